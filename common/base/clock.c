@@ -1,0 +1,23 @@
+/* clock.c: time, from CLOCK_MONOTONIC: it never jumps when somebody sets the date, and all
+ * processes of a machine read the same one. Leaves to others: waiting (sync.c), and dates (there
+ * are none).
+ */
+#include "common/base/clock.h"
+
+#include "common/base/error.h"
+
+enum { NS_PER_S = 1000000000 };
+
+uint64_t clock_ns(void) {
+    struct timespec now;
+    CHECK(clock_gettime(CLOCK_MONOTONIC, &now) == 0, "the monotonic clock cannot be read");
+    return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
+}
+
+struct timespec clock_deadline(double seconds) {
+    const double longest = 1e9; // about 30 years: keeps the sum below inside 64 bits
+    if (!(seconds > 0)) seconds = 0;
+    if (seconds > longest) seconds = longest;
+    uint64_t at = clock_ns() + (uint64_t)(seconds * NS_PER_S);
+    return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
+}

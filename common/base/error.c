@@ -1,0 +1,61 @@
+/* error.c: recording, extending and printing an Error, and the end of a failed CHECK.
+ *
+ * Invariant: once err->status is not STATUS_OK, the message is one line and is never replaced, only
+ * prefixed. Control characters (a newline in the name of a file or of a tensor) become '?', so that
+ * a hostile name cannot forge a second line.
+ */
+#include "common/base/error.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+static void make_one_line(char *text) {
+    for (; *text; text++) {
+        if ((unsigned char)*text < ' ' || *text == 127) *text = '?';
+    }
+}
+
+int error_set(Error *err, int status, const char *format, ...) {
+    CHECK(status != STATUS_OK, "an error needs an exit status (message: %s)", format);
+    if (!err || err->status != STATUS_OK) return -1;
+    va_list args;
+    va_start(args, format);
+    vsnprintf(err->message, sizeof err->message, format, args);
+    va_end(args);
+    make_one_line(err->message);
+    err->status = status;
+    return -1;
+}
+
+int error_prefix(Error *err, const char *format, ...) {
+    if (!err || err->status == STATUS_OK) return -1;
+    char text[2 * sizeof err->message + 2];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof err->message, format, args);
+    va_end(args);
+    strcat(text, ": ");
+    strcat(text, err->message);
+    make_one_line(text);
+    text[sizeof err->message - 1] = '\0';
+    strcpy(err->message, text);
+    return -1;
+}
+
+_Noreturn void error_exit(const Error *err) {
+    fflush(stdout);
+    fprintf(stderr, "error: %s\n", err->message);
+    exit(err->status != STATUS_OK ? err->status : STATUS_FAILED);
+}
+
+_Noreturn void check_failed(const char *file, int line, const char *condition, const char *format,
+                            ...) {
+    // One write, so that several ranks that fail together do not mix their letters.
+    char text[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(text, sizeof text, format, args);
+    va_end(args);
+    fprintf(stderr, "%s:%d: CHECK(%s) failed: %s\n", file, line, condition, text);
+    abort();
+}

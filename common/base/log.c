@@ -1,0 +1,117 @@
+/* log.c: lines on stderr and stdout, and the progress bar between them.
+ *
+ * Invariant: bar_drawn says whether the terminal's last line holds the bar; every line first takes
+ * it away, so text and bar never mix. A broken pipe or a full disk behind stdout is not this file's
+ * business: the data lines are also in steps.csv.
+ */
+#include "common/base/log.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+enum { REDRAW_NS = 100 * 1000 * 1000, BAR_MAX = 40 };
+
+Log log_open(bool quiet) {
+    return (Log){.quiet = quiet, .bar_allowed = !quiet && isatty(STDERR_FILENO) == 1};
+}
+
+static void clear_bar(Log *log) {
+    if (!log->bar_drawn) return;
+    fputs("\r\033[K", stderr); // ESC [ K: erase to the end of the line
+    fflush(stderr);
+    log->bar_drawn = false;
+}
+
+void log_say(Log *log, const char *format, ...) {
+    if (log->quiet) return;
+    clear_bar(log);
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+}
+
+void log_data(Log *log, const char *format, ...) {
+    if (log->quiet) return;
+    clear_bar(log);
+    va_list args;
+    va_start(args, format);
+    vprintf(format, args);
+    va_end(args);
+    putchar('\n');
+    fflush(stdout);
+}
+
+static size_t terminal_columns(void) {
+    struct winsize size;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
+    return size.ws_col;
+}
+
+// "[=====>     ]" of `width` cells in all.
+static void format_bar(char *bar, size_t width, double fraction) {
+    size_t cells = width - 2, full = (size_t)((double)cells * fraction);
+    memset(bar + 1, ' ', cells);
+    memset(bar + 1, '=', full);
+    if (full < cells) bar[1 + full] = '>';
+    bar[0] = '[';
+    bar[width - 1] = ']';
+    bar[width] = '\0';
+}
+
+// What stands right of the bar: " 17%  3520 samples/s  00:12 left".
+static void format_rate(char *text, size_t capacity, double fraction, double per_second,
+                        double seconds_left, double samples_per_item) {
+    int used = snprintf(text, capacity, "%3d%%", (int)(fraction * 100));
+    if (!(per_second > 0)) return; // nothing was done yet, so there is no rate
+    if (samples_per_item > 0) {
+        used += snprintf(text + used, capacity - (size_t)used, "  %.0f samples/s",
+                         per_second * samples_per_item);
+    }
+    unsigned long left = seconds_left < 359999 ? (unsigned long)(seconds_left + 0.5) : 359999;
+    if (left >= 3600) {
+        used += snprintf(text + used, capacity - (size_t)used, "  %lu:", left / 3600);
+    } else {
+        used += snprintf(text + used, capacity - (size_t)used, "  ");
+    }
+    snprintf(text + used, capacity - (size_t)used, "%02lu:%02lu left", left / 60 % 60, left % 60);
+}
+
+void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item) {
+    if (!log->bar_allowed || total == 0 || done > total) return;
+    uint64_t now = clock_ns();
+    if (log->bar_start_ns == 0) {
+        log->bar_start_ns = now;
+        log->bar_first = done;
+    } else if (now - log->bar_last_ns < REDRAW_NS && done < total) {
+        return;
+    }
+    log->bar_last_ns = now;
+
+    double seconds = (double)(now - log->bar_start_ns) / 1e9;
+    size_t since = done > log->bar_first ? done - log->bar_first : 0;
+    double per_second = seconds > 0 ? (double)since / seconds : 0;
+    double left = per_second > 0 ? (double)(total - done) / per_second : 0;
+    double fraction = (double)done / (double)total;
+    char head[96], tail[96], bar[BAR_MAX + 1] = "";
+    snprintf(head, sizeof head, "%s %zu/%zu", what, done, total);
+    format_rate(tail, sizeof tail, fraction, per_second, left, samples_per_item);
+    size_t columns = terminal_columns(), taken = strlen(head) + strlen(tail) + 3;
+    size_t width = columns > taken ? columns - taken : 0;
+    if (width > BAR_MAX) width = BAR_MAX;
+    if (width >= 5) format_bar(bar, width, fraction); // a narrower terminal gets the numbers only
+    fprintf(stderr, "\r\033[K%s %s %s", head, bar, tail);
+    fflush(stderr);
+    log->bar_drawn = true;
+    if (done == total) log->bar_start_ns = 0; // the next call begins a new bar
+}
+
+void log_close(Log *log) {
+    if (log) clear_bar(log);
+}

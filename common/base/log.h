@@ -1,0 +1,31 @@
+/* log.h: talk goes to stderr. stdout is for data: one `key=value` line per logged step.
+ *
+ * Only the main rank speaks unless asked; the others' Log is quiet. On a terminal a progress bar
+ * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing
+ * is drawn and the plain lines tell the story.
+ */
+#ifndef COMMON_BASE_LOG_H
+#define COMMON_BASE_LOG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Log {
+    bool quiet;       // say nothing (not the main rank)
+    bool bar_allowed; // stderr is a terminal, and stdout does not share it with another rank
+    bool bar_drawn;
+    uint64_t bar_start_ns, bar_last_ns;
+    size_t bar_first; // where `done` stood when the bar began (a resumed run)
+} Log;
+
+Log log_open(bool quiet);
+// One line on stderr, after removing the bar.
+void log_say(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// One data line on stdout, flushed, after removing the bar.
+void log_data(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// done of total items, `what` names them ("steps"); samples_per_item > 0 adds samples/s.
+void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item);
+void log_close(Log *log); // leaves the terminal clean
+
+#endif

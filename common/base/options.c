@@ -1,0 +1,302 @@
+/* options.c: command lines: reading argv by the program's table.
+ *
+ * Invariant: a value is stored only after it was read completely and found in range, so after an
+ * error every option holds its default or a good value. --help is looked for before anything is
+ * stored, because the table prints the defaults from where the values stand.
+ * How --help looks is in options_help.c.
+ */
+#include "common/base/options.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME_MAX_LENGTH = 48 };
+
+// Are `length` characters of `given` this name, with '_' read as '-'?
+static bool same_name(const char *name, const char *given, size_t length) {
+    if (strlen(name) != length) return false;
+    for (size_t i = 0; i < length; i++) {
+        if (name[i] != (given[i] == '_' ? '-' : given[i])) return false;
+    }
+    return true;
+}
+
+static Option *find_option(Options *options, const char *given, size_t length) {
+    for (size_t i = 0; i < options->count; i++) {
+        Option *option = &options->table[i];
+        if (option->type != OPTION_TITLE && same_name(option->name, given, length)) return option;
+    }
+    return NULL;
+}
+
+void options_add(Options *options, Option row) {
+    size_t capacity = sizeof options->table / sizeof options->table[0];
+    CHECK(options->count < capacity, "more than %zu options", capacity);
+    if (row.type != OPTION_TITLE) {
+        size_t length = strlen(row.name);
+        CHECK(length < NAME_MAX_LENGTH, "the option name %s is too long", row.name);
+        CHECK(strcmp(row.name, "help") != 0, "--help is there already");
+        CHECK(!find_option(options, row.name, length), "--%s is there already", row.name);
+        CHECK(row.value, "--%s has nowhere to put its value", row.name);
+    }
+    options->table[options->count++] = row;
+}
+
+// ---- did you mean? ------------------------------------------------------------------------------
+
+static size_t smallest(size_t a, size_t b, size_t c) {
+    size_t least = a < b ? a : b;
+    return least < c ? least : c;
+}
+
+// Letters to insert, remove or replace to make b out of a (Levenshtein 1966), by rows of the table.
+static size_t edit_distance(const char *a, const char *b) {
+    size_t row[NAME_MAX_LENGTH + 1], columns = strlen(b);
+    if (columns > NAME_MAX_LENGTH) return SIZE_MAX;
+    for (size_t j = 0; j <= columns; j++) row[j] = j;
+    for (size_t i = 1; a[i - 1]; i++) {
+        size_t diagonal = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= columns; j++) {
+            size_t above = row[j];
+            size_t replace = diagonal + (a[i - 1] != b[j - 1]);
+            row[j] = smallest(above + 1, row[j - 1] + 1, replace);
+            diagonal = above;
+        }
+    }
+    return row[columns];
+}
+
+// Near enough to be a slip of the fingers: at most a third of the letters differ.
+static bool is_near(const char *given, const char *word, size_t *best) {
+    size_t distance = edit_distance(given, word), length = strlen(word);
+    if (distance >= *best || distance > (length < 3 ? 1 : length / 3)) return false;
+    *best = distance;
+    return true;
+}
+
+static int unknown_option(const Options *options, const char *argument, Error *err) {
+    char given[NAME_MAX_LENGTH] = "";
+    size_t length = 0;
+    for (const char *c = argument + strspn(argument, "-"); *c && *c != '='; c++) {
+        if (length + 1 < sizeof given) given[length++] = *c == '_' ? '-' : *c;
+    }
+    const char *meant = NULL;
+    size_t best = SIZE_MAX;
+    for (size_t i = 0; i < options->count; i++) {
+        const Option *option = &options->table[i];
+        if (option->type != OPTION_TITLE && is_near(given, option->name, &best)) {
+            meant = option->name;
+        }
+    }
+    int shown = (int)strcspn(argument, "=");
+    if (!meant) {
+        return error_set(err, STATUS_USAGE, "unknown option %.*s (--help lists them)", shown,
+                         argument);
+    }
+    return error_set(err, STATUS_USAGE, "unknown option %.*s; did you mean --%s?", shown, argument,
+                     meant);
+}
+
+// ---- values -------------------------------------------------------------------------------------
+
+static int out_of_range(const Option *option, const char *text, Error *err) {
+    return error_set(err, STATUS_USAGE, "--%s: %s is out of range (%.15g to %.15g)", option->name,
+                     text, option->min, option->max);
+}
+
+static bool in_range(const Option *option, double value) {
+    return option->min == option->max || (value >= option->min && value <= option->max);
+}
+
+// Digits after an optional sign, and nothing else: strtoll alone would take " 7" and stop at "7x".
+static bool is_whole(const char *text) {
+    if (*text == '-' || *text == '+') text++;
+    return *text && text[strspn(text, "0123456789")] == '\0';
+}
+
+static int parse_int(const Option *option, const char *text, Error *err) {
+    if (!is_whole(text)) {
+        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
+    }
+    errno = 0;
+    long long value = strtoll(text, NULL, 10);
+    if (errno == ERANGE || value < INT_MIN || value > INT_MAX) {
+        return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
+    }
+    if (!in_range(option, (double)value)) return out_of_range(option, text, err);
+    *(int *)option->value = (int)value;
+    return 0;
+}
+
+static int parse_unsigned(const Option *option, const char *text, Error *err) {
+    if (!is_whole(text)) {
+        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
+    }
+    if (*text == '-') { // strtoull would wrap it around
+        return error_set(err, STATUS_USAGE, "--%s: %s is negative", option->name, text);
+    }
+    errno = 0;
+    unsigned long long value = strtoull(text, NULL, 10);
+    bool is_size = option->type == OPTION_SIZE;
+    if (errno == ERANGE || value > (is_size ? SIZE_MAX : UINT64_MAX)) {
+        return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
+    }
+    if (!in_range(option, (double)value)) return out_of_range(option, text, err);
+    if (is_size) {
+        *(size_t *)option->value = (size_t)value;
+    } else {
+        *(uint64_t *)option->value = value;
+    }
+    return 0;
+}
+
+static int parse_float(const Option *option, const char *text, Error *err) {
+    char *end;
+    double value = strtod(text, &end);
+    if (end == text || *end || isspace((unsigned char)*text)) {
+        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a number", option->name, text);
+    }
+    if (!isfinite(value)) {
+        return error_set(err, STATUS_USAGE, "--%s: %s is not a finite number", option->name, text);
+    }
+    if (!in_range(option, value)) return out_of_range(option, text, err);
+    *(double *)option->value = value;
+    return 0;
+}
+
+static int parse_choice(const Option *option, const char *text, Error *err) {
+    char words[256], list[512] = "", *rest = NULL;
+    const char *meant = NULL;
+    size_t best = SIZE_MAX;
+    snprintf(words, sizeof words, "%s", option->metavar);
+    for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) {
+        if (strcmp(word, text) == 0) {
+            *(const char **)option->value = text;
+            return 0;
+        }
+        if (is_near(text, word, &best)) meant = word;
+        size_t used = strlen(list);
+        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
+    }
+    return error_set(err, STATUS_USAGE, "--%s: '%s' is none of %s%s%s%s", option->name, text, list,
+                     meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+}
+
+static int parse_value(const Option *option, const char *text, Error *err) {
+    switch (option->type) {
+    case OPTION_INT:
+        return parse_int(option, text, err);
+    case OPTION_SIZE:
+    case OPTION_U64:
+        return parse_unsigned(option, text, err);
+    case OPTION_FLOAT:
+        return parse_float(option, text, err);
+    case OPTION_CHOICE:
+        return parse_choice(option, text, err);
+    case OPTION_STRING:
+        *(const char **)option->value = text;
+        return 0;
+    case OPTION_FLAG:
+    case OPTION_TITLE:
+        break;
+    }
+    CHECK(false, "--%s takes no value", option->name);
+}
+
+// ---- arguments ----------------------------------------------------------------------------------
+
+typedef struct Argument {
+    bool is_option, ends_options; // ends_options: it is "--"
+    Option *option;               // NULL if nobody knows it
+    const char *value;            // NULL if there is none
+    int taken;                    // how many of argv this is: 1, or 2 with a value that follows
+} Argument;
+
+// "-" alone is an argument (by custom, standard input); a value that starts with "--" is taken for
+// a forgotten value and the next option, unless it is written --name=value.
+static Argument look_at(Options *options, int argc, char **argv, int i) {
+    const char *text = argv[i];
+    Argument a = {.taken = 1};
+    a.ends_options = strcmp(text, "--") == 0;
+    a.is_option = text[0] == '-' && text[1] != '\0' && !a.ends_options;
+    if (!a.is_option || text[1] != '-') return a;
+    size_t length = strcspn(text + 2, "=");
+    a.option = find_option(options, text + 2, length);
+    if (text[2 + length] == '=') {
+        a.value = text + 2 + length + 1;
+    } else if (a.option && a.option->type != OPTION_FLAG && i + 1 < argc &&
+               strncmp(argv[i + 1], "--", 2) != 0) {
+        a.value = argv[i + 1];
+        a.taken = 2;
+    }
+    return a;
+}
+
+static bool asks_for_help(Options *options, int argc, char **argv) {
+    for (int i = 1; i < argc;) {
+        Argument a = look_at(options, argc, argv, i);
+        if (a.ends_options || (options->takes_command && !a.is_option)) return false;
+        if (strcmp(argv[i], "--help") == 0) return true;
+        i += a.taken;
+    }
+    return false;
+}
+
+static int parse_option(const Options *options, const Argument *a, const char *text, Error *err) {
+    if (!a->option) return unknown_option(options, text, err);
+    const char *name = a->option->name;
+    if (a->option->type == OPTION_FLAG) {
+        if (a->value) return error_set(err, STATUS_USAGE, "--%s takes no value", name);
+        *(bool *)a->option->value = true;
+        return 0;
+    }
+    if (!a->value) {
+        return error_set(err, STATUS_USAGE, "--%s needs a value (%s)", name, a->option->metavar);
+    }
+    return parse_value(a->option, a->value, err);
+}
+
+static int add_positional(Options *options, const char *text, Error *err) {
+    if (options->positional_count >= options->positional_max) {
+        return error_set(err, STATUS_USAGE, "unexpected argument '%s' (--help lists the options)",
+                         text);
+    }
+    options->positional[options->positional_count++] = text;
+    return 0;
+}
+
+int options_parse(Options *options, int argc, char **argv, Error *err) {
+    if (asks_for_help(options, argc, argv)) {
+        options_print_help(options, stdout);
+        exit(STATUS_OK);
+    }
+    options->positional_count = 0;
+    options->rest = argc;
+    bool options_end = false; // seen "--"
+    for (int i = 1; i < argc;) {
+        Argument a = look_at(options, argc, argv, i);
+        if (a.is_option && !options_end) {
+            if (parse_option(options, &a, argv[i], err) != 0) return -1;
+            i += a.taken;
+            continue;
+        }
+        bool is_dashes = a.ends_options && !options_end;
+        if (options->takes_command) {
+            options->rest = is_dashes ? i + 1 : i;
+            return 0;
+        }
+        if (is_dashes) {
+            options_end = true;
+        } else if (add_positional(options, argv[i], err) != 0) {
+            return -1;
+        }
+        i++;
+    }
+    return 0;
+}

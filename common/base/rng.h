@@ -1,0 +1,33 @@
+/* rng.h: randomness as a pure function of (seed, stream, index).
+ *
+ * There is no generator object and no state: the value for sample 17 of epoch 3 is the same
+ * whichever rank, thread or device asks, and in whatever order. That is what makes data
+ * augmentation and initialisation independent of how the work is split. The function is
+ * Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed.
+ *
+ * (The one stateful generator of the project is the Mersenne Twister in data/randperm.h, which
+ * exists to reproduce PyTorch's permutations.)
+ */
+#ifndef COMMON_BASE_RNG_H
+#define COMMON_BASE_RNG_H
+
+#include <stdint.h>
+
+// Streams keep the uses apart. A parameter's stream is RNG_STREAM_PARAMETER + its index.
+enum {
+    RNG_STREAM_AUGMENT = 1,
+    RNG_STREAM_SPLIT = 2,
+    RNG_STREAM_TEACHER = 3,
+    RNG_STREAM_SYNTHETIC = 4,
+    RNG_STREAM_NOISE = 5,
+    RNG_STREAM_TEST = 6,
+    RNG_STREAM_PARAMETER = 1000,
+};
+
+uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index);
+// Uniform in [low, high): 24 random bits, so every value is exactly representable before scaling.
+float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low, float high);
+float rng_normal(uint64_t seed, uint64_t stream, uint64_t index); // mean 0, variance 1 (Box-Muller)
+uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound); // [0, bound)
+
+#endif

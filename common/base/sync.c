@@ -1,0 +1,97 @@
+/* sync.c: waiting for a word to advance: spin first, sleep after.
+ *
+ * A neighbour that is about to finish is cheapest to wait for by looking (a wake-up through the
+ * kernel costs some 50 us); one that is late, or has no core to run on, must be slept for. So: look
+ * about 2000 times, giving the core away now and then; then sleep in a futex.
+ *
+ * No wake-up is lost. The waiter counts itself in `sleepers` and then looks at `value` again; the
+ * writer stores `value` and then looks at `sleepers`. Both are sequentially consistent, so at least
+ * one of the two sees the other; the kernel compares `value` once more before it puts anyone to
+ * sleep. Sleeps are cut into slices all the same: that is how the abort flag and the death of a
+ * writer between its store and its wake-up are noticed.
+ */
+#include "common/base/sync.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+
+enum {
+    SPIN_TURNS = 2000,
+    SPIN_TURNS_PER_YIELD = 100, // with more waiters than cores, the one waited for must get to run
+    SLICE_NS = 50 * 1000 * 1000,
+};
+
+static inline void spin_pause(void) {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__)
+    __asm__ volatile("yield");
+#endif
+}
+
+// Without FUTEX_PRIVATE_FLAG: the sleepers may be other processes that map the same memory.
+static void futex_wake(SyncWord *word) {
+    syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
+}
+
+// Sleeps while value == seen, for at most ns. Errors (EAGAIN, EINTR, ETIMEDOUT) all mean: look
+// again.
+static void futex_sleep(SyncWord *word, uint32_t seen, uint64_t ns) {
+    struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)(ns < SLICE_NS ? ns : SLICE_NS)};
+    syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &slice, NULL, 0);
+}
+
+void sync_wake(SyncWord *word) {
+    if (atomic_load_explicit(&word->sleepers, memory_order_seq_cst) != 0) futex_wake(word);
+}
+
+void sync_store(SyncWord *word, uint32_t value) {
+    atomic_store_explicit(&word->value, value, memory_order_seq_cst);
+    sync_wake(word);
+}
+
+uint32_t sync_load(const SyncWord *word) {
+    return atomic_load_explicit(&word->value, memory_order_acquire);
+}
+
+static bool reached(uint32_t value, uint32_t target) {
+    return (int32_t)(value - target) >= 0;
+}
+
+static bool aborted(const SyncWord *abort_flag) {
+    return abort_flag && sync_load(abort_flag) != 0;
+}
+
+static SyncResult sleep_until(SyncWord *word, uint32_t target, const SyncWord *abort_flag,
+                              uint64_t deadline_ns) {
+    for (;;) {
+        uint32_t seen = atomic_load_explicit(&word->value, memory_order_seq_cst);
+        if (reached(seen, target)) return SYNC_DONE;
+        if (aborted(abort_flag)) return SYNC_ABORTED;
+        uint64_t now = clock_ns();
+        if (now >= deadline_ns) return SYNC_TIMEOUT;
+        futex_sleep(word, seen, deadline_ns - now);
+    }
+}
+
+SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns) {
+    for (int turn = 1; turn <= SPIN_TURNS; turn++) {
+        if (reached(sync_load(word), target)) return SYNC_DONE;
+        if (aborted(abort_flag)) return SYNC_ABORTED;
+        spin_pause();
+        if (turn % SPIN_TURNS_PER_YIELD == 0) {
+            if (clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
+            sched_yield();
+        }
+    }
+    atomic_fetch_add_explicit(&word->sleepers, 1, memory_order_seq_cst);
+    SyncResult result = sleep_until(word, target, abort_flag, deadline_ns);
+    atomic_fetch_sub_explicit(&word->sleepers, 1, memory_order_seq_cst);
+    return result;
+}

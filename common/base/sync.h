@@ -1,0 +1,36 @@
+/* sync.h: how threads and processes wait for each other. The only file with atomics or futexes.
+ *
+ * Three ways: a mutex with a condition (pthread's own), a barrier, and join. A Barrier here works
+ * between the threads of one process and between processes that map the same memory, because it
+ * holds no pointers; every wait has a deadline, and an abort flag wakes every waiter at once.
+ */
+#ifndef COMMON_BASE_SYNC_H
+#define COMMON_BASE_SYNC_H
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+enum { CACHE_LINE = 64 };
+
+// One word that a writer advances and waiters watch: on its own cache line, so that watching it
+// costs the others nothing.
+typedef struct SyncWord {
+    _Alignas(CACHE_LINE) _Atomic uint32_t value;
+    _Atomic uint32_t sleepers; // waiters inside the kernel; nobody is woken when it is 0
+} SyncWord;
+
+void sync_store(SyncWord *word, uint32_t value); // release; wakes the sleepers
+// Wakes the sleepers of a word so that they look at their abort flag. Whoever sets an abort flag
+// calls this for the words that others may be waiting on; those he cannot name notice within 50 ms.
+void sync_wake(SyncWord *word);
+uint32_t sync_load(const SyncWord *word); // acquire
+
+typedef enum SyncResult { SYNC_DONE, SYNC_TIMEOUT, SYNC_ABORTED } SyncResult;
+
+// Waits until word's value is at or past `target` (as sequence numbers: (int32_t)(value - target)
+// >= 0), or until `abort_flag` (may be NULL) is not 0, or until clock_ns() reaches deadline_ns.
+// Spins about 2000 turns, then sleeps in the kernel (futex, shared between processes) in slices.
+SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns);
+
+#endif

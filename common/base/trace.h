@@ -1,0 +1,34 @@
+/* trace.h: a timeline of what every device, stream and communicator did, in the Chrome trace
+ * format, which Perfetto (ui.perfetto.dev) and bench/timeline.gp read.
+ *
+ * A track is written by one thread at a time, and spans on one track nest. Memory is taken when a
+ * track is added: recording a span allocates nothing and takes no lock; when a track is full the
+ * newest spans are dropped and counted.
+ */
+#ifndef COMMON_BASE_TRACE_H
+#define COMMON_BASE_TRACE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+typedef struct Trace Trace; // NULL is a trace that records nothing
+
+// pid is the rank: the process row in the viewer; process_name its label ("rank 1", "dp").
+Trace *trace_open(int pid, const char *process_name);
+void trace_close(Trace *trace);
+
+// Adds a track ("main", "cpu:1", "comm"); returns its number. Not thread-safe: add tracks before
+// the threads that write them start.
+int trace_track(Trace *trace, const char *name, size_t max_spans);
+
+// Records [begin_ns, end_ns) of clock_ns on a track. name must be a string that outlives the
+// trace (a literal); number is an argument shown with the span (a bucket, a step), -1 for none.
+void trace_span(Trace *trace, int track, const char *name, int64_t number, uint64_t begin_ns,
+                uint64_t end_ns);
+
+// Writes all spans as JSON. Returns 0, or -1 with err filled.
+int trace_write(const Trace *trace, const char *path, Error *err);
+
+#endif

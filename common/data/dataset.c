@@ -1,0 +1,196 @@
+/* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
+ *
+ * The formats are read elsewhere (idx.c, cifar.c, synthetic.c). What is done here is the same for
+ * all of them: mean and standard deviation are computed over the training set, never looked up, and
+ * used for the test set too.
+ */
+#include "common/data/dataset.h"
+
+#include <errno.h>
+#include <math.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/data/cifar.h"
+#include "common/data/idx.h"
+#include "common/data/synthetic.h"
+
+enum { DATASET_PATH = 1000 };
+
+// The moments of one channel, from a count of each byte value: exact but for the last roundings.
+static void channel_moments(const Dataset *set, size_t channel, float *mean, float *std) {
+    size_t histogram[256] = {0};
+    size_t plane = set->shape[1] * set->shape[2];
+    for (size_t i = 0; i < set->count; i++) {
+        const uint8_t *pixels = set->bytes + (i * set->shape[0] + channel) * plane;
+        for (size_t p = 0; p < plane; p++) histogram[pixels[p]]++;
+    }
+    double total = (double)set->count * (double)plane, sum = 0, squares = 0;
+    for (size_t b = 0; b < 256; b++) sum += (double)histogram[b] * (double)b;
+    double average = sum / total;
+    for (size_t b = 0; b < 256; b++)
+        squares += (double)histogram[b] * ((double)b - average) * ((double)b - average);
+    *mean = (float)(average / 255);
+    // A channel of one value only has nothing to be scaled by.
+    *std = squares > 0 ? (float)(sqrt(squares / total) / 255) : 1;
+}
+
+static int open_folder(const char *folder, DataSource *source, Error *err) {
+    struct stat st;
+    if (strlen(folder) > DATASET_PATH)
+        return error_set(err, STATUS_USAGE, "the path of the data set has more than %d bytes",
+                         DATASET_PATH);
+    if (stat(folder, &st) != 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]' or a folder)", folder,
+                         strerror(errno));
+    if (!S_ISDIR(st.st_mode))
+        return error_set(err, STATUS_USAGE,
+                         "%s: not a folder; name the folder that the files are in", folder);
+    if (idx_present(folder)) {
+        snprintf(source->name, sizeof source->name, "idx");
+        if (idx_open(folder, source, err) != 0) return -1;
+    } else if (cifar_present(folder)) {
+        snprintf(source->name, sizeof source->name, "cifar10");
+        if (cifar_open(folder, source, err) != 0) return -1;
+    } else {
+        return error_set(
+            err, STATUS_USAGE,
+            "%s: no data set in it: neither IDX files (train-images-idx3-ubyte[.gz], ...) "
+            "nor CIFAR-10 batches (data_batch_1.bin, ...)",
+            folder);
+    }
+    for (size_t c = 0; c < source->train.shape[0]; c++)
+        channel_moments(&source->train, c, &source->train.mean[c], &source->train.std[c]);
+    memcpy(source->test.mean, source->train.mean, sizeof source->test.mean);
+    memcpy(source->test.std, source->train.std, sizeof source->test.std);
+    return 0;
+}
+
+// Writes the folder of the running program, without a slash at its end.
+static bool program_folder(char *path, size_t room) {
+    ssize_t length = readlink("/proc/self/exe", path, room);
+    if (length <= 0 || (size_t)length >= room) return false;
+    path[length] = '\0';
+    char *slash = strrchr(path, '/');
+    if (!slash) return false;
+    *slash = '\0';
+    return true;
+}
+
+static bool has_digits(char *path, size_t room, const char *folder, const char *below) {
+    int length = snprintf(path, room, "%s/%s", folder, below);
+    return length >= 0 && (size_t)length < room && idx_present(path);
+}
+
+static int open_digits(DataSource *source, Error *err) {
+    char path[DATASET_PATH], program[DATASET_PATH];
+    const char *data = getenv("DDPC_DATA");
+    bool known = program_folder(program, sizeof program);
+    if (!(data && has_digits(path, sizeof path, data, "digits")) &&
+        !(known && has_digits(path, sizeof path, program, "../../common/data/digits")) &&
+        !(known && has_digits(path, sizeof path, program, "../share/ddp.c/digits")) &&
+        !has_digits(path, sizeof path, DDPC_SOURCE_DIR, "common/data/digits"))
+        return error_set(
+            err, STATUS_USAGE,
+            "the digits are neither in $DDPC_DATA/digits, nor beside the program, nor in "
+            "%s/common/data/digits",
+            DDPC_SOURCE_DIR);
+    if (open_folder(path, source, err) != 0) return -1;
+    snprintf(source->name, sizeof source->name, "digits");
+    return 0;
+}
+
+DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
+    DataSource *source = memory_zalloc(sizeof *source);
+    source->loss_floor = NAN;
+    int rc;
+    if (strcmp(name, "digits") == 0) {
+        rc = open_digits(source, err);
+    } else if (strcmp(name, "synthetic") == 0 || strncmp(name, "synthetic:", 10) == 0) {
+        rc = synthetic_open(name, seed, source, err);
+    } else {
+        rc = open_folder(name, source, err);
+    }
+    if (rc == 0) return source;
+    dataset_close(source);
+    return NULL;
+}
+
+static void free_set(Dataset *set) {
+    free(set->bytes);
+    free(set->floats);
+    free(set->labels);
+    free(set->targets);
+}
+
+void dataset_close(DataSource *source) {
+    if (!source) return;
+    free_set(&source->train);
+    free_set(&source->test);
+    free(source);
+}
+
+size_t dataset_sample_size(const Dataset *set) {
+    return set->shape[0] * set->shape[1] * set->shape[2];
+}
+
+// Where the crop begins in the padded image, and whether it is mirrored.
+typedef struct View {
+    size_t down, right; // 0 .. 2 pad; pad: not moved
+    size_t pad;
+    bool flip;
+} View;
+
+static View draw_view(const Augment *augment, size_t epoch, size_t index) {
+    // Four draws to a sample, 2^32 samples to an epoch.
+    uint64_t draw = ((uint64_t)epoch << 34) + ((uint64_t)index << 2);
+    uint64_t places = 2 * (uint64_t)augment->crop_pad + 1;
+    View view = {.pad = augment->crop_pad};
+    view.down = (size_t)rng_below(augment->seed, RNG_STREAM_AUGMENT, draw, places);
+    view.right = (size_t)rng_below(augment->seed, RNG_STREAM_AUGMENT, draw + 1, places);
+    view.flip = augment->flip && rng_below(augment->seed, RNG_STREAM_AUGMENT, draw + 2, 2) == 1;
+    return view;
+}
+
+static float normalise(uint8_t byte, float mean, float std) {
+    return ((float)byte / 255.0f - mean) / std;
+}
+
+// The padding is black as in torchvision, which pads before it normalises: byte 0, not value 0.
+static void view_plane(const uint8_t *plane, size_t height, size_t width, float mean, float std,
+                       const View *view, float *out) {
+    for (size_t y = 0; y < height; y++) {
+        // Above and left of the image these wrap around to huge numbers, which are outside, too.
+        size_t row = y + view->down - view->pad;
+        for (size_t x = 0; x < width; x++) {
+            size_t column = (view->flip ? width - 1 - x : x) + view->right - view->pad;
+            uint8_t byte = row < height && column < width ? plane[row * width + column] : 0;
+            out[y * width + x] = normalise(byte, mean, std);
+        }
+    }
+}
+
+void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
+                    float *out) {
+    CHECK(index < set->count, "sample %zu of %zu", index, set->count);
+    size_t size = dataset_sample_size(set), plane = set->shape[1] * set->shape[2];
+    if (set->floats) {
+        memcpy(out, set->floats + index * size, size * sizeof *out);
+        return;
+    }
+    View view = {.pad = 0};
+    if (augment) view = draw_view(augment, epoch, index);
+    for (size_t c = 0; c < set->shape[0]; c++, out += plane) {
+        const uint8_t *bytes = set->bytes + index * size + c * plane;
+        float mean = set->mean[c], std = set->std[c];
+        if (augment) {
+            view_plane(bytes, set->shape[1], set->shape[2], mean, std, &view, out);
+        } else {
+            for (size_t p = 0; p < plane; p++) out[p] = normalise(bytes[p], mean, std);
+        }
+    }
+}

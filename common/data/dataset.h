@@ -1,0 +1,57 @@
+/* dataset.h: samples in memory, as they lie in their files, and how one becomes floats.
+ *
+ * dataset_open understands: "digits" (shipped: 1,797 handwritten 8x8 digits, 1,500 to train on), a
+ * folder with MNIST-style IDX files (plain or .gz) or CIFAR-10 binary batches, and
+ * "synthetic[:SHAPE]" (a random teacher with noise: regression "synthetic:10->5", classification
+ * "synthetic:3x32x32->10", an optional sample count "synthetic:3x32x32->10@2048"), whose loss floor
+ * is known.
+ */
+#ifndef COMMON_DATA_DATASET_H
+#define COMMON_DATA_DATASET_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+typedef struct Dataset {
+    size_t count;
+    size_t shape[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
+    size_t classes;     // 0: regression
+    size_t target_size; // regression: floats per target
+    // Exactly one of each pair is not NULL.
+    uint8_t *bytes; // [count, c, h, w]
+    float *floats;
+    int64_t *labels; // [count]
+    float *targets;  // [count, target_size]
+    // value = (byte / 255 - mean[channel]) / std[channel], for bytes
+    float mean[4], std[4];
+} Dataset;
+
+typedef struct DataSource {
+    char name[32]; // "digits", "idx", "cifar10", "synthetic"
+    Dataset train, test;
+    double loss_floor; // synthetic: the noise's own loss; NaN elsewhere
+} DataSource;
+
+// Random crop (after zero-padding by `crop_pad` pixels) and horizontal flip of training samples.
+// Pure functions of (seed, epoch, sample index). For bytes only: floats are copied as they are.
+typedef struct Augment {
+    size_t crop_pad; // 0: no crop
+    bool flip;
+    uint64_t seed;
+} Augment;
+
+// Opens a source. The shipped digits are found in $DDPC_DATA, beside the executable, or in the
+// source tree that built it. NULL with err filled: one line that names the file and what is wrong
+// (missing, truncated, wrong magic, sizes that disagree, a label out of range).
+DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
+void dataset_close(DataSource *source);
+
+size_t dataset_sample_size(const Dataset *set); // floats per sample
+// Writes sample `index` as floats, [c, h, w]. augment may be NULL.
+void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
+                    float *out);
+
+#endif

@@ -1,0 +1,214 @@
+/* idx.c: reading IDX files that may be anything.
+ *
+ * The header is believed only as far as the bytes that follow bear it out: memory grows with what
+ * has been read, so a header that promises gigabytes costs nothing. A file is good only if it ends
+ * exactly where its header says; reading to the end also makes zlib compare the gzip checksum. zlib
+ * reads plain files as they are, so there is one path for both.
+ */
+#include "common/data/idx.h"
+
+#include <errno.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <zlib.h>
+
+#include "common/base/memory.h"
+
+enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4, IDX_FIRST_READ = 1 << 20 };
+static const size_t IDX_MAX_TOTAL = (size_t)8 << 30; // bytes of values in one file
+
+typedef struct IdxFile {
+    char path[1024];
+    gzFile stream;
+    size_t dims, size[IDX_MAX_DIMS];
+    size_t item;     // bytes of one image or label
+    uint8_t *values; // [size[0], item]
+} IdxFile;
+
+// Looks for FOLDER/STEM-idxN-ubyte in all its spellings, N being each digit of `ranks`.
+static bool idx_find(const char *folder, const char *stem, const char *ranks, char *path,
+                     size_t room) {
+    static const char *const forms[] = {"%s/%s-idx%c-ubyte", "%s/%s-idx%c-ubyte.gz",
+                                        "%s/%s.idx%c-ubyte", "%s/%s.idx%c-ubyte.gz"};
+    for (const char *rank = ranks; *rank; rank++) {
+        for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+            struct stat st;
+            int length = snprintf(path, room, forms[i], folder, stem, *rank);
+            if (length >= 0 && (size_t)length < room && stat(path, &st) == 0) return true;
+        }
+    }
+    return false;
+}
+
+bool idx_present(const char *folder) {
+    char path[1024];
+    return idx_find(folder, "train-images", "342", path, sizeof path) ||
+           idx_find(folder, "train-labels", "1", path, sizeof path) ||
+           idx_find(folder, "t10k-images", "342", path, sizeof path) ||
+           idx_find(folder, "t10k-labels", "1", path, sizeof path);
+}
+
+// Reads up to `bytes`; *got is less only at the end of the file. Returns -1 when the file is
+// broken.
+static int idx_read(IdxFile *file, uint8_t *into, size_t bytes, size_t *got, Error *err) {
+    *got = 0;
+    while (*got < bytes) {
+        size_t wanted = bytes - *got < (1u << 30) ? bytes - *got : 1u << 30;
+        int n = gzread(file->stream, into + *got, (unsigned)wanted);
+        if (n == 0) break;
+        if (n > 0) *got += (size_t)n;
+        if (n < 0) break;
+    }
+    int zerror;
+    const char *text = gzerror(file->stream, &zerror);
+    if (zerror == Z_OK || zerror == Z_STREAM_END) return 0;
+    if (zerror == Z_BUF_ERROR)
+        return error_set(err, STATUS_USAGE, "%s: the gzip file is truncated", file->path);
+    if (zerror == Z_ERRNO)
+        return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
+    return error_set(err, STATUS_USAGE, "%s: the gzip file is corrupt: %s", file->path, text);
+}
+
+static int idx_read_magic(IdxFile *file, Error *err) {
+    uint8_t magic[4];
+    size_t got;
+    if (idx_read(file, magic, sizeof magic, &got, err) != 0) return -1;
+    if (got < sizeof magic)
+        return error_set(err, STATUS_USAGE, "%s: IDX file is truncated: %zu bytes, no header",
+                         file->path, got);
+    if (magic[0] != 0 || magic[1] != 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: not an IDX file: it starts with %02x %02x %02x %02x, not with 00 00",
+                         file->path, magic[0], magic[1], magic[2], magic[3]);
+    if (magic[2] != IDX_BYTES)
+        return error_set(err, STATUS_USAGE,
+                         "%s: values of IDX type 0x%02x; only unsigned bytes (0x08) are read",
+                         file->path, magic[2]);
+    file->dims = magic[3];
+    return 0;
+}
+
+static int idx_read_header(IdxFile *file, size_t min_dims, size_t max_dims, Error *err) {
+    if (idx_read_magic(file, err) != 0) return -1;
+    if (file->dims < min_dims || file->dims > max_dims)
+        return error_set(err, STATUS_USAGE, "%s: %zu dimensions in an IDX file of %s", file->path,
+                         file->dims,
+                         max_dims == 1 ? "labels, which has 1" : "images, which has 2 to 4");
+    uint8_t raw[4 * IDX_MAX_DIMS];
+    size_t got, total = 1;
+    if (idx_read(file, raw, 4 * file->dims, &got, err) != 0) return -1;
+    if (got < 4 * file->dims)
+        return error_set(err, STATUS_USAGE, "%s: IDX file is truncated inside its header",
+                         file->path);
+    for (size_t d = 0; d < file->dims; d++) {
+        const uint8_t *b = raw + 4 * d;
+        size_t size = (size_t)b[0] << 24 | (size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3];
+        if (size == 0)
+            return error_set(err, STATUS_USAGE, "%s: dimension %zu of the IDX file is 0",
+                             file->path, d);
+        if (size > IDX_MAX_TOTAL / total)
+            return error_set(err, STATUS_USAGE, "%s: the IDX header asks for more than 8 GiB",
+                             file->path);
+        total *= size;
+        file->size[d] = size;
+    }
+    file->item = total / file->size[0];
+    return 0;
+}
+
+static int idx_read_values(IdxFile *file, const char *what, Error *err) {
+    size_t total = file->size[0] * file->item, have = 0;
+    while (have < total) {
+        size_t room = have == 0 ? IDX_FIRST_READ : 2 * have;
+        if (room > total) room = total;
+        file->values = memory_grow(file->values, room, 1);
+        size_t got;
+        if (idx_read(file, file->values + have, room - have, &got, err) != 0) return -1;
+        if (got < room - have)
+            return error_set(err, STATUS_USAGE,
+                             "%s: IDX file is truncated: header says %zu %s, %zu follow",
+                             file->path, file->size[0], what, (have + got) / file->item);
+        have = room;
+    }
+    uint8_t extra;
+    size_t got;
+    if (idx_read(file, &extra, 1, &got, err) != 0) return -1;
+    if (got > 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: more bytes follow after the %zu %s that the IDX header says",
+                         file->path, file->size[0], what);
+    return 0;
+}
+
+// Finds and reads one file. On success the caller owns file->values.
+static int idx_load(const char *folder, const char *stem, const char *ranks, const char *what,
+                    IdxFile *file, Error *err) {
+    *file = (IdxFile){.dims = 0};
+    if (!idx_find(folder, stem, ranks, file->path, sizeof file->path))
+        return error_set(err, STATUS_USAGE, "%s: no %s-idx%c-ubyte or %s-idx%c-ubyte.gz in it",
+                         folder, stem, ranks[0], stem, ranks[0]);
+    file->stream = gzopen(file->path, "rb");
+    if (!file->stream) return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
+    bool labels = strcmp(what, "labels") == 0;
+    int rc = idx_read_header(file, labels ? 1 : 2, labels ? 1 : IDX_MAX_DIMS, err);
+    if (rc == 0) rc = idx_read_values(file, what, err);
+    gzclose_r(file->stream);
+    if (rc != 0) free(file->values);
+    return rc;
+}
+
+static int idx_take_images(IdxFile *file, Dataset *set, Error *err) {
+    set->bytes = file->values;
+    set->count = file->size[0];
+    size_t first = 3 - (file->dims - 1); // a file without channels or rows has one of each
+    for (size_t d = 0; d < 3; d++) set->shape[d] = d < first ? 1 : file->size[d - first + 1];
+    if (set->shape[0] > 4)
+        return error_set(err, STATUS_USAGE, "%s: images of %zu channels; at most 4 are read",
+                         file->path, set->shape[0]);
+    return 0;
+}
+
+// set->classes is the limit for the labels, or 0 to take it from them.
+static int idx_take_labels(const IdxFile *images, const IdxFile *file, Dataset *set, Error *err) {
+    if (file->size[0] != set->count)
+        return error_set(err, STATUS_USAGE, "%s: %zu labels for the %zu images of %s", file->path,
+                         file->size[0], set->count, images->path);
+    set->labels = memory_zalloc(set->count * sizeof *set->labels);
+    size_t limit = set->classes;
+    for (size_t i = 0; i < set->count; i++) {
+        size_t label = file->values[i];
+        if (limit > 0 && label >= limit)
+            return error_set(err, STATUS_USAGE,
+                             "%s: label %zu of image %zu is outside the training set's 0..%zu",
+                             file->path, label, i, limit - 1);
+        if (label >= set->classes) set->classes = label + 1;
+        set->labels[i] = (int64_t)label;
+    }
+    return 0;
+}
+
+static int idx_open_split(const char *folder, const char *prefix, Dataset *set, Error *err) {
+    IdxFile images, labels;
+    char stem[32];
+    snprintf(stem, sizeof stem, "%s-images", prefix);
+    if (idx_load(folder, stem, "342", "images", &images, err) != 0) return -1;
+    if (idx_take_images(&images, set, err) != 0) return -1;
+    snprintf(stem, sizeof stem, "%s-labels", prefix);
+    if (idx_load(folder, stem, "1", "labels", &labels, err) != 0) return -1;
+    int rc = idx_take_labels(&images, &labels, set, err);
+    free(labels.values);
+    return rc;
+}
+
+int idx_open(const char *folder, DataSource *source, Error *err) {
+    Dataset *train = &source->train, *test = &source->test;
+    if (idx_open_split(folder, "train", train, err) != 0) return -1;
+    test->classes = train->classes;
+    if (idx_open_split(folder, "t10k", test, err) != 0) return -1;
+    if (memcmp(train->shape, test->shape, sizeof train->shape) != 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: training images are %zux%zux%zu but test images %zux%zux%zu", folder,
+                         train->shape[0], train->shape[1], train->shape[2], test->shape[0],
+                         test->shape[1], test->shape[2]);
+    return 0;
+}

@@ -1,0 +1,18 @@
+/* idx.h: MNIST's file format, plain or gzipped: big-endian magic 00 00 type ndim, then ndim sizes
+ * of 32 bits, then the values, row-major (LeCun, Cortes, Burges, "The MNIST database").
+ *
+ * A folder holds train-images, train-labels, t10k-images and t10k-labels, each with -idx3-ubyte
+ * (labels -idx1-ubyte) or .idx3-ubyte, and .gz or not. Images are [count, h, w], or [count, c, h,
+ * w] in a file named idx4, or [count, w] in one named idx2.
+ */
+#ifndef COMMON_DATA_IDX_H
+#define COMMON_DATA_IDX_H
+
+#include "common/data/dataset.h"
+
+bool idx_present(const char *folder); // is any of the four files there?
+// Fills train and test but for mean and std. Returns 0, or -1 with err filled; the caller closes
+// the source in both cases.
+int idx_open(const char *folder, DataSource *source, Error *err);
+
+#endif

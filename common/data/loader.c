@@ -1,0 +1,159 @@
+/* loader.c: a ring of batches between the thread that fills them and the trainer that uses them.
+ *
+ * The ring has depth + 1 slots: the one that the caller holds, and `depth` made ahead. Batch b of
+ * the epoch is made in slot b mod slots. Of the batches, [given, made) lie ready, and given - 1 is
+ * the caller's; the thread makes batch `made` while made - given < depth, so it never touches a
+ * slot that is ready or held.
+ *
+ * A batch is filled outside the lock, with `busy` set. Who changes what the thread reads while it
+ * fills (the sampler's arrays, at the start of an epoch) first waits until it is not busy. The
+ * waits need no deadline: the other side only computes, on memory, and cannot be lost.
+ */
+#include "common/data/loader.h"
+
+#include <pthread.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+
+struct Loader {
+    const Dataset *set;
+    Sampler *sampler;
+    const Augment *augment; // &augment_copy, or NULL
+    Augment augment_copy;
+    size_t capacity; // samples in the largest batch
+    size_t slots;    // depth + 1
+    Batch *ring;     // [slots]
+    size_t depth;    // batches made ahead; 0: no thread
+    pthread_t thread;
+
+    pthread_mutex_t lock; // protects what follows
+    pthread_cond_t wake;  // for the thread: there is something to make, or it is to end
+    pthread_cond_t done;  // for the caller: a batch was made
+    size_t epoch, made, given, end;
+    bool busy, closing;
+};
+
+static void batch_fill(const Loader *loader, size_t epoch, size_t number, Batch *batch) {
+    const Sampler *sampler = loader->sampler;
+    const Dataset *set = loader->set;
+    const size_t *indices = sampler->indices + sampler->start[number];
+    size_t size = dataset_sample_size(set);
+    batch->count = sampler->start[number + 1] - sampler->start[number];
+    batch->global_count = sampler->global[number];
+    CHECK(batch->count <= loader->capacity, "batch %zu has %zu samples, room for %zu", number,
+          batch->count, loader->capacity);
+    for (size_t i = 0; i < batch->count; i++) {
+        size_t index = indices[i];
+        dataset_sample(set, index, loader->augment, epoch, batch->samples + i * size);
+        if (batch->labels) batch->labels[i] = set->labels[index];
+        if (batch->targets)
+            memcpy(batch->targets + i * set->target_size, set->targets + index * set->target_size,
+                   set->target_size * sizeof *batch->targets);
+    }
+}
+
+static void *loader_run(void *argument) {
+    Loader *loader = argument;
+    pthread_mutex_lock(&loader->lock);
+    while (!loader->closing) {
+        if (loader->made == loader->end || loader->made - loader->given == loader->depth) {
+            pthread_cond_wait(&loader->wake, &loader->lock);
+            continue;
+        }
+        size_t epoch = loader->epoch, number = loader->made;
+        loader->busy = true;
+        pthread_mutex_unlock(&loader->lock);
+        batch_fill(loader, epoch, number, &loader->ring[number % loader->slots]);
+        pthread_mutex_lock(&loader->lock);
+        loader->busy = false;
+        loader->made++;
+        pthread_cond_signal(&loader->done);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return NULL;
+}
+
+static void batch_create(Batch *batch, const Dataset *set, size_t capacity) {
+    batch->set = set;
+    batch->samples = memory_zalloc(capacity * dataset_sample_size(set) * sizeof *batch->samples);
+    if (set->labels) batch->labels = memory_zalloc(capacity * sizeof *batch->labels);
+    if (set->targets)
+        batch->targets = memory_zalloc(capacity * set->target_size * sizeof *batch->targets);
+}
+
+Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth) {
+    Loader *loader = memory_zalloc(sizeof *loader);
+    loader->set = set;
+    loader->sampler = sampler;
+    if (augment) {
+        loader->augment_copy = *augment;
+        loader->augment = &loader->augment_copy;
+    }
+    loader->depth = depth;
+    loader->slots = depth + 1;
+    for (size_t i = 0; i < sampler->batch_count; i++) {
+        size_t count = sampler->start[i + 1] - sampler->start[i];
+        if (count > loader->capacity) loader->capacity = count;
+    }
+    loader->ring = memory_zalloc(loader->slots * sizeof *loader->ring);
+    for (size_t i = 0; i < loader->slots; i++)
+        batch_create(&loader->ring[i], set, loader->capacity);
+
+    pthread_mutex_init(&loader->lock, NULL);
+    pthread_cond_init(&loader->wake, NULL);
+    pthread_cond_init(&loader->done, NULL);
+    // A system that has no thread to give gets its batches on demand, all the same.
+    if (depth > 0 && pthread_create(&loader->thread, NULL, loader_run, loader) != 0)
+        loader->depth = 0;
+    return loader;
+}
+
+void loader_close(Loader *loader) {
+    if (!loader) return;
+    if (loader->depth > 0) {
+        pthread_mutex_lock(&loader->lock);
+        loader->closing = true;
+        pthread_cond_signal(&loader->wake);
+        pthread_mutex_unlock(&loader->lock);
+        pthread_join(loader->thread, NULL);
+    }
+    pthread_cond_destroy(&loader->done);
+    pthread_cond_destroy(&loader->wake);
+    pthread_mutex_destroy(&loader->lock);
+    for (size_t i = 0; i < loader->slots; i++) {
+        free(loader->ring[i].samples);
+        free(loader->ring[i].labels);
+        free(loader->ring[i].targets);
+    }
+    free(loader->ring);
+    free(loader);
+}
+
+void loader_start(Loader *loader, size_t epoch, size_t first) {
+    pthread_mutex_lock(&loader->lock);
+    // Nothing more of the epoch before: a batch in the making is the last one, and is dropped.
+    loader->end = loader->made + loader->busy;
+    while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
+    sampler_set_epoch(loader->sampler, epoch);
+    size_t count = loader->sampler->batch_count;
+    loader->epoch = epoch;
+    loader->end = count;
+    loader->made = loader->given = first < count ? first : count;
+    pthread_cond_signal(&loader->wake);
+    pthread_mutex_unlock(&loader->lock);
+}
+
+const Batch *loader_next(Loader *loader) {
+    pthread_mutex_lock(&loader->lock);
+    Batch *batch = NULL;
+    if (loader->given < loader->end) {
+        batch = &loader->ring[loader->given % loader->slots];
+        if (loader->depth == 0) batch_fill(loader, loader->epoch, loader->made++, batch);
+        while (loader->made == loader->given) pthread_cond_wait(&loader->done, &loader->lock);
+        loader->given++;
+        pthread_cond_signal(&loader->wake);
+    }
+    pthread_mutex_unlock(&loader->lock);
+    return batch;
+}

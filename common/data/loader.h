@@ -1,0 +1,33 @@
+/* loader.h: batches, made ready one or more steps ahead by a thread of its own.
+ *
+ * The loader walks a sampler's batches, normalises and augments into a ring of host buffers, and
+ * hands them out in order. What a batch holds is a pure function of the sampler and the data set:
+ * the thread changes when, never what. After the first batches it allocates nothing.
+ */
+#ifndef COMMON_DATA_LOADER_H
+#define COMMON_DATA_LOADER_H
+
+#include "common/data/dataset.h"
+#include "common/data/sampler.h"
+
+typedef struct Batch {
+    size_t count;        // samples in this batch, on this rank; may be 0
+    size_t global_count; // in all ranks together
+    const Dataset *set;  // shapes
+    float *samples;      // [count, c, h, w], the loader's memory until the next loader_next
+    int64_t *labels;     // [count], or NULL
+    float *targets;      // [count, target_size], or NULL
+} Batch;
+
+typedef struct Loader Loader;
+
+// Neither the set nor the sampler is owned; both must outlive the loader. augment may be NULL.
+// depth: batches made ahead (2 is enough to hide the work; 0: no thread, made on demand).
+Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth);
+void loader_close(Loader *loader);
+// Starts an epoch at its batch number `first` (0, or where a resumed run stopped).
+void loader_start(Loader *loader, size_t epoch, size_t first);
+// The next batch, or NULL after the epoch's last. Valid until the next call.
+const Batch *loader_next(Loader *loader);
+
+#endif

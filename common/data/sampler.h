@@ -1,0 +1,67 @@
+/* sampler.h: which samples this rank sees, in which order.
+ *
+ * A sampler lists, for one epoch, the batches of one rank: batch i is indices[start[i] ..
+ * start[i+1]). The whole global batch has `global` samples in all ranks together. Three layouts:
+ *
+ *   whole        one device or DataParallel: consecutive global batches of the permutation
+ *   interleaved  PyTorch's DistributedSampler (ddp/distributed_sampler.h builds it)
+ *   blocked      rank r takes the r-th chunk (ceil(B/W) rows) of the very batch that `whole` would
+ *                take, so DDP's rank r sees what DataParallel's device r sees
+ *
+ * The order of an epoch is randperm(N, seed + epoch), or 0..N-1 without shuffling: a pure function,
+ * so a resumed run continues by skipping.
+ */
+#ifndef COMMON_DATA_SAMPLER_H
+#define COMMON_DATA_SAMPLER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+typedef struct Sampler Sampler;
+struct Sampler {
+    size_t samples;      // N, in the data set
+    size_t global_batch; // B
+    int world, rank;
+    bool shuffle, drop_last;
+    uint64_t seed;
+    // Fills the three arrays below for an epoch.
+    void (*layout)(Sampler *self, size_t epoch);
+
+    size_t batch_count; // batches per epoch, the same on every rank and in every epoch
+    size_t *indices;    // all of this rank's indices, batch after batch
+    size_t *start;      // [batch_count + 1]
+    size_t *global;     // [batch_count] samples of this batch in all ranks together
+};
+
+// The whole layout (world 1). drop_last leaves out an incomplete last batch. Returns NULL with err
+// filled when global_batch is 0 or no batch is left.
+Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool drop_last,
+                       uint64_t seed, Error *err);
+// The blocked layout. A rank's share of the last batch may be empty.
+Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
+                         bool drop_last, uint64_t seed, Error *err);
+void sampler_close(Sampler *sampler);
+void sampler_set_epoch(Sampler *sampler, size_t epoch);
+
+// For evaluation: this rank's contiguous part of 0..N-1, in batches of at most `batch`, every
+// sample in exactly one rank once. Ranks may have different numbers of batches.
+Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
+
+// For the implementation of layouts, here and in ddp/distributed_sampler.c.
+//
+// Checks what every layout asks of its parameters. Returns 0, or -1 with err filled.
+int sampler_check(const Sampler *wanted, Error *err);
+// Allocates a sampler with wanted's fields, its batch_count and layout among them, and lays out
+// epoch 0. `indices` has room for `samples + world` of them.
+Sampler *sampler_create(const Sampler *wanted);
+// Writes the order of an epoch, [samples].
+void sampler_order(const Sampler *sampler, size_t epoch, size_t *order);
+
+// PyTorch's chunk rule: chunks of ceil(count / chunks); the last ones are short or missing.
+// [*begin, *end) of chunk i, empty when there is none.
+void chunk_bounds(size_t count, size_t chunks, size_t i, size_t *begin, size_t *end);
+
+#endif

@@ -1,0 +1,203 @@
+/* synthetic.c: the teacher, the samples it labels, and the reading of "synthetic:IN->OUT@COUNT".
+ *
+ * Every value is rng's function of (seed, stream, index), so each rank makes the same set on its
+ * own, and a larger COUNT continues a smaller one.
+ */
+#include "common/data/synthetic.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+
+enum { SYNTHETIC_COUNT = 4096 };
+// Spreads the logits so that labels are neither certain nor pure chance: of 10 classes the mean
+// entropy is about 0.95 nats, ln 10 = 2.3 being chance.
+static const double TEACHER_LOGIT_SCALE = 3.0;
+static const size_t SYNTHETIC_MAX_FLOATS = (size_t)2 << 30; // 8 GiB
+// Samples of the test set are numbered from here, whatever the training set's size.
+static const size_t SYNTHETIC_TEST_FIRST = (size_t)1 << 32;
+
+typedef struct SyntheticSpec {
+    size_t shape[3], inputs, outputs, count;
+    bool classes; // CxHxW->CLASSES; otherwise a regression
+} SyntheticSpec;
+
+// A matrix of independent normals of variance scale^2 / inputs: it maps unit normals to outputs of
+// standard deviation `scale`.
+static float *teacher_matrix(uint64_t seed, uint64_t first, size_t outputs, size_t inputs,
+                             double scale) {
+    float *matrix = memory_zalloc(outputs * inputs * sizeof *matrix);
+    float factor = (float)(scale / sqrt((double)inputs));
+    for (size_t i = 0; i < outputs * inputs; i++)
+        matrix[i] = factor * rng_normal(seed, RNG_STREAM_TEACHER, first + i);
+    return matrix;
+}
+
+Teacher teacher_create(uint64_t seed, size_t inputs, size_t hidden, size_t outputs) {
+    Teacher teacher = {.inputs = inputs, .hidden = hidden, .outputs = outputs};
+    if (hidden == 0) {
+        teacher.first = teacher_matrix(seed, 0, outputs, inputs, TEACHER_LOGIT_SCALE);
+    } else {
+        teacher.first = teacher_matrix(seed, 0, hidden, inputs, 1);
+        teacher.second = teacher_matrix(seed, hidden * inputs, outputs, hidden, 1);
+    }
+    return teacher;
+}
+
+void teacher_close(Teacher *teacher) {
+    free(teacher->first);
+    free(teacher->second);
+}
+
+static double dot(const float *a, const float *b, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)a[i] * (double)b[i];
+    return sum;
+}
+
+void teacher_apply(const Teacher *teacher, const float *x, double *out) {
+    if (teacher->hidden == 0) {
+        for (size_t o = 0; o < teacher->outputs; o++)
+            out[o] = dot(teacher->first + o * teacher->inputs, x, teacher->inputs);
+        return;
+    }
+    for (size_t o = 0; o < teacher->outputs; o++) out[o] = 0;
+    for (size_t h = 0; h < teacher->hidden; h++) {
+        double active = fmax(0, dot(teacher->first + h * teacher->inputs, x, teacher->inputs));
+        for (size_t o = 0; o < teacher->outputs; o++)
+            out[o] += active * (double)teacher->second[o * teacher->hidden + h];
+    }
+}
+
+// Draws a label from softmax(logits): the largest of logit + Gumbel noise is so distributed. Writes
+// the distribution's entropy.
+static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, size_t sample,
+                          double *entropy) {
+    double top = logits[0], sum = 0, mean = 0, best = -INFINITY;
+    int64_t label = 0;
+    for (size_t k = 1; k < classes; k++) top = fmax(top, logits[k]);
+    for (size_t k = 0; k < classes; k++) {
+        double weight = exp(logits[k] - top);
+        sum += weight;
+        mean += weight * (logits[k] - top);
+        double u = (double)rng_uniform(seed, RNG_STREAM_NOISE, sample * classes + k, 0, 1);
+        double score = logits[k] - log(-log(u));
+        if (score > best) {
+            best = score;
+            label = (int64_t)k;
+        }
+    }
+    *entropy = log(sum) - mean / sum;
+    return label;
+}
+
+// Makes the samples numbered from `first` on. Returns the sum of the labels' entropies (0 for a
+// regression).
+static double synthetic_fill(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
+                             uint64_t seed, size_t first, size_t count) {
+    *set = (Dataset){.count = count};
+    memcpy(set->shape, spec->shape, sizeof set->shape);
+    set->floats = memory_zalloc(count * spec->inputs * sizeof *set->floats);
+    if (spec->classes) {
+        set->classes = spec->outputs;
+        set->labels = memory_zalloc(count * sizeof *set->labels);
+    } else {
+        set->target_size = spec->outputs;
+        set->targets = memory_zalloc(count * spec->outputs * sizeof *set->targets);
+    }
+    double entropies = 0, entropy;
+    double *out = memory_zalloc(spec->outputs * sizeof *out);
+    for (size_t i = 0; i < count; i++) {
+        float *x = set->floats + i * spec->inputs;
+        for (size_t j = 0; j < spec->inputs; j++)
+            x[j] = rng_normal(seed, RNG_STREAM_SYNTHETIC, (first + i) * spec->inputs + j);
+        teacher_apply(teacher, x, out);
+        if (spec->classes) {
+            set->labels[i] = draw_label(out, spec->outputs, seed, first + i, &entropy);
+            entropies += entropy;
+        }
+        for (size_t o = 0; !spec->classes && o < spec->outputs; o++) {
+            uint64_t index = (first + i) * spec->outputs + o;
+            double noise = TEACHER_NOISE * (double)rng_normal(seed, RNG_STREAM_NOISE, index);
+            set->targets[i * spec->outputs + o] = (float)(out[o] + noise);
+        }
+    }
+    free(out);
+    return entropies;
+}
+
+// Reads a number from 1 to 999,999,999 at *at and moves *at behind it.
+static bool read_number(const char **at, size_t *number) {
+    *number = 0;
+    size_t digits = 0;
+    for (; **at >= '0' && **at <= '9'; (*at)++, digits++) {
+        if (digits == 9) return false;
+        *number = *number * 10 + (size_t)(**at - '0');
+    }
+    return digits > 0 && *number > 0;
+}
+
+static bool skip(const char **at, const char *word) {
+    size_t length = strlen(word);
+    if (strncmp(*at, word, length) != 0) return false;
+    *at += length;
+    return true;
+}
+
+static bool parse_spec(const char *text, SyntheticSpec *spec) {
+    *spec = (SyntheticSpec){.shape = {1, 1, 1}, .count = SYNTHETIC_COUNT};
+    if (!read_number(&text, &spec->shape[0])) return false;
+    if (skip(&text, "x")) {
+        spec->classes = true;
+        if (!read_number(&text, &spec->shape[1]) || !skip(&text, "x") ||
+            !read_number(&text, &spec->shape[2]))
+            return false;
+    }
+    if (!skip(&text, "->") || !read_number(&text, &spec->outputs)) return false;
+    if (skip(&text, "@") && !read_number(&text, &spec->count)) return false;
+    return *text == '\0';
+}
+
+// *total *= factor, unless that is too much.
+static bool grow_within_limit(size_t *total, size_t factor) {
+    if (factor > SYNTHETIC_MAX_FLOATS / *total) return false;
+    *total *= factor;
+    return true;
+}
+
+static int check_spec(const char *name, SyntheticSpec *spec, Error *err) {
+    size_t inputs = 1;
+    bool fits = true;
+    for (size_t d = 0; d < 3; d++) fits = fits && grow_within_limit(&inputs, spec->shape[d]);
+    spec->inputs = inputs;
+    size_t samples = inputs, targets = spec->outputs, matrix = inputs;
+    fits = fits && grow_within_limit(&samples, spec->count) &&
+           grow_within_limit(&targets, spec->count) && grow_within_limit(&matrix, spec->outputs);
+    if (!fits) return error_set(err, STATUS_USAGE, "%s: that takes more than 8 GiB", name);
+    if (spec->classes && spec->outputs < 2)
+        return error_set(err, STATUS_USAGE, "%s: a classification needs at least 2 classes", name);
+    return 0;
+}
+
+int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *err) {
+    SyntheticSpec spec;
+    const char *colon = strchr(name, ':');
+    if (!parse_spec(colon ? colon + 1 : "3x32x32->10", &spec))
+        return error_set(err, STATUS_USAGE,
+                         "%s: want synthetic:SIZE->TARGETS (regression) or "
+                         "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
+                         name);
+    if (check_spec(name, &spec, err) != 0) return -1;
+    Teacher teacher =
+        teacher_create(seed, spec.inputs, spec.classes ? 0 : TEACHER_HIDDEN, spec.outputs);
+    double entropies = synthetic_fill(&source->train, &spec, &teacher, seed, 0, spec.count);
+    size_t test_count = spec.count / 4 > 0 ? spec.count / 4 : 1;
+    synthetic_fill(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, test_count);
+    teacher_close(&teacher);
+    snprintf(source->name, sizeof source->name, "synthetic");
+    source->loss_floor =
+        spec.classes ? entropies / (double)spec.count : TEACHER_NOISE * TEACHER_NOISE;
+    return 0;
+}

@@ -1,0 +1,159 @@
+/* kernels.h: everything a device can compute, as one table of functions per backend.
+ *
+ * kernels_cpu*.c (OpenBLAS and vectorisable loops) and kernels_ref*.c (the plain-C definition of
+ * each operation, and the tests' oracle) hold the same functions in the same order under the same
+ * names.
+ *
+ * Conventions, for every function:
+ *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout);
+ *  - counts are elements; any count may be 0: a tensor without elements is neither read nor
+ * written, and a sum over nothing is 0;
+ *  - outputs never overlap inputs unless the comment says "may be in place";
+ *  - `accumulate` says whether an output is overwritten (false) or added to (true): gradients of a
+ *    tensor that is used twice add up;
+ *  - the result depends only on the arguments: no threads, no state, a fixed order of additions;
+ *  - reductions over many elements (statistics, losses, bias gradients) add in double or in float
+ *    lanes of a fixed pattern; the two backends may differ by rounding, one backend never from
+ * itself.
+ */
+#ifndef COMMON_DEVICE_KERNELS_H
+#define COMMON_DEVICE_KERNELS_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+// A window (kernel, stride, padding; square) sliding over n images of c channels.
+// Output: oh = (h + 2 pad - kernel) / stride + 1, and the same for ow.
+typedef struct Window {
+    size_t n, c, h, w; // input
+    size_t k;          // output channels (convolution); == c for pooling
+    size_t kernel, stride, pad;
+    size_t oh, ow; // output
+} Window;
+
+typedef struct SgdConfig { // PyTorch's torch.optim.SGD
+    float lr, momentum, weight_decay;
+    bool nesterov;
+} SgdConfig;
+
+typedef struct AdamWConfig { // PyTorch's torch.optim.AdamW
+    float lr, beta1, beta2, eps, weight_decay;
+    int64_t step; // from 1
+} AdamWConfig;
+
+typedef struct Kernels {
+    const char *name; // "cpu", "ref"
+    // What computes: "OpenBLAS 0.3.21 SkylakeX, pthread, 1 thread, ...", filled into
+    // buffer[capacity].
+    void (*describe)(char *buffer, size_t capacity);
+    // Called by device_open: makes the library behind the table usable from several threads, or
+    // says why it is not. 0, or -1 with err filled.
+    int (*prepare)(Error *err);
+
+    // ---- vectors -------------------------------------------------------------------------
+    void (*fill)(float *y, float value, size_t count);
+    void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
+    void (*accumulate)(float *y, const float *x, size_t count);          // y += x
+    void (*scale)(float *y, float factor, size_t count);                 // y *= factor
+    double (*sum)(const float *x, size_t count);
+
+    // ---- matrix product --------------------------------------------------------------------
+    // c[m,n] = op(a)[m,k] op(b)[k,n] (+ c if accumulate); op transposes if its flag is set: then a
+    // is stored [k,m], b is stored [n,k].
+    void (*matmul)(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
+                   const float *b, float *c, bool accumulate);
+    // y[rows, columns] += bias[columns]
+    void (*add_bias)(float *y, const float *bias, size_t rows, size_t columns);
+    // dbias[columns] (+)= the column sums of dy[rows, columns]
+    void (*bias_gradient)(float *dbias, const float *dy, size_t rows, size_t columns,
+                          bool accumulate);
+
+    // ---- convolution: x[n,c,h,w], weight[k,c,kernel,kernel], y[n,k,oh,ow] -------------------
+    // workspace: conv2d_workspace(window) bytes, contents undefined before and after.
+    size_t (*conv2d_workspace)(const Window *window);
+    // bias[k] may be NULL
+    void (*conv2d)(const Window *window, const float *x, const float *weight, const float *bias,
+                   float *y, void *workspace);
+    void (*conv2d_input_gradient)(const Window *window, const float *weight, const float *dy,
+                                  float *dx, bool accumulate, void *workspace);
+    void (*conv2d_weight_gradient)(const Window *window, const float *x, const float *dy,
+                                   float *dweight, bool accumulate, void *workspace);
+    // dbias[k] (+)= sums of dy over n, oh, ow
+    void (*conv2d_bias_gradient)(const Window *window, const float *dy, float *dbias,
+                                 bool accumulate);
+
+    // ---- batch norm over x[n, c, inner] (inner = h w; 1 for a matrix) ------------------------
+    // Training: statistics of this batch per channel (biased variance) to mean[c], invstd[c] =
+    // 1/sqrt(var + eps); running = (1-momentum) running + momentum batch, with the unbiased
+    // variance. n*inner == 0 leaves everything untouched. (n*inner == 1 is refused by the op.)
+    void (*batch_norm)(const float *x, const float *weight, const float *bias, float *y,
+                       float *mean, float *invstd, float *running_mean, float *running_var,
+                       float momentum, float eps, size_t n, size_t c, size_t inner);
+    // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) * weight + bias; may be in place
+    void (*batch_norm_eval)(const float *x, const float *weight, const float *bias, float *y,
+                            const float *running_mean, const float *running_var, float eps,
+                            size_t n, size_t c, size_t inner);
+    // dx[n,c,inner] (+)=, dweight[c] (+)=, dbias[c] (+)=; any of the three may be NULL.
+    void (*batch_norm_gradient)(const float *x, const float *dy, const float *weight,
+                                const float *mean, const float *invstd, float *dx, bool add_dx,
+                                float *dweight, bool add_dweight, float *dbias, bool add_dbias,
+                                size_t n, size_t c, size_t inner);
+    // The same for batch_norm_eval: the statistics are constants.
+    void (*batch_norm_eval_gradient)(const float *x, const float *dy, const float *weight,
+                                     const float *running_mean, const float *running_var, float eps,
+                                     float *dx, bool add_dx, float *dweight, bool add_dweight,
+                                     float *dbias, bool add_dbias, size_t n, size_t c,
+                                     size_t inner);
+
+    // ---- pointwise and shape -----------------------------------------------------------------
+    void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
+    // dx (+)= y > 0 ? dy : 0, where y is relu's output; dx may be dy (then accumulate is false)
+    void (*relu_gradient)(float *dx, const float *y, const float *dy, size_t count,
+                          bool accumulate);
+    // ResNet's parameter-free shortcut (option A): y[n, k, oh, ow] takes every stride-th pixel of
+    // x[n, c, h, w], with (k - c) / 2 channels of zeros before and the rest after. kernel 1, pad 0.
+    void (*shortcut)(const Window *window, const float *x, float *y);
+    void (*shortcut_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
+
+    // ---- pooling -------------------------------------------------------------------------------
+    // chosen[n,c,oh,ow] remembers the position in the channel's h*w plane of each maximum (the
+    // first of equals; a NaN wins). Padding never wins.
+    void (*max_pool)(const Window *window, const float *x, float *y, int32_t *chosen);
+    void (*max_pool_gradient)(const Window *window, const int32_t *chosen, const float *dy,
+                              float *dx, bool accumulate);
+    // Divides by kernel^2, padding included (PyTorch's count_include_pad default).
+    void (*avg_pool)(const Window *window, const float *x, float *y);
+    void (*avg_pool_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
+
+    // ---- losses ------------------------------------------------------------------------------
+    // probabilities[n,classes] = softmax of each row; returns the sum over rows of
+    // -log probabilities[row, target[row]]. Targets are in [0, classes): checked by the op.
+    double (*cross_entropy)(const float *logits, const int64_t *target, float *probabilities,
+                            size_t n, size_t classes);
+    // dlogits (+)= (probabilities - onehot(target)) * scale
+    void (*cross_entropy_gradient)(const float *probabilities, const int64_t *target, float scale,
+                                   float *dlogits, bool accumulate, size_t n, size_t classes);
+    double (*squared_error)(const float *x, const float *target, size_t count); // sum (x-t)^2
+    // dx (+)= 2 (x - target) scale
+    void (*squared_error_gradient)(const float *x, const float *target, float scale, float *dx,
+                                   bool accumulate, size_t count);
+    // How many rows have their largest logit at target[row] (the first of equals; NaN is wrong).
+    size_t (*count_correct)(const float *logits, const int64_t *target, size_t n, size_t classes);
+
+    // ---- optimizers: one parameter of count elements -----------------------------------------
+    // velocity may be NULL when momentum is 0; `first` (PyTorch): velocity is set to the gradient.
+    void (*sgd)(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
+                bool first, size_t count);
+    void (*adamw)(const AdamWConfig *config, float *weight, const float *gradient, float *exp_avg,
+                  float *exp_avg_sq, size_t count);
+} Kernels;
+
+// The table of a backend by name, or NULL. The only place that knows which backends exist.
+const Kernels *kernels_find(const char *backend);
+
+extern const Kernels kernels_cpu, kernels_ref;
+
+#endif

@@ -1,0 +1,267 @@
+/* kernels_cpu.c: the CPU backend's table, and those of its kernels that are one simple loop.
+ *
+ * All of these are bound by memory: each passes over its arrays once. What makes them fast on a
+ * build for every x86-64 is in kernels_cpu.h (KERNEL_CLONES, KERNEL_INDEPENDENT, Lanes).
+ * Matrix products, convolutions with pooling, and batch norm have files of their own.
+ */
+#include "common/device/kernels_cpu.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- vectors -------------------------------------------------------------------------------
+
+KERNEL_CLONES static void cpu_fill(float *y, float value, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = value;
+}
+
+KERNEL_CLONES static void cpu_add(float *y, const float *a, const float *b, size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) y[i] = a[i] + b[i];
+}
+
+KERNEL_CLONES void cpu_accumulate(float *y, const float *x, size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) y[i] += x[i];
+}
+
+KERNEL_CLONES static void cpu_scale(float *y, float factor, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] *= factor;
+}
+
+KERNEL_CLONES double cpu_sum(const float *x, size_t count) {
+    Lanes sums[2] = {{0}}, values;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&values, x + i + half * LANES);
+            sums[half] += values;
+        }
+    for (; i < count; i++) sum += (double)x[i];
+    return sum + lanes_sum(sums);
+}
+
+// ---- beside the matrix product ---------------------------------------------------------------
+
+static void cpu_add_bias(float *y, const float *bias, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++) cpu_accumulate(y + i * columns, bias, columns);
+}
+
+enum { COLUMNS = 16 };
+
+// Sums of up to COLUMNS neighbouring columns.
+KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size_t rows,
+                                      size_t stride, size_t columns) {
+    for (size_t j = 0; j < COLUMNS; j++) sums[j] = 0;
+    if (columns == COLUMNS) { // a count known to the compiler is a few vector additions
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < COLUMNS; j++) sums[j] += (double)x[i * stride + j];
+    } else {
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < columns; j++) sums[j] += (double)x[i * stride + j];
+    }
+}
+
+static void cpu_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                              bool accumulate) {
+    for (size_t first = 0; first < columns; first += COLUMNS) {
+        size_t width = columns - first < COLUMNS ? columns - first : COLUMNS;
+        double sums[COLUMNS];
+        sum_columns(sums, dy + first, rows, columns, width);
+        for (size_t j = 0; j < width; j++) kernel_store(&dbias[first + j], sums[j], accumulate);
+    }
+}
+
+// ---- pointwise -------------------------------------------------------------------------------
+
+KERNEL_CLONES static void cpu_relu(float *y, const float *x, size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) y[i] = x[i] < 0 ? 0 : x[i]; // NaN < 0 is false: it stays
+}
+
+KERNEL_CLONES static void cpu_relu_gradient(float *dx, const float *y, const float *dy,
+                                            size_t count, bool accumulate) {
+    if (accumulate) {
+        KERNEL_INDEPENDENT
+        for (size_t i = 0; i < count; i++) {
+            float gradient = dy[i]; // read in any case: a load under a condition is not vectorised
+            dx[i] += y[i] > 0 ? gradient : 0;
+        }
+    } else {
+        KERNEL_INDEPENDENT
+        for (size_t i = 0; i < count; i++) {
+            float gradient = dy[i];
+            dx[i] = y[i] > 0 ? gradient : 0;
+        }
+    }
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+// The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.
+static float row_max(const float *row, size_t count) {
+    float max = row[0];
+    for (size_t j = 1; j < count; j++)
+        if (row[j] > max) max = row[j];
+    return max;
+}
+
+static double cpu_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                                size_t n, size_t classes) {
+    double loss = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
+        float *p = probabilities + i * classes;
+        float max = row_max(row, classes); // subtracted, so that no exponential overflows
+        for (size_t j = 0; j < classes; j++) p[j] = expf(row[j] - max);
+        double total = cpu_sum(p, classes);
+        for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] / total);
+        loss += log(total) - ((double)row[target[i]] - (double)max);
+    }
+    return loss;
+}
+
+static void cpu_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                       float scale, float *dlogits, bool accumulate, size_t n,
+                                       size_t classes) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < classes; j++) {
+            float onehot = (size_t)target[i] == j ? 1.0f : 0.0f;
+            float gradient = (probabilities[i * classes + j] - onehot) * scale;
+            float *place = &dlogits[i * classes + j];
+            *place = accumulate ? *place + gradient : gradient;
+        }
+}
+
+KERNEL_CLONES static double cpu_squared_error(const float *x, const float *target, size_t count) {
+    Lanes sums[2] = {{0}}, values, wanted;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&values, x + i + half * LANES);
+            lanes_load(&wanted, target + i + half * LANES);
+            values -= wanted;
+            sums[half] += values * values;
+        }
+    for (; i < count; i++) {
+        double difference = (double)x[i] - (double)target[i];
+        sum += difference * difference;
+    }
+    return sum + lanes_sum(sums);
+}
+
+KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float *target,
+                                                     float scale, float *dx, bool accumulate,
+                                                     size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        float gradient = 2 * (x[i] - target[i]) * scale;
+        dx[i] = accumulate ? dx[i] + gradient : gradient;
+    }
+}
+
+static size_t cpu_count_correct(const float *logits, const int64_t *target, size_t n,
+                                size_t classes) {
+    size_t correct = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
+        size_t label = (size_t)target[i];
+        bool largest = row[label] == row[label]; // false for NaN, as are all comparisons below
+        for (size_t j = 0; j < label; j++) largest = largest && row[j] < row[label];
+        for (size_t j = label; j < classes; j++) largest = largest && row[j] <= row[label];
+        correct += largest;
+    }
+    return correct;
+}
+
+// ---- optimizers ------------------------------------------------------------------------------
+
+KERNEL_CLONES static void sgd_plain(float *weight, const float *gradient, float lr,
+                                    float weight_decay, size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) weight[i] -= lr * (gradient[i] + weight_decay * weight[i]);
+}
+
+KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, float *weight,
+                                       const float *gradient, float *velocity, bool first,
+                                       size_t count) {
+    float lr = config->lr, momentum = config->momentum, weight_decay = config->weight_decay;
+    bool nesterov = config->nesterov;
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        float g = gradient[i] + weight_decay * weight[i];
+        float v = momentum * velocity[i] + g;
+        if (first) v = g; // not 0 * velocity + g: what was there may be NaN
+        velocity[i] = v;
+        weight[i] -= lr * (nesterov ? g + momentum * v : v);
+    }
+}
+
+static void cpu_sgd(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
+                    bool first, size_t count) {
+    if (config->momentum == 0)
+        sgd_plain(weight, gradient, config->lr, config->weight_decay, count);
+    else
+        sgd_momentum(config, weight, gradient, velocity, first, count);
+}
+
+// PyTorch computes the scalars in double and rounds them once.
+KERNEL_CLONES static void cpu_adamw(const AdamWConfig *config, float *weight, const float *gradient,
+                                    float *exp_avg, float *exp_avg_sq, size_t count) {
+    double beta1 = (double)config->beta1, beta2 = (double)config->beta2, lr = (double)config->lr;
+    float step_size = (float)(lr / (1 - pow(beta1, (double)config->step)));
+    float bias_correction = (float)sqrt(1 - pow(beta2, (double)config->step));
+    float keep = (float)(1 - lr * (double)config->weight_decay);
+    float new1 = (float)(1 - beta1), new2 = (float)(1 - beta2);
+    float keep2 = config->beta2, eps = config->eps;
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        float g = gradient[i];
+        float m = exp_avg[i] + new1 * (g - exp_avg[i]);
+        float v = keep2 * exp_avg_sq[i] + new2 * g * g;
+        exp_avg[i] = m;
+        exp_avg_sq[i] = v;
+        float denominator = sqrtf(v) / bias_correction + eps;
+        weight[i] = weight[i] * keep - step_size * (m / denominator);
+    }
+}
+
+const Kernels kernels_cpu = {
+    .name = "cpu",
+    .describe = cpu_describe,
+    .prepare = cpu_prepare,
+    .fill = cpu_fill,
+    .add = cpu_add,
+    .accumulate = cpu_accumulate,
+    .scale = cpu_scale,
+    .sum = cpu_sum,
+    .matmul = cpu_matmul,
+    .add_bias = cpu_add_bias,
+    .bias_gradient = cpu_bias_gradient,
+    .conv2d_workspace = cpu_conv2d_workspace,
+    .conv2d = cpu_conv2d,
+    .conv2d_input_gradient = cpu_conv2d_input_gradient,
+    .conv2d_weight_gradient = cpu_conv2d_weight_gradient,
+    .conv2d_bias_gradient = cpu_conv2d_bias_gradient,
+    .batch_norm = cpu_batch_norm,
+    .batch_norm_eval = cpu_batch_norm_eval,
+    .batch_norm_gradient = cpu_batch_norm_gradient,
+    .batch_norm_eval_gradient = cpu_batch_norm_eval_gradient,
+    .relu = cpu_relu,
+    .relu_gradient = cpu_relu_gradient,
+    .shortcut = cpu_shortcut,
+    .shortcut_gradient = cpu_shortcut_gradient,
+    .max_pool = cpu_max_pool,
+    .max_pool_gradient = cpu_max_pool_gradient,
+    .avg_pool = cpu_avg_pool,
+    .avg_pool_gradient = cpu_avg_pool_gradient,
+    .cross_entropy = cpu_cross_entropy,
+    .cross_entropy_gradient = cpu_cross_entropy_gradient,
+    .squared_error = cpu_squared_error,
+    .squared_error_gradient = cpu_squared_error_gradient,
+    .count_correct = cpu_count_correct,
+    .sgd = cpu_sgd,
+    .adamw = cpu_adamw,
+};

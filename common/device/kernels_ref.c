@@ -1,0 +1,345 @@
+/* kernels_ref.c: the definition of every operation, in plain C.
+ *
+ * This is the backend to read, and the one that tests compare others with: each kernel is its
+ * formula with loops around it, sums are in double, and nothing here is shared with another
+ * backend. It makes no attempt to be fast. Sliding windows are in kernels_ref_conv.c.
+ */
+#include "common/device/kernels_ref.h"
+
+#include <math.h>
+#include <stdio.h>
+
+static void ref_describe(char *buffer, size_t capacity) {
+    snprintf(buffer, capacity, "plain C reference kernels");
+}
+
+static int ref_prepare(Error *err) {
+    (void)err;
+    return 0;
+}
+
+void ref_put(float *place, double value, bool accumulate) {
+    *place = (float)(accumulate ? (double)*place + value : value);
+}
+
+// ---- vectors -------------------------------------------------------------------------------
+
+static void ref_fill(float *y, float value, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = value;
+}
+
+static void ref_add(float *y, const float *a, const float *b, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = a[i] + b[i];
+}
+
+static void ref_accumulate(float *y, const float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = y[i] + x[i];
+}
+
+static void ref_scale(float *y, float factor, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = y[i] * factor;
+}
+
+static double ref_sum(const float *x, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += (double)x[i];
+    return sum;
+}
+
+// ---- matrix product --------------------------------------------------------------------------
+
+static void ref_matmul(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
+                       const float *a, const float *b, float *c, bool accumulate) {
+    for (size_t i = 0; i < m; i++)
+        for (size_t j = 0; j < n; j++) {
+            double sum = 0;
+            for (size_t l = 0; l < k; l++)
+                sum += (double)(transpose_a ? a[l * m + i] : a[i * k + l]) *
+                       (double)(transpose_b ? b[j * k + l] : b[l * n + j]);
+            ref_put(&c[i * n + j], sum, accumulate);
+        }
+}
+
+static void ref_add_bias(float *y, const float *bias, size_t rows, size_t columns) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) y[i * columns + j] += bias[j];
+}
+
+static void ref_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                              bool accumulate) {
+    for (size_t j = 0; j < columns; j++) {
+        double sum = 0;
+        for (size_t i = 0; i < rows; i++) sum += (double)dy[i * columns + j];
+        ref_put(&dbias[j], sum, accumulate);
+    }
+}
+
+// ---- batch norm: x[n, c, inner] --------------------------------------------------------------
+
+// The index of x[i, channel, j].
+typedef struct Shape {
+    size_t n, c, inner;
+} Shape;
+
+static size_t at(Shape shape, size_t i, size_t channel, size_t j) {
+    return (i * shape.c + channel) * shape.inner + j;
+}
+
+static double channel_mean(Shape shape, const float *x, size_t channel) {
+    double sum = 0;
+    for (size_t i = 0; i < shape.n; i++)
+        for (size_t j = 0; j < shape.inner; j++) sum += (double)x[at(shape, i, channel, j)];
+    return sum / (double)(shape.n * shape.inner);
+}
+
+static double channel_squares(Shape shape, const float *x, size_t channel, double mean) {
+    double sum = 0;
+    for (size_t i = 0; i < shape.n; i++)
+        for (size_t j = 0; j < shape.inner; j++)
+            sum += pow((double)x[at(shape, i, channel, j)] - mean, 2);
+    return sum;
+}
+
+// y = (x - mean) invstd weight + bias
+static void channel_normalize(Shape shape, const float *x, float *y, size_t channel, double mean,
+                              double invstd, float weight, float bias) {
+    for (size_t i = 0; i < shape.n; i++)
+        for (size_t j = 0; j < shape.inner; j++) {
+            size_t index = at(shape, i, channel, j);
+            double normal = ((double)x[index] - mean) * invstd;
+            y[index] = (float)(normal * (double)weight + (double)bias);
+        }
+}
+
+static void ref_batch_norm(const float *x, const float *weight, const float *bias, float *y,
+                           float *mean, float *invstd, float *running_mean, float *running_var,
+                           float momentum, float eps, size_t n, size_t c, size_t inner) {
+    if (n * inner == 0) return;
+    Shape shape = {n, c, inner};
+    double count = (double)(n * inner), new = (double)momentum;
+    for (size_t i = 0; i < c; i++) {
+        double average = channel_mean(shape, x, i);
+        double squares = channel_squares(shape, x, i, average);
+        double inverse = 1 / sqrt(squares / count + (double)eps);
+        channel_normalize(shape, x, y, i, average, inverse, weight[i], bias[i]);
+        mean[i] = (float)average;
+        invstd[i] = (float)inverse;
+        ref_put(&running_mean[i], (1 - new) * (double)running_mean[i] + new *average, false);
+        ref_put(&running_var[i], (1 - new) * (double)running_var[i] + new *squares / (count - 1),
+                false);
+    }
+}
+
+static void ref_batch_norm_eval(const float *x, const float *weight, const float *bias, float *y,
+                                const float *running_mean, const float *running_var, float eps,
+                                size_t n, size_t c, size_t inner) {
+    for (size_t i = 0; i < c; i++)
+        channel_normalize((Shape){n, c, inner}, x, y, i, (double)running_mean[i],
+                          1 / sqrt((double)running_var[i] + (double)eps), weight[i], bias[i]);
+}
+
+// With normal = (x - mean) invstd: dbias = sum of dy, dweight = sum of dy normal. And with the
+// statistics constant, dx = dy weight invstd. (dx may be NULL, dweight and dbias too.)
+typedef struct ChannelGradient {
+    double dweight, dbias;
+} ChannelGradient;
+
+static ChannelGradient channel_gradient(Shape shape, const float *x, const float *dy,
+                                        size_t channel, double mean, double invstd) {
+    ChannelGradient sums = {0, 0};
+    for (size_t i = 0; i < shape.n; i++)
+        for (size_t j = 0; j < shape.inner; j++) {
+            size_t index = at(shape, i, channel, j);
+            sums.dbias += (double)dy[index];
+            sums.dweight += (double)dy[index] * ((double)x[index] - mean) * invstd;
+        }
+    return sums;
+}
+
+// The statistics depend on x too, so dx lacks the parts of dy along 1 and along normal:
+// dx = weight invstd (dy - mean(dy) - normal mean(dy normal))
+static void ref_batch_norm_gradient(const float *x, const float *dy, const float *weight,
+                                    const float *mean, const float *invstd, float *dx, bool add_dx,
+                                    float *dweight, bool add_dweight, float *dbias, bool add_dbias,
+                                    size_t n, size_t c, size_t inner) {
+    Shape shape = {n, c, inner};
+    double count = (double)(n * inner);
+    for (size_t k = 0; k < c; k++) {
+        double scale = (double)invstd[k];
+        ChannelGradient sums = channel_gradient(shape, x, dy, k, (double)mean[k], scale);
+        if (dweight) ref_put(&dweight[k], sums.dweight, add_dweight);
+        if (dbias) ref_put(&dbias[k], sums.dbias, add_dbias);
+        for (size_t i = 0; dx && i < n; i++)
+            for (size_t j = 0; j < inner; j++) {
+                size_t index = at(shape, i, k, j);
+                double normal = ((double)x[index] - (double)mean[k]) * scale;
+                double rest =
+                    (double)dy[index] - sums.dbias / count - normal * sums.dweight / count;
+                ref_put(&dx[index], (double)weight[k] * scale * rest, add_dx);
+            }
+    }
+}
+
+static void ref_batch_norm_eval_gradient(const float *x, const float *dy, const float *weight,
+                                         const float *running_mean, const float *running_var,
+                                         float eps, float *dx, bool add_dx, float *dweight,
+                                         bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                         size_t c, size_t inner) {
+    Shape shape = {n, c, inner};
+    for (size_t k = 0; k < c; k++) {
+        double scale = 1 / sqrt((double)running_var[k] + (double)eps);
+        ChannelGradient sums = channel_gradient(shape, x, dy, k, (double)running_mean[k], scale);
+        if (dweight) ref_put(&dweight[k], sums.dweight, add_dweight);
+        if (dbias) ref_put(&dbias[k], sums.dbias, add_dbias);
+        for (size_t i = 0; dx && i < n; i++)
+            for (size_t j = 0; j < inner; j++) {
+                size_t index = at(shape, i, k, j);
+                ref_put(&dx[index], (double)dy[index] * (double)weight[k] * scale, add_dx);
+            }
+    }
+}
+
+// ---- pointwise -------------------------------------------------------------------------------
+
+static void ref_relu(float *y, const float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (isnan(x[i]))
+            y[i] = x[i];
+        else
+            y[i] = x[i] > 0 ? x[i] : 0;
+    }
+}
+
+static void ref_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
+                              bool accumulate) {
+    for (size_t i = 0; i < count; i++) ref_put(&dx[i], y[i] > 0 ? (double)dy[i] : 0, accumulate);
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+static double ref_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                                size_t n, size_t classes) {
+    double loss = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
+        double max = (double)row[0], total = 0;
+        for (size_t j = 0; j < classes; j++) max = fmax(max, (double)row[j]);
+        for (size_t j = 0; j < classes; j++) total += exp((double)row[j] - max);
+        for (size_t j = 0; j < classes; j++)
+            probabilities[i * classes + j] = (float)(exp((double)row[j] - max) / total);
+        loss -= (double)row[target[i]] - max - log(total);
+    }
+    return loss;
+}
+
+static void ref_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                       float scale, float *dlogits, bool accumulate, size_t n,
+                                       size_t classes) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < classes; j++) {
+            size_t index = i * classes + j;
+            double onehot = (size_t)target[i] == j ? 1 : 0;
+            ref_put(&dlogits[index], ((double)probabilities[index] - onehot) * (double)scale,
+                    accumulate);
+        }
+}
+
+static double ref_squared_error(const float *x, const float *target, size_t count) {
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) sum += pow((double)x[i] - (double)target[i], 2);
+    return sum;
+}
+
+static void ref_squared_error_gradient(const float *x, const float *target, float scale, float *dx,
+                                       bool accumulate, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        ref_put(&dx[i], 2 * ((double)x[i] - (double)target[i]) * (double)scale, accumulate);
+}
+
+static size_t ref_count_correct(const float *logits, const int64_t *target, size_t n,
+                                size_t classes) {
+    size_t correct = 0;
+    for (size_t i = 0; i < n; i++) {
+        const float *row = logits + i * classes;
+        size_t best = 0;
+        bool numbers = true;
+        for (size_t j = 0; j < classes; j++) {
+            if (row[j] > row[best]) best = j;
+            if (isnan(row[j])) numbers = false;
+        }
+        if (numbers && best == (size_t)target[i]) correct++;
+    }
+    return correct;
+}
+
+// ---- optimizers ------------------------------------------------------------------------------
+
+static void ref_sgd(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
+                    bool first, size_t count) {
+    double lr = (double)config->lr, momentum = (double)config->momentum;
+    for (size_t i = 0; i < count; i++) {
+        double g = (double)gradient[i] + (double)config->weight_decay * (double)weight[i];
+        if (config->momentum != 0) {
+            double v = first ? g : momentum * (double)velocity[i] + g;
+            velocity[i] = (float)v;
+            g = config->nesterov ? g + momentum * v : v;
+        }
+        weight[i] = (float)((double)weight[i] - lr * g);
+    }
+}
+
+static void ref_adamw(const AdamWConfig *config, float *weight, const float *gradient,
+                      float *exp_avg, float *exp_avg_sq, size_t count) {
+    double lr = (double)config->lr, decay = (double)config->weight_decay;
+    double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
+    double correction1 = 1 - pow(beta1, (double)config->step);
+    double correction2 = 1 - pow(beta2, (double)config->step);
+    for (size_t i = 0; i < count; i++) {
+        double g = (double)gradient[i], w = (double)weight[i];
+        double m = beta1 * (double)exp_avg[i] + (1 - beta1) * g;
+        double v = beta2 * (double)exp_avg_sq[i] + (1 - beta2) * g * g;
+        w -= lr * decay * w; // decoupled from the gradient: what the W stands for
+        w -= lr * (m / correction1) / (sqrt(v) / sqrt(correction2) + (double)config->eps);
+        weight[i] = (float)w;
+        exp_avg[i] = (float)m;
+        exp_avg_sq[i] = (float)v;
+    }
+}
+
+const Kernels kernels_ref = {
+    .name = "ref",
+    .describe = ref_describe,
+    .prepare = ref_prepare,
+    .fill = ref_fill,
+    .add = ref_add,
+    .accumulate = ref_accumulate,
+    .scale = ref_scale,
+    .sum = ref_sum,
+    .matmul = ref_matmul,
+    .add_bias = ref_add_bias,
+    .bias_gradient = ref_bias_gradient,
+    .conv2d_workspace = ref_conv2d_workspace,
+    .conv2d = ref_conv2d,
+    .conv2d_input_gradient = ref_conv2d_input_gradient,
+    .conv2d_weight_gradient = ref_conv2d_weight_gradient,
+    .conv2d_bias_gradient = ref_conv2d_bias_gradient,
+    .batch_norm = ref_batch_norm,
+    .batch_norm_eval = ref_batch_norm_eval,
+    .batch_norm_gradient = ref_batch_norm_gradient,
+    .batch_norm_eval_gradient = ref_batch_norm_eval_gradient,
+    .relu = ref_relu,
+    .relu_gradient = ref_relu_gradient,
+    .shortcut = ref_shortcut,
+    .shortcut_gradient = ref_shortcut_gradient,
+    .max_pool = ref_max_pool,
+    .max_pool_gradient = ref_max_pool_gradient,
+    .avg_pool = ref_avg_pool,
+    .avg_pool_gradient = ref_avg_pool_gradient,
+    .cross_entropy = ref_cross_entropy,
+    .cross_entropy_gradient = ref_cross_entropy_gradient,
+    .squared_error = ref_squared_error,
+    .squared_error_gradient = ref_squared_error_gradient,
+    .count_correct = ref_count_correct,
+    .sgd = ref_sgd,
+    .adamw = ref_adamw,
+};

@@ -1,0 +1,27 @@
+/* kernels_ref.h: what the two files of the reference backend share (nobody else includes it).
+ * Formulas and argument shapes are in kernels.h. */
+#ifndef COMMON_DEVICE_KERNELS_REF_H
+#define COMMON_DEVICE_KERNELS_REF_H
+
+#include "common/device/kernels.h"
+
+// Overwrites or adds to one output element.
+void ref_put(float *place, double value, bool accumulate);
+
+size_t ref_conv2d_workspace(const Window *window);
+void ref_conv2d(const Window *window, const float *x, const float *weight, const float *bias,
+                float *y, void *workspace);
+void ref_conv2d_input_gradient(const Window *window, const float *weight, const float *dy,
+                               float *dx, bool accumulate, void *workspace);
+void ref_conv2d_weight_gradient(const Window *window, const float *x, const float *dy,
+                                float *dweight, bool accumulate, void *workspace);
+void ref_conv2d_bias_gradient(const Window *window, const float *dy, float *dbias, bool accumulate);
+void ref_shortcut(const Window *window, const float *x, float *y);
+void ref_shortcut_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+void ref_max_pool(const Window *window, const float *x, float *y, int32_t *chosen);
+void ref_max_pool_gradient(const Window *window, const int32_t *chosen, const float *dy, float *dx,
+                           bool accumulate);
+void ref_avg_pool(const Window *window, const float *x, float *y);
+void ref_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+
+#endif

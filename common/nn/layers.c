@@ -1,0 +1,156 @@
+/* layers.c: the forward functions of the layer types, and PyTorch's initialisation. */
+#include "common/nn/layers.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/nn/ops.h"
+
+static Tensor *parameter(Module *module, int i) {
+    return &module->parameters[i].tensor;
+}
+
+// ---- linear, convolution: parameters {weight, bias} -------------------------------------------
+
+static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_linear(tape, x, parameter(self, 0), parameter(self, 1));
+}
+
+Module *layer_linear(Device *device, size_t in, size_t out) {
+    Module *module = module_create("Linear", linear_forward);
+    module_add_parameter(module, device, "weight", 2, (size_t[]){out, in});
+    module_add_parameter(module, device, "bias", 1, (size_t[]){out});
+    return module;
+}
+
+enum { CONV_STRIDE, CONV_PAD };
+
+static Tensor *conv2d_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_conv2d(tape, x, parameter(self, 0),
+                     self->parameter_count > 1 ? parameter(self, 1) : NULL,
+                     self->config[CONV_STRIDE], self->config[CONV_PAD]);
+}
+
+Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
+                     size_t pad, bool bias) {
+    Module *module = module_create("Conv2d", conv2d_forward);
+    module->config[CONV_STRIDE] = stride;
+    module->config[CONV_PAD] = pad;
+    module_add_parameter(module, device, "weight", 4, (size_t[]){out, in, kernel, kernel});
+    if (bias) module_add_parameter(module, device, "bias", 1, (size_t[]){out});
+    return module;
+}
+
+// ---- batch norm: parameters {weight, bias}, buffers {running_mean, running_var, ---------------
+// num_batches_tracked} ------
+
+static Tensor *batch_norm_forward(Module *self, Tape *tape, Tensor *x) {
+    const BatchNormState state = {.weight = parameter(self, 0),
+                                  .bias = parameter(self, 1),
+                                  .running_mean = &self->buffers[0].tensor,
+                                  .running_var = &self->buffers[1].tensor,
+                                  .num_batches_tracked = &self->buffers[2].tensor,
+                                  .momentum = 0.1f,
+                                  .eps = 1e-5f};
+    return op_batch_norm(tape, x, &state);
+}
+
+Module *layer_batch_norm(Device *device, size_t channels) {
+    Module *module = module_create("BatchNorm", batch_norm_forward);
+    size_t shape[] = {channels};
+    Tensor *weight = module_add_parameter(module, device, "weight", 1, shape);
+    module_add_parameter(module, device, "bias", 1, shape);
+    module_add_buffer(module, device, "running_mean", DTYPE_F32, 1, shape);
+    Tensor *variance = module_add_buffer(module, device, "running_var", DTYPE_F32, 1, shape);
+    module_add_buffer(module, device, "num_batches_tracked", DTYPE_I64, 0, NULL);
+    device->kernels->fill(tensor_f32(weight), 1.0f, channels);
+    device->kernels->fill(tensor_f32(variance), 1.0f, channels);
+    return module;
+}
+
+// ---- layers without tensors -------------------------------------------------------------------
+
+static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
+    for (int i = 0; i < self->child_count; i++) x = module_forward(self->children[i], tape, x);
+    return x;
+}
+
+Module *layer_sequential(const char *type) {
+    return module_create(type, sequential_forward);
+}
+
+static Tensor *relu_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)self;
+    return op_relu(tape, x);
+}
+
+Module *layer_relu(void) {
+    return module_create("ReLU", relu_forward);
+}
+
+static Tensor *flatten_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)self;
+    return op_flatten(tape, x);
+}
+
+Module *layer_flatten(void) {
+    return module_create("Flatten", flatten_forward);
+}
+
+enum { POOL_KERNEL, POOL_STRIDE, POOL_PAD };
+
+static Tensor *max_pool_forward(Module *self, Tape *tape, Tensor *x) {
+    const size_t *config = self->config;
+    return op_max_pool(tape, x, config[POOL_KERNEL], config[POOL_STRIDE], config[POOL_PAD]);
+}
+
+static Tensor *avg_pool_forward(Module *self, Tape *tape, Tensor *x) {
+    const size_t *config = self->config;
+    return op_avg_pool(tape, x, config[POOL_KERNEL], config[POOL_STRIDE], config[POOL_PAD]);
+}
+
+static Module *pool(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *), size_t kernel,
+                    size_t stride, size_t pad) {
+    Module *module = module_create(type, forward);
+    module->config[POOL_KERNEL] = kernel;
+    module->config[POOL_STRIDE] = stride;
+    module->config[POOL_PAD] = pad;
+    return module;
+}
+
+Module *layer_max_pool(size_t kernel, size_t stride, size_t pad) {
+    return pool("MaxPool2d", max_pool_forward, kernel, stride, pad);
+}
+
+Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad) {
+    return pool("AvgPool2d", avg_pool_forward, kernel, stride, pad);
+}
+
+// ---- initialisation ---------------------------------------------------------------------------
+
+static void fill_uniform(Tensor *tensor, uint64_t seed, uint64_t stream, float bound) {
+    size_t count = tensor_count(tensor);
+    float *host = memory_zalloc(count * sizeof *host);
+    for (size_t i = 0; i < count; i++) host[i] = rng_uniform(seed, stream, i, -bound, bound);
+    device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
+    free(host);
+}
+
+static void initialize(Module *module, uint64_t seed, uint64_t *next) {
+    bool has_fan = strcmp(module->type, "Linear") == 0 || strcmp(module->type, "Conv2d") == 0;
+    for (int i = 0; i < module->parameter_count; i++) {
+        uint64_t stream = RNG_STREAM_PARAMETER + (*next)++;
+        Tensor *weight = parameter(module, 0); // [out, in] or [out, in, kernel, kernel]
+        if (!has_fan) continue;
+        size_t fan_in = tensor_count(weight) / weight->shape[0];
+        fill_uniform(parameter(module, i), seed, stream, 1.0f / sqrtf((float)fan_in));
+    }
+    for (int i = 0; i < module->child_count; i++) initialize(module->children[i], seed, next);
+}
+
+void module_initialize(Module *module, uint64_t seed) {
+    uint64_t next = 0;
+    initialize(module, seed, &next);
+}

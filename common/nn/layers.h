@@ -1,0 +1,26 @@
+/* layers.h: the modules that models are built of. Sizes as in PyTorch; initialised to zero (batch
+ * norm: weight 1, running_var 1) until module_initialize.
+ */
+#ifndef COMMON_NN_LAYERS_H
+#define COMMON_NN_LAYERS_H
+
+#include <stdint.h>
+
+#include "common/nn/module.h"
+
+Module *layer_linear(Device *device, size_t in, size_t out); // with bias
+Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
+                     size_t pad, bool bias);
+Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d
+Module *layer_sequential(const char *type);                // runs its children in order
+Module *layer_relu(void);
+Module *layer_flatten(void);
+Module *layer_max_pool(size_t kernel, size_t stride, size_t pad);
+Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad);
+
+// PyTorch's default initialisation: weights and biases of linear and convolution layers uniform in
+// +-1/sqrt(fan_in) (kaiming_uniform with a = sqrt 5); batch norm 1 and 0. The value of an element
+// is a pure function of (seed, the parameter's place in the tree, the element).
+void module_initialize(Module *module, uint64_t seed);
+
+#endif

@@ -1,0 +1,166 @@
+/* models.c: the models by name, each written as one would in PyTorch. */
+#include "common/nn/models.h"
+
+#include <string.h>
+
+#include "common/nn/layers.h"
+#include "common/nn/ops.h"
+
+// ---- toy and mlp ------------------------------------------------------------------------------
+
+static size_t input_size(const ModelConfig *config) {
+    return config->input[0] * config->input[1] * config->input[2];
+}
+
+static Module *toy(const ModelConfig *config, Device *device, Error *err) {
+    (void)err;
+    Module *model = layer_sequential("ToyModel");
+    module_add(model, "flatten", layer_flatten());
+    module_add(model, "net1", layer_linear(device, input_size(config), 10));
+    module_add(model, "relu", layer_relu());
+    module_add(model, "net2", layer_linear(device, 10, config->outputs));
+    return model;
+}
+
+enum { MLP_MAX_HIDDEN = 32, MLP_MAX_WIDTH = 1 << 20 };
+
+// "256,128" -> {256, 128}. Returns how many, or -1 with err filled.
+static int parse_hidden(const char *text, size_t *sizes, Error *err) {
+    int count = 0;
+    for (const char *at = text; *at;) {
+        char *end;
+        unsigned long size = strtoul(at, &end, 10);
+        if (*at < '0' || *at > '9' || (*end != ',' && *end != '\0') || size == 0 ||
+            size > MLP_MAX_WIDTH || count == MLP_MAX_HIDDEN || (*end == ',' && end[1] == '\0'))
+            return error_set(err, STATUS_USAGE,
+                             "--hidden %s: expected up to %d sizes from 1 to %d, like 256,128",
+                             text, MLP_MAX_HIDDEN, MLP_MAX_WIDTH);
+        sizes[count++] = size;
+        at = *end ? end + 1 : end;
+    }
+    return count;
+}
+
+static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
+    size_t hidden[MLP_MAX_HIDDEN];
+    int count = parse_hidden(config->hidden, hidden, err);
+    if (count < 0) return NULL;
+    Module *model = layer_sequential("MLP");
+    module_add(model, "flatten", layer_flatten());
+    size_t in = input_size(config);
+    char name[MODULE_NAME];
+    for (int i = 0; i <= count; i++) {
+        size_t out = i < count ? hidden[i] : config->outputs;
+        snprintf(name, sizeof name, "fc%d", i + 1);
+        module_add(model, name, layer_linear(device, in, out));
+        snprintf(name, sizeof name, "relu%d", i + 1);
+        if (i < count) module_add(model, name, layer_relu());
+        in = out;
+    }
+    return model;
+}
+
+// ---- convnet ----------------------------------------------------------------------------------
+
+// Two blocks of 3x3 convolution (no bias: batch norm has one), batch norm, relu, 2x2 max pool.
+static Module *convnet(const ModelConfig *config, Device *device, Error *err) {
+    enum { WIDTH1 = 16, WIDTH2 = 32 };
+    size_t h = config->input[1] / 4, w = config->input[2] / 4;
+    if (h == 0 || w == 0) {
+        error_set(err, STATUS_USAGE, "convnet needs images of at least 4x4 pixels, got %zux%zu",
+                  config->input[1], config->input[2]);
+        return NULL;
+    }
+    Module *model = layer_sequential("ConvNet");
+    module_add(model, "conv1", layer_conv2d(device, config->input[0], WIDTH1, 3, 1, 1, false));
+    module_add(model, "bn1", layer_batch_norm(device, WIDTH1));
+    module_add(model, "relu1", layer_relu());
+    module_add(model, "pool1", layer_max_pool(2, 2, 0));
+    module_add(model, "conv2", layer_conv2d(device, WIDTH1, WIDTH2, 3, 1, 1, false));
+    module_add(model, "bn2", layer_batch_norm(device, WIDTH2));
+    module_add(model, "relu2", layer_relu());
+    module_add(model, "pool2", layer_max_pool(2, 2, 0));
+    module_add(model, "flatten", layer_flatten());
+    module_add(model, "fc", layer_linear(device, WIDTH2 * h * w, config->outputs));
+    return model;
+}
+
+// ---- resnet20 ---------------------------------------------------------------------------------
+
+enum { BLOCK_CHANNELS, BLOCK_STRIDE };
+enum { BLOCK_CONV1, BLOCK_BN1, BLOCK_CONV2, BLOCK_BN2 }; // children, in this order
+
+// relu(bn2(conv2(relu(bn1(conv1 x)))) + shortcut x)
+static Tensor *block_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *y = module_forward(self->children[BLOCK_CONV1], tape, x);
+    y = op_relu(tape, module_forward(self->children[BLOCK_BN1], tape, y));
+    y = module_forward(self->children[BLOCK_CONV2], tape, y);
+    y = module_forward(self->children[BLOCK_BN2], tape, y);
+    size_t channels = self->config[BLOCK_CHANNELS], stride = self->config[BLOCK_STRIDE];
+    bool same = x && stride == 1 && x->shape[1] == channels;
+    return op_relu(tape, op_add(tape, y, same ? x : op_shortcut(tape, x, channels, stride)));
+}
+
+static Module *block(Device *device, size_t in, size_t out, size_t stride) {
+    Module *module = module_create("BasicBlock", block_forward);
+    module->config[BLOCK_CHANNELS] = out;
+    module->config[BLOCK_STRIDE] = stride;
+    module_add(module, "conv1", layer_conv2d(device, in, out, 3, stride, 1, false));
+    module_add(module, "bn1", layer_batch_norm(device, out));
+    module_add(module, "conv2", layer_conv2d(device, out, out, 3, 1, 1, false));
+    module_add(module, "bn2", layer_batch_norm(device, out));
+    return module;
+}
+
+static Module *stage(Device *device, size_t in, size_t out, size_t stride) {
+    Module *module = layer_sequential("Sequential");
+    module_add(module, "0", block(device, in, out, stride));
+    module_add(module, "1", block(device, out, out, 1));
+    module_add(module, "2", block(device, out, out, 1));
+    return module;
+}
+
+// The average pool covers what the two strides of 2 leave: images are square.
+static Module *resnet20(const ModelConfig *config, Device *device, Error *err) {
+    size_t size = config->input[1];
+    if (size != config->input[2] || size < 4) {
+        error_set(err, STATUS_USAGE, "resnet20 needs square images of at least 4x4, got %zux%zu",
+                  size, config->input[2]);
+        return NULL;
+    }
+    Module *model = layer_sequential("ResNet20");
+    module_add(model, "conv1", layer_conv2d(device, config->input[0], 16, 3, 1, 1, false));
+    module_add(model, "bn1", layer_batch_norm(device, 16));
+    module_add(model, "relu", layer_relu());
+    module_add(model, "layer1", stage(device, 16, 16, 1));
+    module_add(model, "layer2", stage(device, 16, 32, 2));
+    module_add(model, "layer3", stage(device, 32, 64, 2));
+    size_t left = ((size + 1) / 2 + 1) / 2;
+    module_add(model, "pool", layer_avg_pool(left, 1, 0));
+    module_add(model, "flatten", layer_flatten());
+    module_add(model, "fc", layer_linear(device, 64, config->outputs));
+    return model;
+}
+
+// ---- by name ----------------------------------------------------------------------------------
+
+static const struct {
+    const char *name;
+    Module *(*build)(const ModelConfig *config, Device *device, Error *err);
+} MODELS[] = {{"toy", toy}, {"mlp", mlp}, {"convnet", convnet}, {"resnet20", resnet20}};
+
+const char *model_names(void) {
+    return "toy|mlp|convnet|resnet20";
+}
+
+Module *model_create(const ModelConfig *config, Device *device, Error *err) {
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
+        if (strcmp(MODELS[i].name, config->name) != 0) continue;
+        Module *model = MODELS[i].build(config, device, err);
+        if (model) module_initialize(model, config->seed);
+        return model;
+    }
+    error_set(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,
+              model_names());
+    return NULL;
+}

@@ -1,0 +1,86 @@
+/* module.h: a network as a tree of modules, with PyTorch's names and layouts.
+ *
+ * A Module has named parameters and buffers, named children, and a forward function. Walking the
+ * tree (a module's own parameters, then its children's, in the order they were added) gives
+ * PyTorch's registration order, and joining the names with dots gives PyTorch's names:
+ * "layer1.0.bn1.weight". A file of tensors by these names loads with load_state_dict as it is.
+ *
+ * Wrappers (DataParallel, DistributedDataParallel) are Modules whose only child is the wrapped one;
+ * they add no prefix to the names.
+ */
+#ifndef COMMON_NN_MODULE_H
+#define COMMON_NN_MODULE_H
+
+#include "common/nn/tape.h"
+
+enum { MODULE_NAME = 32, MODULE_PATH = 128 };
+
+typedef struct Module Module;
+
+typedef struct ModuleTensor {
+    char name[MODULE_NAME]; // "weight"
+    Tensor tensor;
+    bool owns_data, owns_grad; // the module gives this memory back; a replica owns nothing
+} ModuleTensor;
+
+struct Module {
+    const char *type;       // "Linear"
+    char name[MODULE_NAME]; // in its parent: "fc1"; "" for a wrapped module, which adds no name
+    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
+    void (*destroy)(Module *self); // frees `state` and what it holds; may be NULL
+    size_t config[6];              // what the type's forward needs: sizes, stride, padding
+    void *state;                   // a wrapper's own struct
+
+    ModuleTensor parameters[2], buffers[3];
+    int parameter_count, buffer_count;
+    Module **children;
+    int child_count;
+};
+
+// Makes a module without children; takes nothing from a device yet.
+Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *));
+// Frees the tree and its tensors' memory.
+void module_close(Module *module);
+// Adds a child and returns it; the parent owns it from now on.
+Module *module_add(Module *parent, const char *name, Module *child);
+Module *module_child(const Module *parent, const char *name); // CHECKs that it exists
+// Adds a tensor whose data (and, for a parameter, gradient) is device memory the module owns.
+Tensor *module_add_parameter(Module *module, Device *device, const char *name, int ndim,
+                             const size_t *shape);
+Tensor *module_add_buffer(Module *module, Device *device, const char *name, DType dtype, int ndim,
+                          const size_t *shape);
+
+// Runs the module. x and the result belong to the tape. NULL after an error (see tape.h).
+static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
+    return module->forward(module, tape, x);
+}
+
+// ---- walking ----------------------------------------------------------------------------------
+typedef struct NamedTensor {
+    char name[MODULE_PATH]; // "layer1.0.conv1.weight"
+    Tensor *tensor;
+} NamedTensor;
+
+typedef struct NamedTensors {
+    NamedTensor *items;
+    size_t count;
+} NamedTensors;
+
+enum { MODULE_PARAMETERS = 1, MODULE_BUFFERS = 2, MODULE_STATE = 3 };
+
+// The tensors of a tree, in registration order. MODULE_STATE is PyTorch's state_dict order. Free
+// with named_tensors_free.
+NamedTensors module_tensors(Module *module, int which);
+void named_tensors_free(NamedTensors *tensors);
+
+void module_zero_grad(Module *module); // every parameter's gradient becomes None
+
+// A tree of the same shape whose tensors are on another device and have no memory (data and grad
+// NULL): what DataParallel fills anew in each forward. requires_grad is copied, hooks are not.
+Module *module_replica(const Module *module, Device *device);
+
+// Gives every parameter's gradient memory back to the device, for whoever keeps gradients elsewhere
+// from now on (DDP's buckets) and sets tensor->grad itself.
+void module_release_grads(Module *module);
+
+#endif

@@ -1,0 +1,121 @@
+/* ops.c: linear, and the operations that work element by element. Each is a forward function that
+ * checks shapes, runs a kernel and records a node, and a backward function below it.
+ */
+#include "common/nn/ops.h"
+
+#define KERNELS(tape) ((tape)->device->kernels)
+
+// ---- linear -----------------------------------------------------------------------------------
+
+// y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
+static void linear_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
+    const float *dy = node->output->grad;
+    const Kernels *kernels = KERNELS(tape);
+    bool accumulate;
+    float *grad;
+    if ((grad = tape_grad(tape, bias, &accumulate)))
+        kernels->bias_gradient(grad, dy, n, out, accumulate);
+    tape_grad_done(tape, bias);
+    if ((grad = tape_grad(tape, weight, &accumulate)))
+        kernels->matmul(true, false, out, in, n, dy, tensor_f32(x), grad, accumulate);
+    tape_grad_done(tape, weight);
+    if ((grad = tape_grad(tape, x, &accumulate)))
+        kernels->matmul(false, false, n, in, out, dy, tensor_f32(weight), grad, accumulate);
+    tape_grad_done(tape, x);
+}
+
+Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+    if (!x) return NULL;
+    char shape[64];
+    if (x->ndim != 2 || x->shape[1] != weight->shape[1])
+        return tape_fail(tape, "linear", "input %s does not fit a weight of [%zu, %zu]",
+                         tensor_describe(x, shape, sizeof shape), weight->shape[0],
+                         weight->shape[1]);
+    size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
+    Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
+    KERNELS(tape)->matmul(false, true, n, out, in, tensor_f32(x), tensor_f32(weight), tensor_f32(y),
+                          false);
+    if (bias) KERNELS(tape)->add_bias(tensor_f32(y), tensor_f32(bias), n, out);
+    tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
+    return y;
+}
+
+// ---- relu, add, flatten -----------------------------------------------------------------------
+
+// The mask is read off the output: y > 0 exactly where x > 0.
+static void relu_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *y = node->output;
+    size_t count = tensor_count(y);
+    bool accumulate;
+    if (tape_grad_take(tape, node, x)) {
+        KERNELS(tape)->relu_gradient(x->grad, tensor_f32(y), x->grad, count, false);
+    } else {
+        float *dx = tape_grad(tape, x, &accumulate);
+        if (dx) KERNELS(tape)->relu_gradient(dx, tensor_f32(y), y->grad, count, accumulate);
+    }
+    tape_grad_done(tape, x);
+}
+
+// A tensor of another shape (or role) over the same memory.
+static Tensor *share(Tape *tape, const Tensor *x, int ndim, const size_t *shape) {
+    Tensor *view = tape_alloc(tape, sizeof *view);
+    *view = tensor_make(x->device, x->dtype, ndim, shape, x->data);
+    return view;
+}
+
+Tensor *op_relu(Tape *tape, Tensor *x) {
+    if (!x) return NULL;
+    Tensor *y = share(tape, x, x->ndim, x->shape);
+    KERNELS(tape)->relu(tensor_f32(y), tensor_f32(x), tensor_count(x));
+    tape_record(tape, "relu", relu_backward, y, 1, &x, NULL);
+    return y;
+}
+
+// Gives an input the output's gradient as it is: the memory itself if it may, a copy otherwise.
+static void pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
+    bool accumulate;
+    if (!(may_take && tape_grad_take(tape, node, input))) {
+        float *grad = tape_grad(tape, input, &accumulate);
+        size_t count = tensor_count(node->output);
+        if (grad && accumulate)
+            KERNELS(tape)->accumulate(grad, node->output->grad, count);
+        else if (grad)
+            device_copy(tape->device, grad, tape->device, node->output->grad,
+                        count * sizeof(float));
+    }
+    tape_grad_done(tape, input);
+}
+
+static void add_backward(Tape *tape, Node *node) {
+    pass_gradient(tape, node, node->inputs[0], false);
+    pass_gradient(tape, node, node->inputs[1], true);
+}
+
+Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
+    if (!a || !b) return NULL;
+    char shape_a[64], shape_b[64];
+    if (!tensor_same_shape(a, b))
+        return tape_fail(tape, "add", "shapes %s and %s differ",
+                         tensor_describe(a, shape_a, sizeof shape_a),
+                         tensor_describe(b, shape_b, sizeof shape_b));
+    Tensor *y = tape_tensor(tape, DTYPE_F32, a->ndim, a->shape);
+    KERNELS(tape)->add(tensor_f32(y), tensor_f32(a), tensor_f32(b), tensor_count(a));
+    tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
+    return y;
+}
+
+static void flatten_backward(Tape *tape, Node *node) {
+    pass_gradient(tape, node, node->inputs[0], true);
+}
+
+Tensor *op_flatten(Tape *tape, Tensor *x) {
+    if (!x) return NULL;
+    if (x->ndim < 1) return tape_fail(tape, "flatten", "a scalar has no rows");
+    size_t rest = 1;
+    for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
+    Tensor *y = share(tape, x, 2, (size_t[]){x->shape[0], rest});
+    tape_record(tape, "flatten", flatten_backward, y, 1, &x, NULL);
+    return y;
+}

@@ -1,0 +1,46 @@
+/* ops.h: the operations a network is made of, each forward with its backward on the tape.
+ *
+ * All return a new activation, or NULL after recording an error on the tape (a shape that does not
+ * fit, a label out of range). x may be NULL (an earlier operation failed). Formulas: kernels.h.
+ */
+#ifndef COMMON_NN_OPS_H
+#define COMMON_NN_OPS_H
+
+#include "common/nn/tape.h"
+
+// x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
+Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
+
+// x[n, c, h, w] weight[k, c, r, r] bias[k] or NULL -> [n, k, oh, ow]
+Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t stride, size_t pad);
+
+typedef struct BatchNormState { // one layer's tensors, each [c]
+    Tensor *weight, *bias;
+    Tensor *running_mean, *running_var;
+    Tensor *num_batches_tracked; // I64 scalar
+    float momentum, eps;         // PyTorch: 0.1, 1e-5
+} BatchNormState;
+
+// x[n, c] or [n, c, h, w] -> the same shape. While tape->training: batch statistics, and the
+// running ones are updated in place. A batch with one value per channel is PyTorch's error.
+Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state);
+
+// In place: the result shares x's memory, so x's value must not be needed by its own backward (true
+// of linear, conv2d, batch_norm, add).
+Tensor *op_relu(Tape *tape, Tensor *x);
+Tensor *op_add(Tape *tape, Tensor *a, Tensor *b); // same shapes
+Tensor *op_flatten(Tape *tape, Tensor *x);        // [n, ...] -> [n, rest]
+Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad);
+Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad);
+// ResNet's shortcut without parameters ("option A"): every stride-th pixel, zero channels around.
+Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
+
+// Losses. The result is a scalar: the sum over this batch divided by `divisor`. The divisor is the
+// number of rows (cross-entropy) or elements (squared error) of the batch that the mean is over:
+// this batch's for PyTorch's default, the global batch's for DDP's --normalize global.
+// logits[n, classes], target[n] I64
+Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor);
+// x and target of the same shape
+Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor);
+
+#endif

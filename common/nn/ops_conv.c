@@ -1,0 +1,229 @@
+/* ops_conv.c: the operations on images [n, c, h, w]: convolution, batch norm, pooling, shortcut. */
+#include "common/nn/ops.h"
+
+#define KERNELS(tape) ((tape)->device->kernels)
+
+// Fills a window for x and checks that it fits. Returns false after recording an error.
+static bool make_window(Tape *tape, const char *op, const Tensor *x, size_t k, size_t kernel,
+                        size_t stride, size_t pad, Window *window) {
+    char shape[64];
+    if (x->ndim != 4) {
+        tape_fail(tape, op, "expected an image [n, c, h, w], got %s",
+                  tensor_describe(x, shape, sizeof shape));
+        return false;
+    }
+    *window = (Window){.n = x->shape[0],
+                       .c = x->shape[1],
+                       .h = x->shape[2],
+                       .w = x->shape[3],
+                       .k = k,
+                       .kernel = kernel,
+                       .stride = stride,
+                       .pad = pad};
+    if (window->h + 2 * pad < kernel || window->w + 2 * pad < kernel) {
+        tape_fail(tape, op, "a window of %zu with padding %zu is larger than the input %s", kernel,
+                  pad, tensor_describe(x, shape, sizeof shape));
+        return false;
+    }
+    window->oh = (window->h + 2 * pad - kernel) / stride + 1;
+    window->ow = (window->w + 2 * pad - kernel) / stride + 1;
+    return true;
+}
+
+static Window *keep_window(Tape *tape, const Window *window) {
+    Window *kept = tape_alloc(tape, sizeof *kept);
+    *kept = *window;
+    return kept;
+}
+
+static Tensor *window_output(Tape *tape, const Window *window) {
+    return tape_tensor(tape, DTYPE_F32, 4,
+                       (size_t[]){window->n, window->k, window->oh, window->ow});
+}
+
+// ---- convolution ------------------------------------------------------------------------------
+
+static void conv2d_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    const Window *window = node->saved;
+    const float *dy = node->output->grad;
+    const Kernels *kernels = KERNELS(tape);
+    void *workspace = tape_scratch(tape, kernels->conv2d_workspace(window));
+    bool accumulate;
+    float *grad;
+    if ((grad = tape_grad(tape, bias, &accumulate)))
+        kernels->conv2d_bias_gradient(window, dy, grad, accumulate);
+    tape_grad_done(tape, bias);
+    if ((grad = tape_grad(tape, weight, &accumulate)))
+        kernels->conv2d_weight_gradient(window, tensor_f32(x), dy, grad, accumulate, workspace);
+    tape_grad_done(tape, weight);
+    if ((grad = tape_grad(tape, x, &accumulate)))
+        kernels->conv2d_input_gradient(window, tensor_f32(weight), dy, grad, accumulate, workspace);
+    tape_grad_done(tape, x);
+}
+
+Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t stride, size_t pad) {
+    if (!x) return NULL;
+    Window window;
+    if (!make_window(tape, "conv2d", x, weight->shape[0], weight->shape[2], stride, pad, &window))
+        return NULL;
+    if (window.c != weight->shape[1])
+        return tape_fail(tape, "conv2d", "the input has %zu channels, the weight wants %zu",
+                         window.c, weight->shape[1]);
+    Tensor *y = window_output(tape, &window);
+    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(&window));
+    KERNELS(tape)->conv2d(&window, tensor_f32(x), tensor_f32(weight),
+                          bias ? tensor_f32(bias) : NULL, tensor_f32(y), workspace);
+    tape_record(tape, "conv2d", conv2d_backward, y, 3, (Tensor *[]){x, weight, bias},
+                keep_window(tape, &window));
+    return y;
+}
+
+// ---- batch norm -------------------------------------------------------------------------------
+
+typedef struct BatchNormSaved {
+    const Tensor *running_mean, *running_var;
+    float eps;
+    bool training;
+    size_t n, c, inner;
+    float *mean, *invstd; // [c], of this batch; the arena's
+} BatchNormSaved;
+
+static void batch_norm_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    const BatchNormSaved *s = node->saved;
+    const float *dy = node->output->grad;
+    bool add_dx = false, add_dweight = false, add_dbias = false;
+    float *dx = tape_grad(tape, x, &add_dx);
+    float *dweight = tape_grad(tape, weight, &add_dweight);
+    float *dbias = tape_grad(tape, bias, &add_dbias);
+    if (s->training)
+        KERNELS(tape)->batch_norm_gradient(tensor_f32(x), dy, tensor_f32(weight), s->mean,
+                                           s->invstd, dx, add_dx, dweight, add_dweight, dbias,
+                                           add_dbias, s->n, s->c, s->inner);
+    else
+        KERNELS(tape)->batch_norm_eval_gradient(
+            tensor_f32(x), dy, tensor_f32(weight), tensor_f32(s->running_mean),
+            tensor_f32(s->running_var), s->eps, dx, add_dx, dweight, add_dweight, dbias, add_dbias,
+            s->n, s->c, s->inner);
+    tape_grad_done(tape, bias);
+    tape_grad_done(tape, weight);
+    tape_grad_done(tape, x);
+}
+
+static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *state,
+                             BatchNormSaved *saved, Tensor *y) {
+    saved->mean = tape_alloc(tape, saved->c * sizeof(float));
+    saved->invstd = tape_alloc(tape, saved->c * sizeof(float));
+    KERNELS(tape)->batch_norm(tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias),
+                              tensor_f32(y), saved->mean, saved->invstd,
+                              tensor_f32(state->running_mean), tensor_f32(state->running_var),
+                              state->momentum, state->eps, saved->n, saved->c, saved->inner);
+    int64_t batches; // a counter that lives on the device, as every buffer does
+    Tensor *counter = state->num_batches_tracked;
+    device_copy(NULL, &batches, counter->device, counter->data, sizeof batches);
+    batches++;
+    device_copy(counter->device, counter->data, NULL, &batches, sizeof batches);
+}
+
+Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
+    if (!x) return NULL;
+    char shape[64];
+    size_t c = tensor_count(state->weight);
+    if ((x->ndim != 2 && x->ndim != 4) || x->shape[1] != c)
+        return tape_fail(tape, "batch_norm", "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
+                         tensor_describe(x, shape, sizeof shape));
+    BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (BatchNormSaved){.running_mean = state->running_mean,
+                              .running_var = state->running_var,
+                              .eps = state->eps,
+                              .training = tape->training,
+                              .n = x->shape[0],
+                              .c = c,
+                              .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1};
+    if (tape->training && saved->n * saved->inner == 1)
+        return tape_fail(tape, "batch_norm",
+                         "Expected more than 1 value per channel when training, got input size %s",
+                         tensor_describe(x, shape, sizeof shape));
+    Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
+    if (tape->training)
+        batch_norm_train(tape, x, state, saved, y);
+    else
+        KERNELS(tape)->batch_norm_eval(
+            tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias), tensor_f32(y),
+            tensor_f32(state->running_mean), tensor_f32(state->running_var), state->eps, saved->n,
+            c, saved->inner);
+    tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
+                (Tensor *[]){x, state->weight, state->bias}, saved);
+    return y;
+}
+
+// ---- pooling ----------------------------------------------------------------------------------
+
+typedef struct MaxPoolSaved {
+    Window window;
+    int32_t *chosen; // [n, c, oh, ow], the arena's
+} MaxPoolSaved;
+
+static void max_pool_backward(Tape *tape, Node *node) {
+    const MaxPoolSaved *saved = node->saved;
+    bool accumulate;
+    float *dx = tape_grad(tape, node->inputs[0], &accumulate);
+    if (dx)
+        KERNELS(tape)->max_pool_gradient(&saved->window, saved->chosen, node->output->grad, dx,
+                                         accumulate);
+    tape_grad_done(tape, node->inputs[0]);
+}
+
+Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad) {
+    if (!x) return NULL;
+    MaxPoolSaved *saved = tape_alloc(tape, sizeof *saved);
+    if (x->ndim == 4 && 2 * pad > kernel)
+        return tape_fail(tape, "max_pool", "padding %zu is more than half the kernel %zu", pad,
+                         kernel);
+    if (!make_window(tape, "max_pool", x, x->shape[1], kernel, stride, pad, &saved->window))
+        return NULL;
+    Tensor *y = window_output(tape, &saved->window);
+    saved->chosen = tape_alloc(tape, tensor_count(y) * sizeof(int32_t));
+    KERNELS(tape)->max_pool(&saved->window, tensor_f32(x), tensor_f32(y), saved->chosen);
+    tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
+    return y;
+}
+
+static void avg_pool_backward(Tape *tape, Node *node) {
+    bool accumulate;
+    float *dx = tape_grad(tape, node->inputs[0], &accumulate);
+    if (dx) KERNELS(tape)->avg_pool_gradient(node->saved, node->output->grad, dx, accumulate);
+    tape_grad_done(tape, node->inputs[0]);
+}
+
+Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad) {
+    if (!x) return NULL;
+    Window window;
+    if (!make_window(tape, "avg_pool", x, x->shape[1], kernel, stride, pad, &window)) return NULL;
+    Tensor *y = window_output(tape, &window);
+    KERNELS(tape)->avg_pool(&window, tensor_f32(x), tensor_f32(y));
+    tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, &window));
+    return y;
+}
+
+// ---- ResNet's shortcut without parameters -----------------------------------------------------
+
+static void shortcut_backward(Tape *tape, Node *node) {
+    bool accumulate;
+    float *dx = tape_grad(tape, node->inputs[0], &accumulate);
+    if (dx) KERNELS(tape)->shortcut_gradient(node->saved, node->output->grad, dx, accumulate);
+    tape_grad_done(tape, node->inputs[0]);
+}
+
+Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride) {
+    if (!x) return NULL;
+    Window window;
+    if (!make_window(tape, "shortcut", x, channels, 1, stride, 0, &window)) return NULL;
+    if (channels < window.c)
+        return tape_fail(tape, "shortcut", "cannot narrow %zu channels to %zu", window.c, channels);
+    Tensor *y = window_output(tape, &window);
+    KERNELS(tape)->shortcut(&window, tensor_f32(x), tensor_f32(y));
+    tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, keep_window(tape, &window));
+    return y;
+}

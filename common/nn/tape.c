@@ -1,0 +1,233 @@
+/* tape.c: recording, the two passes of backward, and where activations' gradients live.
+ *
+ * An activation's gradient is needed from the first contribution until the operation that made the
+ * activation has run backward. Its memory then serves the next one: a network of many layers needs
+ * the memory of two or three gradients, which stay in the cache.
+ */
+#include "common/nn/tape.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+
+typedef struct GradBuffer {
+    float *memory;
+    size_t bytes;
+    bool in_use;
+} GradBuffer;
+
+Tape *tape_create(Device *device, Profile *profile) {
+    Tape *tape = memory_zalloc(sizeof *tape);
+    tape->device = device;
+    tape->arena = arena_create(device);
+    tape->profile = profile;
+    tape->recording = true;
+    tape->training = true;
+    return tape;
+}
+
+void tape_close(Tape *tape) {
+    if (!tape) return;
+    for (size_t i = 0; i < tape->fork_count; i++) tape_close(tape->forks[i]);
+    arena_close(&tape->arena);
+    device_free(tape->device, tape->scratch, tape->scratch_bytes);
+    free(tape->forks);
+    free(tape->buffers);
+    free(tape->nodes);
+    free(tape);
+}
+
+void tape_reset(Tape *tape) {
+    for (size_t i = 0; i < tape->forks_in_use; i++) tape_reset(tape->forks[i]);
+    tape->forks_in_use = 0;
+    tape->count = 0;
+    tape->buffer_count = 0;
+    tape->error.status = STATUS_OK;
+    arena_reset(&tape->arena);
+}
+
+// Forks are kept and handed out in the same order every step; one whose device differs from what is
+// asked for (the graph changed) is replaced.
+Tape *tape_fork(Tape *tape, Device *device) {
+    if (tape->forks_in_use == tape->fork_count) {
+        tape->forks = memory_grow(tape->forks, tape->fork_count + 1, sizeof *tape->forks);
+        tape->forks[tape->fork_count++] = tape_create(device, NULL);
+    }
+    Tape **fork = &tape->forks[tape->forks_in_use++];
+    if ((*fork)->device != device) {
+        tape_close(*fork);
+        *fork = tape_create(device, NULL);
+    }
+    (*fork)->recording = tape->recording;
+    (*fork)->training = tape->training;
+    return *fork;
+}
+
+void *tape_alloc(Tape *tape, size_t bytes) {
+    return arena_alloc(&tape->arena, bytes);
+}
+
+Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape) {
+    Tensor *tensor = tape_alloc(tape, sizeof *tensor);
+    *tensor = tensor_make(tape->device, dtype, ndim, shape, NULL);
+    tensor->data = tape_alloc(tape, tensor_bytes(tensor));
+    return tensor;
+}
+
+Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host) {
+    Tensor *tensor = tape_tensor(tape, dtype, ndim, shape);
+    device_copy(tape->device, tensor->data, NULL, host, tensor_bytes(tensor));
+    return tensor;
+}
+
+void *tape_scratch(Tape *tape, size_t bytes) {
+    if (bytes > tape->scratch_bytes) {
+        device_free(tape->device, tape->scratch, tape->scratch_bytes);
+        tape->scratch = device_alloc(tape->device, bytes);
+        tape->scratch_bytes = bytes;
+    }
+    return tape->scratch;
+}
+
+static bool wants_grad(const Tensor *input) {
+    return input && input->requires_grad;
+}
+
+static bool any_wants_grad(Tensor *const *inputs, size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (wants_grad(inputs[i])) return true;
+    return false;
+}
+
+Node *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, Node *), Tensor *output,
+                  size_t input_count, Tensor *const *inputs, void *saved) {
+    if (!tape->recording || !any_wants_grad(inputs, input_count)) return NULL;
+    output->requires_grad = true;
+    if (tape->count == tape->capacity) {
+        tape->capacity = tape->capacity ? 2 * tape->capacity : 64;
+        tape->nodes = memory_grow(tape->nodes, tape->capacity, sizeof *tape->nodes);
+    }
+    Node *node = &tape->nodes[tape->count++];
+    *node = (Node){.op = op, .backward = backward, .output = output, .saved = saved};
+    node->inputs = tape_alloc(tape, input_count * sizeof *inputs);
+    if (input_count) memcpy(node->inputs, inputs, input_count * sizeof *inputs);
+    node->input_count = input_count;
+    return node;
+}
+
+Tensor *tape_fail(Tape *tape, const char *op, const char *format, ...) {
+    char text[512];
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text, sizeof text, format, arguments);
+    va_end(arguments);
+    error_set(&tape->error, STATUS_FAILED, "%s on %s: %s", op, tape->device->name, text);
+    return NULL;
+}
+
+int tape_error(const Tape *tape, Error *err) {
+    if (tape->error.status == STATUS_OK) return 0;
+    return error_set(err, tape->error.status, "%s", tape->error.message);
+}
+
+// ---- gradients of activations -----------------------------------------------------------------
+
+// The smallest free buffer that is large enough, or a new one from the arena.
+static float *take_buffer(Tape *tape, size_t bytes) {
+    GradBuffer *best = NULL;
+    for (size_t i = 0; i < tape->buffer_count; i++) {
+        GradBuffer *buffer = &tape->buffers[i];
+        if (buffer->in_use || buffer->bytes < bytes) continue;
+        if (!best || buffer->bytes < best->bytes) best = buffer;
+    }
+    if (!best) {
+        if (tape->buffer_count == tape->buffer_capacity) {
+            tape->buffer_capacity = tape->buffer_capacity ? 2 * tape->buffer_capacity : 16;
+            tape->buffers = memory_grow(tape->buffers, tape->buffer_capacity, sizeof *best);
+        }
+        best = &tape->buffers[tape->buffer_count++];
+        *best = (GradBuffer){.memory = tape_alloc(tape, bytes), .bytes = bytes};
+    }
+    best->in_use = true;
+    return best->memory;
+}
+
+static void give_back_grad(Tape *tape, Tensor *activation) {
+    for (size_t i = 0; activation->grad && i < tape->buffer_count; i++)
+        if (tape->buffers[i].memory == activation->grad) tape->buffers[i].in_use = false;
+    activation->grad = NULL;
+    activation->has_grad = false;
+}
+
+float *tape_make_grad(Tape *tape, Tensor *output) {
+    if (!output->grad) output->grad = take_buffer(tape, tensor_count(output) * sizeof(float));
+    output->has_grad = true;
+    return output->grad;
+}
+
+float *tape_grad(Tape *tape, Tensor *input, bool *accumulate) {
+    if (!wants_grad(input)) return NULL;
+    *accumulate = input->has_grad;
+    return tape_make_grad(tape, input);
+}
+
+void tape_grad_done(Tape *tape, Tensor *input) {
+    (void)tape;
+    if (!wants_grad(input)) return;
+    CHECK(input->pending_uses > 0, "a gradient got more contributions than its tensor has uses");
+    if (--input->pending_uses == 0 && input->on_ready)
+        input->on_ready(input->on_ready_context, input);
+}
+
+bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
+    (void)tape;
+    Tensor *output = node->output;
+    if (!wants_grad(input) || input->grad || tensor_count(input) != tensor_count(output))
+        return false;
+    input->grad = output->grad;
+    input->has_grad = true;
+    output->grad = NULL;
+    output->has_grad = false;
+    return true;
+}
+
+// ---- backward ---------------------------------------------------------------------------------
+
+// From the root back, marks the nodes that its gradient will reach and counts the uses of every
+// tensor that will contribute. Consumers stand after producers on the tape, so when a node is
+// looked at, all uses of its output have been counted.
+static void count_uses(Tape *tape, const Tensor *root) {
+    for (size_t i = 0; i < tape->count; i++)
+        for (size_t j = 0; j < tape->nodes[i].input_count; j++)
+            if (tape->nodes[i].inputs[j]) tape->nodes[i].inputs[j]->pending_uses = 0;
+    for (size_t i = tape->count; i-- > 0;) {
+        Node *node = &tape->nodes[i];
+        node->reached = node->output == root || node->output->pending_uses > 0;
+        for (size_t j = 0; node->reached && j < node->input_count; j++)
+            if (wants_grad(node->inputs[j])) node->inputs[j]->pending_uses++;
+    }
+}
+
+int tape_backward_from(Tape *tape, Tensor *output, Error *err) {
+    CHECK(output->has_grad, "tape_backward_from: the caller fills output->grad first");
+    Phase phase = profile_enter(tape->profile, PHASE_BACKWARD);
+    count_uses(tape, output);
+    for (size_t i = tape->count; i-- > 0 && tape->error.status == STATUS_OK;) {
+        Node *node = &tape->nodes[i];
+        if (!node->reached) continue;
+        CHECK(node->output->has_grad, "%s: no gradient arrived at its output", node->op);
+        node->backward(tape, node);
+        give_back_grad(tape, node->output);
+    }
+    profile_leave(tape->profile, phase);
+    return tape_error(tape, err);
+}
+
+int tape_backward(Tape *tape, Tensor *loss, Error *err) {
+    CHECK(tensor_count(loss) == 1, "the loss has %zu elements", tensor_count(loss));
+    if (!loss->requires_grad)
+        return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
+    tape->device->kernels->fill(tape_make_grad(tape, loss), 1.0f, 1);
+    return tape_backward_from(tape, loss, err);
+}

@@ -1,0 +1,59 @@
+/* tensor.h: an array on a device, its shape, and its gradient.
+ *
+ * A Tensor never owns its data. Parameters and buffers point into memory that their Module took
+ * from the device; activations point into a tape's arena and vanish when the tape is reset.
+ *
+ * The gradient of a parameter has PyTorch's two states: "None" (has_grad false: the contents of
+ * `grad` mean nothing, and the next backward overwrites them) and defined. zero_grad sets None.
+ */
+#ifndef COMMON_NN_TENSOR_H
+#define COMMON_NN_TENSOR_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/device/device.h"
+
+enum { TENSOR_MAX_DIMS = 4 };
+
+typedef enum DType { DTYPE_F32, DTYPE_I64 } DType;
+
+typedef struct Tensor {
+    Device *device;
+    DType dtype;
+    int ndim; // 0: a scalar
+    size_t shape[TENSOR_MAX_DIMS];
+    void *data;
+
+    // Gradients are always float32, of the same shape, on the same device.
+    bool requires_grad;
+    bool has_grad;
+    float *
+        grad; // a parameter's: memory of its Module or of DDP's bucket; an activation's: the tape's
+
+    // Called once per backward when the last use of this tensor has contributed to its gradient
+    // (parameters only). This event is what DistributedDataParallel hangs on.
+    void (*on_ready)(void *context, struct Tensor *tensor);
+    void *on_ready_context;
+
+    // The tape's, during one backward: uses that have not contributed yet.
+    int pending_uses;
+} Tensor;
+
+size_t dtype_bytes(DType dtype);
+const char *dtype_name(DType dtype); // safetensors' names: "F32", "I64"
+
+Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, void *data);
+size_t tensor_count(const Tensor *tensor); // elements
+size_t tensor_bytes(const Tensor *tensor);
+bool tensor_same_shape(const Tensor *a, const Tensor *b);
+// "[64, 3, 32, 32]" into buffer, which is returned.
+char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
+static inline float *tensor_f32(const Tensor *tensor) {
+    return tensor->data;
+}
+// A scalar's value on the host (on a GPU this waits for the device).
+float tensor_item(const Tensor *tensor);
+
+#endif

@@ -1,0 +1,239 @@
+/* record.c: formats. The columns and keys are contracts: bench/compare.sh and others read them. */
+#include "common/train/record.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <math.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/memory.h"
+#include "common/train/safetensors.h"
+
+// Steps that percentiles leave out: caches, the arena and DDP's buckets are still settling.
+enum { WARMUP_STEPS = 2 };
+
+static double ms(uint64_t ns) {
+    return (double)ns / 1e6;
+}
+
+// ---- config.json ------------------------------------------------------------------------------
+
+static void write_option(Json *json, const Option *option) {
+    switch (option->type) {
+    case OPTION_FLAG:
+        json_bool(json, option->name, *(const bool *)option->value);
+        break;
+    case OPTION_INT:
+        json_integer(json, option->name, *(const int *)option->value);
+        break;
+    case OPTION_SIZE:
+        json_integer(json, option->name, (int64_t) * (const size_t *)option->value);
+        break;
+    case OPTION_U64:
+        json_integer(json, option->name, (int64_t) * (const uint64_t *)option->value);
+        break;
+    case OPTION_FLOAT:
+        json_number(json, option->name, *(const double *)option->value);
+        break;
+    case OPTION_STRING:
+    case OPTION_CHOICE:
+        json_string(json, option->name, *(const char *const *)option->value);
+        break;
+    case OPTION_TITLE:
+        break;
+    }
+}
+
+static void write_machine(Json *json, const Strategy *strategy) {
+    char blas[160];
+    strategy->device->kernels->describe(blas, sizeof blas);
+    json_string(json, "blas", blas);
+    json_string(json, "compiler", __VERSION__);
+    json_string(json, "openblas_coretype", getenv("OPENBLAS_CORETYPE"));
+}
+
+static int write_config(const Record *record, const Options *options, Error *err) {
+    char *path = memory_format("%s/config.json", record->config->out);
+    AtomicFile file;
+    int failed = file_begin(&file, path, err);
+    free(path);
+    if (failed) return failed;
+    Json json = {.file = file.file};
+    json_begin_object(&json, NULL);
+    json_string(&json, "program", options->program);
+    json_string(&json, "strategy", record->strategy->name);
+    json_string(&json, "backend", record->strategy->backend);
+    json_integer(&json, "world_size", record->strategy->devices);
+    write_machine(&json, record->strategy);
+    json_begin_object(&json, "options");
+    for (size_t i = 0; i < options->count; i++) write_option(&json, &options->table[i]);
+    json_end_object(&json);
+    json_end_object(&json);
+    return file_commit(&file, err);
+}
+
+// ---- steps.csv --------------------------------------------------------------------------------
+
+static int open_steps(Record *record, Error *err) {
+    char *path = memory_format("%s/steps.csv", record->config->out);
+    record->steps = fopen(path, record->config->resume ? "a" : "w");
+    if (!record->steps) error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
+    free(path);
+    if (!record->steps) return -1;
+    if (ftell(record->steps) > 0) return 0; // a resumed run goes on below its rows
+    fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        fprintf(record->steps, ",%s_ms", phase_name(phase));
+    fprintf(record->steps, "\n");
+    return 0;
+}
+
+int record_open(Record *record, const TrainConfig *config, const Options *options,
+                const Strategy *strategy, size_t total_steps, Error *err) {
+    *record = (Record){.config = config,
+                       .strategy = strategy,
+                       .main = strategy_is_main(strategy),
+                       .log = log_open(!strategy_is_main(strategy)),
+                       .final_loss = NAN};
+    record->step_ns = memory_zalloc((total_steps + 1) * sizeof *record->step_ns);
+    record->step_capacity = total_steps + 1;
+    if (!record->main || !config->out) return 0;
+    if (file_make_folder(config->out, err) != 0) return -1;
+    if (write_config(record, options, err) != 0) return -1;
+    return open_steps(record, err);
+}
+
+void record_close(Record *record) {
+    log_close(&record->log);
+    if (record->steps) fclose(record->steps);
+    free(record->step_ns);
+    *record = (Record){0};
+}
+
+void record_step_time(Record *record, uint64_t ns) {
+    if (record->step_count < record->step_capacity) record->step_ns[record->step_count++] = ns;
+}
+
+void record_step(Record *record, const StepRecord *step, const Profile *profile) {
+    record->final_loss = step->loss;
+    if (!record->main) return;
+    double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
+    log_data(&record->log,
+             "step=%" PRIu64 " epoch=%" PRIu64 " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f",
+             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s);
+    if (!record->steps) return;
+    fprintf(record->steps, "%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6f,%.3f", step->step, step->epoch,
+            step->lr, step->loss, ms(step->ns), samples_per_s);
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
+    fprintf(record->steps, "\n");
+    fflush(record->steps);
+}
+
+void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation,
+                       bool accuracy) {
+    if (accuracy)
+        log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f test_accuracy=%.4f", epoch,
+                 evaluation->loss, evaluation->accuracy);
+    else
+        log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f", epoch, evaluation->loss);
+}
+
+// ---- summary.json -----------------------------------------------------------------------------
+
+static int compare_u64(const void *a, const void *b) {
+    uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return x < y ? -1 : x > y;
+}
+
+// The p-quantile of the sorted step times, in ms, by the nearest rank.
+static double quantile_ms(const uint64_t *sorted, size_t count, double p) {
+    if (count == 0) return NAN;
+    return ms(sorted[(size_t)(p * (double)(count - 1) + 0.5)]);
+}
+
+static void write_summary(Json *json, Record *record, const Summary *s) {
+    size_t skip = record->step_count > 2 * WARMUP_STEPS ? WARMUP_STEPS : 0;
+    uint64_t *times = record->step_ns + skip;
+    size_t count = record->step_count - skip;
+    qsort(times, count, sizeof *times, compare_u64);
+    double p50 = quantile_ms(times, count, 0.5);
+    json_string(json, "strategy", record->strategy->name);
+    json_string(json, "backend", record->strategy->backend);
+    json_string(json, "model", record->config->model);
+    json_string(json, "device", record->strategy->device->kernels->name);
+    json_integer(json, "world_size", record->strategy->devices);
+    json_integer(json, "global_batch", (int64_t)record->config->global_batch);
+    json_integer(json, "steps", (int64_t)s->steps);
+    json_integer(json, "parameters", (int64_t)s->parameters);
+    json_number(json, "samples_per_s_p50", (double)s->samples_per_step / (p50 / 1e3));
+    json_number(json, "step_ms_p25", quantile_ms(times, count, 0.25));
+    json_number(json, "step_ms_p50", p50);
+    json_number(json, "step_ms_p75", quantile_ms(times, count, 0.75));
+    json_number(json, "step_ms_p90", quantile_ms(times, count, 0.9));
+    json_number(json, "peak_bytes_device0", s->peak_bytes_device0);
+    json_number(json, "peak_bytes_other", s->peak_bytes_other);
+    double steps = s->steps ? (double)s->steps : 1;
+    json_number(json, "moved_bytes_per_step", s->moved_bytes / steps);
+    json_number(json, "final_loss", record->final_loss);
+    json_number(json, "test_loss", s->test.loss);
+    json_number(json, "test_accuracy", s->test.accuracy);
+    json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
+    json_begin_object(json, "phase_ms");
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        json_number(json, phase_name(phase), ms(s->profile->total[phase]) / steps);
+    json_end_object(json);
+}
+
+// --profile: where the steps' time went.
+static void print_profile(Record *record, const Profile *profile) {
+    uint64_t total = 0;
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];
+    if (profile->steps == 0 || total == 0) return;
+    log_say(&record->log, "%-12s %12s %8s", "phase", "ms per step", "share");
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        if (profile->total[phase] > 0)
+            log_say(&record->log, "%-12s %12.4f %7.1f%%", phase_name(phase),
+                    ms(profile->total[phase]) / (double)profile->steps,
+                    100.0 * (double)profile->total[phase] / (double)total);
+    log_say(&record->log, "%-12s %12.4f %7.1f%%", "step", ms(total) / (double)profile->steps,
+            100.0);
+}
+
+int record_summary(Record *record, const Summary *summary, Error *err) {
+    if (!record->main) return 0;
+    if (record->config->profile) print_profile(record, summary->profile);
+    if (!record->config->out) return 0;
+    char *path = memory_format("%s/summary.json", record->config->out);
+    AtomicFile file;
+    int failed = file_begin(&file, path, err);
+    free(path);
+    if (failed) return failed;
+    Json json = {.file = file.file};
+    json_begin_object(&json, NULL);
+    write_summary(&json, record, summary);
+    json_end_object(&json);
+    return file_commit(&file, err);
+}
+
+// ---- gradients --------------------------------------------------------------------------------
+
+static bool step_is_listed(const char *list, uint64_t step) {
+    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+        if (strtoull(at, NULL, 10) == step) return true;
+    return false;
+}
+
+int record_gradients(const Record *record, Module *model, uint64_t step, Error *err) {
+    const char *pattern = record->config->dump_grads;
+    if (!record->main || !pattern || !step_is_listed(record->config->dump_step, step)) return 0;
+    const char *mark = strstr(pattern, "{step}");
+    char *path = mark ? memory_format("%.*s%" PRIu64 "%s", (int)(mark - pattern), pattern, step,
+                                      mark + strlen("{step}"))
+                      : memory_format("%s", pattern);
+    int failed = safetensors_save_grads(path, model, err);
+    free(path);
+    return failed;
+}

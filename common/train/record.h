@@ -1,0 +1,57 @@
+/* record.h: what a run leaves behind: lines on stdout, steps.csv, config.json, summary.json, dumped
+ * gradients. Only the main rank records; a Record of another rank does nothing.
+ */
+#ifndef COMMON_TRAIN_RECORD_H
+#define COMMON_TRAIN_RECORD_H
+
+#include "common/train/trainer.h"
+
+typedef struct StepRecord {
+    uint64_t step, epoch;
+    double lr, loss; // the mean loss of the global batch
+    uint64_t ns;     // the whole step
+    size_t samples;  // in all ranks
+} StepRecord;
+
+typedef struct Evaluation {
+    double loss, accuracy; // accuracy: NaN for regression
+} Evaluation;
+
+typedef struct Record {
+    const TrainConfig *config;
+    const Strategy *strategy;
+    bool main;
+    Log log;
+    FILE *steps;       // steps.csv; NULL without --out
+    uint64_t *step_ns; // [step_capacity] every step's length, for the percentiles
+    size_t step_count, step_capacity;
+    double final_loss;
+} Record;
+
+// Makes the folder, writes config.json and the header of steps.csv.
+int record_open(Record *record, const TrainConfig *config, const Options *options,
+                const Strategy *strategy, size_t total_steps, Error *err);
+void record_close(Record *record);
+// Keeps a step's length. Allocates nothing.
+void record_step_time(Record *record, uint64_t ns);
+// A logged step: one row and one line.
+void record_step(Record *record, const StepRecord *step, const Profile *profile);
+void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation, bool accuracy);
+
+typedef struct Summary {
+    const Profile *profile;
+    uint64_t steps;
+    size_t parameters; // elements
+    size_t samples_per_step;
+    double peak_bytes_device0, peak_bytes_other; // other: the largest of the others, NaN: none
+    double moved_bytes;                          // in all ranks, all steps
+    double best;
+    Evaluation test; // NaN: not evaluated
+    bool has_accuracy;
+} Summary;
+int record_summary(Record *record, const Summary *summary, Error *err);
+
+// Writes the model's gradients if --dump-grads asks for this step.
+int record_gradients(const Record *record, Module *model, uint64_t step, Error *err);
+
+#endif

@@ -1,0 +1,130 @@
+/* safetensors.c: writing a file of named tensors. (Reading: safetensors_read.c.)
+ *
+ * Invariant: what is written here passes every check of the reader: names are distinct, each
+ * tensor's bytes follow from its shape, and the tensors cover the data part without holes. The
+ * header is padded with spaces to a multiple of 8, and types of 8 bytes come first, so that in a
+ * file mapped into memory every tensor is aligned. Leaves to others: atomic replacement
+ * (base/file.h), JSON's commas and escapes (base/json.h).
+ */
+#include "common/train/safetensors.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/memory.h"
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__,
+               "the file holds little-endian numbers, and they are written as they lie in memory");
+
+enum { HEADER_ALIGNMENT = 8 };
+
+static void check_content(const SafeTensors *content) {
+    for (size_t i = 0; i < content->count; i++) {
+        const SafeEntry *entry = &content->entries[i];
+        size_t bytes = dtype_bytes(entry->dtype);
+        for (int d = 0; d < entry->ndim; d++) bytes *= entry->shape[d];
+        CHECK(bytes == entry->bytes, "tensor %s has %zu bytes, its shape says %zu", entry->name,
+              entry->bytes, bytes);
+        CHECK(strcmp(entry->name, "__metadata__") != 0, "tensor %zu has a reserved name", i);
+        CHECK(safetensors_find(content, entry->name) == entry, "two tensors are called %s",
+              entry->name);
+    }
+}
+
+// The order in the file: types of 8 bytes first, otherwise as given.
+static const SafeEntry **layout_order(const SafeTensors *content) {
+    const SafeEntry **order = memory_zalloc((content->count + 1) * sizeof *order);
+    size_t placed = 0;
+    for (int wide = 1; wide >= 0; wide--) {
+        for (size_t i = 0; i < content->count; i++) {
+            const SafeEntry *entry = &content->entries[i];
+            if ((dtype_bytes(entry->dtype) == 8) == wide) order[placed++] = entry;
+        }
+    }
+    return order;
+}
+
+static void write_entry(Json *json, const SafeEntry *entry, size_t offset) {
+    json_begin_object(json, entry->name);
+    json_string(json, "dtype", dtype_name(entry->dtype));
+    json_begin_array(json, "shape");
+    for (int d = 0; d < entry->ndim; d++) json_integer(json, NULL, (int64_t)entry->shape[d]);
+    json_end_array(json);
+    json_begin_array(json, "data_offsets");
+    json_integer(json, NULL, (int64_t)offset);
+    json_integer(json, NULL, (int64_t)(offset + entry->bytes));
+    json_end_array(json);
+    json_end_object(json);
+}
+
+// The header's JSON, padded; free() it.
+static char *format_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
+    char *text = NULL;
+    FILE *stream = open_memstream(&text, length);
+    CHECK(stream, "no memory for a header of %zu tensors", content->count);
+    Json json = {.file = stream};
+    json_begin_object(&json, NULL);
+    if (content->meta_count > 0) {
+        json_begin_object(&json, "__metadata__");
+        for (size_t i = 0; i < content->meta_count; i++) {
+            json_string(&json, content->meta[i].key, content->meta[i].value);
+        }
+        json_end_object(&json);
+    }
+    size_t offset = 0;
+    for (size_t i = 0; i < content->count; i++) {
+        write_entry(&json, order[i], offset);
+        offset += order[i]->bytes;
+    }
+    json_end_object(&json);
+    fflush(stream); // updates *length
+    while (*length % HEADER_ALIGNMENT != 0) {
+        fputc(' ', stream);
+        fflush(stream);
+    }
+    CHECK(fclose(stream) == 0, "no memory for a header of %zu tensors", content->count);
+    return text;
+}
+
+int safetensors_write(const char *path, const SafeTensors *content, Error *err) {
+    check_content(content);
+    AtomicFile file;
+    if (file_begin(&file, path, err) != 0) return -1;
+    const SafeEntry **order = layout_order(content);
+    size_t length = 0;
+    char *header = format_header(content, order, &length);
+    uint64_t n = length;
+    fwrite(&n, sizeof n, 1, file.file); // file_commit finds what fails here
+    fwrite(header, 1, length, file.file);
+    for (size_t i = 0; i < content->count; i++) {
+        if (order[i]->bytes > 0) fwrite(order[i]->data, 1, order[i]->bytes, file.file);
+    }
+    free(header);
+    free(order);
+    return file_commit(&file, err);
+}
+
+void safetensors_free(SafeTensors *content) {
+    if (!content) return;
+    free(content->entries);
+    free(content->meta);
+    free(content->buffer);
+    *content = (SafeTensors){0};
+}
+
+const SafeEntry *safetensors_find(const SafeTensors *content, const char *name) {
+    for (size_t i = 0; i < content->count; i++) {
+        if (strcmp(content->entries[i].name, name) == 0) return &content->entries[i];
+    }
+    return NULL;
+}
+
+const char *safetensors_meta(const SafeTensors *content, const char *key) {
+    for (size_t i = 0; i < content->meta_count; i++) {
+        if (strcmp(content->meta[i].key, key) == 0) return content->meta[i].value;
+    }
+    return NULL;
+}

@@ -1,0 +1,59 @@
+/* safetensors.h: files of named tensors, readable by PyTorch, JAX and NumPy.
+ *
+ * Layout: a little-endian u64 N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, ...,
+ * "__metadata__": {string: string}}, then the tensors' bytes, packed without holes. Written whole
+ * or not at all (base/file.h). Read with every size checked: a hostile file gets one clear line.
+ */
+#ifndef COMMON_TRAIN_SAFETENSORS_H
+#define COMMON_TRAIN_SAFETENSORS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/nn/module.h"
+
+typedef struct SafeEntry {
+    char name[160];
+    DType dtype;
+    int ndim;
+    size_t shape[TENSOR_MAX_DIMS];
+    const void *data; // host memory
+    size_t bytes;
+} SafeEntry;
+
+typedef struct SafeMeta {
+    char key[64];
+    char value[256];
+} SafeMeta;
+
+typedef struct SafeTensors {
+    SafeEntry *entries;
+    size_t count;
+    SafeMeta *meta;
+    size_t meta_count;
+    void *buffer; // what the entries' data points into, when read from a file
+} SafeTensors;
+
+// Entries are laid out in the order given (aligned types first). Returns 0, or -1 with err filled.
+int safetensors_write(const char *path, const SafeTensors *content, Error *err);
+// Reads the whole file. Other dtypes than F32 and I64 are an error, as are overlaps, holes, offsets
+// outside the file, duplicate names, a header over 100 MB, and more than 4 dimensions.
+int safetensors_read(const char *path, SafeTensors *content, Error *err);
+void safetensors_free(SafeTensors *content); // of a file that was read
+const SafeEntry *safetensors_find(const SafeTensors *content, const char *name); // or NULL
+const char *safetensors_meta(const SafeTensors *content, const char *key);       // or NULL
+
+// A module's state (parameters and buffers) by PyTorch's names.
+int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
+                            size_t meta_count, Error *err);
+// Strict, as load_state_dict: every tensor of the module must be in the file with its shape and
+// dtype, and nothing else. The error names the first that is missing, unexpected or differs.
+// Nothing is changed unless everything fits.
+int safetensors_load_module(const char *path, Module *module, Error *err);
+int safetensors_apply_module(const SafeTensors *content, const char *path, Module *module,
+                             Error *err);
+// The defined gradients of a module, by the parameters' names.
+int safetensors_save_grads(const char *path, Module *module, Error *err);
+
+#endif

@@ -1,0 +1,126 @@
+/* safetensors_module.c: a module's tensors to a file and back, by PyTorch's names.
+ *
+ * Loading is all or nothing: every tensor is checked before the first is copied, so a model never
+ * holds half of a file. The file's order does not matter, names do.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/train/safetensors.h"
+
+// What safetensors_write needs, in host memory: the entries, and one copy of all tensors' bytes.
+typedef struct Snapshot {
+    SafeTensors content;
+    size_t used; // bytes of content.buffer that are filled
+} Snapshot;
+
+static Snapshot snapshot_begin(const NamedTensors *tensors) {
+    size_t bytes = 0;
+    // A gradient has as many bytes as its parameter, so this is enough for both.
+    for (size_t i = 0; i < tensors->count; i++) bytes += tensor_bytes(tensors->items[i].tensor);
+    Snapshot snapshot = {0};
+    snapshot.content.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry));
+    snapshot.content.buffer = memory_zalloc(bytes);
+    return snapshot;
+}
+
+static void snapshot_add(Snapshot *snapshot, const NamedTensor *named, const void *data) {
+    const Tensor *tensor = named->tensor;
+    SafeEntry *entry = &snapshot->content.entries[snapshot->content.count++];
+    char *copy = (char *)snapshot->content.buffer + snapshot->used;
+    memcpy(entry->name, named->name, sizeof named->name);
+    entry->dtype = tensor->dtype;
+    entry->ndim = tensor->ndim;
+    memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
+    entry->bytes = tensor_bytes(tensor);
+    entry->data = copy;
+    device_copy(NULL, copy, tensor->device, data, entry->bytes);
+    snapshot->used += entry->bytes;
+}
+
+int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
+                            size_t meta_count, Error *err) {
+    NamedTensors tensors = module_tensors(module, MODULE_STATE);
+    Snapshot snapshot = snapshot_begin(&tensors);
+    for (size_t i = 0; i < tensors.count; i++) {
+        snapshot_add(&snapshot, &tensors.items[i], tensors.items[i].tensor->data);
+    }
+    snapshot.content.meta = memory_zalloc((meta_count + 1) * sizeof *meta);
+    if (meta_count > 0) memcpy(snapshot.content.meta, meta, meta_count * sizeof *meta);
+    snapshot.content.meta_count = meta_count;
+    int status = safetensors_write(path, &snapshot.content, err);
+    safetensors_free(&snapshot.content);
+    named_tensors_free(&tensors);
+    return status;
+}
+
+int safetensors_save_grads(const char *path, Module *module, Error *err) {
+    NamedTensors tensors = module_tensors(module, MODULE_PARAMETERS);
+    Snapshot snapshot = snapshot_begin(&tensors);
+    for (size_t i = 0; i < tensors.count; i++) {
+        const Tensor *tensor = tensors.items[i].tensor;
+        if (tensor->has_grad) snapshot_add(&snapshot, &tensors.items[i], tensor->grad);
+    }
+    int status = safetensors_write(path, &snapshot.content, err);
+    safetensors_free(&snapshot.content);
+    named_tensors_free(&tensors);
+    return status;
+}
+
+static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *err) {
+    const Tensor *tensor = named->tensor;
+    if (!entry) {
+        return error_set(err, STATUS_USAGE, "tensor %s of the model is missing", named->name);
+    }
+    Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+    if (stored.dtype == tensor->dtype && tensor_same_shape(&stored, tensor)) return 0;
+    char in_file[128], in_model[128];
+    return error_set(err, STATUS_USAGE, "tensor %s is %s %s in the file and %s %s in the model",
+                     named->name, dtype_name(stored.dtype),
+                     tensor_describe(&stored, in_file, sizeof in_file), dtype_name(tensor->dtype),
+                     tensor_describe(tensor, in_model, sizeof in_model));
+}
+
+static bool has_name(const NamedTensors *tensors, const char *name) {
+    for (size_t i = 0; i < tensors->count; i++) {
+        if (strcmp(tensors->items[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+static int check_all(const SafeTensors *content, const NamedTensors *tensors, Error *err) {
+    for (size_t i = 0; i < tensors->count; i++) {
+        const NamedTensor *named = &tensors->items[i];
+        if (check_fits(named, safetensors_find(content, named->name), err) != 0) return -1;
+    }
+    for (size_t i = 0; i < content->count; i++) {
+        if (!has_name(tensors, content->entries[i].name)) {
+            return error_set(err, STATUS_USAGE,
+                             "unexpected tensor %s: the model has none of that name",
+                             content->entries[i].name);
+        }
+    }
+    return 0;
+}
+
+int safetensors_apply_module(const SafeTensors *content, const char *path, Module *module,
+                             Error *err) {
+    NamedTensors tensors = module_tensors(module, MODULE_STATE);
+    int status = check_all(content, &tensors, err);
+    for (size_t i = 0; status == 0 && i < tensors.count; i++) {
+        const SafeEntry *entry = safetensors_find(content, tensors.items[i].name);
+        Tensor *tensor = tensors.items[i].tensor;
+        device_copy(tensor->device, tensor->data, NULL, entry->data, entry->bytes);
+    }
+    named_tensors_free(&tensors);
+    return status == 0 ? 0 : error_prefix(err, "%s", path);
+}
+
+int safetensors_load_module(const char *path, Module *module, Error *err) {
+    SafeTensors content;
+    if (safetensors_read(path, &content, err) != 0) return -1;
+    int status = safetensors_apply_module(&content, path, module, err);
+    safetensors_free(&content);
+    return status;
+}

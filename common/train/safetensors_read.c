@@ -1,0 +1,316 @@
+/* safetensors_read.c: reading a file of named tensors that nobody vouches for.
+ *
+ * Every number in the file is checked against the size of the file before it is used. The order:
+ * sizes of file and header, JSON (cJSON parses; recursion is limited there), each entry by itself,
+ * then all entries together: names distinct, bytes covered once. Invariant: on return either the
+ * content is complete, or it is empty and err holds one line that begins with the path.
+ * cJSON keeps numbers as doubles, so whole numbers above 2^53 are refused rather than rounded.
+ */
+#include <cjson/cJSON.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+#include "common/train/safetensors.h"
+
+enum { HEADER_MAX = 100 * 1000 * 1000, LENGTH_BYTES = 8 };
+
+typedef struct Span {
+    size_t begin, end; // the tensor's bytes, counted from the end of the header
+    const char *name;
+} Span;
+
+// ---- the file's bytes -------------------------------------------------------------------------
+
+static int read_bytes(int fd, void *to, size_t bytes, Error *err) {
+    for (size_t done = 0; done < bytes;) {
+        ssize_t got = read(fd, (char *)to + done, bytes - done);
+        if (got < 0 && errno == EINTR) continue;
+        if (got < 0) return error_set(err, STATUS_USAGE, "cannot read: %s", strerror(errno));
+        if (got == 0) return error_set(err, STATUS_USAGE, "the file became shorter while read");
+        done += (size_t)got;
+    }
+    return 0;
+}
+
+static int open_file(const char *path, size_t *bytes, Error *err) {
+    struct stat info;
+    // O_NONBLOCK: opening a pipe that nobody writes must not wait; on a regular file it does
+    // nothing.
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+    if (fd < 0) return error_set(err, STATUS_USAGE, "cannot open: %s", strerror(errno));
+    if (fstat(fd, &info) == 0 && S_ISREG(info.st_mode)) {
+        *bytes = (size_t)info.st_size;
+        return fd;
+    }
+    error_set(err, STATUS_USAGE, S_ISDIR(info.st_mode) ? "is a folder" : "is not a regular file");
+    close(fd);
+    return -1;
+}
+
+// Reads N and the N bytes of header into *header (free() it; a NUL follows them).
+static int read_header(int fd, size_t file_bytes, char **header, size_t *length, Error *err) {
+    unsigned char raw[LENGTH_BYTES];
+    if (file_bytes < LENGTH_BYTES) {
+        return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu bytes",
+                         file_bytes);
+    }
+    if (read_bytes(fd, raw, LENGTH_BYTES, err) != 0) return -1;
+    uint64_t n = 0;
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
+    if (n > HEADER_MAX) {
+        return error_set(err, STATUS_USAGE, "not a safetensors file: a header of %llu bytes",
+                         (unsigned long long)n);
+    }
+    if (n > file_bytes - LENGTH_BYTES) {
+        return error_set(err, STATUS_USAGE,
+                         "the file is truncated: a header of %llu bytes is announced, %zu follow",
+                         (unsigned long long)n, file_bytes - LENGTH_BYTES);
+    }
+    *header = memory_zalloc((size_t)n + 1);
+    *length = (size_t)n;
+    return read_bytes(fd, *header, (size_t)n, err);
+}
+
+// ---- one entry of the header ------------------------------------------------------------------
+
+static int read_whole(const cJSON *item, const char *what, size_t *value, Error *err) {
+    const double largest = 9007199254740992; // 2^53: beyond it doubles skip whole numbers
+    double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
+    if (!(number >= 0 && number <= largest) || number != (double)(uint64_t)number) {
+        return error_set(err, STATUS_USAGE, "%s holds something else than a whole number", what);
+    }
+    *value = (size_t)number;
+    return 0;
+}
+
+static int read_dtype(const cJSON *item, SafeEntry *entry, Error *err) {
+    const char *text = cJSON_GetStringValue(item);
+    if (!text) return error_set(err, STATUS_USAGE, "dtype is not a string");
+    for (int dtype = DTYPE_F32; dtype <= DTYPE_I64; dtype++) {
+        entry->dtype = (DType)dtype;
+        if (strcmp(text, dtype_name(entry->dtype)) == 0) return 0;
+    }
+    return error_set(err, STATUS_USAGE, "dtype %.20s is not supported (F32 and I64 are)", text);
+}
+
+static int read_shape(const cJSON *shape, SafeEntry *entry, Error *err) {
+    if (!cJSON_IsArray(shape)) return error_set(err, STATUS_USAGE, "shape is not an array");
+    entry->ndim = 0;
+    entry->bytes = dtype_bytes(entry->dtype);
+    const cJSON *item;
+    cJSON_ArrayForEach(item, shape) {
+        if (entry->ndim == TENSOR_MAX_DIMS) {
+            return error_set(err, STATUS_USAGE, "more than %d dimensions", TENSOR_MAX_DIMS);
+        }
+        size_t size = 0;
+        if (read_whole(item, "shape", &size, err) != 0) return -1;
+        entry->shape[entry->ndim++] = size;
+        if (__builtin_mul_overflow(entry->bytes, size, &entry->bytes)) {
+            return error_set(err, STATUS_USAGE, "the product of its shape overflows");
+        }
+    }
+    return 0;
+}
+
+static int read_offsets(const cJSON *offsets, const SafeEntry *entry, Span *span, Error *err) {
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2) {
+        return error_set(err, STATUS_USAGE, "data_offsets is not an array of two numbers");
+    }
+    if (read_whole(cJSON_GetArrayItem(offsets, 0), "data_offsets", &span->begin, err) != 0 ||
+        read_whole(cJSON_GetArrayItem(offsets, 1), "data_offsets", &span->end, err) != 0) {
+        return -1;
+    }
+    if (span->end >= span->begin && span->end - span->begin == entry->bytes) return 0;
+    char shape[128];
+    Tensor tensor = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+    return error_set(err, STATUS_USAGE,
+                     "data_offsets [%zu, %zu) do not match shape %s %s (%zu bytes)", span->begin,
+                     span->end, tensor_describe(&tensor, shape, sizeof shape),
+                     dtype_name(entry->dtype), entry->bytes);
+}
+
+static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *err) {
+    const cJSON *dtype = cJSON_GetObjectItemCaseSensitive(item, "dtype");
+    const cJSON *shape = cJSON_GetObjectItemCaseSensitive(item, "shape");
+    const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
+    // Three fields, and these three: so none is there twice.
+    if (!dtype || !shape || !offsets || cJSON_GetArraySize(item) != 3) {
+        return error_set(err, STATUS_USAGE, "is not an object of dtype, shape and data_offsets");
+    }
+    if (strlen(item->string) >= sizeof entry->name) {
+        return error_set(err, STATUS_USAGE, "the name is longer than %zu bytes",
+                         sizeof entry->name - 1);
+    }
+    for (const char *c = item->string; *c; c++) {
+        if ((unsigned char)*c < ' ' || *c == 127) { // it would garble every table it is printed in
+            return error_set(err, STATUS_USAGE, "the name holds a control character");
+        }
+    }
+    strcpy(entry->name, item->string);
+    span->name = entry->name;
+    if (read_dtype(dtype, entry, err) != 0 || read_shape(shape, entry, err) != 0) return -1;
+    return read_offsets(offsets, entry, span, err);
+}
+
+static int read_meta(const cJSON *object, SafeTensors *content, Error *err) {
+    if (!cJSON_IsObject(object) || content->meta) {
+        return error_set(err, STATUS_USAGE, "__metadata__ is not one object of strings");
+    }
+    content->meta = memory_zalloc(((size_t)cJSON_GetArraySize(object) + 1) * sizeof(SafeMeta));
+    const cJSON *item;
+    cJSON_ArrayForEach(item, object) {
+        SafeMeta *meta = &content->meta[content->meta_count];
+        const char *value = cJSON_GetStringValue(item);
+        if (!value) {
+            return error_set(err, STATUS_USAGE, "__metadata__: %.60s is not a string",
+                             item->string);
+        }
+        if (strlen(item->string) >= sizeof meta->key || strlen(value) >= sizeof meta->value) {
+            return error_set(err, STATUS_USAGE,
+                             "__metadata__: %.60s is too long (%zu bytes at most)", item->string,
+                             sizeof meta->value - 1);
+        }
+        strcpy(meta->key, item->string);
+        strcpy(meta->value, value);
+        content->meta_count++;
+    }
+    return 0;
+}
+
+// ---- all entries together ---------------------------------------------------------------------
+
+static int by_name(const void *a, const void *b) {
+    return strcmp(((const Span *)a)->name, ((const Span *)b)->name);
+}
+
+static int by_place(const void *a, const void *b) {
+    const Span *x = a, *y = b;
+    if (x->begin != y->begin) return x->begin < y->begin ? -1 : 1;
+    return (x->end > y->end) - (x->end < y->end); // an empty tensor before what starts where it is
+}
+
+static int check_names(Span *spans, size_t count, Error *err) {
+    qsort(spans, count, sizeof *spans, by_name);
+    for (size_t i = 1; i < count; i++) {
+        if (strcmp(spans[i - 1].name, spans[i].name) == 0) {
+            return error_set(err, STATUS_USAGE, "tensor %s is there twice", spans[i].name);
+        }
+    }
+    return 0;
+}
+
+// The tensors, in the order of their bytes, must cover [0, bytes) without overlap or hole.
+static int check_places(Span *spans, size_t count, size_t bytes, Error *err) {
+    qsort(spans, count, sizeof *spans, by_place);
+    size_t covered = 0;
+    for (size_t i = 0; i < count; i++) {
+        if (spans[i].begin < covered) {
+            return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s", spans[i].name,
+                             spans[i - 1].name);
+        }
+        if (spans[i].begin > covered) {
+            return error_set(err, STATUS_USAGE, "%zu bytes before tensor %s belong to no tensor",
+                             spans[i].begin - covered, spans[i].name);
+        }
+        covered = spans[i].end;
+    }
+    if (covered > bytes) {
+        return error_set(err, STATUS_USAGE,
+                         "the file is truncated: the tensors need %zu bytes, %zu follow the header",
+                         covered, bytes);
+    }
+    if (covered < bytes) {
+        return error_set(err, STATUS_USAGE, "%zu bytes at the end belong to no tensor",
+                         bytes - covered);
+    }
+    return 0;
+}
+
+// Fills everything but the entries' data; spans[i] is where entry i's bytes are.
+static int read_entries(const cJSON *root, SafeTensors *content, Span *spans, Error *err) {
+    const cJSON *item;
+    cJSON_ArrayForEach(item, root) {
+        if (strcmp(item->string, "__metadata__") == 0) {
+            if (read_meta(item, content, err) != 0) return -1;
+            continue;
+        }
+        SafeEntry *entry = &content->entries[content->count];
+        if (read_entry(item, entry, &spans[content->count], err) != 0) {
+            return error_prefix(err, "tensor %.*s", (int)sizeof entry->name, item->string);
+        }
+        content->count++;
+    }
+    return 0;
+}
+
+static cJSON *parse_header(const char *header, size_t length, Error *err) {
+    const char *end = NULL;
+    // The last argument: what follows the object is looked at below, as it may be spaces only.
+    cJSON *root = cJSON_ParseWithLengthOpts(header, length + 1, &end, false);
+    if (!root) {
+        size_t at = end ? (size_t)(end - header) : 0;
+        error_set(err, STATUS_USAGE, "the header is not valid JSON, at byte %zu of it", at);
+        return NULL;
+    }
+    size_t trailing = strspn(end, " \t\r\n");
+    if (header[0] == '{' && cJSON_IsObject(root) && end + trailing == header + length) return root;
+    cJSON_Delete(root);
+    error_set(err, STATUS_USAGE, "the header is not one JSON object");
+    return NULL;
+}
+
+static int read_content(int fd, const cJSON *root, size_t data_bytes, SafeTensors *content,
+                        Error *err) {
+    size_t capacity = (size_t)cJSON_GetArraySize(root);
+    content->entries = memory_zalloc((capacity + 1) * sizeof(SafeEntry));
+    Span *spans = memory_zalloc((capacity + 1) * sizeof *spans);
+    size_t *begins = memory_zalloc((capacity + 1) * sizeof *begins); // sorting mixes the spans
+    int status = read_entries(root, content, spans, err);
+    for (size_t i = 0; i < content->count; i++) begins[i] = spans[i].begin;
+    if (status == 0) status = check_names(spans, content->count, err);
+    if (status == 0) status = check_places(spans, content->count, data_bytes, err);
+    if (status == 0) {
+        content->buffer = memory_zalloc(data_bytes);
+        status = read_bytes(fd, content->buffer, data_bytes, err);
+    }
+    for (size_t i = 0; status == 0 && i < content->count; i++) {
+        content->entries[i].data = (const char *)content->buffer + begins[i];
+    }
+    free(begins);
+    free(spans);
+    return status;
+}
+
+static int read_all(int fd, size_t file_bytes, SafeTensors *content, Error *err) {
+    char *header = NULL;
+    size_t length = 0;
+    cJSON *root = NULL;
+    int status = read_header(fd, file_bytes, &header, &length, err);
+    if (status == 0) {
+        root = parse_header(header, length, err);
+        status = root ? 0 : -1;
+    }
+    if (status == 0) {
+        status = read_content(fd, root, file_bytes - LENGTH_BYTES - length, content, err);
+    }
+    cJSON_Delete(root);
+    free(header);
+    return status;
+}
+
+int safetensors_read(const char *path, SafeTensors *content, Error *err) {
+    *content = (SafeTensors){0};
+    size_t file_bytes = 0;
+    int fd = open_file(path, &file_bytes, err);
+    int status = fd < 0 ? -1 : read_all(fd, file_bytes, content, err);
+    if (fd >= 0) close(fd);
+    if (status == 0) return 0;
+    safetensors_free(content);
+    return error_prefix(err, "%s", path);
+}

@@ -1,0 +1,59 @@
+/* strategy.h: the one seam between the trainer and the ways to spread it over devices.
+ *
+ * The trainer knows nothing of parallelism. It forwards and backwards `module`, and asks the
+ * strategy for the rest. Single, DataParallel and DistributedDataParallel are three tables of this
+ * shape:
+ *
+ *                  single            DataParallel                 DistributedDataParallel
+ *   module         the model         a wrapper: replicate,        a wrapper: buffer broadcast,
+ *                                    scatter, apply, gather       then the model; hooks reduce
+ *   sampler        whole             whole                        interleaved or blocked share
+ *   reduce         nothing           nothing                      sum over the ranks
+ */
+#ifndef COMMON_TRAIN_STRATEGY_H
+#define COMMON_TRAIN_STRATEGY_H
+
+#include "common/base/trace.h"
+#include "common/data/sampler.h"
+#include "common/nn/module.h"
+
+typedef struct Strategy Strategy;
+struct Strategy {
+    const char *name;    // "single", "dp", "ddp"
+    const char *backend; // "none", "threads", "shm": for the records
+    int devices;         // in all ranks together
+    int rank;            // of this process
+    Device *device;      // where the loss and the optimizer live
+    Device **all;        // this process's devices, device first
+    int all_count;
+    Module *model;  // the bare model: parameters, names, checkpoints
+    Module *module; // what training steps run; evaluation too, unless evaluation_module is set
+    Module *evaluation_module;
+
+    Sampler *(*sampler)(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
+                        uint64_t seed, Error *err);
+    // The divisor of a mean loss, for `rows` of this rank's rows out of `global_rows`.
+    double (*loss_rows)(const Strategy *self, size_t rows, size_t global_rows);
+    // Called after backward: reduced gradients are in the model when it returns.
+    int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
+    // Sums values over all ranks (metrics).
+    int (*reduce)(Strategy *self, double *values, size_t count, Error *err);
+    int (*barrier)(Strategy *self, Error *err);
+    // Makes every rank's buffers the main rank's, before evaluation.
+    int (*sync_buffers)(Strategy *self, Error *err);
+    // Bytes this process moved between devices since it was opened.
+    uint64_t (*moved_bytes)(const Strategy *self);
+    // Adds the strategy's own tracks (replicas, communicator) to a trace.
+    void (*set_trace)(Strategy *self, Trace *trace);
+    void (*close)(Strategy *self); // closes the wrapper, the model and the devices
+    void *state;
+};
+
+static inline bool strategy_is_main(const Strategy *strategy) {
+    return strategy->rank == 0;
+}
+
+// One device, no wrapper. The strategy owns both from now on.
+Strategy *strategy_single(Module *model, Device *device);
+
+#endif

@@ -1,0 +1,62 @@
+/* trainer.h: the trainer. Epochs of steps, evaluation, checkpoints, records; written once and
+ * driven through a Strategy, so that one device, DataParallel and DistributedDataParallel differ
+ * only there.
+ *
+ * A step: next batch -> forward -> loss -> backward -> (strategy reduces) -> optimizer.
+ */
+#ifndef COMMON_TRAIN_TRAINER_H
+#define COMMON_TRAIN_TRAINER_H
+
+#include "common/base/log.h"
+#include "common/base/options.h"
+#include "common/data/dataset.h"
+#include "common/nn/models.h"
+#include "common/nn/optimizer.h"
+#include "common/train/strategy.h"
+
+// The shared options of the three programs, with their defaults (train_config_default).
+typedef struct TrainConfig {
+    const char *model, *hidden, *data, *device;
+    size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
+    size_t global_batch;
+    bool no_shuffle, augment;
+    double lr;
+    const char *optimizer;
+    double momentum, weight_decay;
+    bool nesterov;
+    const char *schedule;
+    size_t warmup_steps;
+    uint64_t seed;
+    size_t log_every;
+    const char *out, *save, *resume, *save_init, *load_init;
+    size_t save_every; // also write the checkpoint every so many steps (0: at the end of epochs)
+    const char *dump_grads, *dump_step; // dump_step: "0" or "0,1,10"; then FILE contains {step}
+    bool profile;
+    bool no_eval;
+    const char *trace;
+} TrainConfig;
+
+TrainConfig train_config_default(void);
+// Appends the shared options, bound to config.
+void train_options(Options *options, TrainConfig *config);
+
+// The data that --data names: by default the digits, and for the toy model synthetic:10->5.
+DataSource *train_open_data(const TrainConfig *config, Error *err);
+
+// The device `index` of the kind that --device names.
+Device *train_open_device(const TrainConfig *config, int index, Error *err);
+
+// Builds the model that --model names for the data's shapes. Rank r draws its own weights, with
+// seed
+// + r, as ranks that do not talk to each other would; --load-init and --save-init are rank 0's. A
+// strategy with several ranks has to make them equal.
+Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                           int rank, Error *err);
+
+// Trains, evaluates, writes what the configuration asks for. The options table goes into
+// config.json. Returns 0, or -1 with err filled (STATUS_FAILED when the loss is NaN or a rank is
+// lost).
+int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
+                Strategy *strategy, Error *err);
+
+#endif
