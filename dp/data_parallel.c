@@ -1,0 +1,101 @@
+/* data_parallel.c: the wrapper: checks, then the four operations, one line each.
+ *
+ * The wrapper keeps only structure: the replicas' trees and the list of the module's tensors. All
+ * that a forward makes hangs on its Pieces (pieces.h), lies in the arenas of the tape and its
+ * forks, and is gone with the next step. What the four operations do is in their own files.
+ */
+#include "dp/data_parallel.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "dp/gather.h"
+#include "dp/parallel_apply.h"
+#include "dp/replicate.h"
+#include "dp/scatter.h"
+
+typedef struct DataParallel { // the wrapper's state
+    Module *module;           // the wrapper's child
+    int device_count;
+    Replica *replicas; // [device_count]; one device alone needs no replica's module
+    Tensor **tensors;  // [tensor_count] the module's parameters and buffers
+    size_t tensor_count;
+} DataParallel;
+
+enum { TRACE_SPANS = 1 << 16 }; // per device: two a step
+
+// Checked in every forward: tensors may have been moved since the module was wrapped.
+static int check_devices(const DataParallel *dp, Error *err) {
+    const Device *expected = dp->replicas[0].device;
+    for (size_t k = 0; k < dp->tensor_count; k++)
+        if (dp->tensors[k]->device != expected)
+            return error_set(err, STATUS_FAILED,
+                             "module must have its parameters and buffers on device %s "
+                             "(device_ids[0]) but found one of them on device: %s",
+                             expected->name, dp->tensors[k]->device->name);
+    return 0;
+}
+
+static Tensor *data_parallel_forward(Module *self, Tape *tape, Tensor *x) {
+    DataParallel *dp = self->state;
+    if (!x || check_devices(dp, &tape->error) != 0) return NULL;
+    if (dp->device_count == 1) return module_forward(dp->module, tape, x);
+
+    CHECK(tape->device == dp->replicas[0].device, "the tape is on %s, the first device is %s",
+          tape->device->name, dp->replicas[0].device->name);
+    Pieces *pieces =
+        pieces_create(tape, dp->replicas, dp->device_count, dp->tensors, dp->tensor_count);
+    Tensor *inputs = scatter(tape, x, pieces);
+    Tensor *replicas = replicate(tape, pieces);
+    Tensor *outputs = parallel_apply(tape, inputs, replicas, pieces);
+    return gather(tape, outputs, pieces);
+}
+
+static void destroy(Module *self) {
+    DataParallel *dp = self->state;
+    for (int i = 0; i < dp->device_count; i++) replica_close(&dp->replicas[i]);
+    free(dp->replicas);
+    free(dp->tensors);
+    free(dp);
+}
+
+// Two devices of one name are one device: its memory would be counted, and its thread used, twice.
+static int check_distinct(Device *const *devices, int device_count, Error *err) {
+    if (device_count < 1) return error_set(err, STATUS_USAGE, "DataParallel needs a device");
+    for (int i = 0; i < device_count; i++)
+        for (int j = 0; j < i; j++)
+            if (strcmp(devices[i]->name, devices[j]->name) == 0)
+                return error_set(err, STATUS_USAGE, "device %s is given twice", devices[i]->name);
+    return 0;
+}
+
+Module *data_parallel(Module *module, Device *const *devices, int device_count, Error *err) {
+    if (check_distinct(devices, device_count, err) != 0) return NULL;
+    DataParallel *dp = memory_zalloc(sizeof *dp);
+    dp->module = module;
+    dp->device_count = device_count;
+    dp->replicas = memory_zalloc((size_t)device_count * sizeof *dp->replicas);
+    dp->tensors = replicate_tensors(module, &dp->tensor_count);
+    for (int i = 0; i < device_count; i++) {
+        dp->replicas[i].device = devices[i];
+        if (device_count > 1) dp->replicas[i] = replica_create(module, devices[i]);
+    }
+    Module *wrapper = module_create("DataParallel", data_parallel_forward);
+    wrapper->state = dp;
+    wrapper->destroy = destroy;
+    if (check_devices(dp, err) != 0) {
+        module_close(wrapper); // the module is not in it yet and stays the caller's
+        return NULL;
+    }
+    module_add(wrapper, "", module);
+    return wrapper;
+}
+
+void data_parallel_set_trace(Module *wrapper, Trace *trace) {
+    DataParallel *dp = wrapper->state;
+    for (int i = 0; i < dp->device_count; i++) {
+        Replica *replica = &dp->replicas[i];
+        replica->trace = trace;
+        replica->track = trace_track(trace, replica->device->name, TRACE_SPANS);
+    }
+}

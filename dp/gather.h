@@ -1,0 +1,12 @@
+/* gather.h: the last of DataParallel's four operations: the outputs to the first device. */
+#ifndef DP_GATHER_H
+#define DP_GATHER_H
+
+#include "dp/pieces.h"
+
+// Joins the pieces' outputs along dimension 0, on the tape's device. Takes the token of
+// parallel_apply. Scalars become a vector, one element per replica that ran. NULL (with the error
+// on the tape) if the outputs differ in more than their number of rows.
+Tensor *gather(Tape *tape, Tensor *outputs, Pieces *pieces);
+
+#endif

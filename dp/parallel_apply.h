@@ -1,0 +1,13 @@
+/* parallel_apply.h: the third of DataParallel's four operations: every replica on its rows, at
+ * once. */
+#ifndef DP_PARALLEL_APPLY_H
+#define DP_PARALLEL_APPLY_H
+
+#include "dp/pieces.h"
+
+// Runs every replica on its piece, each on its device's thread: sets every piece's y. Takes the
+// tokens of scatter and replicate and returns the one that stands for the outputs. NULL if a
+// replica failed.
+Tensor *parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces);
+
+#endif

@@ -1,0 +1,60 @@
+/* pieces.c: making the pieces of a forward, and bringing gradients to the first device. */
+#include "dp/pieces.h"
+
+#include <string.h>
+
+// PyTorch's size for DataParallel's transfers (torch/nn/parallel/comm.py). It collects small
+// tensors until they fill such a buffer, because starting a transfer between GPUs is expensive; a
+// copy between CPU devices costs nothing to start, so here it only bounds the memory that a large
+// tensor needs.
+enum { STAGING_BYTES = 10 * 1024 * 1024 };
+
+// Idle devices get a tape too: which fork a device gets must not depend on the batch's size, or a
+// tape's memory would move to another device with every short last batch.
+Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Tensor **tensors,
+                      size_t tensor_count) {
+    size_t items_bytes = (size_t)device_count * sizeof(Piece);
+    Pieces *pieces = tape_alloc(tape, sizeof *pieces + items_bytes);
+    *pieces =
+        (Pieces){.device_count = device_count, .tensors = tensors, .tensor_count = tensor_count};
+    memset(pieces->items, 0, items_bytes);
+    for (int i = 0; i < device_count; i++) {
+        pieces->items[i].replica = &replicas[i];
+        pieces->items[i].tape = tape_fork(tape, replicas[i].device);
+    }
+    return pieces;
+}
+
+Tensor *pieces_token(Tape *tape) {
+    return tape_tensor(tape, DTYPE_F32, 1, (size_t[]){0});
+}
+
+size_t pieces_row_bytes(const Tensor *tensor) {
+    Tensor row = *tensor;
+    row.shape[0] = 1;
+    return tensor_bytes(&row);
+}
+
+void pieces_add_gradient(Tape *tape, float *sum, const Tensor *part, bool accumulate) {
+    size_t left = tensor_count(part);
+    const float *grad = part->grad;
+    if (!accumulate) {
+        device_copy(tape->device, sum, part->device, grad, left * sizeof *sum);
+        return;
+    }
+    if (part->device == tape->device) {
+        tape->device->kernels->accumulate(sum, grad, left);
+        return;
+    }
+    size_t most = STAGING_BYTES / sizeof *sum;
+    if (most > left) most = left;
+    float *staging = tape_scratch(tape, most * sizeof *staging);
+    while (left > 0) {
+        size_t count = left < most ? left : most;
+        device_copy(tape->device, staging, part->device, grad, count * sizeof *staging);
+        tape->device->kernels->accumulate(sum, staging, count);
+        sum += count;
+        grad += count;
+        left -= count;
+    }
+}

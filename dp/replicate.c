@@ -1,0 +1,104 @@
+/* replicate.c: the module to every device; in backward, the sum of the replicas' gradients.
+ *
+ * There is one true copy of every parameter, on devices[0]. Each forward copies it to the others,
+ * and nothing of a copy outlives the step. Replica 0 is not a copy: its tensors have headers of
+ * their own (the main tape and the replica's count uses separately), but point to the module's
+ * memory. So what batch norm writes to replica 0's buffers stays, and what it writes elsewhere is
+ * lost: PyTorch's rule for running statistics.
+ *
+ * The gradient of a parameter is ((g0 + g1) + g2) + ..., in device order whatever finished first,
+ * and that sum is then added to a gradient that was already there (a second use in the step, or an
+ * earlier backward). g0 is computed right into the parameter's own gradient memory if it is free.
+ */
+#include "dp/replicate.h"
+
+#include <stdlib.h>
+
+#include "common/base/memory.h"
+
+Tensor **replicate_tensors(Module *module, size_t *count) {
+    NamedTensors named = module_tensors(module, MODULE_STATE);
+    Tensor **tensors = memory_zalloc(named.count * sizeof *tensors);
+    for (size_t k = 0; k < named.count; k++) tensors[k] = named.items[k].tensor;
+    *count = named.count;
+    named_tensors_free(&named);
+    return tensors;
+}
+
+Replica replica_create(Module *module, Device *device) {
+    Replica replica = {.device = device, .module = module_replica(module, device)};
+    size_t count;
+    replica.tensors = replicate_tensors(replica.module, &count);
+    return replica;
+}
+
+void replica_close(Replica *replica) {
+    module_close(replica->module);
+    free(replica->tensors);
+    *replica = (Replica){0};
+}
+
+void replicate_install(const Pieces *pieces) {
+    for (int i = 0; i < pieces->count; i++) {
+        for (size_t k = 0; k < pieces->tensor_count; k++) {
+            const Tensor *original = pieces->tensors[k];
+            Tensor *copy = pieces->items[i].replica->tensors[k];
+            copy->data = pieces->items[i].copies[k];
+            copy->requires_grad = original->requires_grad;
+            copy->has_grad = false;
+            copy->grad = i == 0 && !original->has_grad ? original->grad : NULL;
+        }
+    }
+}
+
+// Without a gradient from any replica the parameter's stays as it is: None stays None.
+static void reduce_parameter(Tape *tape, const Pieces *pieces, size_t k) {
+    Tensor *parameter = pieces->tensors[k];
+    const Piece *first = &pieces->items[0];
+    Tensor *sum = first->replica->tensors[k]; // starts as g0, or as the first that there is
+    for (int i = 1; i < pieces->count; i++) {
+        const Tensor *copy = pieces->items[i].replica->tensors[k];
+        if (!copy->has_grad) continue;
+        bool accumulate = sum->has_grad;
+        pieces_add_gradient(tape, tape_make_grad(first->tape, sum), copy, accumulate);
+    }
+    if (!sum->has_grad) return;
+    bool accumulate;
+    float *grad = tape_grad(tape, parameter, &accumulate);
+    if (accumulate)
+        pieces_add_gradient(tape, grad, sum, true);
+    else
+        CHECK(grad == sum->grad, "replica 0's gradient is not in its parameter's memory");
+}
+
+static void replicate_backward(Tape *tape, Node *node) {
+    const Pieces *pieces = node->saved;
+    Phase phase = profile_enter(tape->profile, PHASE_REDUCE);
+    for (size_t k = 0; k < pieces->tensor_count; k++) {
+        if (pieces->tensors[k]->requires_grad) reduce_parameter(tape, pieces, k);
+        tape_grad_done(tape, pieces->tensors[k]); // now, and once, the parameter is ready
+    }
+    profile_leave(tape->profile, phase);
+}
+
+Tensor *replicate(Tape *tape, Pieces *pieces) {
+    Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
+    for (int i = 0; i < pieces->count; i++) {
+        Piece *piece = &pieces->items[i];
+        piece->copies = tape_alloc(tape, pieces->tensor_count * sizeof *piece->copies);
+        for (size_t k = 0; k < pieces->tensor_count; k++) {
+            const Tensor *original = pieces->tensors[k];
+            size_t bytes = tensor_bytes(original);
+            piece->copies[k] = i == 0 ? original->data : tape_alloc(piece->tape, bytes);
+            if (i > 0)
+                device_copy(piece->tape->device, piece->copies[k], original->device, original->data,
+                            bytes);
+        }
+    }
+    replicate_install(pieces);
+    Tensor *token = pieces_token(tape);
+    tape_record(tape, "replicate", replicate_backward, token, pieces->tensor_count, pieces->tensors,
+                pieces);
+    profile_leave(tape->profile, phase);
+    return token;
+}
