@@ -1,0 +1,142 @@
+/* buckets.c: filling buckets, in two passes.
+ *
+ * The first walks the tensors and gives each the number of a bucket, numbered as they are opened.
+ * The second lays the buckets down one after another. When tensors are taken in registration order,
+ * a bucket that was opened earlier holds a smaller first tensor, so the order of opening is the
+ * order by smallest tensor that PyTorch sorts by, and nothing needs sorting.
+ */
+#include "ddp/buckets.h"
+
+#include <stdbool.h>
+
+#include "common/base/error.h"
+#include "common/base/memory.h"
+
+// What is being filled for one key.
+typedef struct Filling {
+    int key;
+    bool open;
+    size_t bucket, bytes; // of the open bucket
+    size_t limit;         // index into the limits
+} Filling;
+
+typedef struct Filled {
+    Filling *keys;
+    size_t key_count;
+    size_t bucket_count, closed_count;
+    size_t *bucket_of; // [tensor_count]
+    // By number of opening, [tensor_count] of room:
+    size_t *closed_as; // place in the order of closing
+    size_t *limit;     // bytes
+    size_t *members;   // tensors inside
+} Filled;
+
+static size_t *zeros(size_t count) {
+    return memory_zalloc(count * sizeof(size_t));
+}
+
+static Filling *filling_of(Filled *filled, int key) {
+    for (size_t i = 0; i < filled->key_count; i++)
+        if (filled->keys[i].key == key) return &filled->keys[i];
+    filled->keys = memory_grow(filled->keys, filled->key_count + 1, sizeof *filled->keys);
+    filled->keys[filled->key_count] = (Filling){.key = key};
+    return &filled->keys[filled->key_count++];
+}
+
+static void close_bucket(Filled *filled, Filling *filling) {
+    filled->closed_as[filling->bucket] = filled->closed_count++;
+    filling->open = false;
+}
+
+static void add_tensor(Filled *filled, size_t tensor, const BucketTensor *description,
+                       const size_t *limits, size_t limit_count) {
+    Filling *filling = filling_of(filled, description->key);
+    if (!filling->open) {
+        filling->open = true;
+        filling->bytes = 0;
+        filling->bucket = filled->bucket_count++;
+        filled->limit[filling->bucket] = limits[filling->limit];
+    }
+    filled->bucket_of[tensor] = filling->bucket;
+    filled->members[filling->bucket]++;
+    filling->bytes += description->bytes;
+    if (filling->bytes < limits[filling->limit]) return;
+    close_bucket(filled, filling);
+    if (filling->limit + 1 < limit_count) filling->limit++;
+}
+
+// Lays the buckets down in the order that place[] gives their numbers.
+static BucketPlan lay_down(const Filled *filled, size_t tensor_count, const size_t *indices,
+                           const size_t *place) {
+    size_t count = filled->bucket_count;
+    BucketPlan plan = {.bucket_count = count,
+                       .order = zeros(tensor_count),
+                       .start = zeros(count + 1),
+                       .limits = zeros(count)};
+    for (size_t i = 0; i < count; i++) {
+        plan.limits[place[i]] = filled->limit[i];
+        plan.start[place[i] + 1] = filled->members[i];
+    }
+    for (size_t i = 0; i < count; i++) plan.start[i + 1] += plan.start[i];
+
+    size_t *next = zeros(count);
+    for (size_t i = 0; i < count; i++) next[i] = plan.start[i];
+    for (size_t i = 0; i < tensor_count; i++) {
+        size_t tensor = indices ? indices[i] : i;
+        plan.order[next[place[filled->bucket_of[tensor]]]++] = tensor;
+    }
+    free(next);
+    return plan;
+}
+
+BucketPlan buckets_assign(const BucketTensor *tensors, size_t tensor_count, const size_t *limits,
+                          size_t limit_count, const size_t *indices) {
+    CHECK(limit_count > 0, "buckets need a limit");
+    Filled filled = {.bucket_of = zeros(tensor_count),
+                     .closed_as = zeros(tensor_count),
+                     .limit = zeros(tensor_count),
+                     .members = zeros(tensor_count)};
+    for (size_t i = 0; i < tensor_count; i++) {
+        size_t tensor = indices ? indices[i] : i;
+        CHECK(tensor < tensor_count, "tensor %zu of %zu", tensor, tensor_count);
+        add_tensor(&filled, tensor, &tensors[tensor], limits, limit_count);
+    }
+    for (size_t i = 0; i < filled.key_count; i++)
+        if (filled.keys[i].open) close_bucket(&filled, &filled.keys[i]);
+
+    size_t *opened_as = zeros(filled.bucket_count);
+    for (size_t i = 0; i < filled.bucket_count; i++) opened_as[i] = i;
+    BucketPlan plan =
+        lay_down(&filled, tensor_count, indices, indices ? filled.closed_as : opened_as);
+    free(opened_as);
+    free(filled.keys);
+    free(filled.bucket_of);
+    free(filled.closed_as);
+    free(filled.limit);
+    free(filled.members);
+    return plan;
+}
+
+void buckets_reverse(BucketPlan *plan) {
+    size_t count = plan->bucket_count, filled = 0;
+    BucketPlan reversed = {.bucket_count = count,
+                           .order = zeros(plan->start[count]),
+                           .start = zeros(count + 1),
+                           .limits = zeros(count)};
+    for (size_t i = 0; i < count; i++) {
+        size_t from = count - 1 - i;
+        for (size_t j = plan->start[from]; j < plan->start[from + 1]; j++)
+            reversed.order[filled++] = plan->order[j];
+        reversed.start[i + 1] = filled;
+        reversed.limits[i] = plan->limits[from];
+    }
+    buckets_free(plan);
+    *plan = reversed;
+}
+
+void buckets_free(BucketPlan *plan) {
+    free(plan->order);
+    free(plan->start);
+    free(plan->limits);
+    *plan = (BucketPlan){0};
+}

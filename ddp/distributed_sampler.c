@@ -1,0 +1,64 @@
+/* distributed_sampler.c: pad or cut the order to a multiple of the world size, take every R-th.
+ *
+ * The batches of all ranks have the same sizes, so that every rank makes the same number of steps:
+ * a rank with one step more would wait for all-reduces that nobody joins.
+ */
+#include "ddp/distributed_sampler.h"
+
+size_t distributed_count(size_t samples, int world, bool drop_last) {
+    size_t ranks = (size_t)world;
+    return samples / ranks + (!drop_last && samples % ranks != 0);
+}
+
+size_t distributed_indices(size_t *order, size_t samples, int world, int rank, bool drop_last) {
+    size_t count = distributed_count(samples, world, drop_last);
+    size_t total = count * (size_t)world;
+    // Each is a copy of the one a whole order earlier, so a short order repeats as often as it
+    // must.
+    for (size_t i = samples; i < total; i++) order[i] = order[i - samples];
+    for (size_t i = 0; i < count; i++) order[i] = order[(size_t)rank + i * (size_t)world];
+    return count;
+}
+
+static void layout_interleaved(Sampler *self, size_t epoch) {
+    sampler_order(self, epoch, self->indices);
+    size_t count =
+        distributed_indices(self->indices, self->samples, self->world, self->rank, self->drop_last);
+    size_t batch = self->global_batch / (size_t)self->world;
+    for (size_t i = 0; i < self->batch_count; i++) {
+        size_t left = count - self->start[i];
+        size_t taken = left < batch ? left : batch;
+        self->start[i + 1] = self->start[i] + taken;
+        self->global[i] = taken * (size_t)self->world;
+    }
+}
+
+Sampler *distributed_sampler(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
+                             bool drop_last, uint64_t seed, Error *err) {
+    Sampler wanted = {.samples = samples,
+                      .global_batch = global_batch,
+                      .world = world,
+                      .rank = rank,
+                      .shuffle = shuffle,
+                      .drop_last = drop_last,
+                      .seed = seed,
+                      .layout = layout_interleaved};
+    if (sampler_check(&wanted, err) != 0) return NULL;
+    if (global_batch % (size_t)world != 0) {
+        error_set(
+            err, STATUS_USAGE,
+            "--global-batch %zu is not divisible by the world size %d: ranks would get unequal "
+            "batches; use a multiple of %d or --sampler blocked",
+            global_batch, world, world);
+        return NULL;
+    }
+    size_t count = distributed_count(samples, world, drop_last);
+    if (count == 0) {
+        error_set(err, STATUS_USAGE,
+                  "no batch is left: %zu samples do not give each of %d ranks one", samples, world);
+        return NULL;
+    }
+    size_t batch = global_batch / (size_t)world;
+    wanted.batch_count = count / batch + (count % batch != 0);
+    return sampler_create(&wanted);
+}

@@ -1,0 +1,306 @@
+/* init.c: how the ranks of a job find each other and become a ProcessGroup (ddp/init.h).
+ *
+ * They meet in the store. Every rank leaves its card (rank/R: world size, host, pid). Rank 0 reads
+ * all cards, decides whether they make a job, and publishes the plan: the address of the shared
+ * memory, or the error, so that all ranks fail with the same words. The others attach and say so;
+ * when rank 0 has heard from all it publishes "go". Whoever fails publishes why instead: nobody
+ * waits for a rank that has already given up. All waiting ends at one deadline.
+ *
+ * The environment is read in init_env.c; the memory itself is ddp/pg_shm.h's.
+ */
+#include "ddp/init.h"
+
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/pg_shm.h"
+
+enum { CARD_MAX = 320, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
+
+#define LOOK_UP_S 0.1 // how often rank 0, while it waits for a rank, looks whether another gave up
+
+typedef struct Meeting {
+    const Rendezvous *me;
+    double timeout_s;
+    uint64_t deadline_ns;
+    StoreServer *server; // NULL unless this rank serves the store
+    Store *store;
+} Meeting;
+
+typedef struct Card { // as text: "world host boot_id pid_namespace pid"
+    int world_size, pid;
+    char host[72], boot_id[48], pid_namespace[48];
+} Card;
+
+// ---- Cards: what tells whether two ranks can share memory
+
+static void read_line(const char *path, char *text, size_t capacity) {
+    snprintf(text, capacity, "?");
+    FILE *file = fopen(path, "re");
+    if (!file) return;
+    if (fgets(text, (int)capacity, file)) text[strcspn(text, " \n")] = '\0';
+    fclose(file);
+}
+
+// Two containers of one machine may have the same name, and one kernel; ranks in different pid
+// namespaces cannot open each other's memory through /proc.
+static Card my_card(int world_size) {
+    Card card = {.world_size = world_size, .pid = getpid()};
+    if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0]) {
+        snprintf(card.host, sizeof card.host, "?");
+    }
+    read_line("/proc/sys/kernel/random/boot_id", card.boot_id, sizeof card.boot_id);
+    ssize_t n = readlink("/proc/self/ns/pid", card.pid_namespace, sizeof card.pid_namespace - 1);
+    if (n <= 0) snprintf(card.pid_namespace, sizeof card.pid_namespace, "?");
+    return card;
+}
+
+static void write_card(const Card *card, char text[CARD_MAX]) {
+    snprintf(text, CARD_MAX, "%d %s %s %s %d", card->world_size, card->host, card->boot_id,
+             card->pid_namespace, card->pid);
+}
+
+static bool parse_card(const char *text, Card *card) {
+    return sscanf(text, "%d %71s %47s %47s %d", &card->world_size, card->host, card->boot_id,
+                  card->pid_namespace, &card->pid) == 5;
+}
+
+// ---- Waiting and publishing
+
+static double left_s(const Meeting *m) {
+    uint64_t now = clock_ns();
+    return now < m->deadline_ns ? (double)(m->deadline_ns - now) * 1e-9 : 0.0;
+}
+
+// Waits for the key until the meeting's deadline plus grace_s, and reads it as a string.
+static int read_key(Meeting *m, const char *key, double grace_s, char *text, size_t capacity,
+                    Error *err) {
+    size_t bytes = capacity - 1;
+    if (store_wait(m->store, key, left_s(m) + grace_s, err) != 0) return -1;
+    if (store_get(m->store, key, text, &bytes, err) != 0) return -1;
+    text[bytes] = '\0';
+    return 0;
+}
+
+// The first verdict under a key stands: "ok ..." or "error ...".
+static int publish(Meeting *m, const char *key, const char *kind, const char *text, Error *err) {
+    char mine[VERDICT_MAX], stands[VERDICT_MAX];
+    snprintf(mine, sizeof mine, "%s %s", kind, text);
+    if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
+    if (strncmp(stands, "error ", 6) != 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s", stands + 6);
+}
+
+// Tells the others why this rank gives up. That this too may fail changes nothing.
+static void publish_error(Meeting *m, const char *key, const Error *cause) {
+    Error ignored = {0};
+    (void)publish(m, key, "error", cause->message, &ignored);
+}
+
+// Reads a verdict. Rank 0 gives up at the deadline and then says who is missing: worth one second.
+static int await_verdict(Meeting *m, const char *key, char *payload, size_t capacity, Error *err) {
+    char text[VERDICT_MAX];
+    if (read_key(m, key, 1.0, text, sizeof text, err) != 0) {
+        return error_prefix(err, "waiting for rank 0");
+    }
+    if (strncmp(text, "error ", 6) == 0) return error_set(err, STATUS_FAILED, "%s", text + 6);
+    if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity) {
+        return error_set(err, STATUS_FAILED, "rank 0 published something else: '%.80s'", text);
+    }
+    memcpy(payload, text + 3, strlen(text + 3) + 1);
+    return 0;
+}
+
+// ---- Every rank: leaves its card
+
+static int leave_card(Meeting *m, Error *err) {
+    char key[32], mine[CARD_MAX], stands[CARD_MAX];
+    Card card = my_card(m->me->world_size);
+    write_card(&card, mine);
+    snprintf(key, sizeof key, "rank/%d", m->me->rank);
+    if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
+    if (strcmp(stands, mine) == 0) return 0;
+    Card other = {0};
+    (void)parse_card(stands, &other);
+    error_set(err, STATUS_USAGE, "two processes say that they are rank %d: pid %d on %s and pid %d",
+              m->me->rank, other.pid, other.host, card.pid);
+    publish_error(m, "plan", err);
+    return -1;
+}
+
+// ---- Rank 0: reads the cards, decides
+
+// "ranks 2, 5 of 8 have not come within 30 s"
+static int fail_missing(Meeting *m, const char *stage, Error *err) {
+    char list[256] = "", key[32];
+    int missing = 0;
+    for (int r = 1; r < m->me->world_size; r++) {
+        Error ignored = {0};
+        snprintf(key, sizeof key, "%s/%d", stage, r);
+        if (store_wait(m->store, key, 0, &ignored) == 0) continue;
+        size_t used = strlen(list);
+        if (missing < MISSING_SHOWN) {
+            snprintf(list + used, sizeof list - used, "%s%d", missing ? ", " : "", r);
+        } else if (missing == MISSING_SHOWN) {
+            snprintf(list + used, sizeof list - used, ", ...");
+        }
+        missing++;
+    }
+    return error_set(err, STATUS_FAILED, "rank%s %s of %d ha%s not come within %g s",
+                     missing == 1 ? "" : "s", list, m->me->world_size, missing == 1 ? "s" : "ve",
+                     m->timeout_s);
+}
+
+static int check_card(const Meeting *m, int rank, const Card *mine, const Card *theirs,
+                      Error *err) {
+    if (theirs->world_size != mine->world_size) {
+        return error_set(err, STATUS_USAGE, "WORLD_SIZE is %d at rank %d and %d at rank %d",
+                         mine->world_size, m->me->rank, theirs->world_size, rank);
+    }
+    bool same_system = strcmp(theirs->boot_id, mine->boot_id) == 0 &&
+                       strcmp(theirs->pid_namespace, mine->pid_namespace) == 0;
+    if (same_system && strcmp(theirs->host, mine->host) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "backend shm needs all ranks in one system: rank %d is on %s, rank %d on %s%s",
+                     m->me->rank, mine->host, rank, theirs->host,
+                     strcmp(theirs->host, mine->host) == 0 ? " in another container" : "");
+}
+
+// Waits for what rank r says under "stage/r", but no longer than until another rank gives up.
+static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t capacity,
+                      Error *err) {
+    char key[32], plan[VERDICT_MAX];
+    snprintf(key, sizeof key, "%s/%d", stage, r);
+    for (;;) {
+        Error late = {0};
+        double left = left_s(m);
+        if (store_wait(m->store, key, left < LOOK_UP_S ? left : LOOK_UP_S, &late) == 0) {
+            return read_key(m, key, 0, text, capacity, err);
+        }
+        // No plan equals "-", so this only reads; a missing one reads as "".
+        if (store_compare_set(m->store, "plan", "-", "-", plan, sizeof plan, err) != 0) return -1;
+        if (strncmp(plan, "error ", 6) == 0) {
+            return error_set(err, STATUS_FAILED, "%s", plan + 6);
+        }
+        if (left <= 0) return fail_missing(m, stage, err);
+    }
+}
+
+static int gather_cards(Meeting *m, Error *err) {
+    Card mine = my_card(m->me->world_size);
+    for (int r = 1; r < m->me->world_size; r++) {
+        char text[CARD_MAX];
+        if (await_rank(m, "rank", r, text, sizeof text, err) != 0) return -1;
+        Card theirs = {0};
+        if (!parse_card(text, &theirs)) {
+            return error_set(err, STATUS_FAILED, "rank %d left '%.80s' as its card", r, text);
+        }
+        if (check_card(m, r, &mine, &theirs, err) != 0) return -1;
+    }
+    return 0;
+}
+
+static int await_attached(Meeting *m, Error *err) {
+    for (int r = 1; r < m->me->world_size; r++) {
+        char text[VERDICT_MAX];
+        if (await_rank(m, "attached", r, text, sizeof text, err) != 0) return -1;
+        if (strncmp(text, "error ", 6) == 0) {
+            return error_set(err, STATUS_FAILED, "rank %d cannot attach: %s", r, text + 6);
+        }
+    }
+    return 0;
+}
+
+static int lead(Meeting *m, PgShmSegment **segment, Error *err) {
+    char address[PG_SHM_ADDRESS_MAX] = "";
+    if (gather_cards(m, err) != 0 || pg_shm_create(m->me->world_size, segment, address, err) != 0) {
+        publish_error(m, "plan", err);
+        return -1;
+    }
+    if (publish(m, "plan", "ok", address, err) != 0) return -1;
+    if (await_attached(m, err) != 0) {
+        publish_error(m, "go", err);
+        return -1;
+    }
+    return publish(m, "go", "ok", "", err);
+}
+
+// ---- The other ranks
+
+static int follow(Meeting *m, PgShmSegment **segment, Error *err) {
+    char address[VERDICT_MAX], key[32];
+    if (await_verdict(m, "plan", address, sizeof address, err) != 0) return -1;
+    snprintf(key, sizeof key, "attached/%d", m->me->rank);
+    *segment = pg_shm_attach(address, m->me->world_size, err);
+    if (!*segment) {
+        publish_error(m, key, err);
+        return -1;
+    }
+    if (publish(m, key, "ok", "", err) != 0) return -1;
+    return await_verdict(m, "go", address, sizeof address, err);
+}
+
+// ---- The meeting
+
+static int meeting_open(Meeting *m, Error *err) {
+    const Rendezvous *me = m->me;
+    int port = me->master_port;
+    if (me->rank == 0 && !me->launcher_store) {
+        m->server = store_serve(me->master_addr, port, me->token, err);
+        if (!m->server) return -1;
+        port = store_server_port(m->server);
+    }
+    m->store = store_connect(me->master_addr, port, me->token, m->timeout_s, err);
+    if (!m->store) return -1;
+    char prefix[32]; // ranks of an attempt that has ended left their keys behind
+    snprintf(prefix, sizeof prefix, "attempt_%d", me->restart_count);
+    store_set_prefix(m->store, prefix);
+    return leave_card(m, err);
+}
+
+// The rank that serves the store stays until the others have read their last answer: also after an
+// error, which it must not take away with it, but then only for a moment.
+static void part(Meeting *m, double patience_s) {
+    Error ignored = {0};
+    int64_t gone = 0;
+    int others = m->me->world_size - 1;
+    if (m->me->launcher_store || others == 0) return;
+    if (m->me->rank == 0) {
+        (void)store_wait(m->store, "parted", patience_s, &ignored);
+    } else if (store_add(m->store, "parting", 1, &gone, &ignored) == 0 && gone == others) {
+        (void)store_set(m->store, "parted", "", 0, &ignored);
+    }
+}
+
+static int check_backend(const char *backend, Error *err) {
+    if (strcmp(backend, "auto") == 0 || strcmp(backend, "shm") == 0) return 0;
+    if (strcmp(backend, "nccl") == 0 || strcmp(backend, "mpi") == 0) {
+        return error_set(err, STATUS_SKIPPED, "backend %s is not built in", backend);
+    }
+    return error_set(err, STATUS_USAGE, "unknown backend '%s': known are auto, shm, mpi, nccl",
+                     backend);
+}
+
+ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous,
+                                 double timeout_s, Error *err) {
+    if (check_backend(backend, err) != 0) return NULL;
+    Meeting m = {.me = rendezvous, .timeout_s = timeout_s};
+    m.deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
+    PgShmSegment *segment = NULL;
+    ProcessGroup *group = NULL;
+    if (meeting_open(&m, err) == 0 &&
+        (rendezvous->rank == 0 ? lead(&m, &segment, err) : follow(&m, &segment, err)) == 0) {
+        group = pg_shm_open(segment, rendezvous->rank, timeout_s, err);
+    } else {
+        segment_release(segment);
+    }
+    if (m.store) part(&m, group ? left_s(&m) + 0.1 : 0.5);
+    store_close(m.store);
+    store_server_close(m.server);
+    return group;
+}
+
+int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {
+    return pg_shm_threads(world, timeout_s, groups, err);
+}

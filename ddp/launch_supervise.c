@@ -1,0 +1,260 @@
+/* launch_supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch.h).
+ *
+ * One loop: wait for output, a signal or the next look; take signals; reap; decide. Deaths are
+ * observed in the order in which SIGCHLD brings them, but several may have happened at once, so the
+ * loop lets 100 ms pass after the first failure before it names the root. Then a rank that was
+ * killed, or ended with a status of its own choice, comes before one that ended with STATUS_FAILED:
+ * the latter is what a healthy rank does when a peer is lost.
+ *
+ * Every stage but RUNNING has a deadline, and each leads to the next: SETTLING -> ENDING -> KILLING
+ * -> out.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/launch.h"
+
+#define SETTLE_S 0.1
+#define KILL_S   30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
+
+static uint64_t after(double seconds) {
+    return clock_ns() + (uint64_t)(seconds * 1e9);
+}
+
+// ---- Waiting
+
+void launch_wait(Launch *launch, uint64_t until_ns) {
+    uint64_t now = clock_ns(), look_ns = now + (uint64_t)(launch->options->monitor_s * 1e9);
+    if (until_ns > look_ns) until_ns = look_ns;
+    int timeout_ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
+    size_t count = output_poll(launch->output, launch->poll_entries);
+    launch->poll_entries[count] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+    (void)poll(launch->poll_entries, (nfds_t)count + 1, timeout_ms);
+    output_pump(launch->output);
+}
+
+int launch_take_signal(Launch *launch) {
+    struct signalfd_siginfo info;
+    int taken = 0;
+    while (read(launch->signal_fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGCHLD) taken = (int)info.ssi_signo;
+    }
+    return taken;
+}
+
+// ---- Ending the ranks
+
+static void signal_ranks(Launch *launch, int number) {
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        LaunchedRank *rank = &launch->ranks[r];
+        if (rank->fate != RANK_ALIVE) continue;
+        rank->sent = number;
+        kill(-rank->pid, number);
+        kill(-rank->pid, SIGCONT); // a stopped process gets its signals only when it goes on
+    }
+}
+
+static void enter(Launch *launch, LaunchStage stage, double seconds) {
+    launch->stage = stage;
+    launch->act_at_ns = after(seconds);
+}
+
+void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
+    launch->cause = cause;
+    signal_ranks(launch, signal_number);
+    enter(launch, LAUNCH_ENDING, launch->options->grace_s);
+}
+
+static void kill_ranks(Launch *launch) {
+    signal_ranks(launch, SIGKILL);
+    enter(launch, LAUNCH_KILLING, KILL_S);
+}
+
+static void end_because_of(Launch *launch, LaunchCause cause, int root) {
+    launch->root = root;
+    launch->cause = cause;
+    report_root(launch);
+    launch_end_ranks(launch, cause, SIGTERM);
+}
+
+// ---- Reaping
+
+static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) {
+    rank->fate = info->si_code == CLD_EXITED ? RANK_EXITED : RANK_KILLED;
+    rank->code = info->si_status;
+    rank->core_dumped = info->si_code == CLD_DUMPED;
+    rank->ended_ns = clock_ns();
+    clock_gettime(CLOCK_REALTIME, &rank->ended_at);
+    launch->alive--;
+    bool well = rank->fate == RANK_EXITED && rank->code == 0;
+    if (well && !launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
+    if (!well && launch->stage == LAUNCH_RUNNING) enter(launch, LAUNCH_SETTLING, SETTLE_S);
+}
+
+// What else runs in the rank's process group dies with it. The rank itself is not reaped before, so
+// that its number cannot have passed to a stranger.
+static void reap_rank(Launch *launch, LaunchedRank *rank) {
+    siginfo_t info = {0};
+    int news = WEXITED | WSTOPPED | WCONTINUED;
+    if (waitid(P_PID, (id_t)rank->pid, &info, news | WNOHANG | WNOWAIT) != 0) return;
+    if (info.si_pid == 0) return;
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_CONTINUED) {
+        rank->stopped = info.si_code == CLD_STOPPED;
+        if (rank->stopped) clock_gettime(CLOCK_REALTIME, &rank->stopped_at);
+        (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
+        return;
+    }
+    kill(-rank->pid, SIGKILL);
+    guard_release(launch->guard, rank->pid);
+    (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
+    note_end(launch, rank, &info);
+}
+
+static void reap(Launch *launch) {
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        if (launch->ranks[r].fate == RANK_ALIVE) reap_rank(launch, &launch->ranks[r]);
+    }
+}
+
+// ---- Who is the root?
+
+static bool failed(const LaunchedRank *rank) {
+    return !rank->sent &&
+           (rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0));
+}
+
+// STATUS_FAILED is also what a rank ends with when it has lost a peer.
+static bool may_be_consequence(const LaunchedRank *rank) {
+    return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED;
+}
+
+static bool comes_before(const LaunchedRank *a, const LaunchedRank *b) {
+    bool a_later = may_be_consequence(a), b_later = may_be_consequence(b);
+    return a_later != b_later ? b_later : a->ended_ns < b->ended_ns;
+}
+
+static void judge(Launch *launch) {
+    int root = -1, stopped = -1;
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        const LaunchedRank *rank = &launch->ranks[r];
+        if (rank->fate == RANK_ALIVE && rank->stopped) stopped = r;
+        if (failed(rank) && (root < 0 || comes_before(rank, &launch->ranks[root]))) root = r;
+    }
+    CHECK(root >= 0, "judging without a failure");
+    if (stopped >= 0 && may_be_consequence(&launch->ranks[root])) {
+        end_because_of(launch, CAUSE_STOPPED, stopped);
+    } else {
+        end_because_of(launch, CAUSE_DEATH, root);
+    }
+}
+
+// ---- Looking while all is well
+
+// Ranks wait for each other, so when one falls silent soon all are: a stopped one holds up the
+// others, then the one that has come to the fewest collectives, then the one that was heard longest
+// ago.
+static bool holds_up(const Launch *launch, int a, int b) {
+    bool a_stopped = launch->ranks[a].stopped, b_stopped = launch->ranks[b].stopped;
+    if (a_stopped != b_stopped) return a_stopped;
+    HeartbeatView left = heartbeat_board_read(launch->board, a);
+    HeartbeatView right = heartbeat_board_read(launch->board, b);
+    if (left.sequence != right.sequence) return left.sequence < right.sequence;
+    return left.beat_ns < right.beat_ns;
+}
+
+static int find_silent(const Launch *launch) {
+    uint64_t now = clock_ns(), limit_ns = (uint64_t)(launch->options->heartbeat_s * 1e9);
+    int slowest = -1;
+    bool silence = false;
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        uint64_t beat_ns = heartbeat_board_read(launch->board, r).beat_ns;
+        if (launch->ranks[r].fate != RANK_ALIVE || beat_ns == 0) continue;
+        if (now > beat_ns && now - beat_ns > limit_ns) silence = true;
+        if (slowest < 0 || holds_up(launch, r, slowest)) slowest = r;
+    }
+    return silence ? slowest : -1;
+}
+
+static int find_alive(const Launch *launch) {
+    int r = 0;
+    while (launch->ranks[r].fate != RANK_ALIVE) r++;
+    return r;
+}
+
+static void look_at_nodes(Launch *launch) {
+    char text[1024];
+    NodesNews news = nodes_look(launch->nodes, launch->attempt, text, sizeof text);
+    if (news == NODES_FINE) return;
+    output_say(launch->output, "%s", text);
+    nodes_tell(launch->nodes, launch->attempt, news == NODES_STOPPED, text);
+    if (news == NODES_STOPPED) launch->no_restart = true;
+    launch_end_ranks(launch, CAUSE_NODES, SIGTERM);
+}
+
+static void look(Launch *launch) {
+    const LaunchOptions *o = launch->options;
+    if (launch->alive == 0) return;
+    int silent = o->heartbeat_s > 0 ? find_silent(launch) : -1;
+    if (silent >= 0) {
+        end_because_of(launch, CAUSE_SILENT, silent);
+        return;
+    }
+    uint64_t exit_ns = (uint64_t)(o->exit_timeout_s * 1e9);
+    if (launch->first_good_end_ns && clock_ns() - launch->first_good_end_ns > exit_ns) {
+        end_because_of(launch, CAUSE_LATE, find_alive(launch));
+        return;
+    }
+    look_at_nodes(launch);
+}
+
+// ---- The loop
+
+static void react_to_signal(Launch *launch, int number) {
+    char name[24];
+    bool again = launch->stage == LAUNCH_ENDING || launch->stage == LAUNCH_KILLING;
+    launch->caught = number;
+    report_signal(number, name);
+    if (again) {
+        output_say(launch->output, "received %s: killing the ranks that are left", name);
+        kill_ranks(launch);
+        return;
+    }
+    output_say(launch->output, "received %s: ending all ranks", name);
+    char why[64];
+    snprintf(why, sizeof why, "its ddprun received %s", name);
+    nodes_tell(launch->nodes, launch->attempt, true, why);
+    launch_end_ranks(launch, CAUSE_SIGNAL, number);
+}
+
+static void decide(Launch *launch) {
+    bool due = clock_ns() >= launch->act_at_ns;
+    switch (launch->stage) {
+    case LAUNCH_RUNNING:
+        look(launch);
+        break;
+    case LAUNCH_SETTLING:
+        if (due || launch->alive == 0) judge(launch);
+        break;
+    case LAUNCH_ENDING:
+        if (due && launch->alive > 0) kill_ranks(launch);
+        break;
+    case LAUNCH_KILLING:
+        break;
+    }
+}
+
+void launch_supervise(Launch *launch) {
+    while (launch->alive > 0 || launch->stage == LAUNCH_SETTLING) {
+        bool running = launch->stage == LAUNCH_RUNNING;
+        launch_wait(launch, running ? UINT64_MAX : launch->act_at_ns);
+        int number = launch_take_signal(launch);
+        reap(launch);
+        if (number) react_to_signal(launch, number);
+        decide(launch);
+        if (launch->stage == LAUNCH_KILLING && clock_ns() >= launch->act_at_ns) return;
+    }
+}
