@@ -1,0 +1,196 @@
+/* bench_allocations.c: counts the heap allocations of training steps. There should be none.
+ *
+ * The program replaces malloc and its relatives by ones that count (all threads: replicas, loader,
+ * communication) and runs the real trainer with each strategy. The counter is read through the one
+ * seam there is: at the end of every backward. From the end of step 1's backward to the end of the
+ * last one's lie only training steps. Exit status 1 if anything was allocated in them.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <stdint.h>
+
+#include "common/train/trainer.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/init.h"
+#include "dp/data_parallel.h"
+
+enum { STEPS = 20, WORLD = 2 };
+
+// ---- a malloc that counts
+// ------------------------------------------------------------------------- The one mutable global
+// of the project: malloc has no argument to carry state in.
+static pthread_mutex_t counter_mutex = PTHREAD_MUTEX_INITIALIZER;
+static uint64_t counter;
+
+extern void *__libc_malloc(size_t bytes);
+extern void *__libc_calloc(size_t count, size_t bytes);
+extern void *__libc_realloc(void *memory, size_t bytes);
+extern void *__libc_memalign(size_t alignment, size_t bytes);
+
+static void count_one(void) {
+    pthread_mutex_lock(&counter_mutex);
+    counter++;
+    pthread_mutex_unlock(&counter_mutex);
+}
+
+static uint64_t allocations(void) {
+    pthread_mutex_lock(&counter_mutex);
+    uint64_t value = counter;
+    pthread_mutex_unlock(&counter_mutex);
+    return value;
+}
+
+void *malloc(size_t bytes) {
+    count_one();
+    return __libc_malloc(bytes);
+}
+
+void *calloc(size_t count, size_t bytes) {
+    count_one();
+    return __libc_calloc(count, bytes);
+}
+
+void *realloc(void *memory, size_t bytes) {
+    count_one();
+    return __libc_realloc(memory, bytes);
+}
+
+void *aligned_alloc(size_t alignment, size_t bytes) {
+    count_one();
+    return __libc_memalign(alignment, bytes);
+}
+
+int posix_memalign(void **memory, size_t alignment, size_t bytes) {
+    count_one();
+    *memory = __libc_memalign(alignment, bytes);
+    return *memory ? 0 : ENOMEM;
+}
+
+// ---- a strategy that looks at the counter
+// -----------------------------------------------------------
+typedef struct Watch {
+    Strategy strategy; // the watched one's table, with finish_backward replaced
+    Strategy *inner;
+    int steps;
+    uint64_t after_first, after_last;
+} Watch;
+
+static int watch_backward(Strategy *self, Tape *tape, Error *err) {
+    Watch *watch = (Watch *)self; // strategy is its first member
+    int failed = watch->inner->finish_backward(self, tape, err);
+    watch->after_last = allocations();
+    // The second step still belongs to the first in DDP: its buckets are rebuilt there, once.
+    if (watch->steps++ == 1) watch->after_first = watch->after_last;
+    return failed;
+}
+
+typedef struct Run {
+    const char *model;
+    const DataSource *data;
+    ProcessGroup *group; // DDP: this rank's
+    int rank;
+    uint64_t allocations;
+    int steps;
+} Run;
+
+static void train(Run *run, Strategy *inner) {
+    Watch watch = {.strategy = *inner, .inner = inner};
+    watch.strategy.finish_backward = watch_backward;
+    TrainConfig config = train_config_default();
+    Options options = {.program = "bench_allocations"};
+    Error err = {0};
+    config.model = run->model;
+    config.steps = STEPS;
+    config.no_eval = true;
+    config.log_every = 1000000;
+    train_options(&options, &config);
+    if (trainer_run(&config, &options, run->data, &watch.strategy, &err) != 0) error_exit(&err);
+    run->allocations = watch.after_last - watch.after_first;
+    CHECK(watch.steps == STEPS, "watched %d steps of %d", watch.steps, STEPS);
+    run->steps = watch.steps - 2;
+    inner->close(inner);
+}
+
+static Module *open_model(const Run *run, Device *device, Error *err) {
+    TrainConfig config = train_config_default();
+    config.model = run->model;
+    Module *model = train_create_model(&config, run->data, device, run->rank, err);
+    if (!model) error_exit(err);
+    return model;
+}
+
+static Device *open_device(int index, Error *err) {
+    char name[16];
+    snprintf(name, sizeof name, "cpu:%d", index);
+    Device *device = device_open(name, err);
+    if (!device) error_exit(err);
+    return device;
+}
+
+static void run_single(Run *run) {
+    Error err = {0};
+    Device *device = open_device(0, &err);
+    train(run, strategy_single(open_model(run, device, &err), device));
+}
+
+static void run_dp(Run *run) {
+    Error err = {0};
+    Device *devices[WORLD];
+    for (int i = 0; i < WORLD; i++) devices[i] = open_device(i, &err);
+    Module *model = open_model(run, devices[0], &err);
+    Module *wrapper = data_parallel(model, devices, WORLD, &err);
+    if (!wrapper) error_exit(&err);
+    train(run, strategy_dp(model, wrapper, devices, WORLD));
+}
+
+static void *run_ddp_rank(void *argument) {
+    Run *run = argument;
+    Error err = {0};
+    DdpConfig config = ddp_config_default();
+    Device *device = open_device(run->rank, &err);
+    Module *model = open_model(run, device, &err);
+    Module *wrapper = distributed_data_parallel(model, run->group, &config, &err);
+    if (!wrapper) error_exit(&err);
+    train(run, strategy_ddp(model, wrapper, run->group, device, "interleaved"));
+    return NULL;
+}
+
+static void run_ddp(Run *run) {
+    Error err = {0};
+    ProcessGroup *groups[WORLD];
+    Run ranks[WORLD];
+    pthread_t threads[WORLD];
+    if (init_thread_groups(WORLD, 60, groups, &err) != 0) error_exit(&err);
+    for (int r = 0; r < WORLD; r++) {
+        ranks[r] = *run;
+        ranks[r].group = groups[r];
+        ranks[r].rank = r;
+        int failed = pthread_create(&threads[r], NULL, run_ddp_rank, &ranks[r]);
+        CHECK(failed == 0, "cannot start the thread of rank %d", r);
+    }
+    for (int r = 0; r < WORLD; r++) pthread_join(threads[r], NULL);
+    *run = ranks[0]; // the counter is the process's: both ranks are in it
+}
+
+int main(void) {
+    const struct {
+        const char *name;
+        void (*run)(Run *run);
+    } strategies[] = {{"single:1", run_single}, {"dp:2", run_dp}, {"ddp:2", run_ddp}};
+    const char *models[] = {"mlp", "convnet"};
+    Error err = {0};
+    uint64_t before = allocations(), total = 0;
+    DataSource *data = dataset_open("digits", 0, &err);
+    if (!data) error_exit(&err);
+    CHECK(allocations() > before, "the counter does not count");
+    for (size_t m = 0; m < 2; m++)
+        for (size_t s = 0; s < 3; s++) {
+            Run run = {.model = models[m], .data = data};
+            strategies[s].run(&run);
+            printf("model=%s strategy=%s steps=%d allocations=%llu\n", models[m],
+                   strategies[s].name, run.steps, (unsigned long long)run.allocations);
+            total += run.allocations;
+        }
+    dataset_close(data);
+    return total == 0 ? STATUS_OK : STATUS_FAILED;
+}

@@ -1,0 +1,104 @@
+#!/usr/bin/env bash
+# compare.sh: the same networks trained by one device, by DataParallel and by DistributedDataParallel,
+# and compared: how fast, what a step is spent on, how much memory, and whether they compute the same
+# bits. Needs nothing but a Debian or Ubuntu: it installs (as root or with --install), builds, runs.
+#
+# Writes summary.csv, equivalence.csv, five SVG figures, report.md and report.html. The exit status is 0
+# only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up.
+set -euo pipefail
+export LC_ALL=C
+
+here=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+source bench/setup.sh
+source bench/runs.sh
+source bench/measure.sh
+source bench/equivalence.sh
+source bench/report.sh
+
+usage() {
+    cat <<END
+usage: bench/compare.sh [options]
+  --quick            a minute instead of several: fewer steps, epochs and repeats
+  --device NAME      cpu (default), cuda or auto
+  --model "A B"      models (default: mlp convnet; without --quick also resnet20)
+  --world "N M"      numbers of devices (default: 1 2 4)
+  --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
+  --out DIR          where the results go (default: bench/out)
+  --install          install missing packages with sudo (root does so unasked)
+  --only-equivalence compare gradients and weights only
+  --bin DIR          use the programs in DIR, build nothing
+  --help             this text
+END
+}
+
+fail_usage() {
+    say "error: $1"
+    say "bench/compare.sh --help shows the options"
+    exit 2
+}
+
+quick=0 device=cpu models="" worlds="1 2 4" repeats="" out=bench/out install=0 bin="" only_equivalence=0
+asked="bench/compare.sh $*"
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --quick) quick=1 ;;
+    --install) install=1 ;;
+    --only-equivalence) only_equivalence=1 ;;
+    --help | -h) usage && exit 0 ;;
+    --device | --model | --world | --repeats | --out | --bin)
+        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
+        case $1 in
+        --device) device=$2 ;;
+        --model) models=$2 ;;
+        --world) worlds=$2 ;;
+        --repeats) repeats=$2 ;;
+        --out) out=$(cd "$here" && realpath -m "$2") ;;
+        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
+        esac
+        shift
+        ;;
+    *) fail_usage "unknown option $1" ;;
+    esac
+    shift
+done
+
+if [[ $quick == 1 ]]; then
+    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6
+else
+    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30
+fi
+[[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
+[[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
+[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] || fail_usage "--world \"$worlds\": expected numbers from 1"
+worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -) # one device always runs
+[[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
+
+[[ -n $bin ]] || {
+    setup_require $install build plots
+    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors
+    bin=build/bin
+}
+if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
+    fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
+fi
+rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.* "$out"/*.svg "$out"/trace-*
+mkdir -p "$out/runs" "$out/plots"
+: >"$out/commands.txt"
+started=$SECONDS
+
+if [[ $only_equivalence == 0 ]]; then
+    measure_speed
+    summarize
+    train_curves
+    record_timeline
+    draw
+fi
+check_equivalence
+if [[ $only_equivalence == 0 ]]; then
+    write_report
+    print_summary
+    say "report: $out/report.html ($((SECONDS - started)) s)"
+fi
+equivalence_verdict

@@ -1,0 +1,129 @@
+# equivalence.sh: are the gradients the same bits? Sourced by compare.sh after runs.sh.
+#
+# Every strategy trains the same few steps from the same weights on the same batches, and dumps the
+# reduced gradients of steps 0, 1 and 10, and everything at the end: weights, optimizer state, buffers.
+# Then pairs of runs are compared tensor by tensor into equivalence.csv. Nothing counts as held that was not
+# compared: a missing file, a missing tensor and gradients that are all zero are failures.
+
+dumped_steps="0 1 10"
+equivalence_steps=12
+equivalence_failures=0
+comparisons=0
+
+# probe MODEL NAME STRATEGY WORLD OPTION...: a run that the comparisons read. One that failed leaves
+# nothing to compare, which fails them.
+probe() {
+    local model=$1 name=$2 strategy=$3 world=$4
+    shift 4
+    local files=$out/runs/equivalence-$model-$name
+    train "equivalence-$model-$name" "$strategy" "$world" --model "$model" --steps "$equivalence_steps" \
+        --no-eval --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}" \
+        --save "$files/weights.safetensors" "$@" || rm -f "$files"/*.safetensors*
+}
+
+# How many tensors a safetensors file says it holds.
+tensors_in() {
+    head -c 1000000 "$1" | tr -c '[:print:]' '\n' | awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
+}
+
+# compare_files MODEL A B WHAT STEP FILE_A FILE_B REQUIRED [TOLERANCE]: appends a row per tensor.
+# REQUIRED is bitwise, or tolerance: then the largest difference in a tensor may be TOLERANCE times the
+# tensor's largest magnitude. (Rounding errors of a sum grow with the sum of its terms, not with each
+# result; an element that cancels to nearly nothing has no relative accuracy to offer.)
+compare_files() {
+    local model=$1 a=$2 b=$3 what=$4 step=$5 file_a=$6 file_b=$7 required=$8 tolerance=${9:-0}
+    local expected rows=$out/runs/rows.csv
+    comparisons=$((comparisons + 1))
+    if [[ ! -s $file_a || ! -s $file_b ]]; then
+        say "error: $model $a $b: no $what of step $step to compare"
+        equivalence_failures=$((equivalence_failures + 1))
+        return 0
+    fi
+    expected=$(tensors_in "$file_a")
+    "$bin/compare_tensors" "$file_a" "$file_b" --csv >"$rows" 2>"$rows.log" || true
+    awk -v model="$model" -v a="$a" -v b="$b" -v what="$what" -v step="$step" -v expected="$expected" \
+        -v required="$required" -v tolerance="$tolerance" -f "$root/bench/equivalence.awk" "$rows" \
+        >>"$out/equivalence.csv" && return 0
+    cat "$rows.log" >&2
+    equivalence_failures=$((equivalence_failures + 1))
+}
+
+# compare_runs MODEL A NAME_A B NAME_B REQUIRED: gradients and the state at the end.
+compare_runs() {
+    local model=$1 a=$2 b=$4 required=$6 step
+    local files_a=$out/runs/equivalence-$model-$3 files_b=$out/runs/equivalence-$model-$5
+    for step in $dumped_steps; do
+        compare_files "$model" "$a" "$b" gradient "$step" "$files_a/$step.safetensors" \
+            "$files_b/$step.safetensors" "$required" "$(tolerance_at "$step")"
+    done
+    compare_files "$model" "$a" "$b" weight "$equivalence_steps" "$files_a/weights.safetensors" \
+        "$files_b/weights.safetensors" "$required" "$(tolerance_at end)"
+    compare_files "$model" "$a" "$b" optimizer "$equivalence_steps" "$(optimizer_file "$files_a")" \
+        "$(optimizer_file "$files_b")" "$required" "$(tolerance_at end)"
+}
+
+optimizer_file() {
+    find "$1" -name 'weights.safetensors.*optimizer' | head -n 1
+}
+
+# Against one device only the order of sums differs. From the same weights (step 0) a sum of a few
+# thousand float terms is good to about 1e-6 of its scale; each step then starts from weights
+# that differ a little, and training amplifies that.
+tolerance_at() {
+    case $1 in
+    0) echo 1e-5 ;;
+    *) echo 1e-4 ;;
+    esac
+}
+
+# With batch norm, N devices normalise N small batches and one device a large one: another function, so
+# no tolerance would mean anything (and PyTorch differs in the same way).
+has_batch_norm() {
+    case $1 in
+    toy | mlp) return 1 ;;
+    *) return 0 ;;
+    esac
+}
+
+# equivalence_of MODEL: all runs and comparisons of one model.
+equivalence_of() {
+    local model=$1 batch=60 world cap
+    [[ $model != resnet20 ]] || batch=24
+    set -- --data "$(data_of "$model")" --global-batch $batch
+    probe "$model" single single 1 "$@"
+    for world in 1 $worlds; do
+        probe "$model" "dp$world" dp "$world" "$@"
+        probe "$model" "ddp$world" ddp "$world" "$@"
+        compare_runs "$model" "dp:$world" "dp$world" "ddp:$world" "ddp$world" bitwise
+        if [[ $world == 1 ]]; then
+            compare_runs "$model" single:1 single dp:1 dp1 bitwise
+        elif ! has_batch_norm "$model"; then
+            compare_runs "$model" "dp:$world" "dp$world" single:1 single tolerance
+            compare_runs "$model" "ddp:$world" "ddp$world" single:1 single tolerance
+        fi
+    done
+
+    world=${worlds%% *}
+    for cap in 0 0.01 1 25; do
+        probe "$model" "cap$cap" ddp "$world" --bucket-cap-mb "$cap" "$@"
+        compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" bitwise
+    done
+    probe "$model" no-overlap ddp "$world" --no-overlap "$@"
+    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world no-overlap" no-overlap bitwise
+
+    # One row too many for an even split.
+    probe "$model" dp3-uneven dp 3 "$@" --global-batch $((batch + 1))
+    probe "$model" ddp3-uneven ddp 3 "$@" --global-batch $((batch + 1))
+    compare_runs "$model" "dp:3 uneven" dp3-uneven "ddp:3 uneven" ddp3-uneven bitwise
+}
+
+# equivalence.csv, from all models.
+check_equivalence() {
+    local model
+    echo "model,a,b,what,step,tensor,count,max_abs,max_rel,max_ulp,bitwise,required,tolerance,held" \
+        >"$out/equivalence.csv"
+    for model in $models; do
+        say "equivalence: $model"
+        equivalence_of "$model"
+    done
+}

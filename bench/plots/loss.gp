@@ -1,0 +1,52 @@
+# loss.gp: the training loss of every strategy, drawn on top of each other, and below it how far each
+# is from one device's. Needs dir, models, runs ("single-1 dp-2 ddp-2": the runs/curve-MODEL-RUN) and
+# steps, their number. Batches differ in difficulty, so that a point is the mean of several steps.
+
+name = "loss"
+width = words(models) > 1 ? 480 * words(models) : 680
+height = 680
+load plots."/style.gp"
+
+strategy_of(run) = run[1:strstrt(run, "-") - 1]
+world_of(run) = run[strstrt(run, "-") + 1:*]
+title_of(run) = strategy_of(run) eq "single" ? "one device" : \
+    (strategy_of(run) eq "dp" ? "DP " : "DDP ").world_of(run)
+shade(run) = strategy_of(run) eq "single" ? pale : \
+    (strategy_of(run) eq "dp") ? (world_of(run) + 0 < 3 ? orange : vermillion) : \
+    (world_of(run) + 0 < 3 ? sky : blue)
+# Early curves are drawn wide and late ones narrow, so that all stay visible where they coincide.
+width_of(i) = 1.2 + 2.2 * (words(runs) - i)
+per_point = steps > 60 ? steps / 60 : 1
+middle(step) = (floor(step / per_point) + 0.5) * per_point
+file(model, run) = dir."/runs/curve-".model."-".run."/steps.csv"
+both(model, run) = "< paste -d, ".file(model, word(runs, 1))." ".file(model, run)
+distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
+
+set multiplot layout 2, words(models) columnsfirst margins screen 90.0 / width, 1 - 20.0 / width, 0.19, 0.88 \
+    spacing screen 90.0 / width, 0.16 title "Training loss of the same network under every strategy" font ",15"
+set xlabel "step"
+set autoscale xfix
+set logscale y
+set format y "10^{%L}"
+unset key
+
+do for [m = 1:words(models)] {
+    model = word(models, m)
+    if (m > 1) { unset ylabel } else { set ylabel per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss" }
+    set title model
+    set yrange [*:*]
+    plot for [i = 1:words(runs)] file(model, word(runs, i)) skip 1 using (middle($1)):4 smooth unique \
+        with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+
+    if (m == 1) { set ylabel "|loss - loss of one device|" }
+    set title model.": distance from one device"
+    set yrange [5e-10:10]
+    plot for [i = 2:words(runs)] both(model, word(runs, i)) skip 1 using (middle($1)):(distance($4, $21)) smooth unique \
+        with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+}
+
+eval key_panel
+set key maxrows 2 samplen 2.5 width 2
+plot NaN notitle, for [i = 1:words(runs)] keyentry with lines linewidth width_of(i) \
+    linecolor rgb shade(word(runs, i)) title title_of(word(runs, i))
+unset multiplot

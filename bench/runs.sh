@@ -1,0 +1,56 @@
+# runs.sh: starts one training run and reads what it wrote. Sourced by compare.sh, which sets
+# out (where everything goes), bin (the programs) and device.
+
+deadline=600 # seconds for any one run
+
+say() {
+    printf '%s\n' "$*" >&2
+}
+
+# data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
+data_of() {
+    case $1 in
+    toy) echo 'synthetic:10->5' ;;
+    resnet20) echo 'synthetic:3x32x32->10@480' ;;
+    *) echo digits ;;
+    esac
+}
+
+# Prints a command so that it can be pasted into a shell.
+quoted() {
+    local word line=
+    for word; do
+        [[ $word =~ ^[A-Za-z0-9_./:,=-]+$ ]] || word="'$word'"
+        line+="$word "
+    done
+    echo "${line% }"
+}
+
+# train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.
+train() {
+    local folder=$out/runs/$1 strategy=$2 world=$3
+    shift 3
+    local -a command
+    case $strategy in
+    single) command=("$bin/train_single") ;;
+    dp) command=("$bin/train_dp" --devices "$world") ;;
+    ddp) command=("$bin/ddprun" --nproc-per-node "$world" "$bin/train_ddp" --sampler blocked) ;;
+    esac
+    # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and dividing by
+    # their number is exact: the batches here are multiples of 4. Otherwise divide by the global batch.
+    [[ $strategy != ddp || $world =~ ^[124]$ ]] || command+=(--normalize global)
+    command+=(--device "$device" "$@" --out "$folder")
+
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    quoted "${command[@]}" >>"$out/commands.txt"
+    timeout --foreground "$deadline" "${command[@]}" >"$folder/log.txt" 2>&1 && return 0
+    tail -n 20 "$folder/log.txt" >&2
+    say "error: this run failed: $(quoted "${command[@]}")"
+    return 1
+}
+
+# json KEY FILE: the value of a key that stands on a line of its own, without quotes; nothing for null.
+json() {
+    sed -n "s/^ *\"$1\": *//p" "$2" | sed -e 's/,$//' -e 's/^"//' -e 's/"$//' -e 's/^null$//' | head -n 1
+}

@@ -1,0 +1,124 @@
+# setup.sh: finds what is missing on this machine, installs it, and builds. POSIX sh, to be sourced;
+# bench/compare.sh and tests/run.sh start with it:
+#
+#   . bench/setup.sh
+#   setup_require INSTALL GROUP...           groups: build, tests, plots
+#   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release), quiet unless it fails
+#
+# INSTALL is 1 when the user gave --install. Root always installs; anybody else is told the command.
+# Both functions exit with status 2 when they cannot do their work.
+
+setup_say() {
+    printf '%s\n' "$*" >&2
+}
+
+# True if CMake is there and at least 3.25.
+setup_has_cmake() {
+    command -v cmake >/dev/null &&
+        cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
+}
+
+setup_has_library() {
+    command -v pkg-config >/dev/null && pkg-config --exists "$1"
+}
+
+setup_has_libc_headers() {
+    command -v gcc >/dev/null && echo '#include <stdio.h>' | gcc -E - >/dev/null 2>&1
+}
+
+# Debian's serial and OpenMP flavours, which the folder's name tells, do not do: the one is not safe
+# with threads, the other hangs after a fork.
+setup_has_openblas() {
+    setup_has_library openblas-pthread && return 0
+    setup_has_library openblas || return 1
+    case $(pkg-config --variable=libdir openblas) in
+    *openblas-serial* | *openblas-openmp*) return 1 ;;
+    esac
+}
+
+# Prints the Debian packages that the groups need and this machine lacks. What counts is the command
+# or the library, not the package: a CMake of one's own is as good as Debian's.
+setup_missing() {
+    for setup_group in "$@"; do
+        case $setup_group in
+        build)
+            setup_has_cmake || echo cmake
+            command -v gcc >/dev/null || echo gcc
+            setup_has_libc_headers || echo libc6-dev
+            command -v make >/dev/null || command -v ninja >/dev/null || echo make
+            command -v pkg-config >/dev/null || echo pkg-config
+            setup_has_openblas || echo libopenblas-pthread-dev
+            setup_has_library zlib || echo zlib1g-dev
+            setup_has_library libcjson || echo libcjson-dev
+            ;;
+        tests) setup_has_library cmocka || echo libcmocka-dev ;;
+        plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
+        esac
+    done
+}
+
+# setup_apt PREFIX PACKAGE...: package lists are fetched only when the first try fails.
+setup_apt() {
+    setup_prefix=$1
+    shift
+    setup_get="$setup_prefix env DEBIAN_FRONTEND=noninteractive apt-get -q"
+    setup_log=$(mktemp)
+    # shellcheck disable=SC2086 # the command is words
+    $setup_get install -y --no-install-recommends "$@" >"$setup_log" 2>&1 ||
+        { $setup_get update && $setup_get install -y --no-install-recommends "$@"; } \
+            >>"$setup_log" 2>&1 ||
+        { cat "$setup_log" >&2 && rm -f "$setup_log" && return 1; }
+    rm -f "$setup_log"
+}
+
+setup_require() {
+    setup_install=$1
+    shift
+    setup_packages=$(setup_missing "$@" | paste -sd ' ' -)
+    [ -n "$setup_packages" ] || return 0
+
+    setup_sudo=
+    [ "$(id -u)" = 0 ] || setup_sudo=sudo
+    if ! command -v apt-get >/dev/null; then
+        setup_say "error: missing (by their Debian names): $setup_packages"
+        exit 2
+    fi
+    if [ -n "$setup_sudo" ] && [ "$setup_install" != 1 ]; then
+        setup_say "error: missing packages: $setup_packages"
+        setup_say "install them with --install, or by"
+        setup_say "    sudo apt-get install --no-install-recommends $setup_packages"
+        exit 2
+    fi
+    setup_say "installing $setup_packages"
+    # shellcheck disable=SC2086 # the list is words
+    setup_apt "$setup_sudo" $setup_packages || exit 2
+
+    setup_packages=$(setup_missing "$@" | paste -sd ' ' -)
+    if [ -n "$setup_packages" ]; then
+        setup_say "error: still missing or too old (CMake must be 3.25 or newer): $setup_packages"
+        exit 2
+    fi
+}
+
+setup_build() {
+    setup_source=$1
+    setup_dir=$2
+    shift 2
+    setup_tests=OFF
+    setup_has_library cmocka && setup_tests=ON
+    setup_generator=
+    [ -f "$setup_dir/CMakeCache.txt" ] || command -v make >/dev/null || setup_generator="-G Ninja"
+
+    mkdir -p "$setup_dir"
+    setup_say "building in $setup_dir"
+    # shellcheck disable=SC2086 # the generator is two words or none
+    if ! {
+        cmake -S "$setup_source" -B "$setup_dir" $setup_generator \
+            --preset "${SETUP_PRESET:-release}" -DWITH_TESTS=$setup_tests &&
+            cmake --build "$setup_dir" -j "$(nproc)" ${1:+--target "$@"}
+    } >"$setup_dir/setup.log" 2>&1; then
+        tail -n 40 "$setup_dir/setup.log" >&2
+        setup_say "error: the build failed; all of its output is in $setup_dir/setup.log"
+        exit 2
+    fi
+}

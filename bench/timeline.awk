@@ -1,0 +1,89 @@
+# timeline.awk: the spans of a typical step of a run, from its Chrome traces (one event per line), as
+# rows "row,begin_ms,end_ms,phase,span" with times since that step began.
+#
+#   awk -v row=0 -v label=DP -v tracks=tracks.csv -f timeline.awk TRACE TRACE.rank1 ...
+#
+# row: the last row of the figure already in use. Tracks are appended to the file `tracks` as
+# "row,label". The step is the one of median length, the first two left out, as the main track of the
+# first process saw it; all processes read the same clock.
+# Spans that carry no phase's name are communication; a track's longer spans come first.
+BEGIN {
+    OFS = ","
+    split("data scatter replicate forward gather loss backward reduce exposed optimizer other", names, " ")
+    for (i in names) is_phase[names[i]] = 1
+}
+
+function text_of(key,    rest) {
+    if (!match($0, "\"" key "\": *\"[^\"]*\"")) return ""
+    rest = substr($0, RSTART, RLENGTH)
+    sub(/^"[^"]*": *"/, "", rest)
+    return substr(rest, 1, length(rest) - 1)
+}
+
+function number_of(key,    rest) {
+    if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
+    rest = substr($0, RSTART, RLENGTH)
+    sub(/^"[^"]*": */, "", rest)
+    return rest + 0
+}
+
+/"ph": *"M"/ && /"thread_name"/ {
+    name_of_thread = $0
+    sub(/.*"args"/, "", name_of_thread)
+    pid = number_of("pid")
+    tid = number_of("tid")
+    $0 = name_of_thread
+    track_name[pid, tid] = text_of("name")
+    order[++count] = pid SUBSEP tid
+    next
+}
+
+/"ph": *"X"/ {
+    n++
+    name[n] = text_of("name")
+    track[n] = number_of("pid") SUBSEP number_of("tid")
+    begin[n] = number_of("ts")
+    finish[n] = begin[n] + number_of("dur")
+    number[n] = number_of("number")
+    if (name[n] == "optimizer" && main == "") main = track[n]
+}
+
+# Sets from and to: begin and end of the step of median length.
+function choose_step(    i, step, steps, j, sorted) {
+    for (i = 1; i <= n; i++) {
+        step = number[i]
+        if (track[i] != main || step < 2) continue
+        if (!(step in first) || begin[i] < first[step]) first[step] = begin[i]
+        if (finish[i] > final[step]) final[step] = finish[i]
+    }
+    for (step in first) {
+        for (j = ++steps; j > 1 && length_of(sorted[j - 1]) > length_of(step); j--) sorted[j] = sorted[j - 1]
+        sorted[j] = step
+    }
+    from = first[sorted[int((steps + 1) / 2)]]
+    to = final[sorted[int((steps + 1) / 2)]]
+}
+
+function length_of(step) {
+    return final[step] - first[step]
+}
+
+END {
+    if (main == "") {
+        print "error: no optimizer step in the trace" > "/dev/stderr"
+        exit 1
+    }
+    choose_step()
+    for (t = 1; t <= count; t++) {
+        used = 0
+        for (i = 1; i <= n; i++) {
+            if (track[i] != order[t] || finish[i] <= from || begin[i] >= to) continue
+            if (!used++) row++
+            a = begin[i] < from ? from : begin[i]
+            b = finish[i] > to ? to : finish[i]
+            print row, (a - from) / 1000, (b - from) / 1000, name[i] in is_phase ? name[i] : "communication", name[i]
+        }
+        split(order[t], ids, SUBSEP)
+        if (used) print row, label " " (label == "DDP" ? "rank " ids[1] " " : "") track_name[ids[1], ids[2]] >> tracks
+    }
+}

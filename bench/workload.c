@@ -1,0 +1,72 @@
+/* workload.c: a training step without a trainer around it. */
+#include "bench/workload.h"
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/nn/ops.h"
+#include "ddp/distributed_data_parallel.h"
+
+static void make_batch(Workload *w, size_t classes) {
+    size_t sample = w->shape[0] * w->shape[1] * w->shape[2];
+    w->samples = memory_zalloc(w->batch * sample * sizeof *w->samples);
+    w->labels = memory_zalloc(w->batch * sizeof *w->labels);
+    for (size_t i = 0; i < w->batch * sample; i++)
+        w->samples[i] = rng_normal(1, RNG_STREAM_TEST, i);
+    for (size_t i = 0; i < w->batch; i++)
+        w->labels[i] = (int64_t)rng_below(1, RNG_STREAM_TEST + 1, i, classes);
+}
+
+Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
+                       ProcessGroup *group) {
+    Error err = {0};
+    Workload w = {.device = device, .batch = batch, .is_ddp = group != NULL};
+    for (int i = 0; i < 3; i++) w.shape[i] = config->input[i];
+    w.model = model_create(config, device, &err);
+    if (!w.model) error_exit(&err);
+    w.module = w.model;
+    if (group) {
+        DdpConfig ddp = ddp_config_default();
+        w.module = distributed_data_parallel(w.model, group, &ddp, &err);
+        if (!w.module) error_exit(&err);
+    }
+    OptimizerConfig optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    w.optimizer = optimizer_create(w.model, &optimizer);
+    w.tape = tape_create(device, NULL);
+    make_batch(&w, config->outputs);
+    return w;
+}
+
+void workload_close(Workload *w) {
+    tape_close(w->tape);
+    optimizer_close(w->optimizer);
+    module_close(w->module);
+    free(w->samples);
+    free(w->labels);
+}
+
+double workload_step(Workload *w) {
+    uint64_t start = clock_ns();
+    Error err = {0};
+    tape_reset(w->tape);
+    module_zero_grad(w->model);
+    Tensor *x = tape_input(w->tape, DTYPE_F32, 4,
+                           (size_t[]){w->batch, w->shape[0], w->shape[1], w->shape[2]}, w->samples);
+    Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->batch, w->labels);
+    Tensor *loss =
+        op_cross_entropy(w->tape, module_forward(w->module, w->tape, x), target, (double)w->batch);
+    if (tape_error(w->tape, &err) != 0 || tape_backward(w->tape, loss, &err) != 0) error_exit(&err);
+    if (w->is_ddp && ddp_finish_backward(w->module, NULL, &err) != 0) error_exit(&err);
+    optimizer_step(w->optimizer, 1e-3);
+    return (double)(clock_ns() - start) / 1e9;
+}
+
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+double bench_median(double *values, size_t count) {
+    qsort(values, count, sizeof *values, compare_double);
+    return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
+}

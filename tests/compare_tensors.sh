@@ -1,0 +1,62 @@
+#!/bin/sh
+# compare_tensors.sh BIN: what the program compare_tensors in the folder BIN says about pairs of files
+# that differ in one known way. Ends with 1 at the first pair that gets another answer.
+set -u
+bin=$1
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+"$bin/make_tensors" "$folder" || exit 1
+
+# expect STATUS PATTERN ARGUMENT...: the exit status, and a line of the output (extended regex).
+expect() {
+    status=$1 pattern=$2
+    shift 2
+    output=$(cd "$folder" && "$bin/compare_tensors" "$@" 2>&1)
+    got=$?
+    if [ "$got" -ne "$status" ] || ! printf '%s\n' "$output" | grep -Eq -- "$pattern"; then
+        printf 'compare_tensors %s: status %s, expected %s and a line like %s\n%s\n' \
+            "$*" "$got" "$status" "$pattern" "$output"
+        exit 1
+    fi
+}
+
+expect 0 '^result: equal bits \(3 tensors\)$' base base
+expect 0 '^result: equal bits' base base --bitwise
+expect 0 '^w  .* 7\.629e-06 +7\.629e-08 +1 +1\.0000000000$' base one_ulp
+expect 0 '^result: within tolerance: worst tensor w \(max \|a-b\| 7\.629e-06\); 0 of 3' base one_ulp
+expect 1 '^result: differ: worst tensor w .*; 1 of 3 tensors failed$' base one_ulp --bitwise
+expect 1 '^result: differ: worst tensor w ' base one_ulp --tol 1e-6 --rtol 0
+expect 1 '^result: differ: worst tensor w ' base far
+expect 0 '^result: within tolerance' base far --tol 0.011 --rtol 0
+expect 0 '^result: within tolerance' base far --tol 0 --rtol 1.1e-4
+expect 1 '^result: differ' base far --tol 0.009 --rtol 0
+
+# +0 and -0 are 0 apart but not the same bits.
+expect 0 '^b,2,0,0,0,0,7$' base minus_zero --csv
+expect 1 '^result: differ: worst tensor b ' base minus_zero --bitwise
+
+# NaN never passes, not even against itself; infinity passes against itself only.
+expect 1 '^result: differ: worst tensor w \(holds NaN\)' nan nan --bitwise
+expect 1 '^w,6,nan,nan,nan,0,100$' base nan --csv --tol 1e30
+expect 0 '^result: equal bits' infinite infinite
+expect 1 '^result: differ: worst tensor w ' base infinite --tol 1e30 --rtol 1
+expect 1 '^result: differ: worst tensor w ' infinite base --tol 1e30 --rtol 1
+
+# Integers are equal or not, whatever the tolerance.
+expect 1 '^result: differ: worst tensor step ' base step --tol 100
+expect 1 '^step,1,1,0\.0769230769,1,0,13$' base step --csv
+
+expect 1 '^result: differ: worst tensor w \(has another dtype or shape in B\)' base shape
+expect 1 '^step .* missing in B$' base fewer
+expect 1 '^step .* missing in A$' fewer base
+expect 1 '^result: differ: worst tensor extra \(missing in A\); 1 of 4' base more --tol 1e30
+
+expect 0 '^result: equal bits \(1 tensors\)$' base step --only w
+expect 0 '^tensor,count,max_abs,max_rel,max_ulp,bitwise,max_b$' base base --csv
+expect 2 '^error: there is no tensor to compare' base base --only zebra
+expect 2 '^error: none: cannot open: No such file' base none
+expect 2 '^error: two files are needed' base
+expect 2 '^error: unexpected argument' base base base
+expect 2 '^error: --tol: -1 is out of range' base base --tol -1
+expect 2 '^usage: compare_tensors ' # no arguments: the help
+echo "compare_tensors: all pairs got the answer they should"

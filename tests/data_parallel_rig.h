@@ -1,0 +1,115 @@
+/* data_parallel_rig.h: a DataParallel on N CPU devices and, on a device of its own, the same module
+ * for the oracle; small modules to wrap; a batch and a loss that are the same on both sides.
+ */
+#ifndef TESTS_DATA_PARALLEL_RIG_H
+#define TESTS_DATA_PARALLEL_RIG_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "common/base/rng.h"
+#include "common/nn/layers.h"
+#include "common/nn/models.h"
+#include "common/nn/ops.h"
+#include "dp/data_parallel.h"
+#include "tests/serial_shards.h"
+
+enum { SEED = 7, INPUTS = 6, CLASSES = 3, LARGEST_BATCH = 17, IMAGE = 8, CHANNELS = 2 };
+
+static inline Module *build_mlp(Device *device) {
+    Module *model = layer_sequential("MLP");
+    module_add(model, "fc1", layer_linear(device, INPUTS, 8));
+    module_add(model, "relu", layer_relu());
+    module_add(model, "fc2", layer_linear(device, 8, CLASSES));
+    module_initialize(model, SEED);
+    return model;
+}
+
+static inline Module *build_convnet(Device *device) {
+    const ModelConfig config = {
+        .name = "convnet", .input = {CHANNELS, IMAGE, IMAGE}, .outputs = CLASSES, .seed = SEED};
+    Error err = {0};
+    Module *model = model_create(&config, device, &err);
+    CHECK(model, "%s", err.message);
+    return model;
+}
+
+static inline Module *build_square(Device *device) { // may be applied to its own output
+    Module *model = layer_sequential("Square");
+    module_add(model, "fc", layer_linear(device, INPUTS, INPUTS));
+    module_add(model, "bn", layer_batch_norm(device, INPUTS));
+    module_initialize(model, SEED);
+    return model;
+}
+
+typedef struct Rig {
+    BuildModule build;
+    int count;
+    Device *devices[SHARDS_MAX], *reference;
+    Module *model, *wrapper; // on devices[0]
+    Module *twin;            // the same weights, on the reference device
+    Tape *tape, *reference_tape;
+} Rig;
+
+static inline Rig rig_open(BuildModule build, int count) {
+    Rig rig = {.build = build, .count = count};
+    Error err = {0};
+    char name[16];
+    for (int i = 0; i < count; i++) {
+        snprintf(name, sizeof name, "cpu:%d", i);
+        rig.devices[i] = device_open(name, &err);
+        assert_non_null(rig.devices[i]);
+    }
+    rig.reference = device_open("cpu:99", &err);
+    rig.model = build(rig.devices[0]);
+    rig.twin = build(rig.reference);
+    rig.wrapper = data_parallel(rig.model, rig.devices, count, &err);
+    if (!rig.wrapper) fail_msg("%s", err.message);
+    rig.tape = tape_create(rig.devices[0], NULL);
+    rig.reference_tape = tape_create(rig.reference, NULL);
+    return rig;
+}
+
+static inline void rig_close(Rig *rig) {
+    tape_close(rig->tape);
+    tape_close(rig->reference_tape);
+    module_close(rig->wrapper);
+    module_close(rig->twin);
+    for (int i = 0; i < rig->count; i++) device_close(rig->devices[i]);
+    device_close(rig->reference);
+}
+
+// The same batch on either tape.
+static inline Tensor *rig_batch(const Rig *rig, Tape *tape, size_t rows) {
+    bool images = rig->build == build_convnet;
+    size_t shape[] = {rows, images ? CHANNELS : INPUTS, IMAGE, IMAGE};
+    Tensor *x = tape_tensor(tape, DTYPE_F32, images ? 4 : 2, shape);
+    for (size_t i = 0; i < tensor_count(x); i++)
+        tensor_f32(x)[i] = rng_uniform(SEED, RNG_STREAM_TEST, i, -1, 1);
+    return x;
+}
+
+static inline Tensor *rig_loss(Tape *tape, Tensor *y) {
+    if (y && y->ndim == 2) {
+        Tensor *labels = tape_tensor(tape, DTYPE_I64, 1, y->shape);
+        for (size_t i = 0; i < y->shape[0]; i++)
+            ((int64_t *)labels->data)[i] = (int64_t)(i * i + 1) % CLASSES;
+        return op_cross_entropy(tape, y, labels, (double)y->shape[0]);
+    }
+    if (!y) return NULL;
+    Tensor *zeros = tape_tensor(tape, DTYPE_F32, y->ndim, y->shape);
+    memset(zeros->data, 0, tensor_bytes(zeros));
+    return op_squared_error(tape, y, zeros, (double)tensor_count(y));
+}
+
+static inline void rig_backward(Tape *tape, Tensor *loss) {
+    Error err = {0};
+    if (!loss || tape_backward(tape, loss, &err) != 0)
+        fail_msg("%s %s", tape->error.message, err.message);
+}
+
+#endif

@@ -1,0 +1,286 @@
+#!/bin/sh
+# ddprun.sh BIN HELPERS: drives the launcher BIN/ddprun with small ranks, and looks at what it says,
+# what it ends with and what it leaves behind. HELPERS is where rank_fault is. Ends with 1 at the first
+# thing that is not as it should be. Every wait is bounded.
+# shellcheck disable=SC2016 # what the ranks run is quoted so that they expand it, not this shell
+set -u
+run=$1/ddprun fault=$2/rank_fault
+folder=$(mktemp -d) || exit 1
+trap 'rm -rf "$folder"' EXIT
+cd "$folder" || exit 1
+unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_TOKEN RANK WORLD_SIZE
+
+complain() {
+    printf '%s\n--- stdout\n' "$*"
+    head -c 2000 out
+    printf '\n--- stderr\n'
+    head -c 4000 err
+    exit 1
+}
+
+# job STATUS ARGUMENT...: runs ddprun, with its output in the files out and err.
+job() {
+    wanted=$1
+    shift
+    timeout -k 5 30 "$run" "$@" >out 2>err
+    got=$?
+    [ "$got" -eq "$wanted" ] || complain "ddprun $*: status $got, expected $wanted"
+}
+
+# says FILE PATTERN: the file has a line like it (extended regex). first: its first such line of ddprun.
+says() { grep -Eq -- "$2" "$1" || complain "no line like '$2' in $1"; }
+silent() { ! grep -Eq -- "$2" "$1" || complain "a line like '$2' in $1"; }
+first() { grep '^ddprun: ' err | head -n 1 | grep -Eq -- "$1" || complain "not said first: '$1'"; }
+
+# Ranks write their process numbers into the file pids; gone waits until none of them runs.
+# (A zombie is dead: who reaps it after its launcher was killed is not our business.)
+alive() {
+    for pid in $(cat pids); do
+        state=$(sed 's/.*) //; s/ .*//' "/proc/$pid/stat" 2>/dev/null)
+        case ${state:-Z} in Z | X) ;; *) return 0 ;; esac
+    done
+    return 1
+}
+gone() {
+    tries=0
+    while alive; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || complain "$1: left behind: $(cat pids)"
+        sleep 0.1
+    done
+}
+# until_lines FILE COUNT: waits until the file has so many lines.
+until_lines() {
+    tries=0
+    while [ ! -e "$1" ] || [ "$(wc -l <"$1")" -lt "$2" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 100 ] || complain "waited for $2 lines in $1"
+        sleep 0.1
+    done
+}
+
+# --- What a rank is told
+
+job 0 --nproc_per_node=2 sh -c 'for v in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_SIZE GROUP_RANK \
+    ROLE_RANK ROLE_WORLD_SIZE MASTER_ADDR TORCHELASTIC_RESTART_COUNT TORCHELASTIC_MAX_RESTARTS \
+    OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_STORE; do eval "printf %s=%s, $v \"\$$v\""; done
+    echo; read -r line || echo "no stdin"'
+says out '^RANK=0,LOCAL_RANK=0,WORLD_SIZE=2,LOCAL_WORLD_SIZE=2,GROUP_RANK=0,ROLE_RANK=0,ROLE_WORLD_SIZE=2,MASTER_ADDR=127.0.0.1,TORCHELASTIC_RESTART_COUNT=0,TORCHELASTIC_MAX_RESTARTS=0,OMP_NUM_THREADS=1,OPENBLAS_NUM_THREADS=1,DDPRUN_STORE=1,$'
+says out '^\[1\]: RANK=1,LOCAL_RANK=1,'
+says out '^no stdin$'
+OMP_NUM_THREADS=7 job 0 --nproc-per-node 2 sh -c 'echo "omp=$OMP_NUM_THREADS"'
+says out '^omp=7$'
+job 0 sh -c 'echo "omp=${OMP_NUM_THREADS-unset}"' # one rank may use all cores
+says out '^omp=unset$'
+job 0 sh -c 'echo "$DDPRUN_TOKEN"'
+says out '^[0-9a-f]{32}$'
+cp out token
+job 0 sh -c 'echo "$DDPRUN_TOKEN"'
+! cmp -s token out || complain "two jobs have one token"
+job 0 --nproc-per-node auto sh -c 'echo "world=$WORLD_SIZE"'
+says out "^world=$(nproc)\$"
+job 0 --nproc-per-node 2 --bind cores sh -c 'grep Cpus_allowed_list /proc/self/status'
+[ "$(nproc)" -lt 2 ] || [ "$(sed 's/.*[:\t ]//' out | sort -u | wc -l)" -eq 2 ] ||
+    complain "ranks share a core"
+# No descriptor of the launcher's but the heartbeat page: 0, 1, 2, that one, and ls's own.
+job 0 sh -c 'for fd in /proc/$$/fd/*; do readlink "$fd"; done; echo "$DDPRUN_HEARTBEAT"'
+silent out 'socket|signalfd|eventfd'
+says out 'memfd:ddprun-heartbeat'
+
+# --- What the user sees
+
+job 0 --nproc-per-node 3 sh -c 'echo "out $RANK"; echo "err $RANK" >&2; printf "no newline" >&2'
+says out '^out 0$'
+says out '^\[2\]: out 2$'
+says err '^\[0\]: err 0$'
+says err '^\[1\]: no newline$'
+job 0 --nproc-per-node 4 sh -c 'yes "rank $RANK abcdefghijklmnopqrstuvwxyz" | head -n 20000'
+[ "$(sed 's/^\[.\]: //' out | sort | uniq -c | awk '$1 == 20000 && $2 == "rank"' | wc -l)" -eq 4 ] ||
+    complain "lines are torn"
+[ "$(grep -c '^\[3\]: rank 3 ' out)" -eq 20000 ] || complain "prefixes are wrong"
+job 0 sh -c 'head -c 5000000 /dev/zero | tr "\\0" x; head -c 300000 /dev/urandom >garbage; cat garbage'
+{ head -c 5000000 /dev/zero | tr '\0' x; cat garbage; } | cmp -s - out ||
+    complain "rank 0's stdout is not what it wrote"
+job 0 --nproc-per-node 2 --log-dir logs sh -c 'echo "out $RANK"; echo "err $RANK" >&2'
+says logs/attempt_0/1/stdout.log '^out 1$'
+says logs/attempt_0/0/stderr.log '^err 0$'
+says out '^\[1\]: out 1$'
+job 0 --nproc-per-node 3 --log-dir logs2 --redirects 1:3 --tee 0:1,2:2 --local-ranks-filter 0,1 \
+    sh -c 'echo "out $RANK"; echo "err $RANK" >&2'
+says logs2/attempt_0/0/stdout.log '^out 0$'
+says logs2/attempt_0/1/stderr.log '^err 1$'
+says logs2/attempt_0/2/stderr.log '^err 2$'
+[ ! -e logs2/attempt_0/0/stderr.log ] || complain "a file nobody asked for"
+[ "$(cat out)" = "out 0" ] || complain "the console shows more than local rank 0's stdout"
+[ "$(cat err)" = "[0]: err 0" ] || complain "the console shows more than local rank 0's stderr"
+# A reader that goes away does not take the job with it; one that never reads does not stop it.
+timeout 30 "$run" sh -c 'yes | head -n 200000; echo ended >finished' 2>err | head -n 1 >out
+until_lines finished 1
+mkfifo slow
+(sleep 3 && sleep 4) <slow &
+reader=$!
+timeout 30 "$run" --nproc-per-node 2 sh -c 'test "$RANK" = 1 && exit 5; yes' >slow 2>err
+[ $? -eq 5 ] || complain "a failure behind a full console"
+kill "$reader" 2>/dev/null
+wait "$reader" 2>/dev/null
+: >out
+
+# --- Bad usage: one line, status 2
+
+job 2 no_such_program_here
+says err "^error: cannot run 'no_such_program_here': there is no such program in PATH$"
+job 2 ./nothing
+says err '^error: cannot run ./nothing: No such file'
+: >plain && job 2 ./plain
+says err 'not executable'
+printf '\0\0' >broken && chmod +x broken && job 2 --nproc-per-node 2 ./broken
+says err '^error: rank 0: cannot run ./broken: Exec format error'
+for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-rank 1" "--nnodes 2" \
+    "--tee 3" "--redirects 9 --log-dir l" "--redirects 5:1 --log-dir l" "--master-port 70000" \
+    "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2"; do
+    # shellcheck disable=SC2086 # two words are meant
+    job 2 $bad true
+    [ "$(wc -l <err)" -eq 1 ] && says err '^error: ' && says err "${bad%% *}|DDPRUN_TOKEN"
+done
+job 2 --nproc-per-node 2
+says err 'which program'
+cp "$run" ddprun_alone && timeout 10 ./ddprun_alone >out 2>err
+[ $? -eq 2 ] || complain "no arguments, no train_ddp"
+ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { job 2 --nproc-per-node gpu true && says err 'no GPU'; }
+
+# --- A rank fails
+
+: >pids
+slow='echo $$ >>pids; sleep 60 & echo $! >>pids; wait'
+job 137 --nproc-per-node 3 sh -c "echo last words \$RANK >&2
+    test \$RANK = 1 && sleep 0.3 && kill -9 \$\$; $slow"
+first '^ddprun: rank 1 \(pid [0-9]+, local rank 1, host .+\) died of SIGKILL at [0-9:.]{12}; last stderr: last words 1$'
+says err '^ddprun: rank 0 \(pid [0-9]+\) was ended by ddprun with SIGTERM$'
+gone 'after kill -9 of a rank'
+
+# The cause comes first, however early those speak up that lost a peer.
+job 3 --nproc-per-node 3 sh -c 'case $RANK in 2) sleep 0.05; echo boom >&2; exit 3 ;;
+    0) echo "peer lost" >&2; exit 1 ;; esac; sleep 60'
+first 'rank 2 .* exited with status 3 .*; last stderr: boom$'
+says err '^ddprun: rank 0 .* exited with status 1 .*; last stderr: peer lost$'
+
+# SIGTERM does not impress it: SIGKILL after the grace.
+: >pids
+job 4 --nproc-per-node 2 --grace-seconds 0.3 sh -c \
+    'echo $$ >>pids; test $RANK = 0 && sleep 0.3 && exit 4; trap "" TERM; while :; do sleep 1; done'
+says err '^ddprun: rank 1 .* ended by ddprun with SIGKILL$'
+gone 'a rank that ignores SIGTERM'
+
+# What a rank leaves running dies with it, also if the rank ended well.
+: >pids
+job 0 sh -c 'sleep 60 >/dev/null 2>&1 & echo $! >>pids; (sleep 60 & echo $! >>pids)'
+gone "a rank's own children"
+
+job 1 --nproc-per-node 2 --exit-timeout 0.4 sh -c 'test $RANK = 0 || sleep 60'
+first 'rank 1 .* is still running 0.4 s after the first rank ended'
+
+doing='in phase train, step 17, collective 172 all_reduce; last stderr: about to'
+job 137 --nproc-per-node 3 "$fault" 2 kill
+first "^ddprun: rank 2 .* died of SIGKILL at [0-9:.]{12} $doing kill\$"
+job 139 --nproc-per-node 2 "$fault" 0 segv
+first "^ddprun: rank 0 .* died of SIGSEGV at [0-9:.]{12} $doing segv\$"
+job 3 --nproc-per-node 2 "$fault" 0 exit3
+first "^ddprun: rank 0 .* exited with status 3 at [0-9:.]{12} $doing exit3\$"
+job 1 --nproc-per-node 3 --heartbeat-timeout 0.5 "$fault" 1 hang
+first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
+job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 "$fault" 1 stop
+first "^ddprun: rank 1 .* silent for [0-9.]+ s; it was stopped by a signal at [0-9:.]{12} $doing stop\$"
+job 1 --nproc-per-node 2 sh -c 'test $RANK = 1 && kill -STOP $$; sleep 0.5; exit 1'
+first '^ddprun: rank 1 .* was stopped by a signal'
+
+# --- Restarts
+
+job 0 --nproc-per-node 2 --max-restarts 3 --log-dir again sh -c \
+    'echo "try $TORCHELASTIC_RESTART_COUNT of $TORCHELASTIC_MAX_RESTARTS"
+     test $TORCHELASTIC_RESTART_COUNT = 2 || test $RANK = 0'
+says out '^try 2 of 3$'
+says err 'restarting all ranks \(restart 2 of 3\)'
+says again/attempt_1/1/stdout.log '^try 1 of 3$'
+job 6 --nproc-per-node 2 --max-restarts 1 sh -c 'echo x >>starts; exit 6'
+[ "$(wc -l <starts)" -eq 4 ] || complain "one restart of two ranks makes four starts"
+
+# --- Signals to ddprun
+
+for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
+    name=${pair%:*}
+    : >pids && : >trapped
+    "$run" --nproc-per-node 2 sh -c "trap 'echo $name >>trapped; exit 0' $name; $slow" >out 2>err &
+    launcher=$!
+    until_lines pids 4
+    kill -"$name" "$launcher"
+    wait "$launcher"
+    got=$?
+    [ "$got" -eq "${pair#*:}" ] || complain "SIG$name: status $got"
+    [ "$(grep -c "$name" trapped)" -eq 2 ] || complain "SIG$name was not passed on to both ranks"
+    says err "^ddprun: received SIG$name: ending all ranks"
+    gone "SIG$name"
+done
+
+# A second signal does not wait for the grace.
+: >pids
+"$run" --grace-seconds 600 sh -c 'trap "" TERM; echo $$ >>pids; while :; do sleep 1; done' \
+    >out 2>err &
+launcher=$!
+until_lines pids 1
+kill -TERM "$launcher"
+until_lines err 1
+kill -TERM "$launcher"
+wait "$launcher"
+[ $? -eq 143 ] || complain "a second signal"
+gone 'a second signal'
+
+# ddprun itself is killed: the ranks die, and what they had started.
+: >pids
+"$run" --nproc-per-node 3 sh -c "$slow" >out 2>err &
+launcher=$!
+until_lines pids 6
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+gone 'kill -9 of ddprun'
+
+# --- The port
+
+job 0 sh -c 'echo "$MASTER_PORT"'
+port=$(cat out)
+job 0 --master-port "$port" sh -c 'echo "$MASTER_PORT"' # free again at once
+[ "$(cat out)" = "$port" ] || complain "another port than the one asked for"
+: >pids
+"$run" --master-port "$port" sh -c "$slow" >out 2>err &
+launcher=$!
+until_lines pids 2
+job 1 --master-port "$port" true
+says err "^error: cannot listen on 127.0.0.1:$port: Address already in use \(held by ddprun, pid $launcher\)$"
+kill -TERM "$launcher"
+wait "$launcher"
+gone 'the port'
+
+# --- Two nodes: one ddprun each
+
+export DDPRUN_TOKEN=0123456789abcdef
+# nodes STATUS0 STATUS1 ARGUMENT...: node 1 starts first.
+nodes() {
+    wanted0=$1 wanted1=$2
+    shift 2
+    timeout 30 "$run" --nnodes 2 --node-rank 1 --master-port "$port" "$@" >out1 2>err1 &
+    other=$!
+    sleep 0.2
+    job "$wanted0" --nnodes 2 --node-rank 0 --master-port "$port" "$@"
+    wait "$other"
+    got=$?
+    [ "$got" -eq "$wanted1" ] || { cat err1 && complain "node 1: status $got, expected $wanted1"; }
+}
+nodes 0 0 --nproc-per-node 2 sh -c 'echo "$RANK/$WORLD_SIZE/$GROUP_RANK/$LOCAL_RANK"'
+says out '^0/4/0/0$'
+says out '^\[1\]: 1/4/0/1$'
+says out1 '^\[3\]: 3/4/1/1$'
+nodes 1 7 --nproc-per-node 1 sh -c 'test $RANK = 1 && exit 7; sleep 60'
+says err1 '^ddprun: rank 1 .* exited with status 7'
+says err '^ddprun: node 1: rank 1 .* exited with status 7'
+nodes 0 0 --max-restarts 1 sh -c 'test $RANK = 0 || test $TORCHELASTIC_RESTART_COUNT = 1'
+unset DDPRUN_TOKEN
+echo "ddprun: all as expected"

@@ -1,0 +1,61 @@
+/* make_tensors.c: writes the files that compare_tensors.sh compares: make_tensors FOLDER.
+ *
+ * base: w [2, 3], b [2] and step, and each other file is base with one thing changed.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/train/safetensors.h"
+
+typedef struct Content {
+    float w[6], b[2];
+    int64_t step;
+    size_t rows;  // of w: 2, or 3 for another shape of the same size
+    size_t count; // tensors: w, b, step, and "extra" if 4
+} Content;
+
+static Content base(void) {
+    return (Content){
+        .w = {1, -2, 0.5f, 0, 100, -0.25f}, .b = {0, 7}, .step = 12, .rows = 2, .count = 3};
+}
+
+static void save(const char *folder, const char *name, const Content *c) {
+    char *path = memory_format("%s/%s", folder, name);
+    SafeEntry entries[] = {
+        {"w", DTYPE_F32, 2, {c->rows, 6 / c->rows}, c->w, sizeof c->w},
+        {"b", DTYPE_F32, 1, {2}, c->b, sizeof c->b},
+        {"step", DTYPE_I64, 0, {0}, &c->step, sizeof c->step},
+        {"extra", DTYPE_F32, 1, {0}, c->w, 0},
+    };
+    SafeTensors content = {.entries = entries, .count = c->count};
+    Error err = {0};
+    if (safetensors_write(path, &content, &err) != 0) error_exit(&err);
+    free(path);
+}
+
+int main(int argc, char **argv) {
+    CHECK(argc == 2, "usage: make_tensors FOLDER");
+    const char *folder = argv[1];
+    Content c = base();
+    save(folder, "base", &c);
+    c.w[4] = nextafterf(100, 101);
+    save(folder, "one_ulp", &c);
+    c.w[4] = 100.01f;
+    save(folder, "far", &c);
+    c = base(), c.b[0] = -0.0f;
+    save(folder, "minus_zero", &c);
+    c = base(), c.w[5] = NAN;
+    save(folder, "nan", &c);
+    c = base(), c.w[5] = INFINITY;
+    save(folder, "infinite", &c);
+    c = base(), c.step = 13;
+    save(folder, "step", &c);
+    c = base(), c.rows = 3;
+    save(folder, "shape", &c);
+    c = base(), c.count = 2;
+    save(folder, "fewer", &c);
+    c = base(), c.count = 4;
+    save(folder, "more", &c);
+    return 0;
+}

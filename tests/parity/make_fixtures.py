@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, ten losses.
+
+    python3 tests/parity/make_fixtures.py        # needs torch and safetensors
+
+tests/test_parity.c replays them with our own kernels. The files are committed; run this again only
+when a model changes.
+"""
+
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+
+import models
+
+HERE = pathlib.Path(__file__).parent
+STEPS, BATCH = 10, 16
+CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
+    ("mlp", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
+    ("mlp_nesterov", "mlp", (1, 8, 8), 10, (16,),
+     dict(name="sgd", lr=0.1, momentum=0.8, weight_decay=0.01, nesterov=True)),
+    ("convnet", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
+    ("convnet_adamw", "convnet", (1, 8, 8), 10, (), dict(name="adamw", lr=0.002, weight_decay=0.01)),
+    ("toy", "toy", (10, 1, 1), 5, (), dict(name="sgd", lr=0.05, momentum=0.0)),
+]
+
+
+def make(file, name, shape, outputs, hidden, settings):
+    torch.manual_seed(len(file))
+    model = models.build(name, shape, outputs, hidden)
+    x = torch.randn(STEPS * BATCH, *shape)
+    target = torch.randn(STEPS * BATCH, outputs) if name == "toy" else \
+        torch.randint(outputs, (STEPS * BATCH,))
+    tensors = {f"init.{k}": v.clone() for k, v in model.state_dict().items()}
+    tensors |= {"x": x, "target": target}
+    optimizer = models.optimizer(parameters=model.parameters(), **settings)
+    losses = []
+    for step in range(STEPS):
+        rows = slice(step * BATCH, (step + 1) * BATCH)
+        output = model(x[rows])
+        loss = F.mse_loss(output, target[rows]) if name == "toy" else \
+            F.cross_entropy(output, target[rows])
+        optimizer.zero_grad()
+        loss.backward()
+        if step == 0:
+            tensors |= {f"grad.{k}": p.grad.clone() for k, p in model.named_parameters()}
+        optimizer.step()
+        losses.append(loss.item())
+    tensors["losses"] = torch.tensor(losses)
+    tensors |= {f"final.{k}": v.clone() for k, v in model.state_dict().items()}
+    save_file(tensors, HERE / f"{file}.safetensors")
+    print(f"{file}: losses {losses[0]:.6f} .. {losses[-1]:.6f}")
+
+
+for case in CASES:
+    make(*case)

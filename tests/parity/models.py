@@ -1,0 +1,102 @@
+"""The project's models as PyTorch modules: the same names, the same order, the same arithmetic."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class MLP(nn.Module):
+    def __init__(self, sizes):
+        super().__init__()
+        self.count = len(sizes) - 1
+        for i in range(self.count):
+            setattr(self, f"fc{i + 1}", nn.Linear(sizes[i], sizes[i + 1]))
+
+    def forward(self, x):
+        x = x.flatten(1)
+        for i in range(self.count):
+            x = getattr(self, f"fc{i + 1}")(x)
+            if i + 1 < self.count:
+                x = F.relu(x)
+        return x
+
+
+class ToyModel(nn.Module):
+    def __init__(self, inputs=10, outputs=5):
+        super().__init__()
+        self.net1 = nn.Linear(inputs, 10)
+        self.net2 = nn.Linear(10, outputs)
+
+    def forward(self, x):
+        return self.net2(F.relu(self.net1(x.flatten(1))))
+
+
+class ConvNet(nn.Module):
+    def __init__(self, channels, size, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 16, 3, padding=1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.conv2 = nn.Conv2d(16, 32, 3, padding=1, bias=False)
+        self.bn2 = nn.BatchNorm2d(32)
+        self.fc = nn.Linear(32 * (size // 4) ** 2, classes)
+
+    def forward(self, x):
+        x = F.max_pool2d(F.relu(self.bn1(self.conv1(x))), 2)
+        x = F.max_pool2d(F.relu(self.bn2(self.conv2(x))), 2)
+        return self.fc(x.flatten(1))
+
+
+class BasicBlock(nn.Module):
+    def __init__(self, inputs, outputs, stride):
+        super().__init__()
+        self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = nn.Conv2d(outputs, outputs, 3, 1, 1, bias=False)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.stride, self.pad = stride, (outputs - inputs) // 2
+
+    def forward(self, x):
+        y = F.relu(self.bn1(self.conv1(x)))
+        y = self.bn2(self.conv2(y))
+        s = self.stride
+        shortcut = F.pad(x[:, :, ::s, ::s], (0, 0, 0, 0, self.pad, self.pad))
+        return F.relu(y + shortcut)
+
+
+class ResNet20(nn.Module):
+    def __init__(self, channels, classes):
+        super().__init__()
+        self.conv1 = nn.Conv2d(channels, 16, 3, 1, 1, bias=False)
+        self.bn1 = nn.BatchNorm2d(16)
+        self.layer1 = self.stage(16, 16, 1)
+        self.layer2 = self.stage(16, 32, 2)
+        self.layer3 = self.stage(32, 64, 2)
+        self.fc = nn.Linear(64, classes)
+
+    @staticmethod
+    def stage(inputs, outputs, stride):
+        return nn.Sequential(BasicBlock(inputs, outputs, stride), BasicBlock(outputs, outputs, 1),
+                             BasicBlock(outputs, outputs, 1))
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv1(x)))
+        x = self.layer3(self.layer2(self.layer1(x)))
+        return self.fc(x.mean((2, 3)))
+
+
+def build(name, shape, outputs, hidden=()):
+    """shape: (channels, height, width) of one sample."""
+    inputs = shape[0] * shape[1] * shape[2]
+    if name == "mlp":
+        return MLP([inputs, *hidden, outputs])
+    if name == "toy":
+        return ToyModel(inputs, outputs)
+    if name == "convnet":
+        return ConvNet(shape[0], shape[1], outputs)
+    return ResNet20(shape[0], outputs)
+
+
+def optimizer(name, parameters, lr, momentum=0.9, weight_decay=0.0, nesterov=False):
+    if name == "adamw":
+        return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
+    return torch.optim.SGD(parameters, lr, momentum, weight_decay=weight_decay, nesterov=nesterov)

@@ -1,0 +1,61 @@
+#!/bin/sh
+# run.sh: builds and runs the tests. Needs nothing but a Debian or Ubuntu: it installs what is missing
+# (as root or with --install), builds into build/, runs CTest and ends with CTest's summary.
+#
+#   tests/run.sh                        everything but the label `slow`
+#   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow ...
+#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan
+#
+# The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
+# hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
+set -eu
+export LC_ALL=C
+root=$(cd "$(dirname "$0")/.." && pwd)
+cd "$root"
+. bench/setup.sh
+
+usage() {
+    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+label= preset=release install=0
+while [ $# -gt 0 ]; do
+    case $1 in
+    --label | --preset)
+        [ $# -ge 2 ] || usage 2 >&2
+        [ "$1" = --label ] && label=$2 || preset=$2
+        shift
+        ;;
+    --install) install=1 ;;
+    --help | -h) usage 0 ;;
+    *)
+        setup_say "error: unknown option $1"
+        usage 2 >&2
+        ;;
+    esac
+    shift
+done
+
+build=build
+[ "$preset" = release ] || build=build-$preset
+setup_require "$install" build tests
+SETUP_PRESET=$preset setup_build . "$build"
+
+# Tests that keep both cores busy say so (PROCESSORS), and CTest does not run others beside them.
+set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
+case $preset in
+asan | tsan) set -- "$@" -LE 'slow|lint|parity' ;;
+*) [ "$label" = slow ] || set -- "$@" -LE slow ;;
+esac
+[ -z "$label" ] || set -- "$@" -L "^$label\$"
+
+log=$build/tests.log
+status=0
+ctest "$@" >"$log" 2>&1 || status=$?
+cat "$log"
+if [ "${DDPC_NO_SKIP:-0}" = 1 ] && grep -q 'did not run:' "$log"; then
+    setup_say "error: tests were skipped, and DDPC_NO_SKIP forbids it"
+    [ "$status" != 0 ] || status=1
+fi
+exit "$status"

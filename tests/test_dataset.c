@@ -1,0 +1,531 @@
+/* test_dataset.c: data sets from good and broken files, the shipped digits, and augmentation.
+ *
+ * The files are written here, tiny, in a folder of their own below the working directory. Each
+ * broken file must give one line that says what is wrong with it.
+ */
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+#include <zlib.h>
+
+#include "common/data/dataset.h"
+
+// A C string literal with NULs in it, and its length.
+#define BYTES(text) (const uint8_t *)(text), sizeof(text) - 1
+
+typedef struct Folder {
+    char path[64];
+} Folder;
+
+static int folder_make(void **state) {
+    Folder *folder = calloc(1, sizeof *folder);
+    *state = folder;
+    if (!folder) return -1;
+    strcpy(folder->path, "test_dataset.XXXXXX");
+    return mkdtemp(folder->path) ? 0 : -1;
+}
+
+static const char *const FILES[] = {
+    "train-images-idx3-ubyte",
+    "train-labels-idx1-ubyte",
+    "t10k-images-idx3-ubyte",
+    "t10k-labels-idx1-ubyte",
+    "train-images-idx3-ubyte.gz",
+    "train-labels-idx1-ubyte.gz",
+    "t10k-images-idx3-ubyte.gz",
+    "t10k-labels-idx1-ubyte.gz",
+    "train-images.idx3-ubyte",
+    "train-images-idx4-ubyte",
+    "data_batch_1.bin",
+    "data_batch_2.bin",
+    "data_batch_3.bin",
+    "data_batch_4.bin",
+    "data_batch_5.bin",
+    "test_batch.bin",
+    "digits",
+    "cifar-10-batches-bin",
+};
+
+static void folder_clear(const char *path) {
+    for (size_t i = 0; i < sizeof FILES / sizeof *FILES; i++) {
+        char name[200];
+        snprintf(name, sizeof name, "%s/%s", path, FILES[i]);
+        struct stat st;
+        if (stat(name, &st) != 0) continue;
+        if (S_ISDIR(st.st_mode)) folder_clear(name);
+        remove(name);
+    }
+}
+
+static int folder_remove(void **state) {
+    Folder *folder = *state;
+    folder_clear(folder->path);
+    int rc = rmdir(folder->path);
+    free(folder);
+    return rc;
+}
+
+static void write_file(const char *folder, const char *name, const uint8_t *bytes, size_t count) {
+    char path[200];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    fclose(file);
+}
+
+// Gzips into memory. Returns the number of bytes.
+static size_t gzip(const uint8_t *bytes, size_t count, uint8_t *out, size_t room) {
+    z_stream z = {.next_in = (uint8_t *)(uintptr_t)bytes, .avail_in = (unsigned)count};
+    z.next_out = out;
+    z.avail_out = (unsigned)room;
+    assert_int_equal(deflateInit2(&z, 9, Z_DEFLATED, 31, 8, Z_DEFAULT_STRATEGY), Z_OK);
+    assert_int_equal(deflate(&z, Z_FINISH), Z_STREAM_END);
+    size_t length = z.total_out;
+    deflateEnd(&z);
+    return length;
+}
+
+// Four training images and two for testing, 2x3 pixels each.
+#define TRAIN_IMAGES                     \
+    "\0\0\x08\3\0\0\0\4\0\0\0\2\0\0\0\3" \
+    "\0\1\2\3\4\5\6\7\x08\x09\x0a\x0b\xfa\xfb\xfc\xfd\xfe\xff\x20\x30\x40\x50\x60\x70"
+#define TRAIN_LABELS "\0\0\x08\1\0\0\0\4\0\2\1\1"
+#define TEST_IMAGES                      \
+    "\0\0\x08\3\0\0\0\2\0\0\0\2\0\0\0\3" \
+    "\x10\x11\x12\x13\x14\x15\x16\x17\x18\x19\x1a\x1b"
+#define TEST_LABELS "\0\0\x08\1\0\0\0\2\2\0"
+
+static void write_good_idx(const char *folder) {
+    folder_clear(folder);
+    write_file(folder, "train-images-idx3-ubyte", BYTES(TRAIN_IMAGES));
+    write_file(folder, "train-labels-idx1-ubyte", BYTES(TRAIN_LABELS));
+    write_file(folder, "t10k-images-idx3-ubyte", BYTES(TEST_IMAGES));
+    write_file(folder, "t10k-labels-idx1-ubyte", BYTES(TEST_LABELS));
+}
+
+static DataSource *open_good(const char *name) {
+    Error err = {0};
+    DataSource *source = dataset_open(name, 1, &err);
+    if (!source) fail_msg("%s", err.message);
+    return source;
+}
+
+static void expect_near(double got, double want, double tolerance) {
+    if (!(fabs(got - want) <= tolerance)) fail_msg("%.9g, not %.9g", got, want);
+}
+
+static void expect_error(const char *name, const char *fragment) {
+    Error err = {0};
+    DataSource *source = dataset_open(name, 1, &err);
+    if (source) fail_msg("opened, but '%s' was to come", fragment);
+    assert_int_equal(err.status, STATUS_USAGE);
+    if (!strstr(err.message, fragment)) fail_msg("'%s' lacks '%s'", err.message, fragment);
+    assert_null(strchr(err.message, '\n'));
+}
+
+static void expect_tiny_idx(const char *folder) {
+    DataSource *s = open_good(folder);
+    assert_string_equal(s->name, "idx");
+    assert_true(isnan(s->loss_floor));
+    assert_int_equal(s->train.count, 4);
+    assert_int_equal(s->test.count, 2);
+    assert_int_equal(s->train.classes, 3);
+    assert_int_equal(s->test.classes, 3);
+    assert_int_equal(dataset_sample_size(&s->train), 6);
+    assert_int_equal(s->train.shape[0], 1);
+    assert_int_equal(s->train.shape[1], 2);
+    assert_int_equal(s->train.shape[2], 3);
+    assert_memory_equal(s->train.bytes, &TRAIN_IMAGES[16], 24);
+    assert_memory_equal(s->test.bytes, &TEST_IMAGES[16], 12);
+    for (size_t i = 0; i < 4; i++) assert_int_equal(s->train.labels[i], TRAIN_LABELS[8 + i]);
+
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < 24; i++) sum += s->train.bytes[i] / 255.0;
+    for (size_t i = 0; i < 24; i++) squares += pow(s->train.bytes[i] / 255.0 - sum / 24, 2);
+    expect_near((double)s->train.mean[0], sum / 24, 1e-6);
+    expect_near((double)s->train.std[0], sqrt(squares / 24), 1e-6);
+    assert_true(s->test.mean[0] == s->train.mean[0] && s->test.std[0] == s->train.std[0]);
+    float x[6];
+    dataset_sample(&s->test, 1, NULL, 0, x);
+    expect_near((double)x[2], (0x18 / 255.0 - sum / 24) / sqrt(squares / 24), 1e-5);
+    dataset_close(s);
+}
+
+static void test_idx_plain(void **state) {
+    const Folder *folder = *state;
+    write_good_idx(folder->path);
+    expect_tiny_idx(folder->path);
+}
+
+static void test_idx_gzipped(void **state) {
+    const Folder *folder = *state;
+    const char *f = folder->path;
+    uint8_t z[256];
+    folder_clear(f);
+    write_file(f, "train-images-idx3-ubyte.gz", z, gzip(BYTES(TRAIN_IMAGES), z, sizeof z));
+    write_file(f, "train-labels-idx1-ubyte.gz", z, gzip(BYTES(TRAIN_LABELS), z, sizeof z));
+    write_file(f, "t10k-images-idx3-ubyte.gz", z, gzip(BYTES(TEST_IMAGES), z, sizeof z));
+    write_file(f, "t10k-labels-idx1-ubyte", BYTES(TEST_LABELS));
+    expect_tiny_idx(f);
+}
+
+// The other spelling of the name, and a file with channels.
+static void test_idx_other_forms(void **state) {
+    const Folder *folder = *state;
+    char old[200], new[200];
+    snprintf(old, sizeof old, "%s/train-images-idx3-ubyte", folder->path);
+    snprintf(new, sizeof new, "%s/train-images.idx3-ubyte", folder->path);
+    write_good_idx(folder->path);
+    assert_int_equal(rename(old, new), 0);
+    expect_tiny_idx(folder->path);
+
+    write_good_idx(folder->path);
+    write_file(folder->path, "train-images-idx3-ubyte",
+               BYTES("\0\0\x08\4\0\0\0\4\0\0\0\2\0\0\0\1\0\0\0\1"
+                     "\0\1\2\3\4\5\6\7"));
+    write_file(folder->path, "t10k-images-idx3-ubyte",
+               BYTES("\0\0\x08\4\0\0\0\2\0\0\0\2\0\0\0\1\0\0\0\1\0\1\2\3"));
+    DataSource *s = open_good(folder->path);
+    assert_int_equal(s->train.shape[0], 2);
+    expect_near((double)s->train.mean[0], 3 / 255.0, 1e-6); // of 0 2 4 6
+    expect_near((double)s->train.mean[1], 4 / 255.0, 1e-6); // of 1 3 5 7
+    dataset_close(s);
+
+    write_file(folder->path, "train-images-idx3-ubyte",
+               BYTES("\0\0\x08\2\0\0\0\4\0\0\0\1\7\7\7\7"));
+    write_file(folder->path, "t10k-images-idx3-ubyte", BYTES("\0\0\x08\2\0\0\0\2\0\0\0\1\6\7"));
+    s = open_good(folder->path);
+    assert_int_equal(dataset_sample_size(&s->train), 1);
+    assert_true(s->train.std[0] == 1); // all equal: no division by 0
+    dataset_close(s);
+}
+
+typedef struct Broken {
+    const char *file;
+    const uint8_t *bytes;
+    size_t count;
+    const char *fragment;
+} Broken;
+
+#define IMAGES "train-images-idx3-ubyte"
+#define LABELS "train-labels-idx1-ubyte"
+static const Broken BROKEN_IDX[] = {
+    {IMAGES, BYTES(""), "train-images-idx3-ubyte: IDX file is truncated: 0 bytes, no header"},
+    {IMAGES, BYTES("\0\0\x08"), "IDX file is truncated: 3 bytes, no header"},
+    {IMAGES, BYTES("\x89PNG\r\n"), "not an IDX file: it starts with 89 50 4e 47"},
+    {IMAGES, BYTES("\0\0\x0d\3\0\0\0\4"), "values of IDX type 0x0d"},
+    {IMAGES, BYTES(TRAIN_LABELS), "1 dimensions in an IDX file of images, which has 2 to 4"},
+    {IMAGES, BYTES("\0\0\x08\5\0\0\0\1"), "5 dimensions in an IDX file of images"},
+    {IMAGES, BYTES("\0\0\x08\xff\0\0\0\1"), "255 dimensions in an IDX file of images"},
+    {IMAGES, BYTES("\0\0\x08\3\0\0\0\4\0\0"), "truncated inside its header"},
+    {IMAGES, BYTES("\0\0\x08\3\0\0\0\0\0\0\0\2\0\0\0\3"), "dimension 0 of the IDX file is 0"},
+    {IMAGES, BYTES("\0\0\x08\3\0\0\0\4\0\0\0\2\0\0\0\0"), "dimension 2 of the IDX file is 0"},
+    {IMAGES, BYTES("\0\0\x08\3\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff"),
+     "the IDX header asks for more than 8 GiB"},
+    {IMAGES, BYTES("\0\0\x08\3\x80\0\0\0\x80\0\0\0\0\0\0\4"), "asks for more than 8 GiB"},
+    {IMAGES, BYTES("\0\0\x08\3\0\0\xea\x60\0\0\0\1\0\0\0\2\1\2\3\4\5\6\7"),
+     "IDX file is truncated: header says 60000 images, 3 follow"},
+    {IMAGES, BYTES("\0\0\x08\3\x7f\0\0\0\0\0\0\1\0\0\0\1\1"),
+     "IDX file is truncated: header says 2130706432 images, 1 follow"},
+    {IMAGES, BYTES(TRAIN_IMAGES "\0"), "more bytes follow after the 4 images"},
+    {IMAGES, BYTES("\0\0\x08\4\0\0\0\1\0\0\0\5\0\0\0\1\0\0\0\1\1\2\3\4\5"),
+     "images of 5 channels; at most 4"},
+    {IMAGES, BYTES("\0\0\x08\3\0\0\0\4\0\0\0\3\0\0\0\2aaaabbbbccccddddeeeeffff"),
+     "training images are 1x3x2 but test images 1x2x3"},
+    {LABELS, BYTES(TRAIN_IMAGES), "3 dimensions in an IDX file of labels, which has 1"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\2\1"), "header says 4 labels, 3 follow"},
+    {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow after the 4 labels"},
+    {LABELS, BYTES("\0\0\x08\1\0\0\0\3\0\2\1"), "3 labels for the 4 images of"},
+    {"t10k-labels-idx1-ubyte", BYTES("\0\0\x08\1\0\0\0\2\2\3"),
+     "t10k-labels-idx1-ubyte: label 3 of image 1 is outside the training set's 0..2"},
+    {"t10k-images-idx3-ubyte", BYTES(TRAIN_IMAGES), "2 labels for the 4 images of"},
+};
+
+static void test_idx_broken(void **state) {
+    const Folder *folder = *state;
+    for (size_t i = 0; i < sizeof BROKEN_IDX / sizeof *BROKEN_IDX; i++) {
+        const Broken *b = &BROKEN_IDX[i];
+        write_good_idx(folder->path);
+        write_file(folder->path, b->file, b->bytes, b->count);
+        expect_error(folder->path, b->fragment);
+    }
+    for (size_t i = 0; i < 4; i++) {
+        char path[200];
+        write_good_idx(folder->path);
+        snprintf(path, sizeof path, "%s/%s", folder->path, FILES[i]);
+        remove(path);
+        char fragment[64];
+        snprintf(fragment, sizeof fragment, "no %s or", FILES[i]);
+        expect_error(folder->path, fragment);
+        assert_int_equal(mkdir(path, 0700), 0);
+        expect_error(folder->path, "Is a directory");
+    }
+}
+
+// Every way to cut a gzip file short, and every single byte of it changed, is noticed.
+static void test_gzip_broken(void **state) {
+    const Folder *folder = *state;
+    const char *name = "train-images-idx3-ubyte.gz";
+    uint8_t z[256];
+    size_t count = gzip(BYTES(TRAIN_IMAGES), z, sizeof z);
+    write_good_idx(folder->path);
+    char plain[200];
+    snprintf(plain, sizeof plain, "%s/train-images-idx3-ubyte", folder->path);
+    remove(plain);
+    for (size_t length = 0; length < count; length++) {
+        write_file(folder->path, name, z, length);
+        expect_error(folder->path, length < 4 ? name : "truncated");
+    }
+    for (size_t i = 10; i < count; i++) { // the header's first ten bytes carry time and system
+        z[i] ^= 0x40;
+        write_file(folder->path, name, z, count);
+        expect_error(folder->path, name);
+        z[i] ^= 0x40;
+    }
+    z[count - 5] ^= 1; // the checksum
+    write_file(folder->path, name, z, count);
+    expect_error(folder->path, "the gzip file is corrupt");
+
+    count = gzip(BYTES(TRAIN_IMAGES) - 7, z, sizeof z);
+    write_file(folder->path, name, z, count);
+    expect_error(folder->path, "header says 4 images, 2 follow");
+}
+
+enum { RECORD = 3073 };
+
+static void write_cifar(const char *folder) {
+    uint8_t records[2 * RECORD];
+    folder_clear(folder);
+    for (uint8_t batch = 0; batch < 6; batch++) {
+        for (size_t i = 0; i < sizeof records; i++)
+            records[i] = (uint8_t)(i % RECORD == 0 ? batch : (i % RECORD - 1) / 1024 * 10 + batch);
+        write_file(folder, FILES[10 + batch], records, batch == 5 ? RECORD : sizeof records);
+    }
+}
+
+static void expect_tiny_cifar(const char *folder) {
+    DataSource *s = open_good(folder);
+    assert_string_equal(s->name, "cifar10");
+    assert_int_equal(s->train.count, 10);
+    assert_int_equal(s->test.count, 1);
+    assert_int_equal(s->train.classes, 10);
+    for (size_t i = 0; i < 10; i++) assert_int_equal(s->train.labels[i], i / 2);
+    assert_int_equal(s->test.labels[0], 5);
+    for (size_t c = 0; c < 3; c++) {
+        assert_int_equal(s->train.bytes[7 * 3072 + c * 1024 + 1023], 10 * c + 3);
+        expect_near((double)s->train.mean[c], (10.0 * (double)c + 2) / 255, 1e-6);
+        expect_near((double)s->train.std[c], sqrt(2) / 255, 1e-6);
+    }
+    dataset_close(s);
+}
+
+static void test_cifar(void **state) {
+    const Folder *folder = *state;
+    char below[200];
+    snprintf(below, sizeof below, "%s/cifar-10-batches-bin", folder->path);
+    write_cifar(folder->path);
+    expect_tiny_cifar(folder->path);
+    folder_clear(folder->path);
+    assert_int_equal(mkdir(below, 0700), 0);
+    write_cifar(below);
+    expect_tiny_cifar(folder->path);
+}
+
+static void test_cifar_broken(void **state) {
+    const Folder *folder = *state;
+    uint8_t record[RECORD + 1] = {10};
+    char path[200];
+    write_cifar(folder->path);
+    write_file(folder->path, "data_batch_3.bin", record, RECORD);
+    expect_error(folder->path, "data_batch_3.bin: label 10 of record 0 is outside 0..9");
+    write_file(folder->path, "data_batch_3.bin", record, RECORD + 1);
+    expect_error(folder->path, "data_batch_3.bin: CIFAR-10 batch is truncated: 3074 bytes");
+    write_file(folder->path, "data_batch_3.bin", record, 0);
+    expect_error(folder->path, "CIFAR-10 batch is truncated: 0 bytes");
+    for (size_t i = 10; i < 16; i++) {
+        write_cifar(folder->path);
+        snprintf(path, sizeof path, "%s/%s", folder->path, FILES[i]);
+        remove(path);
+        snprintf(path, sizeof path, "%s: No such file", FILES[i]);
+        expect_error(folder->path, path);
+    }
+}
+
+static void test_not_a_data_set(void **state) {
+    const Folder *folder = *state;
+    char path[200];
+    folder_clear(folder->path);
+    expect_error(folder->path,
+                 "neither IDX files (train-images-idx3-ubyte[.gz], ...) nor CIFAR-10");
+    snprintf(path, sizeof path, "%s/nothing", folder->path);
+    expect_error(path, "No such file or directory");
+    write_good_idx(folder->path);
+    snprintf(path, sizeof path, "%s/%s", folder->path, FILES[0]);
+    expect_error(path, "not a folder");
+    char long_name[3000];
+    memset(long_name, 'x', sizeof long_name);
+    long_name[sizeof long_name - 1] = '\0';
+    expect_error(long_name, "path of the data set");
+    expect_error("", "No such file or directory");
+}
+
+static void test_digits(void **state) {
+    (void)state;
+    unsetenv("DDPC_DATA");
+    DataSource *s = open_good("digits");
+    assert_string_equal(s->name, "digits");
+    assert_int_equal(s->train.count, 1500);
+    assert_int_equal(s->test.count, 297);
+    assert_int_equal(s->train.classes, 10);
+    // Of the whole set: how often each digit occurs, and the sum of all pixels.
+    static const size_t total[10] = {178, 182, 177, 183, 181, 182, 181, 179, 174, 180};
+    size_t train[10] = {0}, test[10] = {0}, pixels = 0;
+    for (size_t i = 0; i < 1500; i++) train[s->train.labels[i]]++;
+    for (size_t i = 0; i < 297; i++) test[s->test.labels[i]]++;
+    for (size_t k = 0; k < 10; k++) {
+        assert_int_equal(train[k] + test[k], total[k]);
+        assert_in_range(test[k], 15, 50); // shuffled: about 30 of each
+    }
+    for (size_t i = 0; i < 1500 * 64; i++) pixels += s->train.bytes[i];
+    for (size_t i = 0; i < 297 * 64; i++) pixels += s->test.bytes[i];
+    assert_int_equal(pixels, 15 * 561718);
+
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < 1500; i++) {
+        float x[64];
+        dataset_sample(&s->train, i, NULL, 0, x);
+        for (size_t p = 0; p < 64; p++) {
+            sum += (double)x[p];
+            squares += (double)x[p] * (double)x[p];
+        }
+    }
+    expect_near(sum / (1500 * 64), 0, 1e-5);
+    expect_near(squares / (1500 * 64), 1, 1e-5);
+    dataset_close(s);
+}
+
+static void test_digits_from_environment(void **state) {
+    const Folder *folder = *state;
+    char below[200];
+    folder_clear(folder->path);
+    snprintf(below, sizeof below, "%s/digits", folder->path);
+    setenv("DDPC_DATA", folder->path, 1);
+    DataSource *shipped = open_good("digits"); // nothing there: the shipped ones
+    assert_int_equal(shipped->train.count, 1500);
+    dataset_close(shipped);
+    assert_int_equal(mkdir(below, 0700), 0);
+    write_good_idx(below);
+    DataSource *own = open_good("digits");
+    assert_string_equal(own->name, "digits");
+    assert_int_equal(own->train.count, 4);
+    dataset_close(own);
+    unsetenv("DDPC_DATA");
+}
+
+// Two images of 2x3 pixels, all different and none black.
+static Dataset small_images(uint8_t *bytes) {
+    for (uint8_t i = 0; i < 12; i++) bytes[i] = (uint8_t)(20 * (i + 1));
+    return (Dataset){
+        .count = 2, .shape = {1, 2, 3}, .bytes = bytes, .mean = {0.25f}, .std = {0.5f}};
+}
+
+// Which of the 18 crops and flips of an image (pad 1) is x? -1: none.
+static int find_view(const Dataset *set, size_t image, const float *x) {
+    for (int view = 0; view < 18; view++) {
+        int down = view / 6 - 1, right = view / 2 % 3 - 1, equal = 0;
+        for (int p = 0; p < 6; p++) {
+            int row = p / 3 + down, column = (view % 2 ? 2 - p % 3 : p % 3) + right;
+            bool inside = row >= 0 && row < 2 && column >= 0 && column < 3;
+            int byte = inside ? set->bytes[6 * (int)image + row * 3 + column] : 0;
+            equal += x[p] == ((float)byte / 255.0f - 0.25f) / 0.5f;
+        }
+        if (equal == 6) return view;
+    }
+    return -1;
+}
+
+static void test_augment(void **state) {
+    (void)state;
+    uint8_t bytes[12];
+    Dataset set = small_images(bytes);
+    Augment augment = {.crop_pad = 1, .flip = true, .seed = 5}, other = augment;
+    other.seed = 6;
+    size_t seen[18] = {0}, differ = 0;
+    for (size_t epoch = 0; epoch < 900; epoch++) {
+        float x[6], again[6], else_where[6];
+        dataset_sample(&set, 1, &augment, epoch, x);
+        int view = find_view(&set, 1, x);
+        assert_in_range(view, 0, 17);
+        seen[view]++;
+        dataset_sample(&set, 0, &augment, epoch, else_where); // asking for others changes nothing
+        dataset_sample(&set, 1, &augment, epoch, again);
+        assert_memory_equal(x, again, sizeof x);
+        dataset_sample(&set, 1, &other, epoch, else_where);
+        differ += memcmp(x, else_where, sizeof x) != 0;
+    }
+    for (size_t view = 0; view < 18; view++) assert_in_range(seen[view], 20, 90); // 50 expected
+    assert_in_range(differ, 700, 900);
+}
+
+// Draws of different samples and epochs are different draws: views agree by chance only.
+static void test_augment_draws_are_independent(void **state) {
+    (void)state;
+    uint8_t bytes[12];
+    Dataset set = small_images(bytes);
+    Augment augment = {.crop_pad = 1, .flip = true, .seed = 5};
+    for (size_t apart = 0; apart < 9; apart++) {
+        size_t equal = 0;
+        for (size_t epoch = 0; epoch < 900; epoch++) {
+            float x[6], y[6];
+            dataset_sample(&set, 0, &augment, epoch + apart, x);
+            dataset_sample(&set, 1, &augment, epoch, y);
+            equal += find_view(&set, 0, x) == find_view(&set, 1, y);
+        }
+        assert_in_range(equal, 20, 90); // 50 expected
+    }
+}
+
+static void test_augment_parts(void **state) {
+    (void)state;
+    uint8_t bytes[12];
+    Dataset set = small_images(bytes);
+    float x[6], plain[6];
+    dataset_sample(&set, 1, NULL, 0, plain);
+    assert_int_equal(find_view(&set, 1, plain), 8); // neither moved nor mirrored
+    Augment nothing = {.seed = 5}, flip = {.flip = true, .seed = 5};
+    size_t flipped = 0;
+    for (size_t epoch = 0; epoch < 100; epoch++) {
+        dataset_sample(&set, 1, &nothing, epoch, x);
+        assert_memory_equal(x, plain, sizeof x);
+        dataset_sample(&set, 1, &flip, epoch, x);
+        int view = find_view(&set, 1, x);
+        assert_in_range(view, 8, 9);
+        flipped += view == 9;
+    }
+    assert_in_range(flipped, 30, 70);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_idx_plain),
+        cmocka_unit_test(test_idx_gzipped),
+        cmocka_unit_test(test_idx_other_forms),
+        cmocka_unit_test(test_idx_broken),
+        cmocka_unit_test(test_gzip_broken),
+        cmocka_unit_test(test_cifar),
+        cmocka_unit_test(test_cifar_broken),
+        cmocka_unit_test(test_not_a_data_set),
+        cmocka_unit_test(test_digits),
+        cmocka_unit_test(test_digits_from_environment),
+        cmocka_unit_test(test_augment),
+        cmocka_unit_test(test_augment_draws_are_independent),
+        cmocka_unit_test(test_augment_parts),
+    };
+    return cmocka_run_group_tests(tests, folder_make, folder_remove);
+}

@@ -1,0 +1,405 @@
+/* test_kernels_ref.c: is the reference itself right? Small answers worked out by hand (asked of
+ * both tables), and every gradient kernel of the reference against central differences of its
+ * forward.
+ *
+ * The differences perturb a float input and sum in double an objective f = sum of r y with random
+ * r, so that f's gradient in y is r. A forward kernel rounds its output to float: what is left of
+ * that in a difference is about 1e-7 / step. Kernels linear in the input get a step of 0.5, for
+ * which nothing else goes wrong; the others 1/64, with an error of the order of step^2.
+ */
+#include "check.h"
+
+#include <stdbool.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/device/kernels.h"
+
+static const float LINEAR_STEP = 0.5f, CURVED_STEP = 1.0f / 64;
+
+#define KNOWN(got, ...)                                                     \
+    do {                                                                    \
+        const float known_[] = {__VA_ARGS__};                               \
+        for (size_t i_ = 0; i_ < sizeof known_ / sizeof *known_; i_++)      \
+            check_close((double)(got)[i_], (double)known_[i_], 1e-6, #got); \
+    } while (0)
+
+static void each_table(void (*check)(const Kernels *k)) {
+    check(&kernels_ref);
+    check(&kernels_cpu);
+}
+
+// ---- known answers ---------------------------------------------------------------------------
+
+static void known_matmul(const Kernels *k) {
+    const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, -1, 2, 1, 1}; // [2,3] [3,2]
+    float c[4] = {NAN, NAN, NAN, NAN}, zero[2] = {NAN, NAN}, kept[2] = {1, 2};
+    k->matmul(false, false, 2, 2, 3, a, b, c, false);
+    KNOWN(c, 2, 7, 5, 16);
+    k->matmul(false, false, 2, 2, 3, a, b, c, true);
+    KNOWN(c, 4, 14, 10, 32);
+    k->matmul(true, false, 2, 2, 3, a, b, c, false); // a as [3,2], turned: 1 3 5 / 2 4 6
+    KNOWN(c, 3, 11, 4, 14);
+    k->matmul(false, true, 2, 2, 3, a, b, c, false); // b as [2,3], turned
+    KNOWN(c, -2, 7, -2, 19);
+    k->matmul(false, false, 1, 2, 0, a, b, zero, false); // a sum over nothing
+    KNOWN(zero, 0, 0);
+    k->matmul(false, false, 1, 2, 0, a, b, kept, true);
+    KNOWN(kept, 1, 2);
+    float y[] = {1, 2, 3, 4, 5, 6}, dbias[3];
+    k->add_bias(y, (const float[]){10, 20, 30}, 2, 3);
+    KNOWN(y, 11, 22, 33, 14, 25, 36);
+    k->bias_gradient(dbias, y, 2, 3, false);
+    KNOWN(dbias, 25, 47, 69);
+}
+
+static void known_windows(const Kernels *k) {
+    const float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}; // one 3x3 image
+    Window v = {.n = 1, .c = 1, .h = 3, .w = 3, .k = 1, .kernel = 2, .stride = 1, .oh = 2, .ow = 2};
+    const float weight[] = {1, 10, 100, 1000}, bias[] = {0.5f};
+    float y[4], dx[9], dw[4], *space = memory_zalloc(k->conv2d_workspace(&v) + 1);
+    k->conv2d(&v, x, weight, bias, y, space);
+    KNOWN(y, 5421.5f, 6532.5f, 8754.5f, 9865.5f);
+    const float dy[] = {1, 0, 0, 2}; // the gradient: the weights, once at (0,0) and twice at (1,1)
+    k->conv2d_input_gradient(&v, weight, dy, dx, false, space);
+    KNOWN(dx, 1, 10, 0, 100, 1002, 20, 0, 200, 2000);
+    k->conv2d_weight_gradient(&v, x, dy, dw, false, space);
+    KNOWN(dw, 1 + 10, 2 + 12, 4 + 16, 5 + 18);
+    free(space);
+    Window pool = {.n = 1,
+                   .c = 1,
+                   .h = 3,
+                   .w = 3,
+                   .k = 1,
+                   .kernel = 2,
+                   .stride = 2,
+                   .pad = 1,
+                   .oh = 2,
+                   .ow = 2};
+    int32_t chosen[4];
+    k->avg_pool(&pool, x, y); // padding counts: the first window holds one pixel of four
+    KNOWN(y, 1 / 4.0f, 5 / 4.0f, 11 / 4.0f, 28 / 4.0f);
+    const float below[] = {-1, -2, -2, -4, -9, -3, -4, NAN, NAN};
+    k->max_pool(&pool, below, y, chosen); // padding never wins; the first of equals; a NaN wins
+    KNOWN(y, -1, -2, -4);
+    assert_true(isnan(y[3]));
+    const int32_t expected[] = {0, 1, 3, 7};
+    assert_memory_equal(chosen, expected, sizeof chosen);
+    k->max_pool_gradient(&pool, chosen, (const float[]){1, 2, 3, 4}, dx, false);
+    KNOWN(dx, 1, 2, 0, 3, 0, 0, 0, 4, 0);
+}
+
+static void known_shortcut(const Kernels *k) {
+    Window v = {.n = 1, .c = 1, .h = 2, .w = 3, .k = 3, .kernel = 1, .stride = 2, .oh = 1, .ow = 2};
+    const float x[] = {1, 2, 3, 4, 5, 6};
+    float y[6], dx[6];
+    k->shortcut(&v, x, y);
+    KNOWN(y, 0, 0, 1, 3, 0, 0);
+    k->shortcut_gradient(&v, (const float[]){9, 9, 5, 7, 9, 9}, dx, false);
+    KNOWN(dx, 5, 0, 7, 0, 0, 0);
+}
+
+static void known_batch_norm(const Kernels *k) {
+    const float x[] = {1, 2, 3, 4}, weight[] = {2}, bias[] = {1}; // mean 2.5, variance 1.25
+    float y[4], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1};
+    float inverse = 1 / sqrtf(1.25f);
+    k->batch_norm(x, weight, bias, y, mean, invstd, running_mean, running_var, 0.1f, 0, 2, 1, 2);
+    KNOWN(mean, 2.5f);
+    KNOWN(invstd, inverse);
+    KNOWN(y, 1 - 3 * inverse, 1 - inverse, 1 + inverse, 1 + 3 * inverse);
+    KNOWN(running_mean, 0.9f + 0.25f);
+    KNOWN(running_var, 0.9f + 0.1f * 5 / 3); // the unbiased variance
+    k->batch_norm_eval(x, weight, bias, y, mean, (const float[]){4}, 0, 2, 1, 2);
+    KNOWN(y, -0.5f, 0.5f, 1.5f, 2.5f);
+}
+
+static void known_losses(const Kernels *k) {
+    const float logits[] = {0, logf(3), 1000, 1000 + logf(3)}; // the second row would overflow
+    const int64_t target[] = {0, 1};
+    float p[4], dx[4];
+    double loss = k->cross_entropy(logits, target, p, 2, 2);
+    KNOWN(p, 0.25f, 0.75f);
+    check_close((double)p[3], 0.75, 1e-4, "p of large logits"); // 1000 + ln 3 is rounded
+    check_close(loss, log(4) - log(0.75), 1e-4, "loss");
+    k->cross_entropy_gradient(p, target, 2, dx, false, 1, 2);
+    KNOWN(dx, -1.5f, 1.5f);
+    check_close(k->squared_error(logits, logits + 2, 1), 1e6, 1e-9, "squared_error");
+    const float rows[] = {1, 2, 2, 3, 2, 1, NAN, 2, 1, 2, 1, NAN};
+    assert_int_equal(k->count_correct(rows, (const int64_t[]){1, 0, 1, 0}, 4, 3), 2);
+    assert_int_equal(k->count_correct(rows, (const int64_t[]){2, 0, 0, 2}, 4, 3), 1);
+}
+
+static void known_optimizers(const Kernels *k) {
+    SgdConfig sgd = {.lr = 0.1f, .momentum = 0.5f, .weight_decay = 0.1f};
+    float w[] = {1}, v[] = {NAN}, g[] = {2}; // `first` must not read the velocity
+    k->sgd(&sgd, w, g, v, true, 1);
+    KNOWN(v, 2.1f);
+    KNOWN(w, 0.79f);
+    k->sgd(&sgd, w, g, v, false, 1);
+    KNOWN(v, 0.5f * 2.1f + 2.079f);
+    KNOWN(w, 0.79f - 0.3129f);
+    sgd.nesterov = true;
+    w[0] = 1;
+    k->sgd(&sgd, w, g, v, true, 1);
+    KNOWN(w, 1 - 0.1f * (2.1f + 0.5f * 2.1f));
+    AdamWConfig adamw = {
+        .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f, .weight_decay = 0.1f, .step = 1};
+    float m[] = {0}, s[] = {0};
+    w[0] = 1; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
+    k->adamw(&adamw, w, g, m, s, 1);
+    KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
+    KNOWN(m, 0.2f);
+    KNOWN(s, 0.004f);
+}
+
+static void test_known(void **state) {
+    (void)state;
+    each_table(known_matmul);
+    each_table(known_windows);
+    each_table(known_shortcut);
+    each_table(known_batch_norm);
+    each_table(known_losses);
+    each_table(known_optimizers);
+}
+
+// ---- central differences ---------------------------------------------------------------------
+
+// An operation's tensors; each test uses some of them.
+typedef struct Case {
+    Window v;
+    size_t n, c, inner; // batch norm
+    float *x, *weight, *bias, *y;
+    float *r; // the gradient of the objective in y
+    size_t outputs;
+    bool eval;
+    float running_mean[3], running_var[3];
+    int64_t target[4];
+} Case;
+
+typedef double (*Objective)(Case *s);
+
+static float *normal(size_t count, uint64_t which) {
+    float *x = memory_zalloc((count + 1) * sizeof *x);
+    for (size_t i = 0; i < count; i++) x[i] = rng_normal(which, RNG_STREAM_TEST, i);
+    return x;
+}
+
+static Case case_make(size_t inputs, size_t weights, size_t biases, size_t outputs) {
+    return (Case){.x = normal(inputs, 1),
+                  .weight = normal(weights, 2),
+                  .bias = normal(biases, 3),
+                  .y = normal(outputs, 4),
+                  .r = normal(outputs, 5),
+                  .outputs = outputs};
+}
+
+static void case_free(Case *s) {
+    float *all[] = {s->x, s->weight, s->bias, s->y, s->r};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) free(all[i]);
+}
+
+static double weighted(const Case *s) {
+    double sum = 0;
+    for (size_t i = 0; i < s->outputs; i++) sum += (double)s->r[i] * (double)s->y[i];
+    return sum;
+}
+
+// gradient[count] is what the kernel says about `input`, which belongs to the case.
+static void check_differences(Case *s, Objective objective, float *input, const float *gradient,
+                              size_t count, float step, const char *what) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) {
+        float kept = input[i];
+        input[i] = kept + step;
+        double width = (double)input[i], above = objective(s);
+        input[i] = kept - step;
+        width -= (double)input[i];
+        double slope = (above - objective(s)) / width;
+        input[i] = kept;
+        check_close((double)gradient[i], slope, step < 0.1f ? 1e-3 : 1e-5, what);
+        largest = fmax(largest, fabs(slope));
+    }
+    assert_true(largest > 1e-2); // a gradient of zeros would prove nothing
+}
+
+static double conv2d_objective(Case *s) {
+    kernels_ref.conv2d(&s->v, s->x, s->weight, s->bias, s->y, NULL);
+    return weighted(s);
+}
+
+static void test_conv2d_gradients(void **state) {
+    (void)state;
+    Window windows[] = {{.n = 2,
+                         .c = 2,
+                         .h = 5,
+                         .w = 4,
+                         .k = 3,
+                         .kernel = 3,
+                         .stride = 1,
+                         .pad = 1,
+                         .oh = 5,
+                         .ow = 4},
+                        {.n = 1,
+                         .c = 2,
+                         .h = 6,
+                         .w = 7,
+                         .k = 2,
+                         .kernel = 3,
+                         .stride = 2,
+                         .pad = 2,
+                         .oh = 4,
+                         .ow = 5}};
+    for (size_t i = 0; i < 2; i++) {
+        Window v = windows[i];
+        size_t inputs = v.n * v.c * v.h * v.w, weights = v.k * v.c * 9;
+        Case s = case_make(inputs, weights, v.k, v.n * v.k * v.oh * v.ow);
+        s.v = v;
+        float *dx = normal(inputs, 6), *dw = normal(weights, 6), *db = normal(v.k, 6);
+        kernels_ref.conv2d_input_gradient(&v, s.weight, s.r, dx, false, NULL);
+        kernels_ref.conv2d_weight_gradient(&v, s.x, s.r, dw, false, NULL);
+        kernels_ref.conv2d_bias_gradient(&v, s.r, db, false);
+        check_differences(&s, conv2d_objective, s.x, dx, inputs, LINEAR_STEP, "conv2d x");
+        check_differences(&s, conv2d_objective, s.weight, dw, weights, LINEAR_STEP,
+                          "conv2d weight");
+        check_differences(&s, conv2d_objective, s.bias, db, v.k, LINEAR_STEP, "conv2d bias");
+        free(dx);
+        free(dw);
+        free(db);
+        case_free(&s);
+    }
+}
+
+static double max_pool_objective(Case *s) {
+    int32_t chosen[64];
+    kernels_ref.max_pool(&s->v, s->x, s->y, chosen);
+    return weighted(s);
+}
+
+static double avg_pool_objective(Case *s) {
+    kernels_ref.avg_pool(&s->v, s->x, s->y);
+    return weighted(s);
+}
+
+static double shortcut_objective(Case *s) {
+    kernels_ref.shortcut(&s->v, s->x, s->y);
+    return weighted(s);
+}
+
+static void test_pool_gradients(void **state) {
+    (void)state;
+    Window v = {.n = 1,
+                .c = 2,
+                .h = 5,
+                .w = 6,
+                .k = 2,
+                .kernel = 3,
+                .stride = 2,
+                .pad = 1,
+                .oh = 3,
+                .ow = 3};
+    Case s = case_make(60, 0, 0, 18);
+    s.v = v;
+    // Apart by more than the steps, so that no perturbation changes which one is the largest.
+    for (size_t i = 0; i < 60; i++) s.x[i] = (float)(i * 37 % 60) / 8;
+    float dx[60];
+    int32_t chosen[18];
+    kernels_ref.max_pool(&v, s.x, s.y, chosen);
+    kernels_ref.max_pool_gradient(&v, chosen, s.r, dx, false);
+    check_differences(&s, max_pool_objective, s.x, dx, 60, CURVED_STEP, "max_pool");
+    kernels_ref.avg_pool_gradient(&v, s.r, dx, false);
+    check_differences(&s, avg_pool_objective, s.x, dx, 60, LINEAR_STEP, "avg_pool");
+    s.v = (Window){
+        .n = 1, .c = 2, .h = 5, .w = 6, .k = 3, .kernel = 1, .stride = 3, .oh = 2, .ow = 2};
+    s.outputs = 12;
+    kernels_ref.shortcut_gradient(&s.v, s.r, dx, false);
+    check_differences(&s, shortcut_objective, s.x, dx, 60, LINEAR_STEP, "shortcut");
+    case_free(&s);
+}
+
+static double norm_objective(Case *s) {
+    float mean[3], invstd[3], running_mean[3] = {0}, running_var[3] = {0};
+    if (s->eval)
+        kernels_ref.batch_norm_eval(s->x, s->weight, s->bias, s->y, s->running_mean, s->running_var,
+                                    1e-5f, s->n, s->c, s->inner);
+    else
+        kernels_ref.batch_norm(s->x, s->weight, s->bias, s->y, mean, invstd, running_mean,
+                               running_var, 0.1f, 1e-5f, s->n, s->c, s->inner);
+    return weighted(s);
+}
+
+static void test_norm_gradients(void **state) {
+    (void)state;
+    for (int eval = 0; eval < 2; eval++) {
+        Case s = case_make(60, 3, 3, 60);
+        s.n = 4, s.c = 3, s.inner = 5, s.eval = eval;
+        float mean[3], invstd[3], dx[60], dw[3], db[3];
+        for (size_t i = 0; i < 3; i++) s.running_var[i] = 0.5f + (float)i;
+        kernels_ref.batch_norm(s.x, s.weight, s.bias, s.y, mean, invstd, dw, db, 0.1f, 1e-5f, 4, 3,
+                               5);
+        if (eval)
+            kernels_ref.batch_norm_eval_gradient(s.x, s.r, s.weight, s.running_mean, s.running_var,
+                                                 1e-5f, dx, false, dw, false, db, false, 4, 3, 5);
+        else
+            kernels_ref.batch_norm_gradient(s.x, s.r, s.weight, mean, invstd, dx, false, dw, false,
+                                            db, false, 4, 3, 5);
+        check_differences(&s, norm_objective, s.x, dx, 60, CURVED_STEP, "batch_norm x");
+        check_differences(&s, norm_objective, s.weight, dw, 3, LINEAR_STEP, "batch_norm weight");
+        check_differences(&s, norm_objective, s.bias, db, 3, LINEAR_STEP, "batch_norm bias");
+        case_free(&s);
+    }
+}
+
+static double relu_objective(Case *s) {
+    kernels_ref.relu(s->y, s->x, s->outputs);
+    return weighted(s);
+}
+
+static double cross_entropy_objective(Case *s) {
+    return 0.7 * kernels_ref.cross_entropy(s->x, s->target, s->y, 4, 5);
+}
+
+static double squared_error_objective(Case *s) {
+    return 0.7 * kernels_ref.squared_error(s->x, s->r, s->outputs);
+}
+
+static void test_loss_gradients(void **state) {
+    (void)state;
+    Case s = case_make(20, 0, 0, 20);
+    for (size_t i = 0; i < 4; i++) s.target[i] = (int64_t)(i * 3 % 5);
+    for (size_t i = 0; i < 20; i++) // away from relu's corner
+        if (fabsf(s.x[i]) < 2 * CURVED_STEP) s.x[i] = 1;
+    float dx[20];
+    kernels_ref.relu(s.y, s.x, 20);
+    kernels_ref.relu_gradient(dx, s.y, s.r, 20, false);
+    check_differences(&s, relu_objective, s.x, dx, 20, CURVED_STEP, "relu");
+    kernels_ref.cross_entropy(s.x, s.target, s.y, 4, 5);
+    kernels_ref.cross_entropy_gradient(s.y, s.target, 0.7f, dx, false, 4, 5);
+    check_differences(&s, cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "cross_entropy");
+    kernels_ref.squared_error_gradient(s.x, s.r, 0.7f, dx, false, 20);
+    check_differences(&s, squared_error_objective, s.x, dx, 20, CURVED_STEP, "squared_error");
+    case_free(&s);
+}
+
+static double bias_objective(Case *s) {
+    memcpy(s->y, s->x, 12 * sizeof *s->y);
+    kernels_ref.add_bias(s->y, s->bias, 4, 3);
+    return weighted(s);
+}
+
+static void test_bias_gradient(void **state) {
+    (void)state;
+    Case s = case_make(12, 0, 3, 12);
+    float db[3];
+    kernels_ref.bias_gradient(db, s.r, 4, 3, false);
+    check_differences(&s, bias_objective, s.bias, db, 3, LINEAR_STEP, "bias");
+    case_free(&s);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_known),          cmocka_unit_test(test_conv2d_gradients),
+        cmocka_unit_test(test_pool_gradients), cmocka_unit_test(test_norm_gradients),
+        cmocka_unit_test(test_loss_gradients), cmocka_unit_test(test_bias_gradient),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

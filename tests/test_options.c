@@ -1,0 +1,218 @@
+/* test_options.c: the command line: every type, every error with its text, and --help's layout.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/options.h"
+
+typedef struct Values {
+    bool no_shuffle;
+    int devices;
+    size_t steps;
+    uint64_t seed;
+    double lr;
+    const char *out, *schedule;
+} Values;
+
+static Options make_options(Values *v) {
+    *v = (Values){.devices = 2, .steps = 10, .seed = 1, .lr = 0.1, .schedule = "constant"};
+    Options options = {.program = "prog", .summary = "Does a thing.\n  prog --steps 3"};
+    options_add(&options, (Option){.type = OPTION_TITLE, .help = "Training"});
+    options_add(&options, (Option){"no-shuffle", OPTION_FLAG, &v->no_shuffle, .help = "in order"});
+    options_add(&options,
+                (Option){"devices", OPTION_INT, &v->devices, "N", -1, 64, "how many devices"});
+    options_add(&options, (Option){"steps", OPTION_SIZE, &v->steps, "N", .help = "how many steps"});
+    options_add(&options, (Option){"seed", OPTION_U64, &v->seed, "N", .help = "of everything"});
+    options_add(&options, (Option){"lr", OPTION_FLOAT, &v->lr, "F", 0, 10, "learning rate"});
+    options_add(&options, (Option){.type = OPTION_TITLE, .help = "Output"});
+    options_add(&options, (Option){"out", OPTION_STRING, &v->out, "DIR",
+                                   .help = "where the files go; and many more words, so that this "
+                                           "row must be wrapped somewhere to fit on the page"});
+    options_add(&options, (Option){"schedule", OPTION_CHOICE, &v->schedule, "constant|cosine|step",
+                                   .help = "of the learning rate"});
+    return options;
+}
+
+enum { ARGS_MAX = 8 };
+
+// Parses a NULL-terminated list of arguments.
+static int parse(Options *options, Error *err, const char *const *args) {
+    char *argv[ARGS_MAX + 2] = {(char *)"prog"};
+    int argc = 1;
+    while (args[argc - 1]) {
+        argv[argc] = (char *)args[argc - 1];
+        argc++;
+    }
+    *err = (Error){0};
+    return options_parse(options, argc, argv, err);
+}
+
+#define PARSE(options, err, ...) parse(options, err, (const char *const[]){__VA_ARGS__, NULL})
+
+static void test_values_of_every_type(void **state) {
+    (void)state;
+    Values v;
+    Error err;
+    Options options = make_options(&v);
+    assert_int_equal(PARSE(&options, &err, "--no_shuffle", "--devices", "-1", "--steps=7"), 0);
+    assert_true(v.no_shuffle && v.devices == -1 && v.steps == 7);
+    assert_int_equal(PARSE(&options, &err, "--seed", "18446744073709551615", "--lr=1e-3"), 0);
+    assert_true(v.seed == UINT64_MAX && v.lr == 1e-3);
+    assert_int_equal(PARSE(&options, &err, "--out=--odd", "--schedule", "step", "--steps", "8"), 0);
+    assert_string_equal(v.out, "--odd");
+    assert_string_equal(v.schedule, "step");
+    assert_int_equal(PARSE(&options, &err, "--out", "", "--steps=8", "--steps=9"), 0);
+    assert_string_equal(v.out, "");
+    assert_true(v.steps == 9); // the last one counts
+}
+
+typedef struct BadLine {
+    const char *args[3], *message;
+} BadLine;
+
+static const BadLine bad_lines[] = {
+    {{"--stops", "3"}, "unknown option --stops; did you mean --steps?"},
+    {{"--stops=3"}, "unknown option --stops; did you mean --steps?"},
+    {{"--noshuffle"}, "unknown option --noshuffle; did you mean --no-shuffle?"},
+    {{"--zebra"}, "unknown option --zebra (--help lists them)"},
+    {{"-x"}, "unknown option -x (--help lists them)"},
+    {{"extra"}, "unexpected argument 'extra' (--help lists the options)"},
+    {{"--", "--steps"}, "unexpected argument '--steps' (--help lists the options)"},
+    {{"--steps"}, "--steps needs a value (N)"},
+    {{"--out", "--steps=3"}, "--out needs a value (DIR)"},
+    {{"--no-shuffle=1"}, "--no-shuffle takes no value"},
+    {{"--steps", "3x"}, "--steps: '3x' is not a whole number"},
+    {{"--steps", " 3"}, "--steps: ' 3' is not a whole number"},
+    {{"--steps", "0x3"}, "--steps: '0x3' is not a whole number"},
+    {{"--steps", "3.0"}, "--steps: '3.0' is not a whole number"},
+    {{"--steps="}, "--steps: '' is not a whole number"},
+    {{"--steps", "-3"}, "--steps: -3 is negative"},
+    {{"--steps", "18446744073709551616"}, "--steps: 18446744073709551616 is too large"},
+    {{"--seed", "-1"}, "--seed: -1 is negative"},
+    {{"--seed", "99999999999999999999"}, "--seed: 99999999999999999999 is too large"},
+    {{"--devices", "65"}, "--devices: 65 is out of range (-1 to 64)"},
+    {{"--devices", "-2"}, "--devices: -2 is out of range (-1 to 64)"},
+    {{"--devices", "two"}, "--devices: 'two' is not a whole number"},
+    {{"--devices", "4294967297"}, "--devices: 4294967297 is too large"},
+    {{"--lr", "fast"}, "--lr: 'fast' is not a number"},
+    {{"--lr", "0.1f"}, "--lr: '0.1f' is not a number"},
+    {{"--lr="}, "--lr: '' is not a number"},
+    {{"--lr", "nan"}, "--lr: nan is not a finite number"},
+    {{"--lr", "-inf"}, "--lr: -inf is not a finite number"},
+    {{"--lr", "1e999"}, "--lr: 1e999 is not a finite number"},
+    {{"--lr", "-0.1"}, "--lr: -0.1 is out of range (0 to 10)"},
+    {{"--schedule", "cosin"},
+     "--schedule: 'cosin' is none of constant, cosine, step; did you mean cosine?"},
+    {{"--schedule", "x"}, "--schedule: 'x' is none of constant, cosine, step"},
+};
+
+static void test_errors_name_the_option(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof bad_lines / sizeof bad_lines[0]; i++) {
+        Values v, defaults;
+        Error err;
+        Options options = make_options(&v);
+        defaults = v;
+        assert_int_equal(parse(&options, &err, bad_lines[i].args), -1);
+        assert_string_equal(err.message, bad_lines[i].message);
+        assert_int_equal(err.status, STATUS_USAGE);
+        assert_memory_equal(&v, &defaults, sizeof v); // a bad value is stored nowhere
+    }
+}
+
+static void test_positional(void **state) {
+    (void)state;
+    Values v;
+    Error err;
+    Options options = make_options(&v);
+    options.positional_max = 3;
+    assert_int_equal(PARSE(&options, &err, "a", "--steps", "3", "-", "--", "--lr"), 0);
+    assert_int_equal(options.positional_count, 3);
+    assert_string_equal(options.positional[0], "a");
+    assert_string_equal(options.positional[1], "-");
+    assert_string_equal(options.positional[2], "--lr");
+    assert_int_equal(PARSE(&options, &err, "a", "b", "c", "d"), -1);
+}
+
+static void test_command(void **state) {
+    (void)state;
+    Values v;
+    Error err;
+    Options options = make_options(&v);
+    options.takes_command = true;
+    assert_int_equal(PARSE(&options, &err, "--steps", "3", "train", "--zebra", "--help"), 0);
+    assert_int_equal(options.rest, 3);
+    assert_int_equal(PARSE(&options, &err, "--steps", "3", "--", "--odd"), 0);
+    assert_int_equal(options.rest, 4);
+    assert_int_equal(PARSE(&options, &err, "--no-shuffle"), 0);
+    assert_int_equal(options.rest, 2); // argc: no command
+}
+
+static void test_help_shows_defaults(void **state) {
+    (void)state;
+    Values v;
+    Options options = make_options(&v);
+    char *text = NULL;
+    size_t length = 0;
+    FILE *stream = open_memstream(&text, &length);
+    options_print_help(&options, stream);
+    fclose(stream);
+    assert_non_null(strstr(text, "usage: prog [options]\n\nDoes a thing.\n  prog --steps 3\n"));
+    assert_non_null(strstr(text, "\nTraining:\n  --no-shuffle  in order\n"));
+    assert_non_null(strstr(text, "how many devices (default: 2)\n"));
+    assert_non_null(strstr(text, "learning rate (default: 0.1)\n"));
+    // Too long for the left column: the text stands on the next line, in its column.
+    assert_non_null(strstr(text, "  --schedule constant|cosine|step\n"
+                                 "                of the learning rate (default: constant)\n"));
+    assert_non_null(strstr(text, "to fit on the page\n")); // no default: it is NULL
+    for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
+        assert_true(strlen(line) <= 100);
+    }
+    free(text);
+}
+
+// --help ends the process, so it is asked for in a child; the default shown is the program's,
+// though an option before it says something else.
+static void test_help_ends_with_0(void **state) {
+    (void)state;
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        Values v;
+        Error err;
+        Options options = make_options(&v);
+        dup2(ends[1], STDOUT_FILENO);
+        PARSE(&options, &err, "--steps", "77", "--help", "--zebra");
+        _exit(1);
+    }
+    close(ends[1]);
+    char text[4096] = "";
+    FILE *stream = fdopen(ends[0], "r");
+    assert_true(fread(text, 1, sizeof text - 1, stream) > 0);
+    fclose(stream);
+    int status = -1;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    assert_non_null(strstr(text, "how many steps (default: 10)"));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_values_of_every_type), cmocka_unit_test(test_errors_name_the_option),
+        cmocka_unit_test(test_positional),           cmocka_unit_test(test_command),
+        cmocka_unit_test(test_help_shows_defaults),  cmocka_unit_test(test_help_ends_with_0),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,188 @@
+/* test_sync.c: waiting for a word: nothing is lost, nobody sleeps past a deadline or an abort.
+ *
+ * The threads here are what ThreadSanitizer watches (cmake -DSANITIZE=thread). Deadlines are
+ * generous: what is tested is which of the three results comes back, never how long it took.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/base/sync.h"
+
+enum { ROUNDS = 2000, ASLEEP_ROUNDS = 20 };
+
+static uint64_t in_seconds(double seconds) {
+    return clock_ns() + (uint64_t)(seconds * 1e9);
+}
+
+typedef struct Pair {
+    SyncWord ping, pong, abort_flag;
+    int payload; // plain memory, handed over by ping and pong
+    bool nap;    // let the other side fall asleep first
+    int rounds;
+    SyncResult result;
+} Pair;
+
+static void *answer(void *argument) {
+    Pair *pair = argument;
+    for (uint32_t round = 1; round <= (uint32_t)pair->rounds; round++) {
+        pair->result = sync_wait(&pair->ping, round, NULL, in_seconds(60));
+        if (pair->result != SYNC_DONE) return NULL;
+        pair->payload++;
+        if (pair->nap) usleep(5000);
+        sync_store(&pair->pong, round);
+    }
+    return NULL;
+}
+
+static void play(bool nap, int rounds) {
+    Pair *pair = memory_zalloc(sizeof *pair);
+    pair->nap = nap;
+    pair->rounds = rounds;
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, answer, pair), 0);
+    for (uint32_t round = 1; round <= (uint32_t)rounds; round++) {
+        pair->payload++;
+        sync_store(&pair->ping, round);
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60)), SYNC_DONE);
+    }
+    pthread_join(thread, NULL);
+    assert_int_equal(pair->result, SYNC_DONE);
+    assert_int_equal(pair->payload, 2 * rounds);
+    assert_int_equal(atomic_load(&pair->ping.sleepers), 0);
+    assert_int_equal(atomic_load(&pair->pong.sleepers), 0);
+    free(pair);
+}
+
+static void test_threads_take_turns(void **state) {
+    (void)state;
+    play(false, ROUNDS);
+    play(true, ASLEEP_ROUNDS);
+}
+
+// The words hold no pointers: two processes that map them at all see each other.
+static void test_processes_take_turns(void **state) {
+    (void)state;
+    Pair *pair =
+        mmap(NULL, sizeof *pair, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(pair != MAP_FAILED);
+    pair->nap = true;
+    pair->rounds = ASLEEP_ROUNDS;
+    pid_t child = fork();
+    assert_true(child >= 0);
+    if (child == 0) {
+        answer(pair);
+        _exit(pair->result == SYNC_DONE ? 0 : 1);
+    }
+    for (uint32_t round = 1; round <= ASLEEP_ROUNDS; round++) {
+        sync_store(&pair->ping, round);
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60)), SYNC_DONE);
+    }
+    int status = -1;
+    assert_int_equal(waitpid(child, &status, 0), child);
+    assert_int_equal(status, 0);
+    assert_int_equal(pair->payload, ASLEEP_ROUNDS);
+    munmap(pair, sizeof *pair);
+}
+
+static void test_timeout(void **state) {
+    (void)state;
+    SyncWord word = {0};
+    assert_int_equal(sync_wait(&word, 1, NULL, 0), SYNC_TIMEOUT);
+    uint64_t deadline = in_seconds(0.12); // two slices and a bit
+    assert_int_equal(sync_wait(&word, 1, NULL, deadline), SYNC_TIMEOUT);
+    assert_true(clock_ns() >= deadline);
+    assert_int_equal(atomic_load(&word.sleepers), 0);
+    // What has arrived is done, however late it is.
+    sync_store(&word, 1);
+    assert_int_equal(sync_wait(&word, 1, NULL, 0), SYNC_DONE);
+}
+
+static void test_sequence_numbers_wrap(void **state) {
+    (void)state;
+    SyncWord word = {0};
+    sync_store(&word, UINT32_MAX);
+    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0), SYNC_DONE); // past it
+    assert_int_equal(sync_wait(&word, 2, NULL, 0), SYNC_TIMEOUT);           // 3 ahead
+    sync_store(&word, 2);
+    assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0), SYNC_DONE);
+    assert_int_equal(sync_load(&word), 2);
+}
+
+typedef struct Waiter {
+    pthread_t thread;
+    SyncWord *word, *abort_flag;
+    SyncResult result;
+} Waiter;
+
+static void *wait_for_ever(void *argument) {
+    Waiter *waiter = argument;
+    waiter->result = sync_wait(waiter->word, 1, waiter->abort_flag, in_seconds(60));
+    return NULL;
+}
+
+// Four waiters, two of them certainly asleep: an abort ends all, with and without a wake-up.
+static void abort_waiters(bool wake) {
+    SyncWord *words = memory_zalloc(2 * sizeof *words);
+    Waiter waiters[4];
+    for (int i = 0; i < 4; i++) {
+        waiters[i] = (Waiter){.word = &words[0], .abort_flag = &words[1], .result = SYNC_DONE};
+        assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_ever, &waiters[i]), 0);
+    }
+    while (atomic_load(&words[0].sleepers) < 2) usleep(1000);
+    sync_store(&words[1], 1);
+    if (wake) sync_wake(&words[0]);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(waiters[i].thread, NULL);
+        assert_int_equal(waiters[i].result, SYNC_ABORTED);
+    }
+    assert_int_equal(sync_wait(&words[0], 1, &words[1], in_seconds(60)), SYNC_ABORTED);
+    free(words);
+}
+
+static void test_abort(void **state) {
+    (void)state;
+    abort_waiters(true);
+    abort_waiters(false);
+}
+
+static void test_all_sleepers_wake(void **state) {
+    (void)state;
+    SyncWord *words = memory_zalloc(2 * sizeof *words);
+    Waiter waiters[4];
+    for (int i = 0; i < 4; i++) {
+        waiters[i] = (Waiter){.word = &words[0], .abort_flag = &words[1], .result = SYNC_TIMEOUT};
+        assert_int_equal(pthread_create(&waiters[i].thread, NULL, wait_for_ever, &waiters[i]), 0);
+    }
+    while (atomic_load(&words[0].sleepers) < 4) usleep(1000);
+    sync_store(&words[0], 1);
+    for (int i = 0; i < 4; i++) {
+        pthread_join(waiters[i].thread, NULL);
+        assert_int_equal(waiters[i].result, SYNC_DONE);
+    }
+    free(words);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        // Before any thread was started: a child forked beside threads may not start its own.
+        cmocka_unit_test(test_processes_take_turns),
+        cmocka_unit_test(test_threads_take_turns),
+        cmocka_unit_test(test_timeout),
+        cmocka_unit_test(test_sequence_numbers_wrap),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_all_sleepers_wake),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
