@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
-# compare.sh: the same networks trained by one device, by DataParallel and by DistributedDataParallel,
-# and compared: how fast, what a step is spent on, how much memory, and whether they compute the same
-# bits. Needs nothing but a Debian or Ubuntu: it installs (as root or with --install), builds, runs.
+# compare.sh: the same networks trained by one device, by DataParallel and by
+# DistributedDataParallel, and compared: how fast, what a step is spent on, how much memory, and
+# whether they compute the same bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
+# with --install), builds, runs.
 #
-# Writes summary.csv, equivalence.csv, five SVG figures, report.md and report.html. The exit status is 0
-# only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up.
+# Writes summary.csv, equivalence.csv, five SVG figures, report.md and report.html. The exit status
+# is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up.
 set -euo pipefail
 export LC_ALL=C
 
@@ -12,10 +13,10 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-source bench/runs.sh
-source bench/measure.sh
-source bench/equivalence.sh
-source bench/report.sh
+for part in runs measure equivalence tables report; do
+    # shellcheck source=/dev/null
+    source "bench/compare/$part.sh"
+done
 
 usage() {
     cat <<END
@@ -39,7 +40,8 @@ fail_usage() {
     exit 2
 }
 
-quick=0 device=cpu models="" worlds="1 2 4" repeats="" out=bench/out install=0 bin="" only_equivalence=0
+quick=0 install=0 only_equivalence=0
+device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin=""
 asked="bench/compare.sh $*"
 while [[ $# -gt 0 ]]; do
     case $1 in
@@ -71,19 +73,23 @@ else
 fi
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
 [[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
-[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] || fail_usage "--world \"$worlds\": expected numbers from 1"
-worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -) # one device always runs
+[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] ||
+    fail_usage "--world \"$worlds\": expected numbers from 1"
+# One device always runs; what is left are the worlds of DP and DDP.
+worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
 
+[[ $only_equivalence == 1 ]] || setup_require $install plots
 [[ -n $bin ]] || {
-    setup_require $install build plots
+    setup_require $install build
     setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors
     bin=build/bin
 }
 if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
     fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
 fi
-rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.* "$out"/*.svg "$out"/trace-*
+rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.{md,html} \
+    "$out"/*.svg "$out"/trace-*
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
 started=$SECONDS

@@ -15,7 +15,8 @@ setup_say() {
 # True if CMake is there and at least 3.25.
 setup_has_cmake() {
     command -v cmake >/dev/null &&
-        cmake --version | awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
+        cmake --version |
+        awk 'NR == 1 { split($3, v, "."); exit !(v[1] > 3 || (v[1] == 3 && v[2] >= 25)) }'
 }
 
 setup_has_library() {

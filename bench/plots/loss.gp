@@ -22,8 +22,10 @@ file(model, run) = dir."/runs/curve-".model."-".run."/steps.csv"
 both(model, run) = "< paste -d, ".file(model, word(runs, 1))." ".file(model, run)
 distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
 
-set multiplot layout 2, words(models) columnsfirst margins screen 90.0 / width, 1 - 20.0 / width, 0.19, 0.88 \
-    spacing screen 90.0 / width, 0.16 title "Training loss of the same network under every strategy" font ",15"
+loss_label = per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss"
+set multiplot layout 2, words(models) columnsfirst \
+    margins screen 90.0 / width, 1 - 20.0 / width, 0.19, 0.88 spacing screen 90.0 / width, 0.16 \
+    title "Training loss of the same network under every strategy" font ",15"
 set xlabel "step"
 set autoscale xfix
 set logscale y
@@ -32,17 +34,17 @@ unset key
 
 do for [m = 1:words(models)] {
     model = word(models, m)
-    if (m > 1) { unset ylabel } else { set ylabel per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss" }
+    if (m > 1) { unset ylabel } else { set ylabel loss_label }
     set title model
     set yrange [*:*]
-    plot for [i = 1:words(runs)] file(model, word(runs, i)) skip 1 using (middle($1)):4 smooth unique \
-        with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+    plot for [i = 1:words(runs)] file(model, word(runs, i)) skip 1 \
+        using (middle($1)):4 smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
 
     if (m == 1) { set ylabel "|loss - loss of one device|" }
     set title model.": distance from one device"
     set yrange [5e-10:10]
-    plot for [i = 2:words(runs)] both(model, word(runs, i)) skip 1 using (middle($1)):(distance($4, $21)) smooth unique \
-        with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+    plot for [i = 2:words(runs)] both(model, word(runs, i)) skip 1 \
+        using (middle($1)):(distance($4, $21)) smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
 }
 
 eval key_panel

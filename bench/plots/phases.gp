@@ -7,7 +7,8 @@ height = 460
 load plots."/style.gp"
 
 set multiplot layout 1, words(models) margins screen 75.0 / width, 1 - 150.0 / width, 0.14, 0.83 \
-    spacing screen 75.0 / width title "Where a training step spends its time, as the thread that drives it sees it" \
+    spacing screen 75.0 / width \
+    title "Where a training step spends its time, as the thread that drives it sees it" \
     font ",15"
 set style data histograms
 set style histogram rowstacked

@@ -7,7 +7,8 @@ height = 480
 load plots."/style.gp"
 
 set multiplot layout 1, words(models) margins screen 90.0 / width, 1 - 20.0 / width, 0.31, 0.85 \
-    spacing screen 100.0 / width title "Training speed against the number of devices (medians, bars: quartiles)" \
+    spacing screen 100.0 / width \
+    title "Training speed against the number of devices (medians, bars: quartiles)" \
     font ",15"
 unset key
 set xlabel "devices (world size)"
@@ -38,7 +39,8 @@ do for [m = 1:words(models)] {
             using (series(strategy) ? $5 : NaN):7:($6 * 1000 / $10):($6 * 1000 / $8) \
             with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb colour_of(strategy), \
         for [strategy in "dp ddp"] file skip 1 using (series(strategy) ? $5 : NaN):7 \
-            with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 linecolor rgb colour_of(strategy), \
+            with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 \
+            linecolor rgb colour_of(strategy), \
         file skip 1 using (stringcolumn(1) eq "single" ? $5 : NaN):7 \
             with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black
 }
@@ -47,7 +49,8 @@ eval key_panel
 set key maxrows 3 samplen 2.5 width -2
 plot NaN notitle, \
     keyentry with lines dashtype 2 linewidth 1.5 linecolor rgb grey title "ideal: N times one device", \
-    keyentry with lines dashtype 3 linewidth 2 linecolor rgb black title sprintf("the most that %d cores can give", cores), \
+    keyentry with lines dashtype 3 linewidth 2 linecolor rgb black \
+        title sprintf("the most that %d cores can give", cores), \
     keyentry with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black title "one device", \
     keyentry with linespoints linewidth 2.5 pointtype mark_of("dp") pointsize 0.7 linecolor rgb orange \
         title "DataParallel (DP)", \

@@ -14,7 +14,7 @@ TrainConfig train_config_default(void) {
                          .lr = 0.05,
                          .optimizer = "sgd",
                          .momentum = 0.9,
-                         .weight_decay = 0,
+                         .weight_decay = 0.005,
                          .schedule = "cosine",
                          .seed = 0,
                          .log_every = 25};

@@ -57,7 +57,8 @@ def digits():
 def run_ours(build, folder, model, hidden, options):
     command = [f"{build}/bin/train_single", "--model", model, "--steps", str(STEPS), "--no-shuffle",
                "--global-batch", str(BATCH), "--lr", str(LR), "--schedule", "constant",
-               "--log-every", "1", "--no-eval", "--save-init", f"{folder}/init.safetensors",
+               "--weight-decay", "0", "--log-every", "1", "--no-eval",
+               "--save-init", f"{folder}/init.safetensors",
                "--save", f"{folder}/last.safetensors", "--out", folder, *options]
     if hidden:
         command += ["--hidden", hidden]

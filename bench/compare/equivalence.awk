@@ -17,7 +17,7 @@ NR == 1 {
     held = bitwise || (required == "tolerance" && small)
     if ($column["max_b"] + 0 > largest) largest = $column["max_b"] + 0
     print model, a, b, kind, step, name, $column["count"], $column["max_abs"], $column["max_rel"], \
-        $column["max_ulp"], bitwise, required, tolerance, held
+        $column["max_ulp"], bitwise, required, (required == "bitwise" ? 0 : tolerance), held
     rows++
     broken += !held
 }
@@ -25,7 +25,8 @@ NR == 1 {
 END {
     where = model " " a " " b " " what " step " step
     if (rows != expected || rows == 0) problem = rows + 0 " of " expected " tensors were compared"
-    else if (broken) problem = broken " of " rows " tensors differ" (required == "bitwise" ? "" : " by more than the tolerance")
+    else if (broken) problem = broken " of " rows " tensors differ" (required == "bitwise" ? "" : \
+        " by more than the tolerance")
     else if (largest == 0) problem = "all values are zero, so equality says nothing"
     if (problem) print "error: " where ": " problem > "/dev/stderr"
     exit problem != ""

@@ -36,8 +36,9 @@ train() {
     dp) command=("$bin/train_dp" --devices "$world") ;;
     ddp) command=("$bin/ddprun" --nproc-per-node "$world" "$bin/train_ddp" --sampler blocked) ;;
     esac
-    # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and dividing by
-    # their number is exact: the batches here are multiples of 4. Otherwise divide by the global batch.
+    # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
+    # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the
+    # global batch.
     [[ $strategy != ddp || $world =~ ^[124]$ ]] || command+=(--normalize global)
     command+=(--device "$device" "$@" --out "$folder")
 
@@ -52,5 +53,6 @@ train() {
 
 # json KEY FILE: the value of a key that stands on a line of its own, without quotes; nothing for null.
 json() {
-    sed -n "s/^ *\"$1\": *//p" "$2" | sed -e 's/,$//' -e 's/^"//' -e 's/"$//' -e 's/^null$//' | head -n 1
+    sed -n "s/^ *\"$1\": *//p" "$2" |
+        sed -e 's/,$//' -e 's/^"//' -e 's/"$//' -e 's/^null$//' | head -n 1
 }

@@ -1,5 +1,5 @@
-# measure.sh: the runs whose speed, loss and timeline are shown, and the figures drawn from them. Sourced
-# by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps and epochs.
+# measure.sh: the runs whose speed, loss and timeline are shown, and the figures drawn from them.
+# Sourced by compare.sh after runs.sh; uses its models, worlds, repeats, measured_steps and epochs.
 
 warm_up=2 # steps at the start of a run that do not count
 cores=$(nproc)
@@ -32,8 +32,9 @@ measure_speed() {
             [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
             while read -r strategy world; do
                 # shellcheck disable=SC2046 # the options are words
-                train "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" --model "$model" \
-                    --data "$(data_of "$model")" $(speed_options "$model") --steps "$steps" --no-eval --log-every 1 </dev/null
+                train "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" \
+                    --model "$model" --data "$(data_of "$model")" $(speed_options "$model") \
+                    --steps "$steps" --no-eval --log-every 1 </dev/null
             done < <(configurations)
         done
     done
@@ -41,7 +42,7 @@ measure_speed() {
 
 # summary.csv from the runs of measure_speed, and one file per model for the figures.
 summarize() {
-    local model strategy world first
+    local model strategy world first head tail
     local columns=strategy,model,device,backend,world_size,global_batch,samples_per_s_p50
     columns+=,step_ms_p25,step_ms_p50,step_ms_p75,peak_bytes_device0,peak_bytes_other
     columns+=,data_ms,scatter_ms,replicate_ms,forward_ms,gather_ms,loss_ms,backward_ms,reduce_ms
@@ -51,9 +52,11 @@ summarize() {
     for model in $models; do
         while read -r strategy world; do
             first=$out/runs/speed-$model-$strategy-$world-1/summary.json
-            awk -v skip=$warm_up -f bench/summarize.awk \
-                -v head="$strategy,$model,$(json device "$first"),$(json backend "$first"),$world,$(json global_batch "$first")" \
-                -v tail="$(json peak_bytes_device0 "$first"),$(json peak_bytes_other "$first"),$(json moved_bytes_per_step "$first")" \
+            head=$strategy,$model,$(json device "$first"),$(json backend "$first"),$world
+            head+=,$(json global_batch "$first")
+            tail=$(json peak_bytes_device0 "$first"),$(json peak_bytes_other "$first")
+            tail+=,$(json moved_bytes_per_step "$first")
+            awk -v skip=$warm_up -v head="$head" -v tail="$tail" -f bench/compare/summarize.awk \
                 "$out/runs/speed-$model-$strategy-$world-"*/steps.csv >>"$out/summary.csv"
         done < <(configurations)
         awk -F, -v model="$model" 'NR == 1 || $2 == model' "$out/summary.csv" >"$out/plots/$model.csv"
@@ -87,11 +90,12 @@ record_timeline() {
     echo row,begin_ms,end_ms,phase,span >"$out/plots/timeline.csv"
     for strategy in dp ddp; do
         # shellcheck disable=SC2046 # the options are words
-        train "timeline-$strategy" $strategy 2 --model "$timeline_model" --data "$(data_of "$timeline_model")" \
-            $(speed_options "$timeline_model") --steps 20 --no-eval --trace "$out/trace-$strategy.json"
-        awk -v row="$row" -v label=${strategy^^} -v tracks="$out/plots/tracks.csv" -f bench/timeline.awk \
-            "$out/trace-$strategy.json"* >>"$out/plots/timeline.csv"
-        row=$(awk -F, 'END { print $1 + 0.7 }' "$out/plots/tracks.csv") # a gap between the two
+        train "timeline-$strategy" $strategy 2 --model "$timeline_model" \
+            --data "$(data_of "$timeline_model")" $(speed_options "$timeline_model") \
+            --steps 20 --no-eval --trace "$out/trace-$strategy.json"
+        awk -v row="$row" -v label=${strategy^^} -v tracks="$out/plots/tracks.csv" \
+            -f bench/compare/timeline.awk "$out/trace-$strategy.json"* >>"$out/plots/timeline.csv"
+        row=$(awk -F, 'END { print $1 + 0.7 }' "$out/plots/tracks.csv") # 0.7: a gap before DDP
     done
 }
 
@@ -111,6 +115,6 @@ draw() {
         plot loss "models='${curves% }'; runs='${runs% }'; steps=$steps"
     fi
     rows=$(awk -F, 'END { print $1 }' "$out/plots/tracks.csv")
-    step=$(awk -F, 'NR > 1 && $3 > longest { longest = $3 } END { print longest }' "$out/plots/timeline.csv")
+    step=$(awk -F, 'NR > 1 && $3 > end { end = $3 } END { print end }' "$out/plots/timeline.csv")
     plot timeline "model='$timeline_model'; rows=$rows; end=$step"
 }

@@ -9,7 +9,8 @@
 # Spans that carry no phase's name are communication; a track's longer spans come first.
 BEGIN {
     OFS = ","
-    split("data scatter replicate forward gather loss backward reduce exposed optimizer other", names, " ")
+    split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
+        names, " ")
     for (i in names) is_phase[names[i]] = 1
 }
 
@@ -57,7 +58,8 @@ function choose_step(    i, step, steps, j, sorted) {
         if (finish[i] > final[step]) final[step] = finish[i]
     }
     for (step in first) {
-        for (j = ++steps; j > 1 && length_of(sorted[j - 1]) > length_of(step); j--) sorted[j] = sorted[j - 1]
+        for (j = ++steps; j > 1 && length_of(sorted[j - 1]) > length_of(step); j--)
+            sorted[j] = sorted[j - 1]
         sorted[j] = step
     }
     from = first[sorted[int((steps + 1) / 2)]]
@@ -81,9 +83,12 @@ END {
             if (!used++) row++
             a = begin[i] < from ? from : begin[i]
             b = finish[i] > to ? to : finish[i]
-            print row, (a - from) / 1000, (b - from) / 1000, name[i] in is_phase ? name[i] : "communication", name[i]
+            phase = name[i] in is_phase ? name[i] : "communication"
+            print row, (a - from) / 1000, (b - from) / 1000, phase, name[i]
         }
+        if (!used) continue
         split(order[t], ids, SUBSEP)
-        if (used) print row, label " " (label == "DDP" ? "rank " ids[1] " " : "") track_name[ids[1], ids[2]] >> tracks
+        rank = label == "DDP" ? "rank " ids[1] " " : ""
+        print row, label " " rank track_name[ids[1], ids[2]] >> tracks
     }
 }

@@ -3,8 +3,8 @@
 #   awk -v folder=DIR -v title="..." -f markdown.awk report.md >report.html
 #
 # Knows what report.sh writes and no more: headings, paragraphs, lists, tables, fenced code, `code`,
-# **bold**, *italics* and images that stand alone on a line (SVGs of `folder`, whose ids get a prefix each, since
-# in one page they would collide).
+# **bold**, *italics* and images that stand alone on a line (SVGs of `folder`, whose ids get a prefix
+# each, since in one page they would collide).
 function escape(text) {
     gsub(/&/, "\\&amp;", text)
     gsub(/</, "\\&lt;", text)
@@ -61,8 +61,10 @@ function table_row(    cells, n, i, tag) {
 
 BEGIN {
     print "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">"
-    print "<meta name=\"viewport\" content=\"width=device-width\">\n<title>" escape(title) "</title>\n<style>"
-    print "body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; font: 16px/1.5 sans-serif; color: #222 }"
+    print "<meta name=\"viewport\" content=\"width=device-width\">"
+    print "<title>" escape(title) "</title>\n<style>"
+    print "body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222 }"
+    print "body { font: 16px/1.5 sans-serif }"
     print "figure { margin: 1rem 0 } svg { max-width: 100%; height: auto }"
     print "table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }"
     print "th, td { padding: .2rem .7rem; border-bottom: 1px solid #ddd; text-align: left }"

@@ -2,8 +2,8 @@
 #
 # Every strategy trains the same few steps from the same weights on the same batches, and dumps the
 # reduced gradients of steps 0, 1 and 10, and everything at the end: weights, optimizer state, buffers.
-# Then pairs of runs are compared tensor by tensor into equivalence.csv. Nothing counts as held that was not
-# compared: a missing file, a missing tensor and gradients that are all zero are failures.
+# Then pairs of runs are compared tensor by tensor into equivalence.csv. Nothing counts as held that
+# was not compared: a missing file, a missing tensor and gradients that are all zero are failures.
 
 dumped_steps="0 1 10"
 equivalence_steps=12
@@ -16,22 +16,24 @@ probe() {
     local model=$1 name=$2 strategy=$3 world=$4
     shift 4
     local files=$out/runs/equivalence-$model-$name
-    train "equivalence-$model-$name" "$strategy" "$world" --model "$model" --steps "$equivalence_steps" \
-        --no-eval --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}" \
+    train "equivalence-$model-$name" "$strategy" "$world" --model "$model" \
+        --steps "$equivalence_steps" --no-eval \
+        --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}" \
         --save "$files/weights.safetensors" "$@" || rm -f "$files"/*.safetensors*
 }
 
 # How many tensors a safetensors file says it holds.
 tensors_in() {
-    head -c 1000000 "$1" | tr -c '[:print:]' '\n' | awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
+    head -c 1000000 "$1" | tr -c '[:print:]' '\n' |
+        awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
 }
 
-# compare_files MODEL A B WHAT STEP FILE_A FILE_B REQUIRED [TOLERANCE]: appends a row per tensor.
+# compare_files MODEL A B WHAT STEP FILE_A FILE_B REQUIRED TOLERANCE: appends a row per tensor.
 # REQUIRED is bitwise, or tolerance: then the largest difference in a tensor may be TOLERANCE times the
 # tensor's largest magnitude. (Rounding errors of a sum grow with the sum of its terms, not with each
 # result; an element that cancels to nearly nothing has no relative accuracy to offer.)
 compare_files() {
-    local model=$1 a=$2 b=$3 what=$4 step=$5 file_a=$6 file_b=$7 required=$8 tolerance=${9:-0}
+    local model=$1 a=$2 b=$3 what=$4 step=$5 file_a=$6 file_b=$7 required=$8 tolerance=$9
     local expected rows=$out/runs/rows.csv
     comparisons=$((comparisons + 1))
     if [[ ! -s $file_a || ! -s $file_b ]]; then
@@ -41,9 +43,9 @@ compare_files() {
     fi
     expected=$(tensors_in "$file_a")
     "$bin/compare_tensors" "$file_a" "$file_b" --csv >"$rows" 2>"$rows.log" || true
-    awk -v model="$model" -v a="$a" -v b="$b" -v what="$what" -v step="$step" -v expected="$expected" \
-        -v required="$required" -v tolerance="$tolerance" -f "$root/bench/equivalence.awk" "$rows" \
-        >>"$out/equivalence.csv" && return 0
+    awk -v model="$model" -v a="$a" -v b="$b" -v what="$what" -v step="$step" \
+        -v expected="$expected" -v required="$required" -v tolerance="$tolerance" \
+        -f bench/compare/equivalence.awk "$rows" >>"$out/equivalence.csv" && return 0
     cat "$rows.log" >&2
     equivalence_failures=$((equivalence_failures + 1))
 }

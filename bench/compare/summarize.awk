@@ -9,7 +9,8 @@
 # spread is how far the repeats' own medians lie apart, (largest - smallest) / smallest.
 BEGIN {
     FS = OFS = ","
-    phases = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ")
+    names = "data scatter replicate forward gather loss backward reduce exposed optimizer other"
+    phases = split(names, phase, " ")
 }
 
 FNR == 1 {
@@ -60,8 +61,8 @@ END {
         for (p = 1; p <= phases; p++) sum[p] += spent[p, i]
     }
     split(tail, last, ",")
-    row = head OFS sprintf("%.1f", quantile(speed, n, 0.5)) OFS sprintf("%.4f", p25) \
-        OFS sprintf("%.4f", quantile(milliseconds, n, 0.5)) OFS sprintf("%.4f", p75) OFS last[1] OFS last[2]
+    row = head OFS sprintf("%.1f", quantile(speed, n, 0.5)) OFS sprintf("%.4f", p25) OFS \
+        sprintf("%.4f", quantile(milliseconds, n, 0.5)) OFS sprintf("%.4f", p75) OFS last[1] OFS last[2]
     for (p = 1; p <= phases; p++) row = row OFS sprintf("%.4f", sum[p] / middle)
     print row, last[3], repeats, n, sprintf("%.3f", smallest > 0 ? (largest - smallest) / smallest : 0)
 }

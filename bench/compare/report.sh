@@ -1,0 +1,173 @@
+# report.sh: report.md and report.html. Sourced by compare.sh after tables.sh.
+
+machine_lines() {
+    local record
+    record=$(find "$out/runs" -name config.json | sort | head -n 1)
+    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $cores cores for this run"
+    echo "- Memory: $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo)"
+    echo "- System: $(uname -sr), $(. /etc/os-release && echo "$PRETTY_NAME")"
+    echo "- Compiler: $(json compiler "$record" | sed 's/^[0-9]/gcc &/'), Release"
+    echo "- BLAS: $(json blas "$record")"
+    echo "- Commit: $(commit_line)"
+    echo "- Date: $(date -u '+%Y-%m-%d %H:%M UTC')"
+    echo "- Command: \`$asked\`"
+}
+
+commit_line() {
+    local commit
+    commit=$(git rev-parse --short HEAD 2>/dev/null) || { echo "none" && return; }
+    echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
+}
+
+write_report() {
+    report_text >"$out/report.md"
+    awk -v folder="$out" -v title="DataParallel and DistributedDataParallel, compared" \
+        -f bench/compare/markdown.awk "$out/report.md" >"$out/report.html"
+}
+
+# What a reader should know before believing the speed-ups.
+speed_remarks() {
+    local widest=${worlds##* } unsteady
+    unsteady=$(disturbed | paste -sd ';' -)
+    [[ $widest -le $cores ]] || cat <<END
+- Devices here are threads or processes on $cores cores. Beyond $cores devices nothing can get
+  faster: they take turns, and pay for moving data on top. The dotted line is that limit.
+END
+    cat <<END
+- DDP hides communication behind the backward pass only if something can move the data meanwhile:
+  on GPUs the copy engines, here a communication thread that needs a core of its own. With as many
+  devices as cores there is none to spare, and hidden communication slows the backward pass.
+END
+    if [[ -n $unsteady ]]; then
+        echo "- **Disturbed.** Repeats of the same run have medians more than 25 % apart here, so that"
+        echo "  something else used the machine: ${unsteady//;/, }. Conclude nothing from these."
+    else
+        echo "- The medians of the repeats lie within 25 % of each other in every row: nothing disturbed"
+        echo "  the machine noticeably."
+    fi
+}
+
+loss_figure() {
+    if [[ -n $(curve_models) ]]; then
+        echo "![Training loss](loss.svg)"
+    else
+        echo "(No model that learns the digits was asked for.)"
+    fi
+}
+
+# "mlp 300, convnet 300"
+global_batches() {
+    awk -F, '$1 == "single" { printf "%s%s %d", sep, $2, $6; sep = ", " }' "$out/summary.csv"
+}
+
+batch_norm_remark() {
+    local model skipped=
+    for model in $models; do has_batch_norm "$model" && skipped+="${skipped:+, }$model"; done
+    [[ -n $skipped ]] || return 0
+    cat <<END
+
+Not compared with one device: $skipped, on more than one device. Batch norm normalises by the
+statistics of a device's own rows, so that N devices compute another function than one; DP and
+DDP on one device (\`dp:1\`, \`ddp:1\`) must match it to the bit.
+END
+}
+
+report_text() {
+    cat <<END
+# DataParallel and DistributedDataParallel, compared
+
+The same networks, the same weights to begin with, the same batches: trained by one device, by
+DataParallel (DP: one process, one thread per device) and by DistributedDataParallel (DDP: one
+process per device). **$(verdict_line)**
+
+$(speed_rows | markdown_table)
+
+Every row: $repeats runs, interleaved with those of the other rows, all their steps but the first
+$warm_up of each; medians, and quartiles where a range stands. The global batch is the same in all
+rows of a model: $(global_batches) samples.
+
+## Speed
+
+![Training speed](throughput.svg)
+
+How to read it: to the right the same batch is shared by more devices; perfect scaling would climb
+along the dashed line. The gap below it is what parallelism costs: copying, waiting, and whatever
+one device does alone. Where DDP runs above DP, look for the reason in the next figure.
+
+$(speed_remarks)
+
+## Where a step goes
+
+![Phases of a step](phases.svg)
+
+How to read it: a bar is one step as the thread that drives it sees it: on DP the one process, on
+DDP rank 0. Blue and green is computing, warm colours move data. With N devices the blue parts
+should shrink to one Nth. DP pays four times per step: *scatter* (inputs out), *replicate*
+(weights out), *gather* (outputs back) and *reduce* (gradients back); its loss and optimizer run
+on device 0 alone while the others wait. DDP has only *exposed*, the part of the all-reduce that
+the backward pass did not hide, and, if the network has buffers (batch norm), *replicate*, their
+broadcast; in both a rank also waits for a slower one.
+
+## Memory
+
+![Peak memory](memory.svg)
+
+How to read it: the tallest bar decides which network fits. Everywhere the activations shrink with
+a device's share of the batch; what is kept per weight does not. DP keeps the reduced gradients,
+the optimizer's state and the gathered outputs on device 0 alone, which shows where weights
+outweigh activations (mlp); the others hold copies of the weights and their gradients. In DDP
+every device holds weights, gradients and optimizer state, so that all bars are alike.
+
+## Loss and accuracy
+
+$(loss_figure)
+
+How to read it: above, curves that coincide are drawn with falling width, so that all stay
+visible. Below, the distance from one device (1e-9 stands for zero): rounding, for a network
+without batch norm. With batch norm every device normalises its own share of the batch, which is
+another function: the distance is real there, for DP, for DDP and in PyTorch alike, and harmless.
+Between DP and DDP a rounding error remains although their weights are the same bits: DP adds up
+the loss over the gathered batch, DDP over each rank's part; only what is printed differs, not
+what is learnt.
+
+$(curve_rows | markdown_table)
+
+## One step, as a timeline
+
+![Timeline](timeline.svg)
+
+How to read it: one row is one thread, the step one of median length. Above, DP: the first row
+drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
+waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
+all-reduce runs under the backward pass; a rank that is early waits there for the others.
+\`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
+
+## The same bits
+
+$(equivalence_rows | markdown_table)
+
+ULP is the distance counted in representable numbers: 0 means the same bits. Each row compares the
+reduced gradients of steps ${dumped_steps// /, }, and after $equivalence_steps steps the weights,
+the optimizer's state and the buffers. \`cap\` is DDP's bucket size in MB. \`uneven\` has a batch
+that three devices cannot share evenly: there, and wherever the devices are not 1, 2 or 4, every
+DDP rank divides its loss by the global batch (\`--normalize global\`), since the average of the
+ranks' means would weight rows unequally or round.
+
+Same bits are possible because every sum over devices runs in the order of the ranks and is scaled
+once. Against one device the sums inside the matrix products are cut differently, so there a
+tolerance holds: in each tensor the largest difference may be $(tolerance_at 0) (step 0) or
+$(tolerance_at 1) (later) of the largest magnitude. ULP numbers are large there where elements
+cancel to nearly zero.
+$(batch_norm_remark)
+
+## The machine
+
+$(machine_lines)
+
+## The commands
+
+\`\`\`
+$(sed "s|$root/||g" "$out/commands.txt")
+\`\`\`
+END
+}

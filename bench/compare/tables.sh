@@ -1,0 +1,141 @@
+# tables.sh: what the CSV files and the runs' records say, as rows of fields separated by tabs; the
+# same rows fill the terminal and report.md. Sourced by compare.sh.
+
+# Speed, one line per configuration.
+speed_rows() {
+    awk -F, -v OFS='\t' 'NR == 1 {
+            print "model", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up", \
+                "device 0 MB", "others MB", "moved MB/step"
+            next
+        }
+        $1 == "single" { one[$2] = $7 }
+        {
+            print $2, $1, $5, sprintf("%.0f", $7), sprintf("%.2f", $9), \
+                sprintf("%.2f-%.2f", $8, $10), sprintf("%.2f", $7 / one[$2]), \
+                sprintf("%.2f", $11 / 1e6), ($5 == 1 ? "-" : sprintf("%.2f", $12 / 1e6)), \
+                sprintf("%.2f", $24 / 1e6)
+        }' "$out/summary.csv"
+}
+
+# The longer runs: accuracy, and the largest distance of the loss from one device's and from DP's.
+curve_rows() {
+    local model strategy world run to_dp
+    tabbed model strategy devices epochs "last loss" "test accuracy" best \
+        "loss - one device's" "loss - DP's"
+    for model in $(curve_models); do
+        while read -r strategy world; do
+            run=$out/runs/curve-$model-$strategy-$world
+            to_dp=-
+            [[ $strategy != ddp ]] || to_dp=$(loss_distance "$run" "$out/runs/curve-$model-dp-$world")
+            tabbed "$model" "$strategy" "$world" "$epochs" \
+                "$(json final_loss "$run/summary.json" | awk '{ printf "%.3g", $1 }')" \
+                "$(json test_accuracy "$run/summary.json" | percent)" \
+                "$(json best_test_accuracy "$run/summary.json" | percent)" \
+                "$(loss_distance "$run" "$out/runs/curve-$model-single-1")" "$to_dp"
+        done < <(configurations)
+    done
+}
+
+tabbed() {
+    local IFS=$'\t'
+    echo "$*"
+}
+
+percent() {
+    awk '{ print NF ? sprintf("%.2f %%", 100 * $1) : "-" }'
+}
+
+# loss_distance RUN RUN: the largest difference between their losses at any step.
+loss_distance() {
+    [[ $1 != "$2" ]] || { echo - && return; }
+    paste -d, "$1/steps.csv" "$2/steps.csv" | awk -F, '
+        NR > 1 { d = $4 - $21; if (d < 0) d = -d; if (d > most) most = d }
+        END { print most == 0 ? "0" : sprintf("%.1e", most) }'
+}
+
+# Equivalence, one line per pair of runs.
+equivalence_rows() {
+    awk -F, -v OFS='\t' 'NR == 1 {
+            print "model", "a", "b", "required", "tensors", "gradients ULP", "weights ULP", \
+                "optimizer ULP", "buffers ULP", "held"
+            next
+        }
+        {
+            pair = $1 OFS $2 OFS $3 OFS ($12 == "bitwise" ? "same bits" : "tolerance")
+            if (!(pair in rows)) order[++n] = pair
+            rows[pair]++
+            held[pair] += $14
+            if (!((pair, $4) in ulp) || $10 > ulp[pair, $4] + 0) ulp[pair, $4] = $10 + 0
+        }
+        function worst(pair, what) { return (pair, what) in ulp ? ulp[pair, what] : "-" }
+        END {
+            for (i = 1; i <= n; i++) {
+                p = order[i]
+                print p, rows[p], worst(p, "gradient"), worst(p, "weight"), worst(p, "optimizer"), \
+                    worst(p, "buffer"), (held[p] == rows[p] ? "yes" : "NO: " rows[p] - held[p] " differ")
+            }
+        }' "$out/equivalence.csv"
+}
+
+# Tab-separated rows as a Markdown table, and as aligned columns for the terminal.
+markdown_table() {
+    awk -F'\t' '{
+            printf "|"
+            for (i = 1; i <= NF; i++) printf " %s |", $i
+            print ""
+        }
+        NR == 1 {
+            printf "|"
+            for (i = 1; i <= NF; i++) printf "---|"
+            print ""
+        }'
+}
+
+terminal_table() {
+    awk -F'\t' '{
+            for (i = 1; i <= NF; i++) {
+                cell[NR, i] = $i
+                if (length($i) > wide[i]) wide[i] = length($i)
+            }
+        }
+        END {
+            for (r = 1; r <= NR; r++) {
+                for (i = 1; i <= NF; i++) printf (i < 3 ? "%-*s  " : "%*s  "), wide[i], cell[r, i]
+                print ""
+            }
+        }'
+}
+
+# Configurations whose repeats disagree: something else was using the machine.
+disturbed() {
+    awk -F, 'NR > 1 && $27 > 0.25 { printf "%s %s:%s (%.0f %%)\n", $2, $1, $5, 100 * $27 }' \
+        "$out/summary.csv"
+}
+
+verdict_line() {
+    local rows held
+    rows=$(awk 'END { print NR - 1 }' "$out/equivalence.csv")
+    held=$(awk -F, 'NR > 1 { n += $14 } END { print n + 0 }' "$out/equivalence.csv")
+    if [[ $equivalence_failures == 0 ]]; then
+        echo "Equivalence: held in all $comparisons comparisons, $rows tensors."
+    else
+        echo "Equivalence: BROKEN in $equivalence_failures of $comparisons comparisons" \
+            "($held of $rows tensors held)."
+    fi
+}
+
+print_summary() {
+    echo
+    speed_rows | terminal_table
+    echo
+    curve_rows | cut -f 1-7 | terminal_table
+    echo
+    equivalence_rows | terminal_table
+    echo
+    disturbed | sed 's/^/disturbed: /'
+}
+
+equivalence_verdict() {
+    verdict_line
+    [[ $equivalence_failures == 0 && $comparisons -gt 0 ]]
+}
