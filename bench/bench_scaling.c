@@ -18,7 +18,7 @@
 #include "common/base/options.h"
 #include "ddp/init.h"
 
-enum { PROBE = 1024, WARMUP = 3, MAX_RANKS = 64 };
+enum { PROBE = 1024, WARMUP = 1, MAX_RANKS = 64 };
 static const double TIMEOUT_S = 300;
 
 typedef struct Settings {

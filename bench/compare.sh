@@ -88,6 +88,19 @@ worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -
 if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
     fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
 fi
+# Nothing of an earlier comparison is removed before it is clear that this one can run.
+log=$(mktemp)
+for model in $models; do
+    "$bin/train_single" --device "$device" --model "$model" --data "$(data_of "$model")" --steps 1 \
+        --global-batch 12 --no-eval >/dev/null 2>"$log" || {
+        status=$?
+        grep -m 1 '^error: ' "$log" >&2 || cat "$log" >&2
+        rm -f "$log"
+        exit $status
+    }
+done
+rm -f "$log"
+mkdir -p "$out" || exit 2
 rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.{md,html} \
     "$out"/*.svg "$out"/trace-*
 mkdir -p "$out/runs" "$out/plots"

@@ -3,10 +3,12 @@
  *     ddprun --nproc-per-node 4 train_ddp --epochs 2
  *
  * Everything after the program's name is the program's. Differences from torchrun: one node takes a
- * free port unless --master-port is given, --log-dir alone keeps logs of all ranks, the grace
- * time is an option and 5 s rather than 30, the number of nodes is fixed, and several nodes need a
- * shared secret in DDPRUN_TOKEN.
+ * free port unless --master-port is given, ranks read /dev/null, rank 0's stdout carries no prefix,
+ * --log-dir alone keeps logs of all ranks (--redirects and --tee need it), the grace
+ * time is an option and 5 s rather than 30, ranks that fall silent are ended, the number of nodes
+ * is fixed, and several nodes need a shared secret in DDPRUN_TOKEN.
  */
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -79,9 +81,10 @@ static void add_deadline_options(CommandLine *c) {
         {"exit-timeout", OPTION_FLOAT, &l->exit_timeout_s, "S", 0, 1e6,
          "all ranks must end so long after the first that ended well"},
         {"heartbeat-timeout", OPTION_FLOAT, &l->heartbeat_s, "S", 0, 1e6,
-         "a rank that sent heartbeats and falls silent for so long has failed; 0: never"},
+         "a rank that sent heartbeats and falls silent for so long, or is stopped for so long or "
+         "30 s, has failed; 0: never"},
         {"start-timeout", OPTION_FLOAT, &l->start_timeout_s, "S", 0, 1e6,
-         "for the nodes to find each other"},
+         "for the nodes to find each other, and then for their ranks"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
 }
@@ -169,6 +172,25 @@ static int resolve_store(CommandLine *c, Error *err) {
     return 0;
 }
 
+// torchrun's defaults from the environment: PET_NPROC_PER_NODE=4 is --nproc-per-node 4, unless the
+// command line says otherwise.
+static int parse_environment(CommandLine *c, Error *err) {
+    static const char PREFIX[] = "PET_";
+    for (size_t i = 0; environ[i]; i++) {
+        if (strncmp(environ[i], PREFIX, sizeof PREFIX - 1) != 0) continue;
+        char name[64] = "--", *value = strchr(environ[i], '=');
+        size_t used = 2;
+        for (const char *at = environ[i] + sizeof PREFIX - 1; at < value && used < 63; at++)
+            name[used++] = *at == '_' ? '-' : (char)tolower(*at);
+        char *arguments[] = {"ddprun", name, value + 1, NULL};
+        bool off = strcmp(name, "--standalone") == 0 && strcmp(value, "=1") != 0;
+        if (!off && options_parse(&c->options, 3, arguments, err) != 0) {
+            return error_prefix(err, "%s", environ[i]);
+        }
+    }
+    return 0;
+}
+
 static int parse(CommandLine *c, int argc, char **argv, Error *err) {
     c->options.program = "ddprun";
     c->options.summary =
@@ -180,6 +202,7 @@ static int parse(CommandLine *c, int argc, char **argv, Error *err) {
     add_job_options(c);
     add_output_options(c);
     add_deadline_options(c);
+    if (parse_environment(c, err) != 0) return -1;
     if (options_parse(&c->options, argc, argv, err) != 0) return -1;
     if (c->options.rest >= argc) {
         return error_set(err, STATUS_USAGE, "which program? ddprun [options] PROGRAM [arguments]");
@@ -235,6 +258,7 @@ int main(int argc, char **argv) {
     CommandLine c = {.launch = {.master_addr = "127.0.0.1",
                                 .monitor_s = 0.1,
                                 .grace_s = 5,
+                                .heartbeat_s = 300,
                                 .exit_timeout_s = 300,
                                 .start_timeout_s = 300},
                      .nproc = "1",

@@ -11,190 +11,88 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-
-// Tensors of at most this many bytes together travel in one broadcast. Small enough not to show in
-// the peak of memory (PyTorch takes 250 MiB), large enough that what remains costs its bytes, not
-// its calls.
-enum { STAGING_BYTES = 1 << 20 };
+#include "ddp/static_graph.h"
+#include "ddp/sync_state.h"
+#include "ddp/unused_parameters.h"
+#include "ddp/verify_model.h"
 
 typedef struct Ddp {
     ProcessGroup *group; // not owned
     DdpConfig config;
     Reducer *reducer;
-    NamedTensors buffers;
-    Device *device;
-    char *staging; // [staging_bytes], device memory
-    size_t staging_bytes;
+    SyncState buffers;
+    DdpLogger logger;
+    bool no_sync; // the next forward's backward is not to be reduced
+    bool reduces; // the last forward's backward was to be reduced: buffers have changed since
+    DdpBeforeForward *before_forward;
+    void *before_forward_context;
 } Ddp;
 
 DdpConfig ddp_config_default(void) {
     return (DdpConfig){.bucket_cap_mb = -1, .overlap = true, .broadcast_buffers = true};
 }
 
-// ---- do all ranks hold the same model? ------------------------------------------------------
+// ---- construction ---------------------------------------------------------------------------
 
-enum { DESCRIPTION_MAX = MODULE_PATH + 160 };
+static bool is_ignored(const DdpConfig *config, const char *name) {
+    for (const char *const *next = config->ignored; next && *next; next++)
+        if (strcmp(*next, name) == 0) return true;
+    return false;
+}
 
-typedef struct Text {
-    char *bytes; // with a '\0' at the end
-    size_t length;
-} Text;
-
-// One line per tensor: "fc1.weight [64, 10]", and what is unusual about it.
-static void describe_tensors(Module *module, int which, const char *kind, FILE *stream) {
+// The tensors of the module that are to be made equal.
+static NamedTensors tensors_of(Module *module, int which, const DdpConfig *config) {
     NamedTensors tensors = module_tensors(module, which);
-    for (size_t i = 0; i < tensors.count; i++) {
-        const Tensor *tensor = tensors.items[i].tensor;
-        bool frozen = which == MODULE_PARAMETERS && !tensor->requires_grad;
-        char shape[112];
-        fprintf(stream, "%s%s %s%s%s\n", kind, tensors.items[i].name,
-                tensor_describe(tensor, shape, sizeof shape),
-                tensor->dtype == DTYPE_F32 ? "" : " I64", frozen ? " without gradient" : "");
-    }
-    named_tensors_free(&tensors);
+    size_t kept = 0;
+    for (size_t i = 0; i < tensors.count; i++)
+        if (!is_ignored(config, tensors.items[i].name)) tensors.items[kept++] = tensors.items[i];
+    tensors.count = kept;
+    return tensors;
 }
 
-static Text describe_model(Module *module) {
-    Text text = {0};
-    FILE *stream = open_memstream(&text.bytes, &text.length);
-    CHECK(stream, "open_memstream failed");
-    describe_tensors(module, MODULE_PARAMETERS, "", stream);
-    describe_tensors(module, MODULE_BUFFERS, "buffer ", stream);
-    CHECK(fclose(stream) == 0, "out of memory while describing a model");
-    return text;
+// Those of the parameters that are to be reduced.
+static NamedTensors trained_parameters(Module *module, const DdpConfig *config) {
+    NamedTensors tensors = tensors_of(module, MODULE_PARAMETERS, config);
+    size_t kept = 0;
+    for (size_t i = 0; i < tensors.count; i++)
+        if (tensors.items[i].tensor->requires_grad) tensors.items[kept++] = tensors.items[i];
+    tensors.count = kept;
+    return tensors;
 }
 
-static int64_t hash(const Text *text) { // FNV-1a
-    uint64_t value = 14695981039346656037u;
-    for (size_t i = 0; i < text->length; i++)
-        value = (value ^ (unsigned char)text->bytes[i]) * 1099511628211u;
-    return (int64_t)value;
-}
-
-// The first line of text, or "nothing" at its end.
-static const char *copy_line(const char *text, char line[DESCRIPTION_MAX]) {
-    if (!*text) return "nothing";
-    snprintf(line, DESCRIPTION_MAX, "%.*s", (int)strcspn(text, "\n"), text);
-    return line;
-}
-
-// Some rank's text differs from rank 0's: names the first such rank, and the first line that
-// differs. all: [size, stride], each text ended by a '\0'.
-static int name_difference(const char *all, size_t stride, int size, Error *err) {
-    int rank = 1;
-    while (rank < size - 1 && strcmp(all, all + (size_t)rank * stride) == 0) rank++;
-    const char *theirs = all + (size_t)rank * stride;
-    size_t line = 0; // where it begins, in both
-    for (size_t i = 0; all[i] && all[i] == theirs[i]; i++)
-        if (all[i] == '\n') line = i + 1;
-    char one[DESCRIPTION_MAX], other[DESCRIPTION_MAX];
-    return error_set(err, STATUS_FAILED,
-                     "DDP expects same model across all ranks: rank %d has %s where rank 0 has %s",
-                     rank, copy_line(theirs + line, one), copy_line(all + line, other));
-}
-
-// Shows all ranks all texts, of at most `longest` characters.
-static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest, Error *err) {
-    size_t stride = longest + 1;
-    char *mine = memory_zalloc(stride);
-    char *all = memory_zalloc(stride * (size_t)pg_size(group));
-    memcpy(mine, text->bytes, text->length);
-    int status = pg_run(group, pg_all_gather(mine, all, stride, PG_U8), err);
-    if (status == 0) status = name_difference(all, stride, pg_size(group), err);
-    free(mine);
-    free(all);
-    return status;
-}
-
-enum { FACT_PARAMETERS, FACT_HASH, FACT_LENGTH, FACT_COUNT };
-
-// facts: [size, FACT_COUNT]. Every rank compares all with rank 0, so every rank sees the error.
-static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *text, Error *err) {
-    bool equal = true;
-    int64_t longest = 0;
-    for (int rank = 0; rank < pg_size(group); rank++) {
-        const int64_t *theirs = facts + rank * FACT_COUNT;
-        if (theirs[FACT_PARAMETERS] != facts[FACT_PARAMETERS])
-            return error_set(err, STATUS_FAILED,
-                             "DDP expects same model across all ranks, but Rank 0 has %lld params, "
-                             "while rank %d has inconsistent %lld params.",
-                             (long long)facts[FACT_PARAMETERS], rank,
-                             (long long)theirs[FACT_PARAMETERS]);
-        equal = equal && theirs[FACT_HASH] == facts[FACT_HASH];
-        if (theirs[FACT_LENGTH] > longest) longest = theirs[FACT_LENGTH];
-    }
-    return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
-}
-
-static int verify_model(Module *module, ProcessGroup *group, Error *err) {
-    Text text = describe_model(module);
-    NamedTensors parameters = module_tensors(module, MODULE_PARAMETERS);
-    int64_t mine[FACT_COUNT] = {[FACT_PARAMETERS] = (int64_t)parameters.count,
-                                [FACT_HASH] = hash(&text),
-                                [FACT_LENGTH] = (int64_t)text.length};
+static int verify(Module *module, ProcessGroup *group, const DdpConfig *config, Error *err) {
+    NamedTensors parameters = tensors_of(module, MODULE_PARAMETERS, config);
+    NamedTensors buffers = tensors_of(module, MODULE_BUFFERS, config);
+    int status = verify_model(&parameters, &buffers, group, err);
     named_tensors_free(&parameters);
-    int64_t *facts = memory_zalloc((size_t)pg_size(group) * sizeof mine);
-    int status = pg_run(group, pg_all_gather(mine, facts, FACT_COUNT, PG_I64), err);
-    if (status == 0) status = compare_facts(group, facts, &text, err);
-    free(facts);
-    free(text.bytes);
+    named_tensors_free(&buffers);
     return status;
 }
 
-// ---- rank 0's state for all -----------------------------------------------------------------
-
-// Copies tensors [first, end) into the staging memory, or out of it.
-static void copy_staged(const Ddp *ddp, const NamedTensors *tensors, size_t first, size_t end,
-                        bool out) {
-    char *staged = ddp->staging;
-    for (size_t i = first; i < end; i++) {
-        const Tensor *tensor = tensors->items[i].tensor;
-        size_t bytes = tensor_bytes(tensor);
-        if (out)
-            device_copy(ddp->device, tensor->data, ddp->device, staged, bytes);
-        else
-            device_copy(ddp->device, staged, ddp->device, tensor->data, bytes);
-        staged += bytes;
-    }
-}
-
-// Whatever the dtype: bytes. Neighbours that fit into the staging memory together go together; a
-// tensor that has no such neighbour goes from where it lies.
-static int broadcast_tensors(const Ddp *ddp, const NamedTensors *tensors, Error *err) {
-    size_t end;
-    for (size_t first = 0; first < tensors->count; first = end) {
-        const Tensor *alone = tensors->items[first].tensor;
-        size_t bytes = tensor_bytes(alone);
-        for (end = first + 1; end < tensors->count; end++) {
-            size_t more = tensor_bytes(tensors->items[end].tensor);
-            if (bytes + more > ddp->staging_bytes) break;
-            bytes += more;
-        }
-        bool staged = end > first + 1;
-        if (staged && pg_rank(ddp->group) == 0) copy_staged(ddp, tensors, first, end, false);
-        void *memory = staged ? ddp->staging : alone->data;
-        if (pg_run(ddp->group, pg_broadcast(memory, bytes, PG_U8, 0), err)) return -1;
-        if (staged && pg_rank(ddp->group) != 0) copy_staged(ddp, tensors, first, end, true);
-    }
-    return 0;
-}
-
-static void set_staging(Ddp *ddp, const NamedTensors *for_these) {
-    device_free(ddp->device, ddp->staging, ddp->staging_bytes);
-    size_t bytes = 0;
-    for (size_t i = 0; i < for_these->count; i++) bytes += tensor_bytes(for_these->items[i].tensor);
-    ddp->staging_bytes = bytes < STAGING_BYTES ? bytes : STAGING_BYTES;
-    ddp->staging = bytes ? device_alloc(ddp->device, ddp->staging_bytes) : NULL;
-}
-
-static int broadcast_state(Ddp *ddp, Module *module, Error *err) {
-    NamedTensors state = module_tensors(module, MODULE_STATE);
-    if (state.count) ddp->device = state.items[0].tensor->device;
-    set_staging(ddp, &state);
-    int status = broadcast_tensors(ddp, &state, err);
-    set_staging(ddp, &ddp->buffers); // from now on only they are broadcast, before every forward
-    named_tensors_free(&state);
+static int broadcast_state(Module *module, ProcessGroup *group, const DdpConfig *config, int root,
+                           Error *err) {
+    SyncState state =
+        sync_state_open(tensors_of(module, MODULE_STATE, config), group, SYNC_STATE_BYTES);
+    int status = sync_state_run(&state, root, err);
+    sync_state_close(&state);
     return status;
+}
+
+static Reducer *create_reducer(Module *module, ProcessGroup *group, const DdpConfig *config,
+                               Error *err) {
+    bool find_unused = config->find_unused_parameters && !config->static_graph;
+    const ReducerConfig details = {.bucket_cap_mb = config->bucket_cap_mb,
+                                   .overlap = config->overlap,
+                                   .op = config->global_normalization ? PG_SUM : PG_AVG,
+                                   .permanent_buckets = find_unused};
+    NamedTensors parameters = trained_parameters(module, config);
+    module_release_grads(module, &parameters);
+    Reducer *reducer = reducer_create(parameters, group, &details, err);
+    if (reducer && config->static_graph)
+        reducer_set_policy(reducer, static_graph(reducer));
+    else if (reducer && find_unused)
+        reducer_set_policy(reducer, unused_parameters(reducer));
+    return reducer;
 }
 
 // ---- the wrapper ----------------------------------------------------------------------------
@@ -202,14 +100,11 @@ static int broadcast_state(Ddp *ddp, Module *module, Error *err) {
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     Ddp *ddp = self->state;
     Error err = {0};
-    if (tape->recording && reducer_prepare(ddp->reducer, &err))
-        return tape_fail(tape, "DistributedDataParallel", "%s", err.message);
-    if (ddp->config.broadcast_buffers) { // also when evaluating, as in PyTorch
-        Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
-        int status = ddp_sync_buffers(self, &err);
-        profile_leave(tape->profile, phase);
-        if (status) return tape_fail(tape, "DistributedDataParallel", "%s", err.message);
-    }
+    Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
+    int status = ddp->before_forward(ddp->before_forward_context, self, tape->recording, &err);
+    profile_leave(tape->profile, phase);
+    if (status) return tape_fail(tape, "DistributedDataParallel", "%s", err.message);
+    ddp->reduces = tape->recording && !ddp->no_sync;
     Tensor *y = module_forward(self->children[0], tape, x);
     reducer_forward_done(ddp->reducer);
     return y;
@@ -217,8 +112,7 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
 
 static void free_ddp(Ddp *ddp) {
     reducer_close(ddp->reducer);
-    device_free(ddp->device, ddp->staging, ddp->staging_bytes);
-    named_tensors_free(&ddp->buffers);
+    sync_state_close(&ddp->buffers);
     free(ddp);
 }
 
@@ -229,18 +123,19 @@ static void destroy(Module *self) {
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err) {
     Ddp *ddp = memory_zalloc(sizeof *ddp);
-    ddp->group = group;
-    ddp->config = *config;
-    ddp->buffers = module_tensors(module, MODULE_BUFFERS);
-    const ReducerConfig reducer = {.bucket_cap_mb = config->bucket_cap_mb,
-                                   .overlap = config->overlap,
-                                   .op = config->global_normalization ? PG_SUM : PG_AVG};
-    if (verify_model(module, group, err) == 0 && broadcast_state(ddp, module, err) == 0)
-        ddp->reducer = reducer_create(module, group, &reducer, err);
+    *ddp = (Ddp){
+        .group = group, .config = *config, .reduces = true, .before_forward = ddp_before_forward};
+    if (verify(module, group, config, err) == 0 &&
+        broadcast_state(module, group, config, 0, err) == 0)
+        ddp->reducer = create_reducer(module, group, config, err);
     if (!ddp->reducer) {
+        module_own_grads(module);
         free_ddp(ddp);
         return NULL;
     }
+    ddp->buffers =
+        sync_state_open(tensors_of(module, MODULE_BUFFERS, config), group, SYNC_STATE_BYTES);
+    ddp->logger = ddp_logger_open(ddp->reducer);
     Module *wrapper = module_create("DistributedDataParallel", forward);
     wrapper->state = ddp;
     wrapper->destroy = destroy;
@@ -253,18 +148,82 @@ static Ddp *ddp_of(Module *wrapper) {
     return wrapper->state;
 }
 
+Module *ddp_unwrap(Module *wrapper) {
+    free_ddp(ddp_of(wrapper));
+    Module *module = wrapper->children[0];
+    wrapper->destroy = NULL;
+    wrapper->child_count = 0;
+    module_close(wrapper);
+    module_own_grads(module);
+    return module;
+}
+
 const DdpConfig *ddp_config(Module *wrapper) {
     return &ddp_of(wrapper)->config;
 }
 Reducer *ddp_reducer(Module *wrapper) {
     return ddp_of(wrapper)->reducer;
 }
+ProcessGroup *ddp_group(Module *wrapper) {
+    return ddp_of(wrapper)->group;
+}
+DdpLogger *ddp_logger(Module *wrapper) {
+    return &ddp_of(wrapper)->logger;
+}
+Module *ddp_module(Module *wrapper) {
+    return wrapper->children[0];
+}
 
-int ddp_sync_buffers(Module *wrapper, Error *err) {
-    Ddp *ddp = ddp_of(wrapper);
-    return broadcast_tensors(ddp, &ddp->buffers, err);
+// ---- an iteration ---------------------------------------------------------------------------
+
+bool ddp_no_sync_begin(Module *wrapper) {
+    bool before = ddp_of(wrapper)->no_sync;
+    ddp_of(wrapper)->no_sync = true;
+    return before;
+}
+void ddp_no_sync_end(Module *wrapper, bool before) {
+    ddp_of(wrapper)->no_sync = before;
+}
+
+// PyTorch's rule: whether training or evaluating, but not if no gradients were reduced since.
+bool ddp_buffers_due(Module *wrapper) {
+    return ddp_of(wrapper)->config.broadcast_buffers && ddp_of(wrapper)->reduces;
+}
+bool ddp_will_reduce(Module *wrapper) {
+    return !ddp_of(wrapper)->no_sync;
+}
+void ddp_set_reduced(Module *wrapper, bool reduced) {
+    ddp_of(wrapper)->reduces = reduced;
+}
+
+int ddp_before_forward(void *context, Module *wrapper, bool recording, Error *err) {
+    (void)context;
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (recording && reducer_prepare(reducer, ddp_will_reduce(wrapper), err)) return -1;
+    return ddp_buffers_due(wrapper) ? ddp_sync_buffers(wrapper, 0, err) : 0;
+}
+
+void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context) {
+    ddp_of(wrapper)->before_forward = before ? before : ddp_before_forward;
+    ddp_of(wrapper)->before_forward_context = context;
+}
+void *ddp_before_forward_context(Module *wrapper) {
+    return ddp_of(wrapper)->before_forward_context;
 }
 
 int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err) {
-    return reducer_finish(ddp_of(wrapper)->reducer, profile, err);
+    Ddp *ddp = ddp_of(wrapper);
+    if (!ddp->reduces && !reducer_expecting(ddp->reducer)) return 0;
+    if (reducer_finish(ddp->reducer, profile, err)) return -1;
+    ddp_logger_note(&ddp->logger, ddp->reducer);
+    return 0;
+}
+
+int ddp_sync_buffers(Module *wrapper, int root, Error *err) {
+    return sync_state_run(&ddp_of(wrapper)->buffers, root, err);
+}
+
+int ddp_sync_module_states(Module *wrapper, int root, Error *err) {
+    Ddp *ddp = ddp_of(wrapper);
+    return broadcast_state(ddp_module(wrapper), ddp->group, &ddp->config, root, err);
 }

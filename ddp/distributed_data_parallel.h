@@ -3,14 +3,18 @@
  * Construction checks that all ranks hold the same model (names, shapes, dtypes), broadcasts rank
  * 0's parameters and buffers once, and hangs a Reducer on the parameters. From then on every rank
  * runs forward and backward on its own share of the batch, and only gradients travel: parameters
- * stay equal because equal weights get equal updates. Each training forward broadcasts rank 0's
- * buffers (batch norm's running statistics) first.
+ * stay equal because equal weights get equal updates. A forward broadcasts rank 0's buffers (batch
+ * norm's running statistics) first, if the one before it was a training step's.
+ *
+ * What a plain training run does not need is in files of its own: unused_parameters.h,
+ * static_graph.h, comm_hooks.h, join.h, logging_data.h.
  */
 #ifndef DDP_DISTRIBUTED_DATA_PARALLEL_H
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
 #include "common/train/strategy.h"
 #include "ddp/heartbeat.h"
+#include "ddp/logging_data.h"
 #include "ddp/process_group.h"
 #include "ddp/reducer.h"
 
@@ -18,7 +22,12 @@ typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)
     bool overlap;
     bool broadcast_buffers;
-    bool global_normalization; // the loss is divided by the global batch: sum, do not average
+    bool global_normalization;   // the loss is divided by the global batch: sum, do not average
+    bool find_unused_parameters; // see unused_parameters.h
+    bool static_graph;           // see static_graph.h; then find_unused_parameters changes nothing
+    // Names of parameters and buffers that are neither made equal nor reduced, ended by a NULL; or
+    // NULL.
+    const char *const *ignored;
 } DdpConfig;
 
 DdpConfig ddp_config_default(void);
@@ -28,12 +37,44 @@ DdpConfig ddp_config_default(void);
 // module stays the caller's.
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err);
+// Gives the module back, with gradients of its own (None), and closes the wrapper. For wrapping it
+// anew after an error.
+Module *ddp_unwrap(Module *wrapper);
 const DdpConfig *ddp_config(Module *wrapper);
 Reducer *ddp_reducer(Module *wrapper);
-// Broadcasts rank 0's buffers now (before evaluating the bare module). Collective.
-int ddp_sync_buffers(Module *wrapper, Error *err);
-// Waits for the gradients after tape_backward; see reducer_finish.
+ProcessGroup *ddp_group(Module *wrapper);
+Module *ddp_module(Module *wrapper); // the wrapped one
+DdpLogger *ddp_logger(Module *wrapper);
+
+// Waits for the gradients after tape_backward; see reducer_finish. Does nothing if the forward was
+// under no_sync.
 int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err);
+
+// PyTorch's no_sync: gradients of forwards between the two calls add up on this rank, undivided;
+// the next backward outside reduces the sum. It is the forward that counts: what surrounds only the
+// backward has no effect. May be nested: end takes what begin returned.
+bool ddp_no_sync_begin(Module *wrapper);
+void ddp_no_sync_end(Module *wrapper, bool before);
+
+// Broadcasts rank `root`'s buffers now (before evaluating the bare module). Collective.
+int ddp_sync_buffers(Module *wrapper, int root, Error *err);
+// Makes all parameters and buffers rank `root`'s, after some rank changed its own. Collective.
+int ddp_sync_module_states(Module *wrapper, int root, Error *err);
+
+// ---- for what takes part in every forward (join.h) --------------------------------------------
+
+// Runs before every forward; recording: gradients are wanted. -1 with err filled.
+typedef int DdpBeforeForward(void *context, Module *wrapper, bool recording, Error *err);
+DdpBeforeForward ddp_before_forward;
+// Puts another one in the place of ddp_before_forward, with its context; NULL: puts that back.
+void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context);
+void *ddp_before_forward_context(Module *wrapper); // NULL: ddp_before_forward is in its place
+// Whether the next forward will broadcast buffers, and whether its backward will be reduced.
+bool ddp_buffers_due(Module *wrapper);
+bool ddp_will_reduce(Module *wrapper);
+void ddp_set_reduced(Module *wrapper, bool reduced); // what the next ddp_buffers_due will say
+
+// ---- the trainer ------------------------------------------------------------------------------
 
 // The Strategy for the trainer. Owns everything it is given from now on. sampler: "interleaved"
 // (DistributedSampler) or "blocked".

@@ -1,7 +1,7 @@
 /* heartbeat.c: see heartbeat.h.
  *
- * The page is a memfd: a line that describes it, then one line of 64 bytes per local rank. A line
- * has one writer per field, and its reader is another process that only talks about what it reads:
+ * The page is a memfd: a header, then one Line of two cache lines per local rank. A line has one
+ * writer per field, and its reader is another process that only talks about what it reads:
  * no locks, no waiting, and a rank that is killed at any point leaves something readable, because
  * the last byte of each name is never written. Fields are volatile so that the compiler neither
  * delays nor drops a store that nobody in this process reads.
@@ -9,7 +9,6 @@
 #include "ddp/heartbeat.h"
 
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -18,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 
-#define HEARTBEAT_MAGIC 0x7461656270646464u // says that DDPRUN_HEARTBEAT leads to such a page
+#define HEARTBEAT_MAGIC 0x3261656270646464u // says that DDPRUN_HEARTBEAT leads to such a page
 
 typedef struct Line {
     volatile char phase[HEARTBEAT_NAME_MAX + 1];
@@ -27,14 +26,16 @@ typedef struct Line {
     volatile char kind[HEARTBEAT_NAME_MAX + 1];
     volatile uint64_t sequence;
     volatile uint64_t sequence_ns; // when the collective was set
+    volatile uint64_t culprit;     // 0 or 1
+    uint64_t unused[7];
 } Line;
 
 typedef struct Header {
     uint64_t magic, ranks;
-    uint64_t unused[6];
+    uint64_t unused[14];
 } Header;
 
-_Static_assert(sizeof(Line) == 64 && sizeof(Header) == 64, "a rank's line is one cache line");
+_Static_assert(sizeof(Line) == 128 && sizeof(Header) == 128, "a rank's line shares no cache line");
 
 struct Heartbeat {
     void *page;
@@ -113,6 +114,10 @@ void heartbeat_collective(Heartbeat *heartbeat, uint64_t sequence, const char *k
     heartbeat->line->sequence_ns = clock_ns();
 }
 
+void heartbeat_culprit(Heartbeat *heartbeat) {
+    if (heartbeat) heartbeat->line->culprit = 1;
+}
+
 void heartbeat_close(Heartbeat *heartbeat) {
     if (!heartbeat) return;
     munmap(heartbeat->page, heartbeat->bytes);
@@ -156,7 +161,8 @@ static void read_name(char to[HEARTBEAT_NAME_MAX + 1], const volatile char *from
 
 HeartbeatView heartbeat_board_read(const HeartbeatBoard *board, int local_rank) {
     const Line *line = line_of(board->page, local_rank);
-    HeartbeatView view = {.step = line->step, .sequence = line->sequence};
+    HeartbeatView view = {
+        .step = line->step, .sequence = line->sequence, .culprit = line->culprit != 0};
     read_name(view.phase, line->phase);
     read_name(view.kind, line->kind);
     uint64_t step_ns = line->step_ns, sequence_ns = line->sequence_ns;

@@ -11,25 +11,32 @@
 #include "ddp/init.h"
 
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "ddp/debug_level.h"
+#include "ddp/heartbeat.h"
+#include "ddp/meeting_file.h"
 #include "ddp/pg_shm.h"
 
 enum { CARD_MAX = 320, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
 
+#define PART_S    2.0 // how long the others wait for rank 0 to hang up
 #define LOOK_UP_S 0.1 // how often rank 0, while it waits for a rank, looks whether another gave up
 
 typedef struct Meeting {
     const Rendezvous *me;
     double timeout_s;
     uint64_t deadline_ns;
+    MeetingFile *file;   // NULL without file://
     StoreServer *server; // NULL unless this rank serves the store
     Store *store;
 } Meeting;
 
-typedef struct Card { // as text: "world host boot_id pid_namespace pid"
+typedef struct Card { // as text: "world host boot_id pid_namespace pid stamp"
     int world_size, pid;
+    unsigned long long stamp; // when it was made: tells two meetings of one process apart
     char host[72], boot_id[48], pid_namespace[48];
 } Card;
 
@@ -46,7 +53,7 @@ static void read_line(const char *path, char *text, size_t capacity) {
 // Two containers of one machine may have the same name, and one kernel; ranks in different pid
 // namespaces cannot open each other's memory through /proc.
 static Card my_card(int world_size) {
-    Card card = {.world_size = world_size, .pid = getpid()};
+    Card card = {.world_size = world_size, .pid = getpid(), .stamp = clock_ns()};
     if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0]) {
         snprintf(card.host, sizeof card.host, "?");
     }
@@ -57,13 +64,13 @@ static Card my_card(int world_size) {
 }
 
 static void write_card(const Card *card, char text[CARD_MAX]) {
-    snprintf(text, CARD_MAX, "%d %s %s %s %d", card->world_size, card->host, card->boot_id,
-             card->pid_namespace, card->pid);
+    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu", card->world_size, card->host, card->boot_id,
+             card->pid_namespace, card->pid, card->stamp);
 }
 
 static bool parse_card(const char *text, Card *card) {
-    return sscanf(text, "%d %71s %47s %47s %d", &card->world_size, card->host, card->boot_id,
-                  card->pid_namespace, &card->pid) == 5;
+    return sscanf(text, "%d %71s %47s %47s %d %llu", &card->world_size, card->host, card->boot_id,
+                  card->pid_namespace, &card->pid, &card->stamp) == 6;
 }
 
 // ---- Waiting and publishing
@@ -123,6 +130,13 @@ static int leave_card(Meeting *m, Error *err) {
     if (strcmp(stands, mine) == 0) return 0;
     Card other = {0};
     (void)parse_card(stands, &other);
+    if (other.pid == card.pid && strcmp(other.host, card.host) == 0) {
+        return error_set(err, STATUS_FAILED,
+                         "rank %d: trying to initialize the default process group twice! (a store "
+                         "that the launcher serves is good for one group: make others with "
+                         "pg_new_subgroup)",
+                         m->me->rank);
+    }
     error_set(err, STATUS_USAGE, "two processes say that they are rank %d: pid %d on %s and pid %d",
               m->me->rank, other.pid, other.host, card.pid);
     publish_error(m, "plan", err);
@@ -243,15 +257,40 @@ static int follow(Meeting *m, PgShmSegment **segment, Error *err) {
 
 // ---- The meeting
 
+static int serve(Meeting *m, int *port, const char *token, Error *err) {
+    m->server = store_serve(m->me->master_addr, *port, token, err);
+    if (!m->server) return -1;
+    *port = store_server_port(m->server);
+    return 0;
+}
+
+// file://: rank 0 serves wherever there is room; the token is in the file, for its owner.
+static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
+    const Rendezvous *me = m->me;
+    uint64_t random[2];
+    m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
+    if (!m->file) return -1;
+    if (me->rank != 0) return meeting_file_await(m->file, port, token, m->deadline_ns, err);
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return error_set(err, STATUS_FAILED, "getrandom gave no random bytes");
+    snprintf(token, STORE_TOKEN_MAX + 1, "%016jx%016jx", (uintmax_t)random[0],
+             (uintmax_t)random[1]);
+    *port = 0;
+    if (serve(m, port, token, err) != 0) return -1;
+    return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
+}
+
 static int meeting_open(Meeting *m, Error *err) {
     const Rendezvous *me = m->me;
     int port = me->master_port;
-    if (me->rank == 0 && !me->launcher_store) {
-        m->server = store_serve(me->master_addr, port, me->token, err);
-        if (!m->server) return -1;
-        port = store_server_port(m->server);
+    char token[STORE_TOKEN_MAX + 1];
+    memcpy(token, me->token, sizeof token);
+    if (me->file_path[0]) {
+        if (find_store(m, &port, token, err) != 0) return -1;
+    } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
+        return -1;
     }
-    m->store = store_connect(me->master_addr, port, me->token, m->timeout_s, err);
+    m->store = store_connect(me->master_addr, port, token, m->timeout_s, err);
     if (!m->store) return -1;
     char prefix[32]; // ranks of an attempt that has ended left their keys behind
     snprintf(prefix, sizeof prefix, "attempt_%d", me->restart_count);
@@ -260,7 +299,9 @@ static int meeting_open(Meeting *m, Error *err) {
 }
 
 // The rank that serves the store stays until the others have read their last answer: also after an
-// error, which it must not take away with it, but then only for a moment.
+// error, which it must not take away with it, but then only for a moment. The others stay until it
+// hangs up, if it does so soon: their next meeting at this address must not find the rest of this
+// one.
 static void part(Meeting *m, double patience_s) {
     Error ignored = {0};
     int64_t gone = 0;
@@ -268,8 +309,10 @@ static void part(Meeting *m, double patience_s) {
     if (m->me->launcher_store || others == 0) return;
     if (m->me->rank == 0) {
         (void)store_wait(m->store, "parted", patience_s, &ignored);
-    } else if (store_add(m->store, "parting", 1, &gone, &ignored) == 0 && gone == others) {
-        (void)store_set(m->store, "parted", "", 0, &ignored);
+    } else if (store_add(m->store, "parting", 1, &gone, &ignored) == 0) {
+        if (gone == others) (void)store_set(m->store, "parted", "", 0, &ignored);
+        (void)store_wait(m->store, "never set", patience_s < PART_S ? patience_s : PART_S,
+                         &ignored);
     }
 }
 
@@ -282,13 +325,31 @@ static int check_backend(const char *backend, Error *err) {
                      backend);
 }
 
+// What the environment asks for in observability. On failure the group is closed.
+static int observe(ProcessGroup *group, DebugLevel level, double timeout_s, Error *err) {
+    int rank = pg_rank(group);
+    if (level >= DEBUG_INFO)
+        fprintf(stderr, "rank %d of %d (pid %d): group over %s, timeout %g s\n", rank,
+                pg_size(group), (int)getpid(), pg_backend(group), timeout_s);
+    if (pg_set_flight(group, getenv("DDPC_FLIGHT_DIR"), getenv("DDPC_FLIGHT_PIPE"),
+                      level == DEBUG_DETAIL, err) == 0)
+        return 0;
+    pg_close(group);
+    return error_prefix(err, "rank %d", rank);
+}
+
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous,
                                  double timeout_s, Error *err) {
     if (check_backend(backend, err) != 0) return NULL;
+    Heartbeat *heartbeat = heartbeat_open(rendezvous->local_rank);
+    heartbeat_phase(heartbeat, "init"); // stands in the launcher's page until the next one
+    heartbeat_close(heartbeat);
     Meeting m = {.me = rendezvous, .timeout_s = timeout_s};
     m.deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
     PgShmSegment *segment = NULL;
     ProcessGroup *group = NULL;
+    DebugLevel level;
+    if (debug_level_read(&level, err) != 0) return NULL;
     if (meeting_open(&m, err) == 0 &&
         (rendezvous->rank == 0 ? lead(&m, &segment, err) : follow(&m, &segment, err)) == 0) {
         group = pg_shm_open(segment, rendezvous->rank, timeout_s, err);
@@ -298,7 +359,8 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
     if (m.store) part(&m, group ? left_s(&m) + 0.1 : 0.5);
     store_close(m.store);
     store_server_close(m.server);
-    return group;
+    meeting_file_leave(m.file);
+    return group && observe(group, level, timeout_s, err) != 0 ? NULL : group;
 }
 
 int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {

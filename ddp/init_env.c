@@ -9,9 +9,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "ddp/init.h"
+#include "ddp/init_internal.h"
 
-enum { WORLD_MAX = 1 << 20, PORT_MAX = 65535, DEFAULT_PORT = 29500 };
+enum { DEFAULT_PORT = 29500 };
 
 // The names under which one starter tells a process its place. NULL: it does not tell.
 typedef struct Dialect {
@@ -60,13 +60,14 @@ static const Dialect *find_dialect(void) {
     return &TORCHRUN;
 }
 
-// Names every variable of env:// that is missing, in one error.
-static int check_env(Error *err) {
+// Names every variable of env:// that is missing and not given (-1), in one error.
+static int check_env(int rank, int world_size, Error *err) {
     const char *needed[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    const bool given[] = {rank >= 0, world_size >= 0, false, false};
     char missing[80] = "";
     int count = 0;
     for (size_t i = 4; i-- > 0;) { // from the last, so that each knows what follows it
-        if (read_text(needed[i])) continue;
+        if (given[i] || read_text(needed[i])) continue;
         char rest[sizeof missing];
         memcpy(rest, missing, sizeof rest);
         const char *joint = count == 0 ? "" : count == 1 ? " and " : ", ";
@@ -79,9 +80,19 @@ static int check_env(Error *err) {
                      missing, count == 1 ? "is" : "are");
 }
 
-static int read_ranks(Rendezvous *r, const Dialect *d, Error *err) {
-    if (read_int(d->world_size, 1, WORLD_MAX, &r->world_size, err) != 0) return -1;
-    if (read_int(d->rank, 0, r->world_size - 1, &r->rank, err) != 0) return -1;
+// rank and world_size: -1, or given from outside.
+static int read_who(Rendezvous *r, const Dialect *d, int rank, int world_size, Error *err) {
+    r->rank = rank;
+    r->world_size = world_size;
+    if (world_size < 0 && read_int(d->world_size, 1, INIT_WORLD_MAX, &r->world_size, err) != 0)
+        return -1;
+    if (rank < 0) return read_int(d->rank, 0, r->world_size - 1, &r->rank, err);
+    if (rank < r->world_size) return 0;
+    return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank,
+                     r->world_size);
+}
+
+static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
     r->local_world_size = r->world_size;
     if (read_text(d->local_world_size) &&
         read_int(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0) {
@@ -113,19 +124,32 @@ static int read_master(Rendezvous *r, Error *err) {
     memcpy(r->master_addr, address, strlen(address) + 1);
     r->master_port = DEFAULT_PORT;
     if (!read_text("MASTER_PORT")) return 0;
-    return read_int("MASTER_PORT", 1, PORT_MAX, &r->master_port, err);
+    return read_int("MASTER_PORT", 1, INIT_PORT_MAX, &r->master_port, err);
 }
 
-static int read_launcher(Rendezvous *r, Error *err) {
-    const char *token = read_text("DDPRUN_TOKEN"), *store = read_text("DDPRUN_STORE");
-    if (token && strlen(token) > STORE_TOKEN_MAX) {
+int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
+    const char *text = read_text("DDPRUN_TOKEN");
+    if (text && strlen(text) > STORE_TOKEN_MAX) {
         return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
                          STORE_TOKEN_MAX);
     }
-    if (token) memcpy(r->token, token, strlen(token) + 1);
+    if (text) memcpy(token, text, strlen(text) + 1);
+    return 0;
+}
+
+static int read_launcher(Rendezvous *r, Error *err) {
+    const char *store = read_text("DDPRUN_STORE");
+    if (init_read_token(r->token, err) != 0) return -1;
     r->launcher_store = store && strcmp(store, "0") != 0;
     if (!read_text("TORCHELASTIC_RESTART_COUNT")) return 0;
     return read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &r->restart_count, err);
+}
+
+// What follows from who this rank is: its place on this host, and where to meet.
+static int read_rest(Rendezvous *r, const Dialect *d, Error *err) {
+    if (read_place(r, d, err) != 0) return -1;
+    if (read_master(r, err) != 0) return -1;
+    return read_launcher(r, err);
 }
 
 int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err) {
@@ -135,9 +159,16 @@ int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err) {
         bool none = !read_text("RANK") && !read_text("WORLD_SIZE") && !read_text("MASTER_ADDR") &&
                     !read_text("MASTER_PORT");
         if (none && alone_is_fine) return 0;
-        if (check_env(err) != 0) return -1;
+        if (check_env(-1, -1, err) != 0) return -1;
     }
-    if (read_ranks(rendezvous, dialect, err) != 0) return -1;
-    if (read_master(rendezvous, err) != 0) return -1;
-    return read_launcher(rendezvous, err);
+    if (read_who(rendezvous, dialect, -1, -1, err) != 0) return -1;
+    return read_rest(rendezvous, dialect, err);
+}
+
+int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, Error *err) {
+    if (rank < 0 && world_size < 0) return init_from_env(rendezvous, false, err);
+    *rendezvous = (Rendezvous){.master_addr = "127.0.0.1"};
+    if (check_env(rank, world_size, err) != 0) return -1;
+    if (read_who(rendezvous, &TORCHRUN, rank, world_size, err) != 0) return -1;
+    return read_rest(rendezvous, &TORCHRUN, err);
 }

@@ -1,7 +1,8 @@
 /* launch.h: what the launcher's files share: the state of one job on this node.
  *
- * launcher.c opens it, starts the ranks and restarts them; launch_supervise.c watches over one
- * attempt; launch_report.c puts what happened into words. One thread uses it.
+ * launcher.c opens it, starts the ranks and restarts them; launch_supervise.c sees one attempt to
+ * its end; launch_look.c looks for ranks that are silent; launch_report.c puts what happened into
+ * words. One thread uses it.
  */
 #ifndef DDP_LAUNCH_H
 #define DDP_LAUNCH_H
@@ -32,8 +33,11 @@ typedef struct LaunchedRank {
     uint64_t ended_ns;
     struct timespec ended_at; // the same moment on the wall clock
     bool stopped;             // by SIGSTOP or the like
+    uint64_t stopped_ns;
     struct timespec stopped_at;
-    int sent; // the last signal the launcher sent it while it was alive, 0: none
+    uint64_t beat_ns;  // its last heartbeat that was seen; 0: none yet
+    uint64_t heard_ns; // when that was; before the first, when it was started
+    int sent;          // the last signal the launcher sent it while it was alive, 0: none
 } LaunchedRank;
 
 typedef enum LaunchStage {
@@ -46,7 +50,7 @@ typedef enum LaunchStage {
 typedef enum LaunchCause {
     CAUSE_NONE,
     CAUSE_DEATH,   // the root rank exited with a failure or was killed
-    CAUSE_STOPPED, // the root rank is stopped, and another gave up on it
+    CAUSE_STOPPED, // the root rank is stopped
     CAUSE_SILENT,  // the root rank's heartbeat stands still
     CAUSE_LATE,    // the root rank did not end after the others had
     CAUSE_NODES,   // something happened on another node
@@ -73,6 +77,7 @@ typedef struct Launch {
     // This attempt:
     int attempt;
     LaunchStage stage;
+    uint64_t looked_ns; // when the heartbeats were last looked at
     uint64_t act_at_ns; // when the stage is over
     int alive;
     uint64_t first_good_end_ns; // 0: no rank has ended well yet
@@ -92,6 +97,10 @@ int launch_take_signal(Launch *launch);
 void launch_supervise(Launch *launch);
 // Ends all ranks because of `cause`.
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number);
+// The same after a report that names local rank `root`.
+void launch_fail(Launch *launch, LaunchCause cause, int root);
+// Looks whether a rank has fallen silent or is late, or another node has failed: if so, ends all.
+void launch_look(Launch *launch);
 
 // "SIGKILL"; for a number without a name "signal 99".
 const char *report_signal(int number, char text[24]);

@@ -17,7 +17,7 @@ typedef struct Guard Guard;
 
 // Forks: call it while the process has one thread.
 Guard *guard_open(Error *err);
-void guard_watch(Guard *guard, pid_t group);
+void guard_watch(Guard *guard, pid_t group); // called by the rank itself, before its program runs
 // Before the group's leader is reaped: afterwards the number may be somebody else's.
 void guard_release(Guard *guard, pid_t group);
 void guard_close(Guard *guard); // and waits for its end, which follows at once

@@ -14,7 +14,7 @@
 #include "common/base/memory.h"
 #include "ddp/store.h"
 
-enum { LOOK_MS = 1000, SILENCE_MS = 15000, VERDICT_MAX = 1024 };
+enum { LOOK_MS = 1000, SILENCE_MS = 10000, VERDICT_MAX = 1024 };
 
 #define CALL_TIMEOUT_S 1.0 // of one call to the store: the supervision waits for it
 

@@ -145,7 +145,7 @@ static void emit_lines(Stream *stream, Console *console, bool all) {
         if (stream->shown) console_write(console, stream, stream->prefix, line, bytes);
         begin += bytes;
     }
-    memmove(stream->line, stream->line + begin, stream->used - begin);
+    if (begin < stream->used) memmove(stream->line, stream->line + begin, stream->used - begin);
     stream->used -= begin;
 }
 

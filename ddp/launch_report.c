@@ -89,15 +89,9 @@ static void append_cause(Text *text, const Launch *launch, const LaunchedRank *r
         append(text, " was stopped by a signal (SIGSTOP?)");
         append_time(text, &root->stopped_at);
         break;
-    case CAUSE_SILENT: {
-        HeartbeatView view = heartbeat_board_read(launch->board, root->local_rank);
-        append(text, " has been silent for %.1f s", (double)(clock_ns() - view.beat_ns) * 1e-9);
-        if (root->stopped) {
-            append(text, "; it was stopped by a signal");
-            append_time(text, &root->stopped_at);
-        }
+    case CAUSE_SILENT:
+        append(text, " has been silent for %.1f s", (double)(clock_ns() - root->heard_ns) * 1e-9);
         break;
-    }
     case CAUSE_LATE:
         append(text, " is still running %g s after the first rank ended",
                launch->options->exit_timeout_s);

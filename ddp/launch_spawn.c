@@ -64,6 +64,7 @@ static void default_signals(void) {
 // Returns only if it fails, with errno set.
 static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int stderr_fd) {
     (void)setpgid(0, 0);
+    guard_watch(spawn->guard, getpid()); // before it can start anything itself
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
     if (getppid() != launcher) _exit(127); // it died before the line above took effect
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -129,6 +130,7 @@ pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err)
     if (pid == 0) {
         become_rank(spawn, launcher, pipes.out[1], pipes.err[1]);
         int cause = errno;
+        guard_release(spawn->guard, getpid());
         ssize_t n = write(pipes.status[1], &cause, sizeof cause);
         _exit(n == sizeof cause ? 126 : 127);
     }

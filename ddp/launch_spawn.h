@@ -15,11 +15,13 @@
 #include <sys/types.h>
 
 #include "common/base/error.h"
+#include "ddp/launch_guard.h"
 
 typedef struct Spawn {
     const char *path; // from spawn_find_program
     char *const *argv;
     char *const *environment;
+    Guard *guard;
     int inherited_fd;          // the heartbeat page
     sigset_t signal_mask;      // what the launcher was started with
     struct rlimit descriptors; // likewise

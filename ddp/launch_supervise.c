@@ -1,10 +1,11 @@
 /* launch_supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch.h).
  *
- * One loop: wait for output, a signal or the next look; take signals; reap; decide. Deaths are
- * observed in the order in which SIGCHLD brings them, but several may have happened at once, so the
- * loop lets 100 ms pass after the first failure before it names the root. Then a rank that was
- * killed, or ended with a status of its own choice, comes before one that ended with STATUS_FAILED:
- * the latter is what a healthy rank does when a peer is lost.
+ * One loop: wait for output, a signal or the next look (launch_look.c); take signals; reap; decide.
+ * Deaths are observed in the order in which SIGCHLD brings them, but several may have happened at
+ * once, so the loop lets 100 ms pass after the first failure before it names the root. A rank that
+ * ended with STATUS_FAILED may only have lost a peer, unless its heartbeat says that it met an
+ * error of its own. If all that failed are such, the loop waits up to a second for the one they
+ * lost; it comes before them.
  *
  * Every stage but RUNNING has a deadline, and each leads to the next: SETTLING -> ENDING -> KILLING
  * -> out.
@@ -18,8 +19,9 @@
 #include "common/base/clock.h"
 #include "ddp/launch.h"
 
-#define SETTLE_S 0.1
-#define KILL_S   30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
+#define SETTLE_S      0.1
+#define CONSEQUENCE_S 1.0
+#define KILL_S        30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
 
 static uint64_t after(double seconds) {
     return clock_ns() + (uint64_t)(seconds * 1e9);
@@ -74,7 +76,7 @@ static void kill_ranks(Launch *launch) {
     enter(launch, LAUNCH_KILLING, KILL_S);
 }
 
-static void end_because_of(Launch *launch, LaunchCause cause, int root) {
+void launch_fail(Launch *launch, LaunchCause cause, int root) {
     launch->root = root;
     launch->cause = cause;
     report_root(launch);
@@ -82,6 +84,22 @@ static void end_because_of(Launch *launch, LaunchCause cause, int root) {
 }
 
 // ---- Reaping
+
+// STATUS_FAILED is also what a rank ends with when it has lost a peer.
+static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
+    return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED &&
+           !heartbeat_board_read(launch->board, rank->local_rank).culprit;
+}
+
+// Names the root after a moment: a short one once a rank has failed that cannot be a consequence.
+// But the others may be about to write their flight records (ddp/flight_recorder.h).
+static void settle(Launch *launch, const LaunchedRank *rank) {
+    bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
+    double seconds = waits ? CONSEQUENCE_S : SETTLE_S;
+    if (launch->stage == LAUNCH_RUNNING) enter(launch, LAUNCH_SETTLING, seconds);
+    if (launch->stage != LAUNCH_SETTLING) return;
+    if (launch->act_at_ns > after(seconds)) launch->act_at_ns = after(seconds);
+}
 
 static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) {
     rank->fate = info->si_code == CLD_EXITED ? RANK_EXITED : RANK_KILLED;
@@ -92,7 +110,7 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
     launch->alive--;
     bool well = rank->fate == RANK_EXITED && rank->code == 0;
     if (well && !launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
-    if (!well && launch->stage == LAUNCH_RUNNING) enter(launch, LAUNCH_SETTLING, SETTLE_S);
+    if (!well) settle(launch, rank);
 }
 
 // What else runs in the rank's process group dies with it. The rank itself is not reaped before, so
@@ -104,6 +122,7 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
     if (info.si_pid == 0) return;
     if (info.si_code == CLD_STOPPED || info.si_code == CLD_CONTINUED) {
         rank->stopped = info.si_code == CLD_STOPPED;
+        rank->stopped_ns = clock_ns();
         if (rank->stopped) clock_gettime(CLOCK_REALTIME, &rank->stopped_at);
         (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
         return;
@@ -127,13 +146,8 @@ static bool failed(const LaunchedRank *rank) {
            (rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0));
 }
 
-// STATUS_FAILED is also what a rank ends with when it has lost a peer.
-static bool may_be_consequence(const LaunchedRank *rank) {
-    return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED;
-}
-
-static bool comes_before(const LaunchedRank *a, const LaunchedRank *b) {
-    bool a_later = may_be_consequence(a), b_later = may_be_consequence(b);
+static bool comes_before(const Launch *launch, const LaunchedRank *a, const LaunchedRank *b) {
+    bool a_later = may_be_consequence(launch, a), b_later = may_be_consequence(launch, b);
     return a_later != b_later ? b_later : a->ended_ns < b->ended_ns;
 }
 
@@ -142,73 +156,15 @@ static void judge(Launch *launch) {
     for (int r = 0; r < launch->options->local_ranks; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
         if (rank->fate == RANK_ALIVE && rank->stopped) stopped = r;
-        if (failed(rank) && (root < 0 || comes_before(rank, &launch->ranks[root]))) root = r;
+        if (!failed(rank)) continue;
+        if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
     }
     CHECK(root >= 0, "judging without a failure");
-    if (stopped >= 0 && may_be_consequence(&launch->ranks[root])) {
-        end_because_of(launch, CAUSE_STOPPED, stopped);
+    if (stopped >= 0 && may_be_consequence(launch, &launch->ranks[root])) {
+        launch_fail(launch, CAUSE_STOPPED, stopped);
     } else {
-        end_because_of(launch, CAUSE_DEATH, root);
+        launch_fail(launch, CAUSE_DEATH, root);
     }
-}
-
-// ---- Looking while all is well
-
-// Ranks wait for each other, so when one falls silent soon all are: a stopped one holds up the
-// others, then the one that has come to the fewest collectives, then the one that was heard longest
-// ago.
-static bool holds_up(const Launch *launch, int a, int b) {
-    bool a_stopped = launch->ranks[a].stopped, b_stopped = launch->ranks[b].stopped;
-    if (a_stopped != b_stopped) return a_stopped;
-    HeartbeatView left = heartbeat_board_read(launch->board, a);
-    HeartbeatView right = heartbeat_board_read(launch->board, b);
-    if (left.sequence != right.sequence) return left.sequence < right.sequence;
-    return left.beat_ns < right.beat_ns;
-}
-
-static int find_silent(const Launch *launch) {
-    uint64_t now = clock_ns(), limit_ns = (uint64_t)(launch->options->heartbeat_s * 1e9);
-    int slowest = -1;
-    bool silence = false;
-    for (int r = 0; r < launch->options->local_ranks; r++) {
-        uint64_t beat_ns = heartbeat_board_read(launch->board, r).beat_ns;
-        if (launch->ranks[r].fate != RANK_ALIVE || beat_ns == 0) continue;
-        if (now > beat_ns && now - beat_ns > limit_ns) silence = true;
-        if (slowest < 0 || holds_up(launch, r, slowest)) slowest = r;
-    }
-    return silence ? slowest : -1;
-}
-
-static int find_alive(const Launch *launch) {
-    int r = 0;
-    while (launch->ranks[r].fate != RANK_ALIVE) r++;
-    return r;
-}
-
-static void look_at_nodes(Launch *launch) {
-    char text[1024];
-    NodesNews news = nodes_look(launch->nodes, launch->attempt, text, sizeof text);
-    if (news == NODES_FINE) return;
-    output_say(launch->output, "%s", text);
-    nodes_tell(launch->nodes, launch->attempt, news == NODES_STOPPED, text);
-    if (news == NODES_STOPPED) launch->no_restart = true;
-    launch_end_ranks(launch, CAUSE_NODES, SIGTERM);
-}
-
-static void look(Launch *launch) {
-    const LaunchOptions *o = launch->options;
-    if (launch->alive == 0) return;
-    int silent = o->heartbeat_s > 0 ? find_silent(launch) : -1;
-    if (silent >= 0) {
-        end_because_of(launch, CAUSE_SILENT, silent);
-        return;
-    }
-    uint64_t exit_ns = (uint64_t)(o->exit_timeout_s * 1e9);
-    if (launch->first_good_end_ns && clock_ns() - launch->first_good_end_ns > exit_ns) {
-        end_because_of(launch, CAUSE_LATE, find_alive(launch));
-        return;
-    }
-    look_at_nodes(launch);
 }
 
 // ---- The loop
@@ -234,7 +190,7 @@ static void decide(Launch *launch) {
     bool due = clock_ns() >= launch->act_at_ns;
     switch (launch->stage) {
     case LAUNCH_RUNNING:
-        look(launch);
+        launch_look(launch);
         break;
     case LAUNCH_SETTLING:
         if (due || launch->alive == 0) judge(launch);

@@ -177,6 +177,7 @@ static int start_rank(Launch *launch, int r, Error *err) {
     Spawn spawn = {.path = launch->program,
                    .argv = o->command,
                    .environment = environment,
+                   .guard = launch->guard,
                    .inherited_fd = facts.heartbeat_fd,
                    .signal_mask = launch->old_mask,
                    .descriptors = launch->old_descriptors,
@@ -186,8 +187,9 @@ static int start_rank(Launch *launch, int r, Error *err) {
     launch_env_free(environment);
     if (rank->pid < 0) return -1;
     rank->fate = RANK_ALIVE;
+    rank->heard_ns = clock_ns();
     launch->alive++;
-    guard_watch(launch->guard, rank->pid);
+
     output_attach(launch->output, r, stdout_fd, stderr_fd);
     return 0;
 }
@@ -291,7 +293,7 @@ static int run_attempt(Launch *launch, Error *err) {
     launch->cause = CAUSE_NONE;
     launch->root = -1;
     launch->alive = 0;
-    launch->first_good_end_ns = 0;
+    launch->first_good_end_ns = launch->looked_ns = 0;
     heartbeat_board_clear(launch->board);
     bool started = start_ranks(launch, err) == 0;
     if (!started) launch_end_ranks(launch, CAUSE_DEATH, SIGTERM);

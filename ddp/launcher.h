@@ -23,8 +23,8 @@ typedef struct LaunchOptions {
     double monitor_s;       // how often silent ranks and other nodes are looked at
     double grace_s;         // between SIGTERM and SIGKILL
     double exit_timeout_s;  // the last rank must end this long after the first that ended well
-    double heartbeat_s;     // a rank silent for longer has failed; 0: never
-    double start_timeout_s; // for the nodes to find each other
+    double heartbeat_s;     // a rank silent for longer has failed; 0: never (ddp/launch_look.c)
+    double start_timeout_s; // for the nodes to find each other, and then the ranks
     const char *log_dir;    // NULL: no log files
     const char *redirects, *tee, *shown; // in torchrun's notation: ddp/launch_output.h
     bool bind_cores;                     // each rank to its own share of the cores

@@ -5,17 +5,27 @@
 
 #include "common/base/options.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/init.h"
 
 typedef struct DdpOptions {
     const char *backend;   // "auto", "shm", "mpi", "nccl"
     const char *normalize; // "average", "global"
     const char *sampler;   // "interleaved", "blocked"
+    const char *comm_hook; // "none", "allreduce", "fp16", "bf16", "powersgd", "noop"
+    size_t powersgd_rank, powersgd_start;
+    bool find_unused_parameters, static_graph;
     double bucket_cap_mb, timeout_s;
-    bool no_overlap, no_broadcast_buffers;
+    bool no_overlap, no_broadcast_buffers, sync_batch_norm;
 } DdpOptions;
 
 DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to ddp
 DdpConfig ddp_options_config(const DdpOptions *ddp);
+// Meets the other ranks that the environment speaks of (init.h); alone if it speaks of none. Fills
+// *me. NULL with err filled.
+ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err);
+// Wraps the model as the options say: synchronizes its batch norms if asked to, calls
+// distributed_data_parallel, whose rules hold, and registers the communication hook.
+Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
 
 #endif

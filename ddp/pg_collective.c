@@ -47,10 +47,11 @@ Collective pg_barrier(void) {
 // ---- names ----------------------------------------------------------------------------------
 
 static const char *const kind_names[] = {
-    "all_reduce",     "broadcast", "reduce", "all_gather", "gather",       "scatter",
-    "reduce_scatter", "send",      "recv",   "barrier",    "shared_alloc", "shared_free"};
-static const char *const type_names[] = {"F32", "F64", "I32", "I64", "U8"};
-static const size_t type_bytes[] = {4, 8, 4, 8, 1};
+    "all_reduce",   "broadcast",      "reduce",      "all_gather", "gather",
+    "scatter",      "reduce_scatter", "send",        "recv",       "barrier",
+    "shared_alloc", "shared_free",    "new_subgroup"};
+static const char *const type_names[] = {"F32", "F64", "I32", "I64", "U8", "F16", "BF16"};
+static const size_t type_bytes[] = {4, 8, 4, 8, 1, 2, 2};
 static const char *const op_names[] = {"sum", "avg", "max", "min"};
 
 size_t pg_type_bytes(PgType type) {
@@ -58,6 +59,30 @@ size_t pg_type_bytes(PgType type) {
 }
 const char *pg_kind_name(CollectiveKind kind) {
     return kind_names[kind];
+}
+const char *pg_type_name(PgType type) {
+    return type_names[type];
+}
+
+const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]) {
+    if (global)
+        snprintf(text, PG_RANK_NAME_MAX, "%d (global %d)", rank, global[rank]);
+    else
+        snprintf(text, PG_RANK_NAME_MAX, "%d", rank);
+    return text;
+}
+
+// "new_subgroup(ranks 0, 3, 4)": what does not fit is cut off.
+static void describe_members(uint64_t members, char text[PG_DESCRIPTION_MAX]) {
+    const char *separator = "new_subgroup(ranks ";
+    size_t length = 0;
+    for (int r = 0; r < PG_SUBGROUP_PARENT_MAX && length < PG_DESCRIPTION_MAX; r++) {
+        if (!(members >> r & 1)) continue;
+        length +=
+            (size_t)snprintf(text + length, PG_DESCRIPTION_MAX - length, "%s%d", separator, r);
+        separator = ", ";
+    }
+    if (length < PG_DESCRIPTION_MAX) snprintf(text + length, PG_DESCRIPTION_MAX - length, ")");
 }
 
 const char *pg_describe(const Collective *collective, char text[PG_DESCRIPTION_MAX]) {
@@ -90,8 +115,11 @@ const char *pg_describe(const Collective *collective, char text[PG_DESCRIPTION_M
     case PG_BARRIER:
         snprintf(text, PG_DESCRIPTION_MAX, "%s", name);
         break;
-    default: // shared_alloc, shared_free
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%zu bytes)", name, count);
+    default: // for the ranks to agree on: not for pg_run
+        if (collective->kind == PG_NEW_SUBGROUP)
+            describe_members((uint64_t)count, text);
+        else
+            snprintf(text, PG_DESCRIPTION_MAX, "%s(%zu bytes)", name, count);
         break;
     }
     return text;
@@ -132,7 +160,7 @@ static const char *fault(const Collective *c, int rank, int size) {
 
 int pg_collective_check(const Collective *c, int rank, int size, Error *err) {
     // Compared as unsigned: an enum that holds anything else is a caller gone wrong.
-    if ((unsigned)c->kind > PG_BARRIER || (unsigned)c->type > PG_U8 || (unsigned)c->op > PG_MIN)
+    if ((unsigned)c->kind > PG_BARRIER || (unsigned)c->type > PG_BF16 || (unsigned)c->op > PG_MIN)
         return error_set(err, STATUS_FAILED, "rank %d: a collective of kind %d, type %d, op %d: %s",
                          rank, (int)c->kind, (int)c->type, (int)c->op, "there is no such thing");
     const char *wrong = fault(c, rank, size);

@@ -137,8 +137,20 @@ static Allocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stri
     return a;
 }
 
-// Rank 0's part: makes the segment and shows where it is. Between shm_begin and the next barrier
-// nobody else looks.
+// Shows the others where a new segment is: they look after the next barrier.
+static void announce(PgShm *shm, PgShmSegment *segment) {
+    shm->control->pid = (int)getpid();
+    shm->control->fd = segment->fd;
+    shm->control->segment = segment;
+}
+
+static PgShmSegment *find_announced(PgShm *shm, size_t bytes, Error *err) {
+    const Control *control = shm->control;
+    return shm->threads ? segment_share(control->segment)
+                        : segment_open(control->pid, control->fd, bytes, err);
+}
+
+// Rank 0's part: makes the segment. Between shm_begin and the next barrier nobody else looks.
 static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
     if (stride > (SIZE_MAX >> 1) / (size_t)shm->world) {
         error_set(err, STATUS_FAILED, "shared memory: the size overflows");
@@ -146,18 +158,13 @@ static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
     }
     PgShmSegment *segment = segment_create(stride * (size_t)shm->world, err);
     if (!segment) return NULL;
-    shm->control->pid = (int)getpid();
-    shm->control->fd = segment->fd;
-    shm->control->segment = segment;
+    announce(shm, segment);
     return add_allocation(shm, segment, stride);
 }
 
 // The others' part.
 static Allocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
-    const Control *control = shm->control;
-    PgShmSegment *segment =
-        shm->threads ? segment_share(control->segment)
-                     : segment_open(control->pid, control->fd, stride * (size_t)shm->world, err);
+    PgShmSegment *segment = find_announced(shm, stride * (size_t)shm->world, err);
     return segment ? add_allocation(shm, segment, stride) : NULL;
 }
 
@@ -238,6 +245,19 @@ static int shm_run(void *state, const PgCall *call, uint64_t *moved, Error *err)
     return status;
 }
 
+static PgShm *take_place(PgShmSegment *segment, int rank, bool threads) {
+    PgShm *shm = memory_zalloc(sizeof *shm);
+    shm->segment = segment;
+    shm->control = (Control *)(void *)segment->base;
+    shm->rank = rank;
+    shm->world = shm->control->world;
+    shm->threads = threads;
+    RankSlot *slot = &shm->control->slots[rank];
+    sync_store(&slot->pid, (uint32_t)getpid());
+    sync_store(&slot->presence, RANK_PRESENT);
+    return shm;
+}
+
 static void shm_abort_state(void *state, const char *message) {
     shm_abort(state, message);
 }
@@ -255,27 +275,50 @@ static void shm_close(void *state) {
     free(shm);
 }
 
+// This rank's end of a new group: the first member makes the control segment, the others open it.
+static PgShm *join_members(PgShm *shm, int place, int count, Error *err) {
+    PgShmSegment *segment =
+        place == 0 ? create_control(count, err) : find_announced(shm, control_bytes(count), err);
+    if (!segment) return NULL;
+    if (place == 0) announce(shm, segment);
+    return take_place(segment, place, shm->threads);
+}
+
+// Ranks outside only keep the order: the last barrier tells that the segment was found.
+static int shm_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
+    PgShm *shm = state, *own = NULL;
+    int count = 0, place = -1; // this rank's
+    for (int r = 0; r < shm->world; r++) {
+        if (!((uint64_t)call->collective.count >> r & 1)) continue;
+        if (r == shm->rank) place = count;
+        count++;
+    }
+    bool direct;
+    shm->call = call;
+    if (shm_begin(shm, 0, 0, &direct, err)) return -1;
+    if (place == 0 && !(own = join_members(shm, place, count, err))) return -1;
+    int status = shm_barrier(shm, err);
+    if (!status && place > 0 && !(own = join_members(shm, place, count, err))) status = -1;
+    if (!status) status = shm_barrier(shm, err);
+    if (status) {
+        if (own) shm_close(own);
+        return -1;
+    }
+    if (place == 0) segment_seal(own->segment);
+    shm_finish(shm);
+    *member = own;
+    return 0;
+}
+
 static const PgBackend backend_shm = {.name = "shm",
                                       .run = shm_run,
                                       .shared_alloc = shm_shared_alloc,
                                       .shared_free = shm_shared_free,
+                                      .new_subgroup = shm_new_subgroup,
                                       .abort = shm_abort_state,
                                       .close = shm_close};
 
 // ---- groups ---------------------------------------------------------------------------------
-
-static PgShm *take_place(PgShmSegment *segment, int rank, bool threads) {
-    PgShm *shm = memory_zalloc(sizeof *shm);
-    shm->segment = segment;
-    shm->control = (Control *)(void *)segment->base;
-    shm->rank = rank;
-    shm->world = shm->control->world;
-    shm->threads = threads;
-    RankSlot *slot = &shm->control->slots[rank];
-    sync_store(&slot->pid, (uint32_t)getpid());
-    sync_store(&slot->presence, RANK_PRESENT);
-    return shm;
-}
 
 static int check_place(PgShmSegment *segment, int rank, Error *err) {
     Control *control = (Control *)(void *)segment->base;

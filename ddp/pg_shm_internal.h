@@ -68,8 +68,8 @@ typedef struct Control {
     uint64_t layout; // sizes, so that two builds do not misread each other
     int world;
     SyncWord aborted; // 0, or 1 + the rank whose slot says why
-    // Rank 0's latest shared allocation, for the others to open: a descriptor of process pid, or
-    // between threads the segment itself.
+    // The segment that a rank made last for the others to open (between two barriers): a descriptor
+    // of process pid, or between threads the segment itself.
     int pid, fd;
     PgShmSegment *segment;
     RankSlot slots[]; // [world], then Mailbox[world], then Channel[world * world] (from, to)

@@ -191,13 +191,16 @@ static int check_message(const PgShm *shm, const Message *message, Error *err) {
     const Collective *c = &shm->call->collective;
     if (message->count == c->count && message->type == (int32_t)c->type) return 0;
     Collective sent = *c;
+    const int *global = shm->call->global;
     char one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
+    char from[PG_RANK_NAME_MAX], to[PG_RANK_NAME_MAX];
     sent.kind = PG_SEND;
     sent.count = (size_t)message->count;
     sent.type = (PgType)message->type;
     sent.root = shm->rank;
-    return error_set(err, STATUS_FAILED, "ranks disagree: rank %d runs %s, rank %d runs %s",
-                     c->root, pg_describe(&sent, one), shm->rank, pg_describe(c, two));
+    return error_set(err, STATUS_FAILED, "ranks disagree: rank %s runs %s, rank %s runs %s",
+                     pg_rank_name(global, c->root, from), pg_describe(&sent, one),
+                     pg_rank_name(global, shm->rank, to), pg_describe(c, two));
 }
 
 int shm_receive(PgShm *shm, Error *err) {

@@ -10,12 +10,13 @@
  */
 #include <string.h>
 
+#include "ddp/half.h"
 #include "ddp/pg_shm_internal.h"
 
-// One body, compiled for several instruction sets. Sanitizers start too late for the resolver that
-// chooses among them.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__SANITIZE_ADDRESS__) && \
-    !defined(__SANITIZE_THREAD__)
+// One body, compiled for several instruction sets; the loader picks one. It does so before a
+// sanitizer's runtime is up, so sanitized builds go without, and so do those with clang.
+#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
 #define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
 #else
 #define VECTORISED
@@ -83,14 +84,32 @@ COMBINE(sum_u8, uint8_t, a + b)
 COMBINE(max_u8, uint8_t, b > a ? b : a)
 COMBINE(min_u8, uint8_t, b < a ? b : a)
 
+// 16-bit floats: in float, then rounded.
+#define COMBINE_HALF(NAME, FROM, TO, EXPRESSION)                                            \
+    VECTORISED static void NAME(void *restrict sum, const void *restrict x, size_t count) { \
+        uint16_t *restrict to = sum;                                                        \
+        const uint16_t *restrict from = x;                                                  \
+        for (size_t i = 0; i < count; i++) {                                                \
+            float a = FROM(to[i]), b = FROM(from[i]);                                       \
+            to[i] = TO(EXPRESSION);                                                         \
+        }                                                                                   \
+    }
+
+COMBINE_HALF(sum_f16, half_from_f16, half_to_f16, a + b)
+COMBINE_HALF(max_f16, half_from_f16, half_to_f16, b > a || b != b ? b : a)
+COMBINE_HALF(min_f16, half_from_f16, half_to_f16, b < a || b != b ? b : a)
+COMBINE_HALF(sum_bf16, half_from_bf16, half_to_bf16, a + b)
+COMBINE_HALF(max_bf16, half_from_bf16, half_to_bf16, b > a || b != b ? b : a)
+COMBINE_HALF(min_bf16, half_from_bf16, half_to_bf16, b < a || b != b ? b : a)
+
 typedef void Combine(void *restrict sum, const void *restrict x, size_t count);
 
 static Combine *find_combine(PgType type, ReduceOp op) {
-    static Combine *const table[][3] = {[PG_F32] = {sum_f32, max_f32, min_f32},
-                                        [PG_F64] = {sum_f64, max_f64, min_f64},
-                                        [PG_I32] = {sum_i32, max_i32, min_i32},
-                                        [PG_I64] = {sum_i64, max_i64, min_i64},
-                                        [PG_U8] = {sum_u8, max_u8, min_u8}};
+    static Combine *const table[][3] = {
+        [PG_F32] = {sum_f32, max_f32, min_f32},    [PG_F64] = {sum_f64, max_f64, min_f64},
+        [PG_I32] = {sum_i32, max_i32, min_i32},    [PG_I64] = {sum_i64, max_i64, min_i64},
+        [PG_U8] = {sum_u8, max_u8, min_u8},        [PG_F16] = {sum_f16, max_f16, min_f16},
+        [PG_BF16] = {sum_bf16, max_bf16, min_bf16}};
     return table[type][op == PG_MAX ? 1 : op == PG_MIN ? 2 : 0];
 }
 

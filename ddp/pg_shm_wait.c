@@ -104,7 +104,8 @@ static void add_call(Text *text, const PgShm *shm) {
 
 static void add_rank_state(Text *text, const PgShm *shm, int rank) {
     uint32_t finished = sync_load(&slot(shm, rank)->finished);
-    text_add(text, "rank %d", rank);
+    char name[PG_RANK_NAME_MAX];
+    text_add(text, "rank %s", pg_rank_name(shm->call->global, rank, name));
     if (is_closed(shm, rank))
         text_add(text, " has closed its group;");
     else if (sync_load(&slot(shm, rank)->presence) == RANK_ABSENT)
@@ -118,6 +119,23 @@ static void add_rank_state(Text *text, const PgShm *shm, int rank) {
                  pg_kind_name((CollectiveKind)sync_load(&slot(shm, rank)->finished_kind)));
 }
 
+// The ranks that had not come at the deadline; of a barrier monitored for the first one only that.
+static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
+    const PgCall *call = shm->call;
+    Text list = {.length = 0};
+    char name[PG_RANK_NAME_MAX];
+    int late = 0;
+    for (int r = 0; r < shm->world && !(late && call->monitor == MONITOR_FIRST); r++) {
+        if (!is_missing(shm, wait, r)) continue;
+        text_add(&list, "%s%s", late++ ? ", " : "", pg_rank_name(call->global, r, name));
+    }
+    if (call->monitor == MONITOR_NONE)
+        text_add(text, "rank %s did not arrive within %.1f s; ", list.data, call->timeout_s);
+    else
+        text_add(text, "Rank%s %s failed to pass monitoredBarrier in %.0f ms; ",
+                 late == 1 ? "" : "s", list.data, call->timeout_s * 1e3);
+}
+
 // The message for a wait that failed: at once because of lost ranks (those are named), or at the
 // deadline (then all that are missing are).
 static int report_missing(const PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
@@ -125,16 +143,7 @@ static int report_missing(const PgShm *shm, const Wait *wait, bool lost_only, Er
     const char *separator = "";
     add_call(&text, shm);
     text_add(&text, ": ");
-    if (!lost_only) {
-        text_add(&text, "rank ");
-        for (int r = 0; r < shm->world; r++) {
-            if (!is_missing(shm, wait, r)) continue;
-            text_add(&text, "%s%d", separator, r);
-            separator = ", ";
-        }
-        text_add(&text, " did not arrive within %.1f s; ", shm->call->timeout_s);
-        separator = "";
-    }
+    if (!lost_only) add_late(&text, shm, wait);
     for (int r = 0; r < shm->world; r++) {
         if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
         text_add(&text, "%s", separator);
@@ -214,18 +223,42 @@ static void describe_fingerprint(const Fingerprint *f, char text[PG_DESCRIPTION_
     pg_describe(&collective, text);
 }
 
+// "they differ in kind, count": PyTorch's fingerprints name the aspects, too.
+static void add_aspects(Text *text, const Fingerprint *a, const Fingerprint *b) {
+    const struct {
+        const char *name;
+        bool differs;
+    } aspects[] = {{"sequence number", a->sequence != b->sequence},
+                   {"operation", a->kind != b->kind},
+                   {"size", a->count != b->count},
+                   {"type", a->type != b->type},
+                   {"reduction", a->op != b->op},
+                   {"root", a->root != b->root}};
+    const char *separator = "; they differ in ";
+    for (size_t i = 0; i < sizeof aspects / sizeof *aspects; i++) {
+        if (!aspects[i].differs) continue;
+        text_add(text, "%s%s", separator, aspects[i].name);
+        separator = ", ";
+    }
+}
+
 // Every rank compares all with rank 0's, so every rank comes to the same message.
 static int compare(const PgShm *shm, Error *err) {
     const Fingerprint *first = fingerprint(shm, 0);
     for (int r = 1; r < shm->world; r++) {
         const Fingerprint *other = fingerprint(shm, r);
         if (same_call(first, other)) continue;
+        const int *global = shm->call->global;
         char one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
+        char first_name[PG_RANK_NAME_MAX], other_name[PG_RANK_NAME_MAX];
         describe_fingerprint(first, one);
         describe_fingerprint(other, two);
+        Text aspects = {.length = 0};
+        add_aspects(&aspects, first, other);
         return error_set(err, STATUS_FAILED,
-                         "collective %ju: ranks disagree: rank 0 runs %s, rank %d runs %s",
-                         (uintmax_t)shm->call->sequence, one, r, two);
+                         "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%.160s",
+                         (uintmax_t)shm->call->sequence, pg_rank_name(global, 0, first_name), one,
+                         pg_rank_name(global, r, other_name), two, aspects.data);
     }
     return 0;
 }

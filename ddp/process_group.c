@@ -17,6 +17,8 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/flight_recorder.h"
+#include "ddp/flight_trigger.h"
 #include "ddp/pg_backend.h"
 
 struct Work {
@@ -31,6 +33,7 @@ struct ProcessGroup {
     const PgBackend *backend;
     void *state;
     int rank, size;
+    int *global; // [size], the ranks' numbers in the job; NULL: the same
     double timeout_s;
     uint64_t sequence; // the owner's thread only
     bool thread_started;
@@ -39,6 +42,7 @@ struct ProcessGroup {
     int track;
     PgObserver observe;
     void *observe_context;
+    FlightTrigger *trigger; // NULL unless there is a pipe
 
     pthread_mutex_t mutex;     // protects what follows
     pthread_cond_t work_ready; // the queue has work, or closing
@@ -46,6 +50,7 @@ struct ProcessGroup {
     Work *first, *last, *spare;
     uint64_t issued, finished; // Works
     uint64_t moved_bytes;
+    FlightRecorder *flight;
     bool closing;
     Error error; // the first; status != STATUS_OK: the group is broken
     Work works[PG_MAX_WORKS];
@@ -58,6 +63,7 @@ ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size, 
     group->rank = rank;
     group->size = size;
     group->timeout_s = timeout_s;
+    group->flight = flight_recorder_open("world");
     pthread_mutex_init(&group->mutex, NULL);
     pthread_cond_init(&group->work_ready, NULL);
     pthread_cond_init(&group->work_over, NULL);
@@ -74,6 +80,10 @@ int pg_rank(const ProcessGroup *group) {
 }
 int pg_size(const ProcessGroup *group) {
     return group->size;
+}
+int pg_global_rank(const ProcessGroup *group, int rank) {
+    CHECK(rank >= 0 && rank < group->size, "rank %d of %d", rank, group->size);
+    return group->global ? group->global[rank] : rank;
 }
 const char *pg_backend(const ProcessGroup *group) {
     return group->backend->name;
@@ -114,23 +124,86 @@ static int group_check(ProcessGroup *group, Error *err) {
     return status;
 }
 
-// Breaks the group, here and on the other ranks, which would otherwise wait for this one.
-static int group_break(ProcessGroup *group, const Error *cause) {
+// Writes a copy of the flight recorder: files are no business to hold a mutex for. folder NULL:
+// what was configured for a group that breaks.
+static int write_flight(ProcessGroup *group, const char *folder, Error *err) {
+    FlightAbout about = {group->backend->name, group->rank, group->size, group->global, NULL};
     pthread_mutex_lock(&group->mutex);
-    copy_error(cause, &group->error); // an Error keeps the first message
+    FlightRecorder *copy = flight_recorder_copy(group->flight);
+    Error cause = group->error;
     pthread_mutex_unlock(&group->mutex);
+    if (cause.status != STATUS_OK) about.error = cause.message;
+    int status = folder ? flight_write(copy, &about, folder, err) : 0;
+    if (!folder) flight_write_broken(copy, &about);
+    flight_recorder_close(copy);
+    return status;
+}
+
+// Breaks the group, here and on the other ranks, which would otherwise wait for this one. Only the
+// first error counts: false if there was one already.
+static bool break_sound(ProcessGroup *group, const Error *cause) {
+    pthread_mutex_lock(&group->mutex);
+    bool sound = group->error.status == STATUS_OK;
+    copy_error(cause, &group->error);
+    pthread_mutex_unlock(&group->mutex);
+    if (!sound) return false;
     group->backend->abort(group->state, cause->message);
+    (void)write_flight(group, NULL, NULL);
+    return true;
+}
+
+static int group_break(ProcessGroup *group, const Error *cause) {
+    (void)break_sound(group, cause);
     return -1;
+}
+
+bool pg_abort(ProcessGroup *group, const Error *cause) {
+    Error named = *cause;
+    error_prefix(&named, "rank %d", group->rank);
+    return break_sound(group, &named);
 }
 
 // ---- carrying out ---------------------------------------------------------------------------
 
-static uint64_t begin_call(ProcessGroup *group, PgCall *call) {
+static bool is_pairwise(CollectiveKind kind) {
+    return kind == PG_SEND || kind == PG_RECV;
+}
+
+// Numbers and records a call. -1 with the first error if the group is broken.
+static int admit(ProcessGroup *group, PgCall *call, Error *err) {
+    uint64_t now = clock_ns();
+    pthread_mutex_lock(&group->mutex);
+    int status = copy_error(&group->error, err);
+    if (!status) {
+        call->sequence = is_pairwise(call->collective.kind) ? 0 : ++group->sequence;
+        call->record = flight_schedule(group->flight, &call->collective, call->sequence, now);
+    }
+    pthread_mutex_unlock(&group->mutex);
+    return status;
+}
+
+// The call is now carried out, unless the group broke while it was queued: then -1.
+static int begin_call(ProcessGroup *group, PgCall *call, uint64_t *begin_ns) {
+    uint64_t now = *begin_ns = clock_ns();
+    pthread_mutex_lock(&group->mutex);
+    bool broken = group->error.status != STATUS_OK;
+    if (!broken) flight_start(group->flight, call->record, now);
+    pthread_mutex_unlock(&group->mutex);
+    if (broken) return -1;
     if (group->observe)
         group->observe(group->observe_context, call->sequence, pg_kind_name(call->collective.kind));
+    if (call->timeout_s == 0) call->timeout_s = group->timeout_s;
+    call->global = group->global;
+    call->deadline_ns = now + (uint64_t)(call->timeout_s * 1e9);
+    return 0;
+}
+
+static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status, uint64_t moved) {
     uint64_t now = clock_ns();
-    call->timeout_s = group->timeout_s;
-    call->deadline_ns = now + (uint64_t)(group->timeout_s * 1e9);
+    pthread_mutex_lock(&group->mutex);
+    group->moved_bytes += moved;
+    if (!status) flight_complete(group->flight, call->record, now);
+    pthread_mutex_unlock(&group->mutex);
     return now;
 }
 
@@ -138,16 +211,14 @@ static uint64_t begin_call(ProcessGroup *group, PgCall *call) {
 static int run_call(ProcessGroup *group, PgCall *call, uint64_t *begin_ns, uint64_t *end_ns) {
     Error error = {0};
     uint64_t moved = 0;
-    *begin_ns = *end_ns = clock_ns();
-    if (group_check(group, NULL)) return -1;
-    *begin_ns = begin_call(group, call);
+    if (begin_call(group, call, begin_ns)) {
+        *end_ns = *begin_ns;
+        return -1;
+    }
     int status = group->backend->run(group->state, call, &moved, &error);
-    *end_ns = clock_ns();
+    *end_ns = end_call(group, call, status, moved);
     trace_span(group->trace, group->track, pg_kind_name(call->collective.kind),
                (int64_t)call->sequence, *begin_ns, *end_ns);
-    pthread_mutex_lock(&group->mutex);
-    group->moved_bytes += moved;
-    pthread_mutex_unlock(&group->mutex);
     return status ? group_break(group, &error) : 0;
 }
 
@@ -179,22 +250,16 @@ static void *communication_thread(void *context) {
 
 // ---- issuing --------------------------------------------------------------------------------
 
-static bool is_pairwise(CollectiveKind kind) {
-    return kind == PG_SEND || kind == PG_RECV;
-}
-
 // Checks and numbers a call. A call that this rank must refuse breaks the group: the others may
 // have made the same call rightly, and wait.
-static int issue(ProcessGroup *group, const Collective *collective, PgCall *call, Error *err) {
-    if (group_check(group, err)) return -1;
+static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     Error error = {0};
-    if (pg_collective_check(collective, group->rank, group->size, &error)) {
-        copy_error(&error, err);
-        return group_break(group, &error);
-    }
-    uint64_t sequence = is_pairwise(collective->kind) ? 0 : ++group->sequence;
-    *call = (PgCall){.collective = *collective, .sequence = sequence};
-    return 0;
+    if (!pg_collective_check(&call->collective, group->rank, group->size, &error))
+        return admit(group, call, err);
+    if (group_check(group, err)) return -1;
+    if (group->global) error_prefix(&error, "global rank %d", group->global[group->rank]);
+    copy_error(&error, err);
+    return group_break(group, &error);
 }
 
 // Waits on work_over, with the mutex held. Its condition becomes true without anybody's help: each
@@ -212,13 +277,37 @@ static void drain(ProcessGroup *group) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-int pg_run(ProcessGroup *group, Collective collective, Error *err) {
-    PgCall call;
+static int run_here(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t begin_ns, end_ns;
-    if (issue(group, &collective, &call, err)) return -1;
+    if (issue(group, call, err)) return -1;
     drain(group);
-    if (run_call(group, &call, &begin_ns, &end_ns)) return group_check(group, err);
+    if (run_call(group, call, &begin_ns, &end_ns)) return group_check(group, err);
     return 0;
+}
+
+int pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    PgCall call = {.collective = collective};
+    return run_here(group, &call, err);
+}
+
+int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err) {
+    if (!group) return 0;
+    PgCall call = {.collective = pg_barrier(),
+                   .timeout_s = timeout_s,
+                   .monitor = wait_all_ranks ? MONITOR_ALL : MONITOR_FIRST};
+    if (timeout_s > 0) return run_here(group, &call, err);
+    Error error = {0};
+    error_set(&error, STATUS_FAILED, "Rank %d timed out in monitoredBarrier after 0 ms.",
+              group->rank);
+    (void)group_break(group, &error);
+    return group_check(group, err);
+}
+
+// For the calls that are not for pg_run: nothing else of this rank's is under way until they end.
+static int begin_alone(ProcessGroup *group, PgCall *call, Error *err) {
+    uint64_t begin_ns;
+    drain(group);
+    return admit(group, call, err) ? -1 : begin_call(group, call, &begin_ns);
 }
 
 static int start_thread(ProcessGroup *group, Error *err) {
@@ -250,8 +339,8 @@ static Work *enqueue(ProcessGroup *group, const PgCall *call) {
 }
 
 Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
-    PgCall call;
-    if (issue(group, &collective, &call, err)) return NULL;
+    PgCall call = {.collective = collective};
+    if (issue(group, &call, err)) return NULL;
     Error error = {0};
     Work *work = NULL;
     if (!start_thread(group, &error)) {
@@ -287,16 +376,135 @@ bool work_done(const Work *work) {
     return done;
 }
 
+// ---- groups within the group ----------------------------------------------------------------
+
+static int count_members(uint64_t members) {
+    int count = 0;
+    for (; members; members &= members - 1) count++;
+    return count;
+}
+
+// *members: bit r is set for each r of ranks[count].
+static int pack_members(const ProcessGroup *parent, const int *ranks, int count, uint64_t *members,
+                        Error *err) {
+    *members = 0;
+    if (parent->size > PG_SUBGROUP_PARENT_MAX)
+        return error_set(err, STATUS_FAILED, "subgroups are for groups of up to %d ranks, not %d",
+                         PG_SUBGROUP_PARENT_MAX, parent->size);
+    if (count < 1) return error_set(err, STATUS_FAILED, "a subgroup needs at least one rank");
+    for (int i = 0; i < count; i++) {
+        if (ranks[i] < 0 || ranks[i] >= parent->size)
+            return error_set(err, STATUS_FAILED, "a subgroup with rank %d of a group of %d",
+                             ranks[i], parent->size);
+        if (*members >> ranks[i] & 1)
+            return error_set(err, STATUS_FAILED, "a subgroup with rank %d twice", ranks[i]);
+        *members |= (uint64_t)1 << ranks[i];
+    }
+    return 0;
+}
+
+// The new group, around its backend's state.
+static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, void *state,
+                                uint64_t sequence) {
+    int size = count_members(members), rank = 0;
+    int *global = memory_zalloc((size_t)size * sizeof *global);
+    bool same = true; // as in the job: then names need not say both
+    for (int r = 0, place = 0; r < parent->size; r++) {
+        if (!(members >> r & 1)) continue;
+        if (r == parent->rank) rank = place;
+        global[place] = pg_global_rank(parent, r);
+        same = same && global[place] == place;
+        place++;
+    }
+    ProcessGroup *group = pg_new(parent->backend, state, rank, size, parent->timeout_s);
+    flight_recorder_derive(group->flight, parent->flight, sequence);
+    if (same)
+        free(global);
+    else
+        group->global = global;
+    return group;
+}
+
+ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err) {
+    drain(parent);
+    if (group_check(parent, err)) return NULL;
+    Error error = {0};
+    PgCall call = {.collective = {.kind = PG_NEW_SUBGROUP, .type = PG_U8}};
+    uint64_t members;
+    void *state = NULL;
+    int status = pack_members(parent, ranks, count, &members, &error);
+    if (status == 0) {
+        call.collective.count = members;
+        if (begin_alone(parent, &call, err)) return NULL;
+        status = parent->backend->new_subgroup(parent->state, &call, &state, &error);
+        end_call(parent, &call, status, 0);
+    } else {
+        error_prefix(&error, "rank %d", parent->rank);
+    }
+    if (status == 0) return state ? new_member(parent, members, state, call.sequence) : NULL;
+    copy_error(&error, err);
+    group_break(parent, &error);
+    return NULL;
+}
+
+// One new group after the other; each rank is in one of them at most.
+ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err) {
+    ProcessGroup *mine = NULL;
+    Error error = {0};
+    int32_t own = color, *colors = memory_zalloc((size_t)parent->size * sizeof *colors);
+    int *ranks = memory_zalloc((size_t)parent->size * sizeof *ranks);
+    pg_run(parent, pg_all_gather(&own, colors, 1, PG_I32), &error);
+    for (int first = 0; first < parent->size && error.status == STATUS_OK; first++) {
+        int32_t next = colors[first]; // taken once, at its first rank
+        int count = 0;
+        for (int r = first; r < parent->size; r++) {
+            if (colors[r] != next) continue;
+            ranks[count++] = r;
+            colors[r] = -1;
+        }
+        if (next < 0) continue;
+        ProcessGroup *group = pg_new_subgroup(parent, ranks, count, &error);
+        if (group) mine = group;
+    }
+    free(ranks);
+    free(colors);
+    if (copy_error(&error, err) == 0) return mine;
+    pg_close(mine);
+    return NULL;
+}
+
+// ---- the flight recorder ---------------------------------------------------------------------
+
+static void write_configured(void *context) {
+    ProcessGroup *group = context;
+    (void)write_flight(group, NULL, NULL);
+}
+
+int pg_set_flight(ProcessGroup *group, const char *folder, const char *pipe, bool say, Error *err) {
+    pthread_mutex_lock(&group->mutex);
+    int status = flight_recorder_configure(group->flight, folder, say, err);
+    pthread_mutex_unlock(&group->mutex);
+    flight_trigger_close(group->trigger);
+    group->trigger = NULL;
+    if (status || !pipe || !*pipe) return status;
+    char *path = memory_format("%s%d.pipe", pipe, pg_global_rank(group, group->rank));
+    group->trigger = flight_trigger_open(path, write_configured, group, err);
+    free(path);
+    return group->trigger ? 0 : -1;
+}
+
+int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
+    return write_flight(group, folder, err);
+}
+
 // ---- shared memory and the end --------------------------------------------------------------
 
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
-    drain(group);
-    if (group_check(group, err)) return NULL;
-    PgCall call = {.collective = {.kind = PG_SHARED_ALLOC, .count = bytes, .type = PG_U8},
-                   .sequence = ++group->sequence};
-    begin_call(group, &call);
+    PgCall call = {.collective = {.kind = PG_SHARED_ALLOC, .count = bytes, .type = PG_U8}};
+    if (begin_alone(group, &call, err)) return NULL;
     Error error = {0};
     void *memory = group->backend->shared_alloc(group->state, &call, &error);
+    end_call(group, &call, memory ? 0 : -1, 0);
     if (!memory) {
         copy_error(&error, err);
         group_break(group, &error);
@@ -306,20 +514,17 @@ void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
 
 void pg_shared_free(ProcessGroup *group, void *memory) {
     if (!memory) return;
-    drain(group);
-    PgCall call = {.collective = {.kind = PG_SHARED_FREE}};
-    bool broken = group_check(group, NULL) != 0;
-    if (!broken) {
-        call.sequence = ++group->sequence;
-        begin_call(group, &call);
-    }
+    PgCall call = {.collective = {.kind = PG_SHARED_FREE, .type = PG_U8}};
+    bool broken = begin_alone(group, &call, NULL) != 0;
     Error error = {0};
-    if (group->backend->shared_free(group->state, broken ? NULL : &call, memory, &error))
-        group_break(group, &error);
+    int status = group->backend->shared_free(group->state, broken ? NULL : &call, memory, &error);
+    if (!broken) end_call(group, &call, status, 0);
+    if (status) group_break(group, &error);
 }
 
 void pg_close(ProcessGroup *group) {
     if (!group) return;
+    flight_trigger_close(group->trigger);
     pthread_mutex_lock(&group->mutex);
     group->closing = true;
     pthread_cond_signal(&group->work_ready);
@@ -329,5 +534,7 @@ void pg_close(ProcessGroup *group) {
     pthread_cond_destroy(&group->work_over);
     pthread_cond_destroy(&group->work_ready);
     pthread_mutex_destroy(&group->mutex);
+    flight_recorder_close(group->flight);
+    free(group->global);
     free(group);
 }

@@ -15,6 +15,11 @@
  * buffer or the timing; PG_AVG multiplies that sum once by 1/W. So the result does not depend on
  * how a gradient is cut into buckets, and it is DataParallel's, bit for bit.
  *
+ * A group may have groups within it, as many as wanted and overlapping. Each is a ProcessGroup of
+ * its own with its own ranks, sequence numbers and communication thread; what one of them does
+ * keeps no other from working. Errors of such a group name a rank by its place in the group and, in
+ * parentheses, in the job: "rank 0 (global 2)".
+ *
  * Backends: "shm" (ddp/pg_shm.c): ranks are processes of one host, or threads of one process.
  */
 #ifndef DDP_PROCESS_GROUP_H
@@ -40,7 +45,8 @@ typedef enum CollectiveKind {
     PG_BARRIER,
 } CollectiveKind;
 
-typedef enum PgType { PG_F32, PG_F64, PG_I32, PG_I64, PG_U8 } PgType;
+// PG_F16, PG_BF16: uint16_t (ddp/half.h); sums round after each addition.
+typedef enum PgType { PG_F32, PG_F64, PG_I32, PG_I64, PG_U8, PG_F16, PG_BF16 } PgType;
 typedef enum ReduceOp { PG_SUM, PG_AVG, PG_MAX, PG_MIN } ReduceOp; // PG_AVG: floats only
 
 typedef struct Collective {
@@ -78,6 +84,8 @@ typedef struct Work Work;
 
 int pg_rank(const ProcessGroup *group);
 int pg_size(const ProcessGroup *group);
+// The number in the whole job of a rank of this group.
+int pg_global_rank(const ProcessGroup *group, int rank);
 const char *pg_backend(const ProcessGroup *group); // "shm"
 // Collectives issued by this rank so far, without sends and receives (those are numbered per pair).
 uint64_t pg_sequence(const ProcessGroup *group);
@@ -99,6 +107,33 @@ bool work_done(const Work *work);
 // err filled. Freed by pg_close or pg_shared_free (collective as well).
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
 void pg_shared_free(ProcessGroup *group, void *memory);
+
+// Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
+// numbered anew in ascending order. Collective over the parent: all of its ranks call, with the
+// same set. A rank outside the set gets NULL and no error; NULL with err filled is a failure, which
+// breaks the parent. The timeout is the parent's. The two are closed separately, in any order.
+enum { PG_SUBGROUP_PARENT_MAX = 64 }; // ranks of a parent
+ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err);
+// Divides the parent: ranks of the same color, from 0, make a group (MPI_Comm_split); a negative
+// color stays outside and gets NULL and no error. Collective over the parent.
+ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err);
+
+// Breaks a sound group because of an error that this rank met elsewhere: the other ranks' waits end
+// at once, with an error that names this rank and says the same. False if it was broken already:
+// then nothing changes.
+bool pg_abort(ProcessGroup *group, const Error *cause);
+
+// A barrier with a timeout of its own (PyTorch's monitored_barrier): who is missing when it is over
+// is named, the first such rank or all of them; the group is then broken. group NULL, for a rank
+// outside a subgroup: nothing happens.
+int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err);
+
+// The last collectives of each rank are recorded, always (ddp/flight_recorder.h). When the group
+// breaks they are written into `folder`, and the very last said on stderr if `say`. Whoever writes
+// into the named pipe PIPE<rank>.pipe has them written at once. NULL or "": no files, no pipe.
+int pg_set_flight(ProcessGroup *group, const char *folder, const char *pipe, bool say, Error *err);
+// Writes them now. Any thread may ask, also while a collective hangs.
+int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
 // Finishes what was started and ends the group for this rank. Does not wait for the others: what
 // they map of this rank's memory stays theirs until they close. NULL is fine.

@@ -28,33 +28,33 @@ typedef struct Gradient {
 } Gradient;
 
 typedef struct Bucket {
-    float *begin;   // [count], a part of the slab
-    size_t count;   // floats, with the zeros between gradients
-    size_t pending; // gradients that are not ready
-    Work *work;     // its all-reduce, once launched
+    GradBucket grad; // its buffer is a part of the slab
+    size_t pending;  // gradients that are not ready
 } Bucket;
 
 struct Reducer {
     ProcessGroup *group;
     ReducerConfig config;
-    Device *device;
-    NamedTensors parameters; // those that require a gradient, in registration order
+    CommHook hook;
+    ReadyPolicy policy;
+    int divisor;             // of averages; 0: the group's size
+    NamedTensors parameters; // in registration order
     Gradient *gradients;     // [parameters.count]
     float *slab;             // [slab_floats], the group's shared memory
     size_t slab_floats;
 
     BucketPlan plan;
-    Bucket *buckets; // [plan.bucket_count]
+    Bucket *buckets;  // [plan.bucket_count]
+    Tensor **members; // [parameters.count] the parameters in the order of the plan
     bool rebuilt;
 
     // The current iteration.
-    bool expecting;     // between reducer_prepare and reducer_finish
-    size_t launched;    // buckets
-    size_t ready_count; // gradients
-    int64_t
-        *ready_order;  // [parameters.count] parameters as they became ready, the first ready_count
-    bool finished_one; // a whole backward has been reduced, and ready_order holds its order
-    Error error;       // the first; no iteration works after it
+    bool expecting;       // between reducer_prepare and reducer_finish
+    size_t launched;      // buckets
+    size_t ready_count;   // gradients
+    int64_t *ready_order; // [parameters.count] as they became ready, the first ready_count
+    bool finished_one;    // a whole backward has been reduced, and ready_order holds its order
+    Error error;          // the first; no iteration works after it
     // PyTorch's events (F0, B0, C0, B1, C1) and the end of reducer_finish, clock_ns.
     uint64_t forward_start, forward_end, first_launch, backward_end, last_done, finish_end;
 };
@@ -69,40 +69,59 @@ static size_t slice_floats(const Tensor *tensor) {
     return (tensor_count(tensor) + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
 
+// Tensors of different devices never share a bucket: the key is the first parameter there.
+static int device_key(const Reducer *reducer, size_t parameter) {
+    size_t first = 0;
+    while (tensor_of(reducer, first)->device != tensor_of(reducer, parameter)->device) first++;
+    return (int)first;
+}
+
 // limits and indices are as for buckets_assign.
 static BucketPlan assign(const Reducer *reducer, const size_t *limits, size_t limit_count,
                          const size_t *indices) {
     size_t count = reducer->parameters.count;
-    BucketTensor *tensors = memory_zalloc(count * sizeof *tensors); // one dtype, one device: key 0
+    BucketTensor *tensors = memory_zalloc(count * sizeof *tensors);
     for (size_t i = 0; i < count; i++)
-        tensors[i].bytes = tensor_count(tensor_of(reducer, i)) * sizeof(float);
+        tensors[i] = (BucketTensor){tensor_bytes(tensor_of(reducer, i)), device_key(reducer, i)};
     BucketPlan plan = buckets_assign(tensors, count, limits, limit_count, indices);
     free(tensors);
     return plan;
 }
 
-// Gives every gradient of the plan its slice. `before` is a copy of the slab from which defined
-// gradients are brought along, or NULL if there are none.
+// Gives gradient i of the plan its slice, at `next`. `before` is a copy of the slab from which
+// defined gradients are brought along, or NULL if there are none.
+static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const float *before) {
+    size_t parameter = reducer->plan.order[i];
+    Tensor *tensor = tensor_of(reducer, parameter);
+    tensor->device->kernels->fill(next, 0.0f, slice_floats(tensor));
+    if (tensor->has_grad)
+        device_copy(tensor->device, next, tensor_of(reducer, 0)->device,
+                    before + (tensor->grad - reducer->slab), tensor_bytes(tensor));
+    tensor->grad = next;
+    reducer->gradients[parameter].bucket = bucket;
+    reducer->members[i] = tensor;
+}
+
 static void lay_out(Reducer *reducer, const float *before) {
     const BucketPlan *plan = &reducer->plan;
     free(reducer->buckets);
     reducer->buckets = memory_zalloc(plan->bucket_count * sizeof *reducer->buckets);
-    reducer->device->kernels->fill(reducer->slab, 0.0f, reducer->slab_floats);
     float *next = reducer->slab;
     for (size_t b = 0; b < plan->bucket_count; b++) {
-        Bucket *bucket = &reducer->buckets[b];
-        bucket->begin = next;
+        float *begin = next;
         for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++) {
-            Tensor *tensor = tensor_of(reducer, plan->order[i]);
-            if (tensor->has_grad)
-                device_copy(reducer->device, next, reducer->device,
-                            before + (tensor->grad - reducer->slab),
-                            tensor_count(tensor) * sizeof(float));
-            tensor->grad = next;
-            reducer->gradients[plan->order[i]].bucket = b;
-            next += slice_floats(tensor);
+            place(reducer, i, b, next, before);
+            next += slice_floats(reducer->members[i]);
         }
-        bucket->count = (size_t)(next - bucket->begin);
+        reducer->buckets[b].grad =
+            (GradBucket){.index = b,
+                         .is_last = b + 1 == plan->bucket_count,
+                         .device = reducer->members[plan->start[b]]->device,
+                         .buffer = begin,
+                         .count = (size_t)(next - begin),
+                         .parameters = reducer->members + plan->start[b],
+                         .parameter_count = plan->start[b + 1] - plan->start[b],
+                         .op = reducer->config.op};
     }
 }
 
@@ -114,16 +133,28 @@ static void move_gradients(Reducer *reducer) {
         lay_out(reducer, NULL);
         return;
     }
+    Device *device = tensor_of(reducer, 0)->device;
     size_t bytes = reducer->slab_floats * sizeof(float);
-    float *before = device_alloc(reducer->device, bytes);
-    device_copy(reducer->device, before, reducer->device, reducer->slab, bytes);
+    float *before = device_alloc(device, bytes);
+    for (size_t i = 0; i < reducer->parameters.count; i++) {
+        const Tensor *tensor = tensor_of(reducer, i);
+        if (tensor->has_grad)
+            device_copy(device, before + (tensor->grad - reducer->slab), tensor->device,
+                        tensor->grad, tensor_bytes(tensor));
+    }
     lay_out(reducer, before);
-    device_free(reducer->device, before, bytes);
+    device_free(device, before, bytes);
 }
 
 static size_t mebibytes(double count) {
     double bytes = count * 1024 * 1024;
     return bytes < 1e18 ? (size_t)bytes : BUCKET_UNLIMITED;
+}
+
+static BucketPlan assign_to_cap(const Reducer *reducer, const size_t *indices) {
+    double cap = reducer->config.bucket_cap_mb;
+    return assign(reducer, (size_t[]){mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)},
+                  2, indices);
 }
 
 // By the order in which gradients became ready on rank 0, for all ranks must have the same buckets.
@@ -134,10 +165,8 @@ static int rebuild(Reducer *reducer) {
         return -1;
     size_t *indices = memory_zalloc(count * sizeof *indices);
     for (size_t i = 0; i < count; i++) indices[i] = (size_t)reducer->ready_order[i];
-    double cap = reducer->config.bucket_cap_mb;
-    size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
     buckets_free(&reducer->plan);
-    reducer->plan = assign(reducer, limits, 2, indices);
+    reducer->plan = assign_to_cap(reducer, indices);
     free(indices);
     move_gradients(reducer);
     reducer->rebuilt = true;
@@ -166,18 +195,23 @@ static int report(const Reducer *reducer, Error *err) {
     return error_set(err, reducer->error.status, "%s", reducer->error.message);
 }
 
-int reducer_prepare(Reducer *reducer, Error *err) {
+static bool must_rebuild(const Reducer *reducer) {
+    return reducer->finished_one && !reducer->rebuilt && !reducer->config.permanent_buckets;
+}
+
+int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->forward_start = clock_ns();
     if (reducer->expecting && reducer->ready_count > 0) fail_unfinished(reducer);
     if (report(reducer, err)) return -1;
-    if (reducer->finished_one && !reducer->rebuilt && rebuild(reducer)) return report(reducer, err);
+    if (must_rebuild(reducer) && rebuild(reducer)) return report(reducer, err);
 
     for (size_t i = 0; i < reducer->parameters.count; i++) reducer->gradients[i].ready = false;
     for (size_t b = 0; b < reducer->plan.bucket_count; b++)
         reducer->buckets[b].pending = reducer->plan.start[b + 1] - reducer->plan.start[b];
     reducer->launched = 0;
     reducer->ready_count = 0;
-    reducer->expecting = true;
+    reducer->expecting = reduce;
+    if (reduce && reducer->policy.prepare) reducer->policy.prepare(reducer->policy.state);
     return 0;
 }
 
@@ -185,51 +219,100 @@ void reducer_forward_done(Reducer *reducer) {
     reducer->forward_end = clock_ns();
 }
 
+// ---- the all-reduce of a bucket -------------------------------------------------------------
+
+static bool divides_itself(const Reducer *reducer) {
+    return reducer->divisor > 0 && reducer->config.op == PG_AVG;
+}
+
+static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
+    Reducer *reducer = state;
+    ReduceOp op = divides_itself(reducer) ? PG_SUM : bucket->op;
+    bucket->work =
+        pg_start(reducer->group, pg_all_reduce(bucket->buffer, bucket->count, PG_F32, op), err);
+    return bucket->work ? 0 : -1;
+}
+
+static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
+    const Reducer *reducer = state;
+    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    if (status == 0 && divides_itself(reducer))
+        bucket->device->kernels->scale(bucket->buffer, (float)(1.0 / reducer->divisor),
+                                       bucket->count);
+    return status;
+}
+
+static CommHook all_reduce_hook(Reducer *reducer) {
+    return (CommHook){.state = reducer, .start = start_all_reduce, .finish = finish_all_reduce};
+}
+
+// ---- backward -------------------------------------------------------------------------------
+
 // Starts every bucket that is full and has none before it that is not. So all ranks start them in
 // the same order, though gradients may become ready in different orders.
 static void launch_full_buckets(Reducer *reducer) {
+    const CommHook *hook = &reducer->hook;
     while (reducer->launched < reducer->plan.bucket_count) {
         Bucket *bucket = &reducer->buckets[reducer->launched];
         if (bucket->pending > 0 || reducer->error.status != STATUS_OK) return;
         if (reducer->launched == 0) reducer->first_launch = clock_ns();
-        bucket->work = pg_start(
-            reducer->group, pg_all_reduce(bucket->begin, bucket->count, PG_F32, reducer->config.op),
-            &reducer->error);
-        if (bucket->work) reducer->launched++;
+        bucket->grad.done_ns = 0;
+        if (hook->start(hook->state, &bucket->grad, &reducer->error) == 0) reducer->launched++;
     }
+}
+
+// To the last one that was launched, also after an error.
+static void finish_buckets(Reducer *reducer) {
+    const CommHook *hook = &reducer->hook;
+    for (size_t b = 0; b < reducer->launched; b++) {
+        GradBucket *bucket = &reducer->buckets[b].grad;
+        hook->finish(hook->state, bucket, &reducer->error);
+        reducer->last_done = bucket->done_ns ? bucket->done_ns : clock_ns();
+    }
+    reducer->launched = 0;
+}
+
+void reducer_mark_ready(Reducer *reducer, size_t parameter) {
+    Gradient *gradient = &reducer->gradients[parameter];
+    if (gradient->ready) {
+        error_set(&reducer->error, STATUS_FAILED,
+                  "Expected to mark a variable ready only once. Parameter at index %zu with name "
+                  "%s has been marked as ready twice: it was part of two backwards since "
+                  "the gradients were last reduced",
+                  parameter, reducer->parameters.items[parameter].name);
+        return;
+    }
+    gradient->ready = true;
+    reducer->ready_order[reducer->ready_count++] = (int64_t)parameter;
+    reducer->buckets[gradient->bucket].pending--;
+    if (reducer->config.overlap) launch_full_buckets(reducer);
 }
 
 // Tensor.on_ready: this parameter's gradient is complete. A hook cannot fail, so an error is kept
 // for reducer_finish.
 static void gradient_ready(void *context, Tensor *tensor) {
     (void)tensor;
-    Gradient *gradient = context;
+    const Gradient *gradient = context;
     Reducer *reducer = gradient->reducer;
-    if (!reducer->expecting) return; // the forward did not go through the wrapper
-    if (gradient->ready) {
-        error_set(&reducer->error, STATUS_FAILED,
-                  "Expected to mark a variable ready only once. Parameter at index %zu with name "
-                  "%s has been marked as ready twice: it was part of two backwards since "
-                  "the gradients were last reduced",
-                  gradient->index, reducer->parameters.items[gradient->index].name);
-        return;
-    }
-    gradient->ready = true;
-    reducer->ready_order[reducer->ready_count++] = (int64_t)gradient->index;
-    reducer->buckets[gradient->bucket].pending--;
-    if (reducer->config.overlap) launch_full_buckets(reducer);
+    const ReadyPolicy *policy = &reducer->policy;
+    if (policy->gradient && !policy->gradient(policy->state, gradient->index)) return;
+    // Not expected: the forward did not go through the wrapper, or under no_sync.
+    if (reducer->expecting) reducer_mark_ready(reducer, gradient->index);
 }
 
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     CHECK(reducer->expecting || reducer->error.status != STATUS_OK,
           "reducer_finish without reducer_prepare");
+    const ReadyPolicy *policy = &reducer->policy;
     reducer->backward_end = clock_ns();
     Phase phase = profile_enter(profile, PHASE_EXPOSED);
+    if (policy->complete) policy->complete(policy->state);
     if (reducer->ready_count < reducer->parameters.count) fail_unfinished(reducer);
     launch_full_buckets(reducer);
-    for (size_t b = 0; b < reducer->launched; b++) // to the last one, also after an error
-        work_wait(reducer->buckets[b].work, NULL, &reducer->last_done, &reducer->error);
-    reducer->launched = 0;
+    if (policy->exchange && reducer->error.status == STATUS_OK)
+        policy->exchange(policy->state, &reducer->error);
+    finish_buckets(reducer);
+    if (policy->settle) policy->settle(policy->state, &reducer->error);
     reducer->expecting = false;
     reducer->finished_one = reducer->error.status == STATUS_OK;
     reducer->finish_end = clock_ns();
@@ -239,16 +322,6 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
 
 // ---- opening, closing, looking --------------------------------------------------------------
 
-// The module's parameters that require a gradient.
-static NamedTensors wanted_parameters(Module *module) {
-    NamedTensors tensors = module_tensors(module, MODULE_PARAMETERS);
-    size_t kept = 0;
-    for (size_t i = 0; i < tensors.count; i++)
-        if (tensors.items[i].tensor->requires_grad) tensors.items[kept++] = tensors.items[i];
-    tensors.count = kept;
-    return tensors;
-}
-
 static int check_devices(const NamedTensors *parameters, Error *err) {
     if (parameters->count == 0)
         return error_set(err, STATUS_FAILED,
@@ -256,10 +329,10 @@ static int check_devices(const NamedTensors *parameters, Error *err) {
                          "parameter that requires a gradient.");
     const Device *device = parameters->items[0].tensor->device;
     for (size_t i = 1; i < parameters->count; i++)
-        if (parameters->items[i].tensor->device != device)
+        if (parameters->items[i].tensor->device->kernels != device->kernels)
             return error_set(err, STATUS_FAILED,
-                             "DistributedDataParallel needs all parameters on one device: %s is on "
-                             "%s, %s is on %s",
+                             "DistributedDataParallel needs all parameters on devices of one kind: "
+                             "%s is on %s, %s is on %s",
                              parameters->items[0].name, device->name, parameters->items[i].name,
                              parameters->items[i].tensor->device->name);
     return 0;
@@ -270,57 +343,80 @@ static Reducer *fill_reducer(NamedTensors parameters, ProcessGroup *group,
     Reducer *reducer = memory_zalloc(sizeof *reducer);
     reducer->group = group;
     reducer->config = *config;
-    reducer->device = parameters.items[0].tensor->device;
+    reducer->hook = all_reduce_hook(reducer);
     reducer->parameters = parameters;
     reducer->gradients = memory_zalloc(parameters.count * sizeof *reducer->gradients);
+    reducer->members = memory_zalloc(parameters.count * sizeof *reducer->members);
     reducer->ready_order = memory_zalloc(parameters.count * sizeof *reducer->ready_order);
     for (size_t i = 0; i < parameters.count; i++) {
         Gradient *gradient = &reducer->gradients[i];
+        Tensor *tensor = parameters.items[i].tensor;
         *gradient = (Gradient){.reducer = reducer, .index = i};
-        parameters.items[i].tensor->on_ready = gradient_ready;
-        parameters.items[i].tensor->on_ready_context = gradient;
-        reducer->slab_floats += slice_floats(parameters.items[i].tensor);
+        tensor->on_ready = gradient_ready;
+        tensor->on_ready_context = gradient;
+        device_count(tensor->device, slice_floats(tensor) * sizeof(float));
+        reducer->slab_floats += slice_floats(tensor);
     }
     return reducer;
 }
 
-Reducer *reducer_create(Module *module, ProcessGroup *group, const ReducerConfig *config,
+Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err) {
-    NamedTensors parameters = wanted_parameters(module);
     if (check_devices(&parameters, err)) {
         named_tensors_free(&parameters);
         return NULL;
     }
-    module_release_grads(module);
     Reducer *reducer = fill_reducer(parameters, group, config);
-    size_t bytes = reducer->slab_floats * sizeof(float);
-    device_count(reducer->device, bytes);
-    reducer->slab = pg_shared_alloc(group, bytes, err);
+    reducer->slab = pg_shared_alloc(group, reducer->slab_floats * sizeof(float), err);
     if (!reducer->slab) {
         reducer_close(reducer);
         return NULL;
     }
-    reducer->plan = assign(reducer, (size_t[]){BUCKET_UNLIMITED}, 1, NULL);
-    buckets_reverse(&reducer->plan); // PyTorch's rule; nothing to do while it is one bucket
+    reducer->plan = config->permanent_buckets
+                        ? assign_to_cap(reducer, NULL)
+                        : assign(reducer, (size_t[]){BUCKET_UNLIMITED}, 1, NULL);
+    buckets_reverse(&reducer->plan);
     lay_out(reducer, NULL);
     return reducer;
+}
+
+int reducer_set_hook(Reducer *reducer, CommHook hook, Error *err) {
+    if (reducer->hook.name)
+        return error_set(
+            err, STATUS_FAILED,
+            "register_comm_hook or register_builtin_comm_hook can only be called once. "
+            "This model has the hook %s; %s is refused",
+            reducer->hook.name, hook.name);
+    reducer->hook = hook;
+    return 0;
+}
+
+void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
+    reducer->policy = policy;
+}
+
+void reducer_set_divisor(Reducer *reducer, int ranks) {
+    reducer->divisor = ranks;
 }
 
 // The slab is left to pg_close: giving it back here would take all ranks, and one that has failed
 // may be alone.
 void reducer_close(Reducer *reducer) {
     if (!reducer) return;
+    if (reducer->hook.close) reducer->hook.close(reducer->hook.state);
+    if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     for (size_t i = 0; i < reducer->parameters.count; i++) {
         Tensor *tensor = tensor_of(reducer, i);
+        device_uncount(tensor->device, slice_floats(tensor) * sizeof(float));
         tensor->grad = NULL;
         tensor->has_grad = false;
         tensor->on_ready = NULL;
         tensor->on_ready_context = NULL;
     }
-    device_uncount(reducer->device, reducer->slab_floats * sizeof(float));
     buckets_free(&reducer->plan);
     named_tensors_free(&reducer->parameters);
     free(reducer->buckets);
+    free(reducer->members);
     free(reducer->gradients);
     free(reducer->ready_order);
     free(reducer);
@@ -335,9 +431,31 @@ ReducerTimes reducer_times(const Reducer *reducer) {
                           .exposed = reducer->finish_end - end};
 }
 
+const NamedTensors *reducer_parameters(const Reducer *reducer) {
+    return &reducer->parameters;
+}
 const BucketPlan *reducer_plan(const Reducer *reducer) {
     return &reducer->plan;
 }
+ProcessGroup *reducer_group(const Reducer *reducer) {
+    return reducer->group;
+}
+const CommHook *reducer_hook(const Reducer *reducer) {
+    return &reducer->hook;
+}
+const ReadyPolicy *reducer_policy(const Reducer *reducer) {
+    return &reducer->policy;
+}
 bool reducer_rebuilt(const Reducer *reducer) {
     return reducer->rebuilt;
+}
+const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
+    *count = reducer->ready_count;
+    return reducer->ready_order;
+}
+bool reducer_expecting(const Reducer *reducer) {
+    return reducer->expecting;
+}
+Error *reducer_error(Reducer *reducer) {
+    return &reducer->error;
 }

@@ -6,10 +6,13 @@
  * starts on the communication thread. Buckets are started in index order on every rank, so a bucket
  * that is ready early waits for the ones before it.
  *
- * The first backward uses one bucket, because registration order may be far from the order in which
- * gradients become ready. That order is recorded, rank 0's is broadcast, and before the second
- * forward the buckets are rebuilt by it: a first one of at most 1 MiB (if the cap is the default)
- * so that communication starts early, then ones of bucket_cap bytes.
+ * The first backward uses one bucket per device, because registration order may be far from the
+ * order in which gradients become ready. That order is recorded, rank 0's is broadcast, and before
+ * the second forward the buckets are rebuilt by it: a first one of at most 1 MiB (if the cap is the
+ * default) so that communication starts early, then ones of bucket_cap bytes.
+ *
+ * Two things can be replaced: what is done with a full bucket (CommHook), and when a gradient
+ * counts as ready (ReadyPolicy). Without them: an all-reduce, and when the tape says so.
  */
 #ifndef DDP_REDUCER_H
 #define DDP_REDUCER_H
@@ -24,20 +27,22 @@ typedef struct ReducerConfig {
     double bucket_cap_mb;
     bool overlap; // false: start nothing before backward has ended
     ReduceOp op;  // PG_AVG (PyTorch), or PG_SUM when the loss is divided by the global batch
+    // Buckets of bucket_cap bytes from the start, in registration order, and never rebuilt.
+    bool permanent_buckets;
 } ReducerConfig;
 
 typedef struct Reducer Reducer;
 
-// Takes over the gradients of the module's parameters that require one: their memory is the slab
-// from now on. Collective. NULL with err filled.
-Reducer *reducer_create(Module *module, ProcessGroup *group, const ReducerConfig *config,
+// Takes over the gradients of these parameters, which all require one and have no memory for it:
+// that is the slab from now on. Takes the list. Collective. NULL with err filled.
+Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err);
 void reducer_close(Reducer *reducer); // the parameters have no gradient memory afterwards
 
-// Before a forward whose backward will be reduced: rebuilds the buckets if it is time (a
-// collective) and expects every parameter anew. Returns -1 with PyTorch's error naming the
-// parameters that got no gradient if the backward before did not finish.
-int reducer_prepare(Reducer *reducer, Error *err);
+// Before a forward: rebuilds the buckets if it is time (a collective) and expects every parameter
+// anew, or, if its backward is not to be reduced (reduce is false), expects none. Returns -1 with
+// PyTorch's error naming the parameters that got no gradient if the backward before did not finish.
+int reducer_prepare(Reducer *reducer, bool reduce, Error *err);
 
 // The forward has ended. Only reducer_times needs to know.
 void reducer_forward_done(Reducer *reducer);
@@ -52,8 +57,69 @@ typedef struct ReducerTimes {
 } ReducerTimes;
 ReducerTimes reducer_times(const Reducer *reducer);
 
-// The current buckets; tensors are the parameters that require a gradient, in registration order.
+// The parameters, in registration order, and the current buckets of them.
+const NamedTensors *reducer_parameters(const Reducer *reducer);
 const BucketPlan *reducer_plan(const Reducer *reducer);
+ProcessGroup *reducer_group(const Reducer *reducer);
 bool reducer_rebuilt(const Reducer *reducer);
+// [*count] indices of parameters, as they became ready in the last backward.
+const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count);
+bool reducer_expecting(const Reducer *reducer); // between reducer_prepare and reducer_finish
+
+// ---- what is done with a full bucket ----------------------------------------------------------
+
+typedef struct GradBucket {
+    size_t index;
+    bool is_last;
+    Device *device;
+    float *buffer; // [count], shared memory: gradients, with zeros between them
+    size_t count;
+    Tensor **parameters; // [parameter_count] whose gradients lie in the buffer, in its order
+    size_t parameter_count;
+    ReduceOp op;      // how the ranks' gradients are to be combined: PG_AVG or PG_SUM
+    Work *work;       // the hook's, from start to finish
+    uint64_t done_ns; // when communication ended, if finish says so
+} GradBucket;
+
+// start is called inside backward as soon as the bucket is full, finish after backward; both in
+// index order, the same on every rank, and finish for every bucket whose start succeeded. What
+// finish leaves in the buffer is the gradient. (PyTorch's hook returns a future: what is chained to
+// it stands in finish.)
+typedef struct CommHook {
+    const char *name;
+    void *state;
+    int (*start)(void *state, GradBucket *bucket, Error *err);
+    int (*finish)(void *state, GradBucket *bucket, Error *err);
+    void (*close)(void *state); // may be NULL
+} CommHook;
+
+// Takes the hook, before the first backward. -1 with PyTorch's error if there is one already.
+int reducer_set_hook(Reducer *reducer, CommHook hook, Error *err);
+const CommHook *reducer_hook(const Reducer *reducer); // its name is NULL if none was set
+// From now on averages divide by so many ranks, not by all (Join). Hooks do not see it.
+void reducer_set_divisor(Reducer *reducer, int ranks);
+
+// ---- when a gradient counts as ready ----------------------------------------------------------
+
+// What happens at which time: reducer_finish in reducer.c. All may be NULL but state.
+typedef struct ReadyPolicy {
+    void *state;
+    void (*prepare)(void *state); // a forward begins whose backward will be reduced
+    // The tape has completed a parameter's gradient, whether backward will be reduced or not.
+    // Returns whether it is ready now.
+    bool (*gradient)(void *state, size_t parameter);
+    void (*shadow)(void *state);               // there is no backward on this rank (Join): mark all
+    void (*complete)(void *state);             // backward is over: mark what is still missing
+    void (*exchange)(void *state, Error *err); // all buckets are started
+    void (*settle)(void *state, Error *err);   // all buckets are reduced; also after an error
+    void (*close)(void *state);
+} ReadyPolicy;
+
+void reducer_set_policy(Reducer *reducer, ReadyPolicy policy);
+const ReadyPolicy *reducer_policy(const Reducer *reducer);
+// This parameter's slice of its bucket holds what is to be reduced.
+void reducer_mark_ready(Reducer *reducer, size_t parameter);
+// The first error, for a policy that finds one: no iteration works after it.
+Error *reducer_error(Reducer *reducer);
 
 #endif

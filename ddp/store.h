@@ -3,7 +3,7 @@
  *
  * The server binds to the address it is given and nothing wider, and talks only to clients that
  * present the job's token. Keys are at most STORE_KEY_MAX bytes and values STORE_VALUE_MAX; every
- * client call has the client's timeout. The server is one thread with poll(2); garbage, half
+ * client call has the client's timeout. The server is one thread with epoll; garbage, half
  * messages and slow clients cost it one connection each and nobody else anything.
  */
 #ifndef DDP_STORE_H

@@ -1,18 +1,20 @@
-/* store_server.c: the serving side of the store (store.h): one thread, one poll(2).
+/* store_server.c: the serving side of the store (store.h): one thread, one epoll.
  *
  * Everything here belongs to that thread once it runs; the only message to it is "stop", through an
- * eventfd. No call on a client's socket ever waits. Per connection there is at most one message
- * being read, one request that waits for its key ("parked") and one reply being sent; while a reply
- * is unsent nothing more is read from that client, so a client that never reads costs a buffer and
- * no more. Whoever breaks the protocol, or has not shown the token in time, is hung up on.
+ * eventfd. No call on a client's socket ever waits, and no round costs more for the clients that
+ * are silent in it. Per connection there is at most one message being read, one request that waits
+ * for its key ("parked") and one reply being sent; while a reply is unsent nothing more is read
+ * from that client, so a client that never reads costs a buffer and no more. Whoever breaks the
+ * protocol, or has not shown the token in time, is hung up on.
  */
 #include <errno.h>
-#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/queue.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -26,8 +28,10 @@ enum {
     CLIENTS_MAX = 8192,
     STRANGERS_MAX = 64,    // connections beyond the clients' limit, kept to be told that it is full
     DESCRIPTORS_KEPT = 64, // for the rest of the process
+    EVENTS_PER_ROUND = 256,
     ACCEPTS_PER_ROUND = 64,
     GREETING_MS = 5000,
+    LOOK_MS = 1000, // how often strangers that are too slow are looked for
     PAUSE_MS = 100, // before accepting again after running out of descriptors
 };
 
@@ -37,29 +41,35 @@ typedef struct Buffer {
 } Buffer;
 
 typedef struct Connection {
+    LIST_ENTRY(Connection) all;    // in strangers or clients
+    LIST_ENTRY(Connection) parked; // in parked if is_parked
+    LIST_ENTRY(Connection) ended;  // in ended if has_ended
     int fd;
-    bool greeted;  // has shown the token
-    bool hang_up;  // as soon as the reply is out
-    bool finished; // to be removed in this round
+    uint32_t events; // what epoll watches for
+    bool greeted;    // has shown the token
+    bool hang_up;    // as soon as the reply is out
+    bool has_ended;  // to be removed at the end of this round
     uint64_t greet_by_ns;
     Buffer in; // the greeting, or one request
     Buffer out;
     size_t out_sent;
-    bool parked; // a request waits for parked_key
+    bool is_parked; // a request waits for parked_key
     StoreRequest parked_request;
     uint8_t parked_key[STORE_KEY_MAX];
 } Connection;
 
+typedef LIST_HEAD(ConnectionList, Connection) ConnectionList;
+
 struct StoreServer {
     pthread_t thread;
-    int listener, stop_fd, port;
+    int listener, stop_fd, epoll_fd, port;
     uint8_t greeting[STORE_GREETING_BYTES]; // what a client must say
     StoreTable *table;
-    size_t client_limit, clients; // greeted ones
-    Connection *connections;      // [count]
-    struct pollfd *polls;         // [2 + count]: stop, listener, connections in the same order
-    size_t count, capacity;
-    uint64_t accept_again_ns; // not before
+    ConnectionList strangers, clients; // before and after the greeting
+    ConnectionList parked, ended;      // some of these
+    size_t connection_count, client_count, client_limit;
+    bool accepting;           // the listener is watched
+    uint64_t accept_again_ns; // if not: when it will be
 };
 
 // ---- Buffers and replies
@@ -85,26 +95,46 @@ static void buffer_reset(Buffer *buffer) {
     *buffer = (Buffer){0};
 }
 
-static void send_pending(Connection *c) {
-    NetResult result = net_move(c->fd, NET_SEND, c->out.data, c->out.used, &c->out_sent, 0);
-    if (result == NET_TIMEOUT) return;
-    if (result != NET_DONE || c->hang_up) c->finished = true;
-    c->out_sent = 0;
-    buffer_reset(&c->out);
+// Removed later, because events of this round may still point to it.
+static void end_connection(StoreServer *server, Connection *c) {
+    if (c->has_ended) return;
+    c->has_ended = true;
+    LIST_INSERT_HEAD(&server->ended, c, ended);
 }
 
-static void reply(Connection *c, uint32_t id, StoreStatus status, StoreBytes value) {
+static void watch(StoreServer *server, Connection *c, uint32_t events) {
+    if (c->events == events) return;
+    struct epoll_event wanted = {.events = events, .data.ptr = c};
+    int operation = c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    c->events = events;
+    if (epoll_ctl(server->epoll_fd, operation, c->fd, &wanted) != 0) end_connection(server, c);
+}
+
+static void send_pending(StoreServer *server, Connection *c) {
+    NetResult result = net_move(c->fd, NET_SEND, c->out.data, c->out.used, &c->out_sent, 0);
+    if (result == NET_TIMEOUT) {
+        watch(server, c, EPOLLOUT);
+        return;
+    }
+    c->out_sent = 0;
+    buffer_reset(&c->out);
+    watch(server, c, EPOLLIN);
+    if (result != NET_DONE || c->hang_up) end_connection(server, c);
+}
+
+static void reply(StoreServer *server, Connection *c, uint32_t id, StoreStatus status,
+                  StoreBytes value) {
     uint8_t header[STORE_REPLY_BYTES];
     store_put_u32(header, id);
     store_put_u32(header + 4, (uint32_t)status);
     store_put_u32(header + 8, (uint32_t)value.bytes);
     buffer_append(&c->out, header, sizeof header);
     buffer_append(&c->out, value.data, value.bytes);
-    send_pending(c);
+    send_pending(server, c);
 }
 
-static void reply_status(Connection *c, uint32_t id, StoreStatus status) {
-    reply(c, id, status, (StoreBytes){0});
+static void reply_status(StoreServer *server, Connection *c, uint32_t id, StoreStatus status) {
+    reply(server, c, id, status, (StoreBytes){0});
 }
 
 // ---- Requests
@@ -119,23 +149,38 @@ static bool answer_if_present(StoreServer *server, Connection *c, const StoreReq
     StoreBytes value = {0};
     if (!store_table_get(server->table, key, &value)) return false;
     if (request->op == STORE_OP_WAIT) value.bytes = 0;
-    reply(c, request->id, STORE_DONE, value);
+    reply(server, c, request->id, STORE_DONE, value);
     return true;
 }
 
+static void park(StoreServer *server, Connection *c, const StoreRequest *request, StoreBytes key) {
+    c->is_parked = true;
+    c->parked_request = *request;
+    memcpy(c->parked_key, key.data, key.bytes);
+    LIST_INSERT_HEAD(&server->parked, c, parked);
+}
+
+static void unpark(Connection *c) {
+    if (c->is_parked) LIST_REMOVE(c, parked);
+    c->is_parked = false;
+}
+
 static void wake_parked(StoreServer *server, StoreBytes key) {
-    for (size_t i = 0; i < server->count; i++) {
-        Connection *c = &server->connections[i];
+    for (Connection *c = LIST_FIRST(&server->parked), *next; c; c = next) {
+        next = LIST_NEXT(c, parked);
         StoreBytes wanted = {c->parked_key, c->parked_request.key_bytes};
-        if (!c->parked || !same_bytes(wanted, key)) continue;
-        c->parked = false;
+        if (!same_bytes(wanted, key)) continue;
+        unpark(c);
         (void)answer_if_present(server, c, &c->parked_request, key);
     }
 }
 
+// Whoever waits for a key waits because it is not there: only a new one can wake anybody.
 static StoreStatus set_and_wake(StoreServer *server, StoreBytes key, StoreBytes value) {
+    StoreBytes old;
+    bool is_new = !store_table_get(server->table, key, &old);
     if (!store_table_set(server->table, key, value)) return STORE_FULL;
-    wake_parked(server, key);
+    if (is_new) wake_parked(server, key);
     return STORE_DONE;
 }
 
@@ -143,12 +188,10 @@ static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *
                         StoreBytes key) {
     if (answer_if_present(server, c, request, key)) return;
     if (request->no_wait) {
-        reply_status(c, request->id, STORE_MISSING);
-        return;
+        reply_status(server, c, request->id, STORE_MISSING);
+    } else {
+        park(server, c, request, key);
     }
-    c->parked = true;
-    c->parked_request = *request;
-    memcpy(c->parked_key, key.data, key.bytes);
 }
 
 // An integer is kept as decimal text, so that a get of a counter can be read.
@@ -175,7 +218,7 @@ static void reply_add(StoreServer *server, Connection *c, const StoreRequest *re
     int64_t sum = 0;
     StoreStatus status = add(server, key, store_read_i64(value.data), &sum);
     store_put_i64(bytes, sum);
-    reply(c, request->id, status, (StoreBytes){bytes, sizeof bytes});
+    reply(server, c, request->id, status, (StoreBytes){bytes, sizeof bytes});
 }
 
 static void reply_compare_set(StoreServer *server, Connection *c, const StoreRequest *request,
@@ -183,21 +226,21 @@ static void reply_compare_set(StoreServer *server, Connection *c, const StoreReq
     StoreBytes now = {0};
     (void)store_table_get(server->table, key, &now); // a missing key equals ""
     if (!same_bytes(now, expected)) {
-        reply(c, request->id, STORE_DONE, now);
+        reply(server, c, request->id, STORE_DONE, now);
         return;
     }
     StoreStatus status = set_and_wake(server, key, desired);
-    reply(c, request->id, status, desired);
+    reply(server, c, request->id, status, desired);
 }
 
 static void execute(StoreServer *server, Connection *c, const StoreRequest *request) {
     StoreBytes key = {c->in.data + STORE_REQUEST_BYTES, request->key_bytes};
     StoreBytes value = {key.data + key.bytes, request->value_bytes};
     StoreBytes expected = {value.data + value.bytes, request->expected_bytes};
-    c->parked = false; // the client gave up on what it asked before
+    unpark(c); // the client gave up on what it asked before
     switch ((StoreOp)request->op) {
     case STORE_OP_SET:
-        reply_status(c, request->id, set_and_wake(server, key, value));
+        reply_status(server, c, request->id, set_and_wake(server, key, value));
         break;
     case STORE_OP_GET:
     case STORE_OP_WAIT:
@@ -211,7 +254,7 @@ static void execute(StoreServer *server, Connection *c, const StoreRequest *requ
         break;
     case STORE_OP_DELETE: {
         bool existed = store_table_delete(server->table, key);
-        reply_status(c, request->id, existed ? STORE_DONE : STORE_MISSING);
+        reply_status(server, c, request->id, existed ? STORE_DONE : STORE_MISSING);
         break;
     }
     }
@@ -222,31 +265,37 @@ static void execute(StoreServer *server, Connection *c, const StoreRequest *requ
 static void answer_greeting(StoreServer *server, Connection *c) {
     StoreStatus status = STORE_DONE;
     if (!store_greeting_matches(c->in.data, server->greeting)) status = STORE_WRONG_TOKEN;
-    if (status == STORE_DONE && server->clients >= server->client_limit) status = STORE_NO_ROOM;
+    if (status == STORE_DONE && server->client_count >= server->client_limit) {
+        status = STORE_NO_ROOM;
+    }
     c->greeted = status == STORE_DONE;
     c->hang_up = !c->greeted;
-    if (c->greeted) server->clients++;
+    if (c->greeted) {
+        LIST_REMOVE(c, all);
+        LIST_INSERT_HEAD(&server->clients, c, all);
+        server->client_count++;
+    }
 
     uint8_t answer[STORE_ANSWER_BYTES];
     memcpy(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
     store_put_u32(answer + STORE_MAGIC_BYTES, (uint32_t)status);
     buffer_append(&c->out, answer, sizeof answer);
-    send_pending(c);
+    send_pending(server, c);
 }
 
 // Reads until `in` holds `bytes`. False: not yet, or the client is gone.
-static bool fill(Connection *c, size_t bytes) {
+static bool fill(StoreServer *server, Connection *c, size_t bytes) {
     buffer_reserve(&c->in, bytes);
     NetResult result = net_move(c->fd, NET_RECEIVE, c->in.data, bytes, &c->in.used, 0);
-    if (result == NET_CLOSED || result == NET_FAILED) c->finished = true;
+    if (result == NET_CLOSED || result == NET_FAILED) end_connection(server, c);
     return result == NET_DONE;
 }
 
 static void read_greeting(StoreServer *server, Connection *c) {
-    bool whole = fill(c, STORE_GREETING_BYTES);
+    bool whole = fill(server, c, STORE_GREETING_BYTES);
     size_t magic = c->in.used < STORE_MAGIC_BYTES ? c->in.used : STORE_MAGIC_BYTES;
     if (memcmp(c->in.data, STORE_MAGIC, magic) != 0) {
-        c->finished = true; // some other protocol: no answer would mean anything to it
+        end_connection(server, c); // some other protocol: no answer would mean anything to it
         return;
     }
     if (!whole) return;
@@ -255,23 +304,22 @@ static void read_greeting(StoreServer *server, Connection *c) {
 }
 
 static void read_request(StoreServer *server, Connection *c) {
-    if (c->in.used < STORE_REQUEST_BYTES && !fill(c, STORE_REQUEST_BYTES)) return;
+    if (c->in.used < STORE_REQUEST_BYTES && !fill(server, c, STORE_REQUEST_BYTES)) return;
     StoreRequest request;
     if (!store_read_request(c->in.data, &request)) {
         c->hang_up = true;
-        reply_status(c, request.id, STORE_BAD_REQUEST);
+        reply_status(server, c, request.id, STORE_BAD_REQUEST);
         return;
     }
     size_t body = (size_t)request.key_bytes + request.value_bytes + request.expected_bytes;
-    if (!fill(c, STORE_REQUEST_BYTES + body)) return;
+    if (!fill(server, c, STORE_REQUEST_BYTES + body)) return;
     execute(server, c, &request);
     buffer_reset(&c->in);
 }
 
-static void handle(StoreServer *server, Connection *c, short events) {
-    if (c->out.used > 0) send_pending(c);
-    if (c->finished || c->out.used > 0) return;
-    if (!(events & (POLLIN | POLLHUP | POLLERR | POLLNVAL))) return;
+static void handle(StoreServer *server, Connection *c) {
+    if (c->out.used > 0) send_pending(server, c);
+    if (c->has_ended || c->out.used > 0) return;
     if (c->greeted) {
         read_request(server, c);
     } else {
@@ -282,14 +330,18 @@ static void handle(StoreServer *server, Connection *c, short events) {
 // ---- The round
 
 static void accept_one(StoreServer *server, int fd) {
-    if (server->count == server->capacity) {
-        server->capacity = server->capacity ? 2 * server->capacity : 64;
-        server->connections =
-            memory_grow(server->connections, server->capacity, sizeof *server->connections);
-        server->polls = memory_grow(server->polls, server->capacity + 2, sizeof *server->polls);
-    }
-    server->connections[server->count++] =
-        (Connection){.fd = fd, .greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000};
+    Connection *c = memory_zalloc(sizeof *c);
+    c->fd = fd;
+    c->greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000;
+    LIST_INSERT_HEAD(&server->strangers, c, all);
+    server->connection_count++;
+    watch(server, c, EPOLLIN);
+}
+
+static void set_accepting(StoreServer *server, bool accepting) {
+    struct epoll_event wanted = {.events = accepting ? EPOLLIN : 0, .data.ptr = &server->listener};
+    server->accepting = accepting;
+    (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listener, &wanted);
 }
 
 static void accept_some(StoreServer *server) {
@@ -298,12 +350,12 @@ static void accept_some(StoreServer *server) {
         if (fd < 0) {
             // Out of descriptors or memory, the listener stays readable: without a pause this
             // would be a busy loop. Anything else concerns that one connection.
-            bool exhausted =
-                errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
-            if (exhausted) server->accept_again_ns = clock_ns() + (uint64_t)PAUSE_MS * 1000000;
+            if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+            server->accept_again_ns = clock_ns() + (uint64_t)PAUSE_MS * 1000000;
+            set_accepting(server, false);
             return;
         }
-        if (server->count >= server->client_limit + STRANGERS_MAX) {
+        if (server->connection_count >= server->client_limit + STRANGERS_MAX) {
             close(fd);
         } else {
             accept_one(server, fd);
@@ -312,51 +364,65 @@ static void accept_some(StoreServer *server) {
 }
 
 static void connection_close(StoreServer *server, Connection *c) {
-    if (c->greeted) server->clients--;
-    close(c->fd);
+    if (c->greeted) server->client_count--;
+    server->connection_count--;
+    unpark(c);
+    LIST_REMOVE(c, all);
+    close(c->fd); // which also takes it out of epoll
     free(c->in.data);
     free(c->out.data);
+    free(c);
 }
 
-static void remove_finished(StoreServer *server) {
+static void end_slow_strangers(StoreServer *server) {
     uint64_t now = clock_ns();
-    for (size_t i = server->count; i-- > 0;) {
-        Connection *c = &server->connections[i];
-        bool too_slow = !c->greeted && now >= c->greet_by_ns;
-        if (!c->finished && !too_slow) continue;
-        connection_close(server, c);
-        *c = server->connections[--server->count];
+    Connection *c;
+    LIST_FOREACH(c, &server->strangers, all) {
+        if (now >= c->greet_by_ns) end_connection(server, c);
     }
 }
 
-// Returns poll's timeout in ms: -1 unless something must happen without a message.
-static int prepare_poll(StoreServer *server) {
-    bool accepting = clock_ns() >= server->accept_again_ns;
-    int timeout_ms = accepting ? -1 : PAUSE_MS;
-    server->polls[0] = (struct pollfd){.fd = server->stop_fd, .events = POLLIN};
-    server->polls[1] = (struct pollfd){.fd = accepting ? server->listener : -1, .events = POLLIN};
-    for (size_t i = 0; i < server->count; i++) {
-        const Connection *c = &server->connections[i];
-        short events = c->out.used > 0 ? POLLOUT : POLLIN;
-        server->polls[2 + i] = (struct pollfd){.fd = c->fd, .events = events};
-        if (!c->greeted && timeout_ms < 0) timeout_ms = 1000;
+static void remove_ended(StoreServer *server) {
+    while (!LIST_EMPTY(&server->ended)) {
+        Connection *c = LIST_FIRST(&server->ended);
+        LIST_REMOVE(c, ended);
+        connection_close(server, c);
     }
-    return timeout_ms;
+}
+
+// Handles what epoll reports. False: the server is to stop.
+static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
+    bool accept_more = false;
+    for (int i = 0; i < count; i++) {
+        void *what = events[i].data.ptr;
+        if (what == &server->stop_fd) return false;
+        if (what == &server->listener) {
+            accept_more = true;
+        } else {
+            Connection *c = what;
+            if (!c->has_ended) handle(server, c);
+        }
+    }
+    if (accept_more) accept_some(server);
+    return true;
 }
 
 static void *serve(void *argument) {
     StoreServer *server = argument;
+    struct epoll_event events[EVENTS_PER_ROUND];
+    uint64_t look_ns = 0;
     for (;;) {
-        int timeout_ms = prepare_poll(server);
-        int ready = poll(server->polls, (nfds_t)(server->count + 2), timeout_ms);
-        if (ready < 0) continue; // EINTR or no memory for a moment
-        if (server->polls[0].revents) return NULL;
-        for (size_t i = 0; i < server->count; i++) {
-            Connection *c = &server->connections[i];
-            if (server->polls[2 + i].revents) handle(server, c, server->polls[2 + i].revents);
+        int timeout_ms = !LIST_EMPTY(&server->strangers) ? LOOK_MS : -1;
+        if (!server->accepting) timeout_ms = PAUSE_MS;
+        int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_ROUND, timeout_ms);
+        if (!handle_events(server, events, count)) return NULL;
+        uint64_t now = clock_ns();
+        if (!LIST_EMPTY(&server->strangers) && now >= look_ns) {
+            end_slow_strangers(server);
+            look_ns = now + (uint64_t)LOOK_MS * 1000000;
         }
-        remove_finished(server);
-        if (server->polls[1].revents) accept_some(server);
+        if (!server->accepting && now >= server->accept_again_ns) set_accepting(server, true);
+        remove_ended(server);
     }
 }
 
@@ -384,13 +450,37 @@ static int start_thread(StoreServer *server) {
 }
 
 static void server_free(StoreServer *server) {
-    if (server->listener >= 0) close(server->listener);
-    if (server->stop_fd >= 0) close(server->stop_fd);
-    for (size_t i = 0; i < server->count; i++) connection_close(server, &server->connections[i]);
-    free(server->connections);
-    free(server->polls);
+    int fds[] = {server->listener, server->stop_fd, server->epoll_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (fds[i] >= 0) close(fds[i]);
+    }
+    ConnectionList *lists[] = {&server->strangers, &server->clients};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        while (!LIST_EMPTY(lists[i])) connection_close(server, LIST_FIRST(lists[i]));
+    }
     store_table_close(server->table);
     free(server);
+}
+
+// The address of a field serves as its descriptor's name among epoll's events.
+static int watch_own(StoreServer *server, int *fd) {
+    struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = fd};
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &wanted);
+}
+
+static int start_serving(StoreServer *server, Error *err) {
+    server->stop_fd = eventfd(0, EFD_CLOEXEC);
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->accepting = true;
+    int code = 0;
+    if (server->stop_fd < 0 || server->epoll_fd < 0 || watch_own(server, &server->stop_fd) != 0 ||
+        watch_own(server, &server->listener) != 0) {
+        code = errno;
+    } else {
+        code = start_thread(server);
+    }
+    if (code == 0) return 0;
+    return error_set(err, STATUS_FAILED, "cannot start the store: %s", strerror(code));
 }
 
 StoreServer *store_serve(const char *host, int port, const char *token, Error *err) {
@@ -399,24 +489,17 @@ StoreServer *store_serve(const char *host, int port, const char *token, Error *e
         return NULL;
     }
     StoreServer *server = memory_zalloc(sizeof *server);
-    server->stop_fd = -1;
-    server->listener = net_listen(host, port, err);
-    if (server->listener < 0) {
-        server_free(server);
-        return NULL;
-    }
-    server->port = net_port(server->listener);
+    server->stop_fd = server->epoll_fd = -1;
     server->table = store_table_open();
-    server->polls = memory_grow(NULL, 2, sizeof *server->polls);
     store_write_greeting(server->greeting, token);
     size_t room = raise_descriptor_limit();
-    room = room > 2 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
+    room = room > 4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
     server->client_limit = room < CLIENTS_MAX ? room : CLIENTS_MAX;
-
-    server->stop_fd = eventfd(0, EFD_CLOEXEC);
-    int code = server->stop_fd < 0 ? errno : start_thread(server);
-    if (code == 0) return server;
-    error_set(err, STATUS_FAILED, "cannot start the store's thread: %s", strerror(code));
+    server->listener = net_listen(host, port, err);
+    if (server->listener >= 0) {
+        server->port = net_port(server->listener);
+        if (start_serving(server, err) == 0) return server;
+    }
     server_free(server);
     return NULL;
 }

@@ -12,7 +12,7 @@ enum { COMM_SPANS = 1 << 16 };
 typedef struct DdpStrategy {
     ProcessGroup *group;
     Heartbeat *heartbeat; // NULL without a launcher
-    uint64_t steps;       // of this run
+    Work *sum;            // between reduce_start and reduce_wait
     bool blocked;
 } DdpStrategy;
 
@@ -36,7 +36,6 @@ static int check_equal_shares(const Sampler *sampler, Error *err) {
 
 static Sampler *share(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
                       uint64_t seed, Error *err) {
-    heartbeat_phase(state_of(self)->heartbeat, "train");
     if (!state_of(self)->blocked)
         return distributed_sampler(samples, global_batch, self->devices, self->rank, shuffle, false,
                                    seed, err);
@@ -53,15 +52,24 @@ static double rows_of_mean(const Strategy *self, size_t rows, size_t global_rows
 }
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
-    DdpStrategy *state = state_of(self);
-    if (ddp_finish_backward(self->module, tape->profile, err)) return -1;
-    heartbeat_phase(state->heartbeat, "train");
-    heartbeat_step(state->heartbeat, ++state->steps);
-    return 0;
+    return ddp_finish_backward(self->module, tape->profile, err);
 }
 
 static int sum_over_ranks(Strategy *self, double *values, size_t count, Error *err) {
     return pg_run(state_of(self)->group, pg_all_reduce(values, count, PG_F64, PG_SUM), err);
+}
+
+static int start_sum(Strategy *self, double *values, size_t count, Error *err) {
+    DdpStrategy *state = state_of(self);
+    CHECK(!state->sum, "a sum is started before the last one was waited for");
+    state->sum = pg_start(state->group, pg_all_reduce(values, count, PG_F64, PG_SUM), err);
+    return state->sum ? 0 : -1;
+}
+
+static int wait_for_sum(Strategy *self, Error *err) {
+    Work *sum = state_of(self)->sum;
+    state_of(self)->sum = NULL;
+    return work_wait(sum, NULL, NULL, err);
 }
 
 static int barrier(Strategy *self, Error *err) {
@@ -69,12 +77,22 @@ static int barrier(Strategy *self, Error *err) {
 }
 
 static int sync_buffers(Strategy *self, Error *err) {
-    heartbeat_phase(state_of(self)->heartbeat, "evaluate");
-    return ddp_sync_buffers(self->module, err);
+    return ddp_sync_buffers(self->module, 0, err);
 }
 
 static uint64_t moved_bytes(const Strategy *self) {
     return pg_moved_bytes(state_of(self)->group);
+}
+
+static void enter(Strategy *self, const char *phase, uint64_t step) {
+    heartbeat_step(state_of(self)->heartbeat, step);
+    heartbeat_phase(state_of(self)->heartbeat, phase);
+}
+
+// The group is broken already if this error came from it: then another rank's is the cause.
+static void give_up(Strategy *self, const Error *cause) {
+    DdpStrategy *state = state_of(self);
+    if (pg_abort(state->group, cause)) heartbeat_culprit(state->heartbeat);
 }
 
 static void set_trace(Strategy *self, Trace *trace) {
@@ -101,6 +119,7 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
                            .devices = pg_size(group),
                            .rank = pg_rank(group),
                            .device = device,
+                           .global_mean = ddp_config(wrapper)->global_normalization,
                            .model = model,
                            .module = wrapper,
                            .evaluation_module = model,
@@ -108,9 +127,13 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
                            .loss_rows = rows_of_mean,
                            .finish_backward = finish_backward,
                            .reduce = sum_over_ranks,
+                           .reduce_start = start_sum,
+                           .reduce_wait = wait_for_sum,
                            .barrier = barrier,
                            .sync_buffers = sync_buffers,
                            .moved_bytes = moved_bytes,
+                           .enter = enter,
+                           .give_up = give_up,
                            .set_trace = set_trace,
                            .close = close_ddp,
                            .state = state};

@@ -20,6 +20,8 @@ typedef struct DataParallel { // the wrapper's state
     Replica *replicas; // [device_count]; one device alone needs no replica's module
     Tensor **tensors;  // [tensor_count] the module's parameters and buffers
     size_t tensor_count;
+    int dim;
+    Device *output_device; // NULL: the first one
 } DataParallel;
 
 enum { TRACE_SPANS = 1 << 16 }; // per device: two a step
@@ -38,13 +40,16 @@ static int check_devices(const DataParallel *dp, Error *err) {
 
 static Tensor *data_parallel_forward(Module *self, Tape *tape, Tensor *x) {
     DataParallel *dp = self->state;
-    if (!x || check_devices(dp, &tape->error) != 0) return NULL;
-    if (dp->device_count == 1) return module_forward(dp->module, tape, x);
+    if (check_devices(dp, &tape->error) != 0) return NULL;
+    if (dp->device_count == 1)
+        return module_forward(dp->module, tape, scatter_to_one(tape, x, dp->dim));
 
     CHECK(tape->device == dp->replicas[0].device, "the tape is on %s, the first device is %s",
           tape->device->name, dp->replicas[0].device->name);
     Pieces *pieces =
         pieces_create(tape, dp->replicas, dp->device_count, dp->tensors, dp->tensor_count);
+    pieces->dim = dp->dim;
+    if (dp->output_device) pieces->output = tape_fork(tape, dp->output_device);
     Tensor *inputs = scatter(tape, x, pieces);
     Tensor *replicas = replicate(tape, pieces);
     Tensor *outputs = parallel_apply(tape, inputs, replicas, pieces);
@@ -69,8 +74,24 @@ static int check_distinct(Device *const *devices, int device_count, Error *err) 
     return 0;
 }
 
+// A wrapper's state (a DataParallel's replicas, a process group) is no tensor and has no copy on
+// another device. PyTorch copies an inner DataParallel all the same, which then finds its tensors
+// on the wrong device.
+static int check_replicable(const Module *module, int device_count, Error *err) {
+    if (module->state && device_count > 1)
+        return error_set(err, STATUS_USAGE,
+                         "a %s%s%s cannot be inside a DataParallel over %d devices: it has state "
+                         "that is not copied to each of them",
+                         module->type, module->name[0] ? " named " : "", module->name,
+                         device_count);
+    for (int i = 0; i < module->child_count; i++)
+        if (check_replicable(module->children[i], device_count, err) != 0) return -1;
+    return 0;
+}
+
 Module *data_parallel(Module *module, Device *const *devices, int device_count, Error *err) {
     if (check_distinct(devices, device_count, err) != 0) return NULL;
+    if (check_replicable(module, device_count, err) != 0) return NULL;
     DataParallel *dp = memory_zalloc(sizeof *dp);
     dp->module = module;
     dp->device_count = device_count;
@@ -91,8 +112,23 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
     return wrapper;
 }
 
+static DataParallel *state_of(Module *wrapper) {
+    CHECK(wrapper->forward == data_parallel_forward, "a %s is no DataParallel", wrapper->type);
+    return wrapper->state;
+}
+
+void data_parallel_set_dim(Module *wrapper, int dim) {
+    CHECK(dim >= 0 && dim < TENSOR_MAX_DIMS, "dimension %d", dim);
+    state_of(wrapper)->dim = dim;
+}
+
+void data_parallel_set_output_device(Module *wrapper, Device *device) {
+    DataParallel *dp = state_of(wrapper);
+    dp->output_device = device == dp->replicas[0].device ? NULL : device;
+}
+
 void data_parallel_set_trace(Module *wrapper, Trace *trace) {
-    DataParallel *dp = wrapper->state;
+    DataParallel *dp = state_of(wrapper);
     for (int i = 0; i < dp->device_count; i++) {
         Replica *replica = &dp->replicas[i];
         replica->trace = trace;

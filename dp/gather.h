@@ -4,9 +4,10 @@
 
 #include "dp/pieces.h"
 
-// Joins the pieces' outputs along dimension 0, on the tape's device. Takes the token of
-// parallel_apply. Scalars become a vector, one element per replica that ran. NULL (with the error
-// on the tape) if the outputs differ in more than their number of rows.
+// Joins the pieces' outputs along pieces->dim, on the device of pieces->output; a tuple of outputs
+// becomes a tuple. Takes the token of parallel_apply. Scalars become a vector, one element per
+// replica that ran. NULL (with the error on the tape) if the outputs differ in more than their
+// number of rows.
 Tensor *gather(Tape *tape, Tensor *outputs, Pieces *pieces);
 
 #endif

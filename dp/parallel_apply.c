@@ -10,7 +10,6 @@
 #include "dp/parallel_apply.h"
 
 #include "common/base/clock.h"
-#include "dp/replicate.h"
 
 // PyTorch's default timeout of a process group.
 static const double DEADLINE_S = 30 * 60;
@@ -46,12 +45,12 @@ static void run_forward(void *argument) {
     trace_span(replica->trace, replica->track, "forward", -1, begin_ns, clock_ns());
 }
 
-// gather's backward has filled the gradient of every output that wants one. An error stays on the
-// tape.
+// gather's backward has filled the gradients of the outputs that the loss uses. An error stays on
+// the tape.
 static void run_backward(void *argument) {
     Piece *piece = argument;
     uint64_t begin_ns = clock_ns();
-    if (piece->y->has_grad) tape_backward_from(piece->tape, piece->y, NULL);
+    if (piece->y->has_grad || piece->y->items) tape_backward_from(piece->tape, piece->y, NULL);
     trace_span(piece->replica->trace, piece->replica->track, "backward", -1, begin_ns, clock_ns());
 }
 
@@ -59,8 +58,8 @@ static void run_backward(void *argument) {
 
 static void parallel_apply_backward(Tape *tape, Node *node) {
     Pieces *pieces = node->saved;
-    replicate_install(pieces);
     run_on_all(pieces, run_backward);
+    pieces->in_backward = false;
     report_error(tape, pieces);
     for (size_t i = 0; i < node->input_count; i++) {
         bool accumulate;

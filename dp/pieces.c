@@ -15,8 +15,10 @@ Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Ten
                       size_t tensor_count) {
     size_t items_bytes = (size_t)device_count * sizeof(Piece);
     Pieces *pieces = tape_alloc(tape, sizeof *pieces + items_bytes);
-    *pieces =
-        (Pieces){.device_count = device_count, .tensors = tensors, .tensor_count = tensor_count};
+    *pieces = (Pieces){.device_count = device_count,
+                       .output = tape,
+                       .tensors = tensors,
+                       .tensor_count = tensor_count};
     memset(pieces->items, 0, items_bytes);
     for (int i = 0; i < device_count; i++) {
         pieces->items[i].replica = &replicas[i];
@@ -29,20 +31,24 @@ Tensor *pieces_token(Tape *tape) {
     return tape_tensor(tape, DTYPE_F32, 1, (size_t[]){0});
 }
 
-size_t pieces_row_bytes(const Tensor *tensor) {
-    Tensor row = *tensor;
-    row.shape[0] = 1;
-    return tensor_bytes(&row);
+Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end) {
+    size_t runs = 1, row = 1; // row: elements from one row to the next
+    for (int i = 0; i < dim; i++) runs *= whole->shape[i];
+    for (int i = dim + 1; i < whole->ndim; i++) row *= whole->shape[i];
+    return (Cut){.runs = runs,
+                 .count = (end - begin) * row,
+                 .offset = begin * row,
+                 .stride = whole->shape[dim] * row};
 }
 
-void pieces_add_gradient(Tape *tape, float *sum, const Tensor *part, bool accumulate) {
-    size_t left = tensor_count(part);
-    const float *grad = part->grad;
+void pieces_add_gradient(Tape *tape, float *sum, const Device *from, const float *grad,
+                         size_t count, bool accumulate) {
+    size_t left = count;
     if (!accumulate) {
-        device_copy(tape->device, sum, part->device, grad, left * sizeof *sum);
+        device_copy(tape->device, sum, from, grad, left * sizeof *sum);
         return;
     }
-    if (part->device == tape->device) {
+    if (from == tape->device) {
         tape->device->kernels->accumulate(sum, grad, left);
         return;
     }
@@ -50,11 +56,11 @@ void pieces_add_gradient(Tape *tape, float *sum, const Tensor *part, bool accumu
     if (most > left) most = left;
     float *staging = tape_scratch(tape, most * sizeof *staging);
     while (left > 0) {
-        size_t count = left < most ? left : most;
-        device_copy(tape->device, staging, part->device, grad, count * sizeof *staging);
-        tape->device->kernels->accumulate(sum, staging, count);
-        sum += count;
-        grad += count;
-        left -= count;
+        size_t part = left < most ? left : most;
+        device_copy(tape->device, staging, from, grad, part * sizeof *staging);
+        tape->device->kernels->accumulate(sum, staging, part);
+        sum += part;
+        grad += part;
+        left -= part;
     }
 }

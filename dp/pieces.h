@@ -33,15 +33,19 @@ typedef struct Piece { // one device's part of one forward
     const Replica *replica;
     Tape *tape;    // a fork of the main tape
     void **copies; // [tensor_count] where this forward's weights and buffers lie, on the device
-    Tensor *x, *y; // this device's rows of the input and of the output
+    Tensor *x, *y; // this device's rows of the input and of the output: tensors or tuples
+    Tensor **inputs, **outputs; // their leaves (nn/tuple.h)
 } Piece;
 
 typedef struct Pieces {
     int device_count;
     int count;        // of them with rows: what scatter made; the last devices may be idle
+    int dim;          // the dimension that is cut and joined
+    Tape *output;     // on whose device the outputs are joined: the main tape, or a fork
     Tensor **tensors; // [tensor_count] the wrapped module's own, as in Replica
     size_t tensor_count;
-    Piece items[]; // [device_count]
+    bool in_backward; // the replicas' tensors are these pieces' (gather.c)
+    Piece items[];    // [device_count]
 } Pieces;
 
 // The pieces of one forward, still empty. Everything is arena memory of the tape.
@@ -49,10 +53,17 @@ Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Ten
                       size_t tensor_count);
 Tensor *pieces_token(Tape *tape);
 
-// Bytes of one row (everything but dimension 0).
-size_t pieces_row_bytes(const Tensor *tensor);
+// Where rows begin..end of a tensor lie: `runs` runs of `count` consecutive elements, the first at
+// `offset`, the starts `stride` apart. In the piece that has these rows alone, the runs follow one
+// another. Cut along dimension 0, there is one run.
+typedef struct Cut {
+    size_t runs, count, offset, stride;
+} Cut;
 
-// sum (+)= part's gradient, wherever part is. sum: memory of the tape's device.
-void pieces_add_gradient(Tape *tape, float *sum, const Tensor *part, bool accumulate);
+Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end);
+
+// sum[count] (+)= grad[count], wherever grad is. sum: memory of the tape's device.
+void pieces_add_gradient(Tape *tape, float *sum, const Device *from, const float *grad,
+                         size_t count, bool accumulate);
 
 #endif

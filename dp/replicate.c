@@ -44,7 +44,8 @@ void replicate_install(const Pieces *pieces) {
             const Tensor *original = pieces->tensors[k];
             Tensor *copy = pieces->items[i].replica->tensors[k];
             copy->data = pieces->items[i].copies[k];
-            copy->requires_grad = original->requires_grad;
+            // Without a graph there is nothing to differentiate: PyTorch detaches the copies.
+            copy->requires_grad = original->requires_grad && pieces->items[i].tape->recording;
             copy->has_grad = false;
             copy->grad = i == 0 && !original->has_grad ? original->grad : NULL;
         }
@@ -60,15 +61,14 @@ static void reduce_parameter(Tape *tape, const Pieces *pieces, size_t k) {
         const Tensor *copy = pieces->items[i].replica->tensors[k];
         if (!copy->has_grad) continue;
         bool accumulate = sum->has_grad;
-        pieces_add_gradient(tape, tape_make_grad(first->tape, sum), copy, accumulate);
+        pieces_add_gradient(tape, tape_make_grad(first->tape, sum), copy->device, copy->grad,
+                            tensor_count(copy), accumulate);
     }
     if (!sum->has_grad) return;
     bool accumulate;
     float *grad = tape_grad(tape, parameter, &accumulate);
-    if (accumulate)
-        pieces_add_gradient(tape, grad, sum, true);
-    else
-        CHECK(grad == sum->grad, "replica 0's gradient is not in its parameter's memory");
+    if (accumulate || grad != sum->grad) // else g0 was computed right into it
+        pieces_add_gradient(tape, grad, sum->device, sum->grad, tensor_count(sum), accumulate);
 }
 
 static void replicate_backward(Tape *tape, Node *node) {

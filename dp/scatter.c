@@ -4,6 +4,10 @@
  * be short, and there may be fewer chunks than devices: 9 rows on 8 devices are 2, 2, 2, 2, 1.
  * Without rows every device gets an empty piece.
  *
+ * A tuple's tensors are each cut, and every device gets a tuple of its pieces; None goes to every
+ * device. PyTorch drops the surplus in silence if the tensors have different numbers of rows; here
+ * that is an error.
+ *
  * The batch that a whole model is wrapped around wants no gradient, and then nothing is recorded.
  * The input of a wrapped part of a model does.
  */
@@ -12,60 +16,127 @@
 #include <string.h>
 
 #include "common/data/sampler.h"
+#include "common/nn/tuple.h"
 
-// A piece that is already on its device is a view of the batch.
-static Tensor *rows_of(const Tensor *x, size_t begin, size_t end, Tape *tape) {
-    size_t row_bytes = pieces_row_bytes(x), shape[TENSOR_MAX_DIMS];
+// A piece that is already on its device is a view of the batch, if its rows lie together.
+static Tensor *rows_of(const Tensor *x, int dim, size_t begin, size_t end, Tape *tape) {
+    Cut cut = pieces_cut(x, dim, begin, end);
+    size_t element = dtype_bytes(x->dtype), shape[TENSOR_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
-    shape[0] = end - begin;
-    void *rows = (char *)x->data + begin * row_bytes;
+    shape[dim] = end - begin;
+    char *rows = (char *)x->data + cut.offset * element;
     Tensor *part;
-    if (x->device == tape->device) {
+    if (x->device == tape->device && cut.runs == 1) {
         part = tape_alloc(tape, sizeof *part);
         *part = tensor_make(x->device, x->dtype, x->ndim, shape, rows);
     } else {
         part = tape_tensor(tape, x->dtype, x->ndim, shape);
-        device_copy(tape->device, part->data, x->device, rows, shape[0] * row_bytes);
+        for (size_t run = 0; run < cut.runs; run++)
+            device_copy(tape->device, (char *)part->data + run * cut.count * element, x->device,
+                        rows + run * cut.stride * element, cut.count * element);
     }
-    part->requires_grad = x->requires_grad;
+    part->requires_grad = x->requires_grad && tape->recording;
     return part;
 }
 
 // A replica that did not use its piece has no gradient for it: zeros.
-static void scatter_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0];
-    Pieces *pieces = node->saved;
-    Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
+static void collect_gradient(Tape *tape, const Pieces *pieces, size_t k, Tensor *x) {
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
+    size_t begin = 0;
     for (int i = 0; dx && i < pieces->count; i++) {
-        Tensor *part = pieces->items[i].x;
-        size_t count = tensor_count(part);
-        if (part->has_grad)
-            pieces_add_gradient(tape, dx, part, accumulate);
-        else if (!accumulate)
-            tape->device->kernels->fill(dx, 0.0f, count);
+        Tensor *part = pieces->items[i].inputs[k];
+        size_t end = begin + part->shape[pieces->dim];
+        Cut cut = pieces_cut(x, pieces->dim, begin, end);
+        for (size_t run = 0; run < cut.runs; run++) {
+            float *rows = dx + cut.offset + run * cut.stride;
+            if (part->has_grad)
+                pieces_add_gradient(tape, rows, part->device, part->grad + run * cut.count,
+                                    cut.count, accumulate);
+            else if (!accumulate)
+                tape->device->kernels->fill(rows, 0.0f, cut.count);
+        }
         part->has_grad = false; // delivered
-        dx += count;
+        begin = end;
     }
     tape_grad_done(tape, x);
+}
+
+static void scatter_backward(Tape *tape, Node *node) {
+    Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
+    for (size_t k = 0; k < node->input_count; k++)
+        if (node->inputs[k]) collect_gradient(tape, node->saved, k, node->inputs[k]);
     profile_leave(tape->profile, phase);
+}
+
+// Whether all of x's leaves can be cut, and alike: if not, false (as which tape_fail's NULL
+// counts). Sets *rows to the number of rows, unless there is no tensor.
+static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leaves, size_t count,
+                       size_t *rows) {
+    const Tensor *first = NULL;
+    char text[256];
+    for (size_t k = 0; k < count; k++) {
+        const Tensor *leaf = leaves[k];
+        if (!leaf) continue;
+        if (leaf->ndim == 0) return tape_fail(tape, "scatter", "a scalar has no rows to scatter");
+        if (leaf->ndim <= dim)
+            return tape_fail(tape, "scatter", "%s has no dimension %d to cut",
+                             tensor_describe(leaf, text, sizeof text), dim);
+        if (leaf->requires_grad && leaf->device != tape->device)
+            return tape_fail(tape, "scatter", "an input that wants a gradient is on %s",
+                             leaf->device->name);
+        if (!first) first = leaf;
+        *rows = leaf->shape[dim];
+        if (*rows != first->shape[dim])
+            return tape_fail(tape, "scatter",
+                             "the inputs %s have %zu and %zu rows (dimension %d): they must be "
+                             "cut alike",
+                             tensor_describe(x, text, sizeof text), first->shape[dim], *rows, dim);
+    }
+    return true;
+}
+
+// The leaves of x, checked: an array of the tape. NULL after an error.
+static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t *rows) {
+    *count = tuple_leaves(x, NULL);
+    Tensor **leaves = tape_alloc(tape, *count * sizeof *leaves);
+    tuple_leaves(x, leaves);
+    return count_rows(tape, x, dim, leaves, *count, rows) ? leaves : NULL;
 }
 
 Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces) {
     if (!x) return NULL;
-    if (x->ndim == 0) return tape_fail(tape, "scatter", "a scalar has no rows to scatter");
     Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
-    size_t rows = x->shape[0], devices = (size_t)pieces->device_count, begin, end;
-    for (size_t i = 0; i < devices; i++) {
+    // Without a tensor in it, the input goes to all devices; a module without inputs runs on one.
+    size_t devices = (size_t)pieces->device_count, begin, end, count;
+    size_t rows = x->items && x->item_count == 0 ? 1 : devices;
+    Tensor **leaves = leaves_of(tape, x, pieces->dim, &count, &rows);
+    for (size_t i = 0; leaves && i < devices; i++) {
         chunk_bounds(rows, devices, i, &begin, &end);
         if (begin == end && rows > 0) break; // this device and those after it stay idle
         Piece *piece = &pieces->items[i];
-        piece->x = rows_of(x, begin, end, piece->tape);
+        piece->inputs = tape_alloc(tape, count * sizeof *piece->inputs);
+        for (size_t k = 0; k < count; k++)
+            piece->inputs[k] =
+                leaves[k] ? rows_of(leaves[k], pieces->dim, begin, end, piece->tape) : NULL;
+        piece->x = tuple_with_leaves(piece->tape, x, piece->inputs);
         pieces->count++;
     }
-    Tensor *token = pieces_token(tape);
-    tape_record(tape, "scatter", scatter_backward, token, 1, &x, pieces);
+    Tensor *token = leaves ? pieces_token(tape) : NULL;
+    if (leaves) tape_record(tape, "scatter", scatter_backward, token, count, leaves, pieces);
     profile_leave(tape->profile, phase);
     return token;
+}
+
+Tensor *scatter_to_one(Tape *tape, Tensor *x, int dim) {
+    size_t count, rows;
+    Tensor **leaves = leaves_of(tape, x, dim, &count, &rows);
+    if (!leaves) return NULL;
+    bool moved = false;
+    for (size_t k = 0; k < count; k++) {
+        if (!leaves[k] || leaves[k]->device == tape->device) continue;
+        leaves[k] = rows_of(leaves[k], dim, 0, leaves[k]->shape[dim], tape);
+        moved = true;
+    }
+    return moved ? tuple_with_leaves(tape, x, leaves) : x;
 }

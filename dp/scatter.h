@@ -4,9 +4,14 @@
 
 #include "dp/pieces.h"
 
-// Cuts x[rows, ...] along dimension 0 and puts the pieces on the devices: sets pieces->count and
-// every piece's x. Returns the token that stands for them, which wants a gradient if x does. NULL
-// (with the error on the tape) if x is a scalar.
+// Cuts x[rows, ...], or all tensors of a tuple, along pieces->dim and puts the pieces on the
+// devices: sets pieces->count and every piece's x. Returns the token that stands for them, which
+// wants a gradient if an input does. NULL (with the error on the tape) if there is a scalar, which
+// has no rows, or if the tensors differ in their number of rows.
 Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces);
+
+// What it comes to with one device: the same checks, and x itself; what is on another device is
+// copied to the tape's.
+Tensor *scatter_to_one(Tape *tape, Tensor *x, int dim);
 
 #endif

@@ -11,6 +11,8 @@
 
 #include <cmocka.h>
 
+#include <math.h>
+
 #include "common/base/rng.h"
 #include "common/nn/layers.h"
 #include "common/nn/models.h"
@@ -110,6 +112,55 @@ static inline void rig_backward(Tape *tape, Tensor *loss) {
     Error err = {0};
     if (!loss || tape_backward(tape, loss, &err) != 0)
         fail_msg("%s %s", tape->error.message, err.message);
+}
+
+// [rows, columns] of numbers that differ, the same for the same salt.
+static inline Tensor *rig_numbers(Tape *tape, size_t rows, size_t columns, uint64_t salt) {
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, columns});
+    for (size_t i = 0; i < tensor_count(x); i++)
+        tensor_f32(x)[i] = rng_uniform(SEED + salt, RNG_STREAM_TEST, i, -1, 1);
+    return x;
+}
+
+// PyTorch's default for float32. NaN never passes.
+static inline void assert_near(const char *what, const float *have, const float *want,
+                               size_t count) {
+    for (size_t i = 0; i < count; i++)
+        if (!(fabsf(have[i] - want[i]) <= 1e-5f + 1.3e-6f * fabsf(want[i])))
+            fail_msg("%s: element %zu is %g, expected %g", what, i, (double)have[i],
+                     (double)want[i]);
+}
+
+static inline void assert_near_tensor(const char *what, const Tensor *have, const Tensor *want) {
+    assert_true(tensor_same_shape(have, want));
+    assert_near(what, have->data, want->data, tensor_count(want));
+}
+
+// The gradients of the wrapped module and of the single device's. Returns how many there were.
+static inline int assert_near_gradients(const Rig *rig) {
+    NamedTensors a = module_tensors(rig->wrapper, MODULE_PARAMETERS);
+    NamedTensors b = module_tensors(rig->twin, MODULE_PARAMETERS);
+    int with_gradient = 0;
+    for (size_t k = 0; k < a.count; k++) {
+        const Tensor *have = a.items[k].tensor, *want = b.items[k].tensor;
+        assert_int_equal(have->has_grad, want->has_grad);
+        if (!have->has_grad) continue;
+        size_t count = tensor_count(want);
+        assert_near(a.items[k].name, have->grad, want->grad, count);
+        float largest = 0;
+        for (size_t i = 0; i < count; i++) largest = fmaxf(largest, fabsf(want->grad[i]));
+        if (!(largest > 1e-3f)) fail_msg("the gradient of %s is nearly zero", a.items[k].name);
+        with_gradient++;
+    }
+    named_tensors_free(&a);
+    named_tensors_free(&b);
+    return with_gradient;
+}
+
+static inline void assert_error(const Tape *tape, const char *text) {
+    Error err = {0};
+    assert_int_equal(tape_error(tape, &err), -1);
+    assert_string_equal(err.message, text);
 }
 
 #endif

@@ -31,6 +31,19 @@ static inline Module *shared_model(Device *device, uint64_t seed) {
     return model;
 }
 
+// Two Linears with one weight, and a bias each.
+static inline Module *tied_model(Device *device, uint64_t seed) {
+    Module *model = layer_sequential("Tied");
+    module_add(model, "flatten", layer_flatten());
+    Module *encoder = module_add(model, "encoder", layer_linear(device, IMAGE, IMAGE));
+    module_add(model, "relu", layer_relu());
+    Module *decoder = module_add(model, "decoder", layer_linear(device, IMAGE, IMAGE));
+    module_add(model, "head", layer_linear(device, IMAGE, CLASSES));
+    module_tie_parameter(decoder, "weight", encoder, "weight");
+    module_initialize(model, seed);
+    return model;
+}
+
 // Two branches, run in one order or (config[0]) the other: the same numbers become ready in another
 // order.
 static Tensor *branches_forward(Module *self, Tape *tape, Tensor *x) {
@@ -51,9 +64,10 @@ static inline Module *branches_model(Device *device, uint64_t seed) {
     return model;
 }
 
-// "mlp", "wide" (more than 1 MiB), "convnet", "shared" or "branches", for images [1, 8, 8].
+// "mlp", "wide" (more than 1 MiB), "convnet", "shared", "tied" or "branches", for images [1, 8, 8].
 static inline Module *test_model(const char *name, uint64_t seed, Device *device) {
     if (strcmp(name, "shared") == 0) return shared_model(device, seed);
+    if (strcmp(name, "tied") == 0) return tied_model(device, seed);
     if (strcmp(name, "branches") == 0) return branches_model(device, seed);
     bool wide = strcmp(name, "wide") == 0;
     const ModelConfig config = {.name = wide ? "mlp" : name,

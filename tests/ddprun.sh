@@ -8,7 +8,7 @@ run=$1/ddprun fault=$2/rank_fault
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 cd "$folder" || exit 1
-unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_TOKEN RANK WORLD_SIZE
+unset PET_NPROC_PER_NODE PET_STANDALONE OMP_NUM_THREADS OPENBLAS_NUM_THREADS DDPRUN_TOKEN RANK WORLD_SIZE
 
 complain() {
     printf '%s\n--- stdout\n' "$*"
@@ -144,6 +144,13 @@ for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-r
 done
 job 2 --nproc-per-node 2
 says err 'which program'
+# torchrun's defaults from the environment give way to the command line.
+PET_NPROC_PER_NODE=3 PET_STANDALONE=1 job 0 sh -c 'echo "$WORLD_SIZE"'
+[ "$(grep -c 3 out)" -eq 3 ] || complain "PET_NPROC_PER_NODE"
+PET_NPROC_PER_NODE=3 job 0 --nproc-per-node 2 sh -c 'echo "$WORLD_SIZE"'
+[ "$(grep -c 2 out)" -eq 2 ] || complain "the command line comes before PET_NPROC_PER_NODE"
+PET_NPROC_PER_NODE=no job 2 true
+says err "^error: --nproc-per-node 'no': use a number"
 cp "$run" ddprun_alone && timeout 10 ./ddprun_alone >out 2>err
 [ $? -eq 2 ] || complain "no arguments, no train_ddp"
 ls /dev/nvidia[0-9]* >/dev/null 2>&1 || { job 2 --nproc-per-node gpu true && says err 'no GPU'; }
@@ -189,9 +196,31 @@ first "^ddprun: rank 0 .* exited with status 3 at [0-9:.]{12} $doing exit3\$"
 job 1 --nproc-per-node 3 --heartbeat-timeout 0.5 "$fault" 1 hang
 first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
 job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 "$fault" 1 stop
-first "^ddprun: rank 1 .* silent for [0-9.]+ s; it was stopped by a signal at [0-9:.]{12} $doing stop\$"
+first "^ddprun: rank 1 .* was stopped by a signal \(SIGSTOP\?\) at [0-9:.]{12} $doing stop\$"
 job 1 --nproc-per-node 2 sh -c 'test $RANK = 1 && kill -STOP $$; sleep 0.5; exit 1'
 first '^ddprun: rank 1 .* was stopped by a signal'
+job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 sh -c 'test $RANK = 1 && kill -STOP $$; sleep 60'
+first '^ddprun: rank 1 .* was stopped by a signal' # it never sent a heartbeat
+job 1 --nproc-per-node 2 --start-timeout 1 sh -c "test \$RANK = 1 && sleep 60; exec '$1/train_ddp'"
+first '^ddprun: rank 1 .* has been silent for [0-9.]+ s$' # rank 0 waits in phase init
+
+# A job that is suspended as a whole, ddprun included, goes on.
+: >pids
+"$run" --nproc-per-node 2 --heartbeat-timeout 5.5 sh -c 'echo $$ >>pids; exec "$0" 9 never' "$fault" \
+    >out 2>err &
+launcher=$!
+until_lines pids 2
+sleep 0.5
+# shellcheck disable=SC2046 # several words are meant
+kill -STOP "$launcher" $(cat pids)
+sleep 6
+# shellcheck disable=SC2046
+kill -CONT "$launcher" $(cat pids)
+sleep 1
+kill -TERM "$launcher"
+wait "$launcher"
+[ $? -eq 143 ] || complain "a suspended job was not ended by SIGTERM"
+gone 'a suspended job'
 
 # --- Restarts
 

@@ -43,7 +43,7 @@ static const BucketTensor tens[] = {{40, FLOAT}, {40, FLOAT}, {40, FLOAT}, {40, 
 static const BucketTensor mixed[] = {{200, FLOAT},  {200, DOUBLE}, {200, FLOAT},
                                      {200, DOUBLE}, {200, FLOAT},  {200, DOUBLE}};
 
-static void test_vectors_of_pytorch(void **state) {
+static void row_30_vectors_of_pytorch(void **state) {
     (void)state;
     expect(floats, 4, (size_t[]){400}, 1, NULL, "0@400|1@400|2@400|3@400");
     expect(mixed, 6, (size_t[]){400}, 1, NULL, "0,2@400|1,3@400|4@400|5@400");
@@ -98,7 +98,7 @@ static void test_reverse(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_vectors_of_pytorch),
+        cmocka_unit_test(row_30_vectors_of_pytorch),
         cmocka_unit_test(test_caps_at_both_ends),
         cmocka_unit_test(test_ready_order),
         cmocka_unit_test(test_smallest_tensor_first),

@@ -261,7 +261,7 @@ static void train(Rank *rank) {
     }
     EXPECT(rank->device->bytes == settled && rank->device->peak_bytes == settled);
     Error err = {0};
-    if (ddp_sync_buffers(rank->wrapper, &err)) problem(rank->outcome, "%s", err.message);
+    if (ddp_sync_buffers(rank->wrapper, 0, &err)) problem(rank->outcome, "%s", err.message);
     compare(rank, MODULE_PARAMETERS, false, oracle->final, "weights", STEPS - 1);
     compare(rank, MODULE_BUFFERS, false, oracle->buffers[STEPS - 1][0], "buffers", STEPS);
     optimizer_close(rank->optimizer);
@@ -342,6 +342,11 @@ static void test_layer_used_twice(void **state) {
     run_model("shared");
 }
 
+static void test_weight_of_two_layers(void **state) {
+    (void)state;
+    run_model("tied");
+}
+
 static void test_ranks_with_other_ready_orders(void **state) {
     (void)state;
     run_world(AS_THREADS, "branches", 3, true, false);
@@ -364,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_convnet_with_batch_norm),
         cmocka_unit_test(test_layer_used_twice),
+        cmocka_unit_test(test_weight_of_two_layers),
         cmocka_unit_test(test_ranks_with_other_ready_orders),
         cmocka_unit_test(test_first_bucket_of_1_mib),
         cmocka_unit_test(test_defined_gradients_move_with_the_buckets),

@@ -54,7 +54,7 @@ static void construct(ProcessGroup *group, const void *argument, Outcome *outcom
     device_close(device);
 }
 
-static void test_every_rank_names_the_difference(void **state) {
+static void row_24_27_28_every_rank_names_the_difference(void **state) {
     (void)state;
 #define WHERE "DDP expects same model across all ranks: rank 1 has "
     static const Change changes[] = {
@@ -143,7 +143,7 @@ static void leave_unused(ProcessGroup *group, const void *argument, Outcome *out
     bench_close(&bench);
 }
 
-static void test_unused_parameters_are_named(void **state) {
+static void row_42_unused_parameters_are_named(void **state) {
     (void)state;
     const DdpConfig early = ddp_config_default();
     const DdpConfig *configs[] = {&LATE, &early};
@@ -264,7 +264,7 @@ static void evaluate(ProcessGroup *group, const void *argument, Outcome *outcome
 }
 
 // PyTorch broadcasts buffers in every forward of the wrapper, and expects no backward of this one.
-static void test_evaluating_through_the_wrapper(void **state) {
+static void row_53_evaluating_through_the_wrapper(void **state) {
     (void)state;
     play_ranks(AS_THREADS, 3, 30, evaluate, NULL, NULL);
 }
@@ -360,13 +360,13 @@ static void test_strategy_shares_and_sums(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_every_rank_names_the_difference),
+        cmocka_unit_test(row_24_27_28_every_rank_names_the_difference),
         cmocka_unit_test(test_one_buffer_more),
-        cmocka_unit_test(test_unused_parameters_are_named),
+        cmocka_unit_test(row_42_unused_parameters_are_named),
         cmocka_unit_test(test_gradient_ready_twice),
         cmocka_unit_test(test_forward_before_the_gradients_are_waited_for),
         cmocka_unit_test(test_frozen_parameters_and_empty_shares),
-        cmocka_unit_test(test_evaluating_through_the_wrapper),
+        cmocka_unit_test(row_53_evaluating_through_the_wrapper),
         cmocka_unit_test(test_strategy_refuses_biased_means),
         cmocka_unit_test(test_strategy_shares_and_sums),
     };

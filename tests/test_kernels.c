@@ -386,6 +386,86 @@ static void check_norm_gradient(NormCase s, int flags) {
     free(inverse);
 }
 
+// The steps of a batch norm over ranks, on what one of them holds.
+static void check_norm_steps(NormCase s) {
+    size_t count = s.n * s.c * s.inner;
+    float *x = spread_around(count, s.mean, s.spread), *dy = normal(count, 4);
+    float *w = normal(s.c, 2), *b = normal(s.c, 3);
+    float *center = spread_around(s.c, s.mean, 0.1f * s.spread);
+    float *inverse = spread_around(s.c, 1 / s.spread, 0.0f);
+    for (int flags = 0; flags < 8; flags++) {
+        bool add = flags & 1, want_dw = flags & 2, want_db = flags & 4;
+        Both mean = both_start(s.c, false), invstd = both_start(s.c, false);
+        Both y = both_start(count, false), sums = both_start(2 * s.c, false);
+        Both dw = both_start(s.c, add || !want_dw), db = both_start(s.c, add || !want_db);
+        Both dx = both_start(count, add);
+        for (int t = 0; t < TABLES; t++) {
+            const Kernels *k = table(t);
+            k->batch_norm_statistics(x, mean.of[t], invstd.of[t], 1e-10f, s.n, s.c, s.inner);
+            k->batch_norm_apply(x, w, b, y.of[t], center, inverse, s.n, s.c, s.inner);
+            k->batch_norm_gradient_sums(x, dy, center, inverse, sums.of[t],
+                                        want_dw ? dw.of[t] : NULL, add, want_db ? db.of[t] : NULL,
+                                        add, s.n, s.c, s.inner);
+        }
+        for (int t = 0; t < TABLES; t++)
+            table(t)->batch_norm_gradient_apply(x, dy, w, center, inverse, sums.of[REF],
+                                                3 * (double)(s.n * s.inner), dx.of[t], add, s.n,
+                                                s.c, s.inner);
+        both_check(mean, 1e-7, "batch_norm_statistics mean");
+        both_check(invstd, 3e-7, "batch_norm_statistics invstd");
+        both_check(y, 2e-6, "batch_norm_apply");
+        both_check(sums, 1e-6, "batch_norm_gradient_sums");
+        both_check(dw, 1e-6, "batch_norm_gradient_sums dweight");
+        both_check(db, 1e-6, "batch_norm_gradient_sums dbias");
+        both_check(dx, 2e-6, "batch_norm_gradient_apply");
+    }
+    free(x);
+    free(dy);
+    free(w);
+    free(b);
+    free(center);
+    free(inverse);
+}
+
+// counts[ranks]: elements per channel. The result does not depend on where empty ranks stand.
+static void check_norm_merge(size_t c, size_t ranks, const float *counts) {
+    float *rows = normal(ranks * (2 * c + 1), 5);
+    double total = 0, found[TABLES];
+    for (size_t k = 0; k < ranks; k++) {
+        float *row = rows + k * (2 * c + 1);
+        for (size_t i = 0; i < c; i++) row[c + i] = 0.5f + fabsf(row[c + i]);
+        for (size_t i = 0; i < 2 * c && counts[k] == 0; i++) row[i] = 0;
+        if (c > 0) row[c] = 1 / sqrtf(1e-5f); // all x of the channel are equal
+        row[2 * c] = counts[k];
+        total += (double)counts[k];
+    }
+    bool touched = total > 1;
+    Both mean = both_start(c, !touched), invstd = both_start(c, !touched);
+    Both r_mean = both_start(c, true), r_var = both_start(c, true);
+    for (int t = 0; t < TABLES; t++)
+        found[t] = table(t)->batch_norm_merge(rows, ranks, mean.of[t], invstd.of[t], r_mean.of[t],
+                                              r_var.of[t], 0.1f, 1e-5f, c);
+    assert_true(found[CPU] == total && found[REF] == total);
+    both_check(mean, 3e-7, "batch_norm_merge mean");
+    both_check(invstd, 3e-7, "batch_norm_merge invstd");
+    both_check(r_mean, 3e-7, "batch_norm_merge running_mean");
+    both_check(r_var, 3e-7, "batch_norm_merge running_var");
+    free(rows);
+}
+
+static void test_batch_norm_over_ranks(void **state) {
+    (void)state;
+    const NormCase cases[] = {{0, 3, 4, 0, 1},  {3, 0, 4, 0, 1},    {3, 2, 0, 0, 1},
+                              {1, 1, 1, 0, 1},  {1, 3, 17, 2, 1},   {5, 4, 33, -1, 3},
+                              {3, 17, 1, 0, 1}, {4, 3, 101, 10, 1}, {2, 2, 1009, 0, 1}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) check_norm_steps(cases[i]);
+    const float counts[] = {0, 0, 1, 0, 7, 1009, 1, 1 << 20, 0};
+    for (size_t c = 0; c < 18; c += c < 3 ? 1 : 7)
+        for (size_t first = 0; first < 9; first++)
+            for (size_t ranks = 1; first + ranks <= 9; ranks++)
+                check_norm_merge(c, ranks, counts + first);
+}
+
 static void test_batch_norm(void **state) {
     (void)state;
     const NormCase cases[] = {{0, 3, 4, 0, 1},   {3, 0, 4, 0, 1},   {3, 2, 0, 0, 1},
@@ -471,11 +551,17 @@ static void test_optimizers(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_find),          cmocka_unit_test(test_vectors),
-        cmocka_unit_test(test_matmul),        cmocka_unit_test(test_bias),
-        cmocka_unit_test(test_windows),       cmocka_unit_test(test_large_windows),
-        cmocka_unit_test(test_shortcut),      cmocka_unit_test(test_batch_norm),
-        cmocka_unit_test(test_cross_entropy), cmocka_unit_test(test_optimizers),
+        cmocka_unit_test(test_find),
+        cmocka_unit_test(test_vectors),
+        cmocka_unit_test(test_matmul),
+        cmocka_unit_test(test_bias),
+        cmocka_unit_test(test_windows),
+        cmocka_unit_test(test_large_windows),
+        cmocka_unit_test(test_shortcut),
+        cmocka_unit_test(test_batch_norm),
+        cmocka_unit_test(test_batch_norm_over_ranks),
+        cmocka_unit_test(test_cross_entropy),
+        cmocka_unit_test(test_optimizers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

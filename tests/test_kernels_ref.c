@@ -113,6 +113,51 @@ static void known_batch_norm(const Kernels *k) {
     KNOWN(y, -0.5f, 0.5f, 1.5f, 2.5f);
 }
 
+// A batch of [4, 1, 2] that lies on three ranks, the second of which has nothing, must give what
+// one device computes.
+static void known_batch_norm_over_ranks(const Kernels *k) {
+    const float x[] = {1, 2, 3, 5, 8, 13, 21, 34}, dy[] = {1, -2, 3, 0, 2, 1, -1, 4};
+    const float weight[] = {2}, bias[] = {1};
+    const size_t from[] = {0, 1, 1, 4}; // rank r has rows from[r] to from[r + 1]
+    float y[8], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1}, dx[8], dw[1], db[1];
+    k->batch_norm(x, weight, bias, y, mean, invstd, running_mean, running_var, 0.1f, 1e-5f, 4, 1,
+                  2);
+    k->batch_norm_gradient(x, dy, weight, mean, invstd, dx, false, dw, false, db, false, 4, 1, 2);
+
+    float rows[9], m[1], s[1], r_mean[] = {1}, r_var[] = {1}, sums[2] = {0}, w[1] = {0}, b[1] = {0};
+    for (int r = 0; r < 3; r++) {
+        size_t n = from[r + 1] - from[r];
+        float *row = rows + 3 * r;
+        k->batch_norm_statistics(x + 2 * from[r], row, row + 1, 1e-5f, n, 1, 2);
+        row[2] = (float)(2 * n);
+    }
+    KNOWN(&rows[3], 0, 0, 0);
+    assert_true(k->batch_norm_merge(rows, 3, m, s, r_mean, r_var, 0.1f, 1e-5f, 1) == 8);
+    KNOWN(m, mean[0]);
+    KNOWN(s, invstd[0]);
+    KNOWN(r_mean, running_mean[0]);
+    check_close((double)r_var[0], (double)running_var[0], 1e-5, "running_var");
+    for (int r = 0; r < 3; r++) {
+        float own[2];
+        size_t at = 2 * from[r];
+        k->batch_norm_gradient_sums(x + at, dy + at, m, s, own, w, true, b, true,
+                                    from[r + 1] - from[r], 1, 2);
+        for (int i = 0; i < 2; i++) sums[i] += own[i];
+    }
+    KNOWN(w, dw[0]);
+    KNOWN(b, db[0]);
+    for (int r = 0; r < 3; r++) {
+        size_t at = 2 * from[r], n = from[r + 1] - from[r];
+        float got[8], slope[8];
+        k->batch_norm_apply(x + at, weight, bias, got, m, s, n, 1, 2);
+        k->batch_norm_gradient_apply(x + at, dy + at, weight, m, s, sums, 8, slope, false, n, 1, 2);
+        for (size_t i = 0; i < 2 * n; i++) {
+            check_close((double)got[i], (double)y[at + i], 1e-6, "y");
+            check_close((double)slope[i], (double)dx[at + i], 1e-6, "dx");
+        }
+    }
+}
+
 static void known_losses(const Kernels *k) {
     const float logits[] = {0, logf(3), 1000, 1000 + logf(3)}; // the second row would overflow
     const int64_t target[] = {0, 1};
@@ -158,6 +203,7 @@ static void test_known(void **state) {
     each_table(known_windows);
     each_table(known_shortcut);
     each_table(known_batch_norm);
+    each_table(known_batch_norm_over_ranks);
     each_table(known_losses);
     each_table(known_optimizers);
 }

@@ -84,6 +84,27 @@ static void initial_weights_are_uniform_in_one_over_root_fan_in(void **state) {
     module_close(other);
 }
 
+static void segnet_has_a_class_for_every_pixel(void **state) {
+    (void)state;
+    Module *model = create("segnet", 12, 0);
+    NamedTensors tensors = module_tensors(model, MODULE_STATE);
+    assert_string_equal(tensors.items[0].name, "enc1.0.conv.weight");
+    assert_string_equal(tensors.items[1].name, "enc1.0.bn.weight");
+    assert_string_equal(tensors.items[tensors.count - 1].name, "head.bias");
+    named_tensors_free(&tensors);
+    Tape *tape = tape_create(device, NULL);
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 4, (size_t[]){2, 3, 12, 12});
+    for (size_t i = 0; i < tensor_count(x); i++) tensor_f32(x)[i] = (float)(i % 7);
+    Tensor *y = module_forward(model, tape, x);
+    Error err = {0};
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    assert_true(y->ndim == 4 && y->shape[0] == 2 && y->shape[1] == 10);
+    assert_true(y->shape[2] == 12 && y->shape[3] == 12);
+    assert_true(model_is_dense("segnet") && !model_is_dense("convnet") && !model_is_dense("vgg"));
+    tape_close(tape);
+    module_close(model);
+}
+
 static void a_replica_has_the_shape_and_no_memory(void **state) {
     (void)state;
     Module *model = create("convnet", 8, 0);
@@ -117,6 +138,8 @@ static void bad_models_get_one_line(void **state) {
         {{"mlp", "99999999999999999999", {1, 8, 8}, 10, 0}, "--hidden"},
         {{"convnet", "", {10, 1, 1}, 10, 0}, "at least 4x4"},
         {{"resnet20", "", {3, 8, 16}, 10, 0}, "square"},
+        {{"segnet", "", {3, 8, 18}, 4, 0}, "sides that 4 divides, got 8x18"},
+        {{"segnet", "", {3, 0, 8}, 4, 0}, "sides that 4 divides"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error err = {0};
@@ -175,6 +198,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         WITH_DEVICE(names_are_pytorchs),
         WITH_DEVICE(initial_weights_are_uniform_in_one_over_root_fan_in),
+        WITH_DEVICE(segnet_has_a_class_for_every_pixel),
         WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
         WITH_DEVICE(bad_models_get_one_line),
         WITH_DEVICE(a_parameter_without_gradient_is_left_alone),

@@ -63,6 +63,34 @@ static Tensor *build_shortcut(Tape *tape, Tensor **x) {
     return op_shortcut(tape, x[0], 7, 2);
 }
 
+static Tensor *build_upsample(Tape *tape, Tensor **x) {
+    return op_upsample2x(tape, x[0]);
+}
+// A mean over some pixels: of the 2 x 3 x 4 every fourth is ignored.
+static Tensor *pixel_loss(Tape *tape, Tensor *logits, const Mining *mining) {
+    int64_t labels[24];
+    for (int i = 0; i < 24; i++) labels[i] = i % 4 == 3 ? -1 : i * 7 % 5;
+    Tensor *target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 3, 4}, labels);
+    size_t kept;
+    Tensor *sum = op_pixel_cross_entropy(tape, logits, target, mining, &kept);
+    return op_divide(tape, sum, (double)kept);
+}
+static Tensor *build_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], NULL);
+}
+static Tensor *build_hard_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], &(Mining){.threshold = 1.5});
+}
+static Tensor *build_hardest_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], &(Mining){.threshold = 9, .least = 5});
+}
+static Tensor *build_divide(Tape *tape, Tensor **x) { // twice: the second adds to the first
+    return op_add(tape, op_divide(tape, x[0], 3), op_divide(tape, x[0], -7));
+}
+static Tensor *build_mean(Tape *tape, Tensor **x) { // twice, likewise
+    return op_add(tape, op_mean(tape, x[0]), op_mean(tape, op_add(tape, x[0], x[1])));
+}
+
 static const Case CASES[] = {
     {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
     {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
@@ -75,6 +103,12 @@ static const Case CASES[] = {
     {"max_pool", 1, {{4, {2, 3, 5, 7}}}, build_max_pool},
     {"avg_pool", 1, {{4, {2, 3, 5, 6}}}, build_avg_pool},
     {"shortcut", 1, {{4, {2, 4, 5, 5}}}, build_shortcut},
+    {"upsample2x", 1, {{4, {2, 3, 3, 5}}}, build_upsample},
+    {"pixel_cross_entropy", 1, {{4, {2, 5, 3, 4}}}, build_pixels},
+    {"pixel_cross_entropy, hard", 1, {{4, {2, 5, 3, 4}}}, build_hard_pixels},
+    {"pixel_cross_entropy, hardest", 1, {{4, {2, 5, 3, 4}}}, build_hardest_pixels},
+    {"mean", 2, {{2, {3, 4}}, {2, {3, 4}}}, build_mean},
+    {"divide", 1, {{0, {0}}}, build_divide},
 };
 
 // The loss of a case with leaf `which` moved by h along a random direction: sum (y - t)^2 for a
@@ -170,6 +204,45 @@ static void cross_entropy_gradient_is_softmax_minus_onehot(void **state) {
     for (int i = 0; i < 6; i++) check_close((double)logits->grad[i], expected[i], 1e-6, "gradient");
 }
 
+// Two images of 1x2 pixels and two classes, whose losses are ln 2, ln 4 (ignored), ln 4 and
+// ln 4/3: above 0.5 are the first and the third.
+static void ohem_keeps_the_hard_pixels(void **state) {
+    (void)state;
+    const float l3 = logf(3);
+    const float values[] = {0, l3, 0, 0, l3, l3, 0, 0};
+    Tensor *logits = tape_input(tape, DTYPE_F32, 4, (size_t[]){2, 2, 1, 2}, values);
+    Tensor *target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 0});
+    logits->requires_grad = true;
+    const struct {
+        Mining mining;
+        size_t kept;
+        double sum;
+        float weights[4]; // of the pixels in the sum
+    } cases[] = {{{-INFINITY, 0}, 3, log(2) + log(4) + log(4.0 / 3), {1, 0, 1, 1}},
+                 {{0.5, 0}, 2, log(2) + log(4), {1, 0, 1, 0}},
+                 {{1, 1}, 1, log(4), {0, 0, 1, 0}},
+                 {{1, 2}, 2, log(2) + log(4), {1, 0, 1, 0}},
+                 {{9, 9}, 3, log(2) + log(4) + log(4.0 / 3), {1, 0, 1, 1}},
+                 {{9, 0}, 0, 0, {0, 0, 0, 0}}};
+    const double slopes[] = {-0.5, 0, 0.5, 0, 0.75, -0.25, -0.75, 0.25}; // p - onehot, like logits
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t kept;
+        logits->has_grad = false;
+        Tensor *sum = op_pixel_cross_entropy(tape, logits, target, &cases[i].mining, &kept);
+        Tensor *loss = op_divide(tape, sum, (double)kept);
+        double divisor = kept ? (double)kept : 1;
+        Error err = {0};
+        CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+        assert_int_equal(kept, cases[i].kept);
+        check_close((double)tensor_item(loss), cases[i].sum / divisor, 1e-6, "loss");
+        for (size_t j = 0; j < 8; j++) {
+            double weight = (double)cases[i].weights[j / 4 * 2 + j % 2];
+            check_close((double)logits->grad[j], weight * slopes[j] / divisor, 1e-6, "gradient");
+        }
+        tape->count = 0; // the next case's graph begins at the same logits
+    }
+}
+
 typedef struct Calls {
     int count;
     const Tensor *last;
@@ -229,7 +302,7 @@ static void a_step_repeats_without_new_memory(void **state) {
         Tensor *t = random_tensor(tape, y->ndim, y->shape, 3);
         Error err = {0};
         CHECK_OK(tape_backward(tape, op_squared_error(tape, y, t, 1), &err) == 0, err);
-        if (step > 0) assert_int_equal(device->bytes, bytes);
+        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset made one block of all
         bytes = device->bytes;
     }
 }
@@ -281,6 +354,17 @@ static void each_op_refuses_what_does_not_fit(void **state) {
     check_failure(op_conv2d(tape, image, weight, NULL, 1, 1), "2 channels, the weight wants 3");
     image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
     check_failure(op_max_pool(tape, image, 5, 1, 0), "larger than the input");
+    image = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    check_failure(op_upsample2x(tape, image), "expected an image [n, c, h, w], got [2, 3]");
+    size_t kept;
+    image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
+    target = tape_input(tape, DTYPE_I64, 3, (size_t[]){1, 3, 2}, (int64_t[]){0, 0, 0, 0, 0, 0});
+    check_failure(op_pixel_cross_entropy(tape, image, target, NULL, &kept),
+                  "logits [1, 2, 3, 3] do not fit targets [1, 3, 2]");
+    image = random_tensor(tape, 4, (size_t[]){2, 2, 1, 2}, 1);
+    target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 2});
+    check_failure(op_pixel_cross_entropy(tape, image, target, NULL, &kept),
+                  "target 2 of pixel 1 of image 1 is out of range [0, 2)");
     Tensor *a = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
     Tensor *b = random_tensor(tape, 2, (size_t[]){3, 2}, 1);
     check_failure(op_add(tape, a, b), "shapes [2, 3] and [3, 2] differ");
@@ -309,6 +393,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_differences),
         WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
+        WITH_TAPE(ohem_keeps_the_hard_pixels),
         WITH_TAPE(a_shared_parameter_is_ready_once),
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),

@@ -10,6 +10,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "ddp/half.h"
 
 enum { MANY = UNDER_TSAN ? 140001 : 300007 }; // several chunks of a mailbox, and no round number
 
@@ -23,6 +24,7 @@ static const char *const kind_names[] = {"all_reduce", "broadcast", "reduce",   
 // ---- elements of any type, read and written as double ---------------------------------------
 
 static size_t type_bytes(PgType type) {
+    if (type == PG_F16 || type == PG_BF16) return 2;
     return type == PG_U8 ? 1 : type == PG_F64 || type == PG_I64 ? 8 : 4;
 }
 
@@ -43,6 +45,12 @@ static void put(void *buffer, PgType type, size_t i, double value) {
     case PG_U8:
         ((uint8_t *)buffer)[i] = (uint8_t)value;
         break;
+    case PG_F16:
+        ((uint16_t *)buffer)[i] = half_to_f16((float)value);
+        break;
+    case PG_BF16:
+        ((uint16_t *)buffer)[i] = half_to_bf16((float)value);
+        break;
     }
 }
 
@@ -58,12 +66,16 @@ static double get(const void *buffer, PgType type, size_t i) {
         return (double)((const int64_t *)buffer)[i];
     case PG_U8:
         return (double)((const uint8_t *)buffer)[i];
+    case PG_F16:
+        return (double)half_from_f16(((const uint16_t *)buffer)[i]);
+    case PG_BF16:
+        return (double)half_from_bf16(((const uint16_t *)buffer)[i]);
     }
     return 0;
 }
 
 static size_t period(PgType type) {
-    return type == PG_U8 ? 16 : 1009;
+    return type >= PG_U8 ? 16 : 1009; // bf16 holds integers up to 256
 }
 
 static double element(PgType type, int world, int rank, size_t i) {
@@ -254,7 +266,7 @@ static void every_type(ProcessGroup *group, const void *argument, Outcome *outco
     const Case *c = argument;
     unsigned char *shared = c->shared ? pg_shared_alloc(group, 1 << 20, &outcome->error) : NULL;
     for (int kind = PG_ALL_REDUCE; kind <= PG_REDUCE_SCATTER; kind++)
-        for (int type = PG_F32; type <= PG_U8; type++)
+        for (int type = PG_F32; type <= PG_BF16; type++)
             for (int op = PG_SUM; op <= PG_MIN; op++) {
                 if (op == PG_AVG && type > PG_F64) continue;
                 Trial t = {.group = group,

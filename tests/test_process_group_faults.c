@@ -5,62 +5,11 @@
  * That a dead rank is noticed at once is told by the message: had the others waited for the
  * deadline, it would be another one.
  */
-#include "tests/ranks.h"
+#include "tests/rank_failures.h"
 
 #include <signal.h>
 
 #include "common/base/memory.h"
-
-static void must_contain(const char *message, const char *part) {
-    if (!strstr(message, part)) fail_msg("\"%s\" does not say \"%s\"", message, part);
-}
-
-static void sleep_ms(long ms) {
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = ms % 1000 * 1000000};
-    nanosleep(&pause, NULL);
-}
-
-// The first error again from every call.
-static void check_sticky(ProcessGroup *group, Outcome *outcome) {
-    Error errors[3] = {{0}};
-    float x = 0;
-    if (!pg_run(group, pg_barrier(), &errors[0])) problem(outcome, "pg_run on a broken group");
-    if (pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &errors[1]))
-        problem(outcome, "pg_start on a broken group");
-    if (pg_shared_alloc(group, 64, &errors[2]))
-        problem(outcome, "pg_shared_alloc on a broken group");
-    for (int i = 0; i < 3; i++)
-        if (strcmp(errors[i].message, outcome->error.message) != 0)
-            problem(outcome, "first \"%s\", then \"%s\"", outcome->error.message,
-                    errors[i].message);
-}
-
-static void expect_failure(ProcessGroup *group, Collective collective, Outcome *outcome) {
-    if (!pg_run(group, collective, &outcome->error))
-        problem(outcome, "%d succeeded", (int)collective.kind);
-    else if (outcome->error.status != STATUS_FAILED || strchr(outcome->error.message, '\n'))
-        problem(outcome, "status %d: %s", outcome->error.status, outcome->error.message);
-    else
-        check_sticky(group, outcome);
-    sync_store(&outcome->failed, 1);
-}
-
-// A rank that stays away until rank 0 has failed.
-static void wait_for_failure(ProcessGroup *group, Outcome *outcome) {
-    Outcome *first = outcome - pg_rank(group);
-    if (sync_wait(&first->failed, 1, NULL, clock_ns() + 60000000000u) != SYNC_DONE)
-        problem(outcome, "rank 0 did not fail");
-}
-
-// Every rank has the same message, and it has all the parts (separated by '|').
-static void check_messages(const Outcome *outcomes, int world, const char *parts) {
-    char copy[512], *rest = copy;
-    snprintf(copy, sizeof copy, "%s", parts);
-    for (char *part = strtok_r(copy, "|", &rest); part; part = strtok_r(NULL, "|", &rest))
-        must_contain(outcomes[0].error.message, part);
-    for (int r = 1; r < world; r++)
-        assert_string_equal(outcomes[r].error.message, outcomes[0].error.message);
-}
 
 // ---- disagreement ---------------------------------------------------------------------------
 
@@ -369,6 +318,33 @@ static void test_nobody_joins(Mode mode) {
                                 "rank 1 never joined");
 }
 
+// ---- giving up ----------------------------------------------------------------------------
+
+// Rank 1 has an error of its own while the others wait for it. Whoever comes later changes nothing.
+static void gives_up(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x = 0;
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "the barrier failed");
+    if (pg_rank(group) != 1) {
+        expect_failure(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), outcome);
+    } else {
+        Error own = {0};
+        error_set(&own, STATUS_FAILED, "the loss is nan");
+        if (!pg_abort(group, &own)) problem(outcome, "the group was not sound");
+        expect_failure(group, pg_barrier(), outcome);
+    }
+    Error late = {0};
+    error_set(&late, STATUS_FAILED, "another error");
+    if (pg_abort(group, &late)) problem(outcome, "a broken group was broken again");
+    check_sticky(group, outcome);
+}
+
+static void test_gives_up(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 3, 60, gives_up, NULL, outcomes);
+    check_messages(outcomes, 3, "rank 1: the loss is nan");
+}
+
 // ---- the program --------------------------------------------------------------------------
 
 #define TEST(NAME)                          \
@@ -388,6 +364,7 @@ TEST(bad_argument)
 TEST(too_many)
 TEST(addresses)
 TEST(nobody_joins)
+TEST(gives_up)
 
 int main(void) {
     Mode threads = AS_THREADS, processes = AS_PROCESSES;
@@ -406,7 +383,8 @@ int main(void) {
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
             cmocka_unit_test_prestate(run_addresses, modes[m]),
-            cmocka_unit_test_prestate(run_nobody_joins, modes[m])};
+            cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
+            cmocka_unit_test_prestate(run_gives_up, modes[m])};
         failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);
     }
     return failed != 0;

@@ -76,7 +76,7 @@ static const Vector VECTORS[] = {
     {10, 3, true, true, 0, 0, 3, {4, 5, 0, 1, 3, 8, 7, 9, 6}},
 };
 
-static void test_distributed_vectors(void **state) {
+static void row_67_distributed_vectors(void **state) {
     (void)state;
     for (size_t v = 0; v < sizeof VECTORS / sizeof *VECTORS; v++) {
         const Vector *c = &VECTORS[v];
@@ -148,7 +148,7 @@ static void expect_each(MakeSampler make, size_t batch, int world, size_t least,
     }
 }
 
-static void test_ranks_together_see_everything(void **state) {
+static void row_68_ranks_together_see_everything(void **state) {
     (void)state;
     for (int world = 1; world <= 8; world++) {
         for (size_t batch = 1; batch <= 17; batch += 4) {
@@ -160,7 +160,7 @@ static void test_ranks_together_see_everything(void **state) {
     }
 }
 
-static void test_padding_is_the_orders_beginning(void **state) {
+static void row_67_padding_is_the_orders_beginning(void **state) {
     (void)state;
     size_t *seen = count_all_ranks(make_padded, 101, 8, 4, 0);
     size_t order[101], twice = 0;
@@ -291,7 +291,7 @@ static void expect_error(Sampler *sampler, const Error *err, const char *fragmen
     if (!strstr(err->message, fragment)) fail_msg("'%s' lacks '%s'", err->message, fragment);
 }
 
-static void test_errors(void **state) {
+static void row_68_errors(void **state) {
     (void)state;
     Error e = {0};
     expect_error(sampler_whole(10, 0, true, false, 0, &e), &e,
@@ -322,15 +322,15 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_randperm_vectors),
         cmocka_unit_test(test_randperm_is_a_permutation),
-        cmocka_unit_test(test_distributed_vectors),
-        cmocka_unit_test(test_ranks_together_see_everything),
-        cmocka_unit_test(test_padding_is_the_orders_beginning),
+        cmocka_unit_test(row_67_distributed_vectors),
+        cmocka_unit_test(row_68_ranks_together_see_everything),
+        cmocka_unit_test(row_67_padding_is_the_orders_beginning),
         cmocka_unit_test(test_step_counts),
         cmocka_unit_test(test_blocked_takes_chunks_of_whole),
         cmocka_unit_test(test_whole_is_the_permutation),
         cmocka_unit_test(test_chunk_bounds),
         cmocka_unit_test(test_evaluation_parts),
-        cmocka_unit_test(test_errors),
+        cmocka_unit_test(row_68_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,10 +28,13 @@ refuse() {
     grep '^error: ' err.txt | grep -qF -- "$words" || fail "no \"$words\" from $*: $(cat err.txt)"
 }
 
+# The optimizer's file that a checkpoint names.
+state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
+
 same() { # A B: equal bits, in all tensors of both pairs of files
     checks=$((checks + 1))
     "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
-    "$bin/compare_tensors" --bitwise "$1".*.optimizer "$2".*.optimizer >cmp.txt 2>&1 ||
+    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
         fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
 }
 
@@ -56,8 +59,56 @@ resumes adamw '31' "$bin/train_single" --model mlp --optimizer adamw --lr 0.01 -
 resumes dp '31' "$bin/train_dp" --devices 2 --model convnet --no-eval
 resumes ddp '31' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model convnet
 
+# Batch norms over three ranks see what one device sees, whose checkpoint they can also continue.
+checks=$((checks + 1))
+few="--model convnet --global-batch 48 --no-eval --schedule constant"
+"$bin/train_single" $few --steps 6 --save whole >/dev/null 2>&1 || fail "train_single $few"
+"$bin/train_single" $few --steps 3 --save parts >/dev/null 2>&1 || fail "train_single $few"
+"$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" $few --steps 6 --sampler blocked --sync-batch-norm \
+    --resume parts --save parts >out.txt 2>&1 || fail "--sync-batch-norm: $(cat out.txt)"
+"$bin/compare_tensors" --tol 1e-5 whole parts >cmp.txt 2>&1 || fail "--sync-batch-norm: $(cat cmp.txt)"
+
+# From a folder: the newest checkpoint that is whole, and what was skipped gets a line.
+from_folder() { # LINES 'part of one': resumes from the folder run, ends with the bits of `single`
+    checks=$((checks + 1))
+    rm -f part*
+    "$bin/train_single" --model convnet --no-eval --steps 57 --schedule constant --resume run --save part \
+        >/dev/null 2>err.txt || fail "--resume run: $(cat err.txt)"
+    [ "$(grep -c '^skipped ' err.txt)" = "$1" ] || fail "not $1 lines of what was skipped: $(cat err.txt)"
+    grep -q "$2" err.txt || fail "no \"$2\": $(cat err.txt)"
+    same single part
+}
+one() { "$bin/train_single" --model convnet --no-eval --schedule constant "$@" >out.txt 2>err.txt; }
+one --steps 31 --save-every 10 --out run || fail "a run with --out"
+from_folder 0 'resumed run/last.safetensors at step 31'
+printf X | dd of=run/last.safetensors bs=1 seek=20000 conv=notrunc 2>/dev/null
+from_folder 1 'resumed run/previous.safetensors at step 30'
+refuse 2 'the file is damaged' one --resume run/last.safetensors
+rm run/last.safetensors.30.*.optimizer
+refuse 2 'no whole checkpoint; 2 damaged' one --resume run
+refuse 2 'no whole checkpoint; 2 damaged' one --resume auto --out run
+
+# auto: from the start if there is nothing yet; then from what is there. Of the killed run's rows in
+# steps.csv those stay that the checkpoint has seen.
+checks=$((checks + 1))
+one --steps 31 --save-every 10 --out fresh --resume auto --log-every 1 || fail "auto, at first"
+grep -q 'starting at step 0' err.txt || fail "auto does not say that it starts: $(cat err.txt)"
+rm fresh/last.safetensors
+one --steps 57 --out fresh --resume auto --log-every 1 || fail "auto, at last"
+grep -q 'resumed fresh/previous.safetensors at step 30' err.txt || fail "auto: $(cat err.txt)"
+same single fresh/last.safetensors
+[ "$(cut -d, -f1 fresh/steps.csv | tr '\n' ' ')" = "step $(seq 0 56 | tr '\n' ' ')" ] ||
+    fail "rows of steps.csv are missing or there twice"
+# A new run in an old folder: nothing of the old run can pass for a checkpoint of the new one.
+one --steps 3 --out fresh || fail "a new run in an old folder"
+one --steps 57 --out fresh --resume fresh || fail "resuming the new run"
+grep -q 'resumed fresh/last.safetensors at step 3' err.txt || fail "the old run's: $(cat err.txt)"
+refuse 2 '--save or --out' one --resume auto
+mkdir empty-folder
+refuse 2 'holds no checkpoint' one --resume empty-folder
+
 # ---- bad input ---------------------------------------------------------------------------------------------
-one=$bin/train_single
+one=$bin/train_single # from here on without options of its own
 "$one" --steps 1 --no-eval --save good --save-init init >/dev/null 2>&1
 mkdir idx cifar empty
 head -c 100 init >short

@@ -10,8 +10,8 @@ say() {
 # data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
 data_of() {
     case $1 in
-    toy) echo 'synthetic:10->5' ;;
-    resnet20) echo 'synthetic:3x32x32->10@480' ;;
+    toy) echo 'synthetic:10:5' ;;
+    resnet20) echo 'synthetic:3x32x32:10@480' ;;
     *) echo digits ;;
     esac
 }

@@ -4,15 +4,30 @@
  * is atomic only within a file system; fsync before rename, because otherwise a power cut can leave
  * the new name with no contents; fsync of the folder after it, because the name itself is data
  * there.
+ *
+ * A writer holds a lock (flock) on its temporary file. The lock goes with the process, so a
+ * temporary file that can be locked is a dead one's, whatever process has its number today.
  */
 #include "common/base/file.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
+
+typedef char Path[sizeof((AtomicFile *)0)->path];
+
+// False if somebody who sweeps took the new file for a dead writer's before it was locked.
+static bool lock_temporary(int fd) {
+    struct stat info;
+    // Some file systems know no locks; nobody can sweep there, either.
+    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
+    return fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
 
 // Opens a new file path.PID.N.tmp; PID and N keep processes and threads that write the same path
 // apart.
@@ -20,8 +35,11 @@ static int open_temporary(AtomicFile *f) {
     for (int n = 0; n < 100; n++) {
         snprintf(f->temporary, sizeof f->temporary, "%s.%ld.%d.tmp", f->path, (long)getpid(), n);
         int fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-        if (fd >= 0 || errno != EEXIST) return fd;
+        if (fd < 0 && errno == EEXIST) continue;
+        if (fd < 0 || lock_temporary(fd)) return fd;
+        close(fd);
     }
+    errno = EEXIST;
     return -1;
 }
 
@@ -52,8 +70,7 @@ static bool synced(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }
 
-static int sync_folder(const char *path) {
-    char folder[sizeof((AtomicFile *)0)->path];
+static void folder_of(const char *path, Path folder) {
     strcpy(folder, path);
     char *slash = strrchr(folder, '/');
     if (!slash) {
@@ -63,6 +80,11 @@ static int sync_folder(const char *path) {
     } else {
         *slash = '\0';
     }
+}
+
+static int sync_folder(const char *path) {
+    Path folder;
+    folder_of(path, folder);
     int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno == EACCES ? 0 : -1; // writable but not readable: cannot be synced
     bool ok = synced(fd);
@@ -71,6 +93,7 @@ static int sync_folder(const char *path) {
 }
 
 int file_commit(AtomicFile *f, Error *err) {
+    int lock = fcntl(fileno(f->file), F_DUPFD_CLOEXEC, 0); // held until the file has its name
     // fflush first: its errno says why; ferror alone only remembers that some write failed.
     errno = 0;
     bool ok = fflush(f->file) == 0 && !ferror(f->file) && synced(fileno(f->file));
@@ -83,7 +106,11 @@ int file_commit(AtomicFile *f, Error *err) {
         cause = errno;
         ok = false;
     }
-    if (ok) return 0;
+    if (lock >= 0) close(lock);
+    if (ok) {
+        file_sweep(f->path);
+        return 0;
+    }
     unlink(f->temporary);
     return error_set(err, STATUS_FAILED, "cannot write %s: %s", f->path,
                      cause ? strerror(cause) : "a write failed");
@@ -96,13 +123,43 @@ void file_abandon(AtomicFile *f) {
     f->file = NULL;
 }
 
+// Is it "NAME.PID.N.tmp"?
+static bool is_temporary_of(const char *name, const char *entry) {
+    size_t length = strlen(name);
+    if (strncmp(entry, name, length) != 0) return false;
+    const char *at = entry + length;
+    for (int part = 0; part < 2; part++) {
+        size_t digits = *at == '.' ? strspn(at + 1, "0123456789") : 0;
+        if (digits == 0) return false;
+        at += 1 + digits;
+    }
+    return strcmp(at, ".tmp") == 0;
+}
+
+void file_sweep(const char *path) {
+    Path folder;
+    if (strlen(path) >= sizeof folder) return;
+    folder_of(path, folder);
+    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
+    DIR *entries = opendir(folder);
+    if (!entries) return; // what cannot be listed stays as it is
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        if (!is_temporary_of(name, entry->d_name)) continue;
+        int fd = openat(dirfd(entries), entry->d_name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
+        if (fd < 0) continue;
+        if (flock(fd, LOCK_EX | LOCK_NB) == 0) unlinkat(dirfd(entries), entry->d_name, 0);
+        close(fd);
+    }
+    closedir(entries);
+}
+
 static bool is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 int file_make_folder(const char *path, Error *err) {
-    char part[sizeof((AtomicFile *)0)->path];
+    Path part;
     if (strlen(path) >= sizeof part) {
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
     }

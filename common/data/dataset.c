@@ -1,8 +1,8 @@
 /* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
  *
- * The formats are read elsewhere (idx.c, cifar.c, synthetic.c). What is done here is the same for
- * all of them: mean and standard deviation are computed over the training set, never looked up, and
- * used for the test set too.
+ * The formats are read elsewhere (idx.c, cifar.c, synthetic.c, shapes.c). What is done here is the
+ * same for all of them: mean and standard deviation are computed over the training set, never
+ * looked up, and used for the test set too.
  */
 #include "common/data/dataset.h"
 
@@ -16,6 +16,7 @@
 #include "common/base/rng.h"
 #include "common/data/cifar.h"
 #include "common/data/idx.h"
+#include "common/data/shapes.h"
 #include "common/data/synthetic.h"
 
 enum { DATASET_PATH = 1000 };
@@ -38,6 +39,13 @@ static void channel_moments(const Dataset *set, size_t channel, float *mean, flo
     *std = squares > 0 ? (float)(sqrt(squares / total) / 255) : 1;
 }
 
+static void set_moments(DataSource *source) {
+    for (size_t c = 0; c < source->train.shape[0]; c++)
+        channel_moments(&source->train, c, &source->train.mean[c], &source->train.std[c]);
+    memcpy(source->test.mean, source->train.mean, sizeof source->test.mean);
+    memcpy(source->test.std, source->train.std, sizeof source->test.std);
+}
+
 static int open_folder(const char *folder, DataSource *source, Error *err) {
     struct stat st;
     if (strlen(folder) > DATASET_PATH)
@@ -45,8 +53,9 @@ static int open_folder(const char *folder, DataSource *source, Error *err) {
                          DATASET_PATH);
     if (stat(folder, &st) != 0)
         return error_set(err, STATUS_USAGE,
-                         "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]' or a folder)", folder,
-                         strerror(errno));
+                         "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]', 'shapes[:SHAPE]' or "
+                         "a folder)",
+                         folder, strerror(errno));
     if (!S_ISDIR(st.st_mode))
         return error_set(err, STATUS_USAGE,
                          "%s: not a folder; name the folder that the files are in", folder);
@@ -63,10 +72,7 @@ static int open_folder(const char *folder, DataSource *source, Error *err) {
             "nor CIFAR-10 batches (data_batch_1.bin, ...)",
             folder);
     }
-    for (size_t c = 0; c < source->train.shape[0]; c++)
-        channel_moments(&source->train, c, &source->train.mean[c], &source->train.std[c]);
-    memcpy(source->test.mean, source->train.mean, sizeof source->test.mean);
-    memcpy(source->test.std, source->train.std, sizeof source->test.std);
+    set_moments(source);
     return 0;
 }
 
@@ -112,6 +118,9 @@ DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
         rc = open_digits(source, err);
     } else if (strcmp(name, "synthetic") == 0 || strncmp(name, "synthetic:", 10) == 0) {
         rc = synthetic_open(name, seed, source, err);
+    } else if (strcmp(name, "shapes") == 0 || strncmp(name, "shapes:", 7) == 0) {
+        rc = shapes_open(name, seed, source, err);
+        if (rc == 0) set_moments(source);
     } else {
         rc = open_folder(name, source, err);
     }
@@ -160,18 +169,22 @@ static float normalise(uint8_t byte, float mean, float std) {
     return ((float)byte / 255.0f - mean) / std;
 }
 
+// Which pixel of the image the view has at (y, x): its index, or SIZE_MAX outside of the image.
+static size_t view_source(const View *view, size_t height, size_t width, size_t y, size_t x) {
+    // Above and left of the image these wrap around to huge numbers, which are outside, too.
+    size_t row = y + view->down - view->pad;
+    size_t column = (view->flip ? width - 1 - x : x) + view->right - view->pad;
+    return row < height && column < width ? row * width + column : SIZE_MAX;
+}
+
 // The padding is black as in torchvision, which pads before it normalises: byte 0, not value 0.
 static void view_plane(const uint8_t *plane, size_t height, size_t width, float mean, float std,
                        const View *view, float *out) {
-    for (size_t y = 0; y < height; y++) {
-        // Above and left of the image these wrap around to huge numbers, which are outside, too.
-        size_t row = y + view->down - view->pad;
+    for (size_t y = 0; y < height; y++)
         for (size_t x = 0; x < width; x++) {
-            size_t column = (view->flip ? width - 1 - x : x) + view->right - view->pad;
-            uint8_t byte = row < height && column < width ? plane[row * width + column] : 0;
-            out[y * width + x] = normalise(byte, mean, std);
+            size_t source = view_source(view, height, width, y, x);
+            out[y * width + x] = normalise(source == SIZE_MAX ? 0 : plane[source], mean, std);
         }
-    }
 }
 
 void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
@@ -193,4 +206,25 @@ void dataset_sample(const Dataset *set, size_t index, const Augment *augment, si
             for (size_t p = 0; p < plane; p++) out[p] = normalise(bytes[p], mean, std);
         }
     }
+}
+
+size_t dataset_label_size(const Dataset *set) {
+    return set->dense ? set->shape[1] * set->shape[2] : 1;
+}
+
+void dataset_sample_labels(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
+                           int64_t *out) {
+    CHECK(index < set->count, "sample %zu of %zu", index, set->count);
+    size_t size = dataset_label_size(set), height = set->shape[1], width = set->shape[2];
+    const int64_t *labels = set->labels + index * size;
+    if (!set->dense || !augment || set->floats) {
+        memcpy(out, labels, size * sizeof *out);
+        return;
+    }
+    View view = draw_view(augment, epoch, index);
+    for (size_t y = 0; y < height; y++)
+        for (size_t x = 0; x < width; x++) {
+            size_t source = view_source(&view, height, width, y, x);
+            out[y * width + x] = source == SIZE_MAX ? LABEL_IGNORE : labels[source];
+        }
 }

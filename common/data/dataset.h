@@ -2,9 +2,9 @@
  *
  * dataset_open understands: "digits" (shipped: 1,797 handwritten 8x8 digits, 1,500 to train on), a
  * folder with MNIST-style IDX files (plain or .gz) or CIFAR-10 binary batches, and
- * "synthetic[:SHAPE]" (a random teacher with noise: regression "synthetic:10->5", classification
- * "synthetic:3x32x32->10", an optional sample count "synthetic:3x32x32->10@2048"), whose loss floor
- * is known.
+ * "synthetic[:SHAPE]" (a random teacher with noise: regression "synthetic:10:5", classification
+ * "synthetic:3x32x32:10", an optional sample count "synthetic:3x32x32:10@2048"), whose loss floor
+ * is known, and "shapes[:HxW[@COUNT]]" (images with a label for every pixel).
  */
 #ifndef COMMON_DATA_DATASET_H
 #define COMMON_DATA_DATASET_H
@@ -15,6 +15,9 @@
 
 #include "common/base/error.h"
 
+// The label of a pixel that counts neither for the loss nor for the metrics.
+enum { LABEL_IGNORE = -1 };
+
 typedef struct Dataset {
     size_t count;
     size_t shape[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
@@ -23,20 +26,22 @@ typedef struct Dataset {
     // Exactly one of each pair is not NULL.
     uint8_t *bytes; // [count, c, h, w]
     float *floats;
-    int64_t *labels; // [count]
+    int64_t *labels; // [count], or [count, h, w] if dense
     float *targets;  // [count, target_size]
+    bool dense;      // every pixel has a label, from 0 to classes - 1 or LABEL_IGNORE
     // value = (byte / 255 - mean[channel]) / std[channel], for bytes
     float mean[4], std[4];
 } Dataset;
 
 typedef struct DataSource {
-    char name[32]; // "digits", "idx", "cifar10", "synthetic"
+    char name[32]; // "digits", "idx", "cifar10", "synthetic", "shapes"
     Dataset train, test;
     double loss_floor; // synthetic: the noise's own loss; NaN elsewhere
 } DataSource;
 
 // Random crop (after zero-padding by `crop_pad` pixels) and horizontal flip of training samples.
-// Pure functions of (seed, epoch, sample index). For bytes only: floats are copied as they are.
+// Pure functions of (seed, epoch, sample index). For bytes only: floats are copied as they are. A
+// dense set's labels move with their pixels, and what comes in from outside is ignored.
 typedef struct Augment {
     size_t crop_pad; // 0: no crop
     bool flip;
@@ -53,5 +58,9 @@ size_t dataset_sample_size(const Dataset *set); // floats per sample
 // Writes sample `index` as floats, [c, h, w]. augment may be NULL.
 void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                     float *out);
+size_t dataset_label_size(const Dataset *set); // labels per sample: 1, or h w if dense
+// Writes the sample's label or labels, augmented as dataset_sample augments its pixels.
+void dataset_sample_labels(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
+                           int64_t *out);
 
 #endif

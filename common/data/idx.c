@@ -147,6 +147,10 @@ static int idx_load(const char *folder, const char *stem, const char *ranks, con
     if (!idx_find(folder, stem, ranks, file->path, sizeof file->path))
         return error_set(err, STATUS_USAGE, "%s: no %s-idx%c-ubyte or %s-idx%c-ubyte.gz in it",
                          folder, stem, ranks[0], stem, ranks[0]);
+    struct stat st;
+    if (stat(file->path, &st) == 0 &&
+        !S_ISREG(st.st_mode)) // opening a pipe would wait for a writer
+        return error_set(err, STATUS_USAGE, "%s: not a file", file->path);
     file->stream = gzopen(file->path, "rb");
     if (!file->stream) return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
     bool labels = strcmp(what, "labels") == 0;

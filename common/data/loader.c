@@ -38,7 +38,7 @@ static void batch_fill(const Loader *loader, size_t epoch, size_t number, Batch 
     const Sampler *sampler = loader->sampler;
     const Dataset *set = loader->set;
     const size_t *indices = sampler->indices + sampler->start[number];
-    size_t size = dataset_sample_size(set);
+    size_t size = dataset_sample_size(set), label_size = dataset_label_size(set);
     batch->count = sampler->start[number + 1] - sampler->start[number];
     batch->global_count = sampler->global[number];
     CHECK(batch->count <= loader->capacity, "batch %zu has %zu samples, room for %zu", number,
@@ -46,7 +46,9 @@ static void batch_fill(const Loader *loader, size_t epoch, size_t number, Batch 
     for (size_t i = 0; i < batch->count; i++) {
         size_t index = indices[i];
         dataset_sample(set, index, loader->augment, epoch, batch->samples + i * size);
-        if (batch->labels) batch->labels[i] = set->labels[index];
+        if (batch->labels)
+            dataset_sample_labels(set, index, loader->augment, epoch,
+                                  batch->labels + i * label_size);
         if (batch->targets)
             memcpy(batch->targets + i * set->target_size, set->targets + index * set->target_size,
                    set->target_size * sizeof *batch->targets);
@@ -77,7 +79,8 @@ static void *loader_run(void *argument) {
 static void batch_create(Batch *batch, const Dataset *set, size_t capacity) {
     batch->set = set;
     batch->samples = memory_zalloc(capacity * dataset_sample_size(set) * sizeof *batch->samples);
-    if (set->labels) batch->labels = memory_zalloc(capacity * sizeof *batch->labels);
+    if (set->labels)
+        batch->labels = memory_zalloc(capacity * dataset_label_size(set) * sizeof *batch->labels);
     if (set->targets)
         batch->targets = memory_zalloc(capacity * set->target_size * sizeof *batch->targets);
 }

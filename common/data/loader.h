@@ -15,7 +15,7 @@ typedef struct Batch {
     size_t global_count; // in all ranks together
     const Dataset *set;  // shapes
     float *samples;      // [count, c, h, w], the loader's memory until the next loader_next
-    int64_t *labels;     // [count], or NULL
+    int64_t *labels;     // [count], dense: [count, h, w], or NULL
     float *targets;      // [count, target_size], or NULL
 } Batch;
 

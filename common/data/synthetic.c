@@ -10,6 +10,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "common/data/spec.h"
 
 enum { SYNTHETIC_COUNT = 4096 };
 // Spreads the logits so that labels are neither certain nor pure chance: of 10 classes the mean
@@ -18,11 +19,6 @@ static const double TEACHER_LOGIT_SCALE = 3.0;
 static const size_t SYNTHETIC_MAX_FLOATS = (size_t)2 << 30; // 8 GiB
 // Samples of the test set are numbered from here, whatever the training set's size.
 static const size_t SYNTHETIC_TEST_FIRST = (size_t)1 << 32;
-
-typedef struct SyntheticSpec {
-    size_t shape[3], inputs, outputs, count;
-    bool classes; // CxHxW->CLASSES; otherwise a regression
-} SyntheticSpec;
 
 // A matrix of independent normals of variance scale^2 / inputs: it maps unit normals to outputs of
 // standard deviation `scale`.
@@ -128,35 +124,19 @@ static double synthetic_fill(Dataset *set, const SyntheticSpec *spec, const Teac
     return entropies;
 }
 
-// Reads a number from 1 to 999,999,999 at *at and moves *at behind it.
-static bool read_number(const char **at, size_t *number) {
-    *number = 0;
-    size_t digits = 0;
-    for (; **at >= '0' && **at <= '9'; (*at)++, digits++) {
-        if (digits == 9) return false;
-        *number = *number * 10 + (size_t)(**at - '0');
-    }
-    return digits > 0 && *number > 0;
-}
-
-static bool skip(const char **at, const char *word) {
-    size_t length = strlen(word);
-    if (strncmp(*at, word, length) != 0) return false;
-    *at += length;
-    return true;
-}
-
 static bool parse_spec(const char *text, SyntheticSpec *spec) {
     *spec = (SyntheticSpec){.shape = {1, 1, 1}, .count = SYNTHETIC_COUNT};
-    if (!read_number(&text, &spec->shape[0])) return false;
-    if (skip(&text, "x")) {
+    if (!spec_number(&text, &spec->shape[0])) return false;
+    if (spec_skip(&text, "x")) {
         spec->classes = true;
-        if (!read_number(&text, &spec->shape[1]) || !skip(&text, "x") ||
-            !read_number(&text, &spec->shape[2]))
+        if (!spec_number(&text, &spec->shape[1]) || !spec_skip(&text, "x") ||
+            !spec_number(&text, &spec->shape[2]))
             return false;
     }
-    if (!skip(&text, "->") || !read_number(&text, &spec->outputs)) return false;
-    if (skip(&text, "@") && !read_number(&text, &spec->count)) return false;
+    // "->" as well as ":", which no shell takes for a redirection.
+    if (!spec_skip(&text, ":") && !spec_skip(&text, "->")) return false;
+    if (!spec_number(&text, &spec->outputs)) return false;
+    if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
     return *text == '\0';
 }
 
@@ -181,15 +161,19 @@ static int check_spec(const char *name, SyntheticSpec *spec, Error *err) {
     return 0;
 }
 
-int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *err) {
-    SyntheticSpec spec;
+int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err) {
     const char *colon = strchr(name, ':');
-    if (!parse_spec(colon ? colon + 1 : "3x32x32->10", &spec))
+    if (!parse_spec(colon ? colon + 1 : "3x32x32:10", spec))
         return error_set(err, STATUS_USAGE,
                          "%s: want synthetic:SIZE->TARGETS (regression) or "
                          "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
                          name);
-    if (check_spec(name, &spec, err) != 0) return -1;
+    return check_spec(name, spec, err);
+}
+
+int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *err) {
+    SyntheticSpec spec;
+    if (synthetic_parse(name, &spec, err) != 0) return -1;
     Teacher teacher =
         teacher_create(seed, spec.inputs, spec.classes ? 0 : TEACHER_HIDDEN, spec.outputs);
     double entropies = synthetic_fill(&source->train, &spec, &teacher, seed, 0, spec.count);

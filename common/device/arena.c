@@ -1,5 +1,7 @@
-/* arena.c: a chain of blocks, walked from the first after each reset. A block that is too small for
- * what is asked is passed over, and the same sequence of requests passes over the same ones. */
+/* arena.c: a chain of blocks that grows in the first step. A reset that finds several replaces them
+ * by one that holds all that was used, so from then on an allocation is an addition, and steps of
+ * other shapes (a short last batch, an evaluation) share the memory instead of adding to it.
+ */
 #include "common/device/arena.h"
 
 #include <stdint.h>
@@ -31,35 +33,36 @@ void arena_close(Arena *arena) {
     arena->first = arena->current = NULL;
 }
 
-// Appends a block after the current one. Activations of a large network are large: blocks of just
-// the size asked for waste nothing; small requests share a block.
-static ArenaBlock *append_block(Arena *arena, size_t bytes) {
+// Activations of a large network are large: blocks of just the size asked for waste nothing; small
+// requests share a block.
+static void append_block(Arena *arena, size_t bytes) {
     ArenaBlock *block = memory_zalloc(sizeof *block);
     block->capacity = bytes > SMALLEST_BLOCK ? bytes : SMALLEST_BLOCK;
     block->memory = device_alloc(arena->device, block->capacity);
-    if (arena->current) {
-        block->next = arena->current->next;
+    if (arena->current)
         arena->current->next = block;
-    } else {
+    else
         arena->first = block;
-    }
-    return block;
+    arena->current = block;
 }
 
 void *arena_alloc(Arena *arena, size_t bytes) {
     size_t need = aligned(bytes > 0 ? bytes : 1); // no two allocations share an address
+    if (!arena->current || arena->current->capacity - arena->current->used < need)
+        append_block(arena, need);
     ArenaBlock *block = arena->current;
-    while (block && block->capacity - block->used < need) {
-        block = block->next;
-        if (block) arena->current = block;
-    }
-    if (!block) arena->current = block = append_block(arena, need);
     void *memory = block->memory + block->used;
     block->used += need;
     return memory;
 }
 
 void arena_reset(Arena *arena) {
-    for (ArenaBlock *block = arena->first; block; block = block->next) block->used = 0;
+    size_t used = 0;
+    for (ArenaBlock *block = arena->first; block; block = block->next) used += block->used;
+    if (arena->first && arena->first->next) {
+        arena_close(arena);
+        append_block(arena, used);
+    }
+    if (arena->first) arena->first->used = 0;
     arena->current = arena->first;
 }

@@ -46,6 +46,7 @@ typedef struct AdamWConfig { // PyTorch's torch.optim.AdamW
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref"
+    bool host_memory; // the host can read and write the devices' memory as its own
     // What computes: "OpenBLAS 0.3.21 SkylakeX, pthread, 1 thread, ...", filled into
     // buffer[capacity].
     void (*describe)(char *buffer, size_t capacity);
@@ -108,6 +109,32 @@ typedef struct Kernels {
                                      float *dbias, bool add_dbias, size_t n, size_t c,
                                      size_t inner);
 
+    // ---- batch norm whose batch is spread over ranks, in the steps between which they talk
+    // ------- Only the statistics of batch_norm, of this rank's elements; without elements, zeros.
+    void (*batch_norm_statistics)(const float *x, float *mean, float *invstd, float eps, size_t n,
+                                  size_t c, size_t inner);
+    // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:
+    // mean, invstd and the running statistics become those of all elements together, added up in
+    // rank order. Returns their count; one below 2 leaves everything else untouched.
+    double (*batch_norm_merge)(const float *rows, size_t ranks, float *mean, float *invstd,
+                               float *running_mean, float *running_var, float momentum, float eps,
+                               size_t c);
+    // y = (x - mean) invstd weight + bias
+    void (*batch_norm_apply)(const float *x, const float *weight, const float *bias, float *y,
+                             const float *mean, const float *invstd, size_t n, size_t c,
+                             size_t inner);
+    // sums[2, c]: the sums of dy and of dy (x - mean). dweight[c] (+)= the second times invstd,
+    // dbias[c] (+)= the first; either may be NULL.
+    void (*batch_norm_gradient_sums)(const float *x, const float *dy, const float *mean,
+                                     const float *invstd, float *sums, float *dweight,
+                                     bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                     size_t c, size_t inner);
+    // dx (+)=, from such sums over all ranks' `count` elements per channel (not 0)
+    void (*batch_norm_gradient_apply)(const float *x, const float *dy, const float *weight,
+                                      const float *mean, const float *invstd, const float *sums,
+                                      double count, float *dx, bool add_dx, size_t n, size_t c,
+                                      size_t inner);
+
     // ---- pointwise and shape -----------------------------------------------------------------
     void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
     // dx (+)= y > 0 ? dy : 0, where y is relu's output; dx may be dy (then accumulate is false)
@@ -117,6 +144,11 @@ typedef struct Kernels {
     // x[n, c, h, w], with (k - c) / 2 channels of zeros before and the rest after. kernel 1, pad 0.
     void (*shortcut)(const Window *window, const float *x, float *y);
     void (*shortcut_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
+    // x[planes, h, w] -> y[planes, 2h, 2w]: every pixel becomes four (PyTorch's mode "nearest").
+    void (*upsample2x)(const float *x, float *y, size_t planes, size_t h, size_t w);
+    // dx (+)= sums of four pixels of dy
+    void (*upsample2x_gradient)(const float *dy, float *dx, bool accumulate, size_t planes,
+                                size_t h, size_t w);
 
     // ---- pooling -------------------------------------------------------------------------------
     // chosen[n,c,oh,ow] remembers the position in the channel's h*w plane of each maximum (the
@@ -142,6 +174,27 @@ typedef struct Kernels {
                                    bool accumulate, size_t count);
     // How many rows have their largest logit at target[row] (the first of equals; NaN is wrong).
     size_t (*count_correct)(const float *logits, const int64_t *target, size_t n, size_t classes);
+
+    // ---- losses of pixels: logits[n, classes, inner], target[n, inner] -------------------------
+    // A negative target means that the pixel is ignored; others are in [0, classes), checked by
+    // the op. probabilities[n, classes, inner] = softmax over the classes of each pixel;
+    // losses[n, inner] = -log probability of the target, 0 where the pixel is ignored.
+    void (*pixel_cross_entropy)(const float *logits, const int64_t *target, float *probabilities,
+                                float *losses, size_t n, size_t classes, size_t inner);
+    // Hard-example mining. kept[count] = 1 for the pixels whose loss is above the threshold or, if
+    // those are fewer than `least`, for the `least` hardest (of equals the first; all, if there are
+    // no more), else 0. Ignored pixels are never kept, a NaN counts as the largest loss. Returns
+    // how many are kept; *sum is the sum of their losses.
+    size_t (*hard_pixels)(const float *losses, const int64_t *target, float threshold, size_t least,
+                          uint8_t *kept, double *sum, size_t count);
+    // dlogits (+)= (probabilities - onehot(target)) * scale for kept pixels, 0 for others
+    void (*pixel_cross_entropy_gradient)(const float *probabilities, const int64_t *target,
+                                         const uint8_t *kept, float scale, float *dlogits,
+                                         bool accumulate, size_t n, size_t classes, size_t inner);
+    // predicted[n, inner] = the class with the largest logit (the first of equals), -1 where one of
+    // the logits is NaN.
+    void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                           size_t inner);
 
     // ---- optimizers: one parameter of count elements -----------------------------------------
     // velocity may be NULL when momentum is 0; `first` (PyTorch): velocity is set to the gradient.

@@ -2,7 +2,8 @@
  *
  * All of these are bound by memory: each passes over its arrays once. What makes them fast on a
  * build for every x86-64 is in kernels_cpu.h (KERNEL_CLONES, KERNEL_INDEPENDENT, Lanes).
- * Matrix products, convolutions with pooling, and batch norm have files of their own.
+ * Matrix products, convolutions with pooling, batch norm, and what dense prediction needs have
+ * files of their own.
  */
 #include "common/device/kernels_cpu.h"
 
@@ -230,6 +231,7 @@ KERNEL_CLONES static void cpu_adamw(const AdamWConfig *config, float *weight, co
 
 const Kernels kernels_cpu = {
     .name = "cpu",
+    .host_memory = true,
     .describe = cpu_describe,
     .prepare = cpu_prepare,
     .fill = cpu_fill,
@@ -249,10 +251,17 @@ const Kernels kernels_cpu = {
     .batch_norm_eval = cpu_batch_norm_eval,
     .batch_norm_gradient = cpu_batch_norm_gradient,
     .batch_norm_eval_gradient = cpu_batch_norm_eval_gradient,
+    .batch_norm_statistics = cpu_batch_norm_statistics,
+    .batch_norm_merge = cpu_batch_norm_merge,
+    .batch_norm_apply = cpu_batch_norm_apply,
+    .batch_norm_gradient_sums = cpu_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = cpu_batch_norm_gradient_apply,
     .relu = cpu_relu,
     .relu_gradient = cpu_relu_gradient,
     .shortcut = cpu_shortcut,
     .shortcut_gradient = cpu_shortcut_gradient,
+    .upsample2x = cpu_upsample2x,
+    .upsample2x_gradient = cpu_upsample2x_gradient,
     .max_pool = cpu_max_pool,
     .max_pool_gradient = cpu_max_pool_gradient,
     .avg_pool = cpu_avg_pool,
@@ -262,6 +271,10 @@ const Kernels kernels_cpu = {
     .squared_error = cpu_squared_error,
     .squared_error_gradient = cpu_squared_error_gradient,
     .count_correct = cpu_count_correct,
+    .pixel_cross_entropy = cpu_pixel_cross_entropy,
+    .hard_pixels = cpu_hard_pixels,
+    .pixel_cross_entropy_gradient = cpu_pixel_cross_entropy_gradient,
+    .predict_pixels = cpu_predict_pixels,
     .sgd = cpu_sgd,
     .adamw = cpu_adamw,
 };

@@ -1,8 +1,8 @@
 /* kernels_cpu.h: what the files of the CPU backend share (kernels_cpu*.c; nobody else includes it).
  *
  * kernels_cpu.c holds the table and the simple loops; kernels_cpu_blas.c is the only file that
- * calls OpenBLAS; kernels_cpu_conv.c slides windows; kernels_cpu_norm.c normalises. Formulas and
- * argument shapes are in kernels.h.
+ * calls OpenBLAS; kernels_cpu_conv.c slides windows; kernels_cpu_norm.c normalises;
+ * kernels_cpu_pixels.c is for labels of pixels. Formulas and argument shapes are in kernels.h.
  *
  * The build has no -march=native and no -ffast-math: a program runs on every x86-64, and additions
  * happen in the order that is written. Two things make loops fast all the same:
@@ -108,5 +108,34 @@ void cpu_batch_norm_eval_gradient(const float *x, const float *dy, const float *
                                   const float *running_mean, const float *running_var, float eps,
                                   float *dx, bool add_dx, float *dweight, bool add_dweight,
                                   float *dbias, bool add_dbias, size_t n, size_t c, size_t inner);
+void cpu_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
+                               size_t c, size_t inner);
+double cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                            float *running_mean, float *running_var, float momentum, float eps,
+                            size_t c);
+void cpu_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
+                          const float *mean, const float *invstd, size_t n, size_t c, size_t inner);
+void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
+                                  const float *invstd, float *sums, float *dweight,
+                                  bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                  size_t c, size_t inner);
+void cpu_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
+                                   const float *mean, const float *invstd, const float *sums,
+                                   double count, float *dx, bool add_dx, size_t n, size_t c,
+                                   size_t inner);
+
+// ---- kernels_cpu_pixels.c ----
+void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w);
+void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
+                             size_t w);
+void cpu_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                             float *losses, size_t n, size_t classes, size_t inner);
+size_t cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                       uint8_t *kept, double *sum, size_t count);
+void cpu_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                      const uint8_t *kept, float scale, float *dlogits,
+                                      bool accumulate, size_t n, size_t classes, size_t inner);
+void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                        size_t inner);
 
 #endif

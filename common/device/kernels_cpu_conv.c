@@ -236,6 +236,34 @@ static void turn(float *to, const float *from, size_t rows, size_t columns, size
         for (size_t j = 0; j < columns; j++) to[j * rows + i] = from[i * stride + j];
 }
 
+enum { THIN = 8 }; // output channels
+
+KERNEL_CLONES static double dot(const float *a, const float *b, size_t count) {
+    Lanes sums[2] = {{0}}, left, right;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&left, a + i + half * LANES);
+            lanes_load(&right, b + i + half * LANES);
+            sums[half] += left * right;
+        }
+    for (; i < count; i++) sum += (double)a[i] * (double)b[i];
+    return sum + lanes_sum(sums);
+}
+
+// One strip of a thin weight gradient, sum_turned[taps, k] (+)= columns dy^T. (OpenBLAS's kernel
+// for products so small allocates memory in every call.)
+static void thin_product(const Window *v, const Strip *strip, CpuMatrix columns, const float *dy,
+                         float *sum_turned, bool accumulate) {
+    size_t plane = v->oh * v->ow, taps = window_taps(v);
+    for (size_t tap = 0; tap < taps; tap++)
+        for (size_t k = 0; k < v->k; k++)
+            kernel_store(&sum_turned[tap * v->k + k],
+                         dot(columns.data + tap * columns.stride, dy + k * plane, strip->pixels),
+                         accumulate);
+}
+
 // dweight = dy columns^T, summed over all strips. It is computed as its transpose, columns dy^T,
 // with dy turned beforehand: then no operand of the product is transposed, which OpenBLAS computes
 // at about twice the speed for these shapes.
@@ -249,9 +277,13 @@ void cpu_conv2d_weight_gradient(const Window *v, const float *x, const float *dy
     Workspace space = workspace_split(v, workspace);
     bool started = false;
     for (Strip strip = {0}; strip_next(&strip, v); started = true) {
-        turn(space.dy_turned, dy + strip.image * v->k * plane + strip.pixel, v->k, strip.pixels,
-             plane);
+        const float *part = dy + strip.image * v->k * plane + strip.pixel; // [k, pixels]
         CpuMatrix columns = strip_gather(v, &strip, x, space.columns);
+        if (v->k < THIN) {
+            thin_product(v, &strip, columns, part, space.sum_turned, started);
+            continue;
+        }
+        turn(space.dy_turned, part, v->k, strip.pixels, plane);
         CpuMatrix dy_turned = {space.dy_turned, v->k, false};
         cpu_matmul_strided(taps, v->k, strip.pixels, columns, dy_turned, space.sum_turned, v->k,
                            started);

@@ -4,7 +4,8 @@
  * for 128 images of 32x32) stays in the core's L2 cache between the pass that measures it and the
  * pass that uses the measurement, and main memory is read and written once. Sums are in double, of
  * values from which a typical one has been subtracted first: so a large mean beside a small spread
- * costs no digits.
+ * costs no digits. (Where other ranks hold a part of the batch, the passes are functions of their
+ * own: between them the ranks exchange what they measured.)
  */
 #include "common/device/kernels_cpu.h"
 
@@ -107,6 +108,23 @@ KERNEL_CLONES static void channel_project(Channel channel, const float *x, const
     }
 }
 
+typedef struct Statistics {
+    double mean, squares; // squares: the sum of (x - mean)^2
+} Statistics;
+
+static Statistics channel_statistics(Channel channel, const float *x, double count) {
+    double shift = (double)x[0];
+    Sums sums = channel_moments(channel, x, shift);
+    double offset = sums.first / count; // of the mean from the shift
+    double squares = sums.second - offset * sums.first;
+    if (squares < 0) squares = 0; // by rounding, when all x are equal
+    return (Statistics){shift + offset, squares};
+}
+
+static float inverse_std(double squares, double count, float eps) {
+    return (float)(1 / sqrt(squares / count + (double)eps));
+}
+
 static void update_running(float *running, double value, float momentum) {
     *running = (float)((1 - (double)momentum) * (double)*running + (double)momentum * value);
 }
@@ -118,15 +136,11 @@ void cpu_batch_norm(const float *x, const float *weight, const float *bias, floa
     Channel channel = {n, c * inner, inner};
     double count = (double)(n * inner);
     for (size_t i = 0; i < c; i++) {
-        double shift = (double)x[i * inner];
-        Sums sums = channel_moments(channel, x + i * inner, shift);
-        double offset = sums.first / count; // of the mean from the shift
-        double squares = sums.second - offset * sums.first;
-        if (squares < 0) squares = 0; // by rounding, when all x are equal
-        mean[i] = (float)(shift + offset);
-        invstd[i] = (float)(1 / sqrt(squares / count + (double)eps));
-        update_running(&running_mean[i], shift + offset, momentum);
-        update_running(&running_var[i], squares / (count - 1), momentum); // unbiased
+        Statistics batch = channel_statistics(channel, x + i * inner, count);
+        mean[i] = (float)batch.mean;
+        invstd[i] = inverse_std(batch.squares, count, eps);
+        update_running(&running_mean[i], batch.mean, momentum);
+        update_running(&running_var[i], batch.squares / (count - 1), momentum); // unbiased
         channel_normalize(channel, x + i * inner, y + i * inner, mean[i], invstd[i] * weight[i],
                           bias[i]);
     }
@@ -178,5 +192,90 @@ void cpu_batch_norm_eval_gradient(const float *x, const float *dy, const float *
             if (dbias) kernel_store(&dbias[i], sums.first, add_dbias);
         }
         if (dx) channel_scale(channel, dyi, dx + i * inner, add_dx, invstd * weight[i]);
+    }
+}
+
+// ---- over several ranks -----------------------------------------------------------------------
+
+void cpu_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
+                               size_t c, size_t inner) {
+    Channel channel = {n, c * inner, inner};
+    double count = (double)(n * inner);
+    for (size_t i = 0; i < c; i++) {
+        mean[i] = invstd[i] = 0;
+        if (count == 0) continue;
+        Statistics batch = channel_statistics(channel, x + i * inner, count);
+        mean[i] = (float)batch.mean;
+        invstd[i] = inverse_std(batch.squares, count, eps);
+    }
+}
+
+// Of one channel, rank by rank: what is known of the first n elements and what a rank says of its
+// own give what is known of both (PyTorch's batch_norm_gather_stats, Chan's algorithm).
+static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_t i, float eps) {
+    Statistics all = {0, 0};
+    double n = 0;
+    for (size_t rank = 0; rank < ranks; rank++) {
+        const float *row = rows + rank * (2 * c + 1);
+        double mean = (double)row[i], invstd = (double)row[c + i], count = (double)row[2 * c];
+        if (count < 1) continue;
+        double squares = (1 / (invstd * invstd) - (double)eps) * count;
+        if (squares < 0) squares = 0; // by rounding, when all x of the rank are equal
+        double apart = all.mean - mean, factor = 1 / (n + count);
+        all.squares += squares + apart * apart * n * count * factor;
+        all.mean = n * factor * all.mean + count * factor * mean;
+        n += count;
+    }
+    return all;
+}
+
+double cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                            float *running_mean, float *running_var, float momentum, float eps,
+                            size_t c) {
+    double count = 0;
+    for (size_t rank = 0; rank < ranks; rank++) count += (double)rows[rank * (2 * c + 1) + 2 * c];
+    for (size_t i = 0; count > 1 && i < c; i++) {
+        Statistics all = merge_channel(rows, ranks, c, i, eps);
+        mean[i] = (float)all.mean;
+        invstd[i] = inverse_std(all.squares, count, eps);
+        update_running(&running_mean[i], all.mean, momentum);
+        update_running(&running_var[i], all.squares / (count - 1), momentum); // unbiased
+    }
+    return count;
+}
+
+void cpu_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
+                          const float *mean, const float *invstd, size_t n, size_t c,
+                          size_t inner) {
+    Channel channel = {n, c * inner, inner};
+    for (size_t i = 0; i < c; i++)
+        channel_normalize(channel, x + i * inner, y + i * inner, mean[i], invstd[i] * weight[i],
+                          bias[i]);
+}
+
+void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
+                                  const float *invstd, float *sums, float *dweight,
+                                  bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                  size_t c, size_t inner) {
+    Channel channel = {n, c * inner, inner};
+    for (size_t i = 0; i < c; i++) {
+        Sums own = channel_products(channel, x + i * inner, dy + i * inner, (double)mean[i]);
+        sums[i] = (float)own.first;
+        sums[c + i] = (float)own.second;
+        if (dweight) kernel_store(&dweight[i], own.second * (double)invstd[i], add_dweight);
+        if (dbias) kernel_store(&dbias[i], own.first, add_dbias);
+    }
+}
+
+void cpu_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
+                                   const float *mean, const float *invstd, const float *sums,
+                                   double count, float *dx, bool add_dx, size_t n, size_t c,
+                                   size_t inner) {
+    Channel channel = {n, c * inner, inner};
+    for (size_t i = 0; i < c; i++) {
+        double scale = (double)invstd[i];
+        channel_project(channel, x + i * inner, dy + i * inner, dx + i * inner, add_dx, mean[i],
+                        invstd[i] * weight[i], (float)((double)sums[i] / count),
+                        (float)((double)sums[c + i] * scale * scale / count));
     }
 }

@@ -2,7 +2,8 @@
  *
  * This is the backend to read, and the one that tests compare others with: each kernel is its
  * formula with loops around it, sums are in double, and nothing here is shared with another
- * backend. It makes no attempt to be fast. Sliding windows are in kernels_ref_conv.c.
+ * backend. It makes no attempt to be fast. Sliding windows are in kernels_ref_conv.c,
+ * what dense prediction needs in kernels_ref_pixels.c.
  */
 #include "common/device/kernels_ref.h"
 
@@ -158,6 +159,18 @@ static ChannelGradient channel_gradient(Shape shape, const float *x, const float
 
 // The statistics depend on x too, so dx lacks the parts of dy along 1 and along normal:
 // dx = weight invstd (dy - mean(dy) - normal mean(dy normal))
+static void channel_project(Shape shape, const float *x, const float *dy, float *dx, size_t channel,
+                            double mean, double invstd, double weight, ChannelGradient sums,
+                            double count, bool add_dx) {
+    for (size_t i = 0; i < shape.n; i++)
+        for (size_t j = 0; j < shape.inner; j++) {
+            size_t index = at(shape, i, channel, j);
+            double normal = ((double)x[index] - mean) * invstd;
+            double rest = (double)dy[index] - sums.dbias / count - normal * sums.dweight / count;
+            ref_put(&dx[index], weight * invstd * rest, add_dx);
+        }
+}
+
 static void ref_batch_norm_gradient(const float *x, const float *dy, const float *weight,
                                     const float *mean, const float *invstd, float *dx, bool add_dx,
                                     float *dweight, bool add_dweight, float *dbias, bool add_dbias,
@@ -169,14 +182,9 @@ static void ref_batch_norm_gradient(const float *x, const float *dy, const float
         ChannelGradient sums = channel_gradient(shape, x, dy, k, (double)mean[k], scale);
         if (dweight) ref_put(&dweight[k], sums.dweight, add_dweight);
         if (dbias) ref_put(&dbias[k], sums.dbias, add_dbias);
-        for (size_t i = 0; dx && i < n; i++)
-            for (size_t j = 0; j < inner; j++) {
-                size_t index = at(shape, i, k, j);
-                double normal = ((double)x[index] - (double)mean[k]) * scale;
-                double rest =
-                    (double)dy[index] - sums.dbias / count - normal * sums.dweight / count;
-                ref_put(&dx[index], (double)weight[k] * scale * rest, add_dx);
-            }
+        if (dx)
+            channel_project(shape, x, dy, dx, k, (double)mean[k], scale, (double)weight[k], sums,
+                            count, add_dx);
     }
 }
 
@@ -196,6 +204,80 @@ static void ref_batch_norm_eval_gradient(const float *x, const float *dy, const 
                 size_t index = at(shape, i, k, j);
                 ref_put(&dx[index], (double)dy[index] * (double)weight[k] * scale, add_dx);
             }
+    }
+}
+
+// The steps of a batch norm over several ranks. rows: [ranks, 2c + 1].
+static void ref_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps,
+                                      size_t n, size_t c, size_t inner) {
+    Shape shape = {n, c, inner};
+    double count = (double)(n * inner);
+    for (size_t i = 0; i < c; i++) {
+        double average = count > 0 ? channel_mean(shape, x, i) : 0;
+        double squares = channel_squares(shape, x, i, average);
+        mean[i] = (float)average;
+        invstd[i] = count > 0 ? (float)(1 / sqrt(squares / count + (double)eps)) : 0;
+    }
+}
+
+// The mean of the means, each weighted with its rank's count; and the mean square of the distances
+// from it: a rank's variance around its own mean, and that mean's distance.
+static double ref_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                                   float *running_mean, float *running_var, float momentum,
+                                   float eps, size_t c) {
+    size_t row = 2 * c + 1;
+    double count = 0, new = (double)momentum;
+    for (size_t k = 0; k < ranks; k++) count += (double)rows[k * row + 2 * c];
+    for (size_t i = 0; count > 1 && i < c; i++) {
+        double average = 0, squares = 0;
+        for (size_t k = 0; k < ranks; k++)
+            average += (double)rows[k * row + 2 * c] * (double)rows[k * row + i] / count;
+        for (size_t k = 0; k < ranks; k++) {
+            double part = (double)rows[k * row + 2 * c];
+            if (part == 0) continue;
+            double variance = pow((double)rows[k * row + c + i], -2) - (double)eps;
+            squares += part * (fmax(variance, 0) + pow((double)rows[k * row + i] - average, 2));
+        }
+        mean[i] = (float)average;
+        invstd[i] = (float)(1 / sqrt(squares / count + (double)eps));
+        ref_put(&running_mean[i], (1 - new) * (double)running_mean[i] + new *average, false);
+        ref_put(&running_var[i], (1 - new) * (double)running_var[i] + new *squares / (count - 1),
+                false);
+    }
+    return count;
+}
+
+static void ref_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
+                                 const float *mean, const float *invstd, size_t n, size_t c,
+                                 size_t inner) {
+    for (size_t i = 0; i < c; i++)
+        channel_normalize((Shape){n, c, inner}, x, y, i, (double)mean[i], (double)invstd[i],
+                          weight[i], bias[i]);
+}
+
+static void ref_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
+                                         const float *invstd, float *sums, float *dweight,
+                                         bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                         size_t c, size_t inner) {
+    for (size_t k = 0; k < c; k++) {
+        ChannelGradient own = channel_gradient((Shape){n, c, inner}, x, dy, k, (double)mean[k], 1);
+        sums[k] = (float)own.dbias;
+        sums[c + k] = (float)own.dweight;
+        if (dweight) ref_put(&dweight[k], own.dweight * (double)invstd[k], add_dweight);
+        if (dbias) ref_put(&dbias[k], own.dbias, add_dbias);
+    }
+}
+
+static void ref_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
+                                          const float *mean, const float *invstd, const float *sums,
+                                          double count, float *dx, bool add_dx, size_t n, size_t c,
+                                          size_t inner) {
+    Shape shape = {n, c, inner};
+    for (size_t k = 0; k < c; k++) {
+        double scale = (double)invstd[k];
+        ChannelGradient all = {.dbias = (double)sums[k], .dweight = (double)sums[c + k] * scale};
+        channel_project(shape, x, dy, dx, k, (double)mean[k], scale, (double)weight[k], all, count,
+                        add_dx);
     }
 }
 
@@ -308,6 +390,7 @@ static void ref_adamw(const AdamWConfig *config, float *weight, const float *gra
 
 const Kernels kernels_ref = {
     .name = "ref",
+    .host_memory = true,
     .describe = ref_describe,
     .prepare = ref_prepare,
     .fill = ref_fill,
@@ -327,10 +410,17 @@ const Kernels kernels_ref = {
     .batch_norm_eval = ref_batch_norm_eval,
     .batch_norm_gradient = ref_batch_norm_gradient,
     .batch_norm_eval_gradient = ref_batch_norm_eval_gradient,
+    .batch_norm_statistics = ref_batch_norm_statistics,
+    .batch_norm_merge = ref_batch_norm_merge,
+    .batch_norm_apply = ref_batch_norm_apply,
+    .batch_norm_gradient_sums = ref_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = ref_batch_norm_gradient_apply,
     .relu = ref_relu,
     .relu_gradient = ref_relu_gradient,
     .shortcut = ref_shortcut,
     .shortcut_gradient = ref_shortcut_gradient,
+    .upsample2x = ref_upsample2x,
+    .upsample2x_gradient = ref_upsample2x_gradient,
     .max_pool = ref_max_pool,
     .max_pool_gradient = ref_max_pool_gradient,
     .avg_pool = ref_avg_pool,
@@ -340,6 +430,10 @@ const Kernels kernels_ref = {
     .squared_error = ref_squared_error,
     .squared_error_gradient = ref_squared_error_gradient,
     .count_correct = ref_count_correct,
+    .pixel_cross_entropy = ref_pixel_cross_entropy,
+    .hard_pixels = ref_hard_pixels,
+    .pixel_cross_entropy_gradient = ref_pixel_cross_entropy_gradient,
+    .predict_pixels = ref_predict_pixels,
     .sgd = ref_sgd,
     .adamw = ref_adamw,
 };

@@ -1,4 +1,4 @@
-/* kernels_ref.h: what the two files of the reference backend share (nobody else includes it).
+/* kernels_ref.h: what the files of the reference backend share (nobody else includes it).
  * Formulas and argument shapes are in kernels.h. */
 #ifndef COMMON_DEVICE_KERNELS_REF_H
 #define COMMON_DEVICE_KERNELS_REF_H
@@ -23,5 +23,17 @@ void ref_max_pool_gradient(const Window *window, const int32_t *chosen, const fl
                            bool accumulate);
 void ref_avg_pool(const Window *window, const float *x, float *y);
 void ref_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+void ref_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w);
+void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
+                             size_t w);
+void ref_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                             float *losses, size_t n, size_t classes, size_t inner);
+size_t ref_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                       uint8_t *kept, double *sum, size_t count);
+void ref_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                      const uint8_t *kept, float scale, float *dlogits,
+                                      bool accumulate, size_t n, size_t classes, size_t inner);
+void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                        size_t inner);
 
 #endif

@@ -8,14 +8,10 @@
 #include "common/base/rng.h"
 #include "common/nn/ops.h"
 
-static Tensor *parameter(Module *module, int i) {
-    return &module->parameters[i].tensor;
-}
-
 // ---- linear, convolution: parameters {weight, bias} -------------------------------------------
 
 static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
-    return op_linear(tape, x, parameter(self, 0), parameter(self, 1));
+    return op_linear(tape, x, module_parameter(self, 0), module_parameter(self, 1));
 }
 
 Module *layer_linear(Device *device, size_t in, size_t out) {
@@ -28,8 +24,8 @@ Module *layer_linear(Device *device, size_t in, size_t out) {
 enum { CONV_STRIDE, CONV_PAD };
 
 static Tensor *conv2d_forward(Module *self, Tape *tape, Tensor *x) {
-    return op_conv2d(tape, x, parameter(self, 0),
-                     self->parameter_count > 1 ? parameter(self, 1) : NULL,
+    return op_conv2d(tape, x, module_parameter(self, 0),
+                     self->parameter_count > 1 ? module_parameter(self, 1) : NULL,
                      self->config[CONV_STRIDE], self->config[CONV_PAD]);
 }
 
@@ -46,14 +42,18 @@ Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_
 // ---- batch norm: parameters {weight, bias}, buffers {running_mean, running_var, ---------------
 // num_batches_tracked} ------
 
+BatchNormState layer_batch_norm_state(Module *module) {
+    return (BatchNormState){.weight = module_parameter(module, 0),
+                            .bias = module_parameter(module, 1),
+                            .running_mean = &module->buffers[0].tensor,
+                            .running_var = &module->buffers[1].tensor,
+                            .num_batches_tracked = &module->buffers[2].tensor,
+                            .momentum = 0.1f,
+                            .eps = 1e-5f};
+}
+
 static Tensor *batch_norm_forward(Module *self, Tape *tape, Tensor *x) {
-    const BatchNormState state = {.weight = parameter(self, 0),
-                                  .bias = parameter(self, 1),
-                                  .running_mean = &self->buffers[0].tensor,
-                                  .running_var = &self->buffers[1].tensor,
-                                  .num_batches_tracked = &self->buffers[2].tensor,
-                                  .momentum = 0.1f,
-                                  .eps = 1e-5f};
+    const BatchNormState state = layer_batch_norm_state(self);
     return op_batch_norm(tape, x, &state);
 }
 
@@ -142,10 +142,10 @@ static void initialize(Module *module, uint64_t seed, uint64_t *next) {
     bool has_fan = strcmp(module->type, "Linear") == 0 || strcmp(module->type, "Conv2d") == 0;
     for (int i = 0; i < module->parameter_count; i++) {
         uint64_t stream = RNG_STREAM_PARAMETER + (*next)++;
-        Tensor *weight = parameter(module, 0); // [out, in] or [out, in, kernel, kernel]
-        if (!has_fan) continue;
+        Tensor *weight = module_parameter(module, 0); // [out, in] or [out, in, kernel, kernel]
+        if (!has_fan || module->parameters[i].tied) continue; // the owner's walk fills that
         size_t fan_in = tensor_count(weight) / weight->shape[0];
-        fill_uniform(parameter(module, i), seed, stream, 1.0f / sqrtf((float)fan_in));
+        fill_uniform(module_parameter(module, i), seed, stream, 1.0f / sqrtf((float)fan_in));
     }
     for (int i = 0; i < module->child_count; i++) initialize(module->children[i], seed, next);
 }

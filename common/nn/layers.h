@@ -7,11 +7,13 @@
 #include <stdint.h>
 
 #include "common/nn/module.h"
+#include "common/nn/ops.h"
 
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);
 Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d
+BatchNormState layer_batch_norm_state(Module *module);     // the tensors of such a layer
 Module *layer_sequential(const char *type);                // runs its children in order
 Module *layer_relu(void);
 Module *layer_flatten(void);

@@ -22,10 +22,7 @@ static Module *toy(const ModelConfig *config, Device *device, Error *err) {
     return model;
 }
 
-enum { MLP_MAX_HIDDEN = 32, MLP_MAX_WIDTH = 1 << 20 };
-
-// "256,128" -> {256, 128}. Returns how many, or -1 with err filled.
-static int parse_hidden(const char *text, size_t *sizes, Error *err) {
+int model_parse_hidden(const char *text, size_t *sizes, Error *err) {
     int count = 0;
     for (const char *at = text; *at;) {
         char *end;
@@ -43,7 +40,7 @@ static int parse_hidden(const char *text, size_t *sizes, Error *err) {
 
 static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
     size_t hidden[MLP_MAX_HIDDEN];
-    int count = parse_hidden(config->hidden, hidden, err);
+    int count = model_parse_hidden(config->hidden, hidden, err);
     if (count < 0) return NULL;
     Module *model = layer_sequential("MLP");
     module_add(model, "flatten", layer_flatten());
@@ -142,15 +139,76 @@ static Module *resnet20(const ModelConfig *config, Device *device, Error *err) {
     return model;
 }
 
+// ---- segnet -----------------------------------------------------------------------------------
+
+enum { SEG_ENC1, SEG_ENC2, SEG_MIDDLE, SEG_DEC2, SEG_DEC1, SEG_HEAD }; // children, in this order
+
+// Down to a quarter of the resolution, where a pixel sees most of the image, and up again; what was
+// lost on the way down is added from the side of the encoder that had it.
+static Tensor *segnet_forward(Module *self, Tape *tape, Tensor *x) {
+    Module **part = self->children;
+    Tensor *full = module_forward(part[SEG_ENC1], tape, x);
+    Tensor *half = module_forward(part[SEG_ENC2], tape, op_max_pool(tape, full, 2, 2, 0));
+    Tensor *y = module_forward(part[SEG_MIDDLE], tape, op_max_pool(tape, half, 2, 2, 0));
+    y = module_forward(part[SEG_DEC2], tape, op_add(tape, op_upsample2x(tape, y), half));
+    y = module_forward(part[SEG_DEC1], tape, op_add(tape, op_upsample2x(tape, y), full));
+    return module_forward(part[SEG_HEAD], tape, y);
+}
+
+// 3x3 convolution, batch norm, relu
+static Module *conv_block(Device *device, size_t in, size_t out) {
+    Module *module = layer_sequential("ConvBlock");
+    module_add(module, "conv", layer_conv2d(device, in, out, 3, 1, 1, false));
+    module_add(module, "bn", layer_batch_norm(device, out));
+    module_add(module, "relu", layer_relu());
+    return module;
+}
+
+static Module *two_blocks(Device *device, size_t in, size_t between, size_t out) {
+    Module *module = layer_sequential("Sequential");
+    module_add(module, "0", conv_block(device, in, between));
+    module_add(module, "1", conv_block(device, between, out));
+    return module;
+}
+
+static Module *segnet(const ModelConfig *config, Device *device, Error *err) {
+    enum { FULL = 16, HALF = 32, QUARTER = 32 }; // channels at each resolution
+    if (config->input[1] == 0 || config->input[1] % 4 || config->input[2] % 4) {
+        error_set(err, STATUS_USAGE,
+                  "segnet halves images twice: it needs sides that 4 divides, got %zux%zu",
+                  config->input[1], config->input[2]);
+        return NULL;
+    }
+    Module *model = module_create("SegNet", segnet_forward);
+    module_add(model, "enc1", two_blocks(device, config->input[0], FULL, FULL));
+    module_add(model, "enc2", two_blocks(device, FULL, HALF, HALF));
+    module_add(model, "middle", two_blocks(device, HALF, QUARTER, HALF));
+    module_add(model, "dec2", conv_block(device, HALF, FULL));
+    module_add(model, "dec1", conv_block(device, FULL, FULL));
+    module_add(model, "head", layer_conv2d(device, FULL, config->outputs, 1, 1, 0, true));
+    return model;
+}
+
 // ---- by name ----------------------------------------------------------------------------------
 
 static const struct {
     const char *name;
     Module *(*build)(const ModelConfig *config, Device *device, Error *err);
-} MODELS[] = {{"toy", toy}, {"mlp", mlp}, {"convnet", convnet}, {"resnet20", resnet20}};
+    bool dense;
+} MODELS[] = {{"toy", toy, false},
+              {"mlp", mlp, false},
+              {"convnet", convnet, false},
+              {"resnet20", resnet20, false},
+              {"segnet", segnet, true}};
 
 const char *model_names(void) {
-    return "toy|mlp|convnet|resnet20";
+    return "toy|mlp|convnet|resnet20|segnet";
+}
+
+bool model_is_dense(const char *name) {
+    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
+        if (strcmp(MODELS[i].name, name) == 0) return MODELS[i].dense;
+    return false;
 }
 
 Module *model_create(const ModelConfig *config, Device *device, Error *err) {

@@ -76,14 +76,41 @@ Tensor *module_add_buffer(Module *module, Device *device, const char *name, DTyp
     return fill_entry(&module->buffers[module->buffer_count++], device, name, dtype, ndim, shape);
 }
 
+// ---- shared weights ---------------------------------------------------------------------------
+
+static ModuleTensor *meant(ModuleTensor *entry) {
+    return entry->tied ? entry->tied : entry;
+}
+
+static ModuleTensor *find_parameter(Module *module, const char *name) {
+    for (int i = 0; i < module->parameter_count; i++)
+        if (strcmp(module->parameters[i].name, name) == 0) return &module->parameters[i];
+    CHECK(false, "a %s has no parameter \"%s\"", module->type, name);
+    return NULL;
+}
+
+void module_tie_parameter(Module *module, const char *name, Module *owner, const char *owner_name) {
+    ModuleTensor *entry = find_parameter(module, name);
+    ModuleTensor *target = meant(find_parameter(owner, owner_name));
+    CHECK(!entry->tied && entry != target && entry->tensor.device == target->tensor.device &&
+              tensor_same_shape(&entry->tensor, &target->tensor),
+          "%s of a %s cannot share %s of a %s", name, module->type, owner_name, owner->type);
+    free_tensor(entry);
+    entry->owns_data = entry->owns_grad = false;
+    entry->tied = target;
+}
+
 // ---- walking ----------------------------------------------------------------------------------
 
 static void append(NamedTensors *list, const char *prefix, ModuleTensor *entry) {
+    Tensor *tensor = &meant(entry)->tensor;
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].tensor == tensor) return; // shared, and listed by another name
     list->items = memory_grow(list->items, list->count + 1, sizeof *list->items);
     NamedTensor *item = &list->items[list->count++];
     int length = snprintf(item->name, sizeof item->name, "%s%s", prefix, entry->name);
     CHECK(length < (int)sizeof item->name, "the name %s%s is too long", prefix, entry->name);
-    item->tensor = &entry->tensor;
+    item->tensor = tensor;
 }
 
 static void walk(Module *module, const char *prefix, int which, NamedTensors *list) {
@@ -113,45 +140,92 @@ void named_tensors_free(NamedTensors *tensors) {
 }
 
 void module_zero_grad(Module *module) {
-    for (int i = 0; i < module->parameter_count; i++) module->parameters[i].tensor.has_grad = false;
+    for (int i = 0; i < module->parameter_count; i++) module_parameter(module, i)->has_grad = false;
     for (int i = 0; i < module->child_count; i++) module_zero_grad(module->children[i]);
 }
 
-void module_release_grads(Module *module) {
+static bool contains(const NamedTensors *list, const Tensor *tensor) {
+    for (size_t i = 0; i < list->count; i++)
+        if (list->items[i].tensor == tensor) return true;
+    return false;
+}
+
+void module_release_grads(Module *module, const NamedTensors *which) {
     for (int i = 0; i < module->parameter_count; i++) {
-        ModuleTensor *entry = &module->parameters[i];
+        ModuleTensor *entry = meant(&module->parameters[i]);
+        if (!contains(which, &entry->tensor)) continue;
         if (entry->owns_grad)
             device_free(entry->tensor.device, entry->tensor.grad, tensor_bytes(&entry->tensor));
         entry->owns_grad = false;
         entry->tensor.grad = NULL;
         entry->tensor.has_grad = false;
     }
-    for (int i = 0; i < module->child_count; i++) module_release_grads(module->children[i]);
+    for (int i = 0; i < module->child_count; i++) module_release_grads(module->children[i], which);
+}
+
+void module_own_grads(Module *module) {
+    for (int i = 0; i < module->parameter_count; i++) {
+        ModuleTensor *entry = meant(&module->parameters[i]);
+        if (entry->tensor.grad) continue;
+        entry->tensor.grad = device_alloc(entry->tensor.device, tensor_bytes(&entry->tensor));
+        entry->tensor.has_grad = false;
+        entry->owns_grad = true;
+    }
+    for (int i = 0; i < module->child_count; i++) module_own_grads(module->children[i]);
 }
 
 // ---- replicas ---------------------------------------------------------------------------------
 
-static ModuleTensor empty_copy(const ModuleTensor *entry, Device *device) {
-    ModuleTensor copy = *entry;
-    copy.tensor =
-        tensor_make(device, entry->tensor.dtype, entry->tensor.ndim, entry->tensor.shape, NULL);
-    copy.tensor.requires_grad = entry->tensor.requires_grad;
-    copy.owns_data = copy.owns_grad = false;
-    return copy;
+// Which entry of the replica stands for which of the module: PyTorch's identity map.
+typedef struct Twins {
+    struct {
+        const ModuleTensor *original;
+        ModuleTensor *twin;
+    } * items;
+    size_t count;
+} Twins;
+
+static void copy_empty(ModuleTensor *copy, const ModuleTensor *entry, Device *device) {
+    const Tensor *tensor = &entry->tensor;
+    *copy = *entry;
+    copy->tensor = tensor_make(device, tensor->dtype, tensor->ndim, tensor->shape, NULL);
+    copy->tensor.requires_grad = tensor->requires_grad;
+    copy->owns_data = copy->owns_grad = false;
 }
 
-Module *module_replica(const Module *module, Device *device) {
+static void copy_parameter(ModuleTensor *copy, const ModuleTensor *entry, Device *device,
+                           Twins *twins) {
+    const ModuleTensor *original = entry->tied ? entry->tied : entry;
+    copy_empty(copy, original, device);
+    set_name(copy->name, entry->name);
+    for (size_t i = 0; i < twins->count && !copy->tied; i++)
+        if (twins->items[i].original == original) copy->tied = twins->items[i].twin;
+    if (copy->tied) return;
+    twins->items = memory_grow(twins->items, twins->count + 1, sizeof *twins->items);
+    twins->items[twins->count].original = original;
+    twins->items[twins->count++].twin = copy;
+}
+
+static Module *copy_tree(const Module *module, Device *device, Twins *twins) {
     CHECK(!module->state, "a %s cannot be replicated: it has state of its own", module->type);
     Module *replica = memory_zalloc(sizeof *replica);
     *replica = *module;
     replica->destroy = NULL;
     for (int i = 0; i < module->parameter_count; i++)
-        replica->parameters[i] = empty_copy(&module->parameters[i], device);
+        copy_parameter(&replica->parameters[i], &module->parameters[i], device, twins);
     for (int i = 0; i < module->buffer_count; i++)
-        replica->buffers[i] = empty_copy(&module->buffers[i], device);
+        copy_empty(&replica->buffers[i], &module->buffers[i], device);
     replica->children = NULL;
     replica->child_count = 0;
     for (int i = 0; i < module->child_count; i++)
-        module_add(replica, module->children[i]->name, module_replica(module->children[i], device));
+        module_add(replica, module->children[i]->name,
+                   copy_tree(module->children[i], device, twins));
+    return replica;
+}
+
+Module *module_replica(const Module *module, Device *device) {
+    Twins twins = {0};
+    Module *replica = copy_tree(module, device, &twins);
+    free(twins.items);
     return replica;
 }

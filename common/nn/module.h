@@ -21,6 +21,7 @@ typedef struct ModuleTensor {
     char name[MODULE_NAME]; // "weight"
     Tensor tensor;
     bool owns_data, owns_grad; // the module gives this memory back; a replica owns nothing
+    struct ModuleTensor *tied; // shared weights: the other module's entry that is meant, or NULL
 } ModuleTensor;
 
 struct Module {
@@ -50,9 +51,20 @@ Tensor *module_add_parameter(Module *module, Device *device, const char *name, i
 Tensor *module_add_buffer(Module *module, Device *device, const char *name, DType dtype, int ndim,
                           const size_t *shape);
 
-// Runs the module. x and the result belong to the tape. NULL after an error (see tape.h).
+// Makes a parameter the same tensor as another module's, as PyTorch's `b.weight = a.weight` does,
+// and gives back its own memory. Before wrapping. The owner must live as long, and stay an owner.
+void module_tie_parameter(Module *module, const char *name, Module *owner, const char *owner_name);
+// Parameter i of the module itself, not of its children.
+static inline Tensor *module_parameter(Module *module, int i) {
+    ModuleTensor *entry = &module->parameters[i];
+    return entry->tied ? &entry->tied->tensor : &entry->tensor;
+}
+
+// Runs the module. x and the result are tensors of the tape, or tuples (nn/tuple.h) where the
+// module takes or returns several. NULL after an error (see tape.h), also after an earlier one:
+// forward functions never see NULL; no inputs at all are a tuple of no items.
 static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
-    return module->forward(module, tape, x);
+    return x ? module->forward(module, tape, x) : NULL;
 }
 
 // ---- walking ----------------------------------------------------------------------------------
@@ -68,19 +80,23 @@ typedef struct NamedTensors {
 
 enum { MODULE_PARAMETERS = 1, MODULE_BUFFERS = 2, MODULE_STATE = 3 };
 
-// The tensors of a tree, in registration order. MODULE_STATE is PyTorch's state_dict order. Free
-// with named_tensors_free.
+// The tensors of a tree, in registration order. MODULE_STATE is PyTorch's state_dict order. A
+// shared parameter is listed once, by the first of its names (as by PyTorch's named_parameters;
+// its state_dict has all the names). Free with named_tensors_free.
 NamedTensors module_tensors(Module *module, int which);
 void named_tensors_free(NamedTensors *tensors);
 
 void module_zero_grad(Module *module); // every parameter's gradient becomes None
 
 // A tree of the same shape whose tensors are on another device and have no memory (data and grad
-// NULL): what DataParallel fills anew in each forward. requires_grad is copied, hooks are not.
+// NULL): what DataParallel fills anew in each forward. requires_grad is copied, hooks are not;
+// parameters that are one tensor in the module are one in the replica.
 Module *module_replica(const Module *module, Device *device);
 
-// Gives every parameter's gradient memory back to the device, for whoever keeps gradients elsewhere
+// Gives these parameters' gradient memory back to the device, for whoever keeps gradients elsewhere
 // from now on (DDP's buckets) and sets tensor->grad itself.
-void module_release_grads(Module *module);
+void module_release_grads(Module *module, const NamedTensors *which);
+// The other way round: memory for every gradient that has none; its value is None.
+void module_own_grads(Module *module);
 
 #endif

@@ -24,6 +24,11 @@ typedef struct BatchNormState { // one layer's tensors, each [c]
 // x[n, c] or [n, c, h, w] -> the same shape. While tape->training: batch statistics, and the
 // running ones are updated in place. A batch with one value per channel is PyTorch's error.
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state);
+// What every batch norm does with its input and its counter. The check returns false after
+// recording an error.
+bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
+                            const BatchNormState *state);
+void batch_norm_count_batch(const BatchNormState *state); // num_batches_tracked += 1
 
 // In place: the result shares x's memory, so x's value must not be needed by its own backward (true
 // of linear, conv2d, batch_norm, add).
@@ -32,6 +37,8 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b); // same shapes
 Tensor *op_flatten(Tape *tape, Tensor *x);        // [n, ...] -> [n, rest]
 Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad);
 Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t pad);
+// Every pixel becomes four: [n, c, h, w] -> [n, c, 2h, 2w] (PyTorch's nn.Upsample, "nearest").
+Tensor *op_upsample2x(Tape *tape, Tensor *x);
 // ResNet's shortcut without parameters ("option A"): every stride-th pixel, zero channels around.
 Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 
@@ -40,7 +47,23 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 // this batch's for PyTorch's default, the global batch's for DDP's --normalize global.
 // logits[n, classes], target[n] I64
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor);
+// Hard-example mining (OHEM): which pixels a loss is made of.
+typedef struct Mining {
+    double threshold; // those whose loss is above it; -INFINITY: all
+    size_t least;     // but at least so many, the hardest (if there are so many)
+} Mining;
+// logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel. The
+// *sum* of the kept pixels' losses, and in *kept how many they are: op_divide makes a mean of it.
+// These are two steps because the divisor may be all ranks' *kept together. Without any pixel the
+// loss and its gradient are 0. mining NULL: all pixels.
+Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
+                               size_t *kept);
+Tensor *op_divide(Tape *tape, Tensor *x, double divisor); // a scalar's; by 0: 0
 // x and target of the same shape
 Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor);
+
+// The mean of all elements, a scalar: what follows a DataParallel whose module returns its own
+// loss.
+Tensor *op_mean(Tape *tape, Tensor *x);
 
 #endif

@@ -1,4 +1,5 @@
-/* ops_conv.c: the operations on images [n, c, h, w]: convolution, batch norm, pooling, shortcut. */
+/* ops_conv.c: the operations on images [n, c, h, w]: convolution, batch norm, pooling, upsampling,
+ * shortcut. */
 #include "common/nn/ops.h"
 
 #define KERNELS(tape) ((tape)->device->kernels)
@@ -111,6 +112,24 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, x);
 }
 
+void batch_norm_count_batch(const BatchNormState *state) {
+    int64_t batches; // a counter that lives on the device, as every buffer does
+    Tensor *counter = state->num_batches_tracked;
+    device_copy(NULL, &batches, counter->device, counter->data, sizeof batches);
+    batches++;
+    device_copy(counter->device, counter->data, NULL, &batches, sizeof batches);
+}
+
+bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
+                            const BatchNormState *state) {
+    char shape[64];
+    size_t c = tensor_count(state->weight);
+    if ((x->ndim == 2 || x->ndim == 4) && x->shape[1] == c) return true;
+    tape_fail(tape, op, "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
+              tensor_describe(x, shape, sizeof shape));
+    return false;
+}
+
 static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *state,
                              BatchNormSaved *saved, Tensor *y) {
     saved->mean = tape_alloc(tape, saved->c * sizeof(float));
@@ -119,20 +138,14 @@ static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *
                               tensor_f32(y), saved->mean, saved->invstd,
                               tensor_f32(state->running_mean), tensor_f32(state->running_var),
                               state->momentum, state->eps, saved->n, saved->c, saved->inner);
-    int64_t batches; // a counter that lives on the device, as every buffer does
-    Tensor *counter = state->num_batches_tracked;
-    device_copy(NULL, &batches, counter->device, counter->data, sizeof batches);
-    batches++;
-    device_copy(counter->device, counter->data, NULL, &batches, sizeof batches);
+    batch_norm_count_batch(state);
 }
 
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
     if (!x) return NULL;
     char shape[64];
     size_t c = tensor_count(state->weight);
-    if ((x->ndim != 2 && x->ndim != 4) || x->shape[1] != c)
-        return tape_fail(tape, "batch_norm", "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
-                         tensor_describe(x, shape, sizeof shape));
+    if (!batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
     BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (BatchNormSaved){.running_mean = state->running_mean,
                               .running_var = state->running_var,
@@ -204,6 +217,30 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     Tensor *y = window_output(tape, &window);
     KERNELS(tape)->avg_pool(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, &window));
+    return y;
+}
+
+// ---- upsampling -------------------------------------------------------------------------------
+
+static void upsample2x_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0];
+    bool accumulate;
+    float *dx = tape_grad(tape, x, &accumulate);
+    if (dx)
+        KERNELS(tape)->upsample2x_gradient(node->output->grad, dx, accumulate,
+                                           x->shape[0] * x->shape[1], x->shape[2], x->shape[3]);
+    tape_grad_done(tape, x);
+}
+
+Tensor *op_upsample2x(Tape *tape, Tensor *x) {
+    if (!x) return NULL;
+    Window window; // only for its check that x is an image
+    if (!make_window(tape, "upsample2x", x, 0, 0, 1, 0, &window)) return NULL;
+    Tensor *y =
+        tape_tensor(tape, DTYPE_F32, 4, (size_t[]){window.n, window.c, 2 * window.h, 2 * window.w});
+    KERNELS(tape)->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
+                              window.w);
+    tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, NULL);
     return y;
 }
 

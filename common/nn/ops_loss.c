@@ -94,3 +94,46 @@ Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) 
     tape_record(tape, "squared_error", squared_error_backward, loss, 1, &x, saved);
     return loss;
 }
+
+static void divide_backward(Tape *tape, Node *node) {
+    const double *divisor = node->saved;
+    bool accumulate;
+    float *grad = tape_grad(tape, node->inputs[0], &accumulate);
+    if (grad) {
+        float *part = accumulate ? tape_scratch(tape, sizeof *part) : grad;
+        KERNELS(tape)->fill(part, gradient_scale(node, *divisor), 1);
+        if (accumulate) KERNELS(tape)->accumulate(grad, part, 1);
+    }
+    tape_grad_done(tape, node->inputs[0]);
+}
+
+Tensor *op_divide(Tape *tape, Tensor *x, double divisor) {
+    if (!x) return NULL;
+    CHECK(tensor_count(x) == 1, "op_divide of %zu elements", tensor_count(x));
+    double *saved = tape_alloc(tape, sizeof *saved);
+    *saved = divisor;
+    Tensor *y = loss_value(tape, (double)tensor_item(x), divisor);
+    tape_record(tape, "divide", divide_backward, y, 1, &x, saved);
+    return y;
+}
+
+static void mean_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0];
+    size_t count = tensor_count(x);
+    bool accumulate;
+    float *grad = tape_grad(tape, x, &accumulate);
+    if (grad) {
+        float *part = accumulate ? tape_scratch(tape, count * sizeof *part) : grad;
+        KERNELS(tape)->fill(part, gradient_scale(node, (double)count), count);
+        if (accumulate) KERNELS(tape)->accumulate(grad, part, count);
+    }
+    tape_grad_done(tape, x);
+}
+
+Tensor *op_mean(Tape *tape, Tensor *x) {
+    if (!x) return NULL;
+    size_t count = tensor_count(x);
+    Tensor *mean = loss_value(tape, KERNELS(tape)->sum(tensor_f32(x), count), (double)count);
+    tape_record(tape, "mean", mean_backward, mean, 1, &x, NULL);
+    return mean;
+}

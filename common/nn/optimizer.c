@@ -41,7 +41,7 @@ void optimizer_close(Optimizer *optimizer) {
     free(optimizer);
 }
 
-static void step_parameter(Optimizer *optimizer, size_t i, double lr) {
+void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
     const OptimizerConfig *config = &optimizer->config;
     Tensor *parameter = optimizer->parameters.items[i].tensor;
     const Kernels *kernels = parameter->device->kernels;
@@ -67,5 +67,6 @@ static void step_parameter(Optimizer *optimizer, size_t i, double lr) {
 
 void optimizer_step(Optimizer *optimizer, double lr) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
-        if (optimizer->parameters.items[i].tensor->has_grad) step_parameter(optimizer, i, lr);
+        if (optimizer->parameters.items[i].tensor->has_grad)
+            optimizer_step_parameter(optimizer, i, lr);
 }

@@ -32,6 +32,8 @@ typedef struct Optimizer {
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);
+// The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
+void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
 // Names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg", "exp_avg_sq"; NULL: no
 // such state in this configuration.
 const char *optimizer_state_name(const Optimizer *optimizer, int which);

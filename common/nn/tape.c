@@ -194,6 +194,14 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
 
 // ---- backward ---------------------------------------------------------------------------------
 
+// A tuple stands for those of its tensors that were given a gradient.
+static bool is_root(const Tensor *root, const Tensor *output) {
+    if (root == output) return output->has_grad;
+    for (int i = 0; root && i < root->item_count; i++)
+        if (is_root(root->items[i], output)) return true;
+    return false;
+}
+
 // From the root back, marks the nodes that its gradient will reach and counts the uses of every
 // tensor that will contribute. Consumers stand after producers on the tape, so when a node is
 // looked at, all uses of its output have been counted.
@@ -203,14 +211,15 @@ static void count_uses(Tape *tape, const Tensor *root) {
             if (tape->nodes[i].inputs[j]) tape->nodes[i].inputs[j]->pending_uses = 0;
     for (size_t i = tape->count; i-- > 0;) {
         Node *node = &tape->nodes[i];
-        node->reached = node->output == root || node->output->pending_uses > 0;
+        node->reached = is_root(root, node->output) || node->output->pending_uses > 0;
         for (size_t j = 0; node->reached && j < node->input_count; j++)
             if (wants_grad(node->inputs[j])) node->inputs[j]->pending_uses++;
     }
 }
 
 int tape_backward_from(Tape *tape, Tensor *output, Error *err) {
-    CHECK(output->has_grad, "tape_backward_from: the caller fills output->grad first");
+    CHECK(output->has_grad || output->items,
+          "tape_backward_from: the caller fills output->grad first");
     Phase phase = profile_enter(tape->profile, PHASE_BACKWARD);
     count_uses(tape, output);
     for (size_t i = tape->count; i-- > 0 && tape->error.status == STATUS_OK;) {

@@ -92,7 +92,8 @@ int tape_error(const Tape *tape, Error *err); // 0, or -1 with err filled (a cop
 // Gradients of `loss` (a scalar of this tape) with respect to all that requires one. Gradients of
 // parameters are added to defined ones. Returns 0, or -1 with err filled.
 int tape_backward(Tape *tape, Tensor *loss, Error *err);
-// The same from any tensor, whose gradient output->grad the caller has filled (tape_make_grad).
+// The same from any tensor, whose gradient output->grad the caller has filled (tape_make_grad), or
+// from all tensors of a tuple whose gradients the caller has filled, at once.
 int tape_backward_from(Tape *tape, Tensor *output, Error *err);
 float *tape_make_grad(Tape *tape, Tensor *output);
 

@@ -35,12 +35,40 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b) {
     return true;
 }
 
+// A text that is cut where its buffer ends.
+typedef struct Text {
+    char *buffer;
+    size_t used, capacity;
+} Text;
+
+static void append(Text *text, const char *part) {
+    if (text->used >= text->capacity) return;
+    text->used +=
+        (size_t)snprintf(text->buffer + text->used, text->capacity - text->used, "%s", part);
+}
+
+static void describe(Text *text, const Tensor *tensor) {
+    if (!tensor) {
+        append(text, "None");
+        return;
+    }
+    char size[24];
+    int count = tensor->items ? tensor->item_count : tensor->ndim;
+    append(text, tensor->items ? "(" : "[");
+    for (int i = 0; i < count; i++) {
+        if (i > 0) append(text, ", ");
+        if (tensor->items) {
+            describe(text, tensor->items[i]);
+        } else {
+            snprintf(size, sizeof size, "%zu", tensor->shape[i]);
+            append(text, size);
+        }
+    }
+    append(text, tensor->items ? ")" : "]");
+}
+
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity) {
-    size_t used = (size_t)snprintf(buffer, capacity, "[");
-    for (int i = 0; i < tensor->ndim && used < capacity; i++)
-        used += (size_t)snprintf(buffer + used, capacity - used, "%s%zu", i ? ", " : "",
-                                 tensor->shape[i]);
-    if (used < capacity) snprintf(buffer + used, capacity - used, "]");
+    describe(&(Text){.buffer = buffer, .capacity = capacity}, tensor);
     return buffer;
 }
 

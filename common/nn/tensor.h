@@ -39,6 +39,10 @@ typedef struct Tensor {
 
     // The tape's, during one backward: uses that have not contributed yet.
     int pending_uses;
+
+    // A tuple (nn/tuple.h): several tensors that travel as one. NULL: an ordinary tensor.
+    struct Tensor **items; // [item_count], each a tensor, a tuple, or NULL for PyTorch's None
+    int item_count;
 } Tensor;
 
 size_t dtype_bytes(DType dtype);
@@ -48,7 +52,7 @@ Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, v
 size_t tensor_count(const Tensor *tensor); // elements
 size_t tensor_bytes(const Tensor *tensor);
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
-// "[64, 3, 32, 32]" into buffer, which is returned.
+// "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
 static inline float *tensor_f32(const Tensor *tensor) {
     return tensor->data;

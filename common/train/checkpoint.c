@@ -1,11 +1,24 @@
-/* checkpoint.c: writing and reading the pair of files. */
+/* checkpoint.c: writing and reading the pair of files.
+ *
+ * The order of a save, each step of which leaves the old pair or the new one whole:
+ *   1. the optimizer's file, under a name that no other contents have
+ *   2. a second name (a hard link) for the FILE that is about to be replaced
+ *   3. the new FILE, renamed over the old one
+ *   4. the second name becomes `previous`
+ *   5. optimizer files that neither FILE nor `previous` names are removed
+ * A file system without hard links keeps no previous checkpoint; nothing else changes.
+ */
 #include "common/train/checkpoint.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <inttypes.h>
+#include <math.h>
 #include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/train/safetensors.h"
 
@@ -15,7 +28,7 @@ static const char *optimizer_kind(const Optimizer *optimizer) {
     return optimizer->config.kind == OPTIMIZER_ADAMW ? "adamw" : "sgd";
 }
 
-// "dir/last.safetensors" + "last.safetensors.40.optimizer" -> "dir/last.safetensors.40.optimizer"
+// "dir/last.safetensors" + "x.optimizer" -> "dir/x.optimizer"
 static char *beside(const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
     int folder = slash ? (int)(slash - path) + 1 : 0;
@@ -25,6 +38,16 @@ static char *beside(const char *path, const char *name) {
 static const char *base_name(const char *path) {
     const char *slash = strrchr(path, '/');
     return slash ? slash + 1 : path;
+}
+
+static void set_meta(SafeMeta *meta, const char *key, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+static void set_meta(SafeMeta *meta, const char *key, const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    snprintf(meta->key, sizeof meta->key, "%s", key);
+    vsnprintf(meta->value, sizeof meta->value, format, arguments);
+    va_end(arguments);
 }
 
 // ---- the optimizer's file ---------------------------------------------------------------------
@@ -66,26 +89,32 @@ static void *optimizer_memory(Optimizer *optimizer, size_t n, Device **device) {
     return NULL;
 }
 
-static int save_optimizer(const char *path, const Optimizer *optimizer, Error *err) {
+static bool host_reads(const Device *device) {
+    return !device || device->kernels->host_memory;
+}
+
+// The optimizer's tensors, described, as the host can read them. Free with safetensors_free.
+static SafeTensors snapshot_optimizer(const Optimizer *optimizer) {
     SafeTensors content = describe_optimizer(optimizer);
-    size_t total = 0;
-    for (size_t n = 0; n < content.count; n++) total += content.entries[n].bytes;
-    char *host = memory_zalloc(total + 1), *at = host;
+    size_t elsewhere = 0;
+    Device *device;
     for (size_t n = 0; n < content.count; n++) {
-        Device *device;
-        const void *memory = optimizer_memory((Optimizer *)optimizer, n, &device);
-        device_copy(NULL, at, device, memory, content.entries[n].bytes);
-        content.entries[n].data = at;
-        at += content.entries[n].bytes;
+        content.entries[n].data = optimizer_memory((Optimizer *)optimizer, n, &device);
+        if (!host_reads(device)) elsewhere += content.entries[n].bytes;
     }
-    SafeMeta meta = {"optimizer", ""};
-    snprintf(meta.value, sizeof meta.value, "%s", optimizer_kind(optimizer));
-    content.meta = &meta;
+    char *at = content.buffer = memory_zalloc(elsewhere + 1);
+    for (size_t n = 0; n < content.count; n++) {
+        SafeEntry *entry = &content.entries[n];
+        const void *memory = optimizer_memory((Optimizer *)optimizer, n, &device);
+        if (host_reads(device)) continue;
+        device_copy(NULL, at, device, memory, entry->bytes);
+        entry->data = at;
+        at += entry->bytes;
+    }
+    content.meta = memory_zalloc(sizeof *content.meta);
     content.meta_count = 1;
-    int failed = safetensors_write(path, &content, err);
-    free(host);
-    free(content.entries);
-    return failed;
+    set_meta(content.meta, "optimizer", "%s", optimizer_kind(optimizer));
+    return content;
 }
 
 static int check_optimizer(const char *path, const SafeTensors *file, const SafeTensors *wanted,
@@ -117,113 +146,234 @@ static void apply_optimizer(const SafeTensors *file, const SafeTensors *wanted,
     }
 }
 
-// ---- the pair ---------------------------------------------------------------------------------
+// ---- the place in the run ---------------------------------------------------------------------
 
-enum { FIELDS = 5, META = FIELDS + 4 };
-static const char *const FIELD_NAMES[FIELDS] = {"step", "epoch", "batch", "seed", "global_batch"};
+enum { FIELDS = 8, META = FIELDS + 5 };
+static const char *const FIELD_NAMES[FIELDS] = {"step",         "epoch",   "batch",    "seed",
+                                                "global_batch", "samples", "shuffled", "devices"};
 
 static uint64_t *field(Progress *progress, int i) {
-    uint64_t *fields[FIELDS] = {&progress->step, &progress->epoch, &progress->batch,
-                                &progress->seed, &progress->global_batch};
+    uint64_t *fields[FIELDS] = {&progress->step,     &progress->epoch,        &progress->batch,
+                                &progress->seed,     &progress->global_batch, &progress->samples,
+                                &progress->shuffled, &progress->devices};
     return fields[i];
 }
 
-static void set_meta(SafeMeta *meta, const char *key, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
-static void set_meta(SafeMeta *meta, const char *key, const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    snprintf(meta->key, sizeof meta->key, "%s", key);
-    vsnprintf(meta->value, sizeof meta->value, format, arguments);
-    va_end(arguments);
-}
-
-static void describe_progress(Progress progress, const char *optimizer_file, SafeMeta *meta) {
+static void describe_progress(Progress progress, const char *optimizer_file, const char *digits,
+                              SafeMeta *meta) {
     set_meta(&meta[0], "format", "pt"); // what PyTorch's own writers say
     set_meta(&meta[1], "checkpoint", "%s", FORMAT);
     set_meta(&meta[2], "optimizer_file", "%s", optimizer_file);
-    set_meta(&meta[3], "best", "%a", progress.best);
+    set_meta(&meta[3], "optimizer_crc32", "%s", digits);
+    set_meta(&meta[4], "best", "%a", progress.best);
     for (int i = 0; i < FIELDS; i++)
-        set_meta(&meta[4 + i], FIELD_NAMES[i], "%" PRIu64, *field(&progress, i));
+        set_meta(&meta[5 + i], FIELD_NAMES[i], "%" PRIu64, *field(&progress, i));
 }
 
 static int parse_progress(const char *path, const SafeTensors *file, Progress *progress,
                           Error *err) {
-    const char *format = safetensors_meta(file, "checkpoint");
-    if (!format || strcmp(format, FORMAT) != 0)
-        return error_set(err, STATUS_USAGE,
-                         "%s: is no checkpoint to resume from (weights alone go to --load-init)",
-                         path);
     const char *best = safetensors_meta(file, "best");
+    char *end;
     if (!best) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"best\"", path);
-    progress->best = strtod(best, NULL);
+    progress->best = strtod(best, &end);
+    if (end == best || *end != '\0' || isnan(progress->best))
+        return error_set(err, STATUS_USAGE, "%s: \"best\" is not a number: %s", path, best);
     for (int i = 0; i < FIELDS; i++) {
         const char *text = safetensors_meta(file, FIELD_NAMES[i]);
-        char *end;
         if (!text)
             return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path,
                              FIELD_NAMES[i]);
+        errno = 0;
         *field(progress, i) = strtoull(text, &end, 10);
-        if (*text < '0' || *text > '9' || *end != '\0')
+        if (*text < '0' || *text > '9' || *end != '\0' || errno)
             return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path,
                              FIELD_NAMES[i], text);
     }
     return 0;
 }
 
-// The path of the optimizer file that the checkpoint at `path` names; NULL if there is none.
-static char *optimizer_path_of(const char *path) {
+// ---- what belongs to whom ---------------------------------------------------------------------
+
+// The name of the optimizer file that the checkpoint at `path` names; NULL if it names none, or
+// cannot be read. Free it.
+static char *optimizer_of(const char *path) {
     SafeTensors file = {0};
-    if (safetensors_read(path, &file, NULL) != 0) return NULL;
+    if (safetensors_read_header(path, &file, NULL) != 0) return NULL;
     const char *name = safetensors_meta(&file, "optimizer_file");
-    char *found = name && !strchr(name, '/') ? beside(path, name) : NULL;
+    char *found = name && !strchr(name, '/') ? memory_format("%s", name) : NULL;
     safetensors_free(&file);
     return found;
 }
 
-int checkpoint_save(const char *path, Module *model, const Optimizer *optimizer,
-                    const Progress *progress, Error *err) {
+// If the entry begins as FILE.STEP.CHECKSUM.optimizer: how long that beginning is; otherwise 0.
+static size_t optimizer_name_length(const char *file, const char *entry) {
+    size_t length = strlen(file);
+    if (strncmp(entry, file, length) != 0 || entry[length] != '.') return 0;
+    length++;
+    size_t digits = strspn(entry + length, "0123456789");
+    length += digits;
+    if (digits == 0 || entry[length] != '.') return 0;
+    length++;
+    if (strspn(entry + length, "0123456789abcdef") != SAFE_DIGITS) return 0;
+    length += SAFE_DIGITS;
+    static const char END[] = ".optimizer";
+    return strncmp(entry + length, END, sizeof END - 1) == 0 ? length + sizeof END - 1 : 0;
+}
+
+// Removes the optimizer files of `path` that are neither of the two, and what killed writers of any
+// of them left.
+static void sweep(const char *path, const char *keep, const char *keep_too) {
+    char *folder = beside(path, ".");
+    DIR *entries = opendir(folder);
+    free(folder);
+    if (!entries) return; // what cannot be listed stays
+    for (struct dirent *entry; (entry = readdir(entries));) {
+        const char *name = entry->d_name;
+        size_t length = optimizer_name_length(base_name(path), name);
+        if (length == 0 || strcmp(name, keep) == 0 || strcmp(name, keep_too) == 0) continue;
+        char *whole = beside(path, name);
+        if (name[length] == '\0') unlink(whole);
+        whole[strlen(whole) - strlen(name) + length] = '\0';
+        if (name[length] != '\0') file_sweep(whole);
+        free(whole);
+    }
+    closedir(entries);
+}
+
+static bool is_there(const char *path) {
+    return path && access(path, F_OK) == 0;
+}
+
+// Removes what neither of the two checkpoints needs, after a save that succeeded or failed.
+static void tidy(const char *path, const char *previous) {
+    char *needed = optimizer_of(path), *needed_too = previous ? optimizer_of(previous) : NULL;
+    // A checkpoint that cannot be read just now may still be somebody's hope: leave it its files.
+    bool known = (needed || !is_there(path)) && (needed_too || !is_there(previous));
+    if (known) sweep(path, needed ? needed : "", needed_too ? needed_too : "");
+    free(needed);
+    free(needed_too);
+}
+
+// A second name for the file at `path`, as temporary files of `previous` are called; free it. NULL
+// if there is no such file or no second name to be had.
+static char *hold(const char *path, const char *previous) {
+    file_sweep(previous);
+    char *second = memory_format("%s.%ld.0.tmp", previous, (long)getpid());
+    if (link(path, second) == 0) return second;
+    free(second);
+    return NULL;
+}
+
+static void release(char *held, const char *previous, bool replaced) {
+    if (!held) return;
+    if (replaced) rename(held, previous);
+    unlink(held); // after a failure, and where `previous` is the same file already
+    free(held);
+}
+
+// ---- the pair ---------------------------------------------------------------------------------
+
+static int save_pair(const char *path, const char *name, const SafeTensors *state,
+                     const char *digits, Module *model, const Progress *progress, Error *err) {
     SafeMeta meta[META];
-    char *name = memory_format("%s.%" PRIu64 ".optimizer", base_name(path), progress->step);
-    char *current = beside(path, name);
-    char *previous = optimizer_path_of(path);
-    describe_progress(*progress, name, meta);
-    int failed = save_optimizer(current, optimizer, err);
+    char *optimizer_path = beside(path, name);
+    describe_progress(*progress, name, digits, meta);
+    int failed = safetensors_write(optimizer_path, state, err);
     if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
-    if (!failed && previous && strcmp(previous, current) != 0) unlink(previous);
-    free(name);
-    free(current);
-    free(previous);
+    free(optimizer_path);
     return failed;
 }
 
-static int load_pair(const char *path, const SafeTensors *weights, Module *model,
-                     Optimizer *optimizer, Progress *progress, Error *err) {
-    Progress read;
-    if (parse_progress(path, weights, &read, err) != 0) return -1;
-    const char *name = safetensors_meta(weights, "optimizer_file");
-    if (!name || strchr(name, '/'))
-        return error_set(err, STATUS_USAGE, "%s: names no optimizer file beside it", path);
-    char *optimizer_path = beside(path, name);
-    SafeTensors state = {0}, wanted = describe_optimizer(optimizer);
-    int failed = safetensors_read(optimizer_path, &state, err);
-    if (!failed) failed = check_optimizer(optimizer_path, &state, &wanted, optimizer, err);
-    if (!failed) failed = safetensors_apply_module(weights, path, model, err);
-    if (!failed) {
-        apply_optimizer(&state, &wanted, optimizer);
-        *progress = read;
-    }
+int checkpoint_save(const char *path, const char *previous, Module *model,
+                    const Optimizer *optimizer, const Progress *progress, Error *err) {
+    char digits[SAFE_DIGITS + 1];
+    SafeTensors state = snapshot_optimizer(optimizer);
+    safetensors_checksum(&state, digits);
+    char *name =
+        memory_format("%s.%" PRIu64 ".%s.optimizer", base_name(path), progress->step, digits);
+    char *held = previous ? hold(path, previous) : NULL;
+    int failed = save_pair(path, name, &state, digits, model, progress, err);
+    release(held, previous, !failed);
+    tidy(path, previous);
     safetensors_free(&state);
+    free(name);
+    return failed;
+}
+
+void checkpoint_remove(const char *path) {
+    unlink(path);
+    sweep(path, "", "");
+}
+
+typedef struct Pair {
+    SafeTensors weights, state;
+    char *optimizer_path;
+    Progress progress;
+} Pair;
+
+static void pair_free(Pair *pair) {
+    safetensors_free(&pair->weights);
+    safetensors_free(&pair->state);
+    free(pair->optimizer_path);
+}
+
+static int check_is_checkpoint(const char *path, const SafeTensors *file, Error *err) {
+    const char *format = safetensors_meta(file, "checkpoint");
+    if (format && strcmp(format, FORMAT) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s: is no checkpoint to resume from (weights alone go to --load-init)", path);
+}
+
+// Reads the optimizer's file, and compares it with what FILE says of it.
+static int read_state(const char *path, Pair *pair, Error *err) {
+    const char *name = safetensors_meta(&pair->weights, "optimizer_file");
+    const char *digits = safetensors_meta(&pair->weights, "optimizer_crc32");
+    if (!name || strchr(name, '/') || !digits || !safetensors_meta(&pair->weights, "crc32"))
+        return error_set(err, STATUS_USAGE,
+                         "%s: names no optimizer file beside it, or lacks a checksum", path);
+    pair->optimizer_path = beside(path, name);
+    if (safetensors_read(pair->optimizer_path, &pair->state, err) != 0) return -1;
+    const char *found = safetensors_meta(&pair->state, "crc32");
+    if (found && strcmp(found, digits) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s: is not the file that was saved with %s: its checksum is %s, not %s",
+                     pair->optimizer_path, base_name(path), found ? found : "missing", digits);
+}
+
+// Reads a whole pair, or says why it is none. Free it in either case.
+static CheckpointState read_pair(const char *path, Pair *pair, Error *err) {
+    *pair = (Pair){0};
+    if (safetensors_read(path, &pair->weights, err) != 0) return CHECKPOINT_DAMAGED;
+    if (check_is_checkpoint(path, &pair->weights, err) != 0) return CHECKPOINT_OTHER;
+    if (parse_progress(path, &pair->weights, &pair->progress, err) != 0) return CHECKPOINT_DAMAGED;
+    return read_state(path, pair, err) == 0 ? CHECKPOINT_WHOLE : CHECKPOINT_DAMAGED;
+}
+
+CheckpointState checkpoint_check(const char *path, Progress *progress, Error *err) {
+    Pair pair;
+    CheckpointState state = read_pair(path, &pair, err);
+    *progress = pair.progress;
+    pair_free(&pair);
+    return state;
+}
+
+// Everything is checked before the first tensor is changed.
+static int apply_pair(const Pair *pair, const char *path, Module *model, Optimizer *optimizer,
+                      Error *err) {
+    SafeTensors wanted = describe_optimizer(optimizer);
+    int failed = check_optimizer(pair->optimizer_path, &pair->state, &wanted, optimizer, err);
+    if (!failed) failed = safetensors_apply_module(&pair->weights, path, model, err);
+    if (!failed) apply_optimizer(&pair->state, &wanted, optimizer);
     free(wanted.entries);
-    free(optimizer_path);
     return failed;
 }
 
 int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, Progress *progress,
                     Error *err) {
-    SafeTensors weights = {0};
-    if (safetensors_read(path, &weights, err) != 0) return -1;
-    int failed = load_pair(path, &weights, model, optimizer, progress, err);
-    safetensors_free(&weights);
+    Pair pair;
+    int failed = read_pair(path, &pair, err) == CHECKPOINT_WHOLE ? 0 : -1;
+    if (!failed) failed = apply_pair(&pair, path, model, optimizer, err);
+    if (!failed) *progress = pair.progress;
+    pair_free(&pair);
     return failed;
 }

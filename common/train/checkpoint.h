@@ -2,28 +2,51 @@
  *
  * A checkpoint is two safetensors files. FILE holds the model's state under PyTorch's names, so
  * that load_state_dict(strict=True) takes it as it is, and in its metadata the trainer's place in
- * the run. FILE.STEP.optimizer holds the optimizer's tensors ("fc1.weight.momentum_buffer"). FILE
- * names the other one and is renamed into place last: a kill at any moment leaves the old pair or
- * the new one.
+ * the run. FILE.STEP.CHECKSUM.optimizer holds the optimizer's tensors
+ * ("fc1.weight.momentum_buffer"). FILE names the other one and its checksum, and is renamed into
+ * place last. As the other's name follows from what is in it, no save touches a file that a whole
+ * checkpoint needs: a kill at any moment leaves the old pair or the new one. What killed saves left
+ * behind, the next one of the same path removes.
  */
 #ifndef COMMON_TRAIN_CHECKPOINT_H
 #define COMMON_TRAIN_CHECKPOINT_H
 
+#include "common/base/log.h"
 #include "common/nn/optimizer.h"
 
 // Everything that a run is at between two steps, besides weights and optimizer state.
 typedef struct Progress {
     uint64_t step;         // steps done
     uint64_t epoch, batch; // the next batch
-    uint64_t seed, global_batch;
+    // What a resumed run must share with this one, or may not share without notice (checks.h).
+    uint64_t seed, global_batch, samples, shuffled, devices;
     double best; // best test accuracy so far (regression: lowest loss, negated); -INFINITY: none
 } Progress;
 
-int checkpoint_save(const char *path, Module *model, const Optimizer *optimizer,
-                    const Progress *progress, Error *err);
+// previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:
+// nowhere.
+int checkpoint_save(const char *path, const char *previous, Module *model,
+                    const Optimizer *optimizer, const Progress *progress, Error *err);
 // All or nothing. Errors: what safetensors.h reports, a file that is no checkpoint, an optimizer
-// file that is missing or of another kind.
+// file that is missing, of another kind, or not the one that was saved with it.
 int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, Progress *progress,
                     Error *err);
+// Removes FILE and all optimizer files that were saved under its name.
+void checkpoint_remove(const char *path);
+
+// Looks through the folder's *.safetensors for the whole checkpoint with the most steps
+// (checkpoint_find.c). *path is then its path (free() it), or NULL if there is none and never was
+// one. -1: there are some, and all are damaged, or the folder cannot be read. Says on the log what
+// it skips and why.
+int checkpoint_find(const char *folder, char **path, Log *log, Error *err);
+
+typedef enum CheckpointState {
+    CHECKPOINT_DAMAGED,
+    CHECKPOINT_OTHER,
+    CHECKPOINT_WHOLE
+} CheckpointState;
+// Reads both files without a model. OTHER: a file of tensors that is not one of a checkpoint's. err
+// says why it is not WHOLE.
+CheckpointState checkpoint_check(const char *path, Progress *progress, Error *err);
 
 #endif

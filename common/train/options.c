@@ -11,10 +11,10 @@ TrainConfig train_config_default(void) {
                          .device = "auto",
                          .epochs = 10,
                          .global_batch = 60,
-                         .lr = 0.05,
+                         .lr = 0.08,
                          .optimizer = "sgd",
                          .momentum = 0.9,
-                         .weight_decay = 0.005,
+                         .weight_decay = 0.01,
                          .schedule = "cosine",
                          .seed = 0,
                          .log_every = 25};
@@ -26,8 +26,9 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add(o, (Option){"hidden", OPTION_STRING, &c->hidden, "N,N", 0, 0,
                             "mlp: sizes of the hidden layers"});
     options_add(o, (Option){"data", OPTION_STRING, &c->data, "NAME|DIR", 0, 0,
-                            "digits (default), synthetic[:3x32x32->10[@COUNT]], or a folder with "
-                            "MNIST-style IDX files or CIFAR-10 binary batches"});
+                            "digits (default), synthetic[:3x32x32:10[@COUNT]], "
+                            "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), or a folder "
+                            "with MNIST-style IDX files or CIFAR-10 binary batches"});
     options_add(o, (Option){"augment", OPTION_FLAG, &c->augment, NULL, 0, 0,
                             "random crop (padding 4) and horizontal flip of training images"});
     options_add(o, (Option){"no-shuffle", OPTION_FLAG, &c->no_shuffle, NULL, 0, 0,
@@ -55,21 +56,29 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                             "constant|step|cosine|polynomial", 0, 0, "of the learning rate"});
     options_add(o, (Option){"warmup-steps", OPTION_SIZE, &c->warmup_steps, "N", 0, 1e12,
                             "linear warm-up before the schedule"});
+    options_add(o, (Option){"ohem-threshold", OPTION_FLOAT, &c->ohem_threshold, "F", 0, 1e6,
+                            "segnet: learn only from pixels whose loss is above F (0: from all)"});
+    options_add(o, (Option){"ohem-min", OPTION_SIZE, &c->ohem_min, "N", 0, 1e12,
+                            "but at least from the N hardest of a rank's batch (0: a sixteenth)"});
 }
 
 static void file_options(Options *o, TrainConfig *c) {
     options_add(o, (Option){.type = OPTION_TITLE, .help = "Records and files"});
     options_add(o, (Option){"log-every", OPTION_SIZE, &c->log_every, "N", 1, 1e12,
                             "steps between lines on stdout and rows in steps.csv"});
-    options_add(o,
-                (Option){"out", OPTION_STRING, &c->out, "DIR", 0, 0,
-                         "write config.json, steps.csv, summary.json, best and last checkpoint"});
+    options_add(
+        o,
+        (Option){"out", OPTION_STRING, &c->out, "DIR", 0, 0,
+                 "write config.json, steps.csv, summary.json, best, last and previous checkpoint"});
     options_add(o, (Option){"save", OPTION_STRING, &c->save, "FILE", 0, 0,
                             "the last checkpoint (safetensors)"});
     options_add(o, (Option){"save-every", OPTION_SIZE, &c->save_every, "N", 0, 1e12,
                             "also save every so many steps, not only after epochs"});
-    options_add(o, (Option){"resume", OPTION_STRING, &c->resume, "FILE", 0, 0,
-                            "continue from a checkpoint, bit for bit"});
+    options_add(o, (Option){"resume", OPTION_STRING, &c->resume, "FILE|DIR|auto", 0, 0,
+                            "continue from a checkpoint, bit for bit; DIR: from the newest whole "
+                            "one in it; auto: from what --save or --out of this very command "
+                            "wrote before, from the start if nothing yet (for ddprun "
+                            "--max-restarts)"});
     options_add(o, (Option){"save-init", OPTION_STRING, &c->save_init, "FILE", 0, 0,
                             "the initial weights"});
     options_add(o, (Option){"load-init", OPTION_STRING, &c->load_init, "FILE", 0, 0,
@@ -79,6 +88,9 @@ static void file_options(Options *o, TrainConfig *c) {
                             "replaced by the step"});
     options_add(o, (Option){"dump-step", OPTION_STRING, &c->dump_step, "K[,K]", 0, 0,
                             "which steps, from 0"});
+    options_add(o, (Option){"dump-images", OPTION_SIZE, &c->dump_images, "K", 0, 1e9,
+                            "segnet: every K epochs, write test images beside their true and "
+                            "predicted labels to --out DIR/images"});
     options_add(o, (Option){"no-eval", OPTION_FLAG, &c->no_eval, NULL, 0, 0,
                             "do not evaluate on the test split"});
     options_add(o, (Option){"profile", OPTION_FLAG, &c->profile, NULL, 0, 0,
@@ -96,7 +108,8 @@ void train_options(Options *options, TrainConfig *config) {
 
 DataSource *train_open_data(const TrainConfig *config, Error *err) {
     bool toy = strcmp(config->model, "toy") == 0; // the tutorial's toy regresses 10 numbers to 5
-    const char *fallback = toy ? "synthetic:10->5" : "digits";
+    const char *fallback = toy ? "synthetic:10:5" : "digits";
+    if (model_is_dense(config->model)) fallback = "shapes";
     return dataset_open(config->data ? config->data : fallback, config->seed, err);
 }
 
@@ -115,6 +128,12 @@ Module *train_create_model(const TrainConfig *config, const DataSource *data, De
                                 .input = {set->shape[0], set->shape[1], set->shape[2]},
                                 .outputs = set->classes ? set->classes : set->target_size,
                                 .seed = config->seed + (uint64_t)rank};
+    if (model_is_dense(config->model) != set->dense) {
+        error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s",
+                  config->model, model_is_dense(config->model) ? "pixels" : "samples", data->name,
+                  set->dense ? "pixels" : "samples");
+        return NULL;
+    }
     Module *model = model_create(&model_config, device, err);
     if (!model || rank != 0) return model;
     int failed = 0;

@@ -14,6 +14,9 @@
 // Steps that percentiles leave out: caches, the arena and DDP's buckets are still settling.
 enum { WARMUP_STEPS = 2 };
 
+// Step times that are kept for the percentiles: the first so many of a long run.
+enum { MOST_STEPS = 1 << 20 };
+
 static double ms(uint64_t ns) {
     return (double)ns / 1e6;
 }
@@ -76,18 +79,43 @@ static int write_config(const Record *record, const Options *options, Error *err
 
 // ---- steps.csv --------------------------------------------------------------------------------
 
-static int open_steps(Record *record, Error *err) {
-    char *path = memory_format("%s/steps.csv", record->config->out);
-    record->steps = fopen(path, record->config->resume ? "a" : "w");
-    if (!record->steps) error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    free(path);
-    if (!record->steps) return -1;
+// Rewrites the file without the rows from first_step on, and without half a row at its end.
+static int drop_rows(const char *path, uint64_t first_step, Error *err) {
+    FILE *old = fopen(path, "r");
+    AtomicFile file;
+    if (!old && errno == ENOENT) return 0;
+    if (!old) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
+    int failed = file_begin(&file, path, err);
+    char *line = NULL;
+    size_t room = 0;
+    for (ssize_t n; !failed && (n = getline(&line, &room, old)) > 0;) {
+        bool is_row = line[0] >= '0' && line[0] <= '9';
+        bool keep = line[n - 1] == '\n' && (!is_row || strtoull(line, NULL, 10) < first_step);
+        if (keep) fwrite(line, 1, (size_t)n, file.file);
+    }
+    free(line);
+    fclose(old);
+    return failed ? failed : file_commit(&file, err);
+}
+
+static int open_steps(Record *record, const char *path, uint64_t first_step, Error *err) {
+    if (first_step > 0 && drop_rows(path, first_step, err) != 0) return -1;
+    record->steps = fopen(path, first_step > 0 ? "a" : "w");
+    if (!record->steps) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
     if (ftell(record->steps) > 0) return 0; // a resumed run goes on below its rows
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
     fprintf(record->steps, "\n");
     return 0;
+}
+
+int record_start(Record *record, uint64_t first_step, Error *err) {
+    if (!record->main || !record->config->out) return 0;
+    char *path = memory_format("%s/steps.csv", record->config->out);
+    int failed = open_steps(record, path, first_step, err);
+    free(path);
+    return failed;
 }
 
 int record_open(Record *record, const TrainConfig *config, const Options *options,
@@ -97,12 +125,11 @@ int record_open(Record *record, const TrainConfig *config, const Options *option
                        .main = strategy_is_main(strategy),
                        .log = log_open(!strategy_is_main(strategy)),
                        .final_loss = NAN};
-    record->step_ns = memory_zalloc((total_steps + 1) * sizeof *record->step_ns);
-    record->step_capacity = total_steps + 1;
+    record->step_capacity = total_steps < MOST_STEPS ? total_steps : MOST_STEPS;
+    record->step_ns = memory_zalloc((record->step_capacity + 1) * sizeof *record->step_ns);
     if (!record->main || !config->out) return 0;
     if (file_make_folder(config->out, err) != 0) return -1;
-    if (write_config(record, options, err) != 0) return -1;
-    return open_steps(record, err);
+    return write_config(record, options, err);
 }
 
 void record_close(Record *record) {
@@ -132,13 +159,14 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     fflush(record->steps);
 }
 
-void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation,
-                       bool accuracy) {
-    if (accuracy)
-        log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f test_accuracy=%.4f", epoch,
-                 evaluation->loss, evaluation->accuracy);
-    else
-        log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f", epoch, evaluation->loss);
+void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation) {
+    char accuracy[40] = "", mean_iou[40] = ""; // what is not defined is left out
+    if (!isnan(evaluation->accuracy))
+        snprintf(accuracy, sizeof accuracy, " test_accuracy=%.4f", evaluation->accuracy);
+    if (!isnan(evaluation->mean_iou))
+        snprintf(mean_iou, sizeof mean_iou, " test_miou=%.4f", evaluation->mean_iou);
+    log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f%s%s", epoch, evaluation->loss,
+             accuracy, mean_iou);
 }
 
 // ---- summary.json -----------------------------------------------------------------------------
@@ -181,6 +209,10 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_number(json, "test_loss", s->test.loss);
     json_number(json, "test_accuracy", s->test.accuracy);
     json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
+    if (s->has_mean_iou) {
+        json_number(json, "test_miou", s->test.mean_iou);
+        json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
+    }
     json_begin_object(json, "phase_ms");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         json_number(json, phase_name(phase), ms(s->profile->total[phase]) / steps);
@@ -204,8 +236,14 @@ static void print_profile(Record *record, const Profile *profile) {
 
 int record_summary(Record *record, const Summary *summary, Error *err) {
     if (!record->main) return 0;
+    if (fflush(stdout) != 0 || ferror(stdout))
+        return error_set(err, STATUS_FAILED, "lines on standard output were lost: %s",
+                         strerror(errno));
     if (record->config->profile) print_profile(record, summary->profile);
     if (!record->config->out) return 0;
+    if (ferror(record->steps))
+        return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing",
+                         record->config->out);
     char *path = memory_format("%s/summary.json", record->config->out);
     AtomicFile file;
     int failed = file_begin(&file, path, err);

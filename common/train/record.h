@@ -4,6 +4,7 @@
 #ifndef COMMON_TRAIN_RECORD_H
 #define COMMON_TRAIN_RECORD_H
 
+#include "common/train/metrics.h"
 #include "common/train/trainer.h"
 
 typedef struct StepRecord {
@@ -12,10 +13,6 @@ typedef struct StepRecord {
     uint64_t ns;     // the whole step
     size_t samples;  // in all ranks
 } StepRecord;
-
-typedef struct Evaluation {
-    double loss, accuracy; // accuracy: NaN for regression
-} Evaluation;
 
 typedef struct Record {
     const TrainConfig *config;
@@ -28,15 +25,18 @@ typedef struct Record {
     double final_loss;
 } Record;
 
-// Makes the folder, writes config.json and the header of steps.csv.
+// Makes the folder and writes config.json.
 int record_open(Record *record, const TrainConfig *config, const Options *options,
                 const Strategy *strategy, size_t total_steps, Error *err);
+// Opens steps.csv for a run that begins at this step: rows of earlier steps stay, later ones, which
+// a killed run wrote after its last checkpoint, would come twice and go.
+int record_start(Record *record, uint64_t first_step, Error *err);
 void record_close(Record *record);
 // Keeps a step's length. Allocates nothing.
 void record_step_time(Record *record, uint64_t ns);
 // A logged step: one row and one line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
-void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation, bool accuracy);
+void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
 
 typedef struct Summary {
     const Profile *profile;
@@ -46,8 +46,8 @@ typedef struct Summary {
     double peak_bytes_device0, peak_bytes_other; // other: the largest of the others, NaN: none
     double moved_bytes;                          // in all ranks, all steps
     double best;
-    Evaluation test; // NaN: not evaluated
-    bool has_accuracy;
+    Evaluation test;                 // NaN: not evaluated
+    bool has_accuracy, has_mean_iou; // what the best is the best of; neither: the loss
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 

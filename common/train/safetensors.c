@@ -3,7 +3,8 @@
  * Invariant: what is written here passes every check of the reader: names are distinct, each
  * tensor's bytes follow from its shape, and the tensors cover the data part without holes. The
  * header is padded with spaces to a multiple of 8, and types of 8 bytes come first, so that in a
- * file mapped into memory every tensor is aligned. Leaves to others: atomic replacement
+ * file mapped into memory every tensor is aligned. The checksum is computed with zeros in its own
+ * place, which is then filled: so it covers the header, too. Leaves to others: atomic replacement
  * (base/file.h), JSON's commas and escapes (base/json.h).
  */
 #include "common/train/safetensors.h"
@@ -11,6 +12,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <zlib.h>
 
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -32,6 +34,7 @@ static void check_content(const SafeTensors *content) {
         CHECK(safetensors_find(content, entry->name) == entry, "two tensors are called %s",
               entry->name);
     }
+    CHECK(!safetensors_meta(content, "crc32"), "the checksum is not the caller's to give");
 }
 
 // The order in the file: types of 8 bytes first, otherwise as given.
@@ -60,20 +63,19 @@ static void write_entry(Json *json, const SafeEntry *entry, size_t offset) {
     json_end_object(json);
 }
 
-// The header's JSON, padded; free() it.
+// The header's JSON, padded, with zeros for a checksum; free() it.
 static char *format_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
     char *text = NULL;
     FILE *stream = open_memstream(&text, length);
     CHECK(stream, "no memory for a header of %zu tensors", content->count);
     Json json = {.file = stream};
     json_begin_object(&json, NULL);
-    if (content->meta_count > 0) {
-        json_begin_object(&json, "__metadata__");
-        for (size_t i = 0; i < content->meta_count; i++) {
-            json_string(&json, content->meta[i].key, content->meta[i].value);
-        }
-        json_end_object(&json);
+    json_begin_object(&json, "__metadata__");
+    json_string(&json, "crc32", "00000000");
+    for (size_t i = 0; i < content->meta_count; i++) {
+        json_string(&json, content->meta[i].key, content->meta[i].value);
     }
+    json_end_object(&json);
     size_t offset = 0;
     for (size_t i = 0; i < content->count; i++) {
         write_entry(&json, order[i], offset);
@@ -89,13 +91,36 @@ static char *format_header(const SafeTensors *content, const SafeEntry **order, 
     return text;
 }
 
+// The header as it will be in the file.
+static char *make_header(const SafeTensors *content, const SafeEntry **order, size_t *length) {
+    char *header = format_header(content, order, length);
+    uLong crc = crc32_z(0, (const Bytef *)header, *length);
+    for (size_t i = 0; i < content->count; i++) {
+        if (order[i]->bytes > 0) crc = crc32_z(crc, order[i]->data, order[i]->bytes);
+    }
+    char digits[SAFE_DIGITS + 1];
+    snprintf(digits, sizeof digits, "%08x", (unsigned)crc);
+    memcpy(safetensors_find_digits(header, *length), digits, SAFE_DIGITS);
+    return header;
+}
+
+void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]) {
+    const SafeEntry **order = layout_order(content);
+    size_t length = 0;
+    char *header = make_header(content, order, &length);
+    memcpy(digits, safetensors_find_digits(header, length), SAFE_DIGITS);
+    digits[SAFE_DIGITS] = '\0';
+    free(header);
+    free(order);
+}
+
 int safetensors_write(const char *path, const SafeTensors *content, Error *err) {
     check_content(content);
     AtomicFile file;
     if (file_begin(&file, path, err) != 0) return -1;
     const SafeEntry **order = layout_order(content);
     size_t length = 0;
-    char *header = format_header(content, order, &length);
+    char *header = make_header(content, order, &length);
     uint64_t n = length;
     fwrite(&n, sizeof n, 1, file.file); // file_commit finds what fails here
     fwrite(header, 1, length, file.file);
@@ -125,6 +150,22 @@ const SafeEntry *safetensors_find(const SafeTensors *content, const char *name) 
 const char *safetensors_meta(const SafeTensors *content, const char *key) {
     for (size_t i = 0; i < content->meta_count; i++) {
         if (strcmp(content->meta[i].key, key) == 0) return content->meta[i].value;
+    }
+    return NULL;
+}
+
+// Only the metadata has values that are strings under keys of the writer's choice, and inside a
+// string a quote would have a backslash before it: what looks like the key and its value is it.
+char *safetensors_find_digits(char *header, size_t length) {
+    static const char KEY[] = "\"crc32\"";
+    char *end = header + length;
+    for (char *at = header; (at = memmem(at, (size_t)(end - at), KEY, sizeof KEY - 1));) {
+        at += sizeof KEY - 1;
+        char *value = at + strspn(at, " \t\r\n");
+        if (*value++ != ':') continue;
+        value += strspn(value, " \t\r\n");
+        if (*value++ != '"') continue;
+        if (strcspn(value, "\"\\") == SAFE_DIGITS && value[SAFE_DIGITS] == '"') return value;
     }
     return NULL;
 }

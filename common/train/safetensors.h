@@ -3,6 +3,10 @@
  * Layout: a little-endian u64 N, N bytes of JSON {"name": {"dtype", "shape", "data_offsets"}, ...,
  * "__metadata__": {string: string}}, then the tensors' bytes, packed without holes. Written whole
  * or not at all (base/file.h). Read with every size checked: a hostile file gets one clear line.
+ *
+ * The metadata of what is written here begins with "crc32": eight hexadecimal digits, the CRC-32 of
+ * the header, with zeros in the digits' place, and of the tensors' bytes. One changed bit anywhere
+ * in the file is found. A file without it (PyTorch's) is read all the same.
  */
 #ifndef COMMON_TRAIN_SAFETENSORS_H
 #define COMMON_TRAIN_SAFETENSORS_H
@@ -12,6 +16,8 @@
 
 #include "common/base/error.h"
 #include "common/nn/module.h"
+
+enum { SAFE_DIGITS = 8 }; // of "crc32"
 
 typedef struct SafeEntry {
     char name[160];
@@ -30,19 +36,26 @@ typedef struct SafeMeta {
 typedef struct SafeTensors {
     SafeEntry *entries;
     size_t count;
-    SafeMeta *meta;
+    SafeMeta *meta; // on writing without "crc32", which is added
     size_t meta_count;
     void *buffer; // what the entries' data points into, when read from a file
 } SafeTensors;
 
 // Entries are laid out in the order given (aligned types first). Returns 0, or -1 with err filled.
 int safetensors_write(const char *path, const SafeTensors *content, Error *err);
-// Reads the whole file. Other dtypes than F32 and I64 are an error, as are overlaps, holes, offsets
-// outside the file, duplicate names, a header over 100 MB, and more than 4 dimensions.
+// The digits that safetensors_write would put into the file.
+void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]);
+// Reads the whole file. A "crc32" that is not its own is an error. Other dtypes than F32 and I64
+// are an error, as are overlaps, holes, offsets outside the file, duplicate names, a header over
+// 100 MB, and more than 4 dimensions.
 int safetensors_read(const char *path, SafeTensors *content, Error *err);
+// As safetensors_read, but leaves the tensors' bytes, and so the checksum, alone: data is NULL.
+int safetensors_read_header(const char *path, SafeTensors *content, Error *err);
 void safetensors_free(SafeTensors *content); // of a file that was read
 const SafeEntry *safetensors_find(const SafeTensors *content, const char *name); // or NULL
 const char *safetensors_meta(const SafeTensors *content, const char *key);       // or NULL
+// Where the digits of "crc32" stand in the text of a header; NULL if it has none.
+char *safetensors_find_digits(char *header, size_t length);
 
 // A module's state (parameters and buffers) by PyTorch's names.
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,

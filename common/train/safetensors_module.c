@@ -9,50 +9,53 @@
 #include "common/base/memory.h"
 #include "common/train/safetensors.h"
 
-// What safetensors_write needs, in host memory: the entries, and one copy of all tensors' bytes.
+// What safetensors_write needs: the entries, and for memory that the host cannot read a copy of it.
 typedef struct Snapshot {
     SafeTensors content;
-    size_t used; // bytes of content.buffer that are filled
+    void **copies; // [content.count], NULL where the entry's data is the tensor's own memory
 } Snapshot;
 
 static Snapshot snapshot_begin(const NamedTensors *tensors) {
-    size_t bytes = 0;
-    // A gradient has as many bytes as its parameter, so this is enough for both.
-    for (size_t i = 0; i < tensors->count; i++) bytes += tensor_bytes(tensors->items[i].tensor);
     Snapshot snapshot = {0};
     snapshot.content.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry));
-    snapshot.content.buffer = memory_zalloc(bytes);
+    snapshot.copies = memory_zalloc((tensors->count + 1) * sizeof *snapshot.copies);
     return snapshot;
 }
 
 static void snapshot_add(Snapshot *snapshot, const NamedTensor *named, const void *data) {
     const Tensor *tensor = named->tensor;
-    SafeEntry *entry = &snapshot->content.entries[snapshot->content.count++];
-    char *copy = (char *)snapshot->content.buffer + snapshot->used;
+    size_t at = snapshot->content.count++;
+    SafeEntry *entry = &snapshot->content.entries[at];
     memcpy(entry->name, named->name, sizeof named->name);
     entry->dtype = tensor->dtype;
     entry->ndim = tensor->ndim;
     memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
     entry->bytes = tensor_bytes(tensor);
-    entry->data = copy;
-    device_copy(NULL, copy, tensor->device, data, entry->bytes);
-    snapshot->used += entry->bytes;
+    entry->data = data;
+    if (tensor->device->kernels->host_memory) return;
+    entry->data = snapshot->copies[at] = memory_zalloc(entry->bytes + 1);
+    device_copy(NULL, snapshot->copies[at], tensor->device, data, entry->bytes);
+}
+
+static int snapshot_write(Snapshot *snapshot, const char *path, Error *err) {
+    int status = safetensors_write(path, &snapshot->content, err);
+    for (size_t i = 0; i < snapshot->content.count; i++) free(snapshot->copies[i]);
+    free(snapshot->copies);
+    safetensors_free(&snapshot->content);
+    return status;
 }
 
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err) {
     NamedTensors tensors = module_tensors(module, MODULE_STATE);
     Snapshot snapshot = snapshot_begin(&tensors);
-    for (size_t i = 0; i < tensors.count; i++) {
+    for (size_t i = 0; i < tensors.count; i++)
         snapshot_add(&snapshot, &tensors.items[i], tensors.items[i].tensor->data);
-    }
     snapshot.content.meta = memory_zalloc((meta_count + 1) * sizeof *meta);
     if (meta_count > 0) memcpy(snapshot.content.meta, meta, meta_count * sizeof *meta);
     snapshot.content.meta_count = meta_count;
-    int status = safetensors_write(path, &snapshot.content, err);
-    safetensors_free(&snapshot.content);
     named_tensors_free(&tensors);
-    return status;
+    return snapshot_write(&snapshot, path, err);
 }
 
 int safetensors_save_grads(const char *path, Module *module, Error *err) {
@@ -62,10 +65,8 @@ int safetensors_save_grads(const char *path, Module *module, Error *err) {
         const Tensor *tensor = tensors.items[i].tensor;
         if (tensor->has_grad) snapshot_add(&snapshot, &tensors.items[i], tensor->grad);
     }
-    int status = safetensors_write(path, &snapshot.content, err);
-    safetensors_free(&snapshot.content);
     named_tensors_free(&tensors);
-    return status;
+    return snapshot_write(&snapshot, path, err);
 }
 
 static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *err) {

@@ -2,9 +2,10 @@
  *
  * Every number in the file is checked against the size of the file before it is used. The order:
  * sizes of file and header, JSON (cJSON parses; recursion is limited there), each entry by itself,
- * then all entries together: names distinct, bytes covered once. Invariant: on return either the
- * content is complete, or it is empty and err holds one line that begins with the path.
- * cJSON keeps numbers as doubles, so whole numbers above 2^53 are refused rather than rounded.
+ * then all entries together: names distinct, bytes covered once; the checksum last. Invariant: on
+ * return either the content is complete, or it is empty and err holds one line that begins with the
+ * path. cJSON keeps numbers as doubles, so whole numbers above 2^53 are refused rather than
+ * rounded.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -14,6 +15,7 @@
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <zlib.h>
 
 #include "common/base/memory.h"
 #include "common/train/safetensors.h"
@@ -265,8 +267,26 @@ static cJSON *parse_header(const char *header, size_t length, Error *err) {
     return NULL;
 }
 
-static int read_content(int fd, const cJSON *root, size_t data_bytes, SafeTensors *content,
+// The header, with zeros for its checksum, and the tensors' bytes must have the checksum that the
+// metadata says. Changes the header's text.
+static int check_digits(char *header, size_t length, const SafeTensors *content, size_t data_bytes,
                         Error *err) {
+    const char *said = safetensors_meta(content, "crc32");
+    if (!said) return 0;
+    char *place = safetensors_find_digits(header, length), digits[SAFE_DIGITS + 1];
+    if (!place) return error_set(err, STATUS_USAGE, "the file is damaged: its crc32 is %s", said);
+    memset(place, '0', SAFE_DIGITS);
+    uLong crc = crc32_z(0, (const Bytef *)header, length);
+    if (data_bytes > 0) crc = crc32_z(crc, content->buffer, data_bytes);
+    snprintf(digits, sizeof digits, "%08x", (unsigned)crc);
+    if (strcmp(said, digits) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "the file is damaged: its checksum is %s, the header says %s", digits, said);
+}
+
+// with_data: read the tensors' bytes, too.
+static int read_content(int fd, const cJSON *root, size_t data_bytes, bool with_data,
+                        SafeTensors *content, Error *err) {
     size_t capacity = (size_t)cJSON_GetArraySize(root);
     content->entries = memory_zalloc((capacity + 1) * sizeof(SafeEntry));
     Span *spans = memory_zalloc((capacity + 1) * sizeof *spans);
@@ -275,11 +295,11 @@ static int read_content(int fd, const cJSON *root, size_t data_bytes, SafeTensor
     for (size_t i = 0; i < content->count; i++) begins[i] = spans[i].begin;
     if (status == 0) status = check_names(spans, content->count, err);
     if (status == 0) status = check_places(spans, content->count, data_bytes, err);
-    if (status == 0) {
+    if (status == 0 && with_data) {
         content->buffer = memory_zalloc(data_bytes);
         status = read_bytes(fd, content->buffer, data_bytes, err);
     }
-    for (size_t i = 0; status == 0 && i < content->count; i++) {
+    for (size_t i = 0; status == 0 && with_data && i < content->count; i++) {
         content->entries[i].data = (const char *)content->buffer + begins[i];
     }
     free(begins);
@@ -287,7 +307,7 @@ static int read_content(int fd, const cJSON *root, size_t data_bytes, SafeTensor
     return status;
 }
 
-static int read_all(int fd, size_t file_bytes, SafeTensors *content, Error *err) {
+static int read_all(int fd, size_t file_bytes, bool with_data, SafeTensors *content, Error *err) {
     char *header = NULL;
     size_t length = 0;
     cJSON *root = NULL;
@@ -296,21 +316,29 @@ static int read_all(int fd, size_t file_bytes, SafeTensors *content, Error *err)
         root = parse_header(header, length, err);
         status = root ? 0 : -1;
     }
-    if (status == 0) {
-        status = read_content(fd, root, file_bytes - LENGTH_BYTES - length, content, err);
-    }
+    size_t data_bytes = file_bytes - LENGTH_BYTES - length; // of a file with a whole header
+    if (status == 0) status = read_content(fd, root, data_bytes, with_data, content, err);
+    if (status == 0 && with_data) status = check_digits(header, length, content, data_bytes, err);
     cJSON_Delete(root);
     free(header);
     return status;
 }
 
-int safetensors_read(const char *path, SafeTensors *content, Error *err) {
+static int read_file(const char *path, bool with_data, SafeTensors *content, Error *err) {
     *content = (SafeTensors){0};
     size_t file_bytes = 0;
     int fd = open_file(path, &file_bytes, err);
-    int status = fd < 0 ? -1 : read_all(fd, file_bytes, content, err);
+    int status = fd < 0 ? -1 : read_all(fd, file_bytes, with_data, content, err);
     if (fd >= 0) close(fd);
     if (status == 0) return 0;
     safetensors_free(content);
     return error_prefix(err, "%s", path);
+}
+
+int safetensors_read(const char *path, SafeTensors *content, Error *err) {
+    return read_file(path, true, content, err);
+}
+
+int safetensors_read_header(const char *path, SafeTensors *content, Error *err) {
+    return read_file(path, false, content, err);
 }

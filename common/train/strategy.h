@@ -26,8 +26,9 @@ struct Strategy {
     Device *device;      // where the loss and the optimizer live
     Device **all;        // this process's devices, device first
     int all_count;
-    Module *model;  // the bare model: parameters, names, checkpoints
-    Module *module; // what training steps run; evaluation too, unless evaluation_module is set
+    bool global_mean; // losses are means over all ranks' rows, see loss_rows (--normalize global)
+    Module *model;    // the bare model: parameters, names, checkpoints
+    Module *module;   // what training steps run; evaluation too, unless evaluation_module is set
     Module *evaluation_module;
 
     Sampler *(*sampler)(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
@@ -38,11 +39,22 @@ struct Strategy {
     int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
     // Sums values over all ranks (metrics).
     int (*reduce)(Strategy *self, double *values, size_t count, Error *err);
+    // The same in the background: between the two, the values must stay where they are. One at a
+    // time. It is done at the latest with the next step's gradients: waiting for it later costs
+    // nothing.
+    int (*reduce_start)(Strategy *self, double *values, size_t count, Error *err);
+    int (*reduce_wait)(Strategy *self, Error *err);
     int (*barrier)(Strategy *self, Error *err);
     // Makes every rank's buffers the main rank's, before evaluation.
     int (*sync_buffers)(Strategy *self, Error *err);
     // Bytes this process moved between devices since it was opened.
     uint64_t (*moved_bytes)(const Strategy *self);
+    // What this process is about to do ("train", "evaluate", "checkpoint", "shutdown"), and at
+    // which step of the run: for whoever watches over it. NULL: nobody does.
+    void (*enter)(Strategy *self, const char *phase, uint64_t step);
+    // The run has failed here: lets the other ranks fail with the same words at once. NULL: there
+    // are none.
+    void (*give_up)(Strategy *self, const Error *cause);
     // Adds the strategy's own tracks (replicas, communicator) to a trace.
     void (*set_trace)(Strategy *self, Trace *trace);
     void (*close)(Strategy *self); // closes the wrapper, the model and the devices

@@ -55,6 +55,8 @@ Strategy *strategy_single(Module *model, Device *device) {
                            .loss_rows = all_rows,
                            .finish_backward = nothing_to_finish,
                            .reduce = nothing_to_reduce,
+                           .reduce_start = nothing_to_reduce,
+                           .reduce_wait = nobody_to_wait_for,
                            .barrier = nobody_to_wait_for,
                            .sync_buffers = nobody_to_wait_for,
                            .moved_bytes = nothing_moved,

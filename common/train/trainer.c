@@ -3,17 +3,30 @@
  */
 #include "common/train/trainer.h"
 
+#include <errno.h>
 #include <math.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/data/loader.h"
 #include "common/nn/ops.h"
+#include "common/train/batch_loss.h"
 #include "common/train/checkpoint.h"
+#include "common/train/checks.h"
+#include "common/train/images.h"
+#include "common/train/metrics.h"
 #include "common/train/record.h"
 
 enum { LOADER_DEPTH = 2, EVALUATION_BATCH = 256, TRACE_SPANS = 1 << 16 };
+
+typedef struct Row { // of the records, on its way; see start_row
+    bool started;
+    double sums[2]; // losses, and how many they are
+    StepRecord step;
+    Profile profile;
+} Row;
 
 typedef struct Trainer {
     const TrainConfig *config;
@@ -28,96 +41,82 @@ typedef struct Trainer {
     Loader *loader;
     Augment augment;
     Record record;
+    Row row;
     Progress progress;
+    bool owns_folder, owns_last; // --out's checkpoints, and the last one there, are this run's
     size_t total_steps;
 } Trainer;
 
-// ---- one batch --------------------------------------------------------------------------------
-
-static Tensor *batch_input(Tape *tape, const Batch *batch) {
-    const size_t *sample = batch->set->shape;
-    Tensor *x =
-        tape_input(tape, DTYPE_F32, 4, (size_t[]){batch->count, sample[0], sample[1], sample[2]},
-                   batch->samples);
-    return x;
-}
-
-// The loss of a batch's outputs, as a mean over `rows` rows (which may be more than the batch has).
-static Tensor *batch_loss(Tape *tape, const Batch *batch, Tensor *outputs, double rows) {
-    Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    Tensor *loss;
-    if (batch->labels) {
-        Tensor *target = tape_input(tape, DTYPE_I64, 1, &batch->count, batch->labels);
-        loss = op_cross_entropy(tape, outputs, target, rows);
-    } else {
-        size_t size = batch->set->target_size;
-        Tensor *target =
-            tape_input(tape, DTYPE_F32, 2, (size_t[]){batch->count, size}, batch->targets);
-        loss = op_squared_error(tape, outputs, target, rows * (double)size);
-    }
-    profile_leave(tape->profile, phase);
-    return loss;
-}
-
-// Runs a module on a batch. Returns the loss, or NULL with err filled.
-static Tensor *forward(Tape *tape, Module *module, const Batch *batch, double rows,
-                       Tensor **outputs, Error *err) {
-    Phase phase = profile_enter(tape->profile, PHASE_DATA);
-    Tensor *x = batch_input(tape, batch);
-    profile_enter(tape->profile, PHASE_FORWARD);
-    *outputs = module_forward(module, tape, x);
-    profile_leave(tape->profile, phase);
-    Tensor *loss = batch_loss(tape, batch, *outputs, rows);
-    return tape_error(tape, err) == 0 ? loss : NULL;
+// Says what comes now, where somebody watches over this process.
+static void enter(const Trainer *t, const char *phase) {
+    if (t->strategy->enter) t->strategy->enter(t->strategy, phase, t->progress.step);
 }
 
 // ---- one step ---------------------------------------------------------------------------------
 
+// Which pixels the loss of a batch is made of (of this rank's batch; see batch_loss.h).
+static Mining pixel_mining(const Trainer *t, const Batch *batch) {
+    const TrainConfig *config = t->config;
+    size_t pixels = batch->count * dataset_label_size(batch->set);
+    if (config->ohem_threshold <= 0) return (Mining){.threshold = -INFINITY};
+    return (Mining){.threshold = config->ohem_threshold,
+                    .least = config->ohem_min ? config->ohem_min : pixels / 16};
+}
+
 // Forward, backward, reduce: afterwards the model's gradients are those of the global batch.
-// *loss_sum gets the sum of this rank's row losses.
-static int compute_gradients(Trainer *t, const Batch *batch, double *loss_sum, Error *err) {
+static int compute_gradients(Trainer *t, const Batch *batch, BatchLoss *loss, Error *err) {
     Strategy *strategy = t->strategy;
-    double rows = strategy->loss_rows(strategy, batch->count, batch->global_count);
-    Tensor *outputs;
-    tape_reset(t->tape);
+    Mining mining = pixel_mining(t, batch);
     module_zero_grad(strategy->model);
-    Tensor *loss = forward(t->tape, strategy->module, batch, rows, &outputs, err);
-    if (!loss) return -1;
-    double value = (double)tensor_item(loss);
-    *loss_sum = value * rows;
+    if (batch_loss(loss, t->tape, strategy->module, batch, &mining, strategy, err) != 0) return -1;
+    double value = (double)tensor_item(loss->loss);
     if (!isfinite(value))
         return error_set(err, STATUS_FAILED,
                          "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",
                          value, (unsigned long long)t->progress.step,
                          (unsigned long long)t->progress.epoch,
                          schedule_lr(&t->schedule, t->progress.step));
-    if (tape_backward(t->tape, loss, err) != 0) return -1;
+    if (tape_backward(t->tape, loss->loss, err) != 0) return -1;
     return strategy->finish_backward(strategy, t->tape, err);
 }
 
-// The mean loss over the ranks, for a row of the records.
-static int log_step(Trainer *t, const Batch *batch, double loss_sum, double lr, uint64_t ns,
-                    Error *err) {
-    if (t->strategy->reduce(t->strategy, &loss_sum, 1, err) != 0) return -1;
-    StepRecord step = {.step = t->progress.step,
-                       .epoch = t->progress.epoch,
-                       .lr = lr,
-                       .loss = loss_sum / (double)batch->global_count,
-                       .ns = ns,
-                       .samples = batch->global_count};
-    record_step(&t->record, &step, &t->profile);
+// A step's row of the records needs the mean loss over the ranks. They may have different numbers
+// of samples or pixels, so sums and numbers are added up apart, and no rank waits for it: the row
+// is written after the next step, when the sums have long arrived.
+static int start_row(Trainer *t, const Batch *batch, const BatchLoss *loss, double lr, uint64_t ns,
+                     Error *err) {
+    t->row = (Row){.sums = {batch_loss_sum(loss), (double)loss->count},
+                   .profile = t->profile,
+                   .step = {.step = t->progress.step,
+                            .epoch = t->progress.epoch,
+                            .lr = lr,
+                            .ns = ns,
+                            .samples = batch->global_count}};
+    if (t->strategy->reduce_start(t->strategy, t->row.sums, 2, err) != 0) return -1;
+    t->row.started = true;
+    return 0;
+}
+
+static int finish_row(Trainer *t, Error *err) {
+    Row *row = &t->row;
+    if (!row->started) return 0;
+    row->started = false;
+    if (t->strategy->reduce_wait(t->strategy, err) != 0) return -1;
+    row->step.loss = row->sums[1] > 0 ? row->sums[0] / row->sums[1] : 0;
+    record_step(&t->record, &row->step, &row->profile);
     return 0;
 }
 
 static int train_step(Trainer *t, Error *err) {
     double lr = schedule_lr(&t->schedule, t->progress.step);
-    double loss_sum;
+    BatchLoss loss;
+    enter(t, "train");
     profile_begin_step(&t->profile);
     Phase phase = profile_enter(&t->profile, PHASE_DATA);
     const Batch *batch = loader_next(t->loader);
     CHECK(batch, "the epoch has no batch %llu", (unsigned long long)t->progress.batch);
     profile_leave(&t->profile, phase);
-    if (compute_gradients(t, batch, &loss_sum, err) != 0) return -1;
+    if (compute_gradients(t, batch, &loss, err) != 0) return -1;
     if (record_gradients(&t->record, t->strategy->model, t->progress.step, err) != 0) return -1;
     phase = profile_enter(&t->profile, PHASE_OPTIMIZER);
     optimizer_step(t->optimizer, lr);
@@ -125,9 +124,11 @@ static int train_step(Trainer *t, Error *err) {
     uint64_t ns = profile_end_step(&t->profile);
 
     record_step_time(&t->record, ns);
+    if (finish_row(t, err) != 0) return -1;
     bool last = t->progress.step + 1 == t->total_steps;
     if (t->progress.step % t->config->log_every == 0 || last)
-        if (log_step(t, batch, loss_sum, lr, ns, err) != 0) return -1;
+        if (start_row(t, batch, &loss, lr, ns, err) != 0) return -1;
+    tape_reset(t->tape);
     t->progress.step++;
     t->progress.batch++;
     log_progress(&t->record.log, t->progress.step, t->total_steps, "steps",
@@ -137,10 +138,13 @@ static int train_step(Trainer *t, Error *err) {
 
 // ---- evaluation -------------------------------------------------------------------------------
 
-// This rank's sums over its part of the test split: {losses, correct rows, rows}.
-static int evaluate_part(Trainer *t, double sums[3], Error *err) {
+static Module *evaluation_module(const Strategy *strategy) {
+    return strategy->evaluation_module ? strategy->evaluation_module : strategy->module;
+}
+
+// This rank's part of the test split.
+static int evaluate_part(Trainer *t, Metrics *metrics, Error *err) {
     Strategy *strategy = t->strategy;
-    Module *module = strategy->evaluation_module ? strategy->evaluation_module : strategy->module;
     bool alone = !strategy->evaluation_module; // one process evaluates everything
     Sampler *part = sampler_evaluation(t->data->test.count, EVALUATION_BATCH,
                                        alone ? 1 : strategy->devices, alone ? 0 : strategy->rank);
@@ -148,78 +152,164 @@ static int evaluate_part(Trainer *t, double sums[3], Error *err) {
     loader_start(loader, 0, 0);
     int failed = 0;
     for (const Batch *batch; !failed && (batch = loader_next(loader));) {
-        Tensor *outputs;
+        BatchLoss loss;
+        enter(t, "evaluate");
+        failed = batch_loss(&loss, t->tape, evaluation_module(strategy), batch, NULL, NULL, err);
+        if (!failed) metrics_add(metrics, t->tape, batch, &loss);
         tape_reset(t->tape);
-        Tensor *loss = forward(t->tape, module, batch, (double)batch->count, &outputs, err);
-        failed = !loss;
-        if (failed) break;
-        sums[0] += (double)tensor_item(loss) * (double)batch->count;
-        sums[2] += (double)batch->count;
-        if (batch->labels)
-            sums[1] += (double)t->tape->device->kernels->count_correct(
-                tensor_f32(outputs), batch->labels, batch->count, outputs->shape[1]);
     }
     loader_close(loader);
     sampler_close(part);
-    return failed ? -1 : 0;
+    return failed;
 }
 
 static int evaluate(Trainer *t, Evaluation *result, Error *err) {
     Strategy *strategy = t->strategy;
-    double sums[3] = {0};
+    enter(t, "evaluate");
     if (strategy->sync_buffers(strategy, err) != 0) return -1;
+    Metrics metrics = metrics_open(&t->data->test);
     t->tape->recording = t->tape->training = false;
-    int failed = evaluate_part(t, sums, err);
+    int failed = evaluate_part(t, &metrics, err);
     t->tape->recording = t->tape->training = true;
-    if (failed || strategy->reduce(strategy, sums, 3, err) != 0) return -1;
-    CHECK((size_t)sums[2] == t->data->test.count, "evaluated %.0f samples of %zu", sums[2],
-          t->data->test.count);
-    result->loss = sums[0] / sums[2];
-    result->accuracy = t->data->test.classes ? sums[1] / sums[2] : NAN;
-    return 0;
+    if (!failed) failed = metrics_reduce(&metrics, strategy, err);
+    if (!failed) *result = metrics_result(&metrics);
+    metrics_close(&metrics);
+    return failed;
+}
+
+// Every so many epochs, pictures of what the model makes of some test images.
+static int write_images(Trainer *t, Error *err) {
+    size_t every = t->config->dump_images;
+    if (!every || t->progress.epoch % every != 0 || !strategy_is_main(t->strategy)) return 0;
+    return images_write(t->config->out, t->progress.epoch, evaluation_module(t->strategy), t->tape,
+                        &t->data->test, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
-static int save(Trainer *t, const char *path, Error *err) {
-    return checkpoint_save(path, t->strategy->model, t->optimizer, &t->progress, err);
+// Before the first save into a folder that another run used: its checkpoints, which may have more
+// steps, must not pass for this run's. Its last one stays until this run's replaces it.
+static void take_over_folder(Trainer *t) {
+    if (t->owns_folder) return;
+    t->owns_folder = true;
+    char *previous = memory_format("%s/previous.safetensors", t->config->out);
+    char *best = memory_format("%s/best.safetensors", t->config->out);
+    checkpoint_remove(previous);
+    checkpoint_remove(best);
+    free(previous);
+    free(best);
+}
+
+// Writes DIR/NAME.safetensors; what it replaces becomes DIR/previous.safetensors if asked.
+static int save_in_folder(Trainer *t, const char *name, bool keep_previous, Error *err) {
+    take_over_folder(t);
+    char *path = memory_format("%s/%s.safetensors", t->config->out, name);
+    char *previous = memory_format("%s/previous.safetensors", t->config->out);
+    int failed = checkpoint_save(path, keep_previous ? previous : NULL, t->strategy->model,
+                                 t->optimizer, &t->progress, err);
+    free(path);
+    free(previous);
+    return failed;
 }
 
 // Writes DIR/last.safetensors (or --save's file), on the main rank.
 static int save_last(Trainer *t, Error *err) {
     const TrainConfig *config = t->config;
-    if (!strategy_is_main(t->strategy) || (!config->save && !config->out)) return 0;
-    if (config->save) return save(t, config->save, err);
-    char *path = memory_format("%s/last.safetensors", config->out);
-    int failed = save(t, path, err);
-    free(path);
-    return failed;
+    if (!strategy_is_main(t->strategy)) return 0;
+    enter(t, "checkpoint");
+    if (config->save)
+        return checkpoint_save(config->save, NULL, t->strategy->model, t->optimizer, &t->progress,
+                               err);
+    if (!config->out) return 0;
+    bool keep_previous = t->owns_last;
+    t->owns_last = true;
+    return save_in_folder(t, "last", keep_previous, err);
+}
+
+// What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.
+static double best_score(const Dataset *set, const Evaluation *evaluation) {
+    if (set->dense) return evaluation->mean_iou;
+    return set->classes ? evaluation->accuracy : -evaluation->loss;
 }
 
 static int save_if_best(Trainer *t, const Evaluation *evaluation, Error *err) {
-    double score = t->data->test.classes ? evaluation->accuracy : -evaluation->loss;
+    double score = best_score(&t->data->test, evaluation);
     if (!(score > t->progress.best)) return 0;
     t->progress.best = score;
     if (!strategy_is_main(t->strategy) || !t->config->out) return 0;
-    char *path = memory_format("%s/best.safetensors", t->config->out);
-    int failed = save(t, path, err);
-    free(path);
+    enter(t, "checkpoint");
+    return save_in_folder(t, "best", false, err);
+}
+
+// The checkpoint that --resume means: *path, free() it; NULL: auto, and there is none yet.
+static int choose_checkpoint(Trainer *t, char **path, Error *err) {
+    const TrainConfig *config = t->config;
+    bool automatic = strcmp(config->resume, "auto") == 0;
+    const char *place = config->resume;
+    if (automatic) place = config->save ? config->save : config->out;
+    struct stat info;
+    *path = NULL;
+    bool there = stat(place, &info) == 0;
+    if (automatic && !there && errno == ENOENT) return 0;
+    if (!there || !S_ISDIR(info.st_mode)) {
+        *path = memory_format("%s", place); // if it is not there, loading it says so
+        return 0;
+    }
+    if (checkpoint_find(place, path, &t->record.log, err) != 0) return -1;
+    if (*path || automatic) return 0;
+    return error_set(err, STATUS_USAGE, "%s: holds no checkpoint", place);
+}
+
+static bool lies_in(const char *path, const char *folder) {
+    char *parent = memory_format("%s", path), *slash = strrchr(parent, '/');
+    if (slash) slash[1] = '\0';
+    struct stat a, b;
+    bool same = stat(slash ? parent : ".", &a) == 0 && stat(folder, &b) == 0 &&
+                a.st_dev == b.st_dev && a.st_ino == b.st_ino;
+    free(parent);
+    return same;
+}
+
+static int load(Trainer *t, const char *path, Error *err) {
+    const TrainConfig *config = t->config;
+    Progress now = t->progress;
+    if (checkpoint_load(path, t->strategy->model, t->optimizer, &t->progress, err) != 0) return -1;
+    if (checks_resumed(path, &t->progress, &now, t->sampler->batch_count, &t->record.log, err) != 0)
+        return -1;
+    t->progress.devices = now.devices;
+    t->owns_folder = t->owns_last = config->out && lies_in(path, config->out);
+    log_say(&t->record.log, "resumed %s at step %llu", path, (unsigned long long)t->progress.step);
+    return 0;
+}
+
+// Every rank has looked for itself: on one file system all of them see the same files, as nobody
+// writes a checkpoint before every rank has come this far. Nodes with disks of their own may
+// differ.
+static int agree_on_step(Trainer *t, Error *err) {
+    Strategy *strategy = t->strategy;
+    size_t devices = (size_t)strategy->devices;
+    double *steps = memory_zalloc(devices * sizeof *steps);
+    for (int i = 0; i < strategy->all_count; i++)
+        steps[strategy->rank + i] = (double)t->progress.step;
+    int failed = strategy->reduce(strategy, steps, devices, err);
+    for (size_t i = 1; !failed && i < devices; i++)
+        if (steps[i] != steps[0])
+            failed = error_set(err, STATUS_USAGE,
+                               "--resume %s: rank 0 would continue at step %.0f, rank %zu at step "
+                               "%.0f: they do not see the same checkpoints",
+                               t->config->resume, steps[0], i, steps[i]);
+    free(steps);
     return failed;
 }
 
 static int resume(Trainer *t, Error *err) {
-    const TrainConfig *config = t->config;
-    if (checkpoint_load(config->resume, t->strategy->model, t->optimizer, &t->progress, err) != 0)
-        return -1;
-    if (t->progress.seed != config->seed || t->progress.global_batch != config->global_batch)
-        return error_set(err, STATUS_USAGE,
-                         "%s: was made with --seed %llu --global-batch %llu; with other values the "
-                         "run would not continue but become another one",
-                         config->resume, (unsigned long long)t->progress.seed,
-                         (unsigned long long)t->progress.global_batch);
-    log_say(&t->record.log, "resumed %s at step %llu", config->resume,
-            (unsigned long long)t->progress.step);
-    return 0;
+    char *path;
+    if (choose_checkpoint(t, &path, err) != 0) return -1;
+    int failed = 0;
+    if (path) failed = load(t, path, err);
+    if (!path) log_say(&t->record.log, "nothing to resume yet: starting at step 0");
+    free(path);
+    return failed ? failed : agree_on_step(t, err);
 }
 
 // ---- the run ----------------------------------------------------------------------------------
@@ -230,13 +320,14 @@ static int train_epoch(Trainer *t, Error *err) {
     while (t->progress.batch < t->sampler->batch_count && t->progress.step < t->total_steps) {
         if (train_step(t, err) != 0) return -1;
         bool due = t->config->save_every && t->progress.step % t->config->save_every == 0;
-        if (due && save_last(t, err) != 0) return -1;
+        // Its rows are there before a checkpoint is.
+        if (due && (finish_row(t, err) != 0 || save_last(t, err) != 0)) return -1;
     }
-    return 0;
+    return finish_row(t, err);
 }
 
 static int train(Trainer *t, Evaluation *evaluation, Error *err) {
-    while (t->progress.step < t->total_steps) {
+    do { // once at least: a run resumed at its last step may have died before its evaluation
         if (train_epoch(t, err) != 0) return -1;
         if (t->progress.batch == t->sampler->batch_count) { // else --steps ended the run inside it
             t->progress.epoch++;
@@ -244,11 +335,12 @@ static int train(Trainer *t, Evaluation *evaluation, Error *err) {
         }
         if (!t->config->no_eval) {
             if (evaluate(t, evaluation, err) != 0) return -1;
-            record_evaluation(&t->record, t->progress.epoch, evaluation, t->data->test.classes > 0);
+            record_evaluation(&t->record, t->progress.epoch, evaluation);
             if (save_if_best(t, evaluation, err) != 0) return -1;
+            if (write_images(t, err) != 0) return -1;
         }
         if (save_last(t, err) != 0) return -1;
-    }
+    } while (t->progress.step < t->total_steps);
     return 0;
 }
 
@@ -285,7 +377,8 @@ static int summarise(Trainer *t, const Evaluation *evaluation, Error *err) {
                        .samples_per_step = t->config->global_batch,
                        .best = t->progress.best,
                        .test = *evaluation,
-                       .has_accuracy = t->data->test.classes > 0};
+                       .has_accuracy = t->data->test.classes > 0 && !t->data->test.dense,
+                       .has_mean_iou = t->data->test.dense};
     if (gather_peaks(t->strategy, &summary, err) != 0) return -1;
     return record_summary(&t->record, &summary, err);
 }
@@ -345,41 +438,37 @@ static void open_optimizer(Trainer *t) {
                              .power = 0.9};
 }
 
-static int check_config(const TrainConfig *config, Error *err) {
-    if (strspn(config->dump_step, "0123456789,") != strlen(config->dump_step))
-        return error_set(err, STATUS_USAGE, "--dump-step %s: expected steps like 0,1,10",
-                         config->dump_step);
-    bool several = strchr(config->dump_step, ',') != NULL;
-    if (config->dump_grads && several && !strstr(config->dump_grads, "{step}"))
-        return error_set(err, STATUS_USAGE,
-                         "--dump-grads %s: for several steps the name needs "
-                         "{step}",
-                         config->dump_grads);
-    return 0;
-}
-
 static int trainer_open(Trainer *t, const Options *options, Error *err) {
     const TrainConfig *config = t->config;
     Strategy *strategy = t->strategy;
-    if (check_config(config, err) != 0) return -1;
+    if (checks_same_options(strategy, options, err) != 0) return -1;
     t->sampler = strategy->sampler(strategy, t->data->train.count, config->global_batch,
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;
     t->total_steps = config->steps ? config->steps : config->epochs * t->sampler->batch_count;
+    if (checks_config(config, t->data, t->total_steps, err) != 0) return -1;
+    if (strategy_is_main(strategy) && checks_outputs(config, err) != 0) return -1;
     t->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
     t->loader = loader_create(&t->data->train, t->sampler, config->augment ? &t->augment : NULL,
                               LOADER_DEPTH);
     t->tape = tape_create(strategy->device, &t->profile);
-    t->progress =
-        (Progress){.seed = config->seed, .global_batch = config->global_batch, .best = -INFINITY};
+    t->progress = (Progress){.seed = config->seed,
+                             .global_batch = config->global_batch,
+                             .samples = t->data->train.count,
+                             .shuffled = !config->no_shuffle,
+                             .devices = (uint64_t)strategy->devices,
+                             .best = -INFINITY};
     open_optimizer(t);
     open_trace(t);
     if (record_open(&t->record, config, options, strategy, t->total_steps, err) != 0) return -1;
     announce(t);
-    return config->resume ? resume(t, err) : 0;
+    if (config->resume && resume(t, err) != 0) return -1;
+    return record_start(&t->record, t->progress.step, err);
 }
 
 static void trainer_close(Trainer *t) {
+    Error lost = {0};
+    finish_row(t, &lost); // of a run that failed: its last row, if it still came through
     record_close(&t->record);
     loader_close(t->loader);
     sampler_close(t->sampler);
@@ -391,12 +480,14 @@ static void trainer_close(Trainer *t) {
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
                 Strategy *strategy, Error *err) {
     Trainer trainer = {.config = config, .data = data, .strategy = strategy};
-    Evaluation evaluation = {NAN, NAN};
+    Evaluation evaluation = {NAN, NAN, NAN};
     int failed = trainer_open(&trainer, options, err);
     if (!failed) failed = train(&trainer, &evaluation, err);
+    if (!failed) enter(&trainer, "shutdown");
     if (!failed) failed = summarise(&trainer, &evaluation, err);
     if (!failed) failed = write_trace(&trainer, err);
     if (!failed) failed = strategy->barrier(strategy, err);
+    if (failed && strategy->give_up) strategy->give_up(strategy, err);
     trainer_close(&trainer);
     return failed;
 }

@@ -26,11 +26,14 @@ typedef struct TrainConfig {
     bool nesterov;
     const char *schedule;
     size_t warmup_steps;
+    double ohem_threshold; // of pixels: keep those whose loss is above (0: all)
+    size_t ohem_min;       // but at least so many (0: a sixteenth)
     uint64_t seed;
     size_t log_every;
     const char *out, *save, *resume, *save_init, *load_init;
     size_t save_every; // also write the checkpoint every so many steps (0: at the end of epochs)
     const char *dump_grads, *dump_step; // dump_step: "0" or "0,1,10"; then FILE contains {step}
+    size_t dump_images;                 // every so many epochs; 0: never
     bool profile;
     bool no_eval;
     const char *trace;
@@ -40,7 +43,8 @@ TrainConfig train_config_default(void);
 // Appends the shared options, bound to config.
 void train_options(Options *options, TrainConfig *config);
 
-// The data that --data names: by default the digits, and for the toy model synthetic:10->5.
+// The data that --data names: by default the digits, for the toy model synthetic:10:5, and for a
+// model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
 
 // The device `index` of the kind that --device names.

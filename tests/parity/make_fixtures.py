@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, ten losses.
 
-    python3 tests/parity/make_fixtures.py        # needs torch and safetensors
+    python3 tests/parity/make_fixtures.py [FILE ...]     # needs torch and safetensors
 
 tests/test_parity.c replays them with our own kernels. The files are committed; run this again only
 when a model changes.
 """
 
 import pathlib
+import sys
 
 import torch
 import torch.nn.functional as F
@@ -23,8 +24,18 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
      dict(name="sgd", lr=0.1, momentum=0.8, weight_decay=0.01, nesterov=True)),
     ("convnet", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_adamw", "convnet", (1, 8, 8), 10, (), dict(name="adamw", lr=0.002, weight_decay=0.01)),
+    ("segnet", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("toy", "toy", (10, 1, 1), 5, (), dict(name="sgd", lr=0.05, momentum=0.0)),
 ]
+
+
+def pixel_loss(output, target, threshold=1.2, least=270):
+    """OHEM as in programs for segmentation: the losses above the threshold, or the hardest."""
+    losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
+    losses = losses.sort(descending=True).values
+    above = int((losses > threshold).sum())
+    print(f"  {above} of {len(losses)} pixels are hard")
+    return losses[:max(above, least)].mean()
 
 
 def make(file, name, shape, outputs, hidden, settings):
@@ -32,6 +43,7 @@ def make(file, name, shape, outputs, hidden, settings):
     model = models.build(name, shape, outputs, hidden)
     x = torch.randn(STEPS * BATCH, *shape)
     target = torch.randn(STEPS * BATCH, outputs) if name == "toy" else \
+        torch.randint(-1, outputs, (STEPS * BATCH, *shape[1:])) if name == "segnet" else \
         torch.randint(outputs, (STEPS * BATCH,))
     tensors = {f"init.{k}": v.clone() for k, v in model.state_dict().items()}
     tensors |= {"x": x, "target": target}
@@ -41,6 +53,7 @@ def make(file, name, shape, outputs, hidden, settings):
         rows = slice(step * BATCH, (step + 1) * BATCH)
         output = model(x[rows])
         loss = F.mse_loss(output, target[rows]) if name == "toy" else \
+            pixel_loss(output, target[rows]) if name == "segnet" else \
             F.cross_entropy(output, target[rows])
         optimizer.zero_grad()
         loss.backward()
@@ -55,4 +68,5 @@ def make(file, name, shape, outputs, hidden, settings):
 
 
 for case in CASES:
-    make(*case)
+    if len(sys.argv) < 2 or case[0] in sys.argv[1:]:
+        make(*case)

@@ -84,6 +84,33 @@ class ResNet20(nn.Module):
         return self.fc(x.mean((2, 3)))
 
 
+class ConvBlock(nn.Sequential):
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.conv = nn.Conv2d(inputs, outputs, 3, 1, 1, bias=False)
+        self.bn = nn.BatchNorm2d(outputs)
+        self.relu = nn.ReLU()
+
+
+class SegNet(nn.Module):
+    def __init__(self, channels, classes, full=16, half=32, quarter=32):
+        super().__init__()
+        self.enc1 = nn.Sequential(ConvBlock(channels, full), ConvBlock(full, full))
+        self.enc2 = nn.Sequential(ConvBlock(full, half), ConvBlock(half, half))
+        self.middle = nn.Sequential(ConvBlock(half, quarter), ConvBlock(quarter, half))
+        self.dec2 = ConvBlock(half, full)
+        self.dec1 = ConvBlock(full, full)
+        self.head = nn.Conv2d(full, classes, 1)
+
+    def forward(self, x):
+        full = self.enc1(x)
+        half = self.enc2(F.max_pool2d(full, 2))
+        y = self.middle(F.max_pool2d(half, 2))
+        y = self.dec2(F.interpolate(y, scale_factor=2, mode="nearest") + half)
+        y = self.dec1(F.interpolate(y, scale_factor=2, mode="nearest") + full)
+        return self.head(y)
+
+
 def build(name, shape, outputs, hidden=()):
     """shape: (channels, height, width) of one sample."""
     inputs = shape[0] * shape[1] * shape[2]
@@ -93,6 +120,8 @@ def build(name, shape, outputs, hidden=()):
         return ToyModel(inputs, outputs)
     if name == "convnet":
         return ConvNet(shape[0], shape[1], outputs)
+    if name == "segnet":
+        return SegNet(shape[0], outputs)
     return ResNet20(shape[0], outputs)
 
 

@@ -1,0 +1,150 @@
+/* shapes.c: draws the shapes, and reads "shapes:HxW@COUNT".
+ *
+ * Places and sizes are in pixels, colours in [0, 1] until the noise has been added.
+ */
+#include "common/data/shapes.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/data/spec.h"
+
+enum { CHANNELS = 3, MAX_SHAPES = 3, MIN_SIDE = 8, MAX_SIDE = 4096 };
+// What is drawn for a sample: DRAW_SHAPES + 8 s .. + 7 are shape s's.
+enum { DRAW_COUNT, DRAW_BACKGROUND, DRAW_SHAPES = 8, DRAWS = DRAW_SHAPES * (1 + MAX_SHAPES) };
+static const float NOISE = 0.05f; // standard deviation
+static const size_t MAX_PIXELS = (size_t)1 << 28;
+// Samples of the test set are numbered from here, whatever the training set's size.
+static const size_t TEST_FIRST = (size_t)1 << 32;
+
+typedef struct ShapesSpec {
+    size_t height, width, count;
+} ShapesSpec;
+
+typedef struct Shape {
+    int kind;
+    float x, y;           // the centre
+    float radius, narrow; // narrow: the sides of a rectangle, the base of a triangle
+    float color[CHANNELS];
+} Shape;
+
+// What belongs to one sample's drawing.
+typedef struct Drawing {
+    uint64_t seed;
+    size_t number, height, width;
+} Drawing;
+
+static float draw(const Drawing *d, size_t which, float low, float high) {
+    return rng_uniform(d->seed, RNG_STREAM_SHAPES, d->number * DRAWS + which, low, high);
+}
+
+static Shape draw_shape(const Drawing *d, size_t s, const float background[CHANNELS]) {
+    size_t first = DRAW_SHAPES * (1 + s);
+    float h = (float)d->height, w = (float)d->width, side = fminf(h, w);
+    Shape shape = {.kind = SHAPES_CIRCLE + (int)draw(d, first, 0, SHAPES_CLASSES - SHAPES_CIRCLE),
+                   .x = draw(d, first + 1, 0.15f * w, 0.85f * w),
+                   .y = draw(d, first + 2, 0.15f * h, 0.85f * h),
+                   .radius = draw(d, first + 3, 0.19f * side, 0.34f * side),
+                   .narrow = draw(d, first + 4, 0.6f, 0.9f)};
+    // A quarter to three quarters around the circle of values from the background: never like it.
+    for (size_t c = 0; c < CHANNELS; c++)
+        shape.color[c] = fmodf(background[c] + draw(d, first + 5 + c, 0.25f, 0.75f), 1);
+    return shape;
+}
+
+static bool shape_covers(const Shape *shape, size_t row, size_t column) {
+    float x = fabsf((float)column - shape->x), y = (float)row - shape->y, r = shape->radius;
+    switch (shape->kind) {
+    case SHAPES_CIRCLE:
+        return x * x + y * y <= r * r;
+    case SHAPES_RECTANGLE:
+        return x <= r * shape->narrow && fabsf(y) <= r * (1.5f - shape->narrow);
+    default: // its apex at y = -r, its base, of width 2 r narrow, at y = r
+        return y <= r && x <= (y + r) / 2 * shape->narrow;
+    }
+}
+
+// The number of the uppermost shape, from 1, or 0.
+static size_t uppermost(const Shape *shapes, size_t count, size_t row, size_t column) {
+    for (size_t s = count; s > 0; s--)
+        if (shape_covers(&shapes[s - 1], row, column)) return s;
+    return 0;
+}
+
+// Is a neighbour of this pixel of a shape somebody else's?
+static bool on_outline(const Drawing *d, const Shape *shapes, size_t count, size_t row,
+                       size_t column) {
+    size_t own = uppermost(shapes, count, row, column);
+    if (own == 0) return false;
+    if (row > 0 && uppermost(shapes, count, row - 1, column) != own) return true;
+    if (column > 0 && uppermost(shapes, count, row, column - 1) != own) return true;
+    if (row + 1 < d->height && uppermost(shapes, count, row + 1, column) != own) return true;
+    return column + 1 < d->width && uppermost(shapes, count, row, column + 1) != own;
+}
+
+static uint8_t with_noise(const Drawing *d, float color, size_t place) {
+    size_t index = d->number * CHANNELS * d->height * d->width + place;
+    float value = color + NOISE * rng_normal(d->seed, RNG_STREAM_NOISE, index);
+    return (uint8_t)lrintf(255 * fminf(fmaxf(value, 0), 1));
+}
+
+// pixels [3, h, w], labels [h, w]
+static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
+    float background[CHANNELS];
+    Shape shapes[MAX_SHAPES];
+    size_t count = 1 + (size_t)draw(d, DRAW_COUNT, 0, MAX_SHAPES), plane = d->height * d->width;
+    for (size_t c = 0; c < CHANNELS; c++) background[c] = draw(d, DRAW_BACKGROUND + c, 0, 1);
+    for (size_t s = 0; s < count; s++) shapes[s] = draw_shape(d, s, background);
+    for (size_t p = 0; p < plane; p++) {
+        size_t row = p / d->width, column = p % d->width;
+        size_t top = uppermost(shapes, count, row, column);
+        const float *color = top ? shapes[top - 1].color : background;
+        for (size_t c = 0; c < CHANNELS; c++)
+            pixels[c * plane + p] = with_noise(d, color[c], c * plane + p);
+        labels[p] = top ? shapes[top - 1].kind : SHAPES_BACKGROUND;
+        if (on_outline(d, shapes, count, row, column)) labels[p] = LABEL_IGNORE;
+    }
+}
+
+static void fill(Dataset *set, const ShapesSpec *spec, uint64_t seed, size_t first, size_t count) {
+    size_t plane = spec->height * spec->width;
+    *set = (Dataset){.count = count,
+                     .shape = {CHANNELS, spec->height, spec->width},
+                     .classes = SHAPES_CLASSES,
+                     .dense = true};
+    set->bytes = memory_zalloc(count * CHANNELS * plane);
+    set->labels = memory_zalloc(count * plane * sizeof *set->labels);
+    for (size_t i = 0; i < count; i++) {
+        Drawing d = {seed, first + i, spec->height, spec->width};
+        draw_sample(&d, set->bytes + i * CHANNELS * plane, set->labels + i * plane);
+    }
+}
+
+static bool parse(const char *text, ShapesSpec *spec) {
+    if (!spec_number(&text, &spec->height) || !spec_skip(&text, "x")) return false;
+    if (!spec_number(&text, &spec->width)) return false;
+    if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
+    return *text == '\0';
+}
+
+int shapes_open(const char *name, uint64_t seed, DataSource *source, Error *err) {
+    ShapesSpec spec = {.height = 32, .width = 32, .count = 3000};
+    const char *text = name;
+    bool plain = spec_skip(&text, "shapes") && *text == '\0';
+    if (!plain && !(spec_skip(&text, ":") && parse(text, &spec)))
+        return error_set(err, STATUS_USAGE,
+                         "%s: want shapes:HEIGHTxWIDTH, with @COUNT behind it if you like", name);
+    if (spec.height < MIN_SIDE || spec.width < MIN_SIDE || spec.height > MAX_SIDE ||
+        spec.width > MAX_SIDE)
+        return error_set(err, STATUS_USAGE, "%s: the sides must be of %d to %d pixels", name,
+                         MIN_SIDE, MAX_SIDE);
+    if (spec.count > MAX_PIXELS / (spec.height * spec.width))
+        return error_set(err, STATUS_USAGE, "%s: that takes more than 3 GiB", name);
+    fill(&source->train, &spec, seed, 0, spec.count);
+    fill(&source->test, &spec, seed, TEST_FIRST, spec.count / 5 > 0 ? spec.count / 5 : 1);
+    snprintf(source->name, sizeof source->name, "shapes");
+    return 0;
+}

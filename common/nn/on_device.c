@@ -1,0 +1,118 @@
+/* on_device.c: there and back, in forward and in backward. */
+#include "common/nn/on_device.h"
+
+#include "common/base/memory.h"
+
+typedef struct Held { // what a parameter is spared during the part's own backward
+    void (*on_ready)(void *context, Tensor *tensor);
+    int pending_uses;
+} Held;
+
+typedef struct Part {
+    Device *device;
+    NamedTensors parameters;
+    Tensor **inputs; // [1 + parameters.count] room for a node's: x, and the parameters it uses
+    Held *held;      // [parameters.count]
+} Part;
+
+typedef struct Crossing { // what a node saves
+    Part *part;
+    Tape *tape;    // on the part's device
+    Tensor *x, *y; // there
+} Crossing;
+
+// A copy of x on the tape's device.
+static Tensor *copy_to(Tape *tape, const Tensor *x) {
+    Tensor *copy = tape_tensor(tape, x->dtype, x->ndim, x->shape);
+    device_copy(tape->device, copy->data, x->device, x->data, tensor_bytes(x));
+    return copy;
+}
+
+// The part's tape counts uses for itself, and would call a parameter ready that has another use
+// elsewhere. Here only this operation's one use counts, and that it is over is said by the caller.
+static void run_part_backward(Tape *tape, Node *node) {
+    Crossing *crossing = node->saved;
+    Tensor **parameters = node->inputs + 1, *y = crossing->y;
+    size_t count = node->input_count - 1;
+    for (size_t i = 0; i < count; i++) {
+        crossing->part->held[i] = (Held){parameters[i]->on_ready, parameters[i]->pending_uses};
+        parameters[i]->on_ready = NULL;
+    }
+    float *dy = tape_make_grad(crossing->tape, y);
+    device_copy(y->device, dy, tape->device, node->output->grad, tensor_bytes(y));
+    tape_backward_from(crossing->tape, y, &tape->error);
+    for (size_t i = 0; i < count; i++) {
+        parameters[i]->on_ready = crossing->part->held[i].on_ready;
+        parameters[i]->pending_uses = crossing->part->held[i].pending_uses;
+    }
+}
+
+static void bring_gradient_back(Tape *tape, const Tensor *there, Tensor *x) {
+    bool accumulate;
+    size_t count = tensor_count(there);
+    float *dx = tape_grad(tape, x, &accumulate);
+    if (!dx) return;
+    float *received = accumulate ? tape_scratch(tape, tensor_bytes(there)) : dx;
+    if (there->has_grad)
+        device_copy(tape->device, received, there->device, there->grad, tensor_bytes(there));
+    else
+        tape->device->kernels->fill(received, 0.0f, count);
+    if (accumulate) tape->device->kernels->accumulate(dx, received, count);
+}
+
+static void on_device_backward(Tape *tape, Node *node) {
+    const Crossing *crossing = node->saved;
+    run_part_backward(tape, node);
+    if (tape->error.status != STATUS_OK) return;
+    bring_gradient_back(tape, crossing->x, node->inputs[0]);
+    for (size_t i = 0; i < node->input_count; i++) tape_grad_done(tape, node->inputs[i]);
+}
+
+static bool is_used(const Tape *tape, const Tensor *parameter) {
+    for (size_t i = 0; i < tape->count; i++)
+        for (size_t j = 0; j < tape->nodes[i].input_count; j++)
+            if (tape->nodes[i].inputs[j] == parameter) return true;
+    return false;
+}
+
+static Tensor *on_device_forward(Module *self, Tape *tape, Tensor *x) {
+    if (!x) return NULL;
+    Part *part = self->state;
+    Tape *there = tape_fork(tape, part->device);
+    Crossing *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (Crossing){.part = part, .tape = there, .x = copy_to(there, x)};
+    saved->x->requires_grad = x->requires_grad;
+    saved->y = module_forward(self->children[0], there, saved->x);
+    if (tape_error(there, &tape->error)) return NULL;
+    Tensor *y = copy_to(tape, saved->y);
+    size_t count = 0;
+    part->inputs[count++] = x;
+    for (size_t i = 0; i < part->parameters.count; i++)
+        if (is_used(there, part->parameters.items[i].tensor))
+            part->inputs[count++] = part->parameters.items[i].tensor;
+    tape_record(tape, "on_device", on_device_backward, y, count, part->inputs, saved);
+    return y;
+}
+
+static void on_device_destroy(Module *self) {
+    Part *part = self->state;
+    named_tensors_free(&part->parameters);
+    free(part->inputs);
+    free(part->held);
+    free(part);
+}
+
+Module *layer_on_device(Module *part) {
+    Part *state = memory_zalloc(sizeof *state);
+    state->parameters = module_tensors(part, MODULE_PARAMETERS);
+    size_t count = state->parameters.count;
+    CHECK(count > 0, "a %s without parameters is on every device", part->type);
+    state->device = state->parameters.items[0].tensor->device;
+    state->inputs = memory_zalloc((1 + count) * sizeof(Tensor *));
+    state->held = memory_zalloc(count * sizeof *state->held);
+    Module *module = module_create("OnDevice", on_device_forward);
+    module->state = state;
+    module->destroy = on_device_destroy;
+    module_add(module, "", part);
+    return module;
+}

@@ -1,0 +1,79 @@
+/* ops_pixel_loss.c: cross-entropy of every pixel, over those that count: not the ignored ones, and
+ * with hard-example mining (Shrivastava, Gupta, Girshick: "Training region-based object detectors
+ * with online hard example mining", CVPR 2016) only those that the network finds hard.
+ */
+#include <math.h>
+
+#include "common/nn/ops.h"
+
+#define KERNELS(tape) ((tape)->device->kernels)
+
+typedef struct PixelLossSaved {
+    const Tensor *target;
+    float *probabilities; // [n, classes, h, w], the arena's, as is all that follows
+    uint8_t *kept;        // [n, h, w]
+} PixelLossSaved;
+
+static size_t image_pixels(const Tensor *logits) {
+    return logits->shape[2] * logits->shape[3];
+}
+
+static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
+    Tensor *logits = node->inputs[0], *sum = node->output;
+    const PixelLossSaved *saved = node->saved;
+    Tensor upstream = tensor_make(sum->device, DTYPE_F32, 0, NULL, sum->grad);
+    bool accumulate;
+    float *grad = tape_grad(tape, logits, &accumulate);
+    if (grad)
+        KERNELS(tape)->pixel_cross_entropy_gradient(
+            saved->probabilities, saved->target->data, saved->kept, tensor_item(&upstream), grad,
+            accumulate, logits->shape[0], logits->shape[1], image_pixels(logits));
+    tape_grad_done(tape, logits);
+}
+
+static bool fits(const Tensor *logits, const Tensor *target) {
+    return logits->ndim == 4 && target->ndim == 3 && target->dtype == DTYPE_I64 &&
+           target->shape[0] == logits->shape[0] && target->shape[1] == logits->shape[2] &&
+           target->shape[2] == logits->shape[3];
+}
+
+// The first pixel whose target is no class, or their number.
+static size_t first_bad_pixel(const Tensor *target, size_t classes) {
+    const int64_t *labels = target->data;
+    size_t count = tensor_count(target);
+    for (size_t i = 0; i < count; i++)
+        if (labels[i] >= 0 && (uint64_t)labels[i] >= classes) return i;
+    return count;
+}
+
+Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
+                               size_t *kept) {
+    *kept = 0;
+    if (!logits || !target) return NULL;
+    char shape[64], wanted[64];
+    if (!fits(logits, target))
+        return tape_fail(tape, "pixel_cross_entropy", "logits %s do not fit targets %s",
+                         tensor_describe(logits, shape, sizeof shape),
+                         tensor_describe(target, wanted, sizeof wanted));
+    size_t n = logits->shape[0], classes = logits->shape[1], inner = image_pixels(logits);
+    size_t bad = first_bad_pixel(target, classes);
+    if (bad < n * inner)
+        return tape_fail(tape, "pixel_cross_entropy",
+                         "target %lld of pixel %zu of image %zu is out of range [0, %zu)",
+                         (long long)((const int64_t *)target->data)[bad], bad % inner, bad / inner,
+                         classes);
+    PixelLossSaved *saved = tape_alloc(tape, sizeof *saved);
+    saved->target = target;
+    saved->probabilities = tape_alloc(tape, n * classes * inner * sizeof(float));
+    saved->kept = tape_alloc(tape, n * inner);
+    float *losses = tape_scratch(tape, n * inner * sizeof *losses);
+    double sum, threshold = mining ? mining->threshold : -INFINITY;
+    KERNELS(tape)->pixel_cross_entropy(tensor_f32(logits), target->data, saved->probabilities,
+                                       losses, n, classes, inner);
+    *kept = KERNELS(tape)->hard_pixels(losses, target->data, (float)threshold,
+                                       mining ? mining->least : 0, saved->kept, &sum, n * inner);
+    Tensor *loss = tape_tensor(tape, DTYPE_F32, 0, NULL);
+    KERNELS(tape)->fill(tensor_f32(loss), (float)sum, 1);
+    tape_record(tape, "pixel_cross_entropy", pixel_cross_entropy_backward, loss, 1, &logits, saved);
+    return loss;
+}

@@ -1,0 +1,38 @@
+/* batch_loss.h: one batch through a module and the loss of what comes out: cross-entropy of samples
+ * or of pixels, or squared error, whatever the data set's targets ask for.
+ *
+ * What the mean is over. Of samples, every strategy knows the number beforehand. Of pixels it is
+ * the number that count (neither ignored nor, with hard-example mining, too easy), which is known
+ * after the forward only, and differs from rank to rank:
+ *
+ *   single, DP       one loss over the gathered outputs: the mining looks at the whole batch, and
+ *                    the mean is over the pixels that it kept
+ *   DDP              every rank mines its own rows and takes the mean over its own kept pixels; the
+ *                    average of these means weighs a pixel more where fewer were kept. This is what
+ *                    PyTorch programs do.
+ *   DDP, --normalize global   every rank mines its own rows, but divides by the kept pixels of all
+ *                    ranks, which takes a small all-reduce between forward and backward. Without
+ *                    mining the gradient is DP's; with it, --ohem-min counts per rank.
+ */
+#ifndef COMMON_TRAIN_BATCH_LOSS_H
+#define COMMON_TRAIN_BATCH_LOSS_H
+
+#include "common/data/loader.h"
+#include "common/nn/ops.h"
+#include "common/train/strategy.h"
+
+typedef struct BatchLoss {
+    Tensor *outputs;
+    Tensor *loss; // a scalar: sum / divisor
+    size_t count; // of this rank's samples, or kept pixels, that are in the sum
+    double divisor;
+} BatchLoss;
+
+// Runs the module on the batch. strategy says over what a training step's mean is; NULL: over this
+// batch alone. mining may be NULL. Returns 0, or -1 with err filled.
+int batch_loss(BatchLoss *result, Tape *tape, Module *module, const Batch *batch,
+               const Mining *mining, Strategy *strategy, Error *err);
+
+double batch_loss_sum(const BatchLoss *result); // the loss times its divisor
+
+#endif

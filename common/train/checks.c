@@ -1,0 +1,150 @@
+/* checks.c: see checks.h. */
+#include "common/train/checks.h"
+
+#include <errno.h>
+#include <string.h>
+
+#include "common/base/file.h"
+#include "common/base/memory.h"
+#include "common/train/record.h"
+
+// ---- options ----------------------------------------------------------------------------------
+
+static int check_dump_steps(const TrainConfig *config, size_t total_steps, Error *err) {
+    for (const char *at = config->dump_step; *at;) {
+        char *end;
+        errno = 0;
+        unsigned long long step = strtoull(at, &end, 10);
+        if (*at < '0' || *at > '9' || errno || (*end != ',' && *end != '\0') ||
+            (*end == ',' && end[1] == '\0'))
+            return error_set(err, STATUS_USAGE, "--dump-step %s: expected steps like 0,1,10",
+                             config->dump_step);
+        if (config->dump_grads && step >= total_steps)
+            return error_set(err, STATUS_USAGE, "--dump-step %llu: the run ends with step %zu",
+                             step, total_steps - 1);
+        at = *end ? end + 1 : end;
+    }
+    bool several = strchr(config->dump_step, ',') != NULL;
+    if (config->dump_grads && several && !strstr(config->dump_grads, "{step}"))
+        return error_set(err, STATUS_USAGE,
+                         "--dump-grads %s: for several steps the name needs {step}",
+                         config->dump_grads);
+    return 0;
+}
+
+static int check_images(const TrainConfig *config, const DataSource *data, Error *err) {
+    if (!config->dump_images) return 0;
+    if (!config->out || config->no_eval)
+        return error_set(err, STATUS_USAGE,
+                         "--dump-images writes what an evaluation finds into --out DIR: it needs "
+                         "--out, and no --no-eval");
+    if (!data->test.dense)
+        return error_set(err, STATUS_USAGE, "--dump-images: %s has no labels of pixels",
+                         data->name);
+    return 0;
+}
+
+int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
+                  Error *err) {
+    if (config->resume && config->load_init)
+        return error_set(err, STATUS_USAGE,
+                         "--resume brings its own weights: --load-init would be overwritten");
+    if (config->resume && strcmp(config->resume, "auto") == 0 && !config->save && !config->out)
+        return error_set(err, STATUS_USAGE,
+                         "--resume auto continues what --save or --out wrote: give one of them");
+    if (check_dump_steps(config, total_steps, err) != 0) return -1;
+    return check_images(config, data, err);
+}
+
+// ---- outputs ----------------------------------------------------------------------------------
+
+static int can_write(const char *path, Error *err) {
+    AtomicFile file;
+    if (!path) return 0;
+    if (file_begin(&file, path, err) != 0) return -1;
+    file_abandon(&file);
+    return 0;
+}
+
+int checks_outputs(const TrainConfig *config, Error *err) {
+    if (can_write(config->save, err) != 0 || can_write(config->trace, err) != 0) return -1;
+    return can_write(config->dump_grads, err); // {step} in the name changes nothing here
+}
+
+// ---- the same options everywhere --------------------------------------------------------------
+
+static bool names_a_file(const Option *option) {
+    const char *names[] = {"out", "save", "trace", "dump-grads", "save-init", "load-init"};
+    for (size_t i = 0; i < sizeof names / sizeof *names; i++)
+        if (strcmp(option->name, names[i]) == 0) return true;
+    return false;
+}
+
+// A number that two different values hardly share, small enough that a sum over ranks is exact.
+static double fingerprint(const Option *option) {
+    static const size_t SIZES[] = {[OPTION_FLAG] = sizeof(bool),
+                                   [OPTION_INT] = sizeof(int),
+                                   [OPTION_SIZE] = sizeof(size_t),
+                                   [OPTION_U64] = sizeof(uint64_t),
+                                   [OPTION_FLOAT] = sizeof(double)};
+    bool is_text = option->type == OPTION_STRING || option->type == OPTION_CHOICE;
+    const char *text = is_text ? *(const char *const *)option->value : NULL;
+    const unsigned char *bytes = is_text ? (const void *)text : option->value;
+    size_t count = is_text ? (text ? strlen(text) : 0) : SIZES[option->type];
+    uint32_t hash = 2166136261u; // FNV-1a
+    for (size_t i = 0; i < count; i++) hash = (hash ^ bytes[i]) * 16777619u;
+    return (double)hash;
+}
+
+int checks_same_options(Strategy *strategy, const Options *options, Error *err) {
+    double *sums = memory_zalloc((options->count + 1) * sizeof *sums);
+    for (size_t i = 0; i < options->count; i++)
+        if (options->table[i].type != OPTION_TITLE && !names_a_file(&options->table[i]))
+            sums[i] = fingerprint(&options->table[i]);
+    double *mine = memory_zalloc((options->count + 1) * sizeof *mine);
+    memcpy(mine, sums, options->count * sizeof *mine);
+    sums[options->count] = 1; // counts the ranks
+    int failed = strategy->reduce(strategy, sums, options->count + 1, err);
+    for (size_t i = 0; !failed && i < options->count; i++)
+        if (sums[i] != sums[options->count] * mine[i])
+            failed = error_set(err, STATUS_USAGE,
+                               "--%s differs between the ranks: all must be started alike",
+                               options->table[i].name);
+    free(sums);
+    free(mine);
+    return failed;
+}
+
+// ---- resuming ---------------------------------------------------------------------------------
+
+int checks_resumed(const char *path, const Progress *saved, const Progress *now,
+                   size_t batches_per_epoch, Log *log, Error *err) {
+    const struct {
+        const char *what;
+        uint64_t saved, now;
+        bool breaks; // the run would become another one
+    } facts[] = {
+        {"--seed", saved->seed, now->seed, true},
+        {"--global-batch", saved->global_batch, now->global_batch, true},
+        {"training samples", saved->samples, now->samples, true},
+        {"shuffling (1: on)", saved->shuffled, now->shuffled, true},
+        {"devices", saved->devices, now->devices, false},
+    };
+    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
+        if (facts[i].saved == facts[i].now) continue;
+        if (facts[i].breaks)
+            return error_set(err, STATUS_USAGE,
+                             "%s: was made with %s %llu, this run has %llu: it would not continue "
+                             "but become another run",
+                             path, facts[i].what, (unsigned long long)facts[i].saved,
+                             (unsigned long long)facts[i].now);
+        log_say(log,
+                "%s was made with %s %llu, this run has %llu: it continues, but not bit for bit",
+                path, facts[i].what, (unsigned long long)facts[i].saved,
+                (unsigned long long)facts[i].now);
+    }
+    if (saved->batch >= batches_per_epoch)
+        return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
+                         (unsigned long long)saved->batch, batches_per_epoch);
+    return 0;
+}

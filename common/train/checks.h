@@ -1,0 +1,27 @@
+/* checks.h: what is looked at before the first step, so that a run that cannot end well does not
+ * begin. Each returns 0, or -1 with err filled (STATUS_USAGE).
+ */
+#ifndef COMMON_TRAIN_CHECKS_H
+#define COMMON_TRAIN_CHECKS_H
+
+#include "common/train/checkpoint.h"
+#include "common/train/trainer.h"
+
+// Options that exclude or need each other, and steps to dump that the run will not have.
+int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
+                  Error *err);
+
+// Every file that the run is to write can be written: tried by beginning it and leaving it off.
+int checks_outputs(const TrainConfig *config, Error *err);
+
+// Every rank was started with the same options, but for the names of files: ranks that differ in a
+// learning rate or a seed would train on, each its own way. Collective. Names the first that
+// differs.
+int checks_same_options(Strategy *strategy, const Options *options, Error *err);
+
+// A checkpoint's place in its run makes sense in this one. What would make it another run is an
+// error; what only ends bit-for-bit continuation is said on the log.
+int checks_resumed(const char *path, const Progress *saved, const Progress *now,
+                   size_t batches_per_epoch, Log *log, Error *err);
+
+#endif

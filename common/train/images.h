@@ -1,0 +1,19 @@
+/* images.h: what a dense model sees: pictures of input, truth and prediction, side by side. */
+#ifndef COMMON_TRAIN_IMAGES_H
+#define COMMON_TRAIN_IMAGES_H
+
+#include "common/data/dataset.h"
+#include "common/nn/module.h"
+
+enum { IMAGES_SAMPLES = 8 };
+
+// The color that stands for a class; white for LABEL_IGNORE (and for no prediction).
+void images_color(int64_t label, uint8_t rgb[3]);
+
+// Runs the module on the first IMAGES_SAMPLES samples of a dense set of bytes and writes
+// FOLDER/images/epoch_0003_sample_00.ppm and so on, each of h rows of 3 w pixels. Evaluates: the
+// tape neither records nor trains. Returns 0, or -1 with err filled.
+int images_write(const char *folder, size_t epoch, Module *module, Tape *tape, const Dataset *set,
+                 Error *err);
+
+#endif

@@ -1,0 +1,190 @@
+/* comm_hooks.c: the small hooks, and the wrappers around any hook. */
+#include "ddp/comm_hooks.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/half.h"
+
+typedef struct Simple { // state of the hooks that communicate
+    ProcessGroup *group;
+    PgType type;
+} Simple;
+
+static void close_state(void *state) {
+    free(state);
+}
+
+static void *simple(ProcessGroup *group, PgType type) {
+    Simple *state = memory_zalloc(sizeof *state);
+    *state = (Simple){.group = group, .type = type};
+    return state;
+}
+
+int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err) {
+    int status = hook.start && hook.finish && hook.name
+                     ? reducer_set_hook(ddp_reducer(wrapper), hook, err)
+                     : error_set(err, STATUS_FAILED,
+                                 "Communication hook must be callable: it needs a name, start and "
+                                 "finish");
+    if (status && hook.close) hook.close(hook.state);
+    return status;
+}
+
+// ---- allreduce, noop ------------------------------------------------------------------------
+
+static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
+    Simple *hook = state;
+    bucket->work = pg_start(hook->group,
+                            pg_all_reduce(bucket->buffer, bucket->count, PG_F32, bucket->op), err);
+    return bucket->work ? 0 : -1;
+}
+
+static int wait_work(void *state, GradBucket *bucket, Error *err) {
+    (void)state;
+    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
+}
+
+CommHook comm_hook_all_reduce(ProcessGroup *group) {
+    return (CommHook){.name = "allreduce",
+                      .state = simple(group, PG_F32),
+                      .start = start_all_reduce,
+                      .finish = wait_work,
+                      .close = close_state};
+}
+
+static int do_nothing(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket, (void)err;
+    return 0;
+}
+
+CommHook comm_hook_noop(void) {
+    return (CommHook){.name = "noop", .start = do_nothing, .finish = do_nothing};
+}
+
+// ---- 16 bits --------------------------------------------------------------------------------
+
+enum { BLOCK = 512 };
+
+static uint16_t to_half(PgType type, float value) {
+    return type == PG_F16 ? half_to_f16(value) : half_to_bf16(value);
+}
+
+static float from_half(PgType type, uint16_t half) {
+    return type == PG_F16 ? half_from_f16(half) : half_from_bf16(half);
+}
+
+// The halves go into the first half of the bucket's own memory: they need no other, and are where
+// all ranks see them. Block by block from the front, so nothing is overwritten unread.
+static void pack(PgType type, float *buffer, size_t count, float divisor) {
+    uint16_t halves[BLOCK];
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        for (size_t i = 0; i < n; i++) {
+            halves[i] = to_half(type, buffer[first + i]);
+            if (divisor != 1) halves[i] = to_half(type, from_half(type, halves[i]) / divisor);
+        }
+        memcpy((char *)buffer + first * sizeof *halves, halves, n * sizeof *halves);
+    }
+}
+
+// From the end, likewise.
+static void unpack(PgType type, float *buffer, size_t count) {
+    uint16_t halves[BLOCK];
+    for (size_t end = count, n; end > 0; end -= n) {
+        n = end % BLOCK ? end % BLOCK : BLOCK;
+        memcpy(halves, (char *)buffer + (end - n) * sizeof *halves, n * sizeof *halves);
+        for (size_t i = 0; i < n; i++) buffer[end - n + i] = from_half(type, halves[i]);
+    }
+}
+
+static int start_compress(void *state, GradBucket *bucket, Error *err) {
+    Simple *hook = state;
+    float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
+    pack(hook->type, bucket->buffer, bucket->count, divisor);
+    bucket->work = pg_start(hook->group,
+                            pg_all_reduce(bucket->buffer, bucket->count, hook->type, PG_SUM), err);
+    return bucket->work ? 0 : -1;
+}
+
+static int finish_compress(void *state, GradBucket *bucket, Error *err) {
+    Simple *hook = state;
+    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    unpack(hook->type, bucket->buffer, bucket->count);
+    return status;
+}
+
+CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
+    CHECK(type == PG_F16 || type == PG_BF16, "compressing to type %d", (int)type);
+    return (CommHook){.name = type == PG_F16 ? "fp16_compress" : "bf16_compress",
+                      .state = simple(group, type),
+                      .start = start_compress,
+                      .finish = finish_compress,
+                      .close = close_state};
+}
+
+// ---- around another hook --------------------------------------------------------------------
+
+typedef struct Around {
+    CommHook inner;
+    PgType type;    // comm_hook_round
+    CommThen *then; // comm_hook_then
+    void *context;
+} Around;
+
+static void close_around(void *state) {
+    Around *around = state;
+    if (around->inner.close) around->inner.close(around->inner.state);
+    free(around);
+}
+
+static CommHook around_hook(const char *name, Around value) {
+    Around *state = memory_zalloc(sizeof *state);
+    *state = value;
+    return (CommHook){.name = name, .state = state, .close = close_around};
+}
+
+static int start_inner(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    return around->inner.start(around->inner.state, bucket, err);
+}
+
+static void round_all(PgType type, GradBucket *bucket) {
+    for (size_t i = 0; i < bucket->count; i++)
+        bucket->buffer[i] = from_half(type, to_half(type, bucket->buffer[i]));
+}
+
+static int start_round(void *state, GradBucket *bucket, Error *err) {
+    round_all(((Around *)state)->type, bucket);
+    return start_inner(state, bucket, err);
+}
+
+static int finish_round(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    int status = around->inner.finish(around->inner.state, bucket, err);
+    round_all(around->type, bucket);
+    return status;
+}
+
+CommHook comm_hook_round(CommHook inner, PgType type) {
+    const char *name = type == PG_F16 ? "fp16_compress_wrapper" : "bf16_compress_wrapper";
+    CommHook hook = around_hook(name, (Around){.inner = inner, .type = type});
+    hook.start = start_round;
+    hook.finish = finish_round;
+    return hook;
+}
+
+static int finish_then(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    int status = around->inner.finish(around->inner.state, bucket, err);
+    if (status == 0) around->then(around->context, bucket);
+    return status;
+}
+
+CommHook comm_hook_then(CommHook inner, CommThen *then, void *context) {
+    CommHook hook = around_hook("then", (Around){.inner = inner, .then = then, .context = context});
+    hook.start = start_inner;
+    hook.finish = finish_then;
+    return hook;
+}

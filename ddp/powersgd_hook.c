@@ -1,0 +1,314 @@
+/* powersgd_hook.c: per iteration and bucket, in this order:
+ *
+ *   start    M += error;  P = M Q;  all-reduce the vectors, and P (summed: it is orthogonalised)
+ *   finish   orthogonalise P;  Q = M' P;  all-reduce Q;  the gradient is P Q';  error = M - P Q'
+ *
+ * A bucket's P lie one after another, and so do its Q and its vectors, so that each travels in one
+ * all-reduce. The three slabs have room for all parameters together; buckets take their parts in
+ * index order. Invariant: from start to finish the bucket's gradients hold M, and error holds it
+ * too.
+ */
+#include "ddp/powersgd_hook.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+
+typedef struct Matrix { // one parameter's gradient
+    const Tensor *tensor;
+    const char *name;
+    size_t n, m, r; // r == 0: not compressed
+    float *error;   // [n, m]; NULL without error feedback
+    float *q;       // [m, r] of the last iteration; NULL without warm start
+} Matrix;
+
+typedef struct Part { // what a bucket takes of the slabs
+    float *p, *q, *rest;
+    size_t p_count, q_count, rest_count;
+    Work *p_work, *rest_work;
+    Work *plain; // before start_iteration
+} Part;
+
+struct PowerSgd {
+    PowerSgdConfig config;
+    ProcessGroup *group;
+    Matrix *matrices; // [count]
+    size_t count;
+    float *p, *q, *rest; // slabs
+    Part *parts;         // [count]: there are at most so many buckets
+    int64_t iteration;
+    int64_t drawn; // how often Q has been drawn at random
+    bool has_q;    // the matrices' q are of an earlier iteration
+};
+
+PowerSgdConfig power_sgd_config_default(void) {
+    return (PowerSgdConfig){.rank = 1,
+                            .start_iteration = 1000,
+                            .min_compression_rate = 2,
+                            .error_feedback = true,
+                            .warm_start = true};
+}
+
+// ---- linear algebra -------------------------------------------------------------------------
+
+// Gram-Schmidt on the columns of a [rows, columns]. A column that is 0 stays 0.
+static void orthogonalize(float *a, size_t rows, size_t columns) {
+    for (size_t c = 0; c < columns; c++) {
+        double square = 0;
+        for (size_t i = 0; i < rows; i++) square += (double)a[i * columns + c] * a[i * columns + c];
+        float factor = square == 0 ? 0 : (float)(1 / sqrt(square)); // a NaN stays one
+        for (size_t i = 0; i < rows; i++) a[i * columns + c] *= factor;
+        for (size_t d = c + 1; d < columns; d++) {
+            double dot = 0;
+            for (size_t i = 0; i < rows; i++)
+                dot += (double)a[i * columns + c] * a[i * columns + d];
+            for (size_t i = 0; i < rows; i++) a[i * columns + d] -= (float)dot * a[i * columns + c];
+        }
+    }
+}
+
+static void draw_q(PowerSgd *state, float *q, size_t count) {
+    uint64_t first = (uint64_t)state->drawn++ << 32;
+    for (size_t i = 0; i < count; i++)
+        q[i] = rng_normal(state->config.seed, RNG_STREAM_POWER_SGD, first + i);
+}
+
+// ---- one bucket -----------------------------------------------------------------------------
+
+static Matrix *matrix_of(PowerSgd *state, const Tensor *tensor) {
+    size_t i = 0;
+    while (i < state->count && state->matrices[i].tensor != tensor) i++;
+    CHECK(i < state->count, "PowerSGD was made for another model");
+    return &state->matrices[i];
+}
+
+static void add_error(Matrix *matrix) {
+    const Tensor *tensor = matrix->tensor;
+    if (!matrix->error) return;
+    size_t count = tensor_count(tensor);
+    tensor->device->kernels->accumulate(tensor->grad, matrix->error, count);
+    memcpy(matrix->error, tensor->grad, count * sizeof(float));
+}
+
+static void project(PowerSgd *state, Matrix *matrix, float *p, float *q) {
+    const Tensor *tensor = matrix->tensor;
+    size_t n = matrix->n, m = matrix->m, r = matrix->r;
+    if (state->has_q)
+        memcpy(q, matrix->q, m * r * sizeof *q);
+    else
+        draw_q(state, q, m * r);
+    orthogonalize(q, m, r);
+    tensor->device->kernels->matmul(false, false, n, r, m, tensor->grad, q, p, false);
+}
+
+// Fills the bucket's part of the slabs, which begins where the part of the one before it ends.
+static Part *take_part(PowerSgd *state, GradBucket *bucket) {
+    Part *part = &state->parts[bucket->index];
+    *part = (Part){.p = state->p, .q = state->q, .rest = state->rest};
+    if (bucket->index > 0) {
+        const Part *before = part - 1;
+        part->p = before->p + before->p_count;
+        part->q = before->q + before->q_count;
+        part->rest = before->rest + before->rest_count;
+    }
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t count = tensor_count(matrix->tensor);
+        if (matrix->r == 0) {
+            memcpy(part->rest + part->rest_count, matrix->tensor->grad, count * sizeof(float));
+            part->rest_count += count;
+            continue;
+        }
+        add_error(matrix);
+        project(state, matrix, part->p + part->p_count, part->q + part->q_count);
+        part->p_count += matrix->n * matrix->r;
+        part->q_count += matrix->m * matrix->r;
+    }
+    return part;
+}
+
+static int start(void *context, GradBucket *bucket, Error *err) {
+    PowerSgd *state = context;
+    if ((uint64_t)state->iteration < state->config.start_iteration) {
+        state->parts[bucket->index] = (Part){0};
+        Work *work = pg_start(
+            state->group, pg_all_reduce(bucket->buffer, bucket->count, PG_F32, bucket->op), err);
+        state->parts[bucket->index].plain = work;
+        return work ? 0 : -1;
+    }
+    Part *part = take_part(state, bucket);
+    part->rest_work = pg_start(
+        state->group, pg_all_reduce(part->rest, part->rest_count, PG_F32, bucket->op), err);
+    if (!part->rest_work) return -1;
+    part->p_work =
+        pg_start(state->group, pg_all_reduce(part->p, part->p_count, PG_F32, PG_SUM), err);
+    if (!part->p_work) work_wait(part->rest_work, NULL, NULL, err);
+    return part->p_work ? 0 : -1;
+}
+
+// Q = M' P with the common P, for each matrix.
+static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) {
+    float *p = part->p, *q = part->q;
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t n = matrix->n, m = matrix->m, r = matrix->r;
+        if (r == 0) continue;
+        orthogonalize(p, n, r);
+        bucket->device->kernels->matmul(true, false, m, r, n, matrix->tensor->grad, p, q, false);
+        p += n * r;
+        q += m * r;
+    }
+}
+
+// The gradients, and what they have lost. `share` is this rank's part of the gradient: all of an
+// average, 1/W of a sum.
+static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *part, float share) {
+    const float *p = part->p, *q = part->q, *rest = part->rest;
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        float *gradient = matrix->tensor->grad;
+        size_t n = matrix->n, m = matrix->m, r = matrix->r, count = tensor_count(matrix->tensor);
+        if (r == 0) {
+            memcpy(gradient, rest, count * sizeof *gradient);
+            rest += count;
+            continue;
+        }
+        bucket->device->kernels->matmul(false, true, n, m, r, p, q, gradient, false);
+        for (size_t e = 0; matrix->error && e < count; e++) matrix->error[e] -= gradient[e] * share;
+        if (matrix->q) memcpy(matrix->q, q, m * r * sizeof *q);
+        p += n * r;
+        q += m * r;
+    }
+}
+
+static int finish(void *context, GradBucket *bucket, Error *err) {
+    PowerSgd *state = context;
+    Part *part = &state->parts[bucket->index];
+    if (part->plain) {
+        state->iteration += bucket->is_last;
+        return work_wait(part->plain, NULL, &bucket->done_ns, err);
+    }
+    int failed = work_wait(part->rest_work, NULL, NULL, err);
+    if (work_wait(part->p_work, NULL, NULL, err) || failed) return -1;
+    project_back(state, bucket, part);
+    Work *q =
+        pg_start(state->group, pg_all_reduce(part->q, part->q_count, PG_F32, bucket->op), err);
+    if (!q || work_wait(q, NULL, NULL, err)) return -1;
+    decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
+    if (bucket->is_last) {
+        state->iteration++;
+        state->has_q = state->config.warm_start;
+    }
+    return 0;
+}
+
+CommHook power_sgd_hook(PowerSgd *state) {
+    return (CommHook){.name = "powerSGD", .state = state, .start = start, .finish = finish};
+}
+
+// ---- the state ------------------------------------------------------------------------------
+
+static Matrix describe(const NamedTensor *parameter, const PowerSgdConfig *config) {
+    const Tensor *tensor = parameter->tensor;
+    Matrix matrix = {.tensor = tensor, .name = parameter->name};
+    size_t count = tensor_count(tensor);
+    if (tensor->ndim < 2 || count == 0) return matrix;
+    size_t n = tensor->shape[0], m = count / n, r = config->rank;
+    r = r < n ? r : n;
+    r = r < m ? r : m;
+    if ((double)((n + m) * r) * config->min_compression_rate >= (double)(n * m)) return matrix;
+    matrix.n = n;
+    matrix.m = m;
+    matrix.r = r;
+    if (config->error_feedback) matrix.error = memory_zalloc(count * sizeof *matrix.error);
+    if (config->warm_start) matrix.q = memory_zalloc(m * r * sizeof *matrix.q);
+    return matrix;
+}
+
+PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err) {
+    if (config->start_iteration <= 1 && (config->error_feedback || config->warm_start)) {
+        error_set(err, STATUS_USAGE,
+                  "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is "
+                  "enabled, because PowerSGD can only be applied after the first two iterations "
+                  "in DDP.");
+        return NULL;
+    }
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    PowerSgd *state = memory_zalloc(sizeof *state);
+    *state =
+        (PowerSgd){.config = *config, .group = reducer_group(reducer), .count = parameters->count};
+    state->matrices = memory_zalloc(state->count * sizeof *state->matrices);
+    state->parts = memory_zalloc(state->count * sizeof *state->parts);
+    size_t p = 0, q = 0, rest = 0;
+    for (size_t i = 0; i < state->count; i++) {
+        Matrix *matrix = &state->matrices[i];
+        *matrix = describe(&parameters->items[i], config);
+        p += matrix->n * matrix->r;
+        q += matrix->m * matrix->r;
+        rest += matrix->r ? 0 : tensor_count(matrix->tensor);
+    }
+    state->p = memory_zalloc(p * sizeof *state->p);
+    state->q = memory_zalloc(q * sizeof *state->q);
+    state->rest = memory_zalloc(rest * sizeof *state->rest);
+    return state;
+}
+
+void power_sgd_close(PowerSgd *state) {
+    if (!state) return;
+    for (size_t i = 0; i < state->count; i++) {
+        free(state->matrices[i].error);
+        free(state->matrices[i].q);
+    }
+    free(state->matrices);
+    free(state->parts);
+    free(state->p);
+    free(state->q);
+    free(state->rest);
+    free(state);
+}
+
+int64_t power_sgd_iteration(const PowerSgd *state) {
+    return state->iteration;
+}
+
+// ---- checkpoints ----------------------------------------------------------------------------
+
+static void add_entry(SafeTensors *content, const char *what, const char *name, DType dtype,
+                      int ndim, size_t rows, size_t columns, const void *data) {
+    SafeEntry *entry = &content->entries[content->count++];
+    *entry = (SafeEntry){.dtype = dtype, .ndim = ndim, .shape = {rows, columns}, .data = data};
+    entry->bytes = rows * columns * dtype_bytes(dtype);
+    snprintf(entry->name, sizeof entry->name, "powersgd.%s%s", what, name);
+}
+
+SafeTensors power_sgd_save(const PowerSgd *state) {
+    SafeTensors content = {0};
+    content.entries = memory_zalloc((2 * state->count + 2) * sizeof *content.entries);
+    add_entry(&content, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
+    add_entry(&content, "drawn", "", DTYPE_I64, 0, 1, 1, &state->drawn);
+    for (size_t i = 0; i < state->count; i++) {
+        const Matrix *m = &state->matrices[i];
+        if (m->error) add_entry(&content, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
+        if (m->q) add_entry(&content, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
+    }
+    return content;
+}
+
+int power_sgd_load(PowerSgd *state, const SafeTensors *content, Error *err) {
+    SafeTensors own = power_sgd_save(state);
+    int status = 0;
+    for (size_t i = 0; i < own.count && status == 0; i++) {
+        const SafeEntry *to = &own.entries[i], *from = safetensors_find(content, to->name);
+        if (!from || from->dtype != to->dtype || from->bytes != to->bytes)
+            status = error_set(err, STATUS_USAGE, "%s is %s", to->name,
+                               from ? "of another size" : "missing");
+    }
+    for (size_t i = 0; i < own.count && status == 0; i++)
+        memcpy((void *)own.entries[i].data, safetensors_find(content, own.entries[i].name)->data,
+               own.entries[i].bytes);
+    free(own.entries);
+    if (status == 0) state->has_q = state->config.warm_start && state->drawn > 0;
+    return status;
+}

@@ -1,0 +1,45 @@
+/* powersgd_hook.h: PowerSGD (Vogels et al. 2019): gradients travel as products of thin matrices.
+ *
+ * A gradient seen as a matrix M [n, m] is replaced by P Q' with P [n, r] and Q [m, r]: one step of
+ * the power iteration finds the r directions in which the ranks' mean is largest, and only P and Q
+ * are all-reduced, n r + m r numbers in place of n m. What is lost is remembered on each rank and
+ * added to its next gradient (error feedback), and the next iteration starts from the last Q (warm
+ * start): with both, small r do. Vectors, and matrices that would hardly shrink, travel as they
+ * are.
+ *
+ * State is kept per parameter, not per bucket as in PyTorch, so that it survives other buckets. The
+ * errors are this rank's own: every rank saves and loads its own state. For CPU devices.
+ */
+#ifndef DDP_POWERSGD_HOOK_H
+#define DDP_POWERSGD_HOOK_H
+
+#include "common/train/safetensors.h"
+#include "ddp/reducer.h"
+
+typedef struct PowerSgdConfig {
+    size_t rank;                     // r; 1
+    uint64_t start_iteration;        // 1000: before it, a plain all-reduce
+    double min_compression_rate;     // 2: M is compressed if (n + m) r times this is below n m
+    bool error_feedback, warm_start; // true
+    uint64_t seed;                   // of the first Q, equal on all ranks; 0
+} PowerSgdConfig;
+
+PowerSgdConfig power_sgd_config_default(void);
+
+typedef struct PowerSgd PowerSgd;
+
+// For the reducer's parameters and group. NULL with PyTorch's error if error feedback or a warm
+// start is wanted before the buckets are settled.
+PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err);
+void power_sgd_close(PowerSgd *state); // NULL is fine
+// The state stays the caller's, and outlives the hook.
+CommHook power_sgd_hook(PowerSgd *state);
+int64_t power_sgd_iteration(const PowerSgd *state);
+
+// For checkpoints: entries whose data is the state's own, until the next step;
+// free(content.entries).
+SafeTensors power_sgd_save(const PowerSgd *state);
+// Strict: every entry must be there with its size. Nothing is changed unless everything fits.
+int power_sgd_load(PowerSgd *state, const SafeTensors *content, Error *err);
+
+#endif

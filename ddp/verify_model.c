@@ -1,0 +1,115 @@
+/* verify_model.c: each rank writes its model down, one line per tensor, and the ranks compare.
+ *
+ * The hashes of the texts travel first. Only if they differ do the texts themselves, so that every
+ * rank, rank 0 included, can say which line it is.
+ */
+#include "ddp/verify_model.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+
+enum { DESCRIPTION_MAX = MODULE_PATH + 160 };
+
+typedef struct Text {
+    char *bytes; // with a '\0' at the end
+    size_t length;
+} Text;
+
+// One line per tensor: "fc1.weight [64, 10]", and what is unusual about it.
+static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *stream) {
+    for (size_t i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i].tensor;
+        bool frozen = !buffers && !tensor->requires_grad;
+        char shape[112];
+        fprintf(stream, "%s%s %s%s%s\n", buffers ? "buffer " : "", tensors->items[i].name,
+                tensor_describe(tensor, shape, sizeof shape),
+                tensor->dtype == DTYPE_F32 ? "" : " I64", frozen ? " without gradient" : "");
+    }
+}
+
+static Text describe_model(const NamedTensors *parameters, const NamedTensors *buffers) {
+    Text text = {0};
+    FILE *stream = open_memstream(&text.bytes, &text.length);
+    CHECK(stream, "open_memstream failed");
+    describe_tensors(parameters, false, stream);
+    describe_tensors(buffers, true, stream);
+    CHECK(fclose(stream) == 0, "out of memory while describing a model");
+    return text;
+}
+
+static int64_t hash(const Text *text) { // FNV-1a
+    uint64_t value = 14695981039346656037u;
+    for (size_t i = 0; i < text->length; i++)
+        value = (value ^ (unsigned char)text->bytes[i]) * 1099511628211u;
+    return (int64_t)value;
+}
+
+// The first line of text, or "nothing" at its end.
+static const char *copy_line(const char *text, char line[DESCRIPTION_MAX]) {
+    if (!*text) return "nothing";
+    snprintf(line, DESCRIPTION_MAX, "%.*s", (int)strcspn(text, "\n"), text);
+    return line;
+}
+
+// Some rank's text differs from rank 0's: names the first such rank, and the first line that
+// differs. all: [size, stride], each text ended by a '\0'.
+static int name_difference(const char *all, size_t stride, int size, Error *err) {
+    int rank = 1;
+    while (rank < size - 1 && strcmp(all, all + (size_t)rank * stride) == 0) rank++;
+    const char *theirs = all + (size_t)rank * stride;
+    size_t line = 0; // where it begins, in both
+    for (size_t i = 0; all[i] && all[i] == theirs[i]; i++)
+        if (all[i] == '\n') line = i + 1;
+    char one[DESCRIPTION_MAX], other[DESCRIPTION_MAX];
+    return error_set(err, STATUS_FAILED,
+                     "DDP expects same model across all ranks: rank %d has %s where rank 0 has %s",
+                     rank, copy_line(theirs + line, one), copy_line(all + line, other));
+}
+
+// Shows all ranks all texts, of at most `longest` characters.
+static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest, Error *err) {
+    size_t stride = longest + 1;
+    char *mine = memory_zalloc(stride);
+    char *all = memory_zalloc(stride * (size_t)pg_size(group));
+    memcpy(mine, text->bytes, text->length);
+    int status = pg_run(group, pg_all_gather(mine, all, stride, PG_U8), err);
+    if (status == 0) status = name_difference(all, stride, pg_size(group), err);
+    free(mine);
+    free(all);
+    return status;
+}
+
+enum { FACT_PARAMETERS, FACT_HASH, FACT_LENGTH, FACT_COUNT };
+
+// facts: [size, FACT_COUNT]. Every rank compares all with rank 0, so every rank sees the error.
+static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *text, Error *err) {
+    bool equal = true;
+    int64_t longest = 0;
+    for (int rank = 0; rank < pg_size(group); rank++) {
+        const int64_t *theirs = facts + rank * FACT_COUNT;
+        if (theirs[FACT_PARAMETERS] != facts[FACT_PARAMETERS])
+            return error_set(err, STATUS_FAILED,
+                             "DDP expects same model across all ranks, but Rank 0 has %lld params, "
+                             "while rank %d has inconsistent %lld params.",
+                             (long long)facts[FACT_PARAMETERS], rank,
+                             (long long)theirs[FACT_PARAMETERS]);
+        equal = equal && theirs[FACT_HASH] == facts[FACT_HASH];
+        if (theirs[FACT_LENGTH] > longest) longest = theirs[FACT_LENGTH];
+    }
+    return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
+}
+
+int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,
+                 Error *err) {
+    Text text = describe_model(parameters, buffers);
+    int64_t mine[FACT_COUNT] = {[FACT_PARAMETERS] = (int64_t)parameters->count,
+                                [FACT_HASH] = hash(&text),
+                                [FACT_LENGTH] = (int64_t)text.length};
+    int64_t *facts = memory_zalloc((size_t)pg_size(group) * sizeof mine);
+    int status = pg_run(group, pg_all_gather(mine, facts, FACT_COUNT, PG_I64), err);
+    if (status == 0) status = compare_facts(group, facts, &text, err);
+    free(facts);
+    free(text.bytes);
+    return status;
+}

@@ -1,0 +1,16 @@
+/* verify_model.h: do all ranks hold the same model?
+ *
+ * PyTorch compares the number of parameters, then their sizes. Here names, dtypes and what is
+ * frozen count as well, and every rank gets an error that names the first tensor that differs.
+ */
+#ifndef DDP_VERIFY_MODEL_H
+#define DDP_VERIFY_MODEL_H
+
+#include "common/nn/module.h"
+#include "ddp/process_group.h"
+
+// Collective. 0, or on every rank -1 with err filled.
+int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,
+                 Error *err);
+
+#endif

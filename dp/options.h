@@ -1,0 +1,21 @@
+/* options.h: train_dp's own options, besides the ones that all trainers share
+ * (common/train/options.c).
+ */
+#ifndef DP_OPTIONS_H
+#define DP_OPTIONS_H
+
+#include "common/train/trainer.h"
+#include "dp/data_parallel.h"
+
+typedef struct DpOptions {
+    int devices;            // the devices 0 to N-1
+    const char *device_ids; // "0,2": these instead; NULL: not given
+} DpOptions;
+
+DpOptions dp_options_default(void);
+void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
+// Opens the devices that the options ask for. Returns how many, or -1 with err filled.
+int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
+                    Error *err);
+
+#endif

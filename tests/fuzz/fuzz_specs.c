@@ -1,0 +1,32 @@
+/* fuzz_specs.c: the small languages inside options: "synthetic:3x32x32->10@2048" and --hidden. */
+#include "common/data/synthetic.h"
+#include "common/nn/models.h"
+#include "tests/fuzz/fuzz.h"
+
+static void check_spec(const SyntheticSpec *spec) {
+    size_t floats;
+    CHECK(spec->inputs == spec->shape[0] * spec->shape[1] * spec->shape[2], "%zu", spec->inputs);
+    CHECK(spec->inputs > 0 && spec->outputs > 0 && spec->count > 0, "a size of 0");
+    CHECK(!__builtin_mul_overflow(spec->inputs, spec->count, &floats) && floats <= SIZE_MAX / 4,
+          "%zu x %zu values", spec->count, spec->inputs);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    char *text = fuzz_string(data, size), *name = memory_format("synthetic:%s", text);
+    Error err = {0};
+    SyntheticSpec spec;
+    if (synthetic_parse(name, &spec, &err) == 0) {
+        check_spec(&spec);
+    } else {
+        fuzz_check_error(&err);
+    }
+    size_t sizes[MLP_MAX_HIDDEN];
+    Error error = {0};
+    int count = model_parse_hidden(text, sizes, &error);
+    if (count < 0) fuzz_check_error(&error);
+    for (int i = 0; i < count; i++)
+        CHECK(sizes[i] >= 1 && sizes[i] <= MLP_MAX_WIDTH, "size %zu", sizes[i]);
+    free(name);
+    free(text);
+    return 0;
+}

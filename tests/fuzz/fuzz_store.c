@@ -1,0 +1,60 @@
+/* fuzz_store.c: the store's server, which a client with the right token (first byte odd) or a
+ * stranger (even) tells the rest of the input. Afterwards it must still serve an honest client.
+ */
+#include <errno.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+
+#include "ddp/store.h"
+#include "ddp/store_protocol.h"
+#include "tests/fuzz/fuzz.h"
+
+static const char TOKEN[] = "a token";
+enum { HONEST_TIMEOUT_S = 10 };
+
+static int connect_to(int port) {
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_port = htons((uint16_t)port)};
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    struct timeval limit = {.tv_sec = HONEST_TIMEOUT_S};
+    CHECK(fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0, "no server");
+    setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit);
+    setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof limit);
+    return fd;
+}
+
+// Says everything, hears everything; a server that does not hang up in the end is stuck.
+static void talk(int port, const uint8_t *data, size_t size) {
+    uint8_t greeting[STORE_GREETING_BYTES], heard[4096];
+    int fd = connect_to(port);
+    store_write_greeting(greeting, TOKEN);
+    if (data[0] & 1) (void)!send(fd, greeting, sizeof greeting, MSG_NOSIGNAL);
+    (void)!send(fd, data + 1, size - 1, MSG_NOSIGNAL);
+    shutdown(fd, SHUT_WR);
+    ssize_t n;
+    do n = recv(fd, heard, sizeof heard, 0);
+    while (n > 0);
+    CHECK(n == 0 || (errno != EAGAIN && errno != EWOULDBLOCK), "the server does not hang up");
+    close(fd);
+}
+
+static void check_alive(int port) {
+    Error err = {0};
+    Store *store = store_connect("127.0.0.1", port, TOKEN, HONEST_TIMEOUT_S, &err);
+    if (!store || store_set(store, "honest", "yes", 3, &err) != 0) error_exit(&err);
+    store_close(store);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
+    StoreRequest request;
+    if (size >= 1 + STORE_REQUEST_BYTES && store_read_request(data + 1, &request))
+        CHECK(request.key_bytes <= STORE_KEY_MAX && request.value_bytes <= STORE_VALUE_MAX, "size");
+    if (size < 1) return 0;
+    Error err = {0};
+    StoreServer *server = store_serve("127.0.0.1", 0, TOKEN, &err);
+    if (!server) error_exit(&err);
+    talk(store_server_port(server), data, size);
+    check_alive(store_server_port(server));
+    store_server_close(server);
+    return 0;
+}

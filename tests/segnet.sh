@@ -1,0 +1,121 @@
+#!/bin/sh
+# segnet.sh BIN_DIR: the dense-prediction task through the three training programs.
+#
+# DataParallel and DistributedDataParallel give the same bits when the loss is a mean over all ranks' pixels;
+# metrics do not depend on how the test images are shared; resuming continues bit for bit; training learns;
+# hard-example mining and the pictures; and what does not fit together is refused.
+set -eu
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+checks=0 failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# The optimizer's file that a checkpoint names.
+state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
+
+same() { # A B: equal bits, weights, buffers and the optimizer's state
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
+    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
+        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
+}
+
+run() { # WHAT COMMAND...: it must succeed; stdout is in out.txt
+    checks=$((checks + 1))
+    what=$1
+    shift
+    "$@" >out.txt 2>err.txt </dev/null || fail "$what: $(cat err.txt)"
+}
+
+single="$bin/train_single --model segnet --data shapes:16x16@90"
+dp() { n=$1; shift; "$bin/train_dp" --devices "$n" --model segnet --data shapes:16x16@90 "$@"; }
+ddp() {
+    n=$1
+    shift
+    "$bin/ddprun" --nproc-per-node "$n" "$bin/train_ddp" --model segnet --data shapes:16x16@90 "$@"
+}
+
+# ---- equivalence -------------------------------------------------------------------------------------------
+# 90 images in batches of 20: the last one has 10. On 3 devices the shares are uneven: 7, 7, 6.
+few="--global-batch 20 --steps 9 --no-eval"
+for world in 2 3; do
+    run "dp $world" dp "$world" $few --save "dp$world"
+    run "ddp $world" ddp "$world" $few --save "ddp$world" --sampler blocked --normalize global
+    same "dp$world" "ddp$world"
+done
+run "single" $single $few --save whole
+! "$bin/compare_tensors" --bitwise whole dp2 >cmp.txt 2>&1 || fail "batch norms of halves are those of the whole"
+
+# ---- metrics -----------------------------------------------------------------------------------------------
+# Resumed at its last step a run only evaluates: 18 test images on 1, 2 and 4 devices.
+metrics() { grep -o 'test_accuracy=.*' out.txt; }
+run "evaluation" $single --global-batch 20 --steps 9 --resume whole
+wanted=$(metrics)
+echo "$wanted" | grep -q 'test_miou=0\.[0-9]' || fail "no mean IoU in: $(cat out.txt)"
+run "evaluation, dp" dp 2 --global-batch 20 --steps 9 --resume whole
+[ "$(metrics)" = "$wanted" ] || fail "one device finds $wanted, dp $(metrics)"
+run "evaluation, ddp" ddp 4 --global-batch 20 --steps 9 --resume whole
+[ "$(metrics)" = "$wanted" ] || fail "one device finds $wanted, ddp $(metrics)"
+
+# ---- resuming ----------------------------------------------------------------------------------------------
+plan="--global-batch 20 --steps 8 --no-eval --augment --schedule constant --log-every 1"
+run "eight steps" $single $plan --save eight --save-every 3 --out eight-rows
+run "three steps" $single $plan --steps 3 --save three
+run "five more" $single $plan --resume three --save three
+same eight three
+[ "$(cut -d, -f1 eight-rows/steps.csv | tr '\n' ' ')" = "step 0 1 2 3 4 5 6 7 " ] ||
+    fail "rows of steps.csv are missing: $(cat eight-rows/steps.csv)"
+
+# ---- hard examples -----------------------------------------------------------------------------------------
+mining="--ohem-threshold 0.5 --ohem-min 100"
+run "mining" $single $few $mining --save hard
+! "$bin/compare_tensors" --bitwise whole hard >cmp.txt 2>&1 || fail "--ohem-threshold changes nothing"
+run "mining, dp" dp 3 $few $mining
+run "mining, ddp" ddp 2 $few $mining
+run "mining, ddp over all pixels" ddp 2 $few $mining --sampler blocked --normalize global
+# All losses are below the threshold: the 100 hardest pixels of each batch, whatever it is.
+run "100 pixels" $single $few --ohem-threshold 50 --ohem-min 100 --save hardest
+run "100 pixels" $single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
+same hardest hardest60
+
+# ---- learning, and pictures of it --------------------------------------------------------------------------
+run "learning" "$bin/train_single" --model segnet --data shapes:16x16@800 --global-batch 8 --epochs 4 --lr 0.05 \
+    --schedule polynomial --warmup-steps 10 --weight-decay 0 --out learnt --dump-images 2
+miou=$(grep -o 'test_miou=[0-9.]*' out.txt | tail -n 1 | cut -d= -f2)
+awk "BEGIN { exit !($miou > 0.3) }" || fail "mean IoU $miou after four epochs (background alone gives 0.2)"
+grep -q '"test_miou"' learnt/summary.json || fail "summary.json lacks test_miou"
+[ -s learnt/best.safetensors ] || fail "there is no best checkpoint"
+checks=$((checks + 1))
+pictures=$(cd learnt/images && echo *)
+wanted=$(for epoch in 2 4; do for i in 0 1 2 3 4 5 6 7; do echo "epoch_000${epoch}_sample_0$i.ppm"; done; done)
+[ "$pictures" = "$(echo $wanted)" ] || fail "the pictures are $pictures"
+for picture in learnt/images/*; do
+    [ "$(head -n 2 "$picture" | tail -n 1)" = "48 16" ] || fail "$picture is not of 48 x 16 pixels"
+done
+
+# ---- what does not fit -------------------------------------------------------------------------------------
+refuse() { # 'part of the message' OPTIONS...
+    checks=$((checks + 1))
+    words=$1 status=0
+    shift
+    "$bin/train_single" "$@" >out.txt 2>err.txt || status=$?
+    [ "$status" = 2 ] || fail "status $status of $*: $(cat err.txt)"
+    [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "not one error line: $*: $(cat err.txt)"
+    grep -qF -- "$words" err.txt || fail "no \"$words\" from $*: $(cat err.txt)"
+}
+refuse 'segnet predicts pixels, but digits has labels of samples' --model segnet --data digits
+refuse 'mlp predicts samples, but shapes has labels of pixels' --model mlp --data shapes:8x8@8
+refuse 'sides that 4 divides, got 9x12' --model segnet --data shapes:9x12@8
+refuse 'shapes:9: want' --model segnet --data shapes:9
+refuse '--ohem-threshold' --model segnet --ohem-threshold -1
+refuse 'needs --out' --model segnet --data shapes:8x8@8 --dump-images 1
+refuse 'digits has no labels of pixels' --model mlp --dump-images 1 --out nothing
+
+echo "segnet: $checks checks, $failures failures"
+[ "$failures" = 0 ]

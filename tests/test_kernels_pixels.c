@@ -1,0 +1,284 @@
+/* test_kernels_pixels.c: the kernels of dense prediction: small answers worked out by hand (asked
+ * of both tables), the reference's gradients against central differences, and the CPU table against
+ * the reference for sizes 0, 1, primes and one past a block.
+ */
+#include "tests/check.h"
+
+#include <stdbool.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/device/kernels.h"
+
+static const Kernels *const TABLES[] = {&kernels_ref, &kernels_cpu};
+enum { REF, CPU, TABLE_COUNT };
+
+static float *normal(size_t count, uint64_t which) {
+    float *x = memory_zalloc((count + 1) * sizeof *x);
+    for (size_t i = 0; i < count; i++) x[i] = rng_normal(which, RNG_STREAM_TEST, i);
+    return x;
+}
+
+// Classes, and every third or so to be ignored.
+static int64_t *labels(size_t count, size_t classes) {
+    int64_t *target = memory_zalloc((count + 1) * sizeof *target);
+    for (size_t i = 0; i < count; i++)
+        target[i] = rng_below(9, RNG_STREAM_TEST, 2 * i, 3) == 0
+                        ? -1
+                        : (int64_t)rng_below(9, RNG_STREAM_TEST, 2 * i + 1, classes);
+    return target;
+}
+
+// Equal but for `tolerance` times the largest; NaN fails.
+static void check_same(const float *a, const float *b, size_t count, double tolerance,
+                       const char *what) {
+    double largest = 0;
+    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)b[i]));
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * largest))
+            fail_msg("%s[%zu of %zu]: %.9g, not %.9g", what, i, count, (double)a[i], (double)b[i]);
+}
+
+// ---- upsampling -------------------------------------------------------------------------------
+
+static void upsampling_known_answers(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLE_COUNT; t++) {
+        const float x[] = {1, 2, 3, 4}; // two planes of 1x2
+        const float wanted[] = {1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4};
+        float y[16], dx[4] = {10, 20, 30, 40};
+        TABLES[t]->upsample2x(x, y, 2, 1, 2);
+        assert_memory_equal(y, wanted, sizeof wanted);
+        const float dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
+        const float sums[] = {14, 22, 46, 54}, more[] = {28, 44, 92, 108};
+        TABLES[t]->upsample2x_gradient(dy, dx, false, 2, 1, 2);
+        assert_memory_equal(dx, sums, sizeof sums);
+        TABLES[t]->upsample2x_gradient(dy, dx, true, 2, 1, 2);
+        assert_memory_equal(dx, more, sizeof more);
+    }
+}
+
+static void upsampling_cpu_equals_reference(void **state) {
+    (void)state;
+    const size_t sides[] = {0, 1, 2, 7, 17, 33};
+    for (int i = 0; i < 6 * 6 * 3 * 2; i++) {
+        size_t h = sides[i % 6], w = sides[i / 6 % 6], planes = (size_t)(i / 36 % 3);
+        size_t count = planes * h * w;
+        float *x = normal(count, 1), *dy = normal(4 * count, 2), *y[2], *dx[2];
+        for (int t = 0; t < TABLE_COUNT; t++) {
+            y[t] = normal(4 * count, 3);
+            dx[t] = normal(count, 4);
+            TABLES[t]->upsample2x(x, y[t], planes, h, w);
+            TABLES[t]->upsample2x_gradient(dy, dx[t], i >= 108, planes, h, w);
+        }
+        assert_memory_equal(y[CPU], y[REF], 4 * count * sizeof *x);
+        check_same(dx[CPU], dx[REF], count, 2e-7, "upsample2x_gradient");
+        for (int t = 0; t < TABLE_COUNT; t++) free(y[t]), free(dx[t]);
+        free(x);
+        free(dy);
+    }
+}
+
+// ---- cross-entropy of pixels ------------------------------------------------------------------
+
+static void cross_entropy_known_answers(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLE_COUNT; t++) {
+        // One image, 2 classes, 3 pixels: classes are planes. The last pixel would overflow.
+        const float logits[] = {0, 0, 1000, logf(3), 0, 1000 + logf(3)};
+        const int64_t target[] = {1, -1, 0};
+        float p[6], losses[3], dx[6];
+        TABLES[t]->pixel_cross_entropy(logits, target, p, losses, 1, 2, 3);
+        check_close((double)p[0], 0.25, 1e-6, "p");
+        check_close((double)p[1], 0.5, 1e-6, "p of an ignored pixel");
+        check_close((double)p[3], 0.75, 1e-6, "p");
+        check_close((double)losses[0], -log(0.75), 1e-6, "loss");
+        assert_true(losses[1] == 0);
+        check_close((double)losses[2], -log(0.25), 1e-4, "loss of large logits");
+        const uint8_t kept[] = {1, 0, 0};
+        TABLES[t]->pixel_cross_entropy_gradient(p, target, kept, 2, dx, false, 1, 2, 3);
+        const float gradient[] = {0.5f, 0, 0, -0.5f, 0, 0};
+        for (int i = 0; i < 6; i++)
+            check_close((double)dx[i], (double)gradient[i], 1e-6, "gradient");
+    }
+}
+
+static double kept_sum(const float *logits, const int64_t *target, const uint8_t *kept, size_t n,
+                       size_t classes, size_t inner) {
+    float *p = normal(n * classes * inner, 3), *losses = normal(n * inner, 4);
+    kernels_ref.pixel_cross_entropy(logits, target, p, losses, n, classes, inner);
+    double sum = 0;
+    for (size_t i = 0; i < n * inner; i++) sum += kept[i] ? (double)losses[i] : 0;
+    free(p);
+    free(losses);
+    return sum;
+}
+
+static void reference_gradient_matches_differences(void **state) {
+    (void)state;
+    enum { N = 2, CLASSES = 3, INNER = 5, COUNT = N * CLASSES * INNER };
+    float *logits = normal(COUNT, 1), p[COUNT], losses[N * INNER], dx[COUNT];
+    int64_t *target = labels(N * INNER, CLASSES);
+    uint8_t kept[N * INNER];
+    double sum;
+    kernels_ref.pixel_cross_entropy(logits, target, p, losses, N, CLASSES, INNER);
+    size_t keep = kernels_ref.hard_pixels(losses, target, 0.8f, 0, kept, &sum, N * INNER);
+    assert_in_range(keep, 2, N * INNER - 3); // some are kept, some are easy, some ignored
+    kernels_ref.pixel_cross_entropy_gradient(p, target, kept, 1, dx, false, N, CLASSES, INNER);
+    for (size_t i = 0; i < COUNT; i++) {
+        const float step = 1.0f / 64;
+        float was = logits[i];
+        logits[i] = was + step;
+        double above = kept_sum(logits, target, kept, N, CLASSES, INNER);
+        logits[i] = was - step;
+        double below = kept_sum(logits, target, kept, N, CLASSES, INNER);
+        logits[i] = was;
+        check_close((double)dx[i], (above - below) / (2 * (double)step), 1e-3, "gradient");
+    }
+    free(logits);
+    free(target);
+}
+
+static void compare_cross_entropy(size_t n, size_t classes, size_t inner, bool accumulate) {
+    size_t count = n * classes * inner, pixels = n * inner;
+    float *logits = normal(count, 1), *p[2], *losses[2], *dx[2];
+    int64_t *target = labels(pixels, classes);
+    uint8_t *kept = memory_zalloc(pixels + 1);
+    for (size_t i = 0; i < pixels; i++) kept[i] = target[i] >= 0 && i % 3 > 0;
+    for (size_t i = 0; i < count; i++) logits[i] *= 20; // some probabilities vanish
+    for (int t = 0; t < TABLE_COUNT; t++) {
+        p[t] = normal(count, 2);
+        losses[t] = normal(pixels, 3);
+        dx[t] = normal(count, 4);
+        TABLES[t]->pixel_cross_entropy(logits, target, p[t], losses[t], n, classes, inner);
+        TABLES[t]->pixel_cross_entropy_gradient(p[t], target, kept, 0.3f, dx[t], accumulate, n,
+                                                classes, inner);
+    }
+    check_same(p[CPU], p[REF], count, 1e-6, "probabilities");
+    check_same(losses[CPU], losses[REF], pixels, 1e-6, "losses");
+    check_same(dx[CPU], dx[REF], count, 1e-6, "gradient");
+    for (int t = 0; t < TABLE_COUNT; t++) free(p[t]), free(losses[t]), free(dx[t]);
+    free(logits);
+    free(target);
+    free(kept);
+}
+
+static void cross_entropy_cpu_agrees_with_reference(void **state) {
+    (void)state;
+    const size_t inners[] = {0, 1, 7, 33, 256, 257, 1009};
+    for (int i = 0; i < 7 * 3 * 4 * 2; i++)
+        compare_cross_entropy((size_t)(i / 7 % 3), (size_t[]){1, 2, 5, 17}[i / 21 % 4],
+                              inners[i % 7], i >= 84);
+}
+
+// ---- hard examples ----------------------------------------------------------------------------
+
+static void mining_known_answers(void **state) {
+    (void)state;
+    const float losses[] = {0.1f, 0.9f, 0.0f, 0.5f, 0.9f, 0.7f, 0.2f};
+    const int64_t target[] = {0, 1, -1, 2, 0, 0, 1}; // the third is ignored
+    const struct {
+        float threshold;
+        size_t least, keep;
+        double sum;
+        uint8_t kept[7];
+    } cases[] = {
+        {-INFINITY, 0, 6, 3.3, {1, 1, 0, 1, 1, 1, 1}}, // no mining: all that are not ignored
+        {0.4f, 0, 4, 3.0, {0, 1, 0, 1, 1, 1, 0}},
+        {0.5f, 2, 3, 2.5, {0, 1, 0, 0, 1, 1, 0}},   // above means above; enough of them
+        {0.8f, 4, 4, 3.0, {0, 1, 0, 1, 1, 1, 0}},   // too few above: the 4 hardest
+        {5.0f, 1, 1, 0.9, {0, 1, 0, 0, 0, 0, 0}},   // of equals the first
+        {5.0f, 100, 6, 3.3, {1, 1, 0, 1, 1, 1, 1}}, // there are not so many: all
+        {5.0f, 0, 0, 0.0, {0}},
+    };
+    for (int t = 0; t < TABLE_COUNT; t++)
+        for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+            uint8_t kept[7] = {9, 9, 9, 9, 9, 9, 9};
+            double sum;
+            size_t keep = TABLES[t]->hard_pixels(losses, target, cases[i].threshold, cases[i].least,
+                                                 kept, &sum, 7);
+            assert_int_equal(keep, cases[i].keep);
+            assert_memory_equal(kept, cases[i].kept, 7);
+            check_close(sum, cases[i].sum, 1e-6, "sum");
+        }
+}
+
+// Many equal losses, zeros, NaN and infinity among them.
+static void mining_cpu_equals_reference(void **state) {
+    (void)state;
+    enum { COUNT = 101 };
+    float losses[COUNT];
+    int64_t *target = labels(COUNT, 3);
+    for (size_t i = 0; i < COUNT; i++)
+        losses[i] = target[i] < 0 ? 0 : (float)rng_below(3, RNG_STREAM_TEST, i, 12) / 8;
+    size_t valid = 0;
+    for (size_t i = 0; i < COUNT; i++) valid += target[i] >= 0;
+    for (int special = 0; special < 2; special++) {
+        for (size_t i = 0; special && i < COUNT; i += 25)
+            if (target[i] >= 0) losses[i] = i % 2 ? NAN : INFINITY;
+        for (size_t least = 0; least <= COUNT + 1; least++)
+            for (int level = -1; level < 13; level++) {
+                uint8_t kept[2][COUNT];
+                double sum[2];
+                size_t keep[2];
+                float threshold = level < 0 ? -INFINITY : (float)level / 8;
+                for (int t = 0; t < TABLE_COUNT; t++)
+                    keep[t] = TABLES[t]->hard_pixels(losses, target, threshold, least, kept[t],
+                                                     &sum[t], COUNT);
+                assert_int_equal(keep[CPU], keep[REF]);
+                assert_memory_equal(kept[CPU], kept[REF], COUNT);
+                assert_true(keep[CPU] >= (least < valid ? least : valid) && keep[CPU] <= valid);
+                if (!special) check_close(sum[CPU], sum[REF], 1e-12, "sum");
+            }
+    }
+    free(target);
+}
+
+// ---- predictions ------------------------------------------------------------------------------
+
+static void predictions_known_answers(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLE_COUNT; t++) {
+        // 3 classes (rows), 4 pixels: the last class, the first of equals, NaN first, NaN last
+        const float logits[] = {1, 2, NAN, 0, 2, 2, 5, 1, 3, 1, 0, NAN};
+        const int32_t wanted[] = {2, 0, -1, -1};
+        int32_t predicted[4];
+        TABLES[t]->predict_pixels(logits, predicted, 1, 3, 4);
+        assert_memory_equal(predicted, wanted, sizeof wanted);
+    }
+}
+
+static void predictions_cpu_equals_reference(void **state) {
+    (void)state;
+    const size_t inners[] = {0, 1, 7, 257, 1009};
+    for (int i = 0; i < 5 * 3 * 3; i++) {
+        size_t inner = inners[i % 5], n = (size_t)(i / 5 % 3);
+        size_t classes = (size_t[]){1, 2, 7}[i / 15], count = n * classes * inner;
+        float *logits = normal(count, 1);
+        for (size_t j = 0; j < count; j++) logits[j] = j % 97 == 96 ? NAN : roundf(logits[j]);
+        int32_t *predicted[2];
+        for (int t = 0; t < TABLE_COUNT; t++) {
+            predicted[t] = memory_zalloc((n * inner + 1) * sizeof *predicted[t]);
+            TABLES[t]->predict_pixels(logits, predicted[t], n, classes, inner);
+        }
+        assert_memory_equal(predicted[CPU], predicted[REF], n * inner * sizeof **predicted);
+        free(logits);
+        free(predicted[CPU]);
+        free(predicted[REF]);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(upsampling_known_answers),
+        cmocka_unit_test(upsampling_cpu_equals_reference),
+        cmocka_unit_test(cross_entropy_known_answers),
+        cmocka_unit_test(reference_gradient_matches_differences),
+        cmocka_unit_test(cross_entropy_cpu_agrees_with_reference),
+        cmocka_unit_test(mining_known_answers),
+        cmocka_unit_test(mining_cpu_equals_reference),
+        cmocka_unit_test(predictions_known_answers),
+        cmocka_unit_test(predictions_cpu_equals_reference),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
