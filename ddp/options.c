@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "ddp/comm_hooks.h"
+#include "ddp/debug_level.h"
 #include "ddp/powersgd_hook.h"
 #include "ddp/sync_batch_norm.h"
 
@@ -51,7 +52,7 @@ void ddp_options(Options *options, DdpOptions *ddp) {
                             "expect no gradient of parameters that the loss does not "
                             "depend on"});
     options_add(o, (Option){"static-graph", OPTION_FLAG, &ddp->static_graph, NULL, 0, 0,
-                            "the graph of the first step is that of all"});
+                            "expect the graph of the first step in all others"});
     options_add(o, (Option){"timeout-s", OPTION_FLOAT, &ddp->timeout_s, "F", 0.001, 1e6,
                             "how long a rank waits for the others before it gives up"});
 }
@@ -98,12 +99,23 @@ ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err
     return init_process_group(ddp->backend, me, ddp->timeout_s, err);
 }
 
+// At debug level INFO, how this rank's model is wrapped.
+static void tell(Module *wrapper) {
+    DebugLevel level;
+    if (debug_level_read(&level, NULL) != 0 || level < DEBUG_INFO) return;
+    const DdpLoggingData data = ddp_logging_data(wrapper);
+    ddp_logging_print(&data, stderr);
+}
+
 Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err) {
     const DdpConfig config = ddp_options_config(ddp);
     if (ddp->sync_batch_norm && !sync_batch_norm_convert(model, group, err)) return NULL;
     Module *wrapper = distributed_data_parallel(model, group, &config, err);
-    if (!wrapper || strcmp(ddp->comm_hook, "none") == 0) return wrapper;
-    if (register_hook(ddp, wrapper, err) == 0) return wrapper;
-    ddp_unwrap(wrapper); // the model stays the caller's
-    return NULL;
+    if (!wrapper) return NULL;
+    if (strcmp(ddp->comm_hook, "none") != 0 && register_hook(ddp, wrapper, err)) {
+        ddp_unwrap(wrapper); // the model stays the caller's
+        return NULL;
+    }
+    tell(wrapper);
+    return wrapper;
 }

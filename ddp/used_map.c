@@ -43,14 +43,6 @@ void used_map_mark(UsedMap *map, size_t parameter) {
     map->used[parameter] = 1;
 }
 
-bool used_map_is_used(const UsedMap *map, size_t parameter) {
-    return map->used[parameter] != 0;
-}
-
-int32_t used_map_ranks(const UsedMap *map, size_t parameter) {
-    return map->ranks[parameter];
-}
-
 void used_map_contribute(UsedMap *map, size_t parameter) {
     Tensor *tensor = map->parameters->items[parameter].tensor;
     size_t bytes = tensor_bytes(tensor);

@@ -17,17 +17,14 @@ UsedMap *used_map_create(Reducer *reducer);
 void used_map_close(UsedMap *map);
 // This rank has a gradient of the parameter. Stays so until used_map_settle.
 void used_map_mark(UsedMap *map, size_t parameter);
-bool used_map_is_used(const UsedMap *map, size_t parameter);
 // Makes the parameter ready without a gradient of this backward.
 void used_map_contribute(UsedMap *map, size_t parameter);
 // Starts the all-reduce of the map.
 void used_map_exchange(UsedMap *map, Error *err);
-// All buckets are reduced: waits for the map and gives the contributed gradients their end. With
-// keep, the map is not cleared but used again by the next used_map_settle_again.
+// All buckets are reduced: waits for the map, gives the contributed gradients their end, and
+// forgets what this rank has used.
 void used_map_settle(UsedMap *map, Error *err);
-// The same with the map of the last exchange.
+// Without an exchange: by the map of the last one.
 void used_map_settle_again(UsedMap *map);
-// How many ranks used it, by the last exchange.
-int32_t used_map_ranks(const UsedMap *map, size_t parameter);
 
 #endif

@@ -302,7 +302,7 @@ static void trouble(ProcessGroup *group, const void *argument, Outcome *outcome)
 
 static void play_trouble(void **state, Trouble t, const char *says) {
     t.folder = *state;
-    double timeout_s = t.what == STAYS_AWAY || t.what == COMES_LATE ? 0.3 : 60;
+    double timeout_s = t.what == STAYS_AWAY || t.what == COMES_LATE ? 1.0 : 60;
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
         if (mode == AS_THREADS && t.what == DIES) continue; // threads die together
         if (mode == AS_PROCESSES && UNDER_TSAN) continue;

@@ -143,7 +143,8 @@ int checks_resumed(const char *path, const Progress *saved, const Progress *now,
                 path, facts[i].what, (unsigned long long)facts[i].saved,
                 (unsigned long long)facts[i].now);
     }
-    if (saved->batch >= batches_per_epoch)
+    // --save-every may have saved behind the last batch, before the epoch was ended.
+    if (saved->batch > batches_per_epoch)
         return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
                          (unsigned long long)saved->batch, batches_per_epoch);
     return 0;
