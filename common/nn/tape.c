@@ -133,12 +133,14 @@ int tape_error(const Tape *tape, Error *err) {
 
 // ---- gradients of activations -----------------------------------------------------------------
 
-// The smallest free buffer that is large enough, or a new one from the arena.
+// The smallest free buffer that is large enough, or a new one from the arena. A small gradient does
+// not take a very large buffer: a replica's parameters keep theirs, and the next activation would
+// need another.
 static float *take_buffer(Tape *tape, size_t bytes) {
     GradBuffer *best = NULL;
     for (size_t i = 0; i < tape->buffer_count; i++) {
         GradBuffer *buffer = &tape->buffers[i];
-        if (buffer->in_use || buffer->bytes < bytes) continue;
+        if (buffer->in_use || buffer->bytes < bytes || buffer->bytes / 8 > bytes) continue;
         if (!best || buffer->bytes < best->bytes) best = buffer;
     }
     if (!best) {
