@@ -1,0 +1,90 @@
+/* grad_scaler.c: scaling on the tape, one pass over the gradients, and the rule for the scale.
+ *
+ * Whether a gradient is finite is read off its sum, which the kernels take in double: no sum of
+ * finite floats overflows there, and an inf or a NaN stays one. The host waits for it, because the
+ * host decides whether there is a step.
+ */
+#include "common/nn/grad_scaler.h"
+
+#include <math.h>
+
+#include "common/nn/ops.h"
+
+GradScalerState grad_scaler_default(void) {
+    return (GradScalerState){
+        .scale = 65536, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 2000};
+}
+
+// Written so that a NaN fails.
+int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *err) {
+    if (!(state->growth_factor > 1))
+        return error_set(err, STATUS_USAGE, "The growth factor must be > 1.0, not %g.",
+                         state->growth_factor);
+    if (!(state->backoff_factor > 0 && state->backoff_factor < 1))
+        return error_set(err, STATUS_USAGE, "The backoff factor must be < 1.0 and > 0, not %g.",
+                         state->backoff_factor);
+    if (!(state->scale > 0 && isfinite(state->scale)))
+        return error_set(err, STATUS_USAGE, "The scale must be positive and finite, not %g.",
+                         (double)state->scale);
+    if (state->growth_tracker < 0 || state->growth_tracker >= state->growth_interval)
+        return error_set(err, STATUS_USAGE,
+                         "%lld good steps do not fit a growth interval of %lld steps.",
+                         (long long)state->growth_tracker, (long long)state->growth_interval);
+    *scaler = (GradScaler){.state = *state, .stage = SCALER_READY};
+    return 0;
+}
+
+Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss) {
+    return op_divide(tape, loss, 1.0 / (double)scaler->state.scale);
+}
+
+int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err) {
+    if (scaler->stage == SCALER_UNSCALED)
+        return error_set(err, STATUS_FAILED,
+                         "unscale_() has already been called on this optimizer since the last "
+                         "update().");
+    if (scaler->stage == SCALER_STEPPED)
+        return error_set(err, STATUS_FAILED, "unscale_() is being called after step().");
+    float inverse = (float)(1.0 / (double)scaler->state.scale);
+    size_t seen = 0;
+    scaler->found_inf = false;
+    for (size_t i = 0; i < optimizer->parameters.count; i++) {
+        const Tensor *parameter = optimizer->parameters.items[i].tensor;
+        if (!parameter->has_grad) continue;
+        const Kernels *kernels = parameter->device->kernels;
+        size_t count = tensor_count(parameter);
+        scaler->found_inf = scaler->found_inf || !isfinite(kernels->sum(parameter->grad, count));
+        kernels->scale(parameter->grad, inverse, count);
+        seen++;
+    }
+    if (seen == 0)
+        return error_set(err, STATUS_FAILED, "No inf checks were recorded for this optimizer.");
+    scaler->stage = SCALER_UNSCALED;
+    return 0;
+}
+
+int grad_scaler_step(GradScaler *scaler, Optimizer *optimizer, double lr, Error *err) {
+    if (scaler->stage == SCALER_STEPPED)
+        return error_set(err, STATUS_FAILED,
+                         "step() has already been called since the last update().");
+    if (scaler->stage == SCALER_READY && grad_scaler_unscale(scaler, optimizer, err)) return -1;
+    if (!scaler->found_inf) optimizer_step(optimizer, lr);
+    scaler->stage = SCALER_STEPPED;
+    return 0;
+}
+
+int grad_scaler_update(GradScaler *scaler, Error *err) {
+    GradScalerState *state = &scaler->state;
+    if (scaler->stage == SCALER_READY)
+        return error_set(err, STATUS_FAILED, "No inf checks were recorded prior to update.");
+    scaler->stage = SCALER_READY;
+    if (scaler->found_inf) {
+        state->scale = (float)((double)state->scale * state->backoff_factor);
+        state->growth_tracker = 0;
+    } else if (++state->growth_tracker == state->growth_interval) {
+        float grown = (float)((double)state->scale * state->growth_factor);
+        if (isfinite(grown)) state->scale = grown;
+        state->growth_tracker = 0;
+    }
+    return 0;
+}

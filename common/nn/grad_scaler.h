@@ -1,0 +1,66 @@
+/* grad_scaler.h: PyTorch's GradScaler: gradients of 16-bit arithmetic, kept from vanishing.
+ *
+ *     tape_backward(tape, grad_scaler_scale(&scaler, tape, loss), &err);
+ *     ddp_finish_backward(wrapper, NULL, &err);          // reduces scaled gradients
+ *     grad_scaler_unscale(&scaler, optimizer, &err);     // only to look at them, or to clip them
+ *     grad_scaler_step(&scaler, optimizer, lr, &err);    // or skips it
+ *     grad_scaler_update(&scaler, &err);
+ *
+ * A loss times 65536 has gradients times 65536. If one of them is not finite, the scale was too
+ * large: the step is skipped and the scale halved. After 2000 good steps it is doubled. With a
+ * power of two and nothing that overflows or underflows, the weights are those without a scaler,
+ * bit for bit.
+ *
+ * There is no communication here. In DDP one rank's inf or NaN reaches every rank through the
+ * all-reduce, so all see the same gradients and decide alike. That ends where a rank steps on
+ * gradients that were not reduced (no_sync), or where they are unscaled before they are, or where
+ * a communication hook clips.
+ *
+ * One scaler is for one optimizer. There are no 16-bit gradients here, which PyTorch refuses.
+ * Source: torch/amp/grad_scaler.py; aten/src/ATen/native/AmpKernels (_amp_update_scale_).
+ */
+#ifndef COMMON_NN_GRAD_SCALER_H
+#define COMMON_NN_GRAD_SCALER_H
+
+#include "common/nn/optimizer.h"
+
+// What a checkpoint keeps: PyTorch's state_dict. Plain numbers; saving is copying scaler.state.
+typedef struct GradScalerState {
+    float scale;
+    double growth_factor, backoff_factor; // over 1, under 1
+    int64_t growth_interval;              // good steps before the scale grows
+    int64_t growth_tracker;               // good steps since it last changed, or would have
+} GradScalerState;
+
+typedef enum GradScalerStage { SCALER_READY, SCALER_UNSCALED, SCALER_STEPPED } GradScalerStage;
+
+typedef struct GradScaler {
+    GradScalerState state;
+    // Of the step that is being taken, until grad_scaler_update:
+    GradScalerStage stage;
+    bool found_inf; // valid once unscaled: some element of some gradient was inf or NaN
+} GradScaler;
+
+// PyTorch's defaults: 65536, 2, 0.5, 2000.
+GradScalerState grad_scaler_default(void);
+
+// Starts a scaler, or takes it back to a saved state. -1 with err filled, and the scaler as it was,
+// if no scaler can have that state.
+int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *err);
+
+// loss (a scalar) times the scale, on the tape.
+Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss);
+
+// Looks for what is not finite, and multiplies the optimizer's gradients by 1 / scale (computed in
+// double, rounded to float). At most once per step. -1 with PyTorch's error.
+int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err);
+
+// Unscales if that was not done, then steps unless something was not finite. At most once before
+// an update. -1 with PyTorch's error.
+int grad_scaler_step(GradScaler *scaler, Optimizer *optimizer, double lr, Error *err);
+
+// The next step's scale, from what was found in this one. -1 with err filled if nothing was looked
+// at.
+int grad_scaler_update(GradScaler *scaler, Error *err);
+
+#endif
