@@ -17,7 +17,7 @@ enum { CIFAR_TRAIN_FILES = 5, CIFAR_PATH = 1100 };
 // Batches 1 to 5 are the training set's, batch 0 is the test set. A path that is too long becomes
 // "", which is no file's.
 static void cifar_path(const char *folder, size_t batch, char *path) {
-    char name[32] = "test_batch.bin";
+    char name[48] = "test_batch.bin";
     if (batch > 0) snprintf(name, sizeof name, "data_batch_%zu.bin", batch);
     if (snprintf(path, CIFAR_PATH, "%s/%s", folder, name) >= CIFAR_PATH) path[0] = '\0';
 }
