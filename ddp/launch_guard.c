@@ -39,6 +39,7 @@ static void detach(int pipe_fd) {
     sigprocmask(SIG_SETMASK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "ddprun-guard");
+    (void)prctl(PR_SET_PDEATHSIG, SIGCONT); // if somebody stopped it: now it is needed
     (void)dup2(pipe_fd, 0);
     (void)close_range(1, ~0u, 0);
 }
@@ -92,6 +93,7 @@ void guard_release(Guard *guard, pid_t group) {
 void guard_close(Guard *guard) {
     if (!guard) return;
     close(guard->fd);
+    kill(guard->pid, SIGCONT); // it may have been stopped
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
     free(guard);
 }

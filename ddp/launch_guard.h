@@ -5,6 +5,8 @@
  * `ddprun sh -c 'train_ddp; ...'` the trainer is the shell's child. The guard reads from a pipe
  * which process groups the launcher has started and which have ended. When the pipe closes while
  * some are left, the launcher is dead, and the guard kills them.
+ * A process that gave itself a session of its own (setsid) belongs to no group that is watched, and
+ * gets away.
  */
 #ifndef DDP_LAUNCH_GUARD_H
 #define DDP_LAUNCH_GUARD_H

@@ -41,6 +41,7 @@ typedef struct Stream {
 typedef struct Console {
     int fd;
     bool gone; // nobody reads it any more: what it would get is dropped
+    int error; // what a write failed with, unless it was that nobody reads
     char *queue;
     size_t begin, end, capacity;
     const void *writer; // who wrote the unfinished line at the end; NULL: lines are whole
@@ -100,6 +101,7 @@ static void console_pump(Console *console) {
             console->begin += (size_t)n;
         } else if (errno != EINTR && errno != EAGAIN) {
             console->gone = true;
+            console->error = errno == EPIPE ? 0 : errno;
             console->begin = console->end = 0;
         }
     }
@@ -230,6 +232,10 @@ void output_drain(Output *output, int local_rank) {
         Stream *stream = stream_of(output, local_rank, which);
         if (stream->used > 0) remember(stream, stream->line, stream->used);
     }
+}
+
+int output_lost(const Output *output) {
+    return output->consoles[0].error;
 }
 
 void output_flush(Output *output, double seconds) {

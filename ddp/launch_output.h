@@ -47,6 +47,8 @@ void output_pump(Output *output);
 void output_drain(Output *output, int local_rank);
 // Waits until the console has taken everything, at most this long.
 void output_flush(Output *output, double seconds);
+// errno of a write to standard output that failed, so that lines are lost; 0: none did.
+int output_lost(const Output *output);
 
 // A line of the launcher's own, on stderr: "ddprun: ...".
 void output_say(Output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));

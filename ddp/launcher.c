@@ -339,6 +339,12 @@ int launcher_run(const LaunchOptions *options, Error *err) {
     } else {
         status = err->status;
     }
+    if (launch->output) output_flush(launch->output, FLUSH_S);
+    int lost = launch->output ? output_lost(launch->output) : 0;
+    if (status == 0 && lost) {
+        error_set(err, STATUS_FAILED, "lines on standard output were lost: %s", strerror(lost));
+        status = STATUS_FAILED;
+    }
     launch_close(launch);
     free(launch);
     return status;

@@ -25,10 +25,11 @@ static size_t index_in(const NamedTensors *parameters, const Tensor *parameter) 
 static int finish(void *state, GradBucket *bucket, Error *err) {
     OptimizerHook *hook = state;
     if (hook->inner.finish(hook->inner.state, bucket, err)) return -1;
+    // Every parameter of the bucket, used on this rank or not: that is the same on all ranks.
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Tensor *parameter = bucket->parameters[i];
         size_t index = index_in(&hook->optimizer->parameters, parameter);
-        if (parameter->has_grad) optimizer_step_parameter(hook->optimizer, index, *hook->lr);
+        optimizer_step_parameter(hook->optimizer, index, *hook->lr);
         parameter->has_grad = false;
     }
     return 0;

@@ -25,7 +25,11 @@ static int finish(void *state, GradBucket *bucket, Error *err) {
 }
 
 CommHook post_local_sgd_hook(PostLocalSgd *state) {
-    return (CommHook){.name = "post_localSGD", .state = state, .start = start, .finish = finish};
+    return (CommHook){.name = "post_localSGD",
+                      .state = state,
+                      .start = start,
+                      .finish = finish,
+                      .remembers = true};
 }
 
 static bool is_time(const ModelAverager *averager) {

@@ -53,12 +53,22 @@ PowerSgdConfig power_sgd_config_default(void) {
 
 // ---- linear algebra -------------------------------------------------------------------------
 
-// Gram-Schmidt on the columns of a [rows, columns]. A column that is 0 stays 0.
+static double column_square(const float *a, size_t rows, size_t columns, size_t c) {
+    double square = 0;
+    for (size_t i = 0; i < rows; i++) square += (double)a[i * columns + c] * a[i * columns + c];
+    return square;
+}
+
+// Gram-Schmidt on the columns of a [rows, columns]. A column that depends on the ones before it
+// becomes 0: what the subtractions leave of it is rounding, and made a unit vector that would be a
+// direction of its own, not orthogonal to the others.
 static void orthogonalize(float *a, size_t rows, size_t columns) {
+    double largest = 0;
+    for (size_t c = 0; c < columns; c++)
+        largest = fmax(largest, column_square(a, rows, columns, c));
     for (size_t c = 0; c < columns; c++) {
-        double square = 0;
-        for (size_t i = 0; i < rows; i++) square += (double)a[i * columns + c] * a[i * columns + c];
-        float factor = square == 0 ? 0 : (float)(1 / sqrt(square)); // a NaN stays one
+        double square = column_square(a, rows, columns, c);
+        float factor = square <= 1e-10 * largest ? 0 : (float)(1 / sqrt(square)); // a NaN stays one
         for (size_t i = 0; i < rows; i++) a[i * columns + c] *= factor;
         for (size_t d = c + 1; d < columns; d++) {
             double dot = 0;
@@ -205,7 +215,8 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
 }
 
 CommHook power_sgd_hook(PowerSgd *state) {
-    return (CommHook){.name = "powerSGD", .state = state, .start = start, .finish = finish};
+    return (CommHook){
+        .name = "powerSGD", .state = state, .start = start, .finish = finish, .remembers = true};
 }
 
 // ---- the state ------------------------------------------------------------------------------

@@ -91,6 +91,7 @@ typedef struct CommHook {
     int (*start)(void *state, GradBucket *bucket, Error *err);
     int (*finish)(void *state, GradBucket *bucket, Error *err);
     void (*close)(void *state); // may be NULL
+    bool remembers; // its state goes from step to step, and is not in the trainer's checkpoints
 } CommHook;
 
 // Takes the hook, before the first backward. -1 with PyTorch's error if there is one already.

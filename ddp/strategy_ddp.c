@@ -114,7 +114,9 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
     DdpStrategy *state = memory_zalloc(sizeof *state);
     *state = (DdpStrategy){.group = group, .blocked = strcmp(sampler, "blocked") == 0};
     Strategy *strategy = memory_zalloc(sizeof *strategy);
+    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
     *strategy = (Strategy){.name = "ddp",
+                           .unsaved = hook->remembers ? hook->name : NULL,
                            .backend = pg_backend(group),
                            .devices = pg_size(group),
                            .rank = pg_rank(group),

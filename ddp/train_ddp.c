@@ -20,9 +20,9 @@ static Strategy *open_strategy(const TrainConfig *config, const DataSource *data
     if (!model) return NULL;
     Module *wrapper = ddp_options_wrap(ddp, model, group, err); // ddp: rank 0's weights for all
     if (!wrapper) return NULL;                                  // ddp: the models differ
-    Strategy *strategy = strategy_ddp(model, wrapper, group, device, ddp->sampler); // ddp: a share
-    strategy_ddp_set_heartbeat(strategy, heartbeat_open(me.local_rank)); // ddp: ddprun watches it
-    return strategy;                                                     // ddp: of one rank
+    Strategy *strategy = strategy_ddp(model, wrapper, group, device, ddp->sampler); // ddp: one rank
+    strategy_ddp_set_heartbeat(strategy, heartbeat_open(me.local_rank)); // ddp: for ddprun
+    return strategy;                                                     // ddp: after the heartbeat
 }
 
 int main(int argc, char **argv) {

@@ -404,6 +404,44 @@ static void row_65_power_sgd_toy(void **state) {
     play_both(2, power_sgd_toy, NULL, NULL);
 }
 
+// A gradient of rank 1, compressed to rank 4: what the three other columns are left with is
+// rounding, and must not come back as a direction.
+static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = default_config();
+    rig_wrap(rig, matrix_model(rig->device, 5, 4, 0.5f), &config);
+    PowerSgdConfig powersgd = early_power_sgd();
+    powersgd.rank = 4;
+    powersgd.min_compression_rate = 0.1;
+    PowerSgd *power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, NULL);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, power_sgd_hook(power), NULL) == 0);
+    Error err = {0};
+    for (int step = 0; step < 6; step++) {
+        const float row[] = {1, 2, 3, 4, 5};
+        tape_reset(rig->tape);
+        module_zero_grad(rig->model);
+        Tensor *x = tape_input(rig->tape, DTYPE_F32, 2, (size_t[]){1, 5}, row);
+        Tensor *y = module_forward(rig->wrapper, rig->tape, x); // [1, 4]
+        float *dy = tape_make_grad(rig->tape, y);
+        for (int i = 0; i < 4; i++) dy[i] = (float)(i + 1 + step + rig->rank);
+        EXPECT(!tape_backward_from(rig->tape, y, &err));
+        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        const float *grad = rig->model->parameters[0].tensor.grad;
+        for (int i = 0; i < 20; i++) {
+            float mean = ((float)(i / 5 + 1 + step) + 0.5f) * row[i % 5];
+            EXPECT(fabsf(grad[i] - mean) <= 1e-5f * mean);
+        }
+    }
+    rig_close(rig);
+    power_sgd_close(power);
+}
+
+static void row_65_power_sgd_more_rank_than_the_gradient_has(void **state) {
+    (void)state;
+    play_both(2, power_sgd_low_rank, NULL, NULL);
+}
+
 // ---- row 65: state in checkpoints -------------------------------------------------------------
 
 // A gradient [4, 5] without structure: dy of this rank and step, times x that is the unit matrix.
@@ -555,6 +593,7 @@ int main(void) {
         cmocka_unit_test(row_64_power_sgd_error_feedback),
         cmocka_unit_test(row_65_rounding_to_16_bits),
         cmocka_unit_test(row_65_power_sgd_toy),
+        cmocka_unit_test(row_65_power_sgd_more_rank_than_the_gradient_has),
         cmocka_unit_test_setup_teardown(row_65_hook_state_in_checkpoints, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(row_66_invalid_power_sgd_state),

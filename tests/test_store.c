@@ -3,6 +3,7 @@
  */
 #include "tests/store_rig.h"
 
+#include <arpa/inet.h>
 #include <errno.h>
 #include <pthread.h>
 #include <signal.h>
@@ -214,9 +215,12 @@ static void test_wrong_token(void **state) {
 static void test_nobody_there(void **state) {
     (void)state;
     Error err = {0};
-    int listener = net_listen(HOST, 0, &err), port = net_port(listener);
-    close(listener);
-    assert_null(store_connect(HOST, port, TOKEN, 0.1, &err));
+    // Bound, but not listening: nobody else gets the port meanwhile.
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
+    assert_null(store_connect(HOST, net_port(bound), TOKEN, 0.1, &err));
+    close(bound);
     assert_non_null(strstr(err.message, "no store within 0.1 s"));
     assert_non_null(strstr(err.message, strerror(ECONNREFUSED)));
 }

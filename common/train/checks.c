@@ -46,6 +46,10 @@ static int check_images(const TrainConfig *config, const DataSource *data, Error
 
 int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
                   Error *err) {
+    bool sgd = strcmp(config->optimizer, "sgd") == 0;
+    if (config->nesterov && (!sgd || config->momentum <= 0))
+        return error_set(err, STATUS_USAGE,
+                         "Nesterov momentum requires a momentum: --optimizer sgd --momentum F");
     if (config->resume && config->load_init)
         return error_set(err, STATUS_USAGE,
                          "--resume brings its own weights: --load-init would be overwritten");

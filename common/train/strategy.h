@@ -30,6 +30,7 @@ struct Strategy {
     Module *model;    // the bare model: parameters, names, checkpoints
     Module *module;   // what training steps run; evaluation too, unless evaluation_module is set
     Module *evaluation_module;
+    const char *unsaved; // state of the strategy that checkpoints leave out; NULL: none
 
     Sampler *(*sampler)(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
                         uint64_t seed, Error *err);

@@ -279,6 +279,9 @@ static int load(Trainer *t, const char *path, Error *err) {
     t->progress.devices = now.devices;
     t->owns_folder = t->owns_last = config->out && lies_in(path, config->out);
     log_say(&t->record.log, "resumed %s at step %llu", path, (unsigned long long)t->progress.step);
+    if (t->strategy->unsaved)
+        log_say(&t->record.log, "%s starts anew: the run continues, but not bit for bit",
+                t->strategy->unsaved);
     return 0;
 }
 
