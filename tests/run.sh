@@ -8,6 +8,7 @@
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
 # hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
+# $DDPC_TRIES=2 runs a test that failed once more, and CTest's log shows both.
 set -eu
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/.." && pwd)
@@ -15,7 +16,7 @@ cd "$root"
 . bench/setup.sh
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0"
+    sed -n '2,11s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -51,6 +52,7 @@ asan) set -- "$@" -LE 'slow|lint|parity' ;;
 tsan) set -- "$@" -LE 'slow|lint|parity' -E '^(training|segnet|checkpoint_kill|ddprun|chaos|corpus_.*)$' ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
 esac
+[ -z "${DDPC_TRIES:-}" ] || set -- "$@" --repeat "until-pass:$DDPC_TRIES"
 [ -z "$label" ] || set -- "$@" -L "^$label\$"
 
 log=$build/tests.log
