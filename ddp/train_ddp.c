@@ -6,8 +6,9 @@
 #include "ddp/distributed_data_parallel.h" // ddp: the wrapper and its Strategy
 #include "ddp/options.h"                   // ddp: its own options, and finding the other ranks
 
-static const char SUMMARY[] = "Trains a network on several devices with DistributedDataParallel.\n"
-                              "Example: ddprun --nproc-per-node 4 train_ddp --model convnet";
+static const char SUMMARY[] = // ddp: what --help says
+    "Trains a network on several devices with DistributedDataParallel.\n"
+    "Example: ddprun --nproc-per-node 4 train_ddp --model convnet";
 
 static Strategy *open_strategy(const TrainConfig *config, const DataSource *data,
                                const DdpOptions *ddp, Error *err) { // ddp: its own options
@@ -27,7 +28,7 @@ static Strategy *open_strategy(const TrainConfig *config, const DataSource *data
 
 int main(int argc, char **argv) {
     TrainConfig config = train_config_default();
-    Options options = {.program = "train_ddp", .summary = SUMMARY};
+    Options options = {.program = "train_ddp", .summary = SUMMARY}; // ddp: its name
     train_options(&options, &config);
     DdpOptions ddp = ddp_options_default(); // ddp: its own options
     ddp_options(&options, &ddp);            // ddp: in the same table

@@ -6,8 +6,9 @@
 #include "dp/data_parallel.h" // dp: the wrapper and its Strategy
 #include "dp/options.h"       // dp: its own options
 
-static const char SUMMARY[] = "Trains a network on several devices with DataParallel.\n"
-                              "Example: train_dp --devices 4 --model convnet --profile";
+static const char SUMMARY[] = // dp: what --help says
+    "Trains a network on several devices with DataParallel.\n"
+    "Example: train_dp --devices 4 --model convnet --profile";
 
 static Strategy *open_strategy(const TrainConfig *config, const DataSource *data,
                                const DpOptions *dp, Error *err) { // dp: its own options
@@ -23,7 +24,7 @@ static Strategy *open_strategy(const TrainConfig *config, const DataSource *data
 
 int main(int argc, char **argv) {
     TrainConfig config = train_config_default();
-    Options options = {.program = "train_dp", .summary = SUMMARY};
+    Options options = {.program = "train_dp", .summary = SUMMARY}; // dp: its name
     train_options(&options, &config);
     DpOptions dp = dp_options_default(); // dp: its own options
     dp_options(&options, &dp);           // dp: in the same table
