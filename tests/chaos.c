@@ -200,6 +200,8 @@ static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
     return false;
 }
 
+enum { PORT_PATIENCE = 100 }; // tenths of a second
+
 // Notes the first thing that is wrong.
 static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *mark,
                       const char *out, Error *err) {
@@ -215,6 +217,10 @@ static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *m
     if (pattern[0] && !matches(line, pattern))
         error_set(err, STATUS_FAILED, "the report does not begin with '%s'", pattern);
     if (left) error_set(err, STATUS_FAILED, "%d processes are left", left);
+    // No process of this job is left, so whoever has the port now is another case's job that the
+    // system gave it to: it ends soon.
+    for (int i = 0; mark->ns && !port_is_free(mark->port) && i < PORT_PATIENCE; i++)
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
     if (mark->ns && !port_is_free(mark->port))
         error_set(err, STATUS_FAILED, "port %d is still taken", mark->port);
     if (suite->shm_is_ours && listing_new(&suite->shm, "/dev/shm", name) > 0)
