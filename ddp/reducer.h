@@ -51,7 +51,9 @@ void reducer_forward_done(Reducer *reducer);
 // the same bits on every rank. profile (may be NULL) is charged PHASE_EXPOSED.
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err);
 
-// PyTorch's five events of the last backward, as times in ns: see pytorch's Logger.
+// The last iteration in ns, by the five events of PyTorch's Logger (c10d/logger.cpp): forward
+// begins, forward ends, the first bucket is launched, the last gradient is ready, all buckets are
+// done. exposed: how long reducer_finish waited.
 typedef struct ReducerTimes {
     uint64_t forward_compute, backward_compute, backward_comm, overlap, exposed;
 } ReducerTimes;

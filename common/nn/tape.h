@@ -7,7 +7,7 @@
  * shared weights, unused parameters and graphs that change from step to step work as in PyTorch.
  *
  * A tape has one device, one arena for all activations, and is used by one thread at a time. It is
- * reset at the start of each step; after the first step nothing is allocated.
+ * reset after each step; after the first one nothing is allocated.
  *
  * Errors stick to the tape: an operation that cannot run records why and returns NULL, operations
  * on NULL or on a failed tape do nothing and return NULL. So a forward pass is written without a
