@@ -42,14 +42,13 @@ int error_prefix(Error *err, const char *format, ...) {
     return -1;
 }
 
-_Noreturn void error_exit(const Error *err) {
+void error_exit(const Error *err) {
     fflush(stdout);
     fprintf(stderr, "error: %s\n", err->message);
     exit(err->status != STATUS_OK ? err->status : STATUS_FAILED);
 }
 
-_Noreturn void check_failed(const char *file, int line, const char *condition, const char *format,
-                            ...) {
+void check_failed(const char *file, int line, const char *condition, const char *format, ...) {
     // One write, so that several ranks that fail together do not mix their letters.
     char text[1024];
     va_list args;

@@ -34,7 +34,7 @@ int error_set(Error *err, int status, const char *format, ...)
 int error_prefix(Error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 // Prints "error: message" on stderr and ends the process with the error's status.
-_Noreturn void error_exit(const Error *err);
+void error_exit(const Error *err) __attribute__((noreturn));
 
 // What must hold for the program to make sense. The text says what and with which values.
 #define CHECK(condition, ...)                                                        \
@@ -42,7 +42,7 @@ _Noreturn void error_exit(const Error *err);
         if (!(condition)) check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__); \
     } while (0)
 
-_Noreturn void check_failed(const char *file, int line, const char *condition, const char *format,
-                            ...) __attribute__((format(printf, 4, 5)));
+void check_failed(const char *file, int line, const char *condition, const char *format, ...)
+    __attribute__((noreturn, format(printf, 4, 5)));
 
 #endif

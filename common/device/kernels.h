@@ -1,20 +1,30 @@
 /* kernels.h: everything a device can compute, as one table of functions per backend.
  *
- * kernels_cpu*.c (OpenBLAS and vectorisable loops) and kernels_ref*.c (the plain-C definition of
- * each operation, and the tests' oracle) hold the same functions in the same order under the same
- * names.
+ * kernels_cpu*.c (OpenBLAS and vectorisable loops), kernels_cuda* (GPUs) and kernels_ref*.c (the
+ * plain-C definition of each operation, and the tests' oracle) hold the same functions in the same
+ * order under the same names.
  *
  * Conventions, for every function:
+ *  - it works on the device that device_kernels(device) made the calling thread's current one; all
+ *    tensors lie there, small results too ("device memory"). A GPU's functions return before their
+ *    work is done: it is carried out in the order of the calls, and only device_copy to the host,
+ *    device_synchronize and readback_wait wait for it. Structs and lists of tensors are the host's,
+ *    and may change after the call;
  *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout);
  *  - counts are elements; any count may be 0: a tensor without elements is neither read nor
  * written, and a sum over nothing is 0;
  *  - outputs never overlap inputs unless the comment says "may be in place";
  *  - `accumulate` says whether an output is overwritten (false) or added to (true): gradients of a
  *    tensor that is used twice add up;
+ *  - `precision` is what the factors of a product are rounded to before it, and the result after
+ *    it (PyTorch's autocast). Products are added up in float32 at least, and stored as float32;
+ *  - `workspace` is device memory of so many bytes as the function's *_workspace says, its contents
+ *    undefined before and after;
+ *  - `upstream` is the gradient of the scalar that a loss is (device memory), and a loss is divided
+ *    by `divisor` (0 if that is not positive);
  *  - the result depends only on the arguments: no threads, no state, a fixed order of additions;
  *  - reductions over many elements (statistics, losses, bias gradients) add in double or in float
- *    lanes of a fixed pattern; the two backends may differ by rounding, one backend never from
- * itself.
+ *    lanes of a fixed pattern; backends may differ by rounding, one backend never from itself.
  */
 #ifndef COMMON_DEVICE_KERNELS_H
 #define COMMON_DEVICE_KERNELS_H
@@ -34,15 +44,44 @@ typedef struct Window {
     size_t oh, ow; // output
 } Window;
 
+typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
+
+typedef struct Slice { // some memory of a list that one call works through
+    float *data;       // [count], device memory
+    size_t count;
+} Slice;
+
+// What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
+// memory, because a captured graph of a step (device.h) keeps all that is passed by value.
+enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
+
 typedef struct SgdConfig { // PyTorch's torch.optim.SGD
-    float lr, momentum, weight_decay;
+    float momentum, weight_decay;
     bool nesterov;
 } SgdConfig;
 
+typedef struct SgdTensor {
+    float *weight; // [count], as all that follows
+    const float *gradient;
+    float *velocity;      // may be NULL when momentum is 0
+    const float *scalars; // [SCALARS], device memory; SCALAR_LR only
+    bool first;           // (PyTorch) velocity is set to the gradient
+    size_t count;
+} SgdTensor;
+
 typedef struct AdamWConfig { // PyTorch's torch.optim.AdamW
-    float lr, beta1, beta2, eps, weight_decay;
-    int64_t step; // from 1
+    float beta1, beta2, eps;
 } AdamWConfig;
+
+typedef struct AdamWTensor {
+    float *weight; // [count], as all that follows
+    const float *gradient;
+    float *exp_avg, *exp_avg_sq;
+    // [SCALARS], device memory: KEEP 1 - lr weight_decay, STEP_SIZE lr / (1 - beta1^t),
+    // BIAS_CORRECTION sqrt(1 - beta2^t)
+    const float *scalars;
+    size_t count;
+} AdamWTensor;
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref"
@@ -59,29 +98,45 @@ typedef struct Kernels {
     void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
     void (*accumulate)(float *y, const float *x, size_t count);          // y += x
     void (*scale)(float *y, float factor, size_t count);                 // y *= factor
-    double (*sum)(const float *x, size_t count);
+    // All of the slices times factor; *not_finite, device memory, becomes 1 if a result is inf or
+    // NaN (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left alone otherwise.
+    void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
+    // y[i] = x[i] of slice after slice: the slices, packed.
+    void (*pack)(float *y, const Slice *slices, size_t slice_count);
+    void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
+    void (*mean)(const float *x, double divisor, float *y, size_t count);    // y[1] = sum / divisor
+    // y[count] (+)= x[1] / divisor
+    void (*spread)(float *y, const float *x, double divisor, bool accumulate, size_t count);
+    void (*count_up)(int64_t *counter); // counter[1] += 1
+    // To and from 16 bits, rounding to the nearest even; precision is not PRECISION_F32.
+    void (*narrow)(Precision precision, uint16_t *y, const float *x, size_t count);
+    void (*widen)(Precision precision, float *y, const uint16_t *x, size_t count);
 
     // ---- matrix product --------------------------------------------------------------------
     // c[m,n] = op(a)[m,k] op(b)[k,n] (+ c if accumulate); op transposes if its flag is set: then a
     // is stored [k,m], b is stored [n,k].
-    void (*matmul)(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
-                   const float *b, float *c, bool accumulate);
-    // y[rows, columns] += bias[columns]
-    void (*add_bias)(float *y, const float *bias, size_t rows, size_t columns);
+    size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
+    void (*matmul)(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                   size_t k, const float *a, const float *b, float *c, bool accumulate,
+                   void *workspace);
+    // y[rows, out] = x[rows, in] weight[out, in]' + bias[out] (may be NULL), then relu if asked
+    // for. The workspace is matmul_workspace(precision, rows, out, in).
+    void (*linear)(Precision precision, const float *x, const float *weight, const float *bias,
+                   bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace);
     // dbias[columns] (+)= the column sums of dy[rows, columns]
     void (*bias_gradient)(float *dbias, const float *dy, size_t rows, size_t columns,
                           bool accumulate);
 
     // ---- convolution: x[n,c,h,w], weight[k,c,kernel,kernel], y[n,k,oh,ow] -------------------
-    // workspace: conv2d_workspace(window) bytes, contents undefined before and after.
-    size_t (*conv2d_workspace)(const Window *window);
+    size_t (*conv2d_workspace)(Precision precision, const Window *window);
     // bias[k] may be NULL
-    void (*conv2d)(const Window *window, const float *x, const float *weight, const float *bias,
-                   float *y, void *workspace);
-    void (*conv2d_input_gradient)(const Window *window, const float *weight, const float *dy,
-                                  float *dx, bool accumulate, void *workspace);
-    void (*conv2d_weight_gradient)(const Window *window, const float *x, const float *dy,
-                                   float *dweight, bool accumulate, void *workspace);
+    void (*conv2d)(Precision precision, const Window *window, const float *x, const float *weight,
+                   const float *bias, float *y, void *workspace);
+    void (*conv2d_input_gradient)(Precision precision, const Window *window, const float *weight,
+                                  const float *dy, float *dx, bool accumulate, void *workspace);
+    void (*conv2d_weight_gradient)(Precision precision, const Window *window, const float *x,
+                                   const float *dy, float *dweight, bool accumulate,
+                                   void *workspace);
     // dbias[k] (+)= sums of dy over n, oh, ow
     void (*conv2d_bias_gradient)(const Window *window, const float *dy, float *dbias,
                                  bool accumulate);
@@ -115,10 +170,10 @@ typedef struct Kernels {
                                   size_t c, size_t inner);
     // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:
     // mean, invstd and the running statistics become those of all elements together, added up in
-    // rank order. Returns their count; one below 2 leaves everything else untouched.
-    double (*batch_norm_merge)(const float *rows, size_t ranks, float *mean, float *invstd,
-                               float *running_mean, float *running_var, float momentum, float eps,
-                               size_t c);
+    // rank order. count[1] is how many those are; one below 2 leaves everything else untouched.
+    void (*batch_norm_merge)(const float *rows, size_t ranks, float *mean, float *invstd,
+                             float *running_mean, float *running_var, float momentum, float eps,
+                             double *count, size_t c);
     // y = (x - mean) invstd weight + bias
     void (*batch_norm_apply)(const float *x, const float *weight, const float *bias, float *y,
                              const float *mean, const float *invstd, size_t n, size_t c,
@@ -129,11 +184,11 @@ typedef struct Kernels {
                                      const float *invstd, float *sums, float *dweight,
                                      bool add_dweight, float *dbias, bool add_dbias, size_t n,
                                      size_t c, size_t inner);
-    // dx (+)=, from such sums over all ranks' `count` elements per channel (not 0)
+    // dx (+)=, from such sums over all ranks' count[1] elements per channel (not 0)
     void (*batch_norm_gradient_apply)(const float *x, const float *dy, const float *weight,
                                       const float *mean, const float *invstd, const float *sums,
-                                      double count, float *dx, bool add_dx, size_t n, size_t c,
-                                      size_t inner);
+                                      const double *count, float *dx, bool add_dx, size_t n,
+                                      size_t c, size_t inner);
 
     // ---- pointwise and shape -----------------------------------------------------------------
     void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
@@ -161,52 +216,52 @@ typedef struct Kernels {
     void (*avg_pool_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
 
     // ---- losses ------------------------------------------------------------------------------
-    // probabilities[n,classes] = softmax of each row; returns the sum over rows of
-    // -log probabilities[row, target[row]]. Targets are in [0, classes): checked by the op.
-    double (*cross_entropy)(const float *logits, const int64_t *target, float *probabilities,
-                            size_t n, size_t classes);
-    // dlogits (+)= (probabilities - onehot(target)) * scale
-    void (*cross_entropy_gradient)(const float *probabilities, const int64_t *target, float scale,
-                                   float *dlogits, bool accumulate, size_t n, size_t classes);
-    double (*squared_error)(const float *x, const float *target, size_t count); // sum (x-t)^2
-    // dx (+)= 2 (x - target) scale
-    void (*squared_error_gradient)(const float *x, const float *target, float scale, float *dx,
-                                   bool accumulate, size_t count);
-    // How many rows have their largest logit at target[row] (the first of equals; NaN is wrong).
-    size_t (*count_correct)(const float *logits, const int64_t *target, size_t n, size_t classes);
+    // probabilities[n,classes] = softmax of each row; loss[1] = the sum over rows of
+    // -log probabilities[row, target[row]], over the divisor. A target outside [0, classes) makes
+    // it NaN.
+    void (*cross_entropy)(const float *logits, const int64_t *target, double divisor,
+                          float *probabilities, float *loss, size_t n, size_t classes);
+    // dlogits (+)= (probabilities - onehot(target)) * upstream / divisor
+    void (*cross_entropy_gradient)(const float *probabilities, const int64_t *target,
+                                   const float *upstream, double divisor, float *dlogits,
+                                   bool accumulate, size_t n, size_t classes);
+    // loss[1] = sum (x-t)^2 / divisor
+    void (*squared_error)(const float *x, const float *target, double divisor, float *loss,
+                          size_t count);
+    // dx (+)= 2 (x - target) * upstream / divisor
+    void (*squared_error_gradient)(const float *x, const float *target, const float *upstream,
+                                   double divisor, float *dx, bool accumulate, size_t count);
+    // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
+    // is wrong).
+    void (*count_correct)(const float *logits, const int64_t *target, int64_t *correct, size_t n,
+                          size_t classes);
 
     // ---- losses of pixels: logits[n, classes, inner], target[n, inner] -------------------------
-    // A negative target means that the pixel is ignored; others are in [0, classes), checked by
-    // the op. probabilities[n, classes, inner] = softmax over the classes of each pixel;
+    // A negative target means that the pixel is ignored; one that is no class makes its loss NaN.
+    // probabilities[n, classes, inner] = softmax over the classes of each pixel;
     // losses[n, inner] = -log probability of the target, 0 where the pixel is ignored.
     void (*pixel_cross_entropy)(const float *logits, const int64_t *target, float *probabilities,
                                 float *losses, size_t n, size_t classes, size_t inner);
     // Hard-example mining. kept[count] = 1 for the pixels whose loss is above the threshold or, if
     // those are fewer than `least`, for the `least` hardest (of equals the first; all, if there are
-    // no more), else 0. Ignored pixels are never kept, a NaN counts as the largest loss. Returns
-    // how many are kept; *sum is the sum of their losses.
-    size_t (*hard_pixels)(const float *losses, const int64_t *target, float threshold, size_t least,
-                          uint8_t *kept, double *sum, size_t count);
-    // dlogits (+)= (probabilities - onehot(target)) * scale for kept pixels, 0 for others
+    // no more), else 0. Ignored pixels are never kept, a NaN counts as the largest loss.
+    // kept_count[1] is how many are kept, sum[1] the sum of their losses.
+    void (*hard_pixels)(const float *losses, const int64_t *target, float threshold, size_t least,
+                        uint8_t *kept, int64_t *kept_count, float *sum, size_t count);
+    // dlogits (+)= (probabilities - onehot(target)) * upstream for kept pixels, 0 for others
     void (*pixel_cross_entropy_gradient)(const float *probabilities, const int64_t *target,
-                                         const uint8_t *kept, float scale, float *dlogits,
+                                         const uint8_t *kept, const float *upstream, float *dlogits,
                                          bool accumulate, size_t n, size_t classes, size_t inner);
     // predicted[n, inner] = the class with the largest logit (the first of equals), -1 where one of
     // the logits is NaN.
     void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
                            size_t inner);
 
-    // ---- optimizers: one parameter of count elements -----------------------------------------
-    // velocity may be NULL when momentum is 0; `first` (PyTorch): velocity is set to the gradient.
-    void (*sgd)(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
-                bool first, size_t count);
-    void (*adamw)(const AdamWConfig *config, float *weight, const float *gradient, float *exp_avg,
-                  float *exp_avg_sq, size_t count);
+    // ---- optimizers: a list of parameters ----------------------------------------------------
+    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
+    void (*adamw)(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
 } Kernels;
 
-// The table of a backend by name, or NULL. The only place that knows which backends exist.
-const Kernels *kernels_find(const char *backend);
-
-extern const Kernels kernels_cpu, kernels_ref;
+extern const Kernels kernels_cpu, kernels_ref, kernels_cuda; // kernels_cuda: builds with CUDA
 
 #endif

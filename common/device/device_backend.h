@@ -1,0 +1,47 @@
+/* device_backend.h: what a kind of device gives to device.c, and the list of kinds (backends.c: the
+ * only file that knows which of them this build has).
+ */
+#ifndef COMMON_DEVICE_DEVICE_BACKEND_H
+#define COMMON_DEVICE_DEVICE_BACKEND_H
+
+#include "common/device/device.h"
+
+struct DeviceBackend {
+    const char *name; // "cuda"
+    const Kernels *kernels;
+    int (*available)(void); // devices of this kind; INT_MAX: as many as one likes
+    // Fills device->state, which may be NULL. -1 with err filled.
+    int (*open)(Device *device, Error *err);
+    void (*close)(Device *device);
+    void (*enter)(const Device *device);          // the thread's current device from now on
+    void *(*alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
+    void (*free)(Device *device, void *memory, size_t bytes);
+    void *(*host_alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
+    void (*host_free)(Device *device, void *memory);
+    // One of the devices may be NULL, the host; if none is, both are of this kind. bytes > 0.
+    void (*copy)(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+    void (*synchronize)(Device *device);
+
+    void *(*event_create)(Device *device);
+    void (*event_close)(Device *device, void *event);
+    void (*event_record)(Device *device, void *event);
+    void (*event_wait)(Device *device, void *event); // an event never recorded: returns at once
+    // The events may be NULL.
+    void (*upload)(Device *device, void *destination, const void *source, size_t bytes,
+                   void *free_event, void *done_event);
+    // To device_host_alloc's memory, in order; it is there once `done` is over.
+    void (*download)(Device *device, void *destination, const void *source, size_t bytes,
+                     void *done_event);
+
+    int (*graph_begin)(Device *device, Error *err);
+    void *(*graph_end)(Device *device, Error *err);
+    void (*graph_launch)(Device *device, void *graph);
+    void (*graph_close)(Device *device, void *graph);
+};
+
+extern const DeviceBackend device_cpu, device_ref, device_cuda; // device_cuda: builds with CUDA
+
+// By kind, or NULL. *known: this build lacks it, but others may have it.
+const DeviceBackend *backend_find(const char *kind, bool *known);
+
+#endif

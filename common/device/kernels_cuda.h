@@ -1,0 +1,105 @@
+/* kernels_cuda.h: what the files of the CUDA backend's kernels share, side by side with
+ * kernels_cpu.h (nobody else includes it). Formulas and argument shapes are in kernels.h.
+ *
+ * kernels_cuda.cu holds the table and what works element by element (vectors, losses, optimizers);
+ * kernels_cuda_blas.c is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that
+ * calls cuDNN; kernels_cuda_conv.cu slides windows; kernels_cuda_norm.cu normalises;
+ * kernels_cuda_pixels.cu is for labels of pixels.
+ *
+ * Every function asks cuda_current() for the device, and returns when its work is queued.
+ */
+#ifndef COMMON_DEVICE_KERNELS_CUDA_H
+#define COMMON_DEVICE_KERNELS_CUDA_H
+
+#include "common/device/device_cuda.h"
+
+// ---- kernels_cuda.cu ----
+void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                        bool accumulate);
+void cuda_narrow(Precision precision, uint16_t *y, const float *x, size_t count);
+void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count);
+void cuda_accumulate(float *y, const float *x, size_t count);
+
+// ---- kernels_cuda_blas.c ----
+void cuda_describe(char *buffer, size_t capacity);
+int cuda_prepare(Error *err);
+size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
+void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                 size_t k, const float *a, const float *b, float *c, bool accumulate,
+                 void *workspace);
+void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                 bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace);
+// Many products of the same shape, one per image: c_i[m,n] = op(a_i) op(b_i) (+ c_i), where matrix
+// i begins i times its stride (in elements; 0: the same for all) after the first.
+typedef struct CudaBatch {
+    size_t count, stride_a, stride_b, stride_c;
+} CudaBatch;
+void cuda_matmul_batch(const CudaBatch *batch, bool transpose_a, bool transpose_b, size_t m,
+                       size_t n, size_t k, const float *a, const float *b, float *c,
+                       bool accumulate);
+
+// ---- kernels_cuda_conv.cu: convolutions by im2col, or by kernels_cuda_dnn.c where there is cuDNN
+size_t cuda_conv2d_workspace(Precision precision, const Window *window);
+void cuda_conv2d(Precision precision, const Window *window, const float *x, const float *weight,
+                 const float *bias, float *y, void *workspace);
+void cuda_conv2d_input_gradient(Precision precision, const Window *window, const float *weight,
+                                const float *dy, float *dx, bool accumulate, void *workspace);
+void cuda_conv2d_weight_gradient(Precision precision, const Window *window, const float *x,
+                                 const float *dy, float *dweight, bool accumulate, void *workspace);
+void cuda_conv2d_bias_gradient(const Window *window, const float *dy, float *dbias,
+                               bool accumulate);
+void cuda_shortcut(const Window *window, const float *x, float *y);
+void cuda_shortcut_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+void cuda_max_pool(const Window *window, const float *x, float *y, int32_t *chosen);
+void cuda_max_pool_gradient(const Window *window, const int32_t *chosen, const float *dy, float *dx,
+                            bool accumulate);
+void cuda_avg_pool(const Window *window, const float *x, float *y);
+void cuda_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+
+// ---- kernels_cuda_norm.cu ----
+void cuda_batch_norm(const float *x, const float *weight, const float *bias, float *y, float *mean,
+                     float *invstd, float *running_mean, float *running_var, float momentum,
+                     float eps, size_t n, size_t c, size_t inner);
+void cuda_batch_norm_eval(const float *x, const float *weight, const float *bias, float *y,
+                          const float *running_mean, const float *running_var, float eps, size_t n,
+                          size_t c, size_t inner);
+void cuda_batch_norm_gradient(const float *x, const float *dy, const float *weight,
+                              const float *mean, const float *invstd, float *dx, bool add_dx,
+                              float *dweight, bool add_dweight, float *dbias, bool add_dbias,
+                              size_t n, size_t c, size_t inner);
+void cuda_batch_norm_eval_gradient(const float *x, const float *dy, const float *weight,
+                                   const float *running_mean, const float *running_var, float eps,
+                                   float *dx, bool add_dx, float *dweight, bool add_dweight,
+                                   float *dbias, bool add_dbias, size_t n, size_t c, size_t inner);
+void cuda_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
+                                size_t c, size_t inner);
+void cuda_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                           float *running_mean, float *running_var, float momentum, float eps,
+                           double *count, size_t c);
+void cuda_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
+                           const float *mean, const float *invstd, size_t n, size_t c,
+                           size_t inner);
+void cuda_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
+                                   const float *invstd, float *sums, float *dweight,
+                                   bool add_dweight, float *dbias, bool add_dbias, size_t n,
+                                   size_t c, size_t inner);
+void cuda_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
+                                    const float *mean, const float *invstd, const float *sums,
+                                    const double *count, float *dx, bool add_dx, size_t n, size_t c,
+                                    size_t inner);
+
+// ---- kernels_cuda_pixels.cu ----
+void cuda_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w);
+void cuda_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
+                              size_t w);
+void cuda_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                              float *losses, size_t n, size_t classes, size_t inner);
+void cuda_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                      uint8_t *kept, int64_t *kept_count, float *sum, size_t count);
+void cuda_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                       const uint8_t *kept, const float *upstream, float *dlogits,
+                                       bool accumulate, size_t n, size_t classes, size_t inner);
+void cuda_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                         size_t inner);
+
+#endif
