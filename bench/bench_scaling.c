@@ -49,8 +49,8 @@ static double probe_seconds(const Kernels *kernels, float *memory) {
     size_t square = (size_t)PROBE * PROBE;
     uint64_t start = clock_ns();
     for (int i = 0; i < 8; i++)
-        kernels->matmul(false, false, PROBE, PROBE, PROBE, memory, memory + square,
-                        memory + 2 * square, false);
+        kernels->matmul(PRECISION_F32, false, false, PROBE, PROBE, PROBE, memory, memory + square,
+                        memory + 2 * square, false, NULL);
     return (double)(clock_ns() - start) / 1e9;
 }
 

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
+#include "common/base/half.h"
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
-#include "ddp/half.h"
 
 typedef struct Simple { // state of the hooks that communicate
     ProcessGroup *group;

@@ -38,7 +38,7 @@ static void contribute_zeros(Reducer *reducer) {
     for (size_t i = 0; i < parameters->count; i++) {
         Tensor *tensor = parameters->items[i].tensor;
         tensor->has_grad = false;
-        tensor->device->kernels->fill(tensor->grad, 0.0f, tensor_count(tensor));
+        device_kernels(tensor->device)->fill(tensor->grad, 0.0f, tensor_count(tensor));
     }
     if (policy->shadow) {
         policy->shadow(policy->state);

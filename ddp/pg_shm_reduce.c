@@ -10,7 +10,7 @@
  */
 #include <string.h>
 
-#include "ddp/half.h"
+#include "common/base/half.h"
 #include "ddp/pg_shm_internal.h"
 
 // One body, compiled for several instruction sets; the loader picks one. It does so before a

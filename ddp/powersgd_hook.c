@@ -98,7 +98,7 @@ static void add_error(Matrix *matrix) {
     const Tensor *tensor = matrix->tensor;
     if (!matrix->error) return;
     size_t count = tensor_count(tensor);
-    tensor->device->kernels->accumulate(tensor->grad, matrix->error, count);
+    device_kernels(tensor->device)->accumulate(tensor->grad, matrix->error, count);
     memcpy(matrix->error, tensor->grad, count * sizeof(float));
 }
 
@@ -110,7 +110,8 @@ static void project(PowerSgd *state, Matrix *matrix, float *p, float *q) {
     else
         draw_q(state, q, m * r);
     orthogonalize(q, m, r);
-    tensor->device->kernels->matmul(false, false, n, r, m, tensor->grad, q, p, false);
+    device_kernels(tensor->device)
+        ->matmul(PRECISION_F32, false, false, n, r, m, tensor->grad, q, p, false, NULL);
 }
 
 // Fills the bucket's part of the slabs, which begins where the part of the one before it ends.
@@ -166,7 +167,8 @@ static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) 
         size_t n = matrix->n, m = matrix->m, r = matrix->r;
         if (r == 0) continue;
         orthogonalize(p, n, r);
-        bucket->device->kernels->matmul(true, false, m, r, n, matrix->tensor->grad, p, q, false);
+        device_kernels(bucket->device)
+            ->matmul(PRECISION_F32, true, false, m, r, n, matrix->tensor->grad, p, q, false, NULL);
         p += n * r;
         q += m * r;
     }
@@ -185,7 +187,8 @@ static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *pa
             rest += count;
             continue;
         }
-        bucket->device->kernels->matmul(false, true, n, m, r, p, q, gradient, false);
+        device_kernels(bucket->device)
+            ->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
         for (size_t e = 0; matrix->error && e < count; e++) matrix->error[e] -= gradient[e] * share;
         if (matrix->q) memcpy(matrix->q, q, m * r * sizeof *q);
         p += n * r;

@@ -45,7 +45,7 @@ typedef enum CollectiveKind {
     PG_BARRIER,
 } CollectiveKind;
 
-// PG_F16, PG_BF16: uint16_t (ddp/half.h); sums round after each addition.
+// PG_F16, PG_BF16: uint16_t (common/base/half.h); sums round after each addition.
 typedef enum PgType { PG_F32, PG_F64, PG_I32, PG_I64, PG_U8, PG_F16, PG_BF16 } PgType;
 typedef enum ReduceOp { PG_SUM, PG_AVG, PG_MAX, PG_MIN } ReduceOp; // PG_AVG: floats only
 

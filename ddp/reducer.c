@@ -93,7 +93,7 @@ static BucketPlan assign(const Reducer *reducer, const size_t *limits, size_t li
 static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const float *before) {
     size_t parameter = reducer->plan.order[i];
     Tensor *tensor = tensor_of(reducer, parameter);
-    tensor->device->kernels->fill(next, 0.0f, slice_floats(tensor));
+    device_kernels(tensor->device)->fill(next, 0.0f, slice_floats(tensor));
     if (tensor->has_grad)
         device_copy(tensor->device, next, tensor_of(reducer, 0)->device,
                     before + (tensor->grad - reducer->slab), tensor_bytes(tensor));
@@ -237,8 +237,8 @@ static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
     const Reducer *reducer = state;
     int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
     if (status == 0 && divides_itself(reducer))
-        bucket->device->kernels->scale(bucket->buffer, (float)(1.0 / reducer->divisor),
-                                       bucket->count);
+        device_kernels(bucket->device)
+            ->scale(bucket->buffer, (float)(1.0 / reducer->divisor), bucket->count);
     return status;
 }
 

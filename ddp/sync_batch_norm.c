@@ -23,13 +23,13 @@ typedef struct Shared {
 
 typedef struct Saved { // for backward
     ProcessGroup *group;
-    float *mean, *invstd; // [c], of all ranks' elements; the arena's
-    double count;         // of those, per channel
+    float *mean, *invstd; // [c], of all ranks' elements; device memory
+    double *count;        // [1] of those, per channel; device memory
     size_t n, c, inner;   // this rank's x
 } Saved;
 
 static const Kernels *kernels_of(const Tape *tape) {
-    return tape->device->kernels;
+    return device_kernels(tape->device);
 }
 
 // Runs a collective, whose time is communication that nothing hides.
@@ -51,7 +51,7 @@ static void backward(Tape *tape, Node *node) {
     bool add_dx = false, add_dweight = false, add_dbias = false;
     float *dweight = tape_grad(tape, weight, &add_dweight);
     float *dbias = tape_grad(tape, bias, &add_dbias);
-    float *sums = tape_alloc(tape, 2 * s->c * sizeof *sums); // [2, c]
+    float *sums = tape_memory(tape, 2 * s->c * sizeof *sums); // [2, c]
     kernels_of(tape)->batch_norm_gradient_sums(tensor_f32(x), dy, s->mean, s->invstd, sums, dweight,
                                                add_dweight, dbias, add_dbias, s->n, s->c, s->inner);
     tape_grad_done(tape, bias);
@@ -70,19 +70,21 @@ static void backward(Tape *tape, Node *node) {
 // ones. A row is {mean[c], invstd[c], count}.
 static bool exchange_statistics(Tape *tape, const Tensor *x, const BatchNormState *state,
                                 Saved *s) {
-    const Kernels *kernels = kernels_of(tape);
     size_t width = 2 * s->c + 1, ranks = (size_t)pg_size(s->group);
     float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
-    kernels->batch_norm_statistics(tensor_f32(x), row, row + s->c, state->eps, s->n, s->c,
-                                   s->inner);
-    kernels->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
+    kernels_of(tape)->batch_norm_statistics(tensor_f32(x), row, row + s->c, state->eps, s->n, s->c,
+                                            s->inner);
+    kernels_of(tape)->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
     if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
-    s->mean = tape_alloc(tape, s->c * sizeof *s->mean);
-    s->invstd = tape_alloc(tape, s->c * sizeof *s->invstd);
-    s->count = kernels->batch_norm_merge(
+    s->mean = tape_memory(tape, s->c * sizeof *s->mean);
+    s->invstd = tape_memory(tape, s->c * sizeof *s->invstd);
+    s->count = tape_memory(tape, sizeof *s->count);
+    kernels_of(tape)->batch_norm_merge(
         rows, ranks, s->mean, s->invstd, tensor_f32(state->running_mean),
-        tensor_f32(state->running_var), state->momentum, state->eps, s->c);
-    if (s->count != 1) return true;
+        tensor_f32(state->running_var), state->momentum, state->eps, s->count, s->c);
+    double count; // the host waits for it, for this error
+    device_copy(NULL, &count, tape->device, s->count, sizeof count);
+    if (count != 1) return true;
     tape_fail(tape, OP,
               "Expected more than 1 value per channel when training, got 1 in all of %zu ranks",
               ranks);

@@ -41,15 +41,15 @@ Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end) {
                  .stride = whole->shape[dim] * row};
 }
 
-void pieces_add_gradient(Tape *tape, float *sum, const Device *from, const float *grad,
-                         size_t count, bool accumulate) {
+void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
+                         bool accumulate) {
     size_t left = count;
     if (!accumulate) {
         device_copy(tape->device, sum, from, grad, left * sizeof *sum);
         return;
     }
     if (from == tape->device) {
-        tape->device->kernels->accumulate(sum, grad, left);
+        device_kernels(tape->device)->accumulate(sum, grad, left);
         return;
     }
     size_t most = STAGING_BYTES / sizeof *sum;
@@ -58,7 +58,7 @@ void pieces_add_gradient(Tape *tape, float *sum, const Device *from, const float
     while (left > 0) {
         size_t part = left < most ? left : most;
         device_copy(tape->device, staging, from, grad, part * sizeof *staging);
-        tape->device->kernels->accumulate(sum, staging, part);
+        device_kernels(tape->device)->accumulate(sum, staging, part);
         sum += part;
         grad += part;
         left -= part;

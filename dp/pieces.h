@@ -63,7 +63,7 @@ typedef struct Cut {
 Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end);
 
 // sum[count] (+)= grad[count], wherever grad is. sum: memory of the tape's device.
-void pieces_add_gradient(Tape *tape, float *sum, const Device *from, const float *grad,
-                         size_t count, bool accumulate);
+void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
+                         bool accumulate);
 
 #endif

@@ -89,7 +89,7 @@ Tensor *replicate(Tape *tape, Pieces *pieces) {
         for (size_t k = 0; k < pieces->tensor_count; k++) {
             const Tensor *original = pieces->tensors[k];
             size_t bytes = tensor_bytes(original);
-            piece->copies[k] = i == 0 ? original->data : tape_alloc(piece->tape, bytes);
+            piece->copies[k] = i == 0 ? original->data : tape_memory(piece->tape, bytes);
             if (i > 0)
                 device_copy(piece->tape->device, piece->copies[k], original->device, original->data,
                             bytes);

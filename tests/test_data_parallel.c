@@ -177,8 +177,8 @@ static void test_wrapped_part(void **state) {
         Tensor *a = shards_forward(&first, rig.build, rig.twin, 3, want_x, true, tape);
         Tensor *b = shards_forward(&second, rig.build, rig.twin, 3, want_x, true, tape);
         rig_backward(tape, rig_loss(tape, op_add(tape, a, b)));
-        float *dx = tape_alloc(tape, tensor_bytes(want_x));
-        float *more = tape_alloc(tape, tensor_bytes(want_x));
+        float *dx = tape_memory(tape, tensor_bytes(want_x));
+        float *more = tape_memory(tape, tensor_bytes(want_x));
         shards_backward(&second, rig.twin, b->grad, dx);
         shards_backward(&first, rig.twin, a->grad, more);
         for (size_t i = 0; i < tensor_count(x); i++) dx[i] += more[i];
@@ -206,7 +206,7 @@ static void test_applied_twice(void **state) {
         shards_forward(&first, rig.build, rig.twin, 4, rig_batch(&rig, tape, 12), false, tape);
     Tensor *want_y = shards_forward(&second, rig.build, rig.twin, 4, want_h, true, tape);
     rig_backward(tape, op_squared_error(tape, want_y, rig_batch(&rig, tape, 12), 72));
-    float *dh = tape_alloc(tape, tensor_bytes(want_h));
+    float *dh = tape_memory(tape, tensor_bytes(want_h));
     shards_backward(&second, rig.twin, want_y->grad, dh);
     shards_backward(&first, rig.twin, dh, NULL);
     assert_same_values("the output", y, want_y);

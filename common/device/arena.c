@@ -27,7 +27,10 @@ Arena arena_create(Device *device) {
 void arena_close(Arena *arena) {
     for (ArenaBlock *block = arena->first, *next; block; block = next) {
         next = block->next;
-        device_free(arena->device, block->memory, block->capacity);
+        if (arena->device)
+            device_free(arena->device, block->memory, block->capacity);
+        else
+            free(block->memory);
         free(block);
     }
     arena->first = arena->current = NULL;
@@ -38,7 +41,8 @@ void arena_close(Arena *arena) {
 static void append_block(Arena *arena, size_t bytes) {
     ArenaBlock *block = memory_zalloc(sizeof *block);
     block->capacity = bytes > SMALLEST_BLOCK ? bytes : SMALLEST_BLOCK;
-    block->memory = device_alloc(arena->device, block->capacity);
+    block->memory = arena->device ? device_alloc(arena->device, block->capacity)
+                                  : memory_zalloc(block->capacity);
     if (arena->current)
         arena->current->next = block;
     else

@@ -1,6 +1,7 @@
-/* arena.h: memory for one step. Allocation moves a pointer; everything is given back at once by
- * arena_reset, which keeps the memory for the next step. A training step asks for the same sizes
- * in the same order every time, so after the first step the device is never asked again.
+/* arena.h: memory of a device, or of the host, for one step. Allocation moves a pointer; everything
+ * is given back at once by arena_reset, which keeps the memory for the next step. A training step
+ * asks for the same sizes in the same order every time, so after the first step the device is never
+ * asked again.
  */
 #ifndef COMMON_DEVICE_ARENA_H
 #define COMMON_DEVICE_ARENA_H
@@ -12,7 +13,7 @@
 typedef struct ArenaBlock ArenaBlock;
 
 typedef struct Arena {
-    Device *device;
+    Device *device; // NULL: the host
     ArenaBlock *first, *current;
 } Arena;
 

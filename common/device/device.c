@@ -1,4 +1,5 @@
-/* device.c: opening devices, their memory, and copies between them. The worker thread is worker.c.
+/* device.c: opening devices and counting what they hold and receive. How memory is taken and copied
+ * is the backend's (device_cpu.c, device_cuda.c); the worker thread is worker.c.
  */
 #include "common/device/device.h"
 
@@ -6,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/device/device_backend.h"
 #include "common/device/worker.h"
 
 // "cpu:3" -> "cpu", 3. Returns -1 if the name has another shape.
@@ -25,26 +27,27 @@ static int parse_name(const char *name, char *backend, size_t capacity, int *ind
 }
 
 Device *device_open(const char *name, Error *err) {
-    char backend[8];
+    char kind[8];
     int index;
-    if (parse_name(name, backend, sizeof backend, &index) != 0) {
+    bool known;
+    if (parse_name(name, kind, sizeof kind, &index) != 0) {
         error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0", name);
         return NULL;
     }
-    const Kernels *kernels = kernels_find(backend);
-    if (!kernels) {
-        bool known = strcmp(backend, "cuda") == 0;
+    const DeviceBackend *backend = backend_find(kind, &known);
+    if (!backend) {
         error_set(err, known ? STATUS_SKIPPED : STATUS_USAGE,
-                  "device %s: this build has no backend \"%s\"", name, backend);
+                  "device %s: this build has no backend \"%s\"", name, kind);
         return NULL;
     }
-    if (kernels->prepare(err) != 0) return NULL;
-
     Device *device = memory_zalloc(sizeof *device);
-    snprintf(device->name, sizeof device->name, "%s:%d", backend, index);
+    snprintf(device->name, sizeof device->name, "%s:%d", kind, index);
     device->index = index;
-    device->kernels = kernels;
-    return device;
+    device->kernels = backend->kernels;
+    device->backend = backend;
+    if (backend->open(device, err) == 0) return device;
+    free(device);
+    return NULL;
 }
 
 void device_close(Device *device) {
@@ -52,8 +55,22 @@ void device_close(Device *device) {
     worker_close(device->worker);
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
+    device->backend->close(device);
     free(device);
 }
+
+int device_available(const char *kind) {
+    bool known;
+    const DeviceBackend *backend = backend_find(kind, &known);
+    return backend ? backend->available() : 0;
+}
+
+const Kernels *device_kernels(const Device *device) {
+    device->backend->enter(device);
+    return device->kernels;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
 
 void device_count(Device *device, size_t bytes) {
     device->bytes += bytes;
@@ -70,41 +87,149 @@ void device_reset_peak(Device *device) {
     device->peak_bytes = device->bytes;
 }
 
-static size_t rounded(size_t bytes) {
-    if (bytes == 0) bytes = 1;
-    return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+static void *or_exit(const Device *device, void *memory, size_t bytes) {
+    if (memory) return memory;
+    Error err = {0};
+    error_set(&err, STATUS_FAILED, "%s is out of memory: asked for %zu bytes, %zu in use",
+              device->name, bytes, device->bytes);
+    error_exit(&err);
 }
 
 void *device_alloc(Device *device, size_t bytes) {
-    void *memory = aligned_alloc(MEMORY_ALIGNMENT, rounded(bytes));
-    if (!memory) {
-        Error err = {0};
-        error_set(&err, STATUS_FAILED, "%s is out of memory: asked for %zu bytes, %zu in use",
-                  device->name, bytes, device->bytes);
-        error_exit(&err);
-    }
+    void *memory = or_exit(device, device->backend->alloc(device, bytes ? bytes : 1), bytes);
     device_count(device, bytes);
     return memory;
 }
 
 void device_free(Device *device, void *memory, size_t bytes) {
     if (!memory) return;
-    free(memory);
+    device->backend->free(device, memory, bytes);
     device_uncount(device, bytes);
 }
 
-void device_copy(Device *to, void *destination, const Device *from, const void *source,
-                 size_t bytes) {
-    if (bytes == 0) return;
-    if (!to || !from || to == from) { // the host's memory and a CPU device's are one
+void *device_host_alloc(Device *device, size_t bytes) {
+    return or_exit(device, device->backend->host_alloc(device, bytes ? bytes : 1), bytes);
+}
+
+void device_host_free(Device *device, void *memory) {
+    if (memory) device->backend->host_free(device, memory);
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+// Two kinds of devices meet in the host's memory.
+static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
+    if (!to && !from) {
         memcpy(destination, source, bytes);
-        return;
+    } else if (!to || !from || to->backend == from->backend) {
+        (to ? to : from)->backend->copy(to, destination, from, source, bytes);
+    } else {
+        void *host = memory_zalloc(bytes);
+        from->backend->copy(NULL, host, from, source, bytes);
+        to->backend->copy(to, destination, NULL, host, bytes);
+        free(host);
     }
-    uint64_t start = clock_ns();
-    memcpy(destination, source, bytes);
+}
+
+void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
+    if (bytes == 0) return;
+    bool counted = to && from && to != from;
+    uint64_t start = counted ? clock_ns() : 0;
+    copy(to, destination, from, source, bytes);
+    if (!counted) return;
     to->copy_ns += clock_ns() - start;
     to->copied_bytes += bytes;
 }
+
+void device_synchronize(Device *device) {
+    device->backend->synchronize(device);
+}
+
+// ---- events and what is done beside the work in order -------------------------------------------
+
+struct DeviceEvent {
+    Device *device;
+    void *event; // the backend's
+};
+
+DeviceEvent *device_event_create(Device *device) {
+    DeviceEvent *event = memory_zalloc(sizeof *event);
+    *event = (DeviceEvent){device, device->backend->event_create(device)};
+    return event;
+}
+
+void device_event_close(DeviceEvent *event) {
+    if (!event) return;
+    event->device->backend->event_close(event->device, event->event);
+    free(event);
+}
+
+void device_event_record(DeviceEvent *event) {
+    event->device->backend->event_record(event->device, event->event);
+}
+
+void device_event_wait(DeviceEvent *event) {
+    event->device->backend->event_wait(event->device, event->event);
+}
+
+void device_upload(Device *device, void *destination, const void *source, size_t bytes,
+                   DeviceEvent *free, DeviceEvent *done) {
+    if (bytes == 0) return;
+    device->backend->upload(device, destination, source, bytes, free ? free->event : NULL,
+                            done ? done->event : NULL);
+}
+
+struct Readback {
+    Device *device;
+    void *host; // [bytes]
+    size_t bytes;
+    void *done; // the backend's event
+};
+
+Readback *readback_create(Device *device, size_t bytes) {
+    Readback *readback = memory_zalloc(sizeof *readback);
+    *readback = (Readback){device, device_host_alloc(device, bytes), bytes,
+                           device->backend->event_create(device)};
+    return readback;
+}
+
+void readback_close(Readback *readback) {
+    if (!readback) return;
+    readback->device->backend->event_wait(readback->device, readback->done);
+    readback->device->backend->event_close(readback->device, readback->done);
+    device_host_free(readback->device, readback->host);
+    free(readback);
+}
+
+void readback_start(Readback *readback, const void *source) {
+    readback->device->backend->download(readback->device, readback->host, source, readback->bytes,
+                                        readback->done);
+}
+
+const void *readback_wait(Readback *readback) {
+    readback->device->backend->event_wait(readback->device, readback->done);
+    return readback->host;
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+int device_graph_begin(Device *device, Error *err) {
+    return device->backend->graph_begin(device, err);
+}
+
+DeviceGraph *device_graph_end(Device *device, Error *err) {
+    return device->backend->graph_end(device, err);
+}
+
+void device_graph_launch(Device *device, DeviceGraph *graph) {
+    device->backend->graph_launch(device, graph);
+}
+
+void device_graph_close(Device *device, DeviceGraph *graph) {
+    if (graph) device->backend->graph_close(device, graph);
+}
+
+// ---- the worker ---------------------------------------------------------------------------------
 
 void device_submit(Device *device, void (*function)(void *argument), void *argument) {
     if (!device->worker) device->worker = worker_create(device->name);

@@ -10,6 +10,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "common/device/kernels_host.h"
+
 // ---- vectors -------------------------------------------------------------------------------
 
 KERNEL_CLONES static void cpu_fill(float *y, float value, size_t count) {
@@ -43,11 +45,51 @@ KERNEL_CLONES double cpu_sum(const float *x, size_t count) {
     return sum + lanes_sum(sums);
 }
 
-// ---- beside the matrix product ---------------------------------------------------------------
-
-static void cpu_add_bias(float *y, const float *bias, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows; i++) cpu_accumulate(y + i * columns, bias, columns);
+// The product of all numbers of a list with one number, and whether any is not finite after it.
+// (x - x is 0 for numbers, NaN for inf and NaN.)
+KERNEL_CLONES static bool scale_checked(float *y, float factor, size_t count) {
+    float doubt = 0;
+    for (size_t i = 0; i < count; i++) {
+        y[i] *= factor;
+        doubt += y[i] - y[i];
+    }
+    return doubt == 0;
 }
+
+static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
+    for (size_t s = 0; s < slice_count; s++)
+        if (!scale_checked(slices[s].data, factor, slices[s].count)) *not_finite = 1;
+}
+
+static void cpu_pack(float *y, const Slice *slices, size_t slice_count) {
+    for (size_t s = 0; s < slice_count; y += slices[s].count, s++)
+        if (slices[s].count) memcpy(y, slices[s].data, slices[s].count * sizeof *y);
+}
+
+static void cpu_unpack(const Slice *slices, size_t slice_count, const float *x) {
+    for (size_t s = 0; s < slice_count; x += slices[s].count, s++)
+        if (slices[s].count) memcpy(slices[s].data, x, slices[s].count * sizeof *x);
+}
+
+// A sum over the divisor; an empty batch has no mean, and a loss of 0.
+static double quotient(double sum, double divisor) {
+    return divisor > 0 ? sum / divisor : 0;
+}
+
+static void cpu_mean(const float *x, double divisor, float *y, size_t count) {
+    *y = (float)quotient(cpu_sum(x, count), divisor);
+}
+
+static void cpu_spread(float *y, const float *x, double divisor, bool accumulate, size_t count) {
+    float value = (float)quotient((double)*x, divisor);
+    for (size_t i = 0; i < count; i++) y[i] = accumulate ? y[i] + value : value;
+}
+
+static void cpu_count_up(int64_t *counter) {
+    *counter += 1;
+}
+
+// ---- beside the matrix product ---------------------------------------------------------------
 
 enum { COLUMNS = 16 };
 
@@ -98,6 +140,13 @@ KERNEL_CLONES static void cpu_relu_gradient(float *dx, const float *y, const flo
     }
 }
 
+static void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                       bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
+    cpu_matmul(precision, false, true, rows, out, in, x, weight, y, false, workspace);
+    for (size_t i = 0; bias && i < rows; i++) cpu_accumulate(y + i * out, bias, out);
+    if (relu) cpu_relu(y, y, rows * out);
+}
+
 // ---- losses ----------------------------------------------------------------------------------
 
 // The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.
@@ -108,9 +157,9 @@ static float row_max(const float *row, size_t count) {
     return max;
 }
 
-static double cpu_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
-                                size_t n, size_t classes) {
-    double loss = 0;
+static void cpu_cross_entropy(const float *logits, const int64_t *target, double divisor,
+                              float *probabilities, float *loss, size_t n, size_t classes) {
+    double sum = 0;
     for (size_t i = 0; i < n; i++) {
         const float *row = logits + i * classes;
         float *p = probabilities + i * classes;
@@ -118,14 +167,16 @@ static double cpu_cross_entropy(const float *logits, const int64_t *target, floa
         for (size_t j = 0; j < classes; j++) p[j] = expf(row[j] - max);
         double total = cpu_sum(p, classes);
         for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] / total);
-        loss += log(total) - ((double)row[target[i]] - (double)max);
+        bool is_class = target[i] >= 0 && (uint64_t)target[i] < classes;
+        sum += is_class ? log(total) - ((double)row[target[i]] - (double)max) : (double)NAN;
     }
-    return loss;
+    *loss = (float)quotient(sum, divisor);
 }
 
 static void cpu_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                       float scale, float *dlogits, bool accumulate, size_t n,
-                                       size_t classes) {
+                                       const float *upstream, double divisor, float *dlogits,
+                                       bool accumulate, size_t n, size_t classes) {
+    float scale = (float)quotient((double)*upstream, divisor);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < classes; j++) {
             float onehot = (size_t)target[i] == j ? 1.0f : 0.0f;
@@ -135,7 +186,7 @@ static void cpu_cross_entropy_gradient(const float *probabilities, const int64_t
         }
 }
 
-KERNEL_CLONES static double cpu_squared_error(const float *x, const float *target, size_t count) {
+KERNEL_CLONES static double sum_squares(const float *x, const float *target, size_t count) {
     Lanes sums[2] = {{0}}, values, wanted;
     double sum = 0;
     size_t i = 0;
@@ -153,9 +204,15 @@ KERNEL_CLONES static double cpu_squared_error(const float *x, const float *targe
     return sum + lanes_sum(sums);
 }
 
+static void cpu_squared_error(const float *x, const float *target, double divisor, float *loss,
+                              size_t count) {
+    *loss = (float)quotient(sum_squares(x, target, count), divisor);
+}
+
 KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float *target,
-                                                     float scale, float *dx, bool accumulate,
-                                                     size_t count) {
+                                                     const float *upstream, double divisor,
+                                                     float *dx, bool accumulate, size_t count) {
+    float scale = (float)quotient((double)*upstream, divisor);
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < count; i++) {
         float gradient = 2 * (x[i] - target[i]) * scale;
@@ -163,35 +220,36 @@ KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float
     }
 }
 
-static size_t cpu_count_correct(const float *logits, const int64_t *target, size_t n,
-                                size_t classes) {
-    size_t correct = 0;
+static void cpu_count_correct(const float *logits, const int64_t *target, int64_t *correct,
+                              size_t n, size_t classes) {
+    *correct = 0;
     for (size_t i = 0; i < n; i++) {
         const float *row = logits + i * classes;
         size_t label = (size_t)target[i];
         bool largest = row[label] == row[label]; // false for NaN, as are all comparisons below
         for (size_t j = 0; j < label; j++) largest = largest && row[j] < row[label];
         for (size_t j = label; j < classes; j++) largest = largest && row[j] <= row[label];
-        correct += largest;
+        *correct += largest;
     }
-    return correct;
 }
 
 // ---- optimizers ------------------------------------------------------------------------------
 
-KERNEL_CLONES static void sgd_plain(float *weight, const float *gradient, float lr,
-                                    float weight_decay, size_t count) {
+KERNEL_CLONES static void sgd_plain(const SgdConfig *config, const SgdTensor *t) {
+    float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
+    const float *gradient = t->gradient;
     KERNEL_INDEPENDENT
-    for (size_t i = 0; i < count; i++) weight[i] -= lr * (gradient[i] + weight_decay * weight[i]);
+    for (size_t i = 0; i < t->count; i++)
+        weight[i] -= lr * (gradient[i] + weight_decay * weight[i]);
 }
 
-KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, float *weight,
-                                       const float *gradient, float *velocity, bool first,
-                                       size_t count) {
-    float lr = config->lr, momentum = config->momentum, weight_decay = config->weight_decay;
-    bool nesterov = config->nesterov;
+KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor *t) {
+    float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
+    float momentum = config->momentum, weight_decay = config->weight_decay;
+    const float *gradient = t->gradient;
+    bool nesterov = config->nesterov, first = t->first;
     KERNEL_INDEPENDENT
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < t->count; i++) {
         float g = gradient[i] + weight_decay * weight[i];
         float v = momentum * velocity[i] + g;
         if (first) v = g; // not 0 * velocity + g: what was there may be NaN
@@ -200,25 +258,23 @@ KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, float *weight,
     }
 }
 
-static void cpu_sgd(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
-                    bool first, size_t count) {
-    if (config->momentum == 0)
-        sgd_plain(weight, gradient, config->lr, config->weight_decay, count);
-    else
-        sgd_momentum(config, weight, gradient, velocity, first, count);
+static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++)
+        if (config->momentum == 0)
+            sgd_plain(config, &tensors[t]);
+        else
+            sgd_momentum(config, &tensors[t]);
 }
 
-// PyTorch computes the scalars in double and rounds them once.
-KERNEL_CLONES static void cpu_adamw(const AdamWConfig *config, float *weight, const float *gradient,
-                                    float *exp_avg, float *exp_avg_sq, size_t count) {
-    double beta1 = (double)config->beta1, beta2 = (double)config->beta2, lr = (double)config->lr;
-    float step_size = (float)(lr / (1 - pow(beta1, (double)config->step)));
-    float bias_correction = (float)sqrt(1 - pow(beta2, (double)config->step));
-    float keep = (float)(1 - lr * (double)config->weight_decay);
-    float new1 = (float)(1 - beta1), new2 = (float)(1 - beta2);
+KERNEL_CLONES static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
+    float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
+    const float *gradient = t->gradient;
+    float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
+    float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
+    float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
     float keep2 = config->beta2, eps = config->eps;
     KERNEL_INDEPENDENT
-    for (size_t i = 0; i < count; i++) {
+    for (size_t i = 0; i < t->count; i++) {
         float g = gradient[i];
         float m = exp_avg[i] + new1 * (g - exp_avg[i]);
         float v = keep2 * exp_avg_sq[i] + new2 * g * g;
@@ -227,6 +283,10 @@ KERNEL_CLONES static void cpu_adamw(const AdamWConfig *config, float *weight, co
         float denominator = sqrtf(v) / bias_correction + eps;
         weight[i] = weight[i] * keep - step_size * (m / denominator);
     }
+}
+
+static void cpu_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
 }
 
 const Kernels kernels_cpu = {
@@ -238,9 +298,17 @@ const Kernels kernels_cpu = {
     .add = cpu_add,
     .accumulate = cpu_accumulate,
     .scale = cpu_scale,
-    .sum = cpu_sum,
+    .unscale = cpu_unscale,
+    .pack = cpu_pack,
+    .unpack = cpu_unpack,
+    .mean = cpu_mean,
+    .spread = cpu_spread,
+    .count_up = cpu_count_up,
+    .narrow = host_narrow,
+    .widen = host_widen,
+    .matmul_workspace = cpu_matmul_workspace,
     .matmul = cpu_matmul,
-    .add_bias = cpu_add_bias,
+    .linear = cpu_linear,
     .bias_gradient = cpu_bias_gradient,
     .conv2d_workspace = cpu_conv2d_workspace,
     .conv2d = cpu_conv2d,

@@ -60,8 +60,10 @@ static inline void kernel_store(float *place, double value, bool accumulate) {
 // ---- kernels_cpu_blas.c ----
 void cpu_describe(char *buffer, size_t capacity);
 int cpu_prepare(Error *err);
-void cpu_matmul(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
-                const float *b, float *c, bool accumulate);
+size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
+void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                size_t k, const float *a, const float *b, float *c, bool accumulate,
+                void *workspace);
 // A matrix that lies inside a larger one: rows are `stride` elements apart.
 typedef struct CpuMatrix {
     const float *data;
@@ -77,13 +79,13 @@ void cpu_accumulate(float *y, const float *x, size_t count);
 double cpu_sum(const float *x, size_t count);
 
 // ---- kernels_cpu_conv.c ----
-size_t cpu_conv2d_workspace(const Window *window);
-void cpu_conv2d(const Window *window, const float *x, const float *weight, const float *bias,
-                float *y, void *workspace);
-void cpu_conv2d_input_gradient(const Window *window, const float *weight, const float *dy,
-                               float *dx, bool accumulate, void *workspace);
-void cpu_conv2d_weight_gradient(const Window *window, const float *x, const float *dy,
-                                float *dweight, bool accumulate, void *workspace);
+size_t cpu_conv2d_workspace(Precision precision, const Window *window);
+void cpu_conv2d(Precision precision, const Window *window, const float *x, const float *weight,
+                const float *bias, float *y, void *workspace);
+void cpu_conv2d_input_gradient(Precision precision, const Window *window, const float *weight,
+                               const float *dy, float *dx, bool accumulate, void *workspace);
+void cpu_conv2d_weight_gradient(Precision precision, const Window *window, const float *x,
+                                const float *dy, float *dweight, bool accumulate, void *workspace);
 void cpu_conv2d_bias_gradient(const Window *window, const float *dy, float *dbias, bool accumulate);
 void cpu_shortcut(const Window *window, const float *x, float *y);
 void cpu_shortcut_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
@@ -110,9 +112,9 @@ void cpu_batch_norm_eval_gradient(const float *x, const float *dy, const float *
                                   float *dbias, bool add_dbias, size_t n, size_t c, size_t inner);
 void cpu_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
                                size_t c, size_t inner);
-double cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
-                            float *running_mean, float *running_var, float momentum, float eps,
-                            size_t c);
+void cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                          float *running_mean, float *running_var, float momentum, float eps,
+                          double *count, size_t c);
 void cpu_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
                           const float *mean, const float *invstd, size_t n, size_t c, size_t inner);
 void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
@@ -121,7 +123,7 @@ void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *
                                   size_t c, size_t inner);
 void cpu_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
                                    const float *mean, const float *invstd, const float *sums,
-                                   double count, float *dx, bool add_dx, size_t n, size_t c,
+                                   const double *count, float *dx, bool add_dx, size_t n, size_t c,
                                    size_t inner);
 
 // ---- kernels_cpu_pixels.c ----
@@ -130,10 +132,10 @@ void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t
                              size_t w);
 void cpu_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
                              float *losses, size_t n, size_t classes, size_t inner);
-size_t cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                       uint8_t *kept, double *sum, size_t count);
+void cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count);
 void cpu_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                      const uint8_t *kept, float scale, float *dlogits,
+                                      const uint8_t *kept, const float *upstream, float *dlogits,
                                       bool accumulate, size_t n, size_t classes, size_t inner);
 void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
                         size_t inner);

@@ -6,6 +6,7 @@
  * returns wrong products), and tests/test_blas_threads.c checks that it is.
  */
 #include "common/device/kernels_cpu.h"
+#include "common/device/kernels_host.h"
 
 #include <cblas.h>
 #include <limits.h>
@@ -82,8 +83,23 @@ void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, 
                 accumulate ? 1.0f : 0.0f, c, blas_int(c_stride));
 }
 
-void cpu_matmul(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k, const float *a,
-                const float *b, float *c, bool accumulate) {
-    cpu_matmul_strided(m, n, k, (CpuMatrix){a, transpose_a ? m : k, transpose_a},
-                       (CpuMatrix){b, transpose_b ? k : n, transpose_b}, c, n, accumulate);
+static void product(const void *matmul, const float *a, const float *b, float *c, bool accumulate,
+                    void *workspace) {
+    const MatmulShape *s = matmul;
+    (void)workspace;
+    cpu_matmul_strided(
+        s->m, s->n, s->k, (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
+        (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n, accumulate);
+}
+
+size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return host_room(precision, m * k, k * n, m * n);
+}
+
+void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                size_t k, const float *a, const float *b, float *c, bool accumulate,
+                void *workspace) {
+    const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
+    HostFactors factors = {&shape, a, b, m * k, k * n, m * n};
+    host_product(precision, product, factors, c, accumulate, workspace);
 }

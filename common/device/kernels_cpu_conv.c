@@ -9,6 +9,7 @@
  * them again.
  */
 #include "common/device/kernels_cpu.h"
+#include "common/device/kernels_host.h"
 
 #include <math.h>
 #include <string.h>
@@ -191,14 +192,19 @@ static Workspace workspace_split(const Window *v, void *memory) {
     return (Workspace){columns, dy_turned, dy_turned + pixels * v->k};
 }
 
-size_t cpu_conv2d_workspace(const Window *v) {
-    if (v->oh * v->ow == 0) return v->k * window_taps(v) * sizeof(float);
-    size_t pixels = strip_rows(v) * v->ow, taps = window_taps(v);
-    return (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
+size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
+    ConvCounts counts = host_conv_counts(v);
+    size_t taps = window_taps(v), pixels = 0;
+    if (v->oh > 0 && v->ow > 0) pixels = strip_rows(v) * v->ow;
+    return host_room(precision, counts.x, counts.weight, counts.y) +
+           (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
 }
 
-void cpu_conv2d(const Window *v, const float *x, const float *weight, const float *bias, float *y,
-                void *workspace) {
+static void forward(const void *conv, const float *x, const float *weight, float *y,
+                    bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
+    const float *bias = ((const ConvShape *)conv)->bias;
+    (void)accumulate;
     size_t plane = v->oh * v->ow, taps = window_taps(v);
     CpuMatrix w = {weight, taps, false};
     for (Strip strip = {0}; strip_next(&strip, v);) {
@@ -211,9 +217,18 @@ void cpu_conv2d(const Window *v, const float *x, const float *weight, const floa
     }
 }
 
+void cpu_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
+                const float *bias, float *y, void *workspace) {
+    const ConvShape shape = {v, bias};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, x, weight, counts.x, counts.weight, counts.y};
+    host_product(precision, forward, factors, y, false, workspace);
+}
+
 // columns' gradient [taps, pixels] = weight^T dy, added to where the columns came from.
-void cpu_conv2d_input_gradient(const Window *v, const float *weight, const float *dy, float *dx,
-                               bool accumulate, void *workspace) {
+static void input_gradient(const void *conv, const float *weight, const float *dy, float *dx,
+                           bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
     size_t plane = v->oh * v->ow, taps = window_taps(v), image = v->c * v->h * v->w;
     CpuMatrix w = {weight, taps, true};
     bool plain = window_is_plain(v);
@@ -228,6 +243,14 @@ void cpu_conv2d_input_gradient(const Window *v, const float *weight, const float
         cpu_matmul_strided(taps, strip.pixels, v->k, w, in, workspace, strip.pixels, false);
         strip_scatter(v, &strip, workspace, dx);
     }
+}
+
+void cpu_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
+                               const float *dy, float *dx, bool accumulate, void *workspace) {
+    const ConvShape shape = {v, NULL};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, weight, dy, counts.weight, counts.y, counts.x};
+    host_product(precision, input_gradient, factors, dx, accumulate, workspace);
 }
 
 // to[columns, rows] = from[rows, columns] transposed
@@ -267,8 +290,9 @@ static void thin_product(const Window *v, const Strip *strip, CpuMatrix columns,
 // dweight = dy columns^T, summed over all strips. It is computed as its transpose, columns dy^T,
 // with dy turned beforehand: then no operand of the product is transposed, which OpenBLAS computes
 // at about twice the speed for these shapes.
-void cpu_conv2d_weight_gradient(const Window *v, const float *x, const float *dy, float *dweight,
-                                bool accumulate, void *workspace) {
+static void weight_gradient(const void *conv, const float *x, const float *dy, float *dweight,
+                            bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
     size_t plane = v->oh * v->ow, taps = window_taps(v);
     if (v->n * plane == 0) {
         if (!accumulate) memset(dweight, 0, v->k * taps * sizeof *dweight);
@@ -294,6 +318,14 @@ void cpu_conv2d_weight_gradient(const Window *v, const float *x, const float *dy
             float *place = &dweight[k * taps + tap];
             *place = accumulate ? *place + sum : sum;
         }
+}
+
+void cpu_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
+                                const float *dy, float *dweight, bool accumulate, void *workspace) {
+    const ConvShape shape = {v, NULL};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, x, dy, counts.x, counts.y, counts.weight};
+    host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
 }
 
 void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {

@@ -229,9 +229,9 @@ static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_
     return all;
 }
 
-double cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
-                            float *running_mean, float *running_var, float momentum, float eps,
-                            size_t c) {
+void cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                          float *running_mean, float *running_var, float momentum, float eps,
+                          double *all_count, size_t c) {
     double count = 0;
     for (size_t rank = 0; rank < ranks; rank++) count += (double)rows[rank * (2 * c + 1) + 2 * c];
     for (size_t i = 0; count > 1 && i < c; i++) {
@@ -241,7 +241,7 @@ double cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float 
         update_running(&running_mean[i], all.mean, momentum);
         update_running(&running_var[i], all.squares / (count - 1), momentum); // unbiased
     }
-    return count;
+    *all_count = count;
 }
 
 void cpu_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
@@ -269,13 +269,13 @@ void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *
 
 void cpu_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
                                    const float *mean, const float *invstd, const float *sums,
-                                   double count, float *dx, bool add_dx, size_t n, size_t c,
+                                   const double *count, float *dx, bool add_dx, size_t n, size_t c,
                                    size_t inner) {
     Channel channel = {n, c * inner, inner};
     for (size_t i = 0; i < c; i++) {
         double scale = (double)invstd[i];
         channel_project(channel, x + i * inner, dy + i * inner, dx + i * inner, add_dx, mean[i],
-                        invstd[i] * weight[i], (float)((double)sums[i] / count),
-                        (float)((double)sums[c + i] * scale * scale / count));
+                        invstd[i] * weight[i], (float)((double)sums[i] / *count),
+                        (float)((double)sums[c + i] * scale * scale / *count));
     }
 }

@@ -68,9 +68,12 @@ void cpu_pixel_cross_entropy(const float *logits, const int64_t *target, float *
             float *loss = losses + i * inner + first;
             softmax_block(x, probabilities + (x - logits), maxima, totals, count, classes, inner);
             for (size_t j = 0; j < count; j++)
-                loss[j] = label[j] < 0
-                              ? 0
-                              : logf(totals[j]) + (maxima[j] - x[(size_t)label[j] * inner + j]);
+                if (label[j] < 0)
+                    loss[j] = 0;
+                else if ((uint64_t)label[j] >= classes)
+                    loss[j] = NAN;
+                else
+                    loss[j] = logf(totals[j]) + (maxima[j] - x[(size_t)label[j] * inner + j]);
         }
 }
 
@@ -100,8 +103,8 @@ static uint32_t find_cut(const float *losses, const int64_t *target, size_t leas
     return cut;
 }
 
-size_t cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                       uint8_t *kept, double *sum, size_t count) {
+void cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
     size_t keep = 0;
     for (size_t i = 0; i < count; i++) { // "not below or at": true for NaN
         kept[i] = target[i] >= 0 && !(losses[i] <= threshold);
@@ -118,15 +121,18 @@ size_t cpu_hard_pixels(const float *losses, const int64_t *target, float thresho
             keep += kept[i];
         }
     }
-    *sum = 0;
-    for (size_t i = 0; i < count; i++) *sum += kept[i] ? (double)losses[i] : 0;
-    return keep;
+    double total = 0;
+    for (size_t i = 0; i < count; i++) total += kept[i] ? (double)losses[i] : 0;
+    *sum = (float)total;
+    *kept_count = (int64_t)keep;
 }
 
 KERNEL_CLONES void cpu_pixel_cross_entropy_gradient(const float *probabilities,
                                                     const int64_t *target, const uint8_t *kept,
-                                                    float scale, float *dlogits, bool accumulate,
-                                                    size_t n, size_t classes, size_t inner) {
+                                                    const float *upstream, float *dlogits,
+                                                    bool accumulate, size_t n, size_t classes,
+                                                    size_t inner) {
+    float scale = *upstream;
     for (size_t plane = 0; plane < n * classes; plane++) {
         int64_t class = (int64_t)(plane % classes);
         const int64_t *label = target + plane / classes * inner;

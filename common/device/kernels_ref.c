@@ -2,10 +2,12 @@
  *
  * This is the backend to read, and the one that tests compare others with: each kernel is its
  * formula with loops around it, sums are in double, and nothing here is shared with another
- * backend. It makes no attempt to be fast. Sliding windows are in kernels_ref_conv.c,
- * what dense prediction needs in kernels_ref_pixels.c.
+ * backend but rounding to 16 bits (kernels_host.h). It makes no attempt to be fast. Sliding windows
+ * are in kernels_ref_conv.c, what dense prediction needs in kernels_ref_pixels.c.
  */
 #include "common/device/kernels_ref.h"
+
+#include "common/device/kernels_host.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -41,29 +43,86 @@ static void ref_scale(float *y, float factor, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = y[i] * factor;
 }
 
-static double ref_sum(const float *x, size_t count) {
+static void ref_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
+    for (size_t s = 0; s < slice_count; s++)
+        for (size_t i = 0; i < slices[s].count; i++) {
+            slices[s].data[i] *= factor;
+            if (!isfinite(slices[s].data[i])) *not_finite = 1;
+        }
+}
+
+static void ref_pack(float *y, const Slice *slices, size_t slice_count) {
+    for (size_t s = 0; s < slice_count; s++)
+        for (size_t i = 0; i < slices[s].count; i++) *y++ = slices[s].data[i];
+}
+
+static void ref_unpack(const Slice *slices, size_t slice_count, const float *x) {
+    for (size_t s = 0; s < slice_count; s++)
+        for (size_t i = 0; i < slices[s].count; i++) slices[s].data[i] = *x++;
+}
+
+// A sum over the divisor; an empty batch has no mean, and a loss of 0.
+static double quotient(double sum, double divisor) {
+    return divisor > 0 ? sum / divisor : 0;
+}
+
+static void ref_mean(const float *x, double divisor, float *y, size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += (double)x[i];
-    return sum;
+    *y = (float)quotient(sum, divisor);
+}
+
+static void ref_spread(float *y, const float *x, double divisor, bool accumulate, size_t count) {
+    for (size_t i = 0; i < count; i++) ref_put(&y[i], quotient((double)*x, divisor), accumulate);
+}
+
+static void ref_count_up(int64_t *counter) {
+    *counter += 1;
 }
 
 // ---- matrix product --------------------------------------------------------------------------
 
-static void ref_matmul(bool transpose_a, bool transpose_b, size_t m, size_t n, size_t k,
-                       const float *a, const float *b, float *c, bool accumulate) {
-    for (size_t i = 0; i < m; i++)
-        for (size_t j = 0; j < n; j++) {
+static void product(const void *matmul, const float *a, const float *b, float *c, bool accumulate,
+                    void *workspace) {
+    const MatmulShape *s = matmul;
+    (void)workspace;
+    for (size_t i = 0; i < s->m; i++)
+        for (size_t j = 0; j < s->n; j++) {
             double sum = 0;
-            for (size_t l = 0; l < k; l++)
-                sum += (double)(transpose_a ? a[l * m + i] : a[i * k + l]) *
-                       (double)(transpose_b ? b[j * k + l] : b[l * n + j]);
-            ref_put(&c[i * n + j], sum, accumulate);
+            for (size_t l = 0; l < s->k; l++)
+                sum += (double)(s->transpose_a ? a[l * s->m + i] : a[i * s->k + l]) *
+                       (double)(s->transpose_b ? b[j * s->k + l] : b[l * s->n + j]);
+            ref_put(&c[i * s->n + j], sum, accumulate);
         }
 }
 
-static void ref_add_bias(float *y, const float *bias, size_t rows, size_t columns) {
-    for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++) y[i * columns + j] += bias[j];
+static size_t ref_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return host_room(precision, m * k, k * n, m * n);
+}
+
+static void ref_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                       size_t k, const float *a, const float *b, float *c, bool accumulate,
+                       void *workspace) {
+    const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
+    HostFactors factors = {&shape, a, b, m * k, k * n, m * n};
+    host_product(precision, product, factors, c, accumulate, workspace);
+}
+
+static void ref_relu(float *y, const float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        if (isnan(x[i]))
+            y[i] = x[i];
+        else
+            y[i] = x[i] > 0 ? x[i] : 0;
+    }
+}
+
+static void ref_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                       bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
+    ref_matmul(precision, false, true, rows, out, in, x, weight, y, false, workspace);
+    for (size_t i = 0; bias && i < rows; i++)
+        for (size_t j = 0; j < out; j++) y[i * out + j] += bias[j];
+    if (relu) ref_relu(y, y, rows * out);
 }
 
 static void ref_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
@@ -222,9 +281,9 @@ static void ref_batch_norm_statistics(const float *x, float *mean, float *invstd
 
 // The mean of the means, each weighted with its rank's count; and the mean square of the distances
 // from it: a rank's variance around its own mean, and that mean's distance.
-static double ref_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
-                                   float *running_mean, float *running_var, float momentum,
-                                   float eps, size_t c) {
+static void ref_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
+                                 float *running_mean, float *running_var, float momentum, float eps,
+                                 double *all, size_t c) {
     size_t row = 2 * c + 1;
     double count = 0, new = (double)momentum;
     for (size_t k = 0; k < ranks; k++) count += (double)rows[k * row + 2 * c];
@@ -244,7 +303,7 @@ static double ref_batch_norm_merge(const float *rows, size_t ranks, float *mean,
         ref_put(&running_var[i], (1 - new) * (double)running_var[i] + new *squares / (count - 1),
                 false);
     }
-    return count;
+    *all = count;
 }
 
 static void ref_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
@@ -270,27 +329,18 @@ static void ref_batch_norm_gradient_sums(const float *x, const float *dy, const 
 
 static void ref_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
                                           const float *mean, const float *invstd, const float *sums,
-                                          double count, float *dx, bool add_dx, size_t n, size_t c,
-                                          size_t inner) {
+                                          const double *count, float *dx, bool add_dx, size_t n,
+                                          size_t c, size_t inner) {
     Shape shape = {n, c, inner};
     for (size_t k = 0; k < c; k++) {
         double scale = (double)invstd[k];
         ChannelGradient all = {.dbias = (double)sums[k], .dweight = (double)sums[c + k] * scale};
-        channel_project(shape, x, dy, dx, k, (double)mean[k], scale, (double)weight[k], all, count,
+        channel_project(shape, x, dy, dx, k, (double)mean[k], scale, (double)weight[k], all, *count,
                         add_dx);
     }
 }
 
 // ---- pointwise -------------------------------------------------------------------------------
-
-static void ref_relu(float *y, const float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) {
-        if (isnan(x[i]))
-            y[i] = x[i];
-        else
-            y[i] = x[i] > 0 ? x[i] : 0;
-    }
-}
 
 static void ref_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
                               bool accumulate) {
@@ -299,9 +349,13 @@ static void ref_relu_gradient(float *dx, const float *y, const float *dy, size_t
 
 // ---- losses ----------------------------------------------------------------------------------
 
-static double ref_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
-                                size_t n, size_t classes) {
-    double loss = 0;
+static bool is_class(int64_t target, size_t classes) {
+    return target >= 0 && (uint64_t)target < classes;
+}
+
+static void ref_cross_entropy(const float *logits, const int64_t *target, double divisor,
+                              float *probabilities, float *loss, size_t n, size_t classes) {
+    double sum = 0;
     for (size_t i = 0; i < n; i++) {
         const float *row = logits + i * classes;
         double max = (double)row[0], total = 0;
@@ -309,38 +363,41 @@ static double ref_cross_entropy(const float *logits, const int64_t *target, floa
         for (size_t j = 0; j < classes; j++) total += exp((double)row[j] - max);
         for (size_t j = 0; j < classes; j++)
             probabilities[i * classes + j] = (float)(exp((double)row[j] - max) / total);
-        loss -= (double)row[target[i]] - max - log(total);
+        sum +=
+            is_class(target[i], classes) ? max + log(total) - (double)row[target[i]] : (double)NAN;
     }
-    return loss;
+    *loss = (float)quotient(sum, divisor);
 }
 
 static void ref_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                       float scale, float *dlogits, bool accumulate, size_t n,
-                                       size_t classes) {
+                                       const float *upstream, double divisor, float *dlogits,
+                                       bool accumulate, size_t n, size_t classes) {
+    double scale = (double)(float)quotient((double)*upstream, divisor);
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < classes; j++) {
             size_t index = i * classes + j;
             double onehot = (size_t)target[i] == j ? 1 : 0;
-            ref_put(&dlogits[index], ((double)probabilities[index] - onehot) * (double)scale,
-                    accumulate);
+            ref_put(&dlogits[index], ((double)probabilities[index] - onehot) * scale, accumulate);
         }
 }
 
-static double ref_squared_error(const float *x, const float *target, size_t count) {
+static void ref_squared_error(const float *x, const float *target, double divisor, float *loss,
+                              size_t count) {
     double sum = 0;
     for (size_t i = 0; i < count; i++) sum += pow((double)x[i] - (double)target[i], 2);
-    return sum;
+    *loss = (float)quotient(sum, divisor);
 }
 
-static void ref_squared_error_gradient(const float *x, const float *target, float scale, float *dx,
-                                       bool accumulate, size_t count) {
+static void ref_squared_error_gradient(const float *x, const float *target, const float *upstream,
+                                       double divisor, float *dx, bool accumulate, size_t count) {
+    double scale = (double)(float)quotient((double)*upstream, divisor);
     for (size_t i = 0; i < count; i++)
-        ref_put(&dx[i], 2 * ((double)x[i] - (double)target[i]) * (double)scale, accumulate);
+        ref_put(&dx[i], 2 * ((double)x[i] - (double)target[i]) * scale, accumulate);
 }
 
-static size_t ref_count_correct(const float *logits, const int64_t *target, size_t n,
-                                size_t classes) {
-    size_t correct = 0;
+static void ref_count_correct(const float *logits, const int64_t *target, int64_t *correct,
+                              size_t n, size_t classes) {
+    *correct = 0;
     for (size_t i = 0; i < n; i++) {
         const float *row = logits + i * classes;
         size_t best = 0;
@@ -349,43 +406,49 @@ static size_t ref_count_correct(const float *logits, const int64_t *target, size
             if (row[j] > row[best]) best = j;
             if (isnan(row[j])) numbers = false;
         }
-        if (numbers && best == (size_t)target[i]) correct++;
+        if (numbers && best == (size_t)target[i]) *correct += 1;
     }
-    return correct;
 }
 
 // ---- optimizers ------------------------------------------------------------------------------
 
-static void ref_sgd(const SgdConfig *config, float *weight, const float *gradient, float *velocity,
-                    bool first, size_t count) {
-    double lr = (double)config->lr, momentum = (double)config->momentum;
-    for (size_t i = 0; i < count; i++) {
-        double g = (double)gradient[i] + (double)config->weight_decay * (double)weight[i];
+static void sgd_step(const SgdConfig *config, const SgdTensor *t) {
+    double lr = (double)t->scalars[SCALAR_LR], momentum = (double)config->momentum;
+    for (size_t i = 0; i < t->count; i++) {
+        double g = (double)t->gradient[i] + (double)config->weight_decay * (double)t->weight[i];
         if (config->momentum != 0) {
-            double v = first ? g : momentum * (double)velocity[i] + g;
-            velocity[i] = (float)v;
+            double v = t->first ? g : momentum * (double)t->velocity[i] + g;
+            t->velocity[i] = (float)v;
             g = config->nesterov ? g + momentum * v : v;
         }
-        weight[i] = (float)((double)weight[i] - lr * g);
+        t->weight[i] = (float)((double)t->weight[i] - lr * g);
     }
 }
 
-static void ref_adamw(const AdamWConfig *config, float *weight, const float *gradient,
-                      float *exp_avg, float *exp_avg_sq, size_t count) {
-    double lr = (double)config->lr, decay = (double)config->weight_decay;
+static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t]);
+}
+
+static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
     double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
-    double correction1 = 1 - pow(beta1, (double)config->step);
-    double correction2 = 1 - pow(beta2, (double)config->step);
-    for (size_t i = 0; i < count; i++) {
-        double g = (double)gradient[i], w = (double)weight[i];
-        double m = beta1 * (double)exp_avg[i] + (1 - beta1) * g;
-        double v = beta2 * (double)exp_avg_sq[i] + (1 - beta2) * g * g;
-        w -= lr * decay * w; // decoupled from the gradient: what the W stands for
-        w -= lr * (m / correction1) / (sqrt(v) / sqrt(correction2) + (double)config->eps);
-        weight[i] = (float)w;
-        exp_avg[i] = (float)m;
-        exp_avg_sq[i] = (float)v;
+    double keep = (double)t->scalars[SCALAR_KEEP]; // the decay is decoupled from the gradient:
+                                                   // what the W stands for
+    double step_size = (double)t->scalars[SCALAR_STEP_SIZE];
+    double correction = (double)t->scalars[SCALAR_BIAS_CORRECTION];
+    for (size_t i = 0; i < t->count; i++) {
+        double g = (double)t->gradient[i];
+        double m = beta1 * (double)t->exp_avg[i] + (1 - beta1) * g;
+        double v = beta2 * (double)t->exp_avg_sq[i] + (1 - beta2) * g * g;
+        double w = keep * (double)t->weight[i];
+        w -= step_size * m / (sqrt(v) / correction + (double)config->eps);
+        t->weight[i] = (float)w;
+        t->exp_avg[i] = (float)m;
+        t->exp_avg_sq[i] = (float)v;
     }
+}
+
+static void ref_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
 }
 
 const Kernels kernels_ref = {
@@ -397,9 +460,17 @@ const Kernels kernels_ref = {
     .add = ref_add,
     .accumulate = ref_accumulate,
     .scale = ref_scale,
-    .sum = ref_sum,
+    .unscale = ref_unscale,
+    .pack = ref_pack,
+    .unpack = ref_unpack,
+    .mean = ref_mean,
+    .spread = ref_spread,
+    .count_up = ref_count_up,
+    .narrow = host_narrow,
+    .widen = host_widen,
+    .matmul_workspace = ref_matmul_workspace,
     .matmul = ref_matmul,
-    .add_bias = ref_add_bias,
+    .linear = ref_linear,
     .bias_gradient = ref_bias_gradient,
     .conv2d_workspace = ref_conv2d_workspace,
     .conv2d = ref_conv2d,

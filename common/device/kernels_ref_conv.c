@@ -10,6 +10,8 @@
 
 #include <math.h>
 
+#include "common/device/kernels_host.h"
+
 // Which pixel of a channel's h*w plane the window at output (oy, ox) sees at (ky, kx), or -1 for
 // padding.
 static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx) {
@@ -21,9 +23,9 @@ static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx)
 
 // ---- convolution -----------------------------------------------------------------------------
 
-size_t ref_conv2d_workspace(const Window *v) {
-    (void)v;
-    return 0;
+size_t ref_conv2d_workspace(Precision precision, const Window *v) {
+    ConvCounts counts = host_conv_counts(v);
+    return host_room(precision, counts.x, counts.weight, counts.y);
 }
 
 // The sum over channels and window of one output element.
@@ -41,8 +43,11 @@ static double conv2d_at(const Window *v, const float *image, const float *filter
     return sum;
 }
 
-void ref_conv2d(const Window *v, const float *x, const float *weight, const float *bias, float *y,
-                void *workspace) {
+static void forward(const void *conv, const float *x, const float *weight, float *y,
+                    bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
+    const float *bias = ((const ConvShape *)conv)->bias;
+    (void)accumulate;
     (void)workspace;
     size_t taps = v->c * v->kernel * v->kernel;
     for (size_t i = 0; i < v->n; i++)
@@ -54,6 +59,14 @@ void ref_conv2d(const Window *v, const float *x, const float *weight, const floa
                     y[((i * v->k + k) * v->oh + oy) * v->ow + ox] =
                         (float)(sum + (bias ? (double)bias[k] : 0));
                 }
+}
+
+void ref_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
+                const float *bias, float *y, void *workspace) {
+    const ConvShape shape = {v, bias};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, x, weight, counts.x, counts.weight, counts.y};
+    host_product(precision, forward, factors, y, false, workspace);
 }
 
 // Which output row (or column) sees the input row at `tap` of its window, or -1: the inverse of the
@@ -80,8 +93,9 @@ static double input_gradient_at(const Window *v, const float *weight, const floa
     return sum;
 }
 
-void ref_conv2d_input_gradient(const Window *v, const float *weight, const float *dy, float *dx,
-                               bool accumulate, void *workspace) {
+static void input_gradient(const void *conv, const float *weight, const float *dy, float *dx,
+                           bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
     (void)workspace;
     for (size_t i = 0; i < v->n; i++)
         for (size_t c = 0; c < v->c; c++)
@@ -91,6 +105,14 @@ void ref_conv2d_input_gradient(const Window *v, const float *weight, const float
                     ref_put(&dx[((i * v->c + c) * v->h + iy) * v->w + ix],
                             input_gradient_at(v, weight, image, c, iy, ix), accumulate);
                 }
+}
+
+void ref_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
+                               const float *dy, float *dx, bool accumulate, void *workspace) {
+    const ConvShape shape = {v, NULL};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, weight, dy, counts.weight, counts.y, counts.x};
+    host_product(precision, input_gradient, factors, dx, accumulate, workspace);
 }
 
 // The sum of dy x over all images and outputs for one weight.
@@ -108,8 +130,9 @@ static double weight_gradient_at(const Window *v, const float *x, const float *d
     return sum;
 }
 
-void ref_conv2d_weight_gradient(const Window *v, const float *x, const float *dy, float *dweight,
-                                bool accumulate, void *workspace) {
+static void weight_gradient(const void *conv, const float *x, const float *dy, float *dweight,
+                            bool accumulate, void *workspace) {
+    const Window *v = ((const ConvShape *)conv)->window;
     (void)workspace;
     size_t index = 0;
     for (size_t k = 0; k < v->k; k++)
@@ -118,6 +141,14 @@ void ref_conv2d_weight_gradient(const Window *v, const float *x, const float *dy
                 for (size_t kx = 0; kx < v->kernel; kx++, index++)
                     ref_put(&dweight[index], weight_gradient_at(v, x, dy, k, c, ky, kx),
                             accumulate);
+}
+
+void ref_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
+                                const float *dy, float *dweight, bool accumulate, void *workspace) {
+    const ConvShape shape = {v, NULL};
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {&shape, x, dy, counts.x, counts.y, counts.weight};
+    host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
 }
 
 void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {

@@ -40,8 +40,9 @@ void ref_pixel_cross_entropy(const float *logits, const int64_t *target, float *
             for (size_t k = 0; k < classes; k++)
                 p[k * inner] = (float)(exp((double)x[k * inner] - max) / total);
             int64_t label = target[i * inner + j];
-            losses[i * inner + j] =
-                label < 0 ? 0 : (float)(log(total) + max - (double)x[(size_t)label * inner]);
+            double loss = label < (int64_t)classes ? log(total) + max : (double)NAN;
+            if (label >= 0 && label < (int64_t)classes) loss -= (double)x[(size_t)label * inner];
+            losses[i * inner + j] = label < 0 ? 0 : (float)loss;
         }
 }
 
@@ -60,10 +61,11 @@ static size_t place(const float *losses, const int64_t *target, size_t i, size_t
     return before;
 }
 
-size_t ref_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                       uint8_t *kept, double *sum, size_t count) {
-    size_t above = 0, keep = 0;
-    *sum = 0;
+void ref_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+    size_t above = 0;
+    double total = 0;
+    *kept_count = 0;
     for (size_t i = 0; i < count; i++) above += target[i] >= 0 && harder(losses[i], threshold);
     for (size_t i = 0; i < count; i++) {
         if (target[i] < 0)
@@ -72,21 +74,21 @@ size_t ref_hard_pixels(const float *losses, const int64_t *target, float thresho
             kept[i] = place(losses, target, i, count) < least;
         else
             kept[i] = harder(losses[i], threshold);
-        keep += kept[i];
-        if (kept[i]) *sum += (double)losses[i];
+        *kept_count += kept[i];
+        if (kept[i]) total += (double)losses[i];
     }
-    return keep;
+    *sum = (float)total;
 }
 
 void ref_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                      const uint8_t *kept, float scale, float *dlogits,
+                                      const uint8_t *kept, const float *upstream, float *dlogits,
                                       bool accumulate, size_t n, size_t classes, size_t inner) {
     for (size_t i = 0; i < n; i++)
         for (size_t k = 0; k < classes; k++)
             for (size_t j = 0; j < inner; j++) {
                 size_t index = (i * classes + k) * inner + j, pixel = i * inner + j;
                 double onehot = target[pixel] == (int64_t)k ? 1 : 0;
-                double gradient = ((double)probabilities[index] - onehot) * (double)scale;
+                double gradient = ((double)probabilities[index] - onehot) * (double)*upstream;
                 ref_put(&dlogits[index], kept[pixel] ? gradient : 0, accumulate);
             }
 }

@@ -1,13 +1,13 @@
 /* grad_scaler.c: scaling on the tape, one pass over the gradients, and the rule for the scale.
  *
- * Whether a gradient is finite is read off its sum, which the kernels take in double: no sum of
- * finite floats overflows there, and an inf or a NaN stays one. The host waits for it, because the
- * host decides whether there is a step.
+ * The kernel that scales also looks, and leaves what it found on the device. The host waits for it,
+ * because the host decides whether there is a step.
  */
 #include "common/nn/grad_scaler.h"
 
 #include <math.h>
 
+#include "common/base/memory.h"
 #include "common/nn/ops.h"
 
 GradScalerState grad_scaler_default(void) {
@@ -38,6 +38,26 @@ Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss) {
     return op_divide(tape, loss, 1.0 / (double)scaler->state.scale);
 }
 
+// The gradients of parameters that lie on one device. Returns how many there are.
+static size_t unscale_run(GradScaler *scaler, const Optimizer *optimizer, const OptimizerRun *run) {
+    Slice *slices = memory_zalloc(run->count * sizeof *slices);
+    size_t count = 0;
+    for (size_t i = run->first; i < run->first + run->count; i++) {
+        const Tensor *parameter = optimizer->parameters.items[i].tensor;
+        if (parameter->has_grad)
+            slices[count++] = (Slice){parameter->grad, tensor_count(parameter)};
+    }
+    float inverse = (float)(1.0 / (double)scaler->state.scale), found = 0;
+    float *flag = device_alloc(run->device, sizeof *flag);
+    device_kernels(run->device)->fill(flag, 0, 1);
+    device_kernels(run->device)->unscale(slices, count, inverse, flag);
+    device_copy(NULL, &found, run->device, flag, sizeof found);
+    device_free(run->device, flag, sizeof *flag);
+    free(slices);
+    scaler->found_inf = scaler->found_inf || found != 0;
+    return count;
+}
+
 int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err) {
     if (scaler->stage == SCALER_UNSCALED)
         return error_set(err, STATUS_FAILED,
@@ -45,18 +65,10 @@ int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err) {
                          "update().");
     if (scaler->stage == SCALER_STEPPED)
         return error_set(err, STATUS_FAILED, "unscale_() is being called after step().");
-    float inverse = (float)(1.0 / (double)scaler->state.scale);
     size_t seen = 0;
     scaler->found_inf = false;
-    for (size_t i = 0; i < optimizer->parameters.count; i++) {
-        const Tensor *parameter = optimizer->parameters.items[i].tensor;
-        if (!parameter->has_grad) continue;
-        const Kernels *kernels = parameter->device->kernels;
-        size_t count = tensor_count(parameter);
-        scaler->found_inf = scaler->found_inf || !isfinite(kernels->sum(parameter->grad, count));
-        kernels->scale(parameter->grad, inverse, count);
-        seen++;
-    }
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        seen += unscale_run(scaler, optimizer, &optimizer->runs[r]);
     if (seen == 0)
         return error_set(err, STATUS_FAILED, "No inf checks were recorded for this optimizer.");
     scaler->stage = SCALER_UNSCALED;

@@ -14,10 +14,20 @@ static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
     return op_linear(tape, x, module_parameter(self, 0), module_parameter(self, 1));
 }
 
+static Tensor *linear_relu_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_linear_relu(tape, x, module_parameter(self, 0), module_parameter(self, 1));
+}
+
 Module *layer_linear(Device *device, size_t in, size_t out) {
     Module *module = module_create("Linear", linear_forward);
     module_add_parameter(module, device, "weight", 2, (size_t[]){out, in});
     module_add_parameter(module, device, "bias", 1, (size_t[]){out});
+    return module;
+}
+
+Module *layer_linear_relu(Device *device, size_t in, size_t out) {
+    Module *module = layer_linear(device, in, out);
+    module->forward = linear_relu_forward;
     return module;
 }
 
@@ -65,8 +75,8 @@ Module *layer_batch_norm(Device *device, size_t channels) {
     module_add_buffer(module, device, "running_mean", DTYPE_F32, 1, shape);
     Tensor *variance = module_add_buffer(module, device, "running_var", DTYPE_F32, 1, shape);
     module_add_buffer(module, device, "num_batches_tracked", DTYPE_I64, 0, NULL);
-    device->kernels->fill(tensor_f32(weight), 1.0f, channels);
-    device->kernels->fill(tensor_f32(variance), 1.0f, channels);
+    device_kernels(device)->fill(tensor_f32(weight), 1.0f, channels);
+    device_kernels(device)->fill(tensor_f32(variance), 1.0f, channels);
     return module;
 }
 

@@ -10,6 +10,8 @@
 #include "common/nn/ops.h"
 
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
+// Linear and ReLU, which a GPU does in one go.
+Module *layer_linear_relu(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);
 Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d

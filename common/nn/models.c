@@ -49,9 +49,8 @@ static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
     for (int i = 0; i <= count; i++) {
         size_t out = i < count ? hidden[i] : config->outputs;
         snprintf(name, sizeof name, "fc%d", i + 1);
-        module_add(model, name, layer_linear(device, in, out));
-        snprintf(name, sizeof name, "relu%d", i + 1);
-        if (i < count) module_add(model, name, layer_relu());
+        module_add(model, name,
+                   i < count ? layer_linear_relu(device, in, out) : layer_linear(device, in, out));
         in = out;
     }
     return model;

@@ -3,30 +3,36 @@
  */
 #include "common/nn/ops.h"
 
-#define KERNELS(tape) ((tape)->device->kernels)
+#define KERNELS(tape) device_kernels((tape)->device)
 
 // ---- linear -----------------------------------------------------------------------------------
+
+static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
+    return tape_scratch(tape, KERNELS(tape)->matmul_workspace(tape->precision, m, n, k));
+}
 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
 static void linear_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     const float *dy = node->output->grad;
-    const Kernels *kernels = KERNELS(tape);
+    Precision precision = tape->precision;
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
-        kernels->bias_gradient(grad, dy, n, out, accumulate);
+        KERNELS(tape)->bias_gradient(grad, dy, n, out, accumulate);
     tape_grad_done(tape, bias);
     if ((grad = tape_grad(tape, weight, &accumulate)))
-        kernels->matmul(true, false, out, in, n, dy, tensor_f32(x), grad, accumulate);
+        KERNELS(tape)->matmul(precision, true, false, out, in, n, dy, tensor_f32(x), grad,
+                              accumulate, matmul_room(tape, out, in, n));
     tape_grad_done(tape, weight);
     if ((grad = tape_grad(tape, x, &accumulate)))
-        kernels->matmul(false, false, n, in, out, dy, tensor_f32(weight), grad, accumulate);
+        KERNELS(tape)->matmul(precision, false, false, n, in, out, dy, tensor_f32(weight), grad,
+                              accumulate, matmul_room(tape, n, in, out));
     tape_grad_done(tape, x);
 }
 
-Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, bool relu) {
     if (!x) return NULL;
     char shape[64];
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
@@ -35,11 +41,15 @@ Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
                          weight->shape[1]);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
-    KERNELS(tape)->matmul(false, true, n, out, in, tensor_f32(x), tensor_f32(weight), tensor_f32(y),
-                          false);
-    if (bias) KERNELS(tape)->add_bias(tensor_f32(y), tensor_f32(bias), n, out);
+    KERNELS(tape)->linear(tape->precision, tensor_f32(x), tensor_f32(weight),
+                          bias ? tensor_f32(bias) : NULL, relu, tensor_f32(y), n, out, in,
+                          matmul_room(tape, n, out, in));
     tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
     return y;
+}
+
+Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+    return linear(tape, x, weight, bias, false);
 }
 
 // ---- relu, add, flatten -----------------------------------------------------------------------
@@ -60,17 +70,25 @@ static void relu_backward(Tape *tape, Node *node) {
 
 // A tensor of another shape (or role) over the same memory.
 static Tensor *share(Tape *tape, const Tensor *x, int ndim, const size_t *shape) {
-    Tensor *view = tape_alloc(tape, sizeof *view);
-    *view = tensor_make(x->device, x->dtype, ndim, shape, x->data);
-    return view;
+    return tape_view(tape, x->dtype, ndim, shape, x->data);
+}
+
+// x's memory holds relu(x) by now.
+static Tensor *record_relu(Tape *tape, Tensor *x) {
+    Tensor *y = share(tape, x, x->ndim, x->shape);
+    tape_record(tape, "relu", relu_backward, y, 1, &x, NULL);
+    return y;
 }
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    Tensor *y = share(tape, x, x->ndim, x->shape);
-    KERNELS(tape)->relu(tensor_f32(y), tensor_f32(x), tensor_count(x));
-    tape_record(tape, "relu", relu_backward, y, 1, &x, NULL);
-    return y;
+    KERNELS(tape)->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
+    return record_relu(tape, x);
+}
+
+Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
+    Tensor *y = linear(tape, x, weight, bias, true);
+    return y ? record_relu(tape, y) : NULL;
 }
 
 // Gives an input the output's gradient as it is: the memory itself if it may, a copy otherwise.

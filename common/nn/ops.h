@@ -10,6 +10,8 @@
 
 // x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
+// op_relu(op_linear(...)), which a device may do in one go.
+Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
 
 // x[n, c, h, w] weight[k, c, r, r] bias[k] or NULL -> [n, k, oh, ow]
 Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t stride, size_t pad);

@@ -2,7 +2,7 @@
  * shortcut. */
 #include "common/nn/ops.h"
 
-#define KERNELS(tape) ((tape)->device->kernels)
+#define KERNELS(tape) device_kernels((tape)->device)
 
 // Fills a window for x and checks that it fits. Returns false after recording an error.
 static bool make_window(Tape *tape, const char *op, const Tensor *x, size_t k, size_t kernel,
@@ -48,18 +48,20 @@ static void conv2d_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Window *window = node->saved;
     const float *dy = node->output->grad;
-    const Kernels *kernels = KERNELS(tape);
-    void *workspace = tape_scratch(tape, kernels->conv2d_workspace(window));
+    Precision precision = tape->precision;
+    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(precision, window));
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
-        kernels->conv2d_bias_gradient(window, dy, grad, accumulate);
+        KERNELS(tape)->conv2d_bias_gradient(window, dy, grad, accumulate);
     tape_grad_done(tape, bias);
     if ((grad = tape_grad(tape, weight, &accumulate)))
-        kernels->conv2d_weight_gradient(window, tensor_f32(x), dy, grad, accumulate, workspace);
+        KERNELS(tape)->conv2d_weight_gradient(precision, window, tensor_f32(x), dy, grad,
+                                              accumulate, workspace);
     tape_grad_done(tape, weight);
     if ((grad = tape_grad(tape, x, &accumulate)))
-        kernels->conv2d_input_gradient(window, tensor_f32(weight), dy, grad, accumulate, workspace);
+        KERNELS(tape)->conv2d_input_gradient(precision, window, tensor_f32(weight), dy, grad,
+                                             accumulate, workspace);
     tape_grad_done(tape, x);
 }
 
@@ -72,8 +74,8 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
         return tape_fail(tape, "conv2d", "the input has %zu channels, the weight wants %zu",
                          window.c, weight->shape[1]);
     Tensor *y = window_output(tape, &window);
-    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(&window));
-    KERNELS(tape)->conv2d(&window, tensor_f32(x), tensor_f32(weight),
+    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(tape->precision, &window));
+    KERNELS(tape)->conv2d(tape->precision, &window, tensor_f32(x), tensor_f32(weight),
                           bias ? tensor_f32(bias) : NULL, tensor_f32(y), workspace);
     tape_record(tape, "conv2d", conv2d_backward, y, 3, (Tensor *[]){x, weight, bias},
                 keep_window(tape, &window));
@@ -87,7 +89,7 @@ typedef struct BatchNormSaved {
     float eps;
     bool training;
     size_t n, c, inner;
-    float *mean, *invstd; // [c], of this batch; the arena's
+    float *mean, *invstd; // [c], of this batch; device memory
 } BatchNormSaved;
 
 static void batch_norm_backward(Tape *tape, Node *node) {
@@ -113,11 +115,8 @@ static void batch_norm_backward(Tape *tape, Node *node) {
 }
 
 void batch_norm_count_batch(const BatchNormState *state) {
-    int64_t batches; // a counter that lives on the device, as every buffer does
-    Tensor *counter = state->num_batches_tracked;
-    device_copy(NULL, &batches, counter->device, counter->data, sizeof batches);
-    batches++;
-    device_copy(counter->device, counter->data, NULL, &batches, sizeof batches);
+    Tensor *counter = state->num_batches_tracked; // on the device, as every buffer is
+    device_kernels(counter->device)->count_up(counter->data);
 }
 
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
@@ -132,8 +131,8 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
 
 static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *state,
                              BatchNormSaved *saved, Tensor *y) {
-    saved->mean = tape_alloc(tape, saved->c * sizeof(float));
-    saved->invstd = tape_alloc(tape, saved->c * sizeof(float));
+    saved->mean = tape_memory(tape, saved->c * sizeof(float));
+    saved->invstd = tape_memory(tape, saved->c * sizeof(float));
     KERNELS(tape)->batch_norm(tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias),
                               tensor_f32(y), saved->mean, saved->invstd,
                               tensor_f32(state->running_mean), tensor_f32(state->running_var),
@@ -175,7 +174,7 @@ Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
 
 typedef struct MaxPoolSaved {
     Window window;
-    int32_t *chosen; // [n, c, oh, ow], the arena's
+    int32_t *chosen; // [n, c, oh, ow], device memory
 } MaxPoolSaved;
 
 static void max_pool_backward(Tape *tape, Node *node) {
@@ -197,7 +196,7 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     if (!make_window(tape, "max_pool", x, x->shape[1], kernel, stride, pad, &saved->window))
         return NULL;
     Tensor *y = window_output(tape, &saved->window);
-    saved->chosen = tape_alloc(tape, tensor_count(y) * sizeof(int32_t));
+    saved->chosen = tape_memory(tape, tensor_count(y) * sizeof(int32_t));
     KERNELS(tape)->max_pool(&saved->window, tensor_f32(x), tensor_f32(y), saved->chosen);
     tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
     return y;

@@ -1,29 +1,20 @@
 /* ops_loss.c: the losses. Each is the sum over this batch, taken in double and divided once by the
  * caller's divisor: that the divisor may be the global batch's is what makes the gradients of
- * shards add up to the gradient of the whole.
+ * shards add up to the gradient of the whole. An empty batch (a rank without rows) has loss 0
+ * rather than 0/0.
+ *
+ * A loss stays on its device, and so does the gradient that backward starts with: nobody waits for
+ * either here.
  */
 #include "common/nn/ops.h"
 
-#define KERNELS(tape) ((tape)->device->kernels)
+#define KERNELS(tape) device_kernels((tape)->device)
 
 typedef struct LossSaved {
     const Tensor *target;
-    float *probabilities; // cross-entropy: [n, classes], the arena's
+    float *probabilities; // cross-entropy: [n, classes], device memory
     double divisor;
 } LossSaved;
-
-// An empty batch (a rank without rows) has loss 0 rather than 0/0.
-static Tensor *loss_value(Tape *tape, double sum, double divisor) {
-    Tensor *loss = tape_tensor(tape, DTYPE_F32, 0, NULL);
-    tape->device->kernels->fill(tensor_f32(loss), divisor > 0 ? (float)(sum / divisor) : 0.0f, 1);
-    return loss;
-}
-
-// d(loss)/d(sum): the loss's own gradient (1 when backward starts here) over the divisor.
-static float gradient_scale(const Node *node, double divisor) {
-    Tensor upstream = tensor_make(node->output->device, DTYPE_F32, 0, NULL, node->output->grad);
-    return divisor > 0 ? (float)((double)tensor_item(&upstream) / divisor) : 0.0f;
-}
 
 static void cross_entropy_backward(Tape *tape, Node *node) {
     Tensor *logits = node->inputs[0];
@@ -32,18 +23,23 @@ static void cross_entropy_backward(Tape *tape, Node *node) {
     float *grad = tape_grad(tape, logits, &accumulate);
     if (grad)
         KERNELS(tape)->cross_entropy_gradient(saved->probabilities, saved->target->data,
-                                              gradient_scale(node, saved->divisor), grad,
-                                              accumulate, logits->shape[0], logits->shape[1]);
+                                              node->output->grad, saved->divisor, grad, accumulate,
+                                              logits->shape[0], logits->shape[1]);
     tape_grad_done(tape, logits);
 }
 
-// Datasets are checked when they are read; this guards everything else. Returns the first bad row,
-// or n.
+// Datasets are checked when they are read; this guards everything else, where the host can look:
+// on other devices the kernel makes the loss NaN. Returns the first bad row, or n.
 static size_t first_bad_label(const Tensor *target, size_t classes) {
     const int64_t *labels = target->data;
-    for (size_t i = 0; i < target->shape[0]; i++)
+    size_t n = target->shape[0];
+    for (size_t i = 0; target->device->kernels->host_memory && i < n; i++)
         if (labels[i] < 0 || (uint64_t)labels[i] >= classes) return i;
-    return target->shape[0];
+    return n;
+}
+
+static Tensor *scalar(Tape *tape) {
+    return tape_tensor(tape, DTYPE_F32, 0, NULL);
 }
 
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor) {
@@ -60,10 +56,10 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
                          (long long)((const int64_t *)target->data)[bad], bad, classes);
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .divisor = divisor};
-    saved->probabilities = tape_alloc(tape, n * classes * sizeof(float));
-    double sum = KERNELS(tape)->cross_entropy(tensor_f32(logits), target->data,
-                                              saved->probabilities, n, classes);
-    Tensor *loss = loss_value(tape, sum, divisor);
+    saved->probabilities = tape_memory(tape, n * classes * sizeof(float));
+    Tensor *loss = scalar(tape);
+    KERNELS(tape)->cross_entropy(tensor_f32(logits), target->data, divisor, saved->probabilities,
+                                 tensor_f32(loss), n, classes);
     tape_record(tape, "cross_entropy", cross_entropy_backward, loss, 1, &logits, saved);
     return loss;
 }
@@ -75,8 +71,8 @@ static void squared_error_backward(Tape *tape, Node *node) {
     float *grad = tape_grad(tape, x, &accumulate);
     if (grad)
         KERNELS(tape)->squared_error_gradient(tensor_f32(x), tensor_f32(saved->target),
-                                              gradient_scale(node, saved->divisor), grad,
-                                              accumulate, tensor_count(x));
+                                              node->output->grad, saved->divisor, grad, accumulate,
+                                              tensor_count(x));
     tape_grad_done(tape, x);
 }
 
@@ -89,51 +85,39 @@ Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) 
                          tensor_describe(target, shape_target, sizeof shape_target));
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .divisor = divisor};
-    double sum = KERNELS(tape)->squared_error(tensor_f32(x), tensor_f32(target), tensor_count(x));
-    Tensor *loss = loss_value(tape, sum, divisor);
+    Tensor *loss = scalar(tape);
+    KERNELS(tape)->squared_error(tensor_f32(x), tensor_f32(target), divisor, tensor_f32(loss),
+                                 tensor_count(x));
     tape_record(tape, "squared_error", squared_error_backward, loss, 1, &x, saved);
     return loss;
 }
 
-static void divide_backward(Tape *tape, Node *node) {
+// d(sum / divisor)/dx is the same for every element.
+static void spread_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0];
     const double *divisor = node->saved;
     bool accumulate;
-    float *grad = tape_grad(tape, node->inputs[0], &accumulate);
-    if (grad) {
-        float *part = accumulate ? tape_scratch(tape, sizeof *part) : grad;
-        KERNELS(tape)->fill(part, gradient_scale(node, *divisor), 1);
-        if (accumulate) KERNELS(tape)->accumulate(grad, part, 1);
-    }
-    tape_grad_done(tape, node->inputs[0]);
+    float *grad = tape_grad(tape, x, &accumulate);
+    if (grad)
+        KERNELS(tape)->spread(grad, node->output->grad, *divisor, accumulate, tensor_count(x));
+    tape_grad_done(tape, x);
+}
+
+static Tensor *divide_sum(Tape *tape, const char *op, Tensor *x, double divisor) {
+    double *saved = tape_alloc(tape, sizeof *saved);
+    *saved = divisor;
+    Tensor *y = scalar(tape);
+    KERNELS(tape)->mean(tensor_f32(x), divisor, tensor_f32(y), tensor_count(x));
+    tape_record(tape, op, spread_backward, y, 1, &x, saved);
+    return y;
 }
 
 Tensor *op_divide(Tape *tape, Tensor *x, double divisor) {
     if (!x) return NULL;
     CHECK(tensor_count(x) == 1, "op_divide of %zu elements", tensor_count(x));
-    double *saved = tape_alloc(tape, sizeof *saved);
-    *saved = divisor;
-    Tensor *y = loss_value(tape, (double)tensor_item(x), divisor);
-    tape_record(tape, "divide", divide_backward, y, 1, &x, saved);
-    return y;
-}
-
-static void mean_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0];
-    size_t count = tensor_count(x);
-    bool accumulate;
-    float *grad = tape_grad(tape, x, &accumulate);
-    if (grad) {
-        float *part = accumulate ? tape_scratch(tape, count * sizeof *part) : grad;
-        KERNELS(tape)->fill(part, gradient_scale(node, (double)count), count);
-        if (accumulate) KERNELS(tape)->accumulate(grad, part, count);
-    }
-    tape_grad_done(tape, x);
+    return divide_sum(tape, "divide", x, divisor);
 }
 
 Tensor *op_mean(Tape *tape, Tensor *x) {
-    if (!x) return NULL;
-    size_t count = tensor_count(x);
-    Tensor *mean = loss_value(tape, KERNELS(tape)->sum(tensor_f32(x), count), (double)count);
-    tape_record(tape, "mean", mean_backward, mean, 1, &x, NULL);
-    return mean;
+    return x ? divide_sum(tape, "mean", x, (double)tensor_count(x)) : NULL;
 }

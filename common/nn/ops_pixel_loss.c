@@ -6,11 +6,11 @@
 
 #include "common/nn/ops.h"
 
-#define KERNELS(tape) ((tape)->device->kernels)
+#define KERNELS(tape) device_kernels((tape)->device)
 
 typedef struct PixelLossSaved {
     const Tensor *target;
-    float *probabilities; // [n, classes, h, w], the arena's, as is all that follows
+    float *probabilities; // [n, classes, h, w], device memory, as is all that follows
     uint8_t *kept;        // [n, h, w]
 } PixelLossSaved;
 
@@ -21,13 +21,12 @@ static size_t image_pixels(const Tensor *logits) {
 static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
     Tensor *logits = node->inputs[0], *sum = node->output;
     const PixelLossSaved *saved = node->saved;
-    Tensor upstream = tensor_make(sum->device, DTYPE_F32, 0, NULL, sum->grad);
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
     if (grad)
         KERNELS(tape)->pixel_cross_entropy_gradient(
-            saved->probabilities, saved->target->data, saved->kept, tensor_item(&upstream), grad,
-            accumulate, logits->shape[0], logits->shape[1], image_pixels(logits));
+            saved->probabilities, saved->target->data, saved->kept, sum->grad, grad, accumulate,
+            logits->shape[0], logits->shape[1], image_pixels(logits));
     tape_grad_done(tape, logits);
 }
 
@@ -37,11 +36,11 @@ static bool fits(const Tensor *logits, const Tensor *target) {
            target->shape[2] == logits->shape[3];
 }
 
-// The first pixel whose target is no class, or their number.
+// The first pixel whose target is no class, or their number; also where the host cannot look.
 static size_t first_bad_pixel(const Tensor *target, size_t classes) {
     const int64_t *labels = target->data;
     size_t count = tensor_count(target);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; target->device->kernels->host_memory && i < count; i++)
         if (labels[i] >= 0 && (uint64_t)labels[i] >= classes) return i;
     return count;
 }
@@ -64,16 +63,18 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
                          classes);
     PixelLossSaved *saved = tape_alloc(tape, sizeof *saved);
     saved->target = target;
-    saved->probabilities = tape_alloc(tape, n * classes * inner * sizeof(float));
-    saved->kept = tape_alloc(tape, n * inner);
+    saved->probabilities = tape_memory(tape, n * classes * inner * sizeof(float));
+    saved->kept = tape_memory(tape, n * inner);
     float *losses = tape_scratch(tape, n * inner * sizeof *losses);
-    double sum, threshold = mining ? mining->threshold : -INFINITY;
     KERNELS(tape)->pixel_cross_entropy(tensor_f32(logits), target->data, saved->probabilities,
                                        losses, n, classes, inner);
-    *kept = KERNELS(tape)->hard_pixels(losses, target->data, (float)threshold,
-                                       mining ? mining->least : 0, saved->kept, &sum, n * inner);
     Tensor *loss = tape_tensor(tape, DTYPE_F32, 0, NULL);
-    KERNELS(tape)->fill(tensor_f32(loss), (float)sum, 1);
+    int64_t *on_device = tape_memory(tape, sizeof *on_device), count;
+    KERNELS(tape)->hard_pixels(losses, target->data, mining ? (float)mining->threshold : -INFINITY,
+                               mining ? mining->least : 0, saved->kept, on_device, tensor_f32(loss),
+                               n * inner);
+    device_copy(NULL, &count, tape->device, on_device, sizeof count); // the divisor is made of it
+    *kept = (size_t)count;
     tape_record(tape, "pixel_cross_entropy", pixel_cross_entropy_backward, loss, 1, &logits, saved);
     return loss;
 }

@@ -1,5 +1,8 @@
-/* optimizer.c: one kernel call per parameter whose gradient is defined. */
+/* optimizer.c: the numbers of a step on the host, the work on lists of parameters by the kernels.
+ */
 #include "common/nn/optimizer.h"
+
+#include <math.h>
 
 #include "common/base/memory.h"
 
@@ -8,6 +11,34 @@ enum { STATES = 2 };
 const char *optimizer_state_name(const Optimizer *optimizer, int which) {
     if (optimizer->config.kind == OPTIMIZER_ADAMW) return which == 0 ? "exp_avg" : "exp_avg_sq";
     return which == 0 && optimizer->config.momentum > 0 ? "momentum_buffer" : NULL;
+}
+
+static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
+    return optimizer->parameters.items[i].tensor;
+}
+
+// ---- creation -----------------------------------------------------------------------------------
+
+static void create_runs(Optimizer *optimizer) {
+    size_t count = optimizer->parameters.count;
+    optimizer->runs = memory_zalloc(count * sizeof *optimizer->runs);
+    for (size_t i = 0; i < count; i++) {
+        Device *device = parameter_of(optimizer, i)->device;
+        OptimizerRun *run =
+            optimizer->run_count ? &optimizer->runs[optimizer->run_count - 1] : NULL;
+        if (!run || run->device != device) {
+            run = &optimizer->runs[optimizer->run_count++];
+            *run = (OptimizerRun){.device = device, .first = i};
+        }
+        run->count++;
+    }
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        optimizer->runs[r].scalars =
+            device_alloc(optimizer->runs[r].device,
+                         optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
+    optimizer->scalars = memory_zalloc(count * SCALARS * sizeof *optimizer->scalars);
+    bool adamw = optimizer->config.kind == OPTIMIZER_ADAMW;
+    optimizer->list = memory_zalloc(count * (adamw ? sizeof(AdamWTensor) : sizeof(SgdTensor)));
 }
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
@@ -19,11 +50,13 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
     for (int s = 0; s < STATES; s++) {
         optimizer->state[s] = memory_zalloc(count * sizeof *optimizer->state[s]);
         for (size_t i = 0; optimizer_state_name(optimizer, s) && i < count; i++) {
-            const Tensor *parameter = optimizer->parameters.items[i].tensor;
+            const Tensor *parameter = parameter_of(optimizer, i);
             optimizer->state[s][i] = device_alloc(parameter->device, tensor_bytes(parameter));
-            parameter->device->kernels->fill(optimizer->state[s][i], 0.0f, tensor_count(parameter));
+            device_kernels(parameter->device)
+                ->fill(optimizer->state[s][i], 0.0f, tensor_count(parameter));
         }
     }
+    create_runs(optimizer);
     return optimizer;
 }
 
@@ -31,42 +64,112 @@ void optimizer_close(Optimizer *optimizer) {
     if (!optimizer) return;
     for (int s = 0; s < STATES; s++) {
         for (size_t i = 0; i < optimizer->parameters.count; i++) {
-            const Tensor *parameter = optimizer->parameters.items[i].tensor;
+            const Tensor *parameter = parameter_of(optimizer, i);
             device_free(parameter->device, optimizer->state[s][i], tensor_bytes(parameter));
         }
         free(optimizer->state[s]);
     }
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        device_free(optimizer->runs[r].device, optimizer->runs[r].scalars,
+                    optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
+    free(optimizer->runs);
+    free(optimizer->scalars);
+    free(optimizer->list);
     free(optimizer->steps);
     named_tensors_free(&optimizer->parameters);
     free(optimizer);
 }
 
-void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
+// ---- the numbers of a step ----------------------------------------------------------------------
+
+// PyTorch computes these in double and rounds them once.
+static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     const OptimizerConfig *config = &optimizer->config;
-    Tensor *parameter = optimizer->parameters.items[i].tensor;
-    const Kernels *kernels = parameter->device->kernels;
-    int64_t step = ++optimizer->steps[i];
-    if (config->kind == OPTIMIZER_ADAMW) {
-        AdamWConfig adamw = {.lr = (float)lr,
-                             .beta1 = (float)config->beta1,
-                             .beta2 = (float)config->beta2,
-                             .eps = (float)config->eps,
-                             .weight_decay = (float)config->weight_decay,
-                             .step = step};
-        kernels->adamw(&adamw, tensor_f32(parameter), parameter->grad, optimizer->state[0][i],
-                       optimizer->state[1][i], tensor_count(parameter));
-    } else {
-        SgdConfig sgd = {.lr = (float)lr,
-                         .momentum = (float)config->momentum,
-                         .weight_decay = (float)config->weight_decay,
-                         .nesterov = config->nesterov};
-        kernels->sgd(&sgd, tensor_f32(parameter), parameter->grad, optimizer->state[0][i],
-                     step == 1, tensor_count(parameter));
+    float *scalars = optimizer->scalars + i * SCALARS;
+    double step = (double)++optimizer->steps[i], lr = (double)(float)rate;
+    scalars[SCALAR_LR] = (float)rate;
+    if (config->kind != OPTIMIZER_ADAMW) return;
+    double beta1 = (double)(float)config->beta1, beta2 = (double)(float)config->beta2;
+    scalars[SCALAR_KEEP] = (float)(1 - lr * (double)(float)config->weight_decay);
+    scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(beta1, step)));
+    scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
+}
+
+// To the device, for parameters [first, first + count) of the run.
+static void upload(const Optimizer *optimizer, const OptimizerRun *run, size_t first,
+                   size_t count) {
+    device_copy(run->device, run->scalars + (first - run->first) * SCALARS, NULL,
+                optimizer->scalars + first * SCALARS, count * SCALARS * sizeof(float));
+}
+
+void optimizer_begin_step(Optimizer *optimizer, double lr) {
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        if (parameter_of(optimizer, i)->has_grad) begin_parameter(optimizer, i, lr);
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        upload(optimizer, &optimizer->runs[r], optimizer->runs[r].first, optimizer->runs[r].count);
+}
+
+// ---- the work -----------------------------------------------------------------------------------
+
+static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
+    const SgdConfig config = {.momentum = (float)optimizer->config.momentum,
+                              .weight_decay = (float)optimizer->config.weight_decay,
+                              .nesterov = optimizer->config.nesterov};
+    SgdTensor *list = optimizer->list;
+    size_t length = 0;
+    for (size_t i = first; i < first + count; i++) {
+        const Tensor *parameter = parameter_of(optimizer, i);
+        if (!parameter->has_grad) continue;
+        list[length++] = (SgdTensor){.weight = tensor_f32(parameter),
+                                     .gradient = parameter->grad,
+                                     .velocity = optimizer->state[0][i],
+                                     .scalars = run->scalars + (i - run->first) * SCALARS,
+                                     .first = optimizer->steps[i] == 1,
+                                     .count = tensor_count(parameter)};
     }
+    device_kernels(run->device)->sgd(&config, list, length);
+}
+
+static void apply_adamw(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
+    const AdamWConfig config = {.beta1 = (float)optimizer->config.beta1,
+                                .beta2 = (float)optimizer->config.beta2,
+                                .eps = (float)optimizer->config.eps};
+    AdamWTensor *list = optimizer->list;
+    size_t length = 0;
+    for (size_t i = first; i < first + count; i++) {
+        const Tensor *parameter = parameter_of(optimizer, i);
+        if (!parameter->has_grad) continue;
+        list[length++] = (AdamWTensor){.weight = tensor_f32(parameter),
+                                       .gradient = parameter->grad,
+                                       .exp_avg = optimizer->state[0][i],
+                                       .exp_avg_sq = optimizer->state[1][i],
+                                       .scalars = run->scalars + (i - run->first) * SCALARS,
+                                       .count = tensor_count(parameter)};
+    }
+    device_kernels(run->device)->adamw(&config, list, length);
+}
+
+static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
+    if (optimizer->config.kind == OPTIMIZER_ADAMW)
+        apply_adamw(optimizer, run, first, count);
+    else
+        apply_sgd(optimizer, run, first, count);
+}
+
+void optimizer_apply(Optimizer *optimizer) {
+    for (size_t r = 0; r < optimizer->run_count; r++)
+        apply(optimizer, &optimizer->runs[r], optimizer->runs[r].first, optimizer->runs[r].count);
 }
 
 void optimizer_step(Optimizer *optimizer, double lr) {
-    for (size_t i = 0; i < optimizer->parameters.count; i++)
-        if (optimizer->parameters.items[i].tensor->has_grad)
-            optimizer_step_parameter(optimizer, i, lr);
+    optimizer_begin_step(optimizer, lr);
+    optimizer_apply(optimizer);
+}
+
+void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
+    const OptimizerRun *run = optimizer->runs;
+    while (i >= run->first + run->count) run++;
+    begin_parameter(optimizer, i, lr);
+    upload(optimizer, run, i, 1);
+    apply(optimizer, run, i, 1);
 }

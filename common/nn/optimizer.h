@@ -1,7 +1,7 @@
 /* optimizer.h: SGD and AdamW with PyTorch's formulas and defaults, and learning-rate schedules.
  *
  * A parameter whose gradient is None is skipped, as in PyTorch. State is made for all parameters at
- * creation, so that a step never allocates.
+ * creation, so that a step never allocates. A step is one kernel call for all parameters.
  */
 #ifndef COMMON_NN_OPTIMIZER_H
 #define COMMON_NN_OPTIMIZER_H
@@ -20,6 +20,13 @@ typedef struct OptimizerConfig {
     double beta1, beta2, eps; // adamw: 0.9, 0.999, 1e-8
 } OptimizerConfig;
 
+// Parameters that follow each other and lie on one device.
+typedef struct OptimizerRun {
+    Device *device;
+    size_t first, count;
+    float *scalars; // [count, SCALARS] (kernels.h), device memory
+} OptimizerRun;
+
 typedef struct Optimizer {
     OptimizerConfig config;
     NamedTensors parameters;
@@ -27,11 +34,19 @@ typedef struct Optimizer {
     // none.
     float **state[2];
     int64_t *steps; // per parameter: updates so far (AdamW's bias correction; 0: no state yet)
+    OptimizerRun *runs;
+    size_t run_count;
+    float *scalars; // [parameters.count, SCALARS], the host's
+    void *list;     // [parameters.count] SgdTensor or AdamWTensor: what a call works through
 } Optimizer;
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);
+// Its two halves: what changes from step to step (counts, and what follows from lr) goes to the
+// device; then the work, which is the same in every step and can be captured in a graph.
+void optimizer_begin_step(Optimizer *optimizer, double lr);
+void optimizer_apply(Optimizer *optimizer);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
 // Names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg", "exp_avg_sq"; NULL: no

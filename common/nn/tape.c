@@ -21,6 +21,7 @@ Tape *tape_create(Device *device, Profile *profile) {
     Tape *tape = memory_zalloc(sizeof *tape);
     tape->device = device;
     tape->arena = arena_create(device);
+    tape->notes = arena_create(NULL);
     tape->profile = profile;
     tape->recording = true;
     tape->training = true;
@@ -31,6 +32,7 @@ void tape_close(Tape *tape) {
     if (!tape) return;
     for (size_t i = 0; i < tape->fork_count; i++) tape_close(tape->forks[i]);
     arena_close(&tape->arena);
+    arena_close(&tape->notes);
     device_free(tape->device, tape->scratch, tape->scratch_bytes);
     free(tape->forks);
     free(tape->buffers);
@@ -45,6 +47,7 @@ void tape_reset(Tape *tape) {
     tape->buffer_count = 0;
     tape->error.status = STATUS_OK;
     arena_reset(&tape->arena);
+    arena_reset(&tape->notes);
 }
 
 // Forks are kept and handed out in the same order every step; one whose device differs from what is
@@ -61,17 +64,27 @@ Tape *tape_fork(Tape *tape, Device *device) {
     }
     (*fork)->recording = tape->recording;
     (*fork)->training = tape->training;
+    (*fork)->precision = tape->precision;
     return *fork;
 }
 
 void *tape_alloc(Tape *tape, size_t bytes) {
+    return arena_alloc(&tape->notes, bytes);
+}
+
+void *tape_memory(Tape *tape, size_t bytes) {
     return arena_alloc(&tape->arena, bytes);
 }
 
-Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape) {
+Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *data) {
     Tensor *tensor = tape_alloc(tape, sizeof *tensor);
-    *tensor = tensor_make(tape->device, dtype, ndim, shape, NULL);
-    tensor->data = tape_alloc(tape, tensor_bytes(tensor));
+    *tensor = tensor_make(tape->device, dtype, ndim, shape, data);
+    return tensor;
+}
+
+Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape) {
+    Tensor *tensor = tape_view(tape, dtype, ndim, shape, NULL);
+    tensor->data = tape_memory(tape, tensor_bytes(tensor));
     return tensor;
 }
 
@@ -149,7 +162,7 @@ static float *take_buffer(Tape *tape, size_t bytes) {
             tape->buffers = memory_grow(tape->buffers, tape->buffer_capacity, sizeof *best);
         }
         best = &tape->buffers[tape->buffer_count++];
-        *best = (GradBuffer){.memory = tape_alloc(tape, bytes), .bytes = bytes};
+        *best = (GradBuffer){.memory = tape_memory(tape, bytes), .bytes = bytes};
     }
     best->in_use = true;
     return best->memory;
@@ -239,6 +252,6 @@ int tape_backward(Tape *tape, Tensor *loss, Error *err) {
     CHECK(tensor_count(loss) == 1, "the loss has %zu elements", tensor_count(loss));
     if (!loss->requires_grad)
         return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
-    tape->device->kernels->fill(tape_make_grad(tape, loss), 1.0f, 1);
+    device_kernels(tape->device)->fill(tape_make_grad(tape, loss), 1.0f, 1);
     return tape_backward_from(tape, loss, err);
 }

@@ -6,8 +6,9 @@
  * has, the tensor is *ready*, and a parameter's on_ready is called. Counting anew every time makes
  * shared weights, unused parameters and graphs that change from step to step work as in PyTorch.
  *
- * A tape has one device, one arena for all activations, and is used by one thread at a time. It is
- * reset after each step; after the first one nothing is allocated.
+ * A tape has one device, an arena there for all activations and one on the host for what describes
+ * them, and is used by one thread at a time. It is reset after each step; after the first one
+ * nothing is allocated. Nothing that is recorded waits for the device, unless it says so.
  *
  * Errors stick to the tape: an operation that cannot run records why and returns NULL, operations
  * on NULL or on a failed tape do nothing and return NULL. So a forward pass is written without a
@@ -29,19 +30,22 @@ struct Node {
     // Contributes to the gradient of every input that wants one (tape_grad ... tape_grad_done),
     // reading output->grad, which is complete by then.
     void (*backward)(Tape *tape, Node *node);
-    Tensor **inputs; // [input_count], as given to tape_record (NULL: absent), arena memory
+    Tensor **inputs; // [input_count], as given to tape_record (NULL: absent), tape_alloc's
     size_t input_count;
     Tensor *output;
-    void *saved;  // what backward needs besides: the op's own struct, in the arena
+    void *saved;  // what backward needs besides: the op's own struct, tape_alloc's
     bool reached; // by the pass from the loss
 };
 
 struct Tape {
     Device *device;
-    Arena arena;
+    Arena arena;      // the device's memory
+    Arena notes;      // the host's
     Profile *profile; // may be NULL; not owned
     bool recording;   // gradients are wanted (PyTorch's torch.is_grad_enabled)
     bool training;    // PyTorch's module.training: batch norm uses and updates batch statistics
+    // What linear and convolution round to (PyTorch's autocast); everything else is float32.
+    Precision precision;
     Error error;
 
     Node *nodes;
@@ -71,10 +75,13 @@ Tape *tape_fork(Tape *tape, Device *device);
 // ---- for operations ---------------------------------------------------------------------------
 // A new activation in the arena: contents undefined, no gradient.
 Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape);
+// A tensor over device memory that somebody else keeps, until the tape is reset: an input.
+Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *data);
 // A copy of host data on the tape's device: an input.
 Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host);
-// Arena memory that lives as long as the step.
+// Memory that lives as long as the step: of the host, for structs and lists; of the device.
 void *tape_alloc(Tape *tape, size_t bytes);
+void *tape_memory(Tape *tape, size_t bytes);
 // Memory of the tape's device for the moment: valid until the next call. Undefined contents.
 void *tape_scratch(Tape *tape, size_t bytes);
 

@@ -26,9 +26,10 @@ static int find_divisor(BatchLoss *result, const Tape *tape, size_t global, Stra
 static int pixel_loss(BatchLoss *result, Tape *tape, const Batch *batch, const Mining *mining,
                       Strategy *strategy, Error *err) {
     const size_t *sample = batch->set->shape;
-    Tensor *target = tape_input(tape, DTYPE_I64, 3, (size_t[]){batch->count, sample[1], sample[2]},
+    result->target = tape_input(tape, DTYPE_I64, 3, (size_t[]){batch->count, sample[1], sample[2]},
                                 batch->labels);
-    Tensor *sum = op_pixel_cross_entropy(tape, result->outputs, target, mining, &result->count);
+    Tensor *sum =
+        op_pixel_cross_entropy(tape, result->outputs, result->target, mining, &result->count);
     if (tape_error(tape, err) != 0 || find_divisor(result, tape, 0, strategy, err) != 0) return -1;
     result->loss = op_divide(tape, sum, result->divisor);
     return 0;
@@ -39,14 +40,14 @@ static int sample_loss(BatchLoss *result, Tape *tape, const Batch *batch, Strate
     result->count = batch->count;
     if (find_divisor(result, tape, batch->global_count, strategy, err) != 0) return -1;
     if (batch->labels) {
-        Tensor *target = tape_input(tape, DTYPE_I64, 1, &batch->count, batch->labels);
-        result->loss = op_cross_entropy(tape, result->outputs, target, result->divisor);
+        result->target = tape_input(tape, DTYPE_I64, 1, &batch->count, batch->labels);
+        result->loss = op_cross_entropy(tape, result->outputs, result->target, result->divisor);
     } else {
         size_t size = batch->set->target_size;
-        Tensor *target =
+        result->target =
             tape_input(tape, DTYPE_F32, 2, (size_t[]){batch->count, size}, batch->targets);
         result->loss =
-            op_squared_error(tape, result->outputs, target, result->divisor * (double)size);
+            op_squared_error(tape, result->outputs, result->target, result->divisor * (double)size);
     }
     return 0;
 }

@@ -22,7 +22,7 @@
 #include "common/train/strategy.h"
 
 typedef struct BatchLoss {
-    Tensor *outputs;
+    Tensor *outputs, *target;
     Tensor *loss; // a scalar: sum / divisor
     size_t count; // of this rank's samples, or kept pixels, that are in the sum
     double divisor;

@@ -23,8 +23,8 @@ void metrics_close(Metrics *metrics) {
 void metrics_predict(Tape *tape, const Tensor *logits, int32_t *predicted) {
     size_t inner = logits->shape[2] * logits->shape[3], count = logits->shape[0] * inner;
     int32_t *on_device = tape_scratch(tape, count * sizeof *on_device);
-    tape->device->kernels->predict_pixels(tensor_f32(logits), on_device, logits->shape[0],
-                                          logits->shape[1], inner);
+    device_kernels(tape->device)
+        ->predict_pixels(tensor_f32(logits), on_device, logits->shape[0], logits->shape[1], inner);
     device_copy(NULL, predicted, tape->device, on_device, count * sizeof *predicted);
 }
 
@@ -50,8 +50,12 @@ void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLo
                              count);
         free(predicted);
     } else if (batch->labels) {
-        sums[CORRECT] += (double)tape->device->kernels->count_correct(
-            tensor_f32(loss->outputs), batch->labels, batch->count, loss->outputs->shape[1]);
+        int64_t *on_device = tape_scratch(tape, sizeof *on_device), correct;
+        device_kernels(tape->device)
+            ->count_correct(tensor_f32(loss->outputs), loss->target->data, on_device, batch->count,
+                            loss->outputs->shape[1]);
+        device_copy(NULL, &correct, tape->device, on_device, sizeof correct);
+        sums[CORRECT] += (double)correct;
     }
 }
 

@@ -1,4 +1,4 @@
-/* half.h: the two 16-bit floats that gradients may travel as, in plain C.
+/* half.h: the two 16-bit floats in plain C: what products may round to, and gradients travel as.
  *
  *   fp16 (IEEE binary16): 5 bits of exponent, 10 of mantissa: 3 digits, at most 65504
  *   bf16:                 the upper half of a float: 8 bits of exponent, 7 of mantissa: 2 digits
@@ -7,8 +7,8 @@
  * a NaN stays one. Numbers in 16 bits are stored, not computed with: arithmetic is on floats, one
  * rounding after each operation.
  */
-#ifndef DDP_HALF_H
-#define DDP_HALF_H
+#ifndef COMMON_BASE_HALF_H
+#define COMMON_BASE_HALF_H
 
 #include <stdint.h>
 #include <string.h>

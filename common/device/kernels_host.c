@@ -1,0 +1,52 @@
+/* kernels_host.c: rounding to 16 bits, before and after a product. */
+#include "common/device/kernels_host.h"
+
+#include "common/base/half.h"
+
+void host_narrow(Precision precision, uint16_t *y, const float *x, size_t count) {
+    if (precision == PRECISION_F16)
+        for (size_t i = 0; i < count; i++) y[i] = half_to_f16(x[i]);
+    else
+        for (size_t i = 0; i < count; i++) y[i] = half_to_bf16(x[i]);
+}
+
+void host_widen(Precision precision, float *y, const uint16_t *x, size_t count) {
+    if (precision == PRECISION_F16)
+        for (size_t i = 0; i < count; i++) y[i] = half_from_f16(x[i]);
+    else
+        for (size_t i = 0; i < count; i++) y[i] = half_from_bf16(x[i]);
+}
+
+static float rounded(Precision precision, float x) {
+    return precision == PRECISION_F16 ? half_from_f16(half_to_f16(x))
+                                      : half_from_bf16(half_to_bf16(x));
+}
+
+static const float *rounded_copy(Precision precision, float *copy, const float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) copy[i] = rounded(precision, x[i]);
+    return copy;
+}
+
+void host_product(Precision precision, HostProduct *product, HostFactors f, float *c,
+                  bool accumulate, void *workspace) {
+    if (precision == PRECISION_F32) {
+        product(f.shape, f.a, f.b, c, accumulate, workspace);
+        return;
+    }
+    float *a = workspace, *b = a + f.a_count, *result = b + f.b_count;
+    product(f.shape, rounded_copy(precision, a, f.a, f.a_count),
+            rounded_copy(precision, b, f.b, f.b_count), result, false, result + f.c_count);
+    for (size_t i = 0; i < f.c_count; i++) {
+        float value = rounded(precision, result[i]);
+        c[i] = accumulate ? c[i] + value : value;
+    }
+}
+
+size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t c_count) {
+    return precision == PRECISION_F32 ? 0 : (a_count + b_count + c_count) * sizeof(float);
+}
+
+ConvCounts host_conv_counts(const Window *v) {
+    return (ConvCounts){v->n * v->c * v->h * v->w, v->k * v->c * v->kernel * v->kernel,
+                        v->n * v->k * v->oh * v->ow};
+}
