@@ -52,7 +52,8 @@ static void *caller_run(void *argument) {
     pthread_barrier_wait(caller->start);
     for (size_t i = 0; i < caller->calls; i++) {
         memset(caller->c, 0xff, n * n * sizeof *caller->c); // NaN
-        kernels_cpu.matmul(false, false, n, n, n, caller->a, caller->b, caller->c, false);
+        kernels_cpu.matmul(PRECISION_F32, false, false, n, n, n, caller->a, caller->b, caller->c,
+                           false, NULL);
         if (!equal(caller->c, caller->expected, n * n)) caller->wrong++;
     }
     return NULL;

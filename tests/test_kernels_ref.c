@@ -34,36 +34,42 @@ static void each_table(void (*check)(const Kernels *k)) {
 static void known_matmul(const Kernels *k) {
     const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, -1, 2, 1, 1}; // [2,3] [3,2]
     float c[4] = {NAN, NAN, NAN, NAN}, zero[2] = {NAN, NAN}, kept[2] = {1, 2};
-    k->matmul(false, false, 2, 2, 3, a, b, c, false);
+    k->matmul(PRECISION_F32, false, false, 2, 2, 3, a, b, c, false, NULL);
     KNOWN(c, 2, 7, 5, 16);
-    k->matmul(false, false, 2, 2, 3, a, b, c, true);
+    k->matmul(PRECISION_F32, false, false, 2, 2, 3, a, b, c, true, NULL);
     KNOWN(c, 4, 14, 10, 32);
-    k->matmul(true, false, 2, 2, 3, a, b, c, false); // a as [3,2], turned: 1 3 5 / 2 4 6
+    k->matmul(PRECISION_F32, true, false, 2, 2, 3, a, b, c, false,
+              NULL); // a as [3,2], turned: 1 3 5 / 2 4 6
     KNOWN(c, 3, 11, 4, 14);
-    k->matmul(false, true, 2, 2, 3, a, b, c, false); // b as [2,3], turned
+    k->matmul(PRECISION_F32, false, true, 2, 2, 3, a, b, c, false, NULL); // b as [2,3], turned
     KNOWN(c, -2, 7, -2, 19);
-    k->matmul(false, false, 1, 2, 0, a, b, zero, false); // a sum over nothing
+    k->matmul(PRECISION_F32, false, false, 1, 2, 0, a, b, zero, false, NULL); // a sum over nothing
     KNOWN(zero, 0, 0);
-    k->matmul(false, false, 1, 2, 0, a, b, kept, true);
+    k->matmul(PRECISION_F32, false, false, 1, 2, 0, a, b, kept, true, NULL);
     KNOWN(kept, 1, 2);
-    float y[] = {1, 2, 3, 4, 5, 6}, dbias[3];
-    k->add_bias(y, (const float[]){10, 20, 30}, 2, 3);
-    KNOWN(y, 11, 22, 33, 14, 25, 36);
-    k->bias_gradient(dbias, y, 2, 3, false);
-    KNOWN(dbias, 25, 47, 69);
+    float y[4], dbias[3];
+    k->linear(PRECISION_F32, a, b, (const float[]){10, -7}, true, y, 2, 2, 3, NULL); // b as [2,3]
+    KNOWN(y, 8, 0, 8, 12);
+    k->bias_gradient(dbias, a, 2, 3, false);
+    KNOWN(dbias, 5, 7, 9);
+    float *room = memory_zalloc(k->matmul_workspace(PRECISION_BF16, 1, 1, 2));
+    k->matmul(PRECISION_BF16, false, false, 1, 1, 2, (const float[]){1 + 1.0f / 256, 1},
+              (const float[]){1, 1 + 3.0f / 256}, c, false, room); // 1 and 1 + 4/256: ties to even
+    KNOWN(c, 2 + 1.0f / 64);
+    free(room);
 }
 
 static void known_windows(const Kernels *k) {
     const float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}; // one 3x3 image
     Window v = {.n = 1, .c = 1, .h = 3, .w = 3, .k = 1, .kernel = 2, .stride = 1, .oh = 2, .ow = 2};
     const float weight[] = {1, 10, 100, 1000}, bias[] = {0.5f};
-    float y[4], dx[9], dw[4], *space = memory_zalloc(k->conv2d_workspace(&v) + 1);
-    k->conv2d(&v, x, weight, bias, y, space);
+    float y[4], dx[9], dw[4], *space = memory_zalloc(k->conv2d_workspace(PRECISION_F32, &v) + 1);
+    k->conv2d(PRECISION_F32, &v, x, weight, bias, y, space);
     KNOWN(y, 5421.5f, 6532.5f, 8754.5f, 9865.5f);
     const float dy[] = {1, 0, 0, 2}; // the gradient: the weights, once at (0,0) and twice at (1,1)
-    k->conv2d_input_gradient(&v, weight, dy, dx, false, space);
+    k->conv2d_input_gradient(PRECISION_F32, &v, weight, dy, dx, false, space);
     KNOWN(dx, 1, 10, 0, 100, 1002, 20, 0, 200, 2000);
-    k->conv2d_weight_gradient(&v, x, dy, dw, false, space);
+    k->conv2d_weight_gradient(PRECISION_F32, &v, x, dy, dw, false, space);
     KNOWN(dw, 1 + 10, 2 + 12, 4 + 16, 5 + 18);
     free(space);
     Window pool = {.n = 1,
@@ -132,7 +138,9 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
         row[2] = (float)(2 * n);
     }
     KNOWN(&rows[3], 0, 0, 0);
-    assert_true(k->batch_norm_merge(rows, 3, m, s, r_mean, r_var, 0.1f, 1e-5f, 1) == 8);
+    double count;
+    k->batch_norm_merge(rows, 3, m, s, r_mean, r_var, 0.1f, 1e-5f, &count, 1);
+    assert_true(count == 8);
     KNOWN(m, mean[0]);
     KNOWN(s, invstd[0]);
     KNOWN(r_mean, running_mean[0]);
@@ -150,7 +158,8 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
         size_t at = 2 * from[r], n = from[r + 1] - from[r];
         float got[8], slope[8];
         k->batch_norm_apply(x + at, weight, bias, got, m, s, n, 1, 2);
-        k->batch_norm_gradient_apply(x + at, dy + at, weight, m, s, sums, 8, slope, false, n, 1, 2);
+        k->batch_norm_gradient_apply(x + at, dy + at, weight, m, s, sums, &count, slope, false, n,
+                                     1, 2);
         for (size_t i = 0; i < 2 * n; i++) {
             check_close((double)got[i], (double)y[at + i], 1e-6, "y");
             check_close((double)slope[i], (double)dx[at + i], 1e-6, "dx");
@@ -161,37 +170,47 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
 static void known_losses(const Kernels *k) {
     const float logits[] = {0, logf(3), 1000, 1000 + logf(3)}; // the second row would overflow
     const int64_t target[] = {0, 1};
-    float p[4], dx[4];
-    double loss = k->cross_entropy(logits, target, p, 2, 2);
+    float p[4], dx[4], loss;
+    k->cross_entropy(logits, target, 4, p, &loss, 2, 2);
     KNOWN(p, 0.25f, 0.75f);
     check_close((double)p[3], 0.75, 1e-4, "p of large logits"); // 1000 + ln 3 is rounded
-    check_close(loss, log(4) - log(0.75), 1e-4, "loss");
-    k->cross_entropy_gradient(p, target, 2, dx, false, 1, 2);
+    check_close((double)loss, (log(4) - log(0.75)) / 4, 1e-4, "loss");
+    k->cross_entropy_gradient(p, target, (const float[]){6}, 3, dx, false, 1, 2);
     KNOWN(dx, -1.5f, 1.5f);
-    check_close(k->squared_error(logits, logits + 2, 1), 1e6, 1e-9, "squared_error");
+    k->squared_error(logits, logits + 2, 10, &loss, 1);
+    KNOWN(&loss, 1e5f);
+    k->squared_error(logits, logits + 2, 0, &loss, 0); // an empty batch
+    KNOWN(&loss, 0);
+    k->cross_entropy(logits, (const int64_t[]){0, 2}, 2, p, &loss, 2, 2); // no class
+    assert_true(isnan(loss));
+    int64_t correct;
     const float rows[] = {1, 2, 2, 3, 2, 1, NAN, 2, 1, 2, 1, NAN};
-    assert_int_equal(k->count_correct(rows, (const int64_t[]){1, 0, 1, 0}, 4, 3), 2);
-    assert_int_equal(k->count_correct(rows, (const int64_t[]){2, 0, 0, 2}, 4, 3), 1);
+    k->count_correct(rows, (const int64_t[]){1, 0, 1, 0}, &correct, 4, 3);
+    assert_int_equal(correct, 2);
+    k->count_correct(rows, (const int64_t[]){2, 0, 0, 2}, &correct, 4, 3);
+    assert_int_equal(correct, 1);
 }
 
 static void known_optimizers(const Kernels *k) {
-    SgdConfig sgd = {.lr = 0.1f, .momentum = 0.5f, .weight_decay = 0.1f};
-    float w[] = {1}, v[] = {NAN}, g[] = {2}; // `first` must not read the velocity
-    k->sgd(&sgd, w, g, v, true, 1);
+    SgdConfig sgd = {.momentum = 0.5f, .weight_decay = 0.1f};
+    float w[] = {1}, v[] = {NAN}, g[] = {2}, scalars[SCALARS] = {[SCALAR_LR] = 0.1f};
+    SgdTensor tensor = {w, g, v, scalars, .first = true, .count = 1};
+    k->sgd(&sgd, &tensor, 1); // `first` must not read the velocity
     KNOWN(v, 2.1f);
     KNOWN(w, 0.79f);
-    k->sgd(&sgd, w, g, v, false, 1);
+    tensor.first = false;
+    k->sgd(&sgd, &tensor, 1);
     KNOWN(v, 0.5f * 2.1f + 2.079f);
     KNOWN(w, 0.79f - 0.3129f);
-    sgd.nesterov = true;
+    sgd.nesterov = tensor.first = true;
     w[0] = 1;
-    k->sgd(&sgd, w, g, v, true, 1);
+    k->sgd(&sgd, &tensor, 1);
     KNOWN(w, 1 - 0.1f * (2.1f + 0.5f * 2.1f));
-    AdamWConfig adamw = {
-        .lr = 0.1f, .beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f, .weight_decay = 0.1f, .step = 1};
-    float m[] = {0}, s[] = {0};
-    w[0] = 1; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
-    k->adamw(&adamw, w, g, m, s, 1);
+    AdamWConfig adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f};
+    float m[] = {0}, s[] = {0}; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
+    w[0] = 1, scalars[SCALAR_KEEP] = 1 - 0.1f * 0.1f, scalars[SCALAR_STEP_SIZE] = 0.1f / 0.1f;
+    scalars[SCALAR_BIAS_CORRECTION] = sqrtf(0.001f);
+    k->adamw(&adamw, &(AdamWTensor){w, g, m, s, scalars, 1}, 1);
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
@@ -269,7 +288,7 @@ static void check_differences(Case *s, Objective objective, float *input, const 
 }
 
 static double conv2d_objective(Case *s) {
-    kernels_ref.conv2d(&s->v, s->x, s->weight, s->bias, s->y, NULL);
+    kernels_ref.conv2d(PRECISION_F32, &s->v, s->x, s->weight, s->bias, s->y, NULL);
     return weighted(s);
 }
 
@@ -301,8 +320,8 @@ static void test_conv2d_gradients(void **state) {
         Case s = case_make(inputs, weights, v.k, v.n * v.k * v.oh * v.ow);
         s.v = v;
         float *dx = normal(inputs, 6), *dw = normal(weights, 6), *db = normal(v.k, 6);
-        kernels_ref.conv2d_input_gradient(&v, s.weight, s.r, dx, false, NULL);
-        kernels_ref.conv2d_weight_gradient(&v, s.x, s.r, dw, false, NULL);
+        kernels_ref.conv2d_input_gradient(PRECISION_F32, &v, s.weight, s.r, dx, false, NULL);
+        kernels_ref.conv2d_weight_gradient(PRECISION_F32, &v, s.x, s.r, dw, false, NULL);
         kernels_ref.conv2d_bias_gradient(&v, s.r, db, false);
         check_differences(&s, conv2d_objective, s.x, dx, inputs, LINEAR_STEP, "conv2d x");
         check_differences(&s, conv2d_objective, s.weight, dw, weights, LINEAR_STEP,
@@ -401,11 +420,15 @@ static double relu_objective(Case *s) {
 }
 
 static double cross_entropy_objective(Case *s) {
-    return 0.7 * kernels_ref.cross_entropy(s->x, s->target, s->y, 4, 5);
+    float loss;
+    kernels_ref.cross_entropy(s->x, s->target, 2, s->y, &loss, 4, 5);
+    return 0.7 * (double)loss;
 }
 
 static double squared_error_objective(Case *s) {
-    return 0.7 * kernels_ref.squared_error(s->x, s->r, s->outputs);
+    float loss;
+    kernels_ref.squared_error(s->x, s->r, 2, &loss, s->outputs);
+    return 0.7 * (double)loss;
 }
 
 static void test_loss_gradients(void **state) {
@@ -414,27 +437,27 @@ static void test_loss_gradients(void **state) {
     for (size_t i = 0; i < 4; i++) s.target[i] = (int64_t)(i * 3 % 5);
     for (size_t i = 0; i < 20; i++) // away from relu's corner
         if (fabsf(s.x[i]) < 2 * CURVED_STEP) s.x[i] = 1;
-    float dx[20];
+    float dx[20], loss;
+    const float upstream = 0.7f;
     kernels_ref.relu(s.y, s.x, 20);
     kernels_ref.relu_gradient(dx, s.y, s.r, 20, false);
     check_differences(&s, relu_objective, s.x, dx, 20, CURVED_STEP, "relu");
-    kernels_ref.cross_entropy(s.x, s.target, s.y, 4, 5);
-    kernels_ref.cross_entropy_gradient(s.y, s.target, 0.7f, dx, false, 4, 5);
+    kernels_ref.cross_entropy(s.x, s.target, 2, s.y, &loss, 4, 5);
+    kernels_ref.cross_entropy_gradient(s.y, s.target, &upstream, 2, dx, false, 4, 5);
     check_differences(&s, cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "cross_entropy");
-    kernels_ref.squared_error_gradient(s.x, s.r, 0.7f, dx, false, 20);
+    kernels_ref.squared_error_gradient(s.x, s.r, &upstream, 2, dx, false, 20);
     check_differences(&s, squared_error_objective, s.x, dx, 20, CURVED_STEP, "squared_error");
     case_free(&s);
 }
 
 static double bias_objective(Case *s) {
-    memcpy(s->y, s->x, 12 * sizeof *s->y);
-    kernels_ref.add_bias(s->y, s->bias, 4, 3);
+    kernels_ref.linear(PRECISION_F32, s->x, s->weight, s->bias, false, s->y, 4, 3, 3, NULL);
     return weighted(s);
 }
 
 static void test_bias_gradient(void **state) {
     (void)state;
-    Case s = case_make(12, 0, 3, 12);
+    Case s = case_make(12, 9, 3, 12);
     float db[3];
     kernels_ref.bias_gradient(db, s.r, 4, 3, false);
     check_differences(&s, bias_objective, s.bias, db, 3, LINEAR_STEP, "bias");

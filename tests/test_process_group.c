@@ -8,9 +8,9 @@
  */
 #include "tests/ranks.h"
 
+#include "common/base/half.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "common/base/half.h"
 
 enum { MANY = UNDER_TSAN ? 140001 : 300007 }; // several chunks of a mailbox, and no round number
 

@@ -8,8 +8,8 @@
 
 #include "tests/ddp_toy.h"
 
-#include "ddp/comm_hooks.h"
 #include "common/base/half.h"
+#include "ddp/comm_hooks.h"
 #include "ddp/optimizer_hook.h"
 #include "ddp/post_local_sgd.h"
 #include "ddp/powersgd_hook.h"

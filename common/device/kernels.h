@@ -98,8 +98,9 @@ typedef struct Kernels {
     void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
     void (*accumulate)(float *y, const float *x, size_t count);          // y += x
     void (*scale)(float *y, float factor, size_t count);                 // y *= factor
-    // All of the slices times factor; *not_finite, device memory, becomes 1 if a result is inf or
-    // NaN (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left alone otherwise.
+    // All of the slices times factor; *not_finite, device memory, becomes 1 if one of their numbers
+    // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
+    // alone otherwise.
     void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
     // y[i] = x[i] of slice after slice: the slices, packed.
     void (*pack)(float *y, const Slice *slices, size_t slice_count);

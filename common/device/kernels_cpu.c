@@ -45,13 +45,12 @@ KERNEL_CLONES double cpu_sum(const float *x, size_t count) {
     return sum + lanes_sum(sums);
 }
 
-// The product of all numbers of a list with one number, and whether any is not finite after it.
-// (x - x is 0 for numbers, NaN for inf and NaN.)
+// Whether all numbers were finite: x - x is 0 for those, NaN for inf and NaN.
 KERNEL_CLONES static bool scale_checked(float *y, float factor, size_t count) {
     float doubt = 0;
     for (size_t i = 0; i < count; i++) {
-        y[i] *= factor;
         doubt += y[i] - y[i];
+        y[i] *= factor;
     }
     return doubt == 0;
 }

@@ -46,8 +46,8 @@ static void ref_scale(float *y, float factor, size_t count) {
 static void ref_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
     for (size_t s = 0; s < slice_count; s++)
         for (size_t i = 0; i < slices[s].count; i++) {
-            slices[s].data[i] *= factor;
             if (!isfinite(slices[s].data[i])) *not_finite = 1;
+            slices[s].data[i] *= factor;
         }
 }
 
