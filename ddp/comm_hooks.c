@@ -6,6 +6,7 @@
 #include "common/base/half.h"
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/hook_state.h"
 
 typedef struct Simple { // state of the hooks that communicate
     ProcessGroup *group;
@@ -139,10 +140,18 @@ static void close_around(void *state) {
     free(around);
 }
 
+static HookState describe_inner(void *state) {
+    Around *around = state;
+    return around->inner.describe(around->inner.state);
+}
+
 static CommHook around_hook(const char *name, Around value) {
     Around *state = memory_zalloc(sizeof *state);
     *state = value;
-    return (CommHook){.name = name, .state = state, .close = close_around};
+    return (CommHook){.name = name,
+                      .state = state,
+                      .close = close_around,
+                      .describe = value.inner.describe ? describe_inner : NULL};
 }
 
 static int start_inner(void *state, GradBucket *bucket, Error *err) {

@@ -3,6 +3,7 @@
 
 #include "common/base/memory.h"
 #include "ddp/comm_hooks.h"
+#include "ddp/hook_state.h"
 
 typedef struct OptimizerHook {
     CommHook inner;
@@ -41,6 +42,11 @@ static void close_hook(void *state) {
     free(hook);
 }
 
+static HookState describe_inner(void *state) {
+    OptimizerHook *hook = state;
+    return hook->inner.describe(hook->inner.state);
+}
+
 CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr) {
     OptimizerHook *hook = memory_zalloc(sizeof *hook);
     *hook = (OptimizerHook){.inner = inner, .optimizer = optimizer, .lr = lr};
@@ -48,5 +54,6 @@ CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr) 
                       .state = hook,
                       .start = start,
                       .finish = finish,
-                      .close = close_hook};
+                      .close = close_hook,
+                      .describe = inner.describe ? describe_inner : NULL};
 }

@@ -1,11 +1,8 @@
 /* post_local_sgd.c: gradients of all, then of a few; parameters now and then. */
 #include "ddp/post_local_sgd.h"
 
-#include <string.h>
-
 #include "common/base/memory.h"
-
-static const char ENTRY[] = "post_local_sgd.step";
+#include "ddp/hook_state.h"
 
 static int start(void *state, GradBucket *bucket, Error *err) {
     PostLocalSgd *sgd = state;
@@ -24,12 +21,21 @@ static int finish(void *state, GradBucket *bucket, Error *err) {
     return bucket->work ? work_wait(bucket->work, NULL, &bucket->done_ns, err) : 0;
 }
 
+static HookState describe(void *state) {
+    PostLocalSgd *sgd = state;
+    HookTensor *step = memory_zalloc(sizeof *step);
+    *step = (HookTensor){
+        .memory = &sgd->step,
+        .entry = {.name = "post_local_sgd.step", .dtype = DTYPE_I64, .bytes = sizeof sgd->step}};
+    return (HookState){.tensors = step, .count = 1};
+}
+
 CommHook post_local_sgd_hook(PostLocalSgd *state) {
     return (CommHook){.name = "post_localSGD",
                       .state = state,
                       .start = start,
                       .finish = finish,
-                      .remembers = true};
+                      .describe = describe};
 }
 
 static bool is_time(const ModelAverager *averager) {
@@ -52,19 +58,4 @@ int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *gr
     }
     named_tensors_free(&parameters);
     return status;
-}
-
-SafeTensors post_local_sgd_save(const PostLocalSgd *state) {
-    SafeEntry *entry = memory_zalloc(sizeof *entry);
-    *entry = (SafeEntry){.dtype = DTYPE_I64, .data = &state->step, .bytes = sizeof state->step};
-    memcpy(entry->name, ENTRY, sizeof ENTRY);
-    return (SafeTensors){.entries = entry, .count = 1};
-}
-
-int post_local_sgd_load(PostLocalSgd *state, const SafeTensors *content, Error *err) {
-    const SafeEntry *entry = safetensors_find(content, ENTRY);
-    if (!entry || entry->dtype != DTYPE_I64 || entry->bytes != sizeof state->step)
-        return error_set(err, STATUS_USAGE, "the file has no %s", ENTRY);
-    memcpy(&state->step, entry->data, sizeof state->step);
-    return 0;
 }

@@ -5,7 +5,6 @@
 #ifndef DDP_POST_LOCAL_SGD_H
 #define DDP_POST_LOCAL_SGD_H
 
-#include "common/train/safetensors.h"
 #include "ddp/reducer.h"
 
 typedef struct PostLocalSgd {
@@ -15,10 +14,11 @@ typedef struct PostLocalSgd {
     int64_t step;           // so far; advances with the last bucket
 } PostLocalSgd;
 
-// The state stays the caller's, and outlives the hook.
+// The state stays the caller's, and outlives the hook. Checkpoints hold its step (hook_state.h).
 CommHook post_local_sgd_hook(PostLocalSgd *state);
 
-// PyTorch's PeriodicModelAverager, called after each optimizer step.
+// PyTorch's PeriodicModelAverager, called after each optimizer step. A resumed program sets its
+// step to the steps done.
 typedef struct ModelAverager {
     uint64_t period, warmup_steps;
     int64_t step;
@@ -26,9 +26,5 @@ typedef struct ModelAverager {
 
 // Averages the parameters over the group if it is time. Collective then. -1 with err filled.
 int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *group, Error *err);
-
-// For checkpoints: one entry, whose data is the state's own; free(content.entries).
-SafeTensors post_local_sgd_save(const PostLocalSgd *state);
-int post_local_sgd_load(PostLocalSgd *state, const SafeTensors *content, Error *err);
 
 #endif

@@ -15,6 +15,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "ddp/hook_state.h"
 
 typedef struct Matrix { // one parameter's gradient
     const Tensor *tensor;
@@ -39,8 +40,7 @@ struct PowerSgd {
     float *p, *q, *rest; // slabs
     Part *parts;         // [count]: there are at most so many buckets
     int64_t iteration;
-    int64_t drawn; // how often Q has been drawn at random
-    bool has_q;    // the matrices' q are of an earlier iteration
+    int64_t compressed; // of the iterations; none: the matrices' q are not of an earlier one
 };
 
 PowerSgdConfig power_sgd_config_default(void) {
@@ -79,8 +79,9 @@ static void orthogonalize(float *a, size_t rows, size_t columns) {
     }
 }
 
-static void draw_q(PowerSgd *state, float *q, size_t count) {
-    uint64_t first = (uint64_t)state->drawn++ << 32;
+static void draw_q(const PowerSgd *state, const Matrix *matrix, float *q, size_t count) {
+    uint64_t index = (uint64_t)(matrix - state->matrices);
+    uint64_t first = ((uint64_t)state->compressed * state->count + index) << 32;
     for (size_t i = 0; i < count; i++)
         q[i] = rng_normal(state->config.seed, RNG_STREAM_POWER_SGD, first + i);
 }
@@ -102,13 +103,13 @@ static void add_error(Matrix *matrix) {
     memcpy(matrix->error, tensor->grad, count * sizeof(float));
 }
 
-static void project(PowerSgd *state, Matrix *matrix, float *p, float *q) {
+static void project(const PowerSgd *state, const Matrix *matrix, float *p, float *q) {
     const Tensor *tensor = matrix->tensor;
     size_t n = matrix->n, m = matrix->m, r = matrix->r;
-    if (state->has_q)
+    if (matrix->q && state->compressed > 0)
         memcpy(q, matrix->q, m * r * sizeof *q);
     else
-        draw_q(state, q, m * r);
+        draw_q(state, matrix, q, m * r);
     orthogonalize(q, m, r);
     device_kernels(tensor->device)
         ->matmul(PRECISION_F32, false, false, n, r, m, tensor->grad, q, p, false, NULL);
@@ -210,21 +211,45 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
         pg_start(state->group, pg_all_reduce(part->q, part->q_count, PG_F32, bucket->op), err);
     if (!q || work_wait(q, NULL, NULL, err)) return -1;
     decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
-    if (bucket->is_last) {
-        state->iteration++;
-        state->has_q = state->config.warm_start;
-    }
+    state->iteration += bucket->is_last;
+    state->compressed += bucket->is_last;
     return 0;
+}
+
+// ---- the hook -------------------------------------------------------------------------------
+
+static void add(HookState *list, const char *what, const char *name, DType dtype, int ndim,
+                size_t rows, size_t columns, void *memory) {
+    HookTensor *tensor = &list->tensors[list->count++];
+    *tensor = (HookTensor){.memory = memory};
+    tensor->entry = (SafeEntry){.dtype = dtype, .ndim = ndim, .shape = {rows, columns}};
+    tensor->entry.bytes = rows * columns * dtype_bytes(dtype);
+    snprintf(tensor->entry.name, sizeof tensor->entry.name, "powersgd.%s%s", what, name);
+}
+
+static HookState describe(void *context) {
+    PowerSgd *state = context;
+    HookState list = {.tensors = memory_zalloc((2 * state->count + 2) * sizeof *list.tensors)};
+    add(&list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
+    add(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
+    for (size_t i = 0; i < state->count; i++) {
+        const Matrix *m = &state->matrices[i];
+        if (m->q) add(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
+        if (!m->error) continue;
+        add(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
+        list.tensors[list.count - 1].own = true;
+    }
+    return list;
 }
 
 CommHook power_sgd_hook(PowerSgd *state) {
     return (CommHook){
-        .name = "powerSGD", .state = state, .start = start, .finish = finish, .remembers = true};
+        .name = "powerSGD", .state = state, .start = start, .finish = finish, .describe = describe};
 }
 
 // ---- the state ------------------------------------------------------------------------------
 
-static Matrix describe(const NamedTensor *parameter, const PowerSgdConfig *config) {
+static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
     const Tensor *tensor = parameter->tensor;
     Matrix matrix = {.tensor = tensor, .name = parameter->name};
     size_t count = tensor_count(tensor);
@@ -258,7 +283,7 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
     size_t p = 0, q = 0, rest = 0;
     for (size_t i = 0; i < state->count; i++) {
         Matrix *matrix = &state->matrices[i];
-        *matrix = describe(&parameters->items[i], config);
+        *matrix = plan(&parameters->items[i], config);
         p += matrix->n * matrix->r;
         q += matrix->m * matrix->r;
         rest += matrix->r ? 0 : tensor_count(matrix->tensor);
@@ -285,44 +310,4 @@ void power_sgd_close(PowerSgd *state) {
 
 int64_t power_sgd_iteration(const PowerSgd *state) {
     return state->iteration;
-}
-
-// ---- checkpoints ----------------------------------------------------------------------------
-
-static void add_entry(SafeTensors *content, const char *what, const char *name, DType dtype,
-                      int ndim, size_t rows, size_t columns, const void *data) {
-    SafeEntry *entry = &content->entries[content->count++];
-    *entry = (SafeEntry){.dtype = dtype, .ndim = ndim, .shape = {rows, columns}, .data = data};
-    entry->bytes = rows * columns * dtype_bytes(dtype);
-    snprintf(entry->name, sizeof entry->name, "powersgd.%s%s", what, name);
-}
-
-SafeTensors power_sgd_save(const PowerSgd *state) {
-    SafeTensors content = {0};
-    content.entries = memory_zalloc((2 * state->count + 2) * sizeof *content.entries);
-    add_entry(&content, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
-    add_entry(&content, "drawn", "", DTYPE_I64, 0, 1, 1, &state->drawn);
-    for (size_t i = 0; i < state->count; i++) {
-        const Matrix *m = &state->matrices[i];
-        if (m->error) add_entry(&content, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
-        if (m->q) add_entry(&content, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
-    }
-    return content;
-}
-
-int power_sgd_load(PowerSgd *state, const SafeTensors *content, Error *err) {
-    SafeTensors own = power_sgd_save(state);
-    int status = 0;
-    for (size_t i = 0; i < own.count && status == 0; i++) {
-        const SafeEntry *to = &own.entries[i], *from = safetensors_find(content, to->name);
-        if (!from || from->dtype != to->dtype || from->bytes != to->bytes)
-            status = error_set(err, STATUS_USAGE, "%s is %s", to->name,
-                               from ? "of another size" : "missing");
-    }
-    for (size_t i = 0; i < own.count && status == 0; i++)
-        memcpy((void *)own.entries[i].data, safetensors_find(content, own.entries[i].name)->data,
-               own.entries[i].bytes);
-    free(own.entries);
-    if (status == 0) state->has_q = state->config.warm_start && state->drawn > 0;
-    return status;
 }

@@ -7,13 +7,13 @@
  * start): with both, small r do. Vectors, and matrices that would hardly shrink, travel as they
  * are.
  *
- * State is kept per parameter, not per bucket as in PyTorch, so that it survives other buckets. The
- * errors are this rank's own: every rank saves and loads its own state. For CPU devices.
+ * State is kept per parameter, not per bucket as in PyTorch, and random numbers are a parameter's,
+ * too, so that it survives other buckets. Checkpoints hold it (hook_state.h): the errors are each
+ * rank's own, all else is the same on all ranks. For CPU devices.
  */
 #ifndef DDP_POWERSGD_HOOK_H
 #define DDP_POWERSGD_HOOK_H
 
-#include "common/train/safetensors.h"
 #include "ddp/reducer.h"
 
 typedef struct PowerSgdConfig {
@@ -35,11 +35,5 @@ void power_sgd_close(PowerSgd *state); // NULL is fine
 // The state stays the caller's, and outlives the hook.
 CommHook power_sgd_hook(PowerSgd *state);
 int64_t power_sgd_iteration(const PowerSgd *state);
-
-// For checkpoints: entries whose data is the state's own, until the next step;
-// free(content.entries).
-SafeTensors power_sgd_save(const PowerSgd *state);
-// Strict: every entry must be there with its size. Nothing is changed unless everything fits.
-int power_sgd_load(PowerSgd *state, const SafeTensors *content, Error *err);
 
 #endif

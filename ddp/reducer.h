@@ -83,6 +83,8 @@ typedef struct GradBucket {
     uint64_t done_ns; // when communication ended, if finish says so
 } GradBucket;
 
+typedef struct HookState HookState; // ddp/hook_state.h
+
 // start is called inside backward as soon as the bucket is full, finish after backward; both in
 // index order, the same on every rank, and finish for every bucket whose start succeeded. What
 // finish leaves in the buffer is the gradient. (PyTorch's hook returns a future: what is chained to
@@ -92,8 +94,8 @@ typedef struct CommHook {
     void *state;
     int (*start)(void *state, GradBucket *bucket, Error *err);
     int (*finish)(void *state, GradBucket *bucket, Error *err);
-    void (*close)(void *state); // may be NULL
-    bool remembers; // its state goes from step to step, and is not in the trainer's checkpoints
+    void (*close)(void *state);         // may be NULL
+    HookState (*describe)(void *state); // what it carries from step to step; NULL: nothing
 } CommHook;
 
 // Takes the hook, before the first backward. -1 with PyTorch's error if there is one already.

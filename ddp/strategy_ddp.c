@@ -6,6 +6,7 @@
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
+#include "ddp/hook_state.h"
 
 enum { COMM_SPANS = 1 << 16 };
 
@@ -80,6 +81,17 @@ static int sync_buffers(Strategy *self, Error *err) {
     return ddp_sync_buffers(self->module, 0, err);
 }
 
+static int save_state(Strategy *self, SafeTensors *state, Error *err) {
+    const CommHook *hook = reducer_hook(ddp_reducer(self->module));
+    return hook_state_gather(hook, state_of(self)->group, state, err);
+}
+
+static int load_state(Strategy *self, const char *path, const SafeTensors *state, Log *log,
+                      Error *err) {
+    const CommHook *hook = reducer_hook(ddp_reducer(self->module));
+    return hook_state_restore(hook, state_of(self)->group, path, state, log, err);
+}
+
 static uint64_t moved_bytes(const Strategy *self) {
     return pg_moved_bytes(state_of(self)->group);
 }
@@ -114,9 +126,8 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
     DdpStrategy *state = memory_zalloc(sizeof *state);
     *state = (DdpStrategy){.group = group, .blocked = strcmp(sampler, "blocked") == 0};
     Strategy *strategy = memory_zalloc(sizeof *strategy);
-    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
+    bool carries = reducer_hook(ddp_reducer(wrapper))->describe;
     *strategy = (Strategy){.name = "ddp",
-                           .unsaved = hook->remembers ? hook->name : NULL,
                            .backend = pg_backend(group),
                            .devices = pg_size(group),
                            .rank = pg_rank(group),
@@ -133,6 +144,8 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
                            .reduce_wait = wait_for_sum,
                            .barrier = barrier,
                            .sync_buffers = sync_buffers,
+                           .save_state = carries ? save_state : NULL,
+                           .load_state = carries ? load_state : NULL,
                            .moved_bytes = moved_bytes,
                            .enter = enter,
                            .give_up = give_up,

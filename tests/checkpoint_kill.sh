@@ -3,7 +3,8 @@
 # time ends with the bits of one that never was: last and best checkpoint, and the rows of steps.csv.
 #
 # The moments follow from a fixed seed, as far as a clock allows. Every attempt is left alone until it has
-# done a step of its own, so that the whole makes progress. KILLS (10) are shared by one device and two ranks.
+# done a step of its own, so that the whole makes progress. KILLS (10) are shared by one device, two ranks,
+# and two ranks with a hook that carries state.
 set -eu
 bin=$1 kills=${2:-10}
 work=$(mktemp -d)
@@ -80,10 +81,13 @@ last_rank() {
     echo "$rank"
 }
 
-half=$((kills / 2))
-killed_and_resumed single $((kills - half)) "$bin/train_single" --model convnet --epochs 20 --log-every 1
+third=$((kills / 3))
+killed_and_resumed single $((kills - 2 * third)) "$bin/train_single" --model convnet --epochs 20 --log-every 1
 # The ranks die with ddprun: it is their parent.
-killed_and_resumed ddp "$half" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 60 --log-every 1
+killed_and_resumed ddp "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 60 --log-every 1
+# Both ranks have something to save: errors and factors of PowerSGD.
+killed_and_resumed hook "$third" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --epochs 60 --log-every 1 \
+    --comm-hook powersgd --powersgd-start 100
 
 # One launcher that restarts all ranks whenever one of them is killed.
 set -- "$bin/ddprun" --nproc-per-node 2 --max-restarts 2 "$bin/train_ddp" --epochs 60 --log-every 1

@@ -5,7 +5,7 @@
  * old one or the new one, and the next save must leave no trace of the accident. A single changed
  * bit in either file must be found.
  */
-#include "tests/check.h"
+#include "tests/checkpoint_rig.h"
 
 #include <sched.h>
 #include <signal.h>
@@ -17,112 +17,8 @@
 #include <unistd.h>
 
 #include "common/base/file.h"
-#include "common/train/checkpoint.h"
-#include "common/train/safetensors.h"
 #include "tests/files.h"
 #include "tests/temp_folder.h"
-
-static const float UNTOUCHED = -77; // no save writes it
-
-// A model and an optimizer whose every value says at which step they are.
-typedef struct Rig {
-    Device *device;
-    Module *module;
-    Optimizer *optimizer;
-    size_t floats; // in each of the parameters
-} Rig;
-
-static Rig rig_open(OptimizerKind kind, double momentum) {
-    Error err = {0};
-    Rig rig = {.device = device_open("cpu:0", &err), .floats = 6};
-    CHECK_OK(rig.device, err);
-    rig.module = module_create("Root", NULL);
-    module_add_parameter(rig.module, rig.device, "weight", 2, (size_t[]){2, 3});
-    module_add_parameter(rig.module, rig.device, "bias", 1, (size_t[]){6});
-    OptimizerConfig config = {
-        .kind = kind, .momentum = momentum, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    rig.optimizer = optimizer_create(rig.module, &config);
-    return rig;
-}
-
-static void rig_close(Rig *rig) {
-    optimizer_close(rig->optimizer);
-    module_close(rig->module);
-    device_close(rig->device);
-}
-
-// Calls visit for every value of model and optimizer, with a number of its own.
-static void for_each_value(Rig *rig, void (*visit)(float *value, float number, void *context),
-                           void *context) {
-    float number = 0;
-    for (int p = 0; p < 2; p++) {
-        float *memory[3] = {rig->module->parameters[p].tensor.data, rig->optimizer->state[0][p],
-                            rig->optimizer->state[1][p]};
-        for (int m = 0; m < 3; m++)
-            for (size_t i = 0; memory[m] && i < rig->floats; i++)
-                visit(&memory[m][i], number++, context);
-    }
-}
-
-static void put(float *value, float number, void *step) {
-    *value = *(float *)step + number / 1024;
-}
-
-static void compare(float *value, float number, void *step) {
-    float wanted = *(float *)step;
-    if (wanted != UNTOUCHED) wanted += number / 1024;
-    if (!(*value == wanted)) fail_msg("%g, not %g", (double)*value, (double)wanted);
-}
-
-static void blank(float *value, float number, void *step) {
-    (void)number, (void)step;
-    *value = UNTOUCHED;
-}
-
-static Progress progress_at(uint64_t step) {
-    return (Progress){.step = step,
-                      .epoch = 3,
-                      .batch = step,
-                      .seed = 9,
-                      .global_batch = 60,
-                      .best = 0.1 + (double)step};
-}
-
-// Saves a checkpoint that is at `step`.
-static int rig_save(Rig *rig, uint64_t step, const char *path, const char *previous, Error *err) {
-    float base = (float)step;
-    for_each_value(rig, put, &base);
-    for (int p = 0; p < 2; p++) rig->optimizer->steps[p] = (int64_t)step;
-    Progress progress = progress_at(step);
-    return checkpoint_save(path, previous, rig->module, rig->optimizer, &progress, err);
-}
-
-// Loads a checkpoint, which must hold the values of the step that it says it is at. Returns that.
-static uint64_t rig_load(Rig *rig, const char *path) {
-    Error err = {0};
-    Progress progress = {0};
-    for_each_value(rig, blank, NULL);
-    CHECK_OK(checkpoint_load(path, rig->module, rig->optimizer, &progress, &err) == 0, err);
-    float base = (float)progress.step;
-    for_each_value(rig, compare, &base);
-    Progress wanted = progress_at(progress.step);
-    assert_memory_equal(&progress, &wanted, sizeof wanted);
-    assert_int_equal(rig->optimizer->steps[1], progress.step);
-    return progress.step;
-}
-
-// The load fails, changes nothing, and its error has these words.
-static void assert_refused(Rig *rig, const char *path, const char *words) {
-    Error err = {0};
-    Progress progress = {.step = 12345};
-    for_each_value(rig, blank, NULL);
-    assert_int_equal(checkpoint_load(path, rig->module, rig->optimizer, &progress, &err), -1);
-    check_message(&err, words);
-    assert_int_equal(err.status, STATUS_USAGE);
-    assert_int_equal(progress.step, 12345);
-    float base = UNTOUCHED;
-    for_each_value(rig, compare, &base);
-}
 
 // ---- saving and loading ----------------------------------------------------------------------
 
@@ -159,12 +55,39 @@ static void test_one_step_twice(void **state) {
     assert_int_equal(count_files(*state, ".optimizer"), 1);
     rig.optimizer->state[0][0][0] = 5;
     Progress progress = progress_at(40);
-    CHECK_OK(checkpoint_save(last, previous, rig.module, rig.optimizer, &progress, &err) == 0, err);
+    Carried memory;
+    SafeTensors carried = carry(&memory, 40);
+    CHECK_OK(
+        checkpoint_save(last, previous, rig.module, rig.optimizer, &carried, &progress, &err) == 0,
+        err);
+    assert_int_equal(rig_load(&rig, previous), 40);
+    assert_int_equal(count_files(*state, ".optimizer"), 2);
+    rig_save(&rig, 40, last, previous, &err);
+    memory.numbers[7] = 5; // only what the strategy carries differs
+    CHECK_OK(
+        checkpoint_save(last, previous, rig.module, rig.optimizer, &carried, &progress, &err) == 0,
+        err);
     assert_int_equal(rig_load(&rig, previous), 40);
     assert_int_equal(count_files(*state, ".optimizer"), 2);
     rig_close(&rig);
     free(last);
     free(previous);
+}
+
+// As most strategies do.
+static void test_nothing_carried(void **state) {
+    Error err = {0};
+    Rig rig = rig_open(OPTIMIZER_SGD, 0.9);
+    char *path = temp_folder_path(state, "last.safetensors");
+    Progress progress = progress_at(40);
+    SafeTensors carried = {0};
+    CHECK_OK(checkpoint_save(path, NULL, rig.module, rig.optimizer, &carried, &progress, &err) == 0,
+             err);
+    CHECK_OK(checkpoint_load(path, rig.module, rig.optimizer, &carried, &progress, &err) == 0, err);
+    assert_int_equal(carried.count, 0);
+    safetensors_free(&carried);
+    rig_close(&rig);
+    free(path);
 }
 
 static void test_previous_is_kept(void **state) {
@@ -571,6 +494,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         IN_FOLDER(test_round_trip),
         IN_FOLDER(test_one_step_twice),
+        IN_FOLDER(test_nothing_carried),
         IN_FOLDER(test_previous_is_kept),
         IN_FOLDER(test_every_bit_counts),
         IN_FOLDER(test_foreign_optimizer_file),

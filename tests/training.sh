@@ -59,6 +59,35 @@ resumes adamw '31' "$bin/train_single" --model mlp --optimizer adamw --lr 0.01 -
 resumes dp '31' "$bin/train_dp" --devices 2 --model convnet --no-eval
 resumes ddp '31' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model convnet
 
+# PowerSGD carries its errors and factors from step to step: it is cut before it begins to compress, at that
+# very step, and after.
+hook="train_ddp --model convnet --no-eval --comm-hook powersgd --powersgd-start"
+resumes hook2 '31' "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
+resumes hook3 '25 31 44' "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 31
+# What cannot go on bit for bit is said: on other devices, without the hook, and from a run that had none.
+goes_on() { # 'part of a line' CHECKPOINT COMMAND...
+    checks=$((checks + 1))
+    words=$1 from=$2
+    shift 2
+    "$@" --steps 60 --schedule constant --resume "$from" >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
+    [ "$(grep -c "$words.* not bit for bit" err.txt)" = 1 ] || fail "no \"$words\" from $*: $(cat err.txt)"
+}
+goes_on 'each of 2 ranks carried for powerSGD .* among 3: that starts at zero' hook2 \
+    "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 10
+goes_on 'also holds powersgd.iteration' hook2 "$bin/train_single" --model convnet --no-eval
+goes_on 'holds no state of powerSGD, which starts anew' ddp \
+    "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
+refuse 2 'powersgd.q.conv1.weight has not the shape' "$bin"/$hook 10 --powersgd-rank 2 --resume hook2
+# Only the main rank is told where to save: the other one takes part all the same.
+checks=$((checks + 1))
+cat >one-saves.sh <<'END'
+[ "$RANK" = 1 ] || set -- "$@" --save alone --out alone-out
+exec "$@"
+END
+"$bin/ddprun" --nproc-per-node 2 sh one-saves.sh "$bin"/$hook 10 --steps 57 --schedule constant >out.txt 2>&1 ||
+    fail "saving on one rank: $(cat out.txt)"
+same hook2 alone
+
 # Batch norms over three ranks see what one device sees, whose checkpoint they can also continue.
 checks=$((checks + 1))
 few="--model convnet --global-batch 48 --no-eval --schedule constant"

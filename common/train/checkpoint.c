@@ -1,7 +1,7 @@
 /* checkpoint.c: writing and reading the pair of files.
  *
  * The order of a save, each step of which leaves the old pair or the new one whole:
- *   1. the optimizer's file, under a name that no other contents have
+ *   1. the optimizer's file, with the strategy's tensors, under a name that no other contents have
  *   2. a second name (a hard link) for the FILE that is about to be replaced
  *   3. the new FILE, renamed over the old one
  *   4. the second name becomes `previous`
@@ -20,7 +20,6 @@
 
 #include "common/base/file.h"
 #include "common/base/memory.h"
-#include "common/train/safetensors.h"
 
 static const char FORMAT[] = "ddp.c checkpoint 1";
 
@@ -144,6 +143,39 @@ static void apply_optimizer(const SafeTensors *file, const SafeTensors *wanted,
         const SafeEntry *have = safetensors_find(file, wanted->entries[n].name);
         device_copy(device, memory, NULL, have->data, have->bytes);
     }
+}
+
+// ---- the strategy's part of that file ---------------------------------------------------------
+
+static const char STRATEGY[] = "strategy/"; // no parameter's name begins so
+
+static void append_strategy(SafeTensors *content, const SafeTensors *state) {
+    content->entries =
+        memory_grow(content->entries, content->count + state->count + 1, sizeof *content->entries);
+    for (size_t i = 0; i < state->count; i++) {
+        SafeEntry *entry = &content->entries[content->count++];
+        *entry = state->entries[i];
+        int length =
+            snprintf(entry->name, sizeof entry->name, "%s%s", STRATEGY, state->entries[i].name);
+        CHECK((size_t)length < sizeof entry->name, "%s: too long a name", state->entries[i].name);
+    }
+}
+
+// Moves the strategy's tensors out of a file's, back under their own names. Their bytes stay there.
+static SafeTensors split_strategy(SafeTensors *file) {
+    SafeTensors state = {.entries = memory_zalloc((file->count + 1) * sizeof *state.entries)};
+    size_t prefix = sizeof STRATEGY - 1, kept = 0;
+    for (size_t i = 0; i < file->count; i++) {
+        SafeEntry *entry = &file->entries[i];
+        if (strncmp(entry->name, STRATEGY, prefix) != 0) {
+            file->entries[kept++] = *entry;
+            continue;
+        }
+        memmove(entry->name, entry->name + prefix, strlen(entry->name + prefix) + 1);
+        state.entries[state.count++] = *entry;
+    }
+    file->count = kept;
+    return state;
 }
 
 // ---- the place in the run ---------------------------------------------------------------------
@@ -273,29 +305,31 @@ static void release(char *held, const char *previous, bool replaced) {
 
 // ---- the pair ---------------------------------------------------------------------------------
 
-static int save_pair(const char *path, const char *name, const SafeTensors *state,
+static int save_pair(const char *path, const char *name, const SafeTensors *content,
                      const char *digits, Module *model, const Progress *progress, Error *err) {
     SafeMeta meta[META];
     char *optimizer_path = beside(path, name);
     describe_progress(*progress, name, digits, meta);
-    int failed = safetensors_write(optimizer_path, state, err);
+    int failed = safetensors_write(optimizer_path, content, err);
     if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
     free(optimizer_path);
     return failed;
 }
 
 int checkpoint_save(const char *path, const char *previous, Module *model,
-                    const Optimizer *optimizer, const Progress *progress, Error *err) {
+                    const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
+                    Error *err) {
     char digits[SAFE_DIGITS + 1];
-    SafeTensors state = snapshot_optimizer(optimizer);
-    safetensors_checksum(&state, digits);
+    SafeTensors content = snapshot_optimizer(optimizer);
+    append_strategy(&content, state);
+    safetensors_checksum(&content, digits);
     char *name =
         memory_format("%s.%" PRIu64 ".%s.optimizer", base_name(path), progress->step, digits);
     char *held = previous ? hold(path, previous) : NULL;
-    int failed = save_pair(path, name, &state, digits, model, progress, err);
+    int failed = save_pair(path, name, &content, digits, model, progress, err);
     release(held, previous, !failed);
     tidy(path, previous);
-    safetensors_free(&state);
+    safetensors_free(&content);
     free(name);
     return failed;
 }
@@ -307,6 +341,7 @@ void checkpoint_remove(const char *path) {
 
 typedef struct Pair {
     SafeTensors weights, state;
+    SafeTensors strategy; // taken out of state, which has its bytes
     char *optimizer_path;
     Progress progress;
 } Pair;
@@ -314,6 +349,7 @@ typedef struct Pair {
 static void pair_free(Pair *pair) {
     safetensors_free(&pair->weights);
     safetensors_free(&pair->state);
+    safetensors_free(&pair->strategy);
     free(pair->optimizer_path);
 }
 
@@ -333,6 +369,7 @@ static int read_state(const char *path, Pair *pair, Error *err) {
                          "%s: names no optimizer file beside it, or lacks a checksum", path);
     pair->optimizer_path = beside(path, name);
     if (safetensors_read(pair->optimizer_path, &pair->state, err) != 0) return -1;
+    pair->strategy = split_strategy(&pair->state);
     const char *found = safetensors_meta(&pair->state, "crc32");
     if (found && strcmp(found, digits) == 0) return 0;
     return error_set(err, STATUS_USAGE,
@@ -368,12 +405,23 @@ static int apply_pair(const Pair *pair, const char *path, Module *model, Optimiz
     return failed;
 }
 
-int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, Progress *progress,
-                    Error *err) {
+// The strategy's tensors, with the bytes that they lie in.
+static SafeTensors take_strategy(Pair *pair) {
+    SafeTensors state = pair->strategy;
+    state.buffer = pair->state.buffer;
+    pair->strategy = (SafeTensors){0};
+    pair->state.buffer = NULL;
+    return state;
+}
+
+int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, SafeTensors *state,
+                    Progress *progress, Error *err) {
     Pair pair;
+    *state = (SafeTensors){0};
     int failed = read_pair(path, &pair, err) == CHECKPOINT_WHOLE ? 0 : -1;
     if (!failed) failed = apply_pair(&pair, path, model, optimizer, err);
     if (!failed) *progress = pair.progress;
+    if (!failed) *state = take_strategy(&pair);
     pair_free(&pair);
     return failed;
 }

@@ -3,16 +3,18 @@
  * A checkpoint is two safetensors files. FILE holds the model's state under PyTorch's names, so
  * that load_state_dict(strict=True) takes it as it is, and in its metadata the trainer's place in
  * the run. FILE.STEP.CHECKSUM.optimizer holds the optimizer's tensors
- * ("fc1.weight.momentum_buffer"). FILE names the other one and its checksum, and is renamed into
- * place last. As the other's name follows from what is in it, no save touches a file that a whole
- * checkpoint needs: a kill at any moment leaves the old pair or the new one. What killed saves left
- * behind, the next one of the same path removes.
+ * ("fc1.weight.momentum_buffer") and those that the strategy carries from step to step
+ * ("strategy/powersgd.q.fc1.weight"; most carry nothing). FILE names the other one and its
+ * checksum, and is renamed into place last. As the other's name follows from what is in it, no save
+ * touches a file that a whole checkpoint needs: a kill at any moment leaves the old pair or the new
+ * one. What killed saves left behind, the next one of the same path removes.
  */
 #ifndef COMMON_TRAIN_CHECKPOINT_H
 #define COMMON_TRAIN_CHECKPOINT_H
 
 #include "common/base/log.h"
 #include "common/nn/optimizer.h"
+#include "common/train/safetensors.h"
 
 // Everything that a run is at between two steps, besides weights and optimizer state.
 typedef struct Progress {
@@ -24,13 +26,15 @@ typedef struct Progress {
 } Progress;
 
 // previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:
-// nowhere.
+// nowhere. state: of the strategy, under its own names and in host memory; may be empty.
 int checkpoint_save(const char *path, const char *previous, Module *model,
-                    const Optimizer *optimizer, const Progress *progress, Error *err);
-// All or nothing. Errors: what safetensors.h reports, a file that is no checkpoint, an optimizer
-// file that is missing, of another kind, or not the one that was saved with it.
-int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, Progress *progress,
+                    const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err);
+// All or nothing. *state receives what was saved as that, for the strategy to look at; free with
+// safetensors_free. Errors: what safetensors.h reports, a file that is no checkpoint, an optimizer
+// file that is missing, of another kind, or not the one that was saved with it.
+int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, SafeTensors *state,
+                    Progress *progress, Error *err);
 // Removes FILE and all optimizer files that were saved under its name.
 void checkpoint_remove(const char *path);
 

@@ -13,9 +13,11 @@
 #ifndef COMMON_TRAIN_STRATEGY_H
 #define COMMON_TRAIN_STRATEGY_H
 
+#include "common/base/log.h"
 #include "common/base/trace.h"
 #include "common/data/sampler.h"
 #include "common/nn/module.h"
+#include "common/train/safetensors.h"
 
 typedef struct Strategy Strategy;
 struct Strategy {
@@ -30,7 +32,6 @@ struct Strategy {
     Module *model;    // the bare model: parameters, names, checkpoints
     Module *module;   // what training steps run; evaluation too, unless evaluation_module is set
     Module *evaluation_module;
-    const char *unsaved; // state of the strategy that checkpoints leave out; NULL: none
 
     Sampler *(*sampler)(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
                         uint64_t seed, Error *err);
@@ -48,6 +49,13 @@ struct Strategy {
     int (*barrier)(Strategy *self, Error *err);
     // Makes every rank's buffers the main rank's, before evaluation.
     int (*sync_buffers)(Strategy *self, Error *err);
+    // What the strategy carries from step to step of its own, for checkpoints. NULL, both: nothing.
+    // save_state is collective; the main rank gets it all (safetensors_free), the others nothing.
+    int (*save_state)(Strategy *self, SafeTensors *state, Error *err);
+    // From what was saved, maybe on other devices or by a run that had none (then it is empty).
+    // What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
+    int (*load_state)(Strategy *self, const char *path, const SafeTensors *state, Log *log,
+                      Error *err);
     // Bytes this process moved between devices since it was opened.
     uint64_t (*moved_bytes)(const Strategy *self);
     // What this process is about to do ("train", "evaluate", "checkpoint", "shutdown"), and at

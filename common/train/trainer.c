@@ -44,6 +44,7 @@ typedef struct Trainer {
     Row row;
     Progress progress;
     bool owns_folder, owns_last; // --out's checkpoints, and the last one there, are this run's
+    bool saves_last, saves_best; // the main rank does, if this is another
     size_t total_steps;
 } Trainer;
 
@@ -187,6 +188,17 @@ static int write_images(Trainer *t, Error *err) {
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
+// Every rank takes part in saving what the strategy carries, and its own --out and --save may name
+// other files than the main rank's, or none.
+static int agree_on_saves(Trainer *t, Error *err) {
+    bool here = strategy_is_main(t->strategy);
+    double saves[] = {here && (t->config->save || t->config->out), here && t->config->out};
+    if (t->strategy->reduce(t->strategy, saves, 2, err) != 0) return -1;
+    t->saves_last = saves[0] > 0;
+    t->saves_best = saves[1] > 0;
+    return 0;
+}
+
 // Before the first save into a folder that another run used: its checkpoints, which may have more
 // steps, must not pass for this run's. Its last one stays until this run's replaces it.
 static void take_over_folder(Trainer *t) {
@@ -201,29 +213,43 @@ static void take_over_folder(Trainer *t) {
 }
 
 // Writes DIR/NAME.safetensors; what it replaces becomes DIR/previous.safetensors if asked.
-static int save_in_folder(Trainer *t, const char *name, bool keep_previous, Error *err) {
+static int save_in_folder(Trainer *t, const char *name, bool keep_previous,
+                          const SafeTensors *state, Error *err) {
     take_over_folder(t);
     char *path = memory_format("%s/%s.safetensors", t->config->out, name);
     char *previous = memory_format("%s/previous.safetensors", t->config->out);
     int failed = checkpoint_save(path, keep_previous ? previous : NULL, t->strategy->model,
-                                 t->optimizer, &t->progress, err);
+                                 t->optimizer, state, &t->progress, err);
     free(path);
     free(previous);
     return failed;
 }
 
-// Writes DIR/last.safetensors (or --save's file), on the main rank.
-static int save_last(Trainer *t, Error *err) {
+// Writes DIR/last.safetensors, or --save's file.
+static int write_last(Trainer *t, const SafeTensors *state, Error *err) {
     const TrainConfig *config = t->config;
-    if (!strategy_is_main(t->strategy)) return 0;
-    enter(t, "checkpoint");
     if (config->save)
-        return checkpoint_save(config->save, NULL, t->strategy->model, t->optimizer, &t->progress,
-                               err);
-    if (!config->out) return 0;
+        return checkpoint_save(config->save, NULL, t->strategy->model, t->optimizer, state,
+                               &t->progress, err);
     bool keep_previous = t->owns_last;
     t->owns_last = true;
-    return save_in_folder(t, "last", keep_previous, err);
+    return save_in_folder(t, "last", keep_previous, state, err);
+}
+
+// The main rank writes the best or the last checkpoint, with what all ranks carry. A rank that dies
+// before they have handed it over leaves every file as it is.
+static int save(Trainer *t, bool best, Error *err) {
+    Strategy *strategy = t->strategy;
+    bool wanted = best ? t->saves_best : t->saves_last, here = strategy_is_main(strategy);
+    if (!wanted || (!here && !strategy->save_state)) return 0;
+    enter(t, "checkpoint");
+    SafeTensors state = {0};
+    if (strategy->save_state && strategy->save_state(strategy, &state, err) != 0) return -1;
+    int failed = 0;
+    if (here)
+        failed = best ? save_in_folder(t, "best", false, &state, err) : write_last(t, &state, err);
+    safetensors_free(&state);
+    return failed;
 }
 
 // What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.
@@ -236,9 +262,7 @@ static int save_if_best(Trainer *t, const Evaluation *evaluation, Error *err) {
     double score = best_score(&t->data->test, evaluation);
     if (!(score > t->progress.best)) return 0;
     t->progress.best = score;
-    if (!strategy_is_main(t->strategy) || !t->config->out) return 0;
-    enter(t, "checkpoint");
-    return save_in_folder(t, "best", false, err);
+    return save(t, true, err);
 }
 
 // The checkpoint that --resume means: *path, free() it; NULL: auto, and there is none yet.
@@ -270,19 +294,29 @@ static bool lies_in(const char *path, const char *folder) {
     return same;
 }
 
-static int load(Trainer *t, const char *path, Error *err) {
+static int load_state(Trainer *t, const char *path, const SafeTensors *state, Error *err) {
+    Strategy *strategy = t->strategy;
+    if (strategy->load_state)
+        return strategy->load_state(strategy, path, state, &t->record.log, err);
+    if (state->count > 0)
+        log_say(&t->record.log,
+                "%s also holds %s and the like, which this run has no use for: it continues, but "
+                "not bit for bit",
+                path, state->entries[0].name);
+    return 0;
+}
+
+static int load(Trainer *t, const char *path, SafeTensors *state, Error *err) {
     const TrainConfig *config = t->config;
     Progress now = t->progress;
-    if (checkpoint_load(path, t->strategy->model, t->optimizer, &t->progress, err) != 0) return -1;
+    if (checkpoint_load(path, t->strategy->model, t->optimizer, state, &t->progress, err) != 0)
+        return -1;
     if (checks_resumed(path, &t->progress, &now, t->sampler->batch_count, &t->record.log, err) != 0)
         return -1;
     t->progress.devices = now.devices;
     t->owns_folder = t->owns_last = config->out && lies_in(path, config->out);
     log_say(&t->record.log, "resumed %s at step %llu", path, (unsigned long long)t->progress.step);
-    if (t->strategy->unsaved)
-        log_say(&t->record.log, "%s starts anew: the run continues, but not bit for bit",
-                t->strategy->unsaved);
-    return 0;
+    return load_state(t, path, state, err);
 }
 
 // Every rank has looked for itself: on one file system all of them see the same files, as nobody
@@ -307,11 +341,13 @@ static int agree_on_step(Trainer *t, Error *err) {
 
 static int resume(Trainer *t, Error *err) {
     char *path;
+    SafeTensors state = {0};
     if (choose_checkpoint(t, &path, err) != 0) return -1;
     int failed = 0;
-    if (path) failed = load(t, path, err);
+    if (path) failed = load(t, path, &state, err);
     if (!path) log_say(&t->record.log, "nothing to resume yet: starting at step 0");
     free(path);
+    safetensors_free(&state);
     return failed ? failed : agree_on_step(t, err);
 }
 
@@ -324,7 +360,7 @@ static int train_epoch(Trainer *t, Error *err) {
         if (train_step(t, err) != 0) return -1;
         bool due = t->config->save_every && t->progress.step % t->config->save_every == 0;
         // Its rows are there before a checkpoint is.
-        if (due && (finish_row(t, err) != 0 || save_last(t, err) != 0)) return -1;
+        if (due && (finish_row(t, err) != 0 || save(t, false, err) != 0)) return -1;
     }
     return finish_row(t, err);
 }
@@ -342,7 +378,7 @@ static int train(Trainer *t, Evaluation *evaluation, Error *err) {
             if (save_if_best(t, evaluation, err) != 0) return -1;
             if (write_images(t, err) != 0) return -1;
         }
-        if (save_last(t, err) != 0) return -1;
+        if (save(t, false, err) != 0) return -1;
     } while (t->progress.step < t->total_steps);
     return 0;
 }
@@ -465,6 +501,7 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
     open_trace(t);
     if (record_open(&t->record, config, options, strategy, t->total_steps, err) != 0) return -1;
     announce(t);
+    if (agree_on_saves(t, err) != 0) return -1;
     if (config->resume && resume(t, err) != 0) return -1;
     return record_start(&t->record, t->progress.step, err);
 }
