@@ -62,12 +62,13 @@ static void expect_rest(Loader *loader, const Dataset *set, Sampler *own, const 
 }
 
 static void check_source(const char *name, const Augment *augment, int world, int rank) {
+    Device *device = device_open("cpu:0", NULL);
     DataSource *source = open_source(name);
     const Dataset *set = &source->train;
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         Sampler *sampler = sampler_blocked(set->count, 64, world, rank, true, false, 2, NULL);
         Sampler *own = sampler_blocked(set->count, 64, world, rank, true, false, 2, NULL);
-        Loader *loader = loader_create(set, sampler, augment, DEPTHS[d]);
+        Loader *loader = loader_create(set, sampler, augment, DEPTHS[d], device);
         assert_null(loader_next(loader)); // not started
         for (size_t epoch = 0; epoch < 3; epoch++) {
             loader_start(loader, epoch, 0);
@@ -78,6 +79,7 @@ static void check_source(const char *name, const Augment *augment, int world, in
         sampler_close(own);
     }
     dataset_close(source);
+    device_close(device);
 }
 
 static void test_contents_do_not_depend_on_depth(void **state) {
@@ -89,6 +91,7 @@ static void test_contents_do_not_depend_on_depth(void **state) {
 }
 
 static void test_start_in_the_middle(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *source = open_source("digits");
     const Dataset *set = &source->train;
@@ -96,7 +99,7 @@ static void test_start_in_the_middle(void **state) {
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         Sampler *sampler = sampler_whole(set->count, 100, true, false, 2, NULL);
         Sampler *own = sampler_whole(set->count, 100, true, false, 2, NULL);
-        Loader *loader = loader_create(set, sampler, &augment, DEPTHS[d]);
+        Loader *loader = loader_create(set, sampler, &augment, DEPTHS[d], device);
         for (size_t first = 0; first < 17; first += 4) {
             loader_start(loader, 5, first); // 15 batches: 16 is behind the last
             expect_rest(loader, set, own, &augment, 5, first);
@@ -106,17 +109,19 @@ static void test_start_in_the_middle(void **state) {
         sampler_close(own);
     }
     dataset_close(source);
+    device_close(device);
 }
 
 // An epoch is left after any number of batches, the thread idle or at work; the next one is whole.
 static void test_abandoned_epochs(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *source = open_source("synthetic:3x8x8->10@400");
     const Dataset *set = &source->train;
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         Sampler *sampler = sampler_whole(set->count, 32, true, false, 1, NULL);
         Sampler *own = sampler_whole(set->count, 32, true, false, 1, NULL);
-        Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d]);
+        Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d], device);
         for (size_t taken = 0; taken < 8; taken++) {
             loader_start(loader, taken, 0);
             sampler_set_epoch(own, taken);
@@ -132,16 +137,18 @@ static void test_abandoned_epochs(void **state) {
         sampler_close(own);
     }
     dataset_close(source);
+    device_close(device);
 }
 
 static void test_held_batch_stays(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *source = open_source("synthetic:3x8x8->10@400");
     const Dataset *set = &source->train;
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         Sampler *sampler = sampler_whole(set->count, 32, true, false, 1, NULL);
         Sampler *own = sampler_whole(set->count, 32, true, false, 1, NULL);
-        Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d]);
+        Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d], device);
         loader_start(loader, 0, 0);
         for (size_t i = 0; i < own->batch_count; i++) {
             const Batch *batch = loader_next(loader);
@@ -153,16 +160,18 @@ static void test_held_batch_stays(void **state) {
         sampler_close(own);
     }
     dataset_close(source);
+    device_close(device);
 }
 
 static void test_close_at_any_moment(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *source = open_source("digits");
     const Dataset *set = &source->train;
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         for (int moment = 0; moment < 5; moment++) {
             Sampler *sampler = sampler_whole(set->count, 16, true, false, 1, NULL);
-            Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d]);
+            Loader *loader = loader_create(set, sampler, NULL, DEPTHS[d], device);
             if (moment > 0) loader_start(loader, 0, 0);
             if (moment > 1) assert_non_null(loader_next(loader));
             if (moment > 2) pause_briefly(); // the ring is full
@@ -174,21 +183,24 @@ static void test_close_at_any_moment(void **state) {
     }
     loader_close(NULL);
     dataset_close(source);
+    device_close(device);
 }
 
 // A rank that has nothing to evaluate.
 static void test_no_batches(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *source = open_source("synthetic:2->1@5");
     for (size_t d = 0; d < DEPTH_COUNT; d++) {
         Sampler *sampler = sampler_evaluation(source->train.count, 2, 4, 3);
-        Loader *loader = loader_create(&source->train, sampler, NULL, DEPTHS[d]);
+        Loader *loader = loader_create(&source->train, sampler, NULL, DEPTHS[d], device);
         loader_start(loader, 0, 0);
         assert_null(loader_next(loader));
         loader_close(loader);
         sampler_close(sampler);
     }
     dataset_close(source);
+    device_close(device);
 }
 
 int main(void) {

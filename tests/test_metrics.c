@@ -69,6 +69,7 @@ typedef struct Rig {
     Device *device;
     Module *model;
     Tape *tape;
+    BatchInput *input;
 } Rig;
 
 static Rig rig_open(const char *data, const char *model) {
@@ -81,10 +82,12 @@ static Rig rig_open(const char *data, const char *model) {
     rig.model = model_create(&config, rig.device, &err);
     CHECK_OK(rig.model, err);
     rig.tape = tape_create(rig.device, NULL);
+    rig.input = batch_input_create(rig.device, set, set->count);
     return rig;
 }
 
 static void rig_close(Rig *rig) {
+    batch_input_close(rig->input);
     tape_close(rig->tape);
     module_close(rig->model);
     device_close(rig->device);
@@ -115,7 +118,8 @@ static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end)
     Error err = {0};
     tape_reset(rig->tape);
     rig->tape->recording = rig->tape->training = false;
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, &batch, NULL, NULL, &err) == 0, err);
+    batch_input_send(rig->input, &batch);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, NULL, NULL, &err) == 0, err);
     metrics_add(metrics, rig->tape, &batch, &loss);
     batch_free(&batch);
 }
@@ -186,7 +190,8 @@ static BatchLoss train_on(Rig *rig, const Batch *batch, const Mining *mining) {
     Error err = {0};
     tape_reset(rig->tape);
     module_zero_grad(rig->model);
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, batch, mining, NULL, &err) == 0, err);
+    batch_input_send(rig->input, batch);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, mining, NULL, &err) == 0, err);
     CHECK_OK(tape_backward(rig->tape, loss.loss, &err) == 0, err);
     return loss;
 }
@@ -265,7 +270,9 @@ static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
         BatchLoss loss;
         Error err = {0};
         tape_reset(rig.tape);
-        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, &batch, NULL, &strategy, &err) == 0, err);
+        batch_input_send(rig.input, &batch);
+        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, rig.input, NULL, &strategy, &err) == 0,
+                 err);
         values[global] = (double)tensor_item(loss.loss);
         count = loss.count;
         assert_true(loss.divisor == (double)(count + (global ? 1000 : 0)));

@@ -144,6 +144,7 @@ static void augmented_labels_move_with_their_pixels(void **state) {
 }
 
 static void the_loader_hands_out_labels_of_pixels(void **state) {
+    Device *device = device_open("cpu:0", NULL);
     (void)state;
     DataSource *s = open_good("shapes:8x8@10", 1);
     const Augment augment = {.crop_pad = 1, .flip = true, .seed = 4};
@@ -151,7 +152,7 @@ static void the_loader_hands_out_labels_of_pixels(void **state) {
         Error err = {0};
         Sampler *sampler = sampler_whole(10, 4, true, false, 6, &err);
         CHECK_OK(sampler, err);
-        Loader *loader = loader_create(&s->train, sampler, &augment, depth);
+        Loader *loader = loader_create(&s->train, sampler, &augment, depth, device);
         loader_start(loader, 1, 0);
         for (size_t number = 0; number < 3; number++) {
             const Batch *batch = loader_next(loader);
@@ -171,6 +172,7 @@ static void the_loader_hands_out_labels_of_pixels(void **state) {
         sampler_close(sampler);
     }
     dataset_close(s);
+    device_close(device);
 }
 
 int main(void) {

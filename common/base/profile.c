@@ -27,6 +27,7 @@ const char *phase_name(Phase phase) {
 // Charges the time since the last switch to the current phase, and starts counting anew.
 static void charge(Profile *profile) {
     if (profile->since_ns == 0) return;
+    if (profile->settle) profile->settle(profile->settle_context);
     uint64_t now = clock_ns();
     profile->step[profile->current] += now - profile->since_ns;
     if (profile->trace && now > profile->since_ns) {

@@ -36,6 +36,10 @@ typedef struct Profile {
     uint64_t steps;
     Trace *trace; // not owned; NULL: no trace
     int track;
+    // Called at the end of every phase, before it is charged; NULL: nothing. For work that goes on
+    // after it was asked for.
+    void (*settle)(void *context);
+    void *settle_context;
 } Profile;
 
 const char *phase_name(Phase phase); // "forward": also the column name in steps.csv

@@ -18,6 +18,7 @@
 
 struct Loader {
     const Dataset *set;
+    Device *device;
     Sampler *sampler;
     const Augment *augment; // &augment_copy, or NULL
     Augment augment_copy;
@@ -76,18 +77,21 @@ static void *loader_run(void *argument) {
     return NULL;
 }
 
-static void batch_create(Batch *batch, const Dataset *set, size_t capacity) {
-    batch->set = set;
-    batch->samples = memory_zalloc(capacity * dataset_sample_size(set) * sizeof *batch->samples);
-    if (set->labels)
-        batch->labels = memory_zalloc(capacity * dataset_label_size(set) * sizeof *batch->labels);
-    if (set->targets)
-        batch->targets = memory_zalloc(capacity * set->target_size * sizeof *batch->targets);
+static void batch_create(Batch *batch, const Dataset *set, size_t capacity, Device *device) {
+    size_t samples = capacity * dataset_sample_size(set) * sizeof *batch->samples;
+    size_t labels = capacity * dataset_label_size(set) * sizeof *batch->labels;
+    size_t targets = capacity * set->target_size * sizeof *batch->targets;
+    *batch = (Batch){.set = set,
+                     .samples = device_host_alloc(device, samples),
+                     .labels = set->labels ? device_host_alloc(device, labels) : NULL,
+                     .targets = set->targets ? device_host_alloc(device, targets) : NULL};
 }
 
-Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth) {
+Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
+                      Device *device) {
     Loader *loader = memory_zalloc(sizeof *loader);
     loader->set = set;
+    loader->device = device;
     loader->sampler = sampler;
     if (augment) {
         loader->augment_copy = *augment;
@@ -101,7 +105,7 @@ Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augme
     }
     loader->ring = memory_zalloc(loader->slots * sizeof *loader->ring);
     for (size_t i = 0; i < loader->slots; i++)
-        batch_create(&loader->ring[i], set, loader->capacity);
+        batch_create(&loader->ring[i], set, loader->capacity, device);
 
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->wake, NULL);
@@ -125,12 +129,16 @@ void loader_close(Loader *loader) {
     pthread_cond_destroy(&loader->wake);
     pthread_mutex_destroy(&loader->lock);
     for (size_t i = 0; i < loader->slots; i++) {
-        free(loader->ring[i].samples);
-        free(loader->ring[i].labels);
-        free(loader->ring[i].targets);
+        device_host_free(loader->device, loader->ring[i].samples);
+        device_host_free(loader->device, loader->ring[i].labels);
+        device_host_free(loader->device, loader->ring[i].targets);
     }
     free(loader->ring);
     free(loader);
+}
+
+size_t loader_capacity(const Loader *loader) {
+    return loader->capacity;
 }
 
 void loader_start(Loader *loader, size_t epoch, size_t first) {

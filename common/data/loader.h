@@ -9,6 +9,7 @@
 
 #include "common/data/dataset.h"
 #include "common/data/sampler.h"
+#include "common/device/device.h"
 
 typedef struct Batch {
     size_t count;        // samples in this batch, on this rank; may be 0
@@ -22,8 +23,12 @@ typedef struct Batch {
 typedef struct Loader Loader;
 
 // Neither the set nor the sampler is owned; both must outlive the loader. augment may be NULL.
-// depth: batches made ahead (2 is enough to hide the work; 0: no thread, made on demand).
-Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth);
+// depth: batches made ahead (2 is enough to hide the work; 0: no thread, made on demand). device:
+// whose device_host_alloc the batches are in, so that device_upload can take them; it must outlive
+// the loader.
+Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
+                      Device *device);
+size_t loader_capacity(const Loader *loader); // samples in the largest batch
 void loader_close(Loader *loader);
 // Starts an epoch at its batch number `first` (0, or where a resumed run stopped).
 void loader_start(Loader *loader, size_t epoch, size_t first);

@@ -17,8 +17,8 @@
 #ifndef COMMON_TRAIN_BATCH_LOSS_H
 #define COMMON_TRAIN_BATCH_LOSS_H
 
-#include "common/data/loader.h"
 #include "common/nn/ops.h"
+#include "common/train/batch_input.h"
 #include "common/train/strategy.h"
 
 typedef struct BatchLoss {
@@ -28,11 +28,9 @@ typedef struct BatchLoss {
     double divisor;
 } BatchLoss;
 
-// Runs the module on the batch. strategy says over what a training step's mean is; NULL: over this
-// batch alone. mining may be NULL. Returns 0, or -1 with err filled.
-int batch_loss(BatchLoss *result, Tape *tape, Module *module, const Batch *batch,
+// Runs the module on the batch that was sent last. strategy says over what a training step's mean
+// is; NULL: over this batch alone. mining may be NULL. Returns 0, or -1 with err filled.
+int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                const Mining *mining, Strategy *strategy, Error *err);
-
-double batch_loss_sum(const BatchLoss *result); // the loss times its divisor
 
 #endif

@@ -60,6 +60,40 @@ int checks_config(const TrainConfig *config, const DataSource *data, size_t tota
     return check_images(config, data, err);
 }
 
+// A graph holds what is asked of one device in a step, as long as the host need not look at a
+// number in between.
+static int check_graph(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
+                       Error *err) {
+    if (strategy->device->kernels->host_memory)
+        return error_set(err, STATUS_USAGE, "--cuda-graph is for --device cuda, not %s",
+                         strategy->device->name);
+    if (strategy->all_count > 1)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph is for one GPU per process, as DistributedDataParallel has "
+                         "it: this one uses %d",
+                         strategy->all_count);
+    if (data->train.dense)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph: how many pixels count is known in the middle of a step");
+    if (strcmp(config->amp, "fp16") == 0)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph: with --amp fp16 the host decides in every step whether the "
+                         "optimizer steps; bf16 needs no such decision");
+    if (config->profile)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph: a replayed step has no phases for "
+                         "--profile to tell apart");
+    return 0;
+}
+
+int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
+                  Error *err) {
+    if (config->tf32 && strategy->device->kernels->host_memory)
+        return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
+                         strategy->device->name);
+    return config->cuda_graph ? check_graph(config, data, strategy, err) : 0;
+}
+
 // ---- outputs ----------------------------------------------------------------------------------
 
 static int can_write(const char *path, Error *err) {

@@ -11,6 +11,10 @@
 int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
                   Error *err);
 
+// What --cuda-graph, --amp and --tf32 need of the device and the strategy.
+int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
+                  Error *err);
+
 // Every file that the run is to write can be written: tried by beginning it and leaving it off.
 int checks_outputs(const TrainConfig *config, Error *err);
 

@@ -15,6 +15,7 @@ TrainConfig train_config_default(void) {
                          .optimizer = "sgd",
                          .momentum = 0.9,
                          .weight_decay = 0.01,
+                         .amp = "none",
                          .schedule = "cosine",
                          .seed = 0,
                          .log_every = 25};
@@ -37,6 +38,13 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
                             "samples per step on all devices together"});
     options_add(o, (Option){"device", OPTION_CHOICE, &c->device, "auto|cpu|cuda|ref", 0, 0,
                             "where to compute; ref: the plain-C reference kernels"});
+    options_add(o, (Option){"amp", OPTION_CHOICE, &c->amp, "none|bf16|fp16", 0, 0,
+                            "mixed precision: linear and convolution in 16 bits, the rest and the "
+                            "weights in 32"});
+    options_add(o, (Option){"tf32", OPTION_FLAG, &c->tf32, NULL, 0, 0,
+                            "cuda: products of float32 may round to 10 bits"});
+    options_add(o, (Option){"cuda-graph", OPTION_FLAG, &c->cuda_graph, NULL, 0, 0,
+                            "cuda: capture a step once and replay it (one GPU per process)"});
     options_add(o, (Option){"seed", OPTION_U64, &c->seed, "N", 0, 0,
                             "of initial weights, order and augmentation"});
 }
@@ -117,7 +125,9 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     char name[16];
     const char *kind = strcmp(config->device, "auto") == 0 ? "cpu" : config->device;
     snprintf(name, sizeof name, "%s:%d", kind, index);
-    return device_open(name, err);
+    Device *device = device_open(name, err);
+    if (device) device->tf32 = config->tf32;
+    return device;
 }
 
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,

@@ -11,19 +11,19 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/data/loader.h"
-#include "common/nn/ops.h"
-#include "common/train/batch_loss.h"
 #include "common/train/checkpoint.h"
 #include "common/train/checks.h"
 #include "common/train/images.h"
 #include "common/train/metrics.h"
 #include "common/train/record.h"
+#include "common/train/train_step.h"
 
 enum { LOADER_DEPTH = 2, EVALUATION_BATCH = 256, TRACE_SPANS = 1 << 16 };
 
-typedef struct Row { // of the records, on its way; see start_row
-    bool started;
-    double sums[2]; // losses, and how many they are
+typedef struct Row { // of the records, on its way
+    bool known;      // there is such a step, whose loss nobody has looked at yet
+    bool sent;       // its sums are being added up over the ranks
+    double sums[2];  // losses, and how many they are
     StepRecord step;
     Profile profile;
 } Row;
@@ -32,7 +32,7 @@ typedef struct Trainer {
     const TrainConfig *config;
     const DataSource *data;
     Strategy *strategy;
-    Tape *tape;
+    TrainStep *train;
     Profile profile;
     Trace *trace; // NULL: none asked for
     Optimizer *optimizer;
@@ -41,7 +41,7 @@ typedef struct Trainer {
     Loader *loader;
     Augment augment;
     Record record;
-    Row row;
+    Row next, row; // of the last step, and of one that is being added up
     Progress progress;
     bool owns_folder, owns_last; // --out's checkpoints, and the last one there, are this run's
     bool saves_last, saves_best; // the main rank does, if this is another
@@ -55,81 +55,74 @@ static void enter(const Trainer *t, const char *phase) {
 
 // ---- one step ---------------------------------------------------------------------------------
 
-// Which pixels the loss of a batch is made of (of this rank's batch; see batch_loss.h).
-static Mining pixel_mining(const Trainer *t, const Batch *batch) {
-    const TrainConfig *config = t->config;
-    size_t pixels = batch->count * dataset_label_size(batch->set);
-    if (config->ohem_threshold <= 0) return (Mining){.threshold = -INFINITY};
-    return (Mining){.threshold = config->ohem_threshold,
-                    .least = config->ohem_min ? config->ohem_min : pixels / 16};
-}
-
-// Forward, backward, reduce: afterwards the model's gradients are those of the global batch.
-static int compute_gradients(Trainer *t, const Batch *batch, BatchLoss *loss, Error *err) {
-    Strategy *strategy = t->strategy;
-    Mining mining = pixel_mining(t, batch);
-    module_zero_grad(strategy->model);
-    if (batch_loss(loss, t->tape, strategy->module, batch, &mining, strategy, err) != 0) return -1;
-    double value = (double)tensor_item(loss->loss);
-    if (!isfinite(value))
-        return error_set(err, STATUS_FAILED,
-                         "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",
-                         value, (unsigned long long)t->progress.step,
-                         (unsigned long long)t->progress.epoch,
-                         schedule_lr(&t->schedule, t->progress.step));
-    if (tape_backward(t->tape, loss->loss, err) != 0) return -1;
-    return strategy->finish_backward(strategy, t->tape, err);
-}
-
 // A step's row of the records needs the mean loss over the ranks. They may have different numbers
-// of samples or pixels, so sums and numbers are added up apart, and no rank waits for it: the row
-// is written after the next step, when the sums have long arrived.
-static int start_row(Trainer *t, const Batch *batch, const BatchLoss *loss, double lr, uint64_t ns,
-                     Error *err) {
-    t->row = (Row){.sums = {batch_loss_sum(loss), (double)loss->count},
-                   .profile = t->profile,
-                   .step = {.step = t->progress.step,
-                            .epoch = t->progress.epoch,
-                            .lr = lr,
-                            .ns = ns,
-                            .samples = batch->global_count}};
+// of samples or pixels, so sums and numbers are added up apart, and no rank waits for it.
+static int send_row(Trainer *t, const StepLoss *loss, Error *err) {
+    t->row = t->next;
+    t->row.sums[0] = loss->sum;
+    t->row.sums[1] = (double)loss->count;
     if (t->strategy->reduce_start(t->strategy, t->row.sums, 2, err) != 0) return -1;
-    t->row.started = true;
+    t->row.sent = true;
     return 0;
 }
 
 static int finish_row(Trainer *t, Error *err) {
     Row *row = &t->row;
-    if (!row->started) return 0;
-    row->started = false;
+    if (!row->sent) return 0;
+    row->sent = false;
     if (t->strategy->reduce_wait(t->strategy, err) != 0) return -1;
     row->step.loss = row->sums[1] > 0 ? row->sums[0] / row->sums[1] : 0;
     record_step(&t->record, &row->step, &row->profile);
     return 0;
 }
 
+// Looks at the loss of the step that was run `back` steps before the last one.
+static int look_at_loss(Trainer *t, int back, Error *err) {
+    Row *next = &t->next;
+    if (!next->known) return 0;
+    next->known = false;
+    StepLoss loss = train_step_loss(t->train, back);
+    if (!isfinite(loss.mean))
+        return error_set(err, STATUS_FAILED,
+                         "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",
+                         loss.mean, (unsigned long long)next->step.step,
+                         (unsigned long long)next->step.epoch, next->step.lr);
+    bool last = next->step.step + 1 == t->total_steps;
+    if (next->step.step % t->config->log_every != 0 && !last) return 0;
+    return send_row(t, &loss, err);
+}
+
+// Afterwards no step's loss is on its way: every row up to here is written.
+static int settle(Trainer *t, Error *err) {
+    if (finish_row(t, err) != 0 || look_at_loss(t, 0, err) != 0) return -1;
+    return finish_row(t, err);
+}
+
 static int train_step(Trainer *t, Error *err) {
     double lr = schedule_lr(&t->schedule, t->progress.step);
-    BatchLoss loss;
     enter(t, "train");
     profile_begin_step(&t->profile);
     Phase phase = profile_enter(&t->profile, PHASE_DATA);
+    train_step_wait_batch(t->train);
     const Batch *batch = loader_next(t->loader);
     CHECK(batch, "the epoch has no batch %llu", (unsigned long long)t->progress.batch);
     profile_leave(&t->profile, phase);
-    if (compute_gradients(t, batch, &loss, err) != 0) return -1;
-    if (record_gradients(&t->record, t->strategy->model, t->progress.step, err) != 0) return -1;
-    phase = profile_enter(&t->profile, PHASE_OPTIMIZER);
-    optimizer_step(t->optimizer, lr);
-    profile_leave(&t->profile, phase);
+    if (train_step_run(t->train, batch, lr, err) != 0) return -1;
     uint64_t ns = profile_end_step(&t->profile);
-
     record_step_time(&t->record, ns);
-    if (finish_row(t, err) != 0) return -1;
-    bool last = t->progress.step + 1 == t->total_steps;
-    if (t->progress.step % t->config->log_every == 0 || last)
-        if (start_row(t, batch, &loss, lr, ns, err) != 0) return -1;
-    tape_reset(t->tape);
+    if (record_gradients(&t->record, t->strategy->model, t->progress.step, err) != 0) return -1;
+    Row now = {.known = true,
+               .profile = t->profile,
+               .step = {.step = t->progress.step,
+                        .epoch = t->progress.epoch,
+                        .lr = lr,
+                        .ns = ns,
+                        .samples = batch->global_count}};
+    // Where the device works on its own, the loss is looked at a step later, without waiting.
+    bool later = !t->strategy->device->kernels->host_memory;
+    if (!later) t->next = now;
+    if (finish_row(t, err) != 0 || look_at_loss(t, later ? 1 : 0, err) != 0) return -1;
+    if (later) t->next = now;
     t->progress.step++;
     t->progress.batch++;
     log_progress(&t->record.log, t->progress.step, t->total_steps, "steps",
@@ -143,22 +136,35 @@ static Module *evaluation_module(const Strategy *strategy) {
     return strategy->evaluation_module ? strategy->evaluation_module : strategy->module;
 }
 
+static int evaluate_batches(Trainer *t, Loader *loader, Metrics *metrics, Error *err) {
+    Tape *tape = train_step_tape(t->train);
+    Module *module = evaluation_module(t->strategy);
+    BatchInput *input =
+        batch_input_create(t->strategy->device, &t->data->test, loader_capacity(loader));
+    loader_start(loader, 0, 0);
+    int failed = 0;
+    for (const Batch *batch; !failed && (batch = loader_next(loader));) {
+        BatchLoss loss;
+        enter(t, "evaluate");
+        batch_input_send(input, batch);
+        failed = batch_loss(&loss, tape, module, input, NULL, NULL, err);
+        if (!failed) metrics_add(metrics, tape, batch, &loss);
+        tape_reset(tape);
+        batch_input_used(input);
+        batch_input_wait(input);
+    }
+    batch_input_close(input);
+    return failed;
+}
+
 // This rank's part of the test split.
 static int evaluate_part(Trainer *t, Metrics *metrics, Error *err) {
     Strategy *strategy = t->strategy;
     bool alone = !strategy->evaluation_module; // one process evaluates everything
     Sampler *part = sampler_evaluation(t->data->test.count, EVALUATION_BATCH,
                                        alone ? 1 : strategy->devices, alone ? 0 : strategy->rank);
-    Loader *loader = loader_create(&t->data->test, part, NULL, LOADER_DEPTH);
-    loader_start(loader, 0, 0);
-    int failed = 0;
-    for (const Batch *batch; !failed && (batch = loader_next(loader));) {
-        BatchLoss loss;
-        enter(t, "evaluate");
-        failed = batch_loss(&loss, t->tape, evaluation_module(strategy), batch, NULL, NULL, err);
-        if (!failed) metrics_add(metrics, t->tape, batch, &loss);
-        tape_reset(t->tape);
-    }
+    Loader *loader = loader_create(&t->data->test, part, NULL, LOADER_DEPTH, strategy->device);
+    int failed = evaluate_batches(t, loader, metrics, err);
     loader_close(loader);
     sampler_close(part);
     return failed;
@@ -169,9 +175,10 @@ static int evaluate(Trainer *t, Evaluation *result, Error *err) {
     enter(t, "evaluate");
     if (strategy->sync_buffers(strategy, err) != 0) return -1;
     Metrics metrics = metrics_open(&t->data->test);
-    t->tape->recording = t->tape->training = false;
+    Tape *tape = train_step_tape(t->train);
+    tape->recording = tape->training = false;
     int failed = evaluate_part(t, &metrics, err);
-    t->tape->recording = t->tape->training = true;
+    tape->recording = tape->training = true;
     if (!failed) failed = metrics_reduce(&metrics, strategy, err);
     if (!failed) *result = metrics_result(&metrics);
     metrics_close(&metrics);
@@ -182,8 +189,8 @@ static int evaluate(Trainer *t, Evaluation *result, Error *err) {
 static int write_images(Trainer *t, Error *err) {
     size_t every = t->config->dump_images;
     if (!every || t->progress.epoch % every != 0 || !strategy_is_main(t->strategy)) return 0;
-    return images_write(t->config->out, t->progress.epoch, evaluation_module(t->strategy), t->tape,
-                        &t->data->test, err);
+    return images_write(t->config->out, t->progress.epoch, evaluation_module(t->strategy),
+                        train_step_tape(t->train), &t->data->test, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
@@ -360,9 +367,9 @@ static int train_epoch(Trainer *t, Error *err) {
         if (train_step(t, err) != 0) return -1;
         bool due = t->config->save_every && t->progress.step % t->config->save_every == 0;
         // Its rows are there before a checkpoint is.
-        if (due && (finish_row(t, err) != 0 || save(t, false, err) != 0)) return -1;
+        if (due && (settle(t, err) != 0 || save(t, false, err) != 0)) return -1;
     }
-    return finish_row(t, err);
+    return settle(t, err);
 }
 
 static int train(Trainer *t, Evaluation *evaluation, Error *err) {
@@ -393,12 +400,14 @@ static size_t count_parameters(Module *model) {
 
 // Peak memory of every device: this process's devices, or one of each rank, found by a sum over a
 // vector in which each rank fills its own place.
-static int gather_peaks(Strategy *strategy, Summary *summary, Error *err) {
+static int gather_peaks(const Trainer *t, Summary *summary, Error *err) {
+    Strategy *strategy = t->strategy;
     size_t devices = (size_t)strategy->devices;
     double *values = memory_zalloc((devices + 1) * sizeof *values);
     for (int i = 0; i < strategy->all_count; i++)
         values[strategy->rank + i] = (double)strategy->all[i]->peak_bytes;
-    values[devices] = (double)strategy->moved_bytes(strategy);
+    values[devices] =
+        (double)(strategy->moved_bytes(strategy) + train_step_replayed_bytes(t->train));
     int failed = strategy->reduce(strategy, values, devices + 1, err);
     summary->peak_bytes_device0 = values[0];
     summary->peak_bytes_other = devices > 1 ? 0 : NAN;
@@ -418,7 +427,7 @@ static int summarise(Trainer *t, const Evaluation *evaluation, Error *err) {
                        .test = *evaluation,
                        .has_accuracy = t->data->test.classes > 0 && !t->data->test.dense,
                        .has_mean_iou = t->data->test.dense};
-    if (gather_peaks(t->strategy, &summary, err) != 0) return -1;
+    if (gather_peaks(t, &summary, err) != 0) return -1;
     return record_summary(&t->record, &summary, err);
 }
 
@@ -447,14 +456,25 @@ static void announce(Trainer *t) {
 
 // ---- opening and closing ----------------------------------------------------------------------
 
-static void open_trace(Trainer *t) {
+static void synchronize(void *device) {
+    device_synchronize(device);
+}
+
+// Where a device works on its own, phases are those of asking, unless it is waited for at the end
+// of each: that makes a run slower, and its phases true.
+static void open_profile(Trainer *t) {
+    Strategy *strategy = t->strategy;
+    if (t->config->profile && !strategy->device->kernels->host_memory) {
+        t->profile.settle = synchronize;
+        t->profile.settle_context = strategy->device;
+    }
     if (!t->config->trace) return;
     char name[64];
-    snprintf(name, sizeof name, "%s rank %d", t->strategy->name, t->strategy->rank);
-    t->trace = trace_open(t->strategy->rank, name);
+    snprintf(name, sizeof name, "%s rank %d", strategy->name, strategy->rank);
+    t->trace = trace_open(strategy->rank, name);
     t->profile.trace = t->trace;
     t->profile.track = trace_track(t->trace, "main", TRACE_SPANS);
-    t->strategy->set_trace(t->strategy, t->trace);
+    strategy->set_trace(strategy, t->trace);
 }
 
 static void open_optimizer(Trainer *t) {
@@ -485,12 +505,13 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;
     t->total_steps = config->steps ? config->steps : config->epochs * t->sampler->batch_count;
-    if (checks_config(config, t->data, t->total_steps, err) != 0) return -1;
+    if (checks_config(config, t->data, t->total_steps, err) != 0 ||
+        checks_device(config, t->data, strategy, err) != 0)
+        return -1;
     if (strategy_is_main(strategy) && checks_outputs(config, err) != 0) return -1;
     t->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
     t->loader = loader_create(&t->data->train, t->sampler, config->augment ? &t->augment : NULL,
-                              LOADER_DEPTH);
-    t->tape = tape_create(strategy->device, &t->profile);
+                              LOADER_DEPTH, strategy->device);
     t->progress = (Progress){.seed = config->seed,
                              .global_batch = config->global_batch,
                              .samples = t->data->train.count,
@@ -498,7 +519,9 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
                              .devices = (uint64_t)strategy->devices,
                              .best = -INFINITY};
     open_optimizer(t);
-    open_trace(t);
+    open_profile(t);
+    t->train = train_step_create(config, strategy, t->optimizer, &t->profile, &t->data->train,
+                                 loader_capacity(t->loader));
     if (record_open(&t->record, config, options, strategy, t->total_steps, err) != 0) return -1;
     announce(t);
     if (agree_on_saves(t, err) != 0) return -1;
@@ -510,10 +533,10 @@ static void trainer_close(Trainer *t) {
     Error lost = {0};
     finish_row(t, &lost); // of a run that failed: its last row, if it still came through
     record_close(&t->record);
+    train_step_close(t->train);
     loader_close(t->loader);
     sampler_close(t->sampler);
     optimizer_close(t->optimizer);
-    tape_close(t->tape);
     trace_close(t->trace);
 }
 

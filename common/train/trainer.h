@@ -2,7 +2,8 @@
  * driven through a Strategy, so that one device, DataParallel and DistributedDataParallel differ
  * only there.
  *
- * A step: next batch -> forward -> loss -> backward -> (strategy reduces) -> optimizer.
+ * A step is train_step.h's. Its loss is written down a step or two later, when a GPU has computed
+ * it and the ranks have added theirs up: nobody waits for either.
  */
 #ifndef COMMON_TRAIN_TRAINER_H
 #define COMMON_TRAIN_TRAINER_H
@@ -24,6 +25,8 @@ typedef struct TrainConfig {
     const char *optimizer;
     double momentum, weight_decay;
     bool nesterov;
+    const char *amp; // "none", "bf16", "fp16"
+    bool tf32, cuda_graph;
     const char *schedule;
     size_t warmup_steps;
     double ohem_threshold; // of pixels: keep those whose loss is above (0: all)

@@ -1,0 +1,97 @@
+/* batch_input.c: two places, and the events that keep them from being overwritten. */
+#include "common/train/batch_input.h"
+
+#include "common/base/memory.h"
+
+typedef struct Place {
+    float *samples;    // [capacity, c, h, w], device memory, as the target's
+    void *target;      // labels or targets
+    DeviceEvent *free; // the last computation that used it
+    DeviceEvent *sent; // the host's copy may be changed
+} Place;
+
+struct BatchInput {
+    Device *device;
+    const Dataset *set;
+    size_t sample_bytes, target_bytes, capacity;
+    Place places[BATCH_PLACES];
+    int place_count, place;
+    const Batch *batch;
+};
+
+BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
+    BatchInput *input = memory_zalloc(sizeof *input);
+    *input = (BatchInput){.device = device,
+                          .set = set,
+                          .sample_bytes = dataset_sample_size(set) * sizeof(float),
+                          .target_bytes = set->labels ? dataset_label_size(set) * sizeof(int64_t)
+                                                      : set->target_size * sizeof(float),
+                          .capacity = capacity,
+                          .place_count = device->kernels->host_memory ? 1 : BATCH_PLACES};
+    for (int i = 0; i < input->place_count; i++)
+        input->places[i] = (Place){.samples = device_alloc(device, capacity * input->sample_bytes),
+                                   .target = device_alloc(device, capacity * input->target_bytes),
+                                   .free = device_event_create(device),
+                                   .sent = device_event_create(device)};
+    return input;
+}
+
+void batch_input_close(BatchInput *input) {
+    if (!input) return;
+    for (int i = 0; i < input->place_count; i++) {
+        Place *place = &input->places[i];
+        device_event_wait(place->sent);
+        device_event_close(place->free);
+        device_event_close(place->sent);
+        device_free(input->device, place->samples, input->capacity * input->sample_bytes);
+        device_free(input->device, place->target, input->capacity * input->target_bytes);
+    }
+    free(input);
+}
+
+void batch_input_wait(BatchInput *input) {
+    device_event_wait(input->places[input->place].sent);
+}
+
+void batch_input_send(BatchInput *input, const Batch *batch) {
+    CHECK(batch->count <= input->capacity, "a batch of %zu samples, room for %zu", batch->count,
+          input->capacity);
+    input->batch = batch;
+    input->place = (input->place + 1) % input->place_count;
+    const Place *place = &input->places[input->place];
+    device_upload(input->device, place->target,
+                  batch->labels ? (const void *)batch->labels : batch->targets,
+                  batch->count * input->target_bytes, place->free, NULL);
+    device_upload(input->device, place->samples, batch->samples, batch->count * input->sample_bytes,
+                  place->free, place->sent);
+}
+
+void batch_input_used(BatchInput *input) {
+    device_event_record(input->places[input->place].free);
+}
+
+const Batch *batch_input_batch(const BatchInput *input) {
+    return input->batch;
+}
+
+int batch_input_place(const BatchInput *input) {
+    return input->place;
+}
+
+Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
+    const size_t *sample = input->set->shape;
+    return tape_view(tape, DTYPE_F32, 4,
+                     (size_t[]){input->batch->count, sample[0], sample[1], sample[2]},
+                     input->places[input->place].samples);
+}
+
+Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
+    const Dataset *set = input->set;
+    size_t count = input->batch->count;
+    void *target = input->places[input->place].target;
+    if (set->dense)
+        return tape_view(tape, DTYPE_I64, 3, (size_t[]){count, set->shape[1], set->shape[2]},
+                         target);
+    if (set->labels) return tape_view(tape, DTYPE_I64, 1, &count, target);
+    return tape_view(tape, DTYPE_F32, 2, (size_t[]){count, set->target_size}, target);
+}

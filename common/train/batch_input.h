@@ -1,0 +1,40 @@
+/* batch_input.h: the current batch on the device.
+ *
+ * On a GPU a batch is sent beside the computation, from memory that the device reads by itself,
+ * into one of two places in turn: step k computes on one while batch k + 1 fills the other. The
+ * places stay where they are, so that a captured graph of a step finds its input. On a CPU there is
+ * one place, and sending is a copy.
+ *
+ *     batch_input_wait(input);          // the loader may change the batch before
+ *     batch = loader_next(loader);
+ *     batch_input_send(input, batch);
+ *     ... tape operations on batch_input_samples, batch_input_target ...
+ *     batch_input_used(input);          // that was all that uses it
+ */
+#ifndef COMMON_TRAIN_BATCH_INPUT_H
+#define COMMON_TRAIN_BATCH_INPUT_H
+
+#include "common/data/loader.h"
+#include "common/nn/tape.h"
+
+enum { BATCH_PLACES = 2 };
+
+typedef struct BatchInput BatchInput;
+
+// For batches of up to `capacity` samples of the set, in the memory of a loader made for the
+// device.
+BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity);
+void batch_input_close(BatchInput *input); // NULL is fine
+
+void batch_input_wait(BatchInput *input);
+void batch_input_send(BatchInput *input, const Batch *batch);
+void batch_input_used(BatchInput *input);
+
+const Batch *batch_input_batch(const BatchInput *input); // the last one sent
+int batch_input_place(const BatchInput *input);          // where it is: [0, BATCH_PLACES)
+// The last one sent, as tensors of the tape: samples [count, c, h, w]; target: labels [count] or
+// [count, h, w] (I64), or [count, target_size].
+Tensor *batch_input_samples(const BatchInput *input, Tape *tape);
+Tensor *batch_input_target(const BatchInput *input, Tape *tape);
+
+#endif
