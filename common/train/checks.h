@@ -7,9 +7,10 @@
 #include "common/train/checkpoint.h"
 #include "common/train/trainer.h"
 
-// Options that exclude or need each other, and steps to dump that the run will not have.
-int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
-                  Error *err);
+// Options that exclude or need each other, options that were given and would have no effect, and
+// steps to dump that the run will not have.
+int checks_config(const TrainConfig *config, const Options *options, const DataSource *data,
+                  size_t total_steps, Error *err);
 
 // Every file that the run is to write can be written: tried by beginning it and leaving it off.
 int checks_outputs(const TrainConfig *config, Error *err);

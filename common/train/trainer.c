@@ -485,7 +485,7 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;
     t->total_steps = config->steps ? config->steps : config->epochs * t->sampler->batch_count;
-    if (checks_config(config, t->data, t->total_steps, err) != 0) return -1;
+    if (checks_config(config, options, t->data, t->total_steps, err) != 0) return -1;
     if (strategy_is_main(strategy) && checks_outputs(config, err) != 0) return -1;
     t->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
     t->loader = loader_create(&t->data->train, t->sampler, config->augment ? &t->augment : NULL,
