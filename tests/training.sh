@@ -164,6 +164,16 @@ refuse 2 'fc1.weight' "$one" --load-init init --hidden 7
 refuse 2 'conv1.weight' "$one" --load-init init --model convnet
 refuse 2 'is no checkpoint' "$one" --resume init
 refuse 2 'seed' "$one" --resume good --seed 5
+# Another model's: the weights are named, not the optimizer's tensors.
+refuse 2 'good: holds another model: fc1.weight is F32 [256, 64] in the file and F32 [7, 64] in this model' \
+    "$one" --resume good --hidden 7
+refuse 2 'fc2.weight is F32 [128, 256] in the file and F32 [10, 256] in this model' \
+    "$one" --resume good --hidden 256
+refuse 2 'there is no fc4.weight in the file, in this model it is [10, 10]' \
+    "$one" --resume good --hidden 256,128,10
+refuse 2 'there is no conv1.weight in the file, in this model it is [16, 1, 3, 3]' \
+    "$one" --resume good --model convnet
+refuse 2 'was written by optimizer sgd, this run uses adamw' "$one" --resume good --optimizer adamw
 rm good.*.optimizer
 refuse 2 'optimizer' "$one" --resume good
 refuse 2 '--dump-step' "$one" --dump-grads g --dump-step x
