@@ -1,6 +1,6 @@
 #!/bin/sh
 # readme.sh BIN_DIR: README.md keeps its word: its commands run (for one epoch, without the folders that are
-# the reader's own), those of a console block print the lines below them (other numbers are fine, and what
+# the reader's own), those of a console block print the lines below them (other long numbers are fine, and what
 # "..." stands for), the programs and files that it names exist, and its options are in --help.
 set -eu
 bin=$1
@@ -34,7 +34,7 @@ export PET_MASTER_PORT # for several nodes: no other test's
 awk -v folder="$work" '/^```console$/ { file = folder "/block" ++n; next } /^```/ { file = "" }
     file && /^\$ / { print substr($0, 3) > (file ".sh") }
     file && !/^\$ / { print > (file ".lines") }' README.md
-numbers() { sed -E 's/[0-9]+(\.[0-9]+)?/N/g' "$@"; }
+numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; } # long ones: those of a rank must be the same
 for script in "$work"/block*.sh; do
     block=${script%.sh}
     mkdir "$block"
