@@ -34,7 +34,8 @@ export PET_MASTER_PORT # for several nodes: no other test's
 awk -v folder="$work" '/^```console$/ { file = folder "/block" ++n; next } /^```/ { file = "" }
     file && /^\$ / { print substr($0, 3) > (file ".sh") }
     file && !/^\$ / { print > (file ".lines") }' README.md
-numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; } # long ones: those of a rank must be the same
+# The numbers of ranks and of devices are short, and must be the same.
+numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; }
 for script in "$work"/block*.sh; do
     block=${script%.sh}
     mkdir "$block"
