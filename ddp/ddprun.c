@@ -162,6 +162,9 @@ static int resolve_store(CommandLine *c, Error *err) {
             return error_set(err, STATUS_USAGE, "--standalone is for one node, --nnodes says %d",
                              l->nodes);
         }
+        static const char WHY[] = "--standalone takes 127.0.0.1 and a free port";
+        const OptionUse uses[] = {{"master-addr", false, WHY}, {"master-port", false, WHY}};
+        if (options_check_used(&c->options, uses, 2, err) != 0) return -1;
         l->master_addr = "127.0.0.1";
         l->master_port = 0;
     }

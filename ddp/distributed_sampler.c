@@ -35,15 +35,10 @@ static void layout_interleaved(Sampler *self, size_t epoch) {
 
 Sampler *distributed_sampler(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                              bool drop_last, uint64_t seed, Error *err) {
-    Sampler wanted = {.samples = samples,
-                      .global_batch = global_batch,
-                      .world = world,
-                      .rank = rank,
-                      .shuffle = shuffle,
-                      .drop_last = drop_last,
-                      .seed = seed,
-                      .layout = layout_interleaved};
-    if (sampler_check(&wanted, err) != 0) return NULL;
+    Sampler wanted;
+    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err))
+        return NULL;
+    wanted.layout = layout_interleaved;
     if (global_batch % (size_t)world != 0) {
         error_set(
             err, STATUS_USAGE,

@@ -57,6 +57,16 @@ void ddp_options(Options *options, DdpOptions *ddp) {
                             "how long a rank waits for the others before it gives up"});
 }
 
+int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err) {
+    const bool powersgd = strcmp(ddp->comm_hook, "powersgd") == 0;
+    const OptionUse uses[] = {
+        {"powersgd-rank", powersgd, "it needs --comm-hook powersgd"},
+        {"powersgd-start", powersgd, "it needs --comm-hook powersgd"},
+        {"find-unused-parameters", !ddp->static_graph, "--static-graph finds them by itself"},
+    };
+    return options_check_used(options, uses, sizeof uses / sizeof *uses, err);
+}
+
 DdpConfig ddp_options_config(const DdpOptions *ddp) {
     return (DdpConfig){.bucket_cap_mb = ddp->bucket_cap_mb,
                        .overlap = !ddp->no_overlap,
@@ -107,12 +117,27 @@ static void tell(Module *wrapper) {
     ddp_logging_print(&data, stderr);
 }
 
+// Options that only a model can leave without effect.
+static int check_model(const DdpOptions *ddp, Module *wrapper, Error *err) {
+    if (ddp->sync_batch_norm && !ddp_logging_data(wrapper).has_sync_bn)
+        return error_set(err, STATUS_USAGE,
+                         "--sync-batch-norm has no effect: the model has no batch norm");
+    NamedTensors buffers = module_tensors(wrapper, MODULE_BUFFERS);
+    const size_t count = buffers.count;
+    named_tensors_free(&buffers);
+    if (ddp->no_broadcast_buffers && count == 0)
+        return error_set(err, STATUS_USAGE,
+                         "--no-broadcast-buffers has no effect: the model has no buffers");
+    return 0;
+}
+
 Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err) {
     const DdpConfig config = ddp_options_config(ddp);
     if (ddp->sync_batch_norm && !sync_batch_norm_convert(model, group, err)) return NULL;
     Module *wrapper = distributed_data_parallel(model, group, &config, err);
     if (!wrapper) return NULL;
-    if (strcmp(ddp->comm_hook, "none") != 0 && register_hook(ddp, wrapper, err)) {
+    const bool hook = strcmp(ddp->comm_hook, "none") != 0;
+    if (check_model(ddp, wrapper, err) || (hook && register_hook(ddp, wrapper, err))) {
         ddp_unwrap(wrapper); // the model stays the caller's
         return NULL;
     }

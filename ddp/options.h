@@ -20,12 +20,15 @@ typedef struct DdpOptions {
 
 DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to ddp
+// Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
+int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err);
 DdpConfig ddp_options_config(const DdpOptions *ddp);
 // Meets the other ranks that the environment speaks of (init.h); alone if it speaks of none. Fills
 // *me. NULL with err filled.
 ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err);
 // Wraps the model as the options say: synchronizes its batch norms if asked to, calls
-// distributed_data_parallel, whose rules hold, and registers the communication hook.
+// distributed_data_parallel, whose rules hold, and registers the communication hook. Also an error:
+// an option for what the model does not have.
 Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
 
 #endif

@@ -4,8 +4,7 @@
  * The group does what is the same everywhere: it numbers and checks the calls, keeps their order,
  * owns the communication thread, and remembers the first error. The backend moves the bytes. Its
  * functions are called by one thread at a time (the caller's or the communication thread), in the
- * order of issue, and never again after one of them failed, except for abort, shared_free and
- * close.
+ * order of issue, and never again after one of them failed, except for abort and close.
  */
 #ifndef DDP_PG_BACKEND_H
 #define DDP_PG_BACKEND_H
@@ -14,8 +13,7 @@
 
 // Kinds of calls that are not for pg_run, but that ranks must agree on all the same.
 #define PG_SHARED_ALLOC ((CollectiveKind)(PG_BARRIER + 1)) // count: bytes
-#define PG_SHARED_FREE  ((CollectiveKind)(PG_BARRIER + 2))
-#define PG_NEW_SUBGROUP ((CollectiveKind)(PG_BARRIER + 3)) // count: bit r: rank r is a member
+#define PG_NEW_SUBGROUP ((CollectiveKind)(PG_BARRIER + 2)) // count: bit r: rank r is a member
 
 // A barrier that is monitored names the first rank that is missing, or all, in PyTorch's words.
 typedef enum PgMonitor { MONITOR_NONE, MONITOR_FIRST, MONITOR_ALL } PgMonitor;
@@ -36,8 +34,6 @@ typedef struct PgBackend {
     // Carries the collective out and adds to *moved the bytes read from or written to other ranks.
     int (*run)(void *state, const PgCall *call, uint64_t *moved, Error *err);
     void *(*shared_alloc)(void *state, const PgCall *call, Error *err);
-    // call is NULL if the group is broken: then the memory is given back without asking the others.
-    int (*shared_free)(void *state, const PgCall *call, void *memory, Error *err);
     // Makes a group of the call's members; *member is its state for this rank, NULL if outside.
     int (*new_subgroup)(void *state, const PgCall *call, void **member, Error *err);
     // This rank has failed: let the others fail with this message at once, unless they have

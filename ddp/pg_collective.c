@@ -47,9 +47,8 @@ Collective pg_barrier(void) {
 // ---- names ----------------------------------------------------------------------------------
 
 static const char *const kind_names[] = {
-    "all_reduce",   "broadcast",      "reduce",      "all_gather", "gather",
-    "scatter",      "reduce_scatter", "send",        "recv",       "barrier",
-    "shared_alloc", "shared_free",    "new_subgroup"};
+    "all_reduce",     "broadcast", "reduce", "all_gather", "gather",       "scatter",
+    "reduce_scatter", "send",      "recv",   "barrier",    "shared_alloc", "new_subgroup"};
 static const char *const type_names[] = {"F32", "F64", "I32", "I64", "U8", "F16", "BF16"};
 static const size_t type_bytes[] = {4, 8, 4, 8, 1, 2, 2};
 static const char *const op_names[] = {"sum", "avg", "max", "min"};

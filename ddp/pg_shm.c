@@ -195,22 +195,6 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     return block(a, shm->rank);
 }
 
-static int shm_shared_free(void *state, const PgCall *call, void *memory, Error *err) {
-    PgShm *shm = state;
-    Allocation **link = &shm->allocations;
-    while (*link && block(*link, shm->rank) != memory) link = &(*link)->next;
-    Allocation *a = *link;
-    CHECK(a, "%p was not allocated by pg_shared_alloc of this group", memory);
-    bool direct;
-    shm->call = call;
-    int status = call ? shm_begin(shm, a->id, 0, &direct, err) : 0;
-    *link = a->next;
-    segment_release(a->segment);
-    free(a);
-    if (call && !status) shm_finish(shm);
-    return status;
-}
-
 // ---- the backend ----------------------------------------------------------------------------
 
 static bool has_direct_form(CollectiveKind kind) {
@@ -313,7 +297,6 @@ static int shm_new_subgroup(void *state, const PgCall *call, void **member, Erro
 static const PgBackend backend_shm = {.name = "shm",
                                       .run = shm_run,
                                       .shared_alloc = shm_shared_alloc,
-                                      .shared_free = shm_shared_free,
                                       .new_subgroup = shm_new_subgroup,
                                       .abort = shm_abort_state,
                                       .close = shm_close};

@@ -369,13 +369,6 @@ int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     return status;
 }
 
-bool work_done(const Work *work) {
-    pthread_mutex_lock(&work->group->mutex);
-    bool done = work->done;
-    pthread_mutex_unlock(&work->group->mutex);
-    return done;
-}
-
 // ---- groups within the group ----------------------------------------------------------------
 
 static int count_members(uint64_t members) {
@@ -510,16 +503,6 @@ void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
         group_break(group, &error);
     }
     return memory;
-}
-
-void pg_shared_free(ProcessGroup *group, void *memory) {
-    if (!memory) return;
-    PgCall call = {.collective = {.kind = PG_SHARED_FREE, .type = PG_U8}};
-    bool broken = begin_alone(group, &call, NULL) != 0;
-    Error error = {0};
-    int status = group->backend->shared_free(group->state, broken ? NULL : &call, memory, &error);
-    if (!broken) end_call(group, &call, status, 0);
-    if (status) group_break(group, &error);
 }
 
 void pg_close(ProcessGroup *group) {

@@ -100,13 +100,11 @@ Work *pg_start(ProcessGroup *group, Collective collective, Error *err);
 // Waits and gives the Work back. Returns 0, or -1 with err filled. begin and end (either may be
 // NULL) receive clock_ns when the communication thread took it up and when it was done.
 int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
-bool work_done(const Work *work);
 
 // Memory of this rank that collectives work on directly, without copying it in or out: the other
 // ranks map it too. Collective: all ranks call with the same bytes. Zeroed, page aligned. NULL with
-// err filled. Freed by pg_close or pg_shared_free (collective as well).
+// err filled. Freed by pg_close.
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
-void pg_shared_free(ProcessGroup *group, void *memory);
 
 // Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
 // numbered anew in ascending order. Collective over the parent: all of its ranks call, with the

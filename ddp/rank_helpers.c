@@ -216,25 +216,3 @@ int rank_shared_seed(ProcessGroup *group, uint64_t *seed, Error *err) {
 uint64_t rank_own_seed(uint64_t seed, int rank) {
     return rng_u64(seed, RNG_STREAM_RANK, (uint64_t)rank);
 }
-
-// ---- speaking in order ----------------------------------------------------------------------
-
-static void print_lines(FILE *stream, int rank, const char *text, size_t bytes) {
-    while (bytes > 0) {
-        const char *end = memchr(text, '\n', bytes);
-        size_t length = end ? (size_t)(end - text) : bytes;
-        fprintf(stream, "[%d] %.*s\n", rank, (int)length, text);
-        length += end != NULL;
-        text += length;
-        bytes -= length;
-    }
-}
-
-int rank_print_in_order(ProcessGroup *group, FILE *stream, const char *text, Error *err) {
-    RankBlobs all;
-    if (rank_gather_blobs(group, text, strlen(text), 0, &all, err) != 0) return -1;
-    for (int r = 0; r < all.count; r++)
-        print_lines(stream, r, (const char *)all.data + all.offset[r], blob_bytes(&all, r));
-    rank_blobs_free(&all);
-    return fflush(stream) == 0 ? 0 : error_set(err, STATUS_FAILED, "cannot write");
-}

@@ -1,5 +1,5 @@
 /* rank_helpers.h: the small things that programs with several ranks do again and again: who is the
- * main one, gather odd-sized pieces, add up named numbers, agree on a seed, speak in order.
+ * main one, gather odd-sized pieces, add up named numbers, agree on a seed.
  *
  * All but the first three are collective: every rank of the group calls. group NULL is a world of
  * one, so that a program can be written once for one rank and for many.
@@ -45,9 +45,5 @@ int rank_shared_seed(ProcessGroup *group, uint64_t *seed, Error *err);
 // One seed per rank, for where ranks must differ on purpose (augmentation, dropout): a pure
 // function of the two. Not collective.
 uint64_t rank_own_seed(uint64_t seed, int rank);
-
-// Rank 0 writes every rank's text to the stream in rank order, each line after "[RANK] ". Between
-// ranks that write by themselves no barrier gives an order: each has a pipe of its own.
-int rank_print_in_order(ProcessGroup *group, FILE *stream, const char *text, Error *err);
 
 #endif

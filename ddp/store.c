@@ -298,14 +298,3 @@ int store_wait(Store *store, const char *key, double timeout_s, Error *err) {
     StoreBytes nothing;
     return call_done(store, &ask, &nothing, err);
 }
-
-int store_delete(Store *store, const char *key, bool *existed, Error *err) {
-    Request ask = {.op = STORE_OP_DELETE, .key = key};
-    StoreStatus status = STORE_DONE;
-    StoreBytes nothing;
-    if (call(store, &ask, &status, &nothing, err) != 0) return -1;
-    if (status != STORE_DONE && status != STORE_MISSING)
-        return fail_status(store, key, status, err);
-    if (existed) *existed = status == STORE_DONE;
-    return 0;
-}

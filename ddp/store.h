@@ -41,6 +41,5 @@ int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Er
 int store_compare_set(Store *store, const char *key, const char *expected, const char *desired,
                       char *value, size_t capacity, Error *err);
 int store_wait(Store *store, const char *key, double timeout_s, Error *err);
-int store_delete(Store *store, const char *key, bool *existed, Error *err);
 
 #endif

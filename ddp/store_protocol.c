@@ -60,7 +60,7 @@ bool store_read_request(const uint8_t header[STORE_REQUEST_BYTES], StoreRequest 
         .value_bytes = store_read_u32(header + 12),
         .expected_bytes = store_read_u32(header + 16),
     };
-    if (request->op < STORE_OP_SET || request->op > STORE_OP_DELETE) return false;
+    if (request->op < STORE_OP_SET || request->op > STORE_OP_WAIT) return false;
     if (header[5] > 1 || header[6] != 0 || header[7] != 0) return false;
     if (request->key_bytes == 0 || request->key_bytes > STORE_KEY_MAX) return false;
     if (request->value_bytes > STORE_VALUE_MAX) return false;

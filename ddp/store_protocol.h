@@ -37,7 +37,6 @@ typedef enum StoreOp {
     STORE_OP_ADD,         // key, value = the amount, 8 bytes -> value = the sum, 8 bytes
     STORE_OP_COMPARE_SET, // key, value = desired, expected -> value = what it holds now
     STORE_OP_WAIT,        // key; waits for the key unless no_wait
-    STORE_OP_DELETE,      // key -> STORE_DONE or STORE_MISSING
 } StoreOp;
 
 typedef enum StoreStatus {

@@ -252,11 +252,6 @@ static void execute(StoreServer *server, Connection *c, const StoreRequest *requ
     case STORE_OP_COMPARE_SET:
         reply_compare_set(server, c, request, key, value, expected);
         break;
-    case STORE_OP_DELETE: {
-        bool existed = store_table_delete(server->table, key);
-        reply_status(server, c, request->id, existed ? STORE_DONE : STORE_MISSING);
-        break;
-    }
     }
 }
 

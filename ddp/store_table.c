@@ -80,13 +80,3 @@ bool store_table_get(const StoreTable *table, StoreBytes key, StoreBytes *value)
     *value = (StoreBytes){entry->data + entry->key_bytes, entry->value_bytes};
     return true;
 }
-
-bool store_table_delete(StoreTable *table, StoreBytes key) {
-    Entry **link = find_link(table, key);
-    Entry *entry = *link;
-    if (!entry) return false;
-    *link = entry->next;
-    table->bytes -= entry_bytes(entry->key_bytes, entry->value_bytes);
-    free(entry);
-    return true;
-}

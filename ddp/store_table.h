@@ -21,6 +21,5 @@ void store_table_close(StoreTable *table);
 bool store_table_set(StoreTable *table, StoreBytes key, StoreBytes value);
 // *value points into the table until the next change. False: no such key.
 bool store_table_get(const StoreTable *table, StoreBytes key, StoreBytes *value);
-bool store_table_delete(StoreTable *table, StoreBytes key); // false: no such key
 
 #endif

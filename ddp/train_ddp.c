@@ -35,6 +35,7 @@ int main(int argc, char **argv) {
 
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    if (ddp_options_check(&ddp, &options, &err) != 0) error_exit(&err); // ddp: of no effect
     DataSource *data = train_open_data(&config, &err);
     if (!data) error_exit(&err);
     Strategy *strategy = open_strategy(&config, data, &ddp, &err); // ddp: with its options

@@ -13,6 +13,11 @@ void dp_options(Options *options, DpOptions *dp) {
                                   "use these instead; the first holds the model"});
 }
 
+int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {
+    const OptionUse use = {"devices", !dp->device_ids, "--device-ids lists the devices"};
+    return options_check_used(options, &use, 1, err);
+}
+
 int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
                     Error *err) {
     int ids[DP_MAX_DEVICES];

@@ -14,6 +14,8 @@ typedef struct DpOptions {
 
 DpOptions dp_options_default(void);
 void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
+// Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
+int dp_options_check(const DpOptions *dp, const Options *options, Error *err);
 // Opens the devices that the options ask for. Returns how many, or -1 with err filled.
 int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
                     Error *err);

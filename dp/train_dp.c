@@ -31,6 +31,7 @@ int main(int argc, char **argv) {
 
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    if (dp_options_check(&dp, &options, &err) != 0) error_exit(&err); // dp: two lists of devices
     DataSource *data = train_open_data(&config, &err);
     if (!data) error_exit(&err);
     Strategy *strategy = open_strategy(&config, data, &dp, &err); // dp: with its options

@@ -1,6 +1,7 @@
 #!/bin/sh
 # readme.sh BIN_DIR: README.md keeps its word: its commands run (for one epoch, without the folders that are
-# the reader's own), the programs and files that it names exist, and its options are in --help.
+# the reader's own), those of a console block print the lines below them (other long numbers are fine, and what
+# "..." stands for), the programs and files that it names exist, and its options are in --help.
 set -eu
 bin=$1
 cd "$(dirname "$0")/.."
@@ -26,6 +27,28 @@ while read -r command; do
     check "$command" sh -c "cd '$work' && $command --epochs 1"
 done <"$work/commands"
 [ "$(wc -l <"$work/commands")" -ge 3 ] || check "the README's commands" false
+
+# Console blocks, each in a folder of its own; a line of output is found anywhere in what its block prints.
+PET_MASTER_PORT=$((20000 + $$ % 10000))
+export PET_MASTER_PORT # for several nodes: no other test's
+awk -v folder="$work" '/^```console$/ { file = folder "/block" ++n; next } /^```/ { file = "" }
+    file && /^\$ / { print substr($0, 3) > (file ".sh") }
+    file && !/^\$ / { print > (file ".lines") }' README.md
+# The numbers of ranks and of devices are short, and must be the same.
+numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; }
+for script in "$work"/block*.sh; do
+    block=${script%.sh}
+    mkdir "$block"
+    { sed "s#build/bin#$bin#g" "$script" && echo wait; } >"$block/script"
+    (cd "$block" && timeout 60 sh script >output 2>&1) || true # a job that is to fail does
+    numbers "$block/output" >"$block/seen"
+    numbers "$block.lines" | sed 's/ *\.\.\.$//' >"$block/wanted"
+    while read -r line; do
+        # shellcheck disable=SC2016 # $1 and $2 are the inner shell's
+        check "the output \"$line\"" sh -c 'grep -qF -- "$1" "$2" || ! cat "$2"' sh "$line" "$block/seen"
+    done <"$block/wanted"
+done
+[ "$(cat "$work"/block*.lines | wc -l)" -ge 5 ] || check "the README's console blocks" false
 
 for program in $(grep -oE 'build/bin/[a-z_]+' README.md | sort -u); do
     check "$program" test -x "$bin/${program#build/bin/}"

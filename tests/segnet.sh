@@ -114,8 +114,14 @@ refuse 'mlp predicts samples, but shapes has labels of pixels' --model mlp --dat
 refuse 'sides that 4 divides, got 9x12' --model segnet --data shapes:9x12@8
 refuse 'shapes:9: want' --model segnet --data shapes:9
 refuse '--ohem-threshold' --model segnet --ohem-threshold -1
-refuse 'needs --out' --model segnet --data shapes:8x8@8 --dump-images 1
-refuse 'digits has no labels of pixels' --model mlp --dump-images 1 --out nothing
+tiny='--model segnet --data shapes:8x8@8 --global-batch 2'
+refuse '--dump-images has no effect: it needs --out' $tiny --dump-images 1
+refuse '--dump-images has no effect: with --no-eval' $tiny --dump-images 1 --out nothing --no-eval
+refuse '--dump-images has no effect: --data has no labels' --model mlp --dump-images 1 --out nothing
+refuse '--ohem-threshold has no effect: --data has no labels' --model mlp --ohem-threshold 0.5
+refuse '--ohem-min has no effect: --data has no labels' --model mlp --ohem-min 5
+refuse '--ohem-min has no effect: without --ohem-threshold' $tiny --ohem-min 5
+[ ! -e nothing ] || fail "a refused run left a folder"
 
 echo "segnet: $checks checks, $failures failures"
 [ "$failures" = 0 ]

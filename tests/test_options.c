@@ -130,6 +130,24 @@ static void test_errors_name_the_option(void **state) {
     }
 }
 
+static void test_given_without_effect(void **state) {
+    (void)state;
+    Values v;
+    Error err;
+    Options options = make_options(&v);
+    const OptionUse uses[] = {
+        {"lr", true, "?"}, {"steps", false, "of epochs"}, {"out", false, "x"}};
+    assert_int_equal(PARSE(&options, &err, "--lr=1", "--seed=2"), 0);
+    assert_int_equal(options_check_used(&options, uses, 3, &err), 0);   // defaults do not count
+    assert_int_equal(PARSE(&options, &err, "--lr=1", "--steps=10"), 0); // the default, but given
+    assert_int_equal(options_check_used(&options, uses, 3, &err), -1);
+    assert_string_equal(err.message, "--steps has no effect: of epochs");
+    assert_int_equal(err.status, STATUS_USAGE);
+    assert_int_equal(options_check_used(&options, uses, 1, &err), 0);
+    assert_int_equal(PARSE(&options, &err, "--lr=1"), 0); // another command line
+    assert_int_equal(options_check_used(&options, uses, 3, &err), 0);
+}
+
 static void test_positional(void **state) {
     (void)state;
     Values v;
@@ -210,9 +228,13 @@ static void test_help_ends_with_0(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_values_of_every_type), cmocka_unit_test(test_errors_name_the_option),
-        cmocka_unit_test(test_positional),           cmocka_unit_test(test_command),
-        cmocka_unit_test(test_help_shows_defaults),  cmocka_unit_test(test_help_ends_with_0),
+        cmocka_unit_test(test_values_of_every_type),
+        cmocka_unit_test(test_errors_name_the_option),
+        cmocka_unit_test(test_positional),
+        cmocka_unit_test(test_given_without_effect),
+        cmocka_unit_test(test_command),
+        cmocka_unit_test(test_help_shows_defaults),
+        cmocka_unit_test(test_help_ends_with_0),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

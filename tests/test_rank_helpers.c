@@ -173,32 +173,11 @@ static void test_seeds(void **state) {
     }
 }
 
-// ---- speaking in order ----------------------------------------------------------------------
-
-static void speak(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    (void)argument;
-    const char *texts[] = {"zero", "one\nand more\n", "", "\nthree"};
-    char *said = NULL;
-    size_t bytes = 0;
-    FILE *stream = open_memstream(&said, &bytes);
-    EXPECT(rank_print_in_order(group, stream, texts[pg_rank(group)], &outcome->error) == 0);
-    fclose(stream);
-    const char *expected =
-        pg_rank(group) == 0 ? "[0] zero\n[1] one\n[1] and more\n[3] \n[3] three\n" : "";
-    if (strcmp(said, expected) != 0) problem(outcome, "said '%s'", said);
-    free(said);
-}
-
-static void test_print_in_order(void **state) {
-    (void)state;
-    play(speak, 4, 4);
-}
-
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who),         cmocka_unit_test(test_gather),
         cmocka_unit_test(test_reduce_dict), cmocka_unit_test(test_reduce_dict_disagreement),
-        cmocka_unit_test(test_seeds),       cmocka_unit_test(test_print_in_order),
+        cmocka_unit_test(test_seeds),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

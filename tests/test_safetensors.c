@@ -364,14 +364,75 @@ static void test_module_is_strict(void **state) {
     SafeEntry steps = make_entry("block.steps", DTYPE_I64, 0, NULL, &step);
     SafeEntry float_steps = make_entry("block.steps", DTYPE_F32, 0, NULL, values);
     SafeEntry extra = make_entry("block.extra", DTYPE_F32, 0, NULL, values);
-    assert_not_loaded(state, (SafeEntry[]){weight, steps}, 2,
-                      "tensor block.bias of the model is missing");
-    assert_not_loaded(state, (SafeEntry[]){turned, bias, steps}, 3,
-                      "tensor block.weight is F32 [3, 2] in the file and F32 [2, 3] in the model");
-    assert_not_loaded(state, (SafeEntry[]){weight, bias, float_steps}, 3,
-                      "tensor block.steps is F32 [] in the file and I64 [] in the model");
-    assert_not_loaded(state, (SafeEntry[]){weight, extra, bias, steps}, 4,
-                      "unexpected tensor block.extra: the model has none of that name");
+    assert_not_loaded(
+        state, (SafeEntry[]){weight, steps}, 2,
+        "holds another model: there is no block.bias in the file, in this model it is [2]");
+    assert_not_loaded(
+        state, (SafeEntry[]){turned, bias, steps}, 3,
+        "holds another model: block.weight is F32 [3, 2] in the file and F32 [2, 3] in this model");
+    assert_not_loaded(
+        state, (SafeEntry[]){weight, bias, float_steps}, 3,
+        "holds another model: block.steps is F32 [] in the file and I64 [] in this model");
+    assert_not_loaded(
+        state, (SafeEntry[]){weight, extra, bias, steps}, 4,
+        "holds another model: there is block.extra [] in the file, and none in this model");
+}
+
+// ---- shared weights -----------------------------------------------------------------------------
+
+// encoder.weight [2, 3] and decoder.weight are one parameter.
+static Module *make_tied(Device *device) {
+    Module *root = module_create("Tied", NULL);
+    Module *encoder = module_add(root, "encoder", module_create("Part", NULL));
+    Module *decoder = module_add(root, "decoder", module_create("Part", NULL));
+    module_add_parameter(encoder, device, "weight", 2, (size_t[]){2, 3});
+    module_add_parameter(decoder, device, "weight", 2, (size_t[]){2, 3});
+    module_tie_parameter(decoder, "weight", encoder, "weight");
+    return root;
+}
+
+// Loads these entries into a fresh tied module. NULL: its values are `first`'s; else the error.
+static void check_tied(void **state, SafeEntry *entries, size_t count, const char *message) {
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    Module *module = make_tied(device);
+    char *path = temp_folder_path(state, "tied.safetensors");
+    SafeTensors content = {.entries = entries, .count = count};
+    assert_int_equal(safetensors_write(path, &content, &err), 0);
+    int status = safetensors_load_module(path, module, &err);
+    assert_int_equal(status, message ? -1 : 0);
+    if (message) assert_non_null(strstr(err.message, message));
+    float *data = module_parameter(module_child(module, "encoder"), 0)->data;
+    const float zeros[6] = {0};
+    assert_memory_equal(data, message ? zeros : entries[0].data, sizeof zeros);
+    // And back: every name is in the file.
+    assert_int_equal(safetensors_save_module(path, module, NULL, 0, &err), 0);
+    assert_int_equal(safetensors_read(path, &content, &err), 0);
+    assert_int_equal(content.count, 2);
+    assert_string_equal(content.entries[0].name, "encoder.weight");
+    assert_string_equal(content.entries[1].name, "decoder.weight");
+    for (int i = 0; i < 2; i++) assert_memory_equal(content.entries[i].data, data, sizeof zeros);
+    safetensors_free(&content);
+    module_close(module);
+    device_close(device);
+    free(path);
+}
+
+static void test_shared_weights(void **state) {
+    const float first[6] = {1, 2, 3, 4, 5, 6}, second[6] = {1, 2, 3, 4, 5, 7};
+    const size_t shape[] = {2, 3}, turned[] = {3, 2};
+    SafeEntry encoder = make_entry("encoder.weight", DTYPE_F32, 2, shape, first);
+    SafeEntry decoder = make_entry("decoder.weight", DTYPE_F32, 2, shape, first);
+    SafeEntry other = make_entry("decoder.weight", DTYPE_F32, 2, shape, second);
+    SafeEntry flat = make_entry("decoder.weight", DTYPE_F32, 2, turned, first);
+    check_tied(state, (SafeEntry[]){encoder, decoder}, 2, NULL);
+    check_tied(state, (SafeEntry[]){encoder}, 1, NULL); // as files before had it
+    check_tied(state, (SafeEntry[]){decoder}, 1, NULL); // as safetensors.torch.save_model
+    check_tied(state, (SafeEntry[]){encoder, other}, 2,
+               "encoder.weight and decoder.weight differ in the file");
+    check_tied(state, (SafeEntry[]){encoder, flat}, 2,
+               "decoder.weight is F32 [3, 2] in the file and F32 [2, 3] in this model");
+    check_tied(state, NULL, 0, "there is no encoder.weight in the file");
 }
 
 int main(void) {
@@ -382,6 +443,7 @@ int main(void) {
         IN_FOLDER(test_deep_nesting),     IN_FOLDER(test_sizes_of_the_file),
         IN_FOLDER(test_every_truncation), IN_FOLDER(test_module_round_trip),
         IN_FOLDER(test_module_grads),     IN_FOLDER(test_module_is_strict),
+        IN_FOLDER(test_shared_weights),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

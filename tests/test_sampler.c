@@ -171,6 +171,30 @@ static void row_67_padding_is_the_orders_beginning(void **state) {
     free(seen);
 }
 
+// Every rank gets ceil(N / R), with drop_last ceil((N - R) / R) if R does not divide N: also of
+// sets that are smaller than the number of ranks. Dropping leaves out N mod R samples and no more.
+static void row_67_every_rank_has_as_many(void **state) {
+    (void)state;
+    for (size_t world = 1; world <= 8; world++) {
+        const size_t sizes[] = {100 + world + 1, 1, 2, 3, world, world + 1, 2 * world - 1};
+        for (size_t i = 0; i < 2 * sizeof sizes / sizeof *sizes; i++) {
+            size_t samples = sizes[i / 2], total = 0, share = samples / world;
+            bool drop = i % 2;
+            if (!drop) share += samples % world != 0;
+            if (share == 0) continue; // an error: see row_68_errors
+            for (size_t rank = 0; rank < world; rank++) {
+                Sampler *s = distributed_sampler(samples, 2 * world, (int)world, (int)rank, true,
+                                                 drop, 3, NULL);
+                assert_int_equal(s->start[s->batch_count], share);
+                total += s->start[s->batch_count];
+                sampler_close(s);
+            }
+            size_t left = samples % world;
+            assert_int_equal(total, drop ? samples - left : samples + (left ? world - left : 0));
+        }
+    }
+}
+
 // The example of PyTorch's rule: 1001 samples, 4 ranks of 32, have 8 steps, the last of 4 x 27.
 static void test_step_counts(void **state) {
     (void)state;
@@ -325,6 +349,7 @@ int main(void) {
         cmocka_unit_test(row_67_distributed_vectors),
         cmocka_unit_test(row_68_ranks_together_see_everything),
         cmocka_unit_test(row_67_padding_is_the_orders_beginning),
+        cmocka_unit_test(row_67_every_rank_has_as_many),
         cmocka_unit_test(test_step_counts),
         cmocka_unit_test(test_blocked_takes_chunks_of_whole),
         cmocka_unit_test(test_whole_is_the_permutation),

@@ -185,6 +185,36 @@ static void row_25_zero_output_features(void **state) {
     for (double cap = -1; cap <= 0; cap++) play_both(2, zero_outputs, &cap, NULL);
 }
 
+// The values of a tensor on a rank: none is another tensor's neighbour or another rank's.
+static double many_value(const Tensor *tensor, int rank, size_t e) {
+    return rank * 1000 + (tensor->dtype == DTYPE_F32 ? (double)e : -(double)e);
+}
+
+static void fill_many(const NamedTensors *tensors, int rank) {
+    for (size_t i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i].tensor;
+        for (size_t e = 0; e < tensor_count(tensor); e++) {
+            double value = many_value(tensor, rank, e);
+            if (tensor->dtype == DTYPE_F32)
+                tensor_f32(tensor)[e] = (float)value;
+            else
+                ((int64_t *)tensor->data)[e] = (int64_t)value;
+        }
+    }
+}
+
+static bool holds_many(const NamedTensors *tensors, int rank) {
+    for (size_t i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i].tensor;
+        for (size_t e = 0; e < tensor_count(tensor); e++) {
+            double value = tensor->dtype == DTYPE_F32 ? (double)tensor_f32(tensor)[e]
+                                                      : (double)((int64_t *)tensor->data)[e];
+            if (value != many_value(tensor, rank, e)) return false;
+        }
+    }
+    return true;
+}
+
 static void sync_states(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -198,9 +228,32 @@ static void sync_states(ProcessGroup *group, const void *argument, Outcome *outc
     rig_close(rig);
 }
 
+// Buffers, too: batch norm's running statistics and its count.
+static void sync_buffers(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    rig_wrap(rig, test_model("convnet", 5 + (uint64_t)rig->rank, rig->device), &config);
+    NamedTensors state = module_tensors(rig->model, MODULE_STATE);
+    fill_many(&state, rig->rank);
+    EXPECT(ddp_sync_module_states(rig->wrapper, 1, &outcome->error) == 0);
+    EXPECT(holds_many(&state, 1));
+    fill_many(&state, rig->rank);
+    EXPECT(ddp_sync_buffers(rig->wrapper, 1, &outcome->error) == 0);
+    for (size_t i = 0; i < state.count; i++) { // parameters stay
+        const NamedTensors one = {.items = &state.items[i], .count = 1};
+        EXPECT(holds_many(&one, state.items[i].tensor->requires_grad ? rig->rank : 1));
+    }
+    named_tensors_free(&state);
+    rig_close(rig);
+}
+
 static void row_26_sync_module_states(void **state) {
     (void)state;
-    for (int world = 2; world <= 5; world++) play_both(world, sync_states, NULL, NULL);
+    for (int world = 2; world <= 5; world++) {
+        play_both(world, sync_states, NULL, NULL);
+        play_both(world, sync_buffers, NULL, NULL);
+    }
 }
 
 // Tensors of both dtypes and many sizes through 256 bytes of staging memory.
@@ -213,26 +266,15 @@ static void coalesced(ProcessGroup *group, const void *argument, Outcome *outcom
         char name[MODULE_NAME];
         snprintf(name, sizeof name, "part%zu", i);
         Module *part = module_add(model, name, module_create("Part", NULL));
-        Tensor *f = module_add_buffer(part, rig->device, "f", DTYPE_F32, 1, &sizes[i]);
-        Tensor *n = module_add_buffer(part, rig->device, "n", DTYPE_I64, 1, &sizes[i]);
-        for (size_t e = 0; e < sizes[i]; e++) {
-            tensor_f32(f)[e] = (float)(rig->rank * 1000) + (float)e;
-            ((int64_t *)n->data)[e] = rig->rank * 1000 - (int64_t)e;
-        }
+        module_add_buffer(part, rig->device, "f", DTYPE_F32, 1, &sizes[i]);
+        module_add_buffer(part, rig->device, "n", DTYPE_I64, 1, &sizes[i]);
     }
     SyncState sync = sync_state_open(module_tensors(model, MODULE_BUFFERS), group, 256);
     EXPECT(sync.staging_bytes == 256);
     for (int root = rig->world - 1; root >= 0; root--) {
+        fill_many(&sync.tensors, rig->rank); // different on all ranks, each time
         EXPECT(sync_state_run(&sync, root, &outcome->error) == 0);
-        for (size_t i = 0; i < sync.tensors.count; i++) {
-            const Tensor *tensor = sync.tensors.items[i].tensor;
-            for (size_t e = 0; e < tensor_count(tensor); e++) {
-                float sign = tensor->dtype == DTYPE_F32 ? 1 : -1;
-                float value = tensor->dtype == DTYPE_F32 ? tensor_f32(tensor)[e]
-                                                         : (float)((int64_t *)tensor->data)[e];
-                EXPECT(value == (float)((rig->world - 1) * 1000) + sign * (float)e);
-            }
-        }
+        EXPECT(holds_many(&sync.tensors, root));
     }
     sync_state_close(&sync);
     rig->model = model;

@@ -15,10 +15,6 @@
 #include "ddp/post_local_sgd.h"
 #include "ddp/powersgd_hook.h"
 
-static DdpConfig default_config(void) {
-    return ddp_config_default();
-}
-
 // ---- row 61: the toy --------------------------------------------------------------------------
 
 static int fill_with_two(void *state, GradBucket *bucket, Error *err) {
@@ -59,7 +55,7 @@ static CommHook make_hook(const char *name, ProcessGroup *group) {
 static void run_toy(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const HookCase *hook = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
     if (strcmp(hook->name, "none") != 0)
         EXPECT(ddp_register_comm_hook(rig->wrapper, make_hook(hook->name, group),
@@ -87,7 +83,7 @@ static void row_61_hook_toy(void **state) {
 static void register_twice(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
     Error err = {0};
     EXPECT(ddp_register_comm_hook(rig->wrapper, (CommHook){.name = "nothing"}, &err) != 0);
@@ -122,18 +118,20 @@ static void count_last(void *context, GradBucket *bucket) {
     watch->last += bucket->is_last;
 }
 
-// Gradients of the last step into out; returns how many.
-static size_t train_gradients(Rig *rig, CommHook *hook, float *out) {
-    DdpConfig config = default_config();
+// Gradients of the last step into out; returns how many. alone: without a wrapper, this rank's
+// rows.
+static size_t train_gradients(Rig *rig, CommHook *hook, bool alone, float *out) {
+    DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0.002;
     Error err = {0};
-    rig->device = rig->device ? rig->device : device_open("cpu", NULL);
-    rig_wrap(rig, test_model("mlp", 3, rig->device), &config);
+    rig->model = test_model("mlp", 3, rig->device);
+    if (!alone) rig_wrap(rig, rig->model, &config);
     if (hook) EXPECT(ddp_register_comm_hook(rig->wrapper, *hook, &err) == 0);
+    Module *module = alone ? rig->model : rig->wrapper;
     for (int step = 0; step < STEPS; step++) {
         module_zero_grad(rig->model);
-        if (test_backward(rig->tape, rig->wrapper, rig->rank, step, 3, 3, &err) ||
-            ddp_finish_backward(rig->wrapper, NULL, &err))
+        if (test_backward(rig->tape, module, rig->rank, step, 3, 3, &err) ||
+            (!alone && ddp_finish_backward(rig->wrapper, NULL, &err)))
             problem(rig->outcome, "%s", err.message);
     }
     NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
@@ -144,7 +142,7 @@ static size_t train_gradients(Rig *rig, CommHook *hook, float *out) {
         used += tensor_count(tensor);
     }
     named_tensors_free(&parameters);
-    module_close(rig->wrapper);
+    module_close(module);
     rig->wrapper = rig->model = NULL;
     return used;
 }
@@ -163,23 +161,25 @@ static void compare_hooks(ProcessGroup *group, const void *argument, Outcome *ou
     Rig self = rig_open(group, outcome), *rig = &self;
     float *plain = memory_zalloc(WEIGHTS * sizeof *plain),
           *hooked = memory_zalloc(WEIGHTS * sizeof *hooked);
-    size_t count = train_gradients(rig, NULL, plain);
+    size_t count = train_gradients(rig, NULL, false, plain);
     float largest = worst(plain, hooked, count); // hooked is 0
     EXPECT(largest > 0.01f);
     Watch watch = {0};
     CommHook hook = comm_hook_then(comm_hook_all_reduce(group), count_last, &watch);
-    EXPECT(train_gradients(rig, &hook, hooked) == count);
+    EXPECT(train_gradients(rig, &hook, false, hooked) == count);
     EXPECT(memcmp(plain, hooked, count * sizeof *plain) == 0);
     EXPECT(watch.last == STEPS && watch.buckets > STEPS);
     hook = comm_hook_compress(group, PG_F16);
-    train_gradients(rig, &hook, hooked);
+    train_gradients(rig, &hook, false, hooked);
     EXPECT(worst(plain, hooked, count) <= 1e-3f * largest && memcmp(plain, hooked, count) != 0);
     hook = comm_hook_compress(group, PG_BF16);
-    train_gradients(rig, &hook, hooked);
+    train_gradients(rig, &hook, false, hooked);
     EXPECT(worst(plain, hooked, count) <= 8e-3f * largest && memcmp(plain, hooked, count) != 0);
     hook = comm_hook_noop();
-    train_gradients(rig, &hook, hooked);
-    EXPECT(worst(plain, hooked, count) > 1e-3f); // each rank's own
+    train_gradients(rig, &hook, false, hooked);
+    EXPECT(worst(plain, hooked, count) > 1e-3f);
+    EXPECT(train_gradients(rig, NULL, true, plain) == count);
+    EXPECT(memcmp(plain, hooked, count * sizeof *plain) == 0); // each rank's own, undivided
     free(plain);
     free(hooked);
     rig_close(rig);
@@ -196,7 +196,7 @@ static void row_63_ddp_hooks(void **state) {
 static void large_gradient(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
     EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_compress(group, PG_F16), NULL) == 0);
     toy_train(rig, (float[]){4 * 32768.0f});
@@ -261,7 +261,7 @@ static void rank_iteration(Rig *rig, float input, float expected) {
 static void hook_parity(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const char *name = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, matrix_model(rig->device, 1, 5, 0.5f), &config);
     const PowerSgdConfig powersgd = early_power_sgd();
     PowerSgd *power = power_sgd_create(ddp_reducer(rig->wrapper), &powersgd, NULL);
@@ -290,7 +290,7 @@ static void row_64_hook_parity(void **state) {
 static void subgroup_gradients(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     int first = rig->rank / 2 * 2;
     ProcessGroup *pairs[2];
     for (int p = 0; p < 2; p++)
@@ -324,7 +324,7 @@ static void row_64_post_local_sgd_subgroups_and_averaging(void **state) {
 static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool global = *(const bool *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = default_config();
+    DdpConfig config = ddp_config_default();
     config.global_normalization = global;
     rig_wrap(rig, matrix_model(rig->device, 12, 8, 0), &config);
     PowerSgdConfig powersgd = power_sgd_config_default();
@@ -376,7 +376,7 @@ static void row_64_power_sgd_error_feedback(void **state) {
 static void power_sgd_toy(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
     PowerSgdConfig powersgd = early_power_sgd();
     for (int mode = 0; mode < 4; mode++) {
@@ -405,7 +405,7 @@ static void row_65_power_sgd_toy(void **state) {
 static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, matrix_model(rig->device, 5, 4, 0.5f), &config);
     PowerSgdConfig powersgd = early_power_sgd();
     powersgd.rank = 4;
@@ -442,7 +442,7 @@ static void row_65_power_sgd_more_rank_than_the_gradient_has(void **state) {
 static void invalid_state(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = default_config();
+    const DdpConfig config = ddp_config_default();
     rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
     for (int mode = 0; mode < 4; mode++) {
         PowerSgdConfig powersgd = early_power_sgd();
@@ -468,7 +468,7 @@ static void row_66_invalid_power_sgd_state(void **state) {
 
 static void optimizer_parity(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const OptimizerConfig *kind = argument;
-    DdpConfig config = default_config();
+    DdpConfig config = ddp_config_default();
     config.bucket_cap_mb = 0.002;
     float *weights[2] = {memory_zalloc(WEIGHTS * sizeof(float)),
                          memory_zalloc(WEIGHTS * sizeof(float))};

@@ -165,11 +165,13 @@ static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) 
     if (hook) ddp_register_comm_hook(rig->wrapper, comm_hook_compress(group, PG_F16), NULL);
     Join *join = open_join(rig, &join_config);
     EXPECT(ddp_before_forward_context(rig->wrapper) == join);
+    EXPECT(ddp_logging_data(rig->wrapper).join_uneven_inputs);
     train_uneven(rig, how);
     size_t bytes;
     char *mine = state_of(rig->model, &bytes);
     end_join(rig, join);
     EXPECT(!ddp_before_forward_context(rig->wrapper));
+    EXPECT(!ddp_logging_data(rig->wrapper).join_uneven_inputs);
     char *after = state_of(rig->model, &bytes), *last = state_of(rig->model, &bytes);
     if (rig->rank == rig->world - 1) EXPECT(memcmp(mine, after, bytes) == 0); // the authority
     EXPECT(pg_run(group, pg_broadcast(last, bytes, PG_U8, rig->world - 1), NULL) == 0);

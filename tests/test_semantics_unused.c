@@ -7,6 +7,8 @@
 
 #include "tests/ddp_toy.h"
 
+#include "common/nn/tuple.h"
+
 static DdpConfig find_unused(void) {
     DdpConfig config = ddp_config_default();
     config.find_unused_parameters = true;
@@ -167,29 +169,55 @@ static void row_44_control_flow_same_and_different(void **state) {
     }
 }
 
-// A model whose second output the loss does not depend on: the tape starts from the loss.
+// ---- row 45: an output that the loss does not use ---------------------------------------------
+
+// (mean of task 0, (mean of task 1)): both are computed in every forward.
+static Tensor *two_outputs_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *means[2];
+    for (int k = 0; k < 2; k++)
+        means[k] = op_toy_mean(tape, &self->children[k]->parameters[0].tensor, tensor_f32(x)[k]);
+    Tensor *inner = tuple_create(tape, &means[1], 1);
+    return tuple_create(tape, (Tensor *[]){means[0], inner}, 2);
+}
+
+// The loss is made of both outputs (in odd steps) or of one of them.
+static int output_step(Rig *rig, int step, int used, Error *err) {
+    tape_reset(rig->tape);
+    module_zero_grad(rig->model);
+    Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){4, 8});
+    Tensor *y = module_forward(rig->wrapper, rig->tape, x);
+    if (tape_error(rig->tape, err)) return -1;
+    Tensor *outputs[] = {y->items[0], y->items[1]->items[0]};
+    Tensor *loss = step % 2 ? op_add(rig->tape, outputs[0], outputs[1]) : outputs[used];
+    return tape_backward(rig->tape, loss, err) || ddp_finish_backward(rig->wrapper, NULL, err) ? -1
+                                                                                               : 0;
+}
+
 static void output_unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    (void)argument;
+    int used = *(const int *)argument; // the output that the loss is made of
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = find_unused();
-    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
-    for (int step = 0; step < 3; step++) {
+    const DdpConfig find = find_unused(), plain = ddp_config_default();
+    Module *model = toy_model(rig->device, 2, 1);
+    model->forward = two_outputs_forward;
+    rig_wrap(rig, model, &find);
+    for (int step = 0; step < 6; step++) {
         Error err = {0};
-        tape_reset(rig->tape);
-        module_zero_grad(rig->model);
-        Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){4, 0});
-        Tensor *loss = module_forward(rig->wrapper, rig->tape, x);
-        op_toy_mean(rig->tape, rig_parameter(rig, 1), 4); // computed, and left
-        EXPECT(tape_backward(rig->tape, loss, &err) == 0);
-        EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
-        EXPECT(grad_is(rig, 0, 1) && grad_is_none(rig, 1));
+        EXPECT(output_step(rig, step, used, &err) == 0);
+        for (int task = 0; task < 2; task++) {
+            bool is_used = step % 2 || task == used;
+            EXPECT(is_used ? grad_is(rig, task, (float)task + 1) : grad_is_none(rig, task));
+        }
     }
+    rig_wrap(rig, ddp_unwrap(rig->wrapper), &plain); // and without, it is an error that names it
+    EXPECT(output_step(rig, 0, used, &outcome->error) != 0);
+    EXPECT(strstr(outcome->error.message, used ? ": task0.p" : ": task1.p"));
     rig_close(rig);
 }
 
 static void row_45_output_unused_in_loss(void **state) {
     (void)state;
-    play_both(2, output_unused, NULL, NULL);
+    Outcome outcomes[RANKS_MAX];
+    for (int used = 0; used < 2; used++) play_both(2, output_unused, &used, outcomes);
 }
 
 // ---- rows 44, 35: the map gathers what no_sync used -------------------------------------------

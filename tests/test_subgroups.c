@@ -133,7 +133,6 @@ static void shared_memory(ProcessGroup *world, const void *argument, Outcome *ou
     int members = 0;
     for (int r = me % 2; r < pg_size(world); r += 2) members |= 1 << r;
     for (size_t i = 0; i < COUNT; i++) EXPECT(block[i] == (double)members * (double)i);
-    pg_shared_free(odd, block);
     pg_close(odd);
 }
 

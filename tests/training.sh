@@ -164,6 +164,16 @@ refuse 2 'fc1.weight' "$one" --load-init init --hidden 7
 refuse 2 'conv1.weight' "$one" --load-init init --model convnet
 refuse 2 'is no checkpoint' "$one" --resume init
 refuse 2 'seed' "$one" --resume good --seed 5
+# Another model's: the weights are named, not the optimizer's tensors.
+refuse 2 'good: holds another model: fc1.weight is F32 [256, 64] in the file and F32 [7, 64] in this model' \
+    "$one" --resume good --hidden 7
+refuse 2 'fc2.weight is F32 [128, 256] in the file and F32 [10, 256] in this model' \
+    "$one" --resume good --hidden 256
+refuse 2 'there is no fc4.weight in the file, in this model it is [10, 10]' \
+    "$one" --resume good --hidden 256,128,10
+refuse 2 'there is no conv1.weight in the file, in this model it is [16, 1, 3, 3]' \
+    "$one" --resume good --model convnet
+refuse 2 'was written by optimizer sgd, this run uses adamw' "$one" --resume good --optimizer adamw
 rm good.*.optimizer
 refuse 2 'optimizer' "$one" --resume good
 refuse 2 '--dump-step' "$one" --dump-grads g --dump-step x
@@ -171,6 +181,35 @@ refuse 1 'the loss is' "$one" --lr 1e6 --schedule constant --model mlp --epochs 
 refuse 77 'cuda' "$one" --device cuda
 refuse 2 'cannot make the folder' "$one" --out /proc/nowhere
 refuse 2 'device' "$bin/train_dp" --device-ids 0,0
+
+# Options that the others leave without effect: named, before the first step. (Of pixels: segnet.sh.)
+useless() { # OPTION 'why' COMMAND...
+    option=$1 why=$2
+    shift 2
+    refuse 2 "$option has no effect: $why" "$@"
+}
+useless --hidden 'only --model mlp' "$one" --model convnet --hidden 256,128
+useless --augment 'it moves the pixels' "$one" --model toy --augment
+useless --epochs '--steps says' "$one" --steps 2 --epochs 10
+useless --momentum '--optimizer adamw' "$one" --optimizer adamw --momentum 0.9
+useless --nesterov '--optimizer adamw' "$one" --optimizer adamw --nesterov
+useless --save-every 'it needs --save or --out' "$one" --save-every 5
+useless --dump-step 'it needs --dump-grads' "$one" --dump-step 0
+useless --devices '--device-ids lists' "$bin/train_dp" --devices 2 --device-ids 0,1
+useless --powersgd-rank 'it needs --comm-hook powersgd' "$bin/train_ddp" --powersgd-rank 1
+useless --powersgd-start 'it needs --comm-hook powersgd' "$bin/train_ddp" --comm-hook fp16 --powersgd-start 9
+useless --find-unused-parameters '--static-graph' "$bin/train_ddp" --static-graph --find-unused-parameters
+useless --sync-batch-norm 'the model has no batch norm' "$bin/train_ddp" --model mlp --sync-batch-norm
+useless --no-broadcast-buffers 'the model has no buffers' "$bin/train_ddp" --model mlp --no-broadcast-buffers
+useless --master-port '--standalone takes' "$bin/ddprun" --standalone --master-port 29511 true
+useless --master-addr '--standalone takes' "$bin/ddprun" --standalone --master-addr 127.0.0.1 true
+refuse 2 '--warmup-steps 11: the run has only 10 steps' "$one" --steps 10 --warmup-steps 11
+refuse 2 '--nesterov: Nesterov momentum requires a momentum' "$one" --nesterov --momentum 0
+# What only has its default, or an effect after all, is no reason.
+checks=$((checks + 1))
+"$one" --model convnet --steps 2 --warmup-steps 2 --no-eval --dump-grads kept >/dev/null 2>err.txt ||
+    fail "defaults are refused: $(cat err.txt)"
+PET_MASTER_PORT=29511 "$bin/ddprun" --standalone true 2>err.txt || fail "the environment's: $(cat err.txt)"
 [ ! -e g ] || fail "a refused run left a file"
 
 # Under ddprun every rank says what it met, and ddprun's report says which was first.

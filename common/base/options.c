@@ -26,9 +26,9 @@ static bool same_name(const char *name, const char *given, size_t length) {
     return true;
 }
 
-static Option *find_option(Options *options, const char *given, size_t length) {
+static const Option *find_option(const Options *options, const char *given, size_t length) {
     for (size_t i = 0; i < options->count; i++) {
-        Option *option = &options->table[i];
+        const Option *option = &options->table[i];
         if (option->type != OPTION_TITLE && same_name(option->name, given, length)) return option;
     }
     return NULL;
@@ -213,14 +213,14 @@ static int parse_value(const Option *option, const char *text, Error *err) {
 
 typedef struct Argument {
     bool is_option, ends_options; // ends_options: it is "--"
-    Option *option;               // NULL if nobody knows it
+    const Option *option;         // NULL if nobody knows it
     const char *value;            // NULL if there is none
     int taken;                    // how many of argv this is: 1, or 2 with a value that follows
 } Argument;
 
 // "-" alone is an argument (by custom, standard input); a value that starts with "--" is taken for
 // a forgotten value and the next option, unless it is written --name=value.
-static Argument look_at(Options *options, int argc, char **argv, int i) {
+static Argument look_at(const Options *options, int argc, char **argv, int i) {
     const char *text = argv[i];
     Argument a = {.taken = 1};
     a.ends_options = strcmp(text, "--") == 0;
@@ -238,7 +238,7 @@ static Argument look_at(Options *options, int argc, char **argv, int i) {
     return a;
 }
 
-static bool asks_for_help(Options *options, int argc, char **argv) {
+static bool asks_for_help(const Options *options, int argc, char **argv) {
     for (int i = 1; i < argc;) {
         Argument a = look_at(options, argc, argv, i);
         if (a.ends_options || (options->takes_command && !a.is_option)) return false;
@@ -248,9 +248,10 @@ static bool asks_for_help(Options *options, int argc, char **argv) {
     return false;
 }
 
-static int parse_option(const Options *options, const Argument *a, const char *text, Error *err) {
+static int parse_option(Options *options, const Argument *a, const char *text, Error *err) {
     if (!a->option) return unknown_option(options, text, err);
     const char *name = a->option->name;
+    options->given[a->option - options->table] = true;
     if (a->option->type == OPTION_FLAG) {
         if (a->value) return error_set(err, STATUS_USAGE, "--%s takes no value", name);
         *(bool *)a->option->value = true;
@@ -276,6 +277,7 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
         options_print_help(options, stdout);
         exit(STATUS_OK);
     }
+    memset(options->given, 0, sizeof options->given);
     options->positional_count = 0;
     options->rest = argc;
     bool options_end = false; // seen "--"
@@ -297,6 +299,17 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
             return -1;
         }
         i++;
+    }
+    return 0;
+}
+
+int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {
+    for (size_t i = 0; i < count; i++) {
+        const Option *option = find_option(options, uses[i].name, strlen(uses[i].name));
+        CHECK(option, "there is no --%s", uses[i].name);
+        if (options->given[option - options->table] && !uses[i].used)
+            return error_set(err, STATUS_USAGE, "--%s has no effect: %s", option->name,
+                             uses[i].why);
     }
     return 0;
 }

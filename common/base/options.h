@@ -38,6 +38,7 @@ typedef struct Options {
     const char *program;
     const char *summary; // the first lines of --help: what the program does, and an example
     Option table[96];
+    bool given[96]; // the last options_parse met the option, default or not
     size_t count;
     // Where options end and a command begins (ddprun): if true, parsing stops at the first
     // argument that is not an option, and `rest` is its index in argv (argc if there is none).
@@ -55,6 +56,18 @@ void options_add(Options *options, Option row);
 // Parses argv. --help prints the table on stdout and ends the process with status 0. Returns 0,
 // or -1 with err filled.
 int options_parse(Options *options, int argc, char **argv, Error *err);
+
+// An option that others can leave without any effect.
+typedef struct OptionUse {
+    const char *name;
+    bool used;       // would it change anything?
+    const char *why; // not, if it would not
+} OptionUse;
+
+// Somebody who gives an option expects something of it. Returns 0 if every option of `uses` that
+// was given has an effect, or -1 with err filled: "--NAME has no effect: WHY". Defaults never
+// count.
+int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
 void options_print_help(const Options *options, FILE *stream);
 

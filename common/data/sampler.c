@@ -12,21 +12,29 @@
 #include "common/base/memory.h"
 #include "common/data/randperm.h"
 
-int sampler_check(const Sampler *wanted, Error *err) {
-    if (wanted->samples == 0)
+int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
+                  bool shuffle, bool drop_last, uint64_t seed, Error *err) {
+    *wanted = (Sampler){.samples = samples,
+                        .global_batch = global_batch,
+                        .world = world,
+                        .rank = rank,
+                        .shuffle = shuffle,
+                        .drop_last = drop_last,
+                        .seed = seed};
+    if (samples == 0)
         return error_set(err, STATUS_USAGE, "the data set is empty: there is nothing to sample");
-    if (wanted->samples >= RANDPERM_LIMIT)
+    if (samples >= RANDPERM_LIMIT)
         return error_set(err, STATUS_USAGE, "%zu samples are too many: at most %d can be shuffled",
-                         wanted->samples, RANDPERM_LIMIT - 1);
-    if (wanted->global_batch == 0)
+                         samples, RANDPERM_LIMIT - 1);
+    if (global_batch == 0)
         return error_set(err, STATUS_USAGE, "--global-batch 0: a batch needs at least one sample");
-    if (wanted->world < 1)
+    if (world < 1)
         return error_set(err, STATUS_USAGE, "world size %d: there must be at least one rank",
-                         wanted->world);
-    if (wanted->rank < 0 || wanted->rank >= wanted->world)
+                         world);
+    if (rank < 0 || rank >= world)
         return error_set(err, STATUS_USAGE,
-                         "Invalid rank %d, rank should be in the interval [0, %d]", wanted->rank,
-                         wanted->world - 1);
+                         "Invalid rank %d, rank should be in the interval [0, %d]", rank,
+                         world - 1);
     return 0;
 }
 
@@ -85,15 +93,10 @@ static void layout_blocked(Sampler *self, size_t epoch) {
 
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err) {
-    Sampler wanted = {.samples = samples,
-                      .global_batch = global_batch,
-                      .world = world,
-                      .rank = rank,
-                      .shuffle = shuffle,
-                      .drop_last = drop_last,
-                      .seed = seed,
-                      .layout = layout_blocked};
-    if (sampler_check(&wanted, err) != 0) return NULL;
+    Sampler wanted;
+    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err))
+        return NULL;
+    wanted.layout = layout_blocked;
     wanted.batch_count = samples / global_batch + (!drop_last && samples % global_batch != 0);
     if (wanted.batch_count == 0) {
         error_set(

@@ -52,10 +52,11 @@ Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
 
 // For the implementation of layouts, here and in ddp/distributed_sampler.c.
 //
-// Checks what every layout asks of its parameters. Returns 0, or -1 with err filled.
-int sampler_check(const Sampler *wanted, Error *err);
-// Allocates a sampler with wanted's fields, its batch_count and layout among them, and lays out
-// epoch 0. `indices` has room for `samples + world` of them.
+// Fills in what every layout is told, and checks it. Returns 0, or -1 with err filled.
+int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
+                  bool shuffle, bool drop_last, uint64_t seed, Error *err);
+// Allocates a sampler with wanted's fields, to which the caller has added batch_count and layout,
+// and lays out epoch 0. `indices` has room for `samples + world` of them.
 Sampler *sampler_create(const Sampler *wanted);
 // Writes the order of an epoch, [samples].
 void sampler_order(const Sampler *sampler, size_t epoch, size_t *order);

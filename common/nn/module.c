@@ -102,10 +102,15 @@ void module_tie_parameter(Module *module, const char *name, Module *owner, const
 
 // ---- walking ----------------------------------------------------------------------------------
 
-static void append(NamedTensors *list, const char *prefix, ModuleTensor *entry) {
-    Tensor *tensor = &meant(entry)->tensor;
+static bool contains(const NamedTensors *list, const Tensor *tensor) {
     for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].tensor == tensor) return; // shared, and listed by another name
+        if (list->items[i].tensor == tensor) return true;
+    return false;
+}
+
+static void append(NamedTensors *list, const char *prefix, ModuleTensor *entry, int which) {
+    Tensor *tensor = &meant(entry)->tensor;
+    if (!(which & MODULE_ALL_NAMES) && contains(list, tensor)) return;
     list->items = memory_grow(list->items, list->count + 1, sizeof *list->items);
     NamedTensor *item = &list->items[list->count++];
     int length = snprintf(item->name, sizeof item->name, "%s%s", prefix, entry->name);
@@ -115,9 +120,9 @@ static void append(NamedTensors *list, const char *prefix, ModuleTensor *entry) 
 
 static void walk(Module *module, const char *prefix, int which, NamedTensors *list) {
     for (int i = 0; (which & MODULE_PARAMETERS) && i < module->parameter_count; i++)
-        append(list, prefix, &module->parameters[i]);
+        append(list, prefix, &module->parameters[i], which);
     for (int i = 0; (which & MODULE_BUFFERS) && i < module->buffer_count; i++)
-        append(list, prefix, &module->buffers[i]);
+        append(list, prefix, &module->buffers[i], which);
     for (int i = 0; i < module->child_count; i++) {
         Module *child = module->children[i];
         char path[MODULE_PATH];
@@ -142,12 +147,6 @@ void named_tensors_free(NamedTensors *tensors) {
 void module_zero_grad(Module *module) {
     for (int i = 0; i < module->parameter_count; i++) module_parameter(module, i)->has_grad = false;
     for (int i = 0; i < module->child_count; i++) module_zero_grad(module->children[i]);
-}
-
-static bool contains(const NamedTensors *list, const Tensor *tensor) {
-    for (size_t i = 0; i < list->count; i++)
-        if (list->items[i].tensor == tensor) return true;
-    return false;
 }
 
 void module_release_grads(Module *module, const NamedTensors *which) {

@@ -78,11 +78,16 @@ typedef struct NamedTensors {
     size_t count;
 } NamedTensors;
 
-enum { MODULE_PARAMETERS = 1, MODULE_BUFFERS = 2, MODULE_STATE = 3 };
+enum {
+    MODULE_PARAMETERS = 1,
+    MODULE_BUFFERS = 2,
+    MODULE_STATE = 3,
+    MODULE_ALL_NAMES = 4, // added to one of the others
+};
 
-// The tensors of a tree, in registration order. MODULE_STATE is PyTorch's state_dict order. A
-// shared parameter is listed once, by the first of its names (as by PyTorch's named_parameters;
-// its state_dict has all the names). Free with named_tensors_free.
+// The tensors of a tree, in registration order. A shared parameter is listed once, by the first of
+// its names, as by PyTorch's named_parameters; with MODULE_ALL_NAMES under each of its names, as in
+// PyTorch's state_dict, whose order MODULE_STATE has. Free with named_tensors_free.
 NamedTensors module_tensors(Module *module, int which);
 void named_tensors_free(NamedTensors *tensors);
 

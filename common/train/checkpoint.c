@@ -397,9 +397,11 @@ CheckpointState checkpoint_check(const char *path, Progress *progress, Error *er
 // Everything is checked before the first tensor is changed.
 static int apply_pair(const Pair *pair, const char *path, Module *model, Optimizer *optimizer,
                       Error *err) {
+    // The weights first: of another model's checkpoint they say more than the optimizer's tensors.
+    if (safetensors_check_module(&pair->weights, path, model, err) != 0) return -1;
     SafeTensors wanted = describe_optimizer(optimizer);
     int failed = check_optimizer(pair->optimizer_path, &pair->state, &wanted, optimizer, err);
-    if (!failed) failed = safetensors_apply_module(&pair->weights, path, model, err);
+    if (!failed) safetensors_apply_module(&pair->weights, model);
     if (!failed) apply_optimizer(&pair->state, &wanted, optimizer);
     free(wanted.entries);
     return failed;

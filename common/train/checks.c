@@ -10,6 +10,32 @@
 
 // ---- options ----------------------------------------------------------------------------------
 
+static bool is(const char *value, const char *word) {
+    return strcmp(value, word) == 0;
+}
+
+// Options that were given and that the others leave without effect.
+static int check_used(const TrainConfig *config, const Options *options, const DataSource *data,
+                      Error *err) {
+    const bool sgd = is(config->optimizer, "sgd"), pixels = data->train.dense;
+    const OptionUse uses[] = {
+        {"hidden", is(config->model, "mlp"), "only --model mlp has layers of sizes to choose"},
+        {"augment", data->train.bytes != NULL, "it moves the pixels of pictures, --data has none"},
+        {"epochs", config->steps == 0, "--steps says when the run ends"},
+        {"momentum", sgd, "--optimizer adamw has moments of its own"},
+        {"nesterov", sgd, "--optimizer adamw has moments of its own"},
+        {"ohem-threshold", pixels, "--data has no labels of pixels to choose from"},
+        {"ohem-min", pixels, "--data has no labels of pixels to choose from"},
+        {"ohem-min", config->ohem_threshold > 0, "without --ohem-threshold all pixels count"},
+        {"save-every", config->save || config->out, "it needs --save or --out to save to"},
+        {"dump-step", config->dump_grads != NULL, "it needs --dump-grads FILE to write to"},
+        {"dump-images", config->out != NULL, "it needs --out to write to"},
+        {"dump-images", !config->no_eval, "with --no-eval nothing is predicted"},
+        {"dump-images", pixels, "--data has no labels of pixels to draw"},
+    };
+    return options_check_used(options, uses, sizeof uses / sizeof *uses, err);
+}
+
 static int check_dump_steps(const TrainConfig *config, size_t total_steps, Error *err) {
     for (const char *at = config->dump_step; *at;) {
         char *end;
@@ -32,32 +58,23 @@ static int check_dump_steps(const TrainConfig *config, size_t total_steps, Error
     return 0;
 }
 
-static int check_images(const TrainConfig *config, const DataSource *data, Error *err) {
-    if (!config->dump_images) return 0;
-    if (!config->out || config->no_eval)
+int checks_config(const TrainConfig *config, const Options *options, const DataSource *data,
+                  size_t total_steps, Error *err) {
+    if (check_used(config, options, data, err) != 0) return -1;
+    if (config->nesterov && config->momentum <= 0)
         return error_set(err, STATUS_USAGE,
-                         "--dump-images writes what an evaluation finds into --out DIR: it needs "
-                         "--out, and no --no-eval");
-    if (!data->test.dense)
-        return error_set(err, STATUS_USAGE, "--dump-images: %s has no labels of pixels",
-                         data->name);
-    return 0;
-}
-
-int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
-                  Error *err) {
-    bool sgd = strcmp(config->optimizer, "sgd") == 0;
-    if (config->nesterov && (!sgd || config->momentum <= 0))
+                         "--nesterov: Nesterov momentum requires a momentum: --momentum F");
+    if (config->warmup_steps > total_steps)
         return error_set(err, STATUS_USAGE,
-                         "Nesterov momentum requires a momentum: --optimizer sgd --momentum F");
+                         "--warmup-steps %zu: the run has only %zu steps, --lr is never reached",
+                         config->warmup_steps, total_steps);
     if (config->resume && config->load_init)
         return error_set(err, STATUS_USAGE,
                          "--resume brings its own weights: --load-init would be overwritten");
-    if (config->resume && strcmp(config->resume, "auto") == 0 && !config->save && !config->out)
+    if (config->resume && is(config->resume, "auto") && !config->save && !config->out)
         return error_set(err, STATUS_USAGE,
                          "--resume auto continues what --save or --out wrote: give one of them");
-    if (check_dump_steps(config, total_steps, err) != 0) return -1;
-    return check_images(config, data, err);
+    return check_dump_steps(config, total_steps, err);
 }
 
 // A graph holds what is asked of one device in a step, as long as the host need not look at a

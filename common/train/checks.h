@@ -7,9 +7,10 @@
 #include "common/train/checkpoint.h"
 #include "common/train/trainer.h"
 
-// Options that exclude or need each other, and steps to dump that the run will not have.
-int checks_config(const TrainConfig *config, const DataSource *data, size_t total_steps,
-                  Error *err);
+// Options that exclude or need each other, options that were given and would have no effect, and
+// steps to dump that the run will not have.
+int checks_config(const TrainConfig *config, const Options *options, const DataSource *data,
+                  size_t total_steps, Error *err);
 
 // What --cuda-graph, --amp and --tf32 need of the device and the strategy.
 int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,

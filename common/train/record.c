@@ -21,6 +21,29 @@ static double ms(uint64_t ns) {
     return (double)ns / 1e6;
 }
 
+// ---- JSON in --out ----------------------------------------------------------------------------
+
+typedef struct JsonFile {
+    AtomicFile file;
+    Json json;
+} JsonFile;
+
+// Begins the file of this name in --out, and its object.
+static int json_file_begin(JsonFile *file, const Record *record, const char *name, Error *err) {
+    char *path = memory_format("%s/%s", record->config->out, name);
+    int failed = file_begin(&file->file, path, err);
+    free(path);
+    if (failed) return failed;
+    file->json = (Json){.file = file->file.file};
+    json_begin_object(&file->json, NULL);
+    return 0;
+}
+
+static int json_file_end(JsonFile *file, Error *err) {
+    json_end_object(&file->json);
+    return file_commit(&file->file, err);
+}
+
 // ---- config.json ------------------------------------------------------------------------------
 
 static void write_option(Json *json, const Option *option) {
@@ -58,23 +81,18 @@ static void write_machine(Json *json, const Strategy *strategy) {
 }
 
 static int write_config(const Record *record, const Options *options, Error *err) {
-    char *path = memory_format("%s/config.json", record->config->out);
-    AtomicFile file;
-    int failed = file_begin(&file, path, err);
-    free(path);
-    if (failed) return failed;
-    Json json = {.file = file.file};
-    json_begin_object(&json, NULL);
-    json_string(&json, "program", options->program);
-    json_string(&json, "strategy", record->strategy->name);
-    json_string(&json, "backend", record->strategy->backend);
-    json_integer(&json, "world_size", record->strategy->devices);
-    write_machine(&json, record->strategy);
-    json_begin_object(&json, "options");
-    for (size_t i = 0; i < options->count; i++) write_option(&json, &options->table[i]);
-    json_end_object(&json);
-    json_end_object(&json);
-    return file_commit(&file, err);
+    JsonFile file;
+    if (json_file_begin(&file, record, "config.json", err) != 0) return -1;
+    Json *json = &file.json;
+    json_string(json, "program", options->program);
+    json_string(json, "strategy", record->strategy->name);
+    json_string(json, "backend", record->strategy->backend);
+    json_integer(json, "world_size", record->strategy->devices);
+    write_machine(json, record->strategy);
+    json_begin_object(json, "options");
+    for (size_t i = 0; i < options->count; i++) write_option(json, &options->table[i]);
+    json_end_object(json);
+    return json_file_end(&file, err);
 }
 
 // ---- steps.csv --------------------------------------------------------------------------------
@@ -244,16 +262,10 @@ int record_summary(Record *record, const Summary *summary, Error *err) {
     if (ferror(record->steps))
         return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing",
                          record->config->out);
-    char *path = memory_format("%s/summary.json", record->config->out);
-    AtomicFile file;
-    int failed = file_begin(&file, path, err);
-    free(path);
-    if (failed) return failed;
-    Json json = {.file = file.file};
-    json_begin_object(&json, NULL);
-    write_summary(&json, record, summary);
-    json_end_object(&json);
-    return file_commit(&file, err);
+    JsonFile file;
+    if (json_file_begin(&file, record, "summary.json", err) != 0) return -1;
+    write_summary(&file.json, record, summary);
+    return json_file_end(&file, err);
 }
 
 // ---- gradients --------------------------------------------------------------------------------

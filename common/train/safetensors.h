@@ -57,15 +57,19 @@ const char *safetensors_meta(const SafeTensors *content, const char *key);      
 // Where the digits of "crc32" stand in the text of a header; NULL if it has none.
 char *safetensors_find_digits(char *header, size_t length);
 
-// A module's state (parameters and buffers) by PyTorch's names.
+// A module's state (parameters and buffers) by PyTorch's names; shared weights under each of
+// theirs.
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err);
 // Strict, as load_state_dict: every tensor of the module must be in the file with its shape and
 // dtype, and nothing else. The error names the first that is missing, unexpected or differs.
-// Nothing is changed unless everything fits.
+// Nothing is changed unless everything fits. Shared weights may be there under any of their names,
+// but under two only with the same values.
 int safetensors_load_module(const char *path, Module *module, Error *err);
-int safetensors_apply_module(const SafeTensors *content, const char *path, Module *module,
+// Its two halves, for a file that was read already. What was checked can be applied.
+int safetensors_check_module(const SafeTensors *content, const char *path, Module *module,
                              Error *err);
+void safetensors_apply_module(const SafeTensors *content, Module *module);
 // The defined gradients of a module, by the parameters' names.
 int safetensors_save_grads(const char *path, Module *module, Error *err);
 

@@ -47,7 +47,7 @@ static int snapshot_write(Snapshot *snapshot, const char *path, Error *err) {
 
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err) {
-    NamedTensors tensors = module_tensors(module, MODULE_STATE);
+    NamedTensors tensors = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
     Snapshot snapshot = snapshot_begin(&tensors);
     for (size_t i = 0; i < tensors.count; i++)
         snapshot_add(&snapshot, &tensors.items[i], tensors.items[i].tensor->data);
@@ -69,59 +69,96 @@ int safetensors_save_grads(const char *path, Module *module, Error *err) {
     return snapshot_write(&snapshot, path, err);
 }
 
+// ---- loading ----------------------------------------------------------------------------------
+
 static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *err) {
     const Tensor *tensor = named->tensor;
-    if (!entry) {
-        return error_set(err, STATUS_USAGE, "tensor %s of the model is missing", named->name);
-    }
     Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
     if (stored.dtype == tensor->dtype && tensor_same_shape(&stored, tensor)) return 0;
     char in_file[128], in_model[128];
-    return error_set(err, STATUS_USAGE, "tensor %s is %s %s in the file and %s %s in the model",
-                     named->name, dtype_name(stored.dtype),
-                     tensor_describe(&stored, in_file, sizeof in_file), dtype_name(tensor->dtype),
-                     tensor_describe(tensor, in_model, sizeof in_model));
+    return error_set(
+        err, STATUS_USAGE, "holds another model: %s is %s %s in the file and %s %s in this model",
+        named->name, dtype_name(stored.dtype), tensor_describe(&stored, in_file, sizeof in_file),
+        dtype_name(tensor->dtype), tensor_describe(tensor, in_model, sizeof in_model));
 }
 
-static bool has_name(const NamedTensors *tensors, const char *name) {
-    for (size_t i = 0; i < tensors->count; i++) {
-        if (strcmp(tensors->items[i].name, name) == 0) return true;
+// The first entry that holds the tensor, under any of its names; NULL: none. Shared weights need
+// not be there under all: safetensors.torch.save_model writes one, a state_dict has every one.
+static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTensors *names,
+                                    const Tensor *tensor) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->items[i].tensor != tensor) continue;
+        const SafeEntry *entry = safetensors_find(content, names->items[i].name);
+        if (entry) return entry;
+    }
+    return NULL;
+}
+
+static int check_name(const SafeTensors *content, const NamedTensors *names, size_t i, Error *err) {
+    const NamedTensor *named = &names->items[i];
+    const SafeEntry *entry = safetensors_find(content, named->name);
+    const SafeEntry *first = find_tensor(content, names, named->tensor);
+    char shape[128];
+    if (!first)
+        return error_set(err, STATUS_USAGE,
+                         "holds another model: there is no %s in the file, in this model it is %s",
+                         named->name, tensor_describe(named->tensor, shape, sizeof shape));
+    if (!entry) return 0;
+    if (check_fits(named, entry, err) != 0) return -1;
+    if (memcmp(entry->data, first->data, entry->bytes) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s and %s differ in the file: in this model they are one parameter",
+                     first->name, entry->name);
+}
+
+static bool has_name(const NamedTensors *names, const char *name) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->items[i].name, name) == 0) return true;
     }
     return false;
 }
 
-static int check_all(const SafeTensors *content, const NamedTensors *tensors, Error *err) {
-    for (size_t i = 0; i < tensors->count; i++) {
-        const NamedTensor *named = &tensors->items[i];
-        if (check_fits(named, safetensors_find(content, named->name), err) != 0) return -1;
+static int check_all(const SafeTensors *content, const NamedTensors *names, Error *err) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (check_name(content, names, i, err) != 0) return -1;
     }
     for (size_t i = 0; i < content->count; i++) {
-        if (!has_name(tensors, content->entries[i].name)) {
-            return error_set(err, STATUS_USAGE,
-                             "unexpected tensor %s: the model has none of that name",
-                             content->entries[i].name);
-        }
+        const SafeEntry *entry = &content->entries[i];
+        if (has_name(names, entry->name)) continue;
+        Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+        char shape[128];
+        return error_set(err, STATUS_USAGE,
+                         "holds another model: there is %s %s in the file, and none in this model",
+                         entry->name, tensor_describe(&stored, shape, sizeof shape));
     }
     return 0;
 }
 
-int safetensors_apply_module(const SafeTensors *content, const char *path, Module *module,
+int safetensors_check_module(const SafeTensors *content, const char *path, Module *module,
                              Error *err) {
-    NamedTensors tensors = module_tensors(module, MODULE_STATE);
-    int status = check_all(content, &tensors, err);
-    for (size_t i = 0; status == 0 && i < tensors.count; i++) {
-        const SafeEntry *entry = safetensors_find(content, tensors.items[i].name);
-        Tensor *tensor = tensors.items[i].tensor;
+    NamedTensors names = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    int status = check_all(content, &names, err);
+    named_tensors_free(&names);
+    return status == 0 ? 0 : error_prefix(err, "%s", path);
+}
+
+void safetensors_apply_module(const SafeTensors *content, Module *module) {
+    NamedTensors names = module_tensors(module, MODULE_STATE);
+    NamedTensors all = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    for (size_t i = 0; i < names.count; i++) {
+        Tensor *tensor = names.items[i].tensor;
+        const SafeEntry *entry = find_tensor(content, &all, tensor);
         device_copy(tensor->device, tensor->data, NULL, entry->data, entry->bytes);
     }
-    named_tensors_free(&tensors);
-    return status == 0 ? 0 : error_prefix(err, "%s", path);
+    named_tensors_free(&names);
+    named_tensors_free(&all);
 }
 
 int safetensors_load_module(const char *path, Module *module, Error *err) {
     SafeTensors content;
     if (safetensors_read(path, &content, err) != 0) return -1;
-    int status = safetensors_apply_module(&content, path, module, err);
+    int status = safetensors_check_module(&content, path, module, err);
+    if (status == 0) safetensors_apply_module(&content, module);
     safetensors_free(&content);
     return status;
 }

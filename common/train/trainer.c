@@ -505,7 +505,7 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;
     t->total_steps = config->steps ? config->steps : config->epochs * t->sampler->batch_count;
-    if (checks_config(config, t->data, t->total_steps, err) != 0 ||
+    if (checks_config(config, options, t->data, t->total_steps, err) != 0 ||
         checks_device(config, t->data, strategy, err) != 0)
         return -1;
     if (strategy_is_main(strategy) && checks_outputs(config, err) != 0) return -1;

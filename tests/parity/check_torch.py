@@ -3,14 +3,20 @@
 
     python3 tests/parity/check_torch.py BUILD_DIR     exit 77: torch or safetensors is not installed
 
-For each model: train_single runs ten steps on the shipped digits, PyTorch repeats them from
-train_single's own initial weights, and the losses must agree (relative). The final checkpoint must load
-with load_state_dict(strict=True) and agree with PyTorch's weights. The tolerance is 1e-5, and 1e-4 for
-resnet20 with a small step: among its 20,000 relu inputs per image one now and then lies within rounding
-of 0 and switches the other way, which is no error but moves its whole path.
+For each model: train_single runs ten steps on the shipped digits (segnet: on shapes, from all pixels,
+then from the hard ones, among which the threshold decides in some steps and the least number in others),
+PyTorch repeats them from train_single's own initial weights, and the losses must agree (relative). The
+final checkpoint must load with load_state_dict(strict=True) and agree with PyTorch's weights. The
+tolerance is 1e-5, and 1e-4 for resnet20 and segnet with smaller steps: among the 20,000 relu inputs per
+image one now and then lies within rounding of 0 and switches the other way, which is no error but moves
+the whole path (PyTorch in float32 strays as far from PyTorch in float64). Weights: ten times as much.
+
+Shared weights go both ways: PyTorch loads what we save, and we load what PyTorch saves, with all names or
+with the one that safetensors.torch.save_model keeps.
 """
 
 import csv
+import functools
 import gzip
 import pathlib
 import struct
@@ -21,7 +27,8 @@ import tempfile
 try:
     import torch
     import torch.nn.functional as F
-    from safetensors.torch import load_file
+    from safetensors.torch import load_file, save_file, save_model
+    from torch import nn
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -30,13 +37,20 @@ import models
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, LR = 10, 60, 0.05
-CASES = [  # model, hidden, optimizer options of train_single, the same for PyTorch, tolerance
-    ("mlp", "256,128", [], {}, 1e-5),
+SHAPES = "shapes:16x16@600"
+HARD = dict(threshold=1.3, least=2600)
+CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorch's loss, tolerance
+    ("mlp", "256,128", [], {}, F.cross_entropy, 1e-5),
     ("mlp", "33", ["--nesterov", "--weight-decay", "0.01"], dict(nesterov=True, weight_decay=0.01),
-     1e-5),
-    ("mlp", "64,64,64", ["--optimizer", "adamw", "--lr", "0.01"], dict(name="adamw", lr=0.01), 1e-5),
-    ("convnet", "", [], {}, 1e-5),
-    ("resnet20", "", ["--lr", "0.0002"], dict(lr=0.0002), 1e-4),
+     F.cross_entropy, 1e-5),
+    ("mlp", "64,64,64", ["--optimizer", "adamw", "--lr", "0.01"], dict(name="adamw", lr=0.01),
+     F.cross_entropy, 1e-5),
+    ("convnet", "", [], {}, F.cross_entropy, 1e-5),
+    ("resnet20", "", ["--lr", "0.0002"], dict(lr=0.0002), F.cross_entropy, 1e-4),
+    ("segnet", "", ["--data", SHAPES, "--lr", "0.005"], dict(lr=0.005), models.pixel_loss, 1e-4),
+    ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-threshold", str(HARD["threshold"]),
+                    "--ohem-min", str(HARD["least"])],
+     dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
 ]
 
 
@@ -54,6 +68,16 @@ def digits():
     return images.float().unsqueeze(1), labels
 
 
+def run(*command):
+    return subprocess.run(command, check=True, capture_output=True)
+
+
+def shapes(build, folder):
+    run(f"{build}/bin/parity_files", "data", SHAPES, str(STEPS * BATCH), f"{folder}/data")
+    data = load_file(f"{folder}/data")
+    return data["x"], data["target"]
+
+
 def run_ours(build, folder, model, hidden, options):
     command = [f"{build}/bin/train_single", "--model", model, "--steps", str(STEPS), "--no-shuffle",
                "--global-batch", str(BATCH), "--lr", str(LR), "--schedule", "constant",
@@ -62,19 +86,19 @@ def run_ours(build, folder, model, hidden, options):
                "--save", f"{folder}/last.safetensors", "--out", folder, *options]
     if hidden:
         command += ["--hidden", hidden]
-    subprocess.run(command, check=True, capture_output=True)
+    run(*command)
     with open(f"{folder}/steps.csv") as file:
         return [float(row["loss"]) for row in csv.DictReader(file)]
 
 
-def run_torch(folder, model, settings, x, y):
+def run_torch(folder, model, settings, loss_of, x, y):
     model.load_state_dict(load_file(f"{folder}/init.safetensors"), strict=True)
     settings = dict(name="sgd", lr=LR) | settings
     optimizer = models.optimizer(parameters=model.parameters(), **settings)
     losses = []
     for step in range(STEPS):
         rows = slice(step * BATCH, (step + 1) * BATCH)
-        loss = F.cross_entropy(model(x[rows]), y[rows])
+        loss = loss_of(model(x[rows]), y[rows])
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -82,14 +106,15 @@ def run_torch(folder, model, settings, x, y):
     return losses
 
 
-def check(build, model_name, hidden, options, settings, tolerance):
-    x, y = digits()
+def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     sizes = [int(n) for n in hidden.split(",")] if hidden else []
     with tempfile.TemporaryDirectory() as folder:
+        x, y = shapes(build, folder) if model_name == "segnet" else digits()
+        shape, outputs = tuple(x.shape[1:]), int(y.max()) + 1
         ours = run_ours(build, folder, model_name, hidden, options)
-        reference = models.build(model_name, tuple(x.shape[1:]), 10, sizes)
-        theirs = run_torch(folder, reference, settings, x, y)
-        loaded = models.build(model_name, tuple(x.shape[1:]), 10, sizes)
+        reference = models.build(model_name, shape, outputs, sizes)
+        theirs = run_torch(folder, reference, settings, loss_of, x, y)
+        loaded = models.build(model_name, shape, outputs, sizes)
         loaded.load_state_dict(load_file(f"{folder}/last.safetensors"), strict=True)
     worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
     flat = [torch.cat([t.double().flatten() for t in m.state_dict().values()])
@@ -102,7 +127,36 @@ def check(build, model_name, hidden, options, settings, tolerance):
     return ok
 
 
+class Tied(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = nn.Linear(3, 5), nn.Linear(3, 5)
+        self.decoder.weight = self.encoder.weight
+
+
+def equal(a, b):
+    return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
+
+
+def check_tied(build):
+    with tempfile.TemporaryDirectory() as folder:
+        file = {name: f"{folder}/{name}" for name in ("ours", "all", "one", "back")}
+        model, other = Tied(), Tied()
+        run(f"{build}/bin/parity_files", "tied", file["ours"])
+        ours = load_file(file["ours"])
+        model.load_state_dict(ours, strict=True)
+        ok = [equal(model.state_dict(), ours), not equal(other.state_dict(), ours)]
+        save_file({name: t.clone() for name, t in other.state_dict().items()}, file["all"])
+        save_model(other, file["one"])
+        ok.append(len(load_file(file["one"])) + 1 == len(load_file(file["all"])))
+        for name in ("all", "one"):
+            run(f"{build}/bin/parity_files", "tied", file[name], file["back"])
+            ok.append(equal(other.state_dict(), load_file(file["back"])))
+    print(f"shared weights, both ways: {'ok' if all(ok) else f'DIFFERS {ok}'}")
+    return all(ok)
+
+
 torch.set_num_threads(1)
-results = [check(sys.argv[1], *case) for case in CASES]
+results = [check(sys.argv[1], *case) for case in CASES] + [check_tied(sys.argv[1])]
 print(f"{sum(results)} passed, {len(results) - sum(results)} failed")
 sys.exit(0 if all(results) else 1)

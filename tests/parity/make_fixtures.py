@@ -29,15 +29,6 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
 ]
 
 
-def pixel_loss(output, target, threshold=1.2, least=270):
-    """OHEM as in programs for segmentation: the losses above the threshold, or the hardest."""
-    losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
-    losses = losses.sort(descending=True).values
-    above = int((losses > threshold).sum())
-    print(f"  {above} of {len(losses)} pixels are hard")
-    return losses[:max(above, least)].mean()
-
-
 def make(file, name, shape, outputs, hidden, settings):
     torch.manual_seed(len(file))
     model = models.build(name, shape, outputs, hidden)
@@ -53,7 +44,7 @@ def make(file, name, shape, outputs, hidden, settings):
         rows = slice(step * BATCH, (step + 1) * BATCH)
         output = model(x[rows])
         loss = F.mse_loss(output, target[rows]) if name == "toy" else \
-            pixel_loss(output, target[rows]) if name == "segnet" else \
+            models.pixel_loss(output, target[rows], threshold=1.2, least=270) if name == "segnet" else \
             F.cross_entropy(output, target[rows])
         optimizer.zero_grad()
         loss.backward()

@@ -125,6 +125,14 @@ def build(name, shape, outputs, hidden=()):
     return ResNet20(shape[0], outputs)
 
 
+def pixel_loss(output, target, threshold=float("-inf"), least=0):
+    """OHEM as in programs for segmentation: the losses above the threshold, or the `least` hardest."""
+    losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
+    losses = losses.sort(descending=True).values
+    above = int((losses > threshold).sum())
+    return losses[:max(above, least)].mean()
+
+
 def optimizer(name, parameters, lr, momentum=0.9, weight_decay=0.0, nesterov=False):
     if name == "adamw":
         return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
