@@ -1,19 +1,21 @@
 /* logging_data.h: what a wrapped model can tell about itself: PyTorch's DDPLoggingData.
  *
  * Times are those of reducer_times, from sampled iterations only (the first ten, then every
- * `rate`-th), with their running means. Fields that would always say the same are left out:
- * gradient_as_bucket_view (always: gradients live in the buckets), the environment of NCCL and
- * Gloo.
+ * `rate`-th), with their running means. The environment of NCCL and Gloo is left out.
+ *
+ * Every wrapped model has a logger. At debug level INFO (debug_level.h) each rank says on stderr
+ * how its model is set up, after the first iteration.
  */
 #ifndef DDP_LOGGING_DATA_H
 #define DDP_LOGGING_DATA_H
 
 #include <stdio.h>
 
-#include "ddp/reducer.h"
+#include "ddp/distributed_data_parallel.h"
 
-// Kept by the wrapper, one note per reduced iteration.
+// One note per reduced iteration.
 typedef struct DdpLogger {
+    DdpObserver observer; // of the wrapper
     uint64_t iterations, samples;
     uint64_t rate; // 0: PyTorch's 100
     ReducerTimes last;
@@ -22,8 +24,7 @@ typedef struct DdpLogger {
     char first_buckets[256]; // their sizes before the rebuild
 } DdpLogger;
 
-DdpLogger ddp_logger_open(const Reducer *reducer);
-void ddp_logger_note(DdpLogger *logger, const Reducer *reducer);
+DdpLogger *ddp_logger(Module *wrapper);
 
 typedef struct DdpLoggingData {
     int world_size, rank;
