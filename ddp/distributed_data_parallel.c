@@ -28,7 +28,10 @@ typedef struct Ddp {
 } Ddp;
 
 DdpConfig ddp_config_default(void) {
-    return (DdpConfig){.bucket_cap_mb = -1, .overlap = true, .broadcast_buffers = true};
+    return (DdpConfig){.bucket_cap_mb = -1,
+                       .overlap = true,
+                       .broadcast_buffers = true,
+                       .gradient_as_bucket_view = true};
 }
 
 // ---- construction ---------------------------------------------------------------------------

@@ -27,7 +27,8 @@ typedef struct DdpConfig {
     const char *const *ignored;
     // For the features of these names: features.h.
     bool find_unused_parameters;
-    bool static_graph; // then find_unused_parameters changes nothing
+    bool static_graph;            // then find_unused_parameters changes nothing
+    bool gradient_as_bucket_view; // true by default; PyTorch's default is false
 } DdpConfig;
 
 DdpConfig ddp_config_default(void);

@@ -7,12 +7,13 @@
 
 #include <string.h>
 
-#define FEATURES(FEATURE)      \
-    FEATURE(sync_batch_norm)   \
-    FEATURE(static_graph)      \
-    FEATURE(unused_parameters) \
-    FEATURE(comm_hooks)        \
-    FEATURE(powersgd_hook)     \
+#define FEATURES(FEATURE)            \
+    FEATURE(sync_batch_norm)         \
+    FEATURE(static_graph)            \
+    FEATURE(unused_parameters)       \
+    FEATURE(gradient_as_bucket_view) \
+    FEATURE(comm_hooks)              \
+    FEATURE(powersgd_hook)           \
     FEATURE(logging_data)
 
 // ddp/NAME.c defines NAME_feature.

@@ -158,6 +158,7 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
                            .broadcast_buffers = config->broadcast_buffers,
                            .find_unused_parameters = config->find_unused_parameters,
                            .static_graph = config->static_graph,
+                           .gradient_as_bucket_view = config->gradient_as_bucket_view,
                            .join_uneven_inputs = ddp_before_forward_context(wrapper) != NULL,
                            .bucket_cap_bytes = cap * 1024 * 1024};
     const char *hook = reducer_hook(reducer)->name;
@@ -175,15 +176,15 @@ void ddp_logging_print(const DdpLoggingData *d, FILE *stream) {
     fprintf(stream,
             "ddp module=%s rank=%d world_size=%d backend=%s devices=\"%s\" parameters=%zu "
             "parameter_bytes=%zu bucket_bytes=\"%s\" rebuilt_bucket_bytes=\"%s\" comm_hook=%s "
-            "find_unused_parameters=%d static_graph=%d join=%d "
+            "find_unused_parameters=%d static_graph=%d gradient_as_bucket_view=%d join=%d "
             "iteration=%llu "
             "avg_forward_ns=%.0f avg_backward_ns=%.0f avg_comm_ns=%.0f avg_overlap_ns=%.0f "
             "avg_exposed_ns=%.0f\n",
             d->module_name, d->rank, d->world_size, d->backend_name, d->device_ids,
             d->num_parameter_tensors, d->total_parameter_size_bytes, d->bucket_sizes,
             d->rebuilt_bucket_sizes, d->comm_hook[0] ? d->comm_hook : "none",
-            d->find_unused_parameters, d->static_graph, d->join_uneven_inputs,
-            (unsigned long long)d->iteration, d->avg_forward_compute_time,
+            d->find_unused_parameters, d->static_graph, d->gradient_as_bucket_view,
+            d->join_uneven_inputs, (unsigned long long)d->iteration, d->avg_forward_compute_time,
             d->avg_backward_compute_time, d->avg_backward_comm_time,
             d->avg_backward_compute_comm_overlap_time, d->avg_exposed_comm_time);
 }

@@ -30,7 +30,7 @@ typedef struct DdpLoggingData {
     int world_size, rank;
     uint64_t iteration; // reduced ones so far
     bool is_multi_device_module, has_sync_bn, broadcast_buffers, find_unused_parameters;
-    bool static_graph, has_rebuilt_buckets, join_uneven_inputs;
+    bool static_graph, gradient_as_bucket_view, has_rebuilt_buckets, join_uneven_inputs;
     size_t num_parameter_tensors, total_parameter_size_bytes, unused_parameter_size;
     double bucket_cap_bytes;
     // ns; see ReducerTimes. exposed_comm_time is not PyTorch's.

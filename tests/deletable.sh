@@ -20,6 +20,7 @@ failures=0
 features='sync_batch_norm --sync-batch-norm
 static_graph --static-graph
 unused_parameters --find-unused-parameters
+gradient_as_bucket_view --no-gradient-as-bucket-view
 comm_hooks bf16
 powersgd_hook powersgd
 logging_data

@@ -160,6 +160,7 @@ static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) 
     config.bucket_cap_mb = 0.001;
     config.find_unused_parameters = how->find_unused;
     config.static_graph = how->static_graph;
+    config.gradient_as_bucket_view = how->interval != 2;
     const JoinConfig join_config = {.disable = false};
     bool hook = strcmp(how->model, "hook") == 0, toy = strcmp(how->model, "toy") == 0;
     rig_wrap(rig,
