@@ -5,7 +5,7 @@
 
 #include "common/base/half.h"
 #include "common/base/memory.h"
-#include "ddp/distributed_data_parallel.h"
+#include "ddp/features.h"
 #include "ddp/hook_state.h"
 
 typedef struct Simple { // state of the hooks that communicate
@@ -23,35 +23,22 @@ static void *simple(ProcessGroup *group, PgType type) {
     return state;
 }
 
-int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err) {
-    int status = hook.start && hook.finish && hook.name
-                     ? reducer_set_hook(ddp_reducer(wrapper), hook, err)
-                     : error_set(err, STATUS_FAILED,
-                                 "Communication hook must be callable: it needs a name, start and "
-                                 "finish");
-    if (status && hook.close) hook.close(hook.state);
-    return status;
-}
-
 // ---- allreduce, noop ------------------------------------------------------------------------
 
 static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
-    Simple *hook = state;
-    bucket->work = pg_start(hook->group,
-                            pg_all_reduce(bucket->buffer, bucket->count, PG_F32, bucket->op), err);
-    return bucket->work ? 0 : -1;
+    return grad_bucket_start(bucket, ((Simple *)state)->group, PG_F32, bucket->op, err);
 }
 
-static int wait_work(void *state, GradBucket *bucket, Error *err) {
+static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
     (void)state;
-    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    return grad_bucket_finish(bucket, err);
 }
 
 CommHook comm_hook_all_reduce(ProcessGroup *group) {
     return (CommHook){.name = "allreduce",
                       .state = simple(group, PG_F32),
                       .start = start_all_reduce,
-                      .finish = wait_work,
+                      .finish = finish_all_reduce,
                       .close = close_state};
 }
 
@@ -104,14 +91,12 @@ static int start_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
     float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
     pack(hook->type, bucket->buffer, bucket->count, divisor);
-    bucket->work = pg_start(hook->group,
-                            pg_all_reduce(bucket->buffer, bucket->count, hook->type, PG_SUM), err);
-    return bucket->work ? 0 : -1;
+    return grad_bucket_start(bucket, hook->group, hook->type, PG_SUM, err);
 }
 
 static int finish_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
-    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
+    int status = grad_bucket_finish(bucket, err);
     unpack(hook->type, bucket->buffer, bucket->count);
     return status;
 }
@@ -197,3 +182,17 @@ CommHook comm_hook_then(CommHook inner, CommThen *then, void *context) {
     hook.finish = finish_then;
     return hook;
 }
+
+// ---- the command line -----------------------------------------------------------------------
+
+static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
+                          Error *err) {
+    (void)own, (void)err;
+    ProcessGroup *group = ddp_group(wrapper);
+    if (strcmp(name, "fp16") == 0) return comm_hook_compress(group, PG_F16);
+    if (strcmp(name, "bf16") == 0) return comm_hook_compress(group, PG_BF16);
+    return strcmp(name, "noop") == 0 ? comm_hook_noop() : comm_hook_all_reduce(group);
+}
+
+const DdpFeature comm_hooks_feature = {.hook_names = "allreduce|fp16|bf16|noop",
+                                       .make_hook = make_hook};

@@ -3,17 +3,12 @@
  *
  * A hook owns the averaging: what it leaves in the bucket is the gradient. It may wrap another one:
  * then it does something to the bucket before that one starts or after it finishes. Every rank must
- * register the same. Larger hooks are in files of their own: powersgd_hook.h, post_local_sgd.h,
- * optimizer_hook.h.
+ * register the same (ddp_register_comm_hook). Larger hooks are in files of their own.
  */
 #ifndef DDP_COMM_HOOKS_H
 #define DDP_COMM_HOOKS_H
 
 #include "ddp/reducer.h"
-
-// Gives the wrapped model its one hook and takes it (it is closed with the wrapper, or now if it is
-// refused). Before the first backward. -1 with PyTorch's error.
-int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err);
 
 // Sum over the ranks, times 1/W for averages. PyTorch divides first; the order here keeps the bits
 // of training without a hook.

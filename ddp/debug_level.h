@@ -3,7 +3,7 @@
  *
  *     OFF     (also: not set) errors only. What PyTorch checks only at DETAIL, that all ranks issue
  *             the same collectives, the shm backend checks always: it costs nothing there.
- *     INFO    each rank says on stderr which group it is in.
+ *     INFO    each rank says on stderr which group it is in, and how its model is wrapped.
  *     DETAIL  when a group breaks, each rank also says what its last collectives were.
  */
 #ifndef DDP_DEBUG_LEVEL_H

@@ -11,9 +11,8 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/static_graph.h"
+#include "ddp/features.h"
 #include "ddp/sync_state.h"
-#include "ddp/unused_parameters.h"
 #include "ddp/verify_model.h"
 
 typedef struct Ddp {
@@ -21,7 +20,7 @@ typedef struct Ddp {
     DdpConfig config;
     Reducer *reducer;
     SyncState buffers;
-    DdpLogger logger;
+    DdpObserver *observers;
     bool no_sync; // the next forward's backward is not to be reduced
     bool reduces; // the last forward's backward was to be reduced: buffers have changed since
     DdpBeforeForward *before_forward;
@@ -29,7 +28,10 @@ typedef struct Ddp {
 } Ddp;
 
 DdpConfig ddp_config_default(void) {
-    return (DdpConfig){.bucket_cap_mb = -1, .overlap = true, .broadcast_buffers = true};
+    return (DdpConfig){.bucket_cap_mb = -1,
+                       .overlap = true,
+                       .broadcast_buffers = true,
+                       .gradient_as_bucket_view = true};
 }
 
 // ---- construction ---------------------------------------------------------------------------
@@ -40,29 +42,22 @@ static bool is_ignored(const DdpConfig *config, const char *name) {
     return false;
 }
 
-// The tensors of the module that are to be made equal.
-static NamedTensors tensors_of(Module *module, int which, const DdpConfig *config) {
+// The tensors of the module that are to be made equal. trained: those that are to be reduced.
+static NamedTensors tensors_of(Module *module, int which, bool trained, const DdpConfig *config) {
     NamedTensors tensors = module_tensors(module, which);
     size_t kept = 0;
-    for (size_t i = 0; i < tensors.count; i++)
-        if (!is_ignored(config, tensors.items[i].name)) tensors.items[kept++] = tensors.items[i];
-    tensors.count = kept;
-    return tensors;
-}
-
-// Those of the parameters that are to be reduced.
-static NamedTensors trained_parameters(Module *module, const DdpConfig *config) {
-    NamedTensors tensors = tensors_of(module, MODULE_PARAMETERS, config);
-    size_t kept = 0;
-    for (size_t i = 0; i < tensors.count; i++)
-        if (tensors.items[i].tensor->requires_grad) tensors.items[kept++] = tensors.items[i];
+    for (size_t i = 0; i < tensors.count; i++) {
+        bool wanted = !trained || tensors.items[i].tensor->requires_grad;
+        if (wanted && !is_ignored(config, tensors.items[i].name))
+            tensors.items[kept++] = tensors.items[i];
+    }
     tensors.count = kept;
     return tensors;
 }
 
 static int verify(Module *module, ProcessGroup *group, const DdpConfig *config, Error *err) {
-    NamedTensors parameters = tensors_of(module, MODULE_PARAMETERS, config);
-    NamedTensors buffers = tensors_of(module, MODULE_BUFFERS, config);
+    NamedTensors parameters = tensors_of(module, MODULE_PARAMETERS, false, config);
+    NamedTensors buffers = tensors_of(module, MODULE_BUFFERS, false, config);
     int status = verify_model(&parameters, &buffers, group, err);
     named_tensors_free(&parameters);
     named_tensors_free(&buffers);
@@ -72,7 +67,7 @@ static int verify(Module *module, ProcessGroup *group, const DdpConfig *config, 
 static int broadcast_state(Module *module, ProcessGroup *group, const DdpConfig *config, int root,
                            Error *err) {
     SyncState state =
-        sync_state_open(tensors_of(module, MODULE_STATE, config), group, SYNC_STATE_BYTES);
+        sync_state_open(tensors_of(module, MODULE_STATE, false, config), group, SYNC_STATE_BYTES);
     int status = sync_state_run(&state, root, err);
     sync_state_close(&state);
     return status;
@@ -80,37 +75,37 @@ static int broadcast_state(Module *module, ProcessGroup *group, const DdpConfig 
 
 static Reducer *create_reducer(Module *module, ProcessGroup *group, const DdpConfig *config,
                                Error *err) {
-    bool find_unused = config->find_unused_parameters && !config->static_graph;
     const ReducerConfig details = {.bucket_cap_mb = config->bucket_cap_mb,
                                    .overlap = config->overlap,
-                                   .op = config->global_normalization ? PG_SUM : PG_AVG,
-                                   .permanent_buckets = find_unused};
-    NamedTensors parameters = trained_parameters(module, config);
+                                   .op = config->global_normalization ? PG_SUM : PG_AVG};
+    NamedTensors parameters = tensors_of(module, MODULE_PARAMETERS, true, config);
     module_release_grads(module, &parameters);
-    Reducer *reducer = reducer_create(parameters, group, &details, err);
-    if (reducer && config->static_graph)
-        reducer_set_policy(reducer, static_graph(reducer));
-    else if (reducer && find_unused)
-        reducer_set_policy(reducer, unused_parameters(reducer));
-    return reducer;
+    return reducer_create(parameters, group, &details, err);
 }
 
 // ---- the wrapper ----------------------------------------------------------------------------
 
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     Ddp *ddp = self->state;
+    bool reduces = tape->recording && !ddp->no_sync;
+    int root = 0, status = 0;
     Error err = {0};
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
-    int status = ddp->before_forward(ddp->before_forward_context, self, tape->recording, &err);
+    if (ddp->before_forward)
+        status = ddp->before_forward(ddp->before_forward_context, self, reduces, &root, &err);
+    if (status == 0) status = ddp_begin_forward(self, tape->recording, reduces, root, &err);
     profile_leave(tape->profile, phase);
     if (status) return tape_fail(tape, "DistributedDataParallel", "%s", err.message);
-    ddp->reduces = tape->recording && !ddp->no_sync;
     Tensor *y = module_forward(self->children[0], tape, x);
     reducer_forward_done(ddp->reducer);
     return y;
 }
 
 static void free_ddp(Ddp *ddp) {
+    for (DdpObserver *observer = ddp->observers, *next; observer; observer = next) {
+        next = observer->next;
+        observer->close(observer);
+    }
     reducer_close(ddp->reducer);
     sync_state_close(&ddp->buffers);
     free(ddp);
@@ -123,8 +118,7 @@ static void destroy(Module *self) {
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err) {
     Ddp *ddp = memory_zalloc(sizeof *ddp);
-    *ddp = (Ddp){
-        .group = group, .config = *config, .reduces = true, .before_forward = ddp_before_forward};
+    *ddp = (Ddp){.group = group, .config = *config, .reduces = true};
     if (verify(module, group, config, err) == 0 &&
         broadcast_state(module, group, config, 0, err) == 0)
         ddp->reducer = create_reducer(module, group, config, err);
@@ -134,12 +128,12 @@ Module *distributed_data_parallel(Module *module, ProcessGroup *group, const Ddp
         return NULL;
     }
     ddp->buffers =
-        sync_state_open(tensors_of(module, MODULE_BUFFERS, config), group, SYNC_STATE_BYTES);
-    ddp->logger = ddp_logger_open(ddp->reducer);
+        sync_state_open(tensors_of(module, MODULE_BUFFERS, false, config), group, SYNC_STATE_BYTES);
     Module *wrapper = module_create("DistributedDataParallel", forward);
     wrapper->state = ddp;
     wrapper->destroy = destroy;
     module_add(wrapper, "", module);
+    features_attach(wrapper);
     return wrapper;
 }
 
@@ -167,11 +161,30 @@ Reducer *ddp_reducer(Module *wrapper) {
 ProcessGroup *ddp_group(Module *wrapper) {
     return ddp_of(wrapper)->group;
 }
-DdpLogger *ddp_logger(Module *wrapper) {
-    return &ddp_of(wrapper)->logger;
-}
 Module *ddp_module(Module *wrapper) {
     return wrapper->children[0];
+}
+
+int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err) {
+    return reducer_set_hook(ddp_reducer(wrapper), hook, err);
+}
+
+void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context) {
+    ddp_of(wrapper)->before_forward = before;
+    ddp_of(wrapper)->before_forward_context = context;
+}
+void *ddp_before_forward_context(Module *wrapper) {
+    return ddp_of(wrapper)->before_forward_context;
+}
+
+void ddp_add_observer(Module *wrapper, DdpObserver *observer) {
+    observer->next = ddp_of(wrapper)->observers;
+    ddp_of(wrapper)->observers = observer;
+}
+DdpObserver *ddp_find_observer(Module *wrapper, void (*iteration)(DdpObserver *, Module *)) {
+    DdpObserver *observer = ddp_of(wrapper)->observers;
+    while (observer && observer->iteration != iteration) observer = observer->next;
+    return observer;
 }
 
 // ---- an iteration ---------------------------------------------------------------------------
@@ -185,37 +198,22 @@ void ddp_no_sync_end(Module *wrapper, bool before) {
     ddp_of(wrapper)->no_sync = before;
 }
 
-// PyTorch's rule: whether training or evaluating, but not if no gradients were reduced since.
-bool ddp_buffers_due(Module *wrapper) {
-    return ddp_of(wrapper)->config.broadcast_buffers && ddp_of(wrapper)->reduces;
-}
-bool ddp_will_reduce(Module *wrapper) {
-    return !ddp_of(wrapper)->no_sync;
-}
-void ddp_set_reduced(Module *wrapper, bool reduced) {
-    ddp_of(wrapper)->reduces = reduced;
-}
-
-int ddp_before_forward(void *context, Module *wrapper, bool recording, Error *err) {
-    (void)context;
-    Reducer *reducer = ddp_reducer(wrapper);
-    if (recording && reducer_prepare(reducer, ddp_will_reduce(wrapper), err)) return -1;
-    return ddp_buffers_due(wrapper) ? ddp_sync_buffers(wrapper, 0, err) : 0;
-}
-
-void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context) {
-    ddp_of(wrapper)->before_forward = before ? before : ddp_before_forward;
-    ddp_of(wrapper)->before_forward_context = context;
-}
-void *ddp_before_forward_context(Module *wrapper) {
-    return ddp_of(wrapper)->before_forward_context;
+int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err) {
+    Ddp *ddp = ddp_of(wrapper);
+    if (recording && reducer_prepare(ddp->reducer, reduces, err)) return -1;
+    // PyTorch's rule: whether training or evaluating, but not if no gradients were reduced since.
+    bool due = ddp->config.broadcast_buffers && ddp->reduces;
+    if (due && ddp_sync_buffers(wrapper, root, err)) return -1;
+    ddp->reduces = reduces;
+    return 0;
 }
 
 int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
     if (!ddp->reduces && !reducer_expecting(ddp->reducer)) return 0;
     if (reducer_finish(ddp->reducer, profile, err)) return -1;
-    ddp_logger_note(&ddp->logger, ddp->reducer);
+    for (DdpObserver *observer = ddp->observers; observer; observer = observer->next)
+        observer->iteration(observer, wrapper);
     return 0;
 }
 

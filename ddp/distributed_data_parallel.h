@@ -6,15 +6,14 @@
  * stay equal because equal weights get equal updates. A forward broadcasts rank 0's buffers (batch
  * norm's running statistics) first, if the one before it was a training step's.
  *
- * What a plain training run does not need is in files of its own: unused_parameters.h,
- * static_graph.h, comm_hooks.h, join.h, logging_data.h.
+ * What a plain training run does not need is in files of its own, which hang themselves on what is
+ * offered here and in reducer.h: features.h lists them.
  */
 #ifndef DDP_DISTRIBUTED_DATA_PARALLEL_H
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
 #include "common/train/strategy.h"
 #include "ddp/heartbeat.h"
-#include "ddp/logging_data.h"
 #include "ddp/process_group.h"
 #include "ddp/reducer.h"
 
@@ -22,12 +21,14 @@ typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)
     bool overlap;
     bool broadcast_buffers;
-    bool global_normalization;   // the loss is divided by the global batch: sum, do not average
-    bool find_unused_parameters; // see unused_parameters.h
-    bool static_graph;           // see static_graph.h; then find_unused_parameters changes nothing
+    bool global_normalization; // the loss is divided by the global batch: sum, do not average
     // Names of parameters and buffers that are neither made equal nor reduced, ended by a NULL; or
     // NULL.
     const char *const *ignored;
+    // For the features of these names: features.h.
+    bool find_unused_parameters;
+    bool static_graph;            // then find_unused_parameters changes nothing
+    bool gradient_as_bucket_view; // true by default; PyTorch's default is false
 } DdpConfig;
 
 DdpConfig ddp_config_default(void);
@@ -44,7 +45,6 @@ const DdpConfig *ddp_config(Module *wrapper);
 Reducer *ddp_reducer(Module *wrapper);
 ProcessGroup *ddp_group(Module *wrapper);
 Module *ddp_module(Module *wrapper); // the wrapped one
-DdpLogger *ddp_logger(Module *wrapper);
 
 // Waits for the gradients after tape_backward; see reducer_finish. Does nothing if the forward was
 // under no_sync.
@@ -56,23 +56,35 @@ int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err);
 bool ddp_no_sync_begin(Module *wrapper);
 void ddp_no_sync_end(Module *wrapper, bool before);
 
+// Gives the wrapped model its one communication hook; see reducer_set_hook.
+int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err);
+
 // Broadcasts rank `root`'s buffers now (before evaluating the bare module). Collective.
 int ddp_sync_buffers(Module *wrapper, int root, Error *err);
 // Makes all parameters and buffers rank `root`'s, after some rank changed its own. Collective.
 int ddp_sync_module_states(Module *wrapper, int root, Error *err);
 
-// ---- for what takes part in every forward (join.h) --------------------------------------------
+// ---- for what takes part in every iteration ---------------------------------------------------
 
-// Runs before every forward; recording: gradients are wanted. -1 with err filled.
-typedef int DdpBeforeForward(void *context, Module *wrapper, bool recording, Error *err);
-DdpBeforeForward ddp_before_forward;
-// Puts another one in the place of ddp_before_forward, with its context; NULL: puts that back.
-void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context);
-void *ddp_before_forward_context(Module *wrapper); // NULL: ddp_before_forward is in its place
-// Whether the next forward will broadcast buffers, and whether its backward will be reduced.
-bool ddp_buffers_due(Module *wrapper);
-bool ddp_will_reduce(Module *wrapper);
-void ddp_set_reduced(Module *wrapper, bool reduced); // what the next ddp_buffers_due will say
+// Runs before every forward; reduces: its backward will be reduced. May change *root, the rank
+// whose buffers count. -1 with err filled.
+typedef int DdpBeforeForward(void *context, Module *wrapper, bool reduces, int *root, Error *err);
+void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context); // or NULL
+void *ddp_before_forward_context(Module *wrapper);
+
+// What the ranks do together before a forward: new buckets, once; rank root's buffers, if a
+// backward has been reduced since they were last made equal. recording: gradients are wanted.
+int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err);
+
+// Is told of every iteration whose gradients ddp_finish_backward has reduced.
+typedef struct DdpObserver {
+    void (*iteration)(struct DdpObserver *self, Module *wrapper);
+    void (*close)(struct DdpObserver *self); // with the wrapper
+    struct DdpObserver *next;                // the wrapper's
+} DdpObserver;
+void ddp_add_observer(Module *wrapper, DdpObserver *observer);
+// The one with this function, or NULL.
+DdpObserver *ddp_find_observer(Module *wrapper, void (*iteration)(DdpObserver *, Module *));
 
 // ---- the trainer ------------------------------------------------------------------------------
 

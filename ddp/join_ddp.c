@@ -4,33 +4,52 @@
 
 #include "ddp/distributed_data_parallel.h"
 
-// What every rank does before a forward that some rank runs. reduce: this rank's backward is to be
-// reduced; *anyone: some rank's is.
-static int before_any_forward(Module *wrapper, bool trains, bool reduce, bool *anyone, Error *err) {
-    ProcessGroup *group = ddp_group(wrapper);
-    if (reducer_prepare(ddp_reducer(wrapper), reduce, err)) return -1;
-    if (ddp_buffers_due(wrapper)) {
-        int root = join_elect(group, trains, err);
-        if (root < 0 || ddp_sync_buffers(wrapper, root, err)) return -1;
-    }
-    int32_t reducing = reduce;
-    if (pg_run(group, pg_all_reduce(&reducing, 1, PG_I32, PG_SUM), err)) return -1;
-    *anyone = reducing > 0;
+// Before a forward that some rank runs: the highest rank that trains (its buffers count), and
+// whether any rank's backward is to be reduced.
+static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool *anyone,
+                 Error *err) {
+    int32_t highest[] = {trains ? pg_rank(group) : -1, reduces};
+    if (pg_run(group, pg_all_reduce(highest, 2, PG_I32, PG_MAX), err)) return -1;
+    *root = highest[0];
+    *anyone = highest[1] > 0;
     return 0;
 }
 
-static int before_forward(void *context, Module *wrapper, bool recording, Error *err) {
-    Join *join = context;
+static int before_forward(void *context, Module *wrapper, bool reduces, int *root, Error *err) {
     bool anyone;
-    if (join_notify(join, wrapper, err)) return -1;
-    reducer_set_divisor(ddp_reducer(wrapper), join_divisor(join));
-    return before_any_forward(wrapper, true, recording && ddp_will_reduce(wrapper), &anyone, err);
+    if (join_notify(context, wrapper, err)) return -1;
+    return agree(ddp_group(wrapper), true, reduces, root, &anyone, err);
+}
+
+// ---- averages over the ranks that still train -------------------------------------------------
+
+static int start_sum(void *wrapper, GradBucket *bucket, Error *err) {
+    return grad_bucket_start(bucket, ddp_group(wrapper), PG_F32, PG_SUM, err);
+}
+
+static int finish_average(void *wrapper, GradBucket *bucket, Error *err) {
+    if (grad_bucket_finish(bucket, err)) return -1;
+    int ranks = join_divisor(ddp_before_forward_context(wrapper));
+    if (bucket->op == PG_AVG)
+        device_kernels(bucket->device)->scale(bucket->buffer, (float)(1.0 / ranks), bucket->count);
+    return 0;
 }
 
 static void attach(void *state, Join *join) {
-    ddp_set_before_forward(state, join ? before_forward : NULL, join);
-    if (!join) reducer_set_divisor(ddp_reducer(state), 0);
+    Module *wrapper = state;
+    Reducer *reducer = ddp_reducer(wrapper);
+    const CommHook average = {.name = "average of the active ranks",
+                              .state = wrapper,
+                              .start = start_sum,
+                              .finish = finish_average};
+    ddp_set_before_forward(wrapper, join ? before_forward : NULL, join);
+    if (!join && reducer_hook(reducer)->start == start_sum) reducer_remove_hook(reducer);
+    // A hook of the user's owns the averaging, as in PyTorch.
+    if (join && join_divisor(join) > 0 && !reducer_hook(reducer)->name)
+        reducer_set_hook(reducer, average, NULL);
 }
+
+// ---- a rank that has joined -------------------------------------------------------------------
 
 static void contribute_zeros(Reducer *reducer) {
     const NamedTensors *parameters = reducer_parameters(reducer);
@@ -50,13 +69,11 @@ static void contribute_zeros(Reducer *reducer) {
 static int shadow(void *state, Error *err) {
     Module *wrapper = state;
     Reducer *reducer = ddp_reducer(wrapper);
-    const Join *join = ddp_before_forward_context(wrapper);
+    int root;
     bool anyone;
-    if (before_any_forward(wrapper, false, false, &anyone, err)) return -1;
-    ddp_set_reduced(wrapper, anyone);
+    if (agree(ddp_group(wrapper), false, false, &root, &anyone, err)) return -1;
+    if (ddp_begin_forward(wrapper, anyone, anyone, root, err)) return -1;
     if (!anyone) return 0;
-    reducer_set_divisor(reducer, join_divisor(join));
-    if (reducer_prepare(reducer, true, err)) return -1;
     contribute_zeros(reducer);
     if (reducer_finish(reducer, NULL, err)) return -1;
     module_zero_grad(ddp_module(wrapper));

@@ -1,8 +1,8 @@
 /* join_ddp.h: a wrapped model in a Join.
  *
- * Collectives of an iteration, in this order on every rank: how many train (join_notify); new
- * buckets, once; whose buffers count (the highest rank that trains) and the buffers; whether anyone
- * will reduce; the buckets, through the communication hook; the used map. A joined rank contributes
+ * Collectives of an iteration, in this order on every rank: how many train (join_notify); whose
+ * buffers count (the highest rank that trains) and whether anyone will reduce; new buckets, once;
+ * the buffers; the buckets, through the communication hook; the used map. A joined rank contributes
  * zeros, and its own gradients are None afterwards (PyTorch leaves them as they were). At the end
  * the highest of the ranks that trained longest broadcasts parameters and buffers.
  */

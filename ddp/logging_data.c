@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "ddp/distributed_data_parallel.h"
+#include "common/base/memory.h"
+#include "ddp/debug_level.h"
+#include "ddp/features.h"
 
 enum { FIRST_SAMPLES = 10, DEFAULT_RATE = 100 };
 
@@ -43,15 +45,7 @@ static void write_indices(const Reducer *reducer, char *text, size_t capacity) {
 
 // ---- sampling -------------------------------------------------------------------------------
 
-DdpLogger ddp_logger_open(const Reducer *reducer) {
-    DdpLogger logger = {.rate = DEFAULT_RATE};
-    write_sizes(reducer, logger.first_buckets, sizeof logger.first_buckets);
-    return logger;
-}
-
-void ddp_logger_note(DdpLogger *logger, const Reducer *reducer) {
-    uint64_t iteration = ++logger->iterations;
-    if (iteration > FIRST_SAMPLES && iteration % logger->rate != 0) return;
+static void sample(DdpLogger *logger, const Reducer *reducer) {
     ReducerTimes t = logger->last = reducer_times(reducer);
     const uint64_t times[] = {t.forward_compute, t.backward_compute, t.backward_comm, t.overlap,
                               t.exposed};
@@ -63,6 +57,37 @@ void ddp_logger_note(DdpLogger *logger, const Reducer *reducer) {
     for (size_t i = 0; i < parameters->count; i++)
         if (!parameters->items[i].tensor->has_grad)
             logger->unused_bytes += tensor_bytes(parameters->items[i].tensor);
+}
+
+static void tell(Module *wrapper) {
+    DebugLevel level;
+    if (debug_level_read(&level, NULL) != 0 || level < DEBUG_INFO) return;
+    const DdpLoggingData data = ddp_logging_data(wrapper);
+    ddp_logging_print(&data, stderr);
+}
+
+static void note_iteration(DdpObserver *observer, Module *wrapper) {
+    DdpLogger *logger = (DdpLogger *)observer;
+    uint64_t iteration = ++logger->iterations;
+    if (iteration <= FIRST_SAMPLES || iteration % logger->rate == 0)
+        sample(logger, ddp_reducer(wrapper));
+    if (iteration == 1) tell(wrapper);
+}
+
+static void close_logger(DdpObserver *observer) {
+    free(observer); // the DdpLogger's first member
+}
+
+static void attach(Module *wrapper) {
+    DdpLogger *logger = memory_zalloc(sizeof *logger);
+    *logger = (DdpLogger){.observer = {.iteration = note_iteration, .close = close_logger},
+                          .rate = DEFAULT_RATE};
+    write_sizes(ddp_reducer(wrapper), logger->first_buckets, sizeof logger->first_buckets);
+    ddp_add_observer(wrapper, &logger->observer);
+}
+
+DdpLogger *ddp_logger(Module *wrapper) {
+    return (DdpLogger *)ddp_find_observer(wrapper, note_iteration);
 }
 
 void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
@@ -133,6 +158,7 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
                            .broadcast_buffers = config->broadcast_buffers,
                            .find_unused_parameters = config->find_unused_parameters,
                            .static_graph = config->static_graph,
+                           .gradient_as_bucket_view = config->gradient_as_bucket_view,
                            .join_uneven_inputs = ddp_before_forward_context(wrapper) != NULL,
                            .bucket_cap_bytes = cap * 1024 * 1024};
     const char *hook = reducer_hook(reducer)->name;
@@ -150,14 +176,17 @@ void ddp_logging_print(const DdpLoggingData *d, FILE *stream) {
     fprintf(stream,
             "ddp module=%s rank=%d world_size=%d backend=%s devices=\"%s\" parameters=%zu "
             "parameter_bytes=%zu bucket_bytes=\"%s\" rebuilt_bucket_bytes=\"%s\" comm_hook=%s "
-            "find_unused_parameters=%d static_graph=%d join=%d iteration=%llu "
+            "find_unused_parameters=%d static_graph=%d gradient_as_bucket_view=%d join=%d "
+            "iteration=%llu "
             "avg_forward_ns=%.0f avg_backward_ns=%.0f avg_comm_ns=%.0f avg_overlap_ns=%.0f "
             "avg_exposed_ns=%.0f\n",
             d->module_name, d->rank, d->world_size, d->backend_name, d->device_ids,
             d->num_parameter_tensors, d->total_parameter_size_bytes, d->bucket_sizes,
             d->rebuilt_bucket_sizes, d->comm_hook[0] ? d->comm_hook : "none",
-            d->find_unused_parameters, d->static_graph, d->join_uneven_inputs,
-            (unsigned long long)d->iteration, d->avg_forward_compute_time,
+            d->find_unused_parameters, d->static_graph, d->gradient_as_bucket_view,
+            d->join_uneven_inputs, (unsigned long long)d->iteration, d->avg_forward_compute_time,
             d->avg_backward_compute_time, d->avg_backward_comm_time,
             d->avg_backward_compute_comm_overlap_time, d->avg_exposed_comm_time);
 }
+
+const DdpFeature logging_data_feature = {.attach = attach};

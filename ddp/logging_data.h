@@ -1,19 +1,21 @@
 /* logging_data.h: what a wrapped model can tell about itself: PyTorch's DDPLoggingData.
  *
  * Times are those of reducer_times, from sampled iterations only (the first ten, then every
- * `rate`-th), with their running means. Fields that would always say the same are left out:
- * gradient_as_bucket_view (always: gradients live in the buckets), the environment of NCCL and
- * Gloo.
+ * `rate`-th), with their running means. The environment of NCCL and Gloo is left out.
+ *
+ * Every wrapped model has a logger. At debug level INFO (debug_level.h) each rank says on stderr
+ * how its model is set up, after the first iteration.
  */
 #ifndef DDP_LOGGING_DATA_H
 #define DDP_LOGGING_DATA_H
 
 #include <stdio.h>
 
-#include "ddp/reducer.h"
+#include "ddp/distributed_data_parallel.h"
 
-// Kept by the wrapper, one note per reduced iteration.
+// One note per reduced iteration.
 typedef struct DdpLogger {
+    DdpObserver observer; // of the wrapper
     uint64_t iterations, samples;
     uint64_t rate; // 0: PyTorch's 100
     ReducerTimes last;
@@ -22,14 +24,13 @@ typedef struct DdpLogger {
     char first_buckets[256]; // their sizes before the rebuild
 } DdpLogger;
 
-DdpLogger ddp_logger_open(const Reducer *reducer);
-void ddp_logger_note(DdpLogger *logger, const Reducer *reducer);
+DdpLogger *ddp_logger(Module *wrapper);
 
 typedef struct DdpLoggingData {
     int world_size, rank;
     uint64_t iteration; // reduced ones so far
     bool is_multi_device_module, has_sync_bn, broadcast_buffers, find_unused_parameters;
-    bool static_graph, has_rebuilt_buckets, join_uneven_inputs;
+    bool static_graph, gradient_as_bucket_view, has_rebuilt_buckets, join_uneven_inputs;
     size_t num_parameter_tensors, total_parameter_size_bytes, unused_parameter_size;
     double bucket_cap_bytes;
     // ns; see ReducerTimes. exposed_comm_time is not PyTorch's.

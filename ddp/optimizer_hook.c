@@ -2,7 +2,6 @@
 #include "ddp/optimizer_hook.h"
 
 #include "common/base/memory.h"
-#include "ddp/comm_hooks.h"
 #include "ddp/hook_state.h"
 
 typedef struct OptimizerHook {

@@ -3,30 +3,27 @@
 #ifndef DDP_OPTIONS_H
 #define DDP_OPTIONS_H
 
-#include "common/base/options.h"
-#include "ddp/distributed_data_parallel.h"
+#include "ddp/features.h"
 #include "ddp/init.h"
 
 typedef struct DdpOptions {
     const char *backend;   // "auto", "shm", "mpi", "nccl"
     const char *normalize; // "average", "global"
     const char *sampler;   // "interleaved", "blocked"
-    const char *comm_hook; // "none", "allreduce", "fp16", "bf16", "powersgd", "noop"
-    size_t powersgd_rank, powersgd_start;
-    bool find_unused_parameters, static_graph;
-    double bucket_cap_mb, timeout_s;
-    bool no_overlap, no_broadcast_buffers, sync_batch_norm;
+    double timeout_s;
+    bool no_overlap, no_broadcast_buffers;
+    DdpConfig config; // as far as options are bound to it; the rest is ddp_options_wrap's
+    FeatureSettings features;
 } DdpOptions;
 
 DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to ddp
 // Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
 int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err);
-DdpConfig ddp_options_config(const DdpOptions *ddp);
 // Meets the other ranks that the environment speaks of (init.h); alone if it speaks of none. Fills
 // *me. NULL with err filled.
 ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err);
-// Wraps the model as the options say: synchronizes its batch norms if asked to, calls
+// Wraps the model as the options say: lets the features prepare it, calls
 // distributed_data_parallel, whose rules hold, and registers the communication hook. Also an error:
 // an option for what the model does not have.
 Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);

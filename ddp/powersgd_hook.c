@@ -15,6 +15,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "ddp/features.h"
 #include "ddp/hook_state.h"
 
 typedef struct Matrix { // one parameter's gradient
@@ -29,7 +30,7 @@ typedef struct Part { // what a bucket takes of the slabs
     float *p, *q, *rest;
     size_t p_count, q_count, rest_count;
     Work *p_work, *rest_work;
-    Work *plain; // before start_iteration
+    bool plain; // before start_iteration: the bucket travels as it is
 } Part;
 
 struct PowerSgd {
@@ -144,11 +145,8 @@ static Part *take_part(PowerSgd *state, GradBucket *bucket) {
 static int start(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
     if ((uint64_t)state->iteration < state->config.start_iteration) {
-        state->parts[bucket->index] = (Part){0};
-        Work *work = pg_start(
-            state->group, pg_all_reduce(bucket->buffer, bucket->count, PG_F32, bucket->op), err);
-        state->parts[bucket->index].plain = work;
-        return work ? 0 : -1;
+        state->parts[bucket->index] = (Part){.plain = true};
+        return grad_bucket_start(bucket, state->group, PG_F32, bucket->op, err);
     }
     Part *part = take_part(state, bucket);
     part->rest_work = pg_start(
@@ -202,7 +200,7 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
     Part *part = &state->parts[bucket->index];
     if (part->plain) {
         state->iteration += bucket->is_last;
-        return work_wait(part->plain, NULL, &bucket->done_ns, err);
+        return grad_bucket_finish(bucket, err);
     }
     int failed = work_wait(part->rest_work, NULL, NULL, err);
     if (work_wait(part->p_work, NULL, NULL, err) || failed) return -1;
@@ -311,3 +309,45 @@ void power_sgd_close(PowerSgd *state) {
 int64_t power_sgd_iteration(const PowerSgd *state) {
     return state->iteration;
 }
+
+// ---- the command line -----------------------------------------------------------------------
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)config;
+    PowerSgdConfig defaults = power_sgd_config_default();
+    own->numbers[0] = defaults.rank;
+    own->numbers[1] = defaults.start_iteration;
+    options_add(options, (Option){"powersgd-rank", OPTION_SIZE, &own->numbers[0], "N", 1, 1e6,
+                                  "columns of the matrices that travel"});
+    options_add(options, (Option){"powersgd-start", OPTION_SIZE, &own->numbers[1], "N", 2, 1e15,
+                                  "steps with a plain all-reduce before it"});
+}
+
+static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
+                 Error *err) {
+    (void)config;
+    static const char WHY[] = "it needs --comm-hook powersgd";
+    const bool used = strcmp(comm_hook, "powersgd") == 0;
+    const OptionUse uses[] = {{"powersgd-rank", used, WHY}, {"powersgd-start", used, WHY}};
+    return options_check_used(options, uses, 2, err);
+}
+
+static void close_power_sgd(void *state) {
+    power_sgd_close(state);
+}
+
+static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
+                          Error *err) {
+    (void)name;
+    PowerSgdConfig config = power_sgd_config_default();
+    config.rank = own->numbers[0];
+    config.start_iteration = own->numbers[1];
+    PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), &config, err);
+    if (!state) return (CommHook){.name = NULL};
+    CommHook hook = power_sgd_hook(state);
+    hook.close = close_power_sgd; // nobody else keeps it
+    return hook;
+}
+
+const DdpFeature powersgd_hook_feature = {
+    .options = add_options, .check = check, .hook_names = "powersgd", .make_hook = make_hook};

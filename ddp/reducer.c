@@ -24,7 +24,8 @@ typedef struct Gradient {
     Reducer *reducer;
     size_t index; // in Reducer.gradients
     size_t bucket;
-    bool ready; // in this backward
+    float *slice; // of the bucket
+    bool ready;   // in this backward
 } Gradient;
 
 typedef struct Bucket {
@@ -37,9 +38,10 @@ struct Reducer {
     ReducerConfig config;
     CommHook hook;
     ReadyPolicy policy;
-    int divisor;             // of averages; 0: the group's size
+    BucketWatch watch;
     NamedTensors parameters; // in registration order
     Gradient *gradients;     // [parameters.count]
+    BucketTensor *sizes;     // [parameters.count]
     float *slab;             // [slab_floats], the group's shared memory
     size_t slab_floats;
 
@@ -76,16 +78,9 @@ static int device_key(const Reducer *reducer, size_t parameter) {
     return (int)first;
 }
 
-// limits and indices are as for buckets_assign.
-static BucketPlan assign(const Reducer *reducer, const size_t *limits, size_t limit_count,
-                         const size_t *indices) {
-    size_t count = reducer->parameters.count;
-    BucketTensor *tensors = memory_zalloc(count * sizeof *tensors);
-    for (size_t i = 0; i < count; i++)
-        tensors[i] = (BucketTensor){tensor_bytes(tensor_of(reducer, i)), device_key(reducer, i)};
-    BucketPlan plan = buckets_assign(tensors, count, limits, limit_count, indices);
-    free(tensors);
-    return plan;
+// Whether it lies in its slice, and not where a feature keeps it.
+static bool is_here(const Reducer *reducer, size_t parameter) {
+    return tensor_of(reducer, parameter)->grad == reducer->gradients[parameter].slice;
 }
 
 // Gives gradient i of the plan its slice, at `next`. `before` is a copy of the slab from which
@@ -93,12 +88,16 @@ static BucketPlan assign(const Reducer *reducer, const size_t *limits, size_t li
 static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const float *before) {
     size_t parameter = reducer->plan.order[i];
     Tensor *tensor = tensor_of(reducer, parameter);
+    Gradient *gradient = &reducer->gradients[parameter];
     device_kernels(tensor->device)->fill(next, 0.0f, slice_floats(tensor));
-    if (tensor->has_grad)
-        device_copy(tensor->device, next, tensor_of(reducer, 0)->device,
-                    before + (tensor->grad - reducer->slab), tensor_bytes(tensor));
-    tensor->grad = next;
-    reducer->gradients[parameter].bucket = bucket;
+    if (is_here(reducer, parameter)) {
+        if (tensor->has_grad)
+            device_copy(tensor->device, next, tensor_of(reducer, 0)->device,
+                        before + (tensor->grad - reducer->slab), tensor_bytes(tensor));
+        tensor->grad = next;
+    }
+    gradient->slice = next;
+    gradient->bucket = bucket;
     reducer->members[i] = tensor;
 }
 
@@ -125,10 +124,14 @@ static void lay_out(Reducer *reducer, const float *before) {
     }
 }
 
+static bool must_move(const Reducer *reducer, size_t parameter) {
+    return tensor_of(reducer, parameter)->has_grad && is_here(reducer, parameter);
+}
+
 static void move_gradients(Reducer *reducer) {
     bool defined = false; // no, if the caller began the step with zero_grad
     for (size_t i = 0; i < reducer->parameters.count; i++)
-        defined = defined || tensor_of(reducer, i)->has_grad;
+        defined = defined || must_move(reducer, i);
     if (!defined) {
         lay_out(reducer, NULL);
         return;
@@ -138,7 +141,7 @@ static void move_gradients(Reducer *reducer) {
     float *before = device_alloc(device, bytes);
     for (size_t i = 0; i < reducer->parameters.count; i++) {
         const Tensor *tensor = tensor_of(reducer, i);
-        if (tensor->has_grad)
+        if (must_move(reducer, i))
             device_copy(device, before + (tensor->grad - reducer->slab), tensor->device,
                         tensor->grad, tensor_bytes(tensor));
     }
@@ -151,10 +154,20 @@ static size_t mebibytes(double count) {
     return bytes < 1e18 ? (size_t)bytes : BUCKET_UNLIMITED;
 }
 
-static BucketPlan assign_to_cap(const Reducer *reducer, const size_t *indices) {
+// capped: by bucket_cap_mb; otherwise one bucket per device. indices: see buckets_assign.
+static void assign(Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
-    return assign(reducer, (size_t[]){mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)},
-                  2, indices);
+    size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
+    if (!capped) limits[0] = limits[1] = BUCKET_UNLIMITED;
+    buckets_free(&reducer->plan);
+    reducer->plan = buckets_assign(reducer->sizes, reducer->parameters.count, limits, 2, indices);
+}
+
+// The first buckets; see reducer.h.
+static void plan_first(Reducer *reducer) {
+    assign(reducer, reducer->policy.permanent_buckets, NULL);
+    buckets_reverse(&reducer->plan);
+    lay_out(reducer, NULL);
 }
 
 // By the order in which gradients became ready on rank 0, for all ranks must have the same buckets.
@@ -165,8 +178,7 @@ static int rebuild(Reducer *reducer) {
         return -1;
     size_t *indices = memory_zalloc(count * sizeof *indices);
     for (size_t i = 0; i < count; i++) indices[i] = (size_t)reducer->ready_order[i];
-    buckets_free(&reducer->plan);
-    reducer->plan = assign_to_cap(reducer, indices);
+    assign(reducer, true, indices);
     free(indices);
     move_gradients(reducer);
     reducer->rebuilt = true;
@@ -196,14 +208,14 @@ static int report(const Reducer *reducer, Error *err) {
 }
 
 static bool must_rebuild(const Reducer *reducer) {
-    return reducer->finished_one && !reducer->rebuilt && !reducer->config.permanent_buckets;
+    return reducer->finished_one && !reducer->rebuilt && !reducer->policy.permanent_buckets;
 }
 
 int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->forward_start = clock_ns();
     if (reducer->expecting && reducer->ready_count > 0) fail_unfinished(reducer);
     if (report(reducer, err)) return -1;
-    if (must_rebuild(reducer) && rebuild(reducer)) return report(reducer, err);
+    if (reduce && must_rebuild(reducer) && rebuild(reducer)) return report(reducer, err);
 
     for (size_t i = 0; i < reducer->parameters.count; i++) reducer->gradients[i].ready = false;
     for (size_t b = 0; b < reducer->plan.bucket_count; b++)
@@ -221,29 +233,23 @@ void reducer_forward_done(Reducer *reducer) {
 
 // ---- the all-reduce of a bucket -------------------------------------------------------------
 
-static bool divides_itself(const Reducer *reducer) {
-    return reducer->divisor > 0 && reducer->config.op == PG_AVG;
-}
-
-static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
-    Reducer *reducer = state;
-    ReduceOp op = divides_itself(reducer) ? PG_SUM : bucket->op;
-    bucket->work =
-        pg_start(reducer->group, pg_all_reduce(bucket->buffer, bucket->count, PG_F32, op), err);
+int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, ReduceOp op,
+                      Error *err) {
+    bucket->work = pg_start(group, pg_all_reduce(bucket->buffer, bucket->count, type, op), err);
     return bucket->work ? 0 : -1;
 }
 
-static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
-    const Reducer *reducer = state;
-    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
-    if (status == 0 && divides_itself(reducer))
-        device_kernels(bucket->device)
-            ->scale(bucket->buffer, (float)(1.0 / reducer->divisor), bucket->count);
-    return status;
+int grad_bucket_finish(GradBucket *bucket, Error *err) {
+    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
 }
 
-static CommHook all_reduce_hook(Reducer *reducer) {
-    return (CommHook){.state = reducer, .start = start_all_reduce, .finish = finish_all_reduce};
+static int start_all_reduce(void *group, GradBucket *bucket, Error *err) {
+    return grad_bucket_start(bucket, group, PG_F32, bucket->op, err);
+}
+
+static int finish_all_reduce(void *group, GradBucket *bucket, Error *err) {
+    (void)group;
+    return grad_bucket_finish(bucket, err);
 }
 
 // ---- backward -------------------------------------------------------------------------------
@@ -252,11 +258,13 @@ static CommHook all_reduce_hook(Reducer *reducer) {
 // the same order, though gradients may become ready in different orders.
 static void launch_full_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
+    const BucketWatch *watch = &reducer->watch;
     while (reducer->launched < reducer->plan.bucket_count) {
         Bucket *bucket = &reducer->buckets[reducer->launched];
         if (bucket->pending > 0 || reducer->error.status != STATUS_OK) return;
         if (reducer->launched == 0) reducer->first_launch = clock_ns();
         bucket->grad.done_ns = 0;
+        if (watch->full) watch->full(watch->state, &bucket->grad);
         if (hook->start(hook->state, &bucket->grad, &reducer->error) == 0) reducer->launched++;
     }
 }
@@ -264,10 +272,12 @@ static void launch_full_buckets(Reducer *reducer) {
 // To the last one that was launched, also after an error.
 static void finish_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
+    const BucketWatch *watch = &reducer->watch;
     for (size_t b = 0; b < reducer->launched; b++) {
         GradBucket *bucket = &reducer->buckets[b].grad;
         hook->finish(hook->state, bucket, &reducer->error);
         reducer->last_done = bucket->done_ns ? bucket->done_ns : clock_ns();
+        if (watch->reduced) watch->reduced(watch->state, bucket);
     }
     reducer->launched = 0;
 }
@@ -322,36 +332,22 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
 
 // ---- opening, closing, looking --------------------------------------------------------------
 
-static int check_devices(const NamedTensors *parameters, Error *err) {
-    if (parameters->count == 0)
-        return error_set(err, STATUS_FAILED,
-                         "DistributedDataParallel is not needed when a module doesn't have any "
-                         "parameter that requires a gradient.");
-    const Device *device = parameters->items[0].tensor->device;
-    for (size_t i = 1; i < parameters->count; i++)
-        if (parameters->items[i].tensor->device->kernels != device->kernels)
-            return error_set(err, STATUS_FAILED,
-                             "DistributedDataParallel needs all parameters on devices of one kind: "
-                             "%s is on %s, %s is on %s",
-                             parameters->items[0].name, device->name, parameters->items[i].name,
-                             parameters->items[i].tensor->device->name);
-    return 0;
-}
-
 static Reducer *fill_reducer(NamedTensors parameters, ProcessGroup *group,
                              const ReducerConfig *config) {
     Reducer *reducer = memory_zalloc(sizeof *reducer);
     reducer->group = group;
     reducer->config = *config;
-    reducer->hook = all_reduce_hook(reducer);
+    reducer_remove_hook(reducer);
     reducer->parameters = parameters;
     reducer->gradients = memory_zalloc(parameters.count * sizeof *reducer->gradients);
+    reducer->sizes = memory_zalloc(parameters.count * sizeof *reducer->sizes);
     reducer->members = memory_zalloc(parameters.count * sizeof *reducer->members);
     reducer->ready_order = memory_zalloc(parameters.count * sizeof *reducer->ready_order);
     for (size_t i = 0; i < parameters.count; i++) {
         Gradient *gradient = &reducer->gradients[i];
         Tensor *tensor = parameters.items[i].tensor;
         *gradient = (Gradient){.reducer = reducer, .index = i};
+        reducer->sizes[i] = (BucketTensor){tensor_bytes(tensor), device_key(reducer, i)};
         tensor->on_ready = gradient_ready;
         tensor->on_ready_context = gradient;
         device_count(tensor->device, slice_floats(tensor) * sizeof(float));
@@ -362,53 +358,60 @@ static Reducer *fill_reducer(NamedTensors parameters, ProcessGroup *group,
 
 Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err) {
-    if (check_devices(&parameters, err)) {
-        named_tensors_free(&parameters);
-        return NULL;
-    }
     Reducer *reducer = fill_reducer(parameters, group, config);
     reducer->slab = pg_shared_alloc(group, reducer->slab_floats * sizeof(float), err);
     if (!reducer->slab) {
         reducer_close(reducer);
         return NULL;
     }
-    reducer->plan = config->permanent_buckets
-                        ? assign_to_cap(reducer, NULL)
-                        : assign(reducer, (size_t[]){BUCKET_UNLIMITED}, 1, NULL);
-    buckets_reverse(&reducer->plan);
-    lay_out(reducer, NULL);
+    plan_first(reducer);
     return reducer;
 }
 
 int reducer_set_hook(Reducer *reducer, CommHook hook, Error *err) {
-    if (reducer->hook.name)
-        return error_set(
-            err, STATUS_FAILED,
-            "register_comm_hook or register_builtin_comm_hook can only be called once. "
-            "This model has the hook %s; %s is refused",
-            reducer->hook.name, hook.name);
-    reducer->hook = hook;
-    return 0;
+    int status = 0;
+    if (!hook.name || !hook.start || !hook.finish)
+        status =
+            error_set(err, STATUS_FAILED,
+                      "Communication hook must be callable: it needs a name, start and finish");
+    else if (reducer->hook.name)
+        status = error_set(err, STATUS_FAILED,
+                           "register_comm_hook or register_builtin_comm_hook can only be called "
+                           "once. This model has the hook %s; %s is refused",
+                           reducer->hook.name, hook.name);
+    if (status == 0)
+        reducer->hook = hook;
+    else if (hook.close)
+        hook.close(hook.state);
+    return status;
+}
+
+void reducer_remove_hook(Reducer *reducer) {
+    if (reducer->hook.close) reducer->hook.close(reducer->hook.state);
+    reducer->hook =
+        (CommHook){.state = reducer->group, .start = start_all_reduce, .finish = finish_all_reduce};
 }
 
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
     reducer->policy = policy;
+    plan_first(reducer);
 }
 
-void reducer_set_divisor(Reducer *reducer, int ranks) {
-    reducer->divisor = ranks;
+void reducer_set_watch(Reducer *reducer, BucketWatch watch) {
+    reducer->watch = watch;
 }
 
 // The slab is left to pg_close: giving it back here would take all ranks, and one that has failed
 // may be alone.
 void reducer_close(Reducer *reducer) {
     if (!reducer) return;
-    if (reducer->hook.close) reducer->hook.close(reducer->hook.state);
+    reducer_remove_hook(reducer);
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
+    if (reducer->watch.close) reducer->watch.close(reducer->watch.state);
     for (size_t i = 0; i < reducer->parameters.count; i++) {
         Tensor *tensor = tensor_of(reducer, i);
         device_uncount(tensor->device, slice_floats(tensor) * sizeof(float));
-        tensor->grad = NULL;
+        if (is_here(reducer, i)) tensor->grad = NULL;
         tensor->has_grad = false;
         tensor->on_ready = NULL;
         tensor->on_ready_context = NULL;
@@ -418,6 +421,7 @@ void reducer_close(Reducer *reducer) {
     free(reducer->buckets);
     free(reducer->members);
     free(reducer->gradients);
+    free(reducer->sizes);
     free(reducer->ready_order);
     free(reducer);
 }
@@ -448,6 +452,9 @@ const ReadyPolicy *reducer_policy(const Reducer *reducer) {
 }
 bool reducer_rebuilt(const Reducer *reducer) {
     return reducer->rebuilt;
+}
+float *reducer_slice(const Reducer *reducer, size_t parameter) {
+    return reducer->gradients[parameter].slice;
 }
 const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
     *count = reducer->ready_count;

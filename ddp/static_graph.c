@@ -1,9 +1,15 @@
-/* static_graph.c: counting in the first backward, counting down in the others. */
-#include "ddp/static_graph.h"
-
+/* static_graph.c: static_graph=True: the graph of the first backward is the graph of all.
+ *
+ * The first reduced backward only counts how often each parameter's gradient is completed (more
+ * than once, if an iteration has several backwards), reduces everything at its end, and learns with
+ * a used map (used_map.h) which parameters nobody uses. From then on a gradient is ready when it
+ * has been completed so many times again, the unused ones are known beforehand, no map travels, and
+ * buckets are rebuilt as usual. A graph that differs later is an error that names the parameters.
+ */
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "ddp/features.h"
 #include "ddp/used_map.h"
 
 typedef struct StaticGraph {
@@ -104,7 +110,7 @@ static void close_graph(void *state) {
     free(graph);
 }
 
-ReadyPolicy static_graph(Reducer *reducer) {
+static ReadyPolicy open_graph(Reducer *reducer) {
     StaticGraph *graph = memory_zalloc(sizeof *graph);
     size_t count = reducer_parameters(reducer)->count;
     *graph = (StaticGraph){.reducer = reducer,
@@ -122,3 +128,16 @@ ReadyPolicy static_graph(Reducer *reducer) {
                          .settle = settle,
                          .close = close_graph};
 }
+
+static void attach(Module *wrapper) {
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (ddp_config(wrapper)->static_graph) reducer_set_policy(reducer, open_graph(reducer));
+}
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)own;
+    options_add(options, (Option){"static-graph", OPTION_FLAG, &config->static_graph, NULL, 0, 0,
+                                  "expect the graph of the first step in all others"});
+}
+
+const DdpFeature static_graph_feature = {.options = add_options, .attach = attach};

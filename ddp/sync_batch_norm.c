@@ -12,6 +12,7 @@
 
 #include "common/base/memory.h"
 #include "common/nn/layers.h"
+#include "ddp/features.h"
 
 static const char OP[] = "sync_batch_norm";
 
@@ -151,3 +152,29 @@ Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) 
     release(shared);
     return model;
 }
+
+// ---- the command line -----------------------------------------------------------------------
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)config;
+    options_add(options, (Option){"sync-batch-norm", OPTION_FLAG, &own->on, NULL, 0, 0,
+                                  "batch norm over the rows of all ranks (SyncBatchNorm)"});
+}
+
+static bool has_batch_norm(const Module *module) {
+    bool has = strcmp(module->type, "BatchNorm") == 0;
+    for (int i = 0; i < module->child_count && !has; i++) has = has_batch_norm(module->children[i]);
+    return has;
+}
+
+static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
+                   Error *err) {
+    (void)config;
+    if (!own->on) return 0;
+    if (!has_batch_norm(model))
+        return error_set(err, STATUS_USAGE,
+                         "--sync-batch-norm has no effect: the model has no batch norm");
+    return sync_batch_norm_convert(model, group, err) ? 0 : -1;
+}
+
+const DdpFeature sync_batch_norm_feature = {.options = add_options, .prepare = prepare};

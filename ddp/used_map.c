@@ -56,6 +56,10 @@ void used_map_contribute(UsedMap *map, size_t parameter) {
     reducer_mark_ready(map->reducer, parameter);
 }
 
+bool used_map_contributed(const UsedMap *map, size_t parameter) {
+    return map->lent[parameter];
+}
+
 void used_map_exchange(UsedMap *map, Error *err) {
     size_t count = map->parameters->count;
     memcpy(map->ranks, map->used, count * sizeof *map->used);

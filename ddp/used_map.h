@@ -19,6 +19,7 @@ void used_map_close(UsedMap *map);
 void used_map_mark(UsedMap *map, size_t parameter);
 // Makes the parameter ready without a gradient of this backward.
 void used_map_contribute(UsedMap *map, size_t parameter);
+bool used_map_contributed(const UsedMap *map, size_t parameter); // since used_map_settle
 // Starts the all-reduce of the map.
 void used_map_exchange(UsedMap *map, Error *err);
 // All buckets are reduced: waits for the map, gives the contributed gradients their end, and

@@ -100,6 +100,26 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *
     return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
 }
 
+// Of each rank's own model: what can be trained lies on devices of one kind.
+static int check_trained(const NamedTensors *parameters, Error *err) {
+    const NamedTensor *first = NULL;
+    for (size_t i = 0; i < parameters->count; i++) {
+        const NamedTensor *parameter = &parameters->items[i];
+        if (!parameter->tensor->requires_grad) continue;
+        if (!first) first = parameter;
+        const Device *one = first->tensor->device, *other = parameter->tensor->device;
+        if (one->kernels != other->kernels)
+            return error_set(err, STATUS_FAILED,
+                             "DistributedDataParallel needs all parameters on devices of one kind: "
+                             "%s is on %s, %s is on %s",
+                             first->name, one->name, parameter->name, other->name);
+    }
+    if (first) return 0;
+    return error_set(err, STATUS_FAILED,
+                     "DistributedDataParallel is not needed when a module doesn't have any "
+                     "parameter that requires a gradient.");
+}
+
 int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,
                  Error *err) {
     Text text = describe_model(parameters, buffers);
@@ -109,6 +129,7 @@ int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, Pr
     int64_t *facts = memory_zalloc((size_t)pg_size(group) * sizeof mine);
     int status = pg_run(group, pg_all_gather(mine, facts, FACT_COUNT, PG_I64), err);
     if (status == 0) status = compare_facts(group, facts, &text, err);
+    if (status == 0) status = check_trained(parameters, err);
     free(facts);
     free(text.bytes);
     return status;

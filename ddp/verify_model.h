@@ -1,4 +1,4 @@
-/* verify_model.h: do all ranks hold the same model?
+/* verify_model.h: do all ranks hold the same model, and is there something to train in it?
  *
  * PyTorch compares the number of parameters, then their sizes. Here names, dtypes and what is
  * frozen count as well, and every rank gets an error that names the first tensor that differs.

@@ -9,6 +9,7 @@
 
 #include "common/base/rng.h"
 #include "common/nn/on_device.h"
+#include "ddp/logging_data.h"
 
 enum { IN = 10, OUT = 5, ROWS = 4, PARTS = 3, STEPS = 4, SEED = 11 };
 

@@ -11,6 +11,7 @@
 #include "common/nn/tuple.h"
 #include "common/train/safetensors.h"
 #include "ddp/comm_hooks.h"
+#include "ddp/logging_data.h"
 #include "ddp/sync_state.h"
 #include "tests/temp_folder.h"
 
@@ -354,6 +355,7 @@ static void log_training(ProcessGroup *group, const void *argument, Outcome *out
     EXPECT(strcmp(data.device_ids, rig->device->name) == 0 && !data.is_multi_device_module);
     EXPECT(strcmp(data.comm_hook, "allreduce") == 0 && data.bucket_cap_bytes == 0);
     EXPECT(data.has_rebuilt_buckets && !data.join_uneven_inputs && !data.has_sync_bn);
+    EXPECT(data.gradient_as_bucket_view && !data.static_graph && !data.find_unused_parameters);
     EXPECT(strcmp(data.bucket_sizes, "48") == 0);
     EXPECT(strcmp(data.rebuilt_bucket_sizes, "16, 16, 16") == 0);
     EXPECT(strcmp(data.rebuilt_per_bucket_param_indices, "2, 1, 0") == 0); // reversed

@@ -10,6 +10,7 @@
 
 #include "ddp/comm_hooks.h"
 #include "ddp/join_ddp.h"
+#include "ddp/logging_data.h"
 #include "ddp/sync_batch_norm.h"
 
 static Join *open_join(Rig *rig, const JoinConfig *config) {
@@ -32,8 +33,10 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
     const DdpConfig config = ddp_config_default();
     const JoinConfig join_config = {.divide_by_active_ranks = *by_active};
     rig_wrap(rig, matrix_model(rig->device, 5, 5, 0), &config);
+    const CommHook *hook = reducer_hook(ddp_reducer(rig->wrapper));
     Join *join = open_join(rig, &join_config);
     Error err = {0};
+    EXPECT(*by_active == (hook->name != NULL)); // Join divides in a hook of its own
     for (int i = 0; i < (rig->rank > 0 ? 7 : 5); i++) {
         module_zero_grad(rig->model);
         if (matrix_backward(rig, rig->wrapper, 1, 5, 50, 1, &err) ||
@@ -46,6 +49,7 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
         for (int e = 0; e < 25; e++) EXPECT(fabsf(grad[e] - expected) < 1e-4f);
     }
     end_join(rig, join);
+    EXPECT(!hook->name);
     rig_close(rig);
 }
 
@@ -156,6 +160,7 @@ static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) 
     config.bucket_cap_mb = 0.001;
     config.find_unused_parameters = how->find_unused;
     config.static_graph = how->static_graph;
+    config.gradient_as_bucket_view = how->interval != 2;
     const JoinConfig join_config = {.disable = false};
     bool hook = strcmp(how->model, "hook") == 0, toy = strcmp(how->model, "toy") == 0;
     rig_wrap(rig,

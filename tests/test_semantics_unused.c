@@ -396,6 +396,39 @@ static void row_51_static_graph_multi_forward(void **state) {
     check_message(&outcomes[0].error, "Expected to mark a variable ready only once");
 }
 
+// ---- row 34: a backward from each output, with find_unused_parameters --------------------------
+
+// The first backward takes task 1 for unused. No overlap: nothing is on its way when the second one
+// writes to task 1's gradient.
+static void backward_from_each(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    DdpConfig config = find_unused();
+    config.overlap = false;
+    Error err = {0};
+    Module *model = toy_model(rig->device, 2, 1);
+    model->forward = two_outputs_forward;
+    rig_wrap(rig, model, &config);
+    Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){4, 8});
+    Tensor *y = module_forward(rig->wrapper, rig->tape, x);
+    EXPECT(tape_backward(rig->tape, y->items[0], &err) == 0);
+    EXPECT(tape_backward(rig->tape, y->items[1]->items[0], &err) == 0);
+    EXPECT(ddp_finish_backward(rig->wrapper, NULL, &outcome->error) != 0);
+    rig_close(rig);
+}
+
+static void row_34_a_backward_from_each_with_find_unused(void **state) {
+    (void)state;
+    Outcome outcomes[RANKS_MAX];
+    play_both(2, backward_from_each, NULL, outcomes);
+    for (int r = 0; r < 2; r++) {
+        const Error *err = &outcomes[r].error;
+        check_message(err, "Expected to mark a variable ready only once.");
+        check_message(err, "Parameter at index 1 with name task1.p was marked ready as unused");
+        assert_null(strstr(err->message, "task0"));
+    }
+}
+
 // ---- row 46: optimizers see what one process would --------------------------------------------
 
 static void momentum(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -433,6 +466,7 @@ static void row_46_undefined_grad_parity(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_34_a_backward_from_each_with_find_unused),
         cmocka_unit_test(row_42_find_unused_parameters_kwarg),
         cmocka_unit_test(row_43_global_local_unused_params_grad),
         cmocka_unit_test(row_43_rank_that_uses_nothing),

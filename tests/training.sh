@@ -97,6 +97,13 @@ few="--model convnet --global-batch 48 --no-eval --schedule constant"
     --resume parts --save parts >out.txt 2>&1 || fail "--sync-batch-norm: $(cat out.txt)"
 "$bin/compare_tensors" --tol 1e-5 whole parts >cmp.txt 2>&1 || fail "--sync-batch-norm: $(cat cmp.txt)"
 
+# Gradients in the buckets, and beside them: the same bits.
+for view in '' --no-gradient-as-bucket-view; do
+    "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" $few --steps 4 --bucket-cap-mb 0.01 $view --save "view$view" \
+        >out.txt 2>&1 || fail "train_ddp $view: $(cat out.txt)"
+done
+same view view--no-gradient-as-bucket-view
+
 # From a folder: the newest checkpoint that is whole, and what was skipped gets a line.
 from_folder() { # LINES 'part of one': resumes from the folder run, ends with the bits of `single`
     checks=$((checks + 1))

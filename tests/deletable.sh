@@ -1,0 +1,96 @@
+#!/bin/sh
+# deletable.sh: keeps the promise that the core is small and that each feature of
+# DistributedDataParallel can be deleted without touching the others: its files, its line in
+# ddp/features.c and its lines in ddp/CMakeLists.txt go, and train_ddp must build without a warning,
+# offer the feature's option no more and train. Last, all features go at once.
+#
+# Works on a copy of the tree with one build, without optimization, which each deletion changes and
+# changes back. Exit status 1 if a promise is broken.
+set -eu
+root=$(cd "$(dirname "$0")/.." && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+mkdir "$work/tree"
+tar -C "$root" -cf - CMakeLists.txt common ddp | tar -C "$work/tree" -xf -
+cd "$work/tree"
+sed -i '/add_subdirectory(dp)/d; /add_subdirectory(bench)/d' CMakeLists.txt # train_ddp needs neither
+failures=0
+
+# Each feature, and a word that --help says only with it.
+features='sync_batch_norm --sync-batch-norm
+static_graph --static-graph
+unused_parameters --find-unused-parameters
+gradient_as_bucket_view --no-gradient-as-bucket-view
+comm_hooks bf16
+powersgd_hook powersgd
+logging_data
+post_local_sgd
+optimizer_hook
+join'
+
+fail() {
+    echo "FAILED  $*"
+    failures=$((failures + 1))
+}
+
+build() {
+    { cmake -S . -B build -DCMAKE_BUILD_TYPE=None -DCMAKE_C_FLAGS='-O0 -Werror' -DWITH_TESTS=OFF &&
+        cmake --build build -j "$(nproc)" --target train_ddp; } >"$work/log" 2>&1
+}
+
+# The feature's files (join.c and join_ddp.c are one feature), and every line that names them.
+delete() {
+    for file in "ddp/$1.c" "ddp/$1.h" "ddp/$1_ddp.c" "ddp/$1_ddp.h"; do
+        [ -e "$file" ] || continue
+        rm "$file"
+        sed -i "/\b$(basename "$file")/d" ddp/CMakeLists.txt
+    done
+    sed -i "/FEATURE($1)/d" ddp/features.c
+}
+
+restore() {
+    tar -C "$root" -cf - ddp | tar -C "$work/tree" -xf -
+    touch ddp/features.c ddp/CMakeLists.txt
+}
+
+# WHAT WORD...: the tree as it is now, without WHAT. The words are gone from --help.
+check() {
+    what=$1
+    shift
+    if ! build; then
+        fail "without $what: it does not build: $(grep -E 'error|No rule|undefined' "$work/log" | head -n 3)"
+        return
+    fi
+    build/bin/train_ddp --help >"$work/help"
+    for word; do
+        ! grep -q -- "$word" "$work/help" || fail "without $what: --help still says $word"
+    done
+    build/bin/train_ddp --steps 2 --no-eval >"$work/log" 2>&1 || fail "without $what: $(cat "$work/log")"
+    echo "built   without $what"
+}
+
+core='ddp/reducer.c ddp/distributed_data_parallel.c'
+lines=$(cat $core | wc -l)
+[ "$lines" -lt 700 ] || fail "$core have $lines lines together"
+found=$(grep -nwiE 'join|powersgd|power_sgd|static_graph|unused_parameters|local_sgd|sync_batch_norm|logger' \
+    $core || true)
+[ -z "$found" ] || fail "the core names features: $found"
+
+build || { cat "$work/log" && exit 1; }
+build/bin/train_ddp --help >"$work/whole"
+words=''
+while read -r name word; do
+    words="$words $word"
+    [ -z "$word" ] || grep -q -- "$word" "$work/whole" || fail "--help does not say $word at all"
+    delete "$name"
+    check "$name" $word
+    restore
+done <<END
+$features
+END
+for name in $(echo "$features" | cut -d ' ' -f 1); do delete "$name"; done
+! grep -q 'FEATURE([a-z]' ddp/features.c || fail "this script does not know all of ddp/features.c"
+check "any feature" $words
+
+echo "deletable: $lines lines of core, $failures failures"
+[ "$failures" = 0 ]
