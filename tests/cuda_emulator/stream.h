@@ -24,6 +24,7 @@ using Work = std::function<bool()>;
 // device and of that device's peers. Errors are those of cudaMemsetAsync.
 cudaError_t stream_put(cudaStream_t stream, const char *what, Work work);
 
+// These two take the lock: they are not for use inside of work.
 // The device that the stream belongs to; -1 for a stream that is none.
 int stream_device(cudaStream_t stream);
 
