@@ -57,6 +57,11 @@ static Matrix matrix_new(int rows, int columns, int batch, bool by_rows, cudaDat
     return m;
 }
 
+static void matrix_free(Matrix &m) {
+    OK(cudaFree(m.device));
+    GOOD(cublasLtMatrixLayoutDestroy(m.layout));
+}
+
 struct ProductCase {
     bool ta, tb, a_rows, b_rows, d_rows;
     cudaDataType in, out;
@@ -146,10 +151,14 @@ static void run_product(const ProductCase &p) {
     GOOD(cublasLtMatmulDescDestroy(product));
     GOOD(cublasLtMatmulPreferenceDestroy(preference));
     GOOD(cublasLtDestroy(handle));
+    for (Matrix *matrix : {&a, &b, &d}) matrix_free(*matrix);
+    OK(cudaFree(bias_device));
+    OK(cudaFree(workspace));
+    OK(cudaStreamDestroy(stream));
 }
 
 static void test_products(void **) {
-    Outcome outcome = run({}, [] {
+    expect_good([] {
         const auto none = CUBLASLT_EPILOGUE_DEFAULT, both = CUBLASLT_EPILOGUE_RELU_BIAS;
         for (int bits = 0; bits < 32; bits++)
             run_product({(bits & 1) != 0, (bits & 2) != 0, (bits & 4) != 0, (bits & 8) != 0,
@@ -163,7 +172,6 @@ static void test_products(void **) {
                      CUBLAS_COMPUTE_32F_FAST_TF32, CUBLASLT_EPILOGUE_RELU, 1, 0});
         return 0;
     });
-    if (outcome.status != 0) fail_msg("status %d, said: %s", outcome.status, outcome.said.c_str());
 }
 
 static void test_16_bits(void **) {

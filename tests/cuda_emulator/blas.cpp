@@ -274,11 +274,11 @@ static cublasStatus_t enqueue(const Call &call, cudaStream_t stream) {
     Lock lock(r.mutex);
     if (stream_find(r, stream) == nullptr || stream->device != thread_state().device)
         return CUBLAS_STATUS_INVALID_VALUE;
-    Operation operation;
-    operation.what = "cublasLtMatmul";
-    operation.device = stream->device;
-    operation.work = [call] { return multiply(call); };
-    stream_enqueue(r, lock, stream, std::move(operation));
+    Task task;
+    task.what = "cublasLtMatmul";
+    task.device = stream->device;
+    task.work = [call] { return multiply(call); };
+    stream_enqueue(r, lock, stream, std::move(task));
     return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -44,24 +44,23 @@ static bool kind_is_right(cudaMemcpyKind kind, Place destination, Place source) 
     return false;
 }
 
-static Operation copy_operation(void *destination, const void *source, size_t bytes,
-                                bool read_now) {
-    Operation operation;
-    operation.what = "cudaMemcpyAsync";
+static Task copy_task(void *destination, const void *source, size_t bytes, bool read_now) {
+    Task task;
+    task.what = "cudaMemcpyAsync";
     if (read_now) {
         const char *begin = static_cast<const char *>(source);
         auto staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
-        operation.work = [=] {
+        task.work = [=] {
             memcpy(destination, staged->data(), bytes);
             return true;
         };
     } else {
-        operation.work = [=] {
+        task.work = [=] {
             memcpy(destination, source, bytes);
             return true;
         };
     }
-    return operation;
+    return task;
 }
 
 static cudaError_t copy(Runtime &r, Lock &lock, void *destination, const void *source, size_t bytes,
@@ -72,10 +71,10 @@ static cudaError_t copy(Runtime &r, Lock &lock, void *destination, const void *s
     if (!kind_is_right(kind, to, from)) return cudaErrorInvalidValue;
     bool pageable = to == Place::pageable || from == Place::pageable;
     if (pageable && stream->capture != nullptr) return capture_forbids_wait(r, stream);
-    Operation operation = copy_operation(destination, source, bytes, from == Place::pageable);
-    operation.device = to == Place::device ? device_of(r, destination, bytes) : stream->device;
-    operation.other = from == Place::device ? device_of(r, source, bytes) : HOST;
-    stream_enqueue(r, lock, stream, std::move(operation));
+    Task task = copy_task(destination, source, bytes, from == Place::pageable);
+    task.device = to == Place::device ? device_of(r, destination, bytes) : stream->device;
+    task.other = from == Place::device ? device_of(r, source, bytes) : HOST;
+    stream_enqueue(r, lock, stream, std::move(task));
     if (to == Place::pageable) run_until(r, lock, [=] { return stream->queue.empty(); });
     return cudaSuccess;
 }
@@ -86,15 +85,15 @@ static cudaError_t set(Runtime &r, Lock &lock, void *memory, int value, size_t b
     if (bytes == 0) return cudaSuccess;
     const Allocation *a = memory_holding(r, memory, bytes);
     if (a == nullptr) return cudaErrorInvalidValue;
-    Operation operation;
-    operation.what = "cudaMemsetAsync";
-    operation.device = stream->device;
-    operation.other = a->device;
-    operation.work = [=] {
+    Task task;
+    task.what = "cudaMemsetAsync";
+    task.device = stream->device;
+    task.other = a->device;
+    task.work = [=] {
         memset(memory, value, bytes);
         return true;
     };
-    stream_enqueue(r, lock, stream, std::move(operation));
+    stream_enqueue(r, lock, stream, std::move(task));
     return cudaSuccess;
 }
 

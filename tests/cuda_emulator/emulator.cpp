@@ -124,7 +124,8 @@ static bool device_exists(const Runtime &r, int device) {
 static void describe(const Runtime &r, struct cudaDeviceProp *p, int device) {
     *p = {};
     snprintf(p->name, sizeof p->name, "emulated GPU (runs on the CPU)");
-    snprintf(p->uuid.bytes, sizeof p->uuid.bytes, "emulated %d", device);
+    memcpy(p->uuid.bytes, "emulated GPU", 12);
+    p->uuid.bytes[15] = static_cast<char>(device + 1);
     p->totalGlobalMem = r.settings.memory;
     p->sharedMemPerBlock = 48 * 1024;
     p->regsPerBlock = 65536;

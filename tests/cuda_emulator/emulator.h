@@ -38,19 +38,19 @@ struct Marker {
     double milliseconds = 0; // when it was reached
 };
 
-struct Operation {
+struct Task {
     const char *what = "";
     const void *kernel = nullptr;  // more about what it is: its name is looked up if need be
     int device = HOST;             // whose memory it may touch
     int other = HOST;              // a copy between two devices: the second one
-    Work work;                     // none: the operation is only waiting
+    Work work;                     // none: the task is only waiting
     std::shared_ptr<Marker> after; // it must not begin before this is done
 };
 
 // ---- recorded work (graph.cpp) -----------------------------------------------------------------
 
 struct Node {
-    Operation operation;
+    Task task;
     std::vector<size_t> after; // earlier nodes that must be done before
 };
 using Nodes = std::vector<Node>; // in the order of recording: what comes after comes later
@@ -67,9 +67,9 @@ struct Capture {
 
 struct CUstream_st {
     int device;
-    std::deque<emulator::Operation> queue;
+    std::deque<emulator::Task> queue;
     bool destroyed = false; // goes away when the queue is empty
-    bool stalled = false;   // its first operation waits for another process
+    bool stalled = false;   // its first task waits for another process
     unsigned priority = 0;  // the highest goes first; changes at random
     std::shared_ptr<emulator::Capture> capture;
     std::vector<size_t> tail; // while recording: the nodes that the next one comes after
@@ -124,7 +124,7 @@ struct Runtime {
 struct ThreadState {
     int device = 0;
     cudaError_t last_error = cudaSuccess;
-    const Operation *executing = nullptr;
+    const Task *executing = nullptr;
 };
 
 using Lock = std::unique_lock<std::mutex>;
@@ -147,7 +147,7 @@ template <typename Body> cudaError_t call(Body body) {
 
 // "name<float>(float*)" of a kernel, or its address if it has no name (symbols.cpp).
 const char *symbol_name(const void *function);
-const char *operation_name(const Operation &operation);
+const char *task_name(const Task &task);
 
 // Makes exactly the memory accessible that work of `device` may touch, and that of `other`.
 void memory_open(Runtime &r, int device, int other);
@@ -160,12 +160,12 @@ void memory_check_canaries(const Allocation &allocation);
 
 cudaStream_t stream_find(Runtime &r, cudaStream_t stream); // NULL: it is none
 // Queues or records. The caller has checked the stream.
-void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Operation operation);
+void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task);
 // Carries out work until the condition holds. The lock is given up now and then.
 void run_until(Runtime &r, Lock &lock, const std::function<bool()> &condition);
 void run_device(Runtime &r, Lock &lock, int device); // until all of the device's work is done
 
-void capture_record(cudaStream_t stream, Operation operation);
+void capture_record(cudaStream_t stream, Task task);
 cudaError_t capture_wait(cudaStream_t stream, cudaEvent_t event);
 // For calls that must not happen while a stream is recording: an error (and the recording fails),
 // if the thread or another one is.

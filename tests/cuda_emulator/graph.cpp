@@ -1,6 +1,6 @@
 /* graph.cpp: recording what is asked of streams, and replaying it.
  *
- * While a stream is recording, its operations become nodes of a graph instead of being queued. A
+ * While a stream is recording, its tasks become nodes of a graph instead of being queued. A
  * node comes after the previous one of its stream; an event that is recorded on one stream and
  * waited for on another makes the other stream record, too, and carries the order over (the fork);
  * before the recording ends, each such stream must be waited for in the same way (the join).
@@ -23,9 +23,9 @@ struct CUgraphExec_st {
 
 namespace emulator {
 
-void capture_record(cudaStream_t stream, Operation operation) {
+void capture_record(cudaStream_t stream, Task task) {
     Nodes &nodes = stream->capture->nodes;
-    nodes.push_back({std::move(operation), stream->tail});
+    nodes.push_back({std::move(task), stream->tail});
     stream->tail = {nodes.size() - 1};
 }
 
@@ -149,7 +149,7 @@ static cudaError_t launch(Runtime &r, Lock &lock, cudaGraphExec_t exec, cudaStre
         return cudaErrorStreamCaptureUnsupported;
     }
     for (size_t node : replay_order(r, exec->nodes))
-        stream_enqueue(r, lock, stream, exec->nodes[node].operation);
+        stream_enqueue(r, lock, stream, exec->nodes[node].task);
     return cudaSuccess;
 }
 

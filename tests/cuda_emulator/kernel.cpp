@@ -11,28 +11,19 @@
  * a missing __syncthreads mostly shows.
  */
 #include <algorithm>
-#include <csetjmp>
 #include <cstdio>
-#include <sys/mman.h>
-#include <ucontext.h>
 
 #include <cuda_runtime.h>
 
 #include "emulator.h"
+#include "fiber.h"
 
 __thread uint3 threadIdx, blockIdx;
 __thread uint3 blockDim, gridDim;
 
 namespace emulator {
 
-enum : size_t { STACK = 256 * 1024, STACK_GUARD = 4096 };
 enum : unsigned { WARP = 32, THREADS_MAX = 1024 };
-
-struct Fiber {
-    char *stack;
-    jmp_buf where;         // where it waits, once it has begun
-    ucontext_t *beginning; // until then: how to begin
-};
 
 struct Thread { // of the block that is run
     enum { NOT_BEGUN, AT_BARRIER, AT_EXCHANGE, ENDED } state;
@@ -56,9 +47,8 @@ struct Block {
     unsigned count, begun, ended, at_barrier; // threads
     unsigned current;
     Thread threads[THREADS_MAX];
-    jmp_buf scheduler; // the stack of the host's thread
-    std::vector<Fiber *> fibers, idle;
-    ~Block();
+    std::vector<std::unique_ptr<Fiber>> fibers;
+    std::vector<Fiber *> idle;
 };
 
 // The block that this thread of the host runs. It keeps its fibers from kernel to kernel.
@@ -72,32 +62,10 @@ static uint3 place(size_t index, const uint3 &size) {
             static_cast<unsigned>(index / size.x / size.y)};
 }
 
-// ---- fibers ------------------------------------------------------------------------------------
-
-static void suspend(Fiber *fiber) {
-    if (_setjmp(fiber->where) == 0) _longjmp(block().scheduler, 1);
-}
-
-static __attribute__((noinline)) void resume(Fiber *fiber) {
-    Block &b = block();
-    if (_setjmp(b.scheduler) != 0) return;
-    if (fiber->beginning == nullptr) _longjmp(fiber->where, 1);
-    setcontext(fiber->beginning);
-}
-
-static void resume_thread(unsigned index) {
-    block().current = index;
-    threadIdx = place(index, blockDim);
-    resume(block().threads[index].fiber);
-}
-
 // What a fiber does for ever. It is idle when all threads of its block have begun.
-static void fiber_main(unsigned low, unsigned high) {
+static void fiber_body(Fiber *self) {
     Block &b = block();
-    Fiber *self = reinterpret_cast<Fiber *>(static_cast<uintptr_t>(high) << 32 | low);
-    delete self->beginning;
-    self->beginning = nullptr;
-    for (;; suspend(self)) {
+    for (;; self->suspend()) {
         while (b.begun < b.count) {
             b.current = static_cast<unsigned>(b.order.at(b.begun++));
             b.threads[b.current].fiber = self;
@@ -110,29 +78,21 @@ static void fiber_main(unsigned low, unsigned high) {
     }
 }
 
-static Fiber *fiber_create() {
-    Fiber *fiber = new Fiber;
-    void *stack = mmap(nullptr, STACK_GUARD + STACK, PROT_READ | PROT_WRITE,
-                       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (stack == MAP_FAILED || mprotect(stack, STACK_GUARD, PROT_NONE) != 0)
-        fail("there is no memory for another thread of a kernel");
-    fiber->stack = static_cast<char *>(stack);
-    fiber->beginning = new ucontext_t;
-    getcontext(fiber->beginning);
-    fiber->beginning->uc_stack.ss_sp = fiber->stack + STACK_GUARD;
-    fiber->beginning->uc_stack.ss_size = STACK;
-    uintptr_t address = reinterpret_cast<uintptr_t>(fiber);
-    makecontext(fiber->beginning, reinterpret_cast<void (*)()>(fiber_main), 2,
-                static_cast<unsigned>(address), static_cast<unsigned>(address >> 32));
-    block().fibers.push_back(fiber);
+static Fiber *take_fiber() {
+    Block &b = block();
+    if (b.idle.empty()) {
+        b.fibers.push_back(std::make_unique<Fiber>(fiber_body));
+        return b.fibers.back().get();
+    }
+    Fiber *fiber = b.idle.back();
+    b.idle.pop_back();
     return fiber;
 }
 
-Block::~Block() {
-    for (Fiber *fiber : fibers) {
-        munmap(fiber->stack, STACK_GUARD + STACK);
-        delete fiber;
-    }
+static void resume_thread(unsigned index) {
+    block().current = index;
+    threadIdx = place(index, blockDim);
+    block().threads[index].fiber->resume();
 }
 
 // ---- waking up those who wait ------------------------------------------------------------------
@@ -155,7 +115,7 @@ static bool release_lanes(unsigned warp, unsigned first) {
         if (mask >> lane & 1) {
             if ((mask >> lanes[lane].source & 1) == 0)
                 fail("a shuffle in %s reads lane %u, which is not in its mask %08x",
-                     operation_name(*thread_state().executing), lanes[lane].source, mask);
+                     task_name(*thread_state().executing), lanes[lane].source, mask);
             lanes[lane].value = lanes[lane].ballot ? votes : values[lanes[lane].source];
         }
     for (unsigned lane = 0; lane < lanes_count; lane++)
@@ -202,7 +162,7 @@ static bool release_barrier() {
                                                    count, names[state], first));
     }
     fail("%s, block (%u, %u, %u): its threads do not all come to the same place: %s",
-         operation_name(*thread_state().executing), blockIdx.x, blockIdx.y, blockIdx.z, text);
+         task_name(*thread_state().executing), blockIdx.x, blockIdx.y, blockIdx.z, text);
 }
 
 static void run_block(const std::function<void()> &kernel, const Order &order) {
@@ -212,12 +172,7 @@ static void run_block(const std::function<void()> &kernel, const Order &order) {
     b.count = static_cast<unsigned>(order.count);
     b.begun = b.ended = b.at_barrier = 0;
     for (unsigned i = 0; i < b.count; i++) b.threads[i].state = Thread::NOT_BEGUN;
-    while (b.begun < b.count) {
-        if (b.idle.empty()) b.idle.push_back(fiber_create());
-        Fiber *fiber = b.idle.back();
-        b.idle.pop_back();
-        resume(fiber);
-    }
+    while (b.begun < b.count) take_fiber()->resume();
     while (b.ended < b.count)
         if (!release_warps() && !release_barrier()) fail_waiting();
 }
@@ -227,7 +182,7 @@ static void run_block(const std::function<void()> &kernel, const Order &order) {
 static Thread &wait(int state) {
     Thread &thread = block().threads[block().current];
     thread.state = static_cast<decltype(thread.state)>(state);
-    suspend(thread.fiber);
+    thread.fiber->suspend();
     return thread;
 }
 
@@ -256,7 +211,7 @@ static uint64_t exchange(unsigned mask, uint64_t value, unsigned source, bool ba
     thread.predicate = predicate;
     if ((mask >> block().current % WARP & 1) == 0)
         fail("lane %u of %s is not in the mask %08x that it passes", block().current % WARP,
-             operation_name(*thread_state().executing), mask);
+             task_name(*thread_state().executing), mask);
     return wait(Thread::AT_EXCHANGE).value;
 }
 
@@ -313,30 +268,30 @@ static bool config_is_valid(const dim3 &grid, const dim3 &threads) {
            threads.x * threads.y * threads.z <= THREADS_MAX;
 }
 
-static cudaError_t launch(Runtime &r, Lock &lock, const cudaLaunchConfig_t &config,
-                          Operation operation, const void *const *pointers, size_t count) {
+static cudaError_t launch(Runtime &r, Lock &lock, const cudaLaunchConfig_t &config, Task task,
+                          const void *const *pointers, size_t count) {
     if (stream_find(r, config.stream) == nullptr || config.stream->device != thread_state().device)
         return cudaErrorInvalidResourceHandle;
     if (!config_is_valid(config.gridDim, config.blockDim)) return cudaErrorInvalidConfiguration;
     if (config.dynamicSmemBytes != 0 || config.numAttrs != 0) return cudaErrorNotSupported;
     for (size_t i = 0; i < count; i++)
         if (pointers[i] != nullptr && memory_find(r.allocations, pointers[i]) == nullptr)
-            fail("argument %zu of %s points to %s", i + 1, operation_name(operation),
+            fail("argument %zu of %s points to %s", i + 1, task_name(task),
                  memory_find(r.freed, pointers[i]) != nullptr ? "memory that was freed"
                                                               : "ordinary memory of the host");
-    operation.device = config.stream->device;
-    stream_enqueue(r, lock, config.stream, std::move(operation));
+    task.device = config.stream->device;
+    stream_enqueue(r, lock, config.stream, std::move(task));
     return cudaSuccess;
 }
 
 cudaError_t kernel_launch(const cudaLaunchConfig_t &config, const void *kernel,
                           std::function<void()> thread, const void *const *pointers, size_t count) {
-    Operation operation;
-    operation.what = "kernel";
-    operation.kernel = kernel;
-    operation.work = [config, thread = std::move(thread)] { return run_kernel(config, thread); };
+    Task task;
+    task.what = "kernel";
+    task.kernel = kernel;
+    task.work = [config, thread = std::move(thread)] { return run_kernel(config, thread); };
     return call([&](Runtime &r, Lock &lock) {
-        return launch(r, lock, config, std::move(operation), pointers, count);
+        return launch(r, lock, config, std::move(task), pointers, count);
     });
 }
 

@@ -82,9 +82,9 @@ static struct sigaction previous_handler; // of SIGSEGV: a signal handler has no
 // signal handlers, but the program is lost already.
 static void on_fault(int signal_number, siginfo_t *info, void *) {
     const Runtime &r = runtime();
-    const Operation *operation = thread_state().executing;
+    const Task *task = thread_state().executing;
     const char *address = static_cast<const char *>(info->si_addr);
-    const char *who = operation != nullptr ? operation_name(*operation) : "the host";
+    const char *who = task != nullptr ? task_name(*task) : "the host";
     const Allocation *a = memory_find(r.allocations, address);
     if (const Allocation *gone = memory_find(r.freed, address))
         fprintf(stderr, "cuda_emulator: %s touched memory that was freed (%zu bytes of %s)\n", who,
@@ -94,13 +94,13 @@ static void on_fault(int signal_number, siginfo_t *info, void *) {
                 address < a->memory ? a->memory - address
                                     : address - a->memory - (ptrdiff_t)a->bytes,
                 address < a->memory ? "before" : "past the end of", a->bytes);
-    else if (a != nullptr && operation == nullptr)
+    else if (a != nullptr && task == nullptr)
         fprintf(stderr, "cuda_emulator: the host touched device memory of GPU %d\n", a->device);
     else if (a != nullptr)
         fprintf(stderr,
                 "cuda_emulator: %s, work of GPU %d, touched memory of GPU %d without peer access\n",
-                who, operation->device, a->device);
-    else if (operation != nullptr)
+                who, task->device, a->device);
+    else if (task != nullptr)
         fprintf(stderr, "cuda_emulator: %s touched an address that is no memory\n", who);
     sigaction(signal_number, &previous_handler, nullptr);
 }

@@ -17,7 +17,7 @@
 
 namespace emulator {
 
-enum : size_t { QUEUE_MAX = 1024 }; // operations of one stream
+enum : size_t { QUEUE_MAX = 1024 }; // tasks of one stream
 enum : long { POLL_NS = 50 * 1000, IDLE_NS = 50 * 1000 * 1000 };
 
 static void sleep_ns(long ns) {
@@ -55,14 +55,14 @@ static void forget_if_over(Runtime &r, cudaStream_t stream) {
                                  [=](auto &entry) { return entry.get() == stream; }));
 }
 
-// Carries out one operation of some stream. False: nothing can be done at present.
+// Carries out one task of some stream. False: nothing can be done at present.
 static bool step(Runtime &r) {
     while (cudaStream_t stream = choose_stream(r)) {
-        Operation &operation = stream->queue.front();
-        if (operation.work != nullptr) {
-            memory_open(r, operation.device, operation.other);
-            thread_state().executing = &operation;
-            stream->stalled = !operation.work();
+        Task &task = stream->queue.front();
+        if (task.work != nullptr) {
+            memory_open(r, task.device, task.other);
+            thread_state().executing = &task;
+            stream->stalled = !task.work();
             thread_state().executing = nullptr;
             if (stream->stalled) continue;
         }
@@ -153,14 +153,14 @@ cudaStream_t stream_find(Runtime &r, cudaStream_t stream) {
     return nullptr;
 }
 
-void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Operation operation) {
+void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task) {
     if (stream->capture != nullptr) {
-        capture_record(stream, std::move(operation));
+        capture_record(stream, std::move(task));
         return;
     }
     if (stream->queue.size() >= QUEUE_MAX)
         run_until(r, lock, [=] { return stream->queue.size() < QUEUE_MAX / 2; });
-    stream->queue.push_back(std::move(operation));
+    stream->queue.push_back(std::move(task));
     if (r.settings.seed == 0) run_all(r);
 }
 
@@ -168,11 +168,11 @@ void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Operation opera
 cudaError_t stream_put(cudaStream_t stream, const char *what, Work work) {
     return call([&](Runtime &r, Lock &lock) {
         if (stream_find(r, stream) == nullptr) return cudaErrorInvalidResourceHandle;
-        Operation operation;
-        operation.what = what;
-        operation.device = stream->device;
-        operation.work = std::move(work);
-        stream_enqueue(r, lock, stream, std::move(operation));
+        Task task;
+        task.what = what;
+        task.device = stream->device;
+        task.work = std::move(work);
+        stream_enqueue(r, lock, stream, std::move(task));
         return cudaSuccess;
     });
 }
@@ -222,10 +222,10 @@ static cudaError_t stream_wait(Runtime &r, Lock &lock, cudaStream_t stream, cuda
     if (stream->capture != nullptr || event->capture != nullptr) return capture_wait(stream, event);
     if (event->last == nullptr) // never recorded: nothing to wait for
         return cudaSuccess;
-    Operation operation;
-    operation.what = "cudaStreamWaitEvent";
-    operation.after = event->last;
-    stream_enqueue(r, lock, stream, std::move(operation));
+    Task task;
+    task.what = "cudaStreamWaitEvent";
+    task.after = event->last;
+    stream_enqueue(r, lock, stream, std::move(task));
     return cudaSuccess;
 }
 
@@ -249,15 +249,15 @@ static cudaError_t event_record(Runtime &r, Lock &lock, cudaEvent_t event, cudaS
     if (stream->capture != nullptr) return cudaSuccess;
     auto marker = std::make_shared<Marker>();
     event->last = marker;
-    Operation operation;
-    operation.what = "cudaEventRecord";
-    operation.device = stream->device;
-    operation.work = [marker] {
+    Task task;
+    task.what = "cudaEventRecord";
+    task.device = stream->device;
+    task.work = [marker] {
         marker->done = true;
         marker->milliseconds = now_milliseconds();
         return true;
     };
-    stream_enqueue(r, lock, stream, std::move(operation));
+    stream_enqueue(r, lock, stream, std::move(task));
     return cudaSuccess;
 }
 

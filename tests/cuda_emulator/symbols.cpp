@@ -56,8 +56,8 @@ const char *symbol_name(const void *function) {
     return readable != nullptr ? readable : name;
 }
 
-const char *operation_name(const Operation &operation) {
-    return operation.kernel != nullptr ? symbol_name(operation.kernel) : operation.what;
+const char *task_name(const Task &task) {
+    return task.kernel != nullptr ? symbol_name(task.kernel) : task.what;
 }
 
 } // namespace emulator
