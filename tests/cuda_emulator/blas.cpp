@@ -1,0 +1,476 @@
+/* blas.cpp: cuBLASLt's matrix product, by OpenBLAS.
+ *
+ * Factors are float32, or both bfloat16, or both half; the result is float32 or of the factors'
+ * type; all is added up in float32. Where the compute type says so, float32 factors are rounded to
+ * TF32 (10 bits) or bfloat16 before. Matrices may be stored by columns or by rows. The epilogues
+ * are bias (one number per row of d) and ReLU.
+ *
+ * It is strict where the real one is in its own time: an algorithm is only good for the product it
+ * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
+ * with the workspace it asked for, which it fills with NaN: two streams that share one see it.
+ * Matrices must lie in device memory, each inside one allocation.
+ */
+#include <cblas.h>
+#include <cstring>
+
+#include <cublasLt.h>
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "emulator.h"
+
+struct cublasLtContext {
+    int device;
+};
+
+struct cublasLtMatmulDescOpaque_t {
+    cublasComputeType_t compute;
+    cudaDataType_t scale;
+    int32_t pointer_mode, op_a, op_b;
+    uint32_t epilogue;
+    const void *bias;
+    int32_t bias_type; // -1: that of d
+};
+
+struct cublasLtMatrixLayoutOpaque_t {
+    uint32_t type;
+    int32_t order;
+    uint64_t rows, columns;
+    int64_t ld;
+    int32_t batch;
+    int64_t stride; // in elements
+};
+
+struct cublasLtMatmulPreferenceOpaque_t {
+    uint64_t workspace;
+    uint32_t alignment[4]; // of a, b, c, d
+};
+
+namespace emulator {
+
+using Layout = cublasLtMatrixLayoutOpaque_t;
+using Product = cublasLtMatmulDescOpaque_t;
+
+enum : size_t { WORKSPACE = 32 * 1024 }; // what the algorithm would like to have
+
+struct Call { // one cublasLtMatmul, with copies of all that the caller may change afterwards
+    Product product;
+    Layout layouts[4]; // a, b, c, d
+    const void *a, *b, *c;
+    void *d, *workspace;
+    float alpha, beta;
+    size_t scratch; // bytes of the workspace that are used
+};
+
+// An algorithm as the caller keeps it: what it is good for.
+struct Algorithm {
+    uint64_t key, workspace;
+    uint32_t alignment[4];
+    uint64_t unused[4];
+};
+static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "the caller keeps 64 bytes");
+
+// ---- what can be done --------------------------------------------------------------------------
+
+static size_t type_size(uint32_t type) {
+    return type == CUDA_R_32F ? 4 : 2;
+}
+static bool is_16_bits(uint32_t type) {
+    return type == CUDA_R_16BF || type == CUDA_R_16F;
+}
+
+static bool layout_is_valid(const Layout &layout) {
+    uint64_t run = layout.order == CUBLASLT_ORDER_ROW ? layout.columns : layout.rows;
+    return layout.rows > 0 && layout.columns > 0 && layout.batch > 0 &&
+           layout.ld >= static_cast<int64_t>(run);
+}
+
+static bool shapes_fit(const Product &p, const Layout l[4]) {
+    bool ta = p.op_a == CUBLAS_OP_T, tb = p.op_b == CUBLAS_OP_T;
+    uint64_t m = ta ? l[0].columns : l[0].rows, k = ta ? l[0].rows : l[0].columns;
+    uint64_t n = tb ? l[1].rows : l[1].columns;
+    bool fit = k == (tb ? l[1].columns : l[1].rows);
+    for (int i = 2; i < 4; i++) fit = fit && l[i].rows == m && l[i].columns == n;
+    for (int i = 0; i < 4; i++) fit = fit && layout_is_valid(l[i]) && l[i].batch == l[0].batch;
+    return fit;
+}
+
+static bool types_are_known(const Product &p, const Layout l[4]) {
+    bool narrow = is_16_bits(l[0].type), wide = l[0].type == CUDA_R_32F;
+    bool compute = p.compute == CUBLAS_COMPUTE_32F || p.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
+                   (wide && (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
+                             p.compute == CUBLAS_COMPUTE_32F_FAST_16BF ||
+                             p.compute == CUBLAS_COMPUTE_32F_FAST_16F));
+    return compute && (narrow || wide) && p.scale == CUDA_R_32F && l[1].type == l[0].type &&
+           l[2].type == l[3].type && (l[3].type == CUDA_R_32F || l[3].type == l[0].type) &&
+           p.pointer_mode == CUBLASLT_POINTER_MODE_HOST &&
+           (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_RELU ||
+            p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS);
+}
+
+static cublasStatus_t check(const Product &p, const Layout l[4]) {
+    return !shapes_fit(p, l)        ? CUBLAS_STATUS_INVALID_VALUE
+           : !types_are_known(p, l) ? CUBLAS_STATUS_NOT_SUPPORTED
+                                    : CUBLAS_STATUS_SUCCESS;
+}
+
+// A number that differs where an algorithm could not be carried over.
+static uint64_t key_of(const Product &p, const Layout layouts[4]) {
+    uint64_t key = 14695981039346656037u; // FNV-1a
+    auto mix = [&key](uint64_t value) { key = (key ^ value) * 1099511628211u; };
+    for (uint64_t value : {uint64_t(p.compute), uint64_t(p.op_a), uint64_t(p.op_b)}) mix(value);
+    mix(p.epilogue);
+    for (int i = 0; i < 4; i++)
+        for (uint64_t value : {uint64_t(layouts[i].type), uint64_t(layouts[i].order),
+                               layouts[i].rows, layouts[i].columns, uint64_t(layouts[i].ld),
+                               uint64_t(layouts[i].batch), uint64_t(layouts[i].stride)})
+            mix(value);
+    return key;
+}
+
+// ---- doing it ----------------------------------------------------------------------------------
+
+// Elements from the first to the last one of a matrix.
+static size_t extent(const Layout &layout) {
+    bool by_rows = layout.order == CUBLASLT_ORDER_ROW;
+    uint64_t runs = by_rows ? layout.rows : layout.columns;
+    return (runs - 1) * static_cast<size_t>(layout.ld) + (by_rows ? layout.columns : layout.rows);
+}
+
+static size_t extent_of_all(const Layout &layout) {
+    return static_cast<size_t>(layout.batch - 1) * static_cast<size_t>(layout.stride) +
+           extent(layout);
+}
+
+static float load(const void *data, uint32_t type, size_t i) {
+    if (type == CUDA_R_32F) return static_cast<const float *>(data)[i];
+    unsigned short bits = static_cast<const unsigned short *>(data)[i];
+    return type == CUDA_R_16BF ? __bfloat162float({bits}) : __half2float({bits});
+}
+
+static void store(void *data, uint32_t type, size_t i, float value) {
+    if (type == CUDA_R_32F)
+        static_cast<float *>(data)[i] = value;
+    else
+        static_cast<unsigned short *>(data)[i] =
+            type == CUDA_R_16BF ? __float2bfloat16_rn(value).bits : __float2half_rn(value).bits;
+}
+
+// To 10 bits of fraction, ties to even. (Tensor cores round like this where cuBLAS converts for
+// them; where they only cut off, the result differs by as much again.)
+static float round_to_tf32(float x) {
+    unsigned bits = __float_as_uint(x);
+    if ((bits & 0x7f800000) == 0x7f800000) return x;
+    return __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+}
+
+static float round_factor(cublasComputeType_t compute, float x) {
+    switch (compute) {
+    case CUBLAS_COMPUTE_32F_FAST_TF32:
+        return round_to_tf32(x);
+    case CUBLAS_COMPUTE_32F_FAST_16BF:
+        return __bfloat162float(__float2bfloat16_rn(x));
+    case CUBLAS_COMPUTE_32F_FAST_16F:
+        return __half2float(__float2half_rn(x));
+    default:
+        return x;
+    }
+}
+
+// The factor as floats, stored as it is: itself, or a rounded copy in `buffer`.
+static const float *factor(const Call &call, const Layout &layout, const void *data, size_t first,
+                           std::vector<float> &buffer) {
+    bool exact = call.product.compute == CUBLAS_COMPUTE_32F ||
+                 call.product.compute == CUBLAS_COMPUTE_32F_PEDANTIC;
+    if (layout.type == CUDA_R_32F && exact) return static_cast<const float *>(data) + first;
+    buffer.resize(extent(layout));
+    for (size_t i = 0; i < buffer.size(); i++)
+        buffer[i] = round_factor(call.product.compute, load(data, layout.type, first + i));
+    return buffer.data();
+}
+
+// d = epilogue(alpha sums + beta c), for one matrix; sums[m, n] lie by columns.
+static void finish(const Call &call, const std::vector<float> &sums, size_t first_c,
+                   size_t first_d) {
+    const Layout &c = call.layouts[2], &d = call.layouts[3];
+    const Product &p = call.product;
+    bool bias = (p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
+    bool relu = (p.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+    uint32_t bias_type = p.bias_type < 0 ? d.type : static_cast<uint32_t>(p.bias_type);
+    auto at = [](const Layout &layout, size_t row, size_t column) {
+        size_t ld = static_cast<size_t>(layout.ld);
+        return layout.order == CUBLASLT_ORDER_ROW ? row * ld + column : column * ld + row;
+    };
+    for (size_t column = 0; column < d.columns; column++)
+        for (size_t row = 0; row < d.rows; row++) {
+            float value = call.alpha * sums[column * d.rows + row];
+            if (call.beta != 0) // otherwise c is not read: it may be NaN
+                value += call.beta * load(call.c, c.type, first_c + at(c, row, column));
+            if (bias) value += load(p.bias, bias_type, row);
+            if (relu && value < 0) // NaN stays NaN
+                value = 0;
+            store(call.d, d.type, first_d + at(d, row, column), value);
+        }
+}
+
+static bool multiply(const Call &call) {
+    const Layout *l = call.layouts;
+    if (call.scratch > 0) memset(call.workspace, 0xff, call.scratch);
+    std::vector<float> a_buffer, b_buffer, sums(l[3].rows * l[3].columns);
+    // A matrix stored by rows is its transpose stored by columns.
+    bool ta = (call.product.op_a == CUBLAS_OP_T) != (l[0].order == CUBLASLT_ORDER_ROW);
+    bool tb = (call.product.op_b == CUBLAS_OP_T) != (l[1].order == CUBLASLT_ORDER_ROW);
+    auto m = static_cast<blasint>(l[3].rows), n = static_cast<blasint>(l[3].columns);
+    auto k = static_cast<blasint>(call.product.op_a == CUBLAS_OP_T ? l[0].rows : l[0].columns);
+    for (int i = 0; i < l[0].batch; i++) {
+        auto first = [&](int which) { return static_cast<size_t>(i * l[which].stride); };
+        const float *a = factor(call, l[0], call.a, first(0), a_buffer);
+        const float *b = factor(call, l[1], call.b, first(1), b_buffer);
+        cblas_sgemm(CblasColMajor, ta ? CblasTrans : CblasNoTrans, tb ? CblasTrans : CblasNoTrans,
+                    m, n, k, 1, a, static_cast<blasint>(l[0].ld), b, static_cast<blasint>(l[1].ld),
+                    0, sums.data(), m);
+        finish(call, sums, first(2), first(3));
+    }
+    return true;
+}
+
+static void check_memory(const Runtime &r, const char *what, const void *memory, size_t bytes) {
+    const Allocation *a = memory_holding(r, memory, bytes);
+    if (a == nullptr || a->device == HOST)
+        fail("cublasLtMatmul: %s (%p, %zu bytes) is not in one piece of device memory", what,
+             memory, bytes);
+}
+
+static cublasStatus_t check_call(const Runtime &r, const Call &call, const Algorithm &algorithm,
+                                 size_t workspace_bytes) {
+    static const char *const names[] = {"a", "b", "c", "d"};
+    const void *memory[] = {call.a, call.b, call.c, call.d};
+    for (int i = 0; i < 4; i++) {
+        if (i == 2 && call.beta == 0) continue;
+        check_memory(r, names[i], memory[i],
+                     extent_of_all(call.layouts[i]) * type_size(call.layouts[i].type));
+        if (reinterpret_cast<uintptr_t>(memory[i]) % algorithm.alignment[i] != 0)
+            return CUBLAS_STATUS_INVALID_VALUE;
+    }
+    if ((call.product.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
+        check_memory(r, "the bias", call.product.bias,
+                     call.layouts[3].rows * type_size(call.layouts[3].type));
+    if (algorithm.key != key_of(call.product, call.layouts) ||
+        algorithm.workspace > workspace_bytes)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    if (algorithm.workspace > 0)
+        check_memory(r, "the workspace", call.workspace, algorithm.workspace);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t set_field(void *field, size_t size, const void *value, size_t bytes) {
+    if (size != bytes) return CUBLAS_STATUS_INVALID_VALUE;
+    memcpy(field, value, bytes);
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+static cublasStatus_t enqueue(const Call &call, cudaStream_t stream) {
+    Runtime &r = runtime();
+    Lock lock(r.mutex);
+    if (stream_find(r, stream) == nullptr || stream->device != thread_state().device)
+        return CUBLAS_STATUS_INVALID_VALUE;
+    Task task;
+    task.what = "cublasLtMatmul";
+    task.device = stream->device;
+    task.work = [call] { return multiply(call); };
+    stream_enqueue(r, lock, stream, std::move(task));
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+} // namespace emulator
+
+using namespace emulator;
+
+size_t cublasLtGetVersion(void) {
+    return 130000;
+}
+
+const char *cublasLtGetStatusName(cublasStatus_t status) {
+    switch (status) {
+    case CUBLAS_STATUS_SUCCESS:
+        return "CUBLAS_STATUS_SUCCESS";
+    case CUBLAS_STATUS_NOT_INITIALIZED:
+        return "CUBLAS_STATUS_NOT_INITIALIZED";
+    case CUBLAS_STATUS_INVALID_VALUE:
+        return "CUBLAS_STATUS_INVALID_VALUE";
+    case CUBLAS_STATUS_NOT_SUPPORTED:
+        return "CUBLAS_STATUS_NOT_SUPPORTED";
+    default:
+        return "CUBLAS_STATUS_INTERNAL_ERROR";
+    }
+}
+
+const char *cublasLtGetStatusString(cublasStatus_t status) {
+    return cublasLtGetStatusName(status);
+}
+
+cublasStatus_t cublasLtCreate(cublasLtHandle_t *handle) {
+    int device;
+    if (cudaGetDevice(&device) != cudaSuccess) return CUBLAS_STATUS_NOT_INITIALIZED;
+    *handle = new cublasLtContext{device};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
+    delete handle;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *product, cublasComputeType_t compute,
+                                        cudaDataType_t scale) {
+    *product = new Product{compute,     scale,       CUBLASLT_POINTER_MODE_HOST,
+                           CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
+                           nullptr,     -1};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t product) {
+    delete product;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
+                                              cublasLtMatmulDescAttributes_t attribute,
+                                              const void *value, size_t bytes) {
+    switch (attribute) {
+    case CUBLASLT_MATMUL_DESC_COMPUTE_TYPE:
+        return set_field(&product->compute, sizeof product->compute, value, bytes);
+    case CUBLASLT_MATMUL_DESC_SCALE_TYPE:
+        return set_field(&product->scale, sizeof product->scale, value, bytes);
+    case CUBLASLT_MATMUL_DESC_POINTER_MODE:
+        return set_field(&product->pointer_mode, sizeof product->pointer_mode, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSA:
+        return set_field(&product->op_a, sizeof product->op_a, value, bytes);
+    case CUBLASLT_MATMUL_DESC_TRANSB:
+        return set_field(&product->op_b, sizeof product->op_b, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE:
+        return set_field(&product->epilogue, sizeof product->epilogue, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
+        return set_field(&product->bias, sizeof product->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
+        return set_field(&product->bias_type, sizeof product->bias_type, value, bytes);
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t *layout, cudaDataType type,
+                                          uint64_t rows, uint64_t columns, int64_t ld) {
+    *layout = new Layout{type, CUBLASLT_ORDER_COL, rows, columns, ld, 1, 0};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) {
+    delete layout;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute,
+                                                const void *value, size_t bytes) {
+    switch (attribute) {
+    case CUBLASLT_MATRIX_LAYOUT_TYPE:
+        return set_field(&layout->type, sizeof layout->type, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ORDER:
+        return set_field(&layout->order, sizeof layout->order, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_ROWS:
+        return set_field(&layout->rows, sizeof layout->rows, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_COLS:
+        return set_field(&layout->columns, sizeof layout->columns, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_LD:
+        return set_field(&layout->ld, sizeof layout->ld, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT:
+        return set_field(&layout->batch, sizeof layout->batch, value, bytes);
+    case CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET:
+        return set_field(&layout->stride, sizeof layout->stride, value, bytes);
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t *preference) {
+    *preference = new cublasLtMatmulPreferenceOpaque_t{0, {256, 256, 256, 256}};
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
+    delete preference;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void *value, size_t bytes) {
+    switch (attribute) {
+    case CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES:
+        return set_field(&preference->workspace, sizeof preference->workspace, value, bytes);
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES:
+    case CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES: {
+        uint32_t *alignment =
+            &preference->alignment[attribute - CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES];
+        return set_field(alignment, sizeof *alignment, value, bytes);
+    }
+    case CUBLASLT_MATMUL_PREF_SEARCH_MODE: // there is one algorithm, without split sums
+    case CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK:
+        return CUBLAS_STATUS_SUCCESS;
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
+
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t b,
+                                              cublasLtMatrixLayout_t c, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int requested,
+                                              cublasLtMatmulHeuristicResult_t results[],
+                                              int *returned) {
+    *returned = 0;
+    const Layout layouts[4] = {*a, *b, *c, *d};
+    cublasStatus_t status = check(*product, layouts);
+    if (status != CUBLAS_STATUS_SUCCESS || requested < 1)
+        return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
+    Algorithm algorithm = {};
+    algorithm.key = key_of(*product, layouts);
+    algorithm.workspace = preference->workspace >= WORKSPACE ? uint64_t(WORKSPACE) : 0;
+    memcpy(algorithm.alignment, preference->alignment, sizeof algorithm.alignment);
+    results[0] = {};
+    memcpy(&results[0].algo, &algorithm, sizeof algorithm);
+    results[0].workspaceSize = algorithm.workspace;
+    results[0].wavesCount = 1;
+    *returned = 1;
+    return CUBLAS_STATUS_SUCCESS;
+}
+
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t handle, cublasLtMatmulDesc_t product,
+                              const void *alpha, const void *a, cublasLtMatrixLayout_t a_layout,
+                              const void *b, cublasLtMatrixLayout_t b_layout, const void *beta,
+                              const void *c, cublasLtMatrixLayout_t c_layout, void *d,
+                              cublasLtMatrixLayout_t d_layout, const cublasLtMatmulAlgo_t *algo,
+                              void *workspace, size_t workspace_bytes, cudaStream_t stream) {
+    emulator::Call call = {*product,
+                           {*a_layout, *b_layout, *c_layout, *d_layout},
+                           a,
+                           b,
+                           c,
+                           d,
+                           workspace,
+                           *static_cast<const float *>(alpha),
+                           *static_cast<const float *>(beta),
+                           0};
+    cublasStatus_t status = check(call.product, call.layouts);
+    if (status != CUBLAS_STATUS_SUCCESS || handle->device != thread_state().device)
+        return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
+    Algorithm algorithm = {key_of(*product, call.layouts), 0, {1, 1, 1, 1}, {}};
+    if (algo != nullptr) // otherwise one is chosen here, which is content with anything
+        memcpy(&algorithm, algo, sizeof algorithm);
+    call.scratch = algorithm.workspace;
+    {
+        Lock lock(runtime().mutex);
+        status = check_call(runtime(), call, algorithm, workspace_bytes);
+    }
+    return status == CUBLAS_STATUS_SUCCESS ? enqueue(call, stream) : status;
+}

@@ -1,0 +1,339 @@
+/* emulator.cpp: a small CUDA that runs on the CPU, to test CUDA code where no GPU is. This file
+ * holds the emulated machine's settings, its devices and errors.
+ *
+ * What it is. A library with the names of CUDA's runtime, of cuBLASLt and of NCCL, as far as this
+ * project calls them. Its headers (include/) take the place of NVIDIA's; the project's sources are
+ * the same for both. `cmake -DWITH_CUDA=EMULATED` builds them so.
+ *
+ * What it checks, by being less kind than a real GPU:
+ *   - order: the work of streams is carried out late and in random order; only events and the
+ *     streams themselves order it. A forgotten event is wrong data (stream.cpp), and in a recorded
+ *     graph, too (graph.cpp). Pinned memory is read and written late (copy.cpp);
+ *   - memory: the host cannot touch a device's memory, nor one device another's without peer
+ * access; new memory is NaN; writing past an end, using what was freed, freeing twice, running out
+ * of memory, and what was never freed are errors or reported (memory.cpp);
+ *   - kernels: real barriers and shuffles, by threads that begin in random order; a barrier that
+ * not all threads reach ends the program with the kernel's name (kernel.cpp);
+ *   - rules: capture, devices, streams and events are refused where CUDA refuses them;
+ *   - several processes: NCCL between them (nccl.cpp).
+ *
+ * What it cannot check: anything about speed; the memory model of a GPU (its threads take turns at
+ * barriers only: a race between two of them, or a missing __syncwarp, may go unnoticed); how
+ * functions like expf and fused multiply-adds round there; registers and shared memory that are too
+ * large; bugs of real drivers; what shared memory holds before it is written (here: what the last
+ * block left).
+ *
+ * Environment (read at the first call):
+ *   DDPC_EMULATED_GPUS    how many devices there are: 0 to 8 (2); 0: every call fails, as without a
+ * GPU DDPC_EMULATED_MEMORY  bytes of memory that each has (1 GiB) DDPC_EMULATED_PEERS   1: they can
+ * access each other's memory, once enabled; 0: they cannot (1) DDPC_EMULATOR_SEED    of everything
+ * that is random (1); 0: all work at once and in order A run with one thread and one seed is
+ * repeatable, as long as it never pauses: work that nobody waits for is begun after 50 ms, because
+ * another process may need it.
+ */
+#include <algorithm>
+#include <climits>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <unistd.h>
+
+#include "emulator.h"
+
+namespace emulator {
+
+enum { PROCESSORS = 2, CAPABILITY_MAJOR = 9, CAPABILITY_MINOR = 0, RUNTIME_VERSION = 13000 };
+
+void fail(const char *format, ...) {
+    va_list arguments;
+    va_start(arguments, format);
+    fputs("cuda_emulator: ", stderr);
+    vfprintf(stderr, format, arguments);
+    fputc('\n', stderr);
+    va_end(arguments);
+    abort();
+}
+
+static size_t setting(const char *name, size_t missing, size_t most) {
+    const char *text = getenv(name);
+    if (text == nullptr) return missing;
+    char *end = nullptr;
+    unsigned long long value = strtoull(text, &end, 10);
+    if (*text < '0' || *text > '9' || *end != '\0' || value > most)
+        fail("%s=%s: this should be a number up to %zu", name, text, most);
+    return value;
+}
+
+// Runs at the end of the process: what was never given back, unless the program failed anyway.
+static void report_leaks(int status, void *) {
+    Runtime &r = runtime();
+    Lock lock(r.mutex);
+    r.closing = true;
+    if (status != 0 || getpid() != r.process) return;
+    size_t device = 0, pinned = 0;
+    for (auto &entry : r.allocations)
+        (entry.second.device == HOST ? pinned : device) += entry.second.bytes;
+    size_t streams = 0;
+    for (auto &stream : r.streams) streams += !stream->destroyed;
+    if (device + pinned + streams + r.events.size() + r.graphs.size() > 0)
+        fprintf(stderr,
+                "cuda_emulator: never given back: %zu bytes of device memory, %zu bytes of pinned "
+                "memory, %zu streams, %zu events, %zu graphs\n",
+                device, pinned, streams, r.events.size(), r.graphs.size());
+}
+
+static Runtime *runtime_create() {
+    Runtime *r = new Runtime;
+    r->settings.devices = static_cast<int>(setting("DDPC_EMULATED_GPUS", 2, DEVICES_MAX));
+    r->settings.memory = setting("DDPC_EMULATED_MEMORY", size_t{1} << 30, size_t{1} << 40);
+    r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
+    r->settings.seed = static_cast<unsigned>(setting("DDPC_EMULATOR_SEED", 1, UINT_MAX));
+    r->random.seed(r->settings.seed);
+    r->process = getpid();
+    on_exit(report_leaks, nullptr);
+    return r;
+}
+
+// CUDA's interface has no object to keep state in, so this is a global. It is never destroyed:
+// threads may still use it while the process ends.
+Runtime &runtime() {
+    static Runtime *r = runtime_create();
+    return *r;
+}
+
+ThreadState &thread_state() {
+    static thread_local ThreadState state;
+    return state;
+}
+
+cudaError_t runtime_check(const Runtime &r) {
+    if (r.settings.devices == 0) return cudaErrorNoDevice;
+    return getpid() == r.process ? cudaSuccess : cudaErrorInitializationError;
+}
+
+cudaError_t error_remember(cudaError_t error) {
+    if (error != cudaSuccess) thread_state().last_error = error;
+    return error;
+}
+
+static bool device_exists(const Runtime &r, int device) {
+    return device >= 0 && device < r.settings.devices;
+}
+
+static void describe(const Runtime &r, struct cudaDeviceProp *p, int device) {
+    *p = {};
+    snprintf(p->name, sizeof p->name, "emulated GPU (runs on the CPU)");
+    memcpy(p->uuid.bytes, "emulated GPU", 12);
+    p->uuid.bytes[15] = static_cast<char>(device + 1);
+    p->totalGlobalMem = r.settings.memory;
+    p->sharedMemPerBlock = 48 * 1024;
+    p->regsPerBlock = 65536;
+    p->warpSize = 32;
+    p->maxThreadsPerBlock = p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024;
+    p->maxThreadsDim[2] = 64;
+    p->maxGridSize[0] = INT_MAX;
+    p->maxGridSize[1] = p->maxGridSize[2] = 65535;
+    p->major = CAPABILITY_MAJOR;
+    p->minor = CAPABILITY_MINOR;
+    p->multiProcessorCount = PROCESSORS;
+    p->maxThreadsPerMultiProcessor = 2048;
+    p->pciBusID = device + 1;
+    p->asyncEngineCount = 2;
+    p->unifiedAddressing = 1;
+    p->memoryBusWidth = 64;
+    p->l2CacheSize = 1 << 20;
+}
+
+static cudaError_t attribute_of(const Runtime &r, int *value, cudaDeviceAttr attribute,
+                                int device) {
+    struct cudaDeviceProp p;
+    describe(r, &p, device);
+    const struct {
+        cudaDeviceAttr attribute;
+        int value;
+    } table[] = {{cudaDevAttrMaxThreadsPerBlock, p.maxThreadsPerBlock},
+                 {cudaDevAttrMaxSharedMemoryPerBlock, static_cast<int>(p.sharedMemPerBlock)},
+                 {cudaDevAttrWarpSize, p.warpSize},
+                 {cudaDevAttrMultiProcessorCount, p.multiProcessorCount},
+                 {cudaDevAttrPciBusId, p.pciBusID},
+                 {cudaDevAttrPciDeviceId, p.pciDeviceID},
+                 {cudaDevAttrPciDomainId, p.pciDomainID},
+                 {cudaDevAttrL2CacheSize, p.l2CacheSize},
+                 {cudaDevAttrMaxThreadsPerMultiProcessor, p.maxThreadsPerMultiProcessor},
+                 {cudaDevAttrAsyncEngineCount, p.asyncEngineCount},
+                 {cudaDevAttrUnifiedAddressing, p.unifiedAddressing},
+                 {cudaDevAttrComputeCapabilityMajor, p.major},
+                 {cudaDevAttrComputeCapabilityMinor, p.minor}};
+    for (auto &entry : table)
+        if (entry.attribute == attribute) {
+            *value = entry.value;
+            return cudaSuccess;
+        }
+    return cudaErrorInvalidValue;
+}
+
+static cudaError_t peer_change(Runtime &r, int peer, bool enable) {
+    int device = thread_state().device;
+    if (!device_exists(r, peer) || peer == device) return cudaErrorInvalidDevice;
+    if (!r.settings.peers) return cudaErrorPeerAccessUnsupported;
+    bool &enabled = r.devices[device].peers[peer];
+    if (enabled == enable)
+        return enable ? cudaErrorPeerAccessAlreadyEnabled : cudaErrorPeerAccessNotEnabled;
+    enabled = enable;
+    r.open_device = r.open_other = UNKNOWN;
+    return cudaSuccess;
+}
+
+struct ErrorText {
+    cudaError_t error;
+    const char *name, *text;
+};
+
+static const ErrorText &error_text(cudaError_t error) {
+#define TEXT(name, text) \
+    { name, #name, text }
+    static const ErrorText texts[] = {
+        TEXT(cudaErrorUnknown, "unknown error"),
+        TEXT(cudaSuccess, "no error"),
+        TEXT(cudaErrorInvalidValue, "invalid argument"),
+        TEXT(cudaErrorMemoryAllocation, "out of memory"),
+        TEXT(cudaErrorInitializationError, "initialization error"),
+        TEXT(cudaErrorInvalidConfiguration, "invalid configuration argument"),
+        TEXT(cudaErrorInsufficientDriver,
+             "CUDA driver version is insufficient for CUDA runtime version"),
+        TEXT(cudaErrorNoDevice, "no CUDA-capable device is detected"),
+        TEXT(cudaErrorInvalidDevice, "invalid device ordinal"),
+        TEXT(cudaErrorPeerAccessUnsupported,
+             "peer access is not supported between these two devices"),
+        TEXT(cudaErrorInvalidResourceHandle, "invalid resource handle"),
+        TEXT(cudaErrorIllegalState, "the operation cannot be performed in the present state"),
+        TEXT(cudaErrorNotReady, "device not ready"),
+        TEXT(cudaErrorPeerAccessAlreadyEnabled, "peer access is already enabled"),
+        TEXT(cudaErrorPeerAccessNotEnabled, "peer access has not been enabled"),
+        TEXT(cudaErrorNotSupported, "operation not supported"),
+        TEXT(cudaErrorStreamCaptureUnsupported, "operation not permitted when stream is capturing"),
+        TEXT(cudaErrorStreamCaptureInvalidated,
+             "operation failed due to a previous error during capture"),
+        TEXT(cudaErrorStreamCaptureMerge,
+             "operation would result in a merge of separate capture sequences"),
+        TEXT(cudaErrorStreamCaptureUnmatched,
+             "capture was not ended in the same stream as it began"),
+        TEXT(cudaErrorStreamCaptureUnjoined, "capturing stream has unjoined work"),
+        TEXT(cudaErrorStreamCaptureIsolation,
+             "dependency created on uncaptured work in another stream"),
+        TEXT(cudaErrorCapturedEvent, "operation not permitted on an event last recorded in a "
+                                     "capturing stream"),
+        TEXT(cudaErrorStreamCaptureWrongThread,
+             "attempt to terminate a thread-local capture sequence from another thread"),
+    };
+#undef TEXT
+    for (auto &entry : texts)
+        if (entry.error == error) return entry;
+    return texts[0];
+}
+
+} // namespace emulator
+
+using namespace emulator;
+
+cudaError_t cudaGetLastError(void) {
+    cudaError_t error = thread_state().last_error;
+    thread_state().last_error = cudaSuccess;
+    return error;
+}
+
+cudaError_t cudaPeekAtLastError(void) {
+    return thread_state().last_error;
+}
+const char *cudaGetErrorName(cudaError_t error) {
+    return error_text(error).name;
+}
+const char *cudaGetErrorString(cudaError_t error) {
+    return error_text(error).text;
+}
+
+cudaError_t cudaGetDeviceCount(int *count) {
+    *count = 0;
+    return call([=](Runtime &r, Lock &) {
+        *count = r.settings.devices;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaSetDevice(int device) {
+    return call([=](Runtime &r, Lock &) {
+        if (!device_exists(r, device)) return cudaErrorInvalidDevice;
+        thread_state().device = device;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaGetDevice(int *device) {
+    return call([=](Runtime &, Lock &) {
+        *device = thread_state().device;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device) {
+    return call([=](Runtime &r, Lock &) {
+        if (!device_exists(r, device)) return cudaErrorInvalidDevice;
+        describe(r, properties, device);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device) {
+    return call([=](Runtime &r, Lock &) {
+        return device_exists(r, device) ? attribute_of(r, value, attribute, device)
+                                        : cudaErrorInvalidDevice;
+    });
+}
+
+cudaError_t cudaDeviceGetPCIBusId(char *id, int capacity, int device) {
+    return call([=](Runtime &r, Lock &) {
+        if (!device_exists(r, device) || capacity < 13)
+            return device_exists(r, device) ? cudaErrorInvalidValue : cudaErrorInvalidDevice;
+        snprintf(id, static_cast<size_t>(capacity), "0000:%02x:00.0", device + 1);
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceSynchronize(void) {
+    return call([=](Runtime &r, Lock &lock) {
+        int device = thread_state().device;
+        for (auto &stream : r.streams)
+            if (stream->device == device && stream->capture != nullptr)
+                return capture_forbids_wait(r, stream.get());
+        cudaError_t error = capture_forbids(r);
+        if (error == cudaSuccess) run_device(r, lock, device);
+        return error;
+    });
+}
+
+cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    return call([=](Runtime &r, Lock &) {
+        if (!device_exists(r, device) || !device_exists(r, peer)) return cudaErrorInvalidDevice;
+        *can = device != peer && r.settings.peers;
+        return cudaSuccess;
+    });
+}
+
+cudaError_t cudaDeviceEnablePeerAccess(int peer, unsigned) {
+    return call([=](Runtime &r, Lock &) { return peer_change(r, peer, true); });
+}
+
+cudaError_t cudaDeviceDisablePeerAccess(int peer) {
+    return call([=](Runtime &r, Lock &) { return peer_change(r, peer, false); });
+}
+
+cudaError_t cudaRuntimeGetVersion(int *version) {
+    *version = RUNTIME_VERSION;
+    return cudaSuccess;
+}
+
+cudaError_t cudaDriverGetVersion(int *version) {
+    *version = RUNTIME_VERSION;
+    return cudaSuccess;
+}

@@ -1,0 +1,242 @@
+/* test_cuda_emulator_order.cpp: the CUDA emulator's streams, events and graphs do what CUDA's do,
+ * and let a forgotten event show.
+ */
+#include "cuda_emulator_rig.h"
+
+#include <atomic>
+#include <thread>
+
+#include "cuda_emulator/stream.h"
+
+// ---- order -------------------------------------------------------------------------------------
+
+// One stream writes what another one reads.
+static int reader_is_wrong(bool with_event) {
+    cudaStream_t writer = stream_new(), reader = stream_new();
+    cudaEvent_t written = event_new();
+    float *x = device_new<float>(100), *y = device_of(std::vector<float>(100, 0), reader);
+    launch(writer, 1, 32, fill, x, 1.0f, 100);
+    launch(writer, 1, 32, fill, x, 2.0f, 100);
+    OK(cudaEventRecord(written, writer));
+    if (with_event) OK(cudaStreamWaitEvent(reader, written, 0));
+    launch(reader, 1, 32, add, y, x, 100);
+    return fetch(y, 100, reader)[99] != 2;
+}
+
+static void test_a_missing_event_is_seen(void **) {
+    assert_int_equal(seeds_that_see(10, [] { return reader_is_wrong(true); }), 0);
+    assert_true(seeds_that_see(10, [] { return reader_is_wrong(false); }) >= 3);
+    assert_int_equal(
+        run({{"DDPC_EMULATOR_SEED", "0"}}, [] { return reader_is_wrong(false); }).status, 0);
+}
+
+static void test_nothing_is_done_before_somebody_waits(void **) {
+    expect_good([] {
+        cudaStream_t stream = stream_new();
+        cudaEvent_t event = event_new();
+        THAT(cudaEventQuery(event) == cudaSuccess); // never recorded
+        float *x = device_new<float>(4), *host = pinned_new<float>(4);
+        host[0] = 1;
+        OK(cudaMemcpyAsync(x, host, 16, cudaMemcpyHostToDevice, stream));
+        host[0] = 2; // too early: pinned memory is read late
+        OK(cudaMemcpyAsync(host + 1, x, 4, cudaMemcpyDeviceToHost, stream));
+        OK(cudaEventRecord(event, stream));
+        float seen = host[1];
+        THAT(seen != 2);
+        OK(cudaEventSynchronize(event));
+        THAT(host[1] == 2);
+        float early = 3, late = 0;
+        OK(cudaMemcpyAsync(x, &early, 4, cudaMemcpyHostToDevice, stream));
+        early = 4; // pageable memory was read already
+        OK(cudaMemcpyAsync(&late, x, 4, cudaMemcpyDeviceToHost, stream));
+        THAT(late == 3);
+        OK(cudaMemsetAsync(x, 0, 4, stream));
+        while (cudaStreamQuery(stream) == cudaErrorNotReady) continue;
+        THAT(fetch(x, 1, stream)[0] == 0);
+        OK(cudaFree(x));
+        OK(cudaFreeHost(host));
+        OK(cudaEventDestroy(event));
+        OK(cudaStreamDestroy(stream));
+        return 0;
+    });
+}
+
+// Work that nobody waits for is done in the end: another process may wait for it.
+static void test_work_goes_on_by_itself(void **) {
+    expect_good([] {
+        static std::atomic<bool> done{false};
+        cudaStream_t stream = stream_new();
+        OK(emulator::stream_put(stream, "work", [] {
+            done = true;
+            return true;
+        }));
+        while (!done) // the alarm ends it otherwise
+            usleep(1000);
+        OK(cudaStreamDestroy(stream));
+        return 0;
+    });
+}
+
+// Two pieces of work on two devices, asked for by two threads, need each other: as NCCL's do.
+static void test_work_that_waits_for_other_work(void **) {
+    expect_good([] {
+        static std::atomic<int> here{0};
+        auto meet = [](int device) {
+            OK(cudaSetDevice(device));
+            cudaStream_t stream = stream_new();
+            float *x = device_new<float>(1);
+            for (int round = 1; round <= 20; round++) {
+                OK(emulator::stream_put(stream, "meeting", [round, came = false]() mutable {
+                    here += !came;
+                    came = true;
+                    return here >= 2 * round;
+                }));
+                launch(stream, 1, 32, fill, x, static_cast<float>(round), 1);
+                THAT(fetch(x, 1, stream)[0] == static_cast<float>(round));
+            }
+            OK(cudaFree(x));
+            OK(cudaStreamDestroy(stream));
+        };
+        std::thread other(meet, 1);
+        meet(0);
+        other.join();
+        THAT(here == 40);
+        return 0;
+    });
+}
+
+// ---- graphs ------------------------------------------------------------------------------------
+
+static cudaGraphExec_t instantiate(cudaStream_t stream) {
+    cudaGraph_t graph;
+    cudaGraphExec_t exec;
+    OK(cudaStreamEndCapture(stream, &graph));
+    OK(cudaGraphInstantiate(&exec, graph, 0));
+    OK(cudaGraphDestroy(graph));
+    return exec;
+}
+
+static void test_graphs_replay(void **) {
+    expect_good([] {
+        cudaStream_t stream = stream_new();
+        float *x = device_new<float>(4), *y = device_new<float>(4), *host = pinned_new<float>(4);
+        float value = 1;
+        OK(cudaMemsetAsync(y, 0, 16, stream));
+        OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+        OK(cudaMemcpyAsync(x, host, 16, cudaMemcpyHostToDevice, stream));
+        launch(stream, 1, 32, add, y, x, 4);
+        launch(stream, 1, 32, fill, x, value, 4);
+        launch(stream, 1, 32, add, y, x, 4);
+        enum cudaStreamCaptureStatus status;
+        OK(cudaStreamIsCapturing(stream, &status));
+        THAT(status == cudaStreamCaptureStatusActive);
+        cudaGraphExec_t exec = instantiate(stream);
+        value = 100;                       // kept by value
+        THAT(fetch(y, 1, stream)[0] == 0); // recorded, not done
+        for (float round : {10.0f, 20.0f, 30.0f}) {
+            for (int i = 0; i < 4; i++) host[i] = round; // read anew by each replay
+            OK(cudaGraphLaunch(exec, stream));
+            OK(cudaStreamSynchronize(stream));
+        }
+        THAT(fetch(y, 4, stream)[3] == 63);
+        OK(cudaGraphExecDestroy(exec));
+        THAT(cudaGraphLaunch(exec, stream) == cudaErrorInvalidResourceHandle);
+        OK(cudaFree(x));
+        OK(cudaFree(y));
+        OK(cudaFreeHost(host));
+        OK(cudaStreamDestroy(stream));
+        return 0;
+    });
+}
+
+// A second stream joins the recording: y = (1 + 2) there, then y += x.
+static int forked_graph_is_wrong(bool with_join_before_use) {
+    cudaStream_t stream = stream_new(), side = stream_new();
+    cudaEvent_t fork = event_new(), join = event_new();
+    float *x = device_new<float>(4), *y = device_new<float>(4);
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+    launch(stream, 1, 32, fill, y, 1.0f, 4);
+    OK(cudaEventRecord(fork, stream));
+    OK(cudaStreamWaitEvent(side, fork, 0));
+    launch(side, 1, 32, fill, x, 2.0f, 4);
+    launch(side, 1, 32, add, x, y, 4);
+    OK(cudaEventRecord(join, side));
+    if (with_join_before_use) OK(cudaStreamWaitEvent(stream, join, 0));
+    launch(stream, 1, 32, add, y, x, 4);
+    OK(cudaStreamWaitEvent(stream, join, 0)); // too late for the add, but it is joined
+    cudaGraphExec_t exec = instantiate(stream);
+    OK(cudaGraphLaunch(exec, stream));
+    return fetch(y, 4, stream)[0] != 4;
+}
+
+static void test_a_missing_event_in_a_graph_is_seen(void **) {
+    assert_int_equal(seeds_that_see(10, [] { return forked_graph_is_wrong(true); }), 0);
+    assert_true(seeds_that_see(10, [] { return forked_graph_is_wrong(false); }) >= 2);
+}
+
+static void test_rules_of_recording(void **) {
+    expect_good([] {
+        cudaStream_t stream = stream_new(), side = stream_new();
+        cudaEvent_t event = event_new(), outside = event_new();
+        cudaGraph_t graph;
+        float *x = device_new<float>(4), plain = 0;
+        void *memory;
+        auto begin = [&] { OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); };
+        auto end = [&] { return cudaStreamEndCapture(stream, &graph); };
+        begin(); // a fork without a join
+        OK(cudaEventRecord(event, stream));
+        OK(cudaStreamWaitEvent(side, event, 0));
+        launch(side, 1, 32, fill, x, 0.0f, 4);
+        THAT(cudaStreamEndCapture(side, &graph) == cudaErrorStreamCaptureUnmatched);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin();
+        OK(cudaEventRecord(event, stream));
+        OK(cudaStreamWaitEvent(side, event, 0));
+        launch(side, 1, 32, fill, x, 0.0f, 4);
+        THAT(end() == cudaErrorStreamCaptureUnjoined && graph == nullptr);
+        OK(cudaStreamSynchronize(side)); // records no longer
+        begin();
+        THAT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin();
+        THAT(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin();
+        THAT(cudaMalloc(&memory, 16) == cudaErrorStreamCaptureUnsupported);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin();
+        OK(cudaEventRecord(event, stream));
+        THAT(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        OK(cudaEventRecord(outside, side));
+        begin();
+        THAT(cudaStreamWaitEvent(stream, outside, 0) == cudaErrorStreamCaptureIsolation);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin();
+        THAT(cudaMemcpyAsync(x, &plain, 4, cudaMemcpyHostToDevice, stream) ==
+             cudaErrorStreamCaptureUnsupported);
+        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        begin(); // and after all that, a good one
+        launch(stream, 1, 32, fill, x, 0.0f, 4);
+        OK(end());
+        OK(cudaGraphDestroy(graph));
+        THAT(end() == cudaErrorIllegalState);
+        OK(cudaFree(x));
+        for (cudaEvent_t e : {event, outside}) OK(cudaEventDestroy(e));
+        for (cudaStream_t s : {stream, side}) OK(cudaStreamDestroy(s));
+        return 0;
+    });
+}
+
+int main() {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_missing_event_is_seen),
+        cmocka_unit_test(test_nothing_is_done_before_somebody_waits),
+        cmocka_unit_test(test_work_goes_on_by_itself),
+        cmocka_unit_test(test_work_that_waits_for_other_work),
+        cmocka_unit_test(test_graphs_replay),
+        cmocka_unit_test(test_a_missing_event_in_a_graph_is_seen),
+        cmocka_unit_test(test_rules_of_recording),
+    };
+    return cmocka_run_group_tests(tests, nullptr, nullptr);
+}
