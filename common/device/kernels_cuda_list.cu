@@ -63,8 +63,8 @@ struct Unscale {
     template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
         Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
         for (int k = 0; k < WIDTH; k++) {
-            x.at[k] *= factor;
             if (!(fabsf(x.at[k]) <= FLT_MAX)) *not_finite = 1; // whoever writes, writes the same
+            x.at[k] *= factor;
         }
         vector_store(slice.data, i, x);
     }
