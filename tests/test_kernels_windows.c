@@ -57,7 +57,7 @@ static void check_pools(TwoDevices *two, const Window *v, bool accumulate) {
     }
     both_check_bytes(chosen, "max_pool's choice");
     both_check(max, 0, "max_pool");
-    both_check(dmax, 0, "max_pool_gradient");
+    both_check(dmax, 2e-7, "max_pool_gradient"); // several windows may have chosen one pixel
     both_check(avg, 2e-7, "avg_pool");
     both_check(davg, 1e-6, "avg_pool_gradient");
     two_free(two);
