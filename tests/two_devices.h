@@ -98,7 +98,7 @@ static inline float *two_normal(TwoDevices *two, size_t count, uint64_t which) {
     return x;
 }
 
-// ---- inputs ------------------------------------------------------------------------------------
+// ---- inputs ---------------------------------------------------------------------------------
 
 static inline Both both_bytes(TwoDevices *two, const void *values, size_t bytes) {
     Both both = {.two = two, .bytes = bytes};
@@ -121,7 +121,7 @@ static inline Both both_normal(TwoDevices *two, size_t count, uint64_t which) {
     return both_floats(two, two_normal(two, count, which), count);
 }
 
-// ---- outputs -----------------------------------------------------------------------------------
+// ---- outputs --------------------------------------------------------------------------------
 
 // values[count] with guards behind them; to be overwritten if there are none.
 static inline Both both_output(TwoDevices *two, const float *values, size_t count) {

@@ -14,7 +14,7 @@ extern "C" {
 #include "common/device/kernels_cuda.h"
 }
 
-// ---- vectors -------------------------------------------------------------------------------
+// ---- vectors --------------------------------------------------------------------------------
 
 struct Constant {
     float value;
@@ -90,7 +90,7 @@ static void cuda_count_up(int64_t *counter) {
     cuda_launch(cuda_current(), count_up_kernel, 1, counter);
 }
 
-// ---- 16 bits ---------------------------------------------------------------------------------
+// ---- 16 bits --------------------------------------------------------------------------------
 
 struct ToBfloat16 {
     __device__ uint16_t operator()(float x) const {
@@ -126,14 +126,14 @@ void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count) 
         cuda_map(FromBfloat16{}, count, y, x);
 }
 
-// ---- beside the matrix product ---------------------------------------------------------------
+// ---- beside the matrix product --------------------------------------------------------------
 
 void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
                         bool accumulate) {
     cuda_sum_channels(dy, dbias, accumulate, rows, columns, 1);
 }
 
-// ---- pointwise -------------------------------------------------------------------------------
+// ---- pointwise ------------------------------------------------------------------------------
 
 struct Relu {
     __device__ float operator()(float x) const { return x < 0 ? 0 : x; } // a NaN is not < 0

@@ -53,7 +53,7 @@ static void list_add(const Work &work, List<Item> *list, const Item &item) {
     list->count++;
 }
 
-// ---- slices ----------------------------------------------------------------------------------
+// ---- slices ---------------------------------------------------------------------------------
 
 struct Unscale {
     float factor, *not_finite;
@@ -107,7 +107,7 @@ void cuda_unpack(const Slice *slices, size_t slice_count, const float *x) {
     list_flush(Copy{}, &list);
 }
 
-// ---- optimizers ------------------------------------------------------------------------------
+// ---- optimizers -----------------------------------------------------------------------------
 
 struct Sgd {
     SgdConfig config;

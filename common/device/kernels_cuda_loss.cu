@@ -13,7 +13,7 @@ extern "C" {
 #include "common/device/kernels_cuda.h"
 }
 
-// ---- a number per row, and their sum ---------------------------------------------------------
+// ---- a number per row, and their sum --------------------------------------------------------
 
 // The threads that work on one row.
 struct Warp {
@@ -65,7 +65,7 @@ static BlockSums sum_rows(CudaDevice *cuda, const Rows &rows, size_t n, size_t c
     return found;
 }
 
-// ---- cross entropy -----------------------------------------------------------------------------
+// ---- cross entropy --------------------------------------------------------------------------
 
 static __device__ bool is_class(int64_t target, size_t classes) {
     return target >= 0 && (uint64_t)target < classes;
@@ -126,7 +126,7 @@ void cuda_cross_entropy_gradient(const float *probabilities, const int64_t *targ
                     probabilities, target, upstream, divisor, dlogits, accumulate, n, classes);
 }
 
-// ---- squared error -----------------------------------------------------------------------------
+// ---- squared error --------------------------------------------------------------------------
 
 static __global__ void squared_error_kernel(const float *x, const float *target, size_t count,
                                             double *sums) {
@@ -165,7 +165,7 @@ void cuda_squared_error_gradient(const float *x, const float *target, const floa
                     upstream, divisor, dx, accumulate, count);
 }
 
-// ---- right or wrong ----------------------------------------------------------------------------
+// ---- right or wrong -------------------------------------------------------------------------
 
 struct Correct {
     const float *logits;

@@ -17,8 +17,7 @@ extern "C" {
 #include "common/device/kernels_cuda.h"
 }
 
-// ---- first stage: parts
-// --------------------------------------------------------------------------
+// ---- first stage: parts ---------------------------------------------------------------------
 
 struct Sums {
     double first, second;
@@ -152,8 +151,7 @@ static void sum_channels(CudaDevice *cuda, const ChannelSums &sums, const Term &
                     x...);
 }
 
-// ---- second stage: a warp per channel
-// ------------------------------------------------------------
+// ---- second stage: a warp per channel -------------------------------------------------------
 
 static __device__ size_t warp_channel() {
     return (size_t)blockIdx.x * (CUDA_BLOCK / CUDA_WARP) + threadIdx.x / CUDA_WARP;
@@ -241,7 +239,7 @@ static void measure(CudaDevice *cuda, const float *x, const Statistics &to, size
     cuda_launch(cuda, statistics_kernel, warp_grid(c), sums, x, to);
 }
 
-// ---- element by element, with numbers of the channel -------------------------------------------
+// ---- element by element, with numbers of the channel ----------------------------------------
 
 // y[i] = operation(x[i]...) after operation.enter(channel of i), over x[n, c, run] in vectors.
 template <int WIDTH, typename Operation, typename... Inputs>
@@ -314,7 +312,7 @@ struct Project {
     }
 };
 
-// ---- one device --------------------------------------------------------------------------------
+// ---- one device -----------------------------------------------------------------------------
 
 void cuda_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
                            const float *mean, const float *invstd, size_t n, size_t c,
@@ -418,8 +416,7 @@ void cuda_batch_norm_eval_gradient(const float *x, const float *dy, const float 
     if (dx) map_channels_to(add_dx, cuda, stretch, n, c, inner, dx, dy);
 }
 
-// ---- over several ranks
-// --------------------------------------------------------------------------
+// ---- over several ranks ---------------------------------------------------------------------
 
 void cuda_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
                                 size_t c, size_t inner) {
