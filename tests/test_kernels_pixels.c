@@ -1,17 +1,12 @@
 /* test_kernels_pixels.c: the kernels of dense prediction: small answers worked out by hand (asked
- * of both tables), the reference's gradients against central differences, and the CPU table against
- * the reference for sizes 0, 1, primes and one past a block.
+ * of the host's two tables), the reference's gradients against central differences, and a device
+ * (the CPU, or the one on the command line) against the reference for sizes 0, 1, primes and one
+ * past a block.
  */
-#include "tests/check.h"
-
-#include <stdbool.h>
-
-#include "common/base/memory.h"
-#include "common/base/rng.h"
-#include "common/device/kernels.h"
+#include "tests/two_devices.h"
 
 static const Kernels *const TABLES[] = {&kernels_ref, &kernels_cpu};
-enum { REF, CPU, TABLE_COUNT };
+enum { TABLE_COUNT = sizeof TABLES / sizeof *TABLES };
 
 static float *normal(size_t count, uint64_t which) {
     float *x = memory_zalloc((count + 1) * sizeof *x);
@@ -27,16 +22,6 @@ static int64_t *labels(size_t count, size_t classes) {
                         ? -1
                         : (int64_t)rng_below(9, RNG_STREAM_TEST, 2 * i + 1, classes);
     return target;
-}
-
-// Equal but for `tolerance` times the largest; NaN fails.
-static void check_same(const float *a, const float *b, size_t count, double tolerance,
-                       const char *what) {
-    double largest = 0;
-    for (size_t i = 0; i < count; i++) largest = fmax(largest, fabs((double)b[i]));
-    for (size_t i = 0; i < count; i++)
-        if (!(fabs((double)a[i] - (double)b[i]) <= tolerance * largest))
-            fail_msg("%s[%zu of %zu]: %.9g, not %.9g", what, i, count, (double)a[i], (double)b[i]);
 }
 
 // ---- upsampling -------------------------------------------------------------------------------
@@ -58,24 +43,22 @@ static void upsampling_known_answers(void **state) {
     }
 }
 
-static void upsampling_cpu_equals_reference(void **state) {
-    (void)state;
+static void upsampling_agrees_with_reference(void **state) {
+    TwoDevices *two = *state;
     const size_t sides[] = {0, 1, 2, 7, 17, 33};
     for (int i = 0; i < 6 * 6 * 3 * 2; i++) {
         size_t h = sides[i % 6], w = sides[i / 6 % 6], planes = (size_t)(i / 36 % 3);
         size_t count = planes * h * w;
-        float *x = normal(count, 1), *dy = normal(4 * count, 2), *y[2], *dx[2];
-        for (int t = 0; t < TABLE_COUNT; t++) {
-            y[t] = normal(4 * count, 3);
-            dx[t] = normal(count, 4);
-            TABLES[t]->upsample2x(x, y[t], planes, h, w);
-            TABLES[t]->upsample2x_gradient(dy, dx[t], i >= 108, planes, h, w);
+        Both x = both_normal(two, count, 1), dy = both_normal(two, 4 * count, 2);
+        Both y = both_start(two, 4 * count, false), dx = both_start(two, count, i >= 108);
+        for (int d = 0; d < DEVICES; d++) {
+            const Kernels *k = two_kernels(two, d);
+            k->upsample2x(x.of[d], y.of[d], planes, h, w);
+            k->upsample2x_gradient(dy.of[d], dx.of[d], i >= 108, planes, h, w);
         }
-        assert_memory_equal(y[CPU], y[REF], 4 * count * sizeof *x);
-        check_same(dx[CPU], dx[REF], count, 2e-7, "upsample2x_gradient");
-        for (int t = 0; t < TABLE_COUNT; t++) free(y[t]), free(dx[t]);
-        free(x);
-        free(dy);
+        both_check(y, 0, "upsample2x");
+        both_check(dx, 2e-7, "upsample2x_gradient");
+        two_free(two);
     }
 }
 
@@ -142,35 +125,37 @@ static void reference_gradient_matches_differences(void **state) {
     free(target);
 }
 
-static void compare_cross_entropy(size_t n, size_t classes, size_t inner, bool accumulate) {
+static void compare_cross_entropy(TwoDevices *two, size_t n, size_t classes, size_t inner,
+                                  bool accumulate) {
     size_t count = n * classes * inner, pixels = n * inner;
-    float *logits = normal(count, 1), *p[2], *losses[2], *dx[2];
-    int64_t *target = labels(pixels, classes);
-    uint8_t *kept = memory_zalloc(pixels + 1);
-    for (size_t i = 0; i < pixels; i++) kept[i] = target[i] >= 0 && i % 3 > 0;
-    for (size_t i = 0; i < count; i++) logits[i] *= 20; // some probabilities vanish
-    for (int t = 0; t < TABLE_COUNT; t++) {
-        p[t] = normal(count, 2);
-        losses[t] = normal(pixels, 3);
-        dx[t] = normal(count, 4);
-        TABLES[t]->pixel_cross_entropy(logits, target, p[t], losses[t], n, classes, inner);
-        TABLES[t]->pixel_cross_entropy_gradient(p[t], target, kept, (const float[]){0.3f}, dx[t],
-                                                accumulate, n, classes, inner);
+    float *values = two_normal(two, count, 1);
+    int64_t *wanted = labels(pixels, classes);
+    uint8_t *chosen = two_take(two, NULL, NULL, pixels);
+    for (size_t i = 0; i < pixels; i++) chosen[i] = wanted[i] >= 0 && i % 3 > 0;
+    for (size_t i = 0; i < count; i++) values[i] *= 20; // some probabilities vanish
+    Both logits = both_floats(two, values, count), kept = both_bytes(two, chosen, pixels);
+    Both target = both_bytes(two, wanted, pixels * sizeof *wanted);
+    Both upstream = both_floats(two, (const float[]){0.3f}, 1);
+    Both p = both_start(two, count, false), losses = both_start(two, pixels, false);
+    Both dx = both_start(two, count, accumulate);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->pixel_cross_entropy(logits.of[d], target.of[d], p.of[d], losses.of[d], n, classes,
+                               inner);
+        k->pixel_cross_entropy_gradient(p.of[d], target.of[d], kept.of[d], upstream.of[d], dx.of[d],
+                                        accumulate, n, classes, inner);
     }
-    check_same(p[CPU], p[REF], count, 1e-6, "probabilities");
-    check_same(losses[CPU], losses[REF], pixels, 1e-6, "losses");
-    check_same(dx[CPU], dx[REF], count, 1e-6, "gradient");
-    for (int t = 0; t < TABLE_COUNT; t++) free(p[t]), free(losses[t]), free(dx[t]);
-    free(logits);
-    free(target);
-    free(kept);
+    both_check(p, 1e-6, "probabilities");
+    both_check(losses, 1e-6, "losses");
+    both_check(dx, 1e-6, "gradient");
+    free(wanted);
+    two_free(two);
 }
 
-static void cross_entropy_cpu_agrees_with_reference(void **state) {
-    (void)state;
+static void cross_entropy_agrees_with_reference(void **state) {
     const size_t inners[] = {0, 1, 7, 33, 256, 257, 1009};
     for (int i = 0; i < 7 * 3 * 4 * 2; i++)
-        compare_cross_entropy((size_t)(i / 7 % 3), (size_t[]){1, 2, 5, 17}[i / 21 % 4],
+        compare_cross_entropy(*state, (size_t)(i / 7 % 3), (size_t[]){1, 2, 5, 17}[i / 21 % 4],
                               inners[i % 7], i >= 84);
 }
 
@@ -207,35 +192,61 @@ static void mining_known_answers(void **state) {
         }
 }
 
+static void compare_mining(TwoDevices *two, const float *losses, const int64_t *target,
+                           size_t count, float threshold, size_t least) {
+    size_t valid = 0;
+    bool numbers = true;
+    for (size_t i = 0; i < count; i++) {
+        valid += target[i] >= 0;
+        numbers &= isfinite(losses[i]) != 0;
+    }
+    Both of_losses = both_floats(two, losses, count), kept = both_bytes(two, NULL, count);
+    Both of_target = both_bytes(two, target, count * sizeof *target);
+    Both keep = both_bytes(two, NULL, sizeof(int64_t)), sum = both_start(two, 1, false);
+    for (int d = 0; d < DEVICES; d++)
+        two_kernels(two, d)->hard_pixels(of_losses.of[d], of_target.of[d], threshold, least,
+                                         kept.of[d], keep.of[d], sum.of[d], count);
+    both_check_bytes(kept, "kept");
+    both_check_bytes(keep, "how many are kept");
+    int64_t found = *(const int64_t *)both_read(keep, TESTED, sizeof found);
+    assert_in_range(found, least < valid ? least : valid, valid);
+    if (numbers) both_check(sum, 1e-6, "sum of the kept");
+    two_free(two);
+}
+
 // Many equal losses, zeros, NaN and infinity among them.
-static void mining_cpu_equals_reference(void **state) {
-    (void)state;
+static void mining_agrees_with_reference(void **state) {
     enum { COUNT = 101 };
     float losses[COUNT];
     int64_t *target = labels(COUNT, 3);
     for (size_t i = 0; i < COUNT; i++)
         losses[i] = target[i] < 0 ? 0 : (float)rng_below(3, RNG_STREAM_TEST, i, 12) / 8;
-    size_t valid = 0;
-    for (size_t i = 0; i < COUNT; i++) valid += target[i] >= 0;
     for (int special = 0; special < 2; special++) {
         for (size_t i = 0; special && i < COUNT; i += 25)
             if (target[i] >= 0) losses[i] = i % 2 ? NAN : INFINITY;
         for (size_t least = 0; least <= COUNT + 1; least++)
-            for (int level = -1; level < 13; level++) {
-                uint8_t kept[2][COUNT];
-                float sum[2];
-                int64_t keep[2];
-                float threshold = level < 0 ? -INFINITY : (float)level / 8;
-                for (int t = 0; t < TABLE_COUNT; t++)
-                    TABLES[t]->hard_pixels(losses, target, threshold, least, kept[t], &keep[t],
-                                           &sum[t], COUNT);
-                assert_int_equal(keep[CPU], keep[REF]);
-                assert_memory_equal(kept[CPU], kept[REF], COUNT);
-                assert_in_range(keep[CPU], least < valid ? least : valid, valid);
-                if (!special) check_close((double)sum[CPU], (double)sum[REF], 1e-6, "sum");
-            }
+            for (int level = -1; level < 13; level++)
+                compare_mining(*state, losses, target, COUNT,
+                               level < 0 ? -INFINITY : (float)level / 8, least);
     }
     free(target);
+}
+
+// More than a block of pixels, and more than a card holds at a time.
+static void mining_of_many_agrees_with_reference(void **state) {
+    const size_t counts[] = {0, 1, 257, 4099, 300007};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        float *losses = memory_zalloc((counts[i] + 1) * sizeof *losses);
+        int64_t *target = labels(counts[i], 5);
+        for (size_t j = 0; j < counts[i]; j++)
+            losses[j] = target[j] < 0 ? 0 : fabsf(rng_normal(4, RNG_STREAM_TEST, j));
+        compare_mining(*state, losses, target, counts[i], 1, 0);
+        // The reference looks at every pair of pixels.
+        for (size_t part = 0; counts[i] < 10000 && part < 4; part++)
+            compare_mining(*state, losses, target, counts[i], 1, counts[i] * part / 3);
+        free(losses);
+        free(target);
+    }
 }
 
 // ---- predictions ------------------------------------------------------------------------------
@@ -252,37 +263,38 @@ static void predictions_known_answers(void **state) {
     }
 }
 
-static void predictions_cpu_equals_reference(void **state) {
-    (void)state;
+static void predictions_agree_with_reference(void **state) {
+    TwoDevices *two = *state;
     const size_t inners[] = {0, 1, 7, 257, 1009};
     for (int i = 0; i < 5 * 3 * 3; i++) {
         size_t inner = inners[i % 5], n = (size_t)(i / 5 % 3);
         size_t classes = (size_t[]){1, 2, 7}[i / 15], count = n * classes * inner;
-        float *logits = normal(count, 1);
-        for (size_t j = 0; j < count; j++) logits[j] = j % 97 == 96 ? NAN : roundf(logits[j]);
-        int32_t *predicted[2];
-        for (int t = 0; t < TABLE_COUNT; t++) {
-            predicted[t] = memory_zalloc((n * inner + 1) * sizeof *predicted[t]);
-            TABLES[t]->predict_pixels(logits, predicted[t], n, classes, inner);
-        }
-        assert_memory_equal(predicted[CPU], predicted[REF], n * inner * sizeof **predicted);
-        free(logits);
-        free(predicted[CPU]);
-        free(predicted[REF]);
+        float *values = two_normal(two, count, 1);
+        for (size_t j = 0; j < count; j++) values[j] = j % 97 == 96 ? NAN : roundf(values[j]);
+        Both logits = both_floats(two, values, count);
+        Both predicted = both_bytes(two, NULL, n * inner * sizeof(int32_t));
+        for (int d = 0; d < DEVICES; d++)
+            two_kernels(two, d)->predict_pixels(logits.of[d], predicted.of[d], n, classes, inner);
+        both_check_bytes(predicted, "predict_pixels");
+        two_free(two);
     }
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    TwoDevices two = two_open(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(upsampling_known_answers),
-        cmocka_unit_test(upsampling_cpu_equals_reference),
+        cmocka_unit_test_prestate(upsampling_agrees_with_reference, &two),
         cmocka_unit_test(cross_entropy_known_answers),
         cmocka_unit_test(reference_gradient_matches_differences),
-        cmocka_unit_test(cross_entropy_cpu_agrees_with_reference),
+        cmocka_unit_test_prestate(cross_entropy_agrees_with_reference, &two),
         cmocka_unit_test(mining_known_answers),
-        cmocka_unit_test(mining_cpu_equals_reference),
+        cmocka_unit_test_prestate(mining_agrees_with_reference, &two),
+        cmocka_unit_test_prestate(mining_of_many_agrees_with_reference, &two),
         cmocka_unit_test(predictions_known_answers),
-        cmocka_unit_test(predictions_cpu_equals_reference),
+        cmocka_unit_test_prestate(predictions_agree_with_reference, &two),
     };
-    return cmocka_run_group_tests(tests, NULL, NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    two_close(&two);
+    return failed;
 }

@@ -1,10 +1,11 @@
 /* kernels_cuda.h: what the files of the CUDA backend's kernels share, side by side with
  * kernels_cpu.h (nobody else includes it). Formulas and argument shapes are in kernels.h.
  *
- * kernels_cuda.cu holds the table and what works element by element (vectors, losses, optimizers);
- * kernels_cuda_blas.c is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that
- * calls cuDNN; kernels_cuda_conv.cu slides windows; kernels_cuda_norm.cu normalises;
- * kernels_cuda_pixels.cu is for labels of pixels.
+ * kernels_cuda.cu holds the table and what works element by element; kernels_cuda_list.cu works on
+ * lists of tensors (optimizers); kernels_cuda_loss.cu has the losses of rows; kernels_cuda_blas.c
+ * is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that calls cuDNN;
+ * kernels_cuda_conv.cu slides windows; kernels_cuda_norm.cu normalises; kernels_cuda_pixels.cu is
+ * for labels of pixels.
  *
  * Every function asks cuda_current() for the device, and returns when its work is queued.
  */
@@ -19,6 +20,29 @@ void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t colum
 void cuda_narrow(Precision precision, uint16_t *y, const float *x, size_t count);
 void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count);
 void cuda_accumulate(float *y, const float *x, size_t count);
+
+// y[1] = the sum of x[count] / divisor, by one block: for the second stage of a sum.
+void cuda_mean_of(const double *x, double divisor, float *y, size_t count);
+
+// ---- kernels_cuda_list.cu: one launch for a list of tensors ----
+void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite);
+void cuda_pack(float *y, const Slice *slices, size_t slice_count);
+void cuda_unpack(const Slice *slices, size_t slice_count, const float *x);
+void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
+void cuda_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
+
+// ---- kernels_cuda_loss.cu ----
+void cuda_cross_entropy(const float *logits, const int64_t *target, double divisor,
+                        float *probabilities, float *loss, size_t n, size_t classes);
+void cuda_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                 const float *upstream, double divisor, float *dlogits,
+                                 bool accumulate, size_t n, size_t classes);
+void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
+                        size_t count);
+void cuda_squared_error_gradient(const float *x, const float *target, const float *upstream,
+                                 double divisor, float *dx, bool accumulate, size_t count);
+void cuda_count_correct(const float *logits, const int64_t *target, int64_t *correct, size_t n,
+                        size_t classes);
 
 // ---- kernels_cuda_blas.c ----
 void cuda_describe(char *buffer, size_t capacity);
@@ -57,6 +81,9 @@ void cuda_avg_pool(const Window *window, const float *x, float *y);
 void cuda_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
 
 // ---- kernels_cuda_norm.cu ----
+// sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.
+void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, size_t c,
+                       size_t inner);
 void cuda_batch_norm(const float *x, const float *weight, const float *bias, float *y, float *mean,
                      float *invstd, float *running_mean, float *running_var, float momentum,
                      float eps, size_t n, size_t c, size_t inner);
