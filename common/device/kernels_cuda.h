@@ -90,14 +90,14 @@ void cuda_max_pool_gradient(const Window *window, const int32_t *chosen, const f
 void cuda_avg_pool(const Window *window, const float *x, float *y);
 void cuda_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
 
-// ---- kernels_cuda_dnn.c; in builds without cuDNN kernels_cuda_no_dnn.c, where no pass has a plan
+// ---- kernels_cuda_dnn.c, or kernels_cuda_dnn_absent.c in builds without cuDNN ----
 typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
     CONVOLUTION_FORWARD,        // x, weight: y
     CONVOLUTION_INPUT_GRADIENT, // weight, dy: dx
     CONVOLUTION_WEIGHT_GRADIENT // x, dy: dweight
 } ConvolutionPass;
 typedef struct ConvolutionPlan ConvolutionPlan; // the current device's
-// NULL: by im2col.
+// NULL: by im2col (always, without cuDNN).
 const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision precision,
                                              const Window *window);
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan);
