@@ -225,7 +225,7 @@ static void multiply_narrowed(Shape shape, const float *a, const float *b, float
     cuda_narrow(precision, room.a, a, shape.m * shape.k);
     cuda_narrow(precision, room.b, b, shape.k * shape.n);
     multiply(shape, room.a, room.b, NULL, room.c);
-    finish.stored = finish.rounding = precision;
+    finish.stored = precision;
     cuda_finish(&finish, c, room.c, shape.m * shape.n);
 }
 
@@ -243,7 +243,8 @@ void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t
     }
     Shape shape = shape_of(precision, transpose_a, transpose_b, m, n, k);
     if (precision != PRECISION_F32) {
-        multiply_narrowed(shape, a, b, c, (CudaFinish){.accumulate = accumulate}, workspace);
+        CudaFinish finish = {.rounding = precision, .accumulate = accumulate};
+        multiply_narrowed(shape, a, b, c, finish, workspace);
         return;
     }
     shape.accumulate = accumulate;
@@ -253,7 +254,8 @@ void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t
 void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
                  bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
     if (rows * out == 0) return;
-    CudaFinish finish = {.bias = bias, .inner = 1, .channels = out, .relu = relu};
+    CudaFinish finish = {
+        .rounding = precision, .bias = bias, .inner = 1, .channels = out, .relu = relu};
     if (in == 0) {
         clear(y, rows * out);
         cuda_finish(&finish, y, y, rows * out);

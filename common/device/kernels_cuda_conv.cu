@@ -10,10 +10,10 @@
  * A gradient is gathered, never scattered: one thread per input pixel adds up what all the windows
  * that see it have for it, in a fixed order. So windows may overlap, and nothing is atomic.
  */
-#include "common/device/cuda_reduce.cuh"
-
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
+
+#include "common/device/cuda_launch.cuh"
 
 extern "C" {
 #include "common/base/memory.h"
@@ -48,15 +48,12 @@ static __device__ float rounded(Precision precision, float x) {
                                         : x;
 }
 
-static __device__ void put(float *place, float value, bool accumulate) {
-    *place = accumulate ? *place + value : value;
-}
-
 template <typename T>
 static __global__ void finish_product(CudaFinish f, float *y, const T *product, size_t count) {
     FOR_EACH(i, count) {
-        float value = rounded(f.rounding, widened(product[i]));
+        float value = widened(product[i]);
         if (f.bias) value += f.bias[i / f.inner % f.channels];
+        value = rounded(f.rounding, value);
         if (f.relu && value < 0) value = 0; // a NaN stays one
         put(&y[i], value, f.accumulate);
     }
@@ -375,28 +372,8 @@ void cuda_conv2d_weight_gradient(Precision precision, const Window *v, const flo
         columns_weight_gradient(precision, v, x, dy, dweight, accumulate, workspace);
 }
 
-// Block channel * parts + part adds up its part of dbias[channel].
-static __global__ void add_channel_parts(Window v, const float *dy, double *sums, size_t parts) {
-    size_t channel = blockIdx.x / parts, part = blockIdx.x % parts, pixels = v.oh * v.ow;
-    double sum = 0;
-    for (size_t i = part * CUDA_BLOCK + threadIdx.x; i < v.n * pixels; i += parts * CUDA_BLOCK)
-        sum += (double)dy[(i / pixels * v.k + channel) * pixels + i % pixels];
-    sum = block_sum(sum);
-    if (threadIdx.x == 0) sums[blockIdx.x] = sum;
-}
-
-static __global__ void add_parts(const double *sums, size_t parts, float *dbias, bool accumulate) {
-    double sum = block_sum_of(sums + blockIdx.x * parts, parts);
-    if (threadIdx.x == 0) put(&dbias[blockIdx.x], (float)sum, accumulate);
-}
-
 void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {
-    if (v->k == 0) return;
-    CudaDevice *cuda = cuda_current();
-    size_t parts = reduce_grid(v->n * v->oh * v->ow, 32 * CUDA_BLOCK);
-    double *sums = (double *)cuda_workspace(cuda, v->k * parts * sizeof *sums);
-    cuda_launch(cuda, add_channel_parts, (unsigned)(v->k * parts), *v, dy, sums, parts);
-    cuda_launch(cuda, add_parts, (unsigned)v->k, sums, parts, dbias, accumulate);
+    cuda_sum_channels(dy, dbias, accumulate, v->n, v->k, v->oh * v->ow);
 }
 
 // ---- shortcut --------------------------------------------------------------------------------
@@ -477,13 +454,13 @@ static __global__ void pool_max_gradient(Window v, const int32_t *chosen, const 
         Place at = place_of(i, v.h, v.w);
         Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
         int32_t pixel = (int32_t)(at.row * v.w + at.column);
-        float sum = 0;
+        float sum = accumulate ? dx[i] : 0; // in the order of outputs, as the reference
         for (size_t oy = rows.begin; oy < rows.end; oy++)
             for (size_t ox = cols.begin; ox < cols.end; ox++) {
                 size_t output = (at.plane * v.oh + oy) * v.ow + ox;
                 if (chosen[output] == pixel) sum += dy[output];
             }
-        put(&dx[i], sum, accumulate);
+        dx[i] = sum;
     }
 }
 

@@ -13,10 +13,6 @@ extern "C" {
 #include "common/device/kernels_cuda.h"
 }
 
-static __device__ void put(float *place, float value, bool accumulate) {
-    *place = accumulate ? *place + value : value;
-}
-
 // ---- upsampling ------------------------------------------------------------------------------
 
 static __global__ void upsample(const float *x, float *y, size_t h, size_t w, size_t count) {
@@ -143,7 +139,6 @@ enum { BINS = 256, BIN_BITS = 8 }; // BINS == CUDA_BLOCK: a thread for each
 enum { HARD_BLOCKS = 256 };        // at most: one block goes through the bins of all
 
 struct Selection {
-    uint64_t above;     // losses above the threshold
     uint64_t remaining; // how many of the hardest lie at or below the ranks that `cut` begins
     uint64_t equal;     // how many right at the cut are kept
     uint32_t cut;
@@ -204,7 +199,7 @@ static __global__ void begin_selection(const Part *parts, size_t part_count, flo
     uint64_t above = count_of(parts, part_count);
     if (threadIdx.x > 0) return;
     bool enough = above >= least;
-    *selection = {above, enough ? 0 : least, 0, enough ? rank_of(threshold) : 0, !enough};
+    *selection = {enough ? 0 : least, 0, enough ? rank_of(threshold) : 0, !enough};
 }
 
 // bins[block, BINS]: how many of the block's ranks that begin as the cut does have which next bits.
@@ -217,15 +212,14 @@ static __global__ void count_bins(Pixels pixels, const Selection *selection, int
     uint64_t begun = (uint64_t)selection->cut >> (shift + BIN_BITS);
     FOR_BLOCK(i, pixels) {
         uint64_t rank = rank_at(pixels, i);
-        if (rank > 0 && rank >> (shift + BIN_BITS) == begun)
-            atomicAdd(&counts[rank >> shift & (BINS - 1)], 1u);
+        if (rank >> (shift + BIN_BITS) == begun) atomicAdd(&counts[rank >> shift & (BINS - 1)], 1u);
     }
     __syncthreads();
     bins[blockIdx.x * BINS + threadIdx.x] = counts[threadIdx.x];
 }
 
-// The next bits of the cut: one block, a thread per bin. There are `remaining` to find in all bins;
-// if there are fewer, all pixels are kept, and the cut stays below them.
+// The next bits of the cut: one block, a thread per bin. If there are fewer pixels than are to be
+// found, all are kept, and the cut stays below them.
 static __global__ void choose_bin(const uint32_t *bins, size_t blocks, int shift,
                                   Selection *selection) {
     __shared__ uint64_t counts[BINS];
