@@ -42,4 +42,9 @@ static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters
     CUDA(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...));
 }
 
+// A gradient goes into its place, or on top of what other uses of the tensor left there.
+static inline __device__ void put(float *place, float value, bool accumulate) {
+    *place = accumulate ? *place + value : value;
+}
+
 #endif

@@ -3,9 +3,9 @@
  *
  * kernels_cuda.cu holds the table and what works element by element; kernels_cuda_list.cu works on
  * lists of tensors (optimizers); kernels_cuda_loss.cu has the losses of rows; kernels_cuda_blas.c
- * is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that calls cuDNN;
- * kernels_cuda_conv.cu slides windows; kernels_cuda_norm.cu normalises; kernels_cuda_pixels.cu is
- * for labels of pixels.
+ * is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that calls cuDNN
+ * (kernels_cuda_dnn_absent.c stands in for it where there is none); kernels_cuda_conv.cu slides
+ * windows; kernels_cuda_norm.cu normalises; kernels_cuda_pixels.cu is for labels of pixels.
  *
  * Every function asks cuda_current() for the device, and returns when its work is queued.
  */
@@ -54,15 +54,25 @@ void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t
 void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
                  bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace);
 // Many products of the same shape, one per image: c_i[m,n] = op(a_i) op(b_i) (+ c_i), where matrix
-// i begins i times its stride (in elements; 0: the same for all) after the first.
+// i begins i times its stride (in elements; 0: the same for all) after the first. The factors are
+// stored as `precision` says, the sums as float32. m, n, k > 0.
 typedef struct CudaBatch {
     size_t count, stride_a, stride_b, stride_c;
 } CudaBatch;
-void cuda_matmul_batch(const CudaBatch *batch, bool transpose_a, bool transpose_b, size_t m,
-                       size_t n, size_t k, const float *a, const float *b, float *c,
-                       bool accumulate);
+void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpose_a,
+                       bool transpose_b, size_t m, size_t n, size_t k, const void *a, const void *b,
+                       float *c, bool accumulate);
 
 // ---- kernels_cuda_conv.cu: convolutions by im2col, or by kernels_cuda_dnn.c where there is cuDNN
+// The way of a product to where it goes: y[i] (+)= round(product[i] + bias[i / inner % channels]),
+// relu'd if asked for. The product is as `stored`; in float32 it may be y itself.
+typedef struct CudaFinish {
+    Precision stored, rounding;
+    const float *bias; // [channels]; may be NULL
+    size_t inner, channels;
+    bool relu, accumulate;
+} CudaFinish;
+void cuda_finish(const CudaFinish *finish, float *y, const void *product, size_t count);
 size_t cuda_conv2d_workspace(Precision precision, const Window *window);
 void cuda_conv2d(Precision precision, const Window *window, const float *x, const float *weight,
                  const float *bias, float *y, void *workspace);
@@ -79,6 +89,22 @@ void cuda_max_pool_gradient(const Window *window, const int32_t *chosen, const f
                             bool accumulate);
 void cuda_avg_pool(const Window *window, const float *x, float *y);
 void cuda_avg_pool_gradient(const Window *window, const float *dy, float *dx, bool accumulate);
+
+// ---- kernels_cuda_dnn.c, or kernels_cuda_dnn_absent.c in builds without cuDNN ----
+typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
+    CONVOLUTION_FORWARD,        // x, weight: y
+    CONVOLUTION_INPUT_GRADIENT, // weight, dy: dx
+    CONVOLUTION_WEIGHT_GRADIENT // x, dy: dweight
+} ConvolutionPass;
+typedef struct ConvolutionPlan ConvolutionPlan; // the current device's
+// NULL: by im2col (always, without cuDNN).
+const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision precision,
+                                             const Window *window);
+size_t cuda_convolution_workspace(const ConvolutionPlan *plan);
+// out (+)= the pass's product of a and b, + bias[k] (may be NULL, and is in the gradients)
+void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
+                          const float *bias, float *out, bool accumulate, void *workspace);
+void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0", "no cuDNN"
 
 // ---- kernels_cuda_norm.cu ----
 // sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.
