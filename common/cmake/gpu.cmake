@@ -146,5 +146,17 @@ function(gpu_find library least)
 endfunction()
 gpu_find(NCCL 2.19)
 gpu_find(CUDNN 9)
+
+# CMake leaves folders out of the run path in which the compiler looks by itself; the loader may not.
+if(CMAKE_CUDA_COMPILER_LOADED)
+  foreach(file IN LISTS CUDA_CUDART CUDA_cublasLt_LIBRARY NCCL_LIBRARY CUDNN_LIBRARY)
+    if(file)
+      cmake_path(GET file PARENT_PATH folder)
+      list(APPEND CMAKE_BUILD_RPATH "${folder}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES CMAKE_BUILD_RPATH)
+endif()
+
 string(SUBSTRING "${gpu_found}" 2 -1 gpu_found)
 message(STATUS "GPU: ${gpu_found}")
