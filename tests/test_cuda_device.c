@@ -52,9 +52,10 @@ static void expect_all(Device *device, const float *x, float value, size_t count
 
 // Keeps the device busy for a while.
 static void linger(Device *device) {
-    float *x = floats(device, 4 * MIB);
-    for (int i = 0; i < 20; i++) device_kernels(device)->fill(x, (float)i, 4 * MIB);
-    free_floats(device, x, 4 * MIB);
+    enum { MANY = 100, SOME = 1 << 15 };
+    float *x = floats(device, SOME);
+    for (int i = 0; i < MANY; i++) device_kernels(device)->fill(x, (float)i, SOME);
+    free_floats(device, x, SOME);
 }
 
 static unsigned char *random_bytes(size_t count, uint64_t seed) {
@@ -306,11 +307,24 @@ static DeviceGraph *record_step(Device *device, float *y, const float *x, float 
     return graph;
 }
 
+// Makes the device's own room grow, and takes what a small piece of memory there is. Nothing of it
+// may be where the graph still writes.
+enum { TENANTS = 64, TENANT = 128 };
+static void crowd(Device *device, float *tenants[TENANTS]) {
+    enum { WIDE = 64 };
+    float *wide = filled(device, 1, WIDE * (size_t)COUNT), *sums = floats(device, WIDE);
+    device_kernels(device)->bias_gradient(sums, wide, COUNT, WIDE, false);
+    expect_all(device, sums, COUNT, WIDE, "sums of columns");
+    free_floats(device, wide, WIDE * (size_t)COUNT);
+    free_floats(device, sums, WIDE);
+    for (int i = 0; i < TENANTS; i++) tenants[i] = filled(device, (float)i, TENANT);
+}
+
 static void test_graph(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");
     float *x = filled(device, 1, COUNT), *y = filled(device, 0, COUNT);
-    float *column = filled(device, 0, 1);
+    float *column = filled(device, 0, 1), *tenants[TENANTS] = {NULL};
     device_kernels(device)->bias_gradient(column, x, COUNT, 1, false); // before it is recorded
     DeviceGraph *graph = record_step(device, y, x, column);
     expect_all(device, y, 0, COUNT, "recorded, not done");
@@ -320,16 +334,15 @@ static void test_graph(void **state) {
         device_graph_launch(device, graph);
         want = 2 * (want + (float)(i < 4 ? 1 : i));
         if (i >= 3) device_kernels(device)->fill(x, (float)(i + 1), COUNT); // for the next
-        if (i == 5) {                                                       // room of another size
-            float *wide = filled(device, 1, 64 * (size_t)COUNT), *sums = floats(device, 64);
-            device_kernels(device)->bias_gradient(sums, wide, COUNT, 64, false);
-            expect_all(device, sums, COUNT, 64, "sums of columns");
-            free_floats(device, wide, 64 * (size_t)COUNT);
-            free_floats(device, sums, 64);
-        }
+        if (i == 5) crowd(device, tenants);
     }
     expect_all(device, y, want, COUNT, "replayed");
     expect_all(device, column, want * COUNT, 1, "the sum in the graph");
+    for (int i = 0; i < TENANTS; i++) {
+        expect_all(device, tenants[i], (float)i, TENANT, "memory beside the graph's");
+        free_floats(device, tenants[i], TENANT);
+    }
+
     DeviceGraph *second = record_step(device, x, y, column);
     device_graph_close(device, graph);
     device_graph_launch(device, second);
