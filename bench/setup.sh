@@ -2,7 +2,7 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, plots
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, plots
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release), quiet unless it fails
 #
 # INSTALL is 1 when the user gave --install. Root always installs; anybody else is told the command.
@@ -53,6 +53,7 @@ setup_missing() {
             setup_has_library libcjson || echo libcjson-dev
             ;;
         tests) setup_has_library cmocka || echo libcmocka-dev ;;
+        emulator) command -v g++ >/dev/null || echo g++ ;;
         plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
         esac
     done

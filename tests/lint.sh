@@ -16,7 +16,7 @@ breach() {
 }
 
 folders=$(ls -d common dp ddp bench tutorials tests 2>/dev/null || true)
-sources=$(find $folders -name '*.[ch]' | sort)
+sources=$(find $folders -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | sort)
 
 includes() { # FOLDER FORBIDDEN: who in FOLDER includes something of FORBIDDEN
     grep -nE "#include \"($2)/" $(echo "$sources" | tr ' ' '\n' | grep "^$1/") /dev/null || true

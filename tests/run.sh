@@ -3,8 +3,8 @@
 # (as root or with --install), builds into build/, runs CTest and ends with CTest's summary.
 #
 #   tests/run.sh                        everything but the label `slow`
-#   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow ...
-#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan
+#   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow gpu ...
+#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, emulator
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
 # hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
@@ -40,13 +40,16 @@ done
 
 build=build
 [ "$preset" = release ] || build=build-$preset
-setup_require "$install" build tests
+groups="build tests"
+[ "$preset" != emulator ] || groups="$groups emulator"
+# shellcheck disable=SC2086 # the groups are words
+setup_require "$install" $groups
 SETUP_PRESET=$preset setup_build . "$build"
 
 # Tests that keep both cores busy say so (PROCESSORS), and CTest does not run others beside them.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
 case $preset in
-asan) set -- "$@" -LE 'slow|lint|parity' ;;
+asan | emulator) set -- "$@" -LE 'slow|lint|parity' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
 tsan) set -- "$@" -LE 'slow|lint|parity' -E '^(training|segnet|checkpoint_kill|ddprun|chaos|corpus_.*)$' ;;

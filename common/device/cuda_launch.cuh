@@ -1,5 +1,5 @@
-/* cuda_launch.cuh: launching a kernel on the current device's compute stream, and the few things that
- * all kernels share. Included by kernels_cuda*.cu only.
+/* cuda_launch.cuh: launching a kernel on the current device's compute stream, and the few things
+ * that all kernels share. Included by kernels_cuda*.cu only.
  *
  * House rules for kernels, which keep them readable and their results repeatable:
  *  - element by element work is a grid-stride loop (FOR_EACH) over as many threads as fill the card
@@ -21,8 +21,8 @@ extern "C" { // the project's headers are C
 enum { CUDA_BLOCK = 256, CUDA_WARP = 32 };
 
 // for (size_t i = this thread's first element; ...): every i in [0, count) once, over the grid.
-#define FOR_EACH(i, count)                                                                       \
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count);                  \
+#define FOR_EACH(i, count)                                                      \
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count); \
          i += (size_t)gridDim.x * blockDim.x)
 
 // Blocks for FOR_EACH over count elements: no more than fill the card.

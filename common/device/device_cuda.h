@@ -24,6 +24,7 @@ void cuda_check(cudaError_t status, const char *call, const char *file, int line
 typedef struct CudaPlans CudaPlans;               // cuBLASLt (kernels_cuda_blas.c)
 typedef struct CudaConvolutions CudaConvolutions; // cuDNN (kernels_cuda_dnn.c); NULL: im2col
 typedef struct CudaAllocator CudaAllocator;       // cuda_allocator.h
+typedef struct CudaStaging CudaStaging;           // device_cuda_copy.c
 
 typedef struct CudaDevice {
     Device *device;
@@ -38,6 +39,11 @@ typedef struct CudaDevice {
     void *workspace;
     size_t workspace_bytes;
     bool capturing;
+    // device_cuda_copy.c: where another stream is to begin, the pinned memory that copies from and
+    // to the host pass through, and the cards whose memory this one has asked to reach.
+    cudaEvent_t moment;
+    CudaStaging *staging;
+    bool *peer_asked; // [cards]
 } CudaDevice;
 
 // The thread's current device, in the sense of device_kernels. Never NULL inside a kernel function.
@@ -52,6 +58,19 @@ void *cuda_workspace(CudaDevice *cuda, size_t bytes);
 // it. Ends the program after half an hour, or at CUDA's first error.
 void cuda_wait_event(cudaEvent_t event);
 void cuda_wait_stream(cudaStream_t stream);
+
+// ---- device_cuda_copy.c: these entries of the backend's table, and what they need ----
+CudaStaging *cuda_staging_create(void);
+void cuda_staging_close(CudaStaging *staging);
+void *cuda_event_create(Device *device);
+void cuda_event_close(Device *device, void *event);
+void cuda_event_record(Device *device, void *event);
+void cuda_event_wait(Device *device, void *event);
+void cuda_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+void cuda_upload(Device *device, void *destination, const void *source, size_t bytes,
+                 void *free_event, void *done_event);
+void cuda_download(Device *device, void *destination, const void *source, size_t bytes,
+                   void *done_event);
 
 // ---- kernels_cuda_blas.c ----
 CudaPlans *cuda_plans_create(void);

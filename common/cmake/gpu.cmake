@@ -1,0 +1,162 @@
+# gpu.cmake: which of CUDA, NCCL and cuDNN this build has. Included once by the top CMakeLists.txt,
+# before there is any target (CUDA has to be enabled first).
+#
+#   -DWITH_CUDA=AUTO|ON|OFF|EMULATED    EMULATED: the same sources, carried out on the CPU by
+#                                       tests/cuda_emulator, and NCCL with them; for the tests
+#   -DWITH_NCCL=AUTO|ON|OFF, -DWITH_CUDNN=AUTO|ON|OFF
+#
+# AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,
+# HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), the function gpu_sources, and the targets `gpu` (headers and
+# libraries for all that calls CUDA), NCCL::nccl and CUDNN::cudnn.
+include(wheel)
+
+set(WITH_CUDA AUTO CACHE STRING "GPUs: AUTO, ON, OFF or EMULATED")
+set(WITH_NCCL AUTO CACHE STRING "DDP between GPUs: AUTO, ON or OFF")
+set(WITH_CUDNN AUTO CACHE STRING "Convolutions on GPUs by cuDNN: AUTO, ON or OFF")
+if(NOT WITH_CUDA MATCHES "^(AUTO|ON|OFF|EMULATED)$")
+  message(FATAL_ERROR "WITH_CUDA=${WITH_CUDA}: expected AUTO, ON, OFF or EMULATED")
+endif()
+foreach(library NCCL CUDNN)
+  set(HAVE_${library} FALSE)
+  if(NOT WITH_${library} MATCHES "^(AUTO|ON|OFF)$")
+    message(FATAL_ERROR "WITH_${library}=${WITH_${library}}: expected AUTO, ON or OFF")
+  endif()
+endforeach()
+set(HAVE_CUDA FALSE)
+set(gpu_found "")
+add_library(gpu INTERFACE)
+
+# What is asked for and is not there ends the configuration.
+function(gpu_without library reason)
+  if(WITH_${library} STREQUAL ON)
+    message(FATAL_ERROR "WITH_${library}=ON, but ${reason}")
+  endif()
+  set(gpu_found "${gpu_found}, no ${library} (${reason})" PARENT_SCOPE)
+endfunction()
+
+# gpu_sources(target file...): sources of a target, kernels (.cu) among them.
+function(gpu_sources target)
+  target_sources(${target} PRIVATE ${ARGN})
+  if(WITH_CUDA STREQUAL "EMULATED")
+    list(FILTER ARGN INCLUDE REGEX "\\.cu$")
+    set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
+  endif()
+endfunction()
+
+# ---- the compiler -------------------------------------------------------------------------------
+set(gpu_missing "")
+if(WITH_CUDA STREQUAL "EMULATED")
+  enable_language(CXX)
+  set(CMAKE_CXX_STANDARD 17)
+  set(CMAKE_CXX_STANDARD_REQUIRED ON)
+  set(CMAKE_CXX_EXTENSIONS OFF)
+elseif(WITH_CUDA STREQUAL "OFF")
+  set(gpu_missing "WITH_CUDA is OFF")
+elseif(SANITIZE)
+  set(gpu_missing "the sanitizers are for the CPU")
+else()
+  if(NOT CMAKE_CUDA_COMPILER AND NOT DEFINED ENV{CUDACXX})
+    wheel_folder(gpu_wheel nvidia.cu13)
+    find_program(NVCC nvcc PATHS /usr/local/cuda/bin "${gpu_wheel}/bin")
+    mark_as_advanced(NVCC)
+    if(NVCC)
+      set(ENV{CUDACXX} "${NVCC}")
+    endif()
+  endif()
+  if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES AND NOT DEFINED ENV{CUDAARCHS})
+    execute_process(COMMAND nvidia-smi -L OUTPUT_VARIABLE gpu_cards RESULT_VARIABLE gpu_failed
+                    ERROR_QUIET)
+    if(gpu_failed EQUAL 0 AND gpu_cards MATCHES "GPU 0:")
+      set(CMAKE_CUDA_ARCHITECTURES native CACHE STRING "What the kernels are compiled for")
+    else()
+      set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "What the kernels are compiled for")
+    endif()
+  endif()
+  if(NOT CMAKE_CUDA_COMPILER) # what was missing at the last run may be here now
+    unset(CMAKE_CUDA_COMPILER CACHE)
+  endif()
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    enable_language(CUDA)
+  else()
+    set(gpu_missing "there is no nvcc with a C++ compiler: set CUDACXX to nvcc")
+  endif()
+endif()
+
+# ---- CUDA ---------------------------------------------------------------------------------------
+if(CMAKE_CUDA_COMPILER_LOADED)
+  set(CMAKE_CUDA_STANDARD 17)
+  set(CMAKE_CUDA_STANDARD_REQUIRED ON)
+  set(CMAKE_CUDA_EXTENSIONS OFF)
+  set(CMAKE_CUDA_RUNTIME_LIBRARY None) # C files call it too: it is linked as a library
+  # Wheels have the libraries' versioned names only, which FindCUDAToolkit does not know.
+  foreach(variable CUDA_CUDART:cudart CUDA_cudart_LIBRARY:cudart CUDA_cublasLt_LIBRARY:cublasLt)
+    string(REPLACE ":" ";" variable ${variable})
+    list(POP_FRONT variable cached name)
+    find_library(${cached} NAMES ${name} lib${name}.so.13 lib${name}.so.12 NO_DEFAULT_PATH
+                 HINTS ${CMAKE_CUDA_COMPILER_TOOLKIT_ROOT} PATH_SUFFIXES lib64 lib)
+  endforeach()
+  find_package(CUDAToolkit QUIET)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_LESS 12)
+    set(gpu_missing "${CMAKE_CUDA_COMPILER} is of CUDA ${CMAKE_CUDA_COMPILER_VERSION}, and 12 is \
+the least: set CUDACXX to a newer one")
+  elseif(NOT TARGET CUDA::cudart OR NOT TARGET CUDA::cublasLt)
+    set(gpu_missing "${CMAKE_CUDA_COMPILER} comes without cudart or cublasLt: set \
+CUDAToolkit_ROOT")
+  endif()
+endif()
+
+if(gpu_missing)
+  gpu_without(CUDA "${gpu_missing}")
+elseif(WITH_CUDA STREQUAL "EMULATED")
+  set(HAVE_CUDA TRUE)
+  target_link_libraries(gpu INTERFACE cuda_emulator)
+  string(APPEND gpu_found ", emulated CUDA")
+else()
+  set(HAVE_CUDA TRUE)
+  target_link_libraries(gpu INTERFACE CUDA::cudart CUDA::cublasLt)
+  list(JOIN CMAKE_CUDA_ARCHITECTURES " " gpu_architectures)
+  string(APPEND gpu_found ", CUDA ${CMAKE_CUDA_COMPILER_VERSION} (for ${gpu_architectures})")
+endif()
+
+# ---- NCCL and cuDNN -----------------------------------------------------------------------------
+function(gpu_find library least)
+  if(WITH_${library} STREQUAL "OFF")
+    gpu_without(${library} "WITH_${library} is OFF")
+  elseif(NOT HAVE_CUDA)
+    gpu_without(${library} "it needs CUDA")
+  elseif(WITH_CUDA STREQUAL "EMULATED" AND library STREQUAL "NCCL")
+    set(HAVE_NCCL TRUE PARENT_SCOPE)
+    add_library(NCCL::nccl INTERFACE IMPORTED)
+    target_link_libraries(NCCL::nccl INTERFACE cuda_emulator)
+    string(APPEND gpu_found ", emulated NCCL")
+  elseif(WITH_CUDA STREQUAL "EMULATED")
+    gpu_without(${library} "it is not emulated")
+  else()
+    find_package(${library} ${least} QUIET)
+    if(${library}_FOUND)
+      set(HAVE_${library} TRUE PARENT_SCOPE)
+      string(APPEND gpu_found ", ${library} ${${library}_VERSION}")
+    else()
+      gpu_without(${library} "it was not found in version ${least} or newer: set ${library}_ROOT")
+    endif()
+  endif()
+  set(gpu_found "${gpu_found}" PARENT_SCOPE)
+endfunction()
+gpu_find(NCCL 2.19)
+gpu_find(CUDNN 9)
+
+# CMake leaves folders out of the run path in which the compiler looks by itself; the loader may not.
+if(CMAKE_CUDA_COMPILER_LOADED)
+  foreach(file IN LISTS CUDA_CUDART CUDA_cublasLt_LIBRARY NCCL_LIBRARY CUDNN_LIBRARY)
+    if(file)
+      cmake_path(GET file PARENT_PATH folder)
+      list(APPEND CMAKE_BUILD_RPATH "${folder}")
+    endif()
+  endforeach()
+  list(REMOVE_DUPLICATES CMAKE_BUILD_RPATH)
+endif()
+
+string(SUBSTRING "${gpu_found}" 2 -1 gpu_found)
+message(STATUS "GPU: ${gpu_found}")
