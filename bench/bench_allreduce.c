@@ -284,7 +284,7 @@ static int run_processes(const Settings *settings, Error *err) {
 static int run_launched(const Settings *settings, Error *err) {
     Rendezvous rendezvous;
     if (init_from_env(&rendezvous, false, err)) return err->status;
-    ProcessGroup *group = init_process_group("auto", &rendezvous, settings->timeout_s, err);
+    ProcessGroup *group = init_process_group("auto", &rendezvous, NULL, settings->timeout_s, err);
     return group ? run_rank(settings, group) : err->status;
 }
 

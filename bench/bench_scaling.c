@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
         run_threads(&s);
         return STATUS_OK;
     }
-    Rank rank = {.settings = &s, .group = init_process_group("auto", &me, TIMEOUT_S, &err)};
+    Rank rank = {.settings = &s, .group = init_process_group("auto", &me, NULL, TIMEOUT_S, &err)};
     if (!rank.group) error_exit(&err);
     run_rank(&rank);
     return STATUS_OK;

@@ -8,12 +8,27 @@
 #include "ddp/features.h"
 #include "ddp/hook_state.h"
 
+// Room for a bucket's halves on a device whose memory the host cannot touch; grows to the largest
+// bucket. The device works in order, so all buckets may use it.
+typedef struct Room {
+    Device *device;
+    uint16_t *halves;
+    size_t count;
+} Room;
+
 typedef struct Simple { // state of the hooks that communicate
     ProcessGroup *group;
     PgType type;
+    Room room; // comm_hook_compress
 } Simple;
 
+static void close_room(Room *room) {
+    if (room->halves) device_free(room->device, room->halves, room->count * sizeof *room->halves);
+    *room = (Room){0};
+}
+
 static void close_state(void *state) {
+    close_room(&((Simple *)state)->room);
     free(state);
 }
 
@@ -87,17 +102,72 @@ static void unpack(PgType type, float *buffer, size_t count) {
     }
 }
 
+// ---- 16 bits, on a device whose memory the host cannot touch: by its kernels, through a Room
+
+static uint16_t *make_room(Room *room, const GradBucket *bucket) {
+    if (room->count >= bucket->count) return room->halves;
+    close_room(room);
+    room->device = bucket->device;
+    room->count = bucket->count;
+    room->halves = device_alloc(room->device, room->count * sizeof *room->halves);
+    return room->halves;
+}
+
+static Precision precision_of(PgType type) {
+    return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
+}
+
+// Rounds and comes back.
+static void round_on_device(Room *room, PgType type, const GradBucket *bucket) {
+    const Kernels *kernels = device_kernels(bucket->device);
+    uint16_t *halves = make_room(room, bucket);
+    kernels->narrow(precision_of(type), halves, bucket->buffer, bucket->count);
+    kernels->widen(precision_of(type), bucket->buffer, halves, bucket->count);
+}
+
+static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor) {
+    uint16_t *halves = make_room(&hook->room, bucket);
+    const Kernels *kernels = device_kernels(bucket->device);
+    if (divisor != 1) {
+        round_on_device(&hook->room, hook->type, bucket);
+        kernels->scale(bucket->buffer, 1 / divisor, bucket->count);
+    }
+    kernels->narrow(precision_of(hook->type), halves, bucket->buffer, bucket->count);
+    device_copy(bucket->device, bucket->buffer, bucket->device, halves,
+                bucket->count * sizeof *halves);
+}
+
+static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
+    uint16_t *halves = make_room(&hook->room, bucket);
+    device_copy(bucket->device, halves, bucket->device, bucket->buffer,
+                bucket->count * sizeof *halves);
+    device_kernels(bucket->device)
+        ->widen(precision_of(hook->type), bucket->buffer, halves, bucket->count);
+}
+
+// ---- fp16, bf16
+
+static bool on_host(const GradBucket *bucket) {
+    return bucket->device->kernels->host_memory;
+}
+
 static int start_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
     float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
-    pack(hook->type, bucket->buffer, bucket->count, divisor);
+    if (on_host(bucket))
+        pack(hook->type, bucket->buffer, bucket->count, divisor);
+    else
+        pack_on_device(hook, bucket, divisor);
     return grad_bucket_start(bucket, hook->group, hook->type, PG_SUM, err);
 }
 
 static int finish_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
     int status = grad_bucket_finish(bucket, err);
-    unpack(hook->type, bucket->buffer, bucket->count);
+    if (on_host(bucket))
+        unpack(hook->type, bucket->buffer, bucket->count);
+    else
+        unpack_on_device(hook, bucket);
     return status;
 }
 
@@ -115,6 +185,7 @@ CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
 typedef struct Around {
     CommHook inner;
     PgType type;    // comm_hook_round
+    Room room;      // likewise
     CommThen *then; // comm_hook_then
     void *context;
 } Around;
@@ -122,6 +193,7 @@ typedef struct Around {
 static void close_around(void *state) {
     Around *around = state;
     if (around->inner.close) around->inner.close(around->inner.state);
+    close_room(&around->room);
     free(around);
 }
 
@@ -144,20 +216,25 @@ static int start_inner(void *state, GradBucket *bucket, Error *err) {
     return around->inner.start(around->inner.state, bucket, err);
 }
 
-static void round_all(PgType type, GradBucket *bucket) {
+static void round_all(Around *around, GradBucket *bucket) {
+    PgType type = around->type;
+    if (!on_host(bucket)) {
+        round_on_device(&around->room, type, bucket);
+        return;
+    }
     for (size_t i = 0; i < bucket->count; i++)
         bucket->buffer[i] = from_half(type, to_half(type, bucket->buffer[i]));
 }
 
 static int start_round(void *state, GradBucket *bucket, Error *err) {
-    round_all(((Around *)state)->type, bucket);
+    round_all(state, bucket);
     return start_inner(state, bucket, err);
 }
 
 static int finish_round(void *state, GradBucket *bucket, Error *err) {
     Around *around = state;
     int status = around->inner.finish(around->inner.state, bucket, err);
-    round_all(around->type, bucket);
+    round_all(around, bucket);
     return status;
 }
 

@@ -49,6 +49,9 @@ static void add_job_options(CommandLine *c) {
          "after a failure start all ranks anew, at most so often"},
         {"bind", OPTION_CHOICE, &c->bind, "none|cores", 0, 0,
          "cores: each rank on its own share of the cores"},
+        {"fake-hosts", OPTION_FLAG, &l->fake_hosts, NULL, 0, 0,
+         "ranks may share a GPU, each pretending to be on a host of its own: slow, to see that "
+         "results are right; times mean nothing"},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
 }
@@ -157,6 +160,9 @@ static int resolve_nodes(CommandLine *c, Error *err) {
 
 static int resolve_store(CommandLine *c, Error *err) {
     LaunchOptions *l = &c->launch;
+    if (l->fake_hosts && l->nodes > 1)
+        return error_set(err, STATUS_USAGE, "--fake-hosts is for one node, --nnodes says %d",
+                         l->nodes);
     if (c->standalone) {
         if (l->nodes > 1) {
             return error_set(err, STATUS_USAGE, "--standalone is for one node, --nnodes says %d",

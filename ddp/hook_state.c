@@ -78,6 +78,19 @@ static int check(const HookState *state, const CommHook *hook, const SafeTensors
                      path, content->count, hook->name, state->count);
 }
 
+// saved NULL: zeros.
+static void fill_tensor(const HookTensor *tensor, const char *saved) {
+    size_t bytes = tensor->entry.bytes;
+    if (saved && tensor->device)
+        device_copy(tensor->device, tensor->memory, NULL, saved, bytes);
+    else if (saved)
+        memcpy(tensor->memory, saved, bytes);
+    else if (tensor->device)
+        device_kernels(tensor->device)->fill(tensor->memory, 0.0f, bytes / sizeof(float));
+    else
+        memset(tensor->memory, 0, bytes);
+}
+
 static void apply(const HookState *state, const SafeTensors *content, bool same_ranks,
                   size_t rank) {
     for (size_t i = 0; i < state->count; i++) {
@@ -85,11 +98,9 @@ static void apply(const HookState *state, const SafeTensors *content, bool same_
         size_t bytes = tensor->entry.bytes;
         const char *saved = safetensors_find(content, tensor->entry.name)->data;
         if (!tensor->own)
-            memcpy(tensor->memory, saved, bytes);
-        else if (same_ranks)
-            memcpy(tensor->memory, saved + rank * bytes, bytes);
+            fill_tensor(tensor, saved);
         else
-            memset(tensor->memory, 0, bytes);
+            fill_tensor(tensor, same_ranks ? saved + rank * bytes : NULL);
     }
 }
 

@@ -14,7 +14,8 @@
 #include "ddp/reducer.h"
 
 typedef struct HookTensor {
-    void *memory;    // the hook's, on the host: read and written between two steps
+    void *memory;    // the hook's: read and written between two steps
+    Device *device;  // where it is; NULL: on the host. For own floats only
     SafeEntry entry; // without data; at most TENSOR_MAX_DIMS - 1 dimensions if own
     bool own;        // this rank's alone
 } HookTensor;

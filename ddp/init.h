@@ -12,6 +12,7 @@
 #ifndef DDP_INIT_H
 #define DDP_INIT_H
 
+#include "common/device/device.h"
 #include "ddp/process_group.h"
 #include "ddp/store.h"
 
@@ -23,6 +24,7 @@ typedef struct Rendezvous {
     int master_port;
     char token[STORE_TOKEN_MAX + 1]; // DDPRUN_TOKEN; "" without a launcher
     bool launcher_store;             // the launcher serves the store
+    bool fake_hosts;                 // ranks may share a GPU: ddp/launch_env.h
     int restart_count;
     char file_path[INIT_PATH_MAX]; // file:// only: where to meet instead; else ""
 } Rendezvous;
@@ -37,8 +39,10 @@ int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_s
 
 // Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/debug_level.h),
 // DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (pg_set_flight's folder and pipe).
-// backend: "auto" or "shm". timeout_s: the deadline of every collective.
-ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous,
+// backend: "auto", "shm" or "nccl"; auto is nccl for a GPU, otherwise shm. device: where the ranks'
+// tensors are, for nccl (it must outlive the group); NULL: host memory. timeout_s: the deadline of
+// every collective.
+ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err);
 
 // The same group for `world` threads of this process: groups[r] is for the thread that plays rank

@@ -141,6 +141,7 @@ static int read_launcher(Rendezvous *r, Error *err) {
     const char *store = read_text("DDPRUN_STORE");
     if (init_read_token(r->token, err) != 0) return -1;
     r->launcher_store = store && strcmp(store, "0") != 0;
+    r->fake_hosts = read_text("DDPRUN_FAKE_HOSTS") != NULL;
     if (!read_text("TORCHELASTIC_RESTART_COUNT")) return 0;
     return read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &r->restart_count, err);
 }

@@ -37,6 +37,18 @@ static void set(char **environment, size_t *count, const char *name, const char 
     environment[i] = memory_format("%s=%s", name, value);
 }
 
+static void set_fake_hosts(char **environment, size_t *count, const LaunchEnv *f) {
+    static const char *const settings[][2] = {
+        {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NET", "Socket"},     {"NCCL_IB_DISABLE", "1"},
+        {"NCCL_P2P_DISABLE", "1"},  {"NCCL_SHM_DISABLE", "1"},  {"NCCL_SOCKET_IFNAME", "lo"},
+        {"NCCL_NVLS_ENABLE", "0"},  {"NCCL_ALGO", "Ring"},      {"NCCL_PROTO", "Simple"},
+        {"NCCL_MAX_CTAS", "2"},     {"DDPRUN_FAKE_HOSTS", "1"},
+    };
+    set(environment, count, "NCCL_HOSTID", "ddprun%d-%d", f->master_port, f->rank);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (!getenv(settings[i][0])) set(environment, count, settings[i][0], "%s", settings[i][1]);
+}
+
 char **launch_env_make(const LaunchEnv *f) {
     size_t count = 0;
     while (environ[count]) count++;
@@ -60,6 +72,7 @@ char **launch_env_make(const LaunchEnv *f) {
     set(list, &count, "DDPRUN_STORE", "1");
     set(list, &count, "DDPRUN_TOKEN", "%s", f->token);
     set(list, &count, "DDPRUN_HEARTBEAT", "%d", f->heartbeat_fd);
+    if (f->fake_hosts) set_fake_hosts(list, &count, f);
     if (f->local_world_size > 1) {
         if (!getenv("OMP_NUM_THREADS")) set(list, &count, "OMP_NUM_THREADS", "1");
         if (!getenv("OPENBLAS_NUM_THREADS")) set(list, &count, "OPENBLAS_NUM_THREADS", "1");

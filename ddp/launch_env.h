@@ -4,9 +4,17 @@
  * MASTER_ADDR, MASTER_PORT, TORCHELASTIC_*; OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 if several
  * ranks share a node and the user has not set them; and DDPRUN_STORE=1, DDPRUN_TOKEN and
  * DDPRUN_HEARTBEAT, by which a rank finds the launcher's store and heartbeat page.
+ *
+ * Fake hosts: NCCL refuses two ranks on one GPU of one host, and takes NCCL_HOSTID for the host's
+ * identity. With another one for each rank they talk over the network, here the loopback device;
+ * the other NCCL_ variables keep it from trying what only works between real hosts, and make it as
+ * small as possible, because ranks that share a GPU take turns on it. DDPRUN_FAKE_HOSTS=1 tells the
+ * ranks.
  */
 #ifndef DDP_LAUNCH_ENV_H
 #define DDP_LAUNCH_ENV_H
+
+#include <stdbool.h>
 
 typedef struct LaunchEnv {
     int rank, local_rank, world_size, local_world_size;
@@ -16,6 +24,7 @@ typedef struct LaunchEnv {
     int restart_count, max_restarts;
     const char *token;
     int heartbeat_fd;
+    bool fake_hosts;
 } LaunchEnv;
 
 char **launch_env_make(const LaunchEnv *facts); // ends with NULL; launch_env_free it

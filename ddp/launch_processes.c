@@ -40,7 +40,7 @@ static int live(const Plan *plan, int local_rank) {
     if (init_from_url(&me, plan->url, plan->first_rank + local_rank, plan->world_size, &err) == 0) {
         me.local_rank = local_rank;
         me.local_world_size = plan->nproc;
-        group = init_process_group("auto", &me, LAUNCH_TIMEOUT_S, &err);
+        group = init_process_group("auto", &me, NULL, LAUNCH_TIMEOUT_S, &err);
     }
     if (!group) {
         fprintf(stderr, "rank %d: error: %s\n", plan->first_rank + local_rank, err.message);

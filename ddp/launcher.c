@@ -170,7 +170,8 @@ static int start_rank(Launch *launch, int r, Error *err) {
                        .restart_count = launch->attempt,
                        .max_restarts = o->max_restarts,
                        .token = launch->token,
-                       .heartbeat_fd = heartbeat_board_fd(launch->board)};
+                       .heartbeat_fd = heartbeat_board_fd(launch->board),
+                       .fake_hosts = o->fake_hosts};
     char **environment = launch_env_make(&facts);
     cpu_set_t cores;
     share_cores(r, o->local_ranks, &cores);

@@ -28,6 +28,7 @@ typedef struct LaunchOptions {
     const char *log_dir;    // NULL: no log files
     const char *redirects, *tee, *shown; // in torchrun's notation: ddp/launch_output.h
     bool bind_cores;                     // each rank to its own share of the cores
+    bool fake_hosts;                     // ranks may share a GPU: ddp/launch_env.h
     char *const *command;                // argv of every rank, ends with NULL
 } LaunchOptions;
 

@@ -38,11 +38,28 @@ int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err)
     return features_check(options, &ddp->config, &ddp->features, err);
 }
 
-ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err) {
-    if (init_from_env(me, true, err) != 0) return NULL;
+int ddp_options_place(const char *kind, Rendezvous *me, int *index, Error *err) {
+    if (init_from_env(me, true, err) != 0) return -1;
     if (me->world_size == 1)
         fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
-    return init_process_group(ddp->backend, me, ddp->timeout_s, err);
+    *index = me->local_rank;
+    int devices = device_available(kind);
+    if (devices == 0 || me->local_world_size <= devices) return 0; // 0: opening it will say why
+    if (me->fake_hosts) {
+        *index = 0;
+        return 0;
+    }
+    return error_set(err, STATUS_USAGE,
+                     "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
+                     "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
+                     me->local_world_size, devices, devices == 1 ? "" : "s");
+}
+
+ProcessGroup *ddp_options_join(const DdpOptions *ddp, const Rendezvous *me, Device *device,
+                               Error *err) {
+    if (me->fake_hosts && me->rank == 0 && !device->kernels->host_memory)
+        fprintf(stderr, "fake hosts: ranks may share a GPU, and the times below mean nothing\n");
+    return init_process_group(ddp->backend, me, device, ddp->timeout_s, err);
 }
 
 // An option that only a model can leave without effect.

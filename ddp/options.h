@@ -20,9 +20,14 @@ DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to ddp
 // Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
 int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err);
-// Meets the other ranks that the environment speaks of (init.h); alone if it speaks of none. Fills
-// *me. NULL with err filled.
-ProcessGroup *ddp_options_join(const DdpOptions *ddp, Rendezvous *me, Error *err);
+// Which rank this process is, by the environment (init.h): alone if it speaks of none. *index:
+// which of the machine's devices of this kind ("cpu", "cuda") is the rank's: the one of its local
+// rank, or with fake hosts the first for all if there are too few. Returns 0, or -1 with err
+// filled.
+int ddp_options_place(const char *kind, Rendezvous *me, int *index, Error *err);
+// Meets the other ranks. device: this rank's. NULL with err filled.
+ProcessGroup *ddp_options_join(const DdpOptions *ddp, const Rendezvous *me, Device *device,
+                               Error *err);
 // Wraps the model as the options say: lets the features prepare it, calls
 // distributed_data_parallel, whose rules hold, and registers the communication hook. Also an error:
 // an option for what the model does not have.

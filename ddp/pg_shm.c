@@ -214,7 +214,7 @@ static int run_together(PgShm *shm, Error *err) {
     return 0;
 }
 
-static int shm_run(void *state, const PgCall *call, uint64_t *moved, Error *err) {
+static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgShm *shm = state;
     shm->call = call;
     shm->moved = 0;

@@ -25,11 +25,9 @@ enum {
     FAILURE_MAX = 1024,
 };
 
-// What a rank is about to do. Ranks must agree on all but the last two fields.
 typedef struct Fingerprint {
-    uint64_t sequence, count;
-    int32_t kind, type, op, root;
-    uint64_t allocation, offset; // where its buffer lies; 0: in private memory
+    PgFingerprint call;
+    uint64_t allocation, offset; // where the rank's buffer lies; 0: in private memory
 } Fingerprint;
 
 typedef enum Presence { RANK_ABSENT, RANK_PRESENT, RANK_CLOSED } Presence;

@@ -209,71 +209,17 @@ static const Fingerprint *fingerprint(const PgShm *shm, int rank) {
     return &slot(shm, rank)->fingerprint[shm->call->sequence & 1];
 }
 
-static bool same_call(const Fingerprint *a, const Fingerprint *b) {
-    return a->sequence == b->sequence && a->count == b->count && a->kind == b->kind &&
-           a->type == b->type && a->op == b->op && a->root == b->root;
-}
-
-static void describe_fingerprint(const Fingerprint *f, char text[PG_DESCRIPTION_MAX]) {
-    Collective collective = {.kind = (CollectiveKind)f->kind,
-                             .count = (size_t)f->count,
-                             .type = (PgType)f->type,
-                             .op = (ReduceOp)f->op,
-                             .root = f->root};
-    pg_describe(&collective, text);
-}
-
-// "they differ in kind, count": PyTorch's fingerprints name the aspects, too.
-static void add_aspects(Text *text, const Fingerprint *a, const Fingerprint *b) {
-    const struct {
-        const char *name;
-        bool differs;
-    } aspects[] = {{"sequence number", a->sequence != b->sequence},
-                   {"operation", a->kind != b->kind},
-                   {"size", a->count != b->count},
-                   {"type", a->type != b->type},
-                   {"reduction", a->op != b->op},
-                   {"root", a->root != b->root}};
-    const char *separator = "; they differ in ";
-    for (size_t i = 0; i < sizeof aspects / sizeof *aspects; i++) {
-        if (!aspects[i].differs) continue;
-        text_add(text, "%s%s", separator, aspects[i].name);
-        separator = ", ";
-    }
-}
-
-// Every rank compares all with rank 0's, so every rank comes to the same message.
 static int compare(const PgShm *shm, Error *err) {
-    const Fingerprint *first = fingerprint(shm, 0);
-    for (int r = 1; r < shm->world; r++) {
-        const Fingerprint *other = fingerprint(shm, r);
-        if (same_call(first, other)) continue;
-        const int *global = shm->call->global;
-        char one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
-        char first_name[PG_RANK_NAME_MAX], other_name[PG_RANK_NAME_MAX];
-        describe_fingerprint(first, one);
-        describe_fingerprint(other, two);
-        Text aspects = {.length = 0};
-        add_aspects(&aspects, first, other);
-        return error_set(err, STATUS_FAILED,
-                         "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%.160s",
-                         (uintmax_t)shm->call->sequence, pg_rank_name(global, 0, first_name), one,
-                         pg_rank_name(global, r, other_name), two, aspects.data);
-    }
+    for (int r = 1; r < shm->world; r++)
+        if (pg_fingerprint_compare(shm->call, &fingerprint(shm, 0)->call,
+                                   &fingerprint(shm, r)->call, r, err))
+            return -1;
     return 0;
 }
 
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
-    const Collective *c = &shm->call->collective;
-    slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] =
-        (Fingerprint){.sequence = shm->call->sequence,
-                      .count = c->count,
-                      .kind = (int32_t)c->kind,
-                      .type = (int32_t)c->type,
-                      .op = (int32_t)c->op,
-                      .root = c->root,
-                      .allocation = allocation,
-                      .offset = offset};
+    slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] = (Fingerprint){
+        .call = pg_fingerprint(shm->call), .allocation = allocation, .offset = offset};
     if (shm_check_abort(shm, err) || shm_barrier(shm, err) || compare(shm, err)) return -1;
     *direct = allocation != 0;
     for (int r = 0; r < shm->world; r++) {

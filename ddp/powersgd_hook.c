@@ -7,6 +7,9 @@
  * all-reduce. The three slabs have room for all parameters together; buckets take their parts in
  * index order. Invariant: from start to finish the bucket's gradients hold M, and error holds it
  * too.
+ *
+ * All of this is on the device but Q between the steps. Orthogonalising is the host's business,
+ * because P and Q are small.
  */
 #include "ddp/powersgd_hook.h"
 
@@ -22,8 +25,8 @@ typedef struct Matrix { // one parameter's gradient
     const Tensor *tensor;
     const char *name;
     size_t n, m, r; // r == 0: not compressed
-    float *error;   // [n, m]; NULL without error feedback
-    float *q;       // [m, r] of the last iteration; NULL without warm start
+    float *error;   // [n, m], device memory; NULL without error feedback
+    float *q;       // [m, r] of the last iteration, host memory; NULL without warm start
 } Matrix;
 
 typedef struct Part { // what a bucket takes of the slabs
@@ -38,8 +41,11 @@ struct PowerSgd {
     ProcessGroup *group;
     Matrix *matrices; // [count]
     size_t count;
-    float *p, *q, *rest; // slabs
-    Part *parts;         // [count]: there are at most so many buckets
+    Device *device;
+    float *p, *q, *rest; // slabs, device memory
+    size_t p_count, q_count, rest_count;
+    float *host; // [the larger of p_count, q_count] room for one P or Q
+    Part *parts; // [count]: there are at most so many buckets
     int64_t iteration;
     int64_t compressed; // of the iterations; none: the matrices' q are not of an earlier one
 };
@@ -101,17 +107,18 @@ static void add_error(Matrix *matrix) {
     if (!matrix->error) return;
     size_t count = tensor_count(tensor);
     device_kernels(tensor->device)->accumulate(tensor->grad, matrix->error, count);
-    memcpy(matrix->error, tensor->grad, count * sizeof(float));
+    device_copy(tensor->device, matrix->error, tensor->device, tensor->grad, count * sizeof(float));
 }
 
 static void project(const PowerSgd *state, const Matrix *matrix, float *p, float *q) {
     const Tensor *tensor = matrix->tensor;
     size_t n = matrix->n, m = matrix->m, r = matrix->r;
     if (matrix->q && state->compressed > 0)
-        memcpy(q, matrix->q, m * r * sizeof *q);
+        memcpy(state->host, matrix->q, m * r * sizeof *q);
     else
-        draw_q(state, matrix, q, m * r);
-    orthogonalize(q, m, r);
+        draw_q(state, matrix, state->host, m * r);
+    orthogonalize(state->host, m, r);
+    device_copy(state->device, q, NULL, state->host, m * r * sizeof *q);
     device_kernels(tensor->device)
         ->matmul(PRECISION_F32, false, false, n, r, m, tensor->grad, q, p, false, NULL);
 }
@@ -130,7 +137,8 @@ static Part *take_part(PowerSgd *state, GradBucket *bucket) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
         size_t count = tensor_count(matrix->tensor);
         if (matrix->r == 0) {
-            memcpy(part->rest + part->rest_count, matrix->tensor->grad, count * sizeof(float));
+            device_copy(state->device, part->rest + part->rest_count, bucket->device,
+                        matrix->tensor->grad, count * sizeof(float));
             part->rest_count += count;
             continue;
         }
@@ -165,12 +173,30 @@ static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) 
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
         size_t n = matrix->n, m = matrix->m, r = matrix->r;
         if (r == 0) continue;
-        orthogonalize(p, n, r);
+        device_copy(NULL, state->host, state->device, p, n * r * sizeof *p);
+        orthogonalize(state->host, n, r);
+        device_copy(state->device, p, NULL, state->host, n * r * sizeof *p);
         device_kernels(bucket->device)
             ->matmul(PRECISION_F32, true, false, m, r, n, matrix->tensor->grad, p, q, false, NULL);
         p += n * r;
         q += m * r;
     }
+}
+
+// gradient = P Q'; error -= share gradient, as -(-error + share gradient): the same bits.
+static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, const float *p,
+                              const float *q, float share) {
+    const Kernels *kernels = device_kernels(bucket->device);
+    float *gradient = matrix->tensor->grad;
+    size_t n = matrix->n, m = matrix->m, r = matrix->r;
+    kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
+    if (!matrix->error) return;
+    kernels->scale(matrix->error, -1, n * m);
+    if (share != 1) kernels->scale(gradient, share, n * m);
+    kernels->accumulate(matrix->error, gradient, n * m);
+    kernels->scale(matrix->error, -1, n * m);
+    if (share != 1)
+        kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
 }
 
 // The gradients, and what they have lost. `share` is this rank's part of the gradient: all of an
@@ -179,17 +205,15 @@ static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *pa
     const float *p = part->p, *q = part->q, *rest = part->rest;
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
-        float *gradient = matrix->tensor->grad;
         size_t n = matrix->n, m = matrix->m, r = matrix->r, count = tensor_count(matrix->tensor);
         if (r == 0) {
-            memcpy(gradient, rest, count * sizeof *gradient);
+            device_copy(bucket->device, matrix->tensor->grad, state->device, rest,
+                        count * sizeof *rest);
             rest += count;
             continue;
         }
-        device_kernels(bucket->device)
-            ->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
-        for (size_t e = 0; matrix->error && e < count; e++) matrix->error[e] -= gradient[e] * share;
-        if (matrix->q) memcpy(matrix->q, q, m * r * sizeof *q);
+        decompress_matrix(bucket, matrix, p, q, share);
+        if (matrix->q) device_copy(NULL, matrix->q, state->device, q, m * r * sizeof *q);
         p += n * r;
         q += m * r;
     }
@@ -236,6 +260,7 @@ static HookState describe(void *context) {
         if (!m->error) continue;
         add(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
         list.tensors[list.count - 1].own = true;
+        list.tensors[list.count - 1].device = m->tensor->device;
     }
     return list;
 }
@@ -246,6 +271,12 @@ CommHook power_sgd_hook(PowerSgd *state) {
 }
 
 // ---- the state ------------------------------------------------------------------------------
+
+static float *device_zeros(Device *device, size_t count) {
+    float *memory = device_alloc(device, count * sizeof *memory);
+    device_kernels(device)->fill(memory, 0.0f, count);
+    return memory;
+}
 
 static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
     const Tensor *tensor = parameter->tensor;
@@ -259,7 +290,7 @@ static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
     matrix.n = n;
     matrix.m = m;
     matrix.r = r;
-    if (config->error_feedback) matrix.error = memory_zalloc(count * sizeof *matrix.error);
+    if (config->error_feedback) matrix.error = device_zeros(tensor->device, count);
     if (config->warm_start) matrix.q = memory_zalloc(m * r * sizeof *matrix.q);
     return matrix;
 }
@@ -278,31 +309,37 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
         (PowerSgd){.config = *config, .group = reducer_group(reducer), .count = parameters->count};
     state->matrices = memory_zalloc(state->count * sizeof *state->matrices);
     state->parts = memory_zalloc(state->count * sizeof *state->parts);
-    size_t p = 0, q = 0, rest = 0;
     for (size_t i = 0; i < state->count; i++) {
         Matrix *matrix = &state->matrices[i];
         *matrix = plan(&parameters->items[i], config);
-        p += matrix->n * matrix->r;
-        q += matrix->m * matrix->r;
-        rest += matrix->r ? 0 : tensor_count(matrix->tensor);
+        state->p_count += matrix->n * matrix->r;
+        state->q_count += matrix->m * matrix->r;
+        state->rest_count += matrix->r ? 0 : tensor_count(matrix->tensor);
     }
-    state->p = memory_zalloc(p * sizeof *state->p);
-    state->q = memory_zalloc(q * sizeof *state->q);
-    state->rest = memory_zalloc(rest * sizeof *state->rest);
+    state->device = parameters->items[0].tensor->device;
+    state->p = device_zeros(state->device, state->p_count);
+    state->q = device_zeros(state->device, state->q_count);
+    state->rest = device_zeros(state->device, state->rest_count);
+    size_t most = state->p_count > state->q_count ? state->p_count : state->q_count;
+    state->host = memory_zalloc(most * sizeof *state->host);
     return state;
 }
 
 void power_sgd_close(PowerSgd *state) {
     if (!state) return;
     for (size_t i = 0; i < state->count; i++) {
-        free(state->matrices[i].error);
+        const Matrix *matrix = &state->matrices[i];
+        if (matrix->error)
+            device_free(matrix->tensor->device, matrix->error,
+                        matrix->n * matrix->m * sizeof *matrix->error);
         free(state->matrices[i].q);
     }
     free(state->matrices);
     free(state->parts);
-    free(state->p);
-    free(state->q);
-    free(state->rest);
+    device_free(state->device, state->p, state->p_count * sizeof *state->p);
+    device_free(state->device, state->q, state->q_count * sizeof *state->q);
+    device_free(state->device, state->rest, state->rest_count * sizeof *state->rest);
+    free(state->host);
     free(state);
 }
 

@@ -31,7 +31,7 @@ typedef struct PowerSgd PowerSgd;
 // For the reducer's parameters and group. NULL with PyTorch's error if error feedback or a warm
 // start is wanted before the buckets are settled.
 PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err);
-void power_sgd_close(PowerSgd *state); // NULL is fine
+void power_sgd_close(PowerSgd *state); // before the device; NULL is fine
 // The state stays the caller's, and outlives the hook.
 CommHook power_sgd_hook(PowerSgd *state);
 int64_t power_sgd_iteration(const PowerSgd *state);

@@ -6,6 +6,9 @@
  * backend, and the order of issue is the order of execution. No call takes memory: Works come from
  * a pool.
  *
+ * A backend that queues (pg_backend.h) is used by the communication thread only, which then also
+ * looks after what the device has not done yet; a Work is done when it is queued.
+ *
  * Invariant: `issued - finished` Works are queued or running; all fields under `mutex` are read and
  * written only while it is held, and nobody holds it while the backend works. What a call's
  * arguments must be is in pg_collective.c; how bytes travel is the backend's.
@@ -21,10 +24,13 @@
 #include "ddp/flight_trigger.h"
 #include "ddp/pg_backend.h"
 
+#define POLL_S  0.001 // how often the communication thread looks at what is in flight,
+#define WATCH_S 0.1   // and, when nothing is, whether the group is still sound
+
 struct Work {
     ProcessGroup *group;
     PgCall call;
-    uint64_t begin_ns, end_ns;
+    uint64_t end_ns;   // 0: the device is still at work
     bool done, failed; // under the group's mutex
     Work *next;        // in the queue or in the free list
 };
@@ -38,6 +44,7 @@ struct ProcessGroup {
     uint64_t sequence; // the owner's thread only
     bool thread_started;
     pthread_t thread;
+    bool busy; // the communication thread only: something that was queued is in flight
     Trace *trace;
     int track;
     PgObserver observe;
@@ -183,8 +190,8 @@ static int admit(ProcessGroup *group, PgCall *call, Error *err) {
 }
 
 // The call is now carried out, unless the group broke while it was queued: then -1.
-static int begin_call(ProcessGroup *group, PgCall *call, uint64_t *begin_ns) {
-    uint64_t now = *begin_ns = clock_ns();
+static int begin_call(ProcessGroup *group, PgCall *call) {
+    uint64_t now = call->begin_ns = clock_ns();
     pthread_mutex_lock(&group->mutex);
     bool broken = group->error.status != STATUS_OK;
     if (!broken) flight_start(group->flight, call->record, now);
@@ -198,52 +205,96 @@ static int begin_call(ProcessGroup *group, PgCall *call, uint64_t *begin_ns) {
     return 0;
 }
 
-static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status, uint64_t moved) {
+// The call has ended, well or not: for the records.
+static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
     uint64_t now = clock_ns();
     pthread_mutex_lock(&group->mutex);
-    group->moved_bytes += moved;
     if (!status) flight_complete(group->flight, call->record, now);
     pthread_mutex_unlock(&group->mutex);
+    trace_span(group->trace, group->track, pg_kind_name(call->collective.kind),
+               (int64_t)call->sequence, call->begin_ns, now);
     return now;
 }
 
-// Runs the call in this thread. On failure the group is broken and holds the error.
-static int run_call(ProcessGroup *group, PgCall *call, uint64_t *begin_ns, uint64_t *end_ns) {
-    Error error = {0};
+static int carry_out(ProcessGroup *group, PgCall *call, Error *err) {
+    const PgBackend *backend = group->backend;
+    CollectiveKind kind = call->collective.kind;
+    if (kind == PG_NEW_SUBGROUP)
+        return backend->new_subgroup(group->state, call, &call->object, err);
+    if (kind == PG_SHARED_ALLOC) {
+        call->object = backend->shared_alloc(group->state, call, err);
+        return call->object ? 0 : -1;
+    }
     uint64_t moved = 0;
-    if (begin_call(group, call, begin_ns)) {
-        *end_ns = *begin_ns;
+    int status = backend->run(group->state, call, &moved, err);
+    pthread_mutex_lock(&group->mutex);
+    group->moved_bytes += moved;
+    pthread_mutex_unlock(&group->mutex);
+    return status;
+}
+
+// Runs the call in this thread. On failure the group is broken and holds the error.
+static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
+    Error error = {0};
+    if (begin_call(group, call)) {
+        *end_ns = call->begin_ns;
         return -1;
     }
-    int status = group->backend->run(group->state, call, &moved, &error);
-    *end_ns = end_call(group, call, status, moved);
-    trace_span(group->trace, group->track, pg_kind_name(call->collective.kind),
-               (int64_t)call->sequence, *begin_ns, *end_ns);
+    int status = carry_out(group, call, &error);
+    *end_ns = status == 0 && call->in_flight ? 0 : end_call(group, call, status);
     return status ? group_break(group, &error) : 0;
 }
 
-// Takes the next Work; NULL when the group is closing and the queue is empty.
-static Work *next_work(ProcessGroup *group) {
+// ---- the communication thread ---------------------------------------------------------------
+
+static bool queues(const ProcessGroup *group) {
+    return group->backend->poll != NULL;
+}
+
+// Takes the next Work, if there is one within the time; false when the group is closing and nothing
+// is left to do.
+static bool next_work(ProcessGroup *group, Work **work) {
     pthread_mutex_lock(&group->mutex);
-    // Not a wait for a peer: the owner ends it with the next pg_start, or with pg_close.
-    while (!group->first && !group->closing) pthread_cond_wait(&group->work_ready, &group->mutex);
-    Work *work = group->first;
-    if (work) group->first = work->next;
+    if (!group->first && (!group->closing || group->busy)) {
+        struct timespec deadline = clock_deadline(group->busy ? POLL_S : WATCH_S);
+        if (queues(group)) // Neither is a wait for a peer: pg_start or pg_close ends the other.
+            pthread_cond_clockwait(&group->work_ready, &group->mutex, CLOCK_MONOTONIC, &deadline);
+        else
+            pthread_cond_wait(&group->work_ready, &group->mutex);
+    }
+    *work = group->first;
+    if (*work) group->first = (*work)->next;
     if (!group->first) group->last = NULL;
+    bool more = *work || !group->closing || group->busy;
     pthread_mutex_unlock(&group->mutex);
-    return work;
+    return more;
+}
+
+static void do_work(ProcessGroup *group, Work *work) {
+    int status = run_call(group, &work->call, &work->end_ns);
+    pthread_mutex_lock(&group->mutex);
+    work->failed = status != 0;
+    work->done = true;
+    group->finished++;
+    pthread_cond_broadcast(&group->work_over);
+    pthread_mutex_unlock(&group->mutex);
+}
+
+static void look_after_queued(ProcessGroup *group) {
+    Error error = {0};
+    PgCall ended;
+    int status;
+    while ((status = group->backend->poll(group->state, &ended, &group->busy, &error)) > 0)
+        end_call(group, &ended, 0);
+    if (status < 0) group_break(group, &error);
 }
 
 static void *communication_thread(void *context) {
     ProcessGroup *group = context;
-    for (Work *work = next_work(group); work; work = next_work(group)) {
-        int status = run_call(group, &work->call, &work->begin_ns, &work->end_ns);
-        pthread_mutex_lock(&group->mutex);
-        work->failed = status != 0;
-        work->done = true;
-        group->finished++;
-        pthread_cond_broadcast(&group->work_over);
-        pthread_mutex_unlock(&group->mutex);
+    Work *work;
+    while (next_work(group, &work)) {
+        if (work) do_work(group, work);
+        if (queues(group)) look_after_queued(group);
     }
     return NULL;
 }
@@ -253,10 +304,14 @@ static void *communication_thread(void *context) {
 // Checks and numbers a call. A call that this rank must refuse breaks the group: the others may
 // have made the same call rightly, and wait.
 static int issue(ProcessGroup *group, PgCall *call, Error *err) {
+    const PgBackend *backend = group->backend;
     Error error = {0};
-    if (!pg_collective_check(&call->collective, group->rank, group->size, &error))
-        return admit(group, call, err);
-    if (group_check(group, err)) return -1;
+    if (!pg_collective_check(&call->collective, group->rank, group->size, &error)) {
+        if (admit(group, call, err)) return -1;
+        if (!backend->issue || !backend->issue(group->state, call, &error)) return 0;
+    } else if (group_check(group, err)) {
+        return -1;
+    }
     if (group->global) error_prefix(&error, "global rank %d", group->global[group->rank]);
     copy_error(&error, err);
     return group_break(group, &error);
@@ -275,39 +330,6 @@ static void drain(ProcessGroup *group) {
     pthread_mutex_lock(&group->mutex);
     while (group->finished != group->issued) wait_over(group);
     pthread_mutex_unlock(&group->mutex);
-}
-
-static int run_here(ProcessGroup *group, PgCall *call, Error *err) {
-    uint64_t begin_ns, end_ns;
-    if (issue(group, call, err)) return -1;
-    drain(group);
-    if (run_call(group, call, &begin_ns, &end_ns)) return group_check(group, err);
-    return 0;
-}
-
-int pg_run(ProcessGroup *group, Collective collective, Error *err) {
-    PgCall call = {.collective = collective};
-    return run_here(group, &call, err);
-}
-
-int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err) {
-    if (!group) return 0;
-    PgCall call = {.collective = pg_barrier(),
-                   .timeout_s = timeout_s,
-                   .monitor = wait_all_ranks ? MONITOR_ALL : MONITOR_FIRST};
-    if (timeout_s > 0) return run_here(group, &call, err);
-    Error error = {0};
-    error_set(&error, STATUS_FAILED, "Rank %d timed out in monitoredBarrier after 0 ms.",
-              group->rank);
-    (void)group_break(group, &error);
-    return group_check(group, err);
-}
-
-// For the calls that are not for pg_run: nothing else of this rank's is under way until they end.
-static int begin_alone(ProcessGroup *group, PgCall *call, Error *err) {
-    uint64_t begin_ns;
-    drain(group);
-    return admit(group, call, err) ? -1 : begin_call(group, call, &begin_ns);
 }
 
 static int start_thread(ProcessGroup *group, Error *err) {
@@ -338,14 +360,13 @@ static Work *enqueue(ProcessGroup *group, const PgCall *call) {
     return work;
 }
 
-Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
-    PgCall call = {.collective = collective};
-    if (issue(group, &call, err)) return NULL;
+// Hands an issued call to the communication thread. NULL with err filled: the group is broken.
+static Work *hand_over(ProcessGroup *group, const PgCall *call, Error *err) {
     Error error = {0};
     Work *work = NULL;
     if (!start_thread(group, &error)) {
         pthread_mutex_lock(&group->mutex);
-        work = enqueue(group, &call);
+        work = enqueue(group, call);
         pthread_mutex_unlock(&group->mutex);
         if (work) return work;
         error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
@@ -356,17 +377,64 @@ Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
     return NULL;
 }
 
-int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+// Waits for the Work and gives it back. *call and *end_ns get what has become of it.
+static int take_back(Work *work, PgCall *call, uint64_t *end_ns, Error *err) {
     ProcessGroup *group = work->group;
     pthread_mutex_lock(&group->mutex);
     while (!work->done) wait_over(group);
-    int status = work->failed ? copy_error(&group->error, err) : 0;
-    if (begin_ns) *begin_ns = work->begin_ns;
-    if (end_ns) *end_ns = work->end_ns;
+    // What was queued before the group broke will never be right.
+    bool failed = work->failed || (queues(group) && group->error.status != STATUS_OK);
+    int status = failed ? copy_error(&group->error, err) : 0;
+    *call = work->call;
+    *end_ns = work->end_ns;
     work->next = group->spare;
     group->spare = work;
     pthread_mutex_unlock(&group->mutex);
+    if (!status && call->ticket) group->backend->join(group->state, call);
     return status;
+}
+
+// Does an issued call, after all that was started.
+static int perform(ProcessGroup *group, PgCall *call, Error *err) {
+    uint64_t end_ns;
+    if (queues(group)) {
+        Work *work = hand_over(group, call, err);
+        return work ? take_back(work, call, &end_ns, err) : -1;
+    }
+    drain(group);
+    return run_call(group, call, &end_ns) ? group_check(group, err) : 0;
+}
+
+int pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    PgCall call = {.collective = collective};
+    return issue(group, &call, err) ? -1 : perform(group, &call, err);
+}
+
+Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    PgCall call = {.collective = collective};
+    return issue(group, &call, err) ? NULL : hand_over(group, &call, err);
+}
+
+int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+    PgCall call;
+    uint64_t ended_ns;
+    int status = take_back(work, &call, &ended_ns, err);
+    if (begin_ns) *begin_ns = call.begin_ns;
+    if (end_ns) *end_ns = ended_ns;
+    return status;
+}
+
+int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err) {
+    if (!group) return 0;
+    PgCall call = {.collective = pg_barrier(),
+                   .timeout_s = timeout_s,
+                   .monitor = wait_all_ranks ? MONITOR_ALL : MONITOR_FIRST};
+    if (timeout_s > 0) return issue(group, &call, err) ? -1 : perform(group, &call, err);
+    Error error = {0};
+    error_set(&error, STATUS_FAILED, "Rank %d timed out in monitoredBarrier after 0 ms.",
+              group->rank);
+    (void)group_break(group, &error);
+    return group_check(group, err);
 }
 
 // ---- groups within the group ----------------------------------------------------------------
@@ -424,20 +492,15 @@ ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count,
     Error error = {0};
     PgCall call = {.collective = {.kind = PG_NEW_SUBGROUP, .type = PG_U8}};
     uint64_t members;
-    void *state = NULL;
-    int status = pack_members(parent, ranks, count, &members, &error);
-    if (status == 0) {
-        call.collective.count = members;
-        if (begin_alone(parent, &call, err)) return NULL;
-        status = parent->backend->new_subgroup(parent->state, &call, &state, &error);
-        end_call(parent, &call, status, 0);
-    } else {
+    if (pack_members(parent, ranks, count, &members, &error)) {
         error_prefix(&error, "rank %d", parent->rank);
+        copy_error(&error, err);
+        group_break(parent, &error);
+        return NULL;
     }
-    if (status == 0) return state ? new_member(parent, members, state, call.sequence) : NULL;
-    copy_error(&error, err);
-    group_break(parent, &error);
-    return NULL;
+    call.collective.count = members;
+    if (admit(parent, &call, err) || perform(parent, &call, err)) return NULL;
+    return call.object ? new_member(parent, members, call.object, call.sequence) : NULL;
 }
 
 // One new group after the other; each rank is in one of them at most.
@@ -494,15 +557,8 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
 
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
     PgCall call = {.collective = {.kind = PG_SHARED_ALLOC, .count = bytes, .type = PG_U8}};
-    if (begin_alone(group, &call, err)) return NULL;
-    Error error = {0};
-    void *memory = group->backend->shared_alloc(group->state, &call, &error);
-    end_call(group, &call, memory ? 0 : -1, 0);
-    if (!memory) {
-        copy_error(&error, err);
-        group_break(group, &error);
-    }
-    return memory;
+    if (admit(group, &call, err) || perform(group, &call, err)) return NULL;
+    return call.object;
 }
 
 void pg_close(ProcessGroup *group) {

@@ -13,14 +13,20 @@
  *
  * Sums are taken in rank order, ((r0 + r1) + r2) + ..., element by element, whatever the count, the
  * buffer or the timing; PG_AVG multiplies that sum once by 1/W. So the result does not depend on
- * how a gradient is cut into buckets, and it is DataParallel's, bit for bit.
+ * how a gradient is cut into buckets, and it is DataParallel's, bit for bit. (With nccl the order
+ * is NCCL's: all ranks get the same bits, which are not those.)
  *
  * A group may have groups within it, as many as wanted and overlapping. Each is a ProcessGroup of
  * its own with its own ranks, sequence numbers and communication thread; what one of them does
  * keeps no other from working. Errors of such a group name a rank by its place in the group and, in
  * parentheses, in the job: "rank 0 (global 2)".
  *
- * Backends: "shm" (ddp/pg_shm.c): ranks are processes of one host, or threads of one process.
+ * Backends: "shm" (ddp/pg_shm.h): ranks are processes of one host, or threads of one process;
+ * "nccl" (ddp/pg_nccl.h): ranks are GPUs.
+ *
+ * With nccl, buffers in device memory are worked on in the device's order: a collective begins when
+ * what the device was asked for before is done, and what it is asked for after pg_run or work_wait
+ * comes after it. Neither waits for the device then. Host buffers hold the result on return.
  */
 #ifndef DDP_PROCESS_GROUP_H
 #define DDP_PROCESS_GROUP_H
@@ -98,7 +104,8 @@ int pg_run(ProcessGroup *group, Collective collective, Error *err);
 enum { PG_MAX_WORKS = 1024 };
 Work *pg_start(ProcessGroup *group, Collective collective, Error *err);
 // Waits and gives the Work back. Returns 0, or -1 with err filled. begin and end (either may be
-// NULL) receive clock_ns when the communication thread took it up and when it was done.
+// NULL) receive clock_ns when the communication thread took it up and when it was done; end is 0 if
+// a device is still at work on it.
 int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 
 // Memory of this rank that collectives work on directly, without copying it in or out: the other

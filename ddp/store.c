@@ -23,6 +23,7 @@ struct Store {
     int socket_fd;
     char *host;
     int port;
+    char token[STORE_TOKEN_MAX + 1];
     double timeout_s;
     char prefix[STORE_KEY_MAX + 1]; // "" or "name/"
     uint32_t last_id;
@@ -117,10 +118,17 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
     store->host = memory_format("%s", host);
     store->port = port;
     store->timeout_s = timeout_s;
+    memcpy(store->token, token, strlen(token) + 1);
     store->message = memory_zalloc(STORE_MESSAGE_MAX);
     if (connect_until(store, token, err) == 0) return store;
     store_close(store);
     return NULL;
+}
+
+Store *store_clone(const Store *store, double timeout_s, Error *err) {
+    Store *clone = store_connect(store->host, store->port, store->token, timeout_s, err);
+    if (clone) memcpy(clone->prefix, store->prefix, sizeof clone->prefix);
+    return clone;
 }
 
 void store_close(Store *store) {

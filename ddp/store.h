@@ -27,6 +27,8 @@ void store_server_close(StoreServer *server);
 typedef struct Store Store;
 // Connects, retrying until the timeout (the server may not be up yet).
 Store *store_connect(const char *host, int port, const char *token, double timeout_s, Error *err);
+// Another client of the same server, with the same keys: for another thread.
+Store *store_clone(const Store *store, double timeout_s, Error *err);
 void store_close(Store *store);
 // All keys of later calls get "prefix/" in front. One level.
 void store_set_prefix(Store *store, const char *prefix);

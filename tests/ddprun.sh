@@ -125,6 +125,14 @@ kill "$reader" 2>/dev/null
 wait "$reader" 2>/dev/null
 : >out
 
+# --- Fake hosts: a NCCL_HOSTID for each rank, and what else NCCL needs to be told
+
+job 0 --fake-hosts --nproc-per-node 2 sh -c 'echo "$RANK $NCCL_HOSTID $NCCL_SOCKET_IFNAME $DDPRUN_FAKE_HOSTS"'
+says out '^0 ddprun[0-9]*-0 lo 1$'
+says out '1 ddprun[0-9]*-1 lo 1$'
+job 2 --fake-hosts --nnodes 2 true
+says err '--fake-hosts is for one node'
+
 # --- Bad usage: one line, status 2
 
 job 2 no_such_program_here

@@ -51,7 +51,7 @@ static inline Rendezvous place(int rank, int world_size, int port) {
 // The rank's whole life: joins, adds up the ranks' numbers, leaves.
 static inline Outcome live(const Rendezvous *me, double timeout_s) {
     Error err = {0};
-    ProcessGroup *group = init_process_group("auto", me, timeout_s, &err);
+    ProcessGroup *group = init_process_group("auto", me, NULL, timeout_s, &err);
     double sum = me->rank + 1, expected = me->world_size * (me->world_size + 1) / 2.0;
     if (group && pg_run(group, pg_all_reduce(&sum, 1, PG_F64, PG_SUM), &err) == 0 &&
         sum != expected) {

@@ -43,8 +43,8 @@ static PowerSgd *begin(Rig *rig, const PowerSgdConfig *powersgd) {
 }
 
 static void end(Rig *rig, PowerSgd *power) {
-    module_close(rig->wrapper);
     power_sgd_close(power);
+    module_close(rig->wrapper);
     rig->wrapper = rig->model = NULL;
 }
 

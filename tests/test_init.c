@@ -3,6 +3,8 @@
 
 #include <signal.h>
 
+#include "ddp/pg_nccl.h"
+
 // ---- The environment
 
 static int clean(void **state) {
@@ -242,13 +244,25 @@ static void test_backends(void **state) {
     (void)state;
     Rendezvous me = place(0, 1, 0);
     const char *names[] = {"nccl", "mpi", "gloo"};
-    const int statuses[] = {STATUS_SKIPPED, STATUS_SKIPPED, STATUS_USAGE};
+    const int nccl = pg_nccl_built() ? STATUS_USAGE : STATUS_SKIPPED; // host memory is no GPU
+    const int statuses[] = {nccl, STATUS_SKIPPED, STATUS_USAGE};
     for (size_t i = 0; i < 3; i++) {
         Error err = {0};
-        assert_null(init_process_group(names[i], &me, 1, &err));
+        assert_null(init_process_group(names[i], &me, NULL, 1, &err));
         assert_int_equal(err.status, statuses[i]);
         assert_non_null(strstr(err.message, names[i]));
     }
+}
+
+// NCCL's addresses can be made without a GPU.
+static void test_nccl_addresses(void **state) {
+    (void)state;
+    char one[PG_NCCL_ADDRESS_MAX], other[PG_NCCL_ADDRESS_MAX];
+    Error err = {0};
+    if (!pg_nccl_built()) skip();
+    if (pg_nccl_create(one, &err) || pg_nccl_create(other, &err)) fail_msg("%s", err.message);
+    assert_int_equal(strlen(one), PG_NCCL_ADDRESS_MAX - 1);
+    assert_string_not_equal(one, other);
 }
 
 int main(void) {
@@ -266,6 +280,7 @@ int main(void) {
         cmocka_unit_test(test_rank_missing),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),
+        cmocka_unit_test(test_nccl_addresses),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -200,8 +200,8 @@ static int meet_twice(ProcessGroup *group, const Rendezvous *me, void *arguments
     if (pg_run(group, pg_broadcast(&port, 1, PG_I32, 0), &err)) return 1;
     Rendezvous there = place(me->rank, me->world_size, port);
     there.launcher_store = true;
-    ProcessGroup *first = init_process_group("auto", &there, LONG_S, &err);
-    if (!first || init_process_group("auto", &there, LONG_S, &err)) return 2;
+    ProcessGroup *first = init_process_group("auto", &there, NULL, LONG_S, &err);
+    if (!first || init_process_group("auto", &there, NULL, LONG_S, &err)) return 2;
     snprintf(shared->message[me->rank], sizeof shared->message[0], "%.199s", err.message);
     err = (Error){0};
     if (pg_run(first, pg_barrier(), &err) || pg_run(group, pg_barrier(), &err)) return 3;

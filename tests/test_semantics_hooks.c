@@ -276,8 +276,8 @@ static void hook_parity(ProcessGroup *group, const void *argument, Outcome *outc
         rank_iteration(rig, (float)rig->rank, alone ? (float)rig->rank : mean);
     }
     if (strcmp(name, "powersgd") == 0) EXPECT(power_sgd_iteration(power) == ITERATIONS);
-    rig_close(rig);
     power_sgd_close(power);
+    rig_close(rig);
 }
 
 static void row_64_hook_parity(void **state) {
@@ -359,8 +359,8 @@ static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *o
     EXPECT(off > 1);                              // one step is not the gradient,
     EXPECT(sqrt(difference) < 0.15 * sqrt(size)); // but their sum is nearly the sum
     outcome->number = (long)(1000 * sqrt(difference / size));
-    rig_close(rig);
     power_sgd_close(power);
+    rig_close(rig);
 }
 
 static void row_64_power_sgd_error_feedback(void **state) {
@@ -428,8 +428,8 @@ static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcom
             EXPECT(fabsf(rig->model->parameters[0].tensor.grad[i] - mean) <= 1e-5f * mean);
         }
     }
-    rig_close(rig);
     power_sgd_close(power);
+    rig_close(rig);
 }
 
 static void row_65_power_sgd_more_rank_than_the_gradient_has(void **state) {

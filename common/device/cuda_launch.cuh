@@ -31,15 +31,22 @@ static inline unsigned cuda_grid(const CudaDevice *cuda, size_t count) {
     return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);
 }
 
-// kernel<<<grid, CUDA_BLOCK, 0, compute>>>(arguments...), checked.
+// kernel<<<grid, CUDA_BLOCK, 0, stream>>>(arguments...), checked.
 template <typename... Parameters, typename... Arguments>
-static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters...), dim3 grid,
-                               Arguments... arguments) {
+static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid,
+                                  Arguments... arguments) {
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = dim3(CUDA_BLOCK);
-    config.stream = cuda->compute;
+    config.stream = stream;
     CUDA(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...));
+}
+
+// The same on the compute stream, where all but the averages of collectives belong.
+template <typename... Parameters, typename... Arguments>
+static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters...), dim3 grid,
+                               Arguments... arguments) {
+    cuda_launch_on(cuda->compute, kernel, grid, arguments...);
 }
 
 // A gradient goes into its place, or on top of what other uses of the tensor left there.

@@ -88,6 +88,7 @@ static int write_config(const Record *record, const Options *options, Error *err
     json_string(json, "strategy", record->strategy->name);
     json_string(json, "backend", record->strategy->backend);
     json_integer(json, "world_size", record->strategy->devices);
+    json_bool(json, "fake_hosts", record->strategy->fake_hosts);
     write_machine(json, record->strategy);
     json_begin_object(json, "options");
     for (size_t i = 0; i < options->count; i++) write_option(json, &options->table[i]);
@@ -211,6 +212,7 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_string(json, "model", record->config->model);
     json_string(json, "device", record->strategy->device->kernels->name);
     json_integer(json, "world_size", record->strategy->devices);
+    json_bool(json, "fake_hosts", record->strategy->fake_hosts);
     json_integer(json, "global_batch", (int64_t)record->config->global_batch);
     json_integer(json, "steps", (int64_t)s->steps);
     json_integer(json, "parameters", (int64_t)s->parameters);

@@ -25,6 +25,7 @@ struct Strategy {
     const char *backend; // "none", "threads", "shm": for the records
     int devices;         // in all ranks together
     int rank;            // of this process
+    bool fake_hosts;     // ranks may share a GPU (ddprun --fake-hosts): times mean nothing
     Device *device;      // where the loss and the optimizer live
     Device **all;        // this process's devices, device first
     int all_count;

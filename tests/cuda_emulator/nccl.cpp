@@ -1,0 +1,391 @@
+/* nccl.cpp: an NCCL between processes of one host, for tests without a GPU.
+ *
+ * Ranks meet in memory that the process of ncclGetUniqueId makes and that is gone with the last of
+ * them; a communicator is in progress until all have come, for ever if one does not. Operations are
+ * pieces of work on a stream of the emulator, which look whether the others are there and never
+ * wait (nccl_move.cpp). As in NCCL: two ranks may not share a GPU unless NCCL_HOSTID says that they
+ * are on different hosts, a rank that dies is not noticed, and nothing but ncclCommAbort ends an
+ * operation whose other ranks do not come.
+ *
+ * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
+ * collective is in progress for a moment; memory must lie in one allocation of the device.
+ *
+ * Faults, by environment variables of the process; K counts its collectives, from 1:
+ *   DDPC_EMULATED_NCCL_ERROR_AT=K     the K-th fails asynchronously (ncclRemoteError)
+ *   DDPC_EMULATED_NCCL_HANG_AT=K      the K-th never ends
+ *   DDPC_EMULATED_NCCL_ABORT_HANGS=1  ncclCommAbort does not return
+ */
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <fcntl.h>
+#include <new>
+#include <string>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "nccl_internal.h"
+#include "stream.h"
+
+using emulator::Agreement;
+using emulator::Kind;
+using emulator::Operation;
+using emulator::Shared;
+using emulator::State;
+
+struct ncclComm {
+    std::shared_ptr<State> state;
+    bool joined = false, blocking = true;
+    int busy_looks = 0; // how often it still says that it is in progress
+    std::string last_error;
+};
+
+namespace {
+
+struct Identity { // what is in a ncclUniqueId
+    uint64_t nonce;
+    int pid, fd;
+};
+
+struct Group { // between ncclGroupStart and ncclGroupEnd
+    int depth = 0;
+    ncclComm_t comm = nullptr;
+    cudaStream_t stream = nullptr;
+    std::vector<Operation> operations;
+    ncclResult_t result = ncclSuccess;
+};
+
+thread_local Group group;
+std::atomic<long> collectives{0}; // of this process
+
+long setting(const char *name) {
+    const char *text = getenv(name);
+    return text ? atol(text) : 0;
+}
+
+ncclResult_t fail(ncclComm_t comm, ncclResult_t result, const char *why) {
+    if (comm) comm->last_error = why;
+    return result;
+}
+
+// ---- meeting ---------------------------------------------------------------------------------
+
+Shared *map_shared(int fd) {
+    void *memory = mmap(nullptr, sizeof(Shared), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    return memory == MAP_FAILED ? nullptr : static_cast<Shared *>(memory);
+}
+
+Shared *open_shared(const ncclUniqueId &id) {
+    Identity identity;
+    char path[64];
+    memcpy(&identity, id.internal, sizeof identity);
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", identity.pid, identity.fd);
+    int fd = open(path, O_RDWR | O_CLOEXEC);
+    if (fd < 0) return nullptr;
+    Shared *shared = map_shared(fd);
+    close(fd);
+    if (!shared || shared->nonce == identity.nonce) return shared;
+    munmap(shared, sizeof *shared);
+    return nullptr;
+}
+
+// Shows the others who this rank is.
+ncclResult_t take_place(ncclComm_t comm) {
+    State &state = *comm->state;
+    emulator::Slot &own = state.shared->slots[state.rank];
+    const char *host = getenv("NCCL_HOSTID");
+    uint32_t nobody = 0, ranks = 0, want = static_cast<uint32_t>(state.ranks);
+    if (!state.shared->ranks.compare_exchange_strong(ranks, want) && ranks != want)
+        return fail(comm, ncclInvalidArgument, "ranks differ in how many they are");
+    if (own.present.load() != nobody)
+        return fail(comm, ncclInvalidUsage, "two ranks have a number");
+    snprintf(own.host, sizeof own.host, "%s", host ? host : "");
+    if (cudaDeviceGetPCIBusId(own.bus, sizeof own.bus, state.device) != cudaSuccess)
+        return fail(comm, ncclUnhandledCudaError, "no GPU");
+    own.present.store(1, std::memory_order_release);
+    return ncclSuccess;
+}
+
+// Have all come, and has each a GPU of its own?
+ncclResult_t look_around(ncclComm_t comm) {
+    State &state = *comm->state;
+    const emulator::Slot *slots = state.shared->slots, &own = slots[state.rank];
+    for (int r = 0; r < state.ranks; r++)
+        if (slots[r].present.load(std::memory_order_acquire) == 0) return ncclInProgress;
+    for (int r = 0; r < state.ranks; r++)
+        if (r != state.rank && !strcmp(slots[r].host, own.host) && !strcmp(slots[r].bus, own.bus))
+            return fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
+    comm->joined = true;
+    return ncclSuccess;
+}
+
+// ---- operations ------------------------------------------------------------------------------
+
+// The work that a stream does for one call, or for a group of them. Operations of a communicator
+// are done one after another, whatever the stream.
+class StreamWork {
+    std::shared_ptr<State> state;
+    std::vector<Operation> operations;
+    bool hangs;
+
+    void restart() {
+        for (Operation &o : operations) o.offset = 0, o.shown = false;
+    }
+
+  public:
+    StreamWork(std::shared_ptr<State> s, std::vector<Operation> list, bool never_ends)
+        : state(std::move(s)), operations(std::move(list)), hangs(never_ends) {}
+
+    bool operator()() {
+        if (state->aborted) return true;
+        if (state->active && state->active != this) return false;
+        state->active = this;
+        bool over = !hangs;
+        for (Operation &o : operations) over = operation_advance(*state, o) && over;
+        if (!over) return false;
+        state->active = nullptr;
+        restart(); // for the next replay of a graph
+        return true;
+    }
+};
+
+ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Operation> operations) {
+    State &state = *comm->state;
+    long number = ++collectives;
+    bool hangs = number == setting("DDPC_EMULATED_NCCL_HANG_AT");
+    if (number == setting("DDPC_EMULATED_NCCL_ERROR_AT")) {
+        comm->last_error = "the emulator was told to fail here";
+        state.error = ncclRemoteError;
+        hangs = true;
+    }
+    auto work = std::make_shared<StreamWork>(comm->state, std::move(operations), hangs);
+    if (emulator::stream_put(stream, "a collective of NCCL", [work] { return (*work)(); }) !=
+        cudaSuccess)
+        return fail(comm, ncclUnhandledCudaError, "the stream takes no work");
+    if (comm->blocking || number % 2 == 0) return ncclSuccess;
+    comm->busy_looks = 2;
+    return ncclInProgress;
+}
+
+ncclResult_t check_comm(ncclComm_t comm) {
+    if (!comm) return ncclInvalidArgument;
+    if (!comm->joined || comm->busy_looks > 0)
+        return fail(comm, ncclInvalidUsage, "the communicator is in progress");
+    return comm->state->error;
+}
+
+bool on_device(const State &state, const void *memory, size_t bytes) {
+    return bytes == 0 || emulator::memory_device(memory, bytes) == state.device;
+}
+
+// send_parts, receive_parts: how many times `count` elements the buffers have on this rank.
+ncclResult_t submit(ncclComm_t comm, cudaStream_t stream, const Agreement &agreement,
+                    const void *send, size_t send_parts, void *receive, size_t receive_parts) {
+    ncclResult_t checked = check_comm(comm);
+    if (checked != ncclSuccess) return checked;
+    const State &state = *comm->state;
+    size_t bytes = agreement.count * emulator::type_bytes(agreement.type);
+    if (emulator::type_bytes(agreement.type) == 0)
+        return fail(comm, ncclInvalidArgument, "this type is not emulated");
+    if (agreement.op == ncclProd || agreement.op > ncclMin)
+        return fail(comm, ncclInvalidArgument, "this reduction is not emulated");
+    if (agreement.root >= static_cast<uint64_t>(state.ranks))
+        return fail(comm, ncclInvalidArgument, "there is no such rank");
+    if (emulator::stream_device(stream) != state.device)
+        return fail(comm, ncclInvalidArgument, "the stream is of another device");
+    if (!on_device(state, send, bytes * send_parts) ||
+        !on_device(state, receive, bytes * receive_parts))
+        return fail(comm, ncclInvalidArgument, "a buffer is not in one allocation of the device");
+    Operation operation;
+    operation.agreement = agreement;
+    operation.send = send_parts ? static_cast<const unsigned char *>(send) : nullptr;
+    operation.receive = receive_parts ? static_cast<unsigned char *>(receive) : nullptr;
+    if (group.depth == 0) return launch(comm, stream, {operation});
+    group.comm = comm;
+    group.stream = stream;
+    group.operations.push_back(operation);
+    return ncclSuccess;
+}
+
+Agreement agree(Kind kind, size_t count, ncclDataType_t type, int op, int root) {
+    return {static_cast<uint64_t>(kind), count, static_cast<uint64_t>(type),
+            static_cast<uint64_t>(op), static_cast<uint64_t>(root)};
+}
+
+} // namespace
+
+emulator::State::~State() {
+    if (shared) munmap(shared, sizeof *shared);
+}
+
+// ---- communicators ---------------------------------------------------------------------------
+
+ncclResult_t ncclGetVersion(int *version) {
+    *version = NCCL_VERSION_CODE;
+    return ncclSuccess;
+}
+
+// The descriptor stays open, so that the others find the memory, until the process ends.
+ncclResult_t ncclGetUniqueId(ncclUniqueId *id) {
+    Identity identity = {0, getpid(), memfd_create("emulated NCCL", MFD_CLOEXEC)};
+    if (identity.fd < 0 || ftruncate(identity.fd, sizeof(Shared)) != 0) return ncclSystemError;
+    if (getrandom(&identity.nonce, sizeof identity.nonce, 0) != sizeof identity.nonce)
+        return ncclSystemError;
+    Shared *shared = map_shared(identity.fd);
+    if (!shared) return ncclSystemError;
+    shared->nonce = identity.nonce;
+    munmap(shared, sizeof *shared);
+    memset(id, 0, sizeof *id);
+    memcpy(id->internal, &identity, sizeof identity);
+    return ncclSuccess;
+}
+
+const char *ncclGetErrorString(ncclResult_t result) {
+    static const char *const names[] = {"no error",
+                                        "unhandled cuda error",
+                                        "system error",
+                                        "internal error",
+                                        "invalid argument",
+                                        "invalid usage",
+                                        "remote process exited or there was a network error",
+                                        "NCCL operation in progress"};
+    return names[result];
+}
+
+const char *ncclGetLastError(ncclComm_t comm) {
+    return comm ? comm->last_error.c_str() : "";
+}
+
+ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id, int rank,
+                                    ncclConfig_t *config) {
+    *comm = nullptr;
+    if (ranks < 1 || ranks > emulator::RANKS_MAX || rank < 0 || rank >= ranks)
+        return ncclInvalidArgument;
+    ncclComm_t made = new ncclComm;
+    made->state = std::make_shared<State>();
+    made->state->rank = rank;
+    made->state->ranks = ranks;
+    made->blocking = !config || config->blocking != 0;
+    *comm = made;
+    if (cudaGetDevice(&made->state->device) != cudaSuccess) return ncclUnhandledCudaError;
+    made->state->shared = open_shared(id);
+    if (!made->state->shared) return fail(made, ncclSystemError, "nobody is at this address");
+    ncclResult_t result = take_place(made);
+    if (result == ncclSuccess) result = look_around(made);
+    while (result == ncclInProgress && made->blocking) {
+        usleep(1000);
+        result = look_around(made);
+    }
+    return result;
+}
+
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t *error) {
+    if (!comm) return ncclInvalidArgument;
+    *error = comm->state->error;
+    if (*error == ncclSuccess && !comm->joined) *error = look_around(comm);
+    if (*error == ncclSuccess && comm->busy_looks > 0 && --comm->busy_looks > 0)
+        *error = ncclInProgress;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+    return check_comm(comm);
+}
+
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+    ncclResult_t checked = check_comm(comm);
+    if (checked != ncclSuccess) return checked;
+    delete comm;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+    if (!comm) return ncclInvalidArgument;
+    while (setting("DDPC_EMULATED_NCCL_ABORT_HANGS")) sleep(1);
+    comm->state->aborted = true;
+    delete comm;
+    return ncclSuccess;
+}
+
+// ---- memory ----------------------------------------------------------------------------------
+
+ncclResult_t ncclMemAlloc(void **memory, size_t bytes) {
+    return cudaMalloc(memory, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclMemFree(void *memory) {
+    return cudaFree(memory) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+ncclResult_t ncclCommRegister(ncclComm_t comm, void *memory, size_t bytes, void **handle) {
+    ncclResult_t checked = check_comm(comm);
+    if (checked != ncclSuccess) return checked;
+    if (!on_device(*comm->state, memory, bytes)) return ncclInvalidArgument;
+    *handle = memory;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclCommDeregister(ncclComm_t comm, void *handle) {
+    return handle ? check_comm(comm) : ncclInvalidArgument;
+}
+
+// ---- operations ------------------------------------------------------------------------------
+
+ncclResult_t ncclGroupStart(void) {
+    group.depth++;
+    return ncclSuccess;
+}
+
+ncclResult_t ncclGroupEnd(void) {
+    if (group.depth == 0) return ncclInvalidUsage;
+    if (--group.depth > 0 || group.operations.empty()) return ncclSuccess;
+    std::vector<Operation> operations;
+    operations.swap(group.operations);
+    return launch(group.comm, group.stream, std::move(operations));
+}
+
+ncclResult_t ncclAllReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream) {
+    return submit(comm, stream, agree(Kind::ALL_REDUCE, count, type, op, 0), send, 1, receive, 1);
+}
+
+ncclResult_t ncclBroadcast(const void *send, void *receive, size_t count, ncclDataType_t type,
+                           int root, ncclComm_t comm, cudaStream_t stream) {
+    bool is_root = comm && comm->state->rank == root;
+    return submit(comm, stream, agree(Kind::BROADCAST, count, type, ncclSum, root), send, is_root,
+                  receive, 1);
+}
+
+ncclResult_t ncclReduce(const void *send, void *receive, size_t count, ncclDataType_t type,
+                        ncclRedOp_t op, int root, ncclComm_t comm, cudaStream_t stream) {
+    bool is_root = comm && comm->state->rank == root;
+    return submit(comm, stream, agree(Kind::REDUCE, count, type, op, root), send, 1, receive,
+                  is_root);
+}
+
+ncclResult_t ncclAllGather(const void *send, void *receive, size_t send_count, ncclDataType_t type,
+                           ncclComm_t comm, cudaStream_t stream) {
+    size_t ranks = comm ? static_cast<size_t>(comm->state->ranks) : 0;
+    return submit(comm, stream, agree(Kind::ALL_GATHER, send_count, type, ncclSum, 0), send, 1,
+                  receive, ranks);
+}
+
+ncclResult_t ncclReduceScatter(const void *send, void *receive, size_t receive_count,
+                               ncclDataType_t type, ncclRedOp_t op, ncclComm_t comm,
+                               cudaStream_t stream) {
+    size_t ranks = comm ? static_cast<size_t>(comm->state->ranks) : 0;
+    return submit(comm, stream, agree(Kind::REDUCE_SCATTER, receive_count, type, op, 0), send,
+                  ranks, receive, 1);
+}
+
+ncclResult_t ncclSend(const void *send, size_t count, ncclDataType_t type, int peer,
+                      ncclComm_t comm, cudaStream_t stream) {
+    return submit(comm, stream, agree(Kind::SEND, count, type, ncclSum, peer), send, 1, nullptr, 0);
+}
+
+ncclResult_t ncclRecv(void *receive, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+    return submit(comm, stream, agree(Kind::RECV, count, type, ncclSum, peer), nullptr, 0, receive,
+                  1);
+}
