@@ -1,0 +1,100 @@
+#!/usr/bin/env bash
+# cuda_training.sh BIN: train_single and train_ddp on a GPU follow the CPU; a step that is replayed
+# from a graph is the step itself, bit for bit; a run that stops there goes on here.
+set -euo pipefail
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+skipped=0
+"$bin/train_single" --device cuda --model mlp --steps 1 >"$work/out" 2>&1 || skipped=$?
+if [[ $skipped == 77 ]]; then
+    cat "$work/out"
+    exit 77
+fi
+
+failures=0
+fail() {
+    echo "FAILED  $*"
+    cat "$work/out"
+    failures=$((failures + 1))
+}
+
+# train NAME command...: saves to NAME
+train() {
+    local name=$1
+    shift
+    "$@" --save "$work/$name" >"$work/out" 2>&1 || fail "$*"
+}
+
+single() {
+    local name=$1
+    shift
+    train "$name" "$bin/train_single" --no-eval "$@"
+}
+
+# same A B what; close A B tolerance what
+same() {
+    "$bin/compare_tensors" --bitwise "$work/$1" "$work/$2" >"$work/out" || fail "$3: not the same bits"
+}
+close() {
+    "$bin/compare_tensors" --tol "$3" "$work/$1" "$work/$2" >"$work/out" || fail "$4"
+}
+
+# Ten steps follow the CPU's. (A relu within rounding of 0 may switch, so learning rates are small.)
+while read -r model lr batch; do
+    run=(--model "$model" --lr "$lr" --global-batch "$batch" --steps 10)
+    [[ $model == segnet ]] && run+=(--data shapes:32x32@64)
+    single cpu --device cpu "${run[@]}"
+    single cuda --device cuda "${run[@]}"
+    close cuda cpu 1e-4 "$model: ten steps on cuda and on the cpu"
+    [[ $model == segnet ]] && continue # how many pixels count is known in the middle of a step
+    single graph --device cuda --cuda-graph "${run[@]}"
+    same graph cuda "$model: a captured step"
+done <<'END'
+mlp 0.01 60
+convnet 0.01 60
+resnet20 0.0002 8
+segnet 0.01 8
+END
+
+# AdamW, whose numbers change in every step, and a last batch of another size, over two epochs with
+# an evaluation in between.
+adamw=(--device cuda --model convnet --optimizer adamw --lr 0.001 --global-batch 401 --epochs 2)
+train eager "$bin/train_single" "${adamw[@]}"
+train graph "$bin/train_single" "${adamw[@]}" --cuda-graph
+same graph eager "adamw over two epochs"
+
+# bf16, and a run that is stopped and resumed, on the GPU and with its last steps on the CPU.
+single whole --device cuda --amp bf16 --schedule constant --steps 12
+single part --device cuda --amp bf16 --schedule constant --steps 6
+single part --device cuda --amp bf16 --schedule constant --steps 12 --resume "$work/part"
+same part whole "a resumed run"
+single half --device cuda --steps 6 --lr 0.01 --schedule constant
+single half --device cpu --steps 12 --lr 0.01 --schedule constant --resume "$work/half"
+single all --device cpu --steps 12 --lr 0.01 --schedule constant
+close half all 1e-4 "begun on cuda, ended on the cpu"
+
+# One rank of DDP is one device; so is a captured step of it.
+single one --device cuda --model convnet --steps 12
+train ddp "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12
+train graph "$bin/train_ddp" --no-eval --device cuda --model convnet --steps 12 --cuda-graph
+same ddp one "one rank of DDP"
+same graph one "one rank of DDP, captured"
+for option in "" --cuda-graph; do
+    train "two$option" "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp" --no-eval \
+        --device cuda --model convnet --steps 12 $option
+done
+same two two--cuda-graph "two ranks, captured"
+
+"$bin/train_single" --device cuda --steps 6 --profile --no-eval >"$work/out" 2>&1 || fail "--profile"
+grep -q 'backward' "$work/out" || fail "--profile tells no phases"
+
+if "$bin/train_single" --device cuda --steps 3 --no-eval --lr 1e6 --log-every 1 >"$work/out" 2>&1; then
+    "$bin/train_single" --device cuda --steps 60 --no-eval --lr 1e6 >"$work/out" 2>&1 &&
+        fail "a run that diverges ends as if nothing had happened"
+fi
+grep -q 'training has diverged' "$work/out" || fail "a run that diverges says so"
+
+echo "cuda_training: $failures failures"
+[[ $failures == 0 ]]
