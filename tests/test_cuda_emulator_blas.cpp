@@ -107,6 +107,20 @@ static void check_product(const ProductCase &p, const Matrix &a, const Matrix &b
             }
 }
 
+static cublasLtMatmulDesc_t product_new(const ProductCase &p, const float *bias) {
+    cublasLtMatmulDesc_t product;
+    int32_t op_a = p.ta ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = p.tb ? CUBLAS_OP_T : CUBLAS_OP_N;
+    int32_t bias_type = CUDA_R_32F;
+    GOOD(cublasLtMatmulDescCreate(&product, p.compute, CUDA_R_32F));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 4));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, 4));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, 4));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, 8));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
+                                        4));
+    return product;
+}
+
 static void run_product(const ProductCase &p) {
     cudaStream_t stream = stream_new();
     enum { M = 5, N = 7, K = 6, BATCH = 3 };
@@ -116,19 +130,9 @@ static void run_product(const ProductCase &p) {
     std::vector<float> bias = {0.5f, -1, 2, -3, 0.25f};
     float *bias_device = device_of(bias, stream);
     cublasLtHandle_t handle;
-    cublasLtMatmulDesc_t product;
+    cublasLtMatmulDesc_t product = product_new(p, bias_device);
     cublasLtMatmulPreference_t preference;
-    int32_t op_a = p.ta ? CUBLAS_OP_T : CUBLAS_OP_N, op_b = p.tb ? CUBLAS_OP_T : CUBLAS_OP_N;
-    int32_t bias_type = CUDA_R_32F;
     GOOD(cublasLtCreate(&handle));
-    GOOD(cublasLtMatmulDescCreate(&product, p.compute, CUDA_R_32F));
-    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSA, &op_a, 4));
-    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_TRANSB, &op_b, 4));
-    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE, &p.epilogue, 4));
-    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias_device,
-                                        8));
-    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, &bias_type,
-                                        4));
     GOOD(cublasLtMatmulPreferenceCreate(&preference));
     size_t room = 1 << 20;
     GOOD(cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,

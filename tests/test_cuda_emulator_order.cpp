@@ -174,55 +174,75 @@ static void test_a_missing_event_in_a_graph_is_seen(void **) {
     assert_true(seeds_that_see(10, [] { return forked_graph_is_wrong(false); }) >= 2);
 }
 
-static void test_rules_of_recording(void **) {
+static void begin(cudaStream_t stream) {
+    OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal));
+}
+
+// While the stream is recording, body() must return the error, and the recording then be lost.
+template <typename Body>
+static void expect_refused(cudaStream_t stream, cudaError_t error, Body body) {
+    cudaGraph_t graph;
+    begin(stream);
+    THAT(body() == error);
+    THAT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureInvalidated);
+    THAT(graph == nullptr);
+}
+
+static void test_what_cannot_be_recorded(void **) {
     expect_good([] {
         cudaStream_t stream = stream_new(), side = stream_new();
         cudaEvent_t event = event_new(), outside = event_new();
-        cudaGraph_t graph;
         float *x = device_new<float>(4), plain = 0;
         void *memory;
-        auto begin = [&] { OK(cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal)); };
-        auto end = [&] { return cudaStreamEndCapture(stream, &graph); };
-        begin(); // a fork without a join
-        OK(cudaEventRecord(event, stream));
-        OK(cudaStreamWaitEvent(side, event, 0));
-        launch(side, 1, 32, fill, x, 0.0f, 4);
-        THAT(cudaStreamEndCapture(side, &graph) == cudaErrorStreamCaptureUnmatched);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin();
-        OK(cudaEventRecord(event, stream));
-        OK(cudaStreamWaitEvent(side, event, 0));
-        launch(side, 1, 32, fill, x, 0.0f, 4);
-        THAT(end() == cudaErrorStreamCaptureUnjoined && graph == nullptr);
-        OK(cudaStreamSynchronize(side)); // records no longer
-        begin();
-        THAT(cudaStreamSynchronize(stream) == cudaErrorStreamCaptureUnsupported);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin();
-        THAT(cudaDeviceSynchronize() == cudaErrorStreamCaptureUnsupported);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin();
-        THAT(cudaMalloc(&memory, 16) == cudaErrorStreamCaptureUnsupported);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin();
-        OK(cudaEventRecord(event, stream));
-        THAT(cudaEventSynchronize(event) == cudaErrorCapturedEvent);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
+        expect_refused(stream, cudaErrorStreamCaptureUnsupported,
+                       [&] { return cudaStreamSynchronize(stream); });
+        expect_refused(stream, cudaErrorStreamCaptureUnsupported,
+                       [&] { return cudaDeviceSynchronize(); });
+        expect_refused(stream, cudaErrorStreamCaptureUnsupported,
+                       [&] { return cudaMalloc(&memory, 16); });
+        expect_refused(stream, cudaErrorStreamCaptureUnsupported, [&] {
+            return cudaMemcpyAsync(x, &plain, 4, cudaMemcpyHostToDevice, stream);
+        });
+        expect_refused(stream, cudaErrorCapturedEvent, [&] {
+            OK(cudaEventRecord(event, stream));
+            return cudaEventSynchronize(event);
+        });
         OK(cudaEventRecord(outside, side));
-        begin();
-        THAT(cudaStreamWaitEvent(stream, outside, 0) == cudaErrorStreamCaptureIsolation);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin();
-        THAT(cudaMemcpyAsync(x, &plain, 4, cudaMemcpyHostToDevice, stream) ==
-             cudaErrorStreamCaptureUnsupported);
-        THAT(end() == cudaErrorStreamCaptureInvalidated);
-        begin(); // and after all that, a good one
-        launch(stream, 1, 32, fill, x, 0.0f, 4);
-        OK(end());
-        OK(cudaGraphDestroy(graph));
-        THAT(end() == cudaErrorIllegalState);
+        expect_refused(stream, cudaErrorStreamCaptureIsolation,
+                       [&] { return cudaStreamWaitEvent(stream, outside, 0); });
         OK(cudaFree(x));
         for (cudaEvent_t e : {event, outside}) OK(cudaEventDestroy(e));
+        for (cudaStream_t s : {stream, side}) OK(cudaStreamDestroy(s));
+        return 0;
+    });
+}
+
+static void test_forks_must_be_joined(void **) {
+    expect_good([] {
+        cudaStream_t stream = stream_new(), side = stream_new();
+        cudaEvent_t event = event_new();
+        cudaGraph_t graph;
+        auto fork = [&] {
+            OK(cudaEventRecord(event, stream));
+            OK(cudaStreamWaitEvent(side, event, 0));
+            OK(emulator::stream_put(side, "work", [] { return true; }));
+        };
+        expect_refused(stream, cudaErrorStreamCaptureUnmatched, [&] {
+            fork();
+            return cudaStreamEndCapture(side, &graph);
+        });
+        begin(stream);
+        fork();
+        THAT(cudaStreamEndCapture(stream, &graph) == cudaErrorStreamCaptureUnjoined);
+        OK(cudaStreamSynchronize(side)); // it records no longer
+        begin(stream);
+        fork();
+        OK(cudaEventRecord(event, side));
+        OK(cudaStreamWaitEvent(stream, event, 0));
+        OK(cudaStreamEndCapture(stream, &graph));
+        OK(cudaGraphDestroy(graph));
+        THAT(cudaStreamEndCapture(stream, &graph) == cudaErrorIllegalState);
+        OK(cudaEventDestroy(event));
         for (cudaStream_t s : {stream, side}) OK(cudaStreamDestroy(s));
         return 0;
     });
@@ -236,7 +256,8 @@ int main() {
         cmocka_unit_test(test_work_that_waits_for_other_work),
         cmocka_unit_test(test_graphs_replay),
         cmocka_unit_test(test_a_missing_event_in_a_graph_is_seen),
-        cmocka_unit_test(test_rules_of_recording),
+        cmocka_unit_test(test_what_cannot_be_recorded),
+        cmocka_unit_test(test_forks_must_be_joined),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
 }

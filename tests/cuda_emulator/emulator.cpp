@@ -10,26 +10,31 @@
  *     streams themselves order it. A forgotten event is wrong data (stream.cpp), and in a recorded
  *     graph, too (graph.cpp). Pinned memory is read and written late (copy.cpp);
  *   - memory: the host cannot touch a device's memory, nor one device another's without peer
- * access; new memory is NaN; writing past an end, using what was freed, freeing twice, running out
- * of memory, and what was never freed are errors or reported (memory.cpp);
+ *     access; new memory is NaN; writing past an end, using what was freed, freeing twice, running
+ *     out of memory, and what was never freed are errors or reported (memory.cpp);
  *   - kernels: real barriers and shuffles, by threads that begin in random order; a barrier that
- * not all threads reach ends the program with the kernel's name (kernel.cpp);
+ *     not all threads reach ends the program with the kernel's name (kernel.cpp);
  *   - rules: capture, devices, streams and events are refused where CUDA refuses them;
  *   - several processes: NCCL between them (nccl.cpp).
  *
- * What it cannot check: anything about speed; the memory model of a GPU (its threads take turns at
- * barriers only: a race between two of them, or a missing __syncwarp, may go unnoticed); how
- * functions like expf and fused multiply-adds round there; registers and shared memory that are too
- * large; bugs of real drivers; what shared memory holds before it is written (here: what the last
- * block left).
+ * What it cannot check:
+ *   - anything about speed;
+ *   - the memory model of a GPU: threads take turns at barriers and shuffles only, so a race
+ *     between two of them, or a missing __syncwarp, may go unnoticed;
+ *   - how functions like expf and fused multiply-adds round there;
+ *   - too many registers, too much shared memory, or what is read from shared memory before it is
+ *     written (here: what the last block left);
+ *   - a kernel that is given the host's memory inside of a struct; real drivers and their bugs.
  *
- * Environment (read at the first call):
- *   DDPC_EMULATED_GPUS    how many devices there are: 0 to 8 (2); 0: every call fails, as without a
- * GPU DDPC_EMULATED_MEMORY  bytes of memory that each has (1 GiB) DDPC_EMULATED_PEERS   1: they can
- * access each other's memory, once enabled; 0: they cannot (1) DDPC_EMULATOR_SEED    of everything
- * that is random (1); 0: all work at once and in order A run with one thread and one seed is
- * repeatable, as long as it never pauses: work that nobody waits for is begun after 50 ms, because
- * another process may need it.
+ * Environment, read at the first call (and what holds without it):
+ *   DDPC_EMULATED_GPUS    number of devices, 0 to 8 (2). 0: every call fails, as without a GPU
+ *   DDPC_EMULATED_MEMORY  bytes of memory of each device (1 GiB)
+ *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
+ *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
+ *
+ * A run with one thread and one seed is repeatable, as long as it never pauses: work that nobody
+ * waits for is begun after 50 ms, because another process may need it. AddressSanitizer understands
+ * the emulator; ThreadSanitizer does not (kernels change stacks).
  */
 #include <algorithm>
 #include <climits>
