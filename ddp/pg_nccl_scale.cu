@@ -1,5 +1,6 @@
-/* pg_nccl_scale.cu: averages are sums, multiplied once by 1/W, as in every backend. NCCL's own average
- * multiplies each rank's part before adding, which rounds otherwise when W is no power of two.
+/* pg_nccl_scale.cu: averages are sums, multiplied once by 1/W, as in every backend. NCCL's own
+ * average multiplies each rank's part before adding, which rounds otherwise when W is no power of
+ * two.
  */
 #include "common/device/cuda_launch.cuh"
 
@@ -21,6 +22,6 @@ void nccl_scale(const PgNccl *nccl, PgType type, void *buffer, size_t count) {
         cuda_launch_on(nccl->stream, scale<float>, grid, static_cast<float *>(buffer),
                        static_cast<float>(factor), count);
     else
-        cuda_launch_on(nccl->stream, scale<double>, grid, static_cast<double *>(buffer),
-                       factor, count);
+        cuda_launch_on(nccl->stream, scale<double>, grid, static_cast<double *>(buffer), factor,
+                       count);
 }
