@@ -21,7 +21,7 @@ features='sync_batch_norm --sync-batch-norm
 static_graph --static-graph
 unused_parameters --find-unused-parameters
 gradient_as_bucket_view --no-gradient-as-bucket-view
-comm_hooks noop
+comm_hooks allreduce
 powersgd_hook powersgd
 logging_data
 post_local_sgd

@@ -49,7 +49,9 @@ SETUP_PRESET=$preset setup_build . "$build"
 # Tests that keep both cores busy say so (PROCESSORS), and CTest does not run others beside them.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
 case $preset in
-asan | emulator) set -- "$@" -LE 'slow|lint|parity' ;;
+asan) set -- "$@" -LE 'slow|lint|parity' ;;
+# The others run no other code than in the usual build.
+emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
 tsan) set -- "$@" -LE 'slow|lint|parity' -E '^(training|segnet|checkpoint_kill|ddprun|chaos|corpus_.*)$' ;;

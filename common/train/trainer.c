@@ -107,6 +107,8 @@ static int train_step(Trainer *t, Error *err) {
     const Batch *batch = loader_next(t->loader);
     CHECK(batch, "the epoch has no batch %llu", (unsigned long long)t->progress.batch);
     profile_leave(&t->profile, phase);
+    // The collectives of a replayed step may not overtake one that is still on its way.
+    if (t->config->cuda_graph && finish_row(t, err) != 0) return -1;
     if (train_step_run(t->train, batch, lr, err) != 0) return -1;
     uint64_t ns = profile_end_step(&t->profile);
     record_step_time(&t->record, ns);
