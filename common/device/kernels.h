@@ -102,7 +102,8 @@ typedef struct Kernels {
     // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
     // alone otherwise.
     void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
-    // y[i] = x[i] of slice after slice: the slices, packed.
+    // y[i] = x[i] of slice after slice: the slices, packed. Bits are kept, so that integers can be
+    // packed as floats.
     void (*pack)(float *y, const Slice *slices, size_t slice_count);
     void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
     void (*mean)(const float *x, double divisor, float *y, size_t count);    // y[1] = sum / divisor
