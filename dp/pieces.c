@@ -3,12 +3,6 @@
 
 #include <string.h>
 
-// PyTorch's size for DataParallel's transfers (torch/nn/parallel/comm.py). It collects small
-// tensors until they fill such a buffer, because starting a transfer between GPUs is expensive; a
-// copy between CPU devices costs nothing to start, so here it only bounds the memory that a large
-// tensor needs.
-enum { STAGING_BYTES = 10 * 1024 * 1024 };
-
 // Idle devices get a tape too: which fork a device gets must not depend on the batch's size, or a
 // tape's memory would move to another device with every short last batch.
 Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Tensor **tensors,
@@ -52,7 +46,7 @@ void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad
         device_kernels(tape->device)->accumulate(sum, grad, left);
         return;
     }
-    size_t most = STAGING_BYTES / sizeof *sum;
+    size_t most = PIECES_STAGING_BYTES / sizeof *sum;
     if (most > left) most = left;
     float *staging = tape_scratch(tape, most * sizeof *staging);
     while (left > 0) {

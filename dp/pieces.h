@@ -62,6 +62,10 @@ typedef struct Cut {
 
 Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end);
 
+// PyTorch's size for DataParallel's transfers (torch/nn/parallel/comm.py): it bounds the memory
+// that what is on its way takes.
+enum { PIECES_STAGING_BYTES = 10 * 1024 * 1024 };
+
 // sum[count] (+)= grad[count], wherever grad is. sum: memory of the tape's device.
 void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
                          bool accumulate);

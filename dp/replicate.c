@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "dp/bundle.h"
 
 Tensor **replicate_tensors(Module *module, size_t *count) {
     NamedTensors named = module_tensors(module, MODULE_STATE);
@@ -52,11 +53,16 @@ void replicate_install(const Pieces *pieces) {
     }
 }
 
-// Without a gradient from any replica the parameter's stays as it is: None stays None.
-static void reduce_parameter(Tape *tape, const Pieces *pieces, size_t k) {
-    Tensor *parameter = pieces->tensors[k];
+static bool is_everywhere(const Pieces *pieces, size_t k) {
+    for (int i = 0; i < pieces->count; i++)
+        if (!pieces->items[i].replica->tensors[k]->has_grad) return false;
+    return true;
+}
+
+// Replica 0's gradient, or the first that there is, becomes the sum of all.
+static void sum_alone(Tape *tape, const Pieces *pieces, size_t k) {
     const Piece *first = &pieces->items[0];
-    Tensor *sum = first->replica->tensors[k]; // starts as g0, or as the first that there is
+    Tensor *sum = first->replica->tensors[k];
     for (int i = 1; i < pieces->count; i++) {
         const Tensor *copy = pieces->items[i].replica->tensors[k];
         if (!copy->has_grad) continue;
@@ -64,8 +70,12 @@ static void reduce_parameter(Tape *tape, const Pieces *pieces, size_t k) {
         pieces_add_gradient(tape, tape_make_grad(first->tape, sum), copy->device, copy->grad,
                             tensor_count(copy), accumulate);
     }
-    if (!sum->has_grad) return;
+}
+
+// Without a gradient from any replica the parameter's stays as it is: None stays None.
+static void deliver(Tape *tape, const Tensor *sum, Tensor *parameter) {
     bool accumulate;
+    if (!sum->has_grad) return;
     float *grad = tape_grad(tape, parameter, &accumulate);
     if (accumulate || grad != sum->grad) // else g0 was computed right into it
         pieces_add_gradient(tape, grad, sum->device, sum->grad, tensor_count(sum), accumulate);
@@ -74,27 +84,46 @@ static void reduce_parameter(Tape *tape, const Pieces *pieces, size_t k) {
 static void replicate_backward(Tape *tape, Node *node) {
     const Pieces *pieces = node->saved;
     Phase phase = profile_enter(tape->profile, PHASE_REDUCE);
+    Bundle bundle = bundle_open(tape, pieces, BUNDLE_REDUCE);
+    for (size_t k = 0; k < pieces->tensor_count; k++)
+        if (!is_everywhere(pieces, k) || !bundle_take(&bundle, k)) sum_alone(tape, pieces, k);
+    bundle_send(&bundle);
     for (size_t k = 0; k < pieces->tensor_count; k++) {
-        if (pieces->tensors[k]->requires_grad) reduce_parameter(tape, pieces, k);
-        tape_grad_done(tape, pieces->tensors[k]); // now, and once, the parameter is ready
+        Tensor *parameter = pieces->tensors[k];
+        if (parameter->requires_grad)
+            deliver(tape, pieces->items[0].replica->tensors[k], parameter);
+        tape_grad_done(tape, parameter); // now, and once, the parameter is ready
     }
     profile_leave(tape->profile, phase);
 }
 
-Tensor *replicate(Tape *tape, Pieces *pieces) {
-    Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
+// Room for the copies on the devices that got rows; the first device has the originals.
+static void make_room(Tape *tape, Pieces *pieces) {
     for (int i = 0; i < pieces->count; i++) {
         Piece *piece = &pieces->items[i];
         piece->copies = tape_alloc(tape, pieces->tensor_count * sizeof *piece->copies);
-        for (size_t k = 0; k < pieces->tensor_count; k++) {
-            const Tensor *original = pieces->tensors[k];
-            size_t bytes = tensor_bytes(original);
-            piece->copies[k] = i == 0 ? original->data : tape_memory(piece->tape, bytes);
-            if (i > 0)
-                device_copy(piece->tape->device, piece->copies[k], original->device, original->data,
-                            bytes);
-        }
+        for (size_t k = 0; k < pieces->tensor_count; k++)
+            piece->copies[k] = i == 0 ? pieces->tensors[k]->data
+                                      : tape_memory(piece->tape, tensor_bytes(pieces->tensors[k]));
     }
+}
+
+static void fill_copies(Tape *tape, const Pieces *pieces) {
+    Bundle bundle = bundle_open(tape, pieces, BUNDLE_BROADCAST);
+    for (size_t k = 0; k < pieces->tensor_count; k++) {
+        const Tensor *original = pieces->tensors[k];
+        if (bundle_take(&bundle, k)) continue;
+        for (int i = 1; i < pieces->count; i++)
+            device_copy(pieces->items[i].tape->device, pieces->items[i].copies[k], original->device,
+                        original->data, tensor_bytes(original));
+    }
+    bundle_send(&bundle);
+}
+
+Tensor *replicate(Tape *tape, Pieces *pieces) {
+    Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
+    make_room(tape, pieces);
+    fill_copies(tape, pieces);
     replicate_install(pieces);
     Tensor *token = pieces_token(tape);
     tape_record(tape, "replicate", replicate_backward, token, pieces->tensor_count, pieces->tensors,

@@ -1,5 +1,6 @@
-/* data_parallel_rig.h: a DataParallel on N CPU devices and, on a device of its own, the same module
- * for the oracle; small modules to wrap; a batch and a loss that are the same on both sides.
+/* data_parallel_rig.h: a DataParallel on N devices, CPUs' if not said otherwise, and, on a device
+ * of its own, the same module for the oracle; small modules to wrap; a batch and a loss that are
+ * the same on both sides.
  */
 #ifndef TESTS_DATA_PARALLEL_RIG_H
 #define TESTS_DATA_PARALLEL_RIG_H
@@ -13,6 +14,7 @@
 
 #include <math.h>
 
+#include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/nn/layers.h"
 #include "common/nn/models.h"
@@ -48,6 +50,24 @@ static inline Module *build_square(Device *device) { // may be applied to its ow
     return model;
 }
 
+// A module that returns its buffer of one integer, once per replica.
+static const int64_t ODD_BITS = 0x7fa0000180000001; // two floats: a signalling NaN, a denormal
+
+static inline Tensor *tell_buffer(Module *self, Tape *tape, Tensor *x) {
+    (void)x;
+    Tensor *told = tape_tensor(tape, DTYPE_I64, 1, (size_t[]){1});
+    device_copy(tape->device, told->data, tape->device, self->buffers[0].tensor.data,
+                sizeof(int64_t));
+    return told;
+}
+
+static inline Module *build_integer(Device *device) {
+    Module *module = module_create("Integer", tell_buffer);
+    Tensor *buffer = module_add_buffer(module, device, "count", DTYPE_I64, 0, NULL);
+    device_copy(device, buffer->data, NULL, &ODD_BITS, sizeof ODD_BITS);
+    return module;
+}
+
 typedef struct Rig {
     BuildModule build;
     int count;
@@ -57,16 +77,21 @@ typedef struct Rig {
     Tape *tape, *reference_tape;
 } Rig;
 
-static inline Rig rig_open(BuildModule build, int count) {
-    Rig rig = {.build = build, .count = count};
+static inline Device *rig_device(const char *kind, int index) {
     Error err = {0};
     char name[16];
-    for (int i = 0; i < count; i++) {
-        snprintf(name, sizeof name, "cpu:%d", i);
-        rig.devices[i] = device_open(name, &err);
-        assert_non_null(rig.devices[i]);
-    }
-    rig.reference = device_open("cpu:99", &err);
+    snprintf(name, sizeof name, "%s:%d", kind, index);
+    Device *device = device_open(name, &err);
+    if (!device) fail_msg("%s", err.message);
+    return device;
+}
+
+static inline Rig rig_open_on(BuildModule build, int count, const char *kind, const int *ids,
+                              int reference) {
+    Rig rig = {.build = build, .count = count};
+    Error err = {0};
+    for (int i = 0; i < count; i++) rig.devices[i] = rig_device(kind, ids[i]);
+    rig.reference = rig_device(kind, reference);
     rig.model = build(rig.devices[0]);
     rig.twin = build(rig.reference);
     rig.wrapper = data_parallel(rig.model, rig.devices, count, &err);
@@ -74,6 +99,10 @@ static inline Rig rig_open(BuildModule build, int count) {
     rig.tape = tape_create(rig.devices[0], NULL);
     rig.reference_tape = tape_create(rig.reference, NULL);
     return rig;
+}
+
+static inline Rig rig_open(BuildModule build, int count) {
+    return rig_open_on(build, count, "cpu", (int[SHARDS_MAX]){0, 1, 2, 3, 4, 5, 6, 7}, 99);
 }
 
 static inline void rig_close(Rig *rig) {
@@ -85,26 +114,35 @@ static inline void rig_close(Rig *rig) {
     device_close(rig->reference);
 }
 
+// Numbers that differ, the same for the same salt.
+static inline Tensor *rig_tensor(Tape *tape, int ndim, const size_t *shape, uint64_t salt) {
+    Tensor host = tensor_make(NULL, DTYPE_F32, ndim, shape, NULL);
+    float *values = memory_zalloc(tensor_bytes(&host));
+    for (size_t i = 0; i < tensor_count(&host); i++)
+        values[i] = rng_uniform(SEED + salt, RNG_STREAM_TEST, i, -1, 1);
+    Tensor *x = tape_input(tape, DTYPE_F32, ndim, shape, values);
+    free(values);
+    return x;
+}
+
 // The same batch on either tape.
 static inline Tensor *rig_batch(const Rig *rig, Tape *tape, size_t rows) {
     bool images = rig->build == build_convnet;
     size_t shape[] = {rows, images ? CHANNELS : INPUTS, IMAGE, IMAGE};
-    Tensor *x = tape_tensor(tape, DTYPE_F32, images ? 4 : 2, shape);
-    for (size_t i = 0; i < tensor_count(x); i++)
-        tensor_f32(x)[i] = rng_uniform(SEED, RNG_STREAM_TEST, i, -1, 1);
-    return x;
+    return rig_tensor(tape, images ? 4 : 2, shape, 0);
 }
 
 static inline Tensor *rig_loss(Tape *tape, Tensor *y) {
     if (y && y->ndim == 2) {
-        Tensor *labels = tape_tensor(tape, DTYPE_I64, 1, y->shape);
-        for (size_t i = 0; i < y->shape[0]; i++)
-            ((int64_t *)labels->data)[i] = (int64_t)(i * i + 1) % CLASSES;
-        return op_cross_entropy(tape, y, labels, (double)y->shape[0]);
+        int64_t labels[LARGEST_BATCH];
+        CHECK(y->shape[0] <= LARGEST_BATCH, "%zu rows", y->shape[0]);
+        for (size_t i = 0; i < y->shape[0]; i++) labels[i] = (int64_t)(i * i + 1) % CLASSES;
+        Tensor *target = tape_input(tape, DTYPE_I64, 1, y->shape, labels);
+        return op_cross_entropy(tape, y, target, (double)y->shape[0]);
     }
     if (!y) return NULL;
     Tensor *zeros = tape_tensor(tape, DTYPE_F32, y->ndim, y->shape);
-    memset(zeros->data, 0, tensor_bytes(zeros));
+    device_kernels(tape->device)->fill(zeros->data, 0, tensor_count(zeros));
     return op_squared_error(tape, y, zeros, (double)tensor_count(y));
 }
 
@@ -114,12 +152,8 @@ static inline void rig_backward(Tape *tape, Tensor *loss) {
         fail_msg("%s %s", tape->error.message, err.message);
 }
 
-// [rows, columns] of numbers that differ, the same for the same salt.
 static inline Tensor *rig_numbers(Tape *tape, size_t rows, size_t columns, uint64_t salt) {
-    Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, columns});
-    for (size_t i = 0; i < tensor_count(x); i++)
-        tensor_f32(x)[i] = rng_uniform(SEED + salt, RNG_STREAM_TEST, i, -1, 1);
-    return x;
+    return rig_tensor(tape, 2, (size_t[]){rows, columns}, salt);
 }
 
 // PyTorch's default for float32. NaN never passes.

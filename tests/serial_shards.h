@@ -3,14 +3,13 @@
  *
  * shards_forward cuts the rows into chunks, runs a fresh copy of the module on each, and joins the
  * outputs; shards_backward runs the tapes backward and adds the gradients in shard order.
- * Everything lies on one device, whose memory the host reads.
+ * Everything lies on one device, of any kind.
  */
 #ifndef TESTS_SERIAL_SHARDS_H
 #define TESTS_SERIAL_SHARDS_H
 
 #include <string.h>
 
-#include "common/base/memory.h"
 #include "common/data/sampler.h"
 #include "common/nn/module.h"
 
@@ -27,8 +26,10 @@ typedef struct Shards {
 
 static inline void shards_copy_state(Module *to, Module *from) {
     NamedTensors a = module_tensors(to, MODULE_STATE), b = module_tensors(from, MODULE_STATE);
-    for (size_t k = 0; k < a.count; k++)
-        memcpy(a.items[k].tensor->data, b.items[k].tensor->data, tensor_bytes(a.items[k].tensor));
+    for (size_t k = 0; k < a.count; k++) {
+        Tensor *copy = a.items[k].tensor, *original = b.items[k].tensor;
+        device_copy(copy->device, copy->data, original->device, original->data, tensor_bytes(copy));
+    }
     named_tensors_free(&a);
     named_tensors_free(&b);
 }
@@ -43,8 +44,9 @@ static inline Tensor *shards_join(const Shards *shards, Tape *tape) {
     Tensor *joined = tape_tensor(tape, first->dtype, first->ndim ? first->ndim : 1, shape);
     char *to = joined->data;
     for (int i = 0; i < shards->count; i++) {
-        memcpy(to, shards->y[i]->data, tensor_bytes(shards->y[i]));
-        to += tensor_bytes(shards->y[i]);
+        const Tensor *y = shards->y[i];
+        device_copy(tape->device, to, tape->device, y->data, tensor_bytes(y));
+        to += tensor_bytes(y);
     }
     joined->requires_grad = true;
     return joined;
@@ -67,8 +69,9 @@ static inline Tensor *shards_forward(Shards *shards, BuildModule build, Module *
         own->recording = tape->recording;
         own->training = tape->training;
         size_t row_bytes = tensor_bytes(x) / x->shape[0];
-        shards->x[i] =
-            tape_input(own, x->dtype, x->ndim, shape, (char *)x->data + begin * row_bytes);
+        shards->x[i] = tape_tensor(own, x->dtype, x->ndim, shape);
+        device_copy(tape->device, shards->x[i]->data, tape->device,
+                    (char *)x->data + begin * row_bytes, (end - begin) * row_bytes);
         shards->x[i]->requires_grad = x_grad;
         shards->y[i] = module_forward(shards->modules[i], own, shards->x[i]);
         CHECK(shards->y[i], "shard %d: %s", i, own->error.message);
@@ -77,40 +80,48 @@ static inline Tensor *shards_forward(Shards *shards, BuildModule build, Module *
     return shards_join(shards, tape);
 }
 
+// y = x, or y += x
+static inline void shards_add(Device *device, float *y, const float *x, size_t count, bool first) {
+    if (first)
+        device_copy(device, y, device, x, count * sizeof *y);
+    else
+        device_kernels(device)->accumulate(y, x, count);
+}
+
 // master's gradient += ((g0 + g1) + g2) + ... over the shards that have one.
 static inline void shards_reduce(const Shards *shards, Module *master) {
     NamedTensors to = module_tensors(master, MODULE_PARAMETERS);
     for (size_t k = 0; k < to.count; k++) {
         Tensor *parameter = to.items[k].tensor;
         size_t count = tensor_count(parameter);
-        float *sum = memory_zalloc(count * sizeof *sum);
+        Device *device = parameter->device;
+        float *sum = device_alloc(device, count * sizeof *sum);
         bool any = false;
         for (int i = 0; i < shards->count; i++) {
             NamedTensors from = module_tensors(shards->modules[i], MODULE_PARAMETERS);
             const Tensor *shard = from.items[k].tensor;
-            for (size_t e = 0; shard->has_grad && e < count; e++)
-                sum[e] = any ? sum[e] + shard->grad[e] : shard->grad[e];
+            if (shard->has_grad) shards_add(device, sum, shard->grad, count, !any);
             any = any || shard->has_grad;
             named_tensors_free(&from);
         }
-        for (size_t e = 0; any && e < count; e++)
-            parameter->grad[e] = parameter->has_grad ? parameter->grad[e] + sum[e] : sum[e];
+        if (any) shards_add(device, parameter->grad, sum, count, !parameter->has_grad);
         parameter->has_grad = parameter->has_grad || any;
-        free(sum);
+        device_free(device, sum, count * sizeof *sum);
     }
     named_tensors_free(&to);
 }
 
-// dy: the joined outputs' gradient. dx: receives the joined inputs', or NULL.
+// dy: the joined outputs' gradient. dx: receives the joined inputs', or NULL. Device memory.
 static inline void shards_backward(Shards *shards, Module *master, const float *dy, float *dx) {
     Error err = {0};
     for (int i = 0; i < shards->count; i++) {
         Tensor *x = shards->x[i], *y = shards->y[i];
-        memcpy(tape_make_grad(shards->tapes[i], y), dy, tensor_count(y) * sizeof *dy);
+        float *own = tape_make_grad(shards->tapes[i], y);
+        device_copy(y->device, own, y->device, dy, tensor_count(y) * sizeof *dy);
         dy += tensor_count(y);
         CHECK(tape_backward_from(shards->tapes[i], y, &err) == 0, "shard %d: %s", i, err.message);
         if (!dx) continue;
-        memcpy(dx, x->grad, tensor_count(x) * sizeof *dx);
+        device_copy(x->device, dx, x->device, x->grad, tensor_count(x) * sizeof *dx);
         dx += tensor_count(x);
     }
     shards_reduce(shards, master);

@@ -1,7 +1,7 @@
 /* test_data_parallel.c: DataParallel against serial shards, bit by bit: outputs, losses, gradients
  * and buffers, for whole models and parts, shared, unused and frozen parameters.
  */
-#include "tests/data_parallel_rig.h"
+#include "tests/data_parallel_steps.h"
 
 // a is used twice, b only by replicas with more than one row, never by none.
 static Tensor *odd_forward(Module *self, Tape *tape, Tensor *x) {
@@ -33,65 +33,6 @@ static Module *build_own_loss(Device *device) {
     module_add(model, "fc", layer_linear(device, INPUTS, CLASSES));
     module_initialize(model, SEED);
     return model;
-}
-
-// ---- comparing --------------------------------------------------------------------------------
-
-static void rig_reset(Rig *rig) {
-    tape_reset(rig->tape);
-    tape_reset(rig->reference_tape);
-}
-
-static void assert_same_values(const char *what, const Tensor *a, const Tensor *b) {
-    assert_true(tensor_same_shape(a, b));
-    if (memcmp(a->data, b->data, tensor_bytes(a)) != 0) fail_msg("%s differs", what);
-}
-
-static bool all_zero(const float *values, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (values[i] != 0) return false;
-    return true;
-}
-
-// Weights, buffers and gradients of the wrapped module and of the oracle's.
-static void assert_same_module(const Rig *rig) {
-    NamedTensors a = module_tensors(rig->wrapper, MODULE_STATE);
-    NamedTensors b = module_tensors(rig->twin, MODULE_STATE);
-    assert_int_equal(a.count, b.count);
-    for (size_t k = 0; k < a.count; k++) {
-        const Tensor *have = a.items[k].tensor, *want = b.items[k].tensor;
-        assert_string_equal(a.items[k].name, b.items[k].name); // the wrapper adds no prefix
-        assert_same_values(a.items[k].name, have, want);
-        assert_int_equal(have->has_grad, want->has_grad);
-        if (!have->has_grad) continue;
-        size_t count = tensor_count(have);
-        if (memcmp(have->grad, want->grad, count * sizeof(float)) != 0)
-            fail_msg("the gradient of %s differs", a.items[k].name);
-        if (all_zero(have->grad, count)) fail_msg("the gradient of %s is zero", a.items[k].name);
-    }
-    named_tensors_free(&a);
-    named_tensors_free(&b);
-}
-
-// One step on both sides; everything must agree.
-static void compare_step(Rig *rig, size_t rows) {
-    rig_reset(rig);
-    Tensor *y = module_forward(rig->wrapper, rig->tape, rig_batch(rig, rig->tape, rows));
-    Tensor *loss = rig_loss(rig->tape, y);
-    rig_backward(rig->tape, loss);
-
-    Tape *tape = rig->reference_tape;
-    Shards shards;
-    Tensor *want = shards_forward(&shards, rig->build, rig->twin, rig->count,
-                                  rig_batch(rig, tape, rows), false, tape);
-    Tensor *want_loss = rig_loss(tape, want);
-    rig_backward(tape, want_loss);
-    shards_backward(&shards, rig->twin, want->grad, NULL);
-    shards_close(&shards);
-
-    assert_same_values("the output", y, want);
-    assert_same_values("the loss", loss, want_loss);
-    assert_same_module(rig);
 }
 
 // ---- equivalence -------------------------------------------------------------------------------

@@ -1,6 +1,7 @@
 /* test_data_parallel_parts.c: what DataParallel's parts promise besides their values: which rows go
  * where, what is copied (to the byte), what is allocated, what errors say, what is recorded.
  */
+#include "dp/pieces.h"
 #include "tests/data_parallel_rig.h"
 #include "tests/temp_folder.h"
 
@@ -122,6 +123,61 @@ static void test_large_parameter(void **state) {
     tape_close(tape);
     module_close(wrapper);
     for (int i = 0; i < 2; i++) device_close(devices[i]);
+}
+
+// More small parameters than fit into one bundle: y = sum over k of W_k x, W_k = k at its corner.
+static Tensor *many_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *y = module_forward(self->children[0], tape, x);
+    for (int k = 1; k < self->child_count; k++)
+        y = op_add(tape, y, module_forward(self->children[k], tape, x));
+    return y;
+}
+
+static void test_many_parameters(void **state) {
+    (void)state;
+    enum { SIZE = 31, COUNT = PIECES_STAGING_BYTES / (SIZE * SIZE * 4) + 50 };
+    Device *devices[2];
+    Error err = {0};
+    for (int i = 0; i < 2; i++) devices[i] = device_open(i ? "cpu:1" : "cpu:0", &err);
+    Module *many = module_create("Many", many_forward);
+    for (int k = 0; k < COUNT; k++) {
+        char name[16];
+        snprintf(name, sizeof name, "%d", k);
+        Module *linear = module_add(many, name, layer_linear(devices[0], SIZE, SIZE));
+        tensor_f32(module_parameter(linear, 0))[0] = (float)k;
+    }
+    Module *wrapper = data_parallel(many, devices, 2, &err);
+    Tape *tape = tape_create(devices[0], NULL);
+    Tensor *x = rig_numbers(tape, 2, SIZE, 0), *target = rig_numbers(tape, 2, SIZE, 1);
+    tensor_f32(x)[0] = 1;
+    tensor_f32(x)[SIZE] = 2;
+    Tensor *y = module_forward(wrapper, tape, x);
+    float sum = COUNT * (COUNT - 1) / 2; // all of them below 2^24
+    assert_true(tensor_f32(y)[0] == sum && tensor_f32(y)[SIZE] == 2 * sum);
+    rig_backward(tape, op_squared_error(tape, y, target, 2)); // dy = y - target
+    for (int k = 0; k < COUNT; k++) {
+        const Tensor *weight = module_parameter(many->children[k], 0);
+        const Tensor *first = module_parameter(many->children[0], 0);
+        assert_memory_equal(weight->grad, first->grad, tensor_bytes(weight));
+        assert_true(weight->grad[0] ==
+                    (sum - tensor_f32(target)[0]) + 2 * (2 * sum - tensor_f32(target)[SIZE]));
+        for (size_t i = 1; i < SIZE; i++) {
+            const float *t = tensor_f32(target) + i;
+            assert_true(weight->grad[i * SIZE] == -t[0] + 2 * -t[SIZE]);
+        }
+    }
+    tape_close(tape);
+    module_close(wrapper);
+    for (int i = 0; i < 2; i++) device_close(devices[i]);
+}
+
+// A replica's integers are the module's, to the bit.
+static void test_integer_buffer(void **state) {
+    (void)state;
+    Rig rig = rig_open(build_integer, 3);
+    Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 3));
+    for (int i = 0; i < 3; i++) assert_true(((int64_t *)y->data)[i] == ODD_BITS);
+    rig_close(&rig);
 }
 
 static void test_no_memory_after_first_step(void **state) {
@@ -365,6 +421,8 @@ int main(void) {
         cmocka_unit_test(test_chunks),
         cmocka_unit_test(test_bytes_moved),
         cmocka_unit_test(test_large_parameter),
+        cmocka_unit_test(test_many_parameters),
+        cmocka_unit_test(test_integer_buffer),
         cmocka_unit_test(test_no_memory_after_first_step),
         cmocka_unit_test(test_one_device_is_direct),
         cmocka_unit_test(test_wrong_device),
