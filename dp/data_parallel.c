@@ -64,12 +64,14 @@ static void destroy(Module *self) {
     free(dp);
 }
 
-// Two devices of one name are one device: its memory would be counted, and its thread used, twice.
+// Two CPU devices of one name would be a slip: there are as many as one likes. Two Devices on one
+// GPU are how the algorithm runs on a single card.
 static int check_distinct(Device *const *devices, int device_count, Error *err) {
     if (device_count < 1) return error_set(err, STATUS_USAGE, "DataParallel needs a device");
     for (int i = 0; i < device_count; i++)
         for (int j = 0; j < i; j++)
-            if (strcmp(devices[i]->name, devices[j]->name) == 0)
+            if (devices[i] == devices[j] || (devices[i]->kernels->host_memory &&
+                                             strcmp(devices[i]->name, devices[j]->name) == 0))
                 return error_set(err, STATUS_USAGE, "device %s is given twice", devices[i]->name);
     return 0;
 }

@@ -23,8 +23,9 @@
  *
  * Unlike PyTorch: a DataParallel on CPU devices is real, not a pass-through; inputs of different
  * batch sizes are an error, where PyTorch drops the surplus in silence; a DataParallel inside one
- * over several devices is refused when it is wrapped, not in the first forward. Every row of
- * PyTorch's own tests: tests/semantics.md.
+ * over several devices is refused when it is wrapped, not in the first forward; one GPU may be
+ * given twice, as two Devices ("cuda:0" and "cuda:0"), which PyTorch refuses: it is the way to run
+ * the algorithm on one card. Every row of PyTorch's own tests: tests/semantics.md.
  */
 #ifndef DP_DATA_PARALLEL_H
 #define DP_DATA_PARALLEL_H
@@ -37,8 +38,8 @@ enum { DP_MAX_DEVICES = 64 }; // in one process
 
 // Wraps a module (a whole model, or a part of one) whose tensors are all on devices[0]. Takes the
 // module, not the devices. With one device the module is called directly. NULL with err filled if
-// a tensor is elsewhere (PyTorch's text), if a device is given twice, or if a part of the module
-// cannot be replicated; the module then stays the caller's.
+// a tensor is elsewhere (PyTorch's text), if a device is given twice (on GPUs: the same Device), or
+// if a part of the module cannot be replicated; the module then stays the caller's.
 Module *data_parallel(Module *module, Device *const *devices, int device_count, Error *err);
 
 // Cuts inputs and joins outputs along another dimension than 0. Then a tensor's rows no longer lie

@@ -1,16 +1,27 @@
 /* options.c: see options.h. */
 #include "dp/options.h"
 
+#include <limits.h>
+
 DpOptions dp_options_default(void) {
-    return (DpOptions){.devices = 2};
+    return (DpOptions){.devices = 0};
 }
 
 void dp_options(Options *options, DpOptions *dp) {
     options_add(options, (Option){.type = OPTION_TITLE, .help = "DataParallel"});
-    options_add(options, (Option){"devices", OPTION_INT, &dp->devices, "N", 1, DP_MAX_DEVICES,
-                                  "use the devices 0 to N-1"});
-    options_add(options, (Option){"device-ids", OPTION_STRING, &dp->device_ids, "N,N", 0, 0,
-                                  "use these instead; the first holds the model"});
+    options_add(options, (Option){"devices", OPTION_INT, &dp->devices, "N", 0, DP_MAX_DEVICES,
+                                  "use the devices 0 to N-1 (0: all GPUs, or 2 CPU devices)"});
+    options_add(options,
+                (Option){"device-ids", OPTION_STRING, &dp->device_ids, "N,N", 0, 0,
+                         "use these instead; the first holds the model; a GPU may come twice "
+                         "(0,0: two replicas on one card, to try the algorithm out)"});
+}
+
+static int devices_here(const TrainConfig *config) {
+    int available = device_available(train_device_kind(config));
+    if (available == INT_MAX) return 2;
+    if (available > DP_MAX_DEVICES) return DP_MAX_DEVICES;
+    return available > 0 ? available : 1; // none: opening the first says why
 }
 
 int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {
@@ -20,11 +31,13 @@ int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {
 
 int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
                     Error *err) {
-    int ids[DP_MAX_DEVICES];
-    int count = strategy_dp_device_ids(dp->devices, dp->device_ids, ids, err);
+    int ids[DP_MAX_DEVICES], wanted = dp->devices > 0 ? dp->devices : devices_here(config);
+    int count = strategy_dp_device_ids(wanted, dp->device_ids, ids, err);
     for (int i = 0; i < count; i++) {
         devices[i] = train_open_device(config, ids[i], err);
-        if (!devices[i]) return -1;
+        if (devices[i]) continue;
+        while (i-- > 0) device_close(devices[i]);
+        return -1;
     }
     return count;
 }

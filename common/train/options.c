@@ -37,7 +37,8 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add(o, (Option){"global-batch", OPTION_SIZE, &c->global_batch, "N", 1, 1 << 24,
                             "samples per step on all devices together"});
     options_add(o, (Option){"device", OPTION_CHOICE, &c->device, "auto|cpu|cuda|ref", 0, 0,
-                            "where to compute; ref: the plain-C reference kernels"});
+                            "where to compute; auto: on GPUs if there are any; ref: the plain-C "
+                            "reference kernels"});
     options_add(o, (Option){"amp", OPTION_CHOICE, &c->amp, "none|bf16|fp16", 0, 0,
                             "mixed precision: linear and convolution in 16 bits, the rest and the "
                             "weights in 32"});
@@ -121,10 +122,14 @@ DataSource *train_open_data(const TrainConfig *config, Error *err) {
     return dataset_open(config->data ? config->data : fallback, config->seed, err);
 }
 
+const char *train_device_kind(const TrainConfig *config) {
+    if (strcmp(config->device, "auto") != 0) return config->device;
+    return device_available("cuda") > 0 ? "cuda" : "cpu";
+}
+
 Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     char name[16];
-    const char *kind = strcmp(config->device, "auto") == 0 ? "cpu" : config->device;
-    snprintf(name, sizeof name, "%s:%d", kind, index);
+    snprintf(name, sizeof name, "%s:%d", train_device_kind(config), index);
     Device *device = device_open(name, err);
     if (device) device->tf32 = config->tf32;
     return device;

@@ -50,7 +50,9 @@ void train_options(Options *options, TrainConfig *config);
 // model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
 
-// The device `index` of the kind that --device names.
+// The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" where a GPU is.
+const char *train_device_kind(const TrainConfig *config);
+// The device `index` of that kind.
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
 // Builds the model that --model names for the data's shapes. Rank r draws its own weights, with
