@@ -38,21 +38,38 @@ int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err)
     return features_check(options, &ddp->config, &ddp->features, err);
 }
 
-int ddp_options_place(const char *kind, Rendezvous *me, int *index, Error *err) {
-    if (init_from_env(me, true, err) != 0) return -1;
-    if (me->world_size == 1)
-        fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
+// Fewer GPUs than ranks: an error, unless the ranks may share one or nobody asked for GPUs.
+static int place(const TrainConfig *config, const Rendezvous *me, TrainConfig *mine, int *index,
+                 Error *err) {
+    *mine = *config;
+    mine->device = train_device_kind(config);
     *index = me->local_rank;
-    int devices = device_available(kind);
+    int devices = device_available(mine->device);
     if (devices == 0 || me->local_world_size <= devices) return 0; // 0: opening it will say why
     if (me->fake_hosts) {
         *index = 0;
+        return 0;
+    }
+    if (strcmp(config->device, "auto") == 0) {
+        mine->device = "cpu";
+        if (me->rank == 0)
+            fprintf(stderr, "%d ranks on a host with %d GPU%s: on the CPU\n", me->local_world_size,
+                    devices, devices == 1 ? "" : "s");
         return 0;
     }
     return error_set(err, STATUS_USAGE,
                      "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
                      "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
                      me->local_world_size, devices, devices == 1 ? "" : "s");
+}
+
+Device *ddp_options_open(const TrainConfig *config, Rendezvous *me, Error *err) {
+    TrainConfig mine;
+    int index;
+    if (init_from_env(me, true, err) != 0) return NULL;
+    if (me->world_size == 1)
+        fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
+    return place(config, me, &mine, &index, err) ? NULL : train_open_device(&mine, index, err);
 }
 
 ProcessGroup *ddp_options_join(const DdpOptions *ddp, const Rendezvous *me, Device *device,

@@ -3,6 +3,7 @@
 #ifndef DDP_OPTIONS_H
 #define DDP_OPTIONS_H
 
+#include "common/train/trainer.h"
 #include "ddp/features.h"
 #include "ddp/init.h"
 
@@ -20,11 +21,10 @@ DdpOptions ddp_options_default(void);
 void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to ddp
 // Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
 int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err);
-// Which rank this process is, by the environment (init.h): alone if it speaks of none. *index:
-// which of the machine's devices of this kind ("cpu", "cuda") is the rank's: the one of its local
-// rank, or with fake hosts the first for all if there are too few. Returns 0, or -1 with err
-// filled.
-int ddp_options_place(const char *kind, Rendezvous *me, int *index, Error *err);
+// Finds which rank this process is, by the environment (init.h; alone if it speaks of none), and
+// opens its device: the one of its local rank, or with fake hosts the first for all if there are
+// too few. --device auto takes GPUs if there is one for each rank. NULL with err filled.
+Device *ddp_options_open(const TrainConfig *config, Rendezvous *me, Error *err);
 // Meets the other ranks. device: this rank's. NULL with err filled.
 ProcessGroup *ddp_options_join(const DdpOptions *ddp, const Rendezvous *me, Device *device,
                                Error *err);

@@ -13,12 +13,10 @@ static const char SUMMARY[] = // ddp: what --help says
 static Strategy *open_strategy(const TrainConfig *config, const DataSource *data,
                                const DdpOptions *ddp, Error *err) { // ddp: its own options
     Rendezvous me;                                                  // ddp: which rank this is
-    int index;                                                      // ddp: its device's number
-    if (ddp_options_place(config->device, &me, &index, err)) return NULL; // ddp: as is its place
-    Device *device = train_open_device(config, index, err);               // ddp: one per rank
-    if (!device) return NULL;                                             // ddp: it is not there
-    ProcessGroup *group = ddp_options_join(ddp, &me, device, err); // ddp: meets the other ranks
-    if (!group) return NULL;                                       // ddp: they did not come
+    Device *device = ddp_options_open(config, &me, err);            // ddp: its own
+    if (!device) return NULL;                                       // ddp: it is not there
+    ProcessGroup *group = ddp_options_join(ddp, &me, device, err);  // ddp: meets the other ranks
+    if (!group) return NULL;                                        // ddp: they did not come
     Module *model = train_create_model(config, data, device, me.rank, err); // ddp: own weights
     if (!model) return NULL;
     Module *wrapper = ddp_options_wrap(ddp, model, group, err); // ddp: rank 0's weights for all

@@ -458,8 +458,9 @@ static void announce(Trainer *t) {
 
 // ---- opening and closing ----------------------------------------------------------------------
 
-static void synchronize(void *device) {
-    device_synchronize(device);
+static void synchronize(void *strategy) {
+    const Strategy *s = strategy;
+    for (int i = 0; i < s->all_count; i++) device_synchronize(s->all[i]);
 }
 
 // Where a device works on its own, phases are those of asking, unless it is waited for at the end
@@ -468,7 +469,7 @@ static void open_profile(Trainer *t) {
     Strategy *strategy = t->strategy;
     if (t->config->profile && !strategy->device->kernels->host_memory) {
         t->profile.settle = synchronize;
-        t->profile.settle_context = strategy->device;
+        t->profile.settle_context = strategy;
     }
     if (!t->config->trace) return;
     char name[64];
