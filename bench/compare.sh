@@ -5,7 +5,9 @@
 # with --install), builds, runs.
 #
 # Writes summary.csv, equivalence.csv, five SVG figures, report.md and report.html. The exit status
-# is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up.
+# is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
+# 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
+# shows the same equivalences, and no times.
 set -euo pipefail
 export LC_ALL=C
 
@@ -13,7 +15,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in runs measure equivalence tables report; do
+for part in devices runs measure equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -89,17 +91,7 @@ if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
     fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
 fi
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
-log=$(mktemp)
-for model in $models; do
-    "$bin/train_single" --device "$device" --model "$model" --data "$(data_of "$model")" --steps 1 \
-        --global-batch 12 --no-eval >/dev/null 2>"$log" || {
-        status=$?
-        grep -m 1 '^error: ' "$log" >&2 || cat "$log" >&2
-        rm -f "$log"
-        exit $status
-    }
-done
-rm -f "$log"
+check_devices
 mkdir -p "$out" || exit 2
 rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.{md,html} \
     "$out"/*.svg "$out"/trace-*

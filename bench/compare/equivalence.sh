@@ -4,6 +4,8 @@
 # reduced gradients of steps 0, 1 and 10, and everything at the end: weights, optimizer state, buffers.
 # Then pairs of runs are compared tensor by tensor into equivalence.csv. Nothing counts as held that
 # was not compared: a missing file, a missing tensor and gradients that are all zero are failures.
+# On CPU devices DP and DDP must agree in every bit; on GPUs to a tolerance, because NCCL chooses the
+# order of its sums by the size of what it sums.
 
 dumped_steps="0 1 10"
 equivalence_steps=12
@@ -56,26 +58,34 @@ compare_runs() {
     local files_a=$out/runs/equivalence-$model-$3 files_b=$out/runs/equivalence-$model-$5
     for step in $dumped_steps; do
         compare_files "$model" "$a" "$b" gradient "$step" "$files_a/$step.safetensors" \
-            "$files_b/$step.safetensors" "$required" "$(tolerance_at "$step")"
+            "$files_b/$step.safetensors" "$required" "$(tolerance_at "$model" "$step")"
     done
     compare_files "$model" "$a" "$b" weight "$equivalence_steps" "$files_a/weights.safetensors" \
-        "$files_b/weights.safetensors" "$required" "$(tolerance_at end)"
+        "$files_b/weights.safetensors" "$required" "$(tolerance_at "$model" end)"
     compare_files "$model" "$a" "$b" optimizer "$equivalence_steps" "$(optimizer_file "$files_a")" \
-        "$(optimizer_file "$files_b")" "$required" "$(tolerance_at end)"
+        "$(optimizer_file "$files_b")" "$required" "$(tolerance_at "$model" end)"
 }
 
 optimizer_file() {
     find "$1" -name 'weights.safetensors.*optimizer' | head -n 1
 }
 
-# Against one device only the order of sums differs. From the same weights (step 0) a sum of a few
-# thousand float terms is good to about 1e-6 of its scale; each step then starts from weights
-# that differ a little, and training amplifies that.
+# Against one device, and on GPUs, only the order of sums differs. From the same weights (step 0) a sum
+# of a few thousand float terms is good to about 1e-6 of its scale; each step then starts from weights
+# that differ a little, and training amplifies that. In resnet20 nineteen layers of relu amplify it more:
+# an input within rounding of zero that falls on the other side of it moves a gradient by up to 3 % of
+# the largest (seen between two versions of one BLAS), which is still far from any mistake.
 tolerance_at() {
-    case $1 in
-    0) echo 1e-5 ;;
+    case $1:$2 in
+    resnet20:*) echo 0.1 ;;
+    *:0) echo 1e-5 ;;
     *) echo 1e-4 ;;
     esac
+}
+
+# What DP and DDP owe each other, and themselves with other buckets.
+same_sums() {
+    [[ $kind == cpu ]] && echo bitwise || echo tolerance
 }
 
 # With batch norm, N devices normalise N small batches and one device a large one: another function, so
@@ -89,16 +99,19 @@ has_batch_norm() {
 
 # equivalence_of MODEL: all runs and comparisons of one model.
 equivalence_of() {
-    local model=$1 batch=60 world cap
+    local model=$1 batch=60 world cap same
+    same=$(same_sums)
     [[ $model != resnet20 ]] || batch=24
     set -- --data "$(data_of "$model")" --global-batch $batch
+    # So that steps do not amplify what is allowed to differ.
+    [[ $model:$same != resnet20:tolerance ]] || set -- "$@" --lr 1e-5
     probe "$model" single single 1 "$@"
     for world in 1 $worlds; do
         probe "$model" "dp$world" dp "$world" "$@"
         probe "$model" "ddp$world" ddp "$world" "$@"
-        compare_runs "$model" "dp:$world" "dp$world" "ddp:$world" "ddp$world" bitwise
+        compare_runs "$model" "dp:$world" "dp$world" "ddp:$world" "ddp$world" "$same"
         if [[ $world == 1 ]]; then
-            compare_runs "$model" single:1 single dp:1 dp1 bitwise
+            compare_runs "$model" single:1 single dp:1 dp1 "$same"
         elif ! has_batch_norm "$model"; then
             compare_runs "$model" "dp:$world" "dp$world" single:1 single tolerance
             compare_runs "$model" "ddp:$world" "ddp$world" single:1 single tolerance
@@ -108,15 +121,27 @@ equivalence_of() {
     world=${worlds%% *}
     for cap in 0 0.01 1 25; do
         probe "$model" "cap$cap" ddp "$world" --bucket-cap-mb "$cap" "$@"
-        compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" bitwise
+        compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" "$same"
     done
     probe "$model" no-overlap ddp "$world" --no-overlap "$@"
-    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world no-overlap" no-overlap bitwise
+    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world no-overlap" no-overlap "$same"
 
     # One row too many for an even split.
     probe "$model" dp3-uneven dp 3 "$@" --global-batch $((batch + 1))
     probe "$model" ddp3-uneven ddp 3 "$@" --global-batch $((batch + 1))
-    compare_runs "$model" "dp:3 uneven" dp3-uneven "ddp:3 uneven" ddp3-uneven bitwise
+    compare_runs "$model" "dp:3 uneven" dp3-uneven "ddp:3 uneven" ddp3-uneven "$same"
+    [[ $kind == cpu ]] || equivalence_of_graphs "$model" "$world" "$@"
+}
+
+# equivalence_of_graphs MODEL WORLD OPTION...: a step that was captured computes what it computed
+# before; DDP's has the collectives in it.
+equivalence_of_graphs() {
+    local model=$1 world=$2
+    shift 2
+    probe "$model" single-graph single 1 --cuda-graph "$@"
+    compare_runs "$model" single:1 single "single:1 graph" single-graph tolerance
+    probe "$model" ddp-graph ddp "$world" --cuda-graph "$@"
+    compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world graph" ddp-graph tolerance
 }
 
 # equivalence.csv, from all models.

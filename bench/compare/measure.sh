@@ -22,22 +22,65 @@ configurations() {
     for world in $worlds; do echo ddp "$world"; done
 }
 
-# Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike.
+# Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike. A run
+# without times shows its memory only, in a few steps.
 measure_speed() {
     local repeat model strategy world steps
     for ((repeat = 1; repeat <= repeats; repeat++)); do
         say "speed: repeat $repeat of $repeats"
         for model in $models; do
-            steps=$measured_steps
-            [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
             while read -r strategy world; do
-                # shellcheck disable=SC2046 # the options are words
-                train "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" \
-                    --model "$model" --data "$(data_of "$model")" $(speed_options "$model") \
-                    --steps "$steps" --no-eval --log-every 1 </dev/null
+                steps=$measured_steps
+                [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
+                is_timed "$world" || steps=$((warm_up + 1))
+                is_timed "$world" || [[ $repeat == 1 ]] || continue
+                speed_run "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" "$model" \
+                    --steps "$steps"
             done < <(configurations)
         done
     done
+    [[ $kind == cpu ]] || measure_phases
+}
+
+# speed_run NAME STRATEGY WORLD MODEL OPTION...
+speed_run() {
+    local name=$1 strategy=$2 world=$3 model=$4
+    shift 4
+    # shellcheck disable=SC2046 # the options are words
+    train "$name" "$strategy" "$world" --model "$model" --data "$(data_of "$model")" \
+        $(speed_options "$model") "$@" --no-eval --log-every 1 </dev/null
+}
+
+# A GPU works on while the host is in the next phase. With --profile the host waits at the end of each:
+# the step is slower then, and its parts are true.
+measure_phases() {
+    local model strategy world
+    for model in $models; do
+        while read -r strategy world; do
+            ! is_timed "$world" || speed_run "phases-$model-$strategy-$world-1" "$strategy" "$world" \
+                "$model" --steps $((warm_up + measured_steps / 6)) --profile
+        done < <(configurations)
+    done
+}
+
+# A row of summary.csv without times: HEAD TAIL as summarize.awk's.
+untimed_row() {
+    local times=,,, phases=,,,,,,,,,,
+    echo "$1,$times,${2%,*},$phases,${2##*,},1,0,,0"
+}
+
+# timed_row RUN HEAD TAIL
+timed_row() {
+    local -a row=(awk -v skip=$warm_up -v head="$2" -v tail="$3" -f bench/compare/summarize.awk)
+    local phases
+    if [[ $kind == cpu ]]; then
+        "${row[@]}" "$out/runs/speed-$1-"*/steps.csv
+    else
+        phases=$("${row[@]}" "$out/runs/phases-$1-1/steps.csv" | cut -d , -f 13-23)
+        "${row[@]}" "$out/runs/speed-$1-"*/steps.csv |
+            awk -F, -v OFS=, -v phases="$phases" '
+                { for (i = split(phases, part); i > 0; i--) $(12 + i) = part[i]; print }'
+    fi | sed 's/$/,1/'
 }
 
 # summary.csv from the runs of measure_speed, and one file per model for the figures.
@@ -46,7 +89,7 @@ summarize() {
     local columns=strategy,model,device,backend,world_size,global_batch,samples_per_s_p50
     columns+=,step_ms_p25,step_ms_p50,step_ms_p75,peak_bytes_device0,peak_bytes_other
     columns+=,data_ms,scatter_ms,replicate_ms,forward_ms,gather_ms,loss_ms,backward_ms,reduce_ms
-    columns+=,exposed_ms,optimizer_ms,other_ms,moved_bytes_per_step,repeats,steps,spread
+    columns+=,exposed_ms,optimizer_ms,other_ms,moved_bytes_per_step,repeats,steps,spread,timed
     echo $columns >"$out/summary.csv"
     mkdir -p "$out/plots"
     for model in $models; do
@@ -56,10 +99,14 @@ summarize() {
             head+=,$(json global_batch "$first")
             tail=$(json peak_bytes_device0 "$first"),$(json peak_bytes_other "$first")
             tail+=,$(json moved_bytes_per_step "$first")
-            awk -v skip=$warm_up -v head="$head" -v tail="$tail" -f bench/compare/summarize.awk \
-                "$out/runs/speed-$model-$strategy-$world-"*/steps.csv >>"$out/summary.csv"
+            if is_timed "$world"; then
+                timed_row "$model-$strategy-$world" "$head" "$tail"
+            else
+                untimed_row "$head" "$tail"
+            fi >>"$out/summary.csv"
         done < <(configurations)
-        awk -F, -v model="$model" 'NR == 1 || $2 == model' "$out/summary.csv" >"$out/plots/$model.csv"
+        awk -F, -v model="$model" 'NR == 1 || ($2 == model && $28)' "$out/summary.csv" \
+            >"$out/plots/$model.csv"
     done
 }
 
@@ -81,9 +128,10 @@ train_curves() {
     done
 }
 
-# One traced step of DP and one of DDP on two devices.
+# One traced step of DP and one of DDP on two devices. GPUs are waited for as in measure_phases.
 record_timeline() {
     local row=0 strategy
+    is_timed 2 || return 0
     timeline_model=${models%% *}
     say "timeline: $timeline_model"
     echo row,label >"$out/plots/tracks.csv"
@@ -92,7 +140,8 @@ record_timeline() {
         # shellcheck disable=SC2046 # the options are words
         train "timeline-$strategy" $strategy 2 --model "$timeline_model" \
             --data "$(data_of "$timeline_model")" $(speed_options "$timeline_model") \
-            --steps 20 --no-eval --trace "$out/trace-$strategy.json"
+            --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
+            $([[ $kind == cpu ]] || echo --profile)
         awk -v row="$row" -v label=${strategy^^} -v tracks="$out/plots/tracks.csv" \
             -f bench/compare/timeline.awk "$out/trace-$strategy.json"* >>"$out/plots/timeline.csv"
         row=$(awk -F, 'END { print $1 + 0.7 }' "$out/plots/tracks.csv") # 0.7: a gap before DDP
@@ -104,16 +153,22 @@ plot() {
 }
 
 draw() {
-    local curves runs rows step steps
+    local curves runs steps
     curves=$(curve_models | tr '\n' ' ')
     runs=$(configurations | tr ' ' '-' | tr '\n' ' ')
-    plot throughput "models='$models'; worlds='$worlds'; cores=$cores"
-    plot phases "models='$models'"
-    plot memory "models='$models'"
+    [[ -z $(timed_worlds) ]] || draw_speed
     if [[ -n $curves ]]; then
         steps=$(awk 'END { print NR - 1 }' "$out/runs/curve-${curves%% *}-single-1/steps.csv")
         plot loss "models='${curves% }'; runs='${runs% }'; steps=$steps"
     fi
+}
+
+draw_speed() {
+    local rows step
+    plot throughput "models='$models'; worlds='$(timed_worlds)'; cores=$cores; units='$units'"
+    plot phases "models='$models'"
+    plot memory "models='$models'"
+    is_timed 2 || return 0
     rows=$(awk -F, 'END { print $1 }' "$out/plots/tracks.csv")
     step=$(awk -F, 'NR > 1 && $3 > end { end = $3 } END { print end }' "$out/plots/timeline.csv")
     plot timeline "model='$timeline_model'; rows=$rows; end=$step"

@@ -3,11 +3,12 @@
 machine_lines() {
     local record
     record=$(find "$out/runs" -name config.json | sort | head -n 1)
-    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $cores cores for this run"
+    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(nproc) cores for this run"
     echo "- Memory: $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo)"
     echo "- System: $(uname -sr), $(. /etc/os-release && echo "$PRETTY_NAME")"
     echo "- Compiler: $(json compiler "$record" | sed 's/^[0-9]/gcc &/'), Release"
-    echo "- BLAS: $(json blas "$record")"
+    [[ $kind == cpu ]] || echo "- GPUs: $gpus for this run"
+    echo "- $([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$record")"
     echo "- Commit: $(commit_line)"
     echo "- Date: $(date -u '+%Y-%m-%d %H:%M UTC')"
     echo "- Command: \`$asked\`"
@@ -27,16 +28,12 @@ write_report() {
 
 # What a reader should know before believing the speed-ups.
 speed_remarks() {
-    local widest=${worlds##* } unsteady
+    local unsteady
     unsteady=$(disturbed | paste -sd ';' -)
-    [[ $widest -le $cores ]] || cat <<END
-- Devices here are threads or processes on $cores cores. Beyond $cores devices nothing can get
-  faster: they take turns, and pay for moving data on top. The dotted line is that limit.
-END
-    cat <<END
-- DDP hides communication behind the backward pass only if something can move the data meanwhile:
-  on GPUs the copy engines, here a communication thread that needs a core of its own. With as many
-  devices as cores there is none to spare, and hidden communication slows the backward pass.
+    [[ $kind != cpu ]] || cpu_remarks
+    [[ $kind != cuda ]] || cat <<END
+- A step's time on a GPU includes the wait for it. The phases below are of runs that wait at the end
+  of each phase: without that, the host is in the next phase while the GPU is in this one.
 END
     if [[ -n $unsteady ]]; then
         echo "- **Disturbed.** Repeats of the same run have medians more than 25 % apart here, so that"
@@ -45,6 +42,18 @@ END
         echo "- The medians of the repeats lie within 25 % of each other in every row: nothing disturbed"
         echo "  the machine noticeably."
     fi
+}
+
+cpu_remarks() {
+    [[ ${worlds##* } -le $cores ]] || cat <<END
+- Devices here are threads or processes on $cores cores. Beyond $cores devices nothing can get
+  faster: they take turns, and pay for moving data on top. The dotted line is that limit.
+END
+    cat <<END
+- DDP hides communication behind the backward pass only if something can move the data meanwhile:
+  on GPUs the copy engines, here a communication thread that needs a core of its own. With as many
+  devices as cores there is none to spare, and hidden communication slows the backward pass.
+END
 }
 
 loss_figure() {
@@ -68,24 +77,12 @@ batch_norm_remark() {
 
 Not compared with one device: $skipped, on more than one device. Batch norm normalises by the
 statistics of a device's own rows, so that N devices compute another function than one; DP and
-DDP on one device (\`dp:1\`, \`ddp:1\`) must match it to the bit.
+DDP on one device (\`dp:1\`, \`ddp:1\`) must match it$([[ $kind != cpu ]] || echo " to the bit").
 END
 }
 
-report_text() {
+speed_text() {
     cat <<END
-# DataParallel and DistributedDataParallel, compared
-
-The same networks, the same weights to begin with, the same batches: trained by one device, by
-DataParallel (DP: one process, one thread per device) and by DistributedDataParallel (DDP: one
-process per device). **$(verdict_line)**
-
-$(speed_rows | markdown_table)
-
-Every row: $repeats runs, interleaved with those of the other rows, all their steps but the first
-$warm_up of each; medians, and quartiles where a range stands. The global batch is the same in all
-rows of a model: $(global_batches) samples.
-
 ## Speed
 
 ![Training speed](throughput.svg)
@@ -117,6 +114,66 @@ a device's share of the batch; what is kept per weight does not. DP keeps the re
 the optimizer's state and the gathered outputs on device 0 alone, which shows where weights
 outweigh activations (mlp); the others hold copies of the weights and their gradients. In DDP
 every device holds weights, gradients and optimizer state, so that all bars are alike.
+END
+}
+
+timeline_text() {
+    cat <<END
+## One step, as a timeline
+
+![Timeline](timeline.svg)
+
+How to read it: one row is one thread, the step one of median length. Above, DP: the first row
+drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
+waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
+all-reduce runs under the backward pass; a rank that is early waits there for the others.
+\`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
+END
+}
+
+bits_text() {
+    cat <<END
+Same bits are possible because every sum over devices runs in the order of the ranks and is scaled
+once. Against one device the sums inside the matrix products are cut differently, so there a
+tolerance holds: in each tensor the largest difference may be $(tolerance_at mlp 0) (step 0) or
+$(tolerance_at mlp 1) (later) of the largest magnitude. ULP numbers are large there where elements
+cancel to nearly zero.
+END
+}
+
+tolerance_text() {
+    cat <<END
+On GPUs a tolerance holds: in each tensor the largest difference may be $(tolerance_at mlp 0) (step 0) or
+$(tolerance_at mlp 1) (later) of the largest magnitude. NCCL chooses how it adds by the size and the place
+of what it adds, so that DP and DDP, and DDP with other buckets, round differently; and the products of
+a device's share are cut differently than those of the whole batch. For resnet20 it is $(tolerance_at resnet20 0),
+at a learning rate of 1e-5: where a rounding error carries an input of a relu across zero, that moves
+gradients by per cents, and every further step amplifies it. (Sums of 16 or 10 bits are not compared
+here: all of this is in float32 without TF32.) \`graph\` replays captured steps. ULP numbers are large
+where elements cancel to nearly zero.
+END
+}
+
+# Why rows have no times.
+untimed_remark() {
+    [[ -z $(why_untimed) ]] || printf '\n\n**%s**' "$(why_untimed)"
+}
+
+report_text() {
+    cat <<END
+# DataParallel and DistributedDataParallel, compared
+
+The same networks, the same weights to begin with, the same batches: trained by one device, by
+DataParallel (DP: one process, one thread per device) and by DistributedDataParallel (DDP: one
+process per device). **$(verdict_line)**
+
+$(speed_rows | markdown_table)
+
+Every row: $repeats runs, interleaved with those of the other rows, all their steps but the first
+$warm_up of each; medians, and quartiles where a range stands. The global batch is the same in all
+rows of a model: $(global_batches) samples.$(untimed_remark)
+
+$([[ -z $(timed_worlds) ]] || speed_text)
 
 ## Loss and accuracy
 
@@ -132,17 +189,9 @@ what is learnt.
 
 $(curve_rows | markdown_table)
 
-## One step, as a timeline
+$(! is_timed 2 || timeline_text)
 
-![Timeline](timeline.svg)
-
-How to read it: one row is one thread, the step one of median length. Above, DP: the first row
-drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
-waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
-all-reduce runs under the backward pass; a rank that is early waits there for the others.
-\`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
-
-## The same bits
+## The same $([[ $kind == cpu ]] && echo bits || echo numbers)
 
 $(equivalence_rows | markdown_table)
 
@@ -153,11 +202,7 @@ that three devices cannot share evenly: there, and wherever the devices are not 
 DDP rank divides its loss by the global batch (\`--normalize global\`), since the average of the
 ranks' means would weight rows unequally or round.
 
-Same bits are possible because every sum over devices runs in the order of the ranks and is scaled
-once. Against one device the sums inside the matrix products are cut differently, so there a
-tolerance holds: in each tensor the largest difference may be $(tolerance_at 0) (step 0) or
-$(tolerance_at 1) (later) of the largest magnitude. ULP numbers are large there where elements
-cancel to nearly zero.
+$([[ $kind == cpu ]] && bits_text || tolerance_text)
 $(batch_norm_remark)
 
 ## The machine

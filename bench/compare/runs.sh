@@ -1,5 +1,5 @@
 # runs.sh: starts one training run and reads what it wrote. Sourced by compare.sh, which sets
-# out (where everything goes), bin (the programs) and device.
+# out (where everything goes), bin (the programs) and device. Where it runs: devices.sh.
 
 deadline=600 # seconds for any one run
 
@@ -31,10 +31,14 @@ train() {
     local folder=$out/runs/$1 strategy=$2 world=$3
     shift 3
     local -a command
+    # shellcheck disable=SC2046 # the options are words
     case $strategy in
     single) command=("$bin/train_single") ;;
-    dp) command=("$bin/train_dp" --devices "$world") ;;
-    ddp) command=("$bin/ddprun" --nproc-per-node "$world" "$bin/train_ddp" --sampler blocked) ;;
+    dp) command=("$bin/train_dp" $(dp_devices "$world")) ;;
+    ddp)
+        command=("$bin/ddprun" $(ddp_ranks "$world") "$bin/train_ddp" --sampler blocked)
+        [[ $kind != cuda ]] || command+=(--backend nccl)
+        ;;
     esac
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
     # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the

@@ -10,8 +10,10 @@ speed_rows() {
         }
         $1 == "single" { one[$2] = $7 }
         {
-            print $2, $1, $5, sprintf("%.0f", $7), sprintf("%.2f", $9), \
-                sprintf("%.2f-%.2f", $8, $10), sprintf("%.2f", $7 / one[$2]), \
+            times = "-" OFS "-" OFS "-" OFS "-" # of a row that is not timed
+            if ($28) times = sprintf("%.0f", $7) OFS sprintf("%.2f", $9) OFS \
+                sprintf("%.2f-%.2f", $8, $10) OFS sprintf("%.2f", $7 / one[$2])
+            print $2, $1, $5, times, \
                 sprintf("%.2f", $11 / 1e6), ($5 == 1 ? "-" : sprintf("%.2f", $12 / 1e6)), \
                 sprintf("%.2f", $24 / 1e6)
         }' "$out/summary.csv"
@@ -133,6 +135,7 @@ print_summary() {
     equivalence_rows | terminal_table
     echo
     disturbed | sed 's/^/disturbed: /'
+    why_untimed
 }
 
 equivalence_verdict() {

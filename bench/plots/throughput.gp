@@ -1,5 +1,5 @@
 # throughput.gp: samples per second against the number of devices, one panel per model.
-# Needs dir, models, worlds ("2 4"), cores. Reads plots/MODEL.csv: rows of summary.csv.
+# Needs dir, models, worlds ("2 4"), cores and units (how many of what compute). Reads plots/MODEL.csv: rows of summary.csv.
 
 name = "throughput"
 width = words(models) > 1 ? 480 * words(models) : 680
@@ -50,7 +50,7 @@ set key maxrows 3 samplen 2.5 width -2
 plot NaN notitle, \
     keyentry with lines dashtype 2 linewidth 1.5 linecolor rgb grey title "ideal: N times one device", \
     keyentry with lines dashtype 3 linewidth 2 linecolor rgb black \
-        title sprintf("the most that %d cores can give", cores), \
+        title sprintf("the most that %d %s can give", cores, units), \
     keyentry with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black title "one device", \
     keyentry with linespoints linewidth 2.5 pointtype mark_of("dp") pointsize 0.7 linecolor rgb orange \
         title "DataParallel (DP)", \

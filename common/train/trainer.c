@@ -110,6 +110,10 @@ static int train_step(Trainer *t, Error *err) {
     // The collectives of a replayed step may not overtake one that is still on its way.
     if (t->config->cuda_graph && finish_row(t, err) != 0) return -1;
     if (train_step_run(t->train, batch, lr, err) != 0) return -1;
+    // Where the device works on its own, the loss is looked at a step later, by when it is nearly
+    // known. The wait for it is part of this step: so the steps' times add up to the run's.
+    const bool later = !t->strategy->device->kernels->host_memory;
+    if (later && t->next.known) (void)train_step_loss(t->train, 1);
     uint64_t ns = profile_end_step(&t->profile);
     record_step_time(&t->record, ns);
     if (record_gradients(&t->record, t->strategy->model, t->progress.step, err) != 0) return -1;
@@ -120,8 +124,6 @@ static int train_step(Trainer *t, Error *err) {
                         .lr = lr,
                         .ns = ns,
                         .samples = batch->global_count}};
-    // Where the device works on its own, the loss is looked at a step later, without waiting.
-    bool later = !t->strategy->device->kernels->host_memory;
     if (!later) t->next = now;
     if (finish_row(t, err) != 0 || look_at_loss(t, later ? 1 : 0, err) != 0) return -1;
     if (later) t->next = now;

@@ -33,9 +33,10 @@ except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
 
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "bench/peers"))
 import models
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 STEPS, BATCH, LR = 10, 60, 0.05
 SHAPES = "shapes:16x16@600"
 HARD = dict(threshold=1.3, least=2600)
@@ -73,7 +74,7 @@ def run(*command):
 
 
 def shapes(build, folder):
-    run(f"{build}/bin/parity_files", "data", SHAPES, str(STEPS * BATCH), f"{folder}/data")
+    run(f"{build}/bin/dump_data", SHAPES, str(STEPS * BATCH), f"{folder}/data")
     data = load_file(f"{folder}/data")
     return data["x"], data["target"]
 
@@ -142,7 +143,7 @@ def check_tied(build):
     with tempfile.TemporaryDirectory() as folder:
         file = {name: f"{folder}/{name}" for name in ("ours", "all", "one", "back")}
         model, other = Tied(), Tied()
-        run(f"{build}/bin/parity_files", "tied", file["ours"])
+        run(f"{build}/bin/parity_files", file["ours"])
         ours = load_file(file["ours"])
         model.load_state_dict(ours, strict=True)
         ok = [equal(model.state_dict(), ours), not equal(other.state_dict(), ours)]
@@ -150,7 +151,7 @@ def check_tied(build):
         save_model(other, file["one"])
         ok.append(len(load_file(file["one"])) + 1 == len(load_file(file["all"])))
         for name in ("all", "one"):
-            run(f"{build}/bin/parity_files", "tied", file[name], file["back"])
+            run(f"{build}/bin/parity_files", file[name], file["back"])
             ok.append(equal(other.state_dict(), load_file(file["back"])))
     print(f"shared weights, both ways: {'ok' if all(ok) else f'DIFFERS {ok}'}")
     return all(ok)

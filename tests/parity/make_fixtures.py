@@ -14,9 +14,10 @@ import torch
 import torch.nn.functional as F
 from safetensors.torch import save_file
 
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parents[1] / "bench/peers"))
 import models
 
-HERE = pathlib.Path(__file__).parent
 STEPS, BATCH = 10, 16
 CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("mlp", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),

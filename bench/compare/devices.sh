@@ -1,0 +1,88 @@
+# devices.sh: which devices the runs get, and whose times may be shown. Sourced by compare.sh before
+# runs.sh; uses its bin, device, models, worlds and repeats.
+#
+# CPU devices are made as many as asked for. GPUs are what the machine has: where a run wants more of
+# them, replicas or ranks share cards, which computes the same and takes any time. Such runs are held
+# to the equivalences like all others, but nothing that they took is printed or drawn; nor on the
+# emulated GPU of the tests.
+
+kind=cpu    # or cuda: what --device is here
+gpus=0      # how many there are, not counted beyond what is asked for
+emulated=0  # 1: the GPU is the tests' emulator
+units=cores # what computes, for the figures; $cores is how many
+
+# run_a_step PROGRAM OPTION...: one step on the device, with records in the folder $probe_folder.
+run_a_step() {
+    local program=$1
+    shift
+    "$bin/$program" --steps 1 --global-batch 12 --no-eval --out "$probe_folder" "$@" \
+        >/dev/null 2>"$probe_folder/log"
+}
+
+# Ends the script if a model cannot run on the device: with the program's own line and status, which
+# is 77 where there is no GPU.
+check_devices() {
+    local model status=0 most=${worlds##* }
+    probe_folder=$(mktemp -d)
+    for model in $models; do
+        run_a_step train_single --device "$device" --model "$model" --data "$(data_of "$model")" || {
+            status=$?
+            grep -m 1 '^error: ' "$probe_folder/log" >&2 || cat "$probe_folder/log" >&2
+            rm -rf "$probe_folder"
+            exit $status
+        }
+    done
+    kind=$(json device "$probe_folder/summary.json")
+    if [[ $kind == cuda ]]; then
+        [[ $(json blas "$probe_folder/config.json") != *emulated* ]] || emulated=1 repeats=1
+        gpus=1
+        while ((gpus < most)) && run_a_step train_dp --device cuda --device-ids $gpus; do
+            gpus=$((gpus + 1))
+        done
+        units=GPUs cores=$gpus
+        [[ -z $(why_untimed) ]] || say "$(why_untimed)"
+    fi
+    rm -rf "$probe_folder"
+}
+
+# Does every device of so many have a card of its own?
+has_gpus_for() {
+    [[ $kind != cuda || $1 -le $gpus ]]
+}
+
+# May the times of a run on so many devices be shown?
+is_timed() {
+    [[ $emulated == 0 ]] && has_gpus_for "$1"
+}
+
+timed_worlds() {
+    local world
+    for world in $worlds; do ! is_timed "$world" || echo "$world"; done | paste -sd ' ' -
+}
+
+# One line, or nothing if every run is timed.
+why_untimed() {
+    if [[ $emulated == 1 ]]; then
+        echo "The GPU is emulated: no timing means anything, so none is shown or drawn."
+    elif ! has_gpus_for "${worlds##* }"; then
+        echo "GPUs here: $gpus. More devices than that share cards: their times mean nothing, so they" \
+            "are neither shown nor drawn."
+    fi
+}
+
+# The options that give DataParallel so many devices. Cards are shared in turns.
+dp_devices() {
+    local ids=() i
+    if has_gpus_for "$1"; then
+        echo --devices "$1"
+    else
+        for ((i = 0; i < $1; i++)); do ids+=($((i % gpus))); done
+        echo --device-ids "$(tr ' ' , <<<"${ids[*]}")"
+    fi
+}
+
+# The options of ddprun that start so many ranks; NCCL takes two on one card for two hosts then.
+ddp_ranks() {
+    has_gpus_for "$1" || echo --fake-hosts
+    echo --nproc-per-node "$1"
+}
