@@ -365,6 +365,10 @@ static int check(const Options *options, const DdpConfig *config, const char *co
     (void)config;
     static const char WHY[] = "it needs --comm-hook powersgd";
     const bool used = strcmp(comm_hook, "powersgd") == 0;
+    if (used && strcmp(options_word(options, "amp"), "fp16") == 0)
+        return error_set(err, STATUS_USAGE,
+                         "--comm-hook powersgd: with --amp fp16 gradients overflow now and then; "
+                         "such a step is skipped, but PowerSGD would carry it on: use bf16");
     const OptionUse uses[] = {{"powersgd-rank", used, WHY}, {"powersgd-start", used, WHY}};
     return options_check_used(options, uses, 2, err);
 }

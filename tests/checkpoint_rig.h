@@ -71,7 +71,10 @@ static inline Progress progress_at(uint64_t step) {
                       .batch = step,
                       .seed = 9,
                       .global_batch = 60,
-                      .best = 0.1 + (double)step};
+                      .best = 0.1 + (double)step,
+                      .amp = "fp16",
+                      .scale = 32768,
+                      .growth_tracker = step};
 }
 
 // What a strategy carries: a counter, which follows the step, and numbers.

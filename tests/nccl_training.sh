@@ -49,3 +49,5 @@ agree 1e-3 2 --model mlp --steps 3 --comm-hook fp16
 agree 1e-2 2 --model mlp --steps 3 --comm-hook bf16
 agree 1e-3 2 --model mlp --steps 4 --comm-hook powersgd --powersgd-start 2
 agree 1e-4 2 --model mlp --steps 3 --find-unused-parameters --normalize global
+agree 1e-2 2 --model mlp --steps 3 --amp bf16
+agree 1e-3 2 --model mlp --steps 3 --amp fp16

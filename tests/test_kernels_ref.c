@@ -57,6 +57,11 @@ static void known_matmul(const Kernels *k) {
               (const float[]){1, 1 + 3.0f / 256}, c, false, room); // 1 and 1 + 4/256: ties to even
     KNOWN(c, 2 + 1.0f / 64);
     free(room);
+    room = memory_zalloc(k->matmul_workspace(PRECISION_BF16, 1, 1, 1));
+    k->linear(PRECISION_BF16, (const float[]){1}, (const float[]){1.0f / 256},
+              (const float[]){1 + 1.0f / 256}, false, c, 1, 1, 1, room); // bias and sum: ties
+    KNOWN(c, 1);
+    free(room);
 }
 
 static void known_windows(const Kernels *k) {

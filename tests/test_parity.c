@@ -16,6 +16,10 @@ typedef struct Fixture {
     ModelConfig model;
     OptimizerConfig optimizer;
     double lr;
+    Precision precision;
+    // How far we may be from PyTorch: the first gradients and the final state relative to the
+    // largest of their tensor, a loss to itself.
+    double gradient, loss, end;
 } Fixture;
 
 // Of the pixels of segnet: sometimes the first number decides, sometimes the second.
@@ -23,16 +27,54 @@ static const Mining MINING = {.threshold = 1.2, .least = 270};
 
 #define SGD(m, wd, n) \
     { .kind = OPTIMIZER_SGD, .momentum = m, .weight_decay = wd, .nesterov = n }
+#define FLOAT32 PRECISION_F32, 2e-5, 1e-5, 1e-3
 static const Fixture FIXTURES[] = {
-    {"mlp", {"mlp", "24,16", {1, 8, 8}, 10, 0}, SGD(0.9, 0, false), 0.1},
-    {"mlp_nesterov", {"mlp", "16", {1, 8, 8}, 10, 0}, SGD(0.8, 0.01, true), 0.1},
-    {"convnet", {"convnet", NULL, {1, 8, 8}, 10, 0}, SGD(0.9, 0, false), 0.02},
+    {"mlp", {"mlp", "24,16", {1, 8, 8}, 10, 0}, SGD(0.9, 0, false), 0.1, FLOAT32},
+    {"mlp_nesterov", {"mlp", "16", {1, 8, 8}, 10, 0}, SGD(0.8, 0.01, true), 0.1, FLOAT32},
+    {"convnet", {"convnet", NULL, {1, 8, 8}, 10, 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
     {"convnet_adamw",
      {"convnet", NULL, {1, 8, 8}, 10, 0},
      {.kind = OPTIMIZER_ADAMW, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
-     0.002},
-    {"segnet", {"segnet", NULL, {2, 8, 8}, 3, 0}, SGD(0.9, 0, false), 0.02},
-    {"toy", {"toy", NULL, {10, 1, 1}, 5, 0}, SGD(0, 0, false), 0.05},
+     0.002,
+     FLOAT32},
+    {"segnet", {"segnet", NULL, {2, 8, 8}, 3, 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
+    {"toy", {"toy", NULL, {10, 1, 1}, 5, 0}, SGD(0, 0, false), 0.05, FLOAT32},
+    // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
+    // of the first step are the same to 1e-5, but where a sum ends so close to the middle between
+    // two 16-bit numbers that the order of adding decides. That happens in convnet, whose path (its
+    // losses rise to 3.6) spreads what has begun.
+    {"mlp_bf16",
+     {"mlp", "24,16", {1, 8, 8}, 10, 0},
+     SGD(0.9, 0, false),
+     0.1,
+     PRECISION_BF16,
+     4e-3,
+     2e-4,
+     4e-3},
+    {"mlp_fp16",
+     {"mlp", "24,16", {1, 8, 8}, 10, 0},
+     SGD(0.9, 0, false),
+     0.1,
+     PRECISION_F16,
+     5e-4,
+     2e-5,
+     5e-4},
+    {"convnet_bf16",
+     {"convnet", NULL, {1, 8, 8}, 10, 0},
+     SGD(0.9, 0, false),
+     0.02,
+     PRECISION_BF16,
+     4e-3,
+     2e-3,
+     0.1},
+    {"convnet_fp16",
+     {"convnet", NULL, {1, 8, 8}, 10, 0},
+     SGD(0.9, 0, false),
+     0.02,
+     PRECISION_F16,
+     1e-3,
+     1e-3,
+     0.1},
 };
 
 static const SafeEntry *find(const SafeTensors *file, const char *prefix, const char *name) {
@@ -112,23 +154,24 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     load_state(&file, model);
     Optimizer *optimizer = optimizer_create(model, &fixture->optimizer);
     Tape *tape = tape_create(device, NULL);
+    tape->precision = fixture->precision;
     const float *losses = find(&file, "", "losses")->data;
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     for (size_t step = 0; step < STEPS; step++) {
         double loss = run_step(tape, model, &file, step);
         for (size_t i = 0; step == 0 && i < parameters.count; i++)
             check_tensor(&file, "grad.", parameters.items[i].name, parameters.items[i].tensor,
-                         parameters.items[i].tensor->grad, 2e-5);
+                         parameters.items[i].tensor->grad, fixture->gradient);
         optimizer_step(optimizer, fixture->lr);
         double difference = fabs(loss - (double)losses[step]) / fabs((double)losses[step]);
-        if (!(difference <= 1e-5))
+        if (!(difference <= fixture->loss))
             fail_msg("%s on %s, step %zu: loss %.9g, PyTorch has %.9g", fixture->file, device_name,
                      step, loss, (double)losses[step]);
     }
     NamedTensors state = module_tensors(model, MODULE_STATE);
     for (size_t i = 0; i < state.count; i++)
         check_tensor(&file, "final.", state.items[i].name, state.items[i].tensor,
-                     tensor_f32(state.items[i].tensor), 1e-3);
+                     tensor_f32(state.items[i].tensor), fixture->end);
     named_tensors_free(&state);
     named_tensors_free(&parameters);
     tape_close(tape);

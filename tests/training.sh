@@ -188,6 +188,10 @@ refuse 1 'the loss is' "$one" --lr 1e6 --schedule constant --model mlp --epochs 
 refuse 77 'cuda' "$one" --device cuda
 refuse 2 'cannot make the folder' "$one" --out /proc/nowhere
 refuse 2 'device' "$bin/train_dp" --device-ids 0,0
+refuse 2 '--amp' "$one" --amp fp8
+refuse 2 '--comm-hook powersgd: with --amp fp16' "$bin/train_ddp" --comm-hook powersgd --amp fp16
+refuse 2 '--tf32 is for --device cuda, not cpu' "$one" --tf32 --steps 1
+refuse 2 '--cuda-graph is for --device cuda, not cpu' "$bin/train_dp" --cuda-graph --steps 1
 
 # Options that the others leave without effect: named, before the first step. (Of pixels: segnet.sh.)
 useless() { # OPTION 'why' COMMAND...

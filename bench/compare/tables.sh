@@ -51,7 +51,7 @@ percent() {
 loss_distance() {
     [[ $1 != "$2" ]] || { echo - && return; }
     paste -d, "$1/steps.csv" "$2/steps.csv" | awk -F, '
-        NR > 1 { d = $4 - $21; if (d < 0) d = -d; if (d > most) most = d }
+        NR > 1 { d = $4 - $(NF / 2 + 4); if (d < 0) d = -d; if (d > most) most = d }
         END { print most == 0 ? "0" : sprintf("%.1e", most) }'
 }
 

@@ -125,6 +125,21 @@ def build(name, shape, outputs, hidden=()):
     return ResNet20(shape[0], outputs)
 
 
+def autocast(amp):
+    """PyTorch's context of `--amp bf16` or `fp16`; of anything else one that does nothing. The loss
+    belongs outside, on output.float(): where autocast on CPUs and on GPUs agree."""
+    dtype = dict(bf16=torch.bfloat16, fp16=torch.float16).get(amp)
+    return torch.autocast("cpu", dtype, enabled=dtype is not None)
+
+
+def keep_float32(model):
+    """Outputs of products are rounded to 16 bits and then stored in float32, as we store them, so that
+    batch norm's outputs, which PyTorch would store in 16 bits too, are not rounded."""
+    for module in model.modules():
+        if isinstance(module, (nn.Linear, nn.Conv2d)):
+            module.register_forward_hook(lambda module, inputs, output: output.float())
+
+
 def pixel_loss(output, target, threshold=float("-inf"), least=0):
     """OHEM as in programs for segmentation: the losses above the threshold, or the `least` hardest."""
     losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]

@@ -303,6 +303,13 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
     return 0;
 }
 
+const char *options_word(const Options *options, const char *name) {
+    const Option *option = find_option(options, name, strlen(name));
+    CHECK(option && (option->type == OPTION_CHOICE || option->type == OPTION_STRING),
+          "--%s is no word", name);
+    return *(const char **)option->value;
+}
+
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
         const Option *option = find_option(options, uses[i].name, strlen(uses[i].name));

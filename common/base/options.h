@@ -69,6 +69,9 @@ typedef struct OptionUse {
 // count.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
+// The word that an option (OPTION_CHOICE, OPTION_STRING) of the table stands at.
+const char *options_word(const Options *options, const char *name);
+
 void options_print_help(const Options *options, FILE *stream);
 
 #endif

@@ -16,8 +16,9 @@
  *  - outputs never overlap inputs unless the comment says "may be in place";
  *  - `accumulate` says whether an output is overwritten (false) or added to (true): gradients of a
  *    tensor that is used twice add up;
- *  - `precision` is what the factors of a product are rounded to before it, and the result after
- *    it (PyTorch's autocast). Products are added up in float32 at least, and stored as float32;
+ *  - `precision` is what the factors of a product and its bias are rounded to before it, and the
+ *    result, bias included, after it (PyTorch's autocast). Products are added up in float32 at
+ *    least, and stored as float32;
  *  - `workspace` is device memory of so many bytes as the function's *_workspace says, its contents
  *    undefined before and after;
  *  - `upstream` is the gradient of the scalar that a loss is (device memory), and a loss is divided

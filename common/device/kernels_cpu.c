@@ -139,13 +139,6 @@ KERNEL_CLONES static void cpu_relu_gradient(float *dx, const float *y, const flo
     }
 }
 
-static void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
-                       bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
-    cpu_matmul(precision, false, true, rows, out, in, x, weight, y, false, workspace);
-    for (size_t i = 0; bias && i < rows; i++) cpu_accumulate(y + i * out, bias, out);
-    if (relu) cpu_relu(y, y, rows * out);
-}
-
 // ---- losses ----------------------------------------------------------------------------------
 
 // The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.

@@ -64,6 +64,8 @@ size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
 void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
                 size_t k, const float *a, const float *b, float *c, bool accumulate,
                 void *workspace);
+void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace);
 // A matrix that lies inside a larger one: rows are `stride` elements apart.
 typedef struct CpuMatrix {
     const float *data;

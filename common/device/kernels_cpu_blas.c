@@ -83,23 +83,32 @@ void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, 
                 accumulate ? 1.0f : 0.0f, c, blas_int(c_stride));
 }
 
-static void product(const void *matmul, const float *a, const float *b, float *c, bool accumulate,
-                    void *workspace) {
+static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
+                    bool accumulate, void *workspace) {
     const MatmulShape *s = matmul;
     (void)workspace;
     cpu_matmul_strided(
         s->m, s->n, s->k, (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
         (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n, accumulate);
+    for (size_t i = 0; bias && i < s->m; i++) kernels_cpu.accumulate(c + i * s->n, bias, s->n);
 }
 
 size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return host_room(precision, m * k, k * n, m * n);
+    return host_room(precision, m * k, k * n, n, m * n);
 }
 
 void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
                 size_t k, const float *a, const float *b, float *c, bool accumulate,
                 void *workspace) {
     const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
-    HostFactors factors = {&shape, a, b, m * k, k * n, m * n};
+    HostFactors factors = {&shape, a, b, NULL, m * k, k * n, 0, m * n};
     host_product(precision, product, factors, c, accumulate, workspace);
+}
+
+void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
+    const MatmulShape shape = {false, true, rows, out, in};
+    HostFactors factors = {&shape, x, weight, bias, rows * in, in * out, out, rows * out};
+    host_product(precision, product, factors, y, false, workspace);
+    if (relu) kernels_cpu.relu(y, y, rows * out);
 }

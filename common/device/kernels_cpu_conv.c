@@ -196,14 +196,13 @@ size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
     size_t taps = window_taps(v), pixels = 0;
     if (v->oh > 0 && v->ow > 0) pixels = strip_rows(v) * v->ow;
-    return host_room(precision, counts.x, counts.weight, counts.y) +
+    return host_room(precision, counts.x, counts.weight, v->k, counts.y) +
            (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
 }
 
-static void forward(const void *conv, const float *x, const float *weight, float *y,
-                    bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
-    const float *bias = ((const ConvShape *)conv)->bias;
+static void forward(const void *window, const float *x, const float *weight, const float *bias,
+                    float *y, bool accumulate, void *workspace) {
+    const Window *v = window;
     (void)accumulate;
     size_t plane = v->oh * v->ow, taps = window_taps(v);
     CpuMatrix w = {weight, taps, false};
@@ -219,16 +218,16 @@ static void forward(const void *conv, const float *x, const float *weight, float
 
 void cpu_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
                 const float *bias, float *y, void *workspace) {
-    const ConvShape shape = {v, bias};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, x, weight, counts.x, counts.weight, counts.y};
+    HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
     host_product(precision, forward, factors, y, false, workspace);
 }
 
 // columns' gradient [taps, pixels] = weight^T dy, added to where the columns came from.
-static void input_gradient(const void *conv, const float *weight, const float *dy, float *dx,
-                           bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
+static void input_gradient(const void *window, const float *weight, const float *dy,
+                           const float *bias, float *dx, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
     size_t plane = v->oh * v->ow, taps = window_taps(v), image = v->c * v->h * v->w;
     CpuMatrix w = {weight, taps, true};
     bool plain = window_is_plain(v);
@@ -247,9 +246,8 @@ static void input_gradient(const void *conv, const float *weight, const float *d
 
 void cpu_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
                                const float *dy, float *dx, bool accumulate, void *workspace) {
-    const ConvShape shape = {v, NULL};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, weight, dy, counts.weight, counts.y, counts.x};
+    HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
     host_product(precision, input_gradient, factors, dx, accumulate, workspace);
 }
 
@@ -290,9 +288,10 @@ static void thin_product(const Window *v, const Strip *strip, CpuMatrix columns,
 // dweight = dy columns^T, summed over all strips. It is computed as its transpose, columns dy^T,
 // with dy turned beforehand: then no operand of the product is transposed, which OpenBLAS computes
 // at about twice the speed for these shapes.
-static void weight_gradient(const void *conv, const float *x, const float *dy, float *dweight,
-                            bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
+static void weight_gradient(const void *window, const float *x, const float *dy, const float *bias,
+                            float *dweight, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
     size_t plane = v->oh * v->ow, taps = window_taps(v);
     if (v->n * plane == 0) {
         if (!accumulate) memset(dweight, 0, v->k * taps * sizeof *dweight);
@@ -322,9 +321,8 @@ static void weight_gradient(const void *conv, const float *x, const float *dy, f
 
 void cpu_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
                                 const float *dy, float *dweight, bool accumulate, void *workspace) {
-    const ConvShape shape = {v, NULL};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, x, dy, counts.x, counts.y, counts.weight};
+    HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
     host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
 }
 

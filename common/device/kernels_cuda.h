@@ -64,8 +64,9 @@ void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpo
                        float *c, bool accumulate);
 
 // ---- kernels_cuda_conv.cu: convolutions by im2col, or by kernels_cuda_dnn.c where there is cuDNN
-// The way of a product to where it goes: y[i] (+)= round(product[i] + bias[i / inner % channels]),
-// relu'd if asked for. The product is as `stored`; in float32 it may be y itself.
+// The way of a product to where it goes:
+// y[i] (+)= round(product[i] + round(bias[i / inner % channels])), relu'd if asked for. The product
+// is as `stored`; in float32 it may be y itself.
 typedef struct CudaFinish {
     Precision stored, rounding;
     const float *bias; // [channels]; may be NULL

@@ -10,7 +10,8 @@
  *
  * In float32, products are rounded as the device says (tf32), and bias and relu are part of the
  * product. In 16 bits the factors are narrowed into the caller's workspace first; the product is
- * added up in float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c.
+ * added up in float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c. One
+ * that gets a bias is rounded after it: it is stored in float32, in c, and finished there.
  */
 #include <cublasLt.h>
 
@@ -217,16 +218,17 @@ static Shape shape_of(Precision precision, bool transpose_a, bool transpose_b, s
                    .count = 1};
 }
 
-// In 16 bits: the finish takes the product to c.
+// In 16 bits: the finish takes the product to c, or from float32 in c to what it is to be.
 static void multiply_narrowed(Shape shape, const float *a, const float *b, float *c,
                               CudaFinish finish, void *workspace) {
     Precision precision = (Precision)shape.factors;
     Room room = room_split(shape.m, shape.n, shape.k, workspace);
     cuda_narrow(precision, room.a, a, shape.m * shape.k);
     cuda_narrow(precision, room.b, b, shape.k * shape.n);
-    multiply(shape, room.a, room.b, NULL, room.c);
-    finish.stored = precision;
-    cuda_finish(&finish, c, room.c, shape.m * shape.n);
+    finish.stored = (Precision)shape.result;
+    void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
+    multiply(shape, room.a, room.b, NULL, product);
+    cuda_finish(&finish, c, product, shape.m * shape.n);
 }
 
 static void clear(float *c, size_t count) {
@@ -263,6 +265,7 @@ void cuda_linear(Precision precision, const float *x, const float *weight, const
     }
     Shape shape = shape_of(precision, false, true, rows, out, in);
     if (precision != PRECISION_F32) {
+        shape.result = PRECISION_F32; // rounded once, with its bias
         multiply_narrowed(shape, x, weight, y, finish, workspace);
         return;
     }

@@ -52,7 +52,7 @@ template <typename T>
 static __global__ void finish_product(CudaFinish f, float *y, const T *product, size_t count) {
     FOR_EACH(i, count) {
         float value = widened(product[i]);
-        if (f.bias) value += f.bias[i / f.inner % f.channels];
+        if (f.bias) value += rounded(f.rounding, f.bias[i / f.inner % f.channels]);
         value = rounded(f.rounding, value);
         if (f.relu && value < 0) value = 0; // a NaN stays one
         put(&y[i], value, f.accumulate);

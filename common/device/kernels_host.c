@@ -22,28 +22,32 @@ static float rounded(Precision precision, float x) {
                                       : half_from_bf16(half_to_bf16(x));
 }
 
-static const float *rounded_copy(Precision precision, float *copy, const float *x, size_t count) {
+static void rounded_copy(Precision precision, float *copy, const float *x, size_t count) {
     for (size_t i = 0; i < count; i++) copy[i] = rounded(precision, x[i]);
-    return copy;
 }
 
 void host_product(Precision precision, HostProduct *product, HostFactors f, float *c,
                   bool accumulate, void *workspace) {
     if (precision == PRECISION_F32) {
-        product(f.shape, f.a, f.b, c, accumulate, workspace);
+        product(f.shape, f.a, f.b, f.bias, c, accumulate, workspace);
         return;
     }
-    float *a = workspace, *b = a + f.a_count, *result = b + f.b_count;
-    product(f.shape, rounded_copy(precision, a, f.a, f.a_count),
-            rounded_copy(precision, b, f.b, f.b_count), result, false, result + f.c_count);
+    float *a = workspace, *b = a + f.a_count, *bias = b + f.b_count;
+    float *result = bias + f.bias_count;
+    rounded_copy(precision, a, f.a, f.a_count);
+    rounded_copy(precision, b, f.b, f.b_count);
+    if (f.bias) rounded_copy(precision, bias, f.bias, f.bias_count);
+    product(f.shape, a, b, f.bias ? bias : NULL, result, false, result + f.c_count);
     for (size_t i = 0; i < f.c_count; i++) {
         float value = rounded(precision, result[i]);
         c[i] = accumulate ? c[i] + value : value;
     }
 }
 
-size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t c_count) {
-    return precision == PRECISION_F32 ? 0 : (a_count + b_count + c_count) * sizeof(float);
+size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
+                 size_t c_count) {
+    if (precision == PRECISION_F32) return 0;
+    return (a_count + b_count + bias_count + c_count) * sizeof(float);
 }
 
 ConvCounts host_conv_counts(const Window *v) {

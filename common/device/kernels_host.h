@@ -11,29 +11,26 @@
 void host_narrow(Precision precision, uint16_t *y, const float *x, size_t count);
 void host_widen(Precision precision, float *y, const uint16_t *x, size_t count);
 
-// A product c (+)= a b in float32 of whatever shape.
-typedef void HostProduct(const void *shape, const float *a, const float *b, float *c,
-                         bool accumulate, void *workspace);
+// A product c (+)= a b (+ bias, if that is not NULL) in float32 of whatever shape.
+typedef void HostProduct(const void *shape, const float *a, const float *b, const float *bias,
+                         float *c, bool accumulate, void *workspace);
 typedef struct HostFactors {
     const void *shape;
-    const float *a, *b;
-    size_t a_count, b_count, c_count;
+    const float *a, *b, *bias; // bias: of a forward product, or NULL
+    size_t a_count, b_count, bias_count, c_count;
 } HostFactors;
 
 // Runs it in any precision. workspace: what the product itself needs, after host_room bytes.
 void host_product(Precision precision, HostProduct *product, HostFactors factors, float *c,
                   bool accumulate, void *workspace);
-size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t c_count);
+size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
+                 size_t c_count);
 
-// The shapes of products: pointers to a MatmulShape, or to a ConvShape.
+// The shapes of products: a MatmulShape, or a Window.
 typedef struct MatmulShape {
     bool transpose_a, transpose_b;
     size_t m, n, k;
 } MatmulShape;
-typedef struct ConvShape {
-    const Window *window;
-    const float *bias; // forward; or NULL
-} ConvShape;
 
 typedef struct ConvCounts { // elements
     size_t x, weight, y;

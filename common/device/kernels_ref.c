@@ -82,8 +82,8 @@ static void ref_count_up(int64_t *counter) {
 
 // ---- matrix product --------------------------------------------------------------------------
 
-static void product(const void *matmul, const float *a, const float *b, float *c, bool accumulate,
-                    void *workspace) {
+static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
+                    bool accumulate, void *workspace) {
     const MatmulShape *s = matmul;
     (void)workspace;
     for (size_t i = 0; i < s->m; i++)
@@ -92,19 +92,19 @@ static void product(const void *matmul, const float *a, const float *b, float *c
             for (size_t l = 0; l < s->k; l++)
                 sum += (double)(s->transpose_a ? a[l * s->m + i] : a[i * s->k + l]) *
                        (double)(s->transpose_b ? b[j * s->k + l] : b[l * s->n + j]);
-            ref_put(&c[i * s->n + j], sum, accumulate);
+            ref_put(&c[i * s->n + j], sum + (bias ? (double)bias[j] : 0), accumulate);
         }
 }
 
 static size_t ref_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return host_room(precision, m * k, k * n, m * n);
+    return host_room(precision, m * k, k * n, n, m * n);
 }
 
 static void ref_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
                        size_t k, const float *a, const float *b, float *c, bool accumulate,
                        void *workspace) {
     const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
-    HostFactors factors = {&shape, a, b, m * k, k * n, m * n};
+    HostFactors factors = {&shape, a, b, NULL, m * k, k * n, 0, m * n};
     host_product(precision, product, factors, c, accumulate, workspace);
 }
 
@@ -119,9 +119,9 @@ static void ref_relu(float *y, const float *x, size_t count) {
 
 static void ref_linear(Precision precision, const float *x, const float *weight, const float *bias,
                        bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
-    ref_matmul(precision, false, true, rows, out, in, x, weight, y, false, workspace);
-    for (size_t i = 0; bias && i < rows; i++)
-        for (size_t j = 0; j < out; j++) y[i * out + j] += bias[j];
+    const MatmulShape shape = {false, true, rows, out, in};
+    HostFactors factors = {&shape, x, weight, bias, rows * in, in * out, out, rows * out};
+    host_product(precision, product, factors, y, false, workspace);
     if (relu) ref_relu(y, y, rows * out);
 }
 

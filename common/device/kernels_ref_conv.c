@@ -25,7 +25,7 @@ static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx)
 
 size_t ref_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
-    return host_room(precision, counts.x, counts.weight, counts.y);
+    return host_room(precision, counts.x, counts.weight, v->k, counts.y);
 }
 
 // The sum over channels and window of one output element.
@@ -43,10 +43,9 @@ static double conv2d_at(const Window *v, const float *image, const float *filter
     return sum;
 }
 
-static void forward(const void *conv, const float *x, const float *weight, float *y,
-                    bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
-    const float *bias = ((const ConvShape *)conv)->bias;
+static void forward(const void *window, const float *x, const float *weight, const float *bias,
+                    float *y, bool accumulate, void *workspace) {
+    const Window *v = window;
     (void)accumulate;
     (void)workspace;
     size_t taps = v->c * v->kernel * v->kernel;
@@ -63,9 +62,8 @@ static void forward(const void *conv, const float *x, const float *weight, float
 
 void ref_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
                 const float *bias, float *y, void *workspace) {
-    const ConvShape shape = {v, bias};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, x, weight, counts.x, counts.weight, counts.y};
+    HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
     host_product(precision, forward, factors, y, false, workspace);
 }
 
@@ -93,9 +91,10 @@ static double input_gradient_at(const Window *v, const float *weight, const floa
     return sum;
 }
 
-static void input_gradient(const void *conv, const float *weight, const float *dy, float *dx,
-                           bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
+static void input_gradient(const void *window, const float *weight, const float *dy,
+                           const float *bias, float *dx, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
     (void)workspace;
     for (size_t i = 0; i < v->n; i++)
         for (size_t c = 0; c < v->c; c++)
@@ -109,9 +108,8 @@ static void input_gradient(const void *conv, const float *weight, const float *d
 
 void ref_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
                                const float *dy, float *dx, bool accumulate, void *workspace) {
-    const ConvShape shape = {v, NULL};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, weight, dy, counts.weight, counts.y, counts.x};
+    HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
     host_product(precision, input_gradient, factors, dx, accumulate, workspace);
 }
 
@@ -130,9 +128,10 @@ static double weight_gradient_at(const Window *v, const float *x, const float *d
     return sum;
 }
 
-static void weight_gradient(const void *conv, const float *x, const float *dy, float *dweight,
-                            bool accumulate, void *workspace) {
-    const Window *v = ((const ConvShape *)conv)->window;
+static void weight_gradient(const void *window, const float *x, const float *dy, const float *bias,
+                            float *dweight, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
     (void)workspace;
     size_t index = 0;
     for (size_t k = 0; k < v->k; k++)
@@ -145,9 +144,8 @@ static void weight_gradient(const void *conv, const float *x, const float *dy, f
 
 void ref_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
                                 const float *dy, float *dweight, bool accumulate, void *workspace) {
-    const ConvShape shape = {v, NULL};
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {&shape, x, dy, counts.x, counts.y, counts.weight};
+    HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
     host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
 }
 

@@ -44,7 +44,12 @@ struct Tape {
     Profile *profile; // may be NULL; not owned
     bool recording;   // gradients are wanted (PyTorch's torch.is_grad_enabled)
     bool training;    // PyTorch's module.training: batch norm uses and updates batch statistics
-    // What linear and convolution round to (PyTorch's autocast); everything else is float32.
+    // PyTorch's autocast: linear and convolution round their factors (activations, weights, bias,
+    // gradients) and what comes out to 16 bits; losses and batch norm compute in float32, the rest
+    // takes what comes. PyTorch also stores activations in 16 bits, which are float32 here. As the
+    // next product rounds its factors anyway, that changes only what no product follows: averages,
+    // sums of residuals, which of several maxima is taken that PyTorch has rounded to the same, and
+    // the gradients of biases, which PyTorch rounds.
     Precision precision;
     Error error;
 

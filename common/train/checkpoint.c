@@ -180,7 +180,7 @@ static SafeTensors split_strategy(SafeTensors *file) {
 
 // ---- the place in the run ---------------------------------------------------------------------
 
-enum { FIELDS = 8, META = FIELDS + 5 };
+enum { FIELDS = 8, META = FIELDS + 8 };
 static const char *const FIELD_NAMES[FIELDS] = {"step",         "epoch",   "batch",    "seed",
                                                 "global_batch", "samples", "shuffled", "devices"};
 
@@ -200,28 +200,48 @@ static void describe_progress(Progress progress, const char *optimizer_file, con
     set_meta(&meta[4], "best", "%a", progress.best);
     for (int i = 0; i < FIELDS; i++)
         set_meta(&meta[5 + i], FIELD_NAMES[i], "%" PRIu64, *field(&progress, i));
+    set_meta(&meta[5 + FIELDS], "amp", "%s", progress.amp);
+    set_meta(&meta[6 + FIELDS], "scale", "%a", progress.scale);
+    set_meta(&meta[7 + FIELDS], "growth_tracker", "%" PRIu64, progress.growth_tracker);
+}
+
+static int parse_whole(const char *path, const SafeTensors *file, const char *key, uint64_t *value,
+                       Error *err) {
+    const char *text = safetensors_meta(file, key);
+    char *end;
+    if (!text) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path, key);
+    errno = 0;
+    *value = strtoull(text, &end, 10);
+    if (*text >= '0' && *text <= '9' && *end == '\0' && !errno) return 0;
+    return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path, key, text);
+}
+
+static int parse_real(const char *path, const SafeTensors *file, const char *key, double *value,
+                      Error *err) {
+    const char *text = safetensors_meta(file, key);
+    char *end;
+    if (!text) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path, key);
+    *value = strtod(text, &end);
+    if (end != text && *end == '\0' && !isnan(*value)) return 0;
+    return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path, key, text);
+}
+
+// Checkpoints from before there was --amp know nothing of it: they are of float32.
+static int parse_precision(const char *path, const SafeTensors *file, Progress *progress,
+                           Error *err) {
+    const char *amp = safetensors_meta(file, "amp");
+    snprintf(progress->amp, sizeof progress->amp, "%s", amp ? amp : "none");
+    if (!amp) return 0;
+    if (parse_real(path, file, "scale", &progress->scale, err) != 0) return -1;
+    return parse_whole(path, file, "growth_tracker", &progress->growth_tracker, err);
 }
 
 static int parse_progress(const char *path, const SafeTensors *file, Progress *progress,
                           Error *err) {
-    const char *best = safetensors_meta(file, "best");
-    char *end;
-    if (!best) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"best\"", path);
-    progress->best = strtod(best, &end);
-    if (end == best || *end != '\0' || isnan(progress->best))
-        return error_set(err, STATUS_USAGE, "%s: \"best\" is not a number: %s", path, best);
-    for (int i = 0; i < FIELDS; i++) {
-        const char *text = safetensors_meta(file, FIELD_NAMES[i]);
-        if (!text)
-            return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path,
-                             FIELD_NAMES[i]);
-        errno = 0;
-        *field(progress, i) = strtoull(text, &end, 10);
-        if (*text < '0' || *text > '9' || *end != '\0' || errno)
-            return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path,
-                             FIELD_NAMES[i], text);
-    }
-    return 0;
+    if (parse_real(path, file, "best", &progress->best, err) != 0) return -1;
+    for (int i = 0; i < FIELDS; i++)
+        if (parse_whole(path, file, FIELD_NAMES[i], field(progress, i), err) != 0) return -1;
+    return parse_precision(path, file, progress, err);
 }
 
 // ---- what belongs to whom ---------------------------------------------------------------------

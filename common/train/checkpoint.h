@@ -22,7 +22,10 @@ typedef struct Progress {
     uint64_t epoch, batch; // the next batch
     // What a resumed run must share with this one, or may not share without notice (checks.h).
     uint64_t seed, global_batch, samples, shuffled, devices;
-    double best; // best test accuracy so far (regression: lowest loss, negated); -INFINITY: none
+    double best;  // best test accuracy so far (regression: lowest loss, negated); -INFINITY: none
+    char amp[8];  // the precision that it was made with, as --amp calls it
+    double scale; // of fp16's GradScaler, as in PyTorch's state_dict; 0: there is none
+    uint64_t growth_tracker;
 } Progress;
 
 // previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:

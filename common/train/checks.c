@@ -198,6 +198,10 @@ int checks_resumed(const char *path, const Progress *saved, const Progress *now,
                 path, facts[i].what, (unsigned long long)facts[i].saved,
                 (unsigned long long)facts[i].now);
     }
+    if (strcmp(saved->amp, now->amp) != 0)
+        log_say(log,
+                "%s was made with --amp %s, this run has %s: it continues, but not bit for bit",
+                path, saved->amp, now->amp);
     // --save-every may have saved behind the last batch, before the epoch was ended.
     if (saved->batch > batches_per_epoch)
         return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,

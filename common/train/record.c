@@ -125,7 +125,7 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
-    fprintf(record->steps, "\n");
+    fprintf(record->steps, ",scale\n");
     return 0;
 }
 
@@ -166,15 +166,19 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     record->final_loss = step->loss;
     if (!record->main) return;
     double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
+    char scale[32] = ""; // where there is a scaler
+    if (strcmp(record->config->amp, "fp16") == 0)
+        snprintf(scale, sizeof scale, " scale=%.9g", step->scale);
     log_data(&record->log,
-             "step=%" PRIu64 " epoch=%" PRIu64 " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f",
-             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s);
+             "step=%" PRIu64 " epoch=%" PRIu64
+             " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f%s",
+             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s, scale);
     if (!record->steps) return;
     fprintf(record->steps, "%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6f,%.3f", step->step, step->epoch,
             step->lr, step->loss, ms(step->ns), samples_per_s);
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
-    fprintf(record->steps, "\n");
+    fprintf(record->steps, ",%.9g\n", step->scale);
     fflush(record->steps);
 }
 
@@ -214,7 +218,10 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
     json_integer(json, "global_batch", (int64_t)record->config->global_batch);
+    json_string(json, "amp", record->config->amp);
     json_integer(json, "steps", (int64_t)s->steps);
+    json_integer(json, "skipped_steps", (int64_t)s->skipped_steps);
+    json_number(json, "scale", s->scale);
     json_integer(json, "parameters", (int64_t)s->parameters);
     json_number(json, "samples_per_s_p50", (double)s->samples_per_step / (p50 / 1e3));
     json_number(json, "step_ms_p25", quantile_ms(times, count, 0.25));

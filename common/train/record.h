@@ -10,6 +10,7 @@
 typedef struct StepRecord {
     uint64_t step, epoch;
     double lr, loss; // the mean loss of the global batch
+    double scale;    // of the loss in backward; 1 without a GradScaler
     uint64_t ns;     // the whole step
     size_t samples;  // in all ranks
 } StepRecord;
@@ -46,6 +47,8 @@ typedef struct Summary {
     double peak_bytes_device0, peak_bytes_other; // other: the largest of the others, NaN: none
     double moved_bytes;                          // in all ranks, all steps
     double best;
+    double scale; // of the last step
+    uint64_t skipped_steps;
     Evaluation test;                 // NaN: not evaluated
     bool has_accuracy, has_mean_iou; // what the best is the best of; neither: the loss
 } Summary;

@@ -34,6 +34,8 @@ struct TrainStep {
     Tape *tape, *evaluation_tape; // the same, unless graphs must keep the step's memory in place
     BatchInput *input;
     GradScaler scaler; // of fp16
+    double scale;      // of the last run
+    uint64_t skipped;
     Result results[RESULTS];
     size_t runs;
 
@@ -55,7 +57,7 @@ static bool is_scaled(const TrainStep *step) {
 TrainStep *train_step_create(const TrainConfig *config, Strategy *strategy, Optimizer *optimizer,
                              Profile *profile, const Dataset *set, size_t capacity) {
     TrainStep *step = memory_zalloc(sizeof *step);
-    *step = (TrainStep){.config = config, .strategy = strategy, .optimizer = optimizer};
+    *step = (TrainStep){.config = config, .strategy = strategy, .optimizer = optimizer, .scale = 1};
     step->tape = step->evaluation_tape = tape_create(strategy->device, profile);
     if (config->cuda_graph) step->evaluation_tape = tape_create(strategy->device, profile);
     step->tape->precision = step->evaluation_tape->precision = precision_of(config);
@@ -82,11 +84,29 @@ void train_step_close(TrainStep *step) {
 Tape *train_step_tape(TrainStep *step) {
     return step->evaluation_tape;
 }
-GradScaler *train_step_scaler(TrainStep *step) {
-    return is_scaled(step) ? &step->scaler : NULL;
+double train_step_scale(const TrainStep *step) {
+    return step->scale;
+}
+uint64_t train_step_skipped(const TrainStep *step) {
+    return step->skipped;
 }
 uint64_t train_step_replayed_bytes(const TrainStep *step) {
     return step->replayed_bytes;
+}
+
+void train_step_save(const TrainStep *step, Progress *progress) {
+    const GradScalerState *state = &step->scaler.state;
+    snprintf(progress->amp, sizeof progress->amp, "%s", step->config->amp);
+    progress->scale = is_scaled(step) ? (double)state->scale : 0;
+    progress->growth_tracker = is_scaled(step) ? (uint64_t)state->growth_tracker : 0;
+}
+
+int train_step_load(TrainStep *step, const Progress *progress, Error *err) {
+    GradScalerState state = grad_scaler_default();
+    if (!is_scaled(step) || strcmp(progress->amp, step->config->amp) != 0) return 0;
+    state.scale = (float)progress->scale;
+    state.growth_tracker = (int64_t)progress->growth_tracker;
+    return grad_scaler_load(&step->scaler, &state, err);
 }
 
 // ---- the work of a step -------------------------------------------------------------------------
@@ -99,7 +119,8 @@ static Mining pixel_mining(const TrainConfig *config, const Batch *batch) {
                     .least = config->ohem_min ? config->ohem_min : pixels / 16};
 }
 
-// Forward, backward, reduce: afterwards the model's gradients are those of the global batch.
+// Forward, backward, reduce: afterwards the model's gradients are those of the global batch, times
+// the scale.
 static int compute_gradients(TrainStep *step, BatchLoss *loss, Error *err) {
     Strategy *strategy = step->strategy;
     Mining mining = pixel_mining(step->config, batch_input_batch(step->input));
@@ -109,8 +130,7 @@ static int compute_gradients(TrainStep *step, BatchLoss *loss, Error *err) {
     Tensor *root = loss->loss;
     if (is_scaled(step)) root = grad_scaler_scale(&step->scaler, step->tape, root);
     if (tape_backward(step->tape, root, err) != 0) return -1;
-    if (strategy->finish_backward(strategy, step->tape, err) != 0) return -1;
-    return is_scaled(step) ? grad_scaler_unscale(&step->scaler, step->optimizer, err) : 0;
+    return strategy->finish_backward(strategy, step->tape, err);
 }
 
 static int step_optimizer(TrainStep *step, double lr, Error *err) {
@@ -118,7 +138,9 @@ static int step_optimizer(TrainStep *step, double lr, Error *err) {
         optimizer_step(step->optimizer, lr);
         return 0;
     }
+    step->scale = (double)step->scaler.state.scale;
     if (grad_scaler_step(&step->scaler, step->optimizer, lr, err) != 0) return -1;
+    step->skipped += step->scaler.found_inf;
     return grad_scaler_update(&step->scaler, err);
 }
 

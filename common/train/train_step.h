@@ -5,8 +5,13 @@
  * asking for step k + 1, and learns the loss of step k afterwards.
  *
  * Precision (--amp): linear and convolution round to 16 bits, weights and everything else stay
- * float32 (PyTorch's autocast). With fp16 a GradScaler keeps gradients from vanishing; whether it
- * skips the optimizer is a number that the host waits for.
+ * float32 (PyTorch's autocast; tape.h says how far), in evaluation too. With fp16 a GradScaler
+ * keeps gradients from vanishing: the loss is scaled, the gradients are reduced as they are,
+ * unscaled, and the optimizer steps or, if one of them is not finite, is skipped. The host waits
+ * for that number. A skipped step is no step of the optimizer (momentum, AdamW's count), but one of
+ * the schedule, as in PyTorch programs, and batch norm has seen its batch. The loss that a run
+ * gives is not scaled: if that is not finite, it was the forward that overflowed, and no scale
+ * helps.
  *
  * Graphs (--cuda-graph): after a few steps of the usual kind, the work of one step is captured, and
  * from then on replayed in one call, which saves the host the thousand calls that it consists of.
@@ -19,6 +24,7 @@
 
 #include "common/nn/grad_scaler.h"
 #include "common/train/batch_loss.h"
+#include "common/train/checkpoint.h"
 #include "common/train/trainer.h"
 
 typedef struct StepLoss {
@@ -42,9 +48,16 @@ int train_step_run(TrainStep *step, const Batch *batch, double lr, Error *err);
 // The loss of the last run, or the one before it (back: 0 or 1): waits until that is computed.
 StepLoss train_step_loss(const TrainStep *step, int back);
 
-Tape *train_step_tape(TrainStep *step);         // for evaluation, between two steps
-GradScaler *train_step_scaler(TrainStep *step); // NULL but for fp16
+Tape *train_step_tape(TrainStep *step); // for evaluation, between two steps
+// What the last run's loss was multiplied by for backward; 1 without a scaler.
+double train_step_scale(const TrainStep *step);
+uint64_t train_step_skipped(const TrainStep *step); // runs that the optimizer took no part in
 // What replayed steps moved between devices, which the strategy has not counted.
 uint64_t train_step_replayed_bytes(const TrainStep *step);
+
+// The precision and the scaler's state, to and from what a checkpoint keeps. Of one that was made
+// without a scaler, the scaler starts anew. -1 with err filled if no scaler can be at that state.
+void train_step_save(const TrainStep *step, Progress *progress);
+int train_step_load(TrainStep *step, const Progress *progress, Error *err);
 
 #endif

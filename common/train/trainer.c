@@ -122,6 +122,7 @@ static int train_step(Trainer *t, Error *err) {
                .step = {.step = t->progress.step,
                         .epoch = t->progress.epoch,
                         .lr = lr,
+                        .scale = train_step_scale(t->train),
                         .ns = ns,
                         .samples = batch->global_count}};
     if (!later) t->next = now;
@@ -254,6 +255,7 @@ static int save(Trainer *t, bool best, Error *err) {
     bool wanted = best ? t->saves_best : t->saves_last, here = strategy_is_main(strategy);
     if (!wanted || (!here && !strategy->save_state)) return 0;
     enter(t, "checkpoint");
+    train_step_save(t->train, &t->progress);
     SafeTensors state = {0};
     if (strategy->save_state && strategy->save_state(strategy, &state, err) != 0) return -1;
     int failed = 0;
@@ -320,10 +322,12 @@ static int load_state(Trainer *t, const char *path, const SafeTensors *state, Er
 static int load(Trainer *t, const char *path, SafeTensors *state, Error *err) {
     const TrainConfig *config = t->config;
     Progress now = t->progress;
+    train_step_save(t->train, &now);
     if (checkpoint_load(path, t->strategy->model, t->optimizer, state, &t->progress, err) != 0)
         return -1;
     if (checks_resumed(path, &t->progress, &now, t->sampler->batch_count, &t->record.log, err) != 0)
         return -1;
+    if (train_step_load(t->train, &t->progress, err) != 0) return -1;
     t->progress.devices = now.devices;
     t->owns_folder = t->owns_last = config->out && lies_in(path, config->out);
     log_say(&t->record.log, "resumed %s at step %llu", path, (unsigned long long)t->progress.step);
@@ -428,6 +432,8 @@ static int summarise(Trainer *t, const Evaluation *evaluation, Error *err) {
                        .parameters = count_parameters(t->strategy->model),
                        .samples_per_step = t->config->global_batch,
                        .best = t->progress.best,
+                       .scale = train_step_scale(t->train),
+                       .skipped_steps = train_step_skipped(t->train),
                        .test = *evaluation,
                        .has_accuracy = t->data->test.classes > 0 && !t->data->test.dense,
                        .has_mean_iou = t->data->test.dense};

@@ -11,6 +11,11 @@ tolerance is 1e-5, and 1e-4 for resnet20 and segnet with smaller steps: among th
 image one now and then lies within rounding of 0 and switches the other way, which is no error but moves
 the whole path (PyTorch in float32 strays as far from PyTorch in float64). Weights: ten times as much.
 
+In mixed precision PyTorch runs under autocast, for fp16 with its own GradScaler, whose scale must be ours at
+every step (convnet's overflows once). It also stores activations and the gradients of biases in 16 bits, we
+in 32: a relative error of 2^-9 (bf16) or 2^-12 (fp16) each, and among the maxima of convnet's pools that are
+equal after it, another one may be chosen. The tolerances are a few times what that was seen to make.
+
 Shared weights go both ways: PyTorch loads what we save, and we load what PyTorch saves, with all names or
 with the one that safetensors.torch.save_model keeps.
 """
@@ -52,6 +57,11 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-threshold", str(HARD["threshold"]),
                     "--ohem-min", str(HARD["least"])],
      dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
+    ("mlp", "256,128", ["--amp", "bf16"], dict(amp="bf16"), F.cross_entropy, 1e-3),
+    ("mlp", "256,128", ["--amp", "fp16"], dict(amp="fp16"), F.cross_entropy, 1e-4),
+    ("convnet", "", ["--amp", "bf16", "--lr", "0.005"], dict(amp="bf16", lr=0.005), F.cross_entropy, 2e-3),
+    ("convnet", "", ["--amp", "fp16", "--global-batch", "4", "--lr", "0.02"],
+     dict(amp="fp16", lr=0.02, batch=4), F.cross_entropy, 5e-3),
 ]
 
 
@@ -89,22 +99,29 @@ def run_ours(build, folder, model, hidden, options):
         command += ["--hidden", hidden]
     run(*command)
     with open(f"{folder}/steps.csv") as file:
-        return [float(row["loss"]) for row in csv.DictReader(file)]
+        rows = list(csv.DictReader(file))
+    return [[float(row[name]) for row in rows] for name in ("loss", "scale")]
 
 
 def run_torch(folder, model, settings, loss_of, x, y):
     model.load_state_dict(load_file(f"{folder}/init.safetensors"), strict=True)
     settings = dict(name="sgd", lr=LR) | settings
+    amp, batch = settings.pop("amp", "none"), settings.pop("batch", BATCH)
     optimizer = models.optimizer(parameters=model.parameters(), **settings)
-    losses = []
+    scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16")
+    losses, scales = [], []
     for step in range(STEPS):
-        rows = slice(step * BATCH, (step + 1) * BATCH)
-        loss = loss_of(model(x[rows]), y[rows])
+        rows = slice(step * batch, (step + 1) * batch)
+        with models.autocast(amp):
+            output = model(x[rows])
+        loss = loss_of(output.float(), y[rows])
+        scales.append(scaler.get_scale())
         optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
         losses.append(loss.item())
-    return losses
+    return losses, scales
 
 
 def check(build, model_name, hidden, options, settings, loss_of, tolerance):
@@ -112,9 +129,9 @@ def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     with tempfile.TemporaryDirectory() as folder:
         x, y = shapes(build, folder) if model_name == "segnet" else digits()
         shape, outputs = tuple(x.shape[1:]), int(y.max()) + 1
-        ours = run_ours(build, folder, model_name, hidden, options)
+        ours, scales = run_ours(build, folder, model_name, hidden, options)
         reference = models.build(model_name, shape, outputs, sizes)
-        theirs = run_torch(folder, reference, settings, loss_of, x, y)
+        theirs, their_scales = run_torch(folder, reference, settings, loss_of, x, y)
         loaded = models.build(model_name, shape, outputs, sizes)
         loaded.load_state_dict(load_file(f"{folder}/last.safetensors"), strict=True)
     worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
@@ -123,8 +140,10 @@ def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     distance = ((flat[0] - flat[1]).norm() / flat[1].norm()).item()
     name = " ".join([model_name, hidden, *options])
     ok = len(ours) == STEPS and worst <= tolerance and distance <= 10 * tolerance
+    ok = ok and scales == their_scales
     print(f"{name}: loss {theirs[0]:.6f} .. {theirs[-1]:.6f}, largest relative difference of a loss "
-          f"{worst:.1e}, of the weights {distance:.1e}: {'ok' if ok else 'DIFFERS'}")
+          f"{worst:.1e}, of the weights {distance:.1e}, scale {scales[0]:g} .. {scales[-1]:g}: "
+          f"{'ok' if ok else 'DIFFERS'}")
     return ok
 
 

@@ -27,12 +27,17 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("convnet_adamw", "convnet", (1, 8, 8), 10, (), dict(name="adamw", lr=0.002, weight_decay=0.01)),
     ("segnet", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("toy", "toy", (10, 1, 1), 5, (), dict(name="sgd", lr=0.05, momentum=0.0)),
+    ("mlp_bf16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
+    ("mlp_fp16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
+    ("convnet_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
+    ("convnet_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
 ]
 
 
 def make(file, name, shape, outputs, hidden, settings):
     torch.manual_seed(len(file))
     model = models.build(name, shape, outputs, hidden)
+    models.keep_float32(model)
     x = torch.randn(STEPS * BATCH, *shape)
     target = torch.randn(STEPS * BATCH, outputs) if name == "toy" else \
         torch.randint(-1, outputs, (STEPS * BATCH, *shape[1:])) if name == "segnet" else \
@@ -43,7 +48,8 @@ def make(file, name, shape, outputs, hidden, settings):
     losses = []
     for step in range(STEPS):
         rows = slice(step * BATCH, (step + 1) * BATCH)
-        output = model(x[rows])
+        with models.autocast(file.partition("_")[2]):
+            output = model(x[rows])
         loss = F.mse_loss(output, target[rows]) if name == "toy" else \
             models.pixel_loss(output, target[rows], threshold=1.2, least=270) if name == "segnet" else \
             F.cross_entropy(output, target[rows])
