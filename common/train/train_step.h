@@ -4,14 +4,11 @@
  * It asks the device for all of it and does not wait: while step k is computed, the host is already
  * asking for step k + 1, and learns the loss of step k afterwards.
  *
- * Precision (--amp): linear and convolution round to 16 bits, weights and everything else stay
- * float32 (PyTorch's autocast; tape.h says how far), in evaluation too. With fp16 a GradScaler
- * keeps gradients from vanishing: the loss is scaled, the gradients are reduced as they are,
- * unscaled, and the optimizer steps or, if one of them is not finite, is skipped. The host waits
- * for that number. A skipped step is no step of the optimizer (momentum, AdamW's count), but one of
- * the schedule, as in PyTorch programs, and batch norm has seen its batch. The loss that a run
- * gives is not scaled: if that is not finite, it was the forward that overflowed, and no scale
- * helps.
+ * Precision (--amp): PyTorch's autocast, as far as tape.h says, in evaluation too. With fp16 a
+ * GradScaler keeps gradients from vanishing: they are reduced scaled, then unscaled, and if one is
+ * not finite, which the host waits to know, the optimizer is skipped. To the optimizer (momentum,
+ * AdamW's count) that was no step; to the schedule it was, as in PyTorch programs. The loss that is
+ * told is not scaled: where it is not finite, the forward overflowed, which no scale helps.
  *
  * Graphs (--cuda-graph): after a few steps of the usual kind, the work of one step is captured, and
  * from then on replayed in one call, which saves the host the thousand calls that it consists of.
