@@ -50,9 +50,10 @@ static double reduce_ms(ProcessGroup *group, Device *device, float *x, size_t co
 static int all_reduce(size_t bytes) {
     Error err = {0};
     Rendezvous me;
-    int index;
-    if (ddp_options_place("cuda", &me, &index, &err) != 0) error_exit(&err);
-    Device *device = open_gpu(index);
+    TrainConfig config = train_config_default();
+    config.device = "cuda";
+    Device *device = ddp_options_open(&config, &me, &err);
+    if (!device) error_exit(&err);
     ProcessGroup *group = init_process_group("nccl", &me, device, TIMEOUT_S, &err);
     if (!group) error_exit(&err);
 
