@@ -44,9 +44,18 @@ static bool kind_is_right(cudaMemcpyKind kind, Place destination, Place source) 
     return false;
 }
 
+// As messages and counts call it.
+static const char *name_of(Place destination, Place source) {
+    bool to_device = destination == Place::device, from_device = source == Place::device;
+    if (to_device && from_device) return "cudaMemcpyAsync (device to device)";
+    return to_device     ? "cudaMemcpyAsync (host to device)"
+           : from_device ? "cudaMemcpyAsync (device to host)"
+                         : "cudaMemcpyAsync (host to host)";
+}
+
 static Task copy_task(void *destination, const void *source, size_t bytes, bool read_now) {
     Task task;
-    task.what = "cudaMemcpyAsync";
+    task.bytes = bytes;
     if (read_now) {
         const char *begin = static_cast<const char *>(source);
         auto staged = std::make_shared<std::vector<char>>(begin, begin + bytes);
@@ -72,6 +81,7 @@ static cudaError_t copy(Runtime &r, Lock &lock, void *destination, const void *s
     bool pageable = to == Place::pageable || from == Place::pageable;
     if (pageable && stream->capture != nullptr) return capture_forbids_wait(r, stream);
     Task task = copy_task(destination, source, bytes, from == Place::pageable);
+    task.what = name_of(to, from);
     task.device = to == Place::device ? device_of(r, destination, bytes) : stream->device;
     task.other = from == Place::device ? device_of(r, source, bytes) : HOST;
     stream_enqueue(r, lock, stream, std::move(task));

@@ -31,6 +31,7 @@
  *   DDPC_EMULATED_MEMORY  bytes of memory of each device (1 GiB)
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
+ *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
  *
  * A run with one thread and one seed is repeatable, as long as it never pauses: work that nobody
  * waits for is begun after 50 ms, because another process may need it. AddressSanitizer understands
@@ -75,6 +76,7 @@ static void report_leaks(int status, void *) {
     Runtime &r = runtime();
     Lock lock(r.mutex);
     r.closing = true;
+    if (r.settings.count && getpid() == r.process) count_report(r);
     if (status != 0 || getpid() != r.process) return;
     size_t device = 0, pinned = 0;
     for (auto &entry : r.allocations)
@@ -94,6 +96,7 @@ static Runtime *runtime_create() {
     r->settings.memory = setting("DDPC_EMULATED_MEMORY", size_t{1} << 30, size_t{1} << 40);
     r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
     r->settings.seed = static_cast<unsigned>(setting("DDPC_EMULATOR_SEED", 1, UINT_MAX));
+    r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
     r->random.seed(r->settings.seed);
     r->process = getpid();
     on_exit(report_leaks, nullptr);

@@ -28,6 +28,7 @@ struct Settings { // read from the environment once (emulator.cpp)
     bool peers;
     size_t memory; // bytes per device
     unsigned seed; // 0: everything at once and in order
+    bool count;    // say at the end what was asked for (count.cpp)
 };
 
 // ---- work (stream.cpp) -------------------------------------------------------------------------
@@ -41,6 +42,7 @@ struct Marker {
 struct Task {
     const char *what = "";
     const void *kernel = nullptr;  // more about what it is: its name is looked up if need be
+    size_t bytes = 0;              // of a copy
     int device = HOST;             // whose memory it may touch
     int other = HOST;              // a copy between two devices: the second one
     Work work;                     // none: the task is only waiting
@@ -102,6 +104,10 @@ struct Device {
     bool peers[DEVICES_MAX] = {}; // whose memory its work may touch beside its own
 };
 
+struct Count {
+    uint64_t times = 0, bytes = 0;
+};
+
 struct Runtime {
     std::mutex mutex;
     Settings settings;
@@ -118,6 +124,7 @@ struct Runtime {
     std::set<const void *> graphs;
     int runners = 0;    // threads that carry out work, or wait to
     uint64_t steps = 0; // pieces of work done
+    std::map<std::pair<const void *, const char *>, Count> counts; // by kernel, or what it is
     bool driving = false, closing = false;
 };
 
@@ -148,6 +155,11 @@ template <typename Body> cudaError_t call(Body body) {
 // "name<float>(float*)" of a kernel, or its address if it has no name (symbols.cpp).
 const char *symbol_name(const void *function);
 const char *task_name(const Task &task);
+
+// For DDPC_EMULATOR_COUNT (count.cpp): work that is queued, and calls that cost something else.
+void count_task(Runtime &r, const Task &task);
+void count_call(Runtime &r, const char *name);
+void count_report(const Runtime &r);
 
 // Makes exactly the memory accessible that work of `device` may touch, and that of `other`.
 void memory_open(Runtime &r, int device, int other);

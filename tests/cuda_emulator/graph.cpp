@@ -148,6 +148,7 @@ static cudaError_t launch(Runtime &r, Lock &lock, cudaGraphExec_t exec, cudaStre
         stream->capture->invalid = true;
         return cudaErrorStreamCaptureUnsupported;
     }
+    count_call(r, "cudaGraphLaunch");
     for (size_t node : replay_order(r, exec->nodes))
         stream_enqueue(r, lock, stream, exec->nodes[node].task);
     return cudaSuccess;

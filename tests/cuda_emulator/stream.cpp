@@ -110,7 +110,9 @@ static cudaError_t run_some(Runtime &r, const std::function<bool()> &condition) 
     runner_enter(r);
     for (size_t left = 1 + r.random() % 256; left > 0 && !condition() && step(r); left--) continue;
     runner_leave(r);
-    return condition() ? cudaSuccess : cudaErrorNotReady;
+    if (!condition()) return cudaErrorNotReady;
+    count_call(r, "the host finds that something is over");
+    return cudaSuccess;
 }
 
 static void run_all(Runtime &r) {
@@ -158,6 +160,7 @@ void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task) {
         capture_record(stream, std::move(task));
         return;
     }
+    count_task(r, task);
     if (stream->queue.size() >= QUEUE_MAX)
         run_until(r, lock, [=] { return stream->queue.size() < QUEUE_MAX / 2; });
     stream->queue.push_back(std::move(task));
@@ -206,6 +209,7 @@ static cudaError_t stream_destroy(Runtime &r, cudaStream_t stream) {
 static cudaError_t stream_synchronize(Runtime &r, Lock &lock, cudaStream_t stream) {
     if (stream_find(r, stream) == nullptr) return cudaErrorInvalidResourceHandle;
     cudaError_t error = capture_forbids_wait(r, stream);
+    count_call(r, "cudaStreamSynchronize");
     if (error == cudaSuccess) run_until(r, lock, [=] { return stream->queue.empty(); });
     return error;
 }
@@ -279,6 +283,7 @@ static cudaError_t event_query(Runtime &r, cudaEvent_t event) {
 
 static cudaError_t event_synchronize(Runtime &r, Lock &lock, cudaEvent_t event) {
     cudaError_t error = event_check(r, event);
+    count_call(r, "cudaEventSynchronize");
     if (error == cudaSuccess && event->last != nullptr)
         run_until(r, lock, [marker = event->last] { return marker->done; });
     return error;

@@ -1,0 +1,42 @@
+/* count.cpp: what a program asks of the GPU, counted: with DDPC_EMULATOR_COUNT=1 a table at its
+ * end, on stderr. The difference of two runs, of n and of n + 1 steps, is what a step costs: on a
+ * real GPU every line is a few microseconds, of the host if it was asked for, of the GPU if it was
+ * replayed from a graph.
+ */
+#include <cstdio>
+#include <string>
+
+#include "emulator.h"
+
+namespace emulator {
+
+void count_task(Runtime &r, const Task &task) {
+    if (!r.settings.count) return;
+    Count &count = r.counts[{task.kernel, task.what}];
+    count.times++;
+    count.bytes += task.bytes;
+}
+
+void count_call(Runtime &r, const char *name) {
+    if (r.settings.count) r.counts[{nullptr, name}].times++;
+}
+
+void count_report(const Runtime &r) {
+    std::map<std::string, Count> names; // one kernel may have several addresses
+    for (auto &entry : r.counts) {
+        Task task;
+        task.kernel = entry.first.first;
+        task.what = entry.first.second;
+        Count &count = names[task_name(task)];
+        count.times += entry.second.times;
+        count.bytes += entry.second.bytes;
+    }
+    for (auto &entry : names) {
+        fprintf(stderr, "cuda_emulator: %8ju x %s", uintmax_t{entry.second.times},
+                entry.first.c_str());
+        if (entry.second.bytes > 0) fprintf(stderr, ", %ju bytes", uintmax_t{entry.second.bytes});
+        fputc('\n', stderr);
+    }
+}
+
+} // namespace emulator
