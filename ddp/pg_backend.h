@@ -37,6 +37,9 @@ typedef struct PgCall {
     // Of backends that queue: from issue to join, theirs; and whether the work goes on after run.
     void *ticket;
     bool in_flight;
+    // Set by issue: what run queues is being recorded into a graph, so the caller waits until it is
+    // queued: CUDA lets one thread at a time record.
+    bool recorded;
 } PgCall;
 
 typedef struct PgBackend {

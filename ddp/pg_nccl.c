@@ -61,7 +61,7 @@ static int queue_issue(void *state, PgCall *call, Error *err) {
     Ticket *ticket = take_ticket(nccl);
     ticket->host_send = nccl_is_host(c->send);
     ticket->host_receive = nccl_is_host(c->receive);
-    ticket->captured = cuda->capturing;
+    ticket->captured = call->recorded = cuda->capturing;
     ticket->holders = 1;
     call->ticket = ticket;
     if (!cuda->capturing || !(ticket->host_send || ticket->host_receive || c->kind == PG_BARRIER)) {
@@ -201,6 +201,8 @@ static void queue_close(void *state) {
         stop(nccl);
     else
         nccl_tell_closed(nccl);
+    cuda_wait_stream(
+        nccl->cuda->compute); // it may still read gradients, and unmapping waits for nobody
     for (Region *next, *region = nccl->regions; region; region = next) {
         next = region->next;
         release_region(nccl, region);

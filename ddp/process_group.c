@@ -9,6 +9,8 @@
  * A backend that queues (pg_backend.h) is used by the communication thread only, which then also
  * looks after what the device has not done yet; a Work is done when it is queued.
  *
+ * A group of one rank leaves its backend out of what is done in place (is_alone).
+ *
  * Invariant: `issued - finished` Works are queued or running; all fields under `mutex` are read and
  * written only while it is held, and nobody holds it while the backend works. What a call's
  * arguments must be is in pg_collective.c; how bytes travel is the backend's.
@@ -176,6 +178,14 @@ static bool is_pairwise(CollectiveKind kind) {
     return kind == PG_SEND || kind == PG_RECV;
 }
 
+// What is done in place with nobody else leaves the buffer as it is. Said here and not by a
+// backend, it costs no thread and no device anything.
+static bool is_alone(const ProcessGroup *group, const PgCall *call) {
+    CollectiveKind kind = call->collective.kind;
+    return group->size == 1 && (kind == PG_ALL_REDUCE || kind == PG_BROADCAST ||
+                                kind == PG_REDUCE || kind == PG_BARRIER);
+}
+
 // Numbers and records a call. -1 with the first error if the group is broken.
 static int admit(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t now = clock_ns();
@@ -219,6 +229,7 @@ static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
 static int carry_out(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
     CollectiveKind kind = call->collective.kind;
+    if (is_alone(group, call)) return 0;
     if (kind == PG_NEW_SUBGROUP)
         return backend->new_subgroup(group->state, call, &call->object, err);
     if (kind == PG_SHARED_ALLOC) {
@@ -308,7 +319,8 @@ static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     Error error = {0};
     if (!pg_collective_check(&call->collective, group->rank, group->size, &error)) {
         if (admit(group, call, err)) return -1;
-        if (!backend->issue || !backend->issue(group->state, call, &error)) return 0;
+        bool queued = backend->issue && !is_alone(group, call);
+        if (!queued || !backend->issue(group->state, call, &error)) return 0;
     } else if (group_check(group, err)) {
         return -1;
     }
@@ -342,32 +354,41 @@ static int start_thread(ProcessGroup *group, Error *err) {
     return 0;
 }
 
-// Queues the call, with the mutex held; NULL if the pool is empty.
-static Work *enqueue(ProcessGroup *group, const PgCall *call) {
+// Takes a Work for the call from the pool, with the mutex held; NULL if that is empty.
+static Work *take_work(ProcessGroup *group, const PgCall *call) {
     Work *work = group->spare;
     if (!work) return NULL;
     group->spare = work->next;
     work->call = *call;
     work->done = work->failed = false;
     work->next = NULL;
+    group->issued++;
+    return work;
+}
+
+// With the mutex held.
+static void enqueue(ProcessGroup *group, Work *work) {
     if (group->last)
         group->last->next = work;
     else
         group->first = work;
     group->last = work;
-    group->issued++;
     pthread_cond_signal(&group->work_ready);
-    return work;
 }
 
 // Hands an issued call to the communication thread. NULL with err filled: the group is broken.
 static Work *hand_over(ProcessGroup *group, const PgCall *call, Error *err) {
     Error error = {0};
     Work *work = NULL;
-    if (!start_thread(group, &error)) {
+    bool alone = is_alone(group, call);
+    if (alone) drain(group);
+    if (alone || !start_thread(group, &error)) {
         pthread_mutex_lock(&group->mutex);
-        work = enqueue(group, call);
+        work = take_work(group, call);
+        if (work && !alone) enqueue(group, work);
+        while (work && call->recorded && !work->done) wait_over(group);
         pthread_mutex_unlock(&group->mutex);
+        if (work && alone) do_work(group, work);
         if (work) return work;
         error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
                   group->rank, PG_MAX_WORKS);

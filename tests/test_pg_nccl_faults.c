@@ -207,7 +207,7 @@ static void expect_the_end(ProcessGroup *group, Device *device, const void *argu
 static void test_abort_hangs(void **state) {
     (void)state;
     need_emulator();
-    Play play = {.world = 1,
+    Play play = {.world = 2,
                  .timeout_s = 1,
                  .body = expect_the_end,
                  .variable = "DDPC_EMULATED_NCCL_HANG_AT",
