@@ -17,6 +17,7 @@ typedef struct SyncState {
     Device *device; // of the staging memory
     char *staging;  // [staging_bytes]
     size_t staging_bytes;
+    Slice *slices; // [tensors.count]: the tensors in units of 4 bytes; NULL: on several devices
 } SyncState;
 
 // Small enough not to show in the peak of memory (PyTorch takes 250 MiB), large enough that what
