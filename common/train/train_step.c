@@ -31,7 +31,9 @@ struct TrainStep {
     const TrainConfig *config;
     Strategy *strategy;
     Optimizer *optimizer;
-    Tape *tape, *evaluation_tape; // the same, unless graphs must keep the step's memory in place
+    // The same, unless there are graphs: the memory of what was captured, scratch included, must
+    // stay as it is, so batches of other sizes and evaluation have a tape of their own.
+    Tape *tape, *other_tape;
     BatchInput *input;
     GradScaler scaler; // of fp16
     double scale;      // of the last run
@@ -39,7 +41,7 @@ struct TrainStep {
     Result results[RESULTS];
     size_t runs;
 
-    // With graphs: all captured steps have batches of this many samples.
+    // With graphs: all captured steps have batches of this many samples. 0 without.
     Captured captured[BATCH_PLACES];
     size_t captured_rows, same_rows; // same_rows: steps in a row that had captured_rows
     uint64_t replayed_bytes;
@@ -58,9 +60,9 @@ TrainStep *train_step_create(const TrainConfig *config, Strategy *strategy, Opti
                              Profile *profile, const Dataset *set, size_t capacity) {
     TrainStep *step = memory_zalloc(sizeof *step);
     *step = (TrainStep){.config = config, .strategy = strategy, .optimizer = optimizer, .scale = 1};
-    step->tape = step->evaluation_tape = tape_create(strategy->device, profile);
-    if (config->cuda_graph) step->evaluation_tape = tape_create(strategy->device, profile);
-    step->tape->precision = step->evaluation_tape->precision = precision_of(config);
+    step->tape = step->other_tape = tape_create(strategy->device, profile);
+    if (config->cuda_graph) step->other_tape = tape_create(strategy->device, profile);
+    step->tape->precision = step->other_tape->precision = precision_of(config);
     step->input = batch_input_create(strategy->device, set, capacity);
     for (int i = 0; i < RESULTS; i++)
         step->results[i].loss = readback_create(strategy->device, sizeof(float));
@@ -76,13 +78,13 @@ void train_step_close(TrainStep *step) {
     for (int i = 0; i < BATCH_PLACES; i++)
         device_graph_close(step->strategy->device, step->captured[i].graph);
     batch_input_close(step->input);
-    if (step->evaluation_tape != step->tape) tape_close(step->evaluation_tape);
+    if (step->other_tape != step->tape) tape_close(step->other_tape);
     tape_close(step->tape);
     free(step);
 }
 
 Tape *train_step_tape(TrainStep *step) {
-    return step->evaluation_tape;
+    return step->other_tape;
 }
 double train_step_scale(const TrainStep *step) {
     return step->scale;
@@ -121,16 +123,16 @@ static Mining pixel_mining(const TrainConfig *config, const Batch *batch) {
 
 // Forward, backward, reduce: afterwards the model's gradients are those of the global batch, times
 // the scale.
-static int compute_gradients(TrainStep *step, BatchLoss *loss, Error *err) {
+static int compute_gradients(TrainStep *step, Tape *tape, BatchLoss *loss, Error *err) {
     Strategy *strategy = step->strategy;
     Mining mining = pixel_mining(step->config, batch_input_batch(step->input));
     module_zero_grad(strategy->model);
-    if (batch_loss(loss, step->tape, strategy->module, step->input, &mining, strategy, err) != 0)
+    if (batch_loss(loss, tape, strategy->module, step->input, &mining, strategy, err) != 0)
         return -1;
     Tensor *root = loss->loss;
-    if (is_scaled(step)) root = grad_scaler_scale(&step->scaler, step->tape, root);
-    if (tape_backward(step->tape, root, err) != 0) return -1;
-    return strategy->finish_backward(strategy, step->tape, err);
+    if (is_scaled(step)) root = grad_scaler_scale(&step->scaler, tape, root);
+    if (tape_backward(tape, root, err) != 0) return -1;
+    return strategy->finish_backward(strategy, tape, err);
 }
 
 static int step_optimizer(TrainStep *step, double lr, Error *err) {
@@ -152,15 +154,16 @@ static void start_result(TrainStep *step, const float *loss, double divisor, siz
     batch_input_used(step->input);
 }
 
-static int run_as_usual(TrainStep *step, double lr, Error *err) {
+static int run_as_usual(TrainStep *step, const Batch *batch, double lr, Error *err) {
     BatchLoss loss;
-    Profile *profile = step->tape->profile;
-    if (compute_gradients(step, &loss, err) != 0) return -1;
+    Tape *tape = batch->count == step->captured_rows ? step->tape : step->other_tape;
+    Profile *profile = tape->profile;
+    if (compute_gradients(step, tape, &loss, err) != 0) return -1;
     Phase phase = profile_enter(profile, PHASE_OPTIMIZER);
     int failed = step_optimizer(step, lr, err);
     profile_leave(profile, phase);
     start_result(step, tensor_f32(loss.loss), loss.divisor, loss.count);
-    tape_reset(step->tape);
+    tape_reset(tape);
     return failed;
 }
 
@@ -172,7 +175,7 @@ static int capture(TrainStep *step, Captured *captured, Error *err) {
     BatchLoss loss;
     uint64_t moved = strategy->moved_bytes(strategy);
     if (device_graph_begin(strategy->device, err) != 0) return -1;
-    int failed = compute_gradients(step, &loss, err);
+    int failed = compute_gradients(step, step->tape, &loss, err);
     if (!failed) optimizer_apply(step->optimizer);
     captured->graph = device_graph_end(strategy->device, failed ? NULL : err);
     if (failed || !captured->graph) return -1;
@@ -214,7 +217,7 @@ int train_step_run(TrainStep *step, const Batch *batch, double lr, Error *err) {
     Phase phase = profile_enter(step->tape->profile, PHASE_DATA);
     batch_input_send(step->input, batch);
     profile_leave(step->tape->profile, phase);
-    return is_captured(step, batch) ? replay(step, lr, err) : run_as_usual(step, lr, err);
+    return is_captured(step, batch) ? replay(step, lr, err) : run_as_usual(step, batch, lr, err);
 }
 
 StepLoss train_step_loss(const TrainStep *step, int back) {
