@@ -97,6 +97,24 @@ static void test_relu_of_nan(void **state) {
     }
 }
 
+// Where linear does the relu itself, too: the loss of a network that has diverged must say so.
+static void test_linear_relu_of_nan(void **state) {
+    enum { ROWS = 8, IN = 16, OUT = 8 };
+    TwoDevices *two = *state;
+    float *values = two_normal(two, ROWS * IN, 1);
+    values[3 * IN + 5] = NAN; // in row 3
+    Both x = both_floats(two, values, ROWS * IN), y = both_start(two, ROWS * OUT, true);
+    Both w = both_floats(two, two_normal(two, OUT * IN, 1), OUT * IN);
+    Both bias = both_floats(two, two_normal(two, OUT, 1), OUT);
+    for (int d = 0; d < DEVICES; d++) {
+        two_kernels(two, d)->linear(PRECISION_F32, x.of[d], w.of[d], bias.of[d], true, y.of[d],
+                                    ROWS, OUT, IN, NULL);
+        const float *found = both_read(y, d, y.bytes);
+        for (size_t j = 0; j < ROWS * OUT; j++) assert_true(isnan(found[j]) == (j / OUT == 3));
+    }
+    two_free(two);
+}
+
 static void test_count_up(void **state) {
     TwoDevices *two = *state;
     Both counter = both_bytes(two, (const int64_t[]){((int64_t)1 << 33) - 1}, sizeof(int64_t));
@@ -378,6 +396,7 @@ int main(int argc, char **argv) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_vectors, &two),
         cmocka_unit_test_prestate(test_relu_of_nan, &two),
+        cmocka_unit_test_prestate(test_linear_relu_of_nan, &two),
         cmocka_unit_test_prestate(test_count_up, &two),
         cmocka_unit_test_prestate(test_halves, &two),
         cmocka_unit_test_prestate(test_slices, &two),

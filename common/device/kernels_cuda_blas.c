@@ -9,9 +9,10 @@
  * scratch memory is the device's workspace.
  *
  * In float32, products are rounded as the device says (tf32), and bias and relu are part of the
- * product. In 16 bits the factors are narrowed into the caller's workspace first; the product is
- * added up in float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c. One
- * that gets a bias is rounded after it: it is stored in float32, in c, and finished there.
+ * product, if cuBLASLt knows a way; otherwise cuda_finish adds them. In 16 bits the factors are
+ * narrowed into the caller's workspace first; the product is added up in float32, rounded to 16
+ * bits as it is stored there, and cuda_finish takes it to c. One that gets a bias is rounded after
+ * it: it is stored in float32, in c, and finished there.
  */
 #include <cublasLt.h>
 
@@ -40,6 +41,7 @@ typedef struct Shape {
 typedef struct Plan {
     cublasLtMatmulDesc_t product;
     cublasLtMatrixLayout_t a, b, c;
+    bool possible;
     cublasLtMatmulAlgo_t algorithm;
     size_t workspace;
 } Plan;
@@ -144,11 +146,14 @@ static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const float *b
     cublasLtMatmulPreference_t preference = preference_create((uint32_t)s->alignment);
     cublasLtMatmulHeuristicResult_t best;
     int found = 0;
-    CUBLAS(cublasLtMatmulAlgoGetHeuristic(handle, plan->product, plan->b, plan->a, plan->c, plan->c,
-                                          preference, 1, &best, &found));
-    CHECK(found == 1, "cuBLASLt has no product [%zu, %zu] of %zu terms", (size_t)m, (size_t)n,
-          (size_t)k);
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, plan->product, plan->b, plan->a, plan->c, plan->c, preference, 1, &best, &found);
     CUBLAS(cublasLtMatmulPreferenceDestroy(preference));
+    plan->possible = status == CUBLAS_STATUS_SUCCESS && found == 1;
+    CHECK(plan->possible || s->epilogue != CUBLASLT_EPILOGUE_DEFAULT,
+          "cuBLASLt has no product [%zu, %zu] of %zu terms: %s", (size_t)m, (size_t)n, (size_t)k,
+          cublasLtGetStatusString(status));
+    if (!plan->possible) return plan;
     plan->algorithm = best.algo;
     plan->workspace = best.workspaceSize;
     return plan;
@@ -161,8 +166,9 @@ static uint64_t alignment_of(const void *a, const void *b, const void *bias, con
     return bits & -bits;
 }
 
-// The shape but for tf32 and the alignment, which are filled in here.
-static void multiply(Shape shape, const void *a, const void *b, const float *bias, void *c) {
+// The shape but for tf32 and the alignment, which are filled in here. False, with nothing done:
+// there is no such product with bias or relu.
+static bool multiply(Shape shape, const void *a, const void *b, const float *bias, void *c) {
     CudaDevice *cuda = cuda_current();
     shape.tf32 = cuda->device->tf32;
     shape.alignment = alignment_of(a, b, bias, c);
@@ -171,11 +177,13 @@ static void multiply(Shape shape, const void *a, const void *b, const float *bia
         plan = plan_create(cuda->plans->handle, &shape, bias);
         plan_cache_add(cuda->plans->cache, &shape, plan);
     }
+    if (!plan->possible) return false;
     if (bias) set_bias(plan, bias);
     const float one = 1, old = shape.accumulate ? 1 : 0;
     CUBLAS(cublasLtMatmul(cuda->plans->handle, plan->product, &one, b, plan->b, a, plan->a, &old, c,
                           plan->c, c, plan->c, &plan->algorithm,
                           cuda_workspace(cuda, plan->workspace), plan->workspace, cuda->compute));
+    return true;
 }
 
 // ---- the kernels -----------------------------------------------------------------------------
@@ -227,7 +235,7 @@ static void multiply_narrowed(Shape shape, const float *a, const float *b, float
     cuda_narrow(precision, room.b, b, shape.k * shape.n);
     finish.stored = (Precision)shape.result;
     void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
-    multiply(shape, room.a, room.b, NULL, product);
+    (void)multiply(shape, room.a, room.b, NULL, product);
     cuda_finish(&finish, c, product, shape.m * shape.n);
 }
 
@@ -250,7 +258,7 @@ void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t
         return;
     }
     shape.accumulate = accumulate;
-    multiply(shape, a, b, NULL, c);
+    (void)multiply(shape, a, b, NULL, c);
 }
 
 void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
@@ -273,7 +281,10 @@ void cuda_linear(Precision precision, const float *x, const float *weight, const
                      : bias       ? CUBLASLT_EPILOGUE_BIAS
                      : relu       ? CUBLASLT_EPILOGUE_RELU
                                   : CUBLASLT_EPILOGUE_DEFAULT;
-    multiply(shape, x, weight, bias, y);
+    if (multiply(shape, x, weight, bias, y)) return;
+    shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    (void)multiply(shape, x, weight, NULL, y);
+    cuda_finish(&finish, y, y, rows * out);
 }
 
 void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpose_a,
@@ -286,7 +297,7 @@ void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpo
     shape.stride_a = batch->stride_a;
     shape.stride_b = batch->stride_b;
     shape.stride_c = batch->stride_c;
-    multiply(shape, a, b, NULL, c);
+    (void)multiply(shape, a, b, NULL, c);
 }
 
 // ---- what computes ---------------------------------------------------------------------------

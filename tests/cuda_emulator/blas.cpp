@@ -433,6 +433,8 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
     cublasStatus_t status = check(*product, layouts);
     if (status != CUBLAS_STATUS_SUCCESS || requested < 1)
         return status != CUBLAS_STATUS_SUCCESS ? status : CUBLAS_STATUS_INVALID_VALUE;
+    if (product->epilogue != CUBLASLT_EPILOGUE_DEFAULT && d->rows == 1)
+        return CUBLAS_STATUS_NOT_SUPPORTED; // callers must know what to do then
     Algorithm algorithm = {};
     algorithm.key = key_of(*product, layouts);
     algorithm.workspace = preference->workspace >= WORKSPACE ? uint64_t(WORKSPACE) : 0;
