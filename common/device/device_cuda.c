@@ -15,10 +15,12 @@
 #include "common/device/device_backend.h"
 
 enum {
-    LEAST_CAPABILITY = 80,     // what the kernels are compiled for at least: bfloat16 and TF32
-    WAIT_SECONDS = 30 * 60,    // for anything that was asked of a device
-    SPIN_NS = 50 * 1000,       // a wait shorter than this never sleeps: sleeping takes as long
-    LONGEST_SLEEP_NS = 1000000 // between two looks
+    LEAST_CAPABILITY = 80,  // what the kernels are compiled for at least: bfloat16 and TF32
+    WAIT_SECONDS = 30 * 60, // for anything that was asked of a device
+    // A wait shorter than this never sleeps. The shortest sleep takes 60 us, in which a GPU that
+    // has one step of a small model in its queue runs dry.
+    SPIN_NS = 300 * 1000,
+    LONGEST_SLEEP_NS = 1000000, // between two looks
 };
 
 void cuda_check(cudaError_t status, const char *call, const char *file, int line) {

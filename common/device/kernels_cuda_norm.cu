@@ -86,10 +86,20 @@ static __global__ void sum_runs_kernel(Term term, Sums *parts, size_t n, size_t 
     if (threadIdx.x == 0) parts[blockIdx.y * c + channel] = own;
 }
 
+// A gradient goes into its place, or on top of what other uses of the tensor left there.
+static __device__ void put(float *place, double value, bool accumulate) {
+    *place = accumulate ? *place + (float)value : (float)value;
+}
+
+struct Direct {    // where one part is all there is, its first sums need no second stage
+    float *values; // [columns]; NULL: the parts are wanted
+    bool accumulate;
+};
+
 // Short runs: parts[splits, columns], columns = c inner. Each warp takes every eighth row.
 template <typename Term, typename... Inputs>
-static __global__ void sum_columns_kernel(Term term, Sums *parts, size_t n, size_t columns,
-                                          size_t inner, const Inputs *...x) {
+static __global__ void sum_columns_kernel(Term term, Sums *parts, Direct direct, size_t n,
+                                          size_t columns, size_t inner, const Inputs *...x) {
     const unsigned warps = CUDA_BLOCK / CUDA_WARP;
     unsigned lane = threadIdx.x % CUDA_WARP, warp = threadIdx.x / CUDA_WARP;
     size_t column = (size_t)blockIdx.x * CUDA_WARP + lane;
@@ -108,7 +118,10 @@ static __global__ void sum_columns_kernel(Term term, Sums *parts, size_t n, size
         own.first += of_warp[i][lane].first;
         own.second += of_warp[i][lane].second;
     }
-    parts[blockIdx.y * columns + column] = own;
+    if (direct.values)
+        put(&direct.values[column], own.first, direct.accumulate);
+    else
+        parts[blockIdx.y * columns + column] = own;
 }
 
 // Sums per channel of x[n, c, inner], between the two stages.
@@ -135,14 +148,14 @@ static ChannelSums plan_sums(CudaDevice *cuda, size_t n, size_t c, size_t inner)
 // The first stage. Without elements there are no parts.
 template <typename Term, typename... Inputs>
 static void sum_channels(CudaDevice *cuda, const ChannelSums &sums, const Term &term,
-                         const Inputs *...x) {
+                         const Direct &direct, const Inputs *...x) {
     size_t n = sums.n, c = sums.c, inner = sums.inner, columns = c * sums.width;
     dim3 short_grid((unsigned)((columns + CUDA_WARP - 1) / CUDA_WARP), (unsigned)sums.splits);
     dim3 grid((unsigned)c, (unsigned)sums.splits);
     if (n * c * inner == 0) return;
     if (inner < SHORT_RUN)
-        cuda_launch(cuda, sum_columns_kernel<Term, Inputs...>, short_grid, term, sums.parts, n,
-                    columns, inner, x...);
+        cuda_launch(cuda, sum_columns_kernel<Term, Inputs...>, short_grid, term, sums.parts, direct,
+                    n, columns, inner, x...);
     else if (inner % WIDE == 0 && (is_wide(x) && ...))
         cuda_launch(cuda, sum_runs_kernel<WIDE, Term, Inputs...>, grid, term, sums.parts, n, c,
                     inner / WIDE, x...);
@@ -174,11 +187,6 @@ static __device__ Sums channel_total(const ChannelSums &sums, size_t channel) {
     return {warp_sum(own.first), warp_sum(own.second)};
 }
 
-// A gradient goes into its place, or on top of what other uses of the tensor left there.
-static __device__ void put(float *place, double value, bool accumulate) {
-    *place = accumulate ? *place + (float)value : (float)value;
-}
-
 static __global__ void values_kernel(ChannelSums sums, float *y, bool accumulate) {
     size_t channel = warp_channel();
     if (channel >= sums.c) return;
@@ -191,8 +199,9 @@ void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, s
     if (c == 0) return;
     CudaDevice *cuda = cuda_current();
     ChannelSums parts = plan_sums(cuda, n, c, inner);
-    sum_channels(cuda, parts, Values{}, x);
-    cuda_launch(cuda, values_kernel, warp_grid(c), parts, sums, accumulate);
+    bool one_part = inner == 1 && parts.splits == 1; // the bias of a linear layer, mostly
+    sum_channels(cuda, parts, Values{}, {one_part ? sums : NULL, accumulate}, x);
+    if (!one_part) cuda_launch(cuda, values_kernel, warp_grid(c), parts, sums, accumulate);
 }
 
 typedef struct Statistics { // where they go; [c], all of them
@@ -235,7 +244,7 @@ static void measure(CudaDevice *cuda, const float *x, const Statistics &to, size
                     size_t inner) {
     if (c == 0) return;
     ChannelSums sums = plan_sums(cuda, n, c, inner);
-    sum_channels(cuda, sums, Moments{x, inner, 0}, x);
+    sum_channels(cuda, sums, Moments{x, inner, 0}, {}, x);
     cuda_launch(cuda, statistics_kernel, warp_grid(c), sums, x, to);
 }
 
@@ -394,7 +403,7 @@ void cuda_batch_norm_gradient(const float *x, const float *dy, const float *weig
     CudaDevice *cuda = cuda_current();
     ChannelSums sums = plan_sums(cuda, n, c, inner);
     Gradients to = {dweight, dbias, add_dweight, add_dbias, NULL, dx ? sums.room : NULL};
-    sum_channels(cuda, sums, Products{mean, 0}, x, dy);
+    sum_channels(cuda, sums, Products{mean, 0}, {}, x, dy);
     cuda_launch(cuda, gradient_kernel, warp_grid(c), sums, invstd, to);
     if (dx) project(cuda, x, dy, weight, mean, invstd, sums.room, dx, add_dx, n, c, inner);
 }
@@ -409,7 +418,7 @@ void cuda_batch_norm_eval_gradient(const float *x, const float *dy, const float 
     eval_invstd(cuda, running_var, eps, sums.room, c);
     if (dweight || dbias) {
         Gradients to = {dweight, dbias, add_dweight, add_dbias, NULL, NULL};
-        sum_channels(cuda, sums, Products{running_mean, 0}, x, dy);
+        sum_channels(cuda, sums, Products{running_mean, 0}, {}, x, dy);
         cuda_launch(cuda, gradient_kernel, warp_grid(c), sums, sums.room, to);
     }
     Stretch stretch = {sums.room, weight, 0};
@@ -466,7 +475,7 @@ void cuda_batch_norm_gradient_sums(const float *x, const float *dy, const float 
     CudaDevice *cuda = cuda_current();
     ChannelSums own = plan_sums(cuda, n, c, inner);
     Gradients to = {dweight, dbias, add_dweight, add_dbias, sums, NULL};
-    sum_channels(cuda, own, Products{mean, 0}, x, dy);
+    sum_channels(cuda, own, Products{mean, 0}, {}, x, dy);
     cuda_launch(cuda, gradient_kernel, warp_grid(c), own, invstd, to);
 }
 

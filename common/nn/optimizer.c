@@ -3,6 +3,7 @@
 #include "common/nn/optimizer.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "common/base/memory.h"
 
@@ -36,7 +37,10 @@ static void create_runs(Optimizer *optimizer) {
         optimizer->runs[r].scalars =
             device_alloc(optimizer->runs[r].device,
                          optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
-    optimizer->scalars = memory_zalloc(count * SCALARS * sizeof *optimizer->scalars);
+    size_t bytes = count * SCALARS * sizeof *optimizer->scalars;
+    optimizer->scalars = memory_zalloc(bytes);
+    optimizer->sent = memory_zalloc(bytes);
+    if (bytes > 0) memset(optimizer->sent, 0xff, bytes); // NaN: nothing is there yet
     bool adamw = optimizer->config.kind == OPTIMIZER_ADAMW;
     optimizer->list = memory_zalloc(count * (adamw ? sizeof(AdamWTensor) : sizeof(SgdTensor)));
 }
@@ -74,6 +78,7 @@ void optimizer_close(Optimizer *optimizer) {
                     optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
     free(optimizer->runs);
     free(optimizer->scalars);
+    free(optimizer->sent);
     free(optimizer->list);
     free(optimizer->steps);
     named_tensors_free(&optimizer->parameters);
@@ -95,11 +100,16 @@ static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
 }
 
-// To the device, for parameters [first, first + count) of the run.
+// To the device, for parameters [first, first + count) of the run, if they have changed: a learning
+// rate often has not, and a copy holds up the GPU longer than a kernel does.
 static void upload(const Optimizer *optimizer, const OptimizerRun *run, size_t first,
                    size_t count) {
-    device_copy(run->device, run->scalars + (first - run->first) * SCALARS, NULL,
-                optimizer->scalars + first * SCALARS, count * SCALARS * sizeof(float));
+    const float *scalars = optimizer->scalars + first * SCALARS;
+    float *sent = optimizer->sent + first * SCALARS;
+    size_t bytes = count * SCALARS * sizeof(float);
+    if (memcmp(sent, scalars, bytes) == 0) return;
+    memcpy(sent, scalars, bytes);
+    device_copy(run->device, run->scalars + (first - run->first) * SCALARS, NULL, scalars, bytes);
 }
 
 void optimizer_begin_step(Optimizer *optimizer, double lr) {

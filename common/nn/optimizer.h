@@ -36,8 +36,9 @@ typedef struct Optimizer {
     int64_t *steps; // per parameter: updates so far (AdamW's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;
-    float *scalars; // [parameters.count, SCALARS], the host's
-    void *list;     // [parameters.count] SgdTensor or AdamWTensor: what a call works through
+    float *scalars,
+        *sent;  // [parameters.count, SCALARS], the host's: now, and as the device has them
+    void *list; // [parameters.count] SgdTensor or AdamWTensor: what a call works through
 } Optimizer;
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);

@@ -34,6 +34,7 @@ void tape_close(Tape *tape) {
     arena_close(&tape->arena);
     arena_close(&tape->notes);
     device_free(tape->device, tape->scratch, tape->scratch_bytes);
+    device_free(tape->device, tape->one, sizeof *tape->one);
     free(tape->forks);
     free(tape->buffers);
     free(tape->nodes);
@@ -196,9 +197,9 @@ void tape_grad_done(Tape *tape, Tensor *input) {
 }
 
 bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
-    (void)tape;
     Tensor *output = node->output;
-    if (!wants_grad(input) || input->grad || tensor_count(input) != tensor_count(output))
+    if (!wants_grad(input) || input->grad || tensor_count(input) != tensor_count(output) ||
+        output->grad == tape->one)
         return false;
     input->grad = output->grad;
     input->has_grad = true;
@@ -252,6 +253,11 @@ int tape_backward(Tape *tape, Tensor *loss, Error *err) {
     CHECK(tensor_count(loss) == 1, "the loss has %zu elements", tensor_count(loss));
     if (!loss->requires_grad)
         return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
-    device_kernels(tape->device)->fill(tape_make_grad(tape, loss), 1.0f, 1);
+    if (!tape->one) {
+        tape->one = device_alloc(tape->device, sizeof *tape->one);
+        device_kernels(tape->device)->fill(tape->one, 1.0f, 1);
+    }
+    loss->grad = tape->one;
+    loss->has_grad = true;
     return tape_backward_from(tape, loss, err);
 }

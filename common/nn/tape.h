@@ -58,6 +58,7 @@ struct Tape {
     // Gradients of activations: taken from the arena when first needed, recycled as backward goes.
     struct GradBuffer *buffers;
     size_t buffer_count, buffer_capacity;
+    float *one;    // [1], device memory: the gradient of a loss; NULL before the first
     void *scratch; // device memory
     size_t scratch_bytes;
 
