@@ -4,8 +4,9 @@
  * kernels_cuda.cu holds the table and what works element by element; kernels_cuda_list.cu works on
  * lists of tensors (optimizers); kernels_cuda_loss.cu has the losses of rows; kernels_cuda_blas.c
  * is the only file that calls cuBLASLt, kernels_cuda_dnn.c the only one that calls cuDNN
- * (kernels_cuda_dnn_absent.c stands in for it where there is none); kernels_cuda_conv.cu slides
- * windows; kernels_cuda_norm.cu normalises; kernels_cuda_pixels.cu is for labels of pixels.
+ * (kernels_cuda_dnn_absent.c stands in for it where there is none); kernels_cuda_layout.cu is what
+ * both need around their products; kernels_cuda_conv.cu slides windows; kernels_cuda_norm.cu
+ * normalises; kernels_cuda_pixels.cu is for labels of pixels.
  *
  * Every function asks cuda_current() for the device, and returns when its work is queued.
  */
@@ -63,7 +64,7 @@ void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpo
                        bool transpose_b, size_t m, size_t n, size_t k, const void *a, const void *b,
                        float *c, bool accumulate);
 
-// ---- kernels_cuda_conv.cu: convolutions by im2col, or by kernels_cuda_dnn.c where there is cuDNN
+// ---- kernels_cuda_layout.cu: 16 bits, bias, relu, and the order of images ----
 // The way of a product to where it goes:
 // y[i] (+)= round(product[i] + round(bias[i / inner % channels])), relu'd if asked for. The product
 // is as `stored`; in float32 it may be y itself.
@@ -74,6 +75,23 @@ typedef struct CudaFinish {
     bool relu, accumulate;
 } CudaFinish;
 void cuda_finish(const CudaFinish *finish, float *y, const void *product, size_t count);
+// Images [n, c, inner] that a library is to have as [n, inner, c] and in 16 bits: both factors of a
+// product in one launch.
+typedef struct CudaImages {
+    size_t n, c, inner;
+} CudaImages;
+typedef struct CudaNarrowing {
+    CudaImages of;
+    const float *x; // [n, c, inner]
+    uint16_t *y;    // [n, inner, c]
+} CudaNarrowing;
+void cuda_narrow_images(Precision precision, const CudaNarrowing *first,
+                        const CudaNarrowing *second);
+// product[n, inner, c] -> y[n, c, inner]; finish->channels is c, and its `inner` means nothing.
+void cuda_finish_images(const CudaFinish *finish, const CudaImages *of, float *y,
+                        const uint16_t *product);
+
+// ---- kernels_cuda_conv.cu: convolutions by im2col, or by kernels_cuda_dnn.c where there is cuDNN
 size_t cuda_conv2d_workspace(Precision precision, const Window *window);
 void cuda_conv2d(Precision precision, const Window *window, const float *x, const float *weight,
                  const float *bias, float *y, void *workspace);

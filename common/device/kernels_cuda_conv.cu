@@ -10,65 +10,11 @@
  * A gradient is gathered, never scattered: one thread per input pixel adds up what all the windows
  * that see it have for it, in a fixed order. So windows may overlap, and nothing is atomic.
  */
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
-
-#include "common/device/cuda_launch.cuh"
+#include "common/device/cuda_16bit.cuh"
 
 extern "C" {
 #include "common/base/memory.h"
 #include "common/device/kernels_cuda.h"
-}
-
-// ---- 16 bits ---------------------------------------------------------------------------------
-
-static __device__ float widened(float x) {
-    return x;
-}
-static __device__ float widened(__nv_bfloat16 x) {
-    return __bfloat162float(x);
-}
-static __device__ float widened(__half x) {
-    return __half2float(x);
-}
-
-static __device__ void narrow_to(float *y, float x) {
-    *y = x;
-}
-static __device__ void narrow_to(__nv_bfloat16 *y, float x) {
-    *y = __float2bfloat16_rn(x);
-}
-static __device__ void narrow_to(__half *y, float x) {
-    *y = __float2half_rn(x);
-}
-
-static __device__ float rounded(Precision precision, float x) {
-    return precision == PRECISION_BF16  ? __bfloat162float(__float2bfloat16_rn(x))
-           : precision == PRECISION_F16 ? __half2float(__float2half_rn(x))
-                                        : x;
-}
-
-template <typename T>
-static __global__ void finish_product(CudaFinish f, float *y, const T *product, size_t count) {
-    FOR_EACH(i, count) {
-        float value = widened(product[i]);
-        if (f.bias) value += rounded(f.rounding, f.bias[i / f.inner % f.channels]);
-        value = rounded(f.rounding, value);
-        if (f.relu && value < 0) value = 0; // a NaN stays one
-        put(&y[i], value, f.accumulate);
-    }
-}
-
-void cuda_finish(const CudaFinish *f, float *y, const void *product, size_t count) {
-    const CudaDevice *cuda = cuda_current();
-    unsigned grid = cuda_grid(cuda, count);
-    if (f->stored == PRECISION_BF16)
-        cuda_launch(cuda, finish_product<__nv_bfloat16>, grid, *f, y,
-                    (const __nv_bfloat16 *)product, count);
-    else if (f->stored == PRECISION_F16)
-        cuda_launch(cuda, finish_product<__half>, grid, *f, y, (const __half *)product, count);
-    else
-        cuda_launch(cuda, finish_product<float>, grid, *f, y, (const float *)product, count);
 }
 
 // ---- windows ---------------------------------------------------------------------------------

@@ -10,7 +10,8 @@
  * plan, and kernels_cuda_conv.cu convolves by im2col.
  *
  * In 16 bits all three tensors are narrow for cuDNN: the factors are narrowed into the workspace,
- * and cuda_finish takes the result from there to its place. Sums are in float32.
+ * with the channels last if cuDNN has a way for that (it is what tensor cores read), and
+ * kernels_cuda_layout.cu takes the result from there to its place. Sums are in float32.
  */
 #include <cudnn.h>
 
@@ -41,9 +42,10 @@ struct ConvolutionPlan {
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t convolution;
     bool possible;
-    int algorithm;       // cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t or ...BwdFilterAlgo_t
-    size_t scratch;      // bytes for cuDNN
-    size_t a, b, result; // elements
+    bool channels_last;
+    int algorithm;  // cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t or ...BwdFilterAlgo_t
+    size_t scratch; // bytes for cuDNN
+    CudaImages a, b, result;
 };
 
 struct CudaConvolutions {
@@ -157,15 +159,32 @@ static void choose_algorithm(cudnnHandle_t handle, ConvolutionPlan *plan, bool e
 
 // ---- plans -----------------------------------------------------------------------------------
 
-static void count_elements(ConvolutionPlan *plan) {
+static void find_shapes(ConvolutionPlan *plan) {
     const Window *v = &plan->window;
-    size_t x = v->n * v->c * v->h * v->w, y = v->n * v->k * v->oh * v->ow;
-    size_t weight = v->k * v->c * v->kernel * v->kernel;
+    CudaImages x = {v->n, v->c, v->h * v->w}, y = {v->n, v->k, v->oh * v->ow};
+    CudaImages weight = {v->k, v->c, v->kernel * v->kernel};
     plan->a = plan->pass == CONVOLUTION_INPUT_GRADIENT ? weight : x;
     plan->b = plan->pass == CONVOLUTION_FORWARD ? weight : y;
     plan->result = plan->pass == CONVOLUTION_FORWARD          ? y
                    : plan->pass == CONVOLUTION_INPUT_GRADIENT ? x
                                                               : weight;
+}
+
+static size_t count_of(const CudaImages *images) {
+    return images->n * images->c * images->inner;
+}
+
+static void describe_tensors(ConvolutionPlan *plan, bool channels_last) {
+    const Window *v = &plan->window;
+    cudnnDataType_t type = plan->precision == PRECISION_BF16  ? CUDNN_DATA_BFLOAT16
+                           : plan->precision == PRECISION_F16 ? CUDNN_DATA_HALF
+                                                              : CUDNN_DATA_FLOAT;
+    cudnnTensorFormat_t order = channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+    int n = (int)v->n, c = (int)v->c, k = (int)v->k, kernel = (int)v->kernel;
+    plan->channels_last = channels_last;
+    CUDNN(cudnnSetTensor4dDescriptor(plan->x, order, type, n, c, (int)v->h, (int)v->w));
+    CUDNN(cudnnSetTensor4dDescriptor(plan->y, order, type, n, k, (int)v->oh, (int)v->ow));
+    CUDNN(cudnnSetFilter4dDescriptor(plan->weight, type, order, k, c, kernel, kernel));
 }
 
 static ConvolutionPlan *plan_create(cudnnHandle_t handle, ConvolutionPass pass, Precision precision,
@@ -174,28 +193,27 @@ static ConvolutionPlan *plan_create(cudnnHandle_t handle, ConvolutionPass pass, 
     plan->pass = pass;
     plan->precision = precision;
     plan->window = *v;
-    count_elements(plan);
-    cudnnDataType_t type = precision == PRECISION_BF16  ? CUDNN_DATA_BFLOAT16
-                           : precision == PRECISION_F16 ? CUDNN_DATA_HALF
-                                                        : CUDNN_DATA_FLOAT;
+    find_shapes(plan);
     bool exact = precision == PRECISION_F32 && !tf32;
-    int n = (int)v->n, c = (int)v->c, h = (int)v->h, w = (int)v->w, k = (int)v->k;
-    int kernel = (int)v->kernel, stride = (int)v->stride, pad = (int)v->pad;
+    int stride = (int)v->stride, pad = (int)v->pad;
     CUDNN(cudnnCreateTensorDescriptor(&plan->x));
     CUDNN(cudnnCreateTensorDescriptor(&plan->y));
     CUDNN(cudnnCreateFilterDescriptor(&plan->weight));
     CUDNN(cudnnCreateConvolutionDescriptor(&plan->convolution));
-    CUDNN(cudnnSetTensor4dDescriptor(plan->x, CUDNN_TENSOR_NCHW, type, n, c, h, w));
-    CUDNN(
-        cudnnSetTensor4dDescriptor(plan->y, CUDNN_TENSOR_NCHW, type, n, k, (int)v->oh, (int)v->ow));
-    CUDNN(cudnnSetFilter4dDescriptor(plan->weight, type, CUDNN_TENSOR_NCHW, k, c, kernel, kernel));
     CUDNN(cudnnSetConvolution2dDescriptor(plan->convolution, pad, pad, stride, stride, 1, 1,
                                           CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
     CUDNN(cudnnSetConvolutionMathType(plan->convolution, exact ? CUDNN_FMA_MATH
                                                          : precision == PRECISION_F32
                                                              ? CUDNN_DEFAULT_MATH
                                                              : CUDNN_TENSOR_OP_MATH));
-    choose_algorithm(handle, plan, exact);
+    if (precision != PRECISION_F32) {
+        describe_tensors(plan, true);
+        choose_algorithm(handle, plan, exact);
+    }
+    if (!plan->possible) {
+        describe_tensors(plan, false);
+        choose_algorithm(handle, plan, exact);
+    }
     return plan;
 }
 
@@ -242,9 +260,9 @@ static Room room_split(const ConvolutionPlan *plan, void *memory) {
     Room room = {0};
     room.scratch = room_take(&room, memory, plan->scratch);
     if (plan->precision == PRECISION_F32) return room;
-    room.a = room_take(&room, memory, plan->a * sizeof *room.a);
-    room.b = room_take(&room, memory, plan->b * sizeof *room.b);
-    room.result = room_take(&room, memory, plan->result * sizeof *room.result);
+    room.a = room_take(&room, memory, count_of(&plan->a) * sizeof *room.a);
+    room.b = room_take(&room, memory, count_of(&plan->b) * sizeof *room.b);
+    room.result = room_take(&room, memory, count_of(&plan->result) * sizeof *room.result);
     return room;
 }
 
@@ -270,6 +288,16 @@ static void convolve(cudnnHandle_t handle, const ConvolutionPlan *p, const void 
                                              p->scratch, &old, p->weight, out));
 }
 
+static void narrow(const ConvolutionPlan *plan, const float *a, const float *b, const Room *room) {
+    const CudaNarrowing first = {plan->a, a, room->a}, second = {plan->b, b, room->b};
+    if (plan->channels_last) {
+        cuda_narrow_images(plan->precision, &first, &second);
+        return;
+    }
+    cuda_narrow(plan->precision, room->a, a, count_of(&plan->a));
+    cuda_narrow(plan->precision, room->b, b, count_of(&plan->b));
+}
+
 void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
                           const float *bias, float *out, bool accumulate, void *workspace) {
     cudnnHandle_t handle = cuda_current()->convolutions->handle;
@@ -281,12 +309,14 @@ void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const flo
                          .channels = plan->window.k};
     if (plan->precision == PRECISION_F32) {
         convolve(handle, plan, a, b, accumulate ? 1 : 0, out, room.scratch);
-        if (bias) cuda_finish(&finish, out, out, plan->result);
+        if (bias) cuda_finish(&finish, out, out, count_of(&plan->result));
         return;
     }
-    cuda_narrow(plan->precision, room.a, a, plan->a);
-    cuda_narrow(plan->precision, room.b, b, plan->b);
+    narrow(plan, a, b, &room);
     convolve(handle, plan, room.a, room.b, 0, room.result, room.scratch);
     finish.accumulate = accumulate;
-    cuda_finish(&finish, out, room.result, plan->result);
+    if (plan->channels_last)
+        cuda_finish_images(&finish, &plan->result, out, room.result);
+    else
+        cuda_finish(&finish, out, room.result, count_of(&plan->result));
 }
