@@ -128,7 +128,7 @@ static int resolve_ranks(CommandLine *c, Error *err) {
     if (strcmp(c->nproc, "gpu") == 0) {
         *ranks = count_gpus();
         if (*ranks > 0) return 0;
-        return error_set(err, STATUS_USAGE, "--nproc-per-node gpu: this machine shows no GPU");
+        return error_set(err, STATUS_SKIPPED, "--nproc-per-node gpu: this machine shows no GPU");
     }
     if (strcmp(c->nproc, "auto") == 0 || strcmp(c->nproc, "cpu") == 0) {
         *ranks = count_cores();

@@ -38,23 +38,17 @@ int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err)
     return features_check(options, &ddp->config, &ddp->features, err);
 }
 
-// Fewer GPUs than ranks: an error, unless the ranks may share one or nobody asked for GPUs.
+// Fewer GPUs than ranks: an error if GPUs were asked for, unless the ranks may share one.
 static int place(const TrainConfig *config, const Rendezvous *me, TrainConfig *mine, int *index,
                  Error *err) {
     *mine = *config;
-    mine->device = train_device_kind(config);
+    int needed = me->fake_hosts ? 1 : me->local_world_size;
+    mine->device = train_device_kind(config, needed, me->local_rank == 0);
     *index = me->local_rank;
     int devices = device_available(mine->device);
     if (devices == 0 || me->local_world_size <= devices) return 0; // 0: opening it will say why
     if (me->fake_hosts) {
         *index = 0;
-        return 0;
-    }
-    if (strcmp(config->device, "auto") == 0) {
-        mine->device = "cpu";
-        if (me->rank == 0)
-            fprintf(stderr, "%d ranks on a host with %d GPU%s: on the CPU\n", me->local_world_size,
-                    devices, devices == 1 ? "" : "s");
         return 0;
     }
     return error_set(err, STATUS_USAGE,

@@ -18,7 +18,7 @@ void dp_options(Options *options, DpOptions *dp) {
 }
 
 static int devices_here(const TrainConfig *config) {
-    int available = device_available(train_device_kind(config));
+    int available = device_available(train_device_kind(config, 1, false));
     if (available == INT_MAX) return 2;
     if (available > DP_MAX_DEVICES) return DP_MAX_DEVICES;
     return available > 0 ? available : 1; // none: opening the first says why
@@ -32,9 +32,13 @@ int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {
 int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
                     Error *err) {
     int ids[DP_MAX_DEVICES], wanted = dp->devices > 0 ? dp->devices : devices_here(config);
-    int count = strategy_dp_device_ids(wanted, dp->device_ids, ids, err);
+    int count = strategy_dp_device_ids(wanted, dp->device_ids, ids, err), last = 0;
+    for (int i = 0; i < count; i++)
+        if (ids[i] > last) last = ids[i];
+    TrainConfig alike = *config; // all devices are of one kind
+    alike.device = train_device_kind(config, last + 1, true);
     for (int i = 0; i < count; i++) {
-        devices[i] = train_open_device(config, ids[i], err);
+        devices[i] = train_open_device(&alike, ids[i], err);
         if (devices[i]) continue;
         while (i-- > 0) device_close(devices[i]);
         return -1;

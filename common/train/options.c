@@ -122,14 +122,19 @@ DataSource *train_open_data(const TrainConfig *config, Error *err) {
     return dataset_open(config->data ? config->data : fallback, config->seed, err);
 }
 
-const char *train_device_kind(const TrainConfig *config) {
+const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
     if (strcmp(config->device, "auto") != 0) return config->device;
-    return device_available("cuda") > 0 ? "cuda" : "cpu";
+    int gpus = device_available("cuda");
+    if (gpus > 0 && gpus >= devices) return "cuda";
+    if (gpus > 0 && tell)
+        fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
+                gpus == 1 ? "" : "s");
+    return "cpu";
 }
 
 Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     char name[16];
-    snprintf(name, sizeof name, "%s:%d", train_device_kind(config), index);
+    snprintf(name, sizeof name, "%s:%d", train_device_kind(config, index + 1, true), index);
     Device *device = device_open(name, err);
     if (device) device->tf32 = config->tf32;
     return device;

@@ -50,9 +50,10 @@ void train_options(Options *options, TrainConfig *config);
 // model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
 
-// The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" where a GPU is.
-const char *train_device_kind(const TrainConfig *config);
-// The device `index` of that kind.
+// The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
+// so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu".
+const char *train_device_kind(const TrainConfig *config, int devices, bool tell);
+// The device `index` of that kind (auto: "cuda" if there is such a one).
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
 // Builds the model that --model names for the data's shapes. Rank r draws its own weights, with
