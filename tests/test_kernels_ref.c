@@ -194,6 +194,8 @@ static void known_losses(const Kernels *k) {
     assert_int_equal(correct, 2);
     k->count_correct(rows, (const int64_t[]){2, 0, 0, 2}, &correct, 4, 3);
     assert_int_equal(correct, 1);
+    k->count_correct(rows, (const int64_t[]){1, -1, 3, 1 << 30}, &correct, 4, 3); // no classes
+    assert_int_equal(correct, 1);
 }
 
 static void known_optimizers(const Kernels *k) {

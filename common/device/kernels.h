@@ -235,7 +235,7 @@ typedef struct Kernels {
     void (*squared_error_gradient)(const float *x, const float *target, const float *upstream,
                                    double divisor, float *dx, bool accumulate, size_t count);
     // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
-    // is wrong).
+    // is wrong, and so is a target that is no class).
     void (*count_correct)(const float *logits, const int64_t *target, int64_t *correct, size_t n,
                           size_t classes);
 

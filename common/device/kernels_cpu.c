@@ -216,6 +216,7 @@ static void cpu_count_correct(const float *logits, const int64_t *target, int64_
                               size_t n, size_t classes) {
     *correct = 0;
     for (size_t i = 0; i < n; i++) {
+        if (target[i] < 0 || (uint64_t)target[i] >= classes) continue;
         const float *row = logits + i * classes;
         size_t label = (size_t)target[i];
         bool largest = row[label] == row[label]; // false for NaN, as are all comparisons below
