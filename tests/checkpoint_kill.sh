@@ -5,25 +5,13 @@
 # The moments follow from a fixed seed, as far as a clock allows. Every attempt is left alone until it has
 # done a step of its own, so that the whole makes progress. KILLS (10) are shared by one device, two ranks,
 # and two ranks with a hook that carries state.
-set -eu
-bin=$1 kills=${2:-10}
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
+. "$(dirname "$0")/checks.sh"
+kills=${2:-10}
 export OMP_NUM_THREADS=1
 
 fail() {
     echo "FAILED: $*"
     exit 1
-}
-
-# The optimizer's file that a checkpoint names.
-state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
-
-same() { # A B: equal bits in both pairs of files
-    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
-    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
-        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
 }
 
 # The n-th of a fixed series of pauses, 0 to 0.15 s.

@@ -4,34 +4,7 @@
 # DataParallel and DistributedDataParallel give the same bits, also where fp16's scaler skips steps; resuming
 # continues bit for bit, at the scale that the run was at; gradients are dumped unscaled and are float32's to
 # the rounding of their factors; and ten epochs end as well as in float32.
-set -eu
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-checks=0 failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-run() { # WHAT COMMAND...: it must succeed
-    checks=$((checks + 1))
-    what=$1
-    shift
-    "$@" >out.txt 2>err.txt </dev/null || fail "$what: $(cat err.txt)"
-}
-
-# The optimizer's file that a checkpoint names.
-state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
-
-same() { # A B: equal bits, weights, buffers and the optimizer's state
-    checks=$((checks + 1))
-    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
-    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
-        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
-}
+. "$(dirname "$0")/checks.sh"
 
 column() { # NAME FOLDER: of its steps.csv, in one line
     awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
@@ -174,5 +147,4 @@ checks=$((checks + 1)) status=0
 [ "$status" = 1 ] && grep -q '^error: the loss is .* training has diverged' err.txt ||
     fail "status $status of a run that diverges: $(cat err.txt)"
 
-echo "mixed_precision: $checks checks, $failures failures"
-[ "$failures" = 0 ]
+tally mixed_precision

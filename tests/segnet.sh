@@ -4,34 +4,7 @@
 # DataParallel and DistributedDataParallel give the same bits when the loss is a mean over all ranks' pixels;
 # metrics do not depend on how the test images are shared; resuming continues bit for bit; training learns;
 # hard-example mining and the pictures; and what does not fit together is refused.
-set -eu
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-checks=0 failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-# The optimizer's file that a checkpoint names.
-state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
-
-same() { # A B: equal bits, weights, buffers and the optimizer's state
-    checks=$((checks + 1))
-    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
-    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
-        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
-}
-
-run() { # WHAT COMMAND...: it must succeed; stdout is in out.txt
-    checks=$((checks + 1))
-    what=$1
-    shift
-    "$@" >out.txt 2>err.txt </dev/null || fail "$what: $(cat err.txt)"
-}
+. "$(dirname "$0")/checks.sh"
 
 single="$bin/train_single --model segnet --data shapes:16x16@90"
 dp() { n=$1; shift; "$bin/train_dp" --devices "$n" --model segnet --data shapes:16x16@90 "$@"; }
@@ -100,28 +73,19 @@ for picture in learnt/images/*; do
 done
 
 # ---- what does not fit -------------------------------------------------------------------------------------
-refuse() { # 'part of the message' OPTIONS...
-    checks=$((checks + 1))
-    words=$1 status=0
-    shift
-    "$bin/train_single" "$@" >out.txt 2>err.txt || status=$?
-    [ "$status" = 2 ] || fail "status $status of $*: $(cat err.txt)"
-    [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "not one error line: $*: $(cat err.txt)"
-    grep -qF -- "$words" err.txt || fail "no \"$words\" from $*: $(cat err.txt)"
-}
-refuse 'segnet predicts pixels, but digits has labels of samples' --model segnet --data digits
-refuse 'mlp predicts samples, but shapes has labels of pixels' --model mlp --data shapes:8x8@8
-refuse 'sides that 4 divides, got 9x12' --model segnet --data shapes:9x12@8
-refuse 'shapes:9: want' --model segnet --data shapes:9
-refuse '--ohem-threshold' --model segnet --ohem-threshold -1
+program=$bin/train_single
+refuse 2 'segnet predicts pixels, but digits has labels of samples' "$program" --model segnet --data digits
+refuse 2 'mlp predicts samples, but shapes has labels of pixels' "$program" --model mlp --data shapes:8x8@8
+refuse 2 'sides that 4 divides, got 9x12' "$program" --model segnet --data shapes:9x12@8
+refuse 2 'shapes:9: want' "$program" --model segnet --data shapes:9
+refuse 2 '--ohem-threshold' "$program" --model segnet --ohem-threshold -1
 tiny='--model segnet --data shapes:8x8@8 --global-batch 2'
-refuse '--dump-images has no effect: it needs --out' $tiny --dump-images 1
-refuse '--dump-images has no effect: with --no-eval' $tiny --dump-images 1 --out nothing --no-eval
-refuse '--dump-images has no effect: --data has no labels' --model mlp --dump-images 1 --out nothing
-refuse '--ohem-threshold has no effect: --data has no labels' --model mlp --ohem-threshold 0.5
-refuse '--ohem-min has no effect: --data has no labels' --model mlp --ohem-min 5
-refuse '--ohem-min has no effect: without --ohem-threshold' $tiny --ohem-min 5
+refuse 2 '--dump-images has no effect: it needs --out' "$program" $tiny --dump-images 1
+refuse 2 '--dump-images has no effect: with --no-eval' "$program" $tiny --dump-images 1 --out nothing --no-eval
+refuse 2 '--dump-images has no effect: --data has no labels' "$program" --model mlp --dump-images 1 --out nothing
+refuse 2 '--ohem-threshold has no effect: --data has no labels' "$program" --model mlp --ohem-threshold 0.5
+refuse 2 '--ohem-min has no effect: --data has no labels' "$program" --model mlp --ohem-min 5
+refuse 2 '--ohem-min has no effect: without --ohem-threshold' "$program" $tiny --ohem-min 5
 [ ! -e nothing ] || fail "a refused run left a folder"
 
-echo "segnet: $checks checks, $failures failures"
-[ "$failures" = 0 ]
+tally segnet

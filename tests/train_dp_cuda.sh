@@ -1,17 +1,7 @@
 #!/bin/sh
 # train_dp_cuda.sh BIN_DIR: train_dp on GPUs as a program: the same weights on one card and on two, and
 # nearly those of CPU devices; its records; what it says when a GPU is not there. Ends with 77 without one.
-set -eu
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-checks=0 failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
+. "$(dirname "$0")/checks.sh"
 
 # run NAME OPTION...: trains the convnet for some steps into the folder NAME.
 run() {
@@ -39,20 +29,9 @@ equal() { # KEY A B: the same value, not zero, in the records of two runs
         fail "$1 is '$(value "$2" "$1")' in $2, '$(value "$3" "$1")' in $3"
 }
 
-# refuse 'part of the message' COMMAND...: status 77 and one line that says why
-refuse() {
-    checks=$((checks + 1))
-    words=$1 status=0
-    shift
-    "$@" >out.txt 2>err.txt </dev/null || status=$?
-    [ "$status" = 77 ] || fail "status $status, not 77: $*: $(cat err.txt)"
-    [ "$(wc -l <err.txt)" = 1 ] || fail "not one line: $*: $(cat err.txt)"
-    grep -qF -- "$words" err.txt || fail "no \"$words\" from $*: $(cat err.txt)"
-}
-
 # No GPU to be seen: as without one.
 for program in train_single train_dp; do
-    refuse 'error: device cuda:0: ' env CUDA_VISIBLE_DEVICES= DDPC_EMULATED_GPUS=0 "$bin/$program" \
+    refuse 77 'error: device cuda:0: ' env CUDA_VISIBLE_DEVICES= DDPC_EMULATED_GPUS=0 "$bin/$program" \
         --device cuda
 done
 checks=$((checks + 1))
@@ -65,7 +44,7 @@ if ! "$bin/train_single" --device cuda --steps 1 --no-eval >out.txt 2>err.txt; t
     exit 77
 fi
 
-refuse 'error: device cuda:99: ' "$bin/train_dp" --device cuda --device-ids 0,99
+refuse 77 'error: device cuda:99: ' "$bin/train_dp" --device cuda --device-ids 0,99
 run cpu --device cpu --devices 2
 run card --device cuda --device-ids 0,0
 run again --device cuda --device-ids 0,0
@@ -83,5 +62,4 @@ checks=$((checks + 1))
 "$bin/train_single" --steps 1 --no-eval >out.txt 2>err.txt || fail "auto with a GPU: $(cat err.txt)"
 grep -q '1 device (cuda)' err.txt || fail "auto with a GPU: $(cat err.txt)"
 
-echo "train_dp_cuda: $checks checks, $failures failures"
-[ "$failures" = 0 ]
+tally train_dp_cuda

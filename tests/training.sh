@@ -3,40 +3,7 @@
 #
 # Resuming anywhere continues bit for bit; bad input gets one clear line, the right exit status and leaves
 # nothing behind; every program does something sensible without arguments.
-set -eu
-bin=$1
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-checks=0 failures=0
-
-fail() {
-    echo "FAILED: $*"
-    failures=$((failures + 1))
-}
-
-# refuse STATUS 'part of the message' COMMAND...: the command must end with that status, with exactly one
-# line that begins with "error: " and contains the words.
-refuse() {
-    checks=$((checks + 1))
-    wanted=$1 words=$2
-    shift 2
-    status=0
-    "$@" >out.txt 2>err.txt </dev/null || status=$?
-    [ "$status" = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat err.txt)"
-    [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "not one error line: $*: $(cat err.txt)"
-    grep '^error: ' err.txt | grep -qF -- "$words" || fail "no \"$words\" from $*: $(cat err.txt)"
-}
-
-# The optimizer's file that a checkpoint names.
-state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
-
-same() { # A B: equal bits, in all tensors of both pairs of files
-    checks=$((checks + 1))
-    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
-    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
-        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
-}
+. "$(dirname "$0")/checks.sh"
 
 # ---- resuming ----------------------------------------------------------------------------------------------
 # 1,500 digits in batches of 60 are 25 steps per epoch: 31 and 44 lie inside the second epoch, 25 between.
@@ -244,5 +211,4 @@ for program in $programs; do
     [ -s out.txt ] || fail "$program printed nothing"
 done
 
-echo "training: $checks checks, $failures failures"
-[ "$failures" = 0 ]
+tally training

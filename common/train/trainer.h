@@ -57,9 +57,8 @@ const char *train_device_kind(const TrainConfig *config, int devices, bool tell)
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
 // Builds the model that --model names for the data's shapes. Rank r draws its own weights, with
-// seed
-// + r, as ranks that do not talk to each other would; --load-init and --save-init are rank 0's. A
-// strategy with several ranks has to make them equal.
+// the seed plus r, as ranks that do not talk to each other would; --load-init and --save-init are
+// rank 0's. A strategy with several ranks has to make them equal.
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
                            int rank, Error *err);
 

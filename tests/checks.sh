@@ -1,0 +1,51 @@
+# checks.sh: what the shell tests of the programs share; sourced with BIN_DIR as $1, before anything
+# else. It goes to a folder of its own, which vanishes at the end.
+set -eu
+bin=$1
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+cd "$work"
+checks=0 failures=0
+
+fail() {
+    echo "FAILED: $*"
+    failures=$((failures + 1))
+}
+
+# run WHAT COMMAND...: it must succeed; stdout is in out.txt
+run() {
+    checks=$((checks + 1))
+    what=$1
+    shift
+    "$@" >out.txt 2>err.txt </dev/null || fail "$what: $(cat err.txt)"
+}
+
+# refuse STATUS 'part of the message' COMMAND...: the command must end with that status, with exactly one
+# line that begins with "error: " and contains the words.
+refuse() {
+    checks=$((checks + 1))
+    wanted=$1 words=$2
+    shift 2
+    status=0
+    "$@" >out.txt 2>err.txt </dev/null || status=$?
+    [ "$status" = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat err.txt)"
+    [ "$(grep -c '^error: ' err.txt)" = 1 ] || fail "not one error line: $*: $(cat err.txt)"
+    grep '^error: ' err.txt | grep -qF -- "$words" || fail "no \"$words\" from $*: $(cat err.txt)"
+}
+
+# The optimizer's file that a checkpoint names.
+state() { echo "$(dirname "$1")/$(grep -ao '[^"/]*\.optimizer' "$1" | head -n 1)"; }
+
+# same A B: equal bits, in all tensors of both pairs of files
+same() {
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
+    "$bin/compare_tensors" --bitwise "$(state "$1")" "$(state "$2")" >cmp.txt 2>&1 ||
+        fail "the optimizer states of $1 and $2: $(tail -n 1 cmp.txt)"
+}
+
+# tally NAME: the last line of a test, and its status
+tally() {
+    echo "$1: $checks checks, $failures failures"
+    [ "$failures" = 0 ]
+}
