@@ -90,9 +90,8 @@ same two two--cuda-graph "two ranks, captured"
 "$bin/train_single" --device cuda --steps 6 --profile --no-eval >"$work/out" 2>&1 || fail "--profile"
 grep -q 'backward' "$work/out" || fail "--profile tells no phases"
 
-if "$bin/train_single" --device cuda --steps 3 --no-eval --lr 1e6 --log-every 1 >"$work/out" 2>&1; then
-    "$bin/train_single" --device cuda --steps 60 --no-eval --lr 1e6 >"$work/out" 2>&1 &&
-        fail "a run that diverges ends as if nothing had happened"
+if "$bin/train_single" --device cuda --steps 60 --no-eval --lr 1e6 >"$work/out" 2>&1; then
+    fail "a run that diverges ends as if nothing had happened"
 fi
 grep -q 'training has diverged' "$work/out" || fail "a run that diverges says so"
 
