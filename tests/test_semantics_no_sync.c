@@ -147,6 +147,47 @@ static void row_39_failure_recovery(void **state) {
     play_both(2, recover, NULL, NULL);
 }
 
+// A module that has been trained without a wrapper has gradients. Their memory goes when it is
+// wrapped, so they are None, and the first step's gradient is its own, added to nothing. Without
+// zero_grad, later steps add to what was reduced before.
+static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const DdpConfig *config = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    float divisor = config->global_normalization ? 1 : (float)rig->world;
+    rig->model = toy_model(rig->device, 2, 1);
+    for (int time = 0; time < 2; time++) {
+        Error err = {0};
+        EXPECT(toy_backward(rig, rig->model, (float[]){400, 800}, &err) == 0);
+        EXPECT(grad_is(rig, 0, 100) && grad_is(rig, 1, 200));
+        rig_wrap(rig, rig->model, config);
+        EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
+        float expected = 0;
+        for (int step = 0; step < 3; step++) {
+            toy_train(rig, (float[]){4, 2 + 4 * (float)rig->rank});
+            expected = (expected + 1) * (float)rig->world / divisor;
+            EXPECT(grad_is(rig, 0, expected) && grad_is(rig, 1, expected));
+        }
+        ddp_unwrap(rig->wrapper);
+        rig->wrapper = NULL;
+        EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
+    }
+    rig_close(rig);
+}
+
+static void row_39_gradients_from_before_the_wrapping(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 5; kind++)
+        for (int global = 0; global <= 1; global++) {
+            DdpConfig config = ddp_config_default();
+            config.global_normalization = global;
+            config.find_unused_parameters = kind == 1;
+            config.static_graph = kind == 2;
+            config.gradient_as_bucket_view = kind != 3;
+            config.overlap = kind != 4;
+            play_both(2, wrap_trained, &config, NULL);
+        }
+}
+
 static int forward_images(Rig *rig, Module *module, Error *err) {
     float images[2 * IMAGE];
     for (int i = 0; i < 2 * IMAGE; i++) images[i] = (float)(i % 7);
@@ -230,6 +271,7 @@ int main(void) {
         cmocka_unit_test(row_35_no_sync_is_read_in_forward),
         cmocka_unit_test(row_38_no_grad_forward),
         cmocka_unit_test(row_39_failure_recovery),
+        cmocka_unit_test(row_39_gradients_from_before_the_wrapping),
         cmocka_unit_test(row_40_inference_on_one_rank),
         cmocka_unit_test(row_53_broadcast_buffer),
     };
