@@ -224,7 +224,7 @@ int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->ready_count = 0;
     reducer->expecting = reduce;
     if (reduce && reducer->policy.prepare) reducer->policy.prepare(reducer->policy.state);
-    return 0;
+    return report(reducer, err);
 }
 
 void reducer_forward_done(Reducer *reducer) {
