@@ -12,14 +12,14 @@
 
 #include "ddp/features/comm_hooks.h"
 #include "ddp/features/join_ddp.h"
-#include "ddp/features/optimizer_hook.h"
 #include "ddp/features/post_local_sgd.h"
 
 enum { TASKS = 4, STEPS = 3, WORLD_MAX = 4 };
 
 typedef enum Policy { ALL_USED, FIND_UNUSED, STATIC_GRAPH, POLICIES } Policy;
 
-static const char *const HOOKS[] = {"none", "allreduce", "fp16", "bf16", "bf16 wrapper", "post-local"};
+static const char *const HOOKS[] = {"none", "allreduce",    "fp16",
+                                    "bf16", "bf16 wrapper", "post-local"};
 enum { HOOK_COUNT = sizeof HOOKS / sizeof *HOOKS };
 
 typedef enum Joining { NO_JOIN, JOIN_ALL, JOIN_ACTIVE, JOININGS } Joining;
@@ -59,7 +59,8 @@ typedef struct Expected {
 } Expected;
 
 // One step of all ranks. A gradient that some rank has used since the last reduction becomes the
-// sum over the ranks, divided by whatever divides; one that nobody has used stays as it was.
+// sum over the ranks, divided by whatever divides; one that nobody has used stays as it was. With a
+// static graph "used" is what was used in the first step, by ranks that may have joined since.
 static void expect_step(Expected *all, const Mix *mix, int world, int step) {
     int active = 0;
     for (int r = 0; r < world; r++) active += step < steps_of(mix, r, world);
@@ -68,9 +69,11 @@ static void expect_step(Expected *all, const Mix *mix, int world, int step) {
         bool anyone = false;
         float sum = 0;
         for (int r = 0; r < world; r++) {
-            if (step >= steps_of(mix, r, world)) continue; // it has joined: zeros
-            if (!mix->keep) all->grad[r][k] = 0, all->defined[r][k] = false;
             float mine = factor(mix, r, step, k);
+            bool joined = step >= steps_of(mix, r, world); // it gives zeros
+            anyone = anyone || (mix->policy == STATIC_GRAPH && mine != 0);
+            if (joined) continue;
+            if (!mix->keep) all->grad[r][k] = 0, all->defined[r][k] = false;
             anyone = anyone || mine != 0;
             sum += (all->defined[r][k] ? all->grad[r][k] : 0) + mine * (float)(1 + mix->micro);
         }
@@ -86,13 +89,14 @@ static void check_step(Rig *rig, const Mix *mix, const Expected *all, int step) 
         float want = all->grad[rig->rank][k];
         if (all->defined[rig->rank][k] ? grad_is(rig, k, want) : grad_is_none(rig, k)) continue;
         const Tensor *p = rig_parameter(rig, k);
-        problem(rig->outcome,
-                "global %d overlap %d view %d cap %g policy %d hook %s micro %d keep %d join %d, step "
-                "%d: task %d is %g, not %g",
-                mix->global, mix->overlap, mix->view, mix->cap, mix->policy, HOOKS[mix->hook],
-                mix->micro, mix->keep, mix->joining, step, k,
-                p->has_grad ? (double)p->grad[0] : (double)NAN,
-                all->defined[rig->rank][k] ? (double)want : (double)NAN);
+        problem(
+            rig->outcome,
+            "global %d overlap %d view %d cap %g policy %d hook %s micro %d keep %d join %d, step "
+            "%d: task %d is %g, not %g",
+            mix->global, mix->overlap, mix->view, mix->cap, mix->policy, HOOKS[mix->hook],
+            mix->micro, mix->keep, mix->joining, step, k,
+            p->has_grad ? (double)p->grad[0] : (double)NAN,
+            all->defined[rig->rank][k] ? (double)want : (double)NAN);
     }
 }
 
