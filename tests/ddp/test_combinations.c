@@ -1,6 +1,6 @@
-/* test_combinations.c: options of DistributedDataParallel that meet. Each has tests of its own; here
- * every choice of one goes with every choice of the others, and each step's gradients are worked out
- * by a model of PyTorch's rules that is a page long (expect_step).
+/* test_combinations.c: options of DistributedDataParallel that meet. Each has tests of its own;
+ * here every choice of one goes with every choice of the others, and each step's gradients are
+ * worked out by a model of PyTorch's rules that is a page long (expect_step).
  *
  * The toy's gradients are small whole numbers, which no rounding touches, not even to 16 bits: all
  * comparisons are exact.
