@@ -159,8 +159,8 @@ static void run_mix(ProcessGroup *group, const void *argument, Outcome *outcome)
 
 // ---- all of them ------------------------------------------------------------------------------
 
-// Every choice of everything, but for what changes only when something happens (overlap, the size of
-// buckets): they go in turns.
+// Every choice of everything, but for what changes only when something happens (overlap, the size
+// of buckets): they go in turns.
 static void options_in_every_combination(void **state) {
     (void)state;
     static const double caps[] = {-1, 0, 0.00005};
