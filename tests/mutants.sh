@@ -86,8 +86,9 @@ check_catalogue() {
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree"
-tar -C "$root" --exclude=./build* --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
+tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
 cd "$work/tree"
+catalogue=$work/tree/tests/mutants # so that nobody's editing changes a run
 options="-DCMAKE_BUILD_TYPE=Release -DWITH_CUDA=OFF"
 
 # build [TARGET...]: quietly; the log is in $work/build.log.
@@ -142,11 +143,16 @@ run_rest() {
 }
 
 plant() {
+    for file in $(read_catalogue files "$1"); do
+        mkdir -p "$work/before/$(dirname "$file")"
+        cp "$file" "$work/before/$file"
+    done
     read_catalogue plant "$1" "$work/tree" || exit 2
 }
 
+# Without the old times: make is to see that the files have changed back.
 restore() {
-    for file in $(read_catalogue files "$1"); do cp "$root/$file" "$file"; done
+    for file in $(read_catalogue files "$1"); do cp "$work/before/$file" "$file"; done
 }
 
 # ---- the eight that bench/compare.sh must find ------------------------------------------------
