@@ -108,7 +108,7 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
     options_add_flag(o, "profile", &c->profile, "end with a table of where the steps' time went");
     options_add_string(o, "trace", &c->trace, "FILE",
-                       "write a timeline for ui.perfetto.dev (rank r > 0: FILE.rankR)");
+                       "write a timeline of all ranks for ui.perfetto.dev");
 }
 
 void train_options(Options *options, TrainConfig *config) {
