@@ -1,6 +1,6 @@
 /* protocol.h: what the store's client and server say to each other.
  *
- * First each shows the other that it knows the job's token (store_handshake.h). All four messages
+ * First each shows the other that it knows the job's token (handshake.h). All four messages
  * have a fixed size, and the version of the protocol is in the magic:
  *
  *   client   magic 8 | client's nonce 32
@@ -25,12 +25,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-<<<<<<< HEAD:ddp/store/protocol.h
+#include "ddp/store/handshake.h"
 #include "ddp/store/store.h"
-=======
-#include "ddp/store/store.h"
-#include "ddp/store_handshake.h"
->>>>>>> main:ddp/store/protocol.h
 
 #define STORE_MAGIC "ddpstor2"
 

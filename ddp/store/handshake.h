@@ -1,4 +1,4 @@
-/* store_handshake.h: how two processes show each other that they know the job's token, without
+/* handshake.h: how two processes show each other that they know the job's token, without
  * sending it.
  *
  * Each side makes a nonce, 32 random bytes that are used once. A proof is HMAC-SHA-256 with the

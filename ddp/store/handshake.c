@@ -1,5 +1,5 @@
-/* store_handshake.c: see store_handshake.h. The only file that calls OpenSSL's libcrypto. */
-#include "ddp/store_handshake.h"
+/* handshake.c: see handshake.h. The only file that calls OpenSSL's libcrypto. */
+#include "ddp/store/handshake.h"
 
 #include <errno.h>
 #include <openssl/crypto.h>
