@@ -47,7 +47,8 @@ static Options make_options(Values *v) {
                        "row must be wrapped somewhere to fit on the page");
     options_add_choice(&options, "schedule", &v->schedule, "constant|cosine|step",
                        "of the learning rate");
-    options_add_enum(&options, "colour", &v->colour, "red|green|dark-blue|off-white", "of everything");
+    options_add_enum(&options, "colour", &v->colour, "red|green|dark-blue|off-white",
+                     "of everything");
     options_add_pair(&options, "pair", v->pair, 0, 1, "of numbers");
     return options;
 }
@@ -133,7 +134,8 @@ static const BadLine bad_lines[] = {
      "--schedule: 'constant|cosine' is none of constant, cosine, step"},
     {{"--schedule", ""}, "--schedule: '' is none of constant, cosine, step"},
     {{"--colour", "dark"}, "--colour: 'dark' is none of red, green, dark-blue, off-white"},
-    {{"--colour", "rd"}, "--colour: 'rd' is none of red, green, dark-blue, off-white; did you mean red?"},
+    {{"--colour", "rd"},
+     "--colour: 'rd' is none of red, green, dark-blue, off-white; did you mean red?"},
     {{"--pair", "0.5"}, "--pair: '0.5' is not two numbers like 0.9,0.999"},
     {{"--pair", "0.5,"}, "--pair: '0.5,' is not two numbers like 0.9,0.999"},
     {{"--pair", "0.5,0.1,0.2"}, "--pair: '0.5,0.1,0.2' is not two numbers like 0.9,0.999"},
