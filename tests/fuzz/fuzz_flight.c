@@ -1,4 +1,5 @@
-/* fuzz_flight.c: flight records of two ranks: [u16 n, little-endian][n bytes of the one][the other].
+/* fuzz_flight.c: flight records of two ranks: [u16 n, little-endian][n bytes of the one][the
+ * other].
  *
  * Whatever they say, the analysis ends, and each line that it writes is about a group.
  */
