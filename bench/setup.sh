@@ -51,6 +51,7 @@ setup_missing() {
             setup_has_openblas || echo libopenblas-pthread-dev
             setup_has_library zlib || echo zlib1g-dev
             setup_has_library libcjson || echo libcjson-dev
+            setup_has_library libcrypto || echo libssl-dev
             ;;
         tests) setup_has_library cmocka || echo libcmocka-dev ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;

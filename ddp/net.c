@@ -110,6 +110,15 @@ int net_port(int socket_fd) {
     return ntohs(name.ss_family == AF_INET6 ? v6->sin6_port : v4->sin_port);
 }
 
+void net_peer_name(int socket_fd, char name[NET_NAME_MAX]) {
+    struct sockaddr_storage peer = {0};
+    socklen_t bytes = sizeof peer;
+    snprintf(name, NET_NAME_MAX, "?");
+    if (getpeername(socket_fd, (struct sockaddr *)&peer, &bytes) != 0) return;
+    (void)getnameinfo((struct sockaddr *)&peer, bytes, name, NET_NAME_MAX, NULL, 0,
+                      NI_NUMERICHOST); // leaves "?" if it fails
+}
+
 int net_accept(int listener) {
     int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (fd >= 0) set_no_delay(fd);

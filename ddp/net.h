@@ -27,6 +27,10 @@ typedef enum NetDirection { NET_SEND, NET_RECEIVE } NetDirection;
 int net_listen(const char *host, int port, Error *err);
 int net_port(int socket_fd); // the local port
 
+enum { NET_NAME_MAX = 64 };
+// The address of the other side in digits, for a message; "?" if it cannot be told.
+void net_peer_name(int socket_fd, char name[NET_NAME_MAX]);
+
 // One attempt to connect before clock_ns() reaches deadline_ns. Returns the socket, or -1 with err
 // filled. (Looking up a host name may take longer: the resolver has deadlines of its own.)
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err);

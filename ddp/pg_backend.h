@@ -25,8 +25,8 @@ typedef enum PgMonitor { MONITOR_NONE, MONITOR_FIRST, MONITOR_ALL } PgMonitor;
 // One collective on its way: valid arguments, and all its waits end at the deadline.
 typedef struct PgCall {
     Collective collective;
-    uint64_t sequence; // from 1; 0 for send and receive
-    uint64_t begin_ns; // when it was taken up
+    uint64_t sequence;            // from 1; 0 for send and receive
+    uint64_t issued_ns, begin_ns; // when it was issued, and when it was taken up
     uint64_t deadline_ns;
     double timeout_s;  // what the deadline was made of, for messages; 0: the group's, not yet set
     const int *global; // [size], the ranks' numbers in the job, for messages; NULL: the same
@@ -80,6 +80,9 @@ const char *pg_describe(const Collective *collective, char text[PG_DESCRIPTION_M
 // "1", or in a subgroup "1 (global 3)". Returns text. global is a PgCall's.
 enum { PG_RANK_NAME_MAX = 40 };
 const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]);
+
+// Adds a call that is over to a trace; its bucket, if it has one, was ready when it was issued.
+void pg_trace_call(const PgCall *call, uint64_t end_ns, Trace *trace, int track);
 
 // What ranks must agree on before they begin a call.
 typedef struct PgFingerprint {

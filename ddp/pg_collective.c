@@ -4,44 +4,49 @@
 #include "ddp/pg_backend.h"
 
 Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op) {
-    return (Collective){PG_ALL_REDUCE, buffer, buffer, count, type, op, 0};
+    return (Collective){PG_ALL_REDUCE, buffer, buffer, count, type, op, 0, 0};
 }
 
 Collective pg_broadcast(void *buffer, size_t count, PgType type, int root) {
-    return (Collective){PG_BROADCAST, buffer, buffer, count, type, PG_SUM, root};
+    return (Collective){PG_BROADCAST, buffer, buffer, count, type, PG_SUM, root, 0};
 }
 
 Collective pg_reduce(void *buffer, size_t count, PgType type, ReduceOp op, int root) {
-    return (Collective){PG_REDUCE, buffer, buffer, count, type, op, root};
+    return (Collective){PG_REDUCE, buffer, buffer, count, type, op, root, 0};
 }
 
 Collective pg_all_gather(const void *send, void *receive, size_t count, PgType type) {
-    return (Collective){PG_ALL_GATHER, send, receive, count, type, PG_SUM, 0};
+    return (Collective){PG_ALL_GATHER, send, receive, count, type, PG_SUM, 0, 0};
 }
 
 Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root) {
-    return (Collective){PG_GATHER, send, receive, count, type, PG_SUM, root};
+    return (Collective){PG_GATHER, send, receive, count, type, PG_SUM, root, 0};
 }
 
 Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root) {
-    return (Collective){PG_SCATTER, send, receive, count, type, PG_SUM, root};
+    return (Collective){PG_SCATTER, send, receive, count, type, PG_SUM, root, 0};
 }
 
 Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
                              ReduceOp op) {
-    return (Collective){PG_REDUCE_SCATTER, send, receive, count, type, op, 0};
+    return (Collective){PG_REDUCE_SCATTER, send, receive, count, type, op, 0, 0};
 }
 
 Collective pg_send(const void *buffer, size_t count, PgType type, int to) {
-    return (Collective){PG_SEND, buffer, NULL, count, type, PG_SUM, to};
+    return (Collective){PG_SEND, buffer, NULL, count, type, PG_SUM, to, 0};
 }
 
 Collective pg_recv(void *buffer, size_t count, PgType type, int from) {
-    return (Collective){PG_RECV, NULL, buffer, count, type, PG_SUM, from};
+    return (Collective){PG_RECV, NULL, buffer, count, type, PG_SUM, from, 0};
 }
 
 Collective pg_barrier(void) {
     return (Collective){.kind = PG_BARRIER, .type = PG_U8};
+}
+
+Collective pg_of_bucket(Collective collective, size_t index) {
+    collective.bucket = (int)index + 1;
+    return collective;
 }
 
 // ---- names ----------------------------------------------------------------------------------
@@ -61,6 +66,20 @@ const char *pg_kind_name(CollectiveKind kind) {
 }
 const char *pg_type_name(PgType type) {
     return type_names[type];
+}
+
+void pg_trace_call(const PgCall *call, uint64_t end_ns, Trace *trace, int track) {
+    const Collective *collective = &call->collective;
+    bool has_bytes = collective->kind <= PG_BARRIER;
+    trace_add(
+        trace, track,
+        &(TraceSpan){.name = pg_kind_name(collective->kind),
+                     .number = (int64_t)call->sequence,
+                     .begin_ns = call->begin_ns,
+                     .end_ns = end_ns,
+                     .bytes = has_bytes ? collective->count * pg_type_bytes(collective->type) : 0,
+                     .bucket = collective->bucket - 1,
+                     .ready_ns = collective->bucket ? call->issued_ns : 0});
 }
 
 const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]) {

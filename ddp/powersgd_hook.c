@@ -150,6 +150,12 @@ static Part *take_part(PowerSgd *state, GradBucket *bucket) {
     return part;
 }
 
+static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, float *buffer, size_t count,
+                       ReduceOp op, Error *err) {
+    Collective sum = pg_all_reduce(buffer, count, PG_F32, op);
+    return pg_start(state->group, pg_of_bucket(sum, bucket->index), err);
+}
+
 static int start(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
     if ((uint64_t)state->iteration < state->config.start_iteration) {
@@ -157,11 +163,9 @@ static int start(void *context, GradBucket *bucket, Error *err) {
         return grad_bucket_start(bucket, state->group, PG_F32, bucket->op, err);
     }
     Part *part = take_part(state, bucket);
-    part->rest_work = pg_start(
-        state->group, pg_all_reduce(part->rest, part->rest_count, PG_F32, bucket->op), err);
+    part->rest_work = start_sum(state, bucket, part->rest, part->rest_count, bucket->op, err);
     if (!part->rest_work) return -1;
-    part->p_work =
-        pg_start(state->group, pg_all_reduce(part->p, part->p_count, PG_F32, PG_SUM), err);
+    part->p_work = start_sum(state, bucket, part->p, part->p_count, PG_SUM, err);
     if (!part->p_work) work_wait(part->rest_work, NULL, NULL, err);
     return part->p_work ? 0 : -1;
 }
@@ -229,8 +233,7 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
     int failed = work_wait(part->rest_work, NULL, NULL, err);
     if (work_wait(part->p_work, NULL, NULL, err) || failed) return -1;
     project_back(state, bucket, part);
-    Work *q =
-        pg_start(state->group, pg_all_reduce(part->q, part->q_count, PG_F32, bucket->op), err);
+    Work *q = start_sum(state, bucket, part->q, part->q_count, bucket->op, err);
     if (!q || work_wait(q, NULL, NULL, err)) return -1;
     decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
     state->iteration += bucket->is_last;

@@ -58,7 +58,7 @@ struct ProcessGroup {
     pthread_cond_t work_over;  // a Work is done
     Work *first, *last, *spare;
     uint64_t issued, finished; // Works
-    uint64_t moved_bytes;
+    PgTotals totals;
     FlightRecorder *flight;
     bool closing;
     Error error; // the first; status != STATUS_OK: the group is broken
@@ -101,12 +101,12 @@ uint64_t pg_sequence(const ProcessGroup *group) {
     return group->sequence;
 }
 
-uint64_t pg_moved_bytes(const ProcessGroup *group) {
+PgTotals pg_totals(const ProcessGroup *group) {
     pthread_mutex_t *mutex = (pthread_mutex_t *)&group->mutex;
     pthread_mutex_lock(mutex);
-    uint64_t bytes = group->moved_bytes;
+    PgTotals totals = group->totals;
     pthread_mutex_unlock(mutex);
-    return bytes;
+    return totals;
 }
 
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track) {
@@ -188,7 +188,7 @@ static bool is_alone(const ProcessGroup *group, const PgCall *call) {
 
 // Numbers and records a call. -1 with the first error if the group is broken.
 static int admit(ProcessGroup *group, PgCall *call, Error *err) {
-    uint64_t now = clock_ns();
+    uint64_t now = call->issued_ns = clock_ns();
     pthread_mutex_lock(&group->mutex);
     int status = copy_error(&group->error, err);
     if (!status) {
@@ -220,9 +220,9 @@ static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
     uint64_t now = clock_ns();
     pthread_mutex_lock(&group->mutex);
     if (!status) flight_complete(group->flight, call->record, now);
+    if (call->collective.bucket) group->totals.bucket_ns += now - call->begin_ns;
     pthread_mutex_unlock(&group->mutex);
-    trace_span(group->trace, group->track, pg_kind_name(call->collective.kind),
-               (int64_t)call->sequence, call->begin_ns, now);
+    pg_trace_call(call, now, group->trace, group->track);
     return now;
 }
 
@@ -239,7 +239,7 @@ static int carry_out(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t moved = 0;
     int status = backend->run(group->state, call, &moved, err);
     pthread_mutex_lock(&group->mutex);
-    group->moved_bytes += moved;
+    group->totals.moved_bytes += moved;
     pthread_mutex_unlock(&group->mutex);
     return status;
 }

@@ -62,7 +62,8 @@ typedef struct Collective {
     size_t count;  // elements; which buffer it measures is said at each constructor
     PgType type;
     ReduceOp op;
-    int root; // the root, or for send and receive the peer
+    int root;   // the root, or for send and receive the peer
+    int bucket; // of gradients, from 1; 0: something else. For the records only (PgTotals, traces)
 } Collective;
 
 // W is the group's size; all buffers are this rank's, and their shapes are in brackets.
@@ -84,6 +85,8 @@ Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgTy
 Collective pg_send(const void *buffer, size_t count, PgType type, int to);
 Collective pg_recv(void *buffer, size_t count, PgType type, int from);
 Collective pg_barrier(void);
+// The collective, marked as what carries a bucket of gradients (index from 0).
+Collective pg_of_bucket(Collective collective, size_t index);
 
 typedef struct ProcessGroup ProcessGroup;
 typedef struct Work Work;
@@ -95,7 +98,16 @@ int pg_global_rank(const ProcessGroup *group, int rank);
 const char *pg_backend(const ProcessGroup *group); // "shm"
 // Collectives issued by this rank so far, without sends and receives (those are numbered per pair).
 uint64_t pg_sequence(const ProcessGroup *group);
-uint64_t pg_moved_bytes(const ProcessGroup *group); // this rank read from or wrote to other ranks
+
+// Since the group was opened.
+typedef struct PgTotals {
+    uint64_t moved_bytes; // this rank read from or wrote to other ranks
+    uint64_t bucket_ns;   // inside the collectives of buckets, waits for other ranks included
+} PgTotals;
+PgTotals pg_totals(const ProcessGroup *group);
+static inline uint64_t pg_moved_bytes(const ProcessGroup *group) {
+    return pg_totals(group).moved_bytes;
+}
 
 // Does the collective; returns 0, or -1 with err filled.
 int pg_run(ProcessGroup *group, Collective collective, Error *err);

@@ -224,7 +224,7 @@ int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->ready_count = 0;
     reducer->expecting = reduce;
     if (reduce && reducer->policy.prepare) reducer->policy.prepare(reducer->policy.state);
-    return 0;
+    return report(reducer, err);
 }
 
 void reducer_forward_done(Reducer *reducer) {
@@ -235,7 +235,8 @@ void reducer_forward_done(Reducer *reducer) {
 
 int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, ReduceOp op,
                       Error *err) {
-    bucket->work = pg_start(group, pg_all_reduce(bucket->buffer, bucket->count, type, op), err);
+    Collective sum = pg_all_reduce(bucket->buffer, bucket->count, type, op);
+    bucket->work = pg_start(group, pg_of_bucket(sum, bucket->index), err);
     return bucket->work ? 0 : -1;
 }
 

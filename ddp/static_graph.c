@@ -24,8 +24,14 @@ typedef struct StaticGraph {
     bool marked; // the unused parameters of this backward
 } StaticGraph;
 
+// A first backward that was begun and not finished has counted only a part of the graph.
 static void prepare(void *state) {
     StaticGraph *graph = state;
+    if (!graph->recorded && graph->ordered > 0)
+        error_set(reducer_error(graph->reducer), STATUS_FAILED,
+                  "Expected to have finished reduction in the prior iteration before starting a "
+                  "new one: the first backward, from which static_graph learns the graph, did not "
+                  "reach its end");
     memcpy(graph->remaining, graph->completed, graph->count * sizeof *graph->remaining);
     graph->marked = false;
 }

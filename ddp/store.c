@@ -43,44 +43,74 @@ typedef struct Request { // what a call wants to ask
 
 // ---- Connecting
 
-static int say_hello(Store *store, const char *token, uint64_t deadline_ns, Error *err) {
-    uint8_t greeting[STORE_GREETING_BYTES], answer[STORE_ANSWER_BYTES];
-    store_write_greeting(greeting, token);
+static int fail_stranger(const Store *store, Error *err) {
+    return error_set(err, STATUS_USAGE, "what answers at %s:%d is not a store", store->host,
+                     store->port);
+}
+
+// Sends one message of the handshake and receives the server's next one, of the given size.
+static int exchange(const Store *store, StoreBytes say, uint8_t *answer, size_t bytes,
+                    uint64_t deadline_ns, Error *err) {
     size_t sent = 0, received = 0;
-    NetResult result =
-        net_move(store->socket_fd, NET_SEND, greeting, sizeof greeting, &sent, deadline_ns);
+    void *message = (void *)(uintptr_t)say.data; // which sending does not write to
+    NetResult result = net_move(store->socket_fd, NET_SEND, message, say.bytes, &sent, deadline_ns);
     if (result == NET_DONE) {
-        result =
-            net_move(store->socket_fd, NET_RECEIVE, answer, sizeof answer, &received, deadline_ns);
+        result = net_move(store->socket_fd, NET_RECEIVE, answer, bytes, &received, deadline_ns);
     }
     if (received >= STORE_MAGIC_BYTES && memcmp(answer, STORE_MAGIC, STORE_MAGIC_BYTES) != 0) {
-        return error_set(err, STATUS_USAGE, "what answers at %s:%d is not a store", store->host,
-                         store->port);
+        return fail_stranger(store, err);
     }
-    if (result != NET_DONE) {
-        return error_set(err, STATUS_FAILED, "%s:%d %s", store->host, store->port,
-                         result == NET_TIMEOUT ? "accepts connections but does not answer"
-                                               : "hangs up without an answer");
-    }
-    switch (store_read_u32(answer + STORE_MAGIC_BYTES)) {
+    if (result == NET_DONE) return 0;
+    return error_set(err, STATUS_FAILED, "%s:%d %s", store->host, store->port,
+                     result == NET_TIMEOUT ? "accepts connections but does not answer"
+                                           : "hangs up without an answer");
+}
+
+// The server's verdict on our proof, and ours on its proof.
+static int judge_answer(const Store *store, const uint8_t answer[STORE_ANSWER_BYTES],
+                        const StoreNonces *nonces, Error *err) {
+    const uint8_t *status = answer + STORE_MAGIC_BYTES, *proof = status + 4;
+    switch (store_read_u32(status)) {
     case STORE_DONE:
-        return 0;
+        if (store_proof_holds(proof, store->token, STORE_SIDE_SERVER, nonces)) return 0;
+        return error_set(err, STATUS_USAGE,
+                         "what answers at %s:%d does not know this job's token (DDPRUN_TOKEN): "
+                         "it is not this job's store",
+                         store->host, store->port);
     case STORE_WRONG_TOKEN:
         return error_set(err, STATUS_USAGE,
                          "the store at %s:%d belongs to another job: it refuses this token "
                          "(DDPRUN_TOKEN)",
                          store->host, store->port);
-    default:
+    case STORE_NO_ROOM:
         return error_set(err, STATUS_FAILED, "the store at %s:%d has no room for another client",
                          store->host, store->port);
+    default:
+        return fail_stranger(store, err);
     }
 }
 
+static int shake_hands(const Store *store, uint64_t deadline_ns, Error *err) {
+    StoreNonces nonces;
+    uint8_t hello[STORE_HELLO_BYTES], challenge[STORE_HELLO_BYTES];
+    if (store_nonce_make(nonces.client, err) != 0) return -1;
+    store_write_hello(hello, nonces.client);
+    StoreBytes first = {hello, sizeof hello};
+    if (exchange(store, first, challenge, sizeof challenge, deadline_ns, err) != 0) return -1;
+    if (!store_read_hello(challenge, nonces.server)) return fail_stranger(store, err);
+
+    uint8_t proof[STORE_PROOF_BYTES], answer[STORE_ANSWER_BYTES];
+    store_proof_make(proof, store->token, STORE_SIDE_CLIENT, &nonces);
+    StoreBytes second = {proof, sizeof proof};
+    if (exchange(store, second, answer, sizeof answer, deadline_ns, err) != 0) return -1;
+    return judge_answer(store, answer, &nonces, err);
+}
+
 // One attempt. The error's status is STATUS_FAILED if another attempt may help.
-static int try_connect(Store *store, const char *token, uint64_t deadline_ns, Error *err) {
+static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
     store->socket_fd = net_connect(store->host, store->port, deadline_ns, err);
     if (store->socket_fd < 0) return -1;
-    if (say_hello(store, token, deadline_ns, err) == 0) return 0;
+    if (shake_hands(store, deadline_ns, err) == 0) return 0;
     close(store->socket_fd);
     store->socket_fd = -1;
     return -1;
@@ -91,11 +121,11 @@ static void sleep_ms(long ms) {
     nanosleep(&pause, NULL); // cut short by a signal: the next attempt comes earlier
 }
 
-static int connect_until(Store *store, const char *token, Error *err) {
+static int connect_until(Store *store, Error *err) {
     uint64_t deadline_ns = clock_ns() + (uint64_t)(store->timeout_s * 1e9);
     for (long pause_ms = RETRY_MIN_MS;; pause_ms *= 2) {
         Error attempt = {0};
-        if (try_connect(store, token, deadline_ns, &attempt) == 0) return 0;
+        if (try_connect(store, deadline_ns, &attempt) == 0) return 0;
         if (attempt.status != STATUS_FAILED) {
             return error_set(err, attempt.status, "%s", attempt.message);
         }
@@ -120,7 +150,7 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
     store->timeout_s = timeout_s;
     memcpy(store->token, token, strlen(token) + 1);
     store->message = memory_zalloc(STORE_MESSAGE_MAX);
-    if (connect_until(store, token, err) == 0) return store;
+    if (connect_until(store, err) == 0) return store;
     store_close(store);
     return NULL;
 }

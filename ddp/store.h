@@ -2,9 +2,10 @@
  * TCPStore). One process serves (the launcher, or rank 0 when there is none); all are clients.
  *
  * The server binds to the address it is given and nothing wider, and talks only to clients that
- * present the job's token. Keys are at most STORE_KEY_MAX bytes and values STORE_VALUE_MAX; every
- * client call has the client's timeout. The server is one thread with epoll; garbage, half
- * messages and slow clients cost it one connection each and nobody else anything.
+ * prove to know the job's token, as it proves it to them (store_handshake.h). Keys are at most
+ * STORE_KEY_MAX bytes and values STORE_VALUE_MAX; every client call has the client's timeout. The
+ * server is one thread with epoll; garbage, half messages and slow clients cost it one connection
+ * each and nobody else anything.
  */
 #ifndef DDP_STORE_H
 #define DDP_STORE_H

@@ -3,8 +3,6 @@
 
 #include <string.h>
 
-#include "common/base/error.h"
-
 void store_put_u32(uint8_t *at, uint32_t value) {
     for (int i = 0; i < 4; i++) at[i] = (uint8_t)(value >> (8 * i));
 }
@@ -25,20 +23,14 @@ int64_t store_read_i64(const uint8_t *at) {
     return (int64_t)value;
 }
 
-void store_write_greeting(uint8_t greeting[STORE_GREETING_BYTES], const char *token) {
-    size_t bytes = strlen(token);
-    CHECK(bytes <= STORE_TOKEN_MAX, "token of %zu bytes", bytes);
-    memset(greeting, 0, STORE_GREETING_BYTES);
-    memcpy(greeting, STORE_MAGIC, STORE_MAGIC_BYTES);
-    memcpy(greeting + STORE_MAGIC_BYTES, token, bytes);
+void store_write_hello(uint8_t hello[STORE_HELLO_BYTES], const uint8_t nonce[STORE_NONCE_BYTES]) {
+    memcpy(hello, STORE_MAGIC, STORE_MAGIC_BYTES);
+    memcpy(hello + STORE_MAGIC_BYTES, nonce, STORE_NONCE_BYTES);
 }
 
-bool store_greeting_matches(const uint8_t *greeting, const uint8_t *wanted) {
-    unsigned difference = 0;
-    for (size_t i = 0; i < STORE_GREETING_BYTES; i++) {
-        difference |= (unsigned)(greeting[i] ^ wanted[i]);
-    }
-    return difference == 0;
+bool store_read_hello(const uint8_t hello[STORE_HELLO_BYTES], uint8_t nonce[STORE_NONCE_BYTES]) {
+    memcpy(nonce, hello + STORE_MAGIC_BYTES, STORE_NONCE_BYTES);
+    return memcmp(hello, STORE_MAGIC, STORE_MAGIC_BYTES) == 0;
 }
 
 void store_write_request(uint8_t header[STORE_REQUEST_BYTES], const StoreRequest *request) {

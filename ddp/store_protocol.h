@@ -1,11 +1,18 @@
 /* store_protocol.h: what the store's client and server say to each other.
  *
- * The client opens with a greeting of fixed size: 8 bytes of magic (the version is in them) and the
- * job's token, padded with zeros to 64 bytes. The server answers with the magic and a status. Then
- * the client sends requests and the server replies:
+ * First each shows the other that it knows the job's token (store_handshake.h). All four messages
+ * have a fixed size, and the version of the protocol is in the magic:
  *
- *   request  id u32 | op u8 | no_wait u8 | 0 u16 | key_bytes u32 | value_bytes u32 | expected_bytes
- * u32 key, value, expected reply    id u32 | status u32 | value_bytes u32 value
+ *   client   magic 8 | client's nonce 32
+ *   server   magic 8 | server's nonce 32
+ *   client   client's proof 32
+ *   server   magic 8 | status u32 | server's proof 32 (zeros unless the status is STORE_DONE)
+ *
+ * Then the client sends requests, and the server replies:
+ *
+ *   request  id u32 | op u8 | no_wait u8 | 0 u16 | key_bytes u32 | value_bytes u32
+ *            | expected_bytes u32 | key | value | expected
+ *   reply    id u32 | status u32 | value_bytes u32 | value
  *
  * Integers are little-endian whatever the machine. Lengths come first and are checked before a byte
  * of what follows is stored. A reply carries its request's id: a client that gave up waiting tells
@@ -19,13 +26,14 @@
 #include <stdint.h>
 
 #include "ddp/store.h"
+#include "ddp/store_handshake.h"
 
-#define STORE_MAGIC "ddpstor1"
+#define STORE_MAGIC "ddpstor2"
 
 enum {
     STORE_MAGIC_BYTES = 8,
-    STORE_GREETING_BYTES = STORE_MAGIC_BYTES + STORE_TOKEN_MAX,
-    STORE_ANSWER_BYTES = STORE_MAGIC_BYTES + 4,
+    STORE_HELLO_BYTES = STORE_MAGIC_BYTES + STORE_NONCE_BYTES, // the first message of either side
+    STORE_ANSWER_BYTES = STORE_MAGIC_BYTES + 4 + STORE_PROOF_BYTES,
     STORE_REQUEST_BYTES = 20,
     STORE_REPLY_BYTES = 12,
     STORE_MESSAGE_MAX = STORE_REQUEST_BYTES + STORE_KEY_MAX + 2 * STORE_VALUE_MAX,
@@ -45,7 +53,7 @@ typedef enum StoreStatus {
     STORE_NOT_INTEGER, // add to a key that holds something else, or the sum does not fit
     STORE_FULL,        // no memory left for more keys
     STORE_BAD_REQUEST, // sent once, then the server hangs up
-    STORE_WRONG_TOKEN, // answers to a greeting
+    STORE_WRONG_TOKEN, // answers to a client's proof
     STORE_NO_ROOM,     // too many clients
 } StoreStatus;
 
@@ -67,9 +75,9 @@ uint32_t store_read_u32(const uint8_t *at);
 void store_put_i64(uint8_t *at, int64_t value);
 int64_t store_read_i64(const uint8_t *at);
 
-void store_write_greeting(uint8_t greeting[STORE_GREETING_BYTES], const char *token);
-// Compares every byte whatever the first difference, so that timing tells nothing about the token.
-bool store_greeting_matches(const uint8_t *greeting, const uint8_t *wanted);
+void store_write_hello(uint8_t hello[STORE_HELLO_BYTES], const uint8_t nonce[STORE_NONCE_BYTES]);
+// False if it does not begin with the magic.
+bool store_read_hello(const uint8_t hello[STORE_HELLO_BYTES], uint8_t nonce[STORE_NONCE_BYTES]);
 
 void store_write_request(uint8_t header[STORE_REQUEST_BYTES], const StoreRequest *request);
 // False if the header breaks the protocol or a limit.

@@ -5,7 +5,7 @@
  * are silent in it. Per connection there is at most one message being read, one request that waits
  * for its key ("parked") and one reply being sent; while a reply is unsent nothing more is read
  * from that client, so a client that never reads costs a buffer and no more. Whoever breaks the
- * protocol, or has not shown the token in time, is hung up on.
+ * protocol, or has not proved in time that it knows the token, is hung up on.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -40,17 +40,24 @@ typedef struct Buffer {
     size_t used, capacity;
 } Buffer;
 
+typedef enum StoreStage {
+    STAGE_HELLO,  // its nonce is coming in
+    STAGE_PROOF,  // its proof is coming in
+    STAGE_CLIENT, // it knows the token: its requests are coming in
+} StoreStage;
+
 typedef struct Connection {
     LIST_ENTRY(Connection) all;    // in strangers or clients
     LIST_ENTRY(Connection) parked; // in parked if is_parked
     LIST_ENTRY(Connection) ended;  // in ended if has_ended
     int fd;
     uint32_t events; // what epoll watches for
-    bool greeted;    // has shown the token
-    bool hang_up;    // as soon as the reply is out
-    bool has_ended;  // to be removed at the end of this round
-    uint64_t greet_by_ns;
-    Buffer in; // the greeting, or one request
+    StoreStage stage;
+    bool hang_up;         // as soon as the reply is out
+    bool has_ended;       // to be removed at the end of this round
+    uint64_t greet_by_ns; // when the whole handshake has to be done
+    StoreNonces nonces;
+    Buffer in; // a message of the handshake, or one request
     Buffer out;
     size_t out_sent;
     bool is_parked; // a request waits for parked_key
@@ -63,9 +70,10 @@ typedef LIST_HEAD(ConnectionList, Connection) ConnectionList;
 struct StoreServer {
     pthread_t thread;
     int listener, stop_fd, epoll_fd, port;
-    uint8_t greeting[STORE_GREETING_BYTES]; // what a client must say
+    char token[STORE_TOKEN_MAX + 1];
+    bool refusal_said; // the line about a client with another token is printed once
     StoreTable *table;
-    ConnectionList strangers, clients; // before and after the greeting
+    ConnectionList strangers, clients; // before and after the handshake
     ConnectionList parked, ended;      // some of these
     size_t connection_count, client_count, client_limit;
     bool accepting;           // the listener is watched
@@ -257,27 +265,6 @@ static void execute(StoreServer *server, Connection *c, const StoreRequest *requ
 
 // ---- Reading
 
-static void answer_greeting(StoreServer *server, Connection *c) {
-    StoreStatus status = STORE_DONE;
-    if (!store_greeting_matches(c->in.data, server->greeting)) status = STORE_WRONG_TOKEN;
-    if (status == STORE_DONE && server->client_count >= server->client_limit) {
-        status = STORE_NO_ROOM;
-    }
-    c->greeted = status == STORE_DONE;
-    c->hang_up = !c->greeted;
-    if (c->greeted) {
-        LIST_REMOVE(c, all);
-        LIST_INSERT_HEAD(&server->clients, c, all);
-        server->client_count++;
-    }
-
-    uint8_t answer[STORE_ANSWER_BYTES];
-    memcpy(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
-    store_put_u32(answer + STORE_MAGIC_BYTES, (uint32_t)status);
-    buffer_append(&c->out, answer, sizeof answer);
-    send_pending(server, c);
-}
-
 // Reads until `in` holds `bytes`. False: not yet, or the client is gone.
 static bool fill(StoreServer *server, Connection *c, size_t bytes) {
     buffer_reserve(&c->in, bytes);
@@ -286,16 +273,65 @@ static bool fill(StoreServer *server, Connection *c, size_t bytes) {
     return result == NET_DONE;
 }
 
-static void read_greeting(StoreServer *server, Connection *c) {
-    bool whole = fill(server, c, STORE_GREETING_BYTES);
+static void read_hello(StoreServer *server, Connection *c) {
+    bool whole = fill(server, c, STORE_HELLO_BYTES);
     size_t magic = c->in.used < STORE_MAGIC_BYTES ? c->in.used : STORE_MAGIC_BYTES;
     if (memcmp(c->in.data, STORE_MAGIC, magic) != 0) {
         end_connection(server, c); // some other protocol: no answer would mean anything to it
         return;
     }
     if (!whole) return;
-    answer_greeting(server, c);
+    (void)store_read_hello(c->in.data, c->nonces.client); // its magic was compared above
     buffer_reset(&c->in);
+    if (store_nonce_make(c->nonces.server, NULL) != 0) {
+        end_connection(server, c);
+        return;
+    }
+    c->stage = STAGE_PROOF;
+    uint8_t challenge[STORE_HELLO_BYTES];
+    store_write_hello(challenge, c->nonces.server);
+    buffer_append(&c->out, challenge, sizeof challenge);
+    send_pending(server, c);
+}
+
+// Once, because somebody who tries again and again is not to fill the log.
+static void say_refusal(StoreServer *server, const Connection *c) {
+    if (server->refusal_said) return;
+    server->refusal_said = true;
+    char peer[NET_NAME_MAX];
+    net_peer_name(c->fd, peer);
+    dprintf(STDERR_FILENO,
+            "store: refused a client at %s: its token is not this job's (DDPRUN_TOKEN must be "
+            "the same on every node)\n",
+            peer);
+}
+
+static StoreStatus judge_proof(StoreServer *server, const Connection *c) {
+    if (!store_proof_holds(c->in.data, server->token, STORE_SIDE_CLIENT, &c->nonces)) {
+        say_refusal(server, c);
+        return STORE_WRONG_TOKEN;
+    }
+    return server->client_count < server->client_limit ? STORE_DONE : STORE_NO_ROOM;
+}
+
+static void read_proof(StoreServer *server, Connection *c) {
+    if (!fill(server, c, STORE_PROOF_BYTES)) return;
+    StoreStatus status = judge_proof(server, c);
+    buffer_reset(&c->in);
+    uint8_t answer[STORE_ANSWER_BYTES] = {0};
+    memcpy(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
+    store_put_u32(answer + STORE_MAGIC_BYTES, (uint32_t)status);
+    if (status == STORE_DONE) {
+        c->stage = STAGE_CLIENT;
+        LIST_REMOVE(c, all);
+        LIST_INSERT_HEAD(&server->clients, c, all);
+        server->client_count++;
+        store_proof_make(answer + STORE_MAGIC_BYTES + 4, server->token, STORE_SIDE_SERVER,
+                         &c->nonces);
+    }
+    c->hang_up = status != STORE_DONE;
+    buffer_append(&c->out, answer, sizeof answer);
+    send_pending(server, c);
 }
 
 static void read_request(StoreServer *server, Connection *c) {
@@ -315,10 +351,16 @@ static void read_request(StoreServer *server, Connection *c) {
 static void handle(StoreServer *server, Connection *c) {
     if (c->out.used > 0) send_pending(server, c);
     if (c->has_ended || c->out.used > 0) return;
-    if (c->greeted) {
+    switch (c->stage) {
+    case STAGE_HELLO:
+        read_hello(server, c);
+        break;
+    case STAGE_PROOF:
+        read_proof(server, c);
+        break;
+    case STAGE_CLIENT:
         read_request(server, c);
-    } else {
-        read_greeting(server, c);
+        break;
     }
 }
 
@@ -359,7 +401,7 @@ static void accept_some(StoreServer *server) {
 }
 
 static void connection_close(StoreServer *server, Connection *c) {
-    if (c->greeted) server->client_count--;
+    if (c->stage == STAGE_CLIENT) server->client_count--;
     server->connection_count--;
     unpark(c);
     LIST_REMOVE(c, all);
@@ -486,7 +528,7 @@ StoreServer *store_serve(const char *host, int port, const char *token, Error *e
     StoreServer *server = memory_zalloc(sizeof *server);
     server->stop_fd = server->epoll_fd = -1;
     server->table = store_table_open();
-    store_write_greeting(server->greeting, token);
+    memcpy(server->token, token, strlen(token) + 1);
     size_t room = raise_descriptor_limit();
     room = room > 4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
     server->client_limit = room < CLIENTS_MAX ? room : CLIENTS_MAX;

@@ -15,6 +15,7 @@ typedef struct DdpStrategy {
     Heartbeat *heartbeat; // NULL without a launcher
     Work *sum;            // between reduce_start and reduce_wait
     bool blocked;
+    uint64_t bucket_ns; // that pg_totals had at the end of the last step
 } DdpStrategy;
 
 static DdpStrategy *state_of(const Strategy *self) {
@@ -53,7 +54,12 @@ static double rows_of_mean(const Strategy *self, size_t rows, size_t global_rows
 }
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
-    return ddp_finish_backward(self->module, tape->profile, err);
+    ProcessGroup *group = state_of(self)->group;
+    int status = ddp_finish_backward(self->module, tape->profile, err);
+    uint64_t before = state_of(self)->bucket_ns, now = pg_totals(group).bucket_ns;
+    profile_communication(tape->profile, now - before);
+    state_of(self)->bucket_ns = now;
+    return status;
 }
 
 static int sum_over_ranks(Strategy *self, double *values, size_t count, Error *err) {

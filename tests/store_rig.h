@@ -5,6 +5,8 @@
 
 #include "tests/check.h"
 
+#include <unistd.h>
+
 #include "common/base/clock.h"
 #include "ddp/net.h"
 #include "ddp/store.h"
@@ -63,6 +65,45 @@ static inline void assert_alive(const Served *served) {
     assert_int_equal(store_set(other, "alive", "yes", 3, &err), 0);
     assert_holds(served->store, "alive", "yes");
     store_close(other);
+}
+
+// ---- Clients without the client's code
+
+static inline int raw_connect(int port) {
+    Error err = {0};
+    int fd = net_connect(HOST, port, clock_ns() + (uint64_t)LONG_S * 1000000000, &err);
+    if (fd < 0) fail_msg("%s", err.message);
+    return fd;
+}
+
+static inline void raw_send(int fd, const void *data, size_t bytes) {
+    size_t moved = 0;
+    uint64_t deadline = clock_ns() + (uint64_t)LONG_S * 1000000000;
+    (void)net_move(fd, NET_SEND, (void *)(uintptr_t)data, bytes, &moved, deadline);
+}
+
+static inline NetResult raw_receive(int fd, void *data, size_t bytes) {
+    size_t moved = 0;
+    return net_move(fd, NET_RECEIVE, data, bytes, &moved,
+                    clock_ns() + (uint64_t)LONG_S * 1000000000);
+}
+
+// The handshake, in whole messages or in single bytes. Returns the server's verdict.
+static inline StoreStatus raw_shake_hands(int fd, const char *token, bool in_bytes) {
+    StoreNonces nonces = {.client = "a nonce that only a test takes"};
+    uint8_t hello[STORE_HELLO_BYTES], proof[STORE_PROOF_BYTES], answer[STORE_ANSWER_BYTES];
+    size_t part = in_bytes ? 1 : sizeof hello;
+    store_write_hello(hello, nonces.client);
+    for (size_t i = 0; i < sizeof hello; i += part) raw_send(fd, hello + i, part);
+    assert_int_equal(raw_receive(fd, hello, sizeof hello), NET_DONE);
+    assert_true(store_read_hello(hello, nonces.server));
+
+    store_proof_make(proof, token, STORE_SIDE_CLIENT, &nonces);
+    part = in_bytes ? 1 : sizeof proof;
+    for (size_t i = 0; i < sizeof proof; i += part) raw_send(fd, proof + i, part);
+    assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
+    assert_memory_equal(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
+    return (StoreStatus)store_read_u32(answer + STORE_MAGIC_BYTES);
 }
 
 #define SERVED(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)

@@ -437,6 +437,26 @@ static void test_sweeping(void **state) {
     scene_close(&scene);
 }
 
+// Whoever cannot read a checkpoint now may read it later. A save that fails cleans up behind
+// itself, but leaves to both checkpoints, readable or not, their optimizer files.
+static void test_unreadable_ones_keep_their_files(void **state) {
+    Scene scene = scene_open(state);
+    char *checkpoints[] = {scene.last, scene.previous};
+    for (int i = 0; i < 2; i++) {
+        size_t bytes;
+        bool finished;
+        scene_set(&scene);
+        char *whole = read_whole(checkpoints[i], &bytes);
+        write_whole(checkpoints[i], "??", 2);
+        save_with_limit(&scene, 64, false, &finished);
+        assert_false(finished);
+        write_whole(checkpoints[i], whole, bytes);
+        assert_int_equal(scene_check(&scene), 2); // both are whole
+        free(whole);
+    }
+    scene_close(&scene);
+}
+
 // ---- finding ---------------------------------------------------------------------------------
 
 // checkpoint_find, with what it says on stderr in `said`.
@@ -542,6 +562,7 @@ int main(void) {
         IN_FOLDER(test_full_disk),
         IN_FOLDER(test_read_only_folder),
         IN_FOLDER(test_sweeping),
+        IN_FOLDER(test_unreadable_ones_keep_their_files),
         IN_FOLDER(test_finding_the_newest_whole_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

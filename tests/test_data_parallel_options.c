@@ -143,6 +143,98 @@ static void unused_rows(void **state) {
     rig_close(&rig);
 }
 
+// ---- replicas that do not do the same ---------------------------------------------------------
+
+// Column 0 of the piece's first row says which of fc1 (1), fc2 (2), both (3) or neither (0) the
+// replica runs; rows come from column 1 on. Neither: an output that depends on no parameter.
+static Tensor *mixed_forward(Module *self, Tape *tape, Tensor *x) {
+    int which = x->shape[0] ? (int)tensor_f32(x)[0] : 0;
+    Tensor *y = NULL;
+    for (int i = 0; i < 2; i++) {
+        if (!(which >> i & 1)) continue;
+        Tensor *part = module_forward(self->children[i], tape, x);
+        y = y ? op_add(tape, y, part) : part;
+    }
+    return y ? y : rig_numbers(tape, x->shape[0], CLASSES, 4);
+}
+
+static Module *build_mixed(Device *device) {
+    Module *model = module_create("Mixed", mixed_forward);
+    module_add(model, "fc1", layer_linear(device, INPUTS, CLASSES));
+    module_add(model, "fc2", layer_linear(device, INPUTS, CLASSES));
+    module_initialize(model, SEED);
+    return model;
+}
+
+enum { REPLICAS = 3, REPLICA_ROWS = 2 };
+
+static Tensor *mixed_batch(Tape *tape, const int *which, int first, int pieces) {
+    Tensor *all = rig_numbers(tape, REPLICAS * REPLICA_ROWS, INPUTS, 0);
+    for (int i = 0; i < REPLICAS; i++) tensor_f32(all)[i * REPLICA_ROWS * INPUTS] = (float)which[i];
+    float *rows = tensor_f32(all) + (size_t)first * REPLICA_ROWS * INPUTS;
+    size_t shape[] = {(size_t)pieces * REPLICA_ROWS, INPUTS};
+    return tape_input(tape, DTYPE_F32, 2, shape, rows);
+}
+
+// What one device does with the same pieces, one after the other: gradients add up.
+static void mixed_reference(Rig *rig, const int *which, const Tensor *dy) {
+    for (int i = 0; i < REPLICAS; i++) {
+        Error err = {0};
+        Tape *tape = rig->reference_tape;
+        tape_reset(tape);
+        Tensor *y = module_forward(rig->twin, tape, mixed_batch(tape, which, i, 1));
+        if (!y->requires_grad) continue;
+        memcpy(tape_make_grad(tape, y), dy->grad + i * REPLICA_ROWS * CLASSES, tensor_bytes(y));
+        assert_int_equal(tape_backward_from(tape, y, &err), 0);
+    }
+}
+
+// All ways in which three replicas can use two layers, twice each, so that whatever the first left
+// in a gradient's memory would show in the second; gradients add up in every third step.
+static void replicas_that_use_different_parameters(void **state) {
+    (void)state;
+    Rig rig = rig_open(build_mixed, REPLICAS);
+    for (int way = 0; way < 2 * 64; way++) {
+        int code = way / 2 * 37 % 64, which[REPLICAS] = {code & 3, code >> 2 & 3, code >> 4 & 3};
+        Error err = {0};
+        tape_reset(rig.tape);
+        if (way % 3 != 2) module_zero_grad(rig.wrapper), module_zero_grad(rig.twin);
+        Tensor *y =
+            module_forward(rig.wrapper, rig.tape, mixed_batch(rig.tape, which, 0, REPLICAS));
+        assert_int_equal(y->requires_grad, code != 0); // as soon as one replica's does
+        Tensor *dy = rig_numbers(rig.tape, REPLICAS * REPLICA_ROWS, CLASSES, 100 + (uint64_t)way);
+        float *grad = tape_make_grad(rig.tape, y);
+        memcpy(grad, dy->data, tensor_bytes(dy));
+        dy->grad = dy->data;
+        if (code) assert_int_equal(tape_backward_from(rig.tape, y, &err), 0);
+        mixed_reference(&rig, which, dy);
+        assert_near_gradients(&rig);
+    }
+    rig_close(&rig);
+}
+
+// The input is used besides, and before the wrapper's backward: what a replica leaves out of its
+// rows must not be wiped out of the other use's gradient.
+static void unused_rows_of_an_input_with_other_uses(void **state) {
+    (void)state;
+    for (int unused = -1; unused < 3; unused++) {
+        Rig rig = rig_open(build_picky, 3);
+        Tensor *x = rig_batch(&rig, rig.tape, 6);
+        x->requires_grad = true;
+        if (unused >= 0) tensor_f32(x)[unused * 2 * INPUTS] = 100;
+        Tensor *through = module_forward(rig.wrapper, rig.tape, x); // is differentiated last
+        Tensor *loss = op_add(rig.tape, op_mean(rig.tape, through), op_mean(rig.tape, x));
+        rig_backward(rig.tape, loss);
+        const float alone = 1.0f / (6 * INPUTS);
+        for (size_t i = 0; i < tensor_count(x); i++) {
+            bool left_out = unused >= 0 && i / (2 * INPUTS) == (size_t)unused;
+            assert_int_equal(x->grad[i] == alone, left_out);
+            assert_true(x->grad[i] != 0);
+        }
+        rig_close(&rig);
+    }
+}
+
 // ---- dim --------------------------------------------------------------------------------------
 
 // relu of a tensor [c, n]: rows along dimension 1 at both ends; its gradient comes back.
@@ -391,6 +483,8 @@ int main(void) {
         cmocka_unit_test(mean_outside_is_the_mean_of_the_batch),
         cmocka_unit_test(empty_batch),
         cmocka_unit_test(unused_rows),
+        cmocka_unit_test(replicas_that_use_different_parameters),
+        cmocka_unit_test(unused_rows_of_an_input_with_other_uses),
         cmocka_unit_test(dimension_1),
         cmocka_unit_test(output_device),
         cmocka_unit_test(shared_weights_are_copied_once),

@@ -186,6 +186,32 @@ static void test_close_at_any_moment(void **state) {
     device_close(device);
 }
 
+// The next epoch is asked for while the thread fills a large batch, which takes it milliseconds:
+// the batch in the making must be neither mistaken for one of the new epoch nor laid out anew
+// halfway.
+static void test_start_while_a_batch_is_filled(void **state) {
+    Device *device = device_open("cpu:0", NULL);
+    (void)state;
+    DataSource *source = open_source("synthetic:3x32x32->10@2000");
+    const Dataset *set = &source->train;
+    for (size_t depth = 1; depth <= 4; depth++) {
+        Sampler *sampler = sampler_whole(set->count, 500, true, false, 1, NULL);
+        Sampler *own = sampler_whole(set->count, 500, true, false, 1, NULL);
+        Loader *loader = loader_create(set, sampler, NULL, depth, device);
+        for (size_t epoch = 0; epoch < 3; epoch++) {
+            loader_start(loader, 100 + epoch, 0);
+            assert_non_null(loader_next(loader)); // and the thread goes on to the next one
+            loader_start(loader, epoch, 0);
+            expect_rest(loader, set, own, NULL, epoch, 0);
+        }
+        loader_close(loader);
+        sampler_close(sampler);
+        sampler_close(own);
+    }
+    dataset_close(source);
+    device_close(device);
+}
+
 // A rank that has nothing to evaluate.
 static void test_no_batches(void **state) {
     Device *device = device_open("cpu:0", NULL);
@@ -210,6 +236,7 @@ int main(void) {
         cmocka_unit_test(test_abandoned_epochs),
         cmocka_unit_test(test_held_batch_stays),
         cmocka_unit_test(test_close_at_any_moment),
+        cmocka_unit_test(test_start_while_a_batch_is_filled),
         cmocka_unit_test(test_no_batches),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -289,6 +289,51 @@ static void a_shared_parameter_is_ready_once(void **state) {
     check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
 }
 
+static void fail_backward(Tape *t, Node *node) {
+    (void)node;
+    tape_fail(t, "fragile", "out of luck");
+}
+
+// weight is used twice; between the uses stands an operation whose backward fails, or does not.
+static int fragile_backward(Tensor *weight, bool fails, Error *err) {
+    size_t one[] = {1, 1};
+    tape_reset(tape);
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    Tensor *y = op_linear(tape, x, weight, NULL);
+    if (fails) {
+        Tensor *z = tape_input(tape, DTYPE_F32, 2, one, tensor_f32(y));
+        tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
+        y = z;
+    }
+    y = op_linear(tape, y, weight, NULL);
+    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    return tape_backward(tape, op_squared_error(tape, y, zero, 1), err);
+}
+
+// What a failed backward still expected of a parameter is forgotten: the next one starts from
+// nothing, and the parameter is ready when its own two contributions are there.
+static void a_failed_backward_leaves_nothing_expected(void **state) {
+    (void)state;
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){1, 1}, (float[]){3});
+    Error err = {0};
+    Calls calls = {0};
+    weight.requires_grad = true;
+    weight.grad = (float[1]){0};
+    weight.on_ready = note_ready;
+    weight.on_ready_context = &calls;
+    for (int time = 0; time < 3; time++) {
+        assert_int_equal(fragile_backward(&weight, true, &err), -1);
+        check_message(&err, "fragile on cpu:0: out of luck");
+        err = (Error){0};
+        assert_int_equal(calls.count, time); // one of its two uses had contributed
+        weight.has_grad = false;
+        CHECK_OK(fragile_backward(&weight, false, &err) == 0, err);
+        assert_int_equal(calls.count, time + 1);
+        check_close((double)weight.grad[0], 2 * 18 * 12, 1e-6, "gradient"); // of (2 w w)^2
+        weight.has_grad = false;
+    }
+}
+
 static void a_step_repeats_without_new_memory(void **state) {
     (void)state;
     size_t bytes = 0;
@@ -395,6 +440,7 @@ int main(void) {
         WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
         WITH_TAPE(ohem_keeps_the_hard_pixels),
         WITH_TAPE(a_shared_parameter_is_ready_once),
+        WITH_TAPE(a_failed_backward_leaves_nothing_expected),
         WITH_TAPE(a_step_repeats_without_new_memory),
         WITH_TAPE(without_recording_nothing_is_kept),
         WITH_TAPE(errors_stick_and_name_op_and_device),

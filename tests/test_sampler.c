@@ -263,6 +263,28 @@ static void test_whole_is_the_permutation(void **state) {
     sampler_close(s);
 }
 
+// PyTorch's generator is seeded with seed + epoch: epoch 3 of seed 1 is epoch 1 of seed 3, and
+// epoch 0 of seed 4.
+static void row_67_epochs_add_to_the_seed(void **state) {
+    (void)state;
+    static const uint64_t seeds[] = {1, 3, 6, 41, UINT32_MAX, UINT64_MAX};
+    enum { N = 100 };
+    for (size_t k = 0; k < sizeof seeds / sizeof *seeds; k++) {
+        Sampler *whole = sampler_whole(N, 16, true, false, seeds[k], NULL);
+        Sampler *rank = distributed_sampler(N, 16, 2, 1, true, false, seeds[k], NULL);
+        for (size_t epoch = 0; epoch < 6; epoch++) {
+            size_t want[N];
+            randperm(N, seeds[k] + epoch, want);
+            sampler_set_epoch(whole, epoch);
+            sampler_set_epoch(rank, epoch);
+            assert_memory_equal(whole->indices, want, sizeof want);
+            for (size_t i = 0; i < N / 2; i++) assert_int_equal(rank->indices[i], want[2 * i + 1]);
+        }
+        sampler_close(whole);
+        sampler_close(rank);
+    }
+}
+
 static void test_chunk_bounds(void **state) {
     (void)state;
     // count, chunks, then the sizes: torch.chunk's table.
@@ -353,6 +375,7 @@ int main(void) {
         cmocka_unit_test(test_step_counts),
         cmocka_unit_test(test_blocked_takes_chunks_of_whole),
         cmocka_unit_test(test_whole_is_the_permutation),
+        cmocka_unit_test(row_67_epochs_add_to_the_seed),
         cmocka_unit_test(test_chunk_bounds),
         cmocka_unit_test(test_evaluation_parts),
         cmocka_unit_test(row_68_errors),

@@ -19,8 +19,8 @@ enum { ROWS = 3, STEPS = 5 };
 
 // ---- the experiment with two seeds ------------------------------------------------------------
 
-// One step on loss (w x - 1)^2 at x = 1: the gradient is 2 (w - 1).
-static void seed_step(Rig *rig, float gradient, float after) {
+// One step on loss (w x - t)^2 at x = 1: the gradient is 2 (w - t).
+static void seed_step(Rig *rig, float wanted, float gradient, float after) {
     Tensor *weight = &rig->model->parameters[0].tensor;
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD};
     Optimizer *optimizer = optimizer_create(rig->model, &sgd);
@@ -31,7 +31,7 @@ static void seed_step(Rig *rig, float gradient, float after) {
     module_zero_grad(rig->model);
     Tensor *x = tape_input(rig->tape, DTYPE_F32, 2, shape, &one);
     Tensor *y = module_forward(rig->wrapper, rig->tape, x);
-    Tensor *target = tape_input(rig->tape, DTYPE_F32, 2, shape, &one);
+    Tensor *target = tape_input(rig->tape, DTYPE_F32, 2, shape, &wanted);
     EXPECT(tape_backward(rig->tape, op_squared_error(rig->tape, y, target, 1), &err) == 0);
     EXPECT(ddp_finish_backward(rig->wrapper, NULL, &err) == 0);
     EXPECT(weight->has_grad && weight->grad[0] == gradient);
@@ -47,8 +47,12 @@ static void two_seeds(ProcessGroup *group, const void *argument, Outcome *outcom
     Module *model = matrix_model(rig->device, 1, 1, rig->rank == 0 ? 2 : 200);
     rig_wrap(rig, model, &config);
     EXPECT(tensor_f32(&model->parameters[0].tensor)[0] == 2); // rank 0's, on both
-    seed_step(rig, 2, 0);
-    seed_step(rig, -2, 2);
+    seed_step(rig, 1, 2, 0); // the published numbers: both ranks have the same data
+    seed_step(rig, 1, -2, 2);
+    // Targets 1 and 5: alone the ranks would have the gradients 2 and -6. Their mean is -2.
+    float wanted = rig->rank == 0 ? 1 : 5;
+    seed_step(rig, wanted, -2, 4);
+    seed_step(rig, wanted, 2, 2);
     rig_close(rig);
 }
 

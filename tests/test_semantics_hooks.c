@@ -35,7 +35,8 @@ static void add_one(void *context, GradBucket *bucket) {
 
 typedef struct HookCase {
     const char *name;
-    float expected;
+    float expected[2]; // the gradient: with averages, and with global normalisation
+    bool global;
 } HookCase;
 
 static CommHook make_hook(const char *name, ProcessGroup *group) {
@@ -55,7 +56,9 @@ static CommHook make_hook(const char *name, ProcessGroup *group) {
 static void run_toy(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const HookCase *hook = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = ddp_config_default();
+    DdpConfig config = ddp_config_default();
+    config.global_normalization = hook->global;
+    float expected = hook->expected[hook->global];
     rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
     if (strcmp(hook->name, "none") != 0)
         EXPECT(ddp_register_comm_hook(rig->wrapper, make_hook(hook->name, group),
@@ -63,7 +66,7 @@ static void run_toy(ProcessGroup *group, const void *argument, Outcome *outcome)
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){1, 1});
-        EXPECT(grad_is(rig, 0, hook->expected) && grad_is(rig, 1, hook->expected));
+        EXPECT(grad_is(rig, 0, expected) && grad_is(rig, 1, expected));
     }
     rig_close(rig);
 }
@@ -71,11 +74,22 @@ static void run_toy(ProcessGroup *group, const void *argument, Outcome *outcome)
 static void row_61_hook_toy(void **state) {
     (void)state;
     static const HookCase cases[] = {
-        {"none", 0.25f}, {"allreduce", 0.25f},    {"fp16", 0.25f},
-        {"bf16", 0.25f}, {"fp16 wrapper", 0.25f}, {"bf16 wrapper", 0.25f},
-        {"constant", 2}, {"then", 1.25f},         {"noop", 0.25f}};
+        {"none", {0.25f, 0.5f}, false},
+        {"allreduce", {0.25f, 0.5f}, false},
+        {"fp16", {0.25f, 0.5f}, false},
+        {"bf16", {0.25f, 0.5f}, false},
+        {"fp16 wrapper", {0.25f, 0.5f}, false},
+        {"bf16 wrapper", {0.25f, 0.5f}, false},
+        {"constant", {2, 2}, false},
+        {"then", {1.25f, 1.5f}, false},
+        {"noop", {0.25f, 0.25f}, false},
+    };
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
-        play_both(2, run_toy, &cases[i], NULL);
+        for (int global = 0; global <= 1; global++) {
+            HookCase hook = cases[i];
+            hook.global = global;
+            play_both(2, run_toy, &hook, NULL);
+        }
 }
 
 // ---- row 62: registration ---------------------------------------------------------------------

@@ -27,16 +27,21 @@ static void end_join(Rig *rig, Join *join) {
 
 // ---- row 75: both divisors --------------------------------------------------------------------
 
+typedef struct Division {
+    bool by_active, global; // global: sums, which nobody divides
+} Division;
+
 static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const bool *by_active = argument;
+    const Division *how = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = ddp_config_default();
-    const JoinConfig join_config = {.divide_by_active_ranks = *by_active};
+    DdpConfig config = ddp_config_default();
+    config.global_normalization = how->global;
+    const JoinConfig join_config = {.divide_by_active_ranks = how->by_active};
     rig_wrap(rig, matrix_model(rig->device, 5, 5, 0), &config);
     const CommHook *hook = reducer_hook(ddp_reducer(rig->wrapper));
     Join *join = open_join(rig, &join_config);
     Error err = {0};
-    EXPECT(*by_active == (hook->name != NULL)); // Join divides in a hook of its own
+    EXPECT(how->by_active == (hook->name != NULL)); // Join divides in a hook of its own
     for (int i = 0; i < (rig->rank > 0 ? 7 : 5); i++) {
         module_zero_grad(rig->model);
         if (matrix_backward(rig, rig->wrapper, 1, 5, 50, 1, &err) ||
@@ -44,7 +49,8 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
             problem(outcome, "%s", err.message);
         int active = i < 5 ? rig->world : rig->world - 1;
         EXPECT(join_active_ranks(join) == active);
-        float expected = *by_active ? 50 : 50.0f * (float)active / (float)rig->world;
+        float divisor = how->global ? 1 : (float)(how->by_active ? active : rig->world);
+        float expected = 50.0f * (float)active / divisor;
         const float *grad = rig->model->parameters[0].tensor.grad;
         for (int e = 0; e < 25; e++) EXPECT(fabsf(grad[e] - expected) < 1e-4f);
     }
@@ -56,10 +62,11 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
 static void row_75_ddp_grad_div_uneven_inputs(void **state) {
     (void)state;
     for (int by_active = 0; by_active <= 1; by_active++)
-        for (int world = 2; world <= 4; world++) {
-            bool argument = by_active;
-            play_both(world, divide, &argument, NULL);
-        }
+        for (int global = 0; global <= 1; global++)
+            for (int world = 2; world <= 4; world++) {
+                const Division how = {by_active, global};
+                play_both(world, divide, &how, NULL);
+            }
 }
 
 // ---- row 76: the same as so many local iterations ---------------------------------------------

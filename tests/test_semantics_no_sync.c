@@ -147,6 +147,119 @@ static void row_39_failure_recovery(void **state) {
     play_both(2, recover, NULL, NULL);
 }
 
+// A module that has been trained without a wrapper has gradients. Their memory goes when it is
+// wrapped, so they are None, and the first step's gradient is its own, added to nothing. Without
+// zero_grad, later steps add to what was reduced before.
+static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const DdpConfig *config = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    float divisor = config->global_normalization ? 1 : (float)rig->world;
+    rig->model = toy_model(rig->device, 2, 1);
+    for (int time = 0; time < 2; time++) {
+        Error err = {0};
+        EXPECT(toy_backward(rig, rig->model, (float[]){400, 800}, &err) == 0);
+        EXPECT(grad_is(rig, 0, 100) && grad_is(rig, 1, 200));
+        rig_wrap(rig, rig->model, config);
+        EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
+        float expected = 0;
+        for (int step = 0; step < 3; step++) {
+            toy_train(rig, (float[]){4, 2 + 4 * (float)rig->rank});
+            expected = (expected + 1) * (float)rig->world / divisor;
+            EXPECT(grad_is(rig, 0, expected) && grad_is(rig, 1, expected));
+        }
+        ddp_unwrap(rig->wrapper);
+        rig->wrapper = NULL;
+        EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
+    }
+    rig_close(rig);
+}
+
+static void row_39_gradients_from_before_the_wrapping(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 5; kind++)
+        for (int global = 0; global <= 1; global++) {
+            DdpConfig config = ddp_config_default();
+            config.global_normalization = global;
+            config.find_unused_parameters = kind == 1;
+            config.static_graph = kind == 2;
+            config.gradient_as_bucket_view = kind != 3;
+            config.overlap = kind != 4;
+            play_both(2, wrap_trained, &config, NULL);
+        }
+}
+
+// A backward fails in the middle of the graph, on all ranks alike.
+typedef struct Failure {
+    DdpConfig config;
+    bool halfway; // after task 1's gradient was ready and reduced; otherwise before any was
+} Failure;
+
+static void fail_backward(Tape *tape, Node *node) {
+    (void)node;
+    tape_fail(tape, "fragile", "out of luck");
+}
+
+static Tensor *fragile(Tape *tape, Tensor *x) {
+    Tensor *y = tape_tensor(tape, DTYPE_F32, 0, NULL);
+    tensor_f32(y)[0] = tensor_item(x);
+    tape_record(tape, "fragile", fail_backward, y, 1, &x, NULL);
+    return y;
+}
+
+// The toy with three tasks; config[0] says what fails: 1, task 0's branch; 2, everything.
+static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *loss = NULL;
+    for (int k = 0; k < self->child_count; k++) {
+        if (tensor_f32(x)[k] == 0) continue;
+        Tensor *p = module_parameter(self->children[k], 0);
+        Tensor *mean = op_toy_mean(tape, p, tensor_f32(x)[k]);
+        if (k == 0 && self->config[0] == 1) mean = fragile(tape, mean);
+        loss = loss ? op_add(tape, loss, mean) : mean;
+    }
+    return self->config[0] == 2 ? fragile(tape, loss) : loss;
+}
+
+static void fail_and_go_on(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Failure *how = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    bool fewer = how->config.find_unused_parameters;
+    Module *model = toy_model(rig->device, 3, 1);
+    model->forward = fragile_forward;
+    rig_wrap(rig, model, &how->config);
+    for (int time = 0; time < 3; time++) {
+        Error err = {0};
+        module_zero_grad(rig->model);
+        model->config[0] = how->halfway ? 1 : 2;
+        EXPECT(toy_backward(rig, rig->wrapper, (float[]){1, 1, 1}, &err) != 0);
+        EXPECT(strstr(err.message, "out of luck"));
+        model->config[0] = 0;
+        if (how->halfway) { // then only a new wrapper helps, as in row 39
+            EXPECT(toy_step(rig, (float[]){1, 1, 1}, &(Error){0}) != 0);
+            rig_wrap(rig, ddp_unwrap(rig->wrapper), &how->config);
+        }
+        for (int step = 0; step < 2; step++) { // the failed backward used all of them
+            module_zero_grad(rig->model);
+            toy_train(rig, (float[]){4, 8, fewer ? 0 : 12});
+            EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 1, 2));
+            EXPECT(fewer ? grad_is_none(rig, 2) : grad_is(rig, 2, 3));
+        }
+    }
+    rig_close(rig);
+}
+
+static void row_39_a_backward_that_fails(void **state) {
+    (void)state;
+    for (int kind = 0; kind < 4; kind++)
+        for (int halfway = 0; halfway <= 1; halfway++) {
+            Failure how = {ddp_config_default(), halfway};
+            how.config.bucket_cap_mb = 0;
+            how.config.find_unused_parameters = kind == 1;
+            how.config.static_graph = kind == 2;
+            how.config.gradient_as_bucket_view = kind != 3;
+            play_both(2, fail_and_go_on, &how, NULL);
+        }
+}
+
 static int forward_images(Rig *rig, Module *module, Error *err) {
     float images[2 * IMAGE];
     for (int i = 0; i < 2 * IMAGE; i++) images[i] = (float)(i % 7);
@@ -230,6 +343,8 @@ int main(void) {
         cmocka_unit_test(row_35_no_sync_is_read_in_forward),
         cmocka_unit_test(row_38_no_grad_forward),
         cmocka_unit_test(row_39_failure_recovery),
+        cmocka_unit_test(row_39_gradients_from_before_the_wrapping),
+        cmocka_unit_test(row_39_a_backward_that_fails),
         cmocka_unit_test(row_40_inference_on_one_rank),
         cmocka_unit_test(row_53_broadcast_buffer),
     };

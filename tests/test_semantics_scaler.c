@@ -117,6 +117,34 @@ static void row_74_what_is_finite(void **state) {
     alone_close(&alone);
 }
 
+// Parameters on two devices, with a bad gradient on one of them, whichever it is: no step.
+static void row_74_bad_gradient_on_one_of_two_devices(void **state) {
+    (void)state;
+    Error err = {0};
+    Device *devices[] = {device_open("cpu:0", &err), device_open("cpu:1", &err)};
+    Module *model = layer_sequential("Two");
+    for (int i = 0; i < 2; i++) module_add(model, i ? "b" : "a", matrix_model(devices[i], 3, 1, 1));
+    Optimizer *optimizer = optimizer_create(model, &SGD);
+    for (int bad = 0; bad < 3; bad++) { // 2: none is
+        GradScaler scaler;
+        GradScalerState start = grad_scaler_default();
+        CHECK_OK(grad_scaler_load(&scaler, &start, &err) == 0, err);
+        for (int i = 0; i < 2; i++) {
+            Tensor *weight = module_parameter(model->children[i], 0);
+            weight->has_grad = true;
+            for (int e = 0; e < 3; e++) weight->grad[e] = i == bad && e == 1 ? NAN : 65536;
+        }
+        CHECK_OK(grad_scaler_unscale(&scaler, optimizer, &err) == 0, err);
+        assert_int_equal(scaler.found_inf, bad < 2);
+        CHECK_OK(grad_scaler_step(&scaler, optimizer, 1, &err) == 0, err);
+        for (int i = 0; i < 2; i++)
+            assert_true(tensor_f32(module_parameter(model->children[i], 0))[0] == (bad < 2));
+    }
+    optimizer_close(optimizer);
+    module_close(model);
+    for (int i = 0; i < 2; i++) device_close(devices[i]);
+}
+
 // The reciprocal is one number, rounded once: g * float(1 / scale), not g / scale.
 static void row_74_unscale_then_clip(void **state) {
     (void)state;
@@ -365,6 +393,7 @@ int main(void) {
         cmocka_unit_test(row_74_update_rule),
         cmocka_unit_test(row_74_growth_only_if_finite),
         cmocka_unit_test(row_74_what_is_finite),
+        cmocka_unit_test(row_74_bad_gradient_on_one_of_two_devices),
         cmocka_unit_test(row_74_unscale_then_clip),
         cmocka_unit_test(row_74_scaled_loss),
         cmocka_unit_test(row_74_calls_out_of_order),

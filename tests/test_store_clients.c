@@ -10,39 +10,17 @@
 
 // ---- Clients that misbehave
 
-static int raw_connect(const Served *served) {
-    Error err = {0};
-    int fd = net_connect(HOST, served->port, clock_ns() + (uint64_t)LONG_S * 1000000000, &err);
-    assert_true(fd >= 0);
-    return fd;
-}
-
-static void raw_send(int fd, const void *data, size_t bytes) {
-    size_t moved = 0;
-    uint64_t deadline = clock_ns() + (uint64_t)LONG_S * 1000000000;
-    (void)net_move(fd, NET_SEND, (void *)(uintptr_t)data, bytes, &moved, deadline);
-}
-
-static NetResult raw_receive(int fd, void *data, size_t bytes) {
-    size_t moved = 0;
-    return net_move(fd, NET_RECEIVE, data, bytes, &moved,
-                    clock_ns() + (uint64_t)LONG_S * 1000000000);
-}
-
+// A connection that has proved the token, and nothing more.
 static int raw_greeted(const Served *served) {
-    uint8_t greeting[STORE_GREETING_BYTES], answer[STORE_ANSWER_BYTES];
-    int fd = raw_connect(served);
-    store_write_greeting(greeting, TOKEN);
-    raw_send(fd, greeting, sizeof greeting);
-    assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
-    assert_int_equal(store_read_u32(answer + STORE_MAGIC_BYTES), STORE_DONE);
+    int fd = raw_connect(served->port);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, false), STORE_DONE);
     return fd;
 }
 
 static void test_garbage(void **state) {
     Served *served = *state;
     const char *http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
-    int fd = raw_connect(served);
+    int fd = raw_connect(served->port);
     raw_send(fd, http, strlen(http));
     char byte;
     assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED); // at once, not after the time to greet
@@ -54,7 +32,8 @@ static void test_garbage(void **state) {
             x ^= x << 13, x ^= x >> 7, x ^= x << 17;
             noise[i] = (uint8_t)x;
         }
-        fd = round % 2 ? raw_greeted(served) : raw_connect(served); // before and after the token
+        fd = round % 2 ? raw_greeted(served)
+                       : raw_connect(served->port); // before and after the token
         raw_send(fd, noise, 1 + (size_t)(x % sizeof noise));
         close(fd);
     }
@@ -63,14 +42,15 @@ static void test_garbage(void **state) {
 
 static void test_half_messages(void **state) {
     Served *served = *state;
-    uint8_t greeting[STORE_GREETING_BYTES], header[STORE_REQUEST_BYTES];
-    store_write_greeting(greeting, TOKEN);
+    const uint8_t nonce[STORE_NONCE_BYTES] = {1};
+    uint8_t hello[STORE_HELLO_BYTES], header[STORE_REQUEST_BYTES];
+    store_write_hello(hello, nonce);
     StoreRequest set = {.id = 1, .op = STORE_OP_SET, .key_bytes = 1, .value_bytes = 60000};
     store_write_request(header, &set);
     int open[2 * STORE_REQUEST_BYTES], count = 0;
     for (size_t cut = 1; cut <= STORE_REQUEST_BYTES; cut++) {
-        int early = raw_connect(served), late = raw_greeted(served);
-        raw_send(early, greeting, cut * 3);
+        int early = raw_connect(served->port), late = raw_greeted(served);
+        raw_send(early, hello, cut * 2 - 1);
         raw_send(late, header, cut);
         open[count++] = early;
         open[count++] = late;
@@ -84,15 +64,15 @@ static void test_half_messages(void **state) {
 
 static void test_byte_by_byte(void **state) {
     Served *served = *state;
-    uint8_t message[STORE_GREETING_BYTES + STORE_REQUEST_BYTES + 4], answer[64];
+    uint8_t message[STORE_REQUEST_BYTES + 4], reply[STORE_REPLY_BYTES];
     StoreRequest set = {.id = 7, .op = STORE_OP_SET, .key_bytes = 2, .value_bytes = 2};
-    store_write_greeting(message, TOKEN);
-    store_write_request(message + STORE_GREETING_BYTES, &set);
-    memcpy(message + STORE_GREETING_BYTES + STORE_REQUEST_BYTES, "kkvv", 4);
-    int fd = raw_connect(served);
+    store_write_request(message, &set);
+    memcpy(message + STORE_REQUEST_BYTES, "kkvv", 4);
+    int fd = raw_connect(served->port);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, true), STORE_DONE);
     for (size_t i = 0; i < sizeof message; i++) raw_send(fd, &message[i], 1);
-    assert_int_equal(raw_receive(fd, answer, STORE_ANSWER_BYTES + STORE_REPLY_BYTES), NET_DONE);
-    assert_int_equal(store_read_u32(answer + STORE_ANSWER_BYTES), 7);
+    assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);
+    assert_int_equal(store_read_u32(reply), 7);
     close(fd);
     assert_holds(served->store, "kk", "vv");
 }

@@ -40,6 +40,7 @@ static void charge(Profile *profile) {
 void profile_begin_step(Profile *profile) {
     if (!profile) return;
     memset(profile->step, 0, sizeof profile->step);
+    profile->step_communication = 0;
     profile->current = PHASE_OTHER;
     profile->since_ns = clock_ns();
 }
@@ -67,4 +68,10 @@ Phase profile_enter(Profile *profile, Phase phase) {
 
 void profile_leave(Profile *profile, Phase previous) {
     profile_enter(profile, previous);
+}
+
+void profile_communication(Profile *profile, uint64_t ns) {
+    if (!profile) return;
+    profile->step_communication += ns;
+    profile->total_communication += ns;
 }

@@ -34,6 +34,9 @@ typedef struct Profile {
     uint64_t step[PHASE_COUNT];  // ns in this step
     uint64_t total[PHASE_COUNT]; // ns in all steps since profile_reset
     uint64_t steps;
+    // ns that DDP's all-reduces took, in this step and in all: beside the phases, not one of them.
+    // What of it is not in PHASE_EXPOSED was hidden behind the backward pass.
+    uint64_t step_communication, total_communication;
     Trace *trace; // not owned; NULL: no trace
     int track;
     // Called at the end of every phase, before it is charged; NULL: nothing. For work that goes on
@@ -50,5 +53,7 @@ uint64_t profile_end_step(Profile *profile);
 // Enters a phase and returns the one before, to be handed to profile_leave. profile may be NULL.
 Phase profile_enter(Profile *profile, Phase phase);
 void profile_leave(Profile *profile, Phase previous);
+// Communication that went on beside the phases. profile may be NULL.
+void profile_communication(Profile *profile, uint64_t ns);
 
 #endif

@@ -2,26 +2,24 @@
  *
  * Format: the Chrome trace event format. A span is a complete event ("ph": "X") with its begin and
  * length in microseconds; metadata events ("ph": "M") name the process and the tracks. pid is the
- * rank and tid the track, so files of several ranks can be concatenated into one timeline.
+ * rank and tid the track, so the events of several ranks go together in one timeline. A bucket that
+ * became ready is an instant ("ph": "i"), and the arrow from there to its all-reduce a pair of flow
+ * events ("ph": "s" and "f") with an id of their own.
  */
 #include "common/base/trace.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
+#include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
 
-typedef struct Span {
-    const char *name; // not owned
-    int64_t number;
-    uint64_t begin_ns, end_ns;
-} Span;
-
 typedef struct Track {
     char name[48];
-    Span *spans; // [max]
+    TraceSpan *spans; // [max]
     size_t count, max;
     uint64_t dropped;
 } Track;
@@ -31,6 +29,8 @@ struct Trace {
     char process_name[48];
     Track **tracks; // [track_count]; each its own allocation, so that writers share no cache line
     int track_count;
+    uint64_t marks[TRACE_MARKS]; // ns, the first mark_count
+    int mark_count;
 };
 
 Trace *trace_open(int pid, const char *process_name) {
@@ -65,6 +65,10 @@ int trace_track(Trace *trace, const char *name, size_t max_spans) {
 
 void trace_span(Trace *trace, int track, const char *name, int64_t number, uint64_t begin_ns,
                 uint64_t end_ns) {
+    trace_add(trace, track, &(TraceSpan){name, number, begin_ns, end_ns, 0, -1, 0});
+}
+
+void trace_add(Trace *trace, int track, const TraceSpan *span) {
     if (!trace) return;
     CHECK(track >= 0 && track < trace->track_count, "track %d of %d", track, trace->track_count);
     Track *t = trace->tracks[track];
@@ -72,8 +76,16 @@ void trace_span(Trace *trace, int track, const char *name, int64_t number, uint6
         t->dropped++;
         return;
     }
-    t->spans[t->count++] = (Span){name, number, begin_ns, end_ns};
+    t->spans[t->count++] = *span;
 }
+
+void trace_mark(Trace *trace) {
+    if (!trace) return;
+    CHECK(trace->mark_count < TRACE_MARKS, "more than %d marks in a trace", TRACE_MARKS);
+    trace->marks[trace->mark_count++] = clock_ns();
+}
+
+// ---- writing ----------------------------------------------------------------------------------
 
 static void write_metadata(Json *json, int pid, int tid, const char *what, const char *name) {
     json_begin_object(json, NULL);
@@ -91,24 +103,54 @@ static void write_metadata(Json *json, int pid, int tid, const char *what, const
     json_end_object(json);
 }
 
-static void write_span(Json *json, int pid, int tid, const Span *span) {
-    uint64_t length = span->end_ns > span->begin_ns ? span->end_ns - span->begin_ns : 0;
+// What all events but metadata begin with. The time is in microseconds, with the ns as decimals.
+static void begin_event(Json *json, const char *ph, const char *name, int pid, int tid,
+                        uint64_t at_ns) {
     json_begin_object(json, NULL);
-    json_string(json, "ph", "X");
-    json_string(json, "name", span->name);
+    json_string(json, "ph", ph);
+    json_string(json, "name", name);
     json_integer(json, "pid", pid);
     json_integer(json, "tid", tid);
-    json_number(json, "ts", (double)span->begin_ns / 1e3); // us, with the ns as decimals
+    json_number(json, "ts", (double)at_ns / 1e3);
+}
+
+static void write_span(Json *json, int pid, int tid, const TraceSpan *span) {
+    uint64_t length = span->end_ns > span->begin_ns ? span->end_ns - span->begin_ns : 0;
+    begin_event(json, "X", span->name, pid, tid, span->begin_ns);
     json_number(json, "dur", (double)length / 1e3);
-    if (span->number >= 0) {
+    if (span->number >= 0 || span->bucket >= 0 || span->bytes > 0) {
         json_begin_object(json, "args");
-        json_integer(json, "number", span->number);
+        if (span->number >= 0) json_integer(json, "number", span->number);
+        if (span->bucket >= 0) json_integer(json, "bucket", span->bucket);
+        if (span->bytes > 0) json_integer(json, "bytes", (int64_t)span->bytes);
         json_end_object(json);
     }
     json_end_object(json);
 }
 
+// One end of the arrow to a bucket's span; an end binds to what the track does at that time.
+static void write_arrow_end(Json *json, const char *ph, int pid, int tid, uint64_t at_ns,
+                            int64_t id) {
+    begin_event(json, ph, "bucket", pid, tid, at_ns);
+    json_string(json, "cat", "bucket");
+    json_integer(json, "id", id);
+    if (*ph == 'f') json_string(json, "bp", "e"); // the span around it, not the next one
+    json_end_object(json);
+}
+
+static void write_arrow(Json *json, int pid, int tid, const TraceSpan *span, int64_t id) {
+    begin_event(json, "i", "bucket is ready", pid, 0, span->ready_ns);
+    json_string(json, "s", "t"); // a mark on its track only
+    json_begin_object(json, "args");
+    json_integer(json, "bucket", span->bucket);
+    json_end_object(json);
+    json_end_object(json);
+    write_arrow_end(json, "s", pid, 0, span->ready_ns, id);
+    write_arrow_end(json, "f", pid, tid, span->begin_ns, id);
+}
+
 static void write_events(Json *json, const Trace *trace) {
+    int64_t arrows = (int64_t)trace->pid << 32; // ids of other processes are others
     json_begin_array(json, "traceEvents");
     write_metadata(json, trace->pid, 0, "process_name", trace->process_name);
     for (int tid = 0; tid < trace->track_count; tid++) {
@@ -117,23 +159,47 @@ static void write_events(Json *json, const Trace *trace) {
         write_metadata(json, trace->pid, tid, "thread_sort_index", NULL);
         for (size_t i = 0; i < track->count; i++) {
             write_span(json, trace->pid, tid, &track->spans[i]);
+            if (track->spans[i].ready_ns > 0)
+                write_arrow(json, trace->pid, tid, &track->spans[i], arrows++);
         }
     }
     json_end_array(json);
+}
+
+// Which clock the times are of: processes with the same name for it need no adjustment. A machine's
+// monotonic clock is counted from its boot.
+static void clock_name(char *name, size_t capacity) {
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    bool known = file && fgets(name, (int)capacity, file);
+    if (file) fclose(file);
+    if (!known && gethostname(name, capacity) != 0) snprintf(name, capacity, "unknown");
+    name[capacity - 1] = '\0';
+    name[strcspn(name, "\n")] = '\0';
+}
+
+static void write_about(Json *json, const Trace *trace) {
+    uint64_t dropped = 0;
+    for (int i = 0; i < trace->track_count; i++) dropped += trace->tracks[i]->dropped;
+    char clock[64];
+    clock_name(clock, sizeof clock);
+    json_begin_object(json, "otherData");
+    json_integer(json, "dropped_spans", (int64_t)dropped);
+    json_string(json, "clock", clock);
+    json_begin_array(json, "marks_us"); // at the same moments in all processes
+    for (int i = 0; i < trace->mark_count; i++)
+        json_number(json, NULL, (double)trace->marks[i] / 1e3);
+    json_end_array(json);
+    json_end_object(json);
 }
 
 int trace_write(const Trace *trace, const char *path, Error *err) {
     if (!trace) return 0;
     AtomicFile file;
     if (file_begin(&file, path, err) != 0) return -1;
-    uint64_t dropped = 0;
-    for (int i = 0; i < trace->track_count; i++) dropped += trace->tracks[i]->dropped;
     Json json = {.file = file.file};
     json_begin_object(&json, NULL);
     json_string(&json, "displayTimeUnit", "ms");
-    json_begin_object(&json, "otherData");
-    json_integer(&json, "dropped_spans", (int64_t)dropped);
-    json_end_object(&json);
+    write_about(&json, trace);
     write_events(&json, trace);
     json_end_object(&json);
     return file_commit(&file, err);

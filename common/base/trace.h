@@ -1,5 +1,6 @@
 /* trace.h: a timeline of what every device, stream and communicator did, in the Chrome trace
- * format, which Perfetto (ui.perfetto.dev) and bench/timeline.gp read.
+ * format, which Perfetto (ui.perfetto.dev) and bench/compare/timeline.awk read. Each process writes
+ * its own; trace_merge.h makes one file of them.
  *
  * A track is written by one thread at a time, and spans on one track nest. Memory is taken when a
  * track is added: recording a span allocates nothing and takes no lock; when a track is full the
@@ -24,9 +25,27 @@ void trace_close(Trace *trace);
 int trace_track(Trace *trace, const char *name, size_t max_spans);
 
 // Records [begin_ns, end_ns) of clock_ns on a track. name must be a string that outlives the
-// trace (a literal); number is an argument shown with the span (a bucket, a step), -1 for none.
+// trace (a literal); number is an argument shown with the span (a step), -1 for none.
 void trace_span(Trace *trace, int track, const char *name, int64_t number, uint64_t begin_ns,
                 uint64_t end_ns);
+
+// A span with more to say: what a communicator did.
+typedef struct TraceSpan {
+    const char *name; // as in trace_span, and so are the next three
+    int64_t number;
+    uint64_t begin_ns, end_ns;
+    uint64_t bytes; // of one rank's buffer; 0: not shown
+    int bucket;     // of gradients, from 0; -1: none
+    // When the bucket's last gradient was ready. An arrow leads from there, on the trace's first
+    // track, to this span. 0: no arrow.
+    uint64_t ready_ns;
+} TraceSpan;
+void trace_add(Trace *trace, int track, const TraceSpan *span);
+
+// Notes the time. Every process calls it right after the same barrier, twice (at the begin and at
+// the end): so clocks of different machines can be laid on one axis.
+enum { TRACE_MARKS = 2 };
+void trace_mark(Trace *trace);
 
 // Writes all spans as JSON. Returns 0, or -1 with err filled.
 int trace_write(const Trace *trace, const char *path, Error *err);

@@ -105,7 +105,7 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add(o, (Option){"profile", OPTION_FLAG, &c->profile, NULL, 0, 0,
                             "end with a table of where the steps' time went"});
     options_add(o, (Option){"trace", OPTION_STRING, &c->trace, "FILE", 0, 0,
-                            "write a timeline for ui.perfetto.dev (rank r > 0: FILE.rankR)"});
+                            "write a timeline of all ranks for ui.perfetto.dev"});
 }
 
 void train_options(Options *options, TrainConfig *config) {

@@ -125,7 +125,7 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
-    fprintf(record->steps, ",scale\n");
+    fprintf(record->steps, ",scale,communication_ms\n");
     return 0;
 }
 
@@ -178,7 +178,7 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
             step->lr, step->loss, ms(step->ns), samples_per_s);
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
-    fprintf(record->steps, ",%.9g\n", step->scale);
+    fprintf(record->steps, ",%.9g,%.6f\n", step->scale, ms(profile->step_communication));
     fflush(record->steps);
 }
 
@@ -244,6 +244,16 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         json_number(json, phase_name(phase), ms(s->profile->total[phase]) / steps);
     json_end_object(json);
+    json_number(json, "communication_ms", ms(s->profile->total_communication) / steps);
+}
+
+// DDP's all-reduces, which are no phase: they go on beside backward. What they did not hide is
+// PHASE_EXPOSED, which has some work of its own, too; so a share below zero is none.
+static void print_communication(Record *record, const Profile *profile) {
+    double total = (double)profile->total_communication;
+    double hidden = 100 * (1 - (double)profile->total[PHASE_EXPOSED] / total);
+    log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind backward", "all-reduces",
+            total / 1e6 / (double)profile->steps, hidden > 0 ? hidden : 0.0);
 }
 
 // --profile: where the steps' time went.
@@ -259,6 +269,7 @@ static void print_profile(Record *record, const Profile *profile) {
                     100.0 * (double)profile->total[phase] / (double)total);
     log_say(&record->log, "%-12s %12.4f %7.1f%%", "step", ms(total) / (double)profile->steps,
             100.0);
+    if (profile->total_communication > 0) print_communication(record, profile);
 }
 
 int record_summary(Record *record, const Summary *summary, Error *err) {

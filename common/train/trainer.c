@@ -10,6 +10,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/base/trace_merge.h"
 #include "common/data/loader.h"
 #include "common/train/checkpoint.h"
 #include "common/train/checks.h"
@@ -438,17 +439,29 @@ static int summarise(Trainer *t, const Evaluation *evaluation, Error *err) {
                        .has_accuracy = t->data->test.classes > 0 && !t->data->test.dense,
                        .has_mean_iou = t->data->test.dense};
     if (gather_peaks(t, &summary, err) != 0) return -1;
+    trace_mark(t->trace); // all ranks have just waited for each other
     return record_summary(&t->record, &summary, err);
 }
 
 static int write_trace(Trainer *t, Error *err) {
-    int rank = t->strategy->rank;
     if (!t->trace) return 0;
-    char *path = rank == 0 ? memory_format("%s", t->config->trace)
-                           : memory_format("%s.rank%d", t->config->trace, rank);
+    char *path = trace_part(t->config->trace, t->strategy->rank);
     int failed = trace_write(t->trace, path, err);
     free(path);
     return failed;
+}
+
+// All ranks have written theirs: the main one makes one file of them.
+static int merge_traces(Trainer *t, Error *err) {
+    const Strategy *strategy = t->strategy;
+    int processes = strategy->devices / strategy->all_count;
+    if (!t->trace || !strategy_is_main(strategy) || processes == 1) return 0;
+    int missing = trace_merge_ranks(t->config->trace, processes, err);
+    if (missing > 0)
+        log_say(&t->record.log,
+                "%s: the parts of %d other rank%s are not on this machine; merge_traces adds them",
+                t->config->trace, missing, missing == 1 ? "" : "s");
+    return missing < 0 ? -1 : 0;
 }
 
 static void announce(Trainer *t) {
@@ -536,6 +549,7 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
     if (record_open(&t->record, config, options, strategy, t->total_steps, err) != 0) return -1;
     announce(t);
     if (agree_on_saves(t, err) != 0) return -1;
+    trace_mark(t->trace); // all ranks have just waited for each other
     if (config->resume && resume(t, err) != 0) return -1;
     return record_start(&t->record, t->progress.step, err);
 }
@@ -561,6 +575,7 @@ int trainer_run(const TrainConfig *config, const Options *options, const DataSou
     if (!failed) failed = summarise(&trainer, &evaluation, err);
     if (!failed) failed = write_trace(&trainer, err);
     if (!failed) failed = strategy->barrier(strategy, err);
+    if (!failed) failed = merge_traces(&trainer, err);
     if (failed && strategy->give_up) strategy->give_up(strategy, err);
     trainer_close(&trainer);
     return failed;

@@ -1,0 +1,24 @@
+/* trace_merge.h: one timeline of the traces of a job's processes.
+ *
+ * Processes of one machine read one clock. The times of another machine's are laid on the first
+ * file's clock by the marks that all processes set at the same two moments (trace_mark): shifted to
+ * meet at the first and stretched to meet at the second.
+ */
+#ifndef COMMON_BASE_TRACE_MERGE_H
+#define COMMON_BASE_TRACE_MERGE_H
+
+#include <stddef.h>
+
+#include "common/base/error.h"
+
+// Writes the events of all files into one (which may be one of them). 0, or -1 with err filled: a
+// file that cannot be read or is no trace, or one of another clock without marks.
+int trace_merge(const char *path, const char *const *files, size_t count, Error *err);
+
+// Where a rank writes its trace until they are merged: PATH, PATH.rank1, ... free() it.
+char *trace_part(const char *path, int rank);
+// Merges the parts of a job's ranks into PATH and removes them. Returns how many are not on this
+// machine, or -1 with err filled.
+int trace_merge_ranks(const char *path, int ranks, Error *err);
+
+#endif
