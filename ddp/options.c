@@ -14,7 +14,7 @@ DdpOptions ddp_options_default(void) {
 void ddp_options(Options *options, DdpOptions *ddp) {
     Options *o = options;
     options_add(o, (Option){.type = OPTION_TITLE, .help = "DistributedDataParallel"});
-    options_add(o, (Option){"backend", OPTION_CHOICE, &ddp->backend, "auto|shm|mpi|nccl", 0, 0,
+    options_add(o, (Option){"backend", OPTION_CHOICE, &ddp->backend, "auto|shm|nccl", 0, 0,
                             "how the ranks communicate"});
     options_add(o, (Option){"bucket-cap-mb", OPTION_FLOAT, &ddp->config.bucket_cap_mb, "F", -1, 1e6,
                             "MiB per gradient bucket; 0: every gradient alone; negative: PyTorch's "

@@ -3,7 +3,8 @@
  * Invariant: a value is stored only after it was read completely and found in range, so after an
  * error every option holds its default or a good value. --help is looked for before anything is
  * stored, because the table prints the defaults from where the values stand.
- * How --help looks is in options_help.c.
+ * How --help looks is in options_help.c, what is said about a name that nobody knows in
+ * options_meant.c.
  */
 #include "common/base/options.h"
 
@@ -45,62 +46,6 @@ void options_add(Options *options, Option row) {
         CHECK(row.value, "--%s has nowhere to put its value", row.name);
     }
     options->table[options->count++] = row;
-}
-
-// ---- did you mean? ------------------------------------------------------------------------------
-
-static size_t smallest(size_t a, size_t b, size_t c) {
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-// Letters to insert, remove or replace to make b out of a (Levenshtein 1966), by rows of the table.
-static size_t edit_distance(const char *a, const char *b) {
-    size_t row[NAME_MAX_LENGTH + 1], columns = strlen(b);
-    if (columns > NAME_MAX_LENGTH) return SIZE_MAX;
-    for (size_t j = 0; j <= columns; j++) row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t above = row[j];
-            size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-            row[j] = smallest(above + 1, row[j - 1] + 1, replace);
-            diagonal = above;
-        }
-    }
-    return row[columns];
-}
-
-// Near enough to be a slip of the fingers: at most a third of the letters differ.
-static bool is_near(const char *given, const char *word, size_t *best) {
-    size_t distance = edit_distance(given, word), length = strlen(word);
-    if (distance >= *best || distance > (length < 3 ? 1 : length / 3)) return false;
-    *best = distance;
-    return true;
-}
-
-static int unknown_option(const Options *options, const char *argument, Error *err) {
-    char given[NAME_MAX_LENGTH] = "";
-    size_t length = 0;
-    for (const char *c = argument + strspn(argument, "-"); *c && *c != '='; c++) {
-        if (length + 1 < sizeof given) given[length++] = *c == '_' ? '-' : *c;
-    }
-    const char *meant = NULL;
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < options->count; i++) {
-        const Option *option = &options->table[i];
-        if (option->type != OPTION_TITLE && is_near(given, option->name, &best)) {
-            meant = option->name;
-        }
-    }
-    int shown = (int)strcspn(argument, "=");
-    if (!meant) {
-        return error_set(err, STATUS_USAGE, "unknown option %.*s (--help lists them)", shown,
-                         argument);
-    }
-    return error_set(err, STATUS_USAGE, "unknown option %.*s; did you mean --%s?", shown, argument,
-                     meant);
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -170,22 +115,19 @@ static int parse_float(const Option *option, const char *text, Error *err) {
     return 0;
 }
 
-static int parse_choice(const Option *option, const char *text, Error *err) {
-    char words[256], list[512] = "", *rest = NULL;
-    const char *meant = NULL;
-    size_t best = SIZE_MAX;
-    snprintf(words, sizeof words, "%s", option->metavar);
-    for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) {
-        if (strcmp(word, text) == 0) {
-            *(const char **)option->value = text;
-            return 0;
-        }
-        if (is_near(text, word, &best)) meant = word;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
+bool options_has_word(const char *words, const char *word) {
+    size_t length = strlen(word);
+    for (;;) {
+        if (strcspn(words, "|") == length && strncmp(words, word, length) == 0) return true;
+        words += strcspn(words, "|");
+        if (!*words++) return false;
     }
-    return error_set(err, STATUS_USAGE, "--%s: '%s' is none of %s%s%s%s", option->name, text, list,
-                     meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+}
+
+static int parse_choice(const Option *option, const char *text, Error *err) {
+    if (!options_has_word(option->metavar, text)) return options_refuse_choice(option, text, err);
+    *(const char **)option->value = text;
+    return 0;
 }
 
 static int parse_value(const Option *option, const char *text, Error *err) {
@@ -249,7 +191,7 @@ static bool asks_for_help(const Options *options, int argc, char **argv) {
 }
 
 static int parse_option(Options *options, const Argument *a, const char *text, Error *err) {
-    if (!a->option) return unknown_option(options, text, err);
+    if (!a->option) return options_refuse_name(options, text, err);
     const char *name = a->option->name;
     options->given[a->option - options->table] = true;
     if (a->option->type == OPTION_FLAG) {
@@ -275,7 +217,8 @@ static int add_positional(Options *options, const char *text, Error *err) {
 int options_parse(Options *options, int argc, char **argv, Error *err) {
     if (asks_for_help(options, argc, argv)) {
         options_print_help(options, stdout);
-        exit(STATUS_OK);
+        if (fflush(stdout) == 0 && !ferror(stdout)) exit(STATUS_OK);
+        return error_set(err, STATUS_FAILED, "cannot write the help: %s", strerror(errno));
     }
     memset(options->given, 0, sizeof options->given);
     options->positional_count = 0;

@@ -53,8 +53,8 @@ typedef struct Options {
 // Appends one row to the table. Aborts if it is full or if a name comes twice.
 void options_add(Options *options, Option row);
 
-// Parses argv. --help prints the table on stdout and ends the process with status 0. Returns 0,
-// or -1 with err filled.
+// Parses argv. --help prints the table on stdout and ends the process with status 0; where it
+// cannot be printed, that is an error. Returns 0, or -1 with err filled.
 int options_parse(Options *options, int argc, char **argv, Error *err);
 
 // An option that others can leave without any effect.
@@ -72,6 +72,24 @@ int options_check_used(const Options *options, const OptionUse *uses, size_t cou
 // The word that an option (OPTION_CHOICE, OPTION_STRING) of the table stands at.
 const char *options_word(const Options *options, const char *name);
 
+// Whether `word` is one of the choices "a|b|c".
+bool options_has_word(const char *words, const char *word);
+
 void options_print_help(const Options *options, FILE *stream);
+
+// What other programs call a thing that is named differently here.
+typedef struct OptionSynonym {
+    const char *given; // their name without the dashes in front; or "name=value"
+    const char *meant; // our option's name, or its value; NULL: there is none
+    const char *why;   // in addition; what to do if `meant` is NULL; our spelling if it begins "--"
+} OptionSynonym;
+
+const OptionSynonym *options_synonyms(size_t *count); // in options_synonyms.c
+
+// For the parser (options_meant.c): the error for an option that the table lacks, and for a value
+// that is none of an option's choices. They name what was probably meant: by another program's name
+// for it, else by a word that differs in few letters. Return -1.
+int options_refuse_name(const Options *options, const char *argument, Error *err);
+int options_refuse_choice(const Option *option, const char *text, Error *err);
 
 #endif
