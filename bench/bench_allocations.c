@@ -11,7 +11,7 @@
 
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
-#include "ddp/init.h"
+#include "ddp/rendezvous/init.h"
 #include "dp/data_parallel.h"
 
 enum { STEPS = 20, WORLD = 2 };

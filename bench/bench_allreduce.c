@@ -18,8 +18,8 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
-#include "ddp/init.h"
-#include "ddp/pg_shm_internal.h"
+#include "ddp/group/shm/internal.h"
+#include "ddp/rendezvous/init.h"
 
 enum {
     PLAIN_BYTES = 25 * 1024 * 1024, // DDP's default bucket

@@ -16,7 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
-#include "ddp/init.h"
+#include "ddp/rendezvous/init.h"
 
 enum { PROBE = 1024, WARMUP = 1, MAX_RANKS = 64 };
 static const double TIMEOUT_S = 300;

@@ -6,7 +6,7 @@
 
 #include "common/nn/models.h"
 #include "common/nn/optimizer.h"
-#include "ddp/process_group.h"
+#include "ddp/group/process_group.h"
 
 typedef struct Workload {
     Device *device;

@@ -11,7 +11,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/features.h"
+#include "ddp/features/features.h"
 #include "ddp/sync_state.h"
 #include "ddp/verify_model.h"
 

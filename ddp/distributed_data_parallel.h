@@ -13,9 +13,9 @@
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
 #include "common/train/strategy.h"
-#include "ddp/heartbeat.h"
-#include "ddp/process_group.h"
+#include "ddp/group/process_group.h"
 #include "ddp/reducer.h"
+#include "ddp/rendezvous/heartbeat.h"
 
 typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)

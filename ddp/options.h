@@ -4,8 +4,8 @@
 #define DDP_OPTIONS_H
 
 #include "common/train/trainer.h"
-#include "ddp/features.h"
-#include "ddp/init.h"
+#include "ddp/features/features.h"
+#include "ddp/rendezvous/init.h"
 
 typedef struct DdpOptions {
     const char *backend;   // "auto", "shm", "nccl"

@@ -22,7 +22,7 @@
 #include "common/base/profile.h"
 #include "common/nn/module.h"
 #include "ddp/buckets.h"
-#include "ddp/process_group.h"
+#include "ddp/group/process_group.h"
 
 typedef struct ReducerConfig {
     // MiB; 0: every gradient alone; negative: PyTorch's default, 25 with a first of 1.
@@ -90,7 +90,7 @@ int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, Redu
                       Error *err);
 int grad_bucket_finish(GradBucket *bucket, Error *err);
 
-typedef struct HookState HookState; // ddp/hook_state.h
+typedef struct HookState HookState; // ddp/features/hook_state.h
 
 // start is called inside backward as soon as the bucket is full, finish after backward; both in
 // index order, the same on every rank, and finish for every bucket whose start succeeded. What

@@ -6,7 +6,7 @@
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
-#include "ddp/hook_state.h"
+#include "ddp/features/hook_state.h"
 
 enum { COMM_SPANS = 1 << 16 };
 

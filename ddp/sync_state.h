@@ -9,7 +9,7 @@
 #define DDP_SYNC_STATE_H
 
 #include "common/nn/module.h"
-#include "ddp/process_group.h"
+#include "ddp/group/process_group.h"
 
 typedef struct SyncState {
     ProcessGroup *group; // not owned

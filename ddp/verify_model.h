@@ -7,7 +7,7 @@
 #define DDP_VERIFY_MODEL_H
 
 #include "common/nn/module.h"
-#include "ddp/process_group.h"
+#include "ddp/group/process_group.h"
 
 // Collective. 0, or on every rank -1 with err filled.
 int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,

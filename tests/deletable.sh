@@ -1,7 +1,7 @@
 #!/bin/sh
 # deletable.sh: keeps the promise that the core is small and that each feature of
 # DistributedDataParallel can be deleted without touching the others: its files, its line in
-# ddp/features.c and its lines in ddp/CMakeLists.txt go, and train_ddp must build without a warning,
+# ddp/features/features.c and its lines in ddp/CMakeLists.txt go, and train_ddp must build without a warning,
 # offer the feature's option no more and train. Last, all features go at once.
 #
 # Works on a copy of the tree with one build, without optimization, which each deletion changes and
@@ -40,17 +40,18 @@ build() {
 
 # The feature's files (join.c and join_ddp.c are one feature), and every line that names them.
 delete() {
-    for file in "ddp/$1.c" "ddp/$1.h" "ddp/$1_ddp.c" "ddp/$1_ddp.h"; do
+    for file in "ddp/features/$1.c" "ddp/features/$1.h" "ddp/features/$1_ddp.c" \
+        "ddp/features/$1_ddp.h"; do
         [ -e "$file" ] || continue
         rm "$file"
         sed -i "/\b$(basename "$file")/d" ddp/CMakeLists.txt
     done
-    sed -i "/FEATURE($1)/d" ddp/features.c
+    sed -i "/FEATURE($1)/d" ddp/features/features.c
 }
 
 restore() {
     tar -C "$root" -cf - ddp | tar -C "$work/tree" -xf -
-    touch ddp/features.c ddp/CMakeLists.txt
+    touch ddp/features/features.c ddp/CMakeLists.txt
 }
 
 # WHAT WORD...: the tree as it is now, without WHAT. The words are gone from --help.
@@ -89,7 +90,7 @@ done <<END
 $features
 END
 for name in $(echo "$features" | cut -d ' ' -f 1); do delete "$name"; done
-! grep -q 'FEATURE([a-z]' ddp/features.c || fail "this script does not know all of ddp/features.c"
+! grep -q 'FEATURE([a-z]' ddp/features/features.c || fail "this script does not know all of ddp/features/features.c"
 check "any feature" $words
 
 echo "deletable: $lines lines of core, $failures failures"

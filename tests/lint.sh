@@ -1,8 +1,7 @@
 #!/bin/sh
 # lint.sh: the rules of the tree that a script can check. Prints each breach; exit status 1 if there is one.
 #
-#   layers     common includes neither dp nor ddp, dp and ddp never each other, nothing includes bench,
-#              tutorials or tests (tests may include tests)
+#   rooms      each folder includes only what the list below allows: arrows run downwards
 #   sizes      no source file over 600 lines, no line over 100 columns
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
 #   format     clang-format 14 leaves every file as it is (other versions format otherwise: not asked)
@@ -18,14 +17,35 @@ breach() {
 folders=$(ls -d common dp ddp bench tutorials tests 2>/dev/null || true)
 sources=$(find $folders -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | sort)
 
-includes() { # FOLDER FORBIDDEN: who in FOLDER includes something of FORBIDDEN
-    grep -nE "#include \"($2)/" $(echo "$sources" | tr ' ' '\n' | grep "^$1/") /dev/null || true
+# may ROOM ROOM...: the files of the first folder, and of no folder of its own rule below it, include
+# nothing of this tree but these folders and their own.
+may() {
+    room=$1
+    shift
+    allowed="$room|$(echo "$*" | tr ' ' '|')"
+    files=$(echo "$sources" | grep "^$room/")
+    for inner in $rooms; do # the rooms inside this one have rules of their own
+        case $inner in "$room"/*) files=$(echo "$files" | grep -v "^$inner/") ;; esac
+    done
+    found=$(grep -nE '#include "[a-z]+/' $files /dev/null |
+        grep -vE "#include \"($allowed)/" || true)
+    [ -z "$found" ] || breach "$room must not include this: $found"
+    # "ddp" allows the lesson's headers, not the rooms within its folder.
+    found=$(grep -nE '#include "ddp/[a-z_]+/' $files /dev/null |
+        grep -vE "#include \"($(echo "$allowed" | sed 's/|ddp|/|/; s/|ddp$//; s/^ddp|//'))/" || true)
+    [ -z "$found" ] || breach "$room must not include this: $found"
 }
-for rule in 'common:dp|ddp|bench|tutorials|tests' 'dp:ddp|bench|tutorials|tests' \
-    'ddp:dp|bench|tutorials|tests' 'bench:tutorials|tests' 'tests:bench|tutorials'; do
-    found=$(includes "${rule%%:*}" "${rule#*:}")
-    [ -z "$found" ] || breach "${rule%%:*} must not include this: $found"
-done
+rooms='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch bench tests'
+may common
+may dp common
+may ddp/store common
+may ddp/group common ddp/store
+may ddp/rendezvous common ddp/store ddp/group
+may ddp common ddp/store ddp/group ddp/rendezvous ddp/features # the list of features goes
+may ddp/features common ddp/group ddp
+may ddp/launch common ddp/store ddp/group ddp/rendezvous
+may bench common dp ddp ddp/group ddp/rendezvous
+may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch
 
 for file in $sources; do
     lines=$(wc -l <"$file")

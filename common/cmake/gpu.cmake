@@ -2,7 +2,7 @@
 # before there is any target (CUDA has to be enabled first).
 #
 #   -DWITH_CUDA=AUTO|ON|OFF|EMULATED    EMULATED: the same sources, carried out on the CPU by
-#                                       tests/cuda_emulator, and NCCL with them; for the tests
+#                                       tests/emulator, and NCCL with them; for the tests
 #   -DWITH_NCCL=AUTO|ON|OFF, -DWITH_CUDNN=AUTO|ON|OFF
 #
 # AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,

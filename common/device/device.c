@@ -1,5 +1,5 @@
 /* device.c: opening devices and counting what they hold and receive. How memory is taken and copied
- * is the backend's (device_cpu.c, device_cuda.c); the worker thread is worker.c.
+ * is the backend's (cpu/device.c, cuda/device.c); the worker thread is worker.c.
  */
 #include "common/device/device.h"
 

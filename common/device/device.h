@@ -14,7 +14,7 @@
  * about waiting is free. One thread at a time uses a Device.
  *
  * This file does not know what is computed: that is the kernel table (device/kernels.h). How each
- * kind of device does the rest is device_cpu.c and device_cuda.c, behind device_backend.h.
+ * kind of device does the rest is cpu/device.c and cuda/device.c, behind device_backend.h.
  */
 #ifndef COMMON_DEVICE_DEVICE_H
 #define COMMON_DEVICE_DEVICE_H
@@ -34,7 +34,7 @@ typedef struct Device {
     int index;
     const Kernels *kernels; // to be called through device_kernels
     const DeviceBackend *backend;
-    void *state;    // the backend's (device_cuda.h)
+    void *state;    // the backend's (cuda/device.h)
     Worker *worker; // NULL until the first device_submit
     bool tf32;      // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
 

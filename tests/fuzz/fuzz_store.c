@@ -5,8 +5,8 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
-#include "ddp/store.h"
-#include "ddp/store_protocol.h"
+#include "ddp/store/protocol.h"
+#include "ddp/store/store.h"
 #include "tests/fuzz/fuzz.h"
 
 static const char TOKEN[] = "a token";

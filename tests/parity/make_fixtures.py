@@ -3,7 +3,7 @@
 
     python3 tests/parity/make_fixtures.py [FILE ...]     # needs torch and safetensors
 
-tests/test_parity.c replays them with our own kernels. The files are committed; run this again only
+tests/parity/test_parity.c replays them with our own kernels. The files are committed; run this again only
 when a model changes.
 """
 

@@ -1,0 +1,114 @@
+/* blas.c: the CPU backend's matrix products, and everything OpenBLAS needs to be told.
+ *
+ * OpenBLAS runs with one thread per caller: parallelism is this project's subject, and every device
+ * brings its own thread. So the library must be a build that is safe with several callers (the
+ * pthread or OpenMP build; the serial one shares its packing buffers without a lock and then
+ * returns wrong products), and tests/device/test_blas_threads.c checks that it is.
+ */
+#include "common/device/cpu/kernels.h"
+#include "common/device/kernels_host.h"
+
+#include <cblas.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if defined(__x86_64__)
+// In OpenBLAS builds that carry kernels for many CPUs; absent (NULL) in the others.
+void gotoblas_dynamic_init(void) __attribute__((weak));
+void gotoblas_dynamic_quit(void) __attribute__((weak));
+
+// OpenBLAS chooses its kernels by the CPU's model number, when it is loaded. A model newer than the
+// library gets those of a Prescott of 2004: right results at a fifth of the speed. Then we choose
+// again, by what the CPU can do. Before main, because later other threads may be inside the
+// library. Whoever sets OPENBLAS_CORETYPE has chosen, and is left alone.
+__attribute__((constructor)) static void blas_choose_kernels(void) {
+    if (getenv("OPENBLAS_CORETYPE") || !gotoblas_dynamic_init || !gotoblas_dynamic_quit) return;
+    if (strcmp(openblas_get_corename(), "Prescott") != 0) return;
+    __builtin_cpu_init();
+    const char *core = NULL;
+    if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) core = "Haswell";
+    if (core && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512dq") &&
+        __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512cd"))
+        core = "SkylakeX";
+    if (!core) return;
+    setenv("OPENBLAS_CORETYPE", core, 1);
+    gotoblas_dynamic_quit();
+    gotoblas_dynamic_init();
+    unsetenv("OPENBLAS_CORETYPE");
+}
+#endif
+
+int cpu_prepare(Error *err) {
+    if (openblas_get_parallel() == 0)
+        return error_set(err, STATUS_USAGE,
+                         "this OpenBLAS is the serial build, whose products are wrong when several "
+                         "threads call it: install the pthread build (Debian, Ubuntu: "
+                         "libopenblas-pthread-dev)");
+    openblas_set_num_threads(1);
+    return 0;
+}
+
+void cpu_describe(char *buffer, size_t capacity) {
+    const char *config = openblas_get_config(); // "OpenBLAS 0.3.21 NO_LAPACKE DYNAMIC_ARCH ..."
+    const char *space = strchr(config, ' ');
+    size_t name = space ? (size_t)(space - config) + 1 : 0;
+    size_t length = name + strcspn(config + name, " ");
+    const char *flavours[] = {"serial", "pthread", "OpenMP"};
+    int parallel = openblas_get_parallel();
+    int threads = openblas_get_num_threads();
+    const char *coretype = getenv("OPENBLAS_CORETYPE");
+    snprintf(buffer, capacity, "%.*s %s, %s, %d thread%s, OPENBLAS_CORETYPE %s", (int)length,
+             config, openblas_get_corename(),
+             parallel >= 0 && parallel <= 2 ? flavours[parallel] : "unknown", threads,
+             threads == 1 ? "" : "s", coretype ? coretype : "unset");
+}
+
+static int blas_int(size_t count) {
+    CHECK(count <= INT_MAX, "%zu does not fit OpenBLAS's int", count);
+    return (int)count;
+}
+
+void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, float *c,
+                        size_t c_stride, bool accumulate) {
+    if (m == 0 || n == 0) return;
+    if (k == 0) { // an empty sum, which BLAS would refuse for its strides
+        for (size_t i = 0; !accumulate && i < m; i++) memset(c + i * c_stride, 0, n * sizeof *c);
+        return;
+    }
+    cblas_sgemm(CblasRowMajor, a.transpose ? CblasTrans : CblasNoTrans,
+                b.transpose ? CblasTrans : CblasNoTrans, blas_int(m), blas_int(n), blas_int(k),
+                1.0f, a.data, blas_int(a.stride), b.data, blas_int(b.stride),
+                accumulate ? 1.0f : 0.0f, c, blas_int(c_stride));
+}
+
+static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
+                    bool accumulate, void *workspace) {
+    const MatmulShape *s = matmul;
+    (void)workspace;
+    cpu_matmul_strided(
+        s->m, s->n, s->k, (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
+        (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n, accumulate);
+    for (size_t i = 0; bias && i < s->m; i++) kernels_cpu.accumulate(c + i * s->n, bias, s->n);
+}
+
+size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return host_room(precision, m * k, k * n, n, m * n);
+}
+
+void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                size_t k, const float *a, const float *b, float *c, bool accumulate,
+                void *workspace) {
+    const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
+    HostFactors factors = {&shape, a, b, NULL, m * k, k * n, 0, m * n};
+    host_product(precision, product, factors, c, accumulate, workspace);
+}
+
+void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
+    const MatmulShape shape = {false, true, rows, out, in};
+    HostFactors factors = {&shape, x, weight, bias, rows * in, in * out, out, rows * out};
+    host_product(precision, product, factors, y, false, workspace);
+    if (relu) kernels_cpu.relu(y, y, rows * out);
+}

@@ -1,0 +1,445 @@
+/* conv.c: the CPU backend's sliding windows: convolution, shortcut, pooling.
+ *
+ * A convolution is a matrix product once every output pixel's window of the input has been written
+ * out as a column ("im2col"): y[k, pixels] = weight[k, taps] columns[taps, pixels], where a tap is
+ * one (channel, row, column) of the window. Its gradients are the two other products of the same
+ * three matrices. The columns hold each input value kernel^2 times, so they are made for a strip of
+ * a few output rows at a time: a strip fits the core's own cache, next to nothing of it reaches
+ * main memory, and two cores do not slow each other down. Nothing is kept: the backward pass makes
+ * them again.
+ */
+#include "common/device/cpu/kernels.h"
+#include "common/device/kernels_host.h"
+
+#include <math.h>
+#include <string.h>
+
+// ---- strips and columns ----------------------------------------------------------------------
+
+// Some whole output rows of one image.
+typedef struct Strip {
+    size_t image, row, rows;
+    size_t pixel, pixels; // the same in pixels of the output plane
+} Strip;
+
+static size_t window_taps(const Window *v) {
+    return v->c * v->kernel * v->kernel;
+}
+
+// A 1x1 convolution at stride 1: the input is its own columns.
+static bool window_is_plain(const Window *v) {
+    return v->kernel == 1 && v->stride == 1 && v->pad == 0;
+}
+
+// Products of up to a million multiplications are those that OpenBLAS computes without first
+// packing its operands, measured at up to 1.8 times the speed. Below 64 columns that gain is lost
+// again; and above 512 what is turned for the weight gradient leaves the L1 cache.
+static size_t strip_rows(const Window *v) {
+    size_t pixels = 1000000 / (v->k * window_taps(v) + 1);
+    if (pixels < 64) pixels = 64;
+    if (pixels > 512) pixels = 512;
+    size_t rows = pixels / v->ow > 0 ? pixels / v->ow : 1;
+    if (rows >= v->oh) return v->oh;
+    size_t strips = (v->oh + rows - 1) / rows;
+    return (v->oh + strips - 1) / strips; // all about equally high
+}
+
+// Moves on to the next strip, starting from {0}. False after the last one.
+static bool strip_next(Strip *strip, const Window *v) {
+    size_t row = strip->row + strip->rows;
+    if (row == v->oh) {
+        row = 0;
+        strip->image++;
+    }
+    if (strip->image >= v->n || v->oh * v->ow == 0) return false;
+    size_t rows = strip_rows(v);
+    strip->row = row;
+    strip->rows = row + rows <= v->oh ? rows : v->oh - row;
+    strip->pixel = strip->row * v->ow;
+    strip->pixels = strip->rows * v->ow;
+    return true;
+}
+
+// The outputs [begin, end) of a row or column of outputs.
+typedef struct Range {
+    size_t begin, end;
+} Range;
+
+// One tap (ky, kx) of the window, for all pixels of a strip: where it lies inside the input. The
+// outputs outside of these ranges see padding there.
+typedef struct Tap {
+    Range rows, columns; // of the strip
+    size_t first;        // the pixel of the strip at (rows.begin, columns.begin) ...
+    size_t source;       // ... and the one of the input's plane that it sees
+    size_t run;          // from the first pixel to the last one inside, with what lies between
+} Tap;
+
+// The outputs among `count` from `start` on whose tap lies inside `input`.
+static Range tap_range(const Window *v, size_t tap, size_t input, size_t start, size_t count) {
+    size_t begin = tap < v->pad ? (v->pad - tap + v->stride - 1) / v->stride : 0;
+    size_t end = input + v->pad > tap ? (input + v->pad - tap - 1) / v->stride + 1 : 0;
+    if (begin < start) begin = start;
+    if (end > start + count) end = start + count;
+    return begin < end ? (Range){begin - start, end - start} : (Range){0, 0};
+}
+
+static Tap tap_at(const Window *v, const Strip *strip, size_t ky, size_t kx) {
+    Tap tap = {.rows = tap_range(v, ky, v->h, strip->row, strip->rows),
+               .columns = tap_range(v, kx, v->w, 0, v->ow)};
+    if (tap.rows.begin == tap.rows.end || tap.columns.begin == tap.columns.end) return (Tap){0};
+    tap.first = tap.rows.begin * v->ow + tap.columns.begin;
+    tap.source = ((strip->row + tap.rows.begin) * v->stride + ky - v->pad) * v->w +
+                 tap.columns.begin * v->stride + kx - v->pad;
+    tap.run = (tap.rows.end - 1) * v->ow + tap.columns.end - tap.first;
+    return tap;
+}
+
+// With stride 1 and equally wide output, a tap's pixels lie in the input as they lie in the output:
+// shifted, but in one run across all rows. (At the ends of rows it holds other rows' pixels.)
+static bool window_is_same(const Window *v) {
+    return v->stride == 1 && v->ow == v->w;
+}
+
+static void zero_column(const Tap *tap, size_t width, float *out, size_t x) {
+    for (size_t y = tap->rows.begin; y < tap->rows.end; y++) out[y * width + x] = 0;
+}
+
+static void zero_row_ends(const Tap *tap, size_t width, float *out) {
+    for (size_t x = 0; x < tap->columns.begin; x++) zero_column(tap, width, out, x);
+    for (size_t x = tap->columns.end; x < width; x++) zero_column(tap, width, out, x);
+}
+
+static void gather_row(float *row, const float *source, size_t count, size_t stride) {
+    if (stride == 1)
+        memcpy(row, source, count * sizeof *row);
+    else if (stride == 2) // a stride known to the compiler can be vectorised
+        for (size_t i = 0; i < count; i++) row[i] = source[i * 2];
+    else
+        for (size_t i = 0; i < count; i++) row[i] = source[i * stride];
+}
+
+static void scatter_row(const float *row, float *destination, size_t count, size_t stride) {
+    for (size_t i = 0; i < count; i++) destination[i * stride] += row[i];
+}
+
+// What one tap sees of plane[h, w], to out[pixels].
+static void gather_tap(const Window *v, const Strip *strip, const Tap *tap, const float *plane,
+                       float *out) {
+    size_t above = tap->rows.begin * v->ow, inside_end = tap->rows.end * v->ow;
+    if (above > 0) memset(out, 0, above * sizeof *out);
+    if (inside_end < strip->pixels)
+        memset(out + inside_end, 0, (strip->pixels - inside_end) * sizeof *out);
+    if (tap->run == 0) return;
+    if (window_is_same(v)) {
+        memcpy(out + tap->first, plane + tap->source, tap->run * sizeof *out);
+    } else {
+        for (size_t y = 0; y < tap->rows.end - tap->rows.begin; y++)
+            gather_row(out + tap->first + y * v->ow, plane + tap->source + y * v->stride * v->w,
+                       tap->columns.end - tap->columns.begin, v->stride);
+    }
+    zero_row_ends(tap, v->ow, out);
+}
+
+// The reverse: adds the gradients in[pixels] to the pixels of plane[h, w] that the tap saw.
+static void scatter_tap(const Window *v, const Tap *tap, float *in, float *plane) {
+    if (tap->run == 0) return;
+    if (window_is_same(v)) {
+        zero_row_ends(tap, v->ow, in);
+        cpu_accumulate(plane + tap->source, in + tap->first, tap->run);
+    } else {
+        for (size_t y = 0; y < tap->rows.end - tap->rows.begin; y++)
+            scatter_row(in + tap->first + y * v->ow, plane + tap->source + y * v->stride * v->w,
+                        tap->columns.end - tap->columns.begin, v->stride);
+    }
+}
+
+// columns[c, kernel, kernel, pixels] of a strip of x[n, c, h, w]: a matrix [taps, pixels]
+static CpuMatrix strip_gather(const Window *v, const Strip *strip, const float *x, float *columns) {
+    size_t plane = v->h * v->w, area = v->kernel * v->kernel;
+    const float *image = x + strip->image * v->c * plane;
+    if (window_is_plain(v)) return (CpuMatrix){image + strip->pixel, plane, false};
+    for (size_t i = 0; i < area; i++) {
+        Tap tap = tap_at(v, strip, i / v->kernel, i % v->kernel);
+        for (size_t c = 0; c < v->c; c++)
+            gather_tap(v, strip, &tap, image + c * plane, columns + (c * area + i) * strip->pixels);
+    }
+    return (CpuMatrix){columns, strip->pixels, false};
+}
+
+static void strip_scatter(const Window *v, const Strip *strip, float *columns, float *dx) {
+    size_t plane = v->h * v->w, area = v->kernel * v->kernel;
+    float *image = dx + strip->image * v->c * plane;
+    for (size_t i = 0; i < area; i++) {
+        Tap tap = tap_at(v, strip, i / v->kernel, i % v->kernel);
+        for (size_t c = 0; c < v->c; c++)
+            scatter_tap(v, &tap, columns + (c * area + i) * strip->pixels, image + c * plane);
+    }
+}
+
+// ---- convolution -----------------------------------------------------------------------------
+
+// The workspace: one strip's columns, then two more matrices for the weight gradient.
+typedef struct Workspace {
+    float *columns;    // [taps, pixels]
+    float *dy_turned;  // [pixels, k]
+    float *sum_turned; // [taps, k]
+} Workspace;
+
+static Workspace workspace_split(const Window *v, void *memory) {
+    size_t pixels = strip_rows(v) * v->ow;
+    float *columns = memory;
+    float *dy_turned = columns + window_taps(v) * pixels;
+    return (Workspace){columns, dy_turned, dy_turned + pixels * v->k};
+}
+
+size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
+    ConvCounts counts = host_conv_counts(v);
+    size_t taps = window_taps(v), pixels = 0;
+    if (v->oh > 0 && v->ow > 0) pixels = strip_rows(v) * v->ow;
+    return host_room(precision, counts.x, counts.weight, v->k, counts.y) +
+           (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
+}
+
+static void forward(const void *window, const float *x, const float *weight, const float *bias,
+                    float *y, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)accumulate;
+    size_t plane = v->oh * v->ow, taps = window_taps(v);
+    CpuMatrix w = {weight, taps, false};
+    for (Strip strip = {0}; strip_next(&strip, v);) {
+        float *out = y + strip.image * v->k * plane + strip.pixel; // [k, pixels], plane apart
+        if (bias)
+            for (size_t k = 0; k < v->k; k++)
+                kernels_cpu.fill(out + k * plane, bias[k], strip.pixels);
+        CpuMatrix columns = strip_gather(v, &strip, x, workspace);
+        cpu_matmul_strided(v->k, strip.pixels, taps, w, columns, out, plane, bias != NULL);
+    }
+}
+
+void cpu_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
+                const float *bias, float *y, void *workspace) {
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
+    host_product(precision, forward, factors, y, false, workspace);
+}
+
+// columns' gradient [taps, pixels] = weight^T dy, added to where the columns came from.
+static void input_gradient(const void *window, const float *weight, const float *dy,
+                           const float *bias, float *dx, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
+    size_t plane = v->oh * v->ow, taps = window_taps(v), image = v->c * v->h * v->w;
+    CpuMatrix w = {weight, taps, true};
+    bool plain = window_is_plain(v);
+    if (!plain && !accumulate) memset(dx, 0, v->n * image * sizeof *dx);
+    for (Strip strip = {0}; strip_next(&strip, v);) {
+        CpuMatrix in = {dy + strip.image * v->k * plane + strip.pixel, plane, false};
+        if (plain) {
+            cpu_matmul_strided(taps, strip.pixels, v->k, w, in,
+                               dx + strip.image * image + strip.pixel, plane, accumulate);
+            continue;
+        }
+        cpu_matmul_strided(taps, strip.pixels, v->k, w, in, workspace, strip.pixels, false);
+        strip_scatter(v, &strip, workspace, dx);
+    }
+}
+
+void cpu_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
+                               const float *dy, float *dx, bool accumulate, void *workspace) {
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
+    host_product(precision, input_gradient, factors, dx, accumulate, workspace);
+}
+
+// to[columns, rows] = from[rows, columns] transposed
+static void turn(float *to, const float *from, size_t rows, size_t columns, size_t stride) {
+    for (size_t i = 0; i < rows; i++)
+        for (size_t j = 0; j < columns; j++) to[j * rows + i] = from[i * stride + j];
+}
+
+enum { THIN = 8 }; // output channels
+
+KERNEL_CLONES static double dot(const float *a, const float *b, size_t count) {
+    Lanes sums[2] = {{0}}, left, right;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&left, a + i + half * LANES);
+            lanes_load(&right, b + i + half * LANES);
+            sums[half] += left * right;
+        }
+    for (; i < count; i++) sum += (double)a[i] * (double)b[i];
+    return sum + lanes_sum(sums);
+}
+
+// One strip of a thin weight gradient, sum_turned[taps, k] (+)= columns dy^T. (OpenBLAS's kernel
+// for products so small allocates memory in every call.)
+static void thin_product(const Window *v, const Strip *strip, CpuMatrix columns, const float *dy,
+                         float *sum_turned, bool accumulate) {
+    size_t plane = v->oh * v->ow, taps = window_taps(v);
+    for (size_t tap = 0; tap < taps; tap++)
+        for (size_t k = 0; k < v->k; k++)
+            kernel_store(&sum_turned[tap * v->k + k],
+                         dot(columns.data + tap * columns.stride, dy + k * plane, strip->pixels),
+                         accumulate);
+}
+
+// dweight = dy columns^T, summed over all strips. It is computed as its transpose, columns dy^T,
+// with dy turned beforehand: then no operand of the product is transposed, which OpenBLAS computes
+// at about twice the speed for these shapes.
+static void weight_gradient(const void *window, const float *x, const float *dy, const float *bias,
+                            float *dweight, bool accumulate, void *workspace) {
+    const Window *v = window;
+    (void)bias;
+    size_t plane = v->oh * v->ow, taps = window_taps(v);
+    if (v->n * plane == 0) {
+        if (!accumulate) memset(dweight, 0, v->k * taps * sizeof *dweight);
+        return;
+    }
+    Workspace space = workspace_split(v, workspace);
+    bool started = false;
+    for (Strip strip = {0}; strip_next(&strip, v); started = true) {
+        const float *part = dy + strip.image * v->k * plane + strip.pixel; // [k, pixels]
+        CpuMatrix columns = strip_gather(v, &strip, x, space.columns);
+        if (v->k < THIN) {
+            thin_product(v, &strip, columns, part, space.sum_turned, started);
+            continue;
+        }
+        turn(space.dy_turned, part, v->k, strip.pixels, plane);
+        CpuMatrix dy_turned = {space.dy_turned, v->k, false};
+        cpu_matmul_strided(taps, v->k, strip.pixels, columns, dy_turned, space.sum_turned, v->k,
+                           started);
+    }
+    for (size_t k = 0; k < v->k; k++)
+        for (size_t tap = 0; tap < taps; tap++) {
+            float sum = space.sum_turned[tap * v->k + k];
+            float *place = &dweight[k * taps + tap];
+            *place = accumulate ? *place + sum : sum;
+        }
+}
+
+void cpu_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
+                                const float *dy, float *dweight, bool accumulate, void *workspace) {
+    ConvCounts counts = host_conv_counts(v);
+    HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
+    host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
+}
+
+void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {
+    size_t plane = v->oh * v->ow;
+    for (size_t k = 0; k < v->k; k++) {
+        double sum = 0;
+        for (size_t i = 0; i < v->n; i++) sum += cpu_sum(dy + (i * v->k + k) * plane, plane);
+        kernel_store(&dbias[k], sum, accumulate);
+    }
+}
+
+// ---- shortcut --------------------------------------------------------------------------------
+
+void cpu_shortcut(const Window *v, const float *x, float *y) {
+    size_t before = (v->k - v->c) / 2, plane = v->oh * v->ow;
+    memset(y, 0, v->n * v->k * plane * sizeof *y);
+    for (size_t i = 0; i < v->n; i++)
+        for (size_t c = 0; c < v->c; c++)
+            for (size_t row = 0; row < v->oh; row++)
+                gather_row(y + (i * v->k + before + c) * plane + row * v->ow,
+                           x + ((i * v->c + c) * v->h + row * v->stride) * v->w, v->ow, v->stride);
+}
+
+void cpu_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+    size_t before = (v->k - v->c) / 2, plane = v->oh * v->ow;
+    if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
+    for (size_t i = 0; i < v->n; i++)
+        for (size_t c = 0; c < v->c; c++)
+            for (size_t row = 0; row < v->oh; row++)
+                scatter_row(dy + (i * v->k + before + c) * plane + row * v->ow,
+                            dx + ((i * v->c + c) * v->h + row * v->stride) * v->w, v->ow,
+                            v->stride);
+}
+
+// ---- pooling ---------------------------------------------------------------------------------
+
+static void check_pool(const Window *v) { // PyTorch's rule
+    CHECK(2 * v->pad <= v->kernel, "pad %zu for kernel %zu: a window may see padding only", v->pad,
+          v->kernel);
+}
+
+// The input rows (or columns) that window `index` covers.
+static Range pool_range(const Window *v, size_t index, size_t input) {
+    size_t begin = index * v->stride, end = begin + v->kernel; // counted from the padding's edge
+    return (Range){begin > v->pad ? begin - v->pad : 0,
+                   end < input + v->pad ? end - v->pad : input};
+}
+
+// The position of the largest value of a window of plane[h, width].
+static size_t largest(const float *plane, size_t width, Range rows, Range columns) {
+    size_t best = rows.begin * width + columns.begin;
+    for (size_t y = rows.begin; y < rows.end; y++)
+        for (size_t x = columns.begin; x < columns.end; x++) {
+            float value = plane[y * width + x], record = plane[best];
+            if (value > record || (isnan(value) && !isnan(record))) best = y * width + x;
+        }
+    return best;
+}
+
+void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
+    check_pool(v);
+    CHECK(v->h * v->w <= INT32_MAX, "a plane of %zu x %zu", v->h, v->w);
+    size_t out = 0;
+    for (size_t i = 0; i < v->n * v->c; i++) {
+        const float *plane = x + i * v->h * v->w;
+        for (size_t row = 0; row < v->oh; row++)
+            for (size_t column = 0; column < v->ow; column++, out++) {
+                size_t best =
+                    largest(plane, v->w, pool_range(v, row, v->h), pool_range(v, column, v->w));
+                y[out] = plane[best];
+                chosen[out] = (int32_t)best;
+            }
+    }
+}
+
+void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
+                           bool accumulate) {
+    size_t plane = v->oh * v->ow;
+    if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
+    for (size_t i = 0; i < v->n * v->c; i++)
+        for (size_t j = 0; j < plane; j++)
+            dx[i * v->h * v->w + (size_t)chosen[i * plane + j]] += dy[i * plane + j];
+}
+
+void cpu_avg_pool(const Window *v, const float *x, float *y) {
+    check_pool(v);
+    double area = (double)(v->kernel * v->kernel);
+    size_t out = 0;
+    for (size_t i = 0; i < v->n * v->c; i++) {
+        const float *plane = x + i * v->h * v->w;
+        for (size_t row = 0; row < v->oh; row++)
+            for (size_t column = 0; column < v->ow; column++, out++) {
+                Range rows = pool_range(v, row, v->h), columns = pool_range(v, column, v->w);
+                double sum = 0;
+                for (size_t j = rows.begin; j < rows.end; j++)
+                    for (size_t k = columns.begin; k < columns.end; k++)
+                        sum += (double)plane[j * v->w + k];
+                y[out] = (float)(sum / area);
+            }
+    }
+}
+
+void cpu_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+    check_pool(v);
+    float share = 1.0f / (float)(v->kernel * v->kernel);
+    if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
+    size_t out = 0;
+    for (size_t i = 0; i < v->n * v->c; i++) {
+        float *plane = dx + i * v->h * v->w;
+        for (size_t row = 0; row < v->oh; row++)
+            for (size_t column = 0; column < v->ow; column++, out++) {
+                Range rows = pool_range(v, row, v->h), columns = pool_range(v, column, v->w);
+                float gradient = dy[out] * share;
+                for (size_t j = rows.begin; j < rows.end; j++)
+                    for (size_t k = columns.begin; k < columns.end; k++)
+                        plane[j * v->w + k] += gradient;
+            }
+    }
+}

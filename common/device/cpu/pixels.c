@@ -1,0 +1,173 @@
+/* pixels.c: the CPU backend's kernels for dense prediction.
+ *
+ * Logits are [n, classes, inner]: the classes of one pixel lie far apart, those of neighbouring
+ * pixels side by side. So the loops run over classes outside and pixels inside, along memory, and
+ * are vectorised over pixels. Blocks of pixels keep a pass's planes in the cache.
+ */
+#include "common/device/cpu/kernels.h"
+
+#include <math.h>
+
+// ---- upsampling ------------------------------------------------------------------------------
+
+KERNEL_CLONES void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
+    for (size_t row = 0; row < planes * h; row++) {
+        const float *from = x + row * w;
+        float *to = y + row * 4 * w;
+        for (size_t column = 0; column < w; column++)
+            to[2 * column] = to[2 * column + 1] = from[column];
+        memcpy(to + 2 * w, to, 2 * w * sizeof *to);
+    }
+}
+
+KERNEL_CLONES void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
+                                           size_t planes, size_t h, size_t w) {
+    for (size_t row = 0; row < planes * h; row++) {
+        const float *upper = dy + row * 4 * w, *lower = upper + 2 * w;
+        float *to = dx + row * w;
+        KERNEL_INDEPENDENT
+        for (size_t column = 0; column < w; column++) {
+            float sum = (upper[2 * column] + upper[2 * column + 1]) +
+                        (lower[2 * column] + lower[2 * column + 1]);
+            to[column] = accumulate ? to[column] + sum : sum;
+        }
+    }
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+enum { BLOCK = 256 }; // pixels
+
+// The softmax of `count` neighbouring pixels, and what it takes to turn a logit into a loss:
+// log(totals) + maxima - logit.
+KERNEL_CLONES static void softmax_block(const float *x, float *p, float *maxima, float *totals,
+                                        size_t count, size_t classes, size_t inner) {
+    for (size_t j = 0; j < count; j++) maxima[j] = x[j];
+    for (size_t k = 1; k < classes; k++)
+        for (size_t j = 0; j < count; j++) {
+            float value = x[k * inner + j];
+            maxima[j] = value > maxima[j] ? value : maxima[j];
+        }
+    for (size_t j = 0; j < count; j++) totals[j] = 0;
+    for (size_t k = 0; k < classes; k++) {
+        for (size_t j = 0; j < count; j++) p[k * inner + j] = expf(x[k * inner + j] - maxima[j]);
+        for (size_t j = 0; j < count; j++) totals[j] += p[k * inner + j];
+    }
+    for (size_t k = 0; k < classes; k++)
+        for (size_t j = 0; j < count; j++) p[k * inner + j] /= totals[j];
+}
+
+void cpu_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                             float *losses, size_t n, size_t classes, size_t inner) {
+    float maxima[BLOCK], totals[BLOCK];
+    for (size_t i = 0; i < n; i++)
+        for (size_t first = 0; first < inner; first += BLOCK) {
+            size_t count = inner - first < BLOCK ? inner - first : BLOCK;
+            const float *x = logits + i * classes * inner + first;
+            const int64_t *label = target + i * inner + first;
+            float *loss = losses + i * inner + first;
+            softmax_block(x, probabilities + (x - logits), maxima, totals, count, classes, inner);
+            for (size_t j = 0; j < count; j++)
+                if (label[j] < 0)
+                    loss[j] = 0;
+                else if ((uint64_t)label[j] >= classes)
+                    loss[j] = NAN;
+                else
+                    loss[j] = logf(totals[j]) + (maxima[j] - x[(size_t)label[j] * inner + j]);
+        }
+}
+
+// Losses are not negative, and such floats are in the order of their bits. NaN is on top.
+static inline uint32_t order_of(float loss) {
+    const uint32_t top = 0x7fc00000;
+    uint32_t bits;
+    memcpy(&bits, &loss, sizeof bits);
+    return loss == loss ? bits : top;
+}
+
+KERNEL_CLONES static size_t count_from(const float *losses, const int64_t *target, uint32_t cut,
+                                       size_t count) {
+    size_t found = 0;
+    for (size_t i = 0; i < count; i++) found += (order_of(losses[i]) >= cut) & (target[i] >= 0);
+    return found;
+}
+
+// The `least`-th largest loss, or 0 if there are fewer: found bit by bit from the top, by counting.
+// That takes 32 passes whatever the losses are, needs no memory and changes no order.
+static uint32_t find_cut(const float *losses, const int64_t *target, size_t least, size_t count) {
+    uint32_t cut = 0;
+    for (int bit = 31; bit >= 0; bit--) {
+        uint32_t larger = cut | (uint32_t)1 << bit;
+        if (count_from(losses, target, larger, count) >= least) cut = larger;
+    }
+    return cut;
+}
+
+void cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+    size_t keep = 0;
+    for (size_t i = 0; i < count; i++) { // "not below or at": true for NaN
+        kept[i] = target[i] >= 0 && !(losses[i] <= threshold);
+        keep += kept[i];
+    }
+    if (keep < least) {
+        uint32_t cut = find_cut(losses, target, least, count);
+        size_t above = count_from(losses, target, cut + 1, count), equal = least - above;
+        keep = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool at_cut = target[i] >= 0 && order_of(losses[i]) == cut && equal > 0;
+            kept[i] = at_cut || (target[i] >= 0 && order_of(losses[i]) > cut);
+            equal -= at_cut;
+            keep += kept[i];
+        }
+    }
+    double total = 0;
+    for (size_t i = 0; i < count; i++) total += kept[i] ? (double)losses[i] : 0;
+    *sum = (float)total;
+    *kept_count = (int64_t)keep;
+}
+
+KERNEL_CLONES void cpu_pixel_cross_entropy_gradient(const float *probabilities,
+                                                    const int64_t *target, const uint8_t *kept,
+                                                    const float *upstream, float *dlogits,
+                                                    bool accumulate, size_t n, size_t classes,
+                                                    size_t inner) {
+    float scale = *upstream;
+    for (size_t plane = 0; plane < n * classes; plane++) {
+        int64_t class = (int64_t)(plane % classes);
+        const int64_t *label = target + plane / classes * inner;
+        const uint8_t *keep = kept + plane / classes * inner;
+        const float *p = probabilities + plane * inner;
+        float *to = dlogits + plane * inner;
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < inner; j++) {
+            float gradient = (p[j] - (label[j] == class ? 1.0f : 0.0f)) * scale;
+            gradient = keep[j] ? gradient : 0;
+            to[j] = accumulate ? to[j] + gradient : gradient;
+        }
+    }
+}
+
+KERNEL_CLONES static void predict_image(const float *x, int32_t *predicted, float *best,
+                                        size_t count, size_t classes, size_t inner) {
+    for (size_t j = 0; j < count; j++) {
+        best[j] = x[j];
+        predicted[j] = x[j] == x[j] ? 0 : -1;
+    }
+    for (size_t k = 1; k < classes; k++)
+        for (size_t j = 0; j < count; j++) {
+            float value = x[k * inner + j];
+            int32_t now = value > best[j] ? (int32_t)k : predicted[j];
+            predicted[j] = value == value && predicted[j] >= 0 ? now : -1;
+            best[j] = value > best[j] ? value : best[j];
+        }
+}
+
+void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                        size_t inner) {
+    float best[BLOCK];
+    for (size_t i = 0; i < n; i++)
+        for (size_t first = 0; first < inner; first += BLOCK)
+            predict_image(logits + i * classes * inner + first, predicted + i * inner + first, best,
+                          inner - first < BLOCK ? inner - first : BLOCK, classes, inner);
+}

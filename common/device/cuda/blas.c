@@ -1,0 +1,329 @@
+/* blas.c: the GPUs' matrix products, by cuBLASLt.
+ *
+ * cuBLASLt's matrices are column-major, ours row-major: it sees each of ours transposed. So instead
+ * of c = op(a) op(b) it is asked for c' = op(b)' op(a)', with b as its first factor, and nothing is
+ * turned in memory.
+ *
+ * How to go about a product is asked of cuBLASLt once per shape (a Plan) and kept; after that a
+ * product is one call that neither allocates nor asks, as the recording of a graph needs. Its
+ * scratch memory is the device's workspace.
+ *
+ * In float32, products are rounded as the device says (tf32), and bias and relu are part of the
+ * product, if cuBLASLt knows a way; otherwise cuda_finish adds them. In 16 bits the factors are
+ * narrowed into the caller's workspace first; the product is added up in float32, rounded to 16
+ * bits as it is stored there, and cuda_finish takes it to c. One that gets a bias is rounded after
+ * it: it is stored in float32, in c, and finished there.
+ */
+#include <cublasLt.h>
+
+#include "common/base/memory.h"
+#include "common/device/cuda/kernels.h"
+#include "common/device/plan_cache.h"
+
+#define CUBLAS(call) cublas_check((call), #call, __FILE__, __LINE__)
+
+static void cublas_check(cublasStatus_t status, const char *call, const char *file, int line) {
+    if (status != CUBLAS_STATUS_SUCCESS)
+        check_failed(file, line, call, "cuBLASLt: %s", cublasLtGetStatusString(status));
+}
+
+// ---- plans -----------------------------------------------------------------------------------
+
+// A product's shape, which its plan is found by: fields of one size, so that there is no padding.
+typedef struct Shape {
+    uint64_t factors, result; // Precision that a and b, and c, are stored in
+    uint64_t transpose_a, transpose_b, m, n, k;
+    uint64_t accumulate, epilogue, tf32;
+    uint64_t count, stride_a, stride_b, stride_c; // CudaBatch
+    uint64_t alignment;                           // of all pointers, in bytes
+} Shape;
+
+typedef struct Plan {
+    cublasLtMatmulDesc_t product;
+    cublasLtMatrixLayout_t a, b, c;
+    bool possible;
+    cublasLtMatmulAlgo_t algorithm;
+    size_t workspace;
+} Plan;
+
+struct CudaPlans {
+    cublasLtHandle_t handle;
+    PlanCache *cache; // of Plan, by Shape
+};
+
+static void close_plan(void *memory) {
+    Plan *plan = memory;
+    CUBLAS(cublasLtMatrixLayoutDestroy(plan->a));
+    CUBLAS(cublasLtMatrixLayoutDestroy(plan->b));
+    CUBLAS(cublasLtMatrixLayoutDestroy(plan->c));
+    CUBLAS(cublasLtMatmulDescDestroy(plan->product));
+    free(plan);
+}
+
+CudaPlans *cuda_plans_create(void) {
+    CudaPlans *plans = memory_zalloc(sizeof *plans);
+    CUBLAS(cublasLtCreate(&plans->handle));
+    plans->cache = plan_cache_create(sizeof(Shape), close_plan);
+    return plans;
+}
+
+void cuda_plans_close(CudaPlans *plans) {
+    if (!plans) return;
+    plan_cache_close(plans->cache);
+    CUBLAS(cublasLtDestroy(plans->handle));
+    free(plans);
+}
+
+static cudaDataType_t type_of(uint64_t precision) {
+    return precision == PRECISION_F16    ? CUDA_R_16F
+           : precision == PRECISION_BF16 ? CUDA_R_16BF
+                                         : CUDA_R_32F;
+}
+
+// Of a row-major matrix [rows, columns], or `count` of them.
+static cublasLtMatrixLayout_t layout_create(uint64_t precision, uint64_t rows, uint64_t columns,
+                                            uint64_t count, uint64_t stride) {
+    cublasLtMatrixLayout_t layout;
+    CUBLAS(
+        cublasLtMatrixLayoutCreate(&layout, type_of(precision), columns, rows, (int64_t)columns));
+    CHECK(count <= INT32_MAX, "%zu products at once", (size_t)count);
+    int32_t matrices = (int32_t)count;
+    int64_t offset = (int64_t)stride;
+    CUBLAS(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, &matrices,
+                                            sizeof matrices));
+    CUBLAS(cublasLtMatrixLayoutSetAttribute(layout, CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                                            &offset, sizeof offset));
+    return layout;
+}
+
+static void describe_product(Plan *plan, const Shape *s) {
+    bool fast = s->factors == PRECISION_F32 && s->tf32;
+    CUBLAS(cublasLtMatmulDescCreate(
+        &plan->product, fast ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F, CUDA_R_32F));
+    cublasOperation_t first = s->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
+    cublasOperation_t second = s->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSA, &first,
+                                          sizeof first));
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_TRANSB, &second,
+                                          sizeof second));
+    cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)s->epilogue;
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
+                                          sizeof epilogue));
+}
+
+static void set_bias(const Plan *plan, const float *bias) {
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
+                                          sizeof bias));
+}
+
+enum { WORKSPACE_BYTES = 32 << 20 }; // at most, as NVIDIA recommends for Hopper
+
+static cublasLtMatmulPreference_t preference_create(uint32_t alignment) {
+    cublasLtMatmulPreference_t preference;
+    CUBLAS(cublasLtMatmulPreferenceCreate(&preference));
+    size_t bytes = WORKSPACE_BYTES;
+    CUBLAS(cublasLtMatmulPreferenceSetAttribute(
+        preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes, sizeof bytes));
+    const cublasLtMatmulPreferenceAttributes_t pointers[] = {
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES};
+    for (size_t i = 0; i < 4; i++)
+        CUBLAS(cublasLtMatmulPreferenceSetAttribute(preference, pointers[i], &alignment,
+                                                    sizeof alignment));
+    return preference;
+}
+
+static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const float *bias) {
+    Plan *plan = memory_zalloc(sizeof *plan);
+    describe_product(plan, s);
+    if (bias) set_bias(plan, bias);
+    uint64_t m = s->m, n = s->n, k = s->k;
+    plan->a = layout_create(s->factors, s->transpose_a ? k : m, s->transpose_a ? m : k, s->count,
+                            s->stride_a);
+    plan->b = layout_create(s->factors, s->transpose_b ? n : k, s->transpose_b ? k : n, s->count,
+                            s->stride_b);
+    plan->c = layout_create(s->result, m, n, s->count, s->stride_c);
+    cublasLtMatmulPreference_t preference = preference_create((uint32_t)s->alignment);
+    cublasLtMatmulHeuristicResult_t best;
+    int found = 0;
+    cublasStatus_t status = cublasLtMatmulAlgoGetHeuristic(
+        handle, plan->product, plan->b, plan->a, plan->c, plan->c, preference, 1, &best, &found);
+    CUBLAS(cublasLtMatmulPreferenceDestroy(preference));
+    plan->possible = status == CUBLAS_STATUS_SUCCESS && found == 1;
+    CHECK(plan->possible || s->epilogue != CUBLASLT_EPILOGUE_DEFAULT,
+          "cuBLASLt has no product [%zu, %zu] of %zu terms: %s", (size_t)m, (size_t)n, (size_t)k,
+          cublasLtGetStatusString(status));
+    if (!plan->possible) return plan;
+    plan->algorithm = best.algo;
+    plan->workspace = best.workspaceSize;
+    return plan;
+}
+
+// The largest power of two up to 16 (what vector loads need) that divides all addresses. Memory of
+// a gradient lies where the parameters before it end.
+static uint64_t alignment_of(const void *a, const void *b, const void *bias, const void *c) {
+    uint64_t bits = (uintptr_t)a | (uintptr_t)b | (uintptr_t)bias | (uintptr_t)c | 16;
+    return bits & -bits;
+}
+
+// The shape but for tf32 and the alignment, which are filled in here. False, with nothing done:
+// there is no such product with bias or relu.
+static bool multiply(Shape shape, const void *a, const void *b, const float *bias, void *c) {
+    CudaDevice *cuda = cuda_current();
+    shape.tf32 = cuda->device->tf32;
+    shape.alignment = alignment_of(a, b, bias, c);
+    Plan *plan = plan_cache_find(cuda->plans->cache, &shape);
+    if (!plan) {
+        plan = plan_create(cuda->plans->handle, &shape, bias);
+        plan_cache_add(cuda->plans->cache, &shape, plan);
+    }
+    if (!plan->possible) return false;
+    if (bias) set_bias(plan, bias);
+    const float one = 1, old = shape.accumulate ? 1 : 0;
+    CUBLAS(cublasLtMatmul(cuda->plans->handle, plan->product, &one, b, plan->b, a, plan->a, &old, c,
+                          plan->c, c, plan->c, &plan->algorithm,
+                          cuda_workspace(cuda, plan->workspace), plan->workspace, cuda->compute));
+    return true;
+}
+
+// ---- the kernels -----------------------------------------------------------------------------
+
+// The caller's workspace in 16 bits: both factors and the product.
+typedef struct Room {
+    uint16_t *a, *b, *c; // [m, k], [k, n], [m, n], whichever way they are turned
+    size_t bytes;
+} Room;
+
+static uint16_t *room_take(Room *room, char *memory, size_t count) {
+    uint16_t *place = memory ? (void *)(memory + room->bytes) : NULL;
+    size_t bytes = count * sizeof *place;
+    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return place;
+}
+
+static Room room_split(size_t m, size_t n, size_t k, void *memory) {
+    Room room = {0};
+    room.a = room_take(&room, memory, m * k);
+    room.b = room_take(&room, memory, k * n);
+    room.c = room_take(&room, memory, m * n);
+    return room;
+}
+
+size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return precision == PRECISION_F32 ? 0 : room_split(m, n, k, NULL).bytes;
+}
+
+static Shape shape_of(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                      size_t k) {
+    return (Shape){.factors = precision,
+                   .result = precision,
+                   .transpose_a = transpose_a,
+                   .transpose_b = transpose_b,
+                   .m = m,
+                   .n = n,
+                   .k = k,
+                   .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
+                   .count = 1};
+}
+
+// In 16 bits: the finish takes the product to c, or from float32 in c to what it is to be.
+static void multiply_narrowed(Shape shape, const float *a, const float *b, float *c,
+                              CudaFinish finish, void *workspace) {
+    Precision precision = (Precision)shape.factors;
+    Room room = room_split(shape.m, shape.n, shape.k, workspace);
+    cuda_narrow(precision, room.a, a, shape.m * shape.k);
+    cuda_narrow(precision, room.b, b, shape.k * shape.n);
+    finish.stored = (Precision)shape.result;
+    void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
+    (void)multiply(shape, room.a, room.b, NULL, product);
+    cuda_finish(&finish, c, product, shape.m * shape.n);
+}
+
+static void clear(float *c, size_t count) {
+    CUDA(cudaMemsetAsync(c, 0, count * sizeof *c, cuda_current()->compute));
+}
+
+void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
+                 size_t k, const float *a, const float *b, float *c, bool accumulate,
+                 void *workspace) {
+    if (m * n == 0 || (k == 0 && accumulate)) return;
+    if (k == 0) {
+        clear(c, m * n);
+        return;
+    }
+    Shape shape = shape_of(precision, transpose_a, transpose_b, m, n, k);
+    if (precision != PRECISION_F32) {
+        CudaFinish finish = {.rounding = precision, .accumulate = accumulate};
+        multiply_narrowed(shape, a, b, c, finish, workspace);
+        return;
+    }
+    shape.accumulate = accumulate;
+    (void)multiply(shape, a, b, NULL, c);
+}
+
+void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
+                 bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
+    if (rows * out == 0) return;
+    CudaFinish finish = {
+        .rounding = precision, .bias = bias, .inner = 1, .channels = out, .relu = relu};
+    if (in == 0) {
+        clear(y, rows * out);
+        cuda_finish(&finish, y, y, rows * out);
+        return;
+    }
+    Shape shape = shape_of(precision, false, true, rows, out, in);
+    if (precision != PRECISION_F32) {
+        shape.result = PRECISION_F32; // rounded once, with its bias
+        multiply_narrowed(shape, x, weight, y, finish, workspace);
+        return;
+    }
+    shape.epilogue = bias && relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                     : bias       ? CUBLASLT_EPILOGUE_BIAS
+                     : relu       ? CUBLASLT_EPILOGUE_RELU
+                                  : CUBLASLT_EPILOGUE_DEFAULT;
+    if (multiply(shape, x, weight, bias, y)) return;
+    shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+    (void)multiply(shape, x, weight, NULL, y);
+    cuda_finish(&finish, y, y, rows * out);
+}
+
+void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpose_a,
+                       bool transpose_b, size_t m, size_t n, size_t k, const void *a, const void *b,
+                       float *c, bool accumulate) {
+    Shape shape = shape_of(precision, transpose_a, transpose_b, m, n, k);
+    shape.result = PRECISION_F32;
+    shape.accumulate = accumulate;
+    shape.count = batch->count;
+    shape.stride_a = batch->stride_a;
+    shape.stride_b = batch->stride_b;
+    shape.stride_c = batch->stride_c;
+    (void)multiply(shape, a, b, NULL, c);
+}
+
+// ---- what computes ---------------------------------------------------------------------------
+
+void cuda_describe(char *buffer, size_t capacity) {
+    const CudaDevice *cuda = cuda_current();
+    struct cudaDeviceProp card;
+    CUDA(cudaGetDeviceProperties(&card, cuda->ordinal));
+    int runtime, driver;
+    CUDA(cudaRuntimeGetVersion(&runtime));
+    CUDA(cudaDriverGetVersion(&driver));
+    size_t blas = cublasLtGetVersion();
+    char dnn[64];
+    cuda_convolution_describe(dnn, sizeof dnn);
+    snprintf(buffer, capacity,
+             "%s, CUDA %d.%d, driver for CUDA %d.%d, cuBLASLt %zu.%zu.%zu, %s, TF32 %s", card.name,
+             runtime / 1000, runtime % 1000 / 10, driver / 1000, driver % 1000 / 10, blas / 10000,
+             blas / 100 % 100, blas % 100, dnn, cuda->device->tf32 ? "on" : "off");
+}
+
+// The library that was compiled against and the one that was found may differ.
+int cuda_prepare(Error *err) {
+    int runtime;
+    CUDA(cudaRuntimeGetVersion(&runtime));
+    if (runtime < 12000)
+        return error_set(err, STATUS_SKIPPED, "CUDA %d.%d is too old, 12.0 is needed",
+                         runtime / 1000, runtime % 1000 / 10);
+    return 0;
+}

@@ -1,0 +1,200 @@
+/* copy.c: what moves between a GPU, the host and other GPUs, and the events that order
+ * it.
+ *
+ * Copies from and to the host's ordinary memory pass through two pieces of pinned memory in turn:
+ * CUDA could take such memory as it is, but then it is up to the driver when the call returns, and
+ * whether it blocks. So the source has been read when a copy returns, the device need not have
+ * finished, and a wait for numbers from the device is a wait that polls.
+ *
+ * Streams know nothing of each other. Wherever one has to come after another, an event is recorded
+ * in the one and waited for in the other; the host waits for neither.
+ */
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/device/cuda/device.h"
+
+enum { PIECE = 4 << 20, PIECES = 2 };
+
+// From now on, `second` begins nothing before all that `first`, a stream of cuda's, now holds.
+static void order(CudaDevice *cuda, cudaStream_t first, cudaStream_t second) {
+    CUDA(cudaEventRecord(cuda->moment, first));
+    CUDA(cudaStreamWaitEvent(second, cuda->moment, 0));
+}
+
+static void check_not_capturing(const CudaDevice *cuda, const char *what) {
+    CHECK(!cuda->capturing, "%s cannot record this in a graph: %s", cuda->device->name, what);
+}
+
+// ---- events -------------------------------------------------------------------------------------
+
+typedef struct CudaEvent {
+    cudaEvent_t event;
+    bool recorded; // ever
+} CudaEvent;
+
+void *cuda_event_create(Device *device) {
+    cuda_enter(device);
+    CudaEvent *event = memory_zalloc(sizeof *event);
+    CUDA(cudaEventCreateWithFlags(&event->event, cudaEventDisableTiming));
+    return event;
+}
+
+void cuda_event_close(Device *device, void *event) {
+    CudaEvent *closed = event;
+    cuda_enter(device);
+    CUDA(cudaEventDestroy(closed->event));
+    free(closed);
+}
+
+static void record(CudaEvent *event, cudaStream_t stream) {
+    CUDA(cudaEventRecord(event->event, stream));
+    event->recorded = true;
+}
+
+void cuda_event_record(Device *device, void *event) {
+    CudaDevice *cuda = cuda_enter(device);
+    check_not_capturing(cuda, "an event that the host may wait for");
+    record(event, cuda->compute);
+}
+
+void cuda_event_wait(Device *device, void *event) {
+    const CudaEvent *awaited = event;
+    check_not_capturing(cuda_enter(device), "waiting");
+    if (awaited->recorded) cuda_wait_event(awaited->event);
+}
+
+// ---- from and to the host -----------------------------------------------------------------------
+
+struct CudaStaging {
+    char *memory[PIECES];     // [PIECE] each, pinned
+    cudaEvent_t done[PIECES]; // the copy from or to it
+    size_t turn;
+};
+
+CudaStaging *cuda_staging_create(void) {
+    CudaStaging *staging = memory_zalloc(sizeof *staging);
+    for (size_t i = 0; i < PIECES; i++) {
+        CUDA(cudaHostAlloc((void **)&staging->memory[i], PIECE, cudaHostAllocDefault));
+        CUDA(cudaEventCreateWithFlags(&staging->done[i], cudaEventDisableTiming));
+    }
+    return staging;
+}
+
+void cuda_staging_close(CudaStaging *staging) {
+    if (!staging) return;
+    for (size_t i = 0; i < PIECES; i++) {
+        CUDA(cudaEventDestroy(staging->done[i]));
+        CUDA(cudaFreeHost(staging->memory[i]));
+    }
+    free(staging);
+}
+
+static size_t piece_at(size_t offset, size_t bytes) {
+    return bytes - offset < PIECE ? bytes - offset : PIECE;
+}
+
+static void copy_from_host(CudaDevice *cuda, char *destination, const char *source, size_t bytes) {
+    CudaStaging *staging = cuda->staging;
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t turn = staging->turn++ % PIECES, count = piece_at(at, bytes);
+        cuda_wait_event(staging->done[turn]); // the device has read what was put there last
+        memcpy(staging->memory[turn], source + at, count);
+        CUDA(cudaMemcpyAsync(destination + at, staging->memory[turn], count, cudaMemcpyHostToDevice,
+                             cuda->compute));
+        CUDA(cudaEventRecord(staging->done[turn], cuda->compute));
+    }
+}
+
+static void start_to_host(CudaDevice *cuda, const char *source, size_t at, size_t bytes) {
+    size_t turn = at / PIECE % PIECES;
+    CUDA(cudaMemcpyAsync(cuda->staging->memory[turn], source + at, piece_at(at, bytes),
+                         cudaMemcpyDeviceToHost, cuda->compute));
+    CUDA(cudaEventRecord(cuda->staging->done[turn], cuda->compute));
+}
+
+static void copy_to_host(CudaDevice *cuda, char *destination, const char *source, size_t bytes) {
+    CudaStaging *staging = cuda->staging;
+    start_to_host(cuda, source, 0, bytes);
+    for (size_t at = 0; at < bytes; at += PIECE) {
+        size_t turn = at / PIECE % PIECES;
+        if (bytes - at > PIECE) start_to_host(cuda, source, at + PIECE, bytes); // meanwhile
+        cuda_wait_event(staging->done[turn]);
+        memcpy(destination + at, staging->memory[turn], piece_at(at, bytes));
+    }
+}
+
+// ---- between devices ----------------------------------------------------------------------------
+
+// Lets the card reach the peer's memory over the bus, if the machine can. Otherwise CUDA takes
+// copies between the two through the host by itself. Asked once, when first needed: it costs memory
+// on both cards.
+static void reach_peer(CudaDevice *cuda, const CudaDevice *peer) {
+    if (cuda->peer_asked[peer->ordinal]) return;
+    cuda->peer_asked[peer->ordinal] = true;
+    int reachable = 0;
+    CUDA(cudaDeviceCanAccessPeer(&reachable, cuda->ordinal, peer->ordinal));
+    if (!reachable) return;
+    cuda_enter(cuda->device);
+    // It fails when another Device of this card has asked before, which is well, and when a card
+    // has too many peers, whose copies then go through the host.
+    if (cudaDeviceEnablePeerAccess(peer->ordinal, 0) != cudaSuccess) (void)cudaGetLastError();
+}
+
+static void copy_between(CudaDevice *to, void *destination, CudaDevice *from, const void *source,
+                         size_t bytes) {
+    check_not_capturing(from, "a copy to another device");
+    check_not_capturing(to, "a copy from another device");
+    order(from, from->compute, to->compute);
+    if (to->ordinal == from->ordinal) {
+        CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, to->compute));
+    } else {
+        reach_peer(from, to);
+        reach_peer(to, from);
+        cuda_enter(to->device);
+        CUDA(cudaMemcpyPeerAsync(destination, to->ordinal, source, from->ordinal, bytes,
+                                 to->compute));
+    }
+    order(to, to->compute, from->compute);
+}
+
+void cuda_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
+    CudaDevice *cuda = cuda_enter(to ? to : from);
+    if (to == from) {
+        CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToDevice, cuda->compute));
+    } else if (to && from) {
+        copy_between(cuda, destination, from->state, source, bytes);
+    } else {
+        check_not_capturing(cuda, "a copy from or to the host");
+        if (to)
+            copy_from_host(cuda, destination, source, bytes);
+        else
+            copy_to_host(cuda, destination, source, bytes);
+    }
+}
+
+// ---- without waiting ----------------------------------------------------------------------------
+
+void cuda_upload(Device *device, void *destination, const void *source, size_t bytes,
+                 void *free_event, void *done_event) {
+    CudaDevice *cuda = cuda_enter(device);
+    const CudaEvent *unused = free_event;
+    check_not_capturing(cuda, "an upload");
+    // Memory that was never used for this may have been somebody else's until a moment ago, whose
+    // work is still under way.
+    if (unused && unused->recorded)
+        CUDA(cudaStreamWaitEvent(cuda->upload, unused->event, 0));
+    else
+        order(cuda, cuda->compute, cuda->upload);
+    CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyHostToDevice, cuda->upload));
+    if (done_event) record(done_event, cuda->upload);
+    order(cuda, cuda->upload, cuda->compute);
+}
+
+void cuda_download(Device *device, void *destination, const void *source, size_t bytes,
+                   void *done_event) {
+    CudaDevice *cuda = cuda_enter(device);
+    check_not_capturing(cuda, "a readback");
+    CUDA(cudaMemcpyAsync(destination, source, bytes, cudaMemcpyDeviceToHost, cuda->compute));
+    if (done_event) record(done_event, cuda->compute);
+}

@@ -1,0 +1,214 @@
+/* kernels.cu: the CUDA backend's table, and those of its kernels that go element by element.
+ *
+ * All of these are bound by memory: each passes over its arrays once, four elements per access
+ * (map.cuh). Losses, lists of tensors (optimizers among them), batch norm, windows and labels
+ * of pixels have files of their own.
+ */
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "common/device/cuda/map.cuh"
+#include "common/device/cuda/reduce.cuh"
+
+extern "C" {
+#include "common/device/cuda/kernels.h"
+}
+
+// ---- vectors --------------------------------------------------------------------------------
+
+struct Constant {
+    float value;
+    __device__ float operator()() const { return value; }
+};
+
+static void cuda_fill(float *y, float value, size_t count) {
+    cuda_map(Constant{value}, count, y);
+}
+
+struct Sum {
+    __device__ float operator()(float a, float b) const { return a + b; }
+};
+
+static void cuda_add(float *y, const float *a, const float *b, size_t count) {
+    cuda_map(Sum{}, count, y, a, b);
+}
+
+void cuda_accumulate(float *y, const float *x, size_t count) {
+    cuda_map(Sum{}, count, y, y, x);
+}
+
+struct Product {
+    float factor;
+    __device__ float operator()(float x) const { return x * factor; }
+};
+
+static void cuda_scale(float *y, float factor, size_t count) {
+    cuda_map(Product{factor}, count, y, y);
+}
+
+static __global__ void sum_kernel(const float *x, size_t count, double *sums) {
+    double own = 0;
+    FOR_EACH(i, count) own += x[i];
+    own = block_sum(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+static __global__ void mean_kernel(const double *x, double divisor, float *y, size_t count) {
+    double sum = block_sum_of(x, count);
+    if (threadIdx.x == 0) *y = (float)quotient(sum, divisor);
+}
+
+void cuda_mean_of(const double *x, double divisor, float *y, size_t count) {
+    cuda_launch(cuda_current(), mean_kernel, 1, x, divisor, y, count);
+}
+
+static void cuda_mean(const float *x, double divisor, float *y, size_t count) {
+    CudaDevice *cuda = cuda_current();
+    unsigned blocks = reduce_grid(count, 16 * CUDA_BLOCK);
+    double *sums = (double *)cuda_workspace(cuda, blocks * sizeof *sums);
+    cuda_launch(cuda, sum_kernel, blocks, x, count, sums);
+    cuda_mean_of(sums, divisor, y, blocks);
+}
+
+static __global__ void spread_kernel(float *y, const float *x, double divisor, bool accumulate,
+                                     size_t count) {
+    float value = (float)quotient(*x, divisor);
+    FOR_EACH(i, count) y[i] = accumulate ? y[i] + value : value;
+}
+
+static void cuda_spread(float *y, const float *x, double divisor, bool accumulate, size_t count) {
+    CudaDevice *cuda = cuda_current();
+    if (count)
+        cuda_launch(cuda, spread_kernel, cuda_grid(cuda, count), y, x, divisor, accumulate, count);
+}
+
+static __global__ void count_up_kernel(int64_t *counter) {
+    if (threadIdx.x == 0) *counter += 1;
+}
+
+static void cuda_count_up(int64_t *counter) {
+    cuda_launch(cuda_current(), count_up_kernel, 1, counter);
+}
+
+// ---- 16 bits --------------------------------------------------------------------------------
+
+struct ToBfloat16 {
+    __device__ uint16_t operator()(float x) const {
+        return __bfloat16_as_ushort(__float2bfloat16_rn(x));
+    }
+};
+
+struct ToHalf {
+    __device__ uint16_t operator()(float x) const { return __half_as_ushort(__float2half_rn(x)); }
+};
+
+struct FromBfloat16 {
+    __device__ float operator()(uint16_t x) const {
+        return __bfloat162float(__ushort_as_bfloat16(x));
+    }
+};
+
+struct FromHalf {
+    __device__ float operator()(uint16_t x) const { return __half2float(__ushort_as_half(x)); }
+};
+
+void cuda_narrow(Precision precision, uint16_t *y, const float *x, size_t count) {
+    if (precision == PRECISION_F16)
+        cuda_map(ToHalf{}, count, y, x);
+    else
+        cuda_map(ToBfloat16{}, count, y, x);
+}
+
+void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count) {
+    if (precision == PRECISION_F16)
+        cuda_map(FromHalf{}, count, y, x);
+    else
+        cuda_map(FromBfloat16{}, count, y, x);
+}
+
+// ---- beside the matrix product --------------------------------------------------------------
+
+void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                        bool accumulate) {
+    cuda_sum_channels(dy, dbias, accumulate, rows, columns, 1);
+}
+
+// ---- pointwise ------------------------------------------------------------------------------
+
+struct Relu {
+    __device__ float operator()(float x) const { return x < 0 ? 0 : x; } // a NaN is not < 0
+};
+
+static void cuda_relu(float *y, const float *x, size_t count) {
+    cuda_map(Relu{}, count, y, x);
+}
+
+struct ReluGradient {
+    __device__ float operator()(float y, float dy) const { return y > 0 ? dy : 0; }
+};
+
+static void cuda_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
+                               bool accumulate) {
+    if (accumulate)
+        cuda_map(Added<ReluGradient>{}, count, dx, dx, y, dy);
+    else
+        cuda_map(ReluGradient{}, count, dx, y, dy);
+}
+
+extern "C" const Kernels kernels_cuda = {
+    .name = "cuda",
+    .host_memory = false,
+    .describe = cuda_describe,
+    .prepare = cuda_prepare,
+    .fill = cuda_fill,
+    .add = cuda_add,
+    .accumulate = cuda_accumulate,
+    .scale = cuda_scale,
+    .unscale = cuda_unscale,
+    .pack = cuda_pack,
+    .unpack = cuda_unpack,
+    .mean = cuda_mean,
+    .spread = cuda_spread,
+    .count_up = cuda_count_up,
+    .narrow = cuda_narrow,
+    .widen = cuda_widen,
+    .matmul_workspace = cuda_matmul_workspace,
+    .matmul = cuda_matmul,
+    .linear = cuda_linear,
+    .bias_gradient = cuda_bias_gradient,
+    .conv2d_workspace = cuda_conv2d_workspace,
+    .conv2d = cuda_conv2d,
+    .conv2d_input_gradient = cuda_conv2d_input_gradient,
+    .conv2d_weight_gradient = cuda_conv2d_weight_gradient,
+    .conv2d_bias_gradient = cuda_conv2d_bias_gradient,
+    .batch_norm = cuda_batch_norm,
+    .batch_norm_eval = cuda_batch_norm_eval,
+    .batch_norm_gradient = cuda_batch_norm_gradient,
+    .batch_norm_eval_gradient = cuda_batch_norm_eval_gradient,
+    .batch_norm_statistics = cuda_batch_norm_statistics,
+    .batch_norm_merge = cuda_batch_norm_merge,
+    .batch_norm_apply = cuda_batch_norm_apply,
+    .batch_norm_gradient_sums = cuda_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = cuda_batch_norm_gradient_apply,
+    .relu = cuda_relu,
+    .relu_gradient = cuda_relu_gradient,
+    .shortcut = cuda_shortcut,
+    .shortcut_gradient = cuda_shortcut_gradient,
+    .upsample2x = cuda_upsample2x,
+    .upsample2x_gradient = cuda_upsample2x_gradient,
+    .max_pool = cuda_max_pool,
+    .max_pool_gradient = cuda_max_pool_gradient,
+    .avg_pool = cuda_avg_pool,
+    .avg_pool_gradient = cuda_avg_pool_gradient,
+    .cross_entropy = cuda_cross_entropy,
+    .cross_entropy_gradient = cuda_cross_entropy_gradient,
+    .squared_error = cuda_squared_error,
+    .squared_error_gradient = cuda_squared_error_gradient,
+    .count_correct = cuda_count_correct,
+    .pixel_cross_entropy = cuda_pixel_cross_entropy,
+    .hard_pixels = cuda_hard_pixels,
+    .pixel_cross_entropy_gradient = cuda_pixel_cross_entropy_gradient,
+    .predict_pixels = cuda_predict_pixels,
+    .sgd = cuda_sgd,
+    .adamw = cuda_adamw,
+};

@@ -1,0 +1,57 @@
+/* launch.cuh: launching a kernel on the current device's compute stream, and the few things
+ * that all kernels share. Included by kernels_cuda*.cu only.
+ *
+ * House rules for kernels, which keep them readable and their results repeatable:
+ *  - element by element work is a grid-stride loop (FOR_EACH) over as many threads as fill the card
+ *    (cuda_grid), whatever the count: 0, 1 and 2^33 work;
+ *  - no atomics on floating point: a reduction adds in a fixed order, block by block into the
+ *    workspace, then one block over the blocks' sums;
+ *  - statically sized shared memory, threads in blocks of CUDA_BLOCK, and no cooperative groups.
+ */
+#ifndef COMMON_DEVICE_CUDA_LAUNCH_CUH
+#define COMMON_DEVICE_CUDA_LAUNCH_CUH
+
+#include <cuda_runtime.h>
+
+extern "C" { // the project's headers are C
+#include "common/base/error.h"
+#include "common/device/cuda/device.h"
+}
+
+enum { CUDA_BLOCK = 256, CUDA_WARP = 32 };
+
+// for (size_t i = this thread's first element; ...): every i in [0, count) once, over the grid.
+#define FOR_EACH(i, count)                                                      \
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < (count); \
+         i += (size_t)gridDim.x * blockDim.x)
+
+// Blocks for FOR_EACH over count elements: no more than fill the card.
+static inline unsigned cuda_grid(const CudaDevice *cuda, size_t count) {
+    size_t needed = (count + CUDA_BLOCK - 1) / CUDA_BLOCK, most = (size_t)cuda->processors * 8;
+    return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);
+}
+
+// kernel<<<grid, CUDA_BLOCK, 0, stream>>>(arguments...), checked.
+template <typename... Parameters, typename... Arguments>
+static inline void cuda_launch_on(cudaStream_t stream, void (*kernel)(Parameters...), dim3 grid,
+                                  Arguments... arguments) {
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = dim3(CUDA_BLOCK);
+    config.stream = stream;
+    CUDA(cudaLaunchKernelEx(&config, kernel, (Parameters)arguments...));
+}
+
+// The same on the compute stream, where all but the averages of collectives belong.
+template <typename... Parameters, typename... Arguments>
+static inline void cuda_launch(const CudaDevice *cuda, void (*kernel)(Parameters...), dim3 grid,
+                               Arguments... arguments) {
+    cuda_launch_on(cuda->compute, kernel, grid, arguments...);
+}
+
+// A gradient goes into its place, or on top of what other uses of the tensor left there.
+static inline __device__ void put(float *place, float value, bool accumulate) {
+    *place = accumulate ? *place + value : value;
+}
+
+#endif

@@ -1,0 +1,176 @@
+/* layout.cu: what a library of products is given in 16 bits, and what becomes of its
+ * result: rounding, bias, relu, and the order of images.
+ *
+ * Ours is [n, c, inner] (inner: the pixels of a plane); the tensor cores want the channels of a
+ * pixel side by side, [n, inner, c]. Left to itself cuDNN turns each tensor there and back, in
+ * passes over memory of its own; here it is one with the pass that narrows or widens.
+ *
+ * A block turns a tile: it reads along one order, leaves it in shared memory, and writes along the
+ * other, so that neighbouring threads touch neighbouring memory both times. Rows of the tile are
+ * one element longer than they need to be, or a column's elements would all lie in the same bank.
+ */
+#include "common/device/cuda/half.cuh"
+#include "common/device/cuda/map.cuh"
+
+extern "C" {
+#include "common/device/cuda/kernels.h"
+}
+
+// ---- the end of a product -------------------------------------------------------------------
+
+// What `value` of channel `channel` becomes, on top of `before` if it accumulates.
+static __device__ float finished(const CudaFinish &f, float value, size_t channel, float before) {
+    if (f.bias) value += rounded(f.rounding, f.bias[channel]);
+    value = rounded(f.rounding, value);
+    if (f.relu && value < 0) value = 0; // a NaN stays one
+    return f.accumulate ? before + value : value;
+}
+
+template <int WIDTH, typename T>
+static __global__ void finish_product(CudaFinish f, float *y, const T *product, size_t count) {
+    FOR_EACH(i, count / WIDTH) {
+        Vector<T, WIDTH> in = vector_load<WIDTH>(product, i);
+        Vector<float, WIDTH> out = {};
+        if (f.accumulate) out = vector_load<WIDTH>(y, i);
+        for (int k = 0; k < WIDTH; k++) {
+            size_t channel = f.bias ? (i * WIDTH + (size_t)k) / f.inner % f.channels : 0;
+            out.at[k] = finished(f, widened(in.at[k]), channel, out.at[k]);
+        }
+        vector_store(y, i, out);
+    }
+}
+
+template <typename T>
+static void finish(const CudaFinish &f, float *y, const T *product, size_t count) {
+    const CudaDevice *cuda = cuda_current();
+    if (count % WIDE == 0 && is_wide(y) && is_wide(product))
+        cuda_launch(cuda, finish_product<WIDE, T>, cuda_grid(cuda, count / WIDE), f, y, product,
+                    count);
+    else
+        cuda_launch(cuda, finish_product<1, T>, cuda_grid(cuda, count), f, y, product, count);
+}
+
+void cuda_finish(const CudaFinish *f, float *y, const void *product, size_t count) {
+    if (f->stored == PRECISION_BF16)
+        finish(*f, y, (const __nv_bfloat16 *)product, count);
+    else if (f->stored == PRECISION_F16)
+        finish(*f, y, (const __half *)product, count);
+    else
+        finish(*f, y, (const float *)product, count);
+}
+
+// ---- the order of images --------------------------------------------------------------------
+
+enum { EACH = 8, TILE = EACH * CUDA_BLOCK }; // elements of a thread, and of a tile
+
+// CHANNELS x TILE / CHANNELS pixels: which of x[n, c, inner] a block's tile holds.
+template <int CHANNELS> struct Tile {
+    static const unsigned PIXELS = TILE / CHANNELS;
+    size_t image, channel, pixel;    // where it begins
+    unsigned channel_end, pixel_end; // what of it there is, counted from there
+
+    __device__ Tile(const CudaImages &of, unsigned index) {
+        size_t across = (of.inner + PIXELS - 1) / PIXELS, down = (of.c + CHANNELS - 1) / CHANNELS;
+        pixel = index % across * PIXELS;
+        channel = index / across % down * CHANNELS;
+        image = index / across / down;
+        channel_end = of.c - channel < CHANNELS ? (unsigned)(of.c - channel) : CHANNELS;
+        pixel_end = of.inner - pixel < PIXELS ? (unsigned)(of.inner - pixel) : PIXELS;
+    }
+    __device__ bool holds(unsigned c, unsigned p) const { return c < channel_end && p < pixel_end; }
+    // Where its element lies in our order, and with the channels last.
+    __device__ size_t ours(const CudaImages &of, unsigned c, unsigned p) const {
+        return (image * of.c + channel + c) * of.inner + pixel + p;
+    }
+    __device__ size_t last(const CudaImages &of, unsigned c, unsigned p) const {
+        return (image * of.inner + pixel + p) * of.c + channel + c;
+    }
+};
+
+template <int CHANNELS, typename T>
+static __device__ void turn(const CudaNarrowing &job, unsigned index) {
+    const unsigned pixels = Tile<CHANNELS>::PIXELS;
+    __shared__ float values[CHANNELS][pixels + 1];
+    Tile<CHANNELS> tile(job.of, index);
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
+        if (tile.holds(c, p)) values[c][p] = job.x[tile.ours(job.of, c, p)];
+    }
+    __syncthreads();
+    T *y = (T *)job.y;
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
+        if (tile.holds(c, p)) narrow_to(&y[tile.last(job.of, c, p)], values[c][p]);
+    }
+}
+
+// Both factors of a product in one launch: the first `tiles` blocks are for the first one.
+template <int CHANNELS, typename T>
+static __global__ void put_channels_last(CudaNarrowing first, CudaNarrowing second,
+                                         unsigned tiles) {
+    if (blockIdx.x < tiles)
+        turn<CHANNELS, T>(first, blockIdx.x);
+    else
+        turn<CHANNELS, T>(second, blockIdx.x - tiles);
+}
+
+template <int CHANNELS, typename T>
+static __global__ void take_channels_last(CudaFinish f, CudaImages of, float *y, const T *product) {
+    const unsigned pixels = Tile<CHANNELS>::PIXELS;
+    __shared__ float values[CHANNELS][pixels + 1];
+    Tile<CHANNELS> tile(of, blockIdx.x);
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
+        if (tile.holds(c, p)) values[c][p] = widened(product[tile.last(of, c, p)]);
+    }
+    __syncthreads();
+    for (unsigned k = 0; k < EACH; k++) {
+        unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
+        if (!tile.holds(c, p)) continue;
+        float *place = &y[tile.ours(of, c, p)];
+        *place = finished(f, values[c][p], tile.channel + c, f.accumulate ? *place : 0);
+    }
+}
+
+// One block per tile.
+static unsigned tiles_of(const CudaImages &of, size_t channels) {
+    size_t pixels = TILE / channels, across = (of.inner + pixels - 1) / pixels;
+    size_t count = of.n * ((of.c + channels - 1) / channels) * across;
+    CHECK(count <= INT32_MAX / 2, "%zu tiles of a tensor", count);
+    return (unsigned)count;
+}
+
+template <int CHANNELS, typename T>
+static void narrow(const CudaNarrowing &first, const CudaNarrowing &second) {
+    unsigned tiles = tiles_of(first.of, CHANNELS), blocks = tiles + tiles_of(second.of, CHANNELS);
+    if (blocks > 0)
+        cuda_launch(cuda_current(), put_channels_last<CHANNELS, T>, blocks, first, second, tiles);
+}
+
+void cuda_narrow_images(Precision precision, const CudaNarrowing *first,
+                        const CudaNarrowing *second) {
+    bool few = first->of.c <= 16 && second->of.c <= 16;
+    if (precision == PRECISION_F16)
+        few ? narrow<16, __half>(*first, *second) : narrow<32, __half>(*first, *second);
+    else
+        few ? narrow<16, __nv_bfloat16>(*first, *second)
+            : narrow<32, __nv_bfloat16>(*first, *second);
+}
+
+template <typename T>
+static void take(const CudaFinish &f, const CudaImages &of, float *y, const T *product) {
+    const CudaDevice *cuda = cuda_current();
+    if (of.c <= 16)
+        cuda_launch(cuda, take_channels_last<16, T>, tiles_of(of, 16), f, of, y, product);
+    else
+        cuda_launch(cuda, take_channels_last<32, T>, tiles_of(of, 32), f, of, y, product);
+}
+
+void cuda_finish_images(const CudaFinish *f, const CudaImages *of, float *y,
+                        const uint16_t *product) {
+    if (of->n * of->c * of->inner == 0) return;
+    if (f->stored == PRECISION_F16)
+        take(*f, *of, y, (const __half *)product);
+    else
+        take(*f, *of, y, (const __nv_bfloat16 *)product);
+}

@@ -1,0 +1,180 @@
+/* list.cu: work on a list of tensors in one launch.
+ *
+ * A model has dozens of parameters, most of them small: a launch for each would cost more than the
+ * work. So a launch takes a List, which travels as the kernel's argument: there is nothing to
+ * allocate, to copy or to keep alive. A tensor is cut into pieces of PIECE elements, every block
+ * takes one piece, and finds out from its number which. Longer lists take several launches.
+ */
+#include <float.h>
+
+#include "common/device/cuda/map.cuh"
+
+extern "C" {
+#include "common/device/cuda/kernels.h"
+}
+
+enum { LIST = 64, PIECE = 16 * CUDA_BLOCK };
+
+template <typename Item> struct List {
+    Item items[LIST];
+    unsigned first[LIST + 1]; // item i has the pieces from first[i] to before first[i + 1]
+    unsigned count;
+};
+
+// Work is a struct that says what is to be done with the items. apply<WIDTH>(item, i) does vector
+// number i of an item, where WIDTH is 1 unless is_wide(item).
+template <typename Work, typename Item>
+static __global__ void list_kernel(Work work, List<Item> list) {
+    unsigned chosen = 0;
+    while (blockIdx.x >= list.first[chosen + 1]) chosen++;
+    const Item &item = list.items[chosen];
+    size_t begin = (size_t)(blockIdx.x - list.first[chosen]) * PIECE;
+    size_t end = begin + PIECE < item.count ? begin + PIECE : item.count;
+    size_t single = work.is_wide(item) ? end / WIDE * WIDE : begin; // from here on
+    for (size_t i = begin / WIDE + threadIdx.x; i < single / WIDE; i += CUDA_BLOCK)
+        work.template apply<WIDE>(item, i);
+    for (size_t i = single + threadIdx.x; i < end; i += CUDA_BLOCK) work.template apply<1>(item, i);
+}
+
+template <typename Work, typename Item> static void list_flush(const Work &work, List<Item> *list) {
+    unsigned pieces = list->first[list->count];
+    if (pieces) cuda_launch(cuda_current(), list_kernel<Work, Item>, pieces, work, *list);
+    list->count = 0;
+}
+
+// The work is done by the last list_flush at the latest.
+template <typename Work, typename Item>
+static void list_add(const Work &work, List<Item> *list, const Item &item) {
+    if (list->count == LIST) list_flush(work, list);
+    if (item.count == 0) return;
+    list->items[list->count] = item;
+    list->first[list->count + 1] =
+        list->first[list->count] + (unsigned)((item.count + PIECE - 1) / PIECE);
+    list->count++;
+}
+
+// ---- slices ---------------------------------------------------------------------------------
+
+struct Unscale {
+    float factor, *not_finite;
+
+    __device__ bool is_wide(const Slice &slice) const { return ::is_wide(slice.data); }
+
+    template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
+        Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
+        for (int k = 0; k < WIDTH; k++) {
+            if (!(fabsf(x.at[k]) <= FLT_MAX)) *not_finite = 1; // whoever writes, writes the same
+            x.at[k] *= factor;
+        }
+        vector_store(slice.data, i, x);
+    }
+};
+
+void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
+    List<Slice> list = {};
+    Unscale work = {factor, not_finite};
+    for (size_t i = 0; i < slice_count; i++) list_add(work, &list, slices[i]);
+    list_flush(work, &list);
+}
+
+struct Transfer {
+    float *to;
+    const float *from;
+    size_t count;
+};
+
+struct Copy {
+    __device__ bool is_wide(const Transfer &transfer) const {
+        return ::is_wide(transfer.to) && ::is_wide(transfer.from);
+    }
+
+    template <int WIDTH> __device__ void apply(const Transfer &transfer, size_t i) const {
+        vector_store(transfer.to, i, vector_load<WIDTH>(transfer.from, i));
+    }
+};
+
+void cuda_pack(float *y, const Slice *slices, size_t slice_count) {
+    List<Transfer> list = {};
+    for (size_t i = 0; i < slice_count; y += slices[i].count, i++)
+        list_add(Copy{}, &list, {y, slices[i].data, slices[i].count});
+    list_flush(Copy{}, &list);
+}
+
+void cuda_unpack(const Slice *slices, size_t slice_count, const float *x) {
+    List<Transfer> list = {};
+    for (size_t i = 0; i < slice_count; x += slices[i].count, i++)
+        list_add(Copy{}, &list, {slices[i].data, x, slices[i].count});
+    list_flush(Copy{}, &list);
+}
+
+// ---- optimizers -----------------------------------------------------------------------------
+
+struct Sgd {
+    SgdConfig config;
+
+    __device__ bool is_wide(const SgdTensor &t) const {
+        return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.velocity);
+    }
+
+    template <int WIDTH> __device__ void apply(const SgdTensor &t, size_t i) const {
+        Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i), velocity = {};
+        Vector<float, WIDTH> gradient = vector_load<WIDTH>(t.gradient, i);
+        bool remembers = config.momentum != 0;
+        float lr = t.scalars[SCALAR_LR];
+        // What a first step finds may be NaN.
+        if (remembers && !t.first) velocity = vector_load<WIDTH>(t.velocity, i);
+        for (int k = 0; k < WIDTH; k++) {
+            float g = gradient.at[k] + config.weight_decay * weight.at[k];
+            float v = config.momentum * velocity.at[k] + g;
+            velocity.at[k] = v;
+            weight.at[k] -= lr * (config.nesterov ? g + config.momentum * v : v);
+        }
+        if (remembers) vector_store(t.velocity, i, velocity);
+        vector_store(t.weight, i, weight);
+    }
+};
+
+void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+    List<SgdTensor> list = {};
+    Sgd work = {*config};
+    for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
+    list_flush(work, &list);
+}
+
+struct AdamW {
+    float new1, keep2, new2, eps;
+
+    __device__ bool is_wide(const AdamWTensor &t) const {
+        return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.exp_avg) &&
+               ::is_wide(t.exp_avg_sq);
+    }
+
+    template <int WIDTH> __device__ void apply(const AdamWTensor &t, size_t i) const {
+        Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i);
+        Vector<float, WIDTH> gradient = vector_load<WIDTH>(t.gradient, i);
+        Vector<float, WIDTH> exp_avg = vector_load<WIDTH>(t.exp_avg, i);
+        Vector<float, WIDTH> exp_avg_sq = vector_load<WIDTH>(t.exp_avg_sq, i);
+        float keep = t.scalars[SCALAR_KEEP], step_size = t.scalars[SCALAR_STEP_SIZE];
+        float bias_correction = t.scalars[SCALAR_BIAS_CORRECTION];
+        for (int k = 0; k < WIDTH; k++) {
+            float g = gradient.at[k];
+            float m = exp_avg.at[k] + new1 * (g - exp_avg.at[k]);
+            float v = keep2 * exp_avg_sq.at[k] + new2 * g * g;
+            exp_avg.at[k] = m;
+            exp_avg_sq.at[k] = v;
+            float denominator = sqrtf(v) / bias_correction + eps;
+            weight.at[k] = weight.at[k] * keep - step_size * (m / denominator);
+        }
+        vector_store(t.weight, i, weight);
+        vector_store(t.exp_avg, i, exp_avg);
+        vector_store(t.exp_avg_sq, i, exp_avg_sq);
+    }
+};
+
+void cuda_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
+    List<AdamWTensor> list = {};
+    float beta1 = config->beta1, beta2 = config->beta2;
+    AdamW work = {(float)(1 - (double)beta1), beta2, (float)(1 - (double)beta2), config->eps};
+    for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
+    list_flush(work, &list);
+}

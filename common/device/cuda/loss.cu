@@ -1,0 +1,200 @@
+/* loss.cu: losses of rows, their gradients, and how many predictions are right.
+ *
+ * A row of logits is one warp's work, or one block's where there are many classes; what its threads
+ * tell each other does not go through memory. A row comes to a double, and the sum of these has the
+ * two stages of reduce.cuh: it is over a whole batch, and in float its rounding would show.
+ */
+#include <math.h>
+
+#include "common/device/cuda/map.cuh"
+#include "common/device/cuda/reduce.cuh"
+
+extern "C" {
+#include "common/device/cuda/kernels.h"
+}
+
+// ---- a number per row, and their sum --------------------------------------------------------
+
+// The threads that work on one row.
+struct Warp {
+    static const unsigned threads = CUDA_WARP;
+    template <typename T> static __device__ T sum(T value) { return warp_sum(value); }
+    template <typename T> static __device__ T max(T value) { return warp_max(value); }
+};
+
+struct Block {
+    static const unsigned threads = CUDA_BLOCK;
+    template <typename T> static __device__ T sum(T value) { return block_sum(value); }
+    template <typename T> static __device__ T max(T value) { return block_max(value); }
+};
+
+enum { WARP_CLASSES = 1024 }; // more than that are a block's work
+
+// Rows is a struct with a formula: evaluate<Team>(row, thread) returns the same to all the threads
+// of the team.
+template <typename Team, typename Rows>
+static __global__ void rows_kernel(Rows rows, size_t n, double *sums) {
+    const unsigned teams = CUDA_BLOCK / Team::threads;
+    unsigned team = threadIdx.x / Team::threads, thread = threadIdx.x % Team::threads;
+    double own = 0;
+    for (size_t row = (size_t)blockIdx.x * teams + team; row < n;
+         row += (size_t)gridDim.x * teams) {
+        double value = rows.template evaluate<Team>(row, thread);
+        if (thread == 0) own += value;
+    }
+    own = block_sum(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+typedef struct BlockSums { // what the first stage found
+    double *sums;          // [count], workspace
+    unsigned count;
+} BlockSums;
+
+static BlockSums block_sums(CudaDevice *cuda, size_t items, size_t each) {
+    unsigned count = reduce_grid(items, each);
+    return {(double *)cuda_workspace(cuda, count * sizeof(double)), count};
+}
+
+template <typename Rows>
+static BlockSums sum_rows(CudaDevice *cuda, const Rows &rows, size_t n, size_t classes) {
+    bool few = classes <= WARP_CLASSES;
+    BlockSums found = block_sums(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1);
+    cuda_launch(cuda, few ? rows_kernel<Warp, Rows> : rows_kernel<Block, Rows>, found.count, rows,
+                n, found.sums);
+    return found;
+}
+
+// ---- cross entropy --------------------------------------------------------------------------
+
+static __device__ bool is_class(int64_t target, size_t classes) {
+    return target >= 0 && (uint64_t)target < classes;
+}
+
+struct CrossEntropy {
+    const float *logits;
+    const int64_t *target;
+    float *probabilities;
+    size_t classes;
+
+    // The exponential is computed twice: that is cheaper than to store and load it.
+    template <typename Team> __device__ double evaluate(size_t row, unsigned thread) const {
+        const float *x = logits + row * classes;
+        float *p = probabilities + row * classes;
+        float max = -INFINITY; // subtracted, so that no exponential overflows
+        for (size_t j = thread; j < classes; j += Team::threads) max = Larger::of(max, x[j]);
+        max = Team::max(max);
+        double total = 0;
+        for (size_t j = thread; j < classes; j += Team::threads) total += expf(x[j] - max);
+        total = Team::sum(total);
+        double share = 1 / total;
+        for (size_t j = thread; j < classes; j += Team::threads)
+            p[j] = (float)(expf(x[j] - max) * share);
+        int64_t label = target[row];
+        return is_class(label, classes) ? log(total) - ((double)x[label] - max) : (double)NAN;
+    }
+};
+
+void cuda_cross_entropy(const float *logits, const int64_t *target, double divisor,
+                        float *probabilities, float *loss, size_t n, size_t classes) {
+    CudaDevice *cuda = cuda_current();
+    CrossEntropy rows = {logits, target, probabilities, classes};
+    BlockSums found = sum_rows(cuda, rows, n, classes);
+    cuda_mean_of(found.sums, divisor, loss, found.count);
+}
+
+static __global__ void cross_entropy_gradient_kernel(const float *probabilities,
+                                                     const int64_t *target, const float *upstream,
+                                                     double divisor, float *dlogits,
+                                                     bool accumulate, size_t n, size_t classes) {
+    float scale = (float)quotient(*upstream, divisor);
+    Walk walk = walk_grid(n, classes);
+    FOR_EACH(i, n * classes) {
+        float onehot = (size_t)target[walk.row] == walk.column ? 1.0f : 0.0f;
+        float gradient = (probabilities[i] - onehot) * scale;
+        dlogits[i] = accumulate ? dlogits[i] + gradient : gradient;
+        walk.next();
+    }
+}
+
+void cuda_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                 const float *upstream, double divisor, float *dlogits,
+                                 bool accumulate, size_t n, size_t classes) {
+    CudaDevice *cuda = cuda_current();
+    if (n * classes > 0)
+        cuda_launch(cuda, cross_entropy_gradient_kernel, cuda_grid(cuda, n * classes),
+                    probabilities, target, upstream, divisor, dlogits, accumulate, n, classes);
+}
+
+// ---- squared error --------------------------------------------------------------------------
+
+static __global__ void squared_error_kernel(const float *x, const float *target, size_t count,
+                                            double *sums) {
+    double own = 0;
+    FOR_EACH(i, count) {
+        double difference = (double)x[i] - (double)target[i];
+        own += difference * difference;
+    }
+    own = block_sum(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
+                        size_t count) {
+    CudaDevice *cuda = cuda_current();
+    BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
+    cuda_launch(cuda, squared_error_kernel, found.count, x, target, count, found.sums);
+    cuda_mean_of(found.sums, divisor, loss, found.count);
+}
+
+static __global__ void squared_error_gradient_kernel(const float *x, const float *target,
+                                                     const float *upstream, double divisor,
+                                                     float *dx, bool accumulate, size_t count) {
+    float scale = (float)quotient(*upstream, divisor);
+    FOR_EACH(i, count) {
+        float gradient = 2 * (x[i] - target[i]) * scale;
+        dx[i] = accumulate ? dx[i] + gradient : gradient;
+    }
+}
+
+void cuda_squared_error_gradient(const float *x, const float *target, const float *upstream,
+                                 double divisor, float *dx, bool accumulate, size_t count) {
+    CudaDevice *cuda = cuda_current();
+    if (count)
+        cuda_launch(cuda, squared_error_gradient_kernel, cuda_grid(cuda, count), x, target,
+                    upstream, divisor, dx, accumulate, count);
+}
+
+// ---- right or wrong -------------------------------------------------------------------------
+
+struct Correct {
+    const float *logits;
+    const int64_t *target;
+    size_t classes;
+
+    // Every comparison with a NaN is false.
+    template <typename Team> __device__ double evaluate(size_t row, unsigned thread) const {
+        const float *x = logits + row * classes;
+        int64_t target_class = target[row];
+        if (!is_class(target_class, classes)) return 0; // all threads of the team
+        size_t label = (size_t)target_class;
+        float largest = x[label];
+        unsigned against = 0;
+        for (size_t j = thread; j < classes; j += Team::threads)
+            against += !(j < label ? x[j] < largest : x[j] <= largest);
+        return Team::sum(against) == 0;
+    }
+};
+
+// Ones, added as doubles: exact up to 2^53.
+static __global__ void correct_kernel(const double *sums, size_t count, int64_t *correct) {
+    double sum = block_sum_of(sums, count);
+    if (threadIdx.x == 0) *correct = (int64_t)sum;
+}
+
+void cuda_count_correct(const float *logits, const int64_t *target, int64_t *correct, size_t n,
+                        size_t classes) {
+    CudaDevice *cuda = cuda_current();
+    BlockSums found = sum_rows(cuda, Correct{logits, target, classes}, n, classes);
+    cuda_launch(cuda, correct_kernel, 1, found.sums, found.count, correct);
+}

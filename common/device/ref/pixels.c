@@ -1,0 +1,109 @@
+/* pixels.c: the reference for dense prediction: upsampling, and the losses and classes
+ * of single pixels. Formulas and argument shapes are in kernels.h.
+ */
+#include "common/device/ref/kernels.h"
+
+#include <math.h>
+
+// ---- upsampling ------------------------------------------------------------------------------
+
+void ref_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
+    for (size_t p = 0; p < planes; p++)
+        for (size_t row = 0; row < 2 * h; row++)
+            for (size_t column = 0; column < 2 * w; column++)
+                y[(p * 2 * h + row) * 2 * w + column] = x[(p * h + row / 2) * w + column / 2];
+}
+
+void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
+                             size_t w) {
+    for (size_t p = 0; p < planes; p++)
+        for (size_t row = 0; row < h; row++)
+            for (size_t column = 0; column < w; column++) {
+                double sum = 0;
+                for (size_t i = 0; i < 4; i++)
+                    sum += (double)dy[(p * 2 * h + 2 * row + i / 2) * 2 * w + 2 * column + i % 2];
+                ref_put(&dx[(p * h + row) * w + column], sum, accumulate);
+            }
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+void ref_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
+                             float *losses, size_t n, size_t classes, size_t inner) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < inner; j++) {
+            const float *x = logits + i * classes * inner + j; // class k's logit is x[k * inner]
+            float *p = probabilities + i * classes * inner + j;
+            double max = (double)x[0], total = 0;
+            for (size_t k = 0; k < classes; k++) max = fmax(max, (double)x[k * inner]);
+            for (size_t k = 0; k < classes; k++) total += exp((double)x[k * inner] - max);
+            for (size_t k = 0; k < classes; k++)
+                p[k * inner] = (float)(exp((double)x[k * inner] - max) / total);
+            int64_t label = target[i * inner + j];
+            double loss = label < (int64_t)classes ? log(total) + max : (double)NAN;
+            if (label >= 0 && label < (int64_t)classes) loss -= (double)x[(size_t)label * inner];
+            losses[i * inner + j] = label < 0 ? 0 : (float)loss;
+        }
+}
+
+// Is a larger than b, or the only NaN of the two?
+static bool harder(float a, float b) {
+    return a > b || (isnan(a) && !isnan(b));
+}
+
+// How many pixels that count come before pixel i when the hardest is first.
+static size_t place(const float *losses, const int64_t *target, size_t i, size_t count) {
+    size_t before = 0;
+    for (size_t j = 0; j < count; j++) {
+        bool equal = !harder(losses[i], losses[j]) && !harder(losses[j], losses[i]);
+        if (target[j] >= 0 && (harder(losses[j], losses[i]) || (equal && j < i))) before++;
+    }
+    return before;
+}
+
+void ref_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
+                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+    size_t above = 0;
+    double total = 0;
+    *kept_count = 0;
+    for (size_t i = 0; i < count; i++) above += target[i] >= 0 && harder(losses[i], threshold);
+    for (size_t i = 0; i < count; i++) {
+        if (target[i] < 0)
+            kept[i] = 0;
+        else if (above < least)
+            kept[i] = place(losses, target, i, count) < least;
+        else
+            kept[i] = harder(losses[i], threshold);
+        *kept_count += kept[i];
+        if (kept[i]) total += (double)losses[i];
+    }
+    *sum = (float)total;
+}
+
+void ref_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
+                                      const uint8_t *kept, const float *upstream, float *dlogits,
+                                      bool accumulate, size_t n, size_t classes, size_t inner) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < classes; k++)
+            for (size_t j = 0; j < inner; j++) {
+                size_t index = (i * classes + k) * inner + j, pixel = i * inner + j;
+                double onehot = target[pixel] == (int64_t)k ? 1 : 0;
+                double gradient = ((double)probabilities[index] - onehot) * (double)*upstream;
+                ref_put(&dlogits[index], kept[pixel] ? gradient : 0, accumulate);
+            }
+}
+
+void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                        size_t inner) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < inner; j++) {
+            const float *x = logits + i * classes * inner + j;
+            size_t best = 0;
+            bool numbers = true;
+            for (size_t k = 0; k < classes; k++) {
+                if (x[k * inner] > x[best * inner]) best = k;
+                if (isnan(x[k * inner])) numbers = false;
+            }
+            predicted[i * inner + j] = numbers ? (int32_t)best : -1;
+        }
+}

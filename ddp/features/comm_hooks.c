@@ -1,0 +1,275 @@
+/* comm_hooks.c: the small hooks, and the wrappers around any hook. */
+#include "ddp/features/comm_hooks.h"
+
+#include <string.h>
+
+#include "common/base/half.h"
+#include "common/base/memory.h"
+#include "ddp/features/features.h"
+#include "ddp/features/hook_state.h"
+
+// Room for a bucket's halves on a device whose memory the host cannot touch; grows to the largest
+// bucket. The device works in order, so all buckets may use it.
+typedef struct Room {
+    Device *device;
+    uint16_t *halves;
+    size_t count;
+} Room;
+
+typedef struct Simple { // state of the hooks that communicate
+    ProcessGroup *group;
+    PgType type;
+    Room room; // comm_hook_compress
+} Simple;
+
+static void close_room(Room *room) {
+    if (room->halves) device_free(room->device, room->halves, room->count * sizeof *room->halves);
+    *room = (Room){0};
+}
+
+static void close_state(void *state) {
+    close_room(&((Simple *)state)->room);
+    free(state);
+}
+
+static void *simple(ProcessGroup *group, PgType type) {
+    Simple *state = memory_zalloc(sizeof *state);
+    *state = (Simple){.group = group, .type = type};
+    return state;
+}
+
+// ---- allreduce, noop ------------------------------------------------------------------------
+
+static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
+    return grad_bucket_start(bucket, ((Simple *)state)->group, PG_F32, bucket->op, err);
+}
+
+static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
+    (void)state;
+    return grad_bucket_finish(bucket, err);
+}
+
+CommHook comm_hook_all_reduce(ProcessGroup *group) {
+    return (CommHook){.name = "allreduce",
+                      .state = simple(group, PG_F32),
+                      .start = start_all_reduce,
+                      .finish = finish_all_reduce,
+                      .close = close_state};
+}
+
+static int do_nothing(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket, (void)err;
+    return 0;
+}
+
+CommHook comm_hook_noop(void) {
+    return (CommHook){.name = "noop", .start = do_nothing, .finish = do_nothing};
+}
+
+// ---- 16 bits --------------------------------------------------------------------------------
+
+enum { BLOCK = 512 };
+
+static uint16_t to_half(PgType type, float value) {
+    return type == PG_F16 ? half_to_f16(value) : half_to_bf16(value);
+}
+
+static float from_half(PgType type, uint16_t half) {
+    return type == PG_F16 ? half_from_f16(half) : half_from_bf16(half);
+}
+
+// The halves go into the first half of the bucket's own memory: they need no other, and are where
+// all ranks see them. Block by block from the front, so nothing is overwritten unread.
+static void pack(PgType type, float *buffer, size_t count, float divisor) {
+    uint16_t halves[BLOCK];
+    for (size_t first = 0; first < count; first += BLOCK) {
+        size_t n = count - first < BLOCK ? count - first : BLOCK;
+        for (size_t i = 0; i < n; i++) {
+            halves[i] = to_half(type, buffer[first + i]);
+            if (divisor != 1) halves[i] = to_half(type, from_half(type, halves[i]) / divisor);
+        }
+        memcpy((char *)buffer + first * sizeof *halves, halves, n * sizeof *halves);
+    }
+}
+
+// From the end, likewise.
+static void unpack(PgType type, float *buffer, size_t count) {
+    uint16_t halves[BLOCK];
+    for (size_t end = count, n; end > 0; end -= n) {
+        n = end % BLOCK ? end % BLOCK : BLOCK;
+        memcpy(halves, (char *)buffer + (end - n) * sizeof *halves, n * sizeof *halves);
+        for (size_t i = 0; i < n; i++) buffer[end - n + i] = from_half(type, halves[i]);
+    }
+}
+
+// ---- 16 bits, on a device whose memory the host cannot touch: by its kernels, through a Room
+
+static uint16_t *make_room(Room *room, const GradBucket *bucket) {
+    if (room->count >= bucket->count) return room->halves;
+    close_room(room);
+    room->device = bucket->device;
+    room->count = bucket->count;
+    room->halves = device_alloc(room->device, room->count * sizeof *room->halves);
+    return room->halves;
+}
+
+static Precision precision_of(PgType type) {
+    return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
+}
+
+// Rounds and comes back.
+static void round_on_device(Room *room, PgType type, const GradBucket *bucket) {
+    const Kernels *kernels = device_kernels(bucket->device);
+    uint16_t *halves = make_room(room, bucket);
+    kernels->narrow(precision_of(type), halves, bucket->buffer, bucket->count);
+    kernels->widen(precision_of(type), bucket->buffer, halves, bucket->count);
+}
+
+static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor) {
+    uint16_t *halves = make_room(&hook->room, bucket);
+    const Kernels *kernels = device_kernels(bucket->device);
+    if (divisor != 1) {
+        round_on_device(&hook->room, hook->type, bucket);
+        kernels->scale(bucket->buffer, 1 / divisor, bucket->count);
+    }
+    kernels->narrow(precision_of(hook->type), halves, bucket->buffer, bucket->count);
+    device_copy(bucket->device, bucket->buffer, bucket->device, halves,
+                bucket->count * sizeof *halves);
+}
+
+static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
+    uint16_t *halves = make_room(&hook->room, bucket);
+    device_copy(bucket->device, halves, bucket->device, bucket->buffer,
+                bucket->count * sizeof *halves);
+    device_kernels(bucket->device)
+        ->widen(precision_of(hook->type), bucket->buffer, halves, bucket->count);
+}
+
+// ---- fp16, bf16
+
+static bool on_host(const GradBucket *bucket) {
+    return bucket->device->kernels->host_memory;
+}
+
+static int start_compress(void *state, GradBucket *bucket, Error *err) {
+    Simple *hook = state;
+    float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
+    if (on_host(bucket))
+        pack(hook->type, bucket->buffer, bucket->count, divisor);
+    else
+        pack_on_device(hook, bucket, divisor);
+    return grad_bucket_start(bucket, hook->group, hook->type, PG_SUM, err);
+}
+
+static int finish_compress(void *state, GradBucket *bucket, Error *err) {
+    Simple *hook = state;
+    int status = grad_bucket_finish(bucket, err);
+    if (on_host(bucket))
+        unpack(hook->type, bucket->buffer, bucket->count);
+    else
+        unpack_on_device(hook, bucket);
+    return status;
+}
+
+CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
+    CHECK(type == PG_F16 || type == PG_BF16, "compressing to type %d", (int)type);
+    return (CommHook){.name = type == PG_F16 ? "fp16_compress" : "bf16_compress",
+                      .state = simple(group, type),
+                      .start = start_compress,
+                      .finish = finish_compress,
+                      .close = close_state};
+}
+
+// ---- around another hook --------------------------------------------------------------------
+
+typedef struct Around {
+    CommHook inner;
+    PgType type;    // comm_hook_round
+    Room room;      // likewise
+    CommThen *then; // comm_hook_then
+    void *context;
+} Around;
+
+static void close_around(void *state) {
+    Around *around = state;
+    if (around->inner.close) around->inner.close(around->inner.state);
+    close_room(&around->room);
+    free(around);
+}
+
+static HookState describe_inner(void *state) {
+    Around *around = state;
+    return around->inner.describe(around->inner.state);
+}
+
+static CommHook around_hook(const char *name, Around value) {
+    Around *state = memory_zalloc(sizeof *state);
+    *state = value;
+    return (CommHook){.name = name,
+                      .state = state,
+                      .close = close_around,
+                      .describe = value.inner.describe ? describe_inner : NULL};
+}
+
+static int start_inner(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    return around->inner.start(around->inner.state, bucket, err);
+}
+
+static void round_all(Around *around, GradBucket *bucket) {
+    PgType type = around->type;
+    if (!on_host(bucket)) {
+        round_on_device(&around->room, type, bucket);
+        return;
+    }
+    for (size_t i = 0; i < bucket->count; i++)
+        bucket->buffer[i] = from_half(type, to_half(type, bucket->buffer[i]));
+}
+
+static int start_round(void *state, GradBucket *bucket, Error *err) {
+    round_all(state, bucket);
+    return start_inner(state, bucket, err);
+}
+
+static int finish_round(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    int status = around->inner.finish(around->inner.state, bucket, err);
+    round_all(around, bucket);
+    return status;
+}
+
+CommHook comm_hook_round(CommHook inner, PgType type) {
+    const char *name = type == PG_F16 ? "fp16_compress_wrapper" : "bf16_compress_wrapper";
+    CommHook hook = around_hook(name, (Around){.inner = inner, .type = type});
+    hook.start = start_round;
+    hook.finish = finish_round;
+    return hook;
+}
+
+static int finish_then(void *state, GradBucket *bucket, Error *err) {
+    Around *around = state;
+    int status = around->inner.finish(around->inner.state, bucket, err);
+    if (status == 0) around->then(around->context, bucket);
+    return status;
+}
+
+CommHook comm_hook_then(CommHook inner, CommThen *then, void *context) {
+    CommHook hook = around_hook("then", (Around){.inner = inner, .then = then, .context = context});
+    hook.start = start_inner;
+    hook.finish = finish_then;
+    return hook;
+}
+
+// ---- the command line -----------------------------------------------------------------------
+
+static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
+                          Error *err) {
+    (void)own, (void)err;
+    ProcessGroup *group = ddp_group(wrapper);
+    if (strcmp(name, "fp16") == 0) return comm_hook_compress(group, PG_F16);
+    if (strcmp(name, "bf16") == 0) return comm_hook_compress(group, PG_BF16);
+    return strcmp(name, "noop") == 0 ? comm_hook_noop() : comm_hook_all_reduce(group);
+}
+
+const DdpFeature comm_hooks_feature = {.hook_names = "allreduce|fp16|bf16|noop",
+                                       .make_hook = make_hook};

@@ -1,0 +1,85 @@
+/* gradient_as_bucket_view.c: gradient_as_bucket_view=False: gradients stay where they are, beside
+ * the buckets.
+ *
+ * Every parameter keeps a gradient of its own, at one address as long as the wrapper lives. When
+ * all of a bucket's gradients are ready they are copied into it, and when the bucket is reduced
+ * they are copied back. Invariant: from the one to the other, and only then, tensor->grad points
+ * into the bucket, so that a communication hook finds the same there as without this file.
+ *
+ * The price is PyTorch's: memory for every gradient twice, and two passes over all of them. The
+ * numbers are the same, bit for bit.
+ */
+#include "common/base/memory.h"
+#include "ddp/features/features.h"
+
+typedef struct BucketCopies {
+    Reducer *reducer;
+    float **own; // [parameters] the module's memory
+} BucketCopies;
+
+// The parameters of a bucket are order[first] to order[end - 1] of the plan.
+static void copy_in(void *state, const GradBucket *bucket) {
+    const BucketCopies *copies = state;
+    const BucketPlan *plan = reducer_plan(copies->reducer);
+    for (size_t i = plan->start[bucket->index]; i < plan->start[bucket->index + 1]; i++) {
+        Tensor *tensor = reducer_parameters(copies->reducer)->items[plan->order[i]].tensor;
+        float *slice = reducer_slice(copies->reducer, plan->order[i]);
+        device_copy(tensor->device, slice, tensor->device, tensor->grad, tensor_bytes(tensor));
+        tensor->grad = slice;
+    }
+}
+
+static void copy_back(void *state, const GradBucket *bucket) {
+    const BucketCopies *copies = state;
+    const BucketPlan *plan = reducer_plan(copies->reducer);
+    for (size_t i = plan->start[bucket->index]; i < plan->start[bucket->index + 1]; i++) {
+        Tensor *tensor = reducer_parameters(copies->reducer)->items[plan->order[i]].tensor;
+        float *own = copies->own[plan->order[i]];
+        device_copy(tensor->device, own, tensor->device, tensor->grad, tensor_bytes(tensor));
+        tensor->grad = own;
+    }
+}
+
+// A bucket that was filled but never reduced, after an error, leaves gradients that point into it.
+static void close_copies(void *state) {
+    BucketCopies *copies = state;
+    const NamedTensors *parameters = reducer_parameters(copies->reducer);
+    for (size_t i = 0; i < parameters->count; i++)
+        parameters->items[i].tensor->grad = copies->own[i];
+    free(copies->own);
+    free(copies);
+}
+
+static void attach(Module *wrapper) {
+    if (ddp_config(wrapper)->gradient_as_bucket_view) return;
+    Reducer *reducer = ddp_reducer(wrapper);
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    BucketCopies *copies = memory_zalloc(sizeof *copies);
+    copies->reducer = reducer;
+    copies->own = memory_zalloc(parameters->count * sizeof *copies->own);
+    for (size_t i = 0; i < parameters->count; i++) parameters->items[i].tensor->grad = NULL;
+    module_own_grads(ddp_module(wrapper));
+    for (size_t i = 0; i < parameters->count; i++)
+        copies->own[i] = parameters->items[i].tensor->grad;
+    reducer_set_watch(reducer, (BucketWatch){.state = copies,
+                                             .full = copy_in,
+                                             .reduced = copy_back,
+                                             .close = close_copies});
+}
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)config;
+    options_add(options, (Option){"no-gradient-as-bucket-view", OPTION_FLAG, &own->on, NULL, 0, 0,
+                                  "keep gradients beside the buckets and copy them in and out "
+                                  "(PyTorch's default)"});
+}
+
+static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
+                   Error *err) {
+    (void)model, (void)group, (void)err;
+    config->gradient_as_bucket_view = !own->on;
+    return 0;
+}
+
+const DdpFeature gradient_as_bucket_view_feature = {
+    .options = add_options, .prepare = prepare, .attach = attach};

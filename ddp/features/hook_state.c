@@ -1,0 +1,128 @@
+/* hook_state.c: gathering a hook's memory from all ranks, and giving each its own back. */
+#include "ddp/features/hook_state.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+
+// A rank's own tensor, of all ranks.
+static SafeEntry stack(const SafeEntry *entry, size_t ranks) {
+    CHECK(entry->ndim < TENSOR_MAX_DIMS, "%s has too many dimensions", entry->name);
+    SafeEntry stacked = *entry;
+    stacked.ndim = entry->ndim + 1;
+    stacked.shape[0] = ranks;
+    memcpy(stacked.shape + 1, entry->shape, (size_t)entry->ndim * sizeof *entry->shape);
+    stacked.bytes = ranks * entry->bytes;
+    return stacked;
+}
+
+// Memory for all ranks' own tensors, as one block.
+static char *room_for_all(const HookState *state, size_t ranks) {
+    size_t bytes = 1;
+    for (size_t i = 0; i < state->count; i++)
+        if (state->tensors[i].own) bytes += ranks * state->tensors[i].entry.bytes;
+    return memory_zalloc(bytes);
+}
+
+int hook_state_gather(const CommHook *hook, ProcessGroup *group, SafeTensors *content, Error *err) {
+    HookState state = hook->describe(hook->state);
+    size_t ranks = (size_t)pg_size(group);
+    bool root = pg_rank(group) == 0;
+    *content = (SafeTensors){.entries = memory_zalloc((state.count + 1) * sizeof(SafeEntry)),
+                             .buffer = root ? room_for_all(&state, ranks) : NULL};
+    char *at = content->buffer;
+    int failed = 0;
+    for (size_t i = 0; i < state.count && !failed; i++) {
+        const HookTensor *tensor = &state.tensors[i];
+        SafeEntry entry = tensor->own ? stack(&tensor->entry, ranks) : tensor->entry;
+        entry.data = tensor->own ? at : tensor->memory;
+        if (tensor->own)
+            failed =
+                pg_run(group, pg_gather(tensor->memory, at, tensor->entry.bytes, PG_U8, 0), err);
+        if (!root) continue;
+        if (tensor->own) at += entry.bytes;
+        content->entries[content->count++] = entry;
+    }
+    free(state.tensors);
+    if (failed) safetensors_free(content);
+    return failed;
+}
+
+static bool same_shape(const SafeEntry *a, const SafeEntry *b) {
+    return a->dtype == b->dtype && a->ndim == b->ndim &&
+           memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
+}
+
+// *ranks: on how many the content was gathered; 0 if no tensor tells.
+static int check(const HookState *state, const CommHook *hook, const SafeTensors *content,
+                 const char *path, size_t *ranks, Error *err) {
+    *ranks = 0;
+    for (size_t i = 0; i < state->count; i++) {
+        const HookTensor *tensor = &state->tensors[i];
+        const SafeEntry *saved = safetensors_find(content, tensor->entry.name);
+        if (!saved)
+            return error_set(err, STATUS_USAGE, "%s: %s of %s is missing", path, tensor->entry.name,
+                             hook->name);
+        if (tensor->own && *ranks == 0 && saved->ndim > 0) *ranks = saved->shape[0];
+        SafeEntry wanted = tensor->own ? stack(&tensor->entry, *ranks) : tensor->entry;
+        if (!same_shape(saved, &wanted) || (tensor->own && *ranks == 0))
+            return error_set(err, STATUS_USAGE,
+                             "%s: %s has not the shape that %s has in this run: was it configured "
+                             "alike?",
+                             path, saved->name, hook->name);
+    }
+    if (content->count == state->count) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s: holds %zu tensors of %s, which has %zu in this run: was it configured "
+                     "alike?",
+                     path, content->count, hook->name, state->count);
+}
+
+// saved NULL: zeros.
+static void fill_tensor(const HookTensor *tensor, const char *saved) {
+    size_t bytes = tensor->entry.bytes;
+    if (saved && tensor->device)
+        device_copy(tensor->device, tensor->memory, NULL, saved, bytes);
+    else if (saved)
+        memcpy(tensor->memory, saved, bytes);
+    else if (tensor->device)
+        device_kernels(tensor->device)->fill(tensor->memory, 0.0f, bytes / sizeof(float));
+    else
+        memset(tensor->memory, 0, bytes);
+}
+
+static void apply(const HookState *state, const SafeTensors *content, bool same_ranks,
+                  size_t rank) {
+    for (size_t i = 0; i < state->count; i++) {
+        const HookTensor *tensor = &state->tensors[i];
+        size_t bytes = tensor->entry.bytes;
+        const char *saved = safetensors_find(content, tensor->entry.name)->data;
+        if (!tensor->own)
+            fill_tensor(tensor, saved);
+        else
+            fill_tensor(tensor, same_ranks ? saved + rank * bytes : NULL);
+    }
+}
+
+int hook_state_restore(const CommHook *hook, const ProcessGroup *group, const char *path,
+                       const SafeTensors *content, Log *log, Error *err) {
+    if (content->count == 0) {
+        log_say(log,
+                "%s holds no state of %s, which starts anew: the run continues, but not bit "
+                "for bit",
+                path, hook->name);
+        return 0;
+    }
+    HookState state = hook->describe(hook->state);
+    size_t ranks = (size_t)pg_size(group), saved_ranks;
+    int failed = check(&state, hook, content, path, &saved_ranks, err);
+    bool same_ranks = saved_ranks == ranks || saved_ranks == 0;
+    if (!failed) apply(&state, content, same_ranks, (size_t)pg_rank(group));
+    if (!failed && !same_ranks)
+        log_say(log,
+                "%s: what each of %zu ranks carried for %s cannot be shared out among %zu: that "
+                "starts at zero, the rest goes on, not bit for bit",
+                path, saved_ranks, hook->name, ranks);
+    free(state.tensors);
+    return failed;
+}

@@ -1,0 +1,41 @@
+/* hook_state.h: what a communication hook carries from step to step, in checkpoints.
+ *
+ * A hook with a memory lists it (CommHook.describe): named tensors, each either the same on all
+ * ranks (a counter, PowerSGD's Q) or each rank's own (its error). The first kind is saved once, the
+ * second [W, ...], so that one file holds all ranks and rank 0 can write it with the rest of a
+ * checkpoint. The same number of ranks goes on bit for bit. Another number cannot: what each rank
+ * had for itself has no place among other ranks, and starts at zero.
+ */
+#ifndef DDP_FEATURES_HOOK_STATE_H
+#define DDP_FEATURES_HOOK_STATE_H
+
+#include "common/base/log.h"
+#include "common/train/safetensors.h"
+#include "ddp/reducer.h"
+
+typedef struct HookTensor {
+    void *memory;    // the hook's: read and written between two steps
+    Device *device;  // where it is; NULL: on the host. For own floats only
+    SafeEntry entry; // without data; at most TENSOR_MAX_DIMS - 1 dimensions if own
+    bool own;        // this rank's alone
+} HookTensor;
+
+struct HookState {
+    HookTensor *tensors; // [count]; free()
+    size_t count;
+};
+
+// Both are for a hook that has describe.
+
+// Collective. On rank 0, *content describes the state of all ranks (safetensors_free); W times a
+// rank's own is in memory there. Elsewhere it is empty.
+int hook_state_gather(const CommHook *hook, ProcessGroup *group, SafeTensors *content, Error *err);
+
+// Every rank takes its part of what rank 0 had gathered. All or nothing: a tensor that is missing,
+// differs in shape or is too many is an error. An empty content is none (a run without this hook):
+// the hook starts anew. That, and another number of ranks, is said on the log; `path` is where the
+// content is from.
+int hook_state_restore(const CommHook *hook, const ProcessGroup *group, const char *path,
+                       const SafeTensors *content, Log *log, Error *err);
+
+#endif

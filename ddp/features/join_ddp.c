@@ -1,0 +1,94 @@
+/* join_ddp.c: what a forward and backward of DistributedDataParallel communicate, from both sides.
+ */
+#include "ddp/features/join_ddp.h"
+
+#include "ddp/distributed_data_parallel.h"
+
+// Before a forward that some rank runs: the highest rank that trains (its buffers count), and
+// whether any rank's backward is to be reduced.
+static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool *anyone,
+                 Error *err) {
+    int32_t highest[] = {trains ? pg_rank(group) : -1, reduces};
+    if (pg_run(group, pg_all_reduce(highest, 2, PG_I32, PG_MAX), err)) return -1;
+    *root = highest[0];
+    *anyone = highest[1] > 0;
+    return 0;
+}
+
+static int before_forward(void *context, Module *wrapper, bool reduces, int *root, Error *err) {
+    bool anyone;
+    if (join_notify(context, wrapper, err)) return -1;
+    return agree(ddp_group(wrapper), true, reduces, root, &anyone, err);
+}
+
+// ---- averages over the ranks that still train -------------------------------------------------
+
+static int start_sum(void *wrapper, GradBucket *bucket, Error *err) {
+    return grad_bucket_start(bucket, ddp_group(wrapper), PG_F32, PG_SUM, err);
+}
+
+static int finish_average(void *wrapper, GradBucket *bucket, Error *err) {
+    if (grad_bucket_finish(bucket, err)) return -1;
+    int ranks = join_divisor(ddp_before_forward_context(wrapper));
+    if (bucket->op == PG_AVG)
+        device_kernels(bucket->device)->scale(bucket->buffer, (float)(1.0 / ranks), bucket->count);
+    return 0;
+}
+
+static void attach(void *state, Join *join) {
+    Module *wrapper = state;
+    Reducer *reducer = ddp_reducer(wrapper);
+    const CommHook average = {.name = "average of the active ranks",
+                              .state = wrapper,
+                              .start = start_sum,
+                              .finish = finish_average};
+    ddp_set_before_forward(wrapper, join ? before_forward : NULL, join);
+    if (!join && reducer_hook(reducer)->start == start_sum) reducer_remove_hook(reducer);
+    // A hook of the user's owns the averaging, as in PyTorch.
+    if (join && join_divisor(join) > 0 && !reducer_hook(reducer)->name)
+        reducer_set_hook(reducer, average, NULL);
+}
+
+// ---- a rank that has joined -------------------------------------------------------------------
+
+static void contribute_zeros(Reducer *reducer) {
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    const ReadyPolicy *policy = reducer_policy(reducer);
+    for (size_t i = 0; i < parameters->count; i++) {
+        Tensor *tensor = parameters->items[i].tensor;
+        tensor->has_grad = false;
+        device_kernels(tensor->device)->fill(tensor->grad, 0.0f, tensor_count(tensor));
+    }
+    if (policy->shadow) {
+        policy->shadow(policy->state);
+        return;
+    }
+    for (size_t i = 0; i < parameters->count; i++) reducer_mark_ready(reducer, i);
+}
+
+static int shadow(void *state, Error *err) {
+    Module *wrapper = state;
+    Reducer *reducer = ddp_reducer(wrapper);
+    int root;
+    bool anyone;
+    if (agree(ddp_group(wrapper), false, false, &root, &anyone, err)) return -1;
+    if (ddp_begin_forward(wrapper, anyone, anyone, root, err)) return -1;
+    if (!anyone) return 0;
+    contribute_zeros(reducer);
+    if (reducer_finish(reducer, NULL, err)) return -1;
+    module_zero_grad(ddp_module(wrapper));
+    return 0;
+}
+
+static int end(void *state, bool last, Error *err) {
+    int root = join_elect(ddp_group(state), last, err);
+    return root < 0 ? -1 : ddp_sync_module_states(state, root, err);
+}
+
+Joinable ddp_joinable(Module *wrapper) {
+    return (Joinable){.state = wrapper,
+                      .group = ddp_group(wrapper),
+                      .attach = attach,
+                      .shadow = shadow,
+                      .end = end};
+}

@@ -1,0 +1,192 @@
+/* logging_data.c: sampling an iteration's times, and writing down how a wrapped model is set up. */
+#include "ddp/features/logging_data.h"
+
+#include <stdarg.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "ddp/features/features.h"
+#include "ddp/group/debug_level.h"
+
+enum { FIRST_SAMPLES = 10, DEFAULT_RATE = 100 };
+
+// ---- text -----------------------------------------------------------------------------------
+
+// Appends to a text of `capacity` bytes; what does not fit is left out.
+__attribute__((format(printf, 3, 4))) static void add(char *text, size_t capacity,
+                                                      const char *format, ...) {
+    size_t used = strlen(text);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(text + used, capacity - used, format, arguments);
+    va_end(arguments);
+}
+
+static void write_sizes(const Reducer *reducer, char *text, size_t capacity) {
+    const BucketPlan *plan = reducer_plan(reducer);
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    text[0] = '\0';
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        size_t bytes = 0;
+        for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
+            bytes += tensor_bytes(parameters->items[plan->order[i]].tensor);
+        add(text, capacity, "%s%zu", b ? ", " : "", bytes);
+    }
+}
+
+static void write_indices(const Reducer *reducer, char *text, size_t capacity) {
+    const BucketPlan *plan = reducer_plan(reducer);
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        add(text, capacity, "%s", b ? ", " : "");
+        for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
+            add(text, capacity, "%s%zu", i > plan->start[b] ? " " : "", plan->order[i]);
+    }
+}
+
+// ---- sampling -------------------------------------------------------------------------------
+
+static void sample(DdpLogger *logger, const Reducer *reducer) {
+    ReducerTimes t = logger->last = reducer_times(reducer);
+    const uint64_t times[] = {t.forward_compute, t.backward_compute, t.backward_comm, t.overlap,
+                              t.exposed};
+    logger->samples++;
+    for (int i = 0; i < 5; i++)
+        logger->mean[i] += ((double)times[i] - logger->mean[i]) / (double)logger->samples;
+    logger->unused_bytes = 0;
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    for (size_t i = 0; i < parameters->count; i++)
+        if (!parameters->items[i].tensor->has_grad)
+            logger->unused_bytes += tensor_bytes(parameters->items[i].tensor);
+}
+
+static void tell(Module *wrapper) {
+    DebugLevel level;
+    if (debug_level_read(&level, NULL) != 0 || level < DEBUG_INFO) return;
+    const DdpLoggingData data = ddp_logging_data(wrapper);
+    ddp_logging_print(&data, stderr);
+}
+
+static void note_iteration(DdpObserver *observer, Module *wrapper) {
+    DdpLogger *logger = (DdpLogger *)observer;
+    uint64_t iteration = ++logger->iterations;
+    if (iteration <= FIRST_SAMPLES || iteration % logger->rate == 0)
+        sample(logger, ddp_reducer(wrapper));
+    if (iteration == 1) tell(wrapper);
+}
+
+static void close_logger(DdpObserver *observer) {
+    free(observer); // the DdpLogger's first member
+}
+
+static void attach(Module *wrapper) {
+    DdpLogger *logger = memory_zalloc(sizeof *logger);
+    *logger = (DdpLogger){.observer = {.iteration = note_iteration, .close = close_logger},
+                          .rate = DEFAULT_RATE};
+    write_sizes(ddp_reducer(wrapper), logger->first_buckets, sizeof logger->first_buckets);
+    ddp_add_observer(wrapper, &logger->observer);
+}
+
+DdpLogger *ddp_logger(Module *wrapper) {
+    return (DdpLogger *)ddp_find_observer(wrapper, note_iteration);
+}
+
+void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
+    CHECK(rate >= 1, "DDP logging sample rate should be equal or greater than 1");
+    ddp_logger(wrapper)->rate = rate;
+}
+
+// ---- the whole ------------------------------------------------------------------------------
+
+static bool has_type(const Module *module, const char *type) {
+    if (strcmp(module->type, type) == 0) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (has_type(module->children[i], type)) return true;
+    return false;
+}
+
+static void fill_times(DdpLoggingData *data, const DdpLogger *logger) {
+    data->iteration = logger->iterations;
+    data->unused_parameter_size = logger->unused_bytes;
+    data->forward_compute_time = logger->last.forward_compute;
+    data->backward_compute_time = logger->last.backward_compute;
+    data->backward_comm_time = logger->last.backward_comm;
+    data->backward_compute_comm_overlap_time = logger->last.overlap;
+    data->exposed_comm_time = logger->last.exposed;
+    data->avg_forward_compute_time = logger->mean[0];
+    data->avg_backward_compute_time = logger->mean[1];
+    data->avg_backward_comm_time = logger->mean[2];
+    data->avg_backward_compute_comm_overlap_time = logger->mean[3];
+    data->avg_exposed_comm_time = logger->mean[4];
+}
+
+static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters) {
+    data->num_parameter_tensors = parameters->count;
+    for (size_t i = 0; i < parameters->count; i++) {
+        const Tensor *tensor = parameters->items[i].tensor;
+        data->total_parameter_size_bytes += tensor_bytes(tensor);
+        if (strstr(data->device_ids, tensor->device->name)) continue;
+        data->is_multi_device_module = i > 0;
+        add(data->device_ids, sizeof data->device_ids, "%s%s", i > 0 ? " " : "",
+            tensor->device->name);
+    }
+}
+
+static void fill_buckets(DdpLoggingData *data, Reducer *reducer, const DdpLogger *logger) {
+    memcpy(data->bucket_sizes, logger->first_buckets, sizeof data->bucket_sizes);
+    data->has_rebuilt_buckets = reducer_rebuilt(reducer);
+    if (data->has_rebuilt_buckets) {
+        write_sizes(reducer, data->rebuilt_bucket_sizes, sizeof data->rebuilt_bucket_sizes);
+        write_indices(reducer, data->rebuilt_per_bucket_param_indices,
+                      sizeof data->rebuilt_per_bucket_param_indices);
+    }
+    size_t count;
+    const int64_t *order = reducer_ready_order(reducer, &count);
+    for (size_t i = 0; i < count; i++)
+        add(data->prev_iteration_grad_ready_order_indices,
+            sizeof data->prev_iteration_grad_ready_order_indices, "%s%lld", i ? ", " : "",
+            (long long)order[i]);
+}
+
+DdpLoggingData ddp_logging_data(Module *wrapper) {
+    const DdpConfig *config = ddp_config(wrapper);
+    Reducer *reducer = ddp_reducer(wrapper);
+    ProcessGroup *group = ddp_group(wrapper);
+    double cap = config->bucket_cap_mb < 0 ? 25 : config->bucket_cap_mb;
+    DdpLoggingData data = {.world_size = pg_size(group),
+                           .rank = pg_rank(group),
+                           .has_sync_bn = has_type(ddp_module(wrapper), "SyncBatchNorm"),
+                           .broadcast_buffers = config->broadcast_buffers,
+                           .find_unused_parameters = config->find_unused_parameters,
+                           .static_graph = config->static_graph,
+                           .gradient_as_bucket_view = config->gradient_as_bucket_view,
+                           .join_uneven_inputs = ddp_before_forward_context(wrapper) != NULL,
+                           .bucket_cap_bytes = cap * 1024 * 1024};
+    const char *hook = reducer_hook(reducer)->name;
+    add(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
+    add(data.backend_name, sizeof data.backend_name, "%s", pg_backend(group));
+    add(data.comm_hook, sizeof data.comm_hook, "%s", hook ? hook : "");
+    add(data.error, sizeof data.error, "%s", reducer_error(reducer)->message);
+    fill_times(&data, ddp_logger(wrapper));
+    fill_parameters(&data, reducer_parameters(reducer));
+    fill_buckets(&data, reducer, ddp_logger(wrapper));
+    return data;
+}
+
+void ddp_logging_print(const DdpLoggingData *d, FILE *stream) {
+    fprintf(stream,
+            "ddp module=%s rank=%d world_size=%d backend=%s devices=\"%s\" parameters=%zu "
+            "parameter_bytes=%zu bucket_bytes=\"%s\" rebuilt_bucket_bytes=\"%s\" comm_hook=%s "
+            "find_unused_parameters=%d static_graph=%d gradient_as_bucket_view=%d join=%d "
+            "iteration=%llu "
+            "avg_forward_ns=%.0f avg_backward_ns=%.0f avg_comm_ns=%.0f avg_overlap_ns=%.0f "
+            "avg_exposed_ns=%.0f\n",
+            d->module_name, d->rank, d->world_size, d->backend_name, d->device_ids,
+            d->num_parameter_tensors, d->total_parameter_size_bytes, d->bucket_sizes,
+            d->rebuilt_bucket_sizes, d->comm_hook[0] ? d->comm_hook : "none",
+            d->find_unused_parameters, d->static_graph, d->gradient_as_bucket_view,
+            d->join_uneven_inputs, (unsigned long long)d->iteration, d->avg_forward_compute_time,
+            d->avg_backward_compute_time, d->avg_backward_comm_time,
+            d->avg_backward_compute_comm_overlap_time, d->avg_exposed_comm_time);
+}
+
+const DdpFeature logging_data_feature = {.attach = attach};

@@ -1,0 +1,15 @@
+/* optimizer_hook.h: the optimizer's step inside the communication hook (PyTorch's
+ * _hook_then_optimizer): a bucket's parameters are updated as soon as its gradients are reduced,
+ * while later buckets are still on their way. Afterwards their gradients are None, so the ordinary
+ * step after backward finds nothing to do.
+ */
+#ifndef DDP_FEATURES_OPTIMIZER_HOOK_H
+#define DDP_FEATURES_OPTIMIZER_HOOK_H
+
+#include "common/nn/optimizer.h"
+#include "ddp/reducer.h"
+
+// Around another hook, which is taken; the optimizer is not. *lr is read at every step.
+CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr);
+
+#endif

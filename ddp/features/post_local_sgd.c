@@ -1,0 +1,58 @@
+/* post_local_sgd.c: gradients of all, then of a few; parameters now and then. */
+#include "ddp/features/post_local_sgd.h"
+
+#include "common/base/memory.h"
+#include "ddp/features/hook_state.h"
+
+static int start(void *state, GradBucket *bucket, Error *err) {
+    PostLocalSgd *sgd = state;
+    bool with_all = (uint64_t)sgd->step < sgd->start_step;
+    ProcessGroup *group = with_all ? sgd->group : sgd->subgroup;
+    if (bucket->is_last) sgd->step++;
+    bucket->work = NULL;
+    return group ? grad_bucket_start(bucket, group, PG_F32, bucket->op, err) : 0;
+}
+
+static int finish(void *state, GradBucket *bucket, Error *err) {
+    (void)state;
+    return bucket->work ? grad_bucket_finish(bucket, err) : 0;
+}
+
+static HookState describe(void *state) {
+    PostLocalSgd *sgd = state;
+    HookTensor *step = memory_zalloc(sizeof *step);
+    *step = (HookTensor){
+        .memory = &sgd->step,
+        .entry = {.name = "post_local_sgd.step", .dtype = DTYPE_I64, .bytes = sizeof sgd->step}};
+    return (HookState){.tensors = step, .count = 1};
+}
+
+CommHook post_local_sgd_hook(PostLocalSgd *state) {
+    return (CommHook){.name = "post_localSGD",
+                      .state = state,
+                      .start = start,
+                      .finish = finish,
+                      .describe = describe};
+}
+
+static bool is_time(const ModelAverager *averager) {
+    uint64_t step = (uint64_t)averager->step;
+    return step >= averager->warmup_steps &&
+           (step - averager->warmup_steps) % averager->period == 0;
+}
+
+int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *group, Error *err) {
+    CHECK(averager->period > 0, "a model averager with period 0");
+    bool now = is_time(averager);
+    averager->step++;
+    if (!now) return 0;
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    int status = 0;
+    for (size_t i = 0; i < parameters.count && status == 0; i++) {
+        const Tensor *tensor = parameters.items[i].tensor;
+        status =
+            pg_run(group, pg_all_reduce(tensor->data, tensor_count(tensor), PG_F32, PG_AVG), err);
+    }
+    named_tensors_free(&parameters);
+    return status;
+}

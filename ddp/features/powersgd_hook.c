@@ -1,0 +1,397 @@
+/* powersgd_hook.c: per iteration and bucket, in this order:
+ *
+ *   start    M += error;  P = M Q;  all-reduce the vectors, and P (summed: it is orthogonalised)
+ *   finish   orthogonalise P;  Q = M' P;  all-reduce Q;  the gradient is P Q';  error = M - P Q'
+ *
+ * A bucket's P lie one after another, and so do its Q and its vectors, so that each travels in one
+ * all-reduce. The three slabs have room for all parameters together; buckets take their parts in
+ * index order. Invariant: from start to finish the bucket's gradients hold M, and error holds it
+ * too.
+ *
+ * All of this is on the device but Q between the steps. Orthogonalising is the host's business,
+ * because P and Q are small.
+ */
+#include "ddp/features/powersgd_hook.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "ddp/features/features.h"
+#include "ddp/features/hook_state.h"
+
+typedef struct Matrix { // one parameter's gradient
+    const Tensor *tensor;
+    const char *name;
+    size_t n, m, r; // r == 0: not compressed
+    float *error;   // [n, m], device memory; NULL without error feedback
+    float *q;       // [m, r] of the last iteration, host memory; NULL without warm start
+} Matrix;
+
+typedef struct Part { // what a bucket takes of the slabs
+    float *p, *q, *rest;
+    size_t p_count, q_count, rest_count;
+    Work *p_work, *rest_work;
+    bool plain; // before start_iteration: the bucket travels as it is
+} Part;
+
+struct PowerSgd {
+    PowerSgdConfig config;
+    ProcessGroup *group;
+    Matrix *matrices; // [count]
+    size_t count;
+    Device *device;
+    float *p, *q, *rest; // slabs, device memory
+    size_t p_count, q_count, rest_count;
+    float *host; // [the larger of p_count, q_count] room for one P or Q
+    Part *parts; // [count]: there are at most so many buckets
+    int64_t iteration;
+    int64_t compressed; // of the iterations; none: the matrices' q are not of an earlier one
+};
+
+PowerSgdConfig power_sgd_config_default(void) {
+    return (PowerSgdConfig){.rank = 1,
+                            .start_iteration = 1000,
+                            .min_compression_rate = 2,
+                            .error_feedback = true,
+                            .warm_start = true};
+}
+
+// ---- linear algebra -------------------------------------------------------------------------
+
+static double column_square(const float *a, size_t rows, size_t columns, size_t c) {
+    double square = 0;
+    for (size_t i = 0; i < rows; i++) square += (double)a[i * columns + c] * a[i * columns + c];
+    return square;
+}
+
+// Gram-Schmidt on the columns of a [rows, columns]. A column that depends on the ones before it
+// becomes 0: what the subtractions leave of it is rounding, and made a unit vector that would be a
+// direction of its own, not orthogonal to the others.
+static void orthogonalize(float *a, size_t rows, size_t columns) {
+    double largest = 0;
+    for (size_t c = 0; c < columns; c++)
+        largest = fmax(largest, column_square(a, rows, columns, c));
+    for (size_t c = 0; c < columns; c++) {
+        double square = column_square(a, rows, columns, c);
+        float factor = square <= 1e-10 * largest ? 0 : (float)(1 / sqrt(square)); // a NaN stays one
+        for (size_t i = 0; i < rows; i++) a[i * columns + c] *= factor;
+        for (size_t d = c + 1; d < columns; d++) {
+            double dot = 0;
+            for (size_t i = 0; i < rows; i++)
+                dot += (double)a[i * columns + c] * a[i * columns + d];
+            for (size_t i = 0; i < rows; i++) a[i * columns + d] -= (float)dot * a[i * columns + c];
+        }
+    }
+}
+
+static void draw_q(const PowerSgd *state, const Matrix *matrix, float *q, size_t count) {
+    uint64_t index = (uint64_t)(matrix - state->matrices);
+    uint64_t first = ((uint64_t)state->compressed * state->count + index) << 32;
+    for (size_t i = 0; i < count; i++)
+        q[i] = rng_normal(state->config.seed, RNG_STREAM_POWER_SGD, first + i);
+}
+
+// ---- one bucket -----------------------------------------------------------------------------
+
+static Matrix *matrix_of(PowerSgd *state, const Tensor *tensor) {
+    size_t i = 0;
+    while (i < state->count && state->matrices[i].tensor != tensor) i++;
+    CHECK(i < state->count, "PowerSGD was made for another model");
+    return &state->matrices[i];
+}
+
+static void add_error(Matrix *matrix) {
+    const Tensor *tensor = matrix->tensor;
+    if (!matrix->error) return;
+    size_t count = tensor_count(tensor);
+    device_kernels(tensor->device)->accumulate(tensor->grad, matrix->error, count);
+    device_copy(tensor->device, matrix->error, tensor->device, tensor->grad, count * sizeof(float));
+}
+
+static void project(const PowerSgd *state, const Matrix *matrix, float *p, float *q) {
+    const Tensor *tensor = matrix->tensor;
+    size_t n = matrix->n, m = matrix->m, r = matrix->r;
+    if (matrix->q && state->compressed > 0)
+        memcpy(state->host, matrix->q, m * r * sizeof *q);
+    else
+        draw_q(state, matrix, state->host, m * r);
+    orthogonalize(state->host, m, r);
+    device_copy(state->device, q, NULL, state->host, m * r * sizeof *q);
+    device_kernels(tensor->device)
+        ->matmul(PRECISION_F32, false, false, n, r, m, tensor->grad, q, p, false, NULL);
+}
+
+// Fills the bucket's part of the slabs, which begins where the part of the one before it ends.
+static Part *take_part(PowerSgd *state, GradBucket *bucket) {
+    Part *part = &state->parts[bucket->index];
+    *part = (Part){.p = state->p, .q = state->q, .rest = state->rest};
+    if (bucket->index > 0) {
+        const Part *before = part - 1;
+        part->p = before->p + before->p_count;
+        part->q = before->q + before->q_count;
+        part->rest = before->rest + before->rest_count;
+    }
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t count = tensor_count(matrix->tensor);
+        if (matrix->r == 0) {
+            device_copy(state->device, part->rest + part->rest_count, bucket->device,
+                        matrix->tensor->grad, count * sizeof(float));
+            part->rest_count += count;
+            continue;
+        }
+        add_error(matrix);
+        project(state, matrix, part->p + part->p_count, part->q + part->q_count);
+        part->p_count += matrix->n * matrix->r;
+        part->q_count += matrix->m * matrix->r;
+    }
+    return part;
+}
+
+static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, float *buffer, size_t count,
+                       ReduceOp op, Error *err) {
+    Collective sum = pg_all_reduce(buffer, count, PG_F32, op);
+    return pg_start(state->group, pg_of_bucket(sum, bucket->index), err);
+}
+
+static int start(void *context, GradBucket *bucket, Error *err) {
+    PowerSgd *state = context;
+    if ((uint64_t)state->iteration < state->config.start_iteration) {
+        state->parts[bucket->index] = (Part){.plain = true};
+        return grad_bucket_start(bucket, state->group, PG_F32, bucket->op, err);
+    }
+    Part *part = take_part(state, bucket);
+    part->rest_work = start_sum(state, bucket, part->rest, part->rest_count, bucket->op, err);
+    if (!part->rest_work) return -1;
+    part->p_work = start_sum(state, bucket, part->p, part->p_count, PG_SUM, err);
+    if (!part->p_work) work_wait(part->rest_work, NULL, NULL, err);
+    return part->p_work ? 0 : -1;
+}
+
+// Q = M' P with the common P, for each matrix.
+static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) {
+    float *p = part->p, *q = part->q;
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t n = matrix->n, m = matrix->m, r = matrix->r;
+        if (r == 0) continue;
+        device_copy(NULL, state->host, state->device, p, n * r * sizeof *p);
+        orthogonalize(state->host, n, r);
+        device_copy(state->device, p, NULL, state->host, n * r * sizeof *p);
+        device_kernels(bucket->device)
+            ->matmul(PRECISION_F32, true, false, m, r, n, matrix->tensor->grad, p, q, false, NULL);
+        p += n * r;
+        q += m * r;
+    }
+}
+
+// gradient = P Q'; error -= share gradient, as -(-error + share gradient): the same bits.
+static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, const float *p,
+                              const float *q, float share) {
+    const Kernels *kernels = device_kernels(bucket->device);
+    float *gradient = matrix->tensor->grad;
+    size_t n = matrix->n, m = matrix->m, r = matrix->r;
+    kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
+    if (!matrix->error) return;
+    kernels->scale(matrix->error, -1, n * m);
+    if (share != 1) kernels->scale(gradient, share, n * m);
+    kernels->accumulate(matrix->error, gradient, n * m);
+    kernels->scale(matrix->error, -1, n * m);
+    if (share != 1)
+        kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
+}
+
+// The gradients, and what they have lost. `share` is this rank's part of the gradient: all of an
+// average, 1/W of a sum.
+static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *part, float share) {
+    const float *p = part->p, *q = part->q, *rest = part->rest;
+    for (size_t i = 0; i < bucket->parameter_count; i++) {
+        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t n = matrix->n, m = matrix->m, r = matrix->r, count = tensor_count(matrix->tensor);
+        if (r == 0) {
+            device_copy(bucket->device, matrix->tensor->grad, state->device, rest,
+                        count * sizeof *rest);
+            rest += count;
+            continue;
+        }
+        decompress_matrix(bucket, matrix, p, q, share);
+        if (matrix->q) device_copy(NULL, matrix->q, state->device, q, m * r * sizeof *q);
+        p += n * r;
+        q += m * r;
+    }
+}
+
+static int finish(void *context, GradBucket *bucket, Error *err) {
+    PowerSgd *state = context;
+    Part *part = &state->parts[bucket->index];
+    if (part->plain) {
+        state->iteration += bucket->is_last;
+        return grad_bucket_finish(bucket, err);
+    }
+    int failed = work_wait(part->rest_work, NULL, NULL, err);
+    if (work_wait(part->p_work, NULL, NULL, err) || failed) return -1;
+    project_back(state, bucket, part);
+    Work *q = start_sum(state, bucket, part->q, part->q_count, bucket->op, err);
+    if (!q || work_wait(q, NULL, NULL, err)) return -1;
+    decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
+    state->iteration += bucket->is_last;
+    state->compressed += bucket->is_last;
+    return 0;
+}
+
+// ---- the hook -------------------------------------------------------------------------------
+
+static void add(HookState *list, const char *what, const char *name, DType dtype, int ndim,
+                size_t rows, size_t columns, void *memory) {
+    HookTensor *tensor = &list->tensors[list->count++];
+    *tensor = (HookTensor){.memory = memory};
+    tensor->entry = (SafeEntry){.dtype = dtype, .ndim = ndim, .shape = {rows, columns}};
+    tensor->entry.bytes = rows * columns * dtype_bytes(dtype);
+    snprintf(tensor->entry.name, sizeof tensor->entry.name, "powersgd.%s%s", what, name);
+}
+
+static HookState describe(void *context) {
+    PowerSgd *state = context;
+    HookState list = {.tensors = memory_zalloc((2 * state->count + 2) * sizeof *list.tensors)};
+    add(&list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
+    add(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
+    for (size_t i = 0; i < state->count; i++) {
+        const Matrix *m = &state->matrices[i];
+        if (m->q) add(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
+        if (!m->error) continue;
+        add(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
+        list.tensors[list.count - 1].own = true;
+        list.tensors[list.count - 1].device = m->tensor->device;
+    }
+    return list;
+}
+
+CommHook power_sgd_hook(PowerSgd *state) {
+    return (CommHook){
+        .name = "powerSGD", .state = state, .start = start, .finish = finish, .describe = describe};
+}
+
+// ---- the state ------------------------------------------------------------------------------
+
+static float *device_zeros(Device *device, size_t count) {
+    float *memory = device_alloc(device, count * sizeof *memory);
+    device_kernels(device)->fill(memory, 0.0f, count);
+    return memory;
+}
+
+static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
+    const Tensor *tensor = parameter->tensor;
+    Matrix matrix = {.tensor = tensor, .name = parameter->name};
+    size_t count = tensor_count(tensor);
+    if (tensor->ndim < 2 || count == 0) return matrix;
+    size_t n = tensor->shape[0], m = count / n, r = config->rank;
+    r = r < n ? r : n;
+    r = r < m ? r : m;
+    if ((double)((n + m) * r) * config->min_compression_rate >= (double)(n * m)) return matrix;
+    matrix.n = n;
+    matrix.m = m;
+    matrix.r = r;
+    if (config->error_feedback) matrix.error = device_zeros(tensor->device, count);
+    if (config->warm_start) matrix.q = memory_zalloc(m * r * sizeof *matrix.q);
+    return matrix;
+}
+
+PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err) {
+    if (config->start_iteration <= 1 && (config->error_feedback || config->warm_start)) {
+        error_set(err, STATUS_USAGE,
+                  "Expect `start_powerSGD_iter` > 1 if `use_error_feedback` or `warm_start` is "
+                  "enabled, because PowerSGD can only be applied after the first two iterations "
+                  "in DDP.");
+        return NULL;
+    }
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    PowerSgd *state = memory_zalloc(sizeof *state);
+    *state =
+        (PowerSgd){.config = *config, .group = reducer_group(reducer), .count = parameters->count};
+    state->matrices = memory_zalloc(state->count * sizeof *state->matrices);
+    state->parts = memory_zalloc(state->count * sizeof *state->parts);
+    for (size_t i = 0; i < state->count; i++) {
+        Matrix *matrix = &state->matrices[i];
+        *matrix = plan(&parameters->items[i], config);
+        state->p_count += matrix->n * matrix->r;
+        state->q_count += matrix->m * matrix->r;
+        state->rest_count += matrix->r ? 0 : tensor_count(matrix->tensor);
+    }
+    state->device = parameters->items[0].tensor->device;
+    state->p = device_zeros(state->device, state->p_count);
+    state->q = device_zeros(state->device, state->q_count);
+    state->rest = device_zeros(state->device, state->rest_count);
+    size_t most = state->p_count > state->q_count ? state->p_count : state->q_count;
+    state->host = memory_zalloc(most * sizeof *state->host);
+    return state;
+}
+
+void power_sgd_close(PowerSgd *state) {
+    if (!state) return;
+    for (size_t i = 0; i < state->count; i++) {
+        const Matrix *matrix = &state->matrices[i];
+        if (matrix->error)
+            device_free(matrix->tensor->device, matrix->error,
+                        matrix->n * matrix->m * sizeof *matrix->error);
+        free(state->matrices[i].q);
+    }
+    free(state->matrices);
+    free(state->parts);
+    device_free(state->device, state->p, state->p_count * sizeof *state->p);
+    device_free(state->device, state->q, state->q_count * sizeof *state->q);
+    device_free(state->device, state->rest, state->rest_count * sizeof *state->rest);
+    free(state->host);
+    free(state);
+}
+
+int64_t power_sgd_iteration(const PowerSgd *state) {
+    return state->iteration;
+}
+
+// ---- the command line -----------------------------------------------------------------------
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)config;
+    PowerSgdConfig defaults = power_sgd_config_default();
+    own->numbers[0] = defaults.rank;
+    own->numbers[1] = defaults.start_iteration;
+    options_add(options, (Option){"powersgd-rank", OPTION_SIZE, &own->numbers[0], "N", 1, 1e6,
+                                  "columns of the matrices that travel"});
+    options_add(options, (Option){"powersgd-start", OPTION_SIZE, &own->numbers[1], "N", 2, 1e15,
+                                  "steps with a plain all-reduce before it"});
+}
+
+static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
+                 Error *err) {
+    (void)config;
+    static const char WHY[] = "it needs --comm-hook powersgd";
+    const bool used = strcmp(comm_hook, "powersgd") == 0;
+    if (used && strcmp(options_word(options, "amp"), "fp16") == 0)
+        return error_set(err, STATUS_USAGE,
+                         "--comm-hook powersgd: with --amp fp16 gradients overflow now and then; "
+                         "such a step is skipped, but PowerSGD would carry it on: use bf16");
+    const OptionUse uses[] = {{"powersgd-rank", used, WHY}, {"powersgd-start", used, WHY}};
+    return options_check_used(options, uses, 2, err);
+}
+
+static void close_power_sgd(void *state) {
+    power_sgd_close(state);
+}
+
+static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
+                          Error *err) {
+    (void)name;
+    PowerSgdConfig config = power_sgd_config_default();
+    config.rank = own->numbers[0];
+    config.start_iteration = own->numbers[1];
+    PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), &config, err);
+    if (!state) return (CommHook){.name = NULL};
+    CommHook hook = power_sgd_hook(state);
+    hook.close = close_power_sgd; // nobody else keeps it
+    return hook;
+}
+
+const DdpFeature powersgd_hook_feature = {
+    .options = add_options, .check = check, .hook_names = "powersgd", .make_hook = make_hook};

@@ -1,0 +1,149 @@
+/* static_graph.c: static_graph=True: the graph of the first backward is the graph of all.
+ *
+ * The first reduced backward only counts how often each parameter's gradient is completed (more
+ * than once, if an iteration has several backwards), reduces everything at its end, and learns with
+ * a used map (used_map.h) which parameters nobody uses. From then on a gradient is ready when it
+ * has been completed so many times again, the unused ones are known beforehand, no map travels, and
+ * buckets are rebuilt as usual. A graph that differs later is an error that names the parameters.
+ */
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "ddp/features/features.h"
+#include "ddp/features/used_map.h"
+
+typedef struct StaticGraph {
+    Reducer *reducer;
+    UsedMap *map;
+    size_t count;   // parameters
+    bool recorded;  // the first backward is over
+    int *completed; // [count] times in the first backward
+    int *remaining; // [count] times still to come in this one
+    size_t *order;  // [ordered] parameters by their last completion in the first backward
+    size_t ordered;
+    bool marked; // the unused parameters of this backward
+} StaticGraph;
+
+// A first backward that was begun and not finished has counted only a part of the graph.
+static void prepare(void *state) {
+    StaticGraph *graph = state;
+    if (!graph->recorded && graph->ordered > 0)
+        error_set(reducer_error(graph->reducer), STATUS_FAILED,
+                  "Expected to have finished reduction in the prior iteration before starting a "
+                  "new one: the first backward, from which static_graph learns the graph, did not "
+                  "reach its end");
+    memcpy(graph->remaining, graph->completed, graph->count * sizeof *graph->remaining);
+    graph->marked = false;
+}
+
+static void move_to_end(StaticGraph *graph, size_t parameter) {
+    size_t kept = 0;
+    for (size_t i = 0; i < graph->ordered; i++)
+        if (graph->order[i] != parameter) graph->order[kept++] = graph->order[i];
+    graph->order[kept++] = parameter;
+    graph->ordered = kept;
+}
+
+static void fail_changed(StaticGraph *graph, size_t parameter, const char *how) {
+    error_set(reducer_error(graph->reducer), STATUS_FAILED,
+              "Your training graph has changed in this iteration, e.g., one parameter is unused in "
+              "first iteration, but then got used in the second iteration. this is not compatible "
+              "with static_graph set to True. Rank %d: %s %s in the first iteration than in this "
+              "one",
+              pg_rank(reducer_group(graph->reducer)),
+              reducer_parameters(graph->reducer)->items[parameter].name, how);
+}
+
+static void mark_unused(StaticGraph *graph) {
+    graph->marked = true;
+    for (size_t i = 0; i < graph->count; i++)
+        if (graph->completed[i] == 0) used_map_contribute(graph->map, i);
+}
+
+static bool gradient(void *state, size_t parameter) {
+    StaticGraph *graph = state;
+    if (!reducer_expecting(graph->reducer)) return false;
+    if (!graph->recorded) {
+        graph->completed[parameter]++;
+        move_to_end(graph, parameter);
+        used_map_mark(graph->map, parameter);
+        return false;
+    }
+    if (graph->remaining[parameter] == 0) {
+        fail_changed(graph, parameter, "was used less often");
+        return false;
+    }
+    if (!graph->marked) mark_unused(graph);
+    return --graph->remaining[parameter] == 0;
+}
+
+static void complete(void *state) {
+    StaticGraph *graph = state;
+    for (size_t i = 0; !graph->recorded && i < graph->ordered; i++)
+        reducer_mark_ready(graph->reducer, graph->order[i]);
+    if (!graph->marked) mark_unused(graph);
+    for (size_t i = 0; graph->recorded && i < graph->count; i++)
+        if (graph->remaining[i] > 0) fail_changed(graph, i, "was used more often");
+}
+
+static void shadow(void *state) {
+    StaticGraph *graph = state;
+    graph->marked = true;
+    memset(graph->remaining, 0, graph->count * sizeof *graph->remaining);
+    for (size_t i = 0; i < graph->count; i++) used_map_contribute(graph->map, i);
+}
+
+static void exchange(void *state, Error *err) {
+    StaticGraph *graph = state;
+    if (!graph->recorded) used_map_exchange(graph->map, err);
+}
+
+static void settle(void *state, Error *err) {
+    StaticGraph *graph = state;
+    if (graph->recorded)
+        used_map_settle_again(graph->map);
+    else
+        used_map_settle(graph->map, err);
+    graph->recorded = true;
+}
+
+static void close_graph(void *state) {
+    StaticGraph *graph = state;
+    used_map_close(graph->map);
+    free(graph->completed);
+    free(graph->remaining);
+    free(graph->order);
+    free(graph);
+}
+
+static ReadyPolicy open_graph(Reducer *reducer) {
+    StaticGraph *graph = memory_zalloc(sizeof *graph);
+    size_t count = reducer_parameters(reducer)->count;
+    *graph = (StaticGraph){.reducer = reducer,
+                           .map = used_map_create(reducer),
+                           .count = count,
+                           .completed = memory_zalloc(count * sizeof *graph->completed),
+                           .remaining = memory_zalloc(count * sizeof *graph->remaining),
+                           .order = memory_zalloc(count * sizeof *graph->order)};
+    return (ReadyPolicy){.state = graph,
+                         .prepare = prepare,
+                         .gradient = gradient,
+                         .shadow = shadow,
+                         .complete = complete,
+                         .exchange = exchange,
+                         .settle = settle,
+                         .close = close_graph};
+}
+
+static void attach(Module *wrapper) {
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (ddp_config(wrapper)->static_graph) reducer_set_policy(reducer, open_graph(reducer));
+}
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)own;
+    options_add(options, (Option){"static-graph", OPTION_FLAG, &config->static_graph, NULL, 0, 0,
+                                  "expect the graph of the first step in all others"});
+}
+
+const DdpFeature static_graph_feature = {.options = add_options, .attach = attach};

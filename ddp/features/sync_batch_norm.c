@@ -1,0 +1,180 @@
+/* sync_batch_norm.c: SyncBatchNorm as a layer: what the ranks tell each other, and when.
+ *
+ *     forward    my statistics -> all_gather -> merged in rank order -> y
+ *     backward   my sums of dy and of dy (x - mean) -> all_reduce -> dx
+ *
+ * The arithmetic is the kernels' (batch_norm_statistics and what follows it). The gradients of
+ * weight and bias are this rank's own sums: DistributedDataParallel reduces them like any others.
+ */
+#include "ddp/features/sync_batch_norm.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/nn/layers.h"
+#include "ddp/features/features.h"
+
+static const char OP[] = "sync_batch_norm";
+
+// What all converted layers of a model share.
+typedef struct Shared {
+    ProcessGroup *group;
+    int layers; // the last one closes the group
+} Shared;
+
+typedef struct Saved { // for backward
+    ProcessGroup *group;
+    float *mean, *invstd; // [c], of all ranks' elements; device memory
+    double *count;        // [1] of those, per channel; device memory
+    size_t n, c, inner;   // this rank's x
+} Saved;
+
+static const Kernels *kernels_of(const Tape *tape) {
+    return device_kernels(tape->device);
+}
+
+// Runs a collective, whose time is communication that nothing hides.
+static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) {
+    Error err = {0};
+    Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    int status = pg_run(group, collective, &err);
+    profile_leave(tape->profile, phase);
+    if (status) tape_fail(tape, OP, "%s", err.message);
+    return status == 0;
+}
+
+// Weight and bias come first: they are ready, and what is done with them may go on while this rank
+// waits for the others.
+static void backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
+    const Saved *s = node->saved;
+    const float *dy = node->output->grad;
+    bool add_dx = false, add_dweight = false, add_dbias = false;
+    float *dweight = tape_grad(tape, weight, &add_dweight);
+    float *dbias = tape_grad(tape, bias, &add_dbias);
+    float *sums = tape_memory(tape, 2 * s->c * sizeof *sums); // [2, c]
+    kernels_of(tape)->batch_norm_gradient_sums(tensor_f32(x), dy, s->mean, s->invstd, sums, dweight,
+                                               add_dweight, dbias, add_dbias, s->n, s->c, s->inner);
+    tape_grad_done(tape, bias);
+    tape_grad_done(tape, weight);
+    float *dx = tape_grad(tape, x, &add_dx);
+    if (!dx) return; // on every rank: it depends on the model, not on the data
+    if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * s->c, PG_F32, PG_SUM))) return;
+    if (s->n * s->inner > 0)
+        kernels_of(tape)->batch_norm_gradient_apply(tensor_f32(x), dy, tensor_f32(weight), s->mean,
+                                                    s->invstd, sums, s->count, dx, add_dx, s->n,
+                                                    s->c, s->inner);
+    tape_grad_done(tape, x);
+}
+
+// Fills s->mean, s->invstd and s->count with the statistics of all ranks, and updates the running
+// ones. A row is {mean[c], invstd[c], count}.
+static bool exchange_statistics(Tape *tape, const Tensor *x, const BatchNormState *state,
+                                Saved *s) {
+    size_t width = 2 * s->c + 1, ranks = (size_t)pg_size(s->group);
+    float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
+    kernels_of(tape)->batch_norm_statistics(tensor_f32(x), row, row + s->c, state->eps, s->n, s->c,
+                                            s->inner);
+    kernels_of(tape)->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
+    if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
+    s->mean = tape_memory(tape, s->c * sizeof *s->mean);
+    s->invstd = tape_memory(tape, s->c * sizeof *s->invstd);
+    s->count = tape_memory(tape, sizeof *s->count);
+    kernels_of(tape)->batch_norm_merge(
+        rows, ranks, s->mean, s->invstd, tensor_f32(state->running_mean),
+        tensor_f32(state->running_var), state->momentum, state->eps, s->count, s->c);
+    double count; // the host waits for it, for this error
+    device_copy(NULL, &count, tape->device, s->count, sizeof count);
+    if (count != 1) return true;
+    tape_fail(tape, OP,
+              "Expected more than 1 value per channel when training, got 1 in all of %zu ranks",
+              ranks);
+    return false;
+}
+
+static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, ProcessGroup *group) {
+    if (!batch_norm_check_input(tape, OP, x, state)) return NULL;
+    Saved *s = tape_alloc(tape, sizeof *s);
+    *s = (Saved){.group = group,
+                 .n = x->shape[0],
+                 .c = x->shape[1],
+                 .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1};
+    if (!exchange_statistics(tape, x, state, s)) return NULL;
+    batch_norm_count_batch(state);
+    Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
+    kernels_of(tape)->batch_norm_apply(tensor_f32(x), tensor_f32(state->weight),
+                                       tensor_f32(state->bias), tensor_f32(y), s->mean, s->invstd,
+                                       s->n, s->c, s->inner);
+    tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
+    return y;
+}
+
+static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
+    const Shared *shared = self->state;
+    const BatchNormState state = layer_batch_norm_state(self);
+    if (!x) return NULL;
+    if (x->ndim < 2)
+        return tape_fail(tape, OP, "expected at least 2D input (got %dD input)", x->ndim);
+    if (x->shape[1] == 0) return tape_fail(tape, OP, "number of input channels should be non-zero");
+    if (!tape->training || pg_size(shared->group) == 1) return op_batch_norm(tape, x, &state);
+    return train(tape, x, &state, shared->group);
+}
+
+// ---- conversion -----------------------------------------------------------------------------
+
+static void release(Shared *shared) {
+    if (--shared->layers > 0) return;
+    pg_close(shared->group);
+    free(shared);
+}
+
+static void destroy(Module *self) {
+    release(self->state);
+}
+
+static void convert(Module *module, Shared *shared) {
+    if (strcmp(module->type, "BatchNorm") == 0) {
+        module->type = "SyncBatchNorm";
+        module->forward = forward;
+        module->destroy = destroy;
+        module->state = shared;
+        shared->layers++;
+    }
+    for (int i = 0; i < module->child_count; i++) convert(module->children[i], shared);
+}
+
+Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) {
+    ProcessGroup *copy = pg_split(group, 0, err); // also if no layer will use it: ranks must agree
+    if (!copy) return NULL;
+    Shared *shared = memory_zalloc(sizeof *shared);
+    *shared = (Shared){.group = copy, .layers = 1}; // 1: this function, until it is done
+    convert(model, shared);
+    release(shared);
+    return model;
+}
+
+// ---- the command line -----------------------------------------------------------------------
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)config;
+    options_add(options, (Option){"sync-batch-norm", OPTION_FLAG, &own->on, NULL, 0, 0,
+                                  "batch norm over the rows of all ranks (SyncBatchNorm)"});
+}
+
+static bool has_batch_norm(const Module *module) {
+    bool has = strcmp(module->type, "BatchNorm") == 0;
+    for (int i = 0; i < module->child_count && !has; i++) has = has_batch_norm(module->children[i]);
+    return has;
+}
+
+static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
+                   Error *err) {
+    (void)config;
+    if (!own->on) return 0;
+    if (!has_batch_norm(model))
+        return error_set(err, STATUS_USAGE,
+                         "--sync-batch-norm has no effect: the model has no batch norm");
+    return sync_batch_norm_convert(model, group, err) ? 0 : -1;
+}
+
+const DdpFeature sync_batch_norm_feature = {.options = add_options, .prepare = prepare};

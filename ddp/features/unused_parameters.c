@@ -1,0 +1,133 @@
+/* unused_parameters.c: find_unused_parameters: training when not every parameter is used in every
+ * backward, and not the same ones on every rank.
+ *
+ * PyTorch walks the graph from the outputs at the end of forward. Here the tape knows at the
+ * beginning of backward, from the loss itself, how many contributions every parameter will get:
+ * those that will get none are unused. So an output that the loss does not depend on is no error
+ * either. As in PyTorch, they are marked ready when the first gradient of this backward is; what
+ * then becomes of their gradients is in used_map.h. The price: one small all-reduce per backward,
+ * and buckets that are never rebuilt.
+ */
+#include "common/base/memory.h"
+#include "ddp/features/features.h"
+#include "ddp/features/used_map.h"
+
+typedef struct Unused {
+    Reducer *reducer;
+    UsedMap *map;
+    bool marked;     // the unused parameters of this backward
+    bool found_some; // in this backward
+    bool told;       // whether the first backward found any
+} Unused;
+
+// A count that an abandoned backward left over would make a parameter look used.
+static void prepare(void *state) {
+    Unused *unused = state;
+    const NamedTensors *parameters = reducer_parameters(unused->reducer);
+    for (size_t i = 0; i < parameters->count; i++) parameters->items[i].tensor->pending_uses = 0;
+    unused->marked = unused->found_some = false;
+}
+
+// A parameter counts as unused if no backward since the last reduction had a gradient for it
+// (no_sync: an earlier one may have), and this one will have none.
+static void mark_unused(Unused *unused, const Tensor *ready) {
+    const NamedTensors *parameters = reducer_parameters(unused->reducer);
+    unused->marked = true;
+    for (size_t i = 0; i < parameters->count; i++) {
+        const Tensor *tensor = parameters->items[i].tensor;
+        if (tensor == ready || tensor->pending_uses > 0) continue;
+        unused->found_some = true;
+        used_map_contribute(unused->map, i);
+    }
+}
+
+static void fail_used_after_all(Unused *unused, size_t parameter) {
+    error_set(
+        reducer_error(unused->reducer), STATUS_FAILED,
+        "Expected to mark a variable ready only once. Parameter at index %zu with name %s was "
+        "marked ready as unused, because the first backward since the gradients were last "
+        "reduced did not reach it, but now another backward has. With "
+        "find_unused_parameters there can be only one: add the losses up",
+        parameter, reducer_parameters(unused->reducer)->items[parameter].name);
+}
+
+static bool gradient(void *state, size_t parameter) {
+    Unused *unused = state;
+    used_map_mark(unused->map, parameter);
+    if (!reducer_expecting(unused->reducer)) return true;
+    if (!unused->marked)
+        mark_unused(unused, reducer_parameters(unused->reducer)->items[parameter].tensor);
+    else if (used_map_contributed(unused->map, parameter)) {
+        fail_used_after_all(unused, parameter);
+        return false;
+    }
+    return true;
+}
+
+// If nothing at all was used, or there is no backward, no gradient came first.
+static void complete(void *state) {
+    Unused *unused = state;
+    if (!unused->marked) mark_unused(unused, NULL);
+}
+
+static void exchange(void *state, Error *err) {
+    used_map_exchange(((Unused *)state)->map, err);
+}
+
+static void settle(void *state, Error *err) {
+    Unused *unused = state;
+    used_map_settle(unused->map, err);
+    if (!unused->told && !unused->found_some && pg_rank(reducer_group(unused->reducer)) == 0)
+        fprintf(stderr,
+                "find_unused_parameters=True was specified, but did not find any unused "
+                "parameters in the first backward. This costs an all-reduce in every "
+                "backward and the rebuilding of buckets: if all parameters are always used, "
+                "turn it off\n");
+    unused->told = true;
+}
+
+static void close_unused(void *state) {
+    Unused *unused = state;
+    used_map_close(unused->map);
+    free(unused);
+}
+
+static ReadyPolicy open_unused(Reducer *reducer) {
+    Unused *unused = memory_zalloc(sizeof *unused);
+    *unused = (Unused){.reducer = reducer, .map = used_map_create(reducer)};
+    return (ReadyPolicy){.state = unused,
+                         .permanent_buckets = true,
+                         .prepare = prepare,
+                         .gradient = gradient,
+                         .shadow = complete,
+                         .complete = complete,
+                         .exchange = exchange,
+                         .settle = settle,
+                         .close = close_unused};
+}
+
+// If there is a policy already, that one knows what is unused.
+static void attach(Module *wrapper) {
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (ddp_config(wrapper)->find_unused_parameters && !reducer_policy(reducer)->state)
+        reducer_set_policy(reducer, open_unused(reducer));
+}
+
+static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
+    (void)own;
+    options_add(options, (Option){"find-unused-parameters", OPTION_FLAG,
+                                  &config->find_unused_parameters, NULL, 0, 0,
+                                  "expect no gradient of parameters that the loss does not depend "
+                                  "on"});
+}
+
+static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
+                 Error *err) {
+    (void)comm_hook;
+    const OptionUse use = {"find-unused-parameters", !config->static_graph,
+                           "--static-graph finds them by itself"};
+    return options_check_used(options, &use, 1, err);
+}
+
+const DdpFeature unused_parameters_feature = {
+    .options = add_options, .check = check, .attach = attach};

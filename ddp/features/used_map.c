@@ -1,0 +1,89 @@
+/* used_map.c: the map of used parameters, and gradients that are kept aside for the time when it
+ * turns out that nobody used them.
+ */
+#include "ddp/features/used_map.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+
+struct UsedMap {
+    Reducer *reducer;
+    const NamedTensors *parameters;
+    int32_t *used;  // [count] 1: by this rank
+    int32_t *ranks; // [count] by how many ranks
+    bool *lent;     // [count] contributed without a gradient of this backward
+    float **kept;   // [count] the gradient before; host memory, NULL: None
+    Work *work;     // of the exchange
+};
+
+UsedMap *used_map_create(Reducer *reducer) {
+    UsedMap *map = memory_zalloc(sizeof *map);
+    map->reducer = reducer;
+    map->parameters = reducer_parameters(reducer);
+    size_t count = map->parameters->count;
+    map->used = memory_zalloc(count * sizeof *map->used);
+    map->ranks = memory_zalloc(count * sizeof *map->ranks);
+    map->lent = memory_zalloc(count * sizeof *map->lent);
+    map->kept = memory_zalloc(count * sizeof *map->kept);
+    return map;
+}
+
+void used_map_close(UsedMap *map) {
+    if (!map) return;
+    for (size_t i = 0; i < map->parameters->count; i++) free(map->kept[i]);
+    free(map->used);
+    free(map->ranks);
+    free(map->lent);
+    free(map->kept);
+    free(map);
+}
+
+void used_map_mark(UsedMap *map, size_t parameter) {
+    map->used[parameter] = 1;
+}
+
+void used_map_contribute(UsedMap *map, size_t parameter) {
+    Tensor *tensor = map->parameters->items[parameter].tensor;
+    size_t bytes = tensor_bytes(tensor);
+    map->lent[parameter] = true;
+    if (tensor->has_grad) {
+        map->kept[parameter] = memory_zalloc(bytes);
+        device_copy(NULL, map->kept[parameter], tensor->device, tensor->grad, bytes);
+    } else {
+        device_kernels(tensor->device)->fill(tensor->grad, 0.0f, tensor_count(tensor));
+    }
+    reducer_mark_ready(map->reducer, parameter);
+}
+
+bool used_map_contributed(const UsedMap *map, size_t parameter) {
+    return map->lent[parameter];
+}
+
+void used_map_exchange(UsedMap *map, Error *err) {
+    size_t count = map->parameters->count;
+    memcpy(map->ranks, map->used, count * sizeof *map->used);
+    map->work = pg_start(reducer_group(map->reducer),
+                         pg_all_reduce(map->ranks, count, PG_I32, PG_SUM), err);
+}
+
+void used_map_settle_again(UsedMap *map) {
+    for (size_t i = 0; i < map->parameters->count; i++) {
+        if (!map->lent[i]) continue;
+        Tensor *tensor = map->parameters->items[i].tensor;
+        if (map->ranks[i] > 0)
+            tensor->has_grad = true;
+        else if (map->kept[i])
+            device_copy(tensor->device, tensor->grad, NULL, map->kept[i], tensor_bytes(tensor));
+        map->lent[i] = false;
+        free(map->kept[i]);
+        map->kept[i] = NULL;
+    }
+}
+
+void used_map_settle(UsedMap *map, Error *err) {
+    if (map->work) work_wait(map->work, NULL, NULL, err);
+    map->work = NULL;
+    used_map_settle_again(map);
+    memset(map->used, 0, map->parameters->count * sizeof *map->used);
+}

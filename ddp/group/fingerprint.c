@@ -1,0 +1,58 @@
+/* fingerprint.c: do all ranks run the same call? What ranks show each other before they begin
+ * one, and what is said when they differ. How they show it is the backend's.
+ */
+#include <stdbool.h>
+
+#include "ddp/group/backend.h"
+
+enum { ASPECTS_MAX = 160 };
+
+PgFingerprint pg_fingerprint(const PgCall *call) {
+    const Collective *c = &call->collective;
+    return (PgFingerprint){.sequence = call->sequence,
+                           .count = c->count,
+                           .kind = (int32_t)c->kind,
+                           .type = (int32_t)c->type,
+                           .op = (int32_t)c->op,
+                           .root = c->root};
+}
+
+static const char *describe(const PgFingerprint *f, char text[PG_DESCRIPTION_MAX]) {
+    Collective collective = {.kind = (CollectiveKind)f->kind,
+                             .count = (size_t)f->count,
+                             .type = (PgType)f->type,
+                             .op = (ReduceOp)f->op,
+                             .root = f->root};
+    return pg_describe(&collective, text);
+}
+
+// "; they differ in operation, size": PyTorch's fingerprints name the aspects, too. Returns whether
+// there is one.
+static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char text[ASPECTS_MAX]) {
+    const struct {
+        const char *name;
+        bool differs;
+    } aspects[] = {{"sequence number", a->sequence != b->sequence},
+                   {"operation", a->kind != b->kind},
+                   {"size", a->count != b->count},
+                   {"type", a->type != b->type},
+                   {"reduction", a->op != b->op},
+                   {"root", a->root != b->root}};
+    size_t used = 0; // all of them fit
+    for (size_t i = 0; i < sizeof aspects / sizeof *aspects; i++)
+        if (aspects[i].differs)
+            used += (size_t)snprintf(text + used, ASPECTS_MAX - used, "%s%s",
+                                     used ? ", " : "; they differ in ", aspects[i].name);
+    return used > 0;
+}
+
+int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
+                           const PgFingerprint *other, int rank, Error *err) {
+    char aspects[ASPECTS_MAX], one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
+    char first_name[PG_RANK_NAME_MAX], other_name[PG_RANK_NAME_MAX];
+    if (!name_aspects(first, other, aspects)) return 0;
+    return error_set(
+        err, STATUS_FAILED, "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%s",
+        (uintmax_t)call->sequence, pg_rank_name(call->global, 0, first_name), describe(first, one),
+        pg_rank_name(call->global, rank, other_name), describe(other, two), aspects);
+}

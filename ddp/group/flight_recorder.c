@@ -1,0 +1,248 @@
+/* flight_recorder.c: see flight_recorder.h.
+ *
+ * Record id stands at ring[id % FLIGHT_RECORDS], so the newest FLIGHT_RECORDS are there, and
+ * whether a record is still there is told by its id. One record is one cache line.
+ */
+#include "ddp/group/flight_recorder.h"
+
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/memory.h"
+#include "common/base/sync.h"
+#include "ddp/group/backend.h"
+
+enum { NAME_MAX_BYTES = 64, SAID = 8 };
+
+typedef struct FlightRecord {
+    uint64_t id, sequence, count;
+    uint64_t created_ns, started_ns, completed_ns; // 0: not yet
+    int32_t root;
+    uint8_t kind, type, op;
+} FlightRecord;
+
+_Static_assert(sizeof(FlightRecord) <= CACHE_LINE, "a record is one cache line");
+
+struct FlightRecorder {
+    char name[NAME_MAX_BYTES];
+    char folder[FLIGHT_PATH_MAX];
+    bool say;
+    uint64_t last_id, pairwise; // records so far, and sends and receives among them
+    struct {
+        _Alignas(CACHE_LINE) FlightRecord record;
+    } ring[FLIGHT_RECORDS];
+};
+
+FlightRecorder *flight_recorder_open(const char *group_name) {
+    FlightRecorder *recorder = memory_zalloc(sizeof *recorder);
+    snprintf(recorder->name, sizeof recorder->name, "%s", group_name);
+    return recorder;
+}
+
+FlightRecorder *flight_recorder_copy(const FlightRecorder *recorder) {
+    FlightRecorder *copy = memory_zalloc(sizeof *copy);
+    memcpy(copy, recorder, sizeof *copy);
+    return copy;
+}
+
+void flight_recorder_close(FlightRecorder *recorder) {
+    free(recorder);
+}
+
+void flight_recorder_derive(FlightRecorder *recorder, const FlightRecorder *parent,
+                            uint64_t sequence) {
+    snprintf(recorder->name, sizeof recorder->name, "%.40s.%ju", parent->name, (uintmax_t)sequence);
+    memcpy(recorder->folder, parent->folder, sizeof recorder->folder);
+    recorder->say = parent->say;
+}
+
+int flight_recorder_configure(FlightRecorder *recorder, const char *folder, bool say, Error *err) {
+    if (folder && strlen(folder) >= sizeof recorder->folder)
+        return error_set(err, STATUS_USAGE, "the folder for flight records: '%.40s...' is too long",
+                         folder);
+    snprintf(recorder->folder, sizeof recorder->folder, "%s", folder ? folder : "");
+    recorder->say = say;
+    return 0;
+}
+
+// ---- recording ------------------------------------------------------------------------------
+
+static bool is_pairwise(CollectiveKind kind) {
+    return kind == PG_SEND || kind == PG_RECV;
+}
+
+uint64_t flight_schedule(FlightRecorder *recorder, const Collective *collective, uint64_t sequence,
+                         uint64_t now_ns) {
+    uint64_t id = ++recorder->last_id;
+    if (is_pairwise(collective->kind)) sequence = ++recorder->pairwise;
+    recorder->ring[id % FLIGHT_RECORDS].record = (FlightRecord){.id = id,
+                                                                .sequence = sequence,
+                                                                .count = collective->count,
+                                                                .created_ns = now_ns,
+                                                                .root = collective->root,
+                                                                .kind = (uint8_t)collective->kind,
+                                                                .type = (uint8_t)collective->type,
+                                                                .op = (uint8_t)collective->op};
+    return id;
+}
+
+void flight_start(FlightRecorder *recorder, uint64_t id, uint64_t now_ns) {
+    FlightRecord *record = &recorder->ring[id % FLIGHT_RECORDS].record;
+    if (record->id == id) record->started_ns = now_ns;
+}
+
+void flight_complete(FlightRecorder *recorder, uint64_t id, uint64_t now_ns) {
+    FlightRecord *record = &recorder->ring[id % FLIGHT_RECORDS].record;
+    if (record->id == id) record->completed_ns = now_ns;
+}
+
+// ---- writing --------------------------------------------------------------------------------
+
+static const char *state_of(const FlightRecord *record) {
+    return record->completed_ns ? "completed" : record->started_ns ? "started" : "scheduled";
+}
+
+static Collective collective_of(const FlightRecord *record) {
+    return (Collective){.kind = (CollectiveKind)record->kind,
+                        .count = (size_t)record->count,
+                        .type = (PgType)record->type,
+                        .op = (ReduceOp)record->op,
+                        .root = record->root};
+}
+
+// One buffer of `count` elements, or none: the lists of sizes and of types.
+static void write_buffer(Json *json, const char *sizes_key, const char *types_key, uint64_t count,
+                         const char *type) {
+    json_begin_array(json, sizes_key);
+    if (count > 0) {
+        json_begin_array(json, NULL);
+        json_integer(json, NULL, (int64_t)count);
+        json_end_array(json);
+    }
+    json_end_array(json);
+    json_begin_array(json, types_key);
+    if (count > 0) json_string(json, NULL, type);
+    json_end_array(json);
+}
+
+// What goes in and comes out, in elements (process_group.h says it at each constructor).
+static void write_sizes(Json *json, const FlightRecord *record, int size) {
+    uint64_t in = record->count, out = record->count;
+    CollectiveKind kind = (CollectiveKind)record->kind;
+    if (kind == PG_SCATTER || kind == PG_REDUCE_SCATTER) in *= (uint64_t)size;
+    if (kind == PG_ALL_GATHER || kind == PG_GATHER) out *= (uint64_t)size;
+    if (kind == PG_RECV || kind == PG_BARRIER) in = 0;
+    if (kind == PG_SEND || kind == PG_BARRIER) out = 0;
+    const char *type = pg_type_name((PgType)record->type);
+    write_buffer(json, "input_sizes", "input_dtypes", in, type);
+    write_buffer(json, "output_sizes", "output_dtypes", out, type);
+}
+
+static void write_time(Json *json, const char *key, uint64_t ns) {
+    if (ns)
+        json_integer(json, key, (int64_t)ns);
+    else
+        json_string(json, key, NULL);
+}
+
+static void write_record(Json *json, const FlightRecord *record, const FlightAbout *about) {
+    Collective collective = collective_of(record);
+    char name[64], call[PG_DESCRIPTION_MAX];
+    bool pairwise = is_pairwise(collective.kind);
+    snprintf(name, sizeof name, "%s:%s", about->backend, pg_kind_name(collective.kind));
+    json_begin_object(json, NULL);
+    json_integer(json, "record_id", (int64_t)record->id);
+    json_integer(json, "collective_seq_id", pairwise ? 0 : (int64_t)record->sequence);
+    json_integer(json, "p2p_seq_id", pairwise ? (int64_t)record->sequence : 0);
+    json_string(json, "profiling_name", name);
+    json_string(json, "call", pg_describe(&collective, call));
+    write_sizes(json, record, about->size);
+    json_string(json, "state", state_of(record));
+    json_integer(json, "time_created_ns", (int64_t)record->created_ns);
+    write_time(json, "time_discovered_started_ns", record->started_ns);
+    write_time(json, "time_discovered_completed_ns", record->completed_ns);
+    if (record->completed_ns)
+        json_number(json, "duration_ms",
+                    (double)(record->completed_ns - record->started_ns) * 1e-6);
+    json_bool(json, "retired", record->completed_ns != 0);
+    json_bool(json, "is_p2p", pairwise);
+    json_end_object(json);
+}
+
+static uint64_t first_id(const FlightRecorder *recorder) {
+    return recorder->last_id < FLIGHT_RECORDS ? 1 : recorder->last_id - FLIGHT_RECORDS + 1;
+}
+
+static int global_rank(const FlightAbout *about, int rank) {
+    return about->global ? about->global[rank] : rank;
+}
+
+static void write_group(Json *json, const FlightRecorder *recorder, const FlightAbout *about) {
+    json_string(json, "version", "1");
+    json_string(json, "process_group", recorder->name);
+    json_string(json, "backend", about->backend);
+    json_integer(json, "rank", global_rank(about, about->rank));
+    json_begin_array(json, "ranks"); // of the group, by their numbers in the job
+    for (int r = 0; r < about->size; r++) json_integer(json, NULL, global_rank(about, r));
+    json_end_array(json);
+    json_string(json, "error", about->error);
+    json_integer(json, "dumped_ns", (int64_t)clock_ns());
+}
+
+static void write_all(FILE *file, const FlightRecorder *recorder, const FlightAbout *about) {
+    Json json = {.file = file};
+    json_begin_object(&json, NULL);
+    write_group(&json, recorder, about);
+    json_begin_array(&json, "entries");
+    for (uint64_t id = first_id(recorder); id <= recorder->last_id; id++)
+        write_record(&json, &recorder->ring[id % FLIGHT_RECORDS].record, about);
+    json_end_array(&json);
+    json_end_object(&json);
+}
+
+// Whole or not there, like all files, but without the fsync of base/file.h: this is about the death
+// of a process, not of the machine, and the launcher gives the rank only a moment.
+int flight_write(const FlightRecorder *recorder, const FlightAbout *about, const char *folder,
+                 Error *err) {
+    if (file_make_folder(folder, err)) return -1;
+    char *path = memory_format("%s/flight_%s_rank_%d.json", folder, recorder->name,
+                               global_rank(about, about->rank));
+    char *temporary = memory_format("%s.%d.tmp", path, (int)gettid()); // the pipe's thread may, too
+    FILE *file = fopen(temporary, "we");
+    if (file) write_all(file, recorder, about);
+    bool written = file && !ferror(file);
+    if (file) written = fclose(file) == 0 && written;
+    if (!written || rename(temporary, path) != 0) {
+        error_set(err, STATUS_FAILED, "cannot write %s: %s", path, strerror(errno));
+        unlink(temporary);
+        written = false;
+    }
+    free(temporary);
+    free(path);
+    return written ? 0 : -1;
+}
+
+static void say_last(const FlightRecorder *recorder, const FlightAbout *about) {
+    uint64_t now = clock_ns(), last = recorder->last_id;
+    for (uint64_t id = last < SAID ? 1 : last - SAID + 1; id <= last; id++) {
+        const FlightRecord *record = &recorder->ring[id % FLIGHT_RECORDS].record;
+        Collective collective = collective_of(record);
+        char call[PG_DESCRIPTION_MAX];
+        fprintf(stderr, "rank %d: %s: %ju %s: %s, created %.3f s ago\n",
+                global_rank(about, about->rank), recorder->name, (uintmax_t)record->sequence,
+                pg_describe(&collective, call), state_of(record),
+                (double)(now - record->created_ns) * 1e-9);
+    }
+}
+
+void flight_write_broken(const FlightRecorder *recorder, const FlightAbout *about) {
+    Error err = {0};
+    if (recorder->say) say_last(recorder, about);
+    if (recorder->folder[0] && flight_write(recorder, about, recorder->folder, &err))
+        fprintf(stderr, "rank %d: the flight records are lost: %s\n",
+                global_rank(about, about->rank), err.message);
+}

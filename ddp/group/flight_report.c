@@ -1,0 +1,26 @@
+/* flight_report.c: which rank departed first, and where.
+ *
+ *     DDPC_FLIGHT_DIR=dump ddprun --nproc-per-node 4 train_ddp ...
+ *     flight_report dump
+ *     group world: rank 2 did not start collective 212 all_reduce(F32, 1000, sum); ranks 0, 1, 3
+ *     wait in it
+ *
+ * Exit status: 0 no rank departed, 1 one did, 2 there are no records.
+ */
+#include "common/base/options.h"
+#include "ddp/group/flight_analysis.h"
+
+int main(int argc, char **argv) {
+    Error err = {0};
+    Options options = {
+        .program = "flight_report",
+        .summary = "Reads the flight records of all ranks (flight_*.json in DIR, written when a "
+                   "group breaks\nif DDPC_FLIGHT_DIR is set) and says which rank departed first.\n"
+                   "Example: flight_report dump",
+        .positional_max = 1};
+    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    const char *folder = options.positional_count == 1 ? options.positional[0] : ".";
+    bool departed;
+    if (flight_analyse(folder, stdout, &departed, &err) != 0) error_exit(&err);
+    return departed ? STATUS_FAILED : STATUS_OK;
+}

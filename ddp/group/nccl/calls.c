@@ -1,0 +1,248 @@
+/* calls.c: each kind of collective as calls of NCCL, which has no gather and no scatter of
+ * the kind (before 2.28): those are sends and receives that begin together.
+ *
+ * Buffers in host memory (metrics, the order of buckets, what ranks compare once) go through a
+ * Stage; there is one for what is sent and one for what is received. A Stage belongs to one
+ * collective at a time, because the one before has ended when `run` returned.
+ */
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "ddp/group/nccl/internal.h"
+
+enum { STAGE_MIN = 64 * 1024 };
+
+// A collective whose buffers are on the device.
+typedef struct OnDevice {
+    const void *send;
+    void *receive;
+} OnDevice;
+
+static const ncclDataType_t types[] = {
+    [PG_F32] = ncclFloat32, [PG_F64] = ncclFloat64, [PG_I32] = ncclInt32,    [PG_I64] = ncclInt64,
+    [PG_U8] = ncclUint8,    [PG_F16] = ncclFloat16, [PG_BF16] = ncclBfloat16};
+static const ncclRedOp_t ops[] = {
+    [PG_SUM] = ncclSum, [PG_AVG] = ncclSum, [PG_MAX] = ncclMax, [PG_MIN] = ncclMin};
+
+bool nccl_is_host(const void *buffer) {
+    struct cudaPointerAttributes attributes;
+    if (!buffer) return false;
+    CUDA(cudaPointerGetAttributes(&attributes, buffer));
+    return attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged;
+}
+
+// ---- how much -------------------------------------------------------------------------------
+
+static bool is_in_place(const Collective *c) {
+    return c->kind == PG_ALL_REDUCE || c->kind == PG_BROADCAST || c->kind == PG_REDUCE;
+}
+
+static size_t send_bytes(const PgNccl *nccl, const Collective *c) {
+    size_t bytes = c->count * pg_type_bytes(c->type);
+    if (c->kind == PG_RECV || c->kind == PG_BARRIER || is_in_place(c)) return 0;
+    if (c->kind == PG_REDUCE_SCATTER || (c->kind == PG_SCATTER && c->root == nccl->rank))
+        return bytes * (size_t)nccl->world;
+    return c->kind == PG_SCATTER ? 0 : bytes;
+}
+
+// In place, what is sent is counted here.
+static size_t receive_bytes(const PgNccl *nccl, const Collective *c) {
+    size_t bytes = c->count * pg_type_bytes(c->type);
+    if (c->kind == PG_SEND || c->kind == PG_BARRIER) return 0;
+    if (c->kind == PG_ALL_GATHER || (c->kind == PG_GATHER && c->root == nccl->rank))
+        return bytes * (size_t)nccl->world;
+    return c->kind == PG_GATHER ? 0 : bytes;
+}
+
+// What this rank receives if the ranks pass messages on in a ring: the least that is possible
+// without help from the network.
+static uint64_t ring_bytes(const PgNccl *nccl, const Collective *c) {
+    uint64_t bytes = c->count * pg_type_bytes(c->type), world = (uint64_t)nccl->world;
+    bool is_root = c->root == nccl->rank;
+    switch (c->kind) {
+    case PG_ALL_REDUCE:
+        return 2 * bytes * (world - 1) / world;
+    case PG_ALL_GATHER:
+    case PG_REDUCE_SCATTER:
+        return bytes * (world - 1);
+    case PG_GATHER:
+    case PG_REDUCE:
+        return is_root ? bytes * (c->kind == PG_GATHER ? world - 1 : world > 1) : 0;
+    case PG_BROADCAST:
+    case PG_SCATTER:
+        return is_root ? 0 : bytes;
+    case PG_RECV:
+        return bytes;
+    default:
+        return 0;
+    }
+}
+
+// ---- the calls ------------------------------------------------------------------------------
+
+// Between ncclGroupStart and ncclGroupEnd: one rank and each of the others. The root's own part is
+// a copy.
+static ncclResult_t queue_star(PgNccl *nccl, const Collective *c, const OnDevice *at) {
+    size_t bytes = c->count * pg_type_bytes(c->type);
+    ncclResult_t result = ncclSuccess;
+    bool gathers = c->kind == PG_GATHER;
+    if (c->root != nccl->rank)
+        return gathers ? ncclSend(at->send, c->count, types[c->type], c->root, nccl->communicator,
+                                  nccl->stream)
+                       : ncclRecv(at->receive, c->count, types[c->type], c->root,
+                                  nccl->communicator, nccl->stream);
+    for (int r = 0; r < nccl->world && result == ncclSuccess; r++) {
+        if (r == nccl->rank) continue;
+        if (gathers)
+            result = ncclRecv((char *)at->receive + (size_t)r * bytes, c->count, types[c->type], r,
+                              nccl->communicator, nccl->stream);
+        else
+            result = ncclSend((const char *)at->send + (size_t)r * bytes, c->count, types[c->type],
+                              r, nccl->communicator, nccl->stream);
+    }
+    return result;
+}
+
+static int run_star(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
+    size_t bytes = c->count * pg_type_bytes(c->type), own = (size_t)nccl->rank * bytes;
+    if (c->root == nccl->rank) {
+        bool gathers = c->kind == PG_GATHER;
+        char *to = (char *)at->receive + (gathers ? own : 0);
+        const char *from = (const char *)at->send + (gathers ? 0 : own);
+        if (to != from)
+            CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nccl->stream));
+    }
+    if (nccl->world == 1) return 0;
+    if (NCCL(nccl, ncclGroupStart(), err)) return -1;
+    ncclResult_t result = queue_star(nccl, c, at), ended = ncclGroupEnd();
+    return NCCL(nccl, result == ncclSuccess || result == ncclInProgress ? ended : result, err);
+}
+
+static int call_nccl(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
+    ncclComm_t communicator = nccl->communicator;
+    cudaStream_t stream = nccl->stream;
+    ncclDataType_t type = types[c->type];
+    ncclRedOp_t op = ops[c->op];
+    switch (c->kind) {
+    case PG_ALL_REDUCE:
+        return NCCL(
+            nccl, ncclAllReduce(at->receive, at->receive, c->count, type, op, communicator, stream),
+            err);
+    case PG_BROADCAST:
+        return NCCL(
+            nccl,
+            ncclBroadcast(at->receive, at->receive, c->count, type, c->root, communicator, stream),
+            err);
+    case PG_REDUCE:
+        return NCCL(
+            nccl,
+            ncclReduce(at->receive, at->receive, c->count, type, op, c->root, communicator, stream),
+            err);
+    case PG_ALL_GATHER:
+        return NCCL(
+            nccl, ncclAllGather(at->send, at->receive, c->count, type, communicator, stream), err);
+    case PG_REDUCE_SCATTER:
+        return NCCL(
+            nccl,
+            ncclReduceScatter(at->send, at->receive, c->count, type, op, communicator, stream),
+            err);
+    case PG_SEND:
+        return NCCL(nccl, ncclSend(at->send, c->count, type, c->root, communicator, stream), err);
+    case PG_RECV:
+        return NCCL(nccl, ncclRecv(at->receive, c->count, type, c->root, communicator, stream),
+                    err);
+    default:
+        return run_star(nccl, c, at, err);
+    }
+}
+
+static int run_on_device(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
+    if (call_nccl(nccl, c, at, err)) return -1;
+    bool averages = c->op == PG_AVG && (c->kind == PG_ALL_REDUCE || c->kind == PG_REDUCE_SCATTER ||
+                                        (c->kind == PG_REDUCE && c->root == nccl->rank));
+    if (averages) nccl_scale(nccl, c->type, at->receive, c->count);
+    return 0;
+}
+
+// ---- buffers in host memory -----------------------------------------------------------------
+
+static void close_stage(Stage *stage) {
+    if (stage->device) CUDA(cudaFree(stage->device));
+    if (stage->host) CUDA(cudaFreeHost(stage->host));
+    *stage = (Stage){0};
+}
+
+void nccl_close_stages(PgNccl *nccl) {
+    close_stage(&nccl->send);
+    close_stage(&nccl->receive);
+}
+
+// Taking memory waits for the device; so what is in flight there must be waited for first, with a
+// deadline.
+static int grow_stage(PgNccl *nccl, Stage *stage, size_t bytes, Error *err) {
+    if (bytes <= stage->bytes) return 0;
+    if (nccl_await_stream(nccl, err)) return -1;
+    close_stage(stage);
+    size_t room = bytes < STAGE_MIN ? STAGE_MIN : bytes + bytes / 2;
+    if (cudaMalloc(&stage->device, room) != cudaSuccess ||
+        cudaHostAlloc(&stage->host, room, cudaHostAllocDefault) != cudaSuccess)
+        return error_set(err, STATUS_FAILED,
+                         "rank %d: no memory for a collective with %zu bytes in host memory",
+                         nccl->rank, bytes);
+    stage->bytes = room;
+    return 0;
+}
+
+static int stage_in(PgNccl *nccl, Stage *stage, const void *buffer, size_t bytes, Error *err) {
+    if (grow_stage(nccl, stage, bytes, err)) return -1;
+    if (bytes == 0) return 0;
+    memcpy(stage->host, buffer, bytes);
+    CUDA(cudaMemcpyAsync(stage->device, stage->host, bytes, cudaMemcpyHostToDevice, nccl->stream));
+    return 0;
+}
+
+static int stage_out(PgNccl *nccl, Stage *stage, void *buffer, size_t bytes, Error *err) {
+    if (bytes > 0)
+        CUDA(cudaMemcpyAsync(stage->host, stage->device, bytes, cudaMemcpyDeviceToHost,
+                             nccl->stream));
+    if (nccl_await_stream(nccl, err)) return -1;
+    if (bytes > 0) memcpy(buffer, stage->host, bytes);
+    return 0;
+}
+
+static int run_staged(PgNccl *nccl, const Collective *c, const Ticket *ticket, Error *err) {
+    OnDevice at = {c->send, c->receive};
+    size_t sent = send_bytes(nccl, c), received = receive_bytes(nccl, c);
+    if (ticket->host_send && !is_in_place(c)) {
+        if (stage_in(nccl, &nccl->send, c->send, sent, err)) return -1;
+        at.send = nccl->send.device;
+    }
+    if (ticket->host_receive) {
+        size_t in = is_in_place(c) ? received : 0;
+        if (grow_stage(nccl, &nccl->receive, received, err) ||
+            stage_in(nccl, &nccl->receive, c->receive, in, err))
+            return -1;
+        at.receive = nccl->receive.device;
+    }
+    if (run_on_device(nccl, c, &at, err)) return -1;
+    // A reduce leaves the other ranks' buffers as they were.
+    bool keeps = !ticket->host_receive || (c->kind == PG_REDUCE && c->root != nccl->rank);
+    return stage_out(nccl, &nccl->receive, c->receive, keeps ? 0 : received, err);
+}
+
+int nccl_barrier(PgNccl *nccl, Error *err) {
+    int32_t one = 1;
+    Collective sum = pg_all_reduce(&one, 1, PG_I32, PG_SUM);
+    const Ticket ticket = {.host_send = true, .host_receive = true};
+    return run_staged(nccl, &sum, &ticket, err);
+}
+
+int nccl_queue(PgNccl *nccl, const PgCall *call, const Ticket *ticket, uint64_t *moved,
+               Error *err) {
+    const Collective *c = &call->collective;
+    *moved += ring_bytes(nccl, c);
+    if (c->kind == PG_BARRIER) return nccl_barrier(nccl, err);
+    if (c->count == 0) return 0;
+    if (ticket->host_send || ticket->host_receive) return run_staged(nccl, c, ticket, err);
+    return run_on_device(nccl, c, &(OnDevice){c->send, c->receive}, err);
+}

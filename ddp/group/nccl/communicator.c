@@ -1,0 +1,179 @@
+/* communicator.c: communicators: how they are made, ended and aborted.
+ *
+ * They are non-blocking: no NCCL call waits for another rank, so that this thread can look at the
+ * clock meanwhile, and abort. The price is that almost every call may answer "in progress", and
+ * that nothing else may be asked of the communicator until it is done (nccl_settle).
+ */
+#include <errno.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/group/nccl/internal.h"
+
+enum { OLDEST = 21900, SHARED_GPU = 23003 }; // versions: required; may share a GPU between ranks
+
+// After that the process ends: a call that hangs cannot be taken back. Or after the group's
+// timeout, if that is shorter.
+#define ABORT_S 20.0
+#define CLOSE_S 10.0 // for the other ranks to close, too
+
+bool pg_nccl_built(void) {
+    return true;
+}
+
+static int read_version(int *version, Error *err) {
+    ncclResult_t result = ncclGetVersion(version);
+    if (result != ncclSuccess)
+        return error_set(err, STATUS_FAILED, "ncclGetVersion: %s", ncclGetErrorString(result));
+    if (*version < OLDEST)
+        return error_set(err, STATUS_SKIPPED,
+                         "NCCL %d.%d.%d was found at run time, 2.19 or later is needed",
+                         *version / 10000, *version / 100 % 100, *version % 100);
+    if (*version / 10000 == NCCL_MAJOR && *version >= NCCL_VERSION_CODE) return 0;
+    return error_set(err, STATUS_SKIPPED,
+                     "this program was built with NCCL %d.%d.%d and finds %d.%d.%d at run time: "
+                     "the same or a newer 2.x is needed (LD_LIBRARY_PATH)",
+                     NCCL_MAJOR, NCCL_MINOR, NCCL_PATCH, *version / 10000, *version / 100 % 100,
+                     *version % 100);
+}
+
+// ---- addresses ------------------------------------------------------------------------------
+
+int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
+    ncclUniqueId id;
+    int version;
+    if (read_version(&version, err)) return -1;
+    ncclResult_t result = ncclGetUniqueId(&id);
+    if (result != ncclSuccess)
+        return error_set(err, STATUS_FAILED, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
+    for (size_t i = 0; i < sizeof id; i++)
+        snprintf(address + 2 * i, 3, "%02x", (unsigned char)id.internal[i]);
+    return 0;
+}
+
+static int parse_address(const char *address, ncclUniqueId *id, Error *err) {
+    bool fine = strlen(address) == 2 * sizeof *id;
+    for (size_t i = 0; i < sizeof *id && fine; i++) {
+        unsigned byte;
+        fine = sscanf(address + 2 * i, "%2x", &byte) == 1;
+        id->internal[i] = (char)byte;
+    }
+    return fine ? 0 : error_set(err, STATUS_FAILED, "\"%.40s\" is no NCCL address", address);
+}
+
+// ---- cards ----------------------------------------------------------------------------------
+
+// What NCCL takes for the identity of a host: NCCL_HOSTID, or name and boot.
+static void describe_host(char text[96]) {
+    const char *given = getenv("NCCL_HOSTID");
+    char boot[48] = "?", name[40] = "?";
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
+    if (file && !fgets(boot, sizeof boot, file)) boot[0] = '?';
+    if (file) fclose(file);
+    gethostname(name, sizeof name - 1);
+    if (given && *given)
+        snprintf(text, 96, "%.90s", given);
+    else
+        snprintf(text, 96, "%s/%.8s", name, boot);
+    for (char *c = text; *c; c++)
+        if (*c <= ' ') *c = '_'; // a card is one word
+}
+
+int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Error *err) {
+    char host[96], bus[32];
+    int version;
+    if (read_version(&version, err)) return -1;
+    const char *sharing = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
+    bool shared = sharing && strcmp(sharing, "1") == 0 && version >= SHARED_GPU;
+    CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, cuda_enter(device)->ordinal));
+    describe_host(host);
+    if (shared)
+        snprintf(card, PG_NCCL_CARD_MAX, "%s@%s/rank%d", bus, host, rank);
+    else
+        snprintf(card, PG_NCCL_CARD_MAX, "%s@%s", bus, host);
+    return 0;
+}
+
+// ---- life -----------------------------------------------------------------------------------
+
+int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err) {
+    uint64_t start_ns = clock_ns();
+    while (result == ncclInProgress) {
+        if (nccl_look(nccl, nccl->call, err)) return -1;
+        ncclResult_t asked = ncclCommGetAsyncError(nccl->communicator, &result);
+        if (asked != ncclSuccess) result = asked;
+        if (result == ncclInProgress) nccl_wait_a_little(start_ns);
+    }
+    if (result == ncclSuccess) return 0;
+    return error_set(err, STATUS_FAILED, "rank %d: %.*s: %s: %s", nccl->rank,
+                     (int)strcspn(what, "("), what, ncclGetErrorString(result),
+                     ncclGetLastError(nccl->communicator));
+}
+
+int nccl_connect(PgNccl *nccl, const char *address, Error *err) {
+    ncclUniqueId id;
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    if (parse_address(address, &id, err)) return -1;
+    (void)cuda_enter(nccl->device);
+    return NCCL(nccl,
+                ncclCommInitRankConfig(&nccl->communicator, nccl->world, id, nccl->rank, &config),
+                err);
+}
+
+// Ends the process if it is not told in time that an abort has returned.
+typedef struct Grace {
+    pthread_mutex_t mutex;
+    pthread_cond_t returned;
+    bool over;
+    double seconds;
+    const char *reason;
+} Grace;
+
+static void *watch_abort(void *context) {
+    Grace *grace = context;
+    struct timespec deadline = clock_deadline(grace->seconds);
+    int status = 0;
+    pthread_mutex_lock(&grace->mutex);
+    while (!grace->over && status != ETIMEDOUT)
+        status =
+            pthread_cond_clockwait(&grace->returned, &grace->mutex, CLOCK_MONOTONIC, &deadline);
+    if (!grace->over) {
+        fprintf(stderr, "error: %s; and ncclCommAbort did not return within %g s\n", grace->reason,
+                grace->seconds);
+        _exit(STATUS_FAILED);
+    }
+    pthread_mutex_unlock(&grace->mutex);
+    return NULL;
+}
+
+void nccl_abort(PgNccl *nccl, const char *reason) {
+    if (!nccl->communicator) return;
+    double seconds = nccl->timeout_s < ABORT_S ? nccl->timeout_s : ABORT_S;
+    Grace grace = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, seconds, reason};
+    pthread_t watcher;
+    int status = pthread_create(&watcher, NULL, watch_abort, &grace);
+    CHECK(status == 0, "no thread to watch over ncclCommAbort: %s", strerror(status));
+    (void)ncclCommAbort(nccl->communicator); // whatever it says, the communicator is gone
+    nccl->communicator = NULL;
+    pthread_mutex_lock(&grace.mutex);
+    grace.over = true;
+    pthread_cond_signal(&grace.returned);
+    pthread_mutex_unlock(&grace.mutex);
+    pthread_join(watcher, NULL);
+}
+
+void nccl_disconnect(PgNccl *nccl) {
+    PgCall closing = {.collective = pg_barrier(),
+                      .deadline_ns = clock_ns() + (uint64_t)(CLOSE_S * 1e9),
+                      .timeout_s = CLOSE_S};
+    Error late = {0};
+    if (!nccl->communicator) return;
+    nccl->call = &closing;
+    if (NCCL(nccl, ncclCommFinalize(nccl->communicator), &late))
+        nccl_abort(nccl, late.message);
+    else
+        (void)ncclCommDestroy(nccl->communicator);
+    nccl->communicator = NULL;
+}

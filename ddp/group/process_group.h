@@ -1,0 +1,168 @@
+/* process_group.h: a fixed set of ranks and the collectives between them.
+ *
+ * A Collective is a value that says what is to be done; pg_run does it and returns when it is done,
+ * pg_start hands it to the group's communication thread and returns a Work to wait on. Both kinds
+ * are carried out in the order in which this rank issued them, and every rank must issue the same
+ * ones in the same order: each carries a sequence number and a fingerprint (kind, count, dtype, op,
+ * root), and ranks that disagree all get an error that names the ranks, the operations and the
+ * sizes.
+ *
+ * Nothing waits for ever: every wait ends at the group's timeout with an error that names the ranks
+ * that are missing and the last collective each of them finished. After an error the group is
+ * broken and every further call fails with the first error.
+ *
+ * Sums are taken in rank order, ((r0 + r1) + r2) + ..., element by element, whatever the count, the
+ * buffer or the timing; PG_AVG multiplies that sum once by 1/W. So the result does not depend on
+ * how a gradient is cut into buckets, and it is DataParallel's, bit for bit. (With nccl the order
+ * is NCCL's: all ranks get the same bits, which are not those.)
+ *
+ * A group may have groups within it, as many as wanted and overlapping. Each is a ProcessGroup of
+ * its own with its own ranks, sequence numbers and communication thread; what one of them does
+ * keeps no other from working. Errors of such a group name a rank by its place in the group and, in
+ * parentheses, in the job: "rank 0 (global 2)".
+ *
+ * Backends: "shm" (ddp/group/shm/pg_shm.h): ranks are processes of one host, or threads of one
+ * process; "nccl" (ddp/group/nccl/pg_nccl.h): ranks are GPUs.
+ *
+ * With nccl, buffers in device memory are worked on in the device's order: a collective begins when
+ * what the device was asked for before is done, and what it is asked for after pg_run or work_wait
+ * comes after it. Neither waits for the device then. Host buffers hold the result on return.
+ */
+#ifndef DDP_GROUP_PROCESS_GROUP_H
+#define DDP_GROUP_PROCESS_GROUP_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/trace.h"
+
+typedef enum CollectiveKind {
+    PG_ALL_REDUCE,
+    PG_BROADCAST,
+    PG_REDUCE,
+    PG_ALL_GATHER,
+    PG_GATHER,
+    PG_SCATTER,
+    PG_REDUCE_SCATTER,
+    PG_SEND,
+    PG_RECV,
+    PG_BARRIER,
+} CollectiveKind;
+
+// PG_F16, PG_BF16: uint16_t (common/base/half.h); sums round after each addition.
+typedef enum PgType { PG_F32, PG_F64, PG_I32, PG_I64, PG_U8, PG_F16, PG_BF16 } PgType;
+typedef enum ReduceOp { PG_SUM, PG_AVG, PG_MAX, PG_MIN } ReduceOp; // PG_AVG: floats only
+
+typedef struct Collective {
+    CollectiveKind kind;
+    const void *send;
+    void *receive; // may equal send where the sizes agree (in place)
+    size_t count;  // elements; which buffer it measures is said at each constructor
+    PgType type;
+    ReduceOp op;
+    int root;   // the root, or for send and receive the peer
+    int bucket; // of gradients, from 1; 0: something else. For the records only (PgTotals, traces)
+} Collective;
+
+// W is the group's size; all buffers are this rank's, and their shapes are in brackets.
+// In place, buffer [count].
+Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op);
+Collective pg_broadcast(void *buffer, size_t count, PgType type, int root);
+// In place, buffer [count]; on the other ranks than root it is left as it was.
+Collective pg_reduce(void *buffer, size_t count, PgType type, ReduceOp op, int root);
+// send [count] -> receive [W, count].
+Collective pg_all_gather(const void *send, void *receive, size_t count, PgType type);
+// send [count] -> receive [W, count], which is used at the root only (NULL elsewhere is fine).
+Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root);
+// send [W, count], used at the root only (NULL elsewhere is fine) -> receive [count].
+Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root);
+// send [W, count] -> receive [count].
+Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
+                             ReduceOp op);
+// [count]. A send returns when its buffer may be used again; the message may still be on its way.
+Collective pg_send(const void *buffer, size_t count, PgType type, int to);
+Collective pg_recv(void *buffer, size_t count, PgType type, int from);
+Collective pg_barrier(void);
+// The collective, marked as what carries a bucket of gradients (index from 0).
+Collective pg_of_bucket(Collective collective, size_t index);
+
+typedef struct ProcessGroup ProcessGroup;
+typedef struct Work Work;
+
+int pg_rank(const ProcessGroup *group);
+int pg_size(const ProcessGroup *group);
+// The number in the whole job of a rank of this group.
+int pg_global_rank(const ProcessGroup *group, int rank);
+const char *pg_backend(const ProcessGroup *group); // "shm"
+// Collectives issued by this rank so far, without sends and receives (those are numbered per pair).
+uint64_t pg_sequence(const ProcessGroup *group);
+
+// Since the group was opened.
+typedef struct PgTotals {
+    uint64_t moved_bytes; // this rank read from or wrote to other ranks
+    uint64_t bucket_ns;   // inside the collectives of buckets, waits for other ranks included
+} PgTotals;
+PgTotals pg_totals(const ProcessGroup *group);
+static inline uint64_t pg_moved_bytes(const ProcessGroup *group) {
+    return pg_totals(group).moved_bytes;
+}
+
+// Does the collective; returns 0, or -1 with err filled.
+int pg_run(ProcessGroup *group, Collective collective, Error *err);
+// Starts it. The buffers belong to the group until work_wait. NULL with err filled if broken.
+// At most PG_MAX_WORKS may be outstanding.
+enum { PG_MAX_WORKS = 1024 };
+Work *pg_start(ProcessGroup *group, Collective collective, Error *err);
+// Waits and gives the Work back. Returns 0, or -1 with err filled. begin and end (either may be
+// NULL) receive clock_ns when the communication thread took it up and when it was done; end is 0 if
+// a device is still at work on it.
+int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
+
+// Memory of this rank that collectives work on directly, without copying it in or out: the other
+// ranks map it too. Collective: all ranks call with the same bytes. Zeroed, page aligned. NULL with
+// err filled. Freed by pg_close.
+void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
+
+// Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
+// numbered anew in ascending order. Collective over the parent: all of its ranks call, with the
+// same set. A rank outside the set gets NULL and no error; NULL with err filled is a failure, which
+// breaks the parent. The timeout is the parent's. The two are closed separately, in any order.
+enum { PG_SUBGROUP_PARENT_MAX = 64 }; // ranks of a parent
+ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err);
+// Divides the parent: ranks of the same color, from 0, make a group (MPI_Comm_split); a negative
+// color stays outside and gets NULL and no error. Collective over the parent.
+ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err);
+
+// Breaks a sound group because of an error that this rank met elsewhere: the other ranks' waits end
+// at once, with an error that names this rank and says the same. False if it was broken already:
+// then nothing changes.
+bool pg_abort(ProcessGroup *group, const Error *cause);
+
+// A barrier with a timeout of its own (PyTorch's monitored_barrier): who is missing when it is over
+// is named, the first such rank or all of them; the group is then broken. group NULL, for a rank
+// outside a subgroup: nothing happens.
+int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err);
+
+// The last collectives of each rank are recorded, always (ddp/group/flight_recorder.h). When the
+// group
+// breaks they are written into `folder`, and the very last said on stderr if `say`. Whoever writes
+// into the named pipe PIPE<rank>.pipe has them written at once. NULL or "": no files, no pipe.
+int pg_set_flight(ProcessGroup *group, const char *folder, const char *pipe, bool say, Error *err);
+// Writes them now. Any thread may ask, also while a collective hangs.
+int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
+
+// Finishes what was started and ends the group for this rank. Does not wait for the others: what
+// they map of this rank's memory stays theirs until they close. NULL is fine.
+void pg_close(ProcessGroup *group);
+
+// Spans of the communication thread go to this track. Call before the first pg_start.
+void pg_set_trace(ProcessGroup *group, Trace *trace, int track);
+
+// Calls observe(context, sequence, name of the kind) as each collective is taken up, by the thread
+// that carries it out (the heartbeat: heartbeat_collective). Call before the first pg_start.
+typedef void (*PgObserver)(void *context, uint64_t sequence, const char *kind_name);
+void pg_set_observer(ProcessGroup *group, PgObserver observe, void *context);
+
+#endif

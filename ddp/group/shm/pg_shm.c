@@ -1,0 +1,347 @@
+/* pg_shm.c: the shm backend: making groups in shared memory, shared allocations, and the table of
+ * functions that a ProcessGroup calls. The layout and the safety rule are in internal.h, the
+ * algorithms in moves.c.
+ *
+ * Groups of processes and groups of threads differ in two places only: how another rank's segment
+ * is found (through /proc, or by its pointer), and whether a rank can die alone.
+ */
+#include "ddp/group/shm/pg_shm.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "ddp/group/shm/internal.h"
+
+// ---- the control segment --------------------------------------------------------------------
+
+// Rounded up, so that mailboxes begin on a page and blocks of an allocation share none.
+static size_t whole_pages(size_t bytes) {
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return (bytes + page - 1) / page * page;
+}
+
+static size_t mailboxes_offset(int world) {
+    return whole_pages(sizeof(Control) + (size_t)world * sizeof(RankSlot));
+}
+
+static size_t channels_offset(int world) {
+    return mailboxes_offset(world) + (size_t)world * sizeof(Mailbox);
+}
+
+// The kernel gives pages only where something is written: channels that are not used cost nothing.
+static size_t control_bytes(int world) {
+    return whole_pages(channels_offset(world) + (size_t)world * (size_t)world * sizeof(Channel));
+}
+
+static uint64_t control_layout(int world) {
+    return (uint64_t)control_bytes(world) << 16 | (uint64_t)sizeof(RankSlot);
+}
+
+Mailbox *shm_mailbox(const PgShm *shm, int rank) {
+    return (Mailbox *)(void *)(shm->segment->base + mailboxes_offset(shm->world)) + rank;
+}
+
+Channel *shm_channel(const PgShm *shm, int from, int to) {
+    Channel *channels = (Channel *)(void *)(shm->segment->base + channels_offset(shm->world));
+    return &channels[from * shm->world + to];
+}
+
+static PgShmSegment *create_control(int world, Error *err) {
+    uint64_t nonce;
+    if (world < 1 || world > PG_SHM_MAX_WORLD) {
+        error_set(err, STATUS_USAGE, "the shm backend is for 1 to %d ranks, not %d",
+                  PG_SHM_MAX_WORLD, world);
+        return NULL;
+    }
+    if (getrandom(&nonce, sizeof nonce, 0) != (ssize_t)sizeof nonce) {
+        error_set(err, STATUS_FAILED, "getrandom gave no random bytes");
+        return NULL;
+    }
+    PgShmSegment *segment = segment_create(control_bytes(world), err);
+    if (!segment) return NULL;
+    Control *control = (Control *)(void *)segment->base;
+    control->nonce = nonce;
+    control->layout = control_layout(world);
+    control->world = world;
+    return segment;
+}
+
+int pg_shm_create(int world, PgShmSegment **segment, char address[PG_SHM_ADDRESS_MAX], Error *err) {
+    *segment = create_control(world, err);
+    if (!*segment) return -1;
+    const Control *control = (const Control *)(void *)(*segment)->base;
+    snprintf(address, PG_SHM_ADDRESS_MAX, "/proc/%d/fd/%d %016" PRIx64, (int)getpid(),
+             (*segment)->fd, control->nonce);
+    return 0;
+}
+
+PgShmSegment *pg_shm_attach(const char *address, int world, Error *err) {
+    int pid, fd, length = 0;
+    uint64_t nonce;
+    if (sscanf(address, "/proc/%d/fd/%d %16" SCNx64 "%n", &pid, &fd, &nonce, &length) != 3 ||
+        address[length] != '\0') {
+        error_set(err, STATUS_FAILED, "\"%.80s\" is not the address of an shm group", address);
+        return NULL;
+    }
+    PgShmSegment *segment = segment_open(pid, fd, 0, err);
+    if (!segment) return NULL;
+    const Control *control = (const Control *)(void *)segment->base;
+    const char *wrong = NULL;
+    if (segment->bytes < sizeof *control || control->nonce != nonce)
+        wrong = "it is the memory of something else";
+    else if (control->world != world)
+        wrong = "it is a group of another size";
+    else if (control->layout != control_layout(world) || segment->bytes != control_bytes(world))
+        wrong = "it was made by another version of this program";
+    if (!wrong) return segment;
+    error_set(err, STATUS_FAILED, "cannot join the shm group at %s: %s", address, wrong);
+    segment_release(segment);
+    return NULL;
+}
+
+// ---- shared allocations ---------------------------------------------------------------------
+
+static unsigned char *block(const Allocation *allocation, int rank) {
+    return allocation->segment->base + (size_t)rank * allocation->stride;
+}
+
+// The allocation that holds [buffer, buffer + bytes) in this rank's own block, or NULL.
+static const Allocation *find_allocation(const PgShm *shm, const void *buffer, size_t bytes) {
+    uintptr_t begin = (uintptr_t)buffer;
+    for (const Allocation *a = shm->allocations; a; a = a->next) {
+        uintptr_t first = (uintptr_t)block(a, shm->rank);
+        if (begin >= first && begin - first < a->stride && bytes <= a->stride - (begin - first))
+            return a;
+    }
+    return NULL;
+}
+
+void *shm_peer_buffer(const PgShm *shm, const void *buffer, int rank) {
+    const Allocation *a = find_allocation(shm, buffer, 0);
+    CHECK(a, "buffer %p is in no shared allocation", buffer);
+    size_t offset = (size_t)((const unsigned char *)buffer - block(a, shm->rank));
+    return block(a, rank) + offset;
+}
+
+// Keeps a segment; close gives it back, whatever happens next.
+static Allocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stride) {
+    Allocation *a = memory_zalloc(sizeof *a);
+    *a = (Allocation){
+        .id = shm->call->sequence, .segment = segment, .stride = stride, .next = shm->allocations};
+    shm->allocations = a;
+    return a;
+}
+
+// Shows the others where a new segment is: they look after the next barrier.
+static void announce(PgShm *shm, PgShmSegment *segment) {
+    shm->control->pid = (int)getpid();
+    shm->control->fd = segment->fd;
+    shm->control->segment = segment;
+}
+
+static PgShmSegment *find_announced(PgShm *shm, size_t bytes, Error *err) {
+    const Control *control = shm->control;
+    return shm->threads ? segment_share(control->segment)
+                        : segment_open(control->pid, control->fd, bytes, err);
+}
+
+// Rank 0's part: makes the segment. Between shm_begin and the next barrier nobody else looks.
+static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
+    if (stride > (SIZE_MAX >> 1) / (size_t)shm->world) {
+        error_set(err, STATUS_FAILED, "shared memory: the size overflows");
+        return NULL;
+    }
+    PgShmSegment *segment = segment_create(stride * (size_t)shm->world, err);
+    if (!segment) return NULL;
+    announce(shm, segment);
+    return add_allocation(shm, segment, stride);
+}
+
+// The others' part.
+static Allocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
+    PgShmSegment *segment = find_announced(shm, stride * (size_t)shm->world, err);
+    return segment ? add_allocation(shm, segment, stride) : NULL;
+}
+
+// Touches this rank's block first itself (on machines with several memory nodes that decides where
+// its pages lie), then maps the others' pages, so that no training step takes page faults.
+static int settle(PgShm *shm, Allocation *a, Error *err) {
+    memset(block(a, shm->rank), 0, a->stride);
+    if (shm_barrier(shm, err)) return -1;
+    if (shm->rank == 0) segment_seal(a->segment); // all have opened it
+#ifdef MADV_POPULATE_WRITE // Linux 5.14; elsewhere the first step takes the faults
+    if (!shm->threads) madvise(a->segment->base, a->segment->bytes, MADV_POPULATE_WRITE);
+#endif
+    return 0;
+}
+
+static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
+    PgShm *shm = state;
+    Allocation *a = NULL;
+    bool direct, is_first = shm->rank == 0;
+    size_t bytes = call->collective.count, stride = whole_pages(bytes ? bytes : 1);
+    shm->call = call;
+    if (shm_begin(shm, 0, 0, &direct, err)) return NULL;
+    if (is_first && !(a = make_blocks(shm, stride, err))) return NULL;
+    if (shm_barrier(shm, err)) return NULL;
+    if (!is_first && !(a = find_blocks(shm, stride, err))) return NULL;
+    if (settle(shm, a, err)) return NULL;
+    shm_finish(shm);
+    return block(a, shm->rank);
+}
+
+// ---- the backend ----------------------------------------------------------------------------
+
+static bool has_direct_form(CollectiveKind kind) {
+    return kind == PG_ALL_REDUCE || kind == PG_BROADCAST || kind == PG_REDUCE;
+}
+
+static int run_together(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    size_t bytes = c->count * pg_type_bytes(c->type);
+    const Allocation *a =
+        has_direct_form(c->kind) && bytes > 0 ? find_allocation(shm, c->receive, bytes) : NULL;
+    size_t offset = a ? (size_t)((unsigned char *)c->receive - block(a, shm->rank)) : 0;
+    bool direct;
+    if (shm_begin(shm, a ? a->id : 0, offset, &direct, err)) return -1;
+    if (c->kind != PG_BARRIER && (direct ? shm_direct(shm, err) : shm_staged(shm, err))) return -1;
+    shm_finish(shm);
+    return 0;
+}
+
+static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
+    PgShm *shm = state;
+    shm->call = call;
+    shm->moved = 0;
+    int status;
+    if (call->collective.kind == PG_SEND)
+        status = shm_send(shm, err);
+    else if (call->collective.kind == PG_RECV)
+        status = shm_receive(shm, err);
+    else
+        status = run_together(shm, err);
+    *moved += shm->moved;
+    return status;
+}
+
+static PgShm *take_place(PgShmSegment *segment, int rank, bool threads) {
+    PgShm *shm = memory_zalloc(sizeof *shm);
+    shm->segment = segment;
+    shm->control = (Control *)(void *)segment->base;
+    shm->rank = rank;
+    shm->world = shm->control->world;
+    shm->threads = threads;
+    RankSlot *slot = &shm->control->slots[rank];
+    sync_store(&slot->pid, (uint32_t)getpid());
+    sync_store(&slot->presence, RANK_PRESENT);
+    return shm;
+}
+
+static void shm_abort_state(void *state, const char *message) {
+    shm_abort(state, message);
+}
+
+static void shm_close(void *state) {
+    PgShm *shm = state;
+    sync_store(&shm->control->slots[shm->rank].presence, RANK_CLOSED);
+    while (shm->allocations) {
+        Allocation *a = shm->allocations;
+        shm->allocations = a->next;
+        segment_release(a->segment);
+        free(a);
+    }
+    segment_release(shm->segment);
+    free(shm);
+}
+
+// This rank's end of a new group: the first member makes the control segment, the others open it.
+static PgShm *join_members(PgShm *shm, int place, int count, Error *err) {
+    PgShmSegment *segment =
+        place == 0 ? create_control(count, err) : find_announced(shm, control_bytes(count), err);
+    if (!segment) return NULL;
+    if (place == 0) announce(shm, segment);
+    return take_place(segment, place, shm->threads);
+}
+
+// Ranks outside only keep the order: the last barrier tells that the segment was found.
+static int shm_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
+    PgShm *shm = state, *own = NULL;
+    int count = 0, place = -1; // this rank's
+    for (int r = 0; r < shm->world; r++) {
+        if (!((uint64_t)call->collective.count >> r & 1)) continue;
+        if (r == shm->rank) place = count;
+        count++;
+    }
+    bool direct;
+    shm->call = call;
+    if (shm_begin(shm, 0, 0, &direct, err)) return -1;
+    if (place == 0 && !(own = join_members(shm, place, count, err))) return -1;
+    int status = shm_barrier(shm, err);
+    if (!status && place > 0 && !(own = join_members(shm, place, count, err))) status = -1;
+    if (!status) status = shm_barrier(shm, err);
+    if (status) {
+        if (own) shm_close(own);
+        return -1;
+    }
+    if (place == 0) segment_seal(own->segment);
+    shm_finish(shm);
+    *member = own;
+    return 0;
+}
+
+static const PgBackend backend_shm = {.name = "shm",
+                                      .run = shm_run,
+                                      .shared_alloc = shm_shared_alloc,
+                                      .new_subgroup = shm_new_subgroup,
+                                      .abort = shm_abort_state,
+                                      .close = shm_close};
+
+// ---- groups ---------------------------------------------------------------------------------
+
+static int check_place(PgShmSegment *segment, int rank, Error *err) {
+    Control *control = (Control *)(void *)segment->base;
+    if (rank < 0 || rank >= control->world)
+        return error_set(err, STATUS_USAGE, "rank %d: the group has %d ranks", rank,
+                         control->world);
+    if (sync_load(&control->slots[rank].presence) != RANK_ABSENT)
+        return error_set(err, STATUS_FAILED, "two processes are rank %d: %d and %d", rank,
+                         (int)sync_load(&control->slots[rank].pid), (int)getpid());
+    return 0;
+}
+
+ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, double timeout_s, Error *err) {
+    if (check_place(segment, rank, err)) {
+        segment_release(segment);
+        return NULL;
+    }
+    PgShm *shm = take_place(segment, rank, false);
+    PgCall joining = {.collective = pg_barrier(),
+                      .deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9),
+                      .timeout_s = timeout_s};
+    shm->call = &joining;
+    Error error = {0};
+    int status = shm_check_abort(shm, &error);
+    if (!status) status = shm_barrier(shm, &error);
+    segment_seal(segment); // everybody who is to come is here
+    if (!status) return pg_new(&backend_shm, shm, rank, shm->world, timeout_s);
+    shm_abort(shm, error.message);
+    shm_close(shm);
+    error_set(err, error.status, "%s", error.message);
+    return NULL;
+}
+
+int pg_shm_threads(int world, double timeout_s, ProcessGroup **groups, Error *err) {
+    PgShmSegment *segment = create_control(world, err);
+    if (!segment) return -1;
+    segment_seal(segment);
+    for (int r = 0; r < world; r++)
+        groups[r] =
+            pg_new(&backend_shm, take_place(r == 0 ? segment : segment_share(segment), r, true), r,
+                   world, timeout_s);
+    return 0;
+}

@@ -1,0 +1,102 @@
+/* segment.c: memory that several processes map. See the header.
+ *
+ * Another process opens it as /proc/PID/fd/N while the maker keeps descriptor N open. That needs
+ * the same user and the same view of the processes (one PID namespace), which ranks of one job
+ * have.
+ */
+#include "ddp/group/shm/segment.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+
+enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
+
+// Maps fd, which the new segment owns from here on, whatever happens.
+static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
+    void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (base == MAP_FAILED) {
+        error_set(err, STATUS_FAILED, "cannot map %zu bytes of shared memory: %s", bytes,
+                  strerror(errno));
+        close(fd);
+        return NULL;
+    }
+    // Fewer page-table walks; where the kernel does not do it, nothing is lost.
+    if (bytes >= HUGE_PAGE_BYTES) madvise(base, bytes, MADV_HUGEPAGE);
+    PgShmSegment *segment = memory_zalloc(sizeof *segment);
+    segment->base = base;
+    segment->bytes = bytes;
+    segment->fd = fd;
+    segment->users = 1;
+    pthread_mutex_init(&segment->mutex, NULL);
+    return segment;
+}
+
+PgShmSegment *segment_create(size_t bytes, Error *err) {
+    int fd = memfd_create("ddp.c", MFD_CLOEXEC);
+    if (fd < 0) {
+        error_set(err, STATUS_FAILED, "memfd_create: %s", strerror(errno));
+        return NULL;
+    }
+    if (ftruncate(fd, (off_t)bytes)) {
+        error_set(err, STATUS_FAILED, "cannot make %zu bytes of shared memory: %s", bytes,
+                  strerror(errno));
+        close(fd);
+        return NULL;
+    }
+    return segment_map(fd, bytes, err);
+}
+
+PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/%d/fd/%d", pid, fd);
+    int mine = open(path, O_RDWR | O_CLOEXEC);
+    struct stat status;
+    if (mine < 0 || fstat(mine, &status)) {
+        error_set(
+            err, STATUS_FAILED,
+            "cannot open the shared memory of process %d (%s: %s): ranks must run on one host, "
+            "as one user, in one PID namespace",
+            pid, path, strerror(errno));
+        if (mine >= 0) close(mine);
+        return NULL;
+    }
+    size_t found = (size_t)status.st_size;
+    if (!S_ISREG(status.st_mode) || found == 0 || (bytes && found != bytes)) {
+        error_set(err, STATUS_FAILED, "%s is not the shared memory that was announced", path);
+        close(mine);
+        return NULL;
+    }
+    PgShmSegment *segment = segment_map(mine, found, err);
+    if (segment) segment_seal(segment); // this process's descriptor is of no use to others
+    return segment;
+}
+
+PgShmSegment *segment_share(PgShmSegment *segment) {
+    pthread_mutex_lock(&segment->mutex);
+    segment->users++;
+    pthread_mutex_unlock(&segment->mutex);
+    return segment;
+}
+
+void segment_seal(PgShmSegment *segment) {
+    if (segment->fd >= 0) close(segment->fd);
+    segment->fd = -1;
+}
+
+void segment_release(PgShmSegment *segment) {
+    if (!segment) return;
+    pthread_mutex_lock(&segment->mutex);
+    int left = --segment->users;
+    pthread_mutex_unlock(&segment->mutex);
+    if (left > 0) return;
+    segment_seal(segment);
+    munmap(segment->base, segment->bytes);
+    pthread_mutex_destroy(&segment->mutex);
+    free(segment);
+}

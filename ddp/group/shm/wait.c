@@ -1,0 +1,237 @@
+/* wait.c: how the ranks of an shm group meet, and what is said when they do not.
+ *
+ * A barrier is a counter per rank, on a cache line of its own: arrive by counting up your own, then
+ * wait until each of the others' has reached the same number. Nobody counts up for another, so
+ * there is nothing to lock, and at a timeout the counters tell who is missing.
+ *
+ * While waiting, a rank looks up ten times a second: is one of those I wait for gone? The process
+ * may have died (no process, or a zombie, has its pid) or closed its group. Such a rank may have
+ * arrived just before, so the counter is read once more after that.
+ *
+ * The first rank in trouble writes what happened into its slot and raises `aborted`: all others
+ * stop waiting and fail with the same words.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdarg.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/group/shm/internal.h"
+
+enum { LOOK_UP_NS = 100 * 1000 * 1000 };
+
+// A message that is built piece by piece and cut at the end of its room.
+typedef struct Text {
+    char data[FAILURE_MAX];
+    size_t length;
+} Text;
+
+__attribute__((format(printf, 2, 3))) static void text_add(Text *text, const char *format, ...) {
+    size_t room = sizeof text->data - text->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int wanted = vsnprintf(text->data + text->length, room, format, arguments);
+    va_end(arguments);
+    if (wanted > 0) text->length += (size_t)wanted < room ? (size_t)wanted : room - 1;
+}
+
+static RankSlot *slot(const PgShm *shm, int rank) {
+    return &shm->control->slots[rank];
+}
+
+static bool reached(const SyncWord *word, uint32_t target) {
+    return (int32_t)(sync_load(word) - target) >= 0;
+}
+
+// ---- who is missing -------------------------------------------------------------------------
+
+// What this rank waits for: one word of one peer, or (peer < 0) all ranks at a barrier.
+typedef struct Wait {
+    int peer;
+    const SyncWord *word;
+    uint32_t target;
+} Wait;
+
+static bool is_missing(const PgShm *shm, const Wait *wait, int rank) {
+    if (wait->peer < 0) return !reached(&slot(shm, rank)->arrived, wait->target);
+    return rank == wait->peer && !reached(wait->word, wait->target);
+}
+
+// Gone, or a zombie whose parent has not looked yet: the state follows the name, which is in
+// parentheses and may itself contain some.
+static bool process_gone(int pid) {
+    char path[64], line[512];
+    snprintf(path, sizeof path, "/proc/%d/stat", pid);
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) return errno == ENOENT;
+    ssize_t length = read(fd, line, sizeof line - 1);
+    bool no_process = length < 0 && errno == ESRCH;
+    close(fd);
+    line[length > 0 ? length : 0] = '\0';
+    const char *end = strrchr(line, ')');
+    return no_process || (end && (strncmp(end, ") Z", 3) == 0 || strncmp(end, ") X", 3) == 0));
+}
+
+static bool is_closed(const PgShm *shm, int rank) {
+    return sync_load(&slot(shm, rank)->presence) == RANK_CLOSED;
+}
+
+static bool is_gone(const PgShm *shm, int rank) {
+    int pid = (int)sync_load(&slot(shm, rank)->pid);
+    return !shm->threads && pid != 0 && process_gone(pid);
+}
+
+// Will never come: asked before the counter is read for the last time.
+static bool is_lost(const PgShm *shm, const Wait *wait, int rank) {
+    return (is_closed(shm, rank) || is_gone(shm, rank)) && is_missing(shm, wait, rank);
+}
+
+// ---- what is said ---------------------------------------------------------------------------
+
+static void add_call(Text *text, const PgShm *shm) {
+    const PgCall *call = shm->call;
+    char name[PG_DESCRIPTION_MAX];
+    if (call->sequence != 0)
+        text_add(text, "collective %ju ", (uintmax_t)call->sequence);
+    else if (call->collective.kind == PG_BARRIER) {
+        text_add(text, "joining a group of %d", shm->world);
+        return;
+    }
+    text_add(text, "%s", pg_describe(&call->collective, name));
+}
+
+static void add_rank_state(Text *text, const PgShm *shm, int rank) {
+    uint32_t finished = sync_load(&slot(shm, rank)->finished);
+    char name[PG_RANK_NAME_MAX];
+    text_add(text, "rank %s", pg_rank_name(shm->call->global, rank, name));
+    if (is_closed(shm, rank))
+        text_add(text, " has closed its group;");
+    else if (sync_load(&slot(shm, rank)->presence) == RANK_ABSENT)
+        text_add(text, " never joined;");
+    else if (is_gone(shm, rank))
+        text_add(text, " (pid %d) is gone;", (int)sync_load(&slot(shm, rank)->pid));
+    if (finished == 0)
+        text_add(text, " has finished no collective");
+    else
+        text_add(text, " last finished %u %s", finished,
+                 pg_kind_name((CollectiveKind)sync_load(&slot(shm, rank)->finished_kind)));
+}
+
+// The ranks that had not come at the deadline; of a barrier monitored for the first one only that.
+static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
+    const PgCall *call = shm->call;
+    Text list = {.length = 0};
+    char name[PG_RANK_NAME_MAX];
+    int late = 0;
+    for (int r = 0; r < shm->world && !(late && call->monitor == MONITOR_FIRST); r++) {
+        if (!is_missing(shm, wait, r)) continue;
+        text_add(&list, "%s%s", late++ ? ", " : "", pg_rank_name(call->global, r, name));
+    }
+    if (call->monitor == MONITOR_NONE)
+        text_add(text, "rank %s did not arrive within %.1f s; ", list.data, call->timeout_s);
+    else
+        text_add(text, "Rank%s %s failed to pass monitoredBarrier in %.0f ms; ",
+                 late == 1 ? "" : "s", list.data, call->timeout_s * 1e3);
+}
+
+int shm_check_abort(PgShm *shm, Error *err) {
+    uint32_t who = sync_load(&shm->control->aborted);
+    if (who == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s", slot(shm, (int)who - 1)->failure);
+}
+
+void shm_abort(PgShm *shm, const char *message) {
+    if (sync_load(&shm->control->aborted) != 0) return;
+    snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
+    sync_store(&shm->control->aborted, (uint32_t)shm->rank + 1);
+    for (int r = 0; r < shm->world; r++) sync_wake(&slot(shm, r)->arrived);
+}
+
+// The message for a wait that failed: at once because of lost ranks (those are named), or at the
+// deadline (then all that are missing are). Another rank may have given up meanwhile, and those
+// that are missing here may only have left a broken group: what counts is what was said first.
+static int report_missing(PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
+    Text text = {.length = 0};
+    const char *separator = "";
+    add_call(&text, shm);
+    text_add(&text, ": ");
+    if (!lost_only) add_late(&text, shm, wait);
+    for (int r = 0; r < shm->world; r++) {
+        if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
+        text_add(&text, "%s", separator);
+        add_rank_state(&text, shm, r);
+        separator = ", ";
+    }
+    shm_abort(shm, text.data);
+    return shm_check_abort(shm, err);
+}
+
+static bool any_lost(const PgShm *shm, const Wait *wait) {
+    for (int r = 0; r < shm->world; r++)
+        if (r != shm->rank && is_lost(shm, wait, r)) return true;
+    return false;
+}
+
+// ---- waiting --------------------------------------------------------------------------------
+
+// Waits for `word`; `wait` says whose absence matters meanwhile.
+static int await(PgShm *shm, const Wait *wait, SyncWord *word, uint32_t target, Error *err) {
+    while (!reached(word, target)) {
+        uint64_t deadline = shm->call->deadline_ns, look_up = clock_ns() + LOOK_UP_NS;
+        SyncResult result = sync_wait(word, target, &shm->control->aborted,
+                                      look_up < deadline ? look_up : deadline);
+        if (result == SYNC_DONE) return 0;
+        if (result == SYNC_ABORTED) return shm_check_abort(shm, err);
+        if (any_lost(shm, wait)) return report_missing(shm, wait, true, err);
+        if (clock_ns() >= deadline && !reached(word, target))
+            return report_missing(shm, wait, false, err);
+    }
+    return 0;
+}
+
+int shm_await(PgShm *shm, int peer, SyncWord *word, uint32_t target, Error *err) {
+    Wait wait = {.peer = peer, .word = word, .target = target};
+    return await(shm, &wait, word, target, err);
+}
+
+int shm_barrier(PgShm *shm, Error *err) {
+    uint32_t target = ++shm->barriers;
+    Wait wait = {.peer = -1, .word = NULL, .target = target};
+    sync_store(&slot(shm, shm->rank)->arrived, target);
+    for (int r = 0; r < shm->world; r++)
+        if (r != shm->rank && await(shm, &wait, &slot(shm, r)->arrived, target, err)) return -1;
+    return 0;
+}
+
+// ---- agreeing -------------------------------------------------------------------------------
+
+static const Fingerprint *fingerprint(const PgShm *shm, int rank) {
+    return &slot(shm, rank)->fingerprint[shm->call->sequence & 1];
+}
+
+static int compare(const PgShm *shm, Error *err) {
+    for (int r = 1; r < shm->world; r++)
+        if (pg_fingerprint_compare(shm->call, &fingerprint(shm, 0)->call,
+                                   &fingerprint(shm, r)->call, r, err))
+            return -1;
+    return 0;
+}
+
+int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
+    slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] = (Fingerprint){
+        .call = pg_fingerprint(shm->call), .allocation = allocation, .offset = offset};
+    if (shm_check_abort(shm, err) || shm_barrier(shm, err) || compare(shm, err)) return -1;
+    *direct = allocation != 0;
+    for (int r = 0; r < shm->world; r++) {
+        const Fingerprint *f = fingerprint(shm, r);
+        *direct = *direct && f->allocation == allocation && f->offset == offset;
+    }
+    return 0;
+}
+
+void shm_finish(PgShm *shm) {
+    sync_store(&slot(shm, shm->rank)->finished_kind, (uint32_t)shm->call->collective.kind);
+    sync_store(&slot(shm, shm->rank)->finished, (uint32_t)shm->call->sequence);
+}

@@ -1,0 +1,276 @@
+/* ddprun.c: the command line of the launcher (ddp/launch/launcher.h): torchrun's flags.
+ *
+ *     ddprun --nproc-per-node 4 train_ddp --epochs 2
+ *
+ * Everything after the program's name is the program's. Differences from torchrun: one node takes a
+ * free port unless --master-port is given, ranks read /dev/null, rank 0's stdout carries no prefix,
+ * --log-dir alone keeps logs of all ranks (--redirects and --tee need it), the grace
+ * time is an option and 5 s rather than 30, ranks that fall silent are ended, the number of nodes
+ * is fixed, and several nodes need a shared secret in DDPRUN_TOKEN.
+ */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <sched.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/options.h"
+#include "ddp/launch/launcher.h"
+#include "ddp/launch/output.h"
+#include "ddp/launch/spawn.h"
+
+enum { DEFAULT_PORT = 29500, DEMONSTRATION_RANKS = 2 };
+
+typedef struct CommandLine {
+    LaunchOptions launch;
+    const char *nproc, *nnodes, *bind;
+    bool standalone;
+    Options options;
+} CommandLine;
+
+static void add_job_options(CommandLine *c) {
+    LaunchOptions *l = &c->launch;
+    Option rows[] = {
+        {"nproc-per-node", OPTION_STRING, &c->nproc, "N|auto|cpu|gpu", 0, 0,
+         "ranks on each node: a number; auto or cpu: one per core; gpu: one per GPU"},
+        {"nnodes", OPTION_STRING, &c->nnodes, "N", 0, 0,
+         "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret"},
+        {"node-rank", OPTION_INT, &l->node, "N", 0, INT_MAX, "this node, from 0"},
+        {"master-addr", OPTION_STRING, &l->master_addr, "ADDR", 0, 0,
+         "where node 0 serves the store; bound to this address only"},
+        {"master-port", OPTION_INT, &l->master_port, "PORT", 0, 65535,
+         "its port; 0: a free one, or on several nodes 29500"},
+        {"standalone", OPTION_FLAG, &c->standalone, NULL, 0, 0,
+         "one node, own store on 127.0.0.1 at a free port (what one node does anyway)"},
+        {"max-restarts", OPTION_INT, &l->max_restarts, "N", 0, 1000000,
+         "after a failure start all ranks anew, at most so often"},
+        {"bind", OPTION_CHOICE, &c->bind, "none|cores", 0, 0,
+         "cores: each rank on its own share of the cores"},
+        {"fake-hosts", OPTION_FLAG, &l->fake_hosts, NULL, 0, 0,
+         "ranks may share a GPU, each pretending to be on a host of its own: slow, to see that "
+         "results are right; times mean nothing"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+}
+
+static void add_output_options(CommandLine *c) {
+    LaunchOptions *l = &c->launch;
+    Option rows[] = {
+        {"Output", OPTION_TITLE, NULL, NULL, 0, 0,
+         "Output (lines are marked [RANK]: except rank 0's stdout, which is the job's data)"},
+        {"log-dir", OPTION_STRING, &l->log_dir, "DIR", 0, 0,
+         "log files DIR/attempt_K/RANK/{stdout,stderr}.log; alone: of all ranks, beside the "
+         "console"},
+        {"redirects", OPTION_STRING, &l->redirects, "WHICH", 0, 0,
+         "to the files only: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2"},
+        {"tee", OPTION_STRING, &l->tee, "WHICH", 0, 0, "to the files and the console, likewise"},
+        {"local-ranks-filter", OPTION_STRING, &l->shown, "RANKS", 0, 0,
+         "show only these local ranks on the console: 0,2"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+}
+
+static void add_deadline_options(CommandLine *c) {
+    LaunchOptions *l = &c->launch;
+    Option rows[] = {
+        {"Deadlines", OPTION_TITLE, NULL, NULL, 0, 0, "Deadlines, in seconds"},
+        {"monitor-interval", OPTION_FLOAT, &l->monitor_s, "S", 0.001, 60,
+         "how often heartbeats and other nodes are looked at; a death is seen at once"},
+        {"grace-seconds", OPTION_FLOAT, &l->grace_s, "S", 0, 86400,
+         "from SIGTERM to SIGKILL (torchrun: 30)"},
+        {"exit-timeout", OPTION_FLOAT, &l->exit_timeout_s, "S", 0, 1e6,
+         "all ranks must end so long after the first that ended well"},
+        {"heartbeat-timeout", OPTION_FLOAT, &l->heartbeat_s, "S", 0, 1e6,
+         "a rank that sent heartbeats and falls silent for so long, or is stopped for so long or "
+         "30 s, has failed; 0: never"},
+        {"start-timeout", OPTION_FLOAT, &l->start_timeout_s, "S", 0, 1e6,
+         "for the nodes to find each other, and then for their ranks"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+}
+
+// ---- Values that are more than a number
+
+static int count_cores(void) {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
+    return (int)sysconf(_SC_NPROCESSORS_ONLN);
+}
+
+// GPUs that the driver shows: /dev/nvidia0, /dev/nvidia1, ...
+static int count_gpus(void) {
+    DIR *folder = opendir("/dev");
+    int count = 0;
+    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
+        const char *digits = entry->d_name + strlen("nvidia");
+        if (strncmp(entry->d_name, "nvidia", 6) != 0 || !*digits) continue;
+        if (digits[strspn(digits, "0123456789")] == '\0') count++;
+    }
+    if (folder) closedir(folder);
+    return count;
+}
+
+static bool parse_count(const char *text, int max, int *count) {
+    char *end = NULL;
+    errno = 0;
+    long value = strtol(text, &end, 10);
+    if (errno || end == text || *end || value < 1 || value > max) return false;
+    *count = (int)value;
+    return true;
+}
+
+static int resolve_ranks(CommandLine *c, Error *err) {
+    int *ranks = &c->launch.local_ranks;
+    if (parse_count(c->nproc, LAUNCH_RANKS_MAX, ranks)) return 0;
+    if (strcmp(c->nproc, "gpu") == 0) {
+        *ranks = count_gpus();
+        if (*ranks > 0) return 0;
+        return error_set(err, STATUS_SKIPPED, "--nproc-per-node gpu: this machine shows no GPU");
+    }
+    if (strcmp(c->nproc, "auto") == 0 || strcmp(c->nproc, "cpu") == 0) {
+        *ranks = count_cores();
+        return 0;
+    }
+    return error_set(err, STATUS_USAGE,
+                     "--nproc-per-node '%s': use a number from 1 to %d, auto, cpu or gpu", c->nproc,
+                     LAUNCH_RANKS_MAX);
+}
+
+// torchrun's MIN:MAX is understood if both are the same: the number of nodes never changes here.
+static int resolve_nodes(CommandLine *c, Error *err) {
+    char low[16] = "", high[16] = "";
+    int least = 0, most = 0;
+    int fields = sscanf(c->nnodes, "%15[0-9]:%15[0-9]", low, high);
+    bool fine = fields == 2 ? parse_count(low, INT_MAX, &least) && parse_count(high, INT_MAX, &most)
+                            : parse_count(c->nnodes, INT_MAX, &least);
+    if (fields != 2) most = least;
+    if (!fine || least != most || most > (1 << 20) / c->launch.local_ranks) {
+        return error_set(err, STATUS_USAGE,
+                         "--nnodes '%s': use the number of nodes (or N:N; it cannot vary)",
+                         c->nnodes);
+    }
+    c->launch.nodes = most;
+    if (c->launch.node < most) return 0;
+    return error_set(err, STATUS_USAGE, "--node-rank %d: there are %d nodes, from 0",
+                     c->launch.node, most);
+}
+
+static int resolve_store(CommandLine *c, Error *err) {
+    LaunchOptions *l = &c->launch;
+    if (l->fake_hosts && l->nodes > 1)
+        return error_set(err, STATUS_USAGE, "--fake-hosts is for one node, --nnodes says %d",
+                         l->nodes);
+    if (c->standalone) {
+        if (l->nodes > 1) {
+            return error_set(err, STATUS_USAGE, "--standalone is for one node, --nnodes says %d",
+                             l->nodes);
+        }
+        static const char WHY[] = "--standalone takes 127.0.0.1 and a free port";
+        const OptionUse uses[] = {{"master-addr", false, WHY}, {"master-port", false, WHY}};
+        if (options_check_used(&c->options, uses, 2, err) != 0) return -1;
+        l->master_addr = "127.0.0.1";
+        l->master_port = 0;
+    }
+    if (l->nodes > 1 && l->master_port == 0) l->master_port = DEFAULT_PORT;
+    if (strlen(l->master_addr) == 0 || strlen(l->master_addr) > 255) {
+        return error_set(err, STATUS_USAGE, "--master-addr must have 1 to 255 characters");
+    }
+    return 0;
+}
+
+// torchrun's defaults from the environment: PET_NPROC_PER_NODE=4 is --nproc-per-node 4, unless the
+// command line says otherwise.
+static int parse_environment(CommandLine *c, Error *err) {
+    static const char PREFIX[] = "PET_";
+    for (size_t i = 0; environ[i]; i++) {
+        if (strncmp(environ[i], PREFIX, sizeof PREFIX - 1) != 0) continue;
+        char name[64] = "--", *value = strchr(environ[i], '=');
+        size_t used = 2;
+        for (const char *at = environ[i] + sizeof PREFIX - 1; at < value && used < 63; at++)
+            name[used++] = *at == '_' ? '-' : (char)tolower(*at);
+        char *arguments[] = {"ddprun", name, value + 1, NULL};
+        bool off = strcmp(name, "--standalone") == 0 && strcmp(value, "=1") != 0;
+        if (!off && options_parse(&c->options, 3, arguments, err) != 0) {
+            return error_prefix(err, "%s", environ[i]);
+        }
+    }
+    return 0;
+}
+
+static int parse(CommandLine *c, int argc, char **argv, Error *err) {
+    c->options.program = "ddprun";
+    c->options.summary =
+        "Starts the ranks of a distributed job and sees them to their end.\n"
+        "  ddprun [options] PROGRAM [its arguments]\n"
+        "  ddprun --nproc-per-node 4 train_ddp --epochs 2\n"
+        "Exit status: 0, or that of the rank that failed first (128 + number for a signal).";
+    c->options.takes_command = true;
+    add_job_options(c);
+    add_output_options(c);
+    add_deadline_options(c);
+    if (parse_environment(c, err) != 0) return -1;
+    if (options_parse(&c->options, argc, argv, err) != 0) return -1;
+    if (c->options.rest >= argc) {
+        return error_set(err, STATUS_USAGE, "which program? ddprun [options] PROGRAM [arguments]");
+    }
+    c->launch.command = argv + c->options.rest;
+    c->launch.bind_cores = strcmp(c->bind, "cores") == 0;
+    if (resolve_ranks(c, err) != 0 || resolve_nodes(c, err) != 0) return -1;
+    return resolve_store(c, err);
+}
+
+// ---- Without arguments
+
+static int demonstrate(CommandLine *c, Error *err) {
+    char path[PATH_MAX], *command[] = {"train_ddp", NULL};
+    Error ignored = {0};
+    if (spawn_find_program(command[0], path, &ignored) != 0) {
+        char *arguments[] = {"ddprun", NULL};
+        (void)parse(c, 1, arguments, err); // fills the table, and says what is missing
+        options_print_help(&c->options, stderr);
+        return STATUS_USAGE;
+    }
+    fprintf(stderr,
+            "ddprun starts the ranks of a job and watches over them (--help). Without "
+            "arguments: %d ranks of train_ddp.\n",
+            DEMONSTRATION_RANKS);
+    c->launch.command = command;
+    c->launch.local_ranks = DEMONSTRATION_RANKS;
+    c->launch.nodes = 1;
+    return launcher_run(&c->launch, err);
+}
+
+// Started without stdin, stdout or stderr, the next descriptors opened would be taken for them.
+static void open_standard_descriptors(void) {
+    int fd;
+    do {
+        fd = open("/dev/null", O_RDWR);
+    } while (fd >= 0 && fd <= 2);
+    if (fd > 2) close(fd);
+}
+
+int main(int argc, char **argv) {
+    open_standard_descriptors();
+    Error err = {0};
+    CommandLine c = {.launch = {.master_addr = "127.0.0.1",
+                                .monitor_s = 0.1,
+                                .grace_s = 5,
+                                .heartbeat_s = 300,
+                                .exit_timeout_s = 300,
+                                .start_timeout_s = 300},
+                     .nproc = "1",
+                     .nnodes = "1",
+                     .bind = "none"};
+    int status = 0;
+    if (argc == 1) {
+        status = demonstrate(&c, &err);
+    } else if (parse(&c, argc, argv, &err) == 0) {
+        status = launcher_run(&c.launch, &err);
+    }
+    if (err.status != 0) error_exit(&err);
+    return status;
+}

@@ -1,0 +1,99 @@
+/* guard.c: see guard.h. A message is one number: a group to watch, or minus one to
+ * release. Messages are shorter than PIPE_BUF, so they arrive whole or not at all.
+ */
+#include "ddp/launch/guard.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+#include "ddp/launch/launcher.h"
+
+struct Guard {
+    pid_t pid;
+    int fd; // the pipe's write end
+};
+
+// ---- The guard's own life
+
+static void note(pid_t *groups, size_t *count, pid_t message) {
+    size_t i = 0;
+    pid_t group = message > 0 ? message : -message;
+    while (i < *count && groups[i] != group) i++;
+    if (message > 0 && i == *count && i < LAUNCH_RANKS_MAX) groups[(*count)++] = group;
+    if (message < 0 && i < *count) groups[i] = groups[--*count];
+}
+
+// Nothing of the launcher's may stay open here: neither its console, whose reader waits for the end
+// of file, nor its port. Signals for the launcher's process group and terminal are not for the
+// guard.
+static void detach(int pipe_fd) {
+    sigset_t all;
+    sigfillset(&all);
+    sigprocmask(SIG_SETMASK, &all, NULL);
+    (void)setsid();
+    (void)prctl(PR_SET_NAME, "ddprun-guard");
+    (void)prctl(PR_SET_PDEATHSIG, SIGCONT); // if somebody stopped it: now it is needed
+    (void)dup2(pipe_fd, 0);
+    (void)close_range(1, ~0u, 0);
+}
+
+_Noreturn static void stand_guard(int pipe_fd) {
+    pid_t groups[LAUNCH_RANKS_MAX], message = 0;
+    size_t count = 0;
+    detach(pipe_fd);
+    for (;;) {
+        ssize_t n = read(0, &message, sizeof message);
+        if (n < 0 && errno == EINTR) continue;
+        if (n != sizeof message) break;
+        note(groups, &count, message);
+    }
+    for (size_t i = 0; i < count; i++) kill(-groups[i], SIGKILL);
+    _exit(0);
+}
+
+// ---- The launcher's side
+
+Guard *guard_open(Error *err) {
+    int ends[2] = {-1, -1};
+    pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
+    if (pid == 0) stand_guard(ends[0]);
+    if (pid < 0) {
+        error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
+        if (ends[0] >= 0) close(ends[0]);
+        if (ends[1] >= 0) close(ends[1]);
+        return NULL;
+    }
+    close(ends[0]);
+    Guard *guard = memory_zalloc(sizeof *guard);
+    *guard = (Guard){.pid = pid, .fd = ends[1]};
+    return guard;
+}
+
+// A guard that somebody killed is missed only if the launcher is killed too.
+static void send_message(Guard *guard, pid_t message) {
+    ssize_t n = write(guard->fd, &message, sizeof message);
+    (void)n;
+}
+
+void guard_watch(Guard *guard, pid_t group) {
+    send_message(guard, group);
+}
+
+void guard_release(Guard *guard, pid_t group) {
+    send_message(guard, -group);
+}
+
+void guard_close(Guard *guard) {
+    if (!guard) return;
+    close(guard->fd);
+    kill(guard->pid, SIGCONT); // it may have been stopped
+    while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
+    free(guard);
+}

@@ -1,0 +1,112 @@
+/* launch.h: what the launcher's files share: the state of one job on this node.
+ *
+ * launcher.c opens it, starts the ranks and restarts them; supervise.c sees one attempt to
+ * its end; look.c looks for ranks that are silent; report.c puts what happened into
+ * words. One thread uses it.
+ */
+#ifndef DDP_LAUNCH_LAUNCH_H
+#define DDP_LAUNCH_LAUNCH_H
+
+#include <limits.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdint.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+#include <time.h>
+
+#include "ddp/launch/guard.h"
+#include "ddp/launch/launcher.h"
+#include "ddp/launch/nodes.h"
+#include "ddp/launch/output.h"
+#include "ddp/rendezvous/heartbeat.h"
+#include "ddp/store/store.h"
+
+typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } RankFate;
+
+typedef struct LaunchedRank {
+    int rank, local_rank;
+    pid_t pid; // also its process group
+    RankFate fate;
+    int code; // exit status, or the signal that killed it
+    bool core_dumped;
+    uint64_t ended_ns;
+    struct timespec ended_at; // the same moment on the wall clock
+    bool stopped;             // by SIGSTOP or the like
+    uint64_t stopped_ns;
+    struct timespec stopped_at;
+    uint64_t beat_ns;  // its last heartbeat that was seen; 0: none yet
+    uint64_t heard_ns; // when that was; before the first, when it was started
+    int sent;          // the last signal the launcher sent it while it was alive, 0: none
+} LaunchedRank;
+
+typedef enum LaunchStage {
+    LAUNCH_RUNNING,
+    LAUNCH_SETTLING, // something failed: a moment for other deaths to be seen, before judging
+    LAUNCH_ENDING,   // signalled; SIGKILL when the grace is over
+    LAUNCH_KILLING,  // SIGKILL is sent; what remains cannot be killed
+} LaunchStage;
+
+typedef enum LaunchCause {
+    CAUSE_NONE,
+    CAUSE_DEATH,   // the root rank exited with a failure or was killed
+    CAUSE_STOPPED, // the root rank is stopped
+    CAUSE_SILENT,  // the root rank's heartbeat stands still
+    CAUSE_LATE,    // the root rank did not end after the others had
+    CAUSE_NODES,   // something happened on another node
+    CAUSE_SIGNAL,  // the launcher was told to end
+} LaunchCause;
+
+typedef struct Launch {
+    const LaunchOptions *options;
+    char program[PATH_MAX];
+    char host[72];
+    char token[STORE_TOKEN_MAX + 1];
+    int port;
+    LaunchedRank *ranks; // [options->local_ranks]
+    Output *output;
+    HeartbeatBoard *board;
+    Guard *guard;
+    StoreServer *server; // on node 0
+    Nodes *nodes;        // NULL if there is one
+    int signal_fd;
+    sigset_t old_mask;
+    struct rlimit old_descriptors;
+    struct pollfd *poll_entries;
+
+    // This attempt:
+    int attempt;
+    LaunchStage stage;
+    uint64_t looked_ns; // when the heartbeats were last looked at
+    uint64_t act_at_ns; // when the stage is over
+    int alive;
+    uint64_t first_good_end_ns; // 0: no rank has ended well yet
+    LaunchCause cause;
+    int root;   // local rank; -1: none
+    int caught; // the signal that ended the launcher, 0: none
+    bool no_restart;
+} Launch;
+
+// Waits for something to happen, at most until `until_ns` and the next look at the heartbeats, and
+// moves output on.
+void launch_wait(Launch *launch, uint64_t until_ns);
+// Takes signals sent to the launcher; returns one of them, 0 if there is none.
+int launch_take_signal(Launch *launch);
+// Sees the ranks of this attempt to their end, whatever it takes. Afterwards cause says how it
+// went.
+void launch_supervise(Launch *launch);
+// Ends all ranks because of `cause`.
+void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number);
+// The same after a report that names local rank `root`.
+void launch_fail(Launch *launch, LaunchCause cause, int root);
+// Looks whether a rank has fallen silent or is late, or another node has failed: if so, ends all.
+void launch_look(Launch *launch);
+
+// "SIGKILL"; for a number without a name "signal 99".
+const char *report_signal(int number, char text[24]);
+// The first thing said after a failure: which rank, how, when, and what it was doing.
+void report_root(Launch *launch);
+// What became of the other ranks.
+void report_others(Launch *launch);
+
+#endif

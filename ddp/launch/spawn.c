@@ -1,0 +1,164 @@
+/* spawn.c: see spawn.h. */
+#include "ddp/launch/spawn.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <stdbool.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+enum { EXEC_TIMEOUT_MS = 60000 }; // a program on a network file system may take a while to open
+
+// ---- Which file?
+
+static bool is_program(const char *path) {
+    struct stat about;
+    return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
+}
+
+static int explain_path(const char *path, Error *err) {
+    struct stat about;
+    const char *why = "is not executable";
+    if (stat(path, &about) != 0) {
+        why = strerror(errno);
+    } else if (S_ISDIR(about.st_mode)) {
+        why = "is a folder";
+    }
+    return error_set(err, STATUS_USAGE, "cannot run %s: %s", path, why);
+}
+
+// Programs that were built with this launcher lie in its folder.
+static bool find_beside_me(const char *name, char path[PATH_MAX]) {
+    ssize_t bytes = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (bytes <= 0 || !*name) return false;
+    path[bytes] = '\0';
+    char *end = strrchr(path, '/') + 1;
+    size_t room = PATH_MAX - (size_t)(end - path);
+    return (size_t)snprintf(end, room, "%s", name) < room && is_program(path);
+}
+
+int spawn_find_program(const char *name, char path[PATH_MAX], Error *err) {
+    if (strchr(name, '/')) {
+        if (!is_program(name)) return explain_path(name, err);
+        snprintf(path, PATH_MAX, "%s", name);
+        return 0;
+    }
+    const char *folders = getenv("PATH");
+    if (!folders) folders = "/bin:/usr/bin";
+    for (const char *at = folders; *name; at++) {
+        size_t length = strcspn(at, ":");
+        const char *separator = length ? "/" : ""; // an empty entry is the current folder
+        int bytes = snprintf(path, PATH_MAX, "%.*s%s%s", (int)length, at, separator, name);
+        if (bytes < PATH_MAX && is_program(path)) return 0;
+        at += length;
+        if (!*at) break;
+    }
+    if (find_beside_me(name, path)) return 0;
+    bool here = *name && is_program(name);
+    return error_set(err, STATUS_USAGE,
+                     "cannot run '%s': there is no such program in PATH or beside ddprun%s%s", name,
+                     here ? "; to run the one in this folder write ./" : "", here ? name : "");
+}
+
+// ---- The child
+
+static void default_signals(void) {
+    // SIGHUP stays as it is: nohup's "ignore" is meant for the ranks too.
+    const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD};
+    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) signal(numbers[i], SIG_DFL);
+}
+
+// Returns only if it fails, with errno set.
+static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int stderr_fd) {
+    (void)setpgid(0, 0);
+    guard_watch(spawn->guard, getpid()); // before it can start anything itself
+    if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
+    if (getppid() != launcher) _exit(127); // it died before the line above took effect
+    int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+    if (null_fd < 0 || dup2(null_fd, 0) < 0) return;
+    if (dup2(stdout_fd, 1) < 0 || dup2(stderr_fd, 2) < 0) return;
+    if (fcntl(spawn->inherited_fd, F_SETFD, 0) != 0) return;
+    if (spawn->cores && sched_setaffinity(0, sizeof *spawn->cores, spawn->cores) != 0) return;
+    if (setrlimit(RLIMIT_NOFILE, &spawn->descriptors) != 0) return;
+    default_signals();
+    (void)sigprocmask(SIG_SETMASK, &spawn->signal_mask, NULL);
+    execve(spawn->path, spawn->argv, spawn->environment);
+}
+
+// ---- The parent
+
+typedef struct Pipes {
+    int out[2], err[2], status[2]; // status: errno if exec failed, end of file if it did not
+} Pipes;
+
+static void close_fd(int *fd) {
+    if (*fd >= 0) close(*fd);
+    *fd = -1;
+}
+
+static void pipes_close(Pipes *p) {
+    int *all[] = {&p->out[0], &p->out[1], &p->err[0], &p->err[1], &p->status[0], &p->status[1]};
+    for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) close_fd(all[i]);
+}
+
+static int pipes_open(Pipes *p) {
+    *p = (Pipes){{-1, -1}, {-1, -1}, {-1, -1}};
+    if (pipe2(p->out, O_CLOEXEC) == 0 && pipe2(p->err, O_CLOEXEC) == 0 &&
+        pipe2(p->status, O_CLOEXEC) == 0) {
+        return 0;
+    }
+    int cause = errno;
+    pipes_close(p);
+    errno = cause;
+    return -1;
+}
+
+// Returns 0 once the program runs, or the errno with which the child failed.
+static int await_exec(int status_fd) {
+    struct pollfd entry = {.fd = status_fd, .events = POLLIN};
+    int ready, cause = 0;
+    do {
+        ready = poll(&entry, 1, EXEC_TIMEOUT_MS);
+    } while (ready < 0 && errno == EINTR);
+    if (ready == 0) return ETIMEDOUT;
+    ssize_t n = read(status_fd, &cause, sizeof cause);
+    return n == 0 ? 0 : n == sizeof cause ? cause : EIO;
+}
+
+pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err) {
+    Pipes pipes;
+    pid_t launcher = getpid();
+    pid_t pid = pipes_open(&pipes) == 0 ? fork() : -1;
+    if (pid < 0) {
+        int cause = errno;
+        pipes_close(&pipes);
+        return error_set(err, STATUS_FAILED, "cannot start a process: %s", strerror(cause));
+    }
+    if (pid == 0) {
+        become_rank(spawn, launcher, pipes.out[1], pipes.err[1]);
+        int cause = errno;
+        guard_release(spawn->guard, getpid());
+        ssize_t n = write(pipes.status[1], &cause, sizeof cause);
+        _exit(n == sizeof cause ? 126 : 127);
+    }
+    (void)setpgid(pid, pid); // also here: whoever comes first
+    close_fd(&pipes.out[1]);
+    close_fd(&pipes.err[1]);
+    close_fd(&pipes.status[1]);
+    int cause = await_exec(pipes.status[0]);
+    if (cause == 0) {
+        close_fd(&pipes.status[0]);
+        *stdout_fd = pipes.out[0];
+        *stderr_fd = pipes.err[0];
+        return pid;
+    }
+    kill(pid, SIGKILL);
+    (void)waitpid(pid, NULL, 0);
+    pipes_close(&pipes);
+    const char *hint = cause == ENOEXEC ? " (a script needs a first line like #!/bin/sh)" : "";
+    return error_set(err, STATUS_USAGE, "cannot run %s: %s%s", spawn->path, strerror(cause), hint);
+}

@@ -1,0 +1,38 @@
+/* spawn.h: starting one rank: fork, prepare, exec.
+ *
+ * A rank is the leader of a process group of its own, is killed by the kernel when the launcher
+ * dies, reads /dev/null, writes into two pipes, and inherits no other descriptor but the heartbeat
+ * page's. Between fork and exec only async-signal-safe calls are made, because the launcher's store
+ * has a thread; all memory the child needs is prepared before.
+ */
+#ifndef DDP_LAUNCH_SPAWN_H
+#define DDP_LAUNCH_SPAWN_H
+
+#include <limits.h>
+#include <sched.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/types.h>
+
+#include "common/base/error.h"
+#include "ddp/launch/guard.h"
+
+typedef struct Spawn {
+    const char *path; // from spawn_find_program
+    char *const *argv;
+    char *const *environment;
+    Guard *guard;
+    int inherited_fd;          // the heartbeat page
+    sigset_t signal_mask;      // what the launcher was started with
+    struct rlimit descriptors; // likewise
+    const cpu_set_t *cores;    // NULL: the launcher's
+} Spawn;
+
+// Finds the program as execvp does, and then beside this one. Returns 0, or -1 with err (STATUS_USAGE) saying what is wrong.
+int spawn_find_program(const char *name, char path[PATH_MAX], Error *err);
+
+// Starts the rank; returns its pid and the read ends of its two pipes. -1 with err filled if it
+// could not be started; then nothing is left of it. It is running its program when this returns.
+pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err);
+
+#endif

@@ -1,0 +1,216 @@
+/* supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch/launch.h).
+ *
+ * One loop: wait for output, a signal or the next look (look.c); take signals; reap; decide.
+ * Deaths are observed in the order in which SIGCHLD brings them, but several may have happened at
+ * once, so the loop lets 100 ms pass after the first failure before it names the root. A rank that
+ * ended with STATUS_FAILED may only have lost a peer, unless its heartbeat says that it met an
+ * error of its own. If all that failed are such, the loop waits up to a second for the one they
+ * lost; it comes before them.
+ *
+ * Every stage but RUNNING has a deadline, and each leads to the next: SETTLING -> ENDING -> KILLING
+ * -> out.
+ */
+#include <errno.h>
+#include <poll.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/launch/launch.h"
+
+#define SETTLE_S      0.1
+#define CONSEQUENCE_S 1.0
+#define KILL_S        30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
+
+static uint64_t after(double seconds) {
+    return clock_ns() + (uint64_t)(seconds * 1e9);
+}
+
+// ---- Waiting
+
+void launch_wait(Launch *launch, uint64_t until_ns) {
+    uint64_t now = clock_ns(), look_ns = now + (uint64_t)(launch->options->monitor_s * 1e9);
+    if (until_ns > look_ns) until_ns = look_ns;
+    int timeout_ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
+    size_t count = output_poll(launch->output, launch->poll_entries);
+    launch->poll_entries[count] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+    (void)poll(launch->poll_entries, (nfds_t)count + 1, timeout_ms);
+    output_pump(launch->output);
+}
+
+int launch_take_signal(Launch *launch) {
+    struct signalfd_siginfo info;
+    int taken = 0;
+    while (read(launch->signal_fd, &info, sizeof info) == sizeof info) {
+        if (info.ssi_signo != SIGCHLD) taken = (int)info.ssi_signo;
+    }
+    return taken;
+}
+
+// ---- Ending the ranks
+
+static void signal_ranks(Launch *launch, int number) {
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        LaunchedRank *rank = &launch->ranks[r];
+        if (rank->fate != RANK_ALIVE) continue;
+        rank->sent = number;
+        kill(-rank->pid, number);
+        kill(-rank->pid, SIGCONT); // a stopped process gets its signals only when it goes on
+    }
+}
+
+static void enter(Launch *launch, LaunchStage stage, double seconds) {
+    launch->stage = stage;
+    launch->act_at_ns = after(seconds);
+}
+
+void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
+    launch->cause = cause;
+    signal_ranks(launch, signal_number);
+    enter(launch, LAUNCH_ENDING, launch->options->grace_s);
+}
+
+static void kill_ranks(Launch *launch) {
+    signal_ranks(launch, SIGKILL);
+    enter(launch, LAUNCH_KILLING, KILL_S);
+}
+
+void launch_fail(Launch *launch, LaunchCause cause, int root) {
+    launch->root = root;
+    launch->cause = cause;
+    report_root(launch);
+    launch_end_ranks(launch, cause, SIGTERM);
+}
+
+// ---- Reaping
+
+// STATUS_FAILED is also what a rank ends with when it has lost a peer.
+static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
+    return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED &&
+           !heartbeat_board_read(launch->board, rank->local_rank).culprit;
+}
+
+// Names the root after a moment: a short one once a rank has failed that cannot be a consequence.
+// But the others may be about to write their flight records (ddp/group/flight_recorder.h).
+static void settle(Launch *launch, const LaunchedRank *rank) {
+    bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
+    double seconds = waits ? CONSEQUENCE_S : SETTLE_S;
+    if (launch->stage == LAUNCH_RUNNING) enter(launch, LAUNCH_SETTLING, seconds);
+    if (launch->stage != LAUNCH_SETTLING) return;
+    if (launch->act_at_ns > after(seconds)) launch->act_at_ns = after(seconds);
+}
+
+static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) {
+    rank->fate = info->si_code == CLD_EXITED ? RANK_EXITED : RANK_KILLED;
+    rank->code = info->si_status;
+    rank->core_dumped = info->si_code == CLD_DUMPED;
+    rank->ended_ns = clock_ns();
+    clock_gettime(CLOCK_REALTIME, &rank->ended_at);
+    launch->alive--;
+    bool well = rank->fate == RANK_EXITED && rank->code == 0;
+    if (well && !launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
+    if (!well) settle(launch, rank);
+}
+
+// What else runs in the rank's process group dies with it. The rank itself is not reaped before, so
+// that its number cannot have passed to a stranger.
+static void reap_rank(Launch *launch, LaunchedRank *rank) {
+    siginfo_t info = {0};
+    int news = WEXITED | WSTOPPED | WCONTINUED;
+    if (waitid(P_PID, (id_t)rank->pid, &info, news | WNOHANG | WNOWAIT) != 0) return;
+    if (info.si_pid == 0) return;
+    if (info.si_code == CLD_STOPPED || info.si_code == CLD_CONTINUED) {
+        rank->stopped = info.si_code == CLD_STOPPED;
+        rank->stopped_ns = clock_ns();
+        if (rank->stopped) clock_gettime(CLOCK_REALTIME, &rank->stopped_at);
+        (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
+        return;
+    }
+    kill(-rank->pid, SIGKILL);
+    guard_release(launch->guard, rank->pid);
+    (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
+    note_end(launch, rank, &info);
+}
+
+static void reap(Launch *launch) {
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        if (launch->ranks[r].fate == RANK_ALIVE) reap_rank(launch, &launch->ranks[r]);
+    }
+}
+
+// ---- Who is the root?
+
+static bool failed(const LaunchedRank *rank) {
+    return !rank->sent &&
+           (rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0));
+}
+
+static bool comes_before(const Launch *launch, const LaunchedRank *a, const LaunchedRank *b) {
+    bool a_later = may_be_consequence(launch, a), b_later = may_be_consequence(launch, b);
+    return a_later != b_later ? b_later : a->ended_ns < b->ended_ns;
+}
+
+static void judge(Launch *launch) {
+    int root = -1, stopped = -1;
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        const LaunchedRank *rank = &launch->ranks[r];
+        if (rank->fate == RANK_ALIVE && rank->stopped) stopped = r;
+        if (!failed(rank)) continue;
+        if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
+    }
+    CHECK(root >= 0, "judging without a failure");
+    if (stopped >= 0 && may_be_consequence(launch, &launch->ranks[root])) {
+        launch_fail(launch, CAUSE_STOPPED, stopped);
+    } else {
+        launch_fail(launch, CAUSE_DEATH, root);
+    }
+}
+
+// ---- The loop
+
+static void react_to_signal(Launch *launch, int number) {
+    char name[24];
+    bool again = launch->stage == LAUNCH_ENDING || launch->stage == LAUNCH_KILLING;
+    launch->caught = number;
+    report_signal(number, name);
+    if (again) {
+        output_say(launch->output, "received %s: killing the ranks that are left", name);
+        kill_ranks(launch);
+        return;
+    }
+    output_say(launch->output, "received %s: ending all ranks", name);
+    char why[64];
+    snprintf(why, sizeof why, "its ddprun received %s", name);
+    nodes_tell(launch->nodes, launch->attempt, true, why);
+    launch_end_ranks(launch, CAUSE_SIGNAL, number);
+}
+
+static void decide(Launch *launch) {
+    bool due = clock_ns() >= launch->act_at_ns;
+    switch (launch->stage) {
+    case LAUNCH_RUNNING:
+        launch_look(launch);
+        break;
+    case LAUNCH_SETTLING:
+        if (due || launch->alive == 0) judge(launch);
+        break;
+    case LAUNCH_ENDING:
+        if (due && launch->alive > 0) kill_ranks(launch);
+        break;
+    case LAUNCH_KILLING:
+        break;
+    }
+}
+
+void launch_supervise(Launch *launch) {
+    while (launch->alive > 0 || launch->stage == LAUNCH_SETTLING) {
+        bool running = launch->stage == LAUNCH_RUNNING;
+        launch_wait(launch, running ? UINT64_MAX : launch->act_at_ns);
+        int number = launch_take_signal(launch);
+        reap(launch);
+        if (number) react_to_signal(launch, number);
+        decide(launch);
+        if (launch->stage == LAUNCH_KILLING && clock_ns() >= launch->act_at_ns) return;
+    }
+}

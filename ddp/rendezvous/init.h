@@ -1,0 +1,52 @@
+/* init.h: how a rank learns who it is and finds the others (PyTorch's init_process_group).
+ *
+ * env://: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which ddprun and torchrun set; missing
+ * ones are all named in one error. Without RANK and WORLD_SIZE, what mpirun (Open MPI, PMI) or srun
+ * say counts, and the store's address is 127.0.0.1:29500 unless set. The ranks meet in the store at
+ * MASTER_ADDR:MASTER_PORT, which the launcher serves when DDPRUN_STORE is set, else rank 0.
+ *
+ * tcp://host:port: the same without the environment; rank 0 serves the store there.
+ * file:///path: rank 0 serves at a free port, and tells the others where in a file that must not
+ * exist before and that the last one removes (ddp/rendezvous/meeting_file.h).
+ */
+#ifndef DDP_RENDEZVOUS_INIT_H
+#define DDP_RENDEZVOUS_INIT_H
+
+#include "common/device/device.h"
+#include "ddp/group/process_group.h"
+#include "ddp/store/store.h"
+
+enum { INIT_PATH_MAX = 1024 };
+
+typedef struct Rendezvous {
+    int rank, world_size, local_rank, local_world_size;
+    char master_addr[256];
+    int master_port;
+    char token[STORE_TOKEN_MAX + 1]; // DDPRUN_TOKEN; "" without a launcher
+    bool launcher_store;             // the launcher serves the store
+    bool fake_hosts;                 // ranks may share a GPU: ddp/launch/env.h
+    int restart_count;
+    char file_path[INIT_PATH_MAX]; // file:// only: where to meet instead; else ""
+} Rendezvous;
+
+// Reads the environment. Without any of the four variables and with alone_is_fine, a world of one.
+int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err);
+
+// Reads PyTorch's init_method: "env://", "tcp://host:port" or "file:///path". rank and world_size
+// are arguments or, where these are -1, stand in the URL: "?rank=0&world_size=2". (env:// then
+// takes the rest from the environment.)
+int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_size, Error *err);
+
+// Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/group/debug_level.h),
+// DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (pg_set_flight's folder and pipe).
+// backend: "auto", "shm" or "nccl"; auto is nccl for a GPU, otherwise shm. device: where the ranks'
+// tensors are, for nccl (it must outlive the group); NULL: host memory. timeout_s: the deadline of
+// every collective.
+ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
+                                 double timeout_s, Error *err);
+
+// The same group for `world` threads of this process: groups[r] is for the thread that plays rank
+// r.
+int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err);
+
+#endif

@@ -1,0 +1,175 @@
+/* net.c: see net.h.
+ *
+ * Sockets never block in the kernel: a call that would block waits in poll(2), whose timeout is
+ * what is left until the deadline. SIGPIPE is avoided per call, so the process's signal settings
+ * stay the caller's.
+ */
+#include "ddp/store/net.h"
+
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/store/port_holder.h"
+
+static bool wait_ready(int socket_fd, short events, uint64_t deadline_ns) {
+    for (;;) {
+        uint64_t now = clock_ns();
+        if (now >= deadline_ns) return false;
+        uint64_t left_ms = (deadline_ns - now) / 1000000 + 1;
+        struct pollfd entry = {.fd = socket_fd, .events = events};
+        int ready = poll(&entry, 1, left_ms > 60000 ? 60000 : (int)left_ms);
+        if (ready > 0) return true;
+        if (ready < 0 && errno != EINTR)
+            return true; // the next call on the socket says what is wrong
+    }
+}
+
+NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t bytes, size_t *moved,
+                   uint64_t deadline_ns) {
+    while (*moved < bytes) {
+        char *at = (char *)data + *moved;
+        ssize_t n = direction == NET_SEND
+                        ? send(socket_fd, at, bytes - *moved, MSG_NOSIGNAL | MSG_DONTWAIT)
+                        : recv(socket_fd, at, bytes - *moved, MSG_DONTWAIT);
+        if (n > 0) {
+            *moved += (size_t)n;
+        } else if (n == 0) {
+            return NET_CLOSED;
+        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
+            short events = direction == NET_SEND ? POLLOUT : POLLIN;
+            if (deadline_ns == 0 || !wait_ready(socket_fd, events, deadline_ns)) return NET_TIMEOUT;
+        } else if (errno == ECONNRESET || errno == EPIPE) {
+            return NET_CLOSED;
+        } else if (errno != EINTR) {
+            return NET_FAILED;
+        }
+    }
+    return NET_DONE;
+}
+
+static struct addrinfo *look_up(const char *host, int port, Error *err) {
+    char service[16];
+    snprintf(service, sizeof service, "%d", port);
+    struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
+    hints.ai_flags = AI_NUMERICSERV;
+    struct addrinfo *list = NULL;
+    int code = getaddrinfo(host, service, &hints, &list);
+    if (code == 0) return list;
+    error_set(err, STATUS_FAILED, "address '%s' cannot be looked up: %s", host, gai_strerror(code));
+    return NULL;
+}
+
+static void set_no_delay(int socket_fd) {
+    int on = 1; // failure costs latency, nothing else
+    (void)setsockopt(socket_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
+}
+
+static int listen_at(const struct addrinfo *address) {
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    // Connections of an earlier run that linger in TIME_WAIT do not block the port; a listener
+    // does.
+    int on = 1;
+    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+        return fd;
+    }
+    int saved = errno;
+    close(fd);
+    errno = saved;
+    return -1;
+}
+
+int net_listen(const char *host, int port, Error *err) {
+    struct addrinfo *list = look_up(host, port, err);
+    if (!list) return -1;
+    int fd = -1;
+    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = listen_at(a);
+    int cause = errno;
+    freeaddrinfo(list);
+    if (fd >= 0) return fd;
+    char holder[128] = "";
+    if (cause == EADDRINUSE) port_holder_describe(port, holder, sizeof holder);
+    return error_set(err, STATUS_FAILED, "cannot listen on %s:%d: %s%s", host, port,
+                     strerror(cause), holder);
+}
+
+int net_port(int socket_fd) {
+    struct sockaddr_storage name = {0};
+    socklen_t bytes = sizeof name;
+    if (getsockname(socket_fd, (struct sockaddr *)&name, &bytes) != 0) return -1;
+    const struct sockaddr_in *v4 = (const struct sockaddr_in *)&name;
+    const struct sockaddr_in6 *v6 = (const struct sockaddr_in6 *)&name;
+    return ntohs(name.ss_family == AF_INET6 ? v6->sin6_port : v4->sin_port);
+}
+
+void net_peer_name(int socket_fd, char name[NET_NAME_MAX]) {
+    struct sockaddr_storage peer = {0};
+    socklen_t bytes = sizeof peer;
+    snprintf(name, NET_NAME_MAX, "?");
+    if (getpeername(socket_fd, (struct sockaddr *)&peer, &bytes) != 0) return;
+    (void)getnameinfo((struct sockaddr *)&peer, bytes, name, NET_NAME_MAX, NULL, 0,
+                      NI_NUMERICHOST); // leaves "?" if it fails
+}
+
+int net_accept(int listener) {
+    int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+    if (fd >= 0) set_no_delay(fd);
+    return fd;
+}
+
+// A client that tries a local port without a listener may be given that very port as its own, and
+// is then connected to itself (TCP's simultaneous open): it would greet itself for ever.
+static bool connected_to_itself(int fd) {
+    struct sockaddr_storage mine, theirs;
+    memset(&mine, 0, sizeof mine);
+    memset(&theirs, 0, sizeof theirs);
+    socklen_t mine_bytes = sizeof mine, theirs_bytes = sizeof theirs;
+    if (getsockname(fd, (struct sockaddr *)&mine, &mine_bytes) != 0) return false;
+    if (getpeername(fd, (struct sockaddr *)&theirs, &theirs_bytes) != 0) return false;
+    return mine_bytes == theirs_bytes && memcmp(&mine, &theirs, mine_bytes) == 0;
+}
+
+static int connect_to(const struct addrinfo *address, uint64_t deadline_ns) {
+    int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0) return -1;
+    int cause = 0;
+    if (connect(fd, address->ai_addr, address->ai_addrlen) != 0) {
+        cause = errno;
+        if (cause == EINPROGRESS) {
+            socklen_t bytes = sizeof cause;
+            if (!wait_ready(fd, POLLOUT, deadline_ns)) {
+                cause = ETIMEDOUT;
+            } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &bytes) != 0) {
+                cause = errno;
+            }
+        }
+    }
+    if (cause == 0 && connected_to_itself(fd)) cause = ECONNREFUSED;
+    if (cause == 0) {
+        set_no_delay(fd);
+        return fd;
+    }
+    close(fd);
+    errno = cause;
+    return -1;
+}
+
+int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err) {
+    struct addrinfo *list = look_up(host, port, err);
+    if (!list) return -1;
+    int fd = -1;
+    for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = connect_to(a, deadline_ns);
+    int cause = errno;
+    freeaddrinfo(list);
+    if (fd >= 0) return fd;
+    return error_set(err, STATUS_FAILED, "cannot connect to %s:%d: %s", host, port,
+                     strerror(cause));
+}

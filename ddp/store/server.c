@@ -1,0 +1,555 @@
+/* server.c: the serving side of the store (store.h): one thread, one epoll.
+ *
+ * Everything here belongs to that thread once it runs; the only message to it is "stop", through an
+ * eventfd. No call on a client's socket ever waits, and no round costs more for the clients that
+ * are silent in it. Per connection there is at most one message being read, one request that waits
+ * for its key ("parked") and one reply being sent; while a reply is unsent nothing more is read
+ * from that client, so a client that never reads costs a buffer and no more. Whoever breaks the
+ * protocol, or has not proved in time that it knows the token, is hung up on.
+ */
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/queue.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "ddp/store/net.h"
+#include "ddp/store/protocol.h"
+#include "ddp/store/table.h"
+
+enum {
+    CLIENTS_MAX = 8192,
+    STRANGERS_MAX = 64,    // connections beyond the clients' limit, kept to be told that it is full
+    DESCRIPTORS_KEPT = 64, // for the rest of the process
+    EVENTS_PER_ROUND = 256,
+    ACCEPTS_PER_ROUND = 64,
+    GREETING_MS = 5000,
+    LOOK_MS = 1000, // how often strangers that are too slow are looked for
+    PAUSE_MS = 100, // before accepting again after running out of descriptors
+};
+
+typedef struct Buffer {
+    uint8_t *data;
+    size_t used, capacity;
+} Buffer;
+
+typedef enum StoreStage {
+    STAGE_HELLO,  // its nonce is coming in
+    STAGE_PROOF,  // its proof is coming in
+    STAGE_CLIENT, // it knows the token: its requests are coming in
+} StoreStage;
+
+typedef struct Connection {
+    LIST_ENTRY(Connection) all;    // in strangers or clients
+    LIST_ENTRY(Connection) parked; // in parked if is_parked
+    LIST_ENTRY(Connection) ended;  // in ended if has_ended
+    int fd;
+    uint32_t events; // what epoll watches for
+    StoreStage stage;
+    bool hang_up;         // as soon as the reply is out
+    bool has_ended;       // to be removed at the end of this round
+    uint64_t greet_by_ns; // when the whole handshake has to be done
+    StoreNonces nonces;
+    Buffer in; // a message of the handshake, or one request
+    Buffer out;
+    size_t out_sent;
+    bool is_parked; // a request waits for parked_key
+    StoreRequest parked_request;
+    uint8_t parked_key[STORE_KEY_MAX];
+} Connection;
+
+typedef LIST_HEAD(ConnectionList, Connection) ConnectionList;
+
+struct StoreServer {
+    pthread_t thread;
+    int listener, stop_fd, epoll_fd, port;
+    char token[STORE_TOKEN_MAX + 1];
+    bool refusal_said; // the line about a client with another token is printed once
+    StoreTable *table;
+    ConnectionList strangers, clients; // before and after the handshake
+    ConnectionList parked, ended;      // some of these
+    size_t connection_count, client_count, client_limit;
+    bool accepting;           // the listener is watched
+    uint64_t accept_again_ns; // if not: when it will be
+};
+
+// ---- Buffers and replies
+
+static void buffer_reserve(Buffer *buffer, size_t bytes) {
+    if (buffer->capacity >= bytes) return;
+    buffer->data = memory_grow(buffer->data, bytes, 1);
+    buffer->capacity = bytes;
+}
+
+static void buffer_append(Buffer *buffer, const void *data, size_t bytes) {
+    if (!bytes) return;
+    buffer_reserve(buffer, buffer->used + bytes);
+    memcpy(buffer->data + buffer->used, data, bytes);
+    buffer->used += bytes;
+}
+
+// Empties it; big ones are given back, so that a large value is not paid for ever after.
+static void buffer_reset(Buffer *buffer) {
+    buffer->used = 0;
+    if (buffer->capacity <= 4096) return;
+    free(buffer->data);
+    *buffer = (Buffer){0};
+}
+
+// Removed later, because events of this round may still point to it.
+static void end_connection(StoreServer *server, Connection *c) {
+    if (c->has_ended) return;
+    c->has_ended = true;
+    LIST_INSERT_HEAD(&server->ended, c, ended);
+}
+
+static void watch(StoreServer *server, Connection *c, uint32_t events) {
+    if (c->events == events) return;
+    struct epoll_event wanted = {.events = events, .data.ptr = c};
+    int operation = c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
+    c->events = events;
+    if (epoll_ctl(server->epoll_fd, operation, c->fd, &wanted) != 0) end_connection(server, c);
+}
+
+static void send_pending(StoreServer *server, Connection *c) {
+    NetResult result = net_move(c->fd, NET_SEND, c->out.data, c->out.used, &c->out_sent, 0);
+    if (result == NET_TIMEOUT) {
+        watch(server, c, EPOLLOUT);
+        return;
+    }
+    c->out_sent = 0;
+    buffer_reset(&c->out);
+    watch(server, c, EPOLLIN);
+    if (result != NET_DONE || c->hang_up) end_connection(server, c);
+}
+
+static void reply(StoreServer *server, Connection *c, uint32_t id, StoreStatus status,
+                  StoreBytes value) {
+    uint8_t header[STORE_REPLY_BYTES];
+    store_put_u32(header, id);
+    store_put_u32(header + 4, (uint32_t)status);
+    store_put_u32(header + 8, (uint32_t)value.bytes);
+    buffer_append(&c->out, header, sizeof header);
+    buffer_append(&c->out, value.data, value.bytes);
+    send_pending(server, c);
+}
+
+static void reply_status(StoreServer *server, Connection *c, uint32_t id, StoreStatus status) {
+    reply(server, c, id, status, (StoreBytes){0});
+}
+
+// ---- Requests
+
+static bool same_bytes(StoreBytes a, StoreBytes b) {
+    return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
+}
+
+// Answers a get or a wait if the key is there.
+static bool answer_if_present(StoreServer *server, Connection *c, const StoreRequest *request,
+                              StoreBytes key) {
+    StoreBytes value = {0};
+    if (!store_table_get(server->table, key, &value)) return false;
+    if (request->op == STORE_OP_WAIT) value.bytes = 0;
+    reply(server, c, request->id, STORE_DONE, value);
+    return true;
+}
+
+static void park(StoreServer *server, Connection *c, const StoreRequest *request, StoreBytes key) {
+    c->is_parked = true;
+    c->parked_request = *request;
+    memcpy(c->parked_key, key.data, key.bytes);
+    LIST_INSERT_HEAD(&server->parked, c, parked);
+}
+
+static void unpark(Connection *c) {
+    if (c->is_parked) LIST_REMOVE(c, parked);
+    c->is_parked = false;
+}
+
+static void wake_parked(StoreServer *server, StoreBytes key) {
+    for (Connection *c = LIST_FIRST(&server->parked), *next; c; c = next) {
+        next = LIST_NEXT(c, parked);
+        StoreBytes wanted = {c->parked_key, c->parked_request.key_bytes};
+        if (!same_bytes(wanted, key)) continue;
+        unpark(c);
+        (void)answer_if_present(server, c, &c->parked_request, key);
+    }
+}
+
+// Whoever waits for a key waits because it is not there: only a new one can wake anybody.
+static StoreStatus set_and_wake(StoreServer *server, StoreBytes key, StoreBytes value) {
+    StoreBytes old;
+    bool is_new = !store_table_get(server->table, key, &old);
+    if (!store_table_set(server->table, key, value)) return STORE_FULL;
+    if (is_new) wake_parked(server, key);
+    return STORE_DONE;
+}
+
+static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *request,
+                        StoreBytes key) {
+    if (answer_if_present(server, c, request, key)) return;
+    if (request->no_wait) {
+        reply_status(server, c, request->id, STORE_MISSING);
+    } else {
+        park(server, c, request, key);
+    }
+}
+
+// An integer is kept as decimal text, so that a get of a counter can be read.
+static StoreStatus add(StoreServer *server, StoreBytes key, int64_t amount, int64_t *sum) {
+    StoreBytes old = {0};
+    char text[32] = "0";
+    if (store_table_get(server->table, key, &old)) {
+        if (old.bytes == 0 || old.bytes >= sizeof text) return STORE_NOT_INTEGER;
+        memcpy(text, old.data, old.bytes);
+        text[old.bytes] = '\0';
+    }
+    char *end = text;
+    errno = 0;
+    long long value = strtoll(text, &end, 10);
+    if (errno != 0 || end == text || *end != '\0') return STORE_NOT_INTEGER;
+    if (__builtin_add_overflow((int64_t)value, amount, sum)) return STORE_NOT_INTEGER;
+    int bytes = snprintf(text, sizeof text, "%lld", (long long)*sum);
+    return set_and_wake(server, key, (StoreBytes){(uint8_t *)text, (size_t)bytes});
+}
+
+static void reply_add(StoreServer *server, Connection *c, const StoreRequest *request,
+                      StoreBytes key, StoreBytes value) {
+    uint8_t bytes[8];
+    int64_t sum = 0;
+    StoreStatus status = add(server, key, store_read_i64(value.data), &sum);
+    store_put_i64(bytes, sum);
+    reply(server, c, request->id, status, (StoreBytes){bytes, sizeof bytes});
+}
+
+static void reply_compare_set(StoreServer *server, Connection *c, const StoreRequest *request,
+                              StoreBytes key, StoreBytes desired, StoreBytes expected) {
+    StoreBytes now = {0};
+    (void)store_table_get(server->table, key, &now); // a missing key equals ""
+    if (!same_bytes(now, expected)) {
+        reply(server, c, request->id, STORE_DONE, now);
+        return;
+    }
+    StoreStatus status = set_and_wake(server, key, desired);
+    reply(server, c, request->id, status, desired);
+}
+
+static void execute(StoreServer *server, Connection *c, const StoreRequest *request) {
+    StoreBytes key = {c->in.data + STORE_REQUEST_BYTES, request->key_bytes};
+    StoreBytes value = {key.data + key.bytes, request->value_bytes};
+    StoreBytes expected = {value.data + value.bytes, request->expected_bytes};
+    unpark(c); // the client gave up on what it asked before
+    switch ((StoreOp)request->op) {
+    case STORE_OP_SET:
+        reply_status(server, c, request->id, set_and_wake(server, key, value));
+        break;
+    case STORE_OP_GET:
+    case STORE_OP_WAIT:
+        get_or_park(server, c, request, key);
+        break;
+    case STORE_OP_ADD:
+        reply_add(server, c, request, key, value);
+        break;
+    case STORE_OP_COMPARE_SET:
+        reply_compare_set(server, c, request, key, value, expected);
+        break;
+    }
+}
+
+// ---- Reading
+
+// Reads until `in` holds `bytes`. False: not yet, or the client is gone.
+static bool fill(StoreServer *server, Connection *c, size_t bytes) {
+    buffer_reserve(&c->in, bytes);
+    NetResult result = net_move(c->fd, NET_RECEIVE, c->in.data, bytes, &c->in.used, 0);
+    if (result == NET_CLOSED || result == NET_FAILED) end_connection(server, c);
+    return result == NET_DONE;
+}
+
+static void read_hello(StoreServer *server, Connection *c) {
+    bool whole = fill(server, c, STORE_HELLO_BYTES);
+    size_t magic = c->in.used < STORE_MAGIC_BYTES ? c->in.used : STORE_MAGIC_BYTES;
+    if (memcmp(c->in.data, STORE_MAGIC, magic) != 0) {
+        end_connection(server, c); // some other protocol: no answer would mean anything to it
+        return;
+    }
+    if (!whole) return;
+    (void)store_read_hello(c->in.data, c->nonces.client); // its magic was compared above
+    buffer_reset(&c->in);
+    if (store_nonce_make(c->nonces.server, NULL) != 0) {
+        end_connection(server, c);
+        return;
+    }
+    c->stage = STAGE_PROOF;
+    uint8_t challenge[STORE_HELLO_BYTES];
+    store_write_hello(challenge, c->nonces.server);
+    buffer_append(&c->out, challenge, sizeof challenge);
+    send_pending(server, c);
+}
+
+// Once, because somebody who tries again and again is not to fill the log.
+static void say_refusal(StoreServer *server, const Connection *c) {
+    if (server->refusal_said) return;
+    server->refusal_said = true;
+    char peer[NET_NAME_MAX];
+    net_peer_name(c->fd, peer);
+    dprintf(STDERR_FILENO,
+            "store: refused a client at %s: its token is not this job's (DDPRUN_TOKEN must be "
+            "the same on every node)\n",
+            peer);
+}
+
+static StoreStatus judge_proof(StoreServer *server, const Connection *c) {
+    if (!store_proof_holds(c->in.data, server->token, STORE_SIDE_CLIENT, &c->nonces)) {
+        say_refusal(server, c);
+        return STORE_WRONG_TOKEN;
+    }
+    return server->client_count < server->client_limit ? STORE_DONE : STORE_NO_ROOM;
+}
+
+static void read_proof(StoreServer *server, Connection *c) {
+    if (!fill(server, c, STORE_PROOF_BYTES)) return;
+    StoreStatus status = judge_proof(server, c);
+    buffer_reset(&c->in);
+    uint8_t answer[STORE_ANSWER_BYTES] = {0};
+    memcpy(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
+    store_put_u32(answer + STORE_MAGIC_BYTES, (uint32_t)status);
+    if (status == STORE_DONE) {
+        c->stage = STAGE_CLIENT;
+        LIST_REMOVE(c, all);
+        LIST_INSERT_HEAD(&server->clients, c, all);
+        server->client_count++;
+        store_proof_make(answer + STORE_MAGIC_BYTES + 4, server->token, STORE_SIDE_SERVER,
+                         &c->nonces);
+    }
+    c->hang_up = status != STORE_DONE;
+    buffer_append(&c->out, answer, sizeof answer);
+    send_pending(server, c);
+}
+
+static void read_request(StoreServer *server, Connection *c) {
+    if (c->in.used < STORE_REQUEST_BYTES && !fill(server, c, STORE_REQUEST_BYTES)) return;
+    StoreRequest request;
+    if (!store_read_request(c->in.data, &request)) {
+        c->hang_up = true;
+        reply_status(server, c, request.id, STORE_BAD_REQUEST);
+        return;
+    }
+    size_t body = (size_t)request.key_bytes + request.value_bytes + request.expected_bytes;
+    if (!fill(server, c, STORE_REQUEST_BYTES + body)) return;
+    execute(server, c, &request);
+    buffer_reset(&c->in);
+}
+
+static void handle(StoreServer *server, Connection *c) {
+    if (c->out.used > 0) send_pending(server, c);
+    if (c->has_ended || c->out.used > 0) return;
+    switch (c->stage) {
+    case STAGE_HELLO:
+        read_hello(server, c);
+        break;
+    case STAGE_PROOF:
+        read_proof(server, c);
+        break;
+    case STAGE_CLIENT:
+        read_request(server, c);
+        break;
+    }
+}
+
+// ---- The round
+
+static void accept_one(StoreServer *server, int fd) {
+    Connection *c = memory_zalloc(sizeof *c);
+    c->fd = fd;
+    c->greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000;
+    LIST_INSERT_HEAD(&server->strangers, c, all);
+    server->connection_count++;
+    watch(server, c, EPOLLIN);
+}
+
+static void set_accepting(StoreServer *server, bool accepting) {
+    struct epoll_event wanted = {.events = accepting ? EPOLLIN : 0, .data.ptr = &server->listener};
+    server->accepting = accepting;
+    (void)epoll_ctl(server->epoll_fd, EPOLL_CTL_MOD, server->listener, &wanted);
+}
+
+static void accept_some(StoreServer *server) {
+    for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
+        int fd = net_accept(server->listener);
+        if (fd < 0) {
+            // Out of descriptors or memory, the listener stays readable: without a pause this
+            // would be a busy loop. Anything else concerns that one connection.
+            if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
+            server->accept_again_ns = clock_ns() + (uint64_t)PAUSE_MS * 1000000;
+            set_accepting(server, false);
+            return;
+        }
+        if (server->connection_count >= server->client_limit + STRANGERS_MAX) {
+            close(fd);
+        } else {
+            accept_one(server, fd);
+        }
+    }
+}
+
+static void connection_close(StoreServer *server, Connection *c) {
+    if (c->stage == STAGE_CLIENT) server->client_count--;
+    server->connection_count--;
+    unpark(c);
+    LIST_REMOVE(c, all);
+    close(c->fd); // which also takes it out of epoll
+    free(c->in.data);
+    free(c->out.data);
+    free(c);
+}
+
+static void end_slow_strangers(StoreServer *server) {
+    uint64_t now = clock_ns();
+    Connection *c;
+    LIST_FOREACH(c, &server->strangers, all) {
+        if (now >= c->greet_by_ns) end_connection(server, c);
+    }
+}
+
+static void remove_ended(StoreServer *server) {
+    while (!LIST_EMPTY(&server->ended)) {
+        Connection *c = LIST_FIRST(&server->ended);
+        LIST_REMOVE(c, ended);
+        connection_close(server, c);
+    }
+}
+
+// Handles what epoll reports. False: the server is to stop.
+static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
+    bool accept_more = false;
+    for (int i = 0; i < count; i++) {
+        void *what = events[i].data.ptr;
+        if (what == &server->stop_fd) return false;
+        if (what == &server->listener) {
+            accept_more = true;
+        } else {
+            Connection *c = what;
+            if (!c->has_ended) handle(server, c);
+        }
+    }
+    if (accept_more) accept_some(server);
+    return true;
+}
+
+static void *serve(void *argument) {
+    StoreServer *server = argument;
+    struct epoll_event events[EVENTS_PER_ROUND];
+    uint64_t look_ns = 0;
+    for (;;) {
+        int timeout_ms = !LIST_EMPTY(&server->strangers) ? LOOK_MS : -1;
+        if (!server->accepting) timeout_ms = PAUSE_MS;
+        int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_ROUND, timeout_ms);
+        if (!handle_events(server, events, count)) return NULL;
+        uint64_t now = clock_ns();
+        if (!LIST_EMPTY(&server->strangers) && now >= look_ns) {
+            end_slow_strangers(server);
+            look_ns = now + (uint64_t)LOOK_MS * 1000000;
+        }
+        if (!server->accepting && now >= server->accept_again_ns) set_accepting(server, true);
+        remove_ended(server);
+    }
+}
+
+// ---- Opening and closing
+
+// Thousands of ranks need thousands of descriptors: the soft limit goes up to the hard one.
+static size_t raise_descriptor_limit(void) {
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
+    if (limit.rlim_cur < limit.rlim_max) {
+        struct rlimit raised = {.rlim_cur = limit.rlim_max, .rlim_max = limit.rlim_max};
+        if (setrlimit(RLIMIT_NOFILE, &raised) == 0) limit = raised;
+    }
+    return limit.rlim_cur > 1u << 20 ? 1u << 20 : (size_t)limit.rlim_cur;
+}
+
+// The server's thread takes no signals: they are for the thread that supervises.
+static int start_thread(StoreServer *server) {
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    int code = pthread_create(&server->thread, NULL, serve, server);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return code;
+}
+
+static void server_free(StoreServer *server) {
+    int fds[] = {server->listener, server->stop_fd, server->epoll_fd};
+    for (size_t i = 0; i < sizeof fds / sizeof fds[0]; i++) {
+        if (fds[i] >= 0) close(fds[i]);
+    }
+    ConnectionList *lists[] = {&server->strangers, &server->clients};
+    for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
+        while (!LIST_EMPTY(lists[i])) connection_close(server, LIST_FIRST(lists[i]));
+    }
+    store_table_close(server->table);
+    free(server);
+}
+
+// The address of a field serves as its descriptor's name among epoll's events.
+static int watch_own(StoreServer *server, int *fd) {
+    struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = fd};
+    return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &wanted);
+}
+
+static int start_serving(StoreServer *server, Error *err) {
+    server->stop_fd = eventfd(0, EFD_CLOEXEC);
+    server->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    server->accepting = true;
+    int code = 0;
+    if (server->stop_fd < 0 || server->epoll_fd < 0 || watch_own(server, &server->stop_fd) != 0 ||
+        watch_own(server, &server->listener) != 0) {
+        code = errno;
+    } else {
+        code = start_thread(server);
+    }
+    if (code == 0) return 0;
+    return error_set(err, STATUS_FAILED, "cannot start the store: %s", strerror(code));
+}
+
+StoreServer *store_serve(const char *host, int port, const char *token, Error *err) {
+    if (strlen(token) > STORE_TOKEN_MAX) {
+        error_set(err, STATUS_USAGE, "the job's token is longer than %d bytes", STORE_TOKEN_MAX);
+        return NULL;
+    }
+    StoreServer *server = memory_zalloc(sizeof *server);
+    server->stop_fd = server->epoll_fd = -1;
+    server->table = store_table_open();
+    memcpy(server->token, token, strlen(token) + 1);
+    size_t room = raise_descriptor_limit();
+    room = room > 4 * DESCRIPTORS_KEPT ? room - DESCRIPTORS_KEPT - STRANGERS_MAX : room / 2;
+    server->client_limit = room < CLIENTS_MAX ? room : CLIENTS_MAX;
+    server->listener = net_listen(host, port, err);
+    if (server->listener >= 0) {
+        server->port = net_port(server->listener);
+        if (start_serving(server, err) == 0) return server;
+    }
+    server_free(server);
+    return NULL;
+}
+
+int store_server_port(const StoreServer *server) {
+    return server->port;
+}
+
+void store_server_close(StoreServer *server) {
+    if (!server) return;
+    uint64_t one = 1;
+    ssize_t n = write(server->stop_fd, &one, sizeof one);
+    CHECK(n == sizeof one, "the store's stop message: %zd bytes", n);
+    pthread_join(server->thread, NULL);
+    server_free(server);
+}

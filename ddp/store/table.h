@@ -1,0 +1,25 @@
+/* table.h: the store's keys and values, in the server's memory.
+ *
+ * A chained hash table from byte strings to byte strings. What it holds in total is bounded, so
+ * that a client that goes wrong cannot eat the launcher's memory. One thread uses it; no locks.
+ */
+#ifndef DDP_STORE_TABLE_H
+#define DDP_STORE_TABLE_H
+
+#include <stdbool.h>
+
+#include "ddp/store/protocol.h"
+
+enum { STORE_TABLE_BYTES_MAX = 64 << 20 }; // keys, values and the entries that hold them
+
+typedef struct StoreTable StoreTable;
+
+StoreTable *store_table_open(void);
+void store_table_close(StoreTable *table);
+
+// Copies key and value. False if the table is full; then nothing has changed.
+bool store_table_set(StoreTable *table, StoreBytes key, StoreBytes value);
+// *value points into the table until the next change. False: no such key.
+bool store_table_get(const StoreTable *table, StoreBytes key, StoreBytes *value);
+
+#endif

@@ -1,0 +1,440 @@
+/* test_base.c: common/base, without threads (those are in test_sync.c) and without options
+ * (test_options.c): errors, whole files or none, known answers of the generator, JSON that parses,
+ * phases that partition a step, spans that nest.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <cjson/cJSON.h>
+#include <dirent.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/error.h"
+#include "common/base/file.h"
+#include "common/base/json.h"
+#include "common/base/memory.h"
+#include "common/base/profile.h"
+#include "common/base/rng.h"
+#include "common/base/trace.h"
+#include "tests/rigs/temp_folder.h"
+
+// The file's contents as a string; free() it. NULL if there is no such file.
+static char *slurp(const char *path) {
+    FILE *file = fopen(path, "rb");
+    if (!file) return NULL;
+    char *text = NULL;
+    size_t capacity = 0;
+    if (getdelim(&text, &capacity, '\0', file) < 0) {
+        free(text);
+        text = memory_format("%s", "");
+    }
+    fclose(file);
+    return text;
+}
+
+static int count_files(const char *folder) {
+    DIR *dir = opendir(folder);
+    assert_non_null(dir);
+    int count = 0;
+    for (struct dirent *entry; (entry = readdir(dir));) count += entry->d_name[0] != '.';
+    closedir(dir);
+    return count;
+}
+
+// ---- error --------------------------------------------------------------------------------------
+
+static void test_error_keeps_the_first(void **state) {
+    (void)state;
+    Error err = {0};
+    assert_int_equal(error_prefix(&err, "nothing"), -1);
+    assert_int_equal(err.status, STATUS_OK);
+    assert_int_equal(error_set(&err, STATUS_USAGE, "bad %d", 7), -1);
+    assert_int_equal(error_set(&err, STATUS_FAILED, "later"), -1);
+    assert_int_equal(error_prefix(&err, "file %s", "a\nb"), -1);
+    assert_string_equal(err.message, "file a?b: bad 7");
+    assert_int_equal(err.status, STATUS_USAGE);
+    assert_int_equal(error_set(NULL, STATUS_USAGE, "nobody listens"), -1);
+}
+
+static void test_error_long_messages_are_cut(void **state) {
+    (void)state;
+    Error err = {0};
+    char *text = memory_format("%2000s", "x");
+    error_set(&err, STATUS_FAILED, "%s", text);
+    assert_int_equal(strlen(err.message), sizeof err.message - 1);
+    error_prefix(&err, "%s", text);
+    assert_int_equal(strlen(err.message), sizeof err.message - 1);
+    free(text);
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static void test_memory(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes < 200; bytes++) {
+        unsigned char *memory = memory_zalloc(bytes);
+        assert_int_equal((uintptr_t)memory % MEMORY_ALIGNMENT, 0);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], 0);
+        free(memory);
+    }
+    int *items = memory_grow(NULL, 3, sizeof *items);
+    for (int i = 0; i < 3; i++) items[i] = i;
+    items = memory_grow(items, 1000, sizeof *items);
+    for (int i = 0; i < 3; i++) assert_int_equal(items[i], i);
+    items = memory_grow(items, 0, sizeof *items);
+    assert_non_null(items);
+    free(items);
+}
+
+// ---- file ---------------------------------------------------------------------------------------
+
+static void write_file(const char *path, const char *text) {
+    AtomicFile file;
+    Error err = {0};
+    assert_int_equal(file_begin(&file, path, &err), 0);
+    fputs(text, file.file);
+    assert_int_equal(file_commit(&file, &err), 0);
+}
+
+static void test_file_replaces_whole(void **state) {
+    char *path = temp_folder_path(state, "data");
+    write_file(path, "old");
+    AtomicFile file;
+    Error err = {0};
+    assert_int_equal(file_begin(&file, path, &err), 0);
+    fputs("new", file.file);
+    fflush(file.file);
+    char *text = slurp(path);
+    assert_string_equal(text, "old"); // until the commit
+    free(text);
+    assert_int_equal(file_commit(&file, &err), 0);
+    text = slurp(path);
+    assert_string_equal(text, "new");
+    free(text);
+    assert_int_equal(count_files(*state), 1);
+    free(path);
+}
+
+static void test_file_abandon_changes_nothing(void **state) {
+    char *path = temp_folder_path(state, "data");
+    write_file(path, "old");
+    AtomicFile file;
+    assert_int_equal(file_begin(&file, path, NULL), 0);
+    fputs("new", file.file);
+    file_abandon(&file);
+    file_abandon(&file); // twice is fine
+    char *text = slurp(path);
+    assert_string_equal(text, "old");
+    assert_int_equal(count_files(*state), 1);
+    free(text);
+    free(path);
+}
+
+// Root may write anywhere, so a full disk is played by a limit on the size of files.
+static void fail_to_write(void **state, size_t bytes) {
+    char *path = temp_folder_path(state, "data");
+    write_file(path, "old");
+    struct rlimit before, small = {.rlim_cur = 4096, .rlim_max = RLIM_INFINITY};
+    assert_int_equal(getrlimit(RLIMIT_FSIZE, &before), 0);
+    small.rlim_max = before.rlim_max;
+    signal(SIGXFSZ, SIG_IGN);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &small), 0);
+    AtomicFile file;
+    Error err = {0};
+    assert_int_equal(file_begin(&file, path, &err), 0);
+    for (size_t i = 0; i < bytes; i++) fputc('x', file.file);
+    int status = file_commit(&file, &err);
+    assert_int_equal(setrlimit(RLIMIT_FSIZE, &before), 0);
+    assert_int_equal(status, -1);
+    assert_int_equal(err.status, STATUS_FAILED);
+    assert_non_null(strstr(err.message, path));
+    char *text = slurp(path);
+    assert_string_equal(text, "old");
+    assert_int_equal(count_files(*state), 1); // no temporary file is left
+    free(text);
+    free(path);
+}
+
+static void test_file_disk_full(void **state) {
+    fail_to_write(state, 4097);   // found by the commit
+    fail_to_write(state, 100000); // found long before it
+}
+
+static void test_file_refuses_what_is_no_file(void **state) {
+    AtomicFile file;
+    Error err = {0};
+    assert_int_equal(file_begin(&file, "/dev/null", &err), -1);
+    assert_string_equal(err.message, "cannot write /dev/null: it is not a regular file");
+    err = (Error){0};
+    assert_int_equal(file_begin(&file, *state, &err), -1);
+    char *path = temp_folder_path(state, "none/such");
+    err = (Error){0};
+    assert_int_equal(file_begin(&file, path, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    assert_non_null(strstr(err.message, "No such file"));
+    free(path);
+}
+
+static void test_file_make_folder(void **state) {
+    Error err = {0};
+    struct stat info;
+    char *path = temp_folder_path(state, "a/b//c/");
+    assert_int_equal(file_make_folder(path, &err), 0);
+    assert_int_equal(file_make_folder(path, &err), 0);
+    assert_int_equal(stat(path, &info), 0);
+    assert_true(S_ISDIR(info.st_mode));
+    free(path);
+    path = temp_folder_path(state, "a/file");
+    write_file(path, "");
+    char *below = temp_folder_path(state, "a/file/d");
+    assert_int_equal(file_make_folder(below, &err), -1);
+    assert_non_null(strstr(err.message, "a file has that name"));
+    free(below);
+    free(path);
+}
+
+// ---- rng ----------------------------------------------------------------------------------------
+
+// Philox4x32-10 of the authors' kat_vectors: counter = (index, stream), key = seed, low word first.
+static void test_rng_known_answers(void **state) {
+    (void)state;
+    uint64_t ones = UINT64_MAX;
+    assert_true(rng_u64(0, 0, 0) == 0xe169c58d6627e8d5u);
+    assert_true(rng_u64(ones, ones, ones) == 0x41c83b0e408f276du);
+    assert_true(rng_u64(0x299f31d0a4093822u, 0x0370734413198a2eu, 0x85a308d3243f6a88u) ==
+                0x94fdccebd16cfe09u);
+}
+
+static void test_rng_uniform_stays_below_high(void **state) {
+    (void)state;
+    double sum = 0;
+    for (uint64_t i = 0; i < 100000; i++) {
+        float narrow = rng_uniform(1, RNG_STREAM_TEST, i, 1.0f, nextafterf(1.0f, 2.0f));
+        assert_true(narrow == 1.0f); // the only value in the interval
+        float x = rng_uniform(1, RNG_STREAM_TEST, i, -2.0f, 6.0f);
+        assert_true(x >= -2.0f && x < 6.0f);
+        sum += x;
+    }
+    assert_true(fabs(sum / 100000 - 2) < 0.03); // four standard errors
+}
+
+static void test_rng_normal_moments(void **state) {
+    (void)state;
+    double sum = 0, squares = 0, fourth = 0;
+    const double n = 100000;
+    for (uint64_t i = 0; i < 100000; i++) {
+        double x = (double)rng_normal(1, RNG_STREAM_NOISE, i);
+        assert_true(isfinite(x));
+        sum += x;
+        squares += x * x;
+        fourth += x * x * x * x;
+    }
+    assert_true(fabs(sum / n) < 0.0127 && fabs(squares / n - 1) < 0.018); // four standard errors
+    assert_true(fabs(fourth / n - 3) < 0.124);
+}
+
+static void test_rng_below_hits_everything(void **state) {
+    (void)state;
+    int hits[7] = {0};
+    for (uint64_t i = 0; i < 7000; i++) hits[rng_below(3, RNG_STREAM_SPLIT, i, 7)]++;
+    for (int i = 0; i < 7; i++) assert_in_range(hits[i], 880, 1120); // four standard deviations
+    assert_true(rng_below(3, 0, 0, 1) == 0);
+    // Another seed, stream or index is another value.
+    assert_true(rng_u64(1, 2, 3) != rng_u64(2, 2, 3) && rng_u64(1, 2, 3) != rng_u64(1, 3, 3));
+    assert_true(rng_u64(1, 2, 3) != rng_u64(1, 2, 4));
+}
+
+// ---- json ---------------------------------------------------------------------------------------
+
+static void test_json_reads_back(void **state) {
+    (void)state;
+    const char *nasty = "quote\" back\\slash \n\t\r\x01 \xc3\xa9";
+    char *text = NULL;
+    size_t length = 0;
+    Json json = {.file = open_memstream(&text, &length)};
+    json_begin_object(&json, NULL);
+    json_string(&json, nasty, nasty);
+    json_string(&json, "none", NULL);
+    json_number(&json, "third", 1.0 / 3);
+    json_number(&json, "nan", NAN);
+    json_number(&json, "infinite", -INFINITY);
+    json_integer(&json, "integer", -7);
+    json_bool(&json, "yes", true);
+    json_begin_array(&json, "array");
+    for (int i = 0; i < 3; i++) {
+        json_begin_array(&json, NULL);
+        json_number(&json, NULL, 0.1);
+        json_begin_object(&json, NULL);
+        json_end_object(&json);
+        json_end_array(&json);
+    }
+    json_end_array(&json);
+    json_end_object(&json);
+    fclose(json.file);
+
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    assert_string_equal(cJSON_GetObjectItem(root, nasty)->valuestring, nasty);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(root, "none")));
+    assert_true(cJSON_GetObjectItem(root, "third")->valuedouble == 1.0 / 3);
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(root, "nan")));
+    assert_true(cJSON_IsNull(cJSON_GetObjectItem(root, "infinite")));
+    assert_int_equal(cJSON_GetObjectItem(root, "integer")->valueint, -7);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(root, "yes")));
+    cJSON *array = cJSON_GetObjectItem(root, "array");
+    assert_int_equal(cJSON_GetArraySize(array), 3);
+    assert_int_equal(cJSON_GetArraySize(cJSON_GetArrayItem(array, 2)), 2);
+    assert_non_null(strstr(text, "[0.1, {}]")); // short numbers, and deep levels on one line
+    cJSON_Delete(root);
+    free(text);
+}
+
+// ---- profile and trace --------------------------------------------------------------------------
+
+static void test_profile_partitions_the_step(void **state) {
+    (void)state;
+    Profile profile = {0};
+    uint64_t steps_sum = 0;
+    for (int step = 0; step < 3; step++) {
+        uint64_t before = clock_ns();
+        profile_begin_step(&profile);
+        Phase outer = profile_enter(&profile, PHASE_BACKWARD);
+        Phase inner = profile_enter(&profile, PHASE_REDUCE);
+        while (clock_ns() < before + 100000) continue;
+        profile_leave(&profile, inner);
+        assert_int_equal(profile.current, PHASE_BACKWARD);
+        profile_leave(&profile, outer);
+        assert_int_equal(profile.current, PHASE_OTHER);
+        uint64_t length = profile_end_step(&profile), around = clock_ns() - before, sum = 0;
+        for (int p = 0; p < PHASE_COUNT; p++) sum += profile.step[p];
+        assert_true(sum == length && length <= around);
+        assert_true(profile.step[PHASE_REDUCE] > 0 && profile.step[PHASE_FORWARD] == 0);
+        steps_sum += length;
+    }
+    profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // outside a step: not charged
+    uint64_t total = 0;
+    for (int p = 0; p < PHASE_COUNT; p++) total += profile.total[p];
+    assert_true(total == steps_sum && profile.steps == 3 && profile.total[PHASE_DATA] == 0);
+    profile_begin_step(NULL);
+    profile_leave(NULL, profile_enter(NULL, PHASE_DATA));
+    assert_true(profile_end_step(NULL) == 0);
+    for (int p = 0; p < PHASE_COUNT; p++) assert_non_null(phase_name((Phase)p));
+}
+
+static double field(const cJSON *event, const char *name) {
+    const cJSON *item = cJSON_GetObjectItem(event, name);
+    assert_true(cJSON_IsNumber(item));
+    return item->valuedouble;
+}
+
+// Two spans of one track nest if one contains the other or they do not touch.
+static void assert_nested(const cJSON *a, const cJSON *b) {
+    double a0 = field(a, "ts"), a1 = a0 + field(a, "dur");
+    double b0 = field(b, "ts"), b1 = b0 + field(b, "dur");
+    const double ns = 0.0011; // times are in microseconds, and 0.001 is not exact in binary
+    bool apart = a1 <= b0 + ns || b1 <= a0 + ns;
+    bool inside = (a0 <= b0 + ns && b1 <= a1 + ns) || (b0 <= a0 + ns && a1 <= b1 + ns);
+    assert_true(apart || inside);
+}
+
+static Trace *record_trace(void) {
+    Trace *trace = trace_open(3, "rank \"3\"");
+    Profile profile = {.trace = trace, .track = trace_track(trace, "main", 100)};
+    int comm = trace_track(trace, "comm", 2);
+    assert_int_equal(comm, 1);
+    for (int step = 0; step < 2; step++) {
+        profile_begin_step(&profile);
+        Phase previous = profile_enter(&profile, PHASE_FORWARD);
+        while (clock_ns() < profile.since_ns + 1000) continue;
+        profile_leave(&profile, previous);
+        profile_end_step(&profile);
+    }
+    trace_span(trace, comm, "bucket", -1, 1000001, 1002001);
+    trace_span(trace, comm, "piece", 7, 1000501, 1001001);
+    trace_span(trace, comm, "dropped", 8, 2000000, 2000001);
+    return trace;
+}
+
+static void test_trace_parses_and_nests(void **state) {
+    char *path = temp_folder_path(state, "trace.json");
+    Trace *trace = record_trace();
+    Error err = {0};
+    assert_int_equal(trace_write(trace, path, &err), 0);
+    trace_close(trace);
+    char *text = slurp(path);
+    cJSON *root = cJSON_Parse(text);
+    assert_non_null(root);
+    assert_string_equal(cJSON_GetObjectItem(root, "displayTimeUnit")->valuestring, "ms");
+    assert_true(field(cJSON_GetObjectItem(root, "otherData"), "dropped_spans") == 1);
+    int spans = 0, names = 0, forward = 0;
+    const cJSON *events = cJSON_GetObjectItem(root, "traceEvents"), *event, *other;
+    cJSON_ArrayForEach(event, events) {
+        const char *name = cJSON_GetObjectItem(event, "name")->valuestring;
+        const char *ph = cJSON_GetObjectItem(event, "ph")->valuestring;
+        assert_true(field(event, "pid") == 3);
+        if (strcmp(ph, "M") == 0) {
+            names++;
+            continue;
+        }
+        spans++;
+        forward += strcmp(name, "forward") == 0;
+        if (strcmp(name, "piece") == 0) {
+            assert_true(field(event, "ts") == 1000.501 && field(event, "dur") == 0.5);
+            assert_true(field(cJSON_GetObjectItem(event, "args"), "number") == 7);
+        }
+        cJSON_ArrayForEach(other, events) {
+            bool is_span = strcmp(cJSON_GetObjectItem(other, "ph")->valuestring, "X") == 0;
+            if (is_span && field(other, "tid") == field(event, "tid")) assert_nested(event, other);
+        }
+    }
+    assert_int_equal(names, 1 + 2 * 2); // the process; a name and an order for each track
+    assert_int_equal(forward, 2);
+    assert_in_range(spans, 2 + 2, 2 + 6); // "other" may be shorter than the clock's tick
+    cJSON_Delete(root);
+    free(text);
+    free(path);
+}
+
+static void test_trace_null_records_nothing(void **state) {
+    (void)state;
+    assert_int_equal(trace_track(NULL, "main", 10), 0);
+    trace_span(NULL, 0, "x", -1, 1, 2);
+    assert_int_equal(trace_write(NULL, "/nowhere/at/all", NULL), 0);
+    trace_close(NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_error_keeps_the_first),
+        cmocka_unit_test(test_error_long_messages_are_cut),
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test_setup_teardown(test_file_replaces_whole, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_file_abandon_changes_nothing, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_file_disk_full, temp_folder_make, temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_file_refuses_what_is_no_file, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_file_make_folder, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test(test_rng_known_answers),
+        cmocka_unit_test(test_rng_uniform_stays_below_high),
+        cmocka_unit_test(test_rng_normal_moments),
+        cmocka_unit_test(test_rng_below_hits_everything),
+        cmocka_unit_test(test_json_reads_back),
+        cmocka_unit_test(test_profile_partitions_the_step),
+        cmocka_unit_test_setup_teardown(test_trace_parses_and_nests, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test(test_trace_null_records_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,159 @@
+/* test_trace.c: what a communicator tells the timeline, and one timeline of several processes'.
+ * (That spans nest and parse: test_base.c. What the programs write: traces.sh.)
+ */
+#include "tests/rigs/files.h"
+
+#include <cjson/cJSON.h>
+
+#include "common/base/trace.h"
+#include "common/base/trace_merge.h"
+#include "tests/rigs/temp_folder.h"
+
+static cJSON *read_trace(const char *path) {
+    size_t bytes;
+    char *text = read_whole(path, &bytes);
+    cJSON *root = cJSON_ParseWithLength(text, bytes);
+    assert_non_null(root);
+    free(text);
+    return root;
+}
+
+static double number(const cJSON *object, const char *name) {
+    const cJSON *item = cJSON_GetObjectItem(object, name);
+    if (!cJSON_IsNumber(item)) fail_msg("no number %s", name);
+    return item->valuedouble;
+}
+
+// The nth event of that kind, of that process.
+static const cJSON *find_event(const cJSON *root, const char *ph, int pid, int nth) {
+    const cJSON *event;
+    cJSON_ArrayForEach(event, cJSON_GetObjectItem(root, "traceEvents")) {
+        const char *kind = cJSON_GetStringValue(cJSON_GetObjectItem(event, "ph"));
+        if (strcmp(kind, ph) == 0 && number(event, "pid") == pid && nth-- == 0) return event;
+    }
+    fail_msg("no event %s of %d", ph, pid);
+    return NULL;
+}
+
+// A main track with one long span, and two buckets on a communicator's.
+static void write_trace(const char *path, int pid, uint64_t at_ns) {
+    Error err = {0};
+    Trace *trace = trace_open(pid, "ddp");
+    trace_mark(trace);
+    int main_track = trace_track(trace, "main", 4), comm = trace_track(trace, "comm", 4);
+    trace_span(trace, main_track, "backward", 7, at_ns, at_ns + 900000);
+    for (int b = 0; b < 2; b++)
+        trace_add(trace, comm,
+                  &(TraceSpan){.name = "all_reduce",
+                               .number = 40 + b,
+                               .begin_ns = at_ns + 200000 + 300000 * (uint64_t)b,
+                               .end_ns = at_ns + 400000 + 300000 * (uint64_t)b,
+                               .bytes = 1000 * (uint64_t)(b + 1),
+                               .bucket = b,
+                               .ready_ns = at_ns + 100000 + 300000 * (uint64_t)b});
+    trace_mark(trace);
+    assert_int_equal(trace_write(trace, path, &err), 0);
+    trace_close(trace);
+}
+
+// An arrow leads from the moment a bucket was ready, on the first track, to its all-reduce.
+static void test_arrows_to_buckets(void **state) {
+    char *path = temp_folder_path(state, "trace.json");
+    write_trace(path, 2, 5000000);
+    cJSON *root = read_trace(path);
+    double ids[2];
+    for (int b = 0; b < 2; b++) {
+        const cJSON *span = find_event(root, "X", 2, 1 + b), *from = find_event(root, "s", 2, b);
+        const cJSON *to = find_event(root, "f", 2, b), *ready = find_event(root, "i", 2, b);
+        const cJSON *args = cJSON_GetObjectItem(span, "args");
+        assert_true(number(args, "bucket") == b && number(args, "bytes") == 1000 * (b + 1));
+        assert_true(number(args, "number") == 40 + b);
+        assert_true(number(cJSON_GetObjectItem(ready, "args"), "bucket") == b);
+        assert_true(number(from, "ts") == 5100 + 300 * b && number(from, "tid") == 0);
+        assert_true(number(ready, "ts") == number(from, "ts") && number(ready, "tid") == 0);
+        assert_true(number(to, "ts") == number(span, "ts") && number(to, "tid") == 1);
+        assert_true(number(from, "id") == number(to, "id"));
+        ids[b] = number(from, "id");
+    }
+    assert_true(ids[0] != ids[1]);
+    cJSON_Delete(root);
+    free(path);
+}
+
+static void test_merge_of_one_machine(void **state) {
+    Error err = {0};
+    char *path = temp_folder_path(state, "trace.json");
+    for (int rank = 0; rank < 3; rank++) {
+        char *part = trace_part(path, rank);
+        write_trace(part, rank, 5000000 + 1000000 * (uint64_t)rank);
+        free(part);
+    }
+    assert_int_equal(trace_merge_ranks(path, 3, &err), 0);
+    assert_int_equal(count_files(*state, "trace.json"), 1); // the parts are gone
+    cJSON *root = read_trace(path);
+    for (int rank = 0; rank < 3; rank++) // the clock is the same, so no time has changed
+        assert_true(number(find_event(root, "X", rank, 0), "ts") == 5000 + 1000 * rank);
+    assert_true(number(find_event(root, "s", 1, 0), "id") !=
+                number(find_event(root, "s", 2, 0), "id"));
+    cJSON_Delete(root);
+    assert_int_equal(trace_merge_ranks(path, 5, &err), 4); // what is not here is counted
+    free(path);
+}
+
+#define TRACE(clock, marks, ts)                                                               \
+    "{\"traceEvents\": [{\"ph\": \"X\", \"name\": \"a\", \"pid\": 1, \"tid\": 0, \"ts\": " ts \
+    ", \"dur\": 2}], \"otherData\": {\"dropped_spans\": 3, \"clock\": \"" clock               \
+    "\", \"marks_us\": [" marks "]}}"
+
+// The other machine's clock started 9,000 us later and runs half as fast.
+static void test_merge_of_two_machines(void **state) {
+    static const char ONE[] = TRACE("here", "10000, 20000", "12000");
+    static const char OTHER[] = TRACE("there", "1000, 6000", "3500");
+    Error err = {0};
+    char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
+    char *both = temp_folder_path(state, "both");
+    const char *files[] = {one, other};
+    write_whole(one, ONE, strlen(ONE));
+    write_whole(other, OTHER, strlen(OTHER));
+    assert_int_equal(trace_merge(both, files, 2, &err), 0);
+    cJSON *root = read_trace(both);
+    assert_true(number(find_event(root, "X", 1, 0), "ts") == 12000);
+    assert_true(number(find_event(root, "X", 1, 1), "ts") == 15000);
+    assert_true(number(cJSON_GetObjectItem(root, "otherData"), "dropped_spans") == 6);
+    cJSON_Delete(root);
+    free(one);
+    free(other);
+    free(both);
+}
+
+static void test_merge_refuses(void **state) {
+    static const char ONE[] = TRACE("here", "1, 2", "1"), NO_MARKS[] = TRACE("there", "", "1");
+    char *one = temp_folder_path(state, "one"), *other = temp_folder_path(state, "other");
+    const char *files[] = {one, other};
+    const char *const words[] = {"No such file", "is no trace", "is no trace", "has no marks"};
+    const char *const texts[] = {NULL, "", "{\"traceEvents\": 3}", NO_MARKS};
+    for (size_t i = 0; i < 4; i++) {
+        Error err = {0};
+        write_whole(one, ONE, strlen(ONE));
+        if (texts[i]) write_whole(other, texts[i], strlen(texts[i]));
+        assert_int_equal(trace_merge(one, files, 2, &err), -1);
+        assert_int_equal(err.status, STATUS_USAGE);
+        if (!strstr(err.message, words[i])) fail_msg("\"%s\"", err.message);
+        cJSON_Delete(read_trace(one)); // as it was
+    }
+    free(one);
+    free(other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(test_arrows_to_buckets, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_merge_of_one_machine, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_merge_of_two_machines, temp_folder_make,
+                                        temp_folder_remove),
+        cmocka_unit_test_setup_teardown(test_merge_refuses, temp_folder_make, temp_folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

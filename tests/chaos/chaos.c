@@ -1,0 +1,371 @@
+/* chaos.c: every kind of fault at every point of a run, and what must hold afterwards.
+ *
+ *     chaos [--repeat N] [--seed S] [--jobs J] [--only TEXT]
+ *
+ * A case is a point of the run (while the ranks meet, construct, in a step, in backward, inside a
+ * collective, while a checkpoint is written, at evaluation, at shutdown), a fault, a victim (rank
+ * 0, the last rank, the launcher) and a world size. tests/chaos/chaos_rank.c plants the fault in
+ * train_ddp. Then: the job ends by itself; its exit status is the fault's; the first line of the
+ * report names the right rank and cause; nothing is left: no process, no file in /dev/shm, no
+ * listener on the port; and the last checkpoint is whole. Which step, bucket or rename is hit
+ * follows from the seed. Times are printed, and judged by nobody but the job's deadline.
+ */
+#include <pthread.h>
+#include <regex.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/base/options.h"
+#include "common/base/rng.h"
+#include "common/train/checkpoint.h"
+#include "tests/chaos/job.h"
+#include "tests/rigs/temp_folder.h"
+
+enum { CASES_MAX = 512, WHERE_MAX = 400 };
+
+#define DEADLINE_S 60.0
+
+typedef struct Case {
+    const char *name, *point; // of the case; where chaos_rank acts
+    const char *phase;        // what the heartbeat says there
+    int first, last;          // the visit to the point that counts: one of these
+    const char *fault, *victim;
+    int rank, world;
+} Case;
+
+typedef struct Suite {
+    Case cases[CASES_MAX];
+    size_t count;
+    const char *only;
+    int repeat, jobs;
+    uint64_t seed;
+    char folder[PATH_MAX], *ddprun, *train;
+    bool shm_is_ours;    // /dev/shm
+    bool ports_are_ours; // every thread has a network of its own
+    Listing shm;
+
+    pthread_mutex_t mutex; // protects what follows
+    size_t next, failed;
+    double worst_report_s, worst_end_s; // after a fault of a rank, until the report, until the end
+    double worst_kill_s;                // after a SIGKILL of a rank, until the report
+} Suite;
+
+// ---- the matrix -------------------------------------------------------------------------------
+
+static void add_case(Suite *suite, Case c) {
+    char name[160];
+    snprintf(name, sizeof name, "%s %s %s %d %d", c.name, c.fault, c.victim, c.rank, c.world);
+    if (suite->only && !strstr(name, suite->only)) return;
+    CHECK(suite->count < CASES_MAX, "more than %d cases", CASES_MAX);
+    suite->cases[suite->count++] = c;
+}
+
+// A fault of rank 0 and of the last rank. Only rank 0 writes checkpoints: the other one's fault is
+// in the step that begins meanwhile.
+static void add_ranks(Suite *suite, Case c, const char *fault, int world) {
+    c.fault = fault;
+    c.victim = "rank";
+    c.world = world;
+    add_case(suite, c);
+    c.rank = world - 1;
+    if (strcmp(c.point, "checkpoint") == 0) {
+        c.point = "step";
+        c.phase = "train";
+        c.first = c.last = 3;
+    }
+    add_case(suite, c);
+}
+
+static void add_launcher(Suite *suite, Case c, const char *fault, int world) {
+    c.fault = fault;
+    c.victim = "launcher";
+    c.world = world;
+    add_case(suite, c);
+}
+
+// The run has two epochs of five steps and saves after every second step.
+static void add_world(Suite *suite, int world) {
+    const Case points[] = {
+        {"init", "init", "init", 1, 1, NULL, NULL, 0, 0},
+        {"construct", "construct", "init", 1, 1, NULL, NULL, 0, 0},
+        {"first step", "step", "train", 1, 1, NULL, NULL, 0, 0},
+        {"later step", "step", "train", 3, 10, NULL, NULL, 0, 0},
+        {"backward", "backward", "train", 2, 16, NULL, NULL, 0, 0},
+        {"collective", "collective", "train", 3, 16, NULL, NULL, 0, 0},
+        {"checkpoint", "checkpoint", "checkpoint", 2, 9, NULL, NULL, 0, 0}, // the 1st: config.json
+        {"evaluation", "evaluate", "evaluate", 1, 2, NULL, NULL, 0, 0},
+        {"shutdown", "shutdown", "shutdown", 1, 1, NULL, NULL, 0, 0},
+    };
+    enum { CONSTRUCT = 1, FIRST = 2, LATER = 3, BACKWARD = 4, EVALUATION = 7, SHUTDOWN = 8 };
+    const char *everywhere[] = {"kill", "stop", "segv", "exit3"};
+    for (size_t p = 0; p < sizeof points / sizeof points[0]; p++) {
+        for (size_t f = 0; f < 4; f++) add_ranks(suite, points[p], everywhere[f], world);
+        add_launcher(suite, points[p], "kill", world);
+        add_launcher(suite, points[p], "term", world);
+    }
+    const int steps[] = {FIRST, LATER}, calls[] = {FIRST, LATER, BACKWARD, EVALUATION, SHUTDOWN};
+    for (size_t i = 0; i < 2; i++) add_ranks(suite, points[steps[i]], "nan", world);
+    for (size_t i = 0; i < 5; i++) add_ranks(suite, points[calls[i]], "order", world);
+    add_ranks(suite, points[CONSTRUCT], "shape", world);
+    add_ranks(suite, points[BACKWARD], "shape", world);
+    add_ranks(suite, (Case){"epoch", "epoch", "train", 1, 1, NULL, NULL, 0, 0}, "short", world);
+}
+
+// ---- what is expected -------------------------------------------------------------------------
+
+static bool is(const char *a, const char *b) {
+    return strcmp(a, b) == 0;
+}
+
+static int expected_status(const Case *c) {
+    if (is(c->fault, "kill")) return 137;
+    if (is(c->fault, "term")) return 143;
+    if (is(c->fault, "segv")) return 139;
+    return is(c->fault, "exit3") ? 3 : 1;
+}
+
+// The first line of ddprun's own, as an extended regular expression; "" if none is expected.
+static void expected_line(const Case *c, char pattern[WHERE_MAX]) {
+    char who[80], doing[64];
+    int r = c->rank;
+    snprintf(who, sizeof who, "^ddprun: rank %d \\(pid [0-9]+, local rank %d, host [^)]*\\)", r, r);
+    snprintf(doing, sizeof doing, "at [0-9:.]{12} in phase %s, step [0-9]+", c->phase);
+    const char *any = "^ddprun: rank [0-9]+ .* exited with status 1 ";
+    pattern[0] = '\0';
+    if (is(c->fault, "term"))
+        snprintf(pattern, WHERE_MAX, "^ddprun: received SIGTERM: ending all ranks$");
+    else if (is(c->victim, "launcher"))
+        return;
+    else if (is(c->fault, "kill") || is(c->fault, "segv"))
+        snprintf(pattern, WHERE_MAX, "%s died of SIG%s %s.*; last stderr: about to suffer %s$", who,
+                 is(c->fault, "kill") ? "KILL" : "SEGV", doing, c->fault);
+    else if (is(c->fault, "exit3"))
+        snprintf(pattern, WHERE_MAX, "%s exited with status 3 %s", who, doing);
+    else if (is(c->fault, "stop"))
+        snprintf(pattern, WHERE_MAX, "%s was stopped by a signal \\(SIGSTOP\\?\\) %s", who, doing);
+    else if (is(c->fault, "nan"))
+        snprintf(pattern, WHERE_MAX, "%s exited with status 1 %s.*: the loss is -?nan at step", who,
+                 doing);
+    else if (is(c->name, "construct"))
+        snprintf(pattern, WHERE_MAX, "%s.*expects same model across all ranks: rank %d has fc", any,
+                 r == 0 ? 1 : r);
+    else if (is(c->name, "shutdown"))
+        snprintf(pattern, WHERE_MAX, "%s.*rank %d (\\(pid [0-9]+\\) is gone|has closed)", any, r);
+    else
+        snprintf(pattern, WHERE_MAX, "%s.*ranks disagree: .*rank %d runs ", any, r);
+}
+
+static bool matches(const char *line, const char *pattern) {
+    regex_t regex;
+    CHECK(regcomp(&regex, pattern, REG_EXTENDED | REG_NOSUB) == 0, "pattern %s", pattern);
+    bool found = regexec(&regex, line, 0, NULL, 0) == 0;
+    regfree(&regex);
+    return found;
+}
+
+static void first_line(const Job *job, char line[JOB_SAID_MAX]) {
+    const char *begin =
+        strncmp(job->said, "ddprun: ", 8) == 0 ? job->said : strstr(job->said, "\nddprun: ");
+    line[0] = '\0';
+    if (begin && begin[0] == '\n') begin++;
+    if (begin) snprintf(line, JOB_SAID_MAX, "%.*s", (int)strcspn(begin, "\n"), begin);
+}
+
+// ---- one case ---------------------------------------------------------------------------------
+
+typedef struct Mark { // what chaos_rank noted when it acted
+    unsigned long long ns;
+    int port, steps;
+} Mark;
+
+static bool read_mark(const char *path, Mark *mark) {
+    FILE *file = fopen(path, "re");
+    bool fine = file && fscanf(file, "%llu %d %d", &mark->ns, &mark->port, &mark->steps) == 3;
+    if (file) fclose(file);
+    return fine;
+}
+
+// The fourth step begins on any rank only when rank 0 has saved after the second.
+static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
+    char *path = NULL;
+    Log silent = log_open(true);
+    if (checkpoint_find(folder, &path, &silent, err) != 0) return false;
+    bool there = path != NULL;
+    free(path);
+    if (there || mark->steps < 4) return true;
+    error_set(err, STATUS_FAILED, "no checkpoint after %d steps", mark->steps);
+    return false;
+}
+
+// Nobody else has this network. A process that was killed loses its environment, by which
+// job_leftovers knows it, a moment before it loses its sockets.
+static bool port_becomes_free(int port) {
+    for (int tenths = 0; !port_is_free(port); tenths++) {
+        if (tenths == 100) return false;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return true;
+}
+
+// Notes the first thing that is wrong.
+static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *mark,
+                      const char *out, Error *err) {
+    char pattern[WHERE_MAX], line[JOB_SAID_MAX], name[NAME_MAX + 1];
+    int status = job_exit_status(job), wanted = expected_status(c);
+    bool orphaned = is(c->victim, "launcher") && is(c->fault, "kill");
+    int left = job_leftovers(job->id, orphaned ? 10 : 0);
+    expected_line(c, pattern);
+    first_line(job, line);
+    if (job->late) error_set(err, STATUS_FAILED, "did not end within %g s", DEADLINE_S);
+    if (mark->ns == 0) error_set(err, STATUS_FAILED, "the fault never happened");
+    if (status != wanted) error_set(err, STATUS_FAILED, "status %d, expected %d", status, wanted);
+    if (pattern[0] && !matches(line, pattern))
+        error_set(err, STATUS_FAILED, "the report does not begin with '%s'", pattern);
+    if (left) error_set(err, STATUS_FAILED, "%d processes are left", left);
+    if (suite->ports_are_ours && mark->ns && !port_becomes_free(mark->port))
+        error_set(err, STATUS_FAILED, "port %d is still taken", mark->port);
+    if (suite->shm_is_ours && listing_new(&suite->shm, "/dev/shm", name) > 0)
+        error_set(err, STATUS_FAILED, "/dev/shm/%s is left", name);
+    check_checkpoint(out, mark, err);
+}
+
+static void note_times(Suite *suite, const Case *c, const Job *job, const Mark *mark) {
+    if (is(c->victim, "launcher") || !job->reported_ns || job->reported_ns < mark->ns) return;
+    double report_s = (double)(job->reported_ns - mark->ns) * 1e-9;
+    double end_s = (double)(job->ended_ns - mark->ns) * 1e-9;
+    if (end_s > suite->worst_end_s) suite->worst_end_s = end_s;
+    if (report_s > suite->worst_report_s) suite->worst_report_s = report_s;
+    if (is(c->fault, "kill") && report_s > suite->worst_kill_s) suite->worst_kill_s = report_s;
+}
+
+static void remove_folder(const char *path) {
+    void *state = memory_format("%s", path);
+    temp_folder_remove(&state);
+}
+
+// Ten steps, a checkpoint after every second one, every gradient a bucket of its own.
+static const char *const TRAINING[] = {"--model",        "mlp", "--hidden",        "16",
+                                       "--global-batch", "300", "--epochs",        "2",
+                                       "--save-every",   "2",   "--bucket-cap-mb", "0"};
+enum { TRAINING_WORDS = sizeof TRAINING / sizeof TRAINING[0] };
+
+// Runs ddprun with chaos_rank until it ends. out: where it saves.
+static void run_job(const Suite *suite, const Case *c, Job *job, const char *plan, const char *mark,
+                    const char *out) {
+    const char *silence_s = is(c->fault, "stop") ? "1" : "300";
+    const char *world = c->world == 2 ? "2" : "4";
+    const char *argv[TRAINING_WORDS + 9] = {
+        suite->ddprun, "--nproc-per-node", world,   "--heartbeat-timeout",
+        silence_s,     suite->train,       "--out", out};
+    memcpy(argv + 8, TRAINING, sizeof TRAINING);
+    *job = (Job){.argv = argv, .variables = {plan, mark}, .deadline_s = DEADLINE_S};
+    job_start(job);
+    job_await(job);
+}
+
+static void note_case(Suite *suite, const Case *c, int visit, const Job *job, const Mark *mark,
+                      const Error *err) {
+    pthread_mutex_lock(&suite->mutex);
+    note_times(suite, c, job, mark);
+    if (err->status != 0) {
+        suite->failed++;
+        printf("FAILED %s: %s of %s %d of %d, visit %d: %s\n%s\n", c->name, c->fault, c->victim,
+               c->rank, c->world, visit, err->message, job->said);
+    }
+    pthread_mutex_unlock(&suite->mutex);
+}
+
+static void run_case(Suite *suite, size_t number) {
+    const Case *c = &suite->cases[number % suite->count];
+    uint64_t visits = (uint64_t)(c->last - c->first + 1);
+    int visit = c->first + (int)rng_below(suite->seed, RNG_STREAM_TEST, number, visits);
+    char *out = memory_format("%s/%zu", suite->folder, number);
+    char *plan =
+        memory_format("DDP_CHAOS=%s %d %s %d %s", c->point, visit, c->fault, c->rank, c->victim);
+    char *mark_variable = memory_format("DDP_CHAOS_MARK=%s.mark", out);
+    const char *mark_path = strchr(mark_variable, '=') + 1;
+    Job *job = memory_zalloc(sizeof *job);
+    CHECK(mkdir(out, 0700) == 0, "cannot make %s", out);
+    run_job(suite, c, job, plan, mark_variable, out);
+
+    Mark mark = {0};
+    Error err = {0};
+    (void)read_mark(mark_path, &mark);
+    check_job(suite, c, job, &mark, out, &err);
+    note_case(suite, c, visit, job, &mark, &err);
+    remove_folder(out);
+    unlink(mark_path);
+    free(job);
+    free(mark_variable);
+    free(plan);
+    free(out);
+}
+
+// ---- the suite --------------------------------------------------------------------------------
+
+static void *work(void *context) {
+    Suite *suite = context;
+    if (suite->ports_are_ours) CHECK(network_isolate(), "a network of its own for each thread");
+    for (;;) {
+        pthread_mutex_lock(&suite->mutex);
+        size_t number = suite->next++;
+        pthread_mutex_unlock(&suite->mutex);
+        if (number >= suite->count * (size_t)suite->repeat) return NULL;
+        run_case(suite, number);
+    }
+}
+
+static void run_suite(Suite *suite) {
+    pthread_t *threads = memory_zalloc((size_t)suite->jobs * sizeof *threads);
+    for (int i = 0; i < suite->jobs; i++)
+        CHECK(pthread_create(&threads[i], NULL, work, suite) == 0, "no thread %d", i);
+    for (int i = 0; i < suite->jobs; i++) pthread_join(threads[i], NULL);
+    free(threads);
+}
+
+int main(int argc, char **argv) {
+    Suite *suite = memory_zalloc(sizeof *suite);
+    *suite = (Suite){.repeat = 1, .jobs = 4, .seed = 1};
+    pthread_mutex_init(&suite->mutex, NULL);
+    Options options = {.program = "chaos", .summary = "Faults at every point of a run."};
+    const Option rows[] = {
+        {"repeat", OPTION_INT, &suite->repeat, "N", 1, 10000, "runs of the whole matrix"},
+        {"seed", OPTION_U64, &suite->seed, "S", 0, 0, "decides which steps and calls are hit"},
+        {"jobs", OPTION_INT, &suite->jobs, "J", 1, 64, "cases at a time: most of them wait"},
+        {"only", OPTION_STRING, &suite->only, "TEXT", 0, 0,
+         "cases whose 'POINT FAULT VICTIM RANK WORLD' contains this"},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&options, rows[i]);
+    Error err = {0};
+    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    suite->ddprun = job_program("ddprun");
+    suite->train = job_program("chaos_rank");
+    snprintf(suite->folder, sizeof suite->folder, "%s/chaos.XXXXXX", P_tmpdir);
+    CHECK(mkdtemp(suite->folder), "cannot make %s", suite->folder);
+    suite->shm_is_ours = shm_isolate();
+    suite->ports_are_ours = network_isolate();
+    suite->shm = listing_take("/dev/shm");
+    if (!suite->shm_is_ours) printf("/dev/shm is shared with other programs here: not checked\n");
+    if (!suite->ports_are_ours) printf("ports are shared with other programs: not checked\n");
+    add_world(suite, 2);
+    add_world(suite, 4);
+
+    uint64_t begin_ns = clock_ns();
+    run_suite(suite);
+    size_t runs = suite->count * (size_t)suite->repeat;
+    printf("cases=%zu runs=%zu failed=%zu seconds=%.1f worst_report_after_kill_s=%.3f "
+           "worst_report_s=%.3f worst_end_s=%.3f\n",
+           suite->count, runs, suite->failed, (double)(clock_ns() - begin_ns) * 1e-9,
+           suite->worst_kill_s, suite->worst_report_s, suite->worst_end_s);
+    size_t failed = suite->failed;
+    remove_folder(suite->folder);
+    listing_free(&suite->shm);
+    free(suite->ddprun);
+    free(suite->train);
+    free(suite);
+    return failed ? STATUS_FAILED : STATUS_OK;
+}

@@ -1,0 +1,197 @@
+/* chaos_rank.c: train_ddp with a fault planted in it, for tests/chaos/chaos.c.
+ *
+ * The program is train_ddp.c and the libraries as they are: the linker's --wrap leads a few calls
+ * through here (tests/CMakeLists.txt lists them). The environment says what is to happen:
+ *
+ *     DDP_CHAOS="POINT NTH FAULT RANK VICTIM"  DDP_CHAOS_MARK=FILE
+ *
+ * When rank RANK comes to POINT for the NTH time, VICTIM (rank: itself, launcher: its parent)
+ * suffers FAULT, and FILE receives the time, the store's port and the run's steps so far.
+ */
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/train/trainer.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/group/shm/internal.h"
+#include "ddp/rendezvous/init.h"
+
+// Wrapped functions have no argument to carry state in: hence this one global.
+static struct {
+    bool armed;
+    char point[16], fault[16], victim[16];
+    int nth, visits, steps;
+    Strategy *strategy;
+    ProcessGroup *group;
+    Strategy inner;                                          // the table before it was changed
+    Tensor *(*forward)(Module *self, Tape *tape, Tensor *x); // likewise
+} chaos;
+
+// Before any second thread runs.
+static void arm(void) {
+    int rank = -1;
+    const char *plan = getenv("DDP_CHAOS"), *me = getenv("RANK");
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    signal(SIGSEGV, SIG_DFL); // a sanitizer may have taken it
+    if (!plan || !me) return;
+    int fields = sscanf(plan, "%15s %d %15s %d %15s", chaos.point, &chaos.nth, chaos.fault, &rank,
+                        chaos.victim);
+    CHECK(fields == 5, "DDP_CHAOS=%s", plan);
+    chaos.armed = atoi(me) == rank && strcmp(getenv("TORCHELASTIC_RESTART_COUNT"), "0") == 0;
+}
+
+static bool fault_is(const char *fault) {
+    return strcmp(chaos.fault, fault) == 0;
+}
+
+static void leave_mark(void) {
+    FILE *file = fopen(getenv("DDP_CHAOS_MARK"), "we");
+    CHECK(file, "cannot write DDP_CHAOS_MARK");
+    fprintf(file, "%llu %s %d\n", (unsigned long long)clock_ns(), getenv("MASTER_PORT"),
+            chaos.steps);
+    fclose(file);
+}
+
+// Is this the place and the moment?
+static bool arrive(const char *point) {
+    if (!chaos.armed || strcmp(chaos.point, point) != 0 || ++chaos.visits != chaos.nth)
+        return false;
+    leave_mark();
+    return true;
+}
+
+static void poison(Module *model) {
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++) tensor_f32(parameters.items[i].tensor)[0] = NAN;
+    named_tensors_free(&parameters);
+}
+
+static void strike(void) {
+    pid_t victim = strcmp(chaos.victim, "launcher") == 0 ? getppid() : getpid();
+    Error ignored = {0};
+    fprintf(stderr, "about to suffer %s\n", chaos.fault);
+    if (fault_is("kill")) kill(victim, SIGKILL);
+    if (fault_is("term")) kill(victim, SIGTERM);
+    if (fault_is("stop")) kill(victim, SIGSTOP);
+    if (fault_is("segv")) raise(SIGSEGV);
+    if (fault_is("exit3")) exit(3);
+    if (fault_is("nan")) poison(chaos.strategy->model);
+    if (fault_is("order")) (void)pg_run(chaos.group, pg_barrier(), &ignored);
+}
+
+// ---- the points, in the order of a run --------------------------------------------------------
+
+Store *__real_store_connect(const char *host, int port, const char *token, double timeout_s,
+                            Error *err);
+Store *__wrap_store_connect(const char *host, int port, const char *token, double timeout_s,
+                            Error *err);
+
+Store *__wrap_store_connect(const char *host, int port, const char *token, double timeout_s,
+                            Error *err) {
+    arm();
+    if (arrive("init")) strike();
+    return __real_store_connect(host, port, token, timeout_s, err);
+}
+
+Module *__real_train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                                  int rank, Error *err);
+Module *__wrap_train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                                  int rank, Error *err);
+
+Module *__wrap_train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                                  int rank, Error *err) {
+    TrainConfig mine = *config;
+    if (fault_is("shape") && arrive("construct")) mine.hidden = "17";
+    return __real_train_create_model(&mine, data, device, rank, err);
+}
+
+static Tensor *forward_of_step(Module *self, Tape *tape, Tensor *x) {
+    if (tape->training && arrive("step")) strike();
+    chaos.steps += tape->training;
+    return chaos.forward(self, tape, x);
+}
+
+// One batch short.
+static Sampler *short_sampler(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
+                              uint64_t seed, Error *err) {
+    Sampler *sampler = chaos.inner.sampler(self, samples, global_batch, shuffle, seed, err);
+    if (sampler && fault_is("short") && arrive("epoch")) sampler->batch_count--;
+    return sampler;
+}
+
+// The last barrier left out.
+static int barrier_at_end(Strategy *self, Error *err) {
+    if (fault_is("order") && arrive("shutdown")) return 0;
+    return chaos.inner.barrier(self, err);
+}
+
+Strategy *__real_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
+                              const char *sampler);
+Strategy *__wrap_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
+                              const char *sampler);
+
+Strategy *__wrap_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
+                              const char *sampler) {
+    if (arrive("construct")) strike();
+    Strategy *strategy = __real_strategy_ddp(model, wrapper, group, device, sampler);
+    chaos.inner = *strategy;
+    chaos.strategy = strategy;
+    chaos.group = group;
+    chaos.forward = model->forward;
+    model->forward = forward_of_step;
+    strategy->sampler = short_sampler;
+    strategy->barrier = barrier_at_end;
+    return strategy;
+}
+
+Work *__real_pg_start(ProcessGroup *group, Collective collective, Error *err);
+Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err);
+
+Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    if (arrive("backward")) {
+        strike();
+        if (fault_is("shape")) collective.count--;
+    }
+    return __real_pg_start(group, collective, err);
+}
+
+void __real_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
+                       void *const *targets, int target_count, size_t count);
+void __wrap_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
+                       void *const *targets, int target_count, size_t count);
+
+// Between the two barriers of an all-reduce: the others wait at the second.
+void __wrap_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
+                       void *const *targets, int target_count, size_t count) {
+    if (arrive("collective")) strike();
+    __real_shm_reduce(type, op, sources, ranks, targets, target_count, count);
+}
+
+int __real_rename(const char *from, const char *to);
+int __wrap_rename(const char *from, const char *to);
+
+int __wrap_rename(const char *from, const char *to) {
+    if (arrive("checkpoint")) strike();
+    return __real_rename(from, to);
+}
+
+int __real_ddp_sync_buffers(Module *wrapper, Error *err);
+int __wrap_ddp_sync_buffers(Module *wrapper, Error *err);
+
+int __wrap_ddp_sync_buffers(Module *wrapper, Error *err) {
+    if (arrive("evaluate")) strike();
+    return __real_ddp_sync_buffers(wrapper, err);
+}
+
+void __real_pg_close(ProcessGroup *group);
+void __wrap_pg_close(ProcessGroup *group);
+
+void __wrap_pg_close(ProcessGroup *group) {
+    if (arrive("shutdown")) strike();
+    __real_pg_close(group);
+}

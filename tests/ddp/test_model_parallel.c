@@ -1,0 +1,148 @@
+/* test_model_parallel.c: a model whose parts live on several devices, alone and wrapped in
+ * DistributedDataParallel (row 58): the same numbers as on one device, bit for bit; one set of
+ * buckets per device; and only copies between the devices.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_toy.h"
+
+#include "common/base/rng.h"
+#include "common/nn/on_device.h"
+#include "ddp/features/logging_data.h"
+
+enum { IN = 10, OUT = 5, ROWS = 4, PARTS = 3, STEPS = 4, SEED = 11 };
+
+// net1, then net2 and net3 each on its own device; `tie`: net2 is run twice,
+// the second time around a shortcut.
+static Tensor *parts_forward(Module *self, Tape *tape, Tensor *x) {
+    x = op_relu(tape, module_forward(module_child(self, "net1"), tape, x));
+    x = op_relu(tape, module_forward(module_child(self, "net2"), tape, x));
+    if (self->config[0]) x = op_add(tape, x, module_forward(module_child(self, "net2"), tape, x));
+    return module_forward(module_child(self, "net3"), tape, x);
+}
+
+static Module *build(Device *const devices[PARTS], bool tie) {
+    Module *model = module_create("ToyMp", parts_forward);
+    Module *parts[PARTS];
+    for (int i = 0; i < PARTS; i++) parts[i] = layer_linear(devices[i], IN, i == 2 ? OUT : IN);
+    for (int i = 0; i < PARTS; i++) {
+        char name[MODULE_NAME];
+        snprintf(name, sizeof name, "net%d", i + 1);
+        bool away = devices[i] != devices[0];
+        module_add(model, name, away ? layer_on_device(parts[i]) : parts[i]);
+    }
+    model->config[0] = tie;
+    module_initialize(model, SEED);
+    return model;
+}
+
+static int train_step(Rig *rig, Module *module, int step, Error *err) {
+    float x[ROWS * IN], target[ROWS * OUT];
+    uint64_t batch = (uint64_t)(step * 8 + rig->rank) * ROWS * IN;
+    for (size_t i = 0; i < ROWS * IN; i++) x[i] = rng_uniform(1, RNG_STREAM_TEST, batch + i, -1, 1);
+    for (size_t i = 0; i < ROWS * OUT; i++)
+        target[i] = rng_uniform(2, RNG_STREAM_TEST, batch + i, -1, 1);
+    tape_reset(rig->tape);
+    module_zero_grad(rig->model);
+    Tensor *y = module_forward(module, rig->tape,
+                               tape_input(rig->tape, DTYPE_F32, 2, (size_t[]){ROWS, IN}, x));
+    Tensor *t = tape_input(rig->tape, DTYPE_F32, 2, (size_t[]){ROWS, OUT}, target);
+    Tensor *loss = op_squared_error(rig->tape, y, t, ROWS * OUT);
+    if (tape_error(rig->tape, err) || tape_backward(rig->tape, loss, err)) return -1;
+    return rig->wrapper ? ddp_finish_backward(rig->wrapper, NULL, err) : 0;
+}
+
+// Weights and gradients after some steps, [2 * WEIGHTS].
+enum { WEIGHTS = 2 * (IN * IN + IN) + IN * OUT + OUT };
+
+static void copy_out(Rig *rig, float *out) {
+    NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++) {
+        const Tensor *tensor = parameters.items[i].tensor;
+        memcpy(out, tensor->data, tensor_bytes(tensor));
+        memcpy(out + WEIGHTS, tensor->grad, tensor_bytes(tensor));
+        EXPECT(tensor->has_grad);
+        out += tensor_count(tensor);
+    }
+    named_tensors_free(&parameters);
+}
+
+typedef struct Case {
+    double cap;
+    bool tie, wrapped, find_unused, static_graph;
+} Case;
+
+// Trains on `count` different devices.
+static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int count, float *out) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    Device *devices[PARTS] = {rig->device, rig->device, rig->device};
+    for (int i = 1; i < count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "cpu:%d", 10 * rig->rank + 10 + i);
+        devices[i] = device_open(name, NULL);
+    }
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = how->cap;
+    config.find_unused_parameters = how->find_unused;
+    config.static_graph = how->static_graph;
+    rig->model = build(devices, how->tie);
+    if (how->wrapped) rig_wrap(rig, rig->model, &config);
+    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    Optimizer *optimizer = optimizer_create(rig->model, &sgd);
+    for (int step = 0; step < STEPS; step++) {
+        Error err = {0};
+        if (train_step(rig, rig->wrapper ? rig->wrapper : rig->model, step, &err))
+            problem(outcome, "%s", err.message);
+        optimizer_step(optimizer, 0.1);
+        if (how->wrapped && step == 0 && !how->find_unused)
+            EXPECT(reducer_plan(ddp_reducer(rig->wrapper))->bucket_count == (size_t)count);
+    }
+    if (how->wrapped) EXPECT(ddp_logging_data(rig->wrapper).is_multi_device_module == (count > 1));
+    for (int i = 1; i < count; i++) EXPECT(devices[i]->copied_bytes > 0);
+    copy_out(rig, out);
+    optimizer_close(optimizer);
+    rig_close(rig);
+    for (int i = 1; i < count; i++) device_close(devices[i]); // complains if memory is lost
+}
+
+static void compare_devices(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *how = argument;
+    float one[2 * WEIGHTS], several[2 * WEIGHTS];
+    train(group, outcome, how, 1, one);
+    for (int count = 2; count <= PARTS; count++) {
+        train(group, outcome, how, count, several);
+        if (memcmp(one, several, sizeof one) != 0)
+            problem(outcome, "%d devices differ from one", count);
+    }
+    float most = 0;
+    for (int i = WEIGHTS; i < 2 * WEIGHTS; i++) most = fmaxf(most, fabsf(one[i]));
+    if (!(most > 1e-3f)) problem(outcome, "gradients are at most %g", (double)most);
+}
+
+static void model_on_several_devices(void **state) {
+    (void)state;
+    for (int tie = 0; tie <= 1; tie++) {
+        const Case how = {.tie = tie};
+        play_ranks(AS_THREADS, 1, 60, compare_devices, &how, NULL);
+    }
+}
+
+static void row_58_multi_device_module(void **state) {
+    (void)state;
+    for (double cap = -1; cap <= 0; cap++)
+        for (int tie = 0; tie <= 1; tie++)
+            for (int policy = 0; policy < 3; policy++) {
+                const Case how = {cap, tie, true, policy == 1, policy == 2};
+                for (int world = 1; world <= 3; world++)
+                    play_both(world, compare_devices, &how, NULL);
+            }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(model_on_several_devices),
+        cmocka_unit_test(row_58_multi_device_module),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

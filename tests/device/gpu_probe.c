@@ -1,0 +1,121 @@
+/* gpu_probe.c: what a machine's GPU can do, one question at a time; gpu_probes.sh asks them.
+ *
+ *   gpu_probe all-reduce BYTES    a rank of a job: sums over NCCL, checked, and how long one takes
+ *   gpu_probe convolutions        what computes, and how many of resnet20's convolutions cuDNN
+ *                                 has a plan for
+ *
+ * Rank 0 prints one line. The status is 77 without a GPU, 1 if the sums are wrong.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/device/cuda/kernels.h"
+#include "ddp/options.h"
+#include "ddp/rendezvous/init.h"
+
+enum { TIMES = 4, TIMEOUT_S = 50 };
+
+static Device *open_gpu(int index) {
+    char name[16];
+    Error err = {0};
+    snprintf(name, sizeof name, "cuda:%d", index);
+    Device *device = device_open(name, &err);
+    if (!device) error_exit(&err);
+    return device;
+}
+
+// ---- all-reduce ---------------------------------------------------------------------------------
+
+// Element i of this rank's buffer; small integers, so that sums are exact.
+static float value(size_t i, int rank) {
+    return (float)((i % 1000 + 1) * (size_t)(rank + 1));
+}
+
+static size_t count_wrong(const float *x, size_t count, int world) {
+    size_t wrong = 0;
+    int ranks = world * (world + 1) / 2 - 1; // the sum of rank + 1 is the value of this rank
+    for (size_t i = 0; i < count; i++) wrong += x[i] != value(i, ranks);
+    return wrong;
+}
+
+static double reduce_ms(ProcessGroup *group, Device *device, float *x, size_t count, Error *err) {
+    uint64_t start = clock_ns();
+    if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_SUM), err) != 0) error_exit(err);
+    device_synchronize(device);
+    return (double)(clock_ns() - start) / 1e6;
+}
+
+static int all_reduce(size_t bytes) {
+    Error err = {0};
+    Rendezvous me;
+    TrainConfig config = train_config_default();
+    config.device = "cuda";
+    Device *device = ddp_options_open(&config, &me, &err);
+    if (!device) error_exit(&err);
+    ProcessGroup *group = init_process_group("nccl", &me, device, TIMEOUT_S, &err);
+    if (!group) error_exit(&err);
+
+    size_t count = bytes / sizeof(float), wrong = 0;
+    float *host = memory_zalloc(bytes), *x = device_alloc(device, bytes);
+    double least = 0, ms;
+    for (int n = 0; n < TIMES; n++) {
+        for (size_t i = 0; i < count; i++) host[i] = value(i, me.rank);
+        device_copy(device, x, NULL, host, bytes);
+        ms = reduce_ms(group, device, x, count, &err);
+        if (n == 0 || ms < least) least = ms;
+        device_copy(NULL, host, device, x, bytes);
+        wrong += count_wrong(host, count, me.world_size);
+    }
+    if (me.rank == 0)
+        printf("%zu bytes on %d ranks: %zu wrong, the fastest of %d took %.3f ms\n", bytes,
+               me.world_size, wrong, TIMES, least);
+    device_free(device, x, bytes);
+    free(host);
+    pg_close(group);
+    device_close(device);
+    return wrong ? STATUS_FAILED : STATUS_OK;
+}
+
+// ---- convolutions -------------------------------------------------------------------------------
+
+static int convolutions(void) {
+    static const size_t layers[][4] = {// c, size, k, stride
+                                       {3, 32, 16, 1},  {16, 32, 16, 1}, {16, 32, 32, 2},
+                                       {32, 16, 32, 1}, {32, 16, 64, 2}, {64, 8, 64, 1}};
+    static const Precision precisions[] = {PRECISION_F32, PRECISION_BF16, PRECISION_F16};
+    Device *device = open_gpu(0);
+    device_kernels(device); // from now on the thread's current device
+    int planned = 0, asked = 0;
+    for (size_t l = 0; l < sizeof layers / sizeof *layers; l++) {
+        const size_t *s = layers[l], out = s[1] / s[3];
+        Window window = {.n = 256,
+                         .c = s[0],
+                         .h = s[1],
+                         .w = s[1],
+                         .k = s[2],
+                         .kernel = 3,
+                         .stride = s[3],
+                         .pad = 1,
+                         .oh = out,
+                         .ow = out};
+        for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++)
+            for (int p = 0; p < 3; p++, asked++)
+                planned +=
+                    cuda_convolution_plan((ConvolutionPass)pass, precisions[p], &window) != NULL;
+    }
+    char name[256];
+    device_kernels(device)->describe(name, sizeof name);
+    printf("%s; plans for %d of %d convolutions, the others go by im2col\n", name, planned, asked);
+    device_close(device);
+    return STATUS_OK;
+}
+
+int main(int argc, char **argv) {
+    if (argc == 3 && strcmp(argv[1], "all-reduce") == 0)
+        return all_reduce(strtoul(argv[2], NULL, 10));
+    CHECK(argc == 2 && strcmp(argv[1], "convolutions") == 0,
+          "usage: gpu_probe all-reduce BYTES | convolutions");
+    return convolutions();
+}

@@ -1,0 +1,490 @@
+/* test_cuda_device.c: a GPU as a Device: its books, copies, the order of what it is asked for,
+ * events, graphs, two Devices on one card, threads. Only device.h is used, and nothing is right by
+ * luck: where an order is missing, the emulated card (cmake --preset emulator) takes the other one.
+ *
+ * Without a GPU, or in a build without CUDA, it is skipped. What ends the program runs in a program
+ * of its own: this one, with the name of the fault as argument.
+ */
+#include "tests/rigs/check.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/device/device.h"
+
+enum { COUNT = 10007, ROUNDS = 20, MIB = 1 << 20 };
+static const double PATIENCE = 300;
+
+static Device *open_device(const char *name) {
+    Error err = {0};
+    Device *device = device_open(name, &err);
+    if (!device) fail_msg("%s", err.message);
+    return device;
+}
+
+static float *floats(Device *device, size_t count) {
+    return device_alloc(device, count * sizeof(float));
+}
+
+static void free_floats(Device *device, float *x, size_t count) {
+    device_free(device, x, count * sizeof *x);
+}
+
+// A tensor full of one value.
+static float *filled(Device *device, float value, size_t count) {
+    float *x = floats(device, count);
+    device_kernels(device)->fill(x, value, count);
+    return x;
+}
+
+static void expect_all(Device *device, const float *x, float value, size_t count,
+                       const char *what) {
+    float *host = memory_zalloc(count * sizeof *host);
+    device_copy(NULL, host, device, x, count * sizeof *host);
+    for (size_t i = 0; i < count; i++)
+        if (!(host[i] == value))
+            fail_msg("%s: element %zu is %g, not %g", what, i, (double)host[i], (double)value);
+    free(host);
+}
+
+// Keeps the device busy for a while.
+static void linger(Device *device) {
+    enum { MANY = 100, SOME = 1 << 15 };
+    float *x = floats(device, SOME);
+    for (int i = 0; i < MANY; i++) device_kernels(device)->fill(x, (float)i, SOME);
+    free_floats(device, x, SOME);
+}
+
+static unsigned char *random_bytes(size_t count, uint64_t seed) {
+    unsigned char *bytes = memory_zalloc(count + sizeof(uint64_t));
+    for (size_t i = 0; i < count; i += sizeof(uint64_t)) {
+        uint64_t eight = rng_u64(seed, RNG_STREAM_TEST, i);
+        memcpy(bytes + i, &eight, sizeof eight);
+    }
+    return bytes;
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+static void test_memory(void **state) {
+    (void)state;
+    Device *device = open_device("cuda:0");
+    assert_false(device->kernels->host_memory);
+    assert_true(device_available("cuda") >= 1);
+    void *a = device_alloc(device, 1000), *b = device_alloc(device, 3 * MIB);
+    void *nothing = device_alloc(device, 0);
+    assert_non_null(nothing);
+    assert_int_equal((uintptr_t)a % MEMORY_ALIGNMENT, 0);
+    assert_int_equal((uintptr_t)b % MEMORY_ALIGNMENT, 0);
+    assert_int_equal(device->bytes, 3 * MIB + 1000);
+    device_free(device, b, 3 * MIB);
+    assert_int_equal(device->bytes, 1000);
+    assert_int_equal(device->peak_bytes, 3 * MIB + 1000);
+    device_reset_peak(device);
+    assert_int_equal(device->peak_bytes, 1000);
+    assert_ptr_equal(device_alloc(device, 3 * MIB), b); // kept, and handed out again
+    device_free(device, b, 3 * MIB);
+    device_free(device, a, 1000);
+    device_free(device, nothing, 0);
+    device_free(device, NULL, 77);
+    assert_int_equal(device->bytes, 0);
+    device_close(device);
+}
+
+// ---- copies -------------------------------------------------------------------------------------
+
+static const size_t SIZES[] = {1,       3,           64,          4095,        65537,
+                               4 * MIB, 4 * MIB - 1, 4 * MIB + 1, 9 * MIB + 7, 0};
+enum { SIZE_COUNT = sizeof SIZES / sizeof *SIZES, GUARD = 100 };
+
+// To a device at an odd address, to another, and back; the source is destroyed at once each time.
+static void copy_around(Device *a, Device *b, size_t bytes) {
+    size_t room = bytes + GUARD;
+    unsigned char *want = random_bytes(bytes, bytes), *host = random_bytes(room, 1);
+    unsigned char *guard = random_bytes(room, 1), *there = device_alloc(a, room);
+    unsigned char *elsewhere = device_alloc(b, room);
+    device_copy(b, elsewhere, NULL, guard, room);
+    memcpy(host, want, bytes);
+    linger(a); // the copy has to wait, and must not read the source late
+    device_copy(a, there + 1, NULL, host, bytes);
+    memset(host, 0xee, room);
+    uint64_t before = b->copied_bytes;
+    device_copy(b, elsewhere + 3, a, there + 1, bytes);
+    assert_int_equal(b->copied_bytes - before, a == b ? 0 : bytes);
+    device_copy(a, there + 1, NULL, host, bytes); // after the copy that reads it
+    device_copy(NULL, host, b, elsewhere, room);
+    assert_memory_equal(host, guard, 3);
+    assert_memory_equal(host + 3, want, bytes);
+    assert_memory_equal(host + 3 + bytes, guard + 3 + bytes, room - bytes - 3);
+    device_free(a, there, room);
+    device_free(b, elsewhere, room);
+    free(want);
+    free(host);
+    free(guard);
+}
+
+static void test_copies(void **state) {
+    (void)state;
+    Device *a = open_device("cuda:0"), *b = open_device("cuda:0"), *cpu = open_device("cpu:0");
+    Device *c = device_available("cuda") > 1 ? open_device("cuda:1") : NULL;
+    for (size_t i = 0; i < SIZE_COUNT; i++) {
+        copy_around(a, a, SIZES[i]);
+        copy_around(a, b, SIZES[i]);
+        copy_around(a, cpu, SIZES[i]);
+        if (c) copy_around(a, c, SIZES[i]);
+        if (c) copy_around(c, b, SIZES[i]);
+    }
+    device_close(c);
+    device_close(cpu);
+    device_close(b);
+    device_close(a);
+}
+
+// Two devices send a tensor back and forth, and each changes its own at once: every copy has to
+// come after what was asked of both before, and before what is asked of both later.
+static void play(Device *a, Device *b) {
+    float *x = filled(a, 1, COUNT), *y = filled(b, 0, COUNT), *sum = filled(b, 0, COUNT);
+    float want_x = 1, want_sum = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        if (i % 5 == 0) linger(i % 2 ? a : b);
+        device_copy(b, y, a, x, COUNT * sizeof *x);
+        device_kernels(a)->fill(x, -1000, COUNT);
+        device_kernels(b)->accumulate(sum, y, COUNT);
+        device_kernels(b)->scale(y, i % 2 ? 0.5f : 3, COUNT);
+        device_copy(a, x, b, y, COUNT * sizeof *x);
+        device_kernels(b)->fill(y, -2000, COUNT);
+        device_kernels(a)->scale(x, 2, COUNT);
+        want_sum += want_x;
+        want_x *= i % 2 ? 1 : 6;
+        if (want_x > 1000) {
+            device_kernels(a)->fill(x, 1, COUNT);
+            want_x = 1;
+        }
+    }
+    expect_all(a, x, want_x, COUNT, "the ball");
+    expect_all(b, sum, want_sum, COUNT, "the score");
+    free_floats(a, x, COUNT);
+    free_floats(b, y, COUNT);
+    free_floats(b, sum, COUNT);
+}
+
+static void test_order_between_devices(void **state) {
+    (void)state;
+    Device *a = open_device("cuda:0"), *b = open_device("cuda:0");
+    play(a, b);
+    if (device_available("cuda") > 1) {
+        Device *c = open_device("cuda:1");
+        play(a, c);
+        play(c, b);
+        device_close(c);
+    }
+    device_close(b);
+    device_close(a);
+}
+
+// Memory that is freed while kernels still use it belongs to its next owner in order.
+static void test_memory_is_handed_on_in_order(void **state) {
+    (void)state;
+    Device *device = open_device("cuda:0");
+    float *sum = filled(device, 0, COUNT);
+    for (int i = 1; i <= ROUNDS; i++) {
+        float *x = filled(device, (float)i, COUNT);
+        device_kernels(device)->accumulate(sum, x, COUNT);
+        free_floats(device, x, COUNT);
+    }
+    expect_all(device, sum, ROUNDS * (ROUNDS + 1) / 2, COUNT, "the sum");
+    free_floats(device, sum, COUNT);
+    device_close(device);
+}
+
+// ---- without waiting ----------------------------------------------------------------------------
+
+// As a loader does: two batches on the way, each uploaded while the one before is worked on.
+static void test_upload(void **state) {
+    (void)state;
+    enum { SLOTS = 2 };
+    Device *device = open_device("cuda:0");
+    float *sum = filled(device, 0, COUNT), *pinned[SLOTS], *batch[SLOTS];
+    DeviceEvent *unused[SLOTS], *sent[SLOTS];
+    for (size_t s = 0; s < SLOTS; s++) {
+        pinned[s] = device_host_alloc(device, COUNT * sizeof(float));
+        batch[s] = floats(device, COUNT);
+        unused[s] = device_event_create(device);
+        sent[s] = device_event_create(device);
+    }
+    float want = 0;
+    for (int i = 0; i < ROUNDS; i++) {
+        int s = i % SLOTS;
+        if (i % 7 == 0) linger(device);
+        device_event_wait(sent[s]); // the first time: returns
+        for (size_t k = 0; k < COUNT; k++) pinned[s][k] = (float)(i + 1);
+        device_upload(device, batch[s], pinned[s], COUNT * sizeof(float), unused[s], sent[s]);
+        device_kernels(device)->accumulate(sum, batch[s], COUNT);
+        device_event_record(unused[s]);
+        want += (float)(i + 1);
+    }
+    expect_all(device, sum, want, COUNT, "the sum of the batches");
+    for (size_t s = 0; s < SLOTS; s++) {
+        device_host_free(device, pinned[s]);
+        free_floats(device, batch[s], COUNT);
+        device_event_close(unused[s]);
+        device_event_close(sent[s]);
+    }
+    device_event_close(NULL);
+    free_floats(device, sum, COUNT);
+    device_close(device);
+}
+
+// An upload into memory that was somebody else's a moment ago, whose kernels are still under way.
+static void test_upload_into_new_memory(void **state) {
+    (void)state;
+    Device *device = open_device("cuda:0");
+    float *pinned = device_host_alloc(device, COUNT * sizeof(float));
+    DeviceEvent *never = device_event_create(device), *sent = device_event_create(device);
+    for (size_t k = 0; k < COUNT; k++) pinned[k] = 7;
+    float *sum = filled(device, 0, COUNT);
+    for (int i = 0; i < 6; i++) {
+        linger(device);
+        float *old = filled(device, 1, COUNT);
+        device_kernels(device)->accumulate(sum, old, COUNT);
+        free_floats(device, old, COUNT);
+        float *new = floats(device, COUNT);
+        assert_ptr_equal(new, old); // or nothing is tested
+        device_upload(device, new, pinned, COUNT * sizeof(float), i % 2 ? never : NULL,
+                      i % 3 ? sent : NULL);
+        device_kernels(device)->accumulate(sum, new, COUNT);
+        free_floats(device, new, COUNT);
+    }
+    expect_all(device, sum, 6 * 8, COUNT, "the sum of old and new");
+    free_floats(device, sum, COUNT);
+    device_event_close(never);
+    device_event_close(sent);
+    device_host_free(device, pinned);
+    device_close(device);
+}
+
+// Numbers are those of the moment at which they were asked for.
+static void test_readback(void **state) {
+    (void)state;
+    Device *device = open_device("cuda:0");
+    float *x = filled(device, 0, 3);
+    Readback *readbacks[4];
+    for (size_t i = 0; i < 4; i++) readbacks[i] = readback_create(device, 3 * sizeof *x);
+    for (int round = 0; round < 3; round++) {
+        linger(device);
+        for (size_t i = 0; i < 4; i++) {
+            device_kernels(device)->fill(x, (float)(10 * round) + (float)i, 3);
+            readback_start(readbacks[i], x);
+        }
+        device_kernels(device)->fill(x, -1, 3);
+        for (size_t i = 4; i-- > 0;) {
+            const float *numbers = readback_wait(readbacks[i]);
+            for (size_t k = 0; k < 3; k++)
+                assert_true(numbers[k] == (float)(10 * round) + (float)i);
+        }
+    }
+    for (size_t i = 0; i < 4; i++) readback_close(readbacks[i]);
+    readback_close(NULL);
+    free_floats(device, x, 3);
+    device_synchronize(device);
+    device_close(device);
+}
+
+// ---- graphs -------------------------------------------------------------------------------------
+
+// y += x, twice y; and a kernel that needs room of the device's own.
+static DeviceGraph *record_step(Device *device, float *y, const float *x, float *columns) {
+    Error err = {0};
+    if (device_graph_begin(device, &err) != 0) fail_msg("%s", err.message);
+    device_kernels(device)->accumulate(y, x, COUNT);
+    device_kernels(device)->scale(y, 2, COUNT);
+    device_kernels(device)->bias_gradient(columns, y, COUNT, 1, false);
+    DeviceGraph *graph = device_graph_end(device, &err);
+    if (!graph) fail_msg("%s", err.message);
+    return graph;
+}
+
+// Makes the device's own room grow, and takes what a small piece of memory there is. Nothing of it
+// may be where the graph still writes.
+enum { TENANTS = 64, TENANT = 128 };
+static void crowd(Device *device, float *tenants[TENANTS]) {
+    enum { WIDE = 64 };
+    float *wide = filled(device, 1, WIDE * (size_t)COUNT), *sums = floats(device, WIDE);
+    device_kernels(device)->bias_gradient(sums, wide, COUNT, WIDE, false);
+    expect_all(device, sums, COUNT, WIDE, "sums of columns");
+    free_floats(device, wide, WIDE * (size_t)COUNT);
+    free_floats(device, sums, WIDE);
+    for (int i = 0; i < TENANTS; i++) tenants[i] = filled(device, (float)i, TENANT);
+}
+
+static void test_graph(void **state) {
+    (void)state;
+    Device *device = open_device("cuda:0");
+    float *x = filled(device, 1, COUNT), *y = filled(device, 0, COUNT);
+    float *column = filled(device, 0, 1), *tenants[TENANTS] = {NULL};
+    device_kernels(device)->bias_gradient(column, x, COUNT, 1, false); // before it is recorded
+    DeviceGraph *graph = record_step(device, y, x, column);
+    expect_all(device, y, 0, COUNT, "recorded, not done");
+
+    float want = 0;
+    for (int i = 0; i < 8; i++) {
+        device_graph_launch(device, graph);
+        want = 2 * (want + (float)(i < 4 ? 1 : i));
+        if (i >= 3) device_kernels(device)->fill(x, (float)(i + 1), COUNT); // for the next
+        if (i == 5) crowd(device, tenants);
+    }
+    expect_all(device, y, want, COUNT, "replayed");
+    expect_all(device, column, want * COUNT, 1, "the sum in the graph");
+    for (int i = 0; i < TENANTS; i++) {
+        expect_all(device, tenants[i], (float)i, TENANT, "memory beside the graph's");
+        free_floats(device, tenants[i], TENANT);
+    }
+
+    DeviceGraph *second = record_step(device, x, y, column);
+    device_graph_close(device, graph);
+    device_graph_launch(device, second);
+    expect_all(device, x, 2 * (8 + want), COUNT, "a second graph");
+    device_graph_close(device, second);
+    device_graph_close(device, NULL);
+    free_floats(device, x, COUNT);
+    free_floats(device, y, COUNT);
+    free_floats(device, column, 1);
+    device_close(device);
+}
+
+// ---- threads ------------------------------------------------------------------------------------
+
+typedef struct Job {
+    Device *device;
+    float result;
+} Job;
+
+static void run_job(void *argument) {
+    Job *job = argument;
+    Device *device = job->device;
+    float *x = filled(device, 1, COUNT), *sum = filled(device, 0, COUNT);
+    for (int i = 0; i < ROUNDS; i++) {
+        device_kernels(device)->accumulate(sum, x, COUNT);
+        device_kernels(device)->fill(x, (float)(i + 2), COUNT);
+    }
+    device_copy(NULL, &job->result, device, sum + COUNT - 1, sizeof job->result);
+    free_floats(device, x, COUNT);
+    free_floats(device, sum, COUNT);
+}
+
+// Two replicas on one card, each with a thread of its own, while this thread uses a third.
+static void test_threads(void **state) {
+    (void)state;
+    Job jobs[3] = {{0}};
+    Error err = {0};
+    for (size_t i = 0; i < 3; i++) jobs[i].device = open_device("cuda:0");
+    for (int round = 0; round < 3; round++) {
+        for (size_t i = 0; i < 2; i++) device_submit(jobs[i].device, run_job, &jobs[i]);
+        run_job(&jobs[2]);
+        for (size_t i = 0; i < 2; i++)
+            if (device_wait(jobs[i].device, PATIENCE, &err) != 0) fail_msg("%s", err.message);
+        for (size_t i = 0; i < 3; i++) {
+            assert_true(jobs[i].result == ROUNDS * (ROUNDS + 1) / 2);
+            jobs[i].result = 0;
+        }
+    }
+    for (size_t i = 0; i < 3; i++) device_close(jobs[i].device);
+}
+
+// ---- errors -------------------------------------------------------------------------------------
+
+static void test_no_such_card(void **state) {
+    (void)state;
+    Error err = {0};
+    assert_null(device_open("cuda:999", &err));
+    assert_int_equal(err.status, STATUS_SKIPPED);
+    char want[64];
+    int cards = device_available("cuda");
+    snprintf(want, sizeof want, "device cuda:999: there %s %d GPU", cards == 1 ? "is" : "are",
+             cards);
+    check_message(&err, want);
+}
+
+static void fault_out_of_memory(Device *device) {
+    (void)device_alloc(device, 1000);
+    (void)device_alloc(device, (size_t)1 << 50);
+}
+
+static void fault_alloc_in_graph(Device *device) {
+    Error err = {0};
+    device_graph_begin(device, &err);
+    (void)device_alloc(device, 1000);
+}
+
+static void fault_wait_in_graph(Device *device) {
+    Error err = {0};
+    float number;
+    float *x = filled(device, 1, 1);
+    device_graph_begin(device, &err);
+    device_copy(NULL, &number, device, x, sizeof number);
+}
+
+static void fault_never_freed(Device *device) {
+    (void)device_alloc(device, 1000);
+    device_close(device);
+}
+
+static const struct Fault {
+    const char *name;
+    void (*run)(Device *device);
+    const char *says;
+} FAULTS[] = {
+    {"out-of-memory", fault_out_of_memory,
+     "error: cuda:0 is out of memory: asked for 1125899906842624 bytes, 1000 in use, "},
+    {"alloc-in-graph", fault_alloc_in_graph, "cuda:0 takes or gives back memory while it records"},
+    {"wait-in-graph", fault_wait_in_graph, "cuda:0 cannot record this in a graph: a copy from or"},
+    {"never-freed", fault_never_freed, "cuda:0 closes with 1000 bytes still allocated"},
+};
+enum { FAULT_COUNT = sizeof FAULTS / sizeof *FAULTS };
+
+static void test_faults(void **state) {
+    (void)state;
+    char program[4000] = {0}, command[5000], said[2000];
+    assert_true(readlink("/proc/self/exe", program, sizeof program - 1) > 0);
+    for (size_t i = 0; i < FAULT_COUNT; i++) {
+        snprintf(command, sizeof command, "'%s' %s 2>&1", program, FAULTS[i].name);
+        FILE *pipe = popen(command, "r");
+        assert_non_null(pipe);
+        size_t length = fread(said, 1, sizeof said - 1, pipe);
+        said[length] = '\0';
+        assert_int_not_equal(pclose(pipe), 0);
+        if (!strstr(said, FAULTS[i].says)) fail_msg("%s said: %s", FAULTS[i].name, said);
+    }
+}
+
+int main(int argc, char **argv) {
+    Error err = {0};
+    Device *device = device_open("cuda:0", &err);
+    if (!device && err.status == STATUS_SKIPPED) {
+        fprintf(stderr, "skipped: %s\n", err.message);
+        return STATUS_SKIPPED;
+    }
+    if (!device) error_exit(&err);
+    for (size_t i = 0; i < FAULT_COUNT && argc > 1; i++)
+        if (strcmp(argv[1], FAULTS[i].name) == 0) FAULTS[i].run(device);
+    if (argc > 1) return 0; // nothing ended it
+    device_close(device);
+
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_copies),
+        cmocka_unit_test(test_order_between_devices),
+        cmocka_unit_test(test_memory_is_handed_on_in_order),
+        cmocka_unit_test(test_upload),
+        cmocka_unit_test(test_upload_into_new_memory),
+        cmocka_unit_test(test_readback),
+        cmocka_unit_test(test_graph),
+        cmocka_unit_test(test_threads),
+        cmocka_unit_test(test_no_such_card),
+        cmocka_unit_test(test_faults),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

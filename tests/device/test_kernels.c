@@ -1,0 +1,413 @@
+/* test_kernels.c: kernels of a device (the CPU, or the one on the command line) against the
+ * reference: what goes element by element, lists of tensors, matrix products, losses, optimizers.
+ * test_kernels_norm.c, test_kernels_windows.c and test_kernels_pixels.c have the others;
+ * test_kernels_ref.c tests the reference itself.
+ *
+ * Sizes are 0, 1, primes, one past a vector's width, more than a block of threads and more than a
+ * card holds at a time; tensors lie at the memory's alignment, and a float beside it.
+ */
+#include "tests/rigs/two_devices.h"
+
+static const size_t sizes[] = {0, 1, 2, 7, 16, 17, 33, 101, 1009};
+enum { SIZES = sizeof sizes / sizeof *sizes };
+static const size_t large_sizes[] = {4097, 70001, 1200007};
+enum { LARGE_SIZES = sizeof large_sizes / sizeof *large_sizes };
+
+// ---- vectors ---------------------------------------------------------------------------------
+
+static void check_vectors(TwoDevices *two, size_t count) {
+    Both a = both_normal(two, count, 1), b = both_normal(two, count, 2);
+    Both filled = both_start(two, count, false), added = both_start(two, count, false);
+    Both in_place = both_start(two, count, true), sums = both_start(two, count, true);
+    Both mean = both_start(two, 1, false), nothing = both_start(two, 1, false);
+    Both error = both_start(two, 1, false);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->fill(filled.of[d], 2.5f, count);
+        k->scale(filled.of[d], -3, count);
+        k->add(added.of[d], a.of[d], b.of[d], count);
+        k->add(in_place.of[d], in_place.of[d], b.of[d], count);
+        k->accumulate(sums.of[d], a.of[d], count);
+        k->mean(a.of[d], 3, mean.of[d], count);
+        k->mean(a.of[d], 0, nothing.of[d], count);
+        k->squared_error(a.of[d], b.of[d], 3, error.of[d], count);
+    }
+    both_check(filled, 0, "fill, scale");
+    both_check(added, 0, "add");
+    both_check(in_place, 0, "add in place");
+    both_check(sums, 0, "accumulate");
+    both_check(mean, 2e-7, "mean");
+    both_check(nothing, 0, "mean of nothing");
+    both_check(error, 2e-7, "squared_error");
+    two_free(two);
+}
+
+static void check_pointwise(TwoDevices *two, size_t count, bool accumulate) {
+    float *values = two_normal(two, count, 1);
+    if (count > 6) values[3] = 0, values[5] = INFINITY, values[6] = -INFINITY;
+    Both x = both_floats(two, values, count), dy = both_normal(two, count, 2);
+    Both upstream = both_floats(two, (const float[]){1.4f}, 1);
+    Both relu = both_start(two, count, false), dx = both_start(two, count, accumulate);
+    Both in_place = both_start(two, count, true), spread = both_start(two, count, accumulate);
+    Both error = both_start(two, count, accumulate), target = both_normal(two, count, 3);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->relu(relu.of[d], x.of[d], count);
+        k->relu_gradient(dx.of[d], x.of[d], dy.of[d], count, accumulate);
+        k->relu(in_place.of[d], in_place.of[d], count);
+        k->relu_gradient(in_place.of[d], x.of[d], in_place.of[d], count, false);
+        k->squared_error_gradient(dy.of[d], target.of[d], upstream.of[d], 2, error.of[d],
+                                  accumulate, count);
+        k->spread(spread.of[d], upstream.of[d], 3, accumulate, count);
+    }
+    both_check(relu, 0, "relu");
+    both_check(dx, 0, "relu_gradient");
+    both_check(in_place, 0, "relu in place");
+    both_check(error, 3e-7, "squared_error_gradient");
+    both_check(spread, 2e-7, "spread");
+    two_free(two);
+}
+
+static void test_vectors(void **state) {
+    TwoDevices *two = *state;
+    for (two->shift = 0; two->shift < 2; two->shift++)
+        for (size_t i = 0; i < SIZES + LARGE_SIZES; i++) {
+            size_t count = i < SIZES ? sizes[i] : large_sizes[i - SIZES];
+            check_vectors(two, count);
+            check_pointwise(two, count, i % 2);
+            if (i < SIZES) check_pointwise(two, count, i % 2 == 0);
+        }
+    two->shift = 0;
+    check_vectors(two, 4500007); // more than the first stage of a sum has blocks for
+}
+
+// Wherever in a vector it lies, a NaN stays one.
+static void test_relu_of_nan(void **state) {
+    TwoDevices *two = *state;
+    for (size_t i = 0; i < 9; i++) {
+        float *values = two_normal(two, 9, 1);
+        values[i] = NAN;
+        Both x = both_floats(two, values, 9), y = both_start(two, 9, true);
+        for (int d = 0; d < DEVICES; d++) {
+            two_kernels(two, d)->relu(y.of[d], x.of[d], 9);
+            const float *found = both_read(y, d, y.bytes);
+            for (size_t j = 0; j < 9; j++) assert_true(isnan(found[j]) == (j == i));
+        }
+        two_free(two);
+    }
+}
+
+// Where linear does the relu itself, too: the loss of a network that has diverged must say so.
+static void test_linear_relu_of_nan(void **state) {
+    enum { ROWS = 8, IN = 16, OUT = 8 };
+    TwoDevices *two = *state;
+    float *values = two_normal(two, ROWS * IN, 1);
+    values[3 * IN + 5] = NAN; // in row 3
+    Both x = both_floats(two, values, ROWS * IN), y = both_start(two, ROWS * OUT, true);
+    Both w = both_floats(two, two_normal(two, OUT * IN, 1), OUT * IN);
+    Both bias = both_floats(two, two_normal(two, OUT, 1), OUT);
+    for (int d = 0; d < DEVICES; d++) {
+        two_kernels(two, d)->linear(PRECISION_F32, x.of[d], w.of[d], bias.of[d], true, y.of[d],
+                                    ROWS, OUT, IN, NULL);
+        const float *found = both_read(y, d, y.bytes);
+        for (size_t j = 0; j < ROWS * OUT; j++) assert_true(isnan(found[j]) == (j / OUT == 3));
+    }
+    two_free(two);
+}
+
+static void test_count_up(void **state) {
+    TwoDevices *two = *state;
+    Both counter = both_bytes(two, (const int64_t[]){((int64_t)1 << 33) - 1}, sizeof(int64_t));
+    for (int d = 0; d < DEVICES; d++) two_kernels(two, d)->count_up(counter.of[d]);
+    both_check_bytes(counter, "count_up");
+    two_free(two);
+}
+
+// All magnitudes, ties, subnormal numbers, infinities: 16 bits must be the same bits.
+static void test_halves(void **state) {
+    TwoDevices *two = *state;
+    enum { COUNT = 100001 };
+    float *values = two_normal(two, COUNT, 1);
+    for (size_t i = 0; i < COUNT; i++) {
+        if (i % 3 > 0) values[i] = ldexpf(values[i], (int)(i % 300) - 150);
+        if (i % 7 == 0) values[i] = rintf(ldexpf(values[i], 12)); // many ties
+    }
+    for (two->shift = 0; two->shift < 2; two->shift++)
+        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+            Both x = both_floats(two, values, COUNT), wide = both_start(two, COUNT, false);
+            Both narrow = both_bytes(two, NULL, COUNT * sizeof(uint16_t));
+            for (int d = 0; d < DEVICES; d++) {
+                const Kernels *k = two_kernels(two, d);
+                k->narrow((Precision)p, narrow.of[d], x.of[d], COUNT);
+                k->widen((Precision)p, wide.of[d], narrow.of[d], COUNT);
+            }
+            both_check_bytes(narrow, "narrow");
+            both_check(wide, 0, "widen");
+        }
+    two->shift = 0;
+    two_free(two);
+}
+
+// ---- lists -----------------------------------------------------------------------------------
+
+enum { LIST_MAX = 150 }; // more than a GPU takes at a time
+
+// Tensors of odd sizes, one behind the other. Fills ends[0, tensors]; returns how many elements.
+static size_t cut_list(size_t *ends, size_t tensors) {
+    ends[0] = 0;
+    for (size_t i = 0; i < tensors; i++) {
+        size_t count = i % 50 == 3 ? 70001 : sizes[i % SIZES];
+        ends[i + 1] = ends[i] + count;
+    }
+    return ends[tensors];
+}
+
+static void check_slices(TwoDevices *two, size_t tensors, float broken) {
+    size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
+    float *values = two_normal(two, total, 1);
+    if (total > 0) values[total / 2] = broken;
+    Both from = both_output(two, values, total), packed = both_start(two, total, false);
+    Both to = both_start(two, total, false), flag = both_output(two, (const float[]){0}, 1);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        Slice sources[LIST_MAX], targets[LIST_MAX];
+        for (size_t i = 0; i < tensors; i++) { // the last first
+            size_t other = tensors - 1 - i, count = ends[other + 1] - ends[other];
+            sources[i] = (Slice){(float *)from.of[d] + ends[other], count};
+            targets[i] = (Slice){(float *)to.of[d] + ends[i], ends[i + 1] - ends[i]};
+        }
+        k->unscale(sources, tensors, 0.25f, flag.of[d]);
+        k->pack(packed.of[d], sources, tensors);
+        k->unpack(targets, tensors, packed.of[d]);
+    }
+    both_check(from, 0, "unscale");
+    both_check(flag, 0, "what unscale found");
+    both_check(packed, 0, "pack");
+    both_check(to, 0, "unpack");
+    assert_true(*(const float *)both_read(flag, TESTED, sizeof(float)) == (isinf(broken) != 0));
+    two_free(two);
+}
+
+static void test_slices(void **state) {
+    TwoDevices *two = *state;
+    check_slices(two, 0, 1);
+    const size_t lengths[] = {5, 64, 65, LIST_MAX};
+    for (size_t i = 0; i < 4; i++) {
+        check_slices(two, lengths[i], 1);
+        check_slices(two, lengths[i], -INFINITY);
+    }
+}
+
+static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
+    size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
+    Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
+    Both scalars = both_floats(two, (const float[SCALARS]){[SCALAR_LR] = 0.1f}, SCALARS);
+    Both v = both_start(two, total, config.momentum == 0); // NaN before the first step
+    for (int d = 0; d < DEVICES; d++)
+        for (int step = 0; step < 3; step++) {
+            SgdTensor list[LIST_MAX];
+            float *velocity = config.momentum == 0 ? NULL : v.of[d];
+            for (size_t i = 0; i < tensors; i++)
+                list[i] = (SgdTensor){.weight = (float *)w.of[d] + ends[i],
+                                      .gradient = (float *)gradient.of[d] + ends[i],
+                                      .velocity = velocity ? velocity + ends[i] : NULL,
+                                      .scalars = scalars.of[d],
+                                      .first = step == 0,
+                                      .count = ends[i + 1] - ends[i]};
+            two_kernels(two, d)->sgd(&config, list, tensors);
+        }
+    both_check(w, 5e-7, "sgd weight");
+    both_check(v, 5e-7, "sgd velocity");
+    two_free(two);
+}
+
+static void check_adamw(TwoDevices *two, size_t tensors) {
+    size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
+    const AdamWConfig config = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f};
+    float *squares = two_normal(two, total, 3);
+    for (size_t i = 0; i < total; i++) squares[i] = fabsf(squares[i]);
+    Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
+    Both m = both_start(two, total, true), v = both_output(two, squares, total);
+    for (int step = 1; step <= 3; step++) {
+        const float values[SCALARS] = {[SCALAR_KEEP] = 0.995f,
+                                       [SCALAR_STEP_SIZE] = (float)(0.1 / (1 - pow(0.9, step))),
+                                       [SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(0.99, step))};
+        Both scalars = both_floats(two, values, SCALARS);
+        for (int d = 0; d < DEVICES; d++) {
+            AdamWTensor list[LIST_MAX];
+            for (size_t i = 0; i < tensors; i++)
+                list[i] = (AdamWTensor){.weight = (float *)w.of[d] + ends[i],
+                                        .gradient = (float *)gradient.of[d] + ends[i],
+                                        .exp_avg = (float *)m.of[d] + ends[i],
+                                        .exp_avg_sq = (float *)v.of[d] + ends[i],
+                                        .scalars = scalars.of[d],
+                                        .count = ends[i + 1] - ends[i]};
+            two_kernels(two, d)->adamw(&config, list, tensors);
+        }
+    }
+    both_check(w, 1e-6, "adamw weight");
+    both_check(m, 1e-6, "adamw exp_avg");
+    both_check(v, 1e-6, "adamw exp_avg_sq");
+    two_free(two);
+}
+
+static void test_optimizers(void **state) {
+    TwoDevices *two = *state;
+    const size_t lengths[] = {0, 1, 9, 65, LIST_MAX};
+    for (size_t i = 0; i < 5; i++) {
+        check_sgd(two, lengths[i], (SgdConfig){0});
+        check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2f});
+        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .weight_decay = 0.2f});
+        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .nesterov = true});
+        check_adamw(two, lengths[i]);
+    }
+}
+
+// ---- matrix product --------------------------------------------------------------------------
+
+static void check_matmul(TwoDevices *two, Precision precision, int flags, size_t m, size_t n,
+                         size_t k) {
+    Both a = both_normal(two, m * k, 1), b = both_normal(two, k * n, 2);
+    Both c = both_start(two, m * n, flags & 4);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *table = two_kernels(two, d);
+        size_t bytes = table->matmul_workspace(precision, m, n, k);
+        table->matmul(precision, flags & 1, flags & 2, m, n, k, a.of[d], b.of[d], c.of[d],
+                      flags & 4, two_take(two, two->of[d], NULL, bytes));
+    }
+    // A sum that lies between two 16-bit numbers may be rounded to either.
+    both_check(c, precision == PRECISION_F32 ? 1e-6 : 8e-3, "matmul");
+    two_free(two);
+}
+
+static void test_matmul(void **state) {
+    const size_t lengths[] = {0, 1, 3, 17, 33};
+    for (int flags = 0; flags < 8; flags++) {
+        for (int i = 0; i < 125; i++) // every size in every precision, if not with all flags
+            check_matmul(*state, (Precision)((i + flags) % 3), flags, lengths[i % 5],
+                         lengths[i / 5 % 5], lengths[i / 25]);
+        check_matmul(*state, PRECISION_F32, flags, 129, 67, 513);
+    }
+}
+
+static void check_bias(TwoDevices *two, size_t rows, size_t columns, bool accumulate) {
+    Both dy = both_normal(two, rows * columns, 1), dbias = both_start(two, columns, accumulate);
+    for (int d = 0; d < DEVICES; d++)
+        two_kernels(two, d)->bias_gradient(dbias.of[d], dy.of[d], rows, columns, accumulate);
+    both_check(dbias, 2e-7, "bias_gradient");
+    two_free(two);
+}
+
+static void test_bias(void **state) {
+    for (int i = 0; i < SIZES * SIZES; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            check_bias(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200, accumulate);
+    check_bias(*state, 4099, 37, false);
+}
+
+static void check_linear(TwoDevices *two, size_t rows, size_t out, size_t in, bool with_bias,
+                         bool relu) {
+    Both x = both_normal(two, rows * in, 1), w = both_normal(two, out * in, 2);
+    Both bias = both_normal(two, out, 3), y = both_start(two, rows * out, false);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        size_t bytes = k->matmul_workspace(PRECISION_F32, rows, out, in);
+        k->linear(PRECISION_F32, x.of[d], w.of[d], with_bias ? bias.of[d] : NULL, relu, y.of[d],
+                  rows, out, in, two_take(two, two->of[d], NULL, bytes));
+    }
+    both_check(y, 1e-6, "linear");
+    two_free(two);
+}
+
+static void test_linear(void **state) {
+    for (int i = 0; i < SIZES * SIZES; i++)
+        for (int flags = 0; flags < 4; flags++)
+            check_linear(*state, sizes[i % SIZES] % 50, sizes[i / SIZES] % 50, 17, flags & 1,
+                         flags & 2);
+}
+
+// ---- losses ----------------------------------------------------------------------------------
+
+static void check_cross_entropy(TwoDevices *two, size_t n, size_t classes, bool accumulate) {
+    float *values = two_normal(two, n * classes, 1);
+    for (size_t i = 0; i < n * classes; i++) values[i] *= 20; // some probabilities vanish
+    int64_t *labels = two_take(two, NULL, NULL, n * sizeof *labels);
+    for (size_t i = 0; i < n; i++)
+        labels[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, (uint64_t)classes);
+    Both logits = both_floats(two, values, n * classes);
+    Both target = both_bytes(two, labels, n * sizeof *labels);
+    Both upstream = both_floats(two, (const float[]){0.6f}, 1);
+    Both p = both_start(two, n * classes, false), dx = both_start(two, n * classes, accumulate);
+    Both loss = both_start(two, 1, false), correct = both_bytes(two, NULL, sizeof(int64_t));
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->cross_entropy(logits.of[d], target.of[d], 2, p.of[d], loss.of[d], n, classes);
+        k->cross_entropy_gradient(p.of[d], target.of[d], upstream.of[d], 2, dx.of[d], accumulate, n,
+                                  classes);
+        k->count_correct(logits.of[d], target.of[d], correct.of[d], n, classes);
+    }
+    both_check(p, 1e-6, "cross_entropy probabilities");
+    both_check(dx, 1e-6, "cross_entropy_gradient");
+    both_check(loss, 1e-6, "cross_entropy");
+    both_check_bytes(correct, "count_correct");
+    two_free(two);
+}
+
+static void test_cross_entropy(void **state) {
+    for (int i = 0; i < SIZES * SIZES; i++)
+        check_cross_entropy(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200 + 1, i % 2);
+    for (size_t classes = 1023; classes < 1026; classes++)
+        check_cross_entropy(*state, 3, classes, classes % 2);
+    check_cross_entropy(*state, 20011, 10, false);
+    check_cross_entropy(*state, 1031, 1500, true);
+}
+
+// Labels that are no class, NaN among the logits, equals, and a batch without elements.
+static void test_odd_losses(void **state) {
+    TwoDevices *two = *state;
+    enum { ROWS = 8, CLASSES = 3 };
+    const float logits[ROWS][CLASSES] = {{1, 2, 3},   {2, 2, 1},   {2, 2, 1},        {NAN, 1, 0},
+                                         {1, 0, NAN}, {1, NAN, 2}, {INFINITY, 1, 1}, {5, 4, 3}};
+    const int64_t labels[ROWS] = {2, 0, 1, 0, 0, 1, 0, 0}; // rows 0, 1, 6 and 7 are right
+    const int64_t no_class[2][2] = {{2, 3}, {-1, 0}};
+    Both x = both_floats(two, logits[0], ROWS * CLASSES);
+    Both target = both_bytes(two, labels, sizeof labels), p = both_start(two, 6, false);
+    Both correct = both_bytes(two, NULL, sizeof(int64_t)), loss = both_start(two, 1, false);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->count_correct(x.of[d], target.of[d], correct.of[d], ROWS, CLASSES);
+        assert_int_equal(*(int64_t *)both_read(correct, d, sizeof(int64_t)), 4);
+        for (int i = 0; i < 2; i++) {
+            Both wrong = both_bytes(two, no_class[i], sizeof no_class[i]);
+            k->cross_entropy(x.of[d], wrong.of[d], 1, p.of[d], loss.of[d], 2, CLASSES);
+            assert_true(isnan(*(float *)both_read(loss, d, sizeof(float))));
+        }
+        k->cross_entropy(x.of[d], target.of[d], 0, p.of[d], loss.of[d], 2, CLASSES);
+        assert_true(*(float *)both_read(loss, d, sizeof(float)) == 0);
+        k->cross_entropy(x.of[d], target.of[d], 5, p.of[d], loss.of[d], 0, CLASSES);
+        assert_true(*(float *)both_read(loss, d, sizeof(float)) == 0);
+    }
+    both_check(p, 1e-6, "probabilities");
+    two_free(two);
+}
+
+int main(int argc, char **argv) {
+    TwoDevices two = two_open(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_vectors, &two),
+        cmocka_unit_test_prestate(test_relu_of_nan, &two),
+        cmocka_unit_test_prestate(test_linear_relu_of_nan, &two),
+        cmocka_unit_test_prestate(test_count_up, &two),
+        cmocka_unit_test_prestate(test_halves, &two),
+        cmocka_unit_test_prestate(test_slices, &two),
+        cmocka_unit_test_prestate(test_optimizers, &two),
+        cmocka_unit_test_prestate(test_matmul, &two),
+        cmocka_unit_test_prestate(test_bias, &two),
+        cmocka_unit_test_prestate(test_linear, &two),
+        cmocka_unit_test_prestate(test_cross_entropy, &two),
+        cmocka_unit_test_prestate(test_odd_losses, &two),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    two_close(&two);
+    return failed;
+}

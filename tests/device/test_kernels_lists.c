@@ -1,0 +1,80 @@
+/* test_kernels_lists.c: the kernels that work on lists, on scalars and on 16-bit numbers: small
+ * answers worked out by hand, asked of both of the host's tables; and what the tables say of
+ * themselves.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/device/kernels.h"
+
+enum { TABLES = 2 };
+
+static const Kernels *table(int which) {
+    return which == 0 ? &kernels_cpu : &kernels_ref;
+}
+
+static void test_describe(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLES; t++) {
+        Error err = {0};
+        char text[200] = "";
+        CHECK_OK(table(t)->prepare(&err) == 0, err);
+        table(t)->describe(text, sizeof text);
+        assert_true(strlen(text) > 8);
+        print_message("%s: %s\n", table(t)->name, text);
+        table(t)->describe(text, 5); // cut, not overrun
+        assert_int_equal(strlen(text), 4);
+    }
+}
+
+static void test_lists(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLES; t++) {
+        float a[] = {1, 2, 3}, b[] = {4, 5, 6, 7, 8}, packed[9], flag = 0, y[2] = {10, 20};
+        const Slice slices[] = {{a, 3}, {NULL, 0}, {b, 5}};
+        int64_t counter = 41;
+        table(t)->unscale(slices, 3, 0.5f, &flag);
+        assert_true(flag == 0 && a[2] == 1.5f && b[4] == 4);
+        packed[8] = -1;
+        table(t)->pack(packed, slices, 3);
+        assert_true(packed[0] == 0.5f && packed[3] == 2 && packed[7] == 4 && packed[8] == -1);
+        for (int i = 0; i < 8; i++) packed[i] += 1;
+        table(t)->unpack(slices, 3, packed);
+        assert_true(a[0] == 1.5f && b[0] == 3 && b[4] == 5);
+        table(t)->spread(y, a, 3, true, 2); // 1.5 / 3
+        assert_true(y[0] == 10.5f && y[1] == 20.5f);
+        table(t)->spread(y, a, 0, false, 2); // an empty batch
+        assert_true(y[0] == 0 && y[1] == 0);
+        table(t)->count_up(&counter);
+        assert_int_equal(counter, 42);
+        for (int i = 0; i < 2; i++) {
+            b[1] = i ? NAN : INFINITY, flag = 0;
+            table(t)->unscale(slices, 3, 0.5f, &flag);
+            assert_true(flag == 1);
+        }
+    }
+}
+
+static void test_halves(void **state) {
+    (void)state;
+    const float values[] = {0, -0.0f, 1, 1.0f / 3, 65504, 65536, 1e-7f, -3e38f};
+    for (int t = 0; t < TABLES; t++)
+        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+            uint16_t narrow[8];
+            float wide[8];
+            table(t)->narrow((Precision)p, narrow, values, 8);
+            table(t)->widen((Precision)p, wide, narrow, 8);
+            assert_true(wide[2] == 1 && signbit(wide[1]) &&
+                        (isinf(wide[5]) != 0) == (p == PRECISION_F16));
+            check_close((double)wide[3], 1.0 / 3, p == PRECISION_F16 ? 3e-4 : 3e-3, "third");
+            assert_true((isinf(wide[7]) != 0) == (p == PRECISION_F16));
+        }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_describe),
+        cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_halves),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,189 @@
+/* test_kernels_norm.c: batch norm of a device (the CPU, or the one on the command line) against the
+ * reference: in one go, and in the steps between which ranks talk.
+ *
+ * Shapes have long runs of a channel's elements and short ones, runs that are whole vectors and
+ * that are not, single elements, and none.
+ */
+#include "tests/rigs/two_devices.h"
+
+typedef struct NormCase {
+    size_t n, c, inner;
+    float mean, spread; // of x
+} NormCase;
+
+// Of 4096 elements per channel and more the GPU makes several splits; so it does of 64 rows of
+// short runs.
+static const NormCase cases[] = {{0, 3, 4, 0, 1},    {3, 0, 4, 0, 1},          {3, 2, 0, 0, 1},
+                                 {2, 1, 1, 0, 1},    {1, 3, 17, 2, 1},         {5, 4, 33, -1, 3},
+                                 {3, 17, 1, 0, 1},   {8, 5, 64, 1, 1},         {33, 7, 1, 50, 1},
+                                 {2, 2, 1009, 0, 1}, {4, 3, 101, 1e3f, 1e-2f}, {9, 3, 15, -4, 1},
+                                 {9, 3, 16, 1, 1},   {301, 35, 1, 0, 2},       {131, 5, 9, 3, 1},
+                                 {3, 2100, 1, 0, 1}, {70, 3, 196, 1, 1},       {5, 2, 2017, 0, 1}};
+enum { CASES = sizeof cases / sizeof *cases };
+
+static Both spread_around(TwoDevices *two, size_t count, float mean, float spread) {
+    float *x = two_normal(two, count, 1);
+    for (size_t i = 0; i < count; i++) x[i] = mean + spread * x[i];
+    return both_floats(two, x, count);
+}
+
+static Both positive_output(TwoDevices *two, size_t count) {
+    float *x = two_normal(two, count, 6);
+    for (size_t i = 0; i < count; i++) x[i] = fabsf(x[i]);
+    return both_output(two, x, count);
+}
+
+static void check_forward(TwoDevices *two, NormCase s) {
+    size_t count = s.n * s.c * s.inner;
+    bool any = count > 0;
+    Both x = spread_around(two, count, s.mean, s.spread);
+    Both w = both_normal(two, s.c, 2), b = both_normal(two, s.c, 3);
+    Both y = both_start(two, count, false), e = both_start(two, count, true);
+    Both mean = both_start(two, s.c, !any), invstd = both_start(two, s.c, !any);
+    Both r_mean = both_start(two, s.c, true), r_var = positive_output(two, s.c);
+    Both known_mean = both_normal(two, s.c, 4), known_var = positive_output(two, s.c);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->batch_norm(x.of[d], w.of[d], b.of[d], y.of[d], mean.of[d], invstd.of[d], r_mean.of[d],
+                      r_var.of[d], 0.1f, 1e-10f, s.n, s.c, s.inner);
+        k->batch_norm_eval(e.of[d], w.of[d], b.of[d], e.of[d], known_mean.of[d], known_var.of[d],
+                           1e-5f, s.n, s.c, s.inner);
+    }
+    // The mean is rounded to float before it is subtracted.
+    double rounding = 2e-6 + 1e-7 * (double)(s.mean / s.spread);
+    both_check(y, rounding, "batch_norm");
+    both_check(mean, 1e-7, "batch_norm mean");
+    both_check(invstd, 3e-7, "batch_norm invstd");
+    both_check(r_mean, 2e-7, "batch_norm running_mean");
+    both_check(r_var, 3e-7, "batch_norm running_var");
+    both_check(e, 1e-6, "batch_norm_eval");
+    two_free(two);
+}
+
+static void check_gradient(TwoDevices *two, NormCase s, int flags) {
+    size_t count = s.n * s.c * s.inner;
+    bool add = flags & 1, eval = flags & 2, want_dx = flags & 4, want_parameters = flags & 8;
+    Both x = spread_around(two, count, s.mean, s.spread);
+    Both mean = spread_around(two, s.c, s.mean, 0.1f * s.spread);
+    Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);
+    Both dy = both_normal(two, count, 4), w = both_normal(two, s.c, 2);
+    Both dx = both_start(two, count, add || !want_dx);
+    Both dw = both_start(two, s.c, add || !want_parameters);
+    Both db = both_start(two, s.c, add || !want_parameters);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        float *to_dx = want_dx ? dx.of[d] : NULL;
+        float *to_dw = want_parameters ? dw.of[d] : NULL, *to_db = to_dw ? db.of[d] : NULL;
+        if (eval) // inverse stands for a variance here
+            k->batch_norm_eval_gradient(x.of[d], dy.of[d], w.of[d], mean.of[d], inverse.of[d],
+                                        1e-5f, to_dx, add, to_dw, add, to_db, add, s.n, s.c,
+                                        s.inner);
+        else
+            k->batch_norm_gradient(x.of[d], dy.of[d], w.of[d], mean.of[d], inverse.of[d], to_dx,
+                                   add, to_dw, add, to_db, add, s.n, s.c, s.inner);
+    }
+    both_check(dx, 2e-6, "batch_norm dx");
+    both_check(dw, 1e-6, "batch_norm dweight");
+    both_check(db, 1e-6, "batch_norm dbias");
+    two_free(two);
+}
+
+static void test_batch_norm(void **state) {
+    TwoDevices *two = *state;
+    for (two->shift = 0; two->shift < 2; two->shift++)
+        for (size_t i = 0; i < CASES; i++) {
+            check_forward(two, cases[i]);
+            for (int flags = 0; flags < 16; flags++) check_gradient(two, cases[i], flags);
+        }
+    two->shift = 0;
+}
+
+// ---- over ranks ------------------------------------------------------------------------------
+
+// The steps of a batch norm over ranks, on what one of them holds.
+static void check_steps(TwoDevices *two, NormCase s, int flags) {
+    size_t count = s.n * s.c * s.inner;
+    bool add = flags & 1, want_dw = flags & 2, want_db = flags & 4;
+    const double everywhere = 3 * (double)(s.n * s.inner);
+    Both x = spread_around(two, count, s.mean, s.spread), dy = both_normal(two, count, 4);
+    Both w = both_normal(two, s.c, 2), b = both_normal(two, s.c, 3);
+    Both center = spread_around(two, s.c, s.mean, 0.1f * s.spread);
+    Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);
+    Both mean = both_start(two, s.c, false), invstd = both_start(two, s.c, false);
+    Both y = both_start(two, count, false), sums = both_start(two, 2 * s.c, false);
+    Both dw = both_start(two, s.c, add || !want_dw), db = both_start(two, s.c, add || !want_db);
+    Both dx = both_start(two, count, add), all = both_normal(two, 2 * s.c, 5);
+    Both elements = both_bytes(two, &everywhere, sizeof everywhere);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        k->batch_norm_statistics(x.of[d], mean.of[d], invstd.of[d], 1e-10f, s.n, s.c, s.inner);
+        k->batch_norm_apply(x.of[d], w.of[d], b.of[d], y.of[d], center.of[d], inverse.of[d], s.n,
+                            s.c, s.inner);
+        k->batch_norm_gradient_sums(x.of[d], dy.of[d], center.of[d], inverse.of[d], sums.of[d],
+                                    want_dw ? dw.of[d] : NULL, add, want_db ? db.of[d] : NULL, add,
+                                    s.n, s.c, s.inner);
+        k->batch_norm_gradient_apply(x.of[d], dy.of[d], w.of[d], center.of[d], inverse.of[d],
+                                     all.of[d], elements.of[d], dx.of[d], add, s.n, s.c, s.inner);
+    }
+    both_check(mean, 1e-7, "batch_norm_statistics mean");
+    both_check(invstd, 3e-7, "batch_norm_statistics invstd");
+    both_check(y, 2e-6, "batch_norm_apply");
+    both_check(sums, 1e-6, "batch_norm_gradient_sums");
+    both_check(dw, 1e-6, "batch_norm_gradient_sums dweight");
+    both_check(db, 1e-6, "batch_norm_gradient_sums dbias");
+    both_check(dx, 2e-6, "batch_norm_gradient_apply");
+    two_free(two);
+}
+
+// counts[ranks]: elements per channel. The result does not depend on where empty ranks stand.
+static void check_merge(TwoDevices *two, size_t c, size_t ranks, const float *counts) {
+    float *values = two_normal(two, ranks * (2 * c + 1), 5);
+    double total = 0;
+    for (size_t k = 0; k < ranks; k++) {
+        float *row = values + k * (2 * c + 1);
+        for (size_t i = 0; i < c; i++) row[c + i] = 0.5f + fabsf(row[c + i]);
+        for (size_t i = 0; i < 2 * c && counts[k] == 0; i++) row[i] = 0;
+        if (c > 0) row[c] = 1 / sqrtf(1e-5f); // all x of the channel are equal
+        row[2 * c] = counts[k];
+        total += (double)counts[k];
+    }
+    bool touched = total > 1;
+    Both rows = both_floats(two, values, ranks * (2 * c + 1));
+    Both mean = both_start(two, c, !touched), invstd = both_start(two, c, !touched);
+    Both r_mean = both_start(two, c, true), r_var = both_start(two, c, true);
+    Both found = both_bytes(two, NULL, sizeof total);
+    for (int d = 0; d < DEVICES; d++) {
+        two_kernels(two, d)->batch_norm_merge(rows.of[d], ranks, mean.of[d], invstd.of[d],
+                                              r_mean.of[d], r_var.of[d], 0.1f, 1e-5f, found.of[d],
+                                              c);
+        assert_true(*(double *)both_read(found, d, sizeof total) == total);
+    }
+    both_check(mean, 3e-7, "batch_norm_merge mean");
+    both_check(invstd, 3e-7, "batch_norm_merge invstd");
+    both_check(r_mean, 3e-7, "batch_norm_merge running_mean");
+    both_check(r_var, 3e-7, "batch_norm_merge running_var");
+    two_free(two);
+}
+
+static void test_batch_norm_over_ranks(void **state) {
+    TwoDevices *two = *state;
+    for (size_t i = 0; i < CASES; i++)
+        for (int flags = 0; flags < 8; flags++) check_steps(two, cases[i], flags);
+    const float counts[] = {0, 0, 1, 0, 7, 1009, 1, 1 << 20, 0};
+    for (size_t c = 0; c < 18; c += c < 3 ? 1 : 7)
+        for (size_t first = 0; first < 9; first++)
+            for (size_t ranks = 1; first + ranks <= 9; ranks++)
+                check_merge(two, c, ranks, counts + first);
+    check_merge(two, 1009, 3, (const float[]){5, 0, 12});
+}
+
+int main(int argc, char **argv) {
+    TwoDevices two = two_open(argc, argv);
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(test_batch_norm, &two),
+        cmocka_unit_test_prestate(test_batch_norm_over_ranks, &two),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    two_close(&two);
+    return failed;
+}

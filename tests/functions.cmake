@@ -1,0 +1,41 @@
+# functions.cmake: how the folders of tests/ add their tests.
+
+# ddpc_test(NAME LIBS lib... [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
+# One CTest of one cmocka program NAME.c. A test that lacks hardware exits 77 = Skipped.
+function(ddpc_test name)
+  cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LIBS;LABELS;ARGS" ${ARGN})
+  add_executable(${name} ${name}.c)
+  target_link_libraries(${name} ${T_LIBS} cmocka)
+  add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
+  ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
+endfunction()
+
+# ddpc_script(NAME [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
+# One CTest of one script NAME.sh, which gets the folder of the programs as its first argument.
+function(ddpc_script name)
+  cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LABELS;ARGS" ${ARGN})
+  add_test(NAME ${name} COMMAND ${CMAKE_CURRENT_SOURCE_DIR}/${name}.sh
+                                ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${T_ARGS})
+  ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
+endfunction()
+
+# The same properties for a test that was added by hand. What is not about GPUs sees none: --device
+# auto means the CPU there, on every machine.
+function(ddpc_test_properties name)
+  cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LABELS" ${ARGN})
+  if(NOT T_TIMEOUT)
+    set(T_TIMEOUT 120)
+  endif()
+  if(NOT T_LABELS)
+    set(T_LABELS unit)
+  endif()
+  if(NOT T_PROCESSORS)
+    set(T_PROCESSORS 1)
+  endif()
+  set_tests_properties(${name} PROPERTIES LABELS "${T_LABELS}" TIMEOUT ${T_TIMEOUT}
+                       PROCESSORS ${T_PROCESSORS} SKIP_RETURN_CODE 77)
+  if(NOT "gpu" IN_LIST T_LABELS AND NOT name MATCHES "cuda")
+    set_tests_properties(${name} PROPERTIES
+                         ENVIRONMENT "CUDA_VISIBLE_DEVICES=;DDPC_EMULATED_GPUS=0")
+  endif()
+endfunction()

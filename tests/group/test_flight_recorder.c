@@ -1,0 +1,386 @@
+/* test_flight_recorder.c: row 87 of PyTorch's acceptance list (tests/semantics.md): what the flight
+ * recorder writes, when, and what flight_report makes of the records of all ranks.
+ */
+#include "tests/rigs/rank_failures.h"
+
+#include <cjson/cJSON.h>
+#include <fcntl.h>
+#include <ftw.h>
+#include <math.h>
+#include <signal.h>
+
+#include "common/base/memory.h"
+#include "ddp/group/flight_analysis.h"
+#include "ddp/group/flight_recorder.h"
+#include "tests/rigs/temp_folder.h"
+
+static void expect_success(int status, const char *what, Outcome *outcome) {
+    if (status) problem(outcome, "%s: %s", what, outcome->error.message);
+}
+
+// ---- reading what was written ---------------------------------------------------------------
+
+static char *read_text(const char *folder, const char *group, int rank) {
+    char *path = memory_format("%s/flight_%s_rank_%d.json", folder, group, rank);
+    FILE *file = fopen(path, "r");
+    free(path);
+    if (!file) return NULL;
+    enum { MOST = 4 << 20 };
+    char *text = memory_zalloc(MOST + 1);
+    if (fread(text, 1, MOST, file) == MOST) text[0] = '\0';
+    fclose(file);
+    return text;
+}
+
+static cJSON *read_dump(const char *folder, const char *group, int rank) {
+    char *text = read_text(folder, group, rank);
+    cJSON *json = text ? cJSON_Parse(text) : NULL;
+    free(text);
+    if (!json) fail_msg("rank %d has written no records of group %s", rank, group);
+    return json;
+}
+
+static cJSON *entry(const cJSON *dump, int i) {
+    cJSON *item = cJSON_GetArrayItem(cJSON_GetObjectItem(dump, "entries"), i);
+    assert_non_null(item);
+    return item;
+}
+
+static int entry_count(const cJSON *dump) {
+    return cJSON_GetArraySize(cJSON_GetObjectItem(dump, "entries"));
+}
+
+static void check_text(const cJSON *object, const char *key, const char *value) {
+    const char *found = cJSON_GetStringValue(cJSON_GetObjectItem(object, key));
+    assert_non_null(found);
+    assert_string_equal(found, value);
+}
+
+static double number(const cJSON *object, const char *key) {
+    const cJSON *item = cJSON_GetObjectItem(object, key);
+    if (!cJSON_IsNumber(item)) fail_msg("there is no number %s", key);
+    return item->valuedouble;
+}
+
+// "[[1000]]" as it stands in the file.
+static void check_list(const cJSON *object, const char *key, const char *value) {
+    char *text = cJSON_PrintUnformatted(cJSON_GetObjectItem(object, key));
+    assert_non_null(text);
+    assert_string_equal(text, value);
+    free(text);
+}
+
+// What the analysis says about the folder, which must contain each part ("a|b").
+static void check_analysis(const char *folder, bool departed, const char *parts) {
+    char *text = NULL, copy[512], *rest = copy;
+    size_t bytes = 0;
+    bool found;
+    Error err = {0};
+    FILE *out = open_memstream(&text, &bytes);
+    int status = flight_analyse(folder, out, &found, &err);
+    fclose(out);
+    if (status) fail_msg("%s", err.message);
+    snprintf(copy, sizeof copy, "%s", parts);
+    for (char *part = strtok_r(copy, "|", &rest); part; part = strtok_r(NULL, "|", &rest))
+        must_contain(text, part);
+    free(text);
+    assert_int_equal(found, departed);
+}
+
+// ---- short: the fields ----------------------------------------------------------------------
+
+static void write_short(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    int rank = pg_rank(group);
+    float x[24] = {0}, y[24] = {0};
+    const int members[] = {1, 2};
+    Error *err = &outcome->error;
+    expect_success(pg_run(group, pg_all_reduce(x, 10, PG_F32, PG_SUM), err), "1", outcome);
+    expect_success(pg_run(group, pg_all_gather(x, y, 8, PG_F32), err), "2", outcome);
+    if (rank == 0) expect_success(pg_run(group, pg_send(x, 3, PG_F64, 1), err), "send", outcome);
+    if (rank == 1) expect_success(pg_run(group, pg_recv(x, 3, PG_F64, 0), err), "recv", outcome);
+    expect_success(pg_run(group, pg_reduce_scatter(x, y, 8, PG_I32, PG_MAX), err), "3", outcome);
+    ProcessGroup *part = pg_new_subgroup(group, members, 2, err);
+    if (part) expect_success(pg_run(part, pg_broadcast(x, 1, PG_U8, 1), err), "part", outcome);
+    if (part) expect_success(pg_write_flight(part, argument, err), "write part", outcome);
+    expect_success(pg_write_flight(group, argument, err), "write", outcome);
+    pg_close(part);
+}
+
+static void check_completed(const cJSON *e, int id, int sequence, const char *call) {
+    assert_int_equal((int)number(e, "record_id"), id);
+    assert_int_equal((int)number(e, "collective_seq_id"), sequence);
+    check_text(e, "call", call);
+    check_text(e, "state", "completed");
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(e, "retired")));
+    double created = number(e, "time_created_ns"),
+           started = number(e, "time_discovered_started_ns");
+    double completed = number(e, "time_discovered_completed_ns");
+    assert_true(0 < created && created <= started && started <= completed);
+    assert_true(fabs(number(e, "duration_ms") - (completed - started) * 1e-6) < 1e-3);
+}
+
+static void check_short(const char *folder) {
+    cJSON *dump = read_dump(folder, "world", 1);
+    check_text(dump, "process_group", "world");
+    check_text(dump, "backend", "shm");
+    assert_int_equal((int)number(dump, "rank"), 1);
+    check_list(dump, "ranks", "[0,1,2]");
+    check_list(dump, "error", "null");
+    assert_int_equal(entry_count(dump), 5);
+    check_completed(entry(dump, 0), 1, 1, "all_reduce(F32, 10, sum)");
+    check_text(entry(dump, 0), "profiling_name", "shm:all_reduce");
+    check_list(entry(dump, 0), "input_sizes", "[[10]]");
+    check_list(entry(dump, 0), "output_dtypes", "[\"F32\"]");
+    check_completed(entry(dump, 1), 2, 2, "all_gather(F32, 8)");
+    check_list(entry(dump, 1), "input_sizes", "[[8]]");
+    check_list(entry(dump, 1), "output_sizes", "[[24]]");
+    check_completed(entry(dump, 2), 3, 0, "recv(F64, 3, from rank 0)");
+    assert_int_equal((int)number(entry(dump, 2), "p2p_seq_id"), 1);
+    assert_true(cJSON_IsTrue(cJSON_GetObjectItem(entry(dump, 2), "is_p2p")));
+    check_list(entry(dump, 2), "input_sizes", "[]");
+    check_completed(entry(dump, 3), 4, 3, "reduce_scatter(I32, 8, max)");
+    check_list(entry(dump, 3), "input_sizes", "[[24]]");
+    check_completed(entry(dump, 4), 5, 4, "new_subgroup(ranks 1, 2)");
+    cJSON_Delete(dump);
+    cJSON *part = read_dump(folder, "world.4", 2); // named after the collective that made it
+    check_list(part, "ranks", "[1,2]");
+    check_completed(entry(part, 0), 1, 1, "broadcast(U8, 1, root 1)");
+    cJSON_Delete(part);
+    check_analysis(folder, false, "group world: no rank departed|group world.4: no rank departed");
+}
+
+static void row_87_short(void **state) {
+    play_ranks(AS_THREADS, 3, 60, write_short, *state, NULL);
+    check_short(*state);
+    if (!UNDER_TSAN) play_ranks(AS_PROCESSES, 3, 60, write_short, *state, NULL);
+    check_short(*state);
+}
+
+// ---- long: the ring ------------------------------------------------------------------------
+
+static void write_long(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    for (int i = 0; i < FLIGHT_RECORDS + 100 && !outcome->problem[0]; i++)
+        expect_success(pg_run(group, pg_barrier(), &outcome->error), "barrier", outcome);
+    expect_success(pg_write_flight(group, argument, &outcome->error), "write", outcome);
+}
+
+static void row_87_long(void **state) {
+    play_ranks(AS_THREADS, 1, 60, write_long, *state, NULL);
+    cJSON *dump = read_dump(*state, "world", 0);
+    assert_int_equal(entry_count(dump), FLIGHT_RECORDS);
+    check_completed(entry(dump, 0), 101, 101, "barrier");
+    check_completed(entry(dump, FLIGHT_RECORDS - 1), FLIGHT_RECORDS + 100, FLIGHT_RECORDS + 100,
+                    "barrier");
+    cJSON_Delete(dump);
+}
+
+// ---- stuck: on request ----------------------------------------------------------------------
+
+// Until the communication thread has taken up the collective that comes next.
+static void write_until_started(ProcessGroup *group, const char *folder, Outcome *outcome) {
+    bool started = false;
+    for (int i = 0; i < 3000 && !started; i++) {
+        sleep_ms(10);
+        expect_success(pg_write_flight(group, folder, &outcome->error), "write", outcome);
+        char *text = read_text(folder, "world", pg_rank(group));
+        started = text && strstr(text, "\"started\"");
+        free(text);
+    }
+    if (!started) problem(outcome, "not started after 30 s");
+}
+
+// Rank 0 has one collective under way and one behind it; rank 1 comes when that is written down.
+static void is_stuck(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Outcome *first = outcome - pg_rank(group);
+    Error *err = &outcome->error;
+    float x = 0;
+    expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
+    if (pg_rank(group) == 1 &&
+        sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u) != SYNC_DONE)
+        problem(outcome, "rank 0 wrote nothing");
+    Work *one = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
+    Work *two = pg_start(group, pg_broadcast(&x, 1, PG_F32, 0), err);
+    if (pg_rank(group) == 0) {
+        write_until_started(group, argument, outcome);
+        sync_store(&outcome->failed, 1);
+    }
+    if (one) expect_success(work_wait(one, NULL, NULL, err), "one", outcome);
+    if (two) expect_success(work_wait(two, NULL, NULL, err), "two", outcome);
+    if (pg_rank(group) == 1)
+        expect_success(pg_write_flight(group, argument, err), "write", outcome);
+}
+
+static void row_87_stuck(void **state) {
+    play_ranks(AS_THREADS, 2, 60, is_stuck, *state, NULL);
+    cJSON *dump = read_dump(*state, "world", 0);
+    check_completed(entry(dump, 0), 1, 1, "barrier");
+    check_text(entry(dump, 1), "call", "all_reduce(F32, 1, sum)");
+    check_text(entry(dump, 1), "state", "started");
+    assert_null(cJSON_GetObjectItem(entry(dump, 1), "duration_ms"));
+    check_list(entry(dump, 1), "time_discovered_completed_ns", "null");
+    check_text(entry(dump, 2), "call", "broadcast(F32, 1, root 0)");
+    check_text(entry(dump, 2), "state", "scheduled");
+    check_list(entry(dump, 2), "time_discovered_started_ns", "null");
+    cJSON_Delete(dump);
+    // Rank 1 wrote later, when all was well: rank 0's older records are no reason for alarm.
+    check_analysis(*state, false, "no rank departed");
+}
+
+// ---- pipe -----------------------------------------------------------------------------------
+
+static void ask_through_pipe(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    char *prefix = memory_format("%s/ask", (const char *)argument);
+    char *pipe = memory_format("%s%d.pipe", prefix, pg_rank(group)), *text = NULL;
+    Error *err = &outcome->error;
+    expect_success(pg_set_flight(group, argument, prefix, false, err), "set", outcome);
+    expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
+    int fd = open(pipe, O_WRONLY | O_NONBLOCK);
+    if (fd < 0 || write(fd, "\n", 1) != 1) problem(outcome, "cannot write to %s", pipe);
+    close(fd);
+    for (int i = 0; i < 3000 && !text; i++) {
+        sleep_ms(10);
+        text = read_text(argument, "world", pg_rank(group));
+    }
+    if (!text || !strstr(text, "\"barrier\"")) problem(outcome, "no records after 30 s");
+    expect_success(pg_set_flight(group, argument, NULL, false, err), "unset", outcome);
+    if (access(pipe, F_OK) == 0) problem(outcome, "%s is left behind", pipe);
+    free(text);
+    free(pipe);
+    free(prefix);
+}
+
+static void row_87_pipe(void **state) {
+    play_ranks(AS_THREADS, 2, 60, ask_through_pipe, *state, NULL);
+}
+
+// A group that is closed while its pipe is open takes it away; a plain file is not taken for one.
+static void row_87_pipe_path(void **state) {
+    ProcessGroup *group;
+    Error err = {0};
+    char *prefix = temp_folder_path(state, "a"), *path = temp_folder_path(state, "a0.pipe");
+    assert_int_equal(pg_shm_threads(1, 30, &group, &err), 0);
+    FILE *plain = fopen(path, "w");
+    assert_non_null(plain);
+    fclose(plain);
+    assert_int_equal(pg_set_flight(group, NULL, prefix, false, &err), -1);
+    must_contain(err.message, "a0.pipe: File exists");
+    assert_int_equal(unlink(path), 0);
+    err = (Error){0};
+    assert_int_equal(pg_set_flight(group, NULL, prefix, false, &err), 0);
+    assert_int_equal(access(path, F_OK), 0);
+    pg_close(group);
+    assert_int_not_equal(access(path, F_OK), 0);
+    free(prefix);
+    free(path);
+}
+
+// ---- when the group breaks ------------------------------------------------------------------
+
+typedef struct Trouble {
+    const char *folder;
+    enum { STAYS_AWAY, COMES_LATE, OTHER_CALL, DIES } what; // rank 2, at collective 3
+} Trouble;
+
+static void trouble(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Trouble *t = argument;
+    float x[8] = {0};
+    expect_success(pg_set_flight(group, t->folder, NULL, false, &outcome->error), "set", outcome);
+    expect_success(pg_run(group, pg_barrier(), &outcome->error), "1", outcome);
+    expect_success(pg_run(group, pg_broadcast(x, 1, PG_F32, 0), &outcome->error), "2", outcome);
+    Collective mine = pg_all_reduce(x, 8, PG_F32, PG_SUM);
+    if (pg_rank(group) == 2) {
+        if (t->what == DIES) raise(SIGKILL);
+        if (t->what == OTHER_CALL) mine = pg_all_gather(x, x, 1, PG_U8);
+        if (t->what == STAYS_AWAY || t->what == COMES_LATE) wait_for_failure(group, outcome);
+        if (t->what == STAYS_AWAY) {
+            expect_success(pg_write_flight(group, t->folder, &outcome->error), "write", outcome);
+            return;
+        }
+    }
+    expect_failure(group, mine, outcome);
+}
+
+static void play_trouble(void **state, Trouble t, const char *says) {
+    t.folder = *state;
+    double timeout_s = t.what == STAYS_AWAY || t.what == COMES_LATE ? 1.0 : 60;
+    for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
+        if (mode == AS_THREADS && t.what == DIES) continue; // threads die together
+        if (mode == AS_PROCESSES && UNDER_TSAN) continue;
+        play_ranks(mode, 4, timeout_s, trouble, &t, NULL);
+        check_analysis(*state, true, says);
+    }
+}
+
+static void row_87_timeout(void **state) {
+    play_trouble(state, (Trouble){.what = STAYS_AWAY},
+                 "group world: rank 2 did not start collective 3 all_reduce(F32, 8, sum); "
+                 "ranks 0, 1, 3 wait in it|"
+                 "rank 2 last completed collective 2 broadcast(F32, 1, root 0)|"
+                 "wrote first, because: collective 3 all_reduce(F32, 8, sum): rank 2 did not");
+    cJSON *dump = read_dump(*state, "world", 0);
+    assert_int_equal(entry_count(dump), 3);
+    check_text(entry(dump, 2), "state", "started");
+    cJSON_Delete(dump);
+}
+
+static void row_87_late(void **state) {
+    play_trouble(state, (Trouble){.what = COMES_LATE},
+                 "rank 2 came too late, when the others had given up, to collective 3 all_reduce("
+                 "F32, 8, sum); ranks 0, 1, 3 wait in it");
+}
+
+static void row_87_disagreement(void **state) {
+    play_trouble(state, (Trouble){.what = OTHER_CALL},
+                 "at collective 3 ranks 0, 1, 3 started all_reduce(F32, 8, sum), "
+                 "but rank 2 all_gather(U8, 1)");
+}
+
+static void row_87_killed(void **state) {
+    if (UNDER_TSAN) skip();
+    play_trouble(state, (Trouble){.what = DIES},
+                 "rank 2 left no records; the others are at collective 3 all_reduce(F32, 8, sum); "
+                 "ranks 0, 1, 3 wait in it|is gone");
+}
+
+// ---- folders that hold something else -------------------------------------------------------
+
+static void expect_refusal(void **state, const char *says) {
+    Error err = {0};
+    bool departed;
+    assert_int_equal(flight_analyse(*state, stderr, &departed, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    must_contain(err.message, says);
+}
+
+static void row_87_no_records(void **state) {
+    const char *texts[] = {"", "{", "[]", "{\"process_group\": \"g\", \"ranks\": 3}",
+                           "{\"process_group\": 1, \"ranks\": [], \"entries\": []}"};
+    expect_refusal(state, "there are no flight records");
+    char *path = temp_folder_path(state, "flight_world_rank_0.json");
+    for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+        FILE *file = fopen(path, "w");
+        assert_non_null(file);
+        fputs(texts[i], file);
+        fclose(file);
+        expect_refusal(state, "holds no flight records");
+    }
+    FILE *file = fopen(path, "w"); // odd, but not wrong
+    assert_non_null(file);
+    fputs("{\"process_group\": \"g\", \"ranks\": [0, \"x\"], \"entries\": [1, {\"call\": 2}]}",
+          file);
+    fclose(file);
+    free(path);
+    check_analysis(*state, false, "group g: no rank departed");
+}
+
+#define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        IN_FOLDER(row_87_short),      IN_FOLDER(row_87_long),         IN_FOLDER(row_87_stuck),
+        IN_FOLDER(row_87_pipe),       IN_FOLDER(row_87_pipe_path),    IN_FOLDER(row_87_timeout),
+        IN_FOLDER(row_87_late),       IN_FOLDER(row_87_disagreement), IN_FOLDER(row_87_killed),
+        IN_FOLDER(row_87_no_records),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

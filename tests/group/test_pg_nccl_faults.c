@@ -1,0 +1,227 @@
+/* test_pg_nccl_faults.c: what the ranks of an nccl group say, and that they end, when one of them
+ * dies, fails, disagrees, is late or shares a GPU; and, on the emulator, when NCCL itself fails or
+ * hangs.
+ */
+#include "tests/rigs/nccl_ranks.h"
+
+#include <signal.h>
+
+static int gpus; // of this machine, at most WORLD_MAX
+
+static void need_gpus(int count) {
+    if (gpus < count) skip();
+}
+
+#define SHORT_S 3.0
+
+// Rank 1 is killed before its third collective; the others have theirs on the device, and wait for
+// their stream, as a training step does.
+static void lose_one(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float *x = device_alloc(device, 1000 * sizeof *x);
+    device_kernels(device)->fill(x, 1, 1000);
+    for (int i = 0; i < 2; i++)
+        ok(pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error), &outcome->error,
+           outcome);
+    device_synchronize(device);
+    if (pg_rank(group) == 1) {
+        struct timespec pause = {.tv_nsec = 700 * 1000 * 1000}; // the others hear how far it came
+        nanosleep(&pause, NULL);
+        outcome->ends = SIGKILL;
+        raise(SIGKILL);
+    }
+    (void)pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error);
+    device_synchronize(device); // must come back: the communicator is aborted
+    if (pg_run(group, pg_barrier(), &outcome->error) == 0) problem(outcome, "it went well");
+    device_free(device, x, 1000 * sizeof *x);
+}
+
+static void test_killed_rank(void **state) {
+    (void)state;
+    need_gpus(2);
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = gpus, .timeout_s = SHORT_S, .body = lose_one};
+    play_well(&play, outcomes);
+    for (int r = 0; r < gpus; r++) {
+        if (r == 1) continue;
+        const char *said = outcomes[r].error.message;
+        if (!strstr(said,
+                    "collective 3 all_reduce(F32, 1000, sum): rank 1 did not arrive within") ||
+            !strstr(said, "rank 1 last called 2 all_reduce(F32, 1000, sum)"))
+            fail_msg("rank %d: %s", r, said);
+    }
+}
+
+// Rank 0 fails elsewhere; the others wait in a collective with a long deadline.
+static void give_up(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)argument, (void)device;
+    double value = 1;
+    Error cause = {0};
+    ok(pg_run(group, pg_all_reduce(&value, 1, PG_F64, PG_SUM), &outcome->error), &outcome->error,
+       outcome);
+    if (pg_rank(group) == 0) {
+        error_set(&cause, STATUS_FAILED, "the disk is full");
+        if (!pg_abort(group, &cause)) problem(outcome, "the group was broken already");
+    } else if (pg_run(group, pg_all_reduce(&value, 1, PG_F64, PG_SUM), &outcome->error) == 0) {
+        problem(outcome, "it went well");
+    }
+}
+
+static void test_abort(void **state) {
+    (void)state;
+    need_gpus(2);
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = gpus, .timeout_s = 60, .body = give_up};
+    play_well(&play, outcomes);
+    for (int r = 1; r < gpus; r++)
+        if (!strstr(outcomes[r].error.message, "rank 0: the disk is full"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+static void disagree(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)argument, (void)device;
+    double values[2] = {1, 1};
+    size_t count = pg_rank(group) == 1 ? 2 : 1;
+    ok(pg_run(group, pg_all_reduce(values, 1, PG_F64, PG_SUM), &outcome->error), &outcome->error,
+       outcome);
+    if (pg_run(group, pg_all_reduce(values, count, PG_F64, PG_SUM), &outcome->error) == 0)
+        problem(outcome, "it went well");
+}
+
+static void test_disagreement(void **state) {
+    (void)state;
+    need_gpus(2);
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = gpus, .timeout_s = 60, .body = disagree};
+    setenv("TORCH_DISTRIBUTED_DEBUG", "DETAIL", 1);
+    play_well(&play, outcomes);
+    unsetenv("TORCH_DISTRIBUTED_DEBUG");
+    for (int r = 0; r < gpus; r++)
+        if (!strstr(outcomes[r].error.message,
+                    "collective 2: ranks disagree: rank 0 runs all_reduce(F64, 1, sum), rank 1 "
+                    "runs all_reduce(F64, 2, sum); they differ in size"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+static void nothing(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)group, (void)device, (void)argument;
+    problem(outcome, "there is a group");
+}
+
+static void test_shared_gpu(void **state) {
+    (void)state;
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = 2, .timeout_s = 20, .one_gpu = true, .body = nothing};
+    play_all(&play, outcomes);
+    for (int r = 0; r < 2; r++)
+        if (outcomes[r].error.status != (r == 0 ? STATUS_USAGE : STATUS_FAILED) ||
+            !strstr(outcomes[r].error.message, "ranks 0 and 1 share a GPU") ||
+            !strstr(outcomes[r].error.message, "ddprun --fake-hosts"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+static void wait_late(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)argument, (void)device;
+    if (pg_rank(group) > 0) {
+        struct timespec pause = {.tv_sec = 1, .tv_nsec = 500000000};
+        nanosleep(&pause, NULL);
+        return;
+    }
+    if (pg_monitored_barrier(group, 1, true, &outcome->error) == 0)
+        problem(outcome, "it went well");
+}
+
+static void test_monitored_barrier(void **state) {
+    (void)state;
+    need_gpus(2);
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = 2, .timeout_s = 60, .body = wait_late};
+    play_well(&play, outcomes);
+    if (!strstr(outcomes[0].error.message, "Rank 1 failed to pass monitoredBarrier in 1000 ms"))
+        fail_msg("%s", outcomes[0].error.message);
+}
+
+// ---- faults that only the emulator has ------------------------------------------------------
+
+static void two_collectives(ProcessGroup *group, Device *device, const void *argument,
+                            Outcome *outcome) {
+    (void)argument;
+    float *x = device_alloc(device, 1000 * sizeof *x);
+    device_kernels(device)->fill(x, 1, 1000);
+    int failed = 0;
+    for (int i = 0; i < 2 && !failed; i++)
+        failed = pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error);
+    if (!failed) failed = pg_run(group, pg_barrier(), &outcome->error);
+    if (!failed) problem(outcome, "it went well");
+    device_free(device, x, 1000 * sizeof *x);
+}
+
+static void need_emulator(void) {
+#ifndef CUDA_EMULATED
+    skip();
+#endif
+    need_gpus(2);
+}
+
+// Rank 0's third collective of NCCL (the first is the group's own) fails.
+static void test_asynchronous_error(void **state) {
+    (void)state;
+    need_emulator();
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = 2,
+                 .timeout_s = 60,
+                 .body = two_collectives,
+                 .variable = "DDPC_EMULATED_NCCL_ERROR_AT",
+                 .value = "3"};
+    play_well(&play, outcomes);
+    for (int r = 0; r < 2; r++)
+        if (!strstr(outcomes[r].error.message, "rank 0: ") ||
+            !strstr(outcomes[r].error.message, "network error"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+static void test_standstill(void **state) {
+    (void)state;
+    need_emulator();
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = 2,
+                 .timeout_s = SHORT_S,
+                 .body = two_collectives,
+                 .variable = "DDPC_EMULATED_NCCL_HANG_AT",
+                 .value = "3"};
+    play_well(&play, outcomes);
+    for (int r = 0; r < 2; r++)
+        if (!strstr(outcomes[r].error.message, "collective 2 all_reduce(F32, 1000, sum)") &&
+            !strstr(outcomes[r].error.message, "collective 3 barrier"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+// Then the process ends, with what it had to say.
+static void expect_the_end(ProcessGroup *group, Device *device, const void *argument,
+                           Outcome *outcome) {
+    setenv("DDPC_EMULATED_NCCL_ABORT_HANGS", "1", 1);
+    outcome->ends = STATUS_FAILED << 8;
+    two_collectives(group, device, argument, outcome);
+}
+
+static void test_abort_hangs(void **state) {
+    (void)state;
+    need_emulator();
+    Play play = {.world = 2,
+                 .timeout_s = 1,
+                 .body = expect_the_end,
+                 .variable = "DDPC_EMULATED_NCCL_HANG_AT",
+                 .value = "3"};
+    play_well(&play, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_killed_rank),       cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_disagreement),      cmocka_unit_test(test_shared_gpu),
+        cmocka_unit_test(test_monitored_barrier), cmocka_unit_test(test_asynchronous_error),
+        cmocka_unit_test(test_standstill),        cmocka_unit_test(test_abort_hangs),
+    };
+    gpus = find_gpus();
+    return gpus > 0 ? cmocka_run_group_tests(tests, NULL, NULL) : STATUS_SKIPPED;
+}

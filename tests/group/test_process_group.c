@@ -1,0 +1,361 @@
+/* test_process_group.c: every collective, for every world size from 1 to 5, on counts around every
+ * boundary, in private and in shared memory, blocking and asynchronous, as threads and as
+ * processes.
+ *
+ * What the ranks hold is in tests/rigs/trial.h. That sums run in rank order is a test of its own,
+ * bit by bit, with values that round.
+ */
+#include "tests/rigs/trial.h"
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+
+enum { MANY = UNDER_TSAN ? 140001 : 300007 }; // several chunks of a mailbox, and no round number
+
+typedef struct Case {
+    bool shared, async;
+} Case;
+
+static void try_one(const Trial *t) {
+    Error error = {0};
+    fill(t);
+    int status = -1;
+    if (t->async) {
+        uint64_t before = clock_ns(), begin, end;
+        Work *work = pg_start(t->group, make(t), &error);
+        if (work) status = work_wait(work, &begin, &end, &error);
+        if (work && !status && (begin < before || end < begin || end > clock_ns()))
+            problem(t->outcome, "times out of order");
+    } else {
+        status = pg_run(t->group, make(t), &error);
+    }
+    if (status)
+        problem(t->outcome, "%s: %s", kind_names[t->kind], error.message);
+    else
+        check(t);
+}
+
+// ---- all of them ----------------------------------------------------------------------------
+
+// Private buffers have exactly the size they need (AddressSanitizer watches their ends); shared
+// ones begin off a cache line.
+static void try_count(Trial *t, unsigned char *shared, size_t shared_bytes) {
+    size_t size = type_bytes(t->type);
+    size_t send_bytes = send_elements(t) * size, receive_bytes = (receive_elements(t) + 1) * size;
+    if (shared) {
+        t->receive = shared + 3 * size;
+        t->send = shared + shared_bytes / 2 + 5 * size;
+        try_one(t);
+        return;
+    }
+    t->send = malloc(send_bytes);
+    t->receive = malloc(receive_bytes);
+    try_one(t);
+    free(t->send);
+    free(t->receive);
+}
+
+static void every_collective(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *c = argument;
+    size_t world = (size_t)pg_size(group), bytes = 2 * (world * MANY + 64) * sizeof(float);
+    size_t counts[] = {0, 1, world - 1, world, world + 1, 1009, MANY};
+    unsigned char *shared = NULL;
+    if (c->shared && !(shared = pg_shared_alloc(group, bytes, &outcome->error))) {
+        problem(outcome, "%s", outcome->error.message);
+        return;
+    }
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) {
+        for (int kind = PG_ALL_REDUCE; kind <= PG_REDUCE_SCATTER; kind++) {
+            Trial t = {.group = group,
+                       .outcome = outcome,
+                       .kind = (CollectiveKind)kind,
+                       .type = PG_F32,
+                       .op = n % 2 ? PG_SUM : PG_AVG,
+                       .count = counts[n],
+                       .root = (int)((n + (size_t)kind) % world),
+                       .async = c->async};
+            try_count(&t, shared, bytes);
+        }
+    }
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+}
+
+static void test_every_collective(Mode mode) {
+    for (int world = 1; world <= 5; world++)
+        for (int c = 0; c < 4; c++) {
+            Case variant = {.shared = c & 1, .async = (c & 2) != 0};
+            play_ranks(mode, world, 60, every_collective, &variant, NULL);
+        }
+}
+
+static void every_type(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *c = argument;
+    unsigned char *shared = c->shared ? pg_shared_alloc(group, 1 << 20, &outcome->error) : NULL;
+    for (int kind = PG_ALL_REDUCE; kind <= PG_REDUCE_SCATTER; kind++)
+        for (int type = PG_F32; type <= PG_BF16; type++)
+            for (int op = PG_SUM; op <= PG_MIN; op++) {
+                if (op == PG_AVG && type > PG_F64) continue;
+                Trial t = {.group = group,
+                           .outcome = outcome,
+                           .kind = (CollectiveKind)kind,
+                           .type = (PgType)type,
+                           .op = (ReduceOp)op,
+                           .count = 2503,
+                           .root = pg_size(group) - 1,
+                           .async = c->async};
+                try_count(&t, shared, 1 << 20);
+            }
+}
+
+static void test_every_type(Mode mode) {
+    for (int world = 2; world <= 5; world++)
+        for (int shared = 0; shared < 2; shared++) {
+            Case variant = {.shared = shared, .async = false};
+            play_ranks(mode, world, 60, every_type, &variant, NULL);
+        }
+}
+
+// ---- rank order, bit by bit -----------------------------------------------------------------
+
+static float rounding_value(int rank, size_t i) {
+    return rng_uniform(5, (uint64_t)rank, i, -1.0f, 1.0f) * (rank % 2 ? 1e4f : 1.0f);
+}
+
+static void rank_order(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    size_t count = 70001;
+    int world = pg_size(group);
+    bool shared = *(const bool *)argument, differs = false;
+    float *x = shared ? pg_shared_alloc(group, count * sizeof *x, &outcome->error)
+                      : memory_zalloc(count * sizeof *x);
+    for (size_t i = 0; i < count; i++) x[i] = rounding_value(pg_rank(group), i);
+    if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_AVG), &outcome->error))
+        problem(outcome, "%s", outcome->error.message);
+    for (size_t i = 0; i < count; i++) {
+        float sum = rounding_value(0, i), backwards = rounding_value(world - 1, i);
+        for (int r = 1; r < world; r++) sum += rounding_value(r, i);
+        for (int r = world - 2; r >= 0; r--) backwards += rounding_value(r, i);
+        float want = sum * (float)(1.0 / world);
+        if (memcmp(&x[i], &want, sizeof want) != 0) problem(outcome, "element %zu differs", i);
+        differs = differs || sum != backwards;
+    }
+    if (world > 2 && !differs) problem(outcome, "the values cannot tell one order from another");
+    if (!shared) free(x);
+}
+
+static void test_rank_order(Mode mode) {
+    for (int world = 1; world <= 5; world++)
+        for (int shared = 0; shared < 2; shared++) {
+            bool argument = shared;
+            play_ranks(mode, world, 60, rank_order, &argument, NULL);
+        }
+}
+
+static void special_values(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    int rank = pg_rank(group);
+    for (int op = PG_MAX; op <= PG_MIN; op++)
+        for (int where = 0; where < pg_size(group); where++) {
+            float x = rank == where ? (float)strtod("nan", NULL) : (float)rank;
+            pg_run(group, pg_all_reduce(&x, 1, PG_F32, (ReduceOp)op), &outcome->error);
+            if (x == x) problem(outcome, "rank %d's NaN was lost", where);
+        }
+    int32_t large = INT32_MAX;
+    pg_run(group, pg_all_reduce(&large, 1, PG_I32, PG_SUM), &outcome->error);
+    if (large != INT32_MAX - 2) problem(outcome, "3 INT32_MAX gave %d", large); // modulo 2^32
+}
+
+static void test_special_values(Mode mode) {
+    play_ranks(mode, 3, 60, special_values, NULL, NULL);
+}
+
+// ---- where buffers lie ----------------------------------------------------------------------
+
+// All ranks must take the same way, whatever the mixture.
+static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    int rank = pg_rank(group), world = pg_size(group);
+    enum { COUNT = 5000 };
+    float *first = pg_shared_alloc(group, 2 * COUNT * sizeof(float), &outcome->error);
+    float *second = pg_shared_alloc(group, COUNT * sizeof(float), &outcome->error);
+    float *own = memory_zalloc(COUNT * sizeof(float));
+    float *choices[][3] = {{own, first, second},      // private, shared, another one
+                           {first, first + 1, first}, // other offsets
+                           {first, first, first},     // direct
+                           {second, second, second},  // direct, in the other one
+                           {first + COUNT, first + COUNT, first + COUNT}};
+    for (size_t c = 0; c < sizeof choices / sizeof *choices; c++) {
+        float *x = choices[c][rank % 3];
+        for (int i = 0; i < COUNT; i++) x[i] = (float)(i + rank);
+        uint64_t moved = pg_moved_bytes(group);
+        if (pg_run(group, pg_all_reduce(x, COUNT, PG_F32, PG_SUM), &outcome->error))
+            problem(outcome, "%s", outcome->error.message);
+        moved = pg_moved_bytes(group) - moved;
+        for (int i = 0; i < COUNT; i++)
+            if (x[i] != (float)(world * i + world * (world - 1) / 2))
+                problem(outcome, "choice %zu: element %d is %g", c, i, (double)x[i]);
+        // Staged, a rank reads all of the other mailboxes; direct, it reads and writes its slice.
+        size_t slice = COUNT / 16 / 3 * 16, direct = rank < 2 ? slice : COUNT - 2 * slice;
+        size_t want = c < 2 ? 2 * COUNT : 4 * direct;
+        if (moved != want * sizeof(float))
+            problem(outcome, "choice %zu: moved %zu bytes", c, (size_t)moved);
+    }
+    free(own);
+}
+
+static void test_mixed_memory(Mode mode) {
+    play_ranks(mode, 3, 60, mixed_memory, NULL, NULL);
+}
+
+static void zeroed_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    for (size_t bytes = 0; bytes < 6000; bytes += 1999) {
+        unsigned char *memory = pg_shared_alloc(group, bytes, &outcome->error);
+        if (!memory || (uintptr_t)memory % 4096 != 0) {
+            problem(outcome, "%zu bytes at %p", bytes, (void *)memory);
+            return;
+        }
+        for (size_t i = 0; i < bytes; i++)
+            if (memory[i] != 0) problem(outcome, "byte %zu is not 0", i);
+        memset(memory, 0xff, bytes);
+    }
+}
+
+static void test_zeroed_memory(Mode mode) {
+    play_ranks(mode, 3, 60, zeroed_memory, NULL, NULL);
+}
+
+// ---- order, queue and observers -------------------------------------------------------------
+
+static void observe(void *context, uint64_t sequence, const char *kind) {
+    uint64_t *seen = context;
+    if (sequence == seen[0] + 1 && strcmp(kind, sequence == 101 ? "broadcast" : "all_reduce") == 0)
+        seen[0] = sequence;
+}
+
+// A hundred started, one run in between, all waited for from the last to the first.
+static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    enum { STARTED = 100, COUNT = 257 };
+    Work *works[STARTED];
+    float *x = memory_zalloc((STARTED + 1) * COUNT * sizeof *x);
+    uint64_t seen[1] = {0}, last_begin = UINT64_MAX, begin, end;
+    pg_set_observer(group, observe, seen);
+    for (int i = 0; i < STARTED * COUNT; i++) x[i] = (float)(i + pg_rank(group));
+    for (int w = 0; w < STARTED; w++)
+        works[w] =
+            pg_start(group, pg_all_reduce(x + w * COUNT, COUNT, PG_F32, PG_SUM), &outcome->error);
+    float last = (float)pg_rank(group);
+    if (pg_run(group, pg_broadcast(&last, 1, PG_F32, 0), &outcome->error) || last != 0)
+        problem(outcome, "broadcast after the queue: %s", outcome->error.message);
+    uint64_t run_end = clock_ns();
+    for (int w = STARTED - 1; w >= 0; w--) {
+        if (work_wait(works[w], &begin, &end, &outcome->error)) problem(outcome, "work %d", w);
+        if (end > run_end) problem(outcome, "pg_run overtook work %d", w);
+        if (end > last_begin) problem(outcome, "work %d ran after its successor began", w);
+        last_begin = begin;
+    }
+    int world = pg_size(group);
+    for (int i = 0; i < STARTED * COUNT; i++)
+        if (x[i] != (float)(world * i + world * (world - 1) / 2)) problem(outcome, "element %d", i);
+    if (seen[0] != STARTED + 1 || pg_sequence(group) != STARTED + 1)
+        problem(outcome, "observed %zu collectives", (size_t)seen[0]);
+    free(x);
+}
+
+static void test_queue(Mode mode) {
+    play_ranks(mode, 3, 60, queue, NULL, NULL);
+}
+
+// Works that nobody waits for: pg_close finishes them.
+static void forgotten(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float *x = pg_shared_alloc(group, sizeof *x, &outcome->error);
+    for (int w = 0; w < 50; w++)
+        if (!pg_start(group, pg_all_reduce(x, 1, PG_F32, PG_SUM), &outcome->error))
+            problem(outcome, "%s", outcome->error.message);
+}
+
+static void test_forgotten(Mode mode) {
+    play_ranks(mode, 3, 60, forgotten, NULL, NULL);
+}
+
+// ---- pairs ----------------------------------------------------------------------------------
+
+// Around the ring; rank 0 sends first, so that no cycle of full channels can form.
+static void ring(ProcessGroup *group, size_t count, Outcome *outcome) {
+    int rank = pg_rank(group), world = pg_size(group);
+    int next = (rank + 1) % world, before = (rank + world - 1) % world;
+    double *out = malloc(count * sizeof *out + 1), *in = malloc(count * sizeof *in + 1);
+    for (size_t i = 0; i < count; i++) out[i] = element(PG_F64, world, rank, i) + 0.5;
+    Collective send = pg_send(out, count, PG_F64, next);
+    Collective receive = pg_recv(in, count, PG_F64, before);
+    if (pg_run(group, rank == 0 ? send : receive, &outcome->error) ||
+        pg_run(group, rank == 0 ? receive : send, &outcome->error))
+        problem(outcome, "ring of %zu: %s", count, outcome->error.message);
+    else
+        for (size_t i = 0; i < count; i++)
+            if (in[i] != element(PG_F64, world, before, i) + 0.5)
+                problem(outcome, "ring of %zu: element %zu", count, i);
+    free(in);
+    free(out);
+}
+
+static void pairs(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    size_t counts[] = {0, 1, 8191, 8192, 8193, 100003};
+    for (size_t n = 0; n < sizeof counts / sizeof *counts; n++) ring(group, counts[n], outcome);
+    // Two ranks talk for a while; the others go straight to the barrier.
+    for (int i = 0; i < 300; i++) {
+        int32_t ball = i;
+        if (pg_rank(group) == 0) pg_run(group, pg_send(&ball, 1, PG_I32, 1), &outcome->error);
+        if (pg_rank(group) == 1) pg_run(group, pg_recv(&ball, 1, PG_I32, 0), &outcome->error);
+        if (ball != i) problem(outcome, "ball %d came as %d", i, ball);
+    }
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+    if (pg_sequence(group) != 1) problem(outcome, "pairs were counted as collectives");
+}
+
+static void test_pairs(Mode mode) {
+    for (int world = 2; world <= 5; world++) play_ranks(mode, world, 60, pairs, NULL, NULL);
+}
+
+// ---- the program --------------------------------------------------------------------------
+
+static Mode mode_of(void **state) {
+    return *(const Mode *)*state;
+}
+
+#define TEST(NAME)                         \
+    static void run_##NAME(void **state) { \
+        test_##NAME(mode_of(state));       \
+    }
+
+TEST(every_collective)
+TEST(every_type)
+TEST(rank_order)
+TEST(special_values)
+TEST(mixed_memory)
+TEST(zeroed_memory)
+TEST(queue)
+TEST(forgotten)
+TEST(pairs)
+
+int main(void) {
+    Mode threads = AS_THREADS, processes = AS_PROCESSES;
+    Mode *modes[] = {&processes, &threads};
+    int failed = 0;
+    for (int m = UNDER_TSAN; m < 2; m++) {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test_prestate(run_every_collective, modes[m]),
+            cmocka_unit_test_prestate(run_every_type, modes[m]),
+            cmocka_unit_test_prestate(run_rank_order, modes[m]),
+            cmocka_unit_test_prestate(run_special_values, modes[m]),
+            cmocka_unit_test_prestate(run_mixed_memory, modes[m]),
+            cmocka_unit_test_prestate(run_zeroed_memory, modes[m]),
+            cmocka_unit_test_prestate(run_queue, modes[m]),
+            cmocka_unit_test_prestate(run_forgotten, modes[m]),
+            cmocka_unit_test_prestate(run_pairs, modes[m])};
+        failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);
+    }
+    return failed != 0;
+}

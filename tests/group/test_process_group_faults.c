@@ -1,0 +1,391 @@
+/* test_process_group_faults.c: what a process group says when something is wrong: ranks that
+ * disagree, stay away, die or leave, and arguments that make no sense. All ranks must end with the
+ * same words, which name the culprit, and the group must stay broken.
+ *
+ * That a dead rank is noticed at once is told by the message: had the others waited for the
+ * deadline, it would be another one.
+ */
+#include "tests/rigs/rank_failures.h"
+
+#include <signal.h>
+
+#include "common/base/memory.h"
+
+// ---- disagreement ---------------------------------------------------------------------------
+
+typedef struct Quarrel {
+    const char *name;
+    Collective common, odd; // the last rank runs `odd`
+    const char *says;
+    bool async, shared;
+} Quarrel;
+
+static float scratch[4096]; // [W, count] at most; its contents do not matter, only its address
+
+static void quarrel(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Quarrel *q = argument;
+    float *own = memory_zalloc(sizeof scratch);
+    float *buffer = q->shared ? pg_shared_alloc(group, sizeof scratch, &outcome->error) : own;
+    Collective mine = pg_rank(group) == pg_size(group) - 1 ? q->odd : q->common;
+    mine.send = mine.send ? buffer : NULL;
+    mine.receive = mine.receive ? buffer : NULL;
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "the barrier failed");
+    if (q->async) {
+        Work *work = pg_start(group, mine, &outcome->error);
+        if (!work || !work_wait(work, NULL, NULL, &outcome->error))
+            problem(outcome, "%s succeeded", q->name);
+        check_sticky(group, outcome);
+    } else {
+        expect_failure(group, mine, outcome);
+    }
+    free(own);
+}
+
+static void test_disagreement(Mode mode) {
+    float *x = scratch;
+    const Quarrel quarrels[] = {
+        {"kind", pg_all_reduce(x, 1000, PG_F32, PG_SUM), pg_broadcast(x, 1000, PG_F32, 0),
+         "collective 2: ranks disagree|rank 0 runs all_reduce(F32, 1000, sum)|"
+         "rank 2 runs broadcast(F32, 1000, root 0)",
+         false, false},
+        {"count", pg_all_reduce(x, 1000, PG_F32, PG_AVG), pg_all_reduce(x, 999, PG_F32, PG_AVG),
+         "all_reduce(F32, 1000, avg)|rank 2 runs all_reduce(F32, 999, avg)", true, false},
+        {"zero", pg_all_reduce(x, 1, PG_F32, PG_SUM), pg_all_reduce(x, 0, PG_F32, PG_SUM),
+         "rank 2 runs all_reduce(F32, 0, sum)", false, false},
+        {"dtype", pg_all_reduce(x, 8, PG_F32, PG_SUM), pg_all_reduce(x, 8, PG_I32, PG_SUM),
+         "rank 2 runs all_reduce(I32, 8, sum)", false, false},
+        {"op", pg_reduce_scatter(x, x, 8, PG_F32, PG_SUM),
+         pg_reduce_scatter(x, x, 8, PG_F32, PG_MAX), "reduce_scatter(F32, 8, max)", false, false},
+        {"root", pg_gather(x, x, 8, PG_F64, 0), pg_gather(x, x, 8, PG_F64, 2),
+         "gather(F64, 8, root 0)|gather(F64, 8, root 2)", true, false},
+        {"barrier", pg_all_gather(x, x, 8, PG_U8), pg_barrier(),
+         "rank 0 runs all_gather(U8, 8), rank 2 runs barrier", false, false},
+        {"shared", pg_all_reduce(x, 4000, PG_F32, PG_SUM), pg_all_reduce(x, 3999, PG_F32, PG_SUM),
+         "collective 3: ranks disagree|rank 2 runs all_reduce(F32, 3999, sum)", true, true}};
+    for (size_t i = 0; i < sizeof quarrels / sizeof *quarrels; i++) {
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(mode, 3, 60, quarrel, &quarrels[i], outcomes);
+        check_messages(outcomes, 3, quarrels[i].says);
+    }
+}
+
+// The same collectives, but two of them in another order on rank 1.
+static void wrong_order(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x[20] = {0};
+    Work *works[2] = {NULL};
+    bool swapped = pg_rank(group) == 1;
+    for (int i = 0; i < 2; i++)
+        works[i] = pg_start(group, pg_all_reduce(x, (i == 1) != swapped ? 20 : 10, PG_F32, PG_SUM),
+                            &outcome->error);
+    for (int i = 0; i < 2; i++)
+        if (works[i] && !work_wait(works[i], NULL, NULL, &outcome->error))
+            problem(outcome, "work %d succeeded", i);
+    check_sticky(group, outcome);
+}
+
+static void test_wrong_order(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 2, 60, wrong_order, NULL, outcomes);
+    check_messages(outcomes, 2, "collective 1: |(F32, 10, sum), rank 1 runs|(F32, 20, sum)");
+}
+
+static void different_alloc(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    size_t bytes = pg_rank(group) == 1 ? 5000 : 4096;
+    if (pg_shared_alloc(group, bytes, &outcome->error)) problem(outcome, "got memory");
+    check_sticky(group, outcome);
+}
+
+static void test_different_alloc(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 2, 60, different_alloc, NULL, outcomes);
+    check_messages(outcomes, 2, "shared_alloc(4096 bytes)|rank 1 runs shared_alloc(5000 bytes)");
+}
+
+static void different_message(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x[8] = {0};
+    if (pg_rank(group) == 0 && pg_run(group, pg_send(x, 8, PG_F32, 1), &outcome->error))
+        problem(outcome, "a short send waits for nobody: %s", outcome->error.message);
+    if (pg_rank(group) == 1)
+        expect_failure(group, pg_recv(x, 7, PG_F32, 0), outcome);
+    else
+        expect_failure(group, pg_barrier(), outcome);
+}
+
+static void test_different_message(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 3, 60, different_message, NULL, outcomes);
+    check_messages(outcomes, 3,
+                   "rank 0 runs send(F32, 8, to rank 1), "
+                   "rank 1 runs recv(F32, 7, from rank 0)");
+}
+
+// ---- absence --------------------------------------------------------------------------------
+
+// Ranks 1 and 3 come to collective 3 only when it is too late.
+static void absent(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x = 0;
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+    if (pg_run(group, pg_broadcast(&x, 1, PG_F32, 0), &outcome->error)) problem(outcome, "bcast");
+    if (pg_rank(group) % 2) wait_for_failure(group, outcome);
+    expect_failure(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), outcome);
+}
+
+static void test_absent(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 4, 1.5, absent, NULL, outcomes);
+    check_messages(outcomes, 4,
+                   "collective 3 all_reduce(F32, 1, sum): rank 1, 3 did not arrive within 1.5 s|"
+                   "rank 1 last finished 2 broadcast|rank 3 last finished 2 broadcast");
+}
+
+// A receive that nobody answers, and a send whose channel stays full.
+static void unanswered(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    bool sends = *(const bool *)argument;
+    size_t bytes = 1 << 20;
+    unsigned char *x = memory_zalloc(bytes);
+    Collective call = sends ? pg_send(x, bytes, PG_U8, 1) : pg_recv(x, bytes, PG_U8, 1);
+    if (pg_rank(group) == 0)
+        expect_failure(group, call, outcome);
+    else
+        wait_for_failure(group, outcome);
+    free(x);
+}
+
+static void test_unanswered(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    for (int s = 0; s < 2; s++) {
+        bool sends = s;
+        play_ranks(mode, 2, 1.0, unanswered, &sends, outcomes);
+        must_contain(outcomes[0].error.message, sends ? "send(U8, 1048576, to rank 1): rank 1 did"
+                                                      : "recv(U8, 1048576, from rank 1): rank 1 d");
+        must_contain(outcomes[0].error.message, "not arrive within 1.0 s");
+    }
+}
+
+// Rank 2 closes its group; what was complete stays complete, what comes fails at once.
+static void leaves(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float *x = pg_shared_alloc(group, 4096, &outcome->error);
+    if (pg_run(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), &outcome->error))
+        problem(outcome, "all_reduce: %s", outcome->error.message);
+    if (pg_rank(group) == 2) return;
+    expect_failure(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), outcome);
+    x[1023] = 1; // this rank's memory is still there
+}
+
+static void test_leaves(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 3, 60, leaves, NULL, outcomes);
+    check_messages(outcomes, 2,
+                   "collective 3 all_reduce(F32, 1024, sum): rank 2 has closed its group;|"
+                   "last finished 2 all_reduce");
+}
+
+// ---- death (processes only) -----------------------------------------------------------------
+
+typedef enum Moment { WHILE_AWAY, WHILE_WAITING, WITH_WORKS } Moment;
+
+static void dies(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Moment moment = *(const Moment *)argument;
+    float *x = pg_shared_alloc(group, 1 << 20, &outcome->error), y = 0;
+    Collective sum = pg_all_reduce(x, 1000, PG_F32, PG_SUM);
+    outcome->number = getpid();
+    if (pg_rank(group) == 2) {
+        if (moment == WITH_WORKS) pg_start(group, sum, &outcome->error);
+        // SIGKILL after half a second, while it waits for a message that never comes.
+        if (moment == WHILE_WAITING && fork() == 0) {
+            sleep_ms(500);
+            kill((pid_t)outcome->number, SIGKILL);
+            _exit(0);
+        }
+        if (moment == WHILE_WAITING) pg_run(group, pg_recv(&y, 1, PG_F32, 0), &outcome->error);
+        raise(SIGKILL);
+    }
+    while (!pg_run(group, sum, &outcome->error)) continue; // one may succeed, WITH_WORKS
+    check_sticky(group, outcome);
+}
+
+static void test_dies(Mode mode) {
+    if (mode == AS_THREADS) skip(); // threads die together
+    for (int m = WHILE_AWAY; m <= WITH_WORKS; m++) {
+        Moment moment = (Moment)m;
+        Outcome outcomes[RANKS_MAX];
+        char who[64];
+        play_ranks(mode, 3, 60, dies, &moment, outcomes);
+        snprintf(who, sizeof who, "sum): rank 2 (pid %ld) is gone;", outcomes[2].number);
+        check_messages(outcomes, 2, who);
+    }
+}
+
+// ---- arguments ------------------------------------------------------------------------------
+
+static void bad_argument(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Quarrel *q = argument;
+    Collective right = pg_barrier();
+    expect_failure(group, pg_rank(group) == 1 ? q->odd : right, outcome);
+}
+
+static void test_bad_argument(Mode mode) {
+    float *x = scratch;
+    const Quarrel faults[] = {
+        {.odd = pg_broadcast(x, 8, PG_F32, 2), .says = "rank 1 of 2: broadcast(F32, 8, root 2): t"},
+        {.odd = pg_broadcast(x, 8, PG_F32, -1), .says = "there is no such rank"},
+        {.odd = pg_send(x, 8, PG_F32, 1), .says = "a rank cannot send to itself"},
+        {.odd = pg_all_reduce(x, 8, PG_I64, PG_AVG), .says = "avg is for F32 and F64"},
+        {.odd = pg_all_reduce(NULL, 8, PG_F32, PG_SUM), .says = "buffer is NULL"},
+        {.odd = pg_all_gather(x, NULL, 8, PG_F32), .says = "the receive buffer is NULL"},
+        {.odd = pg_all_gather(x, x, SIZE_MAX / 4, PG_F32), .says = "the size overflows"},
+        {.odd = pg_all_reduce(x, 8, (PgType)9, PG_SUM), .says = "there is no such thing"}};
+    for (size_t i = 0; i < sizeof faults / sizeof *faults; i++) {
+        Outcome outcomes[RANKS_MAX];
+        play_ranks(mode, 2, 60, bad_argument, &faults[i], outcomes);
+        check_messages(outcomes, 2, faults[i].says);
+    }
+}
+
+static void too_many(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x = 0;
+    Work *works[PG_MAX_WORKS];
+    for (int i = 0; i < PG_MAX_WORKS; i++)
+        if (!(works[i] = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error)))
+            problem(outcome, "work %d: %s", i, outcome->error.message);
+    for (int i = 0; i < PG_MAX_WORKS / 2; i++) // half of them are given back and taken again
+        if (work_wait(works[i], NULL, NULL, &outcome->error)) problem(outcome, "wait %d", i);
+    for (int i = 0; i < PG_MAX_WORKS / 2; i++)
+        if (!pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
+            problem(outcome, "again %d: %s", i, outcome->error.message);
+    if (pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
+        problem(outcome, "one more than PG_MAX_WORKS");
+}
+
+static void test_too_many(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 1, 60, too_many, NULL, outcomes);
+    must_contain(outcomes[0].error.message, "more than 1024 collectives are outstanding");
+}
+
+// ---- joining --------------------------------------------------------------------------------
+
+static void refused(const char *address, int world, const char *says) {
+    Error error = {0};
+    assert_null(pg_shm_attach(address, world, &error));
+    must_contain(error.message, says);
+}
+
+static void test_addresses(Mode mode) {
+    (void)mode;
+    Error error = {0};
+    PgShmSegment *segment;
+    char address[PG_SHM_ADDRESS_MAX], wrong[PG_SHM_ADDRESS_MAX + 8];
+    assert_int_equal(pg_shm_create(PG_SHM_MAX_WORLD + 1, &segment, address, &error), -1);
+    must_contain(error.message, "1 to 64 ranks, not 65");
+    error = (Error){0};
+    assert_int_equal(pg_shm_create(2, &segment, address, &error), 0);
+
+    refused("", 2, "not the address of an shm group");
+    refused("/etc/passwd", 2, "not the address of an shm group");
+    snprintf(wrong, sizeof wrong, "%s x", address);
+    refused(wrong, 2, "not the address of an shm group");
+    refused("/proc/1/fd/999999 0123456789abcdef", 2, "one PID namespace");
+    refused(address, 3, "a group of another size");
+    snprintf(wrong, sizeof wrong, "%s", address);
+    char *last = &wrong[strlen(wrong) - 1];
+    *last = *last == '0' ? '1' : '0';
+    refused(wrong, 2, "the memory of something else");
+
+    PgShmSegment *twin = pg_shm_attach(address, 2, &error);
+    assert_non_null(twin);
+    assert_null(pg_shm_open(twin, 2, 1, &error));
+    must_contain(error.message, "rank 2: the group has 2 ranks");
+    segment_release(segment);
+    refused(address, 2, "cannot open the shared memory"); // nothing is left of it
+}
+
+// Alone in a group of three.
+static void test_nobody_joins(Mode mode) {
+    (void)mode;
+    Error error = {0};
+    PgShmSegment *segment;
+    char address[PG_SHM_ADDRESS_MAX];
+    assert_int_equal(pg_shm_create(3, &segment, address, &error), 0);
+    assert_null(pg_shm_open(segment, 0, 0.2, &error));
+    must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
+                                "rank 1 never joined");
+}
+
+// ---- giving up ----------------------------------------------------------------------------
+
+// Rank 1 has an error of its own while the others wait for it. Whoever comes later changes nothing.
+static void gives_up(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x = 0;
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "the barrier failed");
+    if (pg_rank(group) != 1) {
+        expect_failure(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), outcome);
+    } else {
+        Error own = {0};
+        error_set(&own, STATUS_FAILED, "the loss is nan");
+        if (!pg_abort(group, &own)) problem(outcome, "the group was not sound");
+        expect_failure(group, pg_barrier(), outcome);
+    }
+    Error late = {0};
+    error_set(&late, STATUS_FAILED, "another error");
+    if (pg_abort(group, &late)) problem(outcome, "a broken group was broken again");
+    check_sticky(group, outcome);
+}
+
+static void test_gives_up(Mode mode) {
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(mode, 3, 60, gives_up, NULL, outcomes);
+    check_messages(outcomes, 3, "rank 1: the loss is nan");
+}
+
+// ---- the program --------------------------------------------------------------------------
+
+#define TEST(NAME)                          \
+    static void run_##NAME(void **state) {  \
+        test_##NAME(*(const Mode *)*state); \
+    }
+
+TEST(disagreement)
+TEST(wrong_order)
+TEST(different_alloc)
+TEST(different_message)
+TEST(absent)
+TEST(unanswered)
+TEST(leaves)
+TEST(dies)
+TEST(bad_argument)
+TEST(too_many)
+TEST(addresses)
+TEST(nobody_joins)
+TEST(gives_up)
+
+int main(void) {
+    Mode threads = AS_THREADS, processes = AS_PROCESSES;
+    Mode *modes[] = {&processes, &threads};
+    int failed = 0;
+    for (int m = UNDER_TSAN; m < 2; m++) {
+        const struct CMUnitTest tests[] = {
+            cmocka_unit_test_prestate(run_disagreement, modes[m]),
+            cmocka_unit_test_prestate(run_wrong_order, modes[m]),
+            cmocka_unit_test_prestate(run_different_alloc, modes[m]),
+            cmocka_unit_test_prestate(run_different_message, modes[m]),
+            cmocka_unit_test_prestate(run_absent, modes[m]),
+            cmocka_unit_test_prestate(run_unanswered, modes[m]),
+            cmocka_unit_test_prestate(run_leaves, modes[m]),
+            cmocka_unit_test_prestate(run_dies, modes[m]),
+            cmocka_unit_test_prestate(run_bad_argument, modes[m]),
+            cmocka_unit_test_prestate(run_too_many, modes[m]),
+            cmocka_unit_test_prestate(run_addresses, modes[m]),
+            cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
+            cmocka_unit_test_prestate(run_gives_up, modes[m])};
+        failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);
+    }
+    return failed != 0;
+}

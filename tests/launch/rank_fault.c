@@ -1,0 +1,44 @@
+/* rank_fault.c: a rank for tests of ddprun: sends heartbeats, and if its rank is BAD, fails HOW.
+ *
+ *     rank_fault BAD kill|stop|segv|hang|exit3
+ *
+ * The others go on for a minute and then end with 99, which no test expects.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ddp/rendezvous/heartbeat.h"
+
+static void fail(const char *how) {
+    const struct rlimit no_core = {0, 0};
+    setrlimit(RLIMIT_CORE, &no_core);
+    fprintf(stderr, "about to %s\n", how);
+    if (strcmp(how, "kill") == 0) raise(SIGKILL);
+    if (strcmp(how, "stop") == 0) raise(SIGSTOP);
+    signal(SIGSEGV, SIG_DFL); // AddressSanitizer would make an exit status of it
+    if (strcmp(how, "segv") == 0) raise(SIGSEGV);
+    if (strcmp(how, "exit3") == 0) exit(3);
+    sleep(60); // "hang"
+}
+
+int main(int argc, char **argv) {
+    const char *rank = getenv("RANK"), *local_rank = getenv("LOCAL_RANK");
+    if (argc != 3 || !rank || !local_rank) return 98;
+    Heartbeat *heartbeat = heartbeat_open(atoi(local_rank));
+    if (!heartbeat) return 97;
+    heartbeat_phase(heartbeat, "train");
+    for (unsigned step = 0; step < 6000; step++) {
+        heartbeat_step(heartbeat, step);
+        heartbeat_collective(heartbeat, 10 * step + 2, "all_reduce");
+        if (step == 17 && strcmp(rank, argv[1]) == 0) fail(argv[2]);
+        struct timespec pause = {.tv_nsec = 10000000};
+        nanosleep(&pause, NULL);
+    }
+    heartbeat_close(heartbeat);
+    return 99;
+}

@@ -1,0 +1,208 @@
+/* test_nn.c: models' names, shapes and sizes; initialisation; optimizers without gradients;
+ * schedules. */
+#include "tests/rigs/check.h"
+
+#include "common/nn/models.h"
+#include "common/nn/optimizer.h"
+
+static Device *device;
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    device_close(device);
+    return 0;
+}
+
+static Module *create(const char *name, size_t size, uint64_t seed) {
+    Error err = {0};
+    ModelConfig config = {name, "20,30", {3, size, size}, 10, seed};
+    Module *model = model_create(&config, device, &err);
+    CHECK_OK(model, err);
+    return model;
+}
+
+static size_t elements(NamedTensors tensors) {
+    size_t count = 0;
+    for (size_t i = 0; i < tensors.count; i++) count += tensor_count(tensors.items[i].tensor);
+    named_tensors_free(&tensors);
+    return count;
+}
+
+static void names_are_pytorchs(void **state) {
+    (void)state;
+    Module *model = create("resnet20", 32, 0);
+    NamedTensors tensors = module_tensors(model, MODULE_STATE);
+    const char *start[] = {"conv1.weight",          "bn1.weight",         "bn1.bias",
+                           "bn1.running_mean",      "bn1.running_var",    "bn1.num_batches_tracked",
+                           "layer1.0.conv1.weight", "layer1.0.bn1.weight"};
+    for (size_t i = 0; i < sizeof start / sizeof *start; i++)
+        assert_string_equal(tensors.items[i].name, start[i]);
+    assert_string_equal(tensors.items[tensors.count - 1].name, "fc.bias");
+    named_tensors_free(&tensors);
+    assert_int_equal(elements(module_tensors(model, MODULE_PARAMETERS)), 269722);
+    module_close(model);
+}
+
+static void initial_weights_are_uniform_in_one_over_root_fan_in(void **state) {
+    (void)state;
+    Module *model = create("mlp", 16, 3);
+    NamedTensors tensors = module_tensors(model, MODULE_PARAMETERS);
+    assert_string_equal(tensors.items[0].name, "fc1.weight");
+    const Tensor *weight = tensors.items[0].tensor; // [20, 768]
+    size_t count = tensor_count(weight);
+    double bound = 1 / sqrt(768), sum = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        double w = (double)tensor_f32(weight)[i];
+        assert_true(fabs(w) <= bound);
+        sum += w;
+        squares += w * w;
+    }
+    check_close(sum / (double)count / bound, 0, 0.02, "mean");
+    check_close(squares / (double)count / (bound * bound), 1 / 3.0, 0.01, "variance");
+    Module *same = create("mlp", 16, 3), *other = create("mlp", 16, 4);
+    NamedTensors same_tensors = module_tensors(same, MODULE_PARAMETERS);
+    NamedTensors other_tensors = module_tensors(other, MODULE_PARAMETERS);
+    for (size_t i = 0; i < tensors.count; i++) {
+        size_t bytes = tensor_bytes(tensors.items[i].tensor);
+        assert_memory_equal(tensors.items[i].tensor->data, same_tensors.items[i].tensor->data,
+                            bytes);
+        assert_memory_not_equal(tensors.items[i].tensor->data, other_tensors.items[i].tensor->data,
+                                bytes);
+    }
+    named_tensors_free(&tensors);
+    named_tensors_free(&same_tensors);
+    named_tensors_free(&other_tensors);
+    module_close(model);
+    module_close(same);
+    module_close(other);
+}
+
+static void segnet_has_a_class_for_every_pixel(void **state) {
+    (void)state;
+    Module *model = create("segnet", 12, 0);
+    NamedTensors tensors = module_tensors(model, MODULE_STATE);
+    assert_string_equal(tensors.items[0].name, "enc1.0.conv.weight");
+    assert_string_equal(tensors.items[1].name, "enc1.0.bn.weight");
+    assert_string_equal(tensors.items[tensors.count - 1].name, "head.bias");
+    named_tensors_free(&tensors);
+    Tape *tape = tape_create(device, NULL);
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 4, (size_t[]){2, 3, 12, 12});
+    for (size_t i = 0; i < tensor_count(x); i++) tensor_f32(x)[i] = (float)(i % 7);
+    Tensor *y = module_forward(model, tape, x);
+    Error err = {0};
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    assert_true(y->ndim == 4 && y->shape[0] == 2 && y->shape[1] == 10);
+    assert_true(y->shape[2] == 12 && y->shape[3] == 12);
+    assert_true(model_is_dense("segnet") && !model_is_dense("convnet") && !model_is_dense("vgg"));
+    tape_close(tape);
+    module_close(model);
+}
+
+static void a_replica_has_the_shape_and_no_memory(void **state) {
+    (void)state;
+    Module *model = create("convnet", 8, 0);
+    size_t bytes = device->bytes;
+    Module *replica = module_replica(model, device);
+    assert_int_equal(device->bytes, bytes);
+    NamedTensors a = module_tensors(model, MODULE_STATE), b = module_tensors(replica, MODULE_STATE);
+    assert_int_equal(a.count, b.count);
+    for (size_t i = 0; i < a.count; i++) {
+        assert_string_equal(a.items[i].name, b.items[i].name);
+        assert_true(tensor_same_shape(a.items[i].tensor, b.items[i].tensor));
+        assert_null(b.items[i].tensor->data);
+        assert_int_equal(a.items[i].tensor->requires_grad, b.items[i].tensor->requires_grad);
+    }
+    named_tensors_free(&a);
+    named_tensors_free(&b);
+    module_close(replica);
+    module_close(model);
+}
+
+static void bad_models_get_one_line(void **state) {
+    (void)state;
+    const struct {
+        ModelConfig config;
+        const char *message;
+    } cases[] = {
+        {{"vgg", "", {1, 8, 8}, 10, 0}, "there is no model \"vgg\""},
+        {{"mlp", "12,x", {1, 8, 8}, 10, 0}, "--hidden 12,x"},
+        {{"mlp", "12,", {1, 8, 8}, 10, 0}, "--hidden 12,"},
+        {{"mlp", "0", {1, 8, 8}, 10, 0}, "--hidden 0"},
+        {{"mlp", "99999999999999999999", {1, 8, 8}, 10, 0}, "--hidden"},
+        {{"convnet", "", {10, 1, 1}, 10, 0}, "at least 4x4"},
+        {{"resnet20", "", {3, 8, 16}, 10, 0}, "square"},
+        {{"segnet", "", {3, 8, 18}, 4, 0}, "sides that 4 divides, got 8x18"},
+        {{"segnet", "", {3, 0, 8}, 4, 0}, "sides that 4 divides"},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        Error err = {0};
+        assert_null(model_create(&cases[i].config, device, &err));
+        assert_int_equal(err.status, STATUS_USAGE);
+        check_message(&err, cases[i].message);
+    }
+}
+
+static void a_parameter_without_gradient_is_left_alone(void **state) {
+    (void)state;
+    Module *model = create("mlp", 4, 0);
+    OptimizerConfig config = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .weight_decay = 0.1};
+    Optimizer *optimizer = optimizer_create(model, &config);
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    Tensor *first = parameters.items[0].tensor, *second = parameters.items[1].tensor;
+    float before = tensor_f32(first)[0], bias = tensor_f32(second)[0];
+    second->has_grad = true;
+    for (size_t i = 0; i < tensor_count(second); i++) second->grad[i] = 1;
+    optimizer_step(optimizer, 0.5);
+    assert_true(tensor_f32(first)[0] == before);
+    check_close((double)tensor_f32(second)[0], (double)bias - 0.5 * (1 + 0.1 * (double)bias), 1e-6,
+                "stepped bias");
+    named_tensors_free(&parameters);
+    optimizer_close(optimizer);
+    module_close(model);
+}
+
+static void schedules_warm_up_and_end(void **state) {
+    (void)state;
+    Schedule s = {.name = "cosine",
+                  .lr = 2,
+                  .warmup_steps = 4,
+                  .total_steps = 14,
+                  .step_every = 5,
+                  .gamma = 0.1,
+                  .power = 0.9};
+    check_close(schedule_lr(&s, 0), 0.5, 1e-12, "first warm-up step");
+    check_close(schedule_lr(&s, 3), 2, 1e-12, "end of warm-up");
+    check_close(schedule_lr(&s, 4), 2, 1e-12, "cosine begins at lr");
+    check_close(schedule_lr(&s, 9), 1, 1e-12, "cosine half-way");
+    check_close(schedule_lr(&s, 14), 0, 1e-12, "cosine ends at 0");
+    s.name = "polynomial";
+    check_close(schedule_lr(&s, 9), 2 * pow(0.5, 0.9), 1e-12, "polynomial half-way");
+    check_close(schedule_lr(&s, 99), 0, 1e-12, "polynomial past the end");
+    s.name = "step";
+    check_close(schedule_lr(&s, 8), 2, 1e-12, "before the first drop");
+    check_close(schedule_lr(&s, 9), 0.2, 1e-12, "after it");
+    check_close(schedule_lr(&s, 14), 0.02, 1e-12, "after the second");
+    s.name = "constant";
+    check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
+}
+
+int main(void) {
+#define WITH_DEVICE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_DEVICE(names_are_pytorchs),
+        WITH_DEVICE(initial_weights_are_uniform_in_one_over_root_fan_in),
+        WITH_DEVICE(segnet_has_a_class_for_every_pixel),
+        WITH_DEVICE(a_replica_has_the_shape_and_no_memory),
+        WITH_DEVICE(bad_models_get_one_line),
+        WITH_DEVICE(a_parameter_without_gradient_is_left_alone),
+        cmocka_unit_test(schedules_warm_up_and_end),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,451 @@
+/* test_ops.c: every operation's backward against central differences, on both kernel tables; the
+ * errors; and what the tape promises about shared, unused and ready tensors.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/rng.h"
+#include "common/nn/ops.h"
+
+enum { MAX_INPUTS = 4 };
+
+static Tensor *random_tensor(Tape *tape, int ndim, const size_t *shape, uint64_t stream) {
+    Tensor *tensor = tape_tensor(tape, DTYPE_F32, ndim, shape);
+    for (size_t i = 0; i < tensor_count(tensor); i++)
+        tensor_f32(tensor)[i] = rng_normal(7, stream, i);
+    return tensor;
+}
+
+// A case builds its op from fresh leaves; the same leaves come again for the same streams.
+typedef struct Case {
+    const char *name;
+    int input_count;
+    struct {
+        int ndim;
+        size_t shape[4];
+    } inputs[MAX_INPUTS];
+    Tensor *(*build)(Tape *tape, Tensor **leaves);
+} Case;
+
+static Tensor *build_linear(Tape *tape, Tensor **x) {
+    return op_linear(tape, x[0], x[1], x[2]);
+}
+static Tensor *build_conv(Tape *tape, Tensor **x) {
+    return op_conv2d(tape, x[0], x[1], x[2], 2, 1);
+}
+static Tensor *build_conv_plain(Tape *tape, Tensor **x) {
+    return op_conv2d(tape, x[0], x[1], NULL, 1, 1);
+}
+static Tensor *build_batch_norm(Tape *tape, Tensor **x) {
+    size_t c = x[1]->shape[0];
+    Tensor *mean = tape_tensor(tape, DTYPE_F32, 1, &c), *var = tape_tensor(tape, DTYPE_F32, 1, &c);
+    Tensor *count = tape_tensor(tape, DTYPE_I64, 0, NULL);
+    for (size_t i = 0; i < c; i++) {
+        tensor_f32(mean)[i] = 0.1f * (float)i;
+        tensor_f32(var)[i] = 1.5f;
+    }
+    *(int64_t *)count->data = 0;
+    BatchNormState state = {x[1], x[2], mean, var, count, 0.1f, 1e-5f};
+    return op_batch_norm(tape, x[0], &state);
+}
+static Tensor *build_relu(Tape *tape, Tensor **x) {
+    return op_relu(tape, op_add(tape, x[0], x[1])); // relu is in place: not on a leaf
+}
+static Tensor *build_shared(Tape *tape, Tensor **x) { // x + x, through two uses and a flatten
+    return op_flatten(tape, op_add(tape, x[0], op_add(tape, x[0], x[1])));
+}
+static Tensor *build_max_pool(Tape *tape, Tensor **x) {
+    return op_max_pool(tape, x[0], 3, 2, 1);
+}
+static Tensor *build_avg_pool(Tape *tape, Tensor **x) {
+    return op_avg_pool(tape, x[0], 2, 2, 0);
+}
+static Tensor *build_shortcut(Tape *tape, Tensor **x) {
+    return op_shortcut(tape, x[0], 7, 2);
+}
+
+static Tensor *build_upsample(Tape *tape, Tensor **x) {
+    return op_upsample2x(tape, x[0]);
+}
+// A mean over some pixels: of the 2 x 3 x 4 every fourth is ignored.
+static Tensor *pixel_loss(Tape *tape, Tensor *logits, const Mining *mining) {
+    int64_t labels[24];
+    for (int i = 0; i < 24; i++) labels[i] = i % 4 == 3 ? -1 : i * 7 % 5;
+    Tensor *target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 3, 4}, labels);
+    size_t kept;
+    Tensor *sum = op_pixel_cross_entropy(tape, logits, target, mining, &kept);
+    return op_divide(tape, sum, (double)kept);
+}
+static Tensor *build_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], NULL);
+}
+static Tensor *build_hard_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], &(Mining){.threshold = 1.5});
+}
+static Tensor *build_hardest_pixels(Tape *tape, Tensor **x) {
+    return pixel_loss(tape, x[0], &(Mining){.threshold = 9, .least = 5});
+}
+static Tensor *build_divide(Tape *tape, Tensor **x) { // twice: the second adds to the first
+    return op_add(tape, op_divide(tape, x[0], 3), op_divide(tape, x[0], -7));
+}
+static Tensor *build_mean(Tape *tape, Tensor **x) { // twice, likewise
+    return op_add(tape, op_mean(tape, x[0]), op_mean(tape, op_add(tape, x[0], x[1])));
+}
+
+static const Case CASES[] = {
+    {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
+    {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
+    {"conv2d stride 2", 3, {{4, {2, 3, 5, 7}}, {4, {4, 3, 3, 3}}, {1, {4}}}, build_conv},
+    {"conv2d no bias", 2, {{4, {3, 2, 4, 4}}, {4, {5, 2, 3, 3}}}, build_conv_plain},
+    {"batch_norm 2d", 3, {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}}, build_batch_norm},
+    {"batch_norm 1d", 3, {{2, {6, 3}}, {1, {3}}, {1, {3}}}, build_batch_norm},
+    {"relu", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_relu},
+    {"shared", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_shared},
+    {"max_pool", 1, {{4, {2, 3, 5, 7}}}, build_max_pool},
+    {"avg_pool", 1, {{4, {2, 3, 5, 6}}}, build_avg_pool},
+    {"shortcut", 1, {{4, {2, 4, 5, 5}}}, build_shortcut},
+    {"upsample2x", 1, {{4, {2, 3, 3, 5}}}, build_upsample},
+    {"pixel_cross_entropy", 1, {{4, {2, 5, 3, 4}}}, build_pixels},
+    {"pixel_cross_entropy, hard", 1, {{4, {2, 5, 3, 4}}}, build_hard_pixels},
+    {"pixel_cross_entropy, hardest", 1, {{4, {2, 5, 3, 4}}}, build_hardest_pixels},
+    {"mean", 2, {{2, {3, 4}}, {2, {3, 4}}}, build_mean},
+    {"divide", 1, {{0, {0}}}, build_divide},
+};
+
+// The loss of a case with leaf `which` moved by h along a random direction: sum (y - t)^2 for a
+// random t. Gradients of all leaves are left in grads when h is 0.
+static double case_loss(Tape *tape, const Case *c, int which, float h, Tensor **leaves) {
+    tape_reset(tape);
+    for (int i = 0; i < c->input_count; i++) {
+        leaves[i] = random_tensor(tape, c->inputs[i].ndim, c->inputs[i].shape, (uint64_t)i);
+        leaves[i]->requires_grad = true;
+        for (size_t j = 0; i == which && j < tensor_count(leaves[i]); j++)
+            tensor_f32(leaves[i])[j] += h * rng_normal(8, (uint64_t)i, j);
+    }
+    Tensor *y = c->build(tape, leaves);
+    assert_non_null(y);
+    Tensor *target = random_tensor(tape, y->ndim, y->shape, 99);
+    Tensor *loss = op_squared_error(tape, y, target, 1.0);
+    Error err = {0};
+    if (h == 0.0f) CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    return (double)tensor_item(loss);
+}
+
+static void check_case(Tape *tape, const Case *c, int which) {
+    Tensor *leaves[MAX_INPUTS];
+    const float h = 2e-3f;
+    double plus = case_loss(tape, c, which, h, leaves);
+    double minus = case_loss(tape, c, which, -h, leaves);
+    case_loss(tape, c, which, 0.0f, leaves);
+    double slope = 0, size = 0;
+    for (size_t j = 0; j < tensor_count(leaves[which]); j++) {
+        double g = (double)leaves[which]->grad[j];
+        slope += g * (double)rng_normal(8, (uint64_t)which, j);
+        size += g * g;
+    }
+    assert_true(leaves[which]->has_grad);
+    assert_true(size > 1e-6); // a gradient of zeros would agree with a constant
+    char what[64];
+    snprintf(what, sizeof what, "%s, input %d", c->name, which);
+    check_close((plus - minus) / (2.0 * (double)h), slope, 1e-2, what);
+}
+
+static void gradients_match_differences(void **state) {
+    const char *names[] = {"cpu:0", "ref:0"};
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        Error err = {0};
+        Device *device = device_open(names[d], &err);
+        CHECK_OK(device, err);
+        Tape *tape = tape_create(device, NULL);
+        for (int training = 0; training < 2; training++) {
+            tape->training = training;
+            for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++)
+                for (int which = 0; which < CASES[i].input_count; which++)
+                    check_case(tape, &CASES[i], which);
+        }
+        tape_close(tape);
+        device_close(device);
+    }
+}
+
+// ---- the tape's promises ----------------------------------------------------------------------
+
+static Device *device;
+static Tape *tape;
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    tape = tape_create(device, NULL);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tape_close(tape);
+    device_close(device); // CHECKs that every byte came back
+    return 0;
+}
+
+static void cross_entropy_gradient_is_softmax_minus_onehot(void **state) {
+    (void)state;
+    size_t shape[] = {2, 3};
+    Tensor *logits = tape_input(tape, DTYPE_F32, 2, shape, (float[]){1, 2, 3, 0, 0, 0});
+    Tensor *target = tape_input(tape, DTYPE_I64, 1, shape, (int64_t[]){2, 0});
+    logits->requires_grad = true;
+    Tensor *loss = op_cross_entropy(tape, logits, target, 2);
+    Error err = {0};
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    double z = exp(1) + exp(2) + exp(3);
+    check_close((double)tensor_item(loss), (-log(exp(3) / z) + log(3.0)) / 2, 1e-6, "loss");
+    double expected[] = {exp(1) / z / 2, exp(2) / z / 2, (exp(3) / z - 1) / 2,
+                         -1 / 3.0,       1 / 6.0,        1 / 6.0};
+    for (int i = 0; i < 6; i++) check_close((double)logits->grad[i], expected[i], 1e-6, "gradient");
+}
+
+// Two images of 1x2 pixels and two classes, whose losses are ln 2, ln 4 (ignored), ln 4 and
+// ln 4/3: above 0.5 are the first and the third.
+static void ohem_keeps_the_hard_pixels(void **state) {
+    (void)state;
+    const float l3 = logf(3);
+    const float values[] = {0, l3, 0, 0, l3, l3, 0, 0};
+    Tensor *logits = tape_input(tape, DTYPE_F32, 4, (size_t[]){2, 2, 1, 2}, values);
+    Tensor *target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 0});
+    logits->requires_grad = true;
+    const struct {
+        Mining mining;
+        size_t kept;
+        double sum;
+        float weights[4]; // of the pixels in the sum
+    } cases[] = {{{-INFINITY, 0}, 3, log(2) + log(4) + log(4.0 / 3), {1, 0, 1, 1}},
+                 {{0.5, 0}, 2, log(2) + log(4), {1, 0, 1, 0}},
+                 {{1, 1}, 1, log(4), {0, 0, 1, 0}},
+                 {{1, 2}, 2, log(2) + log(4), {1, 0, 1, 0}},
+                 {{9, 9}, 3, log(2) + log(4) + log(4.0 / 3), {1, 0, 1, 1}},
+                 {{9, 0}, 0, 0, {0, 0, 0, 0}}};
+    const double slopes[] = {-0.5, 0, 0.5, 0, 0.75, -0.25, -0.75, 0.25}; // p - onehot, like logits
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        size_t kept;
+        logits->has_grad = false;
+        Tensor *sum = op_pixel_cross_entropy(tape, logits, target, &cases[i].mining, &kept);
+        Tensor *loss = op_divide(tape, sum, (double)kept);
+        double divisor = kept ? (double)kept : 1;
+        Error err = {0};
+        CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+        assert_int_equal(kept, cases[i].kept);
+        check_close((double)tensor_item(loss), cases[i].sum / divisor, 1e-6, "loss");
+        for (size_t j = 0; j < 8; j++) {
+            double weight = (double)cases[i].weights[j / 4 * 2 + j % 2];
+            check_close((double)logits->grad[j], weight * slopes[j] / divisor, 1e-6, "gradient");
+        }
+        tape->count = 0; // the next case's graph begins at the same logits
+    }
+}
+
+typedef struct Calls {
+    int count;
+    const Tensor *last;
+    float value;
+} Calls;
+
+static void note_ready(void *context, Tensor *tensor) {
+    Calls *calls = context;
+    calls->count++;
+    calls->last = tensor;
+    calls->value = tensor->grad[0];
+}
+
+// loss = (w x + w x' - 0)^2 with w used twice: ready once, after both uses, with the whole
+// gradient.
+static void a_shared_parameter_is_ready_once(void **state) {
+    (void)state;
+    size_t one[] = {1, 1};
+    float weight_grad;
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, one, (float[]){3});
+    Calls calls = {0};
+    weight.requires_grad = true;
+    weight.grad = &weight_grad;
+    weight.on_ready = note_ready;
+    weight.on_ready_context = &calls;
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    Tensor *x2 = tape_input(tape, DTYPE_F32, 2, one, (float[]){5});
+    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    Tensor *unused = op_linear(tape, x, &weight, NULL); // does not lead to the loss: not counted
+    assert_non_null(unused);
+    Tensor *y = op_add(tape, op_linear(tape, x, &weight, NULL), op_linear(tape, x2, &weight, NULL));
+    Error err = {0};
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
+    assert_int_equal(calls.count, 1);
+    assert_ptr_equal(calls.last, &weight);
+    check_close((double)calls.value, 2 * 21 * 7, 1e-6, "gradient when ready"); // 2 (3*7) (2+5)
+
+    tape_reset(tape); // a second backward without zero_grad adds
+    x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    y = op_linear(tape, x, &weight, NULL);
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
+    assert_int_equal(calls.count, 2);
+    check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
+}
+
+static void fail_backward(Tape *t, Node *node) {
+    (void)node;
+    tape_fail(t, "fragile", "out of luck");
+}
+
+// weight is used twice; between the uses stands an operation whose backward fails, or does not.
+static int fragile_backward(Tensor *weight, bool fails, Error *err) {
+    size_t one[] = {1, 1};
+    tape_reset(tape);
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    Tensor *y = op_linear(tape, x, weight, NULL);
+    if (fails) {
+        Tensor *z = tape_input(tape, DTYPE_F32, 2, one, tensor_f32(y));
+        tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
+        y = z;
+    }
+    y = op_linear(tape, y, weight, NULL);
+    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    return tape_backward(tape, op_squared_error(tape, y, zero, 1), err);
+}
+
+// What a failed backward still expected of a parameter is forgotten: the next one starts from
+// nothing, and the parameter is ready when its own two contributions are there.
+static void a_failed_backward_leaves_nothing_expected(void **state) {
+    (void)state;
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){1, 1}, (float[]){3});
+    Error err = {0};
+    Calls calls = {0};
+    weight.requires_grad = true;
+    weight.grad = (float[1]){0};
+    weight.on_ready = note_ready;
+    weight.on_ready_context = &calls;
+    for (int time = 0; time < 3; time++) {
+        assert_int_equal(fragile_backward(&weight, true, &err), -1);
+        check_message(&err, "fragile on cpu:0: out of luck");
+        err = (Error){0};
+        assert_int_equal(calls.count, time); // one of its two uses had contributed
+        weight.has_grad = false;
+        CHECK_OK(fragile_backward(&weight, false, &err) == 0, err);
+        assert_int_equal(calls.count, time + 1);
+        check_close((double)weight.grad[0], 2 * 18 * 12, 1e-6, "gradient"); // of (2 w w)^2
+        weight.has_grad = false;
+    }
+}
+
+static void a_step_repeats_without_new_memory(void **state) {
+    (void)state;
+    size_t bytes = 0;
+    for (int step = 0; step < 5; step++) {
+        tape_reset(tape);
+        Tensor *x = random_tensor(tape, 4, (size_t[]){8, 3, 16, 16}, 1);
+        Tensor *w = random_tensor(tape, 4, (size_t[]){8, 3, 3, 3}, 2);
+        x->requires_grad = w->requires_grad = true;
+        Tensor *y = op_relu(tape, op_conv2d(tape, x, w, NULL, 1, 1));
+        y = op_max_pool(tape, y, 2, 2, 0);
+        Tensor *t = random_tensor(tape, y->ndim, y->shape, 3);
+        Error err = {0};
+        CHECK_OK(tape_backward(tape, op_squared_error(tape, y, t, 1), &err) == 0, err);
+        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset made one block of all
+        bytes = device->bytes;
+    }
+}
+
+static void without_recording_nothing_is_kept(void **state) {
+    (void)state;
+    tape->recording = false;
+    Tensor *x = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    Tensor *w = random_tensor(tape, 2, (size_t[]){4, 3}, 2);
+    w->requires_grad = true;
+    Tensor *y = op_linear(tape, x, w, NULL);
+    assert_int_equal(tape->count, 0);
+    assert_false(y->requires_grad);
+}
+
+static void errors_stick_and_name_op_and_device(void **state) {
+    (void)state;
+    Error err = {0};
+    Tensor *x = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    Tensor *w = random_tensor(tape, 2, (size_t[]){4, 5}, 2);
+    Tensor *y = op_linear(tape, x, w, NULL);
+    assert_null(y);
+    assert_null(op_relu(tape, y));
+    assert_null(op_conv2d(tape, x, w, NULL, 1, 1) ? x : NULL); // a later error does not replace it
+    assert_int_equal(tape_error(tape, &err), -1);
+    check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
+}
+
+static void check_failure(Tensor *result, const char *fragment) {
+    Error err = {0};
+    assert_null(result);
+    assert_int_equal(tape_error(tape, &err), -1);
+    check_message(&err, fragment);
+    tape_reset(tape);
+}
+
+static void each_op_refuses_what_does_not_fit(void **state) {
+    (void)state;
+    Tensor *x[3];
+    x[0] = random_tensor(tape, 2, (size_t[]){1, 3}, 1);
+    x[1] = x[2] = random_tensor(tape, 1, (size_t[]){3}, 2);
+    check_failure(build_batch_norm(tape, x),
+                  "Expected more than 1 value per channel when training, got input size [1, 3]");
+    Tensor *logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    Tensor *target = tape_input(tape, DTYPE_I64, 1, (size_t[]){2}, (int64_t[]){0, 3});
+    check_failure(op_cross_entropy(tape, logits, target, 2), "target 3 of row 1 is out of range");
+    Tensor *image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
+    Tensor *weight = random_tensor(tape, 4, (size_t[]){4, 3, 3, 3}, 2);
+    check_failure(op_conv2d(tape, image, weight, NULL, 1, 1), "2 channels, the weight wants 3");
+    image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
+    check_failure(op_max_pool(tape, image, 5, 1, 0), "larger than the input");
+    image = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    check_failure(op_upsample2x(tape, image), "expected an image [n, c, h, w], got [2, 3]");
+    size_t kept;
+    image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
+    target = tape_input(tape, DTYPE_I64, 3, (size_t[]){1, 3, 2}, (int64_t[]){0, 0, 0, 0, 0, 0});
+    check_failure(op_pixel_cross_entropy(tape, image, target, NULL, &kept),
+                  "logits [1, 2, 3, 3] do not fit targets [1, 3, 2]");
+    image = random_tensor(tape, 4, (size_t[]){2, 2, 1, 2}, 1);
+    target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 2});
+    check_failure(op_pixel_cross_entropy(tape, image, target, NULL, &kept),
+                  "target 2 of pixel 1 of image 1 is out of range [0, 2)");
+    Tensor *a = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    Tensor *b = random_tensor(tape, 2, (size_t[]){3, 2}, 1);
+    check_failure(op_add(tape, a, b), "shapes [2, 3] and [3, 2] differ");
+}
+
+static void an_empty_batch_runs_through(void **state) {
+    (void)state;
+    float weight_grad[15], bias_grad[5];
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){5, 3}, (float[15]){0});
+    Tensor bias = tensor_make(device, DTYPE_F32, 1, (size_t[]){5}, (float[5]){0});
+    weight.requires_grad = bias.requires_grad = true;
+    weight.grad = weight_grad;
+    bias.grad = bias_grad;
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){0, 3});
+    Tensor *target = tape_tensor(tape, DTYPE_I64, 1, (size_t[]){0});
+    Tensor *loss = op_cross_entropy(tape, op_linear(tape, x, &weight, &bias), target, 0);
+    Error err = {0};
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    assert_true(tensor_item(loss) == 0.0f && weight.has_grad && bias.has_grad);
+    for (int i = 0; i < 15; i++) assert_true(weight_grad[i] == 0.0f);
+    for (int i = 0; i < 5; i++) assert_true(bias_grad[i] == 0.0f);
+}
+
+int main(void) {
+#define WITH_TAPE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(gradients_match_differences),
+        WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
+        WITH_TAPE(ohem_keeps_the_hard_pixels),
+        WITH_TAPE(a_shared_parameter_is_ready_once),
+        WITH_TAPE(a_failed_backward_leaves_nothing_expected),
+        WITH_TAPE(a_step_repeats_without_new_memory),
+        WITH_TAPE(without_recording_nothing_is_kept),
+        WITH_TAPE(errors_stick_and_name_op_and_device),
+        WITH_TAPE(each_op_refuses_what_does_not_fit),
+        WITH_TAPE(an_empty_batch_runs_through),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

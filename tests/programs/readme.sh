@@ -1,0 +1,69 @@
+#!/bin/sh
+# readme.sh BIN_DIR: README.md keeps its word: its commands run (for one epoch, without the folders that are
+# the reader's own; on a GPU, or they end with 77 where none is), those of a console block print the lines below them (other long numbers are fine, and what
+# "..." stands for), the programs and files that it names exist, and its options are in --help.
+set -eu
+bin=$1
+cd "$(dirname "$0")/../.."
+root=$PWD
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+checks=0 failures=0
+
+check() { # WHAT COMMAND...
+    checks=$((checks + 1))
+    what=$1
+    shift
+    "$@" >"$work/log" 2>&1 && return 0
+    failures=$((failures + 1))
+    echo "FAILED: $what"
+    tail -n 5 "$work/log"
+}
+
+sed -n 's/^    \(build\/bin\/.*\)$/\1/p' README.md | grep -v 'path/to' >"$work/commands"
+while read -r command; do
+    command=$(echo "$command" | sed "s#build/bin#$bin#g")
+    absent=0 # the status that says that there is no GPU, of commands that need one
+    case $command in *"--device cuda"*) absent=77 ;; esac
+    check "$command" sh -c "cd '$work' && $command --epochs 1 || [ \$? = $absent ]"
+done <"$work/commands"
+[ "$(wc -l <"$work/commands")" -ge 3 ] || check "the README's commands" false
+
+# Console blocks, each in a folder of its own; a line of output is found anywhere in what its block prints.
+PET_MASTER_PORT=$((20000 + $$ % 10000))
+export PET_MASTER_PORT # for several nodes: no other test's
+awk -v folder="$work" '/^```console$/ { file = folder "/block" ++n; next } /^```/ { file = "" }
+    file && /^\$ / { print substr($0, 3) > (file ".sh") }
+    file && !/^\$ / { print > (file ".lines") }' README.md
+# The numbers of ranks and of devices are short, and must be the same.
+numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; }
+for script in "$work"/block*.sh; do
+    block=${script%.sh}
+    mkdir "$block"
+    { sed "s#build/bin#$bin#g" "$script" && echo wait; } >"$block/script"
+    (cd "$block" && timeout 60 sh script >output 2>&1) || true # a job that is to fail does
+    numbers "$block/output" >"$block/seen"
+    numbers "$block.lines" | sed 's/ *\.\.\.$//' >"$block/wanted"
+    while read -r line; do
+        # shellcheck disable=SC2016 # $1 and $2 are the inner shell's
+        check "the output \"$line\"" sh -c 'grep -qF -- "$1" "$2" || ! cat "$2"' sh "$line" "$block/seen"
+    done <"$block/wanted"
+done
+[ "$(cat "$work"/block*.lines | wc -l)" -ge 5 ] || check "the README's console blocks" false
+
+for program in $(grep -oE 'build/bin/[a-z_]+' README.md | sort -u); do
+    check "$program" test -x "$bin/${program#build/bin/}"
+done
+for file in $(grep -oE '`(common|dp|ddp|bench|tests)/[a-z_/]+\.(c|h|sh|md|py)' README.md | tr -d '\140' | sort -u) \
+    $(grep -oE '\]\([^)#]+\)' README.md | tr -d '])('); do
+    check "$file" test -e "$root/$file"
+done
+
+for program in train_single train_dp train_ddp ddprun; do "$bin/$program" --help; done >"$work/help"
+for option in $(grep -oE -- '--[a-z][a-z-]+' README.md | sort -u); do
+    case $option in --quick | --install | --help | --label | --preset) continue ;; esac # of scripts
+    check "$option" grep -q -- "  $option" "$work/help"
+done
+
+echo "readme: $checks checks, $failures failures"
+[ "$failures" = 0 ]

@@ -1,0 +1,61 @@
+/* files.h: whole files in and out, and what lies in a folder, for the tests. Failures end the test.
+ */
+#ifndef TESTS_RIGS_FILES_H
+#define TESTS_RIGS_FILES_H
+
+#include "tests/rigs/check.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+
+// How many files of the folder have this part in their names.
+static inline size_t count_files(const char *folder, const char *part) {
+    DIR *entries = opendir(folder);
+    size_t count = 0;
+    for (struct dirent *entry; (entry = readdir(entries));)
+        count += entry->d_name[0] != '.' && strstr(entry->d_name, part);
+    closedir(entries);
+    return count;
+}
+
+static inline void empty_folder(const char *folder) {
+    DIR *entries = opendir(folder);
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (entry->d_name[0] != '.') unlinkat(dirfd(entries), entry->d_name, 0);
+    closedir(entries);
+}
+
+// The path of the only file in the folder whose name has this part; free() it.
+static inline char *find_file(const char *folder, const char *part) {
+    DIR *entries = opendir(folder);
+    char *found = NULL;
+    for (struct dirent *entry; (entry = readdir(entries));)
+        if (strstr(entry->d_name, part)) {
+            assert_null(found);
+            found = memory_format("%s/%s", folder, entry->d_name);
+        }
+    closedir(entries);
+    assert_non_null(found);
+    return found;
+}
+
+static inline char *read_whole(const char *path, size_t *bytes) {
+    FILE *file = fopen(path, "rb");
+    assert_non_null(file);
+    char *data = memory_zalloc(1 << 16);
+    *bytes = fread(data, 1, 1 << 16, file);
+    fclose(file);
+    return data;
+}
+
+static inline void write_whole(const char *path, const char *data, size_t bytes) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(data, 1, bytes, file), bytes);
+    assert_int_equal(fclose(file), 0);
+}
+
+#endif

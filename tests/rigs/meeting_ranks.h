@@ -1,0 +1,100 @@
+/* meeting_ranks.h: ranks as processes that have only a Rendezvous in common: each joins, adds up
+ * the ranks' numbers, leaves, and tells the test how it went.
+ */
+#ifndef TESTS_RIGS_MEETING_RANKS_H
+#define TESTS_RIGS_MEETING_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ddp/rendezvous/init.h"
+#include "ddp/store/net.h"
+
+enum { RANKS_MAX = 8, LONG_S = 20 };
+
+typedef struct Outcome {
+    int status; // 0: the group was made and summed correctly
+    char message[400];
+} Outcome;
+
+// A port that nobody listens on, outside the range that the system gives to others, and not the one
+// of a test that runs beside this one.
+static inline int free_port(void) {
+    for (int attempt = 0; attempt < 1000; attempt++) {
+        int port = 20000 + (int)((unsigned)(getpid() * 37 + attempt * 101) % 10000);
+        Error err = {0};
+        int listener = net_listen("127.0.0.1", port, &err);
+        if (listener < 0) continue;
+        close(listener);
+        return port;
+    }
+    fail_msg("no free port");
+    return -1;
+}
+
+static inline Rendezvous place(int rank, int world_size, int port) {
+    return (Rendezvous){.rank = rank,
+                        .world_size = world_size,
+                        .local_rank = rank,
+                        .local_world_size = world_size,
+                        .master_addr = "127.0.0.1",
+                        .master_port = port};
+}
+
+// The rank's whole life: joins, adds up the ranks' numbers, leaves.
+static inline Outcome live(const Rendezvous *me, double timeout_s) {
+    Error err = {0};
+    ProcessGroup *group = init_process_group("auto", me, NULL, timeout_s, &err);
+    double sum = me->rank + 1, expected = me->world_size * (me->world_size + 1) / 2.0;
+    if (group && pg_run(group, pg_all_reduce(&sum, 1, PG_F64, PG_SUM), &err) == 0 &&
+        sum != expected) {
+        error_set(&err, STATUS_FAILED, "the sum is %g, not %g", sum, expected);
+    }
+    pg_close(group);
+    Outcome outcome = {.status = err.status};
+    snprintf(outcome.message, sizeof outcome.message, "%.399s", err.message);
+    return outcome;
+}
+
+static inline pid_t start_rank(const Rendezvous *me, double timeout_s, int pipe_fd) {
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid != 0) return pid;
+    alarm(60); // whatever happens, no test leaves a process behind
+    Outcome outcome = live(me, timeout_s);
+    _exit(write(pipe_fd, &outcome, sizeof outcome) == sizeof outcome ? 0 : 99);
+}
+
+static inline void run_ranks(const Rendezvous *ranks, int count, double timeout_s,
+                             Outcome *outcomes) {
+    int ends[RANKS_MAX][2];
+    pid_t pids[RANKS_MAX];
+    for (int i = 0; i < count; i++) {
+        assert_int_equal(pipe(ends[i]), 0);
+        pids[i] = start_rank(&ranks[i], timeout_s, ends[i][1]);
+        assert_true(pids[i] > 0);
+        close(ends[i][1]);
+    }
+    for (int i = 0; i < count; i++) {
+        ssize_t n = read(ends[i][0], &outcomes[i], sizeof outcomes[i]);
+        int status = 0;
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        close(ends[i][0]);
+        assert_int_equal(n, sizeof outcomes[i]);
+        assert_int_equal(status, 0);
+    }
+}
+
+static inline void assert_outcome(const Outcome *outcome, const char *part) {
+    assert_int_not_equal(outcome->status, 0);
+    if (!strstr(outcome->message, part)) fail_msg("'%s' lacks '%s'", outcome->message, part);
+}
+
+#endif

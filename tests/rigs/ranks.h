@@ -1,0 +1,151 @@
+/* ranks.h: playing all ranks of a process group in one test, as threads or as forked processes.
+ *
+ * A body runs once per rank and notes what it finds in its Outcome (in memory that parent and
+ * children share), because cmocka's asserts must run in the test's own thread. Ranks are forked
+ * only while the test program has one thread. ThreadSanitizer cannot see across processes, so under
+ * it process mode is skipped and threads carry the whole load.
+ */
+#ifndef TESTS_RIGS_RANKS_H
+#define TESTS_RIGS_RANKS_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+
+#include <cmocka.h>
+
+#include <pthread.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/sync.h"
+#include "ddp/group/shm/pg_shm.h"
+
+enum { RANKS_MAX = 8 };
+
+#ifdef __SANITIZE_THREAD__
+enum { UNDER_TSAN = 1 };
+#else
+enum { UNDER_TSAN = 0 };
+#endif
+
+typedef enum Mode { AS_THREADS, AS_PROCESSES } Mode;
+
+typedef struct Outcome {
+    char problem[400]; // the first one; "" if none
+    Error error;       // what the body expected to see and leaves for the test to compare
+    long number;       // likewise
+    int ends;          // the wait status with which this rank means to end, if it is not 0
+    SyncWord failed;   // set by a body for ranks that are to act only after its failure
+} Outcome;
+
+typedef struct Ranks Ranks;
+typedef void RankBody(ProcessGroup *group, const void *argument, Outcome *outcome);
+
+struct Ranks {
+    SyncWord published; // the address is there
+    char address[PG_SHM_ADDRESS_MAX];
+    Outcome outcomes[RANKS_MAX];
+};
+
+typedef struct RankThread {
+    pthread_t thread;
+    ProcessGroup *group;
+    RankBody *body;
+    const void *argument;
+    Outcome *outcome;
+} RankThread;
+
+__attribute__((format(printf, 2, 3))) static inline void problem(Outcome *outcome,
+                                                                 const char *format, ...) {
+    if (outcome->problem[0]) return;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(outcome->problem, sizeof outcome->problem, format, arguments);
+    va_end(arguments);
+}
+
+static inline void *rank_thread(void *context) {
+    RankThread *rank = context;
+    rank->body(rank->group, rank->argument, rank->outcome);
+    pg_close(rank->group);
+    return NULL;
+}
+
+static inline void ranks_as_threads(Ranks *ranks, int world, double timeout_s, RankBody *body,
+                                    const void *argument) {
+    ProcessGroup *groups[RANKS_MAX];
+    RankThread threads[RANKS_MAX];
+    Error error = {0};
+    assert_int_equal(pg_shm_threads(world, timeout_s, groups, &error), 0);
+    for (int r = 0; r < world; r++) {
+        threads[r] = (RankThread){
+            .group = groups[r], .body = body, .argument = argument, .outcome = &ranks->outcomes[r]};
+        assert_int_equal(pthread_create(&threads[r].thread, NULL, rank_thread, &threads[r]), 0);
+    }
+    for (int r = 0; r < world; r++) pthread_join(threads[r].thread, NULL);
+}
+
+static inline void rank_process(Ranks *ranks, int rank, int world, double timeout_s, RankBody *body,
+                                const void *argument) {
+    Outcome *outcome = &ranks->outcomes[rank];
+    PgShmSegment *segment = NULL;
+    if (rank == 0) {
+        pg_shm_create(world, &segment, ranks->address, &outcome->error);
+        sync_store(&ranks->published, 1);
+    } else if (sync_wait(&ranks->published, 1, NULL, clock_ns() + 30000000000u) == SYNC_DONE) {
+        segment = pg_shm_attach(ranks->address, world, &outcome->error);
+    }
+    ProcessGroup *group = segment ? pg_shm_open(segment, rank, timeout_s, &outcome->error) : NULL;
+    if (group)
+        body(group, argument, outcome);
+    else
+        problem(outcome, "no group: %s", outcome->error.message);
+    pg_close(group);
+}
+
+static inline void ranks_as_processes(Ranks *ranks, int world, double timeout_s, RankBody *body,
+                                      const void *argument) {
+    pid_t children[RANKS_MAX];
+    for (int r = 0; r < world; r++) {
+        children[r] = fork();
+        assert_true(children[r] >= 0);
+        if (children[r] > 0) continue;
+        rank_process(ranks, r, world, timeout_s, body, argument);
+        _exit(0);
+    }
+    // In rank order: a later rank that dies stays a zombie until the earlier ones are done.
+    for (int r = 0; r < world; r++) {
+        int status;
+        assert_int_equal(waitpid(children[r], &status, 0), children[r]);
+        if (status == ranks->outcomes[r].ends) continue;
+        if (WIFEXITED(status) && WEXITSTATUS(status) != 0)
+            problem(&ranks->outcomes[r], "exit status %d", WEXITSTATUS(status));
+        if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
+            problem(&ranks->outcomes[r], "signal %d", WTERMSIG(status));
+    }
+}
+
+// Runs the body on all ranks; the test fails with the first problem that a rank noted.
+// outcomes (may be NULL) receives what the ranks left.
+static inline void play_ranks(Mode mode, int world, double timeout_s, RankBody *body,
+                              const void *argument, Outcome outcomes[RANKS_MAX]) {
+    Ranks *ranks =
+        mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    assert_true(ranks != MAP_FAILED);
+    if (mode == AS_THREADS)
+        ranks_as_threads(ranks, world, timeout_s, body, argument);
+    else
+        ranks_as_processes(ranks, world, timeout_s, body, argument);
+    for (int r = 0; r < world; r++)
+        if (ranks->outcomes[r].problem[0])
+            fail_msg("%s, world %d, rank %d: %s", mode == AS_THREADS ? "threads" : "processes",
+                     world, r, ranks->outcomes[r].problem);
+    if (outcomes) memcpy(outcomes, ranks->outcomes, sizeof ranks->outcomes);
+    munmap(ranks, sizeof *ranks);
+}
+
+#endif

@@ -1,0 +1,180 @@
+/* two_devices.h: one computation on two devices, of which the second is the reference ("ref"). The
+ * first is named on the command line: "cpu" if nothing is, or "cuda" (then the host cannot touch
+ * the tensors: all goes through device_copy). A test program's main opens them, and hands them to
+ * its tests as their state.
+ *
+ * An output is compared in full, after it was filled with NaN (to be overwritten) or with random
+ * values (to be added to), and so are a few guard elements behind it. A tolerance is relative to
+ * the largest reference value; 0 means equal bits but for the sign of zero.
+ */
+#ifndef TESTS_RIGS_TWO_DEVICES_H
+#define TESTS_RIGS_TWO_DEVICES_H
+
+#include "tests/rigs/check.h"
+
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/device/device.h"
+
+enum { TESTED, REF, DEVICES, GUARD = 16, PIECES_MAX = 256 };
+
+typedef struct Piece { // of a device's memory, or the host's (device NULL)
+    Device *device;
+    void *memory;
+    size_t bytes;
+} Piece;
+
+typedef struct TwoDevices {
+    Device *of[DEVICES];
+    size_t shift;             // floats by which tensors of floats miss the memory's alignment
+    Piece pieces[PIECES_MAX]; // taken since the last two_free
+    size_t piece_count;
+} TwoDevices;
+
+// The same tensor on both devices.
+typedef struct Both {
+    TwoDevices *two;
+    void *of[DEVICES];
+    size_t bytes;
+} Both;
+
+// Leaves the program with status 77 where there is no such device.
+static inline TwoDevices two_open(int argc, char **argv) {
+    const char *names[DEVICES] = {argc > 1 ? argv[1] : "cpu", "ref"};
+    TwoDevices two = {0};
+    if (device_available(names[TESTED]) == 0) {
+        print_message("there is no device %s\n", names[TESTED]);
+        exit(77);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        Error err = {0};
+        two.of[d] = device_open(names[d], &err);
+        if (!two.of[d]) {
+            print_error("%s\n", err.message);
+            exit(1);
+        }
+    }
+    return two;
+}
+
+static inline const Kernels *two_kernels(const TwoDevices *two, int d) {
+    return device_kernels(two->of[d]);
+}
+
+// Memory until two_free, with the values (NULL: undefined) in it.
+static inline void *two_take(TwoDevices *two, Device *device, const void *values, size_t bytes) {
+    assert_true(two->piece_count < PIECES_MAX);
+    void *memory = device ? device_alloc(device, bytes) : memory_zalloc(bytes + 1);
+    two->pieces[two->piece_count++] = (Piece){device, memory, bytes};
+    if (values) device_copy(device, memory, NULL, values, bytes);
+    return memory;
+}
+
+static inline void two_free(TwoDevices *two) {
+    for (; two->piece_count > 0; two->piece_count--) {
+        Piece piece = two->pieces[two->piece_count - 1];
+        if (piece.device)
+            device_free(piece.device, piece.memory, piece.bytes);
+        else
+            free(piece.memory);
+    }
+}
+
+static inline void two_close(TwoDevices *two) {
+    two_free(two);
+    for (int d = 0; d < DEVICES; d++) device_close(two->of[d]);
+}
+
+// `count` values of the standard normal distribution, on the host; `which` keeps tensors apart.
+// From a hundred thousand on they repeat: a test with millions has other things to do.
+static inline float *two_normal(TwoDevices *two, size_t count, uint64_t which) {
+    enum { PERIOD = 100003 };
+    float *x = two_take(two, NULL, NULL, count * sizeof *x);
+    for (size_t i = 0; i < count; i++)
+        x[i] = i < PERIOD ? rng_normal(which, RNG_STREAM_TEST, i) : x[i - PERIOD];
+    return x;
+}
+
+// ---- inputs ---------------------------------------------------------------------------------
+
+static inline Both both_bytes(TwoDevices *two, const void *values, size_t bytes) {
+    Both both = {.two = two, .bytes = bytes};
+    for (int d = 0; d < DEVICES; d++) both.of[d] = two_take(two, two->of[d], values, bytes);
+    return both;
+}
+
+static inline Both both_floats(TwoDevices *two, const float *values, size_t count) {
+    Both both = {.two = two, .bytes = count * sizeof *values};
+    for (int d = 0; d < DEVICES; d++) {
+        size_t bytes = (count + two->shift) * sizeof(float);
+        float *memory = two_take(two, two->of[d], NULL, bytes);
+        both.of[d] = memory + two->shift;
+        device_copy(two->of[d], both.of[d], NULL, values, both.bytes);
+    }
+    return both;
+}
+
+static inline Both both_normal(TwoDevices *two, size_t count, uint64_t which) {
+    return both_floats(two, two_normal(two, count, which), count);
+}
+
+// ---- outputs --------------------------------------------------------------------------------
+
+// values[count] with guards behind them; to be overwritten if there are none.
+static inline Both both_output(TwoDevices *two, const float *values, size_t count) {
+    float *start = two_normal(two, count + GUARD, 99);
+    for (size_t i = 0; i < count; i++) start[i] = values ? values[i] : NAN;
+    Both both = both_floats(two, start, count + GUARD);
+    both.bytes = count * sizeof(float);
+    return both;
+}
+
+static inline Both both_start(TwoDevices *two, size_t count, bool accumulate) {
+    return both_output(two, accumulate ? two_normal(two, count, 99) : NULL, count);
+}
+
+// What there is on a device now, on the host.
+static inline void *both_read(Both both, int d, size_t bytes) {
+    void *values = two_take(both.two, NULL, NULL, bytes);
+    device_copy(NULL, values, both.two->of[d], both.of[d], bytes);
+    return values;
+}
+
+static inline void both_check_bytes(Both both, const char *what) {
+    const char *tested = both_read(both, TESTED, both.bytes);
+    const char *ref = both_read(both, REF, both.bytes);
+    for (size_t i = 0; i < both.bytes; i++)
+        if (tested[i] != ref[i])
+            fail_msg("%s: byte %zu of %zu is %d, reference %d", what, i, both.bytes, tested[i],
+                     ref[i]);
+}
+
+// Nothing was written behind an output.
+static inline void both_check_guards(Both both, int d, const char *what) {
+    size_t count = both.bytes / sizeof(float);
+    const float *values = both_read(both, d, both.bytes + GUARD * sizeof *values);
+    const float *guard = two_normal(both.two, count + GUARD, 99);
+    if (memcmp(values + count, guard + count, GUARD * sizeof *guard) != 0)
+        fail_msg("%s: written behind its %zu elements", what, count);
+}
+
+// An output. NaN passes nowhere, infinity only where the reference has the same.
+static inline void both_check(Both both, double tolerance, const char *what) {
+    size_t count = both.bytes / sizeof(float);
+    const float *tested = both_read(both, TESTED, both.bytes);
+    const float *ref = both_read(both, REF, both.bytes);
+    double scale = 0;
+    for (size_t i = 0; i < count; i++)
+        if (!isinf(ref[i])) scale = fmax(scale, fabs((double)ref[i]));
+    for (size_t i = 0; i < count; i++)
+        if (!(fabs((double)tested[i] - (double)ref[i]) <= tolerance * scale) &&
+            !(isinf(ref[i]) && tested[i] == ref[i]))
+            fail_msg("%s, element %zu of %zu: %.9g, reference %.9g, largest %.3g", what, i, count,
+                     (double)tested[i], (double)ref[i], scale);
+    for (int d = 0; d < DEVICES; d++) both_check_guards(both, d, what);
+}
+
+#endif

@@ -1,0 +1,280 @@
+/* test_semantics_bucket_view.c: gradient_as_bucket_view off (rows 23 and 74 of tests/semantics.md):
+ * two wrapped copies of a model train side by side in one group, one with views and one without,
+ * and must agree in every bit, while the gradients of the second never move.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ddp_models.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_toy.h"
+
+#include "common/nn/grad_scaler.h"
+#include "ddp/features/comm_hooks.h"
+
+enum { STEPS = 4, PARAMETERS_MAX = 32 };
+
+static const OptimizerConfig SGD = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+
+// One of the two.
+typedef struct Side {
+    Device *device;
+    Module *model, *wrapper;
+    Tape *tape;
+    NamedTensors parameters;
+    const float *home[PARAMETERS_MAX]; // where gradients were in the beginning
+} Side;
+
+static Side side_open(Rig *rig, Module *(*build)(const char *, uint64_t, Device *),
+                      const char *name, const DdpConfig *config, bool view) {
+    char device[16];
+    snprintf(device, sizeof device, "cpu:%d", 2 * rig->rank + view);
+    Side side = {.device = device_open(device, NULL)};
+    side.model = build(name, 5 + (uint64_t)rig->rank, side.device);
+    DdpConfig own = *config;
+    own.gradient_as_bucket_view = view;
+    Error err = {0};
+    side.wrapper = distributed_data_parallel(side.model, rig->group, &own, &err);
+    CHECK(side.wrapper, "%s", err.message);
+    side.tape = tape_create(side.device, NULL);
+    side.parameters = module_tensors(side.model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < side.parameters.count; i++)
+        side.home[i] = side.parameters.items[i].tensor->grad;
+    return side;
+}
+
+static void side_close(Side *side) {
+    named_tensors_free(&side->parameters);
+    tape_close(side->tape);
+    module_close(side->wrapper);
+    device_close(side->device);
+}
+
+// Gradients, defined alike, and weights; and without views no gradient has moved.
+static void compare(Rig *rig, const Side *view, const Side *copy, const char *when, int step) {
+    double largest = 0;
+    for (size_t i = 0; i < view->parameters.count; i++) {
+        const Tensor *a = view->parameters.items[i].tensor, *b = copy->parameters.items[i].tensor;
+        const char *name = view->parameters.items[i].name;
+        size_t bytes = tensor_bytes(a);
+        if (a->has_grad != b->has_grad || memcmp(a->data, b->data, bytes) != 0 ||
+            (a->has_grad && memcmp(a->grad, b->grad, bytes) != 0))
+            problem(rig->outcome, "%s differs, %s, step %d", name, when, step);
+        if (b->grad != copy->home[i])
+            problem(rig->outcome, "the gradient of %s moved, %s, step %d", name, when, step);
+        for (size_t e = 0; a->has_grad && e < tensor_count(a); e++)
+            largest = fmax(largest, fabs((double)a->grad[e]));
+    }
+    if (!(largest > 1e-3)) problem(rig->outcome, "all gradients are nearly zero, step %d", step);
+}
+
+// ---- models, hooks, accumulation --------------------------------------------------------------
+
+typedef struct Case {
+    const char *model;
+    bool overlap, accumulate, static_graph, find_unused, global, hook;
+} Case;
+
+static void check_memory(Rig *rig, const Side *view, const Side *copy) {
+    size_t gradients = 0;
+    for (size_t i = 0; i < view->parameters.count; i++)
+        gradients += tensor_bytes(view->parameters.items[i].tensor);
+    EXPECT(copy->device->bytes == view->device->bytes + gradients); // one more set of gradients
+}
+
+static void train_step(Rig *rig, const Case *how, Side *side, Optimizer *optimizer, int step) {
+    Error err = {0};
+    size_t rows = test_rows(rig->rank);
+    if (step != 1) module_zero_grad(side->model); // once, on top of the last step's
+    for (int micro = 0; micro <= how->accumulate; micro++) {
+        bool before = ddp_no_sync_begin(side->wrapper);
+        if (micro == how->accumulate) ddp_no_sync_end(side->wrapper, before);
+        if (test_backward(side->tape, side->wrapper, rig->rank, 2 * step + micro, rows,
+                          (double)rows, &err) ||
+            ddp_finish_backward(side->wrapper, NULL, &err))
+            problem(rig->outcome, "%s, step %d: %s", how->model, step, err.message);
+        ddp_no_sync_end(side->wrapper, before);
+    }
+    optimizer_step(optimizer, 0.1);
+}
+
+static void side_by_side(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *how = argument;
+    Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = 0.001;
+    config.overlap = how->overlap;
+    config.static_graph = how->static_graph;
+    config.find_unused_parameters = how->find_unused;
+    config.global_normalization = how->global;
+    Side sides[2]; // [view]
+    Optimizer *optimizers[2];
+    for (int view = 0; view < 2; view++) {
+        sides[view] = side_open(rig, test_model, how->model, &config, view);
+        optimizers[view] = optimizer_create(sides[view].model, &SGD);
+        if (how->hook)
+            EXPECT(!ddp_register_comm_hook(sides[view].wrapper, comm_hook_compress(group, PG_F16),
+                                           &outcome->error));
+    }
+    check_memory(rig, &sides[1], &sides[0]);
+    for (int step = 0; step < STEPS; step++) {
+        for (int view = 0; view < 2; view++)
+            train_step(rig, how, &sides[view], optimizers[view], step);
+        compare(rig, &sides[1], &sides[0], how->model, step);
+    }
+    EXPECT(reducer_rebuilt(ddp_reducer(sides[0].wrapper)) == !how->find_unused);
+    EXPECT(reducer_plan(ddp_reducer(sides[0].wrapper))->bucket_count > 1);
+    for (int view = 0; view < 2; view++) {
+        optimizer_close(optimizers[view]);
+        side_close(&sides[view]);
+    }
+}
+
+static void row_23_same_bits_as_views(void **state) {
+    (void)state;
+    static const Case cases[] = {
+        {.model = "mlp", .overlap = true},
+        {.model = "mlp"},
+        {.model = "convnet", .overlap = true, .global = true},
+        {.model = "tied", .overlap = true},
+        {.model = "mlp", .overlap = true, .accumulate = true},
+        {.model = "shared", .overlap = true, .accumulate = true, .static_graph = true},
+        {.model = "shared", .overlap = true, .find_unused = true},
+        {.model = "mlp", .overlap = true, .hook = true},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
+        for (int world = 1; world <= 3; world++) play_both(world, side_by_side, &cases[i], NULL);
+}
+
+// ---- unused parameters ------------------------------------------------------------------------
+
+static Module *build_toy(const char *name, uint64_t seed, Device *device) {
+    (void)name, (void)seed;
+    return toy_model(device, 4, 1);
+}
+
+// Task 0: all ranks. Task 1: rank 0 in each step. Task 2: nobody, and it has a gradient of before
+// from step 2 on. Task 3: nobody, None.
+static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const DdpConfig *config = argument;
+    Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
+    Side sides[2];
+    for (int view = 0; view < 2; view++) sides[view] = side_open(rig, build_toy, "", config, view);
+    for (int step = 0; step < STEPS; step++) {
+        for (int view = 0; view < 2; view++) {
+            rig->model = sides[view].model;
+            rig->wrapper = sides[view].wrapper;
+            rig->tape = sides[view].tape;
+            if (step % 2 == 0) module_zero_grad(rig->model);
+            if (step >= 2) {
+                rig->device = sides[view].device;
+                rig->device->kernels->fill(rig_parameter(rig, 2)->grad, (float)rig->rank + 7, 4);
+                rig_parameter(rig, 2)->has_grad = true;
+            }
+            toy_train(rig, (float[]){(float)(4 * (rig->rank + step) + 4), rig->rank ? 0 : 8, 0, 0});
+            if (step >= 2) EXPECT(grad_is(rig, 2, (float)rig->rank + 7)); // as it was
+            EXPECT(grad_is_none(rig, 3) && !grad_is_none(rig, 1));
+        }
+        compare(rig, &sides[1], &sides[0], "toy", step);
+    }
+    for (int view = 0; view < 2; view++) side_close(&sides[view]);
+}
+
+static void row_23_unused_parameters(void **state) {
+    (void)state;
+    for (int fixed = 0; fixed <= 1; fixed++) {
+        DdpConfig config = ddp_config_default();
+        config.find_unused_parameters = !fixed;
+        config.static_graph = fixed;
+        config.bucket_cap_mb = 0;
+        for (int world = 1; world <= 3; world++) play_both(world, unused, &config, NULL);
+    }
+}
+
+// ---- an error between the copies --------------------------------------------------------------
+
+static int never_starts(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket;
+    return error_set(err, STATUS_FAILED, "it never starts");
+}
+
+static int never_finishes(void *state, GradBucket *bucket, Error *err) {
+    return never_starts(state, bucket, err);
+}
+
+// The bucket has been filled, so gradients lie in it: unwrapping gives the module its own again.
+static void failing_hook(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
+    const CommHook hook = {.name = "fails", .start = never_starts, .finish = never_finishes};
+    const DdpConfig config = ddp_config_default();
+    Side side = side_open(rig, build_toy, "", &config, false);
+    rig->model = side.model;
+    rig->wrapper = side.wrapper;
+    rig->tape = side.tape;
+    EXPECT(ddp_register_comm_hook(side.wrapper, hook, NULL) == 0);
+    EXPECT(toy_step(rig, (float[]){4, 4, 4, 4}, &outcome->error) != 0);
+    EXPECT(strstr(outcome->error.message, "it never starts"));
+    Module *model = ddp_unwrap(side.wrapper);
+    for (size_t i = 0; i < side.parameters.count; i++)
+        EXPECT(side.parameters.items[i].tensor->grad == side.home[i]);
+    rig_wrap(rig, model, &config); // and it can be wrapped again
+    toy_train(rig, (float[]){4, 4, 4, 4});
+    EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 3, 1));
+    side.wrapper = rig->wrapper;
+    side_close(&side);
+}
+
+static void row_23_error_between_the_copies(void **state) {
+    (void)state;
+    play_both(2, failing_hook, NULL, NULL);
+}
+
+// ---- row 74: the gradient scaler --------------------------------------------------------------
+
+static void scaled(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    Side sides[2];
+    Optimizer *optimizers[2];
+    GradScaler scalers[2] = {{.state = grad_scaler_default()}, {.state = grad_scaler_default()}};
+    for (int view = 0; view < 2; view++) {
+        sides[view] = side_open(rig, test_model, "shared", &config, view);
+        optimizers[view] = optimizer_create(sides[view].model, &SGD);
+    }
+    for (int step = 0; step < STEPS; step++) {
+        for (int view = 0; view < 2; view++) {
+            Error err = {0};
+            Side *side = &sides[view];
+            module_zero_grad(side->model);
+            tape_reset(side->tape);
+            Tensor *loss = test_loss(side->tape, side->wrapper, rig->rank, step, 4, 4);
+            loss = grad_scaler_scale(&scalers[view], side->tape, loss);
+            EXPECT(!tape_backward(side->tape, loss, &err));
+            EXPECT(!ddp_finish_backward(side->wrapper, NULL, &err));
+            EXPECT(!grad_scaler_step(&scalers[view], optimizers[view], 0.1, &err));
+            EXPECT(!grad_scaler_update(&scalers[view], &err));
+            EXPECT(!scalers[view].found_inf);
+        }
+        compare(rig, &sides[1], &sides[0], "scaled", step);
+    }
+    for (int view = 0; view < 2; view++) {
+        optimizer_close(optimizers[view]);
+        side_close(&sides[view]);
+    }
+}
+
+static void row_74_grad_scaler_without_views(void **state) {
+    (void)state;
+    for (int world = 2; world <= 3; world++) play_both(world, scaled, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(row_23_same_bits_as_views),
+        cmocka_unit_test(row_23_unused_parameters),
+        cmocka_unit_test(row_23_error_between_the_copies),
+        cmocka_unit_test(row_74_grad_scaler_without_views),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,327 @@
+/* test_store.c: the store over loopback: every call, every timeout, who may talk. Clients that
+ * misbehave, and many at once: test_store_clients.c.
+ */
+#include "tests/rigs/store_rig.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "ddp/store/table.h"
+
+// ---- The calls
+
+static void test_set_get(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    assert_int_equal(store_set(served->store, "k", "one", 3, &err), 0);
+    assert_holds(served->store, "k", "one");
+    assert_int_equal(store_set(served->store, "k", "", 0, &err), 0); // empty is a value
+    assert_holds(served->store, "k", "");
+    assert_int_equal(store_wait(served->store, "l", 0, &err), -1);
+    assert_non_null(strstr(err.message, "no such key"));
+}
+
+static void test_large_values(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    char *value = malloc(STORE_VALUE_MAX), *back = malloc(STORE_VALUE_MAX);
+    for (size_t i = 0; i < STORE_VALUE_MAX; i++) value[i] = (char)(i * 31 >> 3);
+    assert_int_equal(store_set(served->store, "big", value, STORE_VALUE_MAX, &err), 0);
+    size_t bytes = STORE_VALUE_MAX;
+    assert_int_equal(store_get(served->store, "big", back, &bytes, &err), 0);
+    assert_int_equal(bytes, STORE_VALUE_MAX);
+    assert_memory_equal(value, back, bytes);
+    bytes = 10;
+    assert_int_equal(store_get(served->store, "big", back, &bytes, &err), -1);
+    assert_non_null(strstr(err.message, "holds 65536 bytes, room is for 10"));
+    free(value);
+    free(back);
+    assert_alive(served);
+}
+
+static void test_limits(void **state) {
+    Served *served = *state;
+    char key[STORE_KEY_MAX + 2], *value = calloc(1, STORE_VALUE_MAX + 1);
+    memset(key, 'k', sizeof key);
+    key[STORE_KEY_MAX + 1] = '\0';
+    Error err = {0};
+    assert_int_equal(store_set(served->store, key, "v", 1, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    assert_non_null(strstr(err.message, "257 bytes, allowed are 1 to 256"));
+    key[STORE_KEY_MAX] = '\0';
+    err = (Error){0};
+    assert_int_equal(store_set(served->store, key, "v", 1, &err), 0);
+    assert_holds(served->store, key, "v");
+    assert_int_equal(store_set(served->store, "", "v", 1, &err), -1);
+    err = (Error){0};
+    assert_int_equal(store_set(served->store, "k", value, STORE_VALUE_MAX + 1, &err), -1);
+    assert_non_null(strstr(err.message, "longer than 65536"));
+    free(value);
+    assert_alive(served);
+}
+
+static void test_add(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    int64_t sum = -1;
+    assert_int_equal(store_add(served->store, "n", 5, &sum, &err), 0);
+    assert_int_equal(sum, 5);
+    assert_int_equal(store_add(served->store, "n", -7, &sum, &err), 0);
+    assert_int_equal(sum, -2);
+    assert_holds(served->store, "n", "-2");
+    assert_int_equal(store_add(served->store, "max", INT64_MAX, &sum, &err), 0);
+    assert_true(sum == INT64_MAX);
+    assert_int_equal(store_add(served->store, "max", 1, &sum, &err), -1);
+    assert_int_equal(store_set(served->store, "text", "abc", 3, &err), 0);
+    err = (Error){0};
+    assert_int_equal(store_add(served->store, "text", 1, &sum, &err), -1);
+    assert_non_null(strstr(err.message, "no integer"));
+    assert_holds(served->store, "text", "abc");
+}
+
+static void test_compare_set(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    char now[16];
+    Store *s = served->store;
+    assert_int_equal(store_compare_set(s, "c", "other", "x", now, sizeof now, &err), 0);
+    assert_string_equal(now, ""); // still missing
+    assert_int_equal(store_wait(s, "c", 0, &err), -1);
+    err = (Error){0};
+    assert_int_equal(store_compare_set(s, "c", "", "first", now, sizeof now, &err), 0);
+    assert_string_equal(now, "first");
+    assert_int_equal(store_compare_set(s, "c", "", "second", now, sizeof now, &err), 0);
+    assert_string_equal(now, "first");
+    assert_int_equal(store_compare_set(s, "c", "first", "second", now, sizeof now, &err), 0);
+    assert_string_equal(now, "second");
+    assert_int_equal(store_compare_set(s, "c", "", "x", now, 3, &err), -1); // room for 2 bytes
+}
+
+static void test_prefix(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    Store *other = new_client(served->port);
+    store_set_prefix(other, "attempt_1");
+    assert_int_equal(store_set(served->store, "k", "plain", 5, &err), 0);
+    assert_int_equal(store_wait(other, "k", 0, &err), -1);
+    assert_non_null(strstr(err.message, "attempt_1/k"));
+    err = (Error){0};
+    assert_int_equal(store_set(other, "k", "below", 5, &err), 0);
+    assert_holds(served->store, "k", "plain");
+    assert_holds(served->store, "attempt_1/k", "below");
+    store_close(other);
+}
+
+// ---- Waiting
+
+typedef struct Waiter {
+    int port;
+    char value[16];
+    size_t bytes;
+    int result;
+} Waiter;
+
+static void *wait_for_key(void *argument) {
+    Waiter *waiter = argument;
+    Error err = {0};
+    Store *store = store_connect(HOST, waiter->port, TOKEN, LONG_S, &err);
+    waiter->bytes = sizeof waiter->value;
+    int64_t arrived = 0;
+    waiter->result = -1;
+    if (store && store_add(store, "waiters", 1, &arrived, &err) == 0) {
+        waiter->result = store_get(store, "late", waiter->value, &waiter->bytes, &err);
+    }
+    store_close(store);
+    return NULL;
+}
+
+static void test_get_waits_for_set(void **state) {
+    Served *served = *state;
+    enum { WAITERS = 8 };
+    pthread_t threads[WAITERS];
+    Waiter waiters[WAITERS];
+    Error err = {0};
+    for (int i = 0; i < WAITERS; i++) {
+        waiters[i] = (Waiter){.port = served->port};
+        assert_int_equal(pthread_create(&threads[i], NULL, wait_for_key, &waiters[i]), 0);
+    }
+    for (int64_t arrived = 0; arrived < WAITERS;) { // all are about to ask, or have asked
+        assert_int_equal(store_add(served->store, "waiters", 0, &arrived, &err), 0);
+    }
+    assert_int_equal(store_set(served->store, "late", "here", 4, &err), 0);
+    for (int i = 0; i < WAITERS; i++) {
+        pthread_join(threads[i], NULL);
+        assert_int_equal(waiters[i].result, 0);
+        assert_int_equal(waiters[i].bytes, 4);
+        assert_memory_equal(waiters[i].value, "here", 4);
+    }
+}
+
+// A call that ran out of time leaves the connection usable, and its late reply is not mistaken for
+// the next call's.
+static void test_timeout_then_reuse(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    uint64_t before = clock_ns();
+    assert_int_equal(store_wait(served->store, "never", 0.05, &err), -1);
+    assert_true(clock_ns() - before >= 50000000);
+    assert_non_null(strstr(err.message, "timed out after 0.05 s waiting for key 'never'"));
+
+    Store *other = new_client(served->port);
+    err = (Error){0};
+    assert_int_equal(store_set(other, "never", "after all", 9, &err), 0); // the late reply
+    assert_int_equal(store_set(served->store, "k", "v", 1, &err), 0);
+    assert_holds(served->store, "k", "v");
+    assert_holds(served->store, "never", "after all");
+    store_close(other);
+}
+
+static void test_client_timeout_is_used(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    Store *hasty = store_connect(HOST, served->port, TOKEN, 0.05, &err);
+    assert_non_null(hasty);
+    char value[4];
+    size_t bytes = sizeof value;
+    assert_int_equal(store_get(hasty, "never", value, &bytes, &err), -1);
+    assert_non_null(strstr(err.message, "timed out after 0.05 s"));
+    store_close(hasty);
+}
+
+// ---- Who may talk
+
+static void test_wrong_token(void **state) {
+    Served *served = *state;
+    const char *wrong[] = {"", "0123456789abcdef0123456789abcdeF", TOKEN "0"};
+    for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
+        Error err = {0};
+        assert_null(store_connect(HOST, served->port, wrong[i], LONG_S, &err));
+        assert_int_equal(err.status, STATUS_USAGE);
+        assert_non_null(strstr(err.message, "another job"));
+    }
+    assert_alive(served);
+}
+
+static void test_nobody_there(void **state) {
+    (void)state;
+    Error err = {0};
+    // Bound, but not listening: nobody else gets the port meanwhile.
+    struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
+    assert_null(store_connect(HOST, net_port(bound), TOKEN, 0.1, &err));
+    close(bound);
+    assert_non_null(strstr(err.message, "no store within 0.1 s"));
+    assert_non_null(strstr(err.message, strerror(ECONNREFUSED)));
+}
+
+static void *serve_late(void *argument) {
+    int *port = argument;
+    Error err = {0};
+    struct timespec pause = {.tv_nsec = 50000000};
+    nanosleep(&pause, NULL);
+    return store_serve(HOST, *port, TOKEN, &err);
+}
+
+static void test_connect_before_serve(void **state) {
+    (void)state;
+    Error err = {0};
+    int listener = net_listen(HOST, 0, &err), port = net_port(listener);
+    close(listener);
+    pthread_t thread;
+    assert_int_equal(pthread_create(&thread, NULL, serve_late, &port), 0);
+    Store *store = new_client(port);
+    void *server = NULL;
+    pthread_join(thread, &server);
+    assert_int_equal(store_set(store, "k", "v", 1, &err), 0);
+    store_close(store);
+    store_server_close(server);
+}
+
+static void test_port_in_use(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    assert_null(store_serve(HOST, served->port, TOKEN, &err));
+    char holder[64];
+    snprintf(holder, sizeof holder, "pid %d)", getpid());
+    assert_non_null(strstr(err.message, strerror(EADDRINUSE)));
+    assert_non_null(strstr(err.message, holder));
+}
+
+// Bound to 127.0.0.1 and nothing wider: another loopback address finds nobody.
+static void test_binds_narrowly(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    int fd = net_connect("127.0.0.2", served->port, clock_ns() + 1000000000, &err);
+    assert_int_equal(fd, -1);
+}
+
+static void test_server_gone(void **state) {
+    (void)state;
+    Error err = {0};
+    StoreServer *server = store_serve(HOST, 0, TOKEN, &err);
+    int port = store_server_port(server);
+    Store *store = new_client(port);
+    store_server_close(server);
+    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
+    assert_non_null(strstr(err.message, "closed the connection"));
+    err = (Error){0};
+    assert_int_equal(store_set(store, "k", "v", 1, &err), -1);
+    assert_non_null(strstr(err.message, "broken"));
+    store_close(store);
+    server = store_serve(HOST, port, TOKEN, &err); // the port is free at once
+    assert_non_null(server);
+    store_server_close(server);
+}
+
+// ---- The table alone
+
+static void test_table_is_bounded(void **state) {
+    (void)state;
+    StoreTable *table = store_table_open();
+    uint8_t *value = calloc(1, STORE_VALUE_MAX);
+    char key[16];
+    int stored = 0;
+    for (; stored < 100000; stored++) {
+        int bytes = snprintf(key, sizeof key, "%d", stored);
+        StoreBytes name = {(uint8_t *)key, (size_t)bytes};
+        if (!store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX})) break;
+    }
+    assert_in_range(stored, 900, 1024); // 64 MiB of 64 KiB values
+    StoreBytes first = {(const uint8_t *)"0", 1}, found;
+    assert_true(store_table_set(table, first, (StoreBytes){value, 8})); // a shorter value
+    int bytes = snprintf(key, sizeof key, "%d", stored);
+    StoreBytes name = {(uint8_t *)key, (size_t)bytes}; // for which there is room now
+    assert_true(store_table_set(table, name, (StoreBytes){value, STORE_VALUE_MAX - 64}));
+    assert_true(store_table_get(table, first, &found));
+    assert_int_equal(found.bytes, 8);
+    store_table_close(table);
+    free(value);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SERVED(test_set_get),
+        SERVED(test_large_values),
+        SERVED(test_limits),
+        SERVED(test_add),
+        SERVED(test_compare_set),
+        SERVED(test_prefix),
+        SERVED(test_get_waits_for_set),
+        SERVED(test_timeout_then_reuse),
+        SERVED(test_client_timeout_is_used),
+        SERVED(test_wrong_token),
+        cmocka_unit_test(test_nobody_there),
+        cmocka_unit_test(test_connect_before_serve),
+        SERVED(test_port_in_use),
+        SERVED(test_binds_narrowly),
+        cmocka_unit_test(test_server_gone),
+        cmocka_unit_test(test_table_is_bounded),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,224 @@
+/* test_store_clients.c: what clients that misbehave cost the others (nothing), and many clients. */
+#include "tests/rigs/store_rig.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+// ---- Clients that misbehave
+
+// A connection that has proved the token, and nothing more.
+static int raw_greeted(const Served *served) {
+    int fd = raw_connect(served->port);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, false), STORE_DONE);
+    return fd;
+}
+
+static void test_garbage(void **state) {
+    Served *served = *state;
+    const char *http = "GET / HTTP/1.1\r\nHost: x\r\n\r\n";
+    int fd = raw_connect(served->port);
+    raw_send(fd, http, strlen(http));
+    char byte;
+    assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED); // at once, not after the time to greet
+    close(fd);
+    uint64_t x = 88172645463325252u; // xorshift: any bytes, but the same in each run
+    for (int round = 0; round < 200; round++) {
+        uint8_t noise[64];
+        for (size_t i = 0; i < sizeof noise; i++) {
+            x ^= x << 13, x ^= x >> 7, x ^= x << 17;
+            noise[i] = (uint8_t)x;
+        }
+        fd = round % 2 ? raw_greeted(served)
+                       : raw_connect(served->port); // before and after the token
+        raw_send(fd, noise, 1 + (size_t)(x % sizeof noise));
+        close(fd);
+    }
+    assert_alive(served);
+}
+
+static void test_half_messages(void **state) {
+    Served *served = *state;
+    const uint8_t nonce[STORE_NONCE_BYTES] = {1};
+    uint8_t hello[STORE_HELLO_BYTES], header[STORE_REQUEST_BYTES];
+    store_write_hello(hello, nonce);
+    StoreRequest set = {.id = 1, .op = STORE_OP_SET, .key_bytes = 1, .value_bytes = 60000};
+    store_write_request(header, &set);
+    int open[2 * STORE_REQUEST_BYTES], count = 0;
+    for (size_t cut = 1; cut <= STORE_REQUEST_BYTES; cut++) {
+        int early = raw_connect(served->port), late = raw_greeted(served);
+        raw_send(early, hello, cut * 2 - 1);
+        raw_send(late, header, cut);
+        open[count++] = early;
+        open[count++] = late;
+    }
+    assert_alive(served); // while all of them still hang
+    for (int i = 0; i < count; i++) close(open[i]);
+    assert_alive(served);
+    Error err = {0};
+    assert_int_equal(store_wait(served->store, "k", 0, &err), -1); // no half value was stored
+}
+
+static void test_byte_by_byte(void **state) {
+    Served *served = *state;
+    uint8_t message[STORE_REQUEST_BYTES + 4], reply[STORE_REPLY_BYTES];
+    StoreRequest set = {.id = 7, .op = STORE_OP_SET, .key_bytes = 2, .value_bytes = 2};
+    store_write_request(message, &set);
+    memcpy(message + STORE_REQUEST_BYTES, "kkvv", 4);
+    int fd = raw_connect(served->port);
+    assert_int_equal(raw_shake_hands(fd, TOKEN, true), STORE_DONE);
+    for (size_t i = 0; i < sizeof message; i++) raw_send(fd, &message[i], 1);
+    assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);
+    assert_int_equal(store_read_u32(reply), 7);
+    close(fd);
+    assert_holds(served->store, "kk", "vv");
+}
+
+static void test_broken_requests(void **state) {
+    Served *served = *state;
+    const StoreRequest broken[] = {
+        {.id = 1, .op = 0, .key_bytes = 1},
+        {.id = 1, .op = 99, .key_bytes = 1},
+        {.id = 1, .op = STORE_OP_GET, .key_bytes = 0},
+        {.id = 1, .op = STORE_OP_GET, .key_bytes = STORE_KEY_MAX + 1},
+        {.id = 1, .op = STORE_OP_SET, .key_bytes = 1, .value_bytes = STORE_VALUE_MAX + 1},
+        {.id = 1, .op = STORE_OP_SET, .key_bytes = 1, .value_bytes = UINT32_MAX},
+        {.id = 1, .op = STORE_OP_SET, .key_bytes = UINT32_MAX, .value_bytes = UINT32_MAX},
+        {.id = 1, .op = STORE_OP_SET, .key_bytes = 1, .expected_bytes = 1},
+        {.id = 1, .op = STORE_OP_ADD, .key_bytes = 1, .value_bytes = 7},
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof broken[0]; i++) {
+        uint8_t header[STORE_REQUEST_BYTES], reply[STORE_REPLY_BYTES], byte;
+        int fd = raw_greeted(served);
+        store_write_request(header, &broken[i]);
+        raw_send(fd, header, sizeof header);
+        assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE);
+        assert_int_equal(store_read_u32(reply + 4), STORE_BAD_REQUEST);
+        assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED);
+        close(fd);
+    }
+    assert_alive(served);
+}
+
+// Asks for a large value again and again and never reads: the server stops reading from it.
+static void test_client_that_never_reads(void **state) {
+    Served *served = *state;
+    Error err = {0};
+    char *value = calloc(1, STORE_VALUE_MAX);
+    assert_int_equal(store_set(served->store, "big", value, STORE_VALUE_MAX, &err), 0);
+    uint8_t message[STORE_REQUEST_BYTES + 3];
+    StoreRequest get = {.id = 1, .op = STORE_OP_GET, .key_bytes = 3};
+    store_write_request(message, &get);
+    memcpy(message + STORE_REQUEST_BYTES, "big", 3);
+    int fd = raw_greeted(served);
+    size_t moved = 0;
+    for (int i = 0; i < 20000; i++) { // until its own send buffer is full, or all are on their way
+        moved = 0;
+        if (net_move(fd, NET_SEND, message, sizeof message, &moved, 0) != NET_DONE) break;
+    }
+    assert_alive(served);
+    close(fd);
+    free(value);
+    assert_alive(served);
+}
+
+// ---- Many
+
+static void test_hundreds_of_clients(void **state) {
+    Served *served = *state;
+    enum { CLIENTS = 600 };
+    static const char *key = "shared";
+    Store *clients[CLIENTS];
+    Error err = {0};
+    int64_t sum = 0;
+    for (int i = 0; i < CLIENTS; i++) clients[i] = new_client(served->port);
+    for (int i = 0; i < CLIENTS; i++) {
+        assert_int_equal(store_add(clients[i], key, i, &sum, &err), 0);
+    }
+    assert_int_equal(sum, CLIENTS * (CLIENTS - 1) / 2);
+    for (int i = 0; i < CLIENTS; i++) store_close(clients[i]);
+    assert_alive(served);
+}
+
+enum { ADDERS = 8, ADDS = 500 };
+
+static void *add_many(void *argument) {
+    const Served *served = argument;
+    Error err = {0};
+    Store *store = store_connect(HOST, served->port, TOKEN, LONG_S, &err);
+    int64_t sum = 0;
+    for (int i = 0; store && i < ADDS; i++) {
+        if (store_add(store, "counter", 1, &sum, &err) != 0) break;
+    }
+    store_close(store);
+    return NULL;
+}
+
+static void test_concurrent_adds(void **state) {
+    Served *served = *state;
+    pthread_t threads[ADDERS];
+    for (int i = 0; i < ADDERS; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, add_many, served), 0);
+    }
+    for (int i = 0; i < ADDERS; i++) pthread_join(threads[i], NULL);
+    char expected[16];
+    snprintf(expected, sizeof expected, "%d", ADDERS * ADDS);
+    assert_holds(served->store, "counter", expected);
+}
+
+// A process that may open few descriptors serves few clients, says so to the others, and goes on.
+static _Noreturn void serve_few(int port_fd) {
+    const struct rlimit few = {160, 160};
+    Error err = {0};
+    alarm(60); // whatever happens, no test leaves a process behind
+    int port = 0;
+    StoreServer *server =
+        setrlimit(RLIMIT_NOFILE, &few) == 0 ? store_serve(HOST, 0, TOKEN, &err) : NULL;
+    if (server) port = store_server_port(server);
+    if (write(port_fd, &port, sizeof port) != sizeof port) _exit(1);
+    for (;;) pause();
+}
+
+static void test_refuses_beyond_its_limit(void **state) {
+    (void)state;
+    enum { TRIED = 120 };
+    Store *clients[TRIED];
+    int ends[2], port = 0, accepted = 0;
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) serve_few(ends[1]);
+    assert_int_equal(read(ends[0], &port, sizeof port), sizeof port);
+    Error refused = {0};
+    for (; accepted < TRIED; accepted++) {
+        clients[accepted] = store_connect(HOST, port, TOKEN, 0.2, &refused);
+        if (!clients[accepted]) break;
+    }
+    assert_in_range(accepted, 16, TRIED - 1);
+    assert_non_null(strstr(refused.message, "no room for another client"));
+    Error err = {0};
+    assert_int_equal(store_set(clients[0], "k", "v", 1, &err), 0); // nobody else is harmed
+    for (int i = 0; i < accepted; i++) store_close(clients[i]);
+    store_close(new_client(port)); // and there is room again
+    kill(pid, SIGKILL);
+    waitpid(pid, NULL, 0);
+    close(ends[0]);
+    close(ends[1]);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SERVED(test_garbage),
+        SERVED(test_half_messages),
+        SERVED(test_byte_by_byte),
+        SERVED(test_broken_requests),
+        SERVED(test_client_that_never_reads),
+        SERVED(test_hundreds_of_clients),
+        SERVED(test_concurrent_adds),
+        cmocka_unit_test(test_refuses_beyond_its_limit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

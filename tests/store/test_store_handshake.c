@@ -1,0 +1,284 @@
+/* test_store_handshake.c: what somebody who listens, records, reflects or replays the store's
+ * handshake gets: nothing. Each side refuses a peer that does not know the token.
+ */
+#include "tests/rigs/store_rig.h"
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/mman.h>
+
+// ---- Somebody at the master's address
+
+typedef enum Trick {
+    RELAY,   // passes all on to the store and back
+    MAKE_UP, // a store without the token
+    REFLECT, // sends everything back to who said it
+    REPLAY,  // says what a store once said
+    STALL,   // falls silent after the first answer
+} Trick;
+
+typedef struct Record {
+    uint8_t data[4096];
+    size_t bytes;
+} Record;
+
+typedef struct Listener {
+    Trick trick;
+    int port, listener;
+    int store_port;           // RELAY
+    Record client, server;    // what each said
+    const Record *old_server; // REPLAY
+    pthread_t thread;
+} Listener;
+
+// Moves what came in on one socket to the other. False: that side has closed.
+static bool relay(int from, int to, Record *record) {
+    uint8_t *at = record->data + record->bytes;
+    ssize_t n = read(from, at, sizeof record->data - record->bytes);
+    if (n <= 0) return false;
+    record->bytes += (size_t)n;
+    raw_send(to, at, (size_t)n);
+    return true;
+}
+
+static void relay_all(Listener *l, int client) {
+    int store = raw_connect(l->store_port);
+    struct pollfd ends[] = {{.fd = client, .events = POLLIN}, {.fd = store, .events = POLLIN}};
+    for (bool open = true; open;) {
+        if (poll(ends, 2, LONG_S * 1000) <= 0) break;
+        if (ends[0].revents) open = relay(client, store, &l->client);
+        if (open && ends[1].revents) open = relay(store, client, &l->server);
+    }
+    close(store);
+}
+
+static void hear(Listener *l, int client, size_t bytes) {
+    if (raw_receive(client, l->client.data + l->client.bytes, bytes) == NET_DONE) {
+        l->client.bytes += bytes;
+    }
+}
+
+static void deceive(Listener *l, int client) {
+    uint8_t hello[STORE_HELLO_BYTES], answer[STORE_ANSWER_BYTES] = STORE_MAGIC; // status STORE_DONE
+    const uint8_t nonce[STORE_NONCE_BYTES] = "made up";
+    hear(l, client, STORE_HELLO_BYTES);
+    store_write_hello(hello, nonce);
+    if (l->trick == REFLECT) memcpy(hello, l->client.data, sizeof hello);
+    if (l->trick == REPLAY) memcpy(hello, l->old_server->data, sizeof hello);
+    raw_send(client, hello, sizeof hello);
+
+    hear(l, client, STORE_PROOF_BYTES);
+    if (l->trick == STALL) {
+        (void)raw_receive(client, hello, 1); // until the client goes
+        return;
+    }
+    const uint8_t *heard = l->client.data + STORE_HELLO_BYTES;
+    if (l->trick == REFLECT) memcpy(answer + STORE_MAGIC_BYTES + 4, heard, STORE_PROOF_BYTES);
+    if (l->trick == REPLAY) memcpy(answer, l->old_server->data + sizeof hello, sizeof answer);
+    raw_send(client, answer, sizeof answer);
+}
+
+static void *listen_once(void *argument) {
+    Listener *l = argument;
+    struct pollfd entry = {.fd = l->listener, .events = POLLIN};
+    int client = poll(&entry, 1, LONG_S * 1000) > 0 ? net_accept(l->listener) : -1;
+    if (client < 0) return NULL;
+    if (l->trick == RELAY) {
+        relay_all(l, client);
+    } else {
+        deceive(l, client);
+    }
+    close(client);
+    return NULL;
+}
+
+static void listener_start(Listener *l) {
+    Error err = {0};
+    l->listener = net_listen(HOST, 0, &err);
+    if (l->listener < 0) fail_msg("%s", err.message);
+    l->port = net_port(l->listener);
+    assert_int_equal(pthread_create(&l->thread, NULL, listen_once, l), 0);
+}
+
+static void listener_end(Listener *l) {
+    pthread_join(l->thread, NULL);
+    close(l->listener);
+}
+
+static void assert_not_told(const Record *record, const char *secret) {
+    assert_true(record->bytes > 0);
+    assert_null(memmem(record->data, record->bytes, secret, strlen(secret)));
+}
+
+// A client that is deceived by `trick` says `message` and ends with `status`.
+static void assert_refused(Listener *l, double timeout_s, int status, const char *message) {
+    Error err = {0};
+    listener_start(l);
+    assert_null(store_connect(HOST, l->port, TOKEN, timeout_s, &err));
+    listener_end(l);
+    assert_int_equal(err.status, status);
+    check_message(&err, message);
+    assert_not_told(&l->client, TOKEN);
+}
+
+// ---- Listening
+
+// All that a client and a store say to each other goes through a third party's hands.
+static void record_conversation(const Served *served, Listener *l) {
+    Error err = {0};
+    *l = (Listener){.trick = RELAY, .store_port = served->port};
+    listener_start(l);
+    Store *store = new_client(l->port);
+    assert_int_equal(store_set(store, "k", "v", 1, &err), 0);
+    store_close(store);
+    listener_end(l);
+    assert_holds(served->store, "k", "v");
+}
+
+static void test_token_is_never_sent(void **state) {
+    Listener first, second;
+    record_conversation(*state, &first);
+    record_conversation(*state, &second);
+    assert_not_told(&first.client, TOKEN);
+    assert_not_told(&first.server, TOKEN);
+    assert_in_range(first.client.bytes, STORE_HELLO_BYTES + STORE_PROOF_BYTES, 4096);
+    // Nothing of the handshake but the magic comes again.
+    for (size_t i = STORE_MAGIC_BYTES; i + 16 <= STORE_HELLO_BYTES + STORE_PROOF_BYTES; i++) {
+        const uint8_t *said = first.client.data + i;
+        assert_null(memmem(second.client.data, second.client.bytes, said, 16));
+    }
+}
+
+// Computed with Python's hmac: the first 8 bytes of HMAC-SHA-256 over side, padded to 16 bytes, and
+// both nonces.
+static void test_proof_is_hmac_sha256(void **state) {
+    (void)state;
+    const uint8_t client[] = {0x71, 0x1b, 0x7d, 0x82, 0x5b, 0x8c, 0xfa, 0x70};
+    const uint8_t server[] = {0x71, 0x95, 0xb3, 0x4d, 0xe0, 0x5f, 0xb4, 0xc1};
+    StoreNonces nonces;
+    uint8_t proof[STORE_PROOF_BYTES];
+    for (uint8_t i = 0; i < STORE_NONCE_BYTES; i++) {
+        nonces.client[i] = i;
+        nonces.server[i] = (uint8_t)(100 + i);
+    }
+    store_proof_make(proof, TOKEN, STORE_SIDE_CLIENT, &nonces);
+    assert_memory_equal(proof, client, sizeof client);
+    assert_false(store_proof_holds(proof, TOKEN, STORE_SIDE_SERVER, &nonces));
+    assert_false(store_proof_holds(proof, "another token", STORE_SIDE_CLIENT, &nonces));
+    for (size_t bit = 0; bit < 8 * sizeof proof; bit++) { // every bit counts
+        proof[bit / 8] ^= (uint8_t)(1u << bit % 8);
+        assert_false(store_proof_holds(proof, TOKEN, STORE_SIDE_CLIENT, &nonces));
+        proof[bit / 8] ^= (uint8_t)(1u << bit % 8);
+    }
+    assert_true(store_proof_holds(proof, TOKEN, STORE_SIDE_CLIENT, &nonces));
+    store_proof_make(proof, TOKEN, STORE_SIDE_SERVER, &nonces);
+    assert_memory_equal(proof, server, sizeof server);
+}
+
+// ---- False stores
+
+static void test_store_without_token(void **state) {
+    (void)state;
+    Listener l = {.trick = MAKE_UP};
+    assert_refused(&l, LONG_S, STATUS_USAGE, "does not know this job's token (DDPRUN_TOKEN)");
+}
+
+static void test_reflection(void **state) {
+    (void)state;
+    Listener l = {.trick = REFLECT};
+    assert_refused(&l, LONG_S, STATUS_USAGE, "does not know this job's token (DDPRUN_TOKEN)");
+}
+
+static void test_replay_to_client(void **state) {
+    Listener old;
+    record_conversation(*state, &old);
+    Listener l = {.trick = REPLAY, .old_server = &old.server};
+    assert_refused(&l, LONG_S, STATUS_USAGE, "does not know this job's token (DDPRUN_TOKEN)");
+}
+
+static void test_silence_has_a_deadline(void **state) {
+    (void)state;
+    Listener l = {.trick = STALL};
+    assert_refused(&l, 0.3, STATUS_FAILED, "accepts connections but does not answer");
+}
+
+// ---- False clients
+
+static void test_replay_to_server(void **state) {
+    Served *served = *state;
+    Listener old;
+    record_conversation(served, &old);
+    const uint8_t *said = old.client.data;
+    uint8_t hello[STORE_HELLO_BYTES], answer[STORE_ANSWER_BYTES];
+    int fd = raw_connect(served->port);
+    raw_send(fd, said, STORE_HELLO_BYTES);
+    assert_int_equal(raw_receive(fd, hello, sizeof hello), NET_DONE);
+    assert_memory_not_equal(hello, old.server.data, sizeof hello); // a fresh nonce
+    raw_send(fd, said + STORE_HELLO_BYTES, old.client.bytes - STORE_HELLO_BYTES);
+    assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
+    assert_int_equal(store_read_u32(answer + STORE_MAGIC_BYTES), STORE_WRONG_TOKEN);
+    close(fd);
+    assert_alive(served);
+}
+
+// Whoever is refused gets nothing that was computed with the token.
+static void test_refusal_proves_nothing(void **state) {
+    Served *served = *state;
+    const uint8_t zeros[STORE_PROOF_BYTES] = {0};
+    uint8_t hello[STORE_HELLO_BYTES], answer[STORE_ANSWER_BYTES];
+    int fd = raw_connect(served->port);
+    store_write_hello(hello, zeros);
+    raw_send(fd, hello, sizeof hello);
+    assert_int_equal(raw_receive(fd, hello, sizeof hello), NET_DONE);
+    raw_send(fd, zeros, sizeof zeros);
+    assert_int_equal(raw_receive(fd, answer, sizeof answer), NET_DONE);
+    assert_memory_equal(answer + STORE_MAGIC_BYTES + 4, zeros, sizeof zeros);
+    close(fd);
+}
+
+// The old form, in which the token itself was the greeting, is some other protocol now.
+static void test_plain_token_is_no_greeting(void **state) {
+    Served *served = *state;
+    char greeting[8 + STORE_TOKEN_MAX] = "ddpstor1" TOKEN, byte;
+    int fd = raw_connect(served->port);
+    raw_send(fd, greeting, sizeof greeting);
+    assert_int_equal(raw_receive(fd, &byte, 1), NET_CLOSED);
+    close(fd);
+}
+
+// Both sides say it: the client by its error, the server by one line for all who try.
+static void test_wrong_token_is_said_once(void **state) {
+    Served *served = *state;
+    int talk = memfd_create("stderr", MFD_CLOEXEC), kept = dup(STDERR_FILENO);
+    assert_true(talk >= 0 && kept >= 0 && dup2(talk, STDERR_FILENO) >= 0);
+    Error err = {0}, again = {0};
+    Store *first = store_connect(HOST, served->port, "wrong", LONG_S, &err);
+    Store *second = store_connect(HOST, served->port, "wrong", LONG_S, &again);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    char text[1024] = "";
+    assert_true(pread(talk, text, sizeof text - 1, 0) >= 0);
+    close(talk);
+    assert_true(!first && !second);
+    check_message(&err, "it refuses this token (DDPRUN_TOKEN)");
+    assert_int_equal(err.status, STATUS_USAGE);
+    const char *line = "store: refused a client at 127.0.0.1: its token is not this job's "
+                       "(DDPRUN_TOKEN must be the same on every node)\n";
+    assert_string_equal(text, line);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        SERVED(test_token_is_never_sent),
+        cmocka_unit_test(test_proof_is_hmac_sha256),
+        cmocka_unit_test(test_store_without_token),
+        cmocka_unit_test(test_reflection),
+        SERVED(test_replay_to_client),
+        cmocka_unit_test(test_silence_has_a_deadline),
+        SERVED(test_replay_to_server),
+        SERVED(test_refusal_proves_nothing),
+        SERVED(test_plain_token_is_no_greeting),
+        SERVED(test_wrong_token_is_said_once),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

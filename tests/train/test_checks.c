@@ -1,0 +1,57 @@
+/* test_checks.c: what --tf32 and --cuda-graph need (checks_device), also of devices that no machine
+ * without a GPU has: a device is here only what the checks look at.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/train/checks.h"
+
+static const Kernels ON_HOST = {.name = "cpu", .host_memory = true}, ON_GPU = {.name = "cuda"};
+
+typedef struct Case {
+    const char *words; // in the error; NULL: all is well
+    TrainConfig config;
+    const Kernels *kernels;
+    int devices; // of this process
+    bool dense;
+} Case;
+
+static const Case CASES[] = {
+    {NULL, {.amp = "none"}, &ON_HOST, 4, true},
+    {NULL, {.amp = "bf16"}, &ON_HOST, 1, false},
+    {NULL, {.amp = "fp16", .profile = true}, &ON_HOST, 2, true},
+    {"--tf32 is for --device cuda, not this:0", {.amp = "none", .tf32 = true}, &ON_HOST, 1, false},
+    {NULL, {.amp = "fp16", .tf32 = true, .profile = true}, &ON_GPU, 2, true},
+    {"--cuda-graph is for --device cuda, not this:0",
+     {.amp = "none", .cuda_graph = true},
+     &ON_HOST,
+     1,
+     false},
+    {NULL, {.amp = "none", .cuda_graph = true}, &ON_GPU, 1, false},
+    {NULL, {.amp = "bf16", .cuda_graph = true, .tf32 = true}, &ON_GPU, 1, false},
+    {"one GPU per process", {.amp = "none", .cuda_graph = true}, &ON_GPU, 2, false},
+    {"how many pixels count", {.amp = "none", .cuda_graph = true}, &ON_GPU, 1, true},
+    {"--amp fp16", {.amp = "fp16", .cuda_graph = true}, &ON_GPU, 1, false},
+    {"--profile", {.amp = "none", .cuda_graph = true, .profile = true}, &ON_GPU, 1, false},
+};
+
+static void what_a_device_is_asked(void **state) {
+    (void)state;
+    for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
+        const Case *c = &CASES[i];
+        Device device = {.kernels = c->kernels};
+        snprintf(device.name, sizeof device.name, "this:0");
+        DataSource data = {.train = {.dense = c->dense}};
+        const Strategy strategy = {.device = &device, .all_count = c->devices};
+        Error err = {0};
+        int failed = checks_device(&c->config, &data, &strategy, &err);
+        if ((failed != 0) != (c->words != NULL)) fail_msg("case %zu: %s", i, err.message);
+        if (!c->words) continue;
+        check_message(&err, c->words);
+        assert_int_equal(err.status, STATUS_USAGE);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

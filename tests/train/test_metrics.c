@@ -1,0 +1,343 @@
+/* test_metrics.c: mean IoU against its definition by sets, metrics over uneven shares, ignored
+ * labels wherever they can be, the loss of pixels through batch_loss, and the pictures.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/nn/models.h"
+#include "common/train/images.h"
+#include "common/train/metrics.h"
+#include "tests/rigs/temp_folder.h"
+
+// ---- mean IoU ---------------------------------------------------------------------------------
+
+// By the definition: for each class, the pixels in both sets over those in either.
+static double brute_force_mean_iou(const int64_t *truth, const int32_t *predicted, size_t count,
+                                   size_t classes) {
+    double total = 0, present = 0;
+    for (size_t k = 0; k < classes; k++) {
+        double both = 0, either = 0;
+        for (size_t i = 0; i < count; i++) {
+            bool is = truth[i] == (int64_t)k, said = predicted[i] == (int32_t)k;
+            if (truth[i] < 0) continue;
+            both += is && said;
+            either += is || said;
+        }
+        if (either == 0) continue;
+        total += both / either;
+        present++;
+    }
+    return total / present;
+}
+
+static void mean_iou_is_intersection_over_union(void **state) {
+    (void)state;
+    enum { COUNT = 200, CLASSES = 6 };
+    for (uint64_t round = 0; round < 50; round++) {
+        int64_t truth[COUNT];
+        int32_t predicted[COUNT];
+        uint64_t used = 1 + round % CLASSES; // the other classes are absent
+        for (size_t i = 0; i < COUNT; i++) {
+            truth[i] = (int64_t)rng_below(round, RNG_STREAM_TEST, 2 * i, used + 1) - 1;
+            predicted[i] = (int32_t)rng_below(round, RNG_STREAM_TEST, 2 * i + 1, used + 1) - 1;
+            if (i % 2) predicted[i] = (int32_t)truth[i];
+        }
+        double confusion[CLASSES * (CLASSES + 1)] = {0};
+        metrics_count_pixels(confusion, CLASSES, truth, predicted, COUNT);
+        check_close(metrics_mean_iou(confusion, CLASSES),
+                    brute_force_mean_iou(truth, predicted, COUNT, CLASSES), 1e-12, "mean IoU");
+    }
+}
+
+static void mean_iou_known_answers(void **state) {
+    (void)state;
+    // 2 classes and "none": class 0 is right in 3 of 4, class 1 in 1 of 3 and once not predicted.
+    const double confusion[] = {3, 1, 0, 1, 1, 1};
+    check_close(metrics_mean_iou(confusion, 2), (3.0 / 5 + 1.0 / 4) / 2, 1e-12, "mean IoU");
+    const double nothing[6] = {0}, perfect[] = {5, 0, 0, 0, 0, 0};
+    assert_true(isnan(metrics_mean_iou(nothing, 2)));
+    check_close(metrics_mean_iou(perfect, 2), 1, 1e-12, "one class alone");
+}
+
+// ---- a model, data, a tape --------------------------------------------------------------------
+
+enum { COUNT = 13, SIDE = 8 };
+
+typedef struct Rig {
+    DataSource *source;
+    Device *device;
+    Module *model;
+    Tape *tape;
+    BatchInput *input;
+} Rig;
+
+static Rig rig_open(const char *data, const char *model) {
+    Error err = {0};
+    Rig rig = {.source = dataset_open(data, 2, &err), .device = device_open("cpu:0", &err)};
+    CHECK_OK(rig.source, err);
+    const Dataset *set = &rig.source->train;
+    ModelConfig config = {
+        model, "5", {set->shape[0], set->shape[1], set->shape[2]}, set->classes, 1};
+    rig.model = model_create(&config, rig.device, &err);
+    CHECK_OK(rig.model, err);
+    rig.tape = tape_create(rig.device, NULL);
+    rig.input = batch_input_create(rig.device, set, set->count);
+    return rig;
+}
+
+static void rig_close(Rig *rig) {
+    batch_input_close(rig->input);
+    tape_close(rig->tape);
+    module_close(rig->model);
+    device_close(rig->device);
+    dataset_close(rig->source);
+}
+
+// Samples [begin, end) of the training set as a batch; free with batch_free.
+static Batch make_batch(const Dataset *set, size_t begin, size_t end) {
+    size_t size = dataset_sample_size(set), label_size = dataset_label_size(set);
+    Batch batch = {.count = end - begin, .global_count = end - begin, .set = set};
+    batch.samples = memory_zalloc((end - begin) * size * sizeof *batch.samples + 1);
+    batch.labels = memory_zalloc((end - begin) * label_size * sizeof *batch.labels + 1);
+    for (size_t i = begin; i < end; i++) {
+        dataset_sample(set, i, NULL, 0, batch.samples + (i - begin) * size);
+        dataset_sample_labels(set, i, NULL, 0, batch.labels + (i - begin) * label_size);
+    }
+    return batch;
+}
+
+static void batch_free(Batch *batch) {
+    free(batch->samples);
+    free(batch->labels);
+}
+
+static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end) {
+    Batch batch = make_batch(&rig->source->train, begin, end);
+    BatchLoss loss;
+    Error err = {0};
+    tape_reset(rig->tape);
+    rig->tape->recording = rig->tape->training = false;
+    batch_input_send(rig->input, &batch);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, NULL, NULL, &err) == 0, err);
+    metrics_add(metrics, rig->tape, &batch, &loss);
+    batch_free(&batch);
+}
+
+// ---- uneven shares ----------------------------------------------------------------------------
+
+// A second rank, of this process: reduce adds what it has.
+typedef struct Pair {
+    Strategy strategy;
+    const Metrics *other;
+} Pair;
+
+static int add_other(Strategy *self, double *values, size_t count, Error *err) {
+    const Pair *pair = (const Pair *)self; // the strategy is its first member
+    (void)err;
+    assert_int_equal(count, pair->other->sum_count);
+    for (size_t i = 0; i < count; i++) values[i] += pair->other->sums[i];
+    return 0;
+}
+
+static void check_shares(const char *data, const char *model, size_t cut) {
+    Rig rig = rig_open(data, model);
+    Error err = {0};
+    Metrics whole = metrics_open(&rig.source->train), first = metrics_open(&rig.source->train);
+    Metrics second = metrics_open(&rig.source->train);
+    Pair pair = {.strategy = {.reduce = add_other}, .other = &second};
+    evaluate_range(&rig, &whole, 0, COUNT);
+    evaluate_range(&rig, &first, 0, cut / 2); // two batches on one rank
+    evaluate_range(&rig, &first, cut / 2, cut);
+    evaluate_range(&rig, &second, cut, COUNT);
+    CHECK_OK(metrics_reduce(&first, &pair.strategy, &err) == 0, err);
+    Evaluation a = metrics_result(&whole), b = metrics_result(&first);
+    check_close(b.loss, a.loss, 1e-6, "loss");
+    assert_true(a.accuracy > 0 && a.accuracy < 1);
+    assert_true(b.accuracy == a.accuracy); // counts: exact
+    assert_int_equal(isnan(a.mean_iou), !rig.source->train.dense);
+    if (rig.source->train.dense) assert_true(b.mean_iou == a.mean_iou && a.mean_iou > 0);
+    metrics_close(&whole);
+    metrics_close(&first);
+    metrics_close(&second);
+    rig_close(&rig);
+}
+
+static void uneven_shares_give_the_metrics_of_the_whole(void **state) {
+    (void)state;
+    for (size_t cut = 0; cut <= COUNT; cut += 4) {
+        check_shares("shapes:8x8@13", "segnet", cut);
+        check_shares("synthetic:2x4x4->5@13", "mlp", cut);
+    }
+}
+
+// ---- ignored pixels ---------------------------------------------------------------------------
+
+static double gradient_size(Module *model) {
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    double size = 0;
+    for (size_t i = 0; i < parameters.count; i++) {
+        const Tensor *tensor = parameters.items[i].tensor;
+        assert_true(tensor->has_grad);
+        for (size_t j = 0; j < tensor_count(tensor); j++) size += fabs((double)tensor->grad[j]);
+    }
+    named_tensors_free(&parameters);
+    return size;
+}
+
+static BatchLoss train_on(Rig *rig, const Batch *batch, const Mining *mining) {
+    BatchLoss loss;
+    Error err = {0};
+    tape_reset(rig->tape);
+    module_zero_grad(rig->model);
+    batch_input_send(rig->input, batch);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, mining, NULL, &err) == 0, err);
+    CHECK_OK(tape_backward(rig->tape, loss.loss, &err) == 0, err);
+    return loss;
+}
+
+static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
+    (void)state;
+    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Batch batch = make_batch(&rig.source->train, 0, 4);
+    assert_true(gradient_size((train_on(&rig, &batch, NULL), rig.model)) > 0.1);
+    for (size_t i = 0; i < 4 * SIDE * SIDE; i++) batch.labels[i] = LABEL_IGNORE;
+    const Mining mining = {.threshold = 0.3, .least = 10};
+    for (int mined = 0; mined < 2; mined++) {
+        BatchLoss loss = train_on(&rig, &batch, mined ? &mining : NULL);
+        assert_int_equal(loss.count, 0);
+        assert_true(tensor_item(loss.loss) == 0.0f);
+        assert_true(gradient_size(rig.model) == 0);
+        Metrics metrics = metrics_open(&rig.source->train);
+        metrics_add(&metrics, rig.tape, &batch, &loss);
+        assert_true(isnan(metrics_result(&metrics).mean_iou));
+        metrics_close(&metrics);
+    }
+    batch_free(&batch);
+    rig_close(&rig);
+}
+
+// An image of ignored pixels beside another: the loss is the other's, as is the number of pixels.
+// (In evaluation, where batch norm does not mix the images.)
+static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
+    (void)state;
+    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    rig.tape->training = false;
+    Batch both = make_batch(&rig.source->train, 0, 2), one = make_batch(&rig.source->train, 0, 1);
+    for (size_t i = 0; i < SIDE * SIDE; i++) both.labels[SIDE * SIDE + i] = LABEL_IGNORE;
+    double losses[2], accuracies[2];
+    size_t counts[2];
+    for (int i = 0; i < 2; i++) {
+        const Batch *batch = i ? &one : &both;
+        BatchLoss loss = train_on(&rig, batch, NULL);
+        Metrics metrics = metrics_open(&rig.source->train);
+        metrics_add(&metrics, rig.tape, batch, &loss);
+        losses[i] = (double)tensor_item(loss.loss);
+        counts[i] = loss.count;
+        accuracies[i] = metrics_result(&metrics).accuracy;
+        metrics_close(&metrics);
+    }
+    assert_true(losses[0] == losses[1] && losses[0] > 0);
+    assert_true(accuracies[0] == accuracies[1]);
+    assert_true(counts[0] == counts[1] && counts[0] < SIDE * SIDE); // an outline is ignored, too
+    batch_free(&both);
+    batch_free(&one);
+    rig_close(&rig);
+}
+
+// ---- a mean over all ranks --------------------------------------------------------------------
+
+static double rows_of_all(const Strategy *self, size_t rows, size_t global_rows) {
+    return (double)(self->global_mean ? global_rows : rows);
+}
+
+static int add_thousand(Strategy *self, double *values, size_t count, Error *err) {
+    (void)self, (void)err;
+    assert_int_equal(count, 1);
+    values[0] += 1000; // the other ranks' kept pixels
+    return 0;
+}
+
+static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
+    (void)state;
+    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    Batch batch = make_batch(&rig.source->train, 0, 3);
+    double values[2];
+    size_t count = 0;
+    for (int global = 0; global < 2; global++) {
+        Strategy strategy = {
+            .global_mean = global, .loss_rows = rows_of_all, .reduce = add_thousand};
+        BatchLoss loss;
+        Error err = {0};
+        tape_reset(rig.tape);
+        batch_input_send(rig.input, &batch);
+        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, rig.input, NULL, &strategy, &err) == 0,
+                 err);
+        values[global] = (double)tensor_item(loss.loss);
+        count = loss.count;
+        assert_true(loss.divisor == (double)(count + (global ? 1000 : 0)));
+    }
+    check_close(values[1] * (double)(count + 1000), values[0] * (double)count, 1e-6, "sum");
+    batch_free(&batch);
+    rig_close(&rig);
+}
+
+// ---- pictures ---------------------------------------------------------------------------------
+
+// Reads "P6\n24 8\n255\n" and the pixels.
+static void read_picture(const char *path, uint8_t *pixels) {
+    FILE *file = fopen(path, "rb");
+    if (!file) fail_msg("there is no %s", path);
+    char header[12];
+    assert_int_equal(fread(header, 1, 12, file), 12);
+    assert_memory_equal(header, "P6\n24 8\n255\n", 12);
+    assert_int_equal(fread(pixels, 1, 3 * 24 * 8, file), 3 * 24 * 8);
+    assert_int_equal(fgetc(file), EOF);
+    fclose(file);
+}
+
+static void pictures_show_input_truth_and_prediction(void **state) {
+    Rig rig = rig_open("shapes:8x8@13", "segnet");
+    const Dataset *set = &rig.source->train;
+    Error err = {0};
+    CHECK_OK(images_write(*state, 3, rig.model, rig.tape, set, &err) == 0, err);
+    assert_true(rig.tape->recording && rig.tape->training);
+    Batch batch = make_batch(set, 0, IMAGES_SAMPLES);
+    int32_t predicted[IMAGES_SAMPLES * SIDE * SIDE];
+    tape_reset(rig.tape);
+    rig.tape->training = false;
+    size_t shape[] = {IMAGES_SAMPLES, 3, SIDE, SIDE};
+    Tensor *x = tape_input(rig.tape, DTYPE_F32, 4, shape, batch.samples);
+    metrics_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
+    for (size_t i = 0; i < IMAGES_SAMPLES; i++) {
+        uint8_t pixels[3 * 24 * 8], color[3];
+        char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", (char *)*state, i);
+        read_picture(path, pixels);
+        free(path);
+        for (size_t p = 0; p < SIDE * SIDE; p++) {
+            const uint8_t *at = pixels + 3 * (p / SIDE * 24 + p % SIDE);
+            for (size_t c = 0; c < 3; c++)
+                assert_int_equal(at[c], set->bytes[(i * 3 + c) * SIDE * SIDE + p]);
+            images_color(set->labels[i * SIDE * SIDE + p], color);
+            assert_memory_equal(at + 3 * SIDE, color, 3);
+            images_color(predicted[i * SIDE * SIDE + p], color);
+            assert_memory_equal(at + 6 * SIDE, color, 3);
+        }
+    }
+    batch_free(&batch);
+    rig_close(&rig);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(mean_iou_is_intersection_over_union),
+        cmocka_unit_test(mean_iou_known_answers),
+        cmocka_unit_test(uneven_shares_give_the_metrics_of_the_whole),
+        cmocka_unit_test(a_batch_of_ignored_pixels_has_loss_and_gradient_0),
+        cmocka_unit_test(an_ignored_image_changes_neither_loss_nor_metrics),
+        cmocka_unit_test(a_global_mean_divides_by_all_ranks_pixels),
+        cmocka_unit_test_setup_teardown(pictures_show_input_truth_and_prediction, temp_folder_make,
+                                        temp_folder_remove),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
