@@ -115,11 +115,15 @@ void train_options(Options *options, TrainConfig *config) {
     file_options(options, config);
 }
 
-DataSource *train_open_data(const TrainConfig *config, Error *err) {
+const char *train_data_name(const TrainConfig *config) {
+    if (config->data) return config->data;
+    if (model_is_dense(config->model)) return "shapes";
     bool toy = strcmp(config->model, "toy") == 0; // the tutorial's toy regresses 10 numbers to 5
-    const char *fallback = toy ? "synthetic:10:5" : "digits";
-    if (model_is_dense(config->model)) fallback = "shapes";
-    return dataset_open(config->data ? config->data : fallback, config->seed, err);
+    return toy ? "synthetic:10:5" : "digits";
+}
+
+DataSource *train_open_data(const TrainConfig *config, Error *err) {
+    return dataset_open(train_data_name(config), config->seed, err);
 }
 
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {

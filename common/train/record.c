@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "common/base/build.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
@@ -72,6 +75,30 @@ static void write_option(Json *json, const Option *option) {
     }
 }
 
+static void write_options(Json *json, const Options *options, const TrainConfig *config) {
+    json_begin_object(json, "options");
+    for (size_t i = 0; i < options->count; i++) {
+        const Option *option = &options->table[i];
+        if (option->value == &config->data)
+            json_string(json, option->name, train_data_name(config)); // also if nobody named it
+        else
+            write_option(json, option);
+    }
+    json_end_object(json);
+}
+
+// Which program this was, where, and when it began.
+static void write_origin(Json *json) {
+    char host[256] = "", date[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof host - 1);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_string(json, "commit", *build_commit ? build_commit : NULL);
+    json_string(json, "host", host);
+    json_string(json, "date", date);
+}
+
 static void write_machine(Json *json, const Strategy *strategy) {
     char blas[160];
     strategy->device->kernels->describe(blas, sizeof blas);
@@ -89,10 +116,9 @@ static int write_config(const Record *record, const Options *options, Error *err
     json_string(json, "backend", record->strategy->backend);
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
+    write_origin(json);
     write_machine(json, record->strategy);
-    json_begin_object(json, "options");
-    for (size_t i = 0; i < options->count; i++) write_option(json, &options->table[i]);
-    json_end_object(json);
+    write_options(json, options, record->config);
     return json_file_end(&file, err);
 }
 

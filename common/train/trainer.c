@@ -191,11 +191,17 @@ static int evaluate(Trainer *t, Evaluation *result, Error *err) {
     return failed;
 }
 
+// The epoch that the last step belonged to, from 0.
+static uint64_t last_epoch(const Trainer *t) {
+    return t->progress.batch == 0 && t->progress.epoch > 0 ? t->progress.epoch - 1
+                                                           : t->progress.epoch;
+}
+
 // Every so many epochs, pictures of what the model makes of some test images.
 static int write_images(Trainer *t, Error *err) {
     size_t every = t->config->dump_images;
     if (!every || t->progress.epoch % every != 0 || !strategy_is_main(t->strategy)) return 0;
-    return images_write(t->config->out, t->progress.epoch, evaluation_module(t->strategy),
+    return images_write(t->config->out, last_epoch(t), evaluation_module(t->strategy),
                         train_step_tape(t->train), &t->data->test, err);
 }
 
@@ -390,7 +396,7 @@ static int train(Trainer *t, Evaluation *evaluation, Error *err) {
         }
         if (!t->config->no_eval) {
             if (evaluate(t, evaluation, err) != 0) return -1;
-            record_evaluation(&t->record, t->progress.epoch, evaluation);
+            record_evaluation(&t->record, last_epoch(t), evaluation);
             if (save_if_best(t, evaluation, err) != 0) return -1;
             if (write_images(t, err) != 0) return -1;
         }

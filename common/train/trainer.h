@@ -49,6 +49,7 @@ void train_options(Options *options, TrainConfig *config);
 // The data that --data names: by default the digits, for the toy model synthetic:10:5, and for a
 // model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
+const char *train_data_name(const TrainConfig *config); // what it opens
 
 // The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
 // so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu".

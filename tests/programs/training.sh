@@ -3,6 +3,7 @@
 #
 # Resuming anywhere continues bit for bit; bad input gets one clear line, the right exit status and leaves
 # nothing behind; every program does something sensible without arguments.
+source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 
 # ---- resuming ----------------------------------------------------------------------------------------------
@@ -109,6 +110,27 @@ grep -q 'resumed fresh/last.safetensors at step 3' err.txt || fail "the old run'
 refuse 2 '--save or --out' one --resume auto
 mkdir empty-folder
 refuse 2 'holds no checkpoint' one --resume empty-folder
+
+# ---- records -----------------------------------------------------------------------------------------------
+# Epochs count from 0 on every line, --dump-images' files included (segnet.sh).
+run "two epochs" "$bin/train_single" --epochs 2 --log-every 1 --out records
+checks=$((checks + 1))
+[ "$(sed -n 's/^epoch=\([0-9]*\) test_loss.*/\1/p' out.txt | tr '\n' ' ')" = "0 1 " ] ||
+    fail "the epochs of evaluations: $(grep ^epoch out.txt)"
+[ "$(sed -n 's/^step=.* epoch=\([0-9]*\) .*/\1/p' out.txt | sort -u | tr '\n' ' ')" = "0 1 " ] ||
+    fail "the epochs of steps: $(grep -o ' epoch=[^ ]*' out.txt | sort -u)"
+# config.json says what was run where, also what nobody named.
+for line in '"data": "digits"' "\"host\": \"$(uname -n)\"" "\"date\": \"$(date -u +%Y-%m-%d)T[0-9:]*Z\""; do
+    checks=$((checks + 1))
+    grep -q "^ *$line,\$" records/config.json || fail "no $line in config.json: $(cat records/config.json)"
+done
+checks=$((checks + 1))
+commit=null
+[ ! -e "$source/.git" ] || ! git -C "$source" rev-parse HEAD >out.txt 2>&1 || commit='[0-9a-f]{12}'
+grep -Eq "\"commit\": \"?$commit(\+changes)?\"?,\$" records/config.json ||
+    fail "not $commit: $(grep commit records/config.json)"
+run "a model with data of its own" "$bin/train_single" --model segnet --steps 1 --no-eval --out dense
+grep -q '"data": "shapes"' dense/config.json || fail "segnet's data: $(grep data dense/config.json)"
 
 # ---- bad input ---------------------------------------------------------------------------------------------
 one=$bin/train_single # from here on without options of its own
