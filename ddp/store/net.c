@@ -165,7 +165,7 @@ static int connect_to(const struct addrinfo *address, uint64_t deadline_ns) {
 }
 
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err) {
-    // A name that is not known yet may be so in a moment, when the machine it belongs to has started.
+    // A name that nobody knows yet may be known in a moment: when its machine has started.
     struct addrinfo *list = look_up(host, port, STATUS_FAILED, err);
     if (!list) return -1;
     int fd = -1;
