@@ -70,19 +70,22 @@ typedef struct SgdTensor {
     size_t count;
 } SgdTensor;
 
-typedef struct AdamWConfig { // PyTorch's torch.optim.AdamW
+// PyTorch's torch.optim.Adam and AdamW, which differ in where the weight decays: Adam adds
+// weight_decay times the weight to the gradient, AdamW multiplies the weight by SCALAR_KEEP.
+typedef struct AdamConfig {
     float beta1, beta2, eps;
-} AdamWConfig;
+    float weight_decay; // Adam's; 0 in AdamW
+} AdamConfig;
 
-typedef struct AdamWTensor {
+typedef struct AdamTensor {
     float *weight; // [count], as all that follows
     const float *gradient;
     float *exp_avg, *exp_avg_sq;
-    // [SCALARS], device memory: KEEP 1 - lr weight_decay, STEP_SIZE lr / (1 - beta1^t),
+    // [SCALARS], device memory: KEEP 1 - lr weight_decay (1 in Adam), STEP_SIZE lr / (1 - beta1^t),
     // BIAS_CORRECTION sqrt(1 - beta2^t)
     const float *scalars;
     size_t count;
-} AdamWTensor;
+} AdamTensor;
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref"
@@ -262,7 +265,7 @@ typedef struct Kernels {
 
     // ---- optimizers: a list of parameters ----------------------------------------------------
     void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-    void (*adamw)(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
+    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
 } Kernels;
 
 extern const Kernels kernels_cpu, kernels_ref, kernels_cuda; // kernels_cuda: builds with CUDA

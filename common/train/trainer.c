@@ -509,22 +509,23 @@ static void open_profile(Trainer *t) {
 
 static void open_optimizer(Trainer *t) {
     const TrainConfig *config = t->config;
-    bool adamw = strcmp(config->optimizer, "adamw") == 0;
-    OptimizerConfig optimizer = {.kind = adamw ? OPTIMIZER_ADAMW : OPTIMIZER_SGD,
+    OptimizerConfig optimizer = {.kind = config->optimizer,
                                  .momentum = config->momentum,
                                  .nesterov = config->nesterov,
                                  .weight_decay = config->weight_decay,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .eps = 1e-8};
+                                 .beta1 = config->betas[0],
+                                 .beta2 = config->betas[1],
+                                 .eps = config->eps};
     t->optimizer = optimizer_create(t->strategy->model, &optimizer);
-    t->schedule = (Schedule){.name = config->schedule,
-                             .lr = config->lr,
-                             .warmup_steps = config->warmup_steps,
-                             .total_steps = t->total_steps,
-                             .step_every = t->total_steps / 3 + 1,
-                             .gamma = 0.1,
-                             .power = 0.9};
+    t->schedule =
+        (Schedule){.kind = config->schedule,
+                   .lr = config->lr,
+                   .warmup_steps = config->warmup_steps,
+                   .warmup_start = config->warmup_start,
+                   .total_steps = t->total_steps,
+                   .step_every = config->step_every ? config->step_every : t->total_steps / 3 + 1,
+                   .gamma = config->gamma,
+                   .power = config->power};
 }
 
 static int trainer_open(Trainer *t, const Options *options, Error *err) {

@@ -221,33 +221,34 @@ static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
     two_free(two);
 }
 
-static void check_adamw(TwoDevices *two, size_t tensors) {
+static void check_adam(TwoDevices *two, size_t tensors, float weight_decay) {
     size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
-    const AdamWConfig config = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f};
+    const AdamConfig config = {
+        .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .weight_decay = weight_decay};
     float *squares = two_normal(two, total, 3);
     for (size_t i = 0; i < total; i++) squares[i] = fabsf(squares[i]);
     Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
     Both m = both_start(two, total, true), v = both_output(two, squares, total);
     for (int step = 1; step <= 3; step++) {
-        const float values[SCALARS] = {[SCALAR_KEEP] = 0.995f,
+        const float values[SCALARS] = {[SCALAR_KEEP] = weight_decay == 0 ? 0.995f : 1,
                                        [SCALAR_STEP_SIZE] = (float)(0.1 / (1 - pow(0.9, step))),
                                        [SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(0.99, step))};
         Both scalars = both_floats(two, values, SCALARS);
         for (int d = 0; d < DEVICES; d++) {
-            AdamWTensor list[LIST_MAX];
+            AdamTensor list[LIST_MAX];
             for (size_t i = 0; i < tensors; i++)
-                list[i] = (AdamWTensor){.weight = (float *)w.of[d] + ends[i],
-                                        .gradient = (float *)gradient.of[d] + ends[i],
-                                        .exp_avg = (float *)m.of[d] + ends[i],
-                                        .exp_avg_sq = (float *)v.of[d] + ends[i],
-                                        .scalars = scalars.of[d],
-                                        .count = ends[i + 1] - ends[i]};
-            two_kernels(two, d)->adamw(&config, list, tensors);
+                list[i] = (AdamTensor){.weight = (float *)w.of[d] + ends[i],
+                                       .gradient = (float *)gradient.of[d] + ends[i],
+                                       .exp_avg = (float *)m.of[d] + ends[i],
+                                       .exp_avg_sq = (float *)v.of[d] + ends[i],
+                                       .scalars = scalars.of[d],
+                                       .count = ends[i + 1] - ends[i]};
+            two_kernels(two, d)->adam(&config, list, tensors);
         }
     }
-    both_check(w, 1e-6, "adamw weight");
-    both_check(m, 1e-6, "adamw exp_avg");
-    both_check(v, 1e-6, "adamw exp_avg_sq");
+    both_check(w, 1e-6, "adam weight");
+    both_check(m, 1e-6, "adam exp_avg");
+    both_check(v, 1e-6, "adam exp_avg_sq");
     two_free(two);
 }
 
@@ -259,7 +260,8 @@ static void test_optimizers(void **state) {
         check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2f});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .weight_decay = 0.2f});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .nesterov = true});
-        check_adamw(two, lengths[i]);
+        check_adam(two, lengths[i], 0);    // AdamW: the weight is kept in part
+        check_adam(two, lengths[i], 0.2f); // Adam: the gradient grows
     }
 }
 

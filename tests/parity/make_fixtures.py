@@ -25,6 +25,8 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
      dict(name="sgd", lr=0.1, momentum=0.8, weight_decay=0.01, nesterov=True)),
     ("convnet", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_adamw", "convnet", (1, 8, 8), 10, (), dict(name="adamw", lr=0.002, weight_decay=0.01)),
+    ("mlp_adam", "mlp", (1, 8, 8), 10, (16,),
+     dict(name="adam", lr=0.01, weight_decay=0.1, betas=(0.8, 0.99), eps=1e-4)),
     ("segnet", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("toy", "toy", (10, 1, 1), 5, (), dict(name="sgd", lr=0.05, momentum=0.0)),
     ("mlp_bf16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),

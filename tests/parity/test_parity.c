@@ -37,6 +37,11 @@ static const Fixture FIXTURES[] = {
      {.kind = OPTIMIZER_ADAMW, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
      0.002,
      FLOAT32},
+    {"mlp_adam",
+     {"mlp", "16", {1, 8, 8}, 10, 0},
+     {.kind = OPTIMIZER_ADAM, .weight_decay = 0.1, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4},
+     0.01,
+     FLOAT32},
     {"segnet", {"segnet", NULL, {2, 8, 8}, 3, 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, 0}, SGD(0, 0, false), 0.05, FLOAT32},
     // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients

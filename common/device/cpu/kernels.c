@@ -259,16 +259,16 @@ static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
             sgd_momentum(config, &tensors[t]);
 }
 
-KERNEL_CLONES static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
+KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t) {
     float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
     const float *gradient = t->gradient;
     float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
     float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
-    float keep2 = config->beta2, eps = config->eps;
+    float keep2 = config->beta2, eps = config->eps, weight_decay = config->weight_decay;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
-        float g = gradient[i];
+        float g = gradient[i] + weight_decay * weight[i];
         float m = exp_avg[i] + new1 * (g - exp_avg[i]);
         float v = keep2 * exp_avg_sq[i] + new2 * g * g;
         exp_avg[i] = m;
@@ -278,8 +278,8 @@ KERNEL_CLONES static void adamw_step(const AdamWConfig *config, const AdamWTenso
     }
 }
 
-static void cpu_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
+static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t]);
 }
 
 const Kernels kernels_cpu = {
@@ -337,5 +337,5 @@ const Kernels kernels_cpu = {
     .pixel_cross_entropy_gradient = cpu_pixel_cross_entropy_gradient,
     .predict_pixels = cpu_predict_pixels,
     .sgd = cpu_sgd,
-    .adamw = cpu_adamw,
+    .adam = cpu_adam,
 };

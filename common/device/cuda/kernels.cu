@@ -210,5 +210,5 @@ extern "C" const Kernels kernels_cuda = {
     .pixel_cross_entropy_gradient = cuda_pixel_cross_entropy_gradient,
     .predict_pixels = cuda_predict_pixels,
     .sgd = cuda_sgd,
-    .adamw = cuda_adamw,
+    .adam = cuda_adam,
 };

@@ -31,7 +31,7 @@ void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *
 void cuda_pack(float *y, const Slice *slices, size_t slice_count);
 void cuda_unpack(const Slice *slices, size_t slice_count, const float *x);
 void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-void cuda_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
+void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
 
 // ---- loss.cu ----
 void cuda_cross_entropy(const float *logits, const int64_t *target, double divisor,

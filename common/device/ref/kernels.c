@@ -429,14 +429,14 @@ static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
     for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t]);
 }
 
-static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
+static void adam_step(const AdamConfig *config, const AdamTensor *t) {
     double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
-    double keep = (double)t->scalars[SCALAR_KEEP]; // the decay is decoupled from the gradient:
-                                                   // what the W stands for
+    // AdamW's W: the weight decays beside the gradient. In Adam the gradient contains the decay.
+    double keep = (double)t->scalars[SCALAR_KEEP];
     double step_size = (double)t->scalars[SCALAR_STEP_SIZE];
     double correction = (double)t->scalars[SCALAR_BIAS_CORRECTION];
     for (size_t i = 0; i < t->count; i++) {
-        double g = (double)t->gradient[i];
+        double g = (double)t->gradient[i] + (double)config->weight_decay * (double)t->weight[i];
         double m = beta1 * (double)t->exp_avg[i] + (1 - beta1) * g;
         double v = beta2 * (double)t->exp_avg_sq[i] + (1 - beta2) * g * g;
         double w = keep * (double)t->weight[i];
@@ -447,8 +447,8 @@ static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
     }
 }
 
-static void ref_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
+static void ref_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t]);
 }
 
 const Kernels kernels_ref = {
@@ -506,5 +506,5 @@ const Kernels kernels_ref = {
     .pixel_cross_entropy_gradient = ref_pixel_cross_entropy_gradient,
     .predict_pixels = ref_predict_pixels,
     .sgd = ref_sgd,
-    .adamw = ref_adamw,
+    .adam = ref_adam,
 };
