@@ -323,6 +323,17 @@ static void test_addresses(Mode mode) {
     must_contain(error.message, "rank 2: the group has 2 ranks");
     segment_release(segment);
     refused(address, 2, "cannot open the shared memory"); // nothing is left of it
+
+    // A place that somebody has.
+    error = (Error){0};
+    assert_int_equal(pg_shm_create(1, &segment, address, &error), 0);
+    twin = pg_shm_attach(address, 1, &error);
+    assert_non_null(twin);
+    ProcessGroup *first = pg_shm_open(segment, 0, 1, &error);
+    assert_non_null(first);
+    assert_null(pg_shm_open(twin, 0, 1, &error));
+    must_contain(error.message, "two processes are rank 0");
+    pg_close(first);
 }
 
 // Alone in a group of three.

@@ -168,6 +168,10 @@ for page in abc 77 1 4294967299; do
     [ $? -eq 2 ] || complain "DDPRUN_HEARTBEAT=$page"
     says err "^error: DDPRUN_HEARTBEAT is '$page', which is no heartbeat page"
 done
+# Nor has a page of one rank a line for a second.
+job 2 --nproc-per-node 1 sh -c 'export LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 WORLD_SIZE=2
+    exec "$0" --model toy --steps 1' "$1/train_ddp"
+says err 'which is no heartbeat page of a ddprun with a local rank 1'
 # torchrun's defaults from the environment give way to the command line.
 PET_NPROC_PER_NODE=3 PET_STANDALONE=1 job 0 sh -c 'echo "$WORLD_SIZE"'
 [ "$(grep -c 3 out)" -eq 3 ] || complain "PET_NPROC_PER_NODE"

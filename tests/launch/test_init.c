@@ -61,6 +61,10 @@ static void test_local_defaults(void **state) {
     assert_false(r.launcher_store);
     assert_string_equal(r.token, "");
     assert_int_equal(r.restart_count, 0);
+    // Four ranks to a host: rank 6 is the third of the second host.
+    ENV("RANK", "6", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "h", "MASTER_PORT",
+        "1");
+    assert_int_equal(read_env().local_rank, 2);
 }
 
 static void test_alone(void **state) {
