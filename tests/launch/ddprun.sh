@@ -262,11 +262,13 @@ job 6 --nproc-per-node 2 --max-restarts 1 sh -c 'echo x >>starts; exit 6'
 [ "$(wc -l <starts)" -eq 4 ] || complain "one restart of two ranks makes four starts"
 
 # --- Signals to ddprun
+# A job that was told to end is not started again.
 
 for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
     name=${pair%:*}
     : >pids && : >trapped
-    "$run" --nproc-per-node 2 sh -c "trap 'echo $name >>trapped; exit 0' $name; $slow" >out 2>err &
+    "$run" --nproc-per-node 2 --max-restarts 2 \
+        sh -c "trap 'echo $name >>trapped; exit 0' $name; $slow" >out 2>err &
     launcher=$!
     until_lines pids 4
     kill -"$name" "$launcher"
@@ -275,6 +277,7 @@ for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
     [ "$got" -eq "${pair#*:}" ] || complain "SIG$name: status $got"
     [ "$(grep -c "$name" trapped)" -eq 2 ] || complain "SIG$name was not passed on to both ranks"
     says err "^ddprun: received SIG$name: ending all ranks"
+    silent err 'restarting'
     gone "SIG$name"
 done
 
