@@ -3,9 +3,9 @@
  * Every device has a link of its own to a switch that is never full: one way out and one way in,
  * each `bytes_per_s` wide.
  *
- *      device 0  ══ out ══►  ┌────────┐  ══ in ══►  device 1
- *                ◄═ in ════  │ switch │  ◄═ out ══
- *                            └────────┘
+ *      device 0  -- out -->  +--------+  -- in -->  device 1
+ *                <-- in ---  | switch |  <-- out --
+ *                            +--------+
  *
  * A transfer of n bytes holds the sender's way out and the receiver's way in for n / bytes_per_s
  * seconds, and arrives `latency_s` after it has left. Each way carries one transfer at a time. So

@@ -49,7 +49,7 @@ static void one_transfer_takes_latency_and_bytes(void **unused) {
     link_close(b);
 }
 
-// DataParallel's gather and broadcast: what all exchange with device 0 is one after the other there.
+// DataParallel's gather and broadcast: what all exchange with device 0 queues up there.
 static void one_device_is_the_bottleneck(void **unused) {
     (void)unused;
     Link *link[4];
