@@ -364,6 +364,44 @@ static void test_cross_entropy(void **state) {
     check_cross_entropy(*state, 1031, 1500, true);
 }
 
+static void check_answers(TwoDevices *two, size_t n, size_t classes, bool weighted) {
+    float *values = two_normal(two, n * classes, 1), *wanted = two_normal(two, n * classes, 2);
+    float *weights = two_normal(two, classes, 3);
+    int64_t *labels = two_take(two, NULL, NULL, n * sizeof *labels);
+    for (size_t i = 0; i < n; i++)
+        labels[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, (uint64_t)classes + 1); // or none
+    for (size_t i = 0; i < n * classes; i++) {
+        values[i] *= 20;
+        wanted[i] = wanted[i] < 0 ? 0 : fminf(wanted[i], 1);
+    }
+    for (size_t j = 0; j < classes; j++) weights[j] = fabsf(weights[j]);
+    Both logits = both_floats(two, values, n * classes),
+         target = both_floats(two, wanted, n * classes);
+    Both weight = both_floats(two, weights, classes),
+         upstream = both_floats(two, (const float[]){0.6f}, 1);
+    Both given = both_bytes(two, labels, n * sizeof *labels),
+         hot = both_start(two, n * classes, false);
+    Both loss = both_start(two, 1, false), dx = both_start(two, n * classes, n % 2);
+    for (int d = 0; d < DEVICES; d++) {
+        const Answers answers = {logits.of[d], target.of[d], weighted ? weight.of[d] : NULL, n,
+                                 classes};
+        const Kernels *k = two_kernels(two, d);
+        k->binary_cross_entropy(&answers, 2, loss.of[d]);
+        k->binary_cross_entropy_gradient(&answers, 2, upstream.of[d], dx.of[d], n % 2);
+        k->one_hot(given.of[d], hot.of[d], n, classes);
+    }
+    both_check(loss, 1e-6, "binary_cross_entropy");
+    both_check(dx, 1e-6, "binary_cross_entropy_gradient");
+    both_check_bytes(hot, "one_hot");
+    two_free(two);
+}
+
+static void test_answers(void **state) {
+    for (int i = 0; i < SIZES * SIZES; i++)
+        check_answers(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200 + 1, i % 3);
+    check_answers(*state, 20011, 10, true);
+}
+
 // Labels that are no class, NaN among the logits, equals, and a batch without elements.
 static void test_odd_losses(void **state) {
     TwoDevices *two = *state;
@@ -407,6 +445,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(test_bias, &two),
         cmocka_unit_test_prestate(test_linear, &two),
         cmocka_unit_test_prestate(test_cross_entropy, &two),
+        cmocka_unit_test_prestate(test_answers, &two),
         cmocka_unit_test_prestate(test_odd_losses, &two),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
