@@ -1,8 +1,8 @@
 /* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
  *
- * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c). What is done here is the
- * same for all of them: mean and standard deviation are computed over the training set, never
- * looked up, and used for the test set too.
+ * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c). What is
+ * done here is the same for all of them: mean and standard deviation are computed over the training
+ * set, never looked up, and used for the test set too.
  */
 #include "common/data/dataset.h"
 

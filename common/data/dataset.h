@@ -1,11 +1,11 @@
 /* dataset.h: samples in memory, as they lie in their files, and how one becomes floats.
  *
  * dataset_open understands: "digits" (shipped: 1,797 handwritten 8x8 digits, 1,500 to train on), a
- * folder with MNIST-style IDX files (plain or .gz), CIFAR-10 binary batches or pictures whose pixels
- * have labels (pixel_folder.h), and
- * "synthetic[:SHAPE]" (a random teacher with noise: regression "synthetic:10:5", classification
- * "synthetic:3x32x32:10", an optional sample count "synthetic:3x32x32:10@2048"), whose loss floor
- * is known, and "shapes[:HxW[@COUNT]]" (images with a label for every pixel).
+ * folder with MNIST-style IDX files (plain or .gz), CIFAR-10 binary batches or pictures with labels
+ * of their pixels (pixel_folder.h), "synthetic[:SHAPE]" (a random teacher with noise: regression
+ * "synthetic:10:5", classification "synthetic:3x32x32:10", an optional sample count
+ * "synthetic:3x32x32:10@2048"), whose loss floor is known, and "shapes[:HxW[@COUNT]]" (images with
+ * a label for every pixel).
  */
 #ifndef COMMON_DATA_DATASET_H
 #define COMMON_DATA_DATASET_H

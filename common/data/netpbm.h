@@ -1,5 +1,5 @@
-/* netpbm.h: reading pictures in the simplest format there is: binary PPM ("P6", red, green and blue)
- * and PGM ("P5", gray) with values of one byte. A header in text, then the pixels, row by row.
+/* netpbm.h: reading pictures in the simplest format there is: binary PPM ("P6": red, green, blue)
+ * and PGM ("P5": gray) with values of one byte. A header in text, then the pixels, row by row.
  *
  * A file is measured before it is read: it must be as long as its header says, to the byte.
  */

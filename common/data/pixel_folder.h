@@ -3,9 +3,9 @@
  *   DIR/train/NAME.ppm   a picture        DIR/train/NAME.pgm   the labels of its pixels
  *   DIR/test/NAME.ppm                     DIR/test/NAME.pgm
  *
- * A label is the gray value of its pixel: 0, 1, 2, ... are classes. All pictures have one size. They
- * are taken in the order of their names, byte by byte, so every machine has the same order. Files
- * with other endings are left alone.
+ * A label is the gray value of its pixel: 0, 1, 2, ... are classes. All pictures have one size.
+ * They are taken in the order of their names, byte by byte, so every machine has the same order.
+ * Files with other endings are left alone.
  */
 #ifndef COMMON_DATA_PIXEL_FOLDER_H
 #define COMMON_DATA_PIXEL_FOLDER_H
