@@ -2,10 +2,11 @@
  *
  * The header is believed only as far as the bytes that follow bear it out: memory grows with what
  * has been read, so a header that promises gigabytes costs nothing. What the headers say is
- * compared before the first value is read: images with labels, test set with training set, and the size of a
- * gzip file with what it says it holds, because a few megabytes can be blown up to gigabytes. A
- * file is good only if it ends exactly where its header says; reading to the end also makes zlib
- * compare the gzip checksum. zlib reads plain files as they are, so there is one path for both.
+ * compared before the first value is read: images with labels, test set with training set, and the
+ * size of a gzip file with what it says it holds, because a few megabytes can be blown up to
+ * gigabytes. A file is good only if it ends exactly where its header says; reading to the end also
+ * makes zlib compare the gzip checksum. zlib reads plain files as they are, so there is one path
+ * for both.
  */
 #include "common/data/idx.h"
 
