@@ -40,10 +40,10 @@ int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err);
 int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_size, Error *err);
 
 // The ranks meet in a store that the caller has: PyTorch's init_process_group(store=, rank=,
-// world_size=). It stays the caller's: the group uses a connection of its own and leaves the store's
-// prefix as it is, with keys behind that prefix. One prefix is good for one group; another group needs
-// store_set_prefix first. The store must be served until all ranks have their group, with NCCL until
-// all have closed it.
+// world_size=). It stays the caller's: the group uses a connection of its own and leaves the
+// store's prefix as it is, with keys behind that prefix. One prefix is good for one group; another
+// group needs store_set_prefix first. The store must be served until all ranks have their group,
+// with NCCL until all have closed it.
 int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err);
 
 // Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/group/debug_level.h),
