@@ -221,6 +221,8 @@ job 139 --nproc-per-node 2 "$fault" 0 segv
 first "^ddprun: rank 0 .* died of SIGSEGV at [0-9:.]{12} $doing segv\$"
 job 3 --nproc-per-node 2 "$fault" 0 exit3
 first "^ddprun: rank 0 .* exited with status 3 at [0-9:.]{12} $doing exit3\$"
+job 1 --nproc-per-node 3 "$fault" 2 error # the others have the same status, and were faster
+first 'rank 2 .* exited with status 1 .*; last stderr: about to error$'
 job 1 --nproc-per-node 3 --heartbeat-timeout 0.5 "$fault" 1 hang
 first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
 job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 "$fault" 1 stop
