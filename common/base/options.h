@@ -69,6 +69,9 @@ typedef struct OptionUse {
 // count.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
+// Whether the last options_parse met the option, at its default or not. False if there is none.
+bool options_given(const Options *options, const char *name);
+
 // The word that an option (OPTION_CHOICE, OPTION_STRING) of the table stands at.
 const char *options_word(const Options *options, const char *name);
 
