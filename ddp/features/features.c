@@ -38,10 +38,9 @@ void features_add_options(Options *options, FeatureSettings *settings) {
         if (features[i]->add_options) features[i]->add_options(options, &settings->each[i]);
         if (features[i]->hook_names) add_hook_names(settings, features[i]->hook_names);
     }
-    options_add(options, (Option){"comm-hook", OPTION_CHOICE, &settings->comm_hook,
-                                  settings->hook_names, 0, 0,
-                                  "what is done with a full bucket (noop: nothing, the bound for "
-                                  "any network)"});
+    options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
+                       "what is done with a full bucket (noop: nothing, the bound for "
+                       "any network)");
 }
 
 int features_check(const Options *options, const FeatureSettings *settings, Error *err) {

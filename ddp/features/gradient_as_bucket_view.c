@@ -76,10 +76,9 @@ typedef struct Settings {
 
 static void add_options(Options *options, void *settings) {
     Settings *own = settings;
-    options_add(options,
-                (Option){"no-gradient-as-bucket-view", OPTION_FLAG, &own->beside, NULL, 0, 0,
-                         "keep gradients beside the buckets and copy them in and out "
-                         "(PyTorch's default)"});
+    options_add_flag(options, "no-gradient-as-bucket-view", &own->beside,
+                     "keep gradients beside the buckets and copy them in and out "
+                     "(PyTorch's default)");
 }
 
 static void add_to(const void *settings, Module *wrapper) {

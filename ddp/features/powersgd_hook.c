@@ -378,17 +378,17 @@ static void add_options(Options *options, void *settings) {
     Settings *own = settings;
     PowerSgdConfig defaults = power_sgd_config_default();
     *own = (Settings){defaults.rank, defaults.start_iteration};
-    options_add(options, (Option){"powersgd-rank", OPTION_SIZE, &own->rank, "N", 1, 1e6,
-                                  "columns of the matrices that travel"});
-    options_add(options, (Option){"powersgd-start", OPTION_SIZE, &own->start_iteration, "N", 2,
-                                  1e15, "steps with a plain all-reduce before it"});
+    options_add_count(options, "powersgd-rank", &own->rank, 1, 1e6,
+                      "columns of the matrices that travel");
+    options_add_count(options, "powersgd-start", &own->start_iteration, 2, 1e15,
+                      "steps with a plain all-reduce before it");
 }
 
 static int check(const Options *options, const void *settings, Error *err) {
     (void)settings;
     static const char WHY[] = "it needs --comm-hook powersgd";
-    const bool used = strcmp(options_word(options, "comm-hook"), "powersgd") == 0;
-    if (used && strcmp(options_word(options, "amp"), "fp16") == 0)
+    const bool used = options_is(options, "comm-hook", "powersgd");
+    if (used && options_is(options, "amp", "fp16"))
         return error_set(err, STATUS_USAGE,
                          "--comm-hook powersgd: with --amp fp16 gradients overflow now and then; "
                          "such a step is skipped, but PowerSGD would carry it on: use bf16");

@@ -150,8 +150,8 @@ typedef struct Settings {
 
 static void add_options(Options *options, void *settings) {
     Settings *own = settings;
-    options_add(options, (Option){"static-graph", OPTION_FLAG, &own->on, NULL, 0, 0,
-                                  "expect the graph of the first step in all others"});
+    options_add_flag(options, "static-graph", &own->on,
+                     "expect the graph of the first step in all others");
 }
 
 static void add_to(const void *settings, Module *wrapper) {

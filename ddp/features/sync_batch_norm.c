@@ -161,8 +161,8 @@ typedef struct Settings {
 
 static void add_options(Options *options, void *settings) {
     Settings *own = settings;
-    options_add(options, (Option){"sync-batch-norm", OPTION_FLAG, &own->on, NULL, 0, 0,
-                                  "batch norm over the rows of all ranks (SyncBatchNorm)"});
+    options_add_flag(options, "sync-batch-norm", &own->on,
+                     "batch norm over the rows of all ranks (SyncBatchNorm)");
 }
 
 static bool has_batch_norm(const Module *module) {

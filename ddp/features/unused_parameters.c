@@ -123,9 +123,9 @@ typedef struct Settings {
 
 static void add_options(Options *options, void *settings) {
     Settings *own = settings;
-    options_add(options, (Option){"find-unused-parameters", OPTION_FLAG, &own->on, NULL, 0, 0,
-                                  "expect no gradient of parameters that the loss does not depend "
-                                  "on"});
+    options_add_flag(options, "find-unused-parameters", &own->on,
+                     "expect no gradient of parameters that the loss does not depend "
+                     "on");
 }
 
 static int check(const Options *options, const void *settings, Error *err) {
