@@ -1,8 +1,8 @@
 /* launch.h: what the launcher's files share: the state of one job on this node.
  *
- * launcher.c opens it, starts the ranks and restarts them; supervise.c sees one attempt to
- * its end; look.c looks for ranks that are silent; report.c puts what happened into
- * words. One thread uses it.
+ * launcher.c opens it and makes attempts, the first and the restarts; meet.c waits for the other
+ * nodes; start.c starts the ranks of an attempt; supervise.c sees them to their end; look.c looks
+ * for ranks that are silent; report.c puts what happened into words. One thread uses it.
  */
 #ifndef DDP_LAUNCH_LAUNCH_H
 #define DDP_LAUNCH_LAUNCH_H
@@ -22,11 +22,14 @@
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/store/store.h"
 
+enum { STARTS_AT_A_TIME = 16 }; // ranks that are forked and do not run their program yet
+
 typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } RankFate;
 
 typedef struct LaunchedRank {
     int rank, local_rank;
-    pid_t pid; // also its process group
+    pid_t pid;    // also its process group
+    int start_fd; // of spawn_look, until its program runs; then -1
     RankFate fate;
     int code; // exit status, or the signal that killed it
     bool core_dumped;
@@ -41,8 +44,8 @@ typedef struct LaunchedRank {
 } LaunchedRank;
 
 typedef enum LaunchStage {
-    LAUNCH_RUNNING,
-    LAUNCH_SETTLING, // something failed: a moment for other deaths to be seen, before judging
+    LAUNCH_RUNNING,  // ranks run, and more may be started
+    LAUNCH_DOUBTING, // something failed: a moment for other deaths to be seen, before judging
     LAUNCH_ENDING,   // signalled; SIGKILL when the grace is over
     LAUNCH_KILLING,  // SIGKILL is sent; what remains cannot be killed
 } LaunchStage;
@@ -54,6 +57,7 @@ typedef enum LaunchCause {
     CAUSE_SILENT,  // the root rank's heartbeat stands still
     CAUSE_LATE,    // the root rank did not end after the others had
     CAUSE_NODES,   // something happened on another node
+    CAUSE_START,   // a rank could not be started: start_error says why
     CAUSE_SIGNAL,  // the launcher was told to end
 } LaunchCause;
 
@@ -79,13 +83,31 @@ typedef struct Launch {
     LaunchStage stage;
     uint64_t looked_ns; // when the heartbeats were last looked at
     uint64_t act_at_ns; // when the stage is over
+    int started;        // local ranks below this one have been forked
+    int starting;       // as many of them do not run their program yet
     int alive;
+    Error start_error;
     uint64_t first_good_end_ns; // 0: no rank has ended well yet
     LaunchCause cause;
     int root;   // local rank; -1: none
     int caught; // the signal that ended the launcher, 0: none
     bool no_restart;
 } Launch;
+
+// Forks as many ranks as may start at a time, while there are some left and nothing has failed.
+void launch_start_some(Launch *launch);
+// Whether local rank r has come to run its program; if it cannot, ends the attempt.
+void launch_watch_start(Launch *launch, int r);
+
+// Waits until all nodes are there. 0; or -1 with err filled, naming those that are missing; or the
+// signal that came first.
+int launch_meet_nodes(Launch *launch, Error *err);
+// Waits until every node has come to `point` of this attempt. False: something else has ended it.
+bool launch_gather_nodes(Launch *launch, const char *point, double patience_s);
+// All ranks here have ended well: waits for those of the other nodes.
+void launch_await_nodes(Launch *launch);
+// Node 0's store must not go before the others know how the job ended.
+void launch_part_from_nodes(Launch *launch);
 
 // Waits for something to happen, at most until `until_ns` and the next look at the heartbeats, and
 // moves output on.

@@ -30,8 +30,10 @@ NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity);
 // Tells the others that this attempt is over, and why; `stop`: without a restart.
 void nodes_tell(Nodes *nodes, int attempt, bool stop, const char *why);
 
-// Meeting points: arrive once, then ask until all nodes have.
+// Meeting points: arrive once, then ask how many nodes have. (-1: the store does not answer.)
 void nodes_arrive(Nodes *nodes, const char *point, int attempt);
-bool nodes_all_arrived(Nodes *nodes, const char *point, int attempt);
+int nodes_arrived(Nodes *nodes, const char *point, int attempt);
+// The nodes that have not joined: "node 1, 3".
+void nodes_list_missing(Nodes *nodes, char *text, size_t capacity);
 
 #endif

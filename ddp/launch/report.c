@@ -72,10 +72,17 @@ static void append_doing(Text *text, const Launch *launch, int local_rank) {
     }
 }
 
+// The command or its input is wrong, and one line on the console says so already.
+static bool is_said(const Launch *launch, const LaunchedRank *rank) {
+    return rank->fate == RANK_EXITED && rank->code == STATUS_USAGE &&
+           output_has_shown(launch->output, output_last_words(launch->output, rank->local_rank));
+}
+
 static void append_last_words(Text *text, const Launch *launch, int local_rank) {
     const char *words = output_last_words(launch->output, local_rank);
     const char *folder = output_folder(launch->output, local_rank);
-    if (words[0]) append(text, "; last stderr: %s", words);
+    bool said = is_said(launch, &launch->ranks[local_rank]);
+    if (words[0] && !said) append(text, "; last stderr: %s", words);
     if (folder) append(text, "; logs: %s", folder);
 }
 
@@ -113,10 +120,17 @@ void report_root(Launch *launch) {
     nodes_tell(launch->nodes, launch->attempt, false, text.data);
 }
 
+// What every rank meets needs no list of what became of each.
+static bool needs_no_line(const Launch *launch, const LaunchedRank *rank) {
+    bool all_alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
+    return all_alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank));
+}
+
 void report_others(Launch *launch) {
-    for (int r = 0; r < launch->options->local_ranks; r++) {
+    int started = launch->started, ranks = launch->options->local_ranks;
+    for (int r = 0; r < started; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
-        if (r == launch->root || rank->fate == RANK_ABSENT) continue;
+        if (r == launch->root || rank->fate == RANK_ABSENT || needs_no_line(launch, rank)) continue;
         char name[24];
         Text text = {0};
         append(&text, "rank %d (pid %d)", rank->rank, (int)rank->pid);
@@ -132,4 +146,7 @@ void report_others(Launch *launch) {
         }
         output_say(launch->output, "%s", text.data);
     }
+    if (started < ranks)
+        output_say(launch->output, "ranks %d to %d were not started", launch->ranks[started].rank,
+                   launch->ranks[ranks - 1].rank);
 }

@@ -342,6 +342,8 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&options, rows[i]);
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    setenv("OMP_NUM_THREADS", "1", 1); // or ddprun's first line would be about this
+    setenv("OPENBLAS_NUM_THREADS", "1", 1);
     suite->ddprun = job_program("ddprun");
     suite->train = job_program("chaos_rank");
     snprintf(suite->folder, sizeof suite->folder, "%s/chaos.XXXXXX", P_tmpdir);
