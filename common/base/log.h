@@ -1,8 +1,8 @@
 /* log.h: talk goes to stderr. stdout is for data: one `key=value` line per logged step.
  *
  * Only the main rank speaks unless asked; the others' Log is quiet. On a terminal a progress bar
- * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing
- * is drawn and the plain lines tell the story. DDPRUN_COLUMNS=N says that stderr is a pipe to ddprun,
+ * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing is
+ * drawn and the plain lines tell the story. DDPRUN_COLUMNS=N says that stderr is a pipe to ddprun,
  * which draws on a terminal of N columns.
  */
 #ifndef COMMON_BASE_LOG_H

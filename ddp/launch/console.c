@@ -1,8 +1,8 @@
 /* console.c: see console.h.
  *
- * A queue of bytes, written in pieces of at most PIPE_BUF after poll says that there is room, because
- * only then a write to a pipe is sure not to block. (Making the descriptor non-blocking instead
- * would change it for everyone who shares it, the user's shell included.)
+ * A queue of bytes, written in pieces of at most PIPE_BUF after poll says that there is room,
+ * because only then a write to a pipe is sure not to block. (Making the descriptor non-blocking
+ * instead would change it for everyone who shares it, the user's shell included.)
  */
 #include "ddp/launch/console.h"
 
@@ -16,7 +16,7 @@
 
 #include "common/base/memory.h"
 
-static const char ERASE_LINE[] = "\r\033[K"; // back to the first column; erase to the end
+static const char ERASE_LINE[] = "\r\033[K"; // go to the first column, erase from there
 
 Console console_open(int fd, Bar *bar) {
     return (Console){.fd = fd, .terminal = isatty(fd) == 1, .bar = bar};
@@ -106,7 +106,7 @@ void console_clear_bar(Console *console) {
 }
 
 void console_set_bar(Console *console, const char *text, size_t bytes) {
-    size_t skipped = 0; // the text's own going back and erasing
+    size_t skipped = 0; // the text may itself go back and erase
     while (skipped < bytes && text[skipped] == '\r') skipped++;
     if (bytes - skipped >= 3 && memcmp(text + skipped, "\033[K", 3) == 0) skipped += 3;
     text += skipped;

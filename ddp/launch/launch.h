@@ -28,8 +28,8 @@ typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } Rank
 
 typedef struct LaunchedRank {
     int rank, local_rank;
-    pid_t pid;    // also its process group
-    int start_fd; // of spawn_look, until its program runs; then -1
+    pid_t pid;    // also the number of its process group
+    int start_fd; // for spawn_look until its program runs, afterwards -1
     RankFate fate;
     int code; // exit status, or the signal that killed it
     bool core_dumped;
@@ -72,7 +72,7 @@ typedef struct Launch {
     HeartbeatBoard *board;
     Guard *guard;
     StoreServer *server; // on node 0
-    Nodes *nodes;        // NULL if there is one
+    Nodes *nodes;        // NULL if there is one node only
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;
@@ -84,7 +84,7 @@ typedef struct Launch {
     uint64_t looked_ns; // when the heartbeats were last looked at
     uint64_t act_at_ns; // when the stage is over
     int started;        // local ranks below this one have been forked
-    int starting;       // as many of them do not run their program yet
+    int starting;       // how many of them do not run their program yet
     int alive;
     Error start_error;
     uint64_t first_good_end_ns; // 0: no rank has ended well yet
@@ -96,17 +96,17 @@ typedef struct Launch {
 
 // Forks as many ranks as may start at a time, while there are some left and nothing has failed.
 void launch_start_some(Launch *launch);
-// Whether local rank r has come to run its program; if it cannot, ends the attempt.
+// Looks whether local rank r runs its program by now; if it cannot run it, ends the attempt.
 void launch_watch_start(Launch *launch, int r);
 
-// Waits until all nodes are there. 0; or -1 with err filled, naming those that are missing; or the
-// signal that came first.
+// Waits until all nodes are there. Returns 0; or -1 with err filled, which names those that are
+// missing; or the number of a signal that came first.
 int launch_meet_nodes(Launch *launch, Error *err);
 // Waits until every node has come to `point` of this attempt. False: something else has ended it.
 bool launch_gather_nodes(Launch *launch, const char *point, double patience_s);
-// All ranks here have ended well: waits for those of the other nodes.
+// Waits for the other nodes' ranks to end, after all ranks here have ended well.
 void launch_await_nodes(Launch *launch);
-// Node 0's store must not go before the others know how the job ended.
+// Waits a moment on node 0, whose store must not go before the others know how the job ended.
 void launch_part_from_nodes(Launch *launch);
 
 // Waits for something to happen, at most until `until_ns` and the next look at the heartbeats, and
@@ -119,16 +119,16 @@ int launch_take_signal(Launch *launch);
 void launch_supervise(Launch *launch);
 // Ends all ranks because of `cause`.
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number);
-// The same after a report that names local rank `root`.
+// Reports that local rank `root` has failed, and ends all ranks because of it.
 void launch_fail(Launch *launch, LaunchCause cause, int root);
 // Looks whether a rank has fallen silent or is late, or another node has failed: if so, ends all.
 void launch_look(Launch *launch);
 
-// "SIGKILL"; for a number without a name "signal 99".
+// Writes a signal's name, "SIGKILL", or "signal 99" where there is none. Returns text.
 const char *report_signal(int number, char text[24]);
-// The first thing said after a failure: which rank, how, when, and what it was doing.
+// Says which rank failed, how, when, and what it was doing: the first line after a failure.
 void report_root(Launch *launch);
-// What became of the other ranks.
+// Says what became of the other ranks.
 void report_others(Launch *launch);
 
 #endif

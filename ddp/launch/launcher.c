@@ -1,9 +1,10 @@
 /* launcher.c: a job on this node, from its store to its exit status (ddp/launch/launcher.h).
  *
- * Opens what all attempts share (signals, output, heartbeat page, store), then starts the ranks and
- * watches over them (supervise.c), anew after a failure as often as --max-restarts allows.
- * Signals are blocked and read from a descriptor, so they are looked at in one place and interrupt
- * nothing. The store lives through all attempts; ranks keep their keys apart by the restart count.
+ * Opens what all attempts share (signals, output, heartbeat page, store), waits for the other nodes
+ * (meet.c), then starts the ranks and watches over them (supervise.c); after a failure it does so
+ * again, as often as --max-restarts allows. Signals are blocked and read from a descriptor, so they
+ * are looked at in one place and interrupt nothing. The store lives through all attempts; ranks
+ * keep their keys apart by the restart count.
  */
 #include "ddp/launch/launcher.h"
 
@@ -25,7 +26,7 @@ enum { TOKEN_BYTES = 16 }; // 128 bits, written as hexadecimal digits
 
 // ---- Opening
 
-// SIGHUP stays ignored if it is: that is what nohup does, and means.
+// SIGHUP stays ignored if it is ignored already: that is what nohup does, and what it means.
 static int open_signals(Launch *launch, Error *err) {
     struct sigaction hangup;
     sigset_t wanted;
@@ -183,7 +184,7 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
-// As torchrun does, and says.
+// Ranks that each used all cores would slow each other down. torchrun does the same, and says so.
 static void say_threads(Launch *launch) {
     const char *names = launch_env_threads(launch->options->local_ranks);
     if (names)

@@ -78,7 +78,7 @@ NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity) {
     Error err = {0};
     snprintf(key, sizeof key, "end_%d", attempt);
     (void)count_up(nodes, "alive", nodes->me, 1, &err);
-    // No verdict equals "-", so this only reads.
+    // Comparing with "-", which is no verdict, changes nothing: this only reads.
     if (err.status == 0) {
         (void)store_compare_set(nodes->store, key, "-", "-", verdict, sizeof verdict, &err);
     }

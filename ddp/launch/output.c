@@ -3,9 +3,9 @@
  * A Stream is one pipe of one rank: it collects bytes until a line is whole, and hands it to one of
  * the two consoles (console.h) and to a log file.
  *
- * A progress bar is a piece that begins with a carriage return and does not end with a newline. That
- * of rank 0 is shown as it comes, if the console is a terminal; DDPRUN_COLUMNS tells the rank so
- * (env.h).
+ * A progress bar is a piece that begins with a carriage return and does not end with a newline.
+ * That of rank 0 is shown as it comes, if the console is a terminal; DDPRUN_COLUMNS tells the rank
+ * so (env.h).
  */
 #include "ddp/launch/output.h"
 
@@ -27,7 +27,7 @@ enum {
     STREAMS = 2, // per rank: stdout, stderr
     CHUNK = 65536,
     LINE_MAX_BYTES = 1 << 20,
-    QUEUE_MAX_BYTES = 4 << 20, // beyond it, ranks are not read
+    QUEUE_MAX_BYTES = 4 << 20, // while more than this waits, the ranks' pipes are not read
     LAST_WORDS = 400,
 };
 
@@ -112,7 +112,8 @@ static void emit_line(Output *output, Stream *stream, Console *console, const ch
     console_write(console, stream, stream->prefix, line, bytes);
 }
 
-// Shows the bar that is being drawn, and forgets those before it. `begin`: of the unfinished line.
+// Shows the bar that is being drawn in the unfinished line, which begins at `begin`, and forgets
+// the bars before it. Returns where the shown bar begins.
 static size_t emit_bar(Stream *stream, Console *console, size_t begin) {
     const char *bar = memrchr(stream->line + begin, '\r', stream->used - begin);
     if (!bar) return begin;
@@ -157,7 +158,7 @@ static void stream_end(Output *output, Stream *stream, Console *console) {
     stream->fd = -1;
 }
 
-// Reads one chunk. False: nothing there.
+// Reads one chunk of the pipe. False: there is nothing to read now.
 static bool stream_pump(Output *output, Stream *stream, Console *console) {
     if (stream->fd < 0) return false;
     ssize_t n = read(stream->fd, output->chunk, CHUNK);
@@ -217,7 +218,7 @@ void output_drain(Output *output, int local_rank) {
             Stream *stream = stream_of(output, local_rank, which);
             if (!stream_pump(output, stream, &output->consoles[which])) break;
         }
-        // A last line without its newline is also last words.
+        // The last words may lack their newline.
         Stream *stream = stream_of(output, local_rank, which);
         bool is_bar = stream->bar && stream->used > 0 && stream->line[0] == '\r';
         if (stream->used > 0 && !is_bar) remember(stream, stream->line, stream->used);

@@ -3,8 +3,8 @@
  *   ddprun: rank 1 (pid 4711, local rank 1, host mars) died of SIGKILL at 14:03:22.123 in phase
  * train, step 17, collective 212 all_reduce; last stderr: ...; logs: DIR
  *
- * The rank that failed first comes first. Facts only: what it was doing is what its heartbeat said
- * last, and a rank without a heartbeat gets none.
+ * The rank that failed first comes first. Only facts are said: what a rank was doing is what its
+ * heartbeat said last, and nothing is said of a rank that has sent none.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -86,7 +86,7 @@ static void append_last_words(Text *text, const Launch *launch, int local_rank) 
     if (folder) append(text, "; logs: %s", folder);
 }
 
-// What the root rank did, after its name.
+// Appends what the root rank did; its name stands there already.
 static void append_cause(Text *text, const Launch *launch, const LaunchedRank *root) {
     switch (launch->cause) {
     case CAUSE_DEATH:
@@ -120,7 +120,7 @@ void report_root(Launch *launch) {
     nodes_tell(launch->nodes, launch->attempt, false, text.data);
 }
 
-// What every rank meets needs no list of what became of each.
+// What every rank has met needs no list of what became of each.
 static bool needs_no_line(const Launch *launch, const LaunchedRank *rank) {
     bool all_alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
     return all_alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank));

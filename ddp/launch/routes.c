@@ -25,7 +25,7 @@ static bool next_entry(const char **at) {
     return **at == '\0';
 }
 
-// "3" or "0:3,1:2" into modes[ranks].
+// Reads "3" or "0:3,1:2" into modes[ranks].
 static int parse_modes(const char *name, const char *text, int ranks, unsigned char *modes,
                        Error *err) {
     if (!text) return 0;
@@ -74,7 +74,8 @@ int routes_read(const OutputOptions *options, unsigned char *files, unsigned cha
     bool all = options->log_dir && !options->redirects && !options->tee;
     for (int r = 0; r < ranks && !status; r++) {
         if (all) files[r] = 3;
-        hidden[r] |= (unsigned char)(redirected[r] & ~files[r]); // both redirected and teed: teed
+        hidden[r] |=
+            (unsigned char)(redirected[r] & ~files[r]); // what is both redirected and teed is teed
         files[r] |= redirected[r];
     }
     free(redirected);

@@ -72,7 +72,7 @@ static void default_signals(void) {
 // Returns only if it fails, with errno set.
 static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int stderr_fd) {
     (void)setpgid(0, 0);
-    guard_watch(spawn->guard, getpid()); // before it can start anything itself
+    guard_watch(spawn->guard, getpid()); // before the rank can start anything itself
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
     if (getppid() != launcher) _exit(127); // it died before the line above took effect
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -130,16 +130,16 @@ int spawn_rank(const Spawn *spawn, Spawned *spawned, Error *err) {
         ssize_t n = write(pipes.status[1], &cause, sizeof cause);
         _exit(n == sizeof cause ? 126 : 127);
     }
-    (void)setpgid(pid, pid); // also here: whoever comes first
+    (void)setpgid(pid, pid); // parent and child both say it, because either may come first
     close_fd(&pipes.out[1]);
     close_fd(&pipes.err[1]);
     close_fd(&pipes.status[1]);
-    (void)fcntl(pipes.status[0], F_SETFL, O_NONBLOCK); // our end only
+    (void)fcntl(pipes.status[0], F_SETFL, O_NONBLOCK); // of our end only
     *spawned = (Spawned){pid, pipes.out[0], pipes.err[0], pipes.status[0]};
     return 0;
 }
 
-// The end of file comes when exec closes the other end, or the rank's death does.
+// The end of file comes when exec closes the other end, or when the rank dies.
 SpawnState spawn_look(int start_fd, const char *path, Error *err) {
     int cause = 0;
     ssize_t n;

@@ -1,9 +1,9 @@
 /* start.c: starting the ranks of an attempt, a few at a time (ddp/launch/launch.h).
  *
- * A rank is forked at once, and then takes its time to become its program: the file is read, perhaps
- * over a network. At most STARTS_AT_A_TIME ranks are in between. The supervision's loop waits for
- * them together with everything else, so that a signal or a death is answered however many ranks
- * are still to come; those are then not started at all.
+ * A rank is forked at once, and then takes its time to become its program: the file is read,
+ * perhaps over a network. At most STARTS_AT_A_TIME ranks are in between. The supervision's loop
+ * waits for them together with everything else, so that a signal or a death is answered however
+ * many ranks are still to come; those are then not started at all.
  */
 #include <sched.h>
 #include <string.h>
@@ -16,8 +16,8 @@
 
 #define START_S 60.0 // a program on a network's file system may take a while to open
 
-// Local rank r's share of the cores that the launcher may use; with more ranks than cores they take
-// turns.
+// Local rank r's share of the cores that the launcher may use. If there are more ranks than cores,
+// several share one core.
 static void share_cores(int r, int ranks, cpu_set_t *share) {
     cpu_set_t all;
     CPU_ZERO(share);
@@ -81,7 +81,7 @@ static int start_rank(Launch *launch, int r, Error *err) {
 
 static void fail_start(Launch *launch, int r, const Error *cause) {
     error_set(&launch->start_error, cause->status, "rank %d: %s", launch->ranks[r].rank,
-              cause->message); // the first one stays
+              cause->message); // an Error keeps the first
     if (launch->stage == LAUNCH_RUNNING) launch_end_ranks(launch, CAUSE_START, SIGTERM);
 }
 

@@ -133,7 +133,7 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
         (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
         return;
     }
-    launch_watch_start(launch, rank->local_rank); // if it could not become its program, it said why
+    launch_watch_start(launch, rank->local_rank); // it may have told why it cannot run its program
     kill(-rank->pid, SIGKILL);
     guard_release(launch->guard, rank->pid);
     (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
