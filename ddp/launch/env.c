@@ -79,7 +79,7 @@ char **launch_env_make(const LaunchEnv *f) {
     set(list, &count, "DDPRUN_STORE", "1");
     set(list, &count, "DDPRUN_TOKEN", "%s", f->token);
     set(list, &count, "DDPRUN_HEARTBEAT", "%d", f->heartbeat_fd);
-    if (f->terminal_columns) set(list, &count, "DDPRUN_COLUMNS", "%zu", f->terminal_columns);
+    set(list, &count, "DDPRUN_COLUMNS", "%zu", f->terminal_columns);
     if (f->fake_hosts) set_fake_hosts(list, &count, f);
     if (f->local_world_size > 1) {
         if (!getenv("OMP_NUM_THREADS")) set(list, &count, "OMP_NUM_THREADS", "1");
