@@ -4,8 +4,8 @@
  * MASTER_ADDR, MASTER_PORT, TORCHELASTIC_*; OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1 if several
  * ranks share a node and the user has not set them; and DDPRUN_STORE=1, DDPRUN_TOKEN and
  * DDPRUN_HEARTBEAT, by which a rank finds the launcher's store and heartbeat page. DDPRUN_COLUMNS
- * tells rank 0 that its stderr, a pipe, leads to a terminal of that width (common/base/log.h); it is 0
- * where there is none, and for all other ranks.
+ * tells rank 0 that its stderr, a pipe, leads to a terminal of that width (common/base/log.h); it
+ * is 0 where there is none, and for all other ranks.
  *
  * Fake hosts: NCCL refuses two ranks on one GPU of one host, and takes NCCL_HOSTID for the host's
  * identity. With another one for each rank they talk over the network, here the loopback device;
