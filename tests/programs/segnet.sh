@@ -6,7 +6,7 @@
 # hard-example mining and the pictures; and what does not fit together is refused.
 . "$(dirname "$0")/checks.sh"
 
-single="$bin/train_single --model segnet --data shapes:16x16@90"
+single() { "$bin/train_single" --model segnet --data shapes:16x16@90 "$@"; }
 dp() { n=$1; shift; "$bin/train_dp" --devices "$n" --model segnet --data shapes:16x16@90 "$@"; }
 ddp() {
     n=$1
@@ -22,13 +22,13 @@ for world in 2 3; do
     run "ddp $world" ddp "$world" $few --save "ddp$world" --sampler blocked --normalize global
     same "dp$world" "ddp$world"
 done
-run "single" $single $few --save whole
+run "single" single $few --save whole
 ! "$bin/compare_tensors" --bitwise whole dp2 >cmp.txt 2>&1 || fail "batch norms of halves see the whole"
 
 # ---- metrics -----------------------------------------------------------------------------------------------
 # Resumed at its last step a run only evaluates: 18 test images on 1, 2 and 4 devices.
 metrics() { grep -o 'test_accuracy=.*' out.txt; }
-run "evaluation" $single --global-batch 20 --steps 9 --resume whole
+run "evaluation" single --global-batch 20 --steps 9 --resume whole
 wanted=$(metrics)
 echo "$wanted" | grep -q 'test_miou=0\.[0-9]' || fail "no mean IoU in: $(cat out.txt)"
 run "evaluation, dp" dp 2 --global-batch 20 --steps 9 --resume whole
@@ -38,24 +38,47 @@ run "evaluation, ddp" ddp 4 --global-batch 20 --steps 9 --resume whole
 
 # ---- resuming ----------------------------------------------------------------------------------------------
 plan="--global-batch 20 --steps 8 --no-eval --augment --schedule constant --log-every 1"
-run "eight steps" $single $plan --save eight --save-every 3 --out eight-rows
-run "three steps" $single $plan --steps 3 --save three
-run "five more" $single $plan --resume three --save three
+run "eight steps" single $plan --save eight --save-every 3 --out eight-rows
+run "three steps" single $plan --steps 3 --save three
+run "five more" single $plan --resume three --save three
 same eight three
 [ "$(cut -d, -f1 eight-rows/steps.csv | tr '\n' ' ')" = "step 0 1 2 3 4 5 6 7 " ] ||
     fail "rows of steps.csv are missing: $(cat eight-rows/steps.csv)"
 
 # ---- hard examples -----------------------------------------------------------------------------------------
 mining="--ohem-threshold 0.5 --ohem-min 100"
-run "mining" $single $few $mining --save hard
+run "mining" single $few $mining --save hard
 ! "$bin/compare_tensors" --bitwise whole hard >cmp.txt 2>&1 || fail "--ohem-threshold changes nothing"
 run "mining, dp" dp 3 $few $mining
 run "mining, ddp" ddp 2 $few $mining
 run "mining, ddp over all pixels" ddp 2 $few $mining --sampler blocked --normalize global
 # All losses are below the threshold: the 100 hardest pixels of each batch, whatever it is.
-run "100 pixels" $single $few --ohem-threshold 50 --ohem-min 100 --save hardest
-run "100 pixels" $single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
+run "100 pixels" single $few --ohem-threshold 50 --ohem-min 100 --save hardest
+run "100 pixels" single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
 same hardest hardest60
+
+# ---- pictures of one's own ---------------------------------------------------------------------------------
+# 8x8 pixels, in rows of one class each; the last row is white, and does not count.
+picture() { # FOLDER NAME ROWS: a picture in which class a is dark and c is bright, and its labels
+    mkdir -p "$1"
+    { printf 'P6\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&&&&&&&&&&&&&&&&&/g' | tr abcw '\040\140\240\300'; } >"$1/$2.ppm"
+    { printf 'P5\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&/g' | tr abcw '\000\001\002\377'; } >"$1/$2.pgm"
+}
+for n in 0 1 2 3 4 5; do
+    picture own/train "$n-x" aabbbccw && picture own/train "$n-y" cccabbaw && picture own/train "$n-z" bcabcabw
+done
+picture own/test 0 cbaabcaw
+own="--model segnet --data own --ignore-label 255 --global-batch 6"
+run "own pictures" "$bin/train_single" $own --epochs 6 --out own-run
+[ "$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' own-run/summary.json | cut -c1-3)" != 0.0 ] ||
+    fail "nothing is learnt from pictures: $(cat own-run/summary.json)"
+run "own pictures, dp" "$bin/train_dp" --devices 2 $own --epochs 2 --no-eval --save own-dp
+run "own pictures, ddp" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $own --epochs 2 --no-eval --save own-ddp \
+    --sampler blocked --normalize global
+same own-dp own-ddp
+refuse 2 'own/train: labels up to 2, and then 255' "$bin/train_single" --model segnet --data own
+refuse 2 '--ignore-label has no effect' "$bin/train_single" --model segnet --ignore-label 255
+refuse 2 'pixels has labels of pixels' "$bin/train_single" --data own --ignore-label 255
 
 # ---- learning, and pictures of it --------------------------------------------------------------------------
 run "learning" "$bin/train_single" --model segnet --data shapes:16x16@800 --global-batch 8 --epochs 4 \
