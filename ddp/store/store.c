@@ -248,8 +248,8 @@ static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadl
 }
 
 // Asks and waits for the answer. *value points into store->message until the next call.
-static int call(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
-                Error *err) {
+static int call_server(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
+                       Error *err) {
     if (store->broken) {
         return error_set(err, STATUS_FAILED, "the connection to the store at %s:%d is broken",
                          store->host, store->port);
@@ -281,9 +281,9 @@ static int fail_status(const Store *store, const char *key, StoreStatus status, 
 }
 
 // The calls for which every status but STORE_DONE is an error.
-static int call_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
+static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     StoreStatus status = STORE_DONE;
-    if (call(store, ask, &status, value, err) != 0) return -1;
+    if (call_server(store, ask, &status, value, err) != 0) return -1;
     return status == STORE_DONE ? 0 : fail_status(store, ask->key, status, err);
 }
 
@@ -292,13 +292,13 @@ static int call_done(Store *store, const Request *ask, StoreBytes *value, Error 
 int store_set(Store *store, const char *key, const void *value, size_t bytes, Error *err) {
     Request ask = {.op = STORE_OP_SET, .key = key, .value = {value, bytes}};
     StoreBytes nothing;
-    return call_done(store, &ask, &nothing, err);
+    return call_until_done(store, &ask, &nothing, err);
 }
 
 int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *err) {
     Request ask = {.op = STORE_OP_GET, .key = key};
     StoreBytes found;
-    if (call_done(store, &ask, &found, err) != 0) return -1;
+    if (call_until_done(store, &ask, &found, err) != 0) return -1;
     if (found.bytes > *bytes) {
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, found.bytes, *bytes);
@@ -313,7 +313,7 @@ int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Er
     store_put_i64(operand, amount);
     Request ask = {.op = STORE_OP_ADD, .key = key, .value = {operand, sizeof operand}};
     StoreBytes sum;
-    if (call_done(store, &ask, &sum, err) != 0) return -1;
+    if (call_until_done(store, &ask, &sum, err) != 0) return -1;
     if (sum.bytes != 8) return fail_status(store, key, STORE_BAD_REQUEST, err);
     *result = store_read_i64(sum.data);
     return 0;
@@ -326,7 +326,7 @@ int store_compare_set(Store *store, const char *key, const char *expected, const
                    .value = {(const uint8_t *)desired, strlen(desired)},
                    .expected = {(const uint8_t *)expected, strlen(expected)}};
     StoreBytes now;
-    if (call_done(store, &ask, &now, err) != 0) return -1;
+    if (call_until_done(store, &ask, &now, err) != 0) return -1;
     if (now.bytes >= capacity) {
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, now.bytes, capacity);
@@ -340,5 +340,5 @@ int store_wait(Store *store, const char *key, double timeout_s, Error *err) {
     Request ask = {
         .op = STORE_OP_WAIT, .key = key, .no_wait = timeout_s <= 0, .timeout_s = timeout_s};
     StoreBytes nothing;
-    return call_done(store, &ask, &nothing, err);
+    return call_until_done(store, &ask, &nothing, err);
 }
