@@ -95,7 +95,7 @@ static void buffer_append(Buffer *buffer, const void *data, size_t bytes) {
     buffer->used += bytes;
 }
 
-// Empties it; big ones are given back, so that a large value is not paid for ever after.
+// Empties a buffer. Memory of a large one is given back: a large value is not paid for ever after.
 static void buffer_reset(Buffer *buffer) {
     buffer->used = 0;
     if (buffer->capacity <= 4096) return;
@@ -103,7 +103,7 @@ static void buffer_reset(Buffer *buffer) {
     *buffer = (Buffer){0};
 }
 
-// Removed later, because events of this round may still point to it.
+// Marks a connection for removal at the end of the round: events of it may still point to it.
 static void end_connection(StoreServer *server, Connection *c) {
     if (c->has_ended) return;
     c->has_ended = true;
@@ -266,7 +266,7 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
 
 // ---- Reading
 
-// Reads until `in` holds `bytes`. False: not yet, or the client is gone.
+// Reads until `in` holds `bytes`. False if they are not all there yet, or the client is gone.
 static bool read_until(StoreServer *server, Connection *c, size_t bytes) {
     buffer_reserve(&c->in, bytes);
     NetResult result = net_move(c->fd, NET_RECEIVE, c->in.data, bytes, &c->in.used, 0);
@@ -295,7 +295,7 @@ static void read_hello(StoreServer *server, Connection *c) {
     send_pending(server, c);
 }
 
-// Once, because somebody who tries again and again is not to fill the log.
+// Says that a client was refused, but only once: who tries again and again is not to fill the log.
 static void say_refusal(StoreServer *server, const Connection *c) {
     if (server->refusal_said) return;
     server->refusal_said = true;
@@ -428,7 +428,7 @@ static void remove_ended(StoreServer *server) {
     }
 }
 
-// Handles what epoll reports. False: the server is to stop.
+// Handles what epoll reports. Returns false when the server is to stop.
 static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
     bool accept_more = false;
     for (int i = 0; i < count; i++) {

@@ -106,7 +106,7 @@ static int shake_hands(const Store *store, uint64_t deadline_ns, Error *err) {
     return judge_answer(store, answer, &nonces, err);
 }
 
-// One attempt. The error's status is STATUS_FAILED if another attempt may help.
+// Tries once to connect. The error's status is STATUS_FAILED if another attempt may help.
 static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
     store->socket_fd = net_connect(store->host, store->port, deadline_ns, err);
     if (store->socket_fd < 0) return -1;
@@ -182,7 +182,8 @@ void store_add_prefix(Store *store, const char *prefix) {
 
 // ---- Request and reply
 
-// Lays the request out in store->message; returns its size, 0 with err filled if it is too large.
+// Lays the request out in store->message. Returns its size, or 0 with err filled if it is too
+// large.
 static size_t write_message(Store *store, const Request *ask, Error *err) {
     size_t prefix_bytes = strlen(store->prefix), key_bytes = prefix_bytes + strlen(ask->key);
     if (key_bytes == 0 || key_bytes > STORE_KEY_MAX) {
@@ -228,8 +229,8 @@ static int fail_timeout(Store *store, const Request *ask, double timeout_s, Erro
                      store->prefix, ask->key, store->host, store->port);
 }
 
-// One whole reply, into store->reply and store->message (its value). The header may come in over
-// several calls, if earlier ones ran out of time.
+// Receives one whole reply: its header into store->reply, its value into store->message. The header
+// may come in over several calls, if earlier ones ran out of time.
 static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadline_ns) {
     NetResult result = net_move(store->socket_fd, NET_RECEIVE, store->reply, STORE_REPLY_BYTES,
                                 &store->reply_moved, deadline_ns);
@@ -280,7 +281,7 @@ static int fail_status(const Store *store, const char *key, StoreStatus status, 
                      store->host, store->port, why);
 }
 
-// The calls for which every status but STORE_DONE is an error.
+// Asks what every status but STORE_DONE is an error for.
 static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     StoreStatus status = STORE_DONE;
     if (call_server(store, ask, &status, value, err) != 0) return -1;
