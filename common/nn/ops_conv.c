@@ -49,19 +49,20 @@ static void conv2d_backward(Tape *tape, Node *node) {
     const Window *window = node->saved;
     const float *dy = node->output->grad;
     Precision precision = tape->precision;
-    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(precision, window));
+    void *workspace =
+        tape_scratch(tape, KERNELS(tape)->convolution->conv2d_workspace(precision, window));
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
-        KERNELS(tape)->conv2d_bias_gradient(window, dy, grad, accumulate);
+        KERNELS(tape)->convolution->conv2d_bias_gradient(window, dy, grad, accumulate);
     tape_grad_done(tape, bias);
     if ((grad = tape_grad(tape, weight, &accumulate)))
-        KERNELS(tape)->conv2d_weight_gradient(precision, window, tensor_f32(x), dy, grad,
-                                              accumulate, workspace);
+        KERNELS(tape)->convolution->conv2d_weight_gradient((Compute){precision, workspace}, window,
+                                                           tensor_f32(x), dy, grad, accumulate);
     tape_grad_done(tape, weight);
     if ((grad = tape_grad(tape, x, &accumulate)))
-        KERNELS(tape)->conv2d_input_gradient(precision, window, tensor_f32(weight), dy, grad,
-                                             accumulate, workspace);
+        KERNELS(tape)->convolution->conv2d_input_gradient((Compute){precision, workspace}, window,
+                                                          tensor_f32(weight), dy, grad, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -74,9 +75,11 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
         return tape_fail(tape, "conv2d", "the input has %zu channels, the weight wants %zu",
                          window.c, weight->shape[1]);
     Tensor *y = window_output(tape, &window);
-    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(tape->precision, &window));
-    KERNELS(tape)->conv2d(tape->precision, &window, tensor_f32(x), tensor_f32(weight),
-                          bias ? tensor_f32(bias) : NULL, tensor_f32(y), workspace);
+    void *workspace =
+        tape_scratch(tape, KERNELS(tape)->convolution->conv2d_workspace(tape->precision, &window));
+    KERNELS(tape)->convolution->conv2d((Compute){tape->precision, workspace}, &window,
+                                       tensor_f32(x), tensor_f32(weight),
+                                       bias ? tensor_f32(bias) : NULL, tensor_f32(y));
     tape_record(tape, "conv2d", conv2d_backward, y, 3, (Tensor *[]){x, weight, bias},
                 keep_window(tape, &window));
     return y;
@@ -101,14 +104,37 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     float *dweight = tape_grad(tape, weight, &add_dweight);
     float *dbias = tape_grad(tape, bias, &add_dbias);
     if (s->training)
-        KERNELS(tape)->batch_norm_gradient(tensor_f32(x), dy, tensor_f32(weight), s->mean,
-                                           s->invstd, dx, add_dx, dweight, add_dweight, dbias,
-                                           add_dbias, s->n, s->c, s->inner);
+        KERNELS(tape)->norm->batch_norm_gradient(&(BatchNorm){.x = tensor_f32(x),
+                                                              .n = s->n,
+                                                              .c = s->c,
+                                                              .inner = s->inner,
+                                                              .weight = tensor_f32(weight),
+                                                              .mean = s->mean,
+                                                              .invstd = s->invstd},
+                                                 dy,
+                                                 &(NormGradient){.dx = dx,
+                                                                 .dweight = dweight,
+                                                                 .dbias = dbias,
+                                                                 .add_dx = add_dx,
+                                                                 .add_dweight = add_dweight,
+                                                                 .add_dbias = add_dbias});
     else
-        KERNELS(tape)->batch_norm_eval_gradient(
-            tensor_f32(x), dy, tensor_f32(weight), tensor_f32(s->running_mean),
-            tensor_f32(s->running_var), s->eps, dx, add_dx, dweight, add_dweight, dbias, add_dbias,
-            s->n, s->c, s->inner);
+        KERNELS(tape)->norm->batch_norm_eval_gradient(
+            &(BatchNorm){.x = tensor_f32(x),
+                         .n = s->n,
+                         .c = s->c,
+                         .inner = s->inner,
+                         .weight = tensor_f32(weight),
+                         .running_mean = tensor_f32(s->running_mean),
+                         .running_var = tensor_f32(s->running_var),
+                         .eps = s->eps},
+            dy,
+            &(NormGradient){.dx = dx,
+                            .dweight = dweight,
+                            .dbias = dbias,
+                            .add_dx = add_dx,
+                            .add_dweight = add_dweight,
+                            .add_dbias = add_dbias});
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
@@ -116,7 +142,7 @@ static void batch_norm_backward(Tape *tape, Node *node) {
 
 void batch_norm_count_batch(const BatchNormState *state) {
     Tensor *counter = state->num_batches_tracked; // on the device, as every buffer is
-    device_kernels(counter->device)->count_up(counter->data);
+    device_kernels(counter->device)->elementwise->count_up(counter->data);
 }
 
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
@@ -133,10 +159,19 @@ static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *
                              BatchNormSaved *saved, Tensor *y) {
     saved->mean = tape_memory(tape, saved->c * sizeof(float));
     saved->invstd = tape_memory(tape, saved->c * sizeof(float));
-    KERNELS(tape)->batch_norm(tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias),
-                              tensor_f32(y), saved->mean, saved->invstd,
-                              tensor_f32(state->running_mean), tensor_f32(state->running_var),
-                              state->momentum, state->eps, saved->n, saved->c, saved->inner);
+    KERNELS(tape)->norm->batch_norm(&(BatchNorm){.x = tensor_f32(x),
+                                                 .n = saved->n,
+                                                 .c = saved->c,
+                                                 .inner = saved->inner,
+                                                 .weight = tensor_f32(state->weight),
+                                                 .bias = tensor_f32(state->bias),
+                                                 .mean = saved->mean,
+                                                 .invstd = saved->invstd,
+                                                 .running_mean = tensor_f32(state->running_mean),
+                                                 .running_var = tensor_f32(state->running_var),
+                                                 .momentum = state->momentum,
+                                                 .eps = state->eps},
+                                    tensor_f32(y));
     batch_norm_count_batch(state);
 }
 
@@ -161,10 +196,17 @@ Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
     if (tape->training)
         batch_norm_train(tape, x, state, saved, y);
     else
-        KERNELS(tape)->batch_norm_eval(
-            tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias), tensor_f32(y),
-            tensor_f32(state->running_mean), tensor_f32(state->running_var), state->eps, saved->n,
-            c, saved->inner);
+        KERNELS(tape)->norm->batch_norm_eval(
+            &(BatchNorm){.x = tensor_f32(x),
+                         .n = saved->n,
+                         .c = c,
+                         .inner = saved->inner,
+                         .weight = tensor_f32(state->weight),
+                         .bias = tensor_f32(state->bias),
+                         .running_mean = tensor_f32(state->running_mean),
+                         .running_var = tensor_f32(state->running_var),
+                         .eps = state->eps},
+            tensor_f32(y));
     tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
                 (Tensor *[]){x, state->weight, state->bias}, saved);
     return y;
@@ -182,8 +224,8 @@ static void max_pool_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
     if (dx)
-        KERNELS(tape)->max_pool_gradient(&saved->window, saved->chosen, node->output->grad, dx,
-                                         accumulate);
+        KERNELS(tape)->convolution->max_pool_gradient(&saved->window, saved->chosen,
+                                                      node->output->grad, dx, accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -197,7 +239,8 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
         return NULL;
     Tensor *y = window_output(tape, &saved->window);
     saved->chosen = tape_memory(tape, tensor_count(y) * sizeof(int32_t));
-    KERNELS(tape)->max_pool(&saved->window, tensor_f32(x), tensor_f32(y), saved->chosen);
+    KERNELS(tape)->convolution->max_pool(&saved->window, tensor_f32(x), tensor_f32(y),
+                                         saved->chosen);
     tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
     return y;
 }
@@ -205,7 +248,9 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
 static void avg_pool_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
-    if (dx) KERNELS(tape)->avg_pool_gradient(node->saved, node->output->grad, dx, accumulate);
+    if (dx)
+        KERNELS(tape)->convolution->avg_pool_gradient(node->saved, node->output->grad, dx,
+                                                      accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -214,7 +259,7 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     Window window;
     if (!make_window(tape, "avg_pool", x, x->shape[1], kernel, stride, pad, &window)) return NULL;
     Tensor *y = window_output(tape, &window);
-    KERNELS(tape)->avg_pool(&window, tensor_f32(x), tensor_f32(y));
+    KERNELS(tape)->convolution->avg_pool(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, &window));
     return y;
 }
@@ -226,8 +271,9 @@ static void upsample2x_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
     if (dx)
-        KERNELS(tape)->upsample2x_gradient(node->output->grad, dx, accumulate,
-                                           x->shape[0] * x->shape[1], x->shape[2], x->shape[3]);
+        KERNELS(tape)->pixels->upsample2x_gradient(node->output->grad, dx, accumulate,
+                                                   x->shape[0] * x->shape[1], x->shape[2],
+                                                   x->shape[3]);
     tape_grad_done(tape, x);
 }
 
@@ -237,8 +283,8 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
     if (!make_window(tape, "upsample2x", x, 0, 0, 1, 0, &window)) return NULL;
     Tensor *y =
         tape_tensor(tape, DTYPE_F32, 4, (size_t[]){window.n, window.c, 2 * window.h, 2 * window.w});
-    KERNELS(tape)->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
-                              window.w);
+    KERNELS(tape)->pixels->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
+                                      window.w);
     tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, NULL);
     return y;
 }
@@ -248,7 +294,9 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
 static void shortcut_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
-    if (dx) KERNELS(tape)->shortcut_gradient(node->saved, node->output->grad, dx, accumulate);
+    if (dx)
+        KERNELS(tape)->convolution->shortcut_gradient(node->saved, node->output->grad, dx,
+                                                      accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -259,7 +307,7 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride) {
     if (channels < window.c)
         return tape_fail(tape, "shortcut", "cannot narrow %zu channels to %zu", window.c, channels);
     Tensor *y = window_output(tape, &window);
-    KERNELS(tape)->shortcut(&window, tensor_f32(x), tensor_f32(y));
+    KERNELS(tape)->convolution->shortcut(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, keep_window(tape, &window));
     return y;
 }

@@ -53,17 +53,32 @@ static void backward(Tape *tape, Node *node) {
     float *dweight = tape_grad(tape, weight, &add_dweight);
     float *dbias = tape_grad(tape, bias, &add_dbias);
     float *sums = tape_memory(tape, 2 * s->c * sizeof *sums); // [2, c]
-    kernels_of(tape)->batch_norm_gradient_sums(tensor_f32(x), dy, s->mean, s->invstd, sums, dweight,
-                                               add_dweight, dbias, add_dbias, s->n, s->c, s->inner);
+    kernels_of(tape)->norm->batch_norm_gradient_sums(&(BatchNorm){.x = tensor_f32(x),
+                                                                  .n = s->n,
+                                                                  .c = s->c,
+                                                                  .inner = s->inner,
+                                                                  .mean = s->mean,
+                                                                  .invstd = s->invstd},
+                                                     dy, sums,
+                                                     &(NormGradient){.dweight = dweight,
+                                                                     .dbias = dbias,
+                                                                     .add_dweight = add_dweight,
+                                                                     .add_dbias = add_dbias});
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     float *dx = tape_grad(tape, x, &add_dx);
     if (!dx) return; // on every rank: it depends on the model, not on the data
     if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * s->c, PG_F32, PG_SUM))) return;
     if (s->n * s->inner > 0)
-        kernels_of(tape)->batch_norm_gradient_apply(tensor_f32(x), dy, tensor_f32(weight), s->mean,
-                                                    s->invstd, sums, s->count, dx, add_dx, s->n,
-                                                    s->c, s->inner);
+        kernels_of(tape)->norm->batch_norm_gradient_apply(
+            &(BatchNorm){.x = tensor_f32(x),
+                         .n = s->n,
+                         .c = s->c,
+                         .inner = s->inner,
+                         .weight = tensor_f32(weight),
+                         .mean = s->mean,
+                         .invstd = s->invstd},
+            dy, sums, s->count, &(NormGradient){.dx = dx, .add_dx = add_dx});
     tape_grad_done(tape, x);
 }
 
@@ -73,16 +88,27 @@ static bool exchange_statistics(Tape *tape, const Tensor *x, const BatchNormStat
                                 Saved *s) {
     size_t width = 2 * s->c + 1, ranks = (size_t)pg_size(s->group);
     float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
-    kernels_of(tape)->batch_norm_statistics(tensor_f32(x), row, row + s->c, state->eps, s->n, s->c,
-                                            s->inner);
-    kernels_of(tape)->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
+    kernels_of(tape)->norm->batch_norm_statistics(&(BatchNorm){.x = tensor_f32(x),
+                                                               .n = s->n,
+                                                               .c = s->c,
+                                                               .inner = s->inner,
+                                                               .mean = row,
+                                                               .invstd = row + s->c,
+                                                               .eps = state->eps});
+    kernels_of(tape)->elementwise->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
     if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
     s->mean = tape_memory(tape, s->c * sizeof *s->mean);
     s->invstd = tape_memory(tape, s->c * sizeof *s->invstd);
     s->count = tape_memory(tape, sizeof *s->count);
-    kernels_of(tape)->batch_norm_merge(
-        rows, ranks, s->mean, s->invstd, tensor_f32(state->running_mean),
-        tensor_f32(state->running_var), state->momentum, state->eps, s->count, s->c);
+    kernels_of(tape)->norm->batch_norm_merge(
+        &(BatchNorm){.c = s->c,
+                     .mean = s->mean,
+                     .invstd = s->invstd,
+                     .running_mean = tensor_f32(state->running_mean),
+                     .running_var = tensor_f32(state->running_var),
+                     .momentum = state->momentum,
+                     .eps = state->eps},
+        rows, ranks, s->count);
     double count; // the host waits for it, for this error
     device_copy(NULL, &count, tape->device, s->count, sizeof count);
     if (count != 1) return true;
@@ -102,9 +128,15 @@ static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, Process
     if (!exchange_statistics(tape, x, state, s)) return NULL;
     batch_norm_count_batch(state);
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    kernels_of(tape)->batch_norm_apply(tensor_f32(x), tensor_f32(state->weight),
-                                       tensor_f32(state->bias), tensor_f32(y), s->mean, s->invstd,
-                                       s->n, s->c, s->inner);
+    kernels_of(tape)->norm->batch_norm_apply(&(BatchNorm){.x = tensor_f32(x),
+                                                          .n = s->n,
+                                                          .c = s->c,
+                                                          .inner = s->inner,
+                                                          .weight = tensor_f32(state->weight),
+                                                          .bias = tensor_f32(state->bias),
+                                                          .mean = s->mean,
+                                                          .invstd = s->invstd},
+                                             tensor_f32(y));
     tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
     return y;
 }
