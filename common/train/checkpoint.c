@@ -385,6 +385,9 @@ static int read_state(const char *path, Pair *pair, Error *err) {
                          "%s: names no optimizer file beside it, or lacks a checksum", path);
     pair->optimizer_path = beside(path, name);
     if (safetensors_read(pair->optimizer_path, &pair->state, err) != 0) return -1;
+    // FILE's checksum covers its header, in which the other file's checksum stands.
+    pair->progress.checksum =
+        (uint32_t)strtoul(safetensors_meta(&pair->weights, "crc32"), NULL, 16);
     pair->strategy = split_strategy(&pair->state);
     const char *found = safetensors_meta(&pair->state, "crc32");
     if (found && strcmp(found, digits) == 0) return 0;

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/hash.h"
 #include "common/base/memory.h"
 #include "common/train/record.h"
 
@@ -154,9 +155,8 @@ static double fingerprint(const Option *option) {
     const char *text = is_text ? *(const char *const *)option->value : NULL;
     const unsigned char *bytes = is_text ? (const void *)text : option->value;
     size_t count = is_text ? (text ? strlen(text) : 0) : SIZES[option->type];
-    uint32_t hash = 2166136261u; // FNV-1a
-    for (size_t i = 0; i < count; i++) hash = (hash ^ bytes[i]) * 16777619u;
-    return (double)hash;
+    uint64_t hash = hash_bytes(HASH_START, bytes, count);
+    return (double)(uint32_t)(hash ^ (hash >> 32));
 }
 
 int checks_same_options(Strategy *strategy, const Options *options, Error *err) {

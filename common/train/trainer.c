@@ -341,26 +341,6 @@ static int load(Trainer *t, const char *path, SafeTensors *state, Error *err) {
     return load_state(t, path, state, err);
 }
 
-// Every rank has looked for itself: on one file system all of them see the same files, as nobody
-// writes a checkpoint before every rank has come this far. Nodes with disks of their own may
-// differ.
-static int agree_on_step(Trainer *t, Error *err) {
-    Strategy *strategy = t->strategy;
-    size_t devices = (size_t)strategy->devices;
-    double *steps = memory_zalloc(devices * sizeof *steps);
-    for (int i = 0; i < strategy->all_count; i++)
-        steps[strategy->rank + i] = (double)t->progress.step;
-    int failed = strategy->reduce(strategy, steps, devices, err);
-    for (size_t i = 1; !failed && i < devices; i++)
-        if (steps[i] != steps[0])
-            failed = error_set(err, STATUS_USAGE,
-                               "--resume %s: rank 0 would continue at step %.0f, rank %zu at step "
-                               "%.0f: they do not see the same checkpoints",
-                               t->config->resume, steps[0], i, steps[i]);
-    free(steps);
-    return failed;
-}
-
 static int resume(Trainer *t, Error *err) {
     char *path;
     SafeTensors state = {0};
@@ -370,7 +350,8 @@ static int resume(Trainer *t, Error *err) {
     if (!path) log_say(&t->record.log, "nothing to resume yet: starting at step 0");
     free(path);
     safetensors_free(&state);
-    return failed ? failed : agree_on_step(t, err);
+    if (failed) return failed;
+    return checks_same_checkpoint(t->strategy, t->config->resume, &t->progress, err);
 }
 
 // ---- the run ----------------------------------------------------------------------------------
@@ -532,6 +513,7 @@ static int trainer_open(Trainer *t, const Options *options, Error *err) {
     const TrainConfig *config = t->config;
     Strategy *strategy = t->strategy;
     if (checks_same_options(strategy, options, err) != 0) return -1;
+    if (checks_same_data(strategy, config, t->data, err) != 0) return -1;
     t->sampler = strategy->sampler(strategy, t->data->train.count, config->global_batch,
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;

@@ -136,9 +136,26 @@ static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
                  late == 1 ? "" : "s", list.data, call->timeout_s * 1e3);
 }
 
+int shm_check_abort(PgShm *shm, Error *err) {
+    uint32_t who = sync_load(&shm->control->aborted);
+    if (who == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s", slot(shm, (int)who - 1)->failure);
+}
+
+// A slot's words have one writer, its rank, and are not written while `aborted` points to them.
+// Ranks that fail at the same moment all write theirs, and one of them becomes everybody's.
+void shm_abort(PgShm *shm, const char *message) {
+    SyncWord *aborted = &shm->control->aborted;
+    if (sync_load(aborted) != 0) return;
+    snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
+    if (!sync_claim(aborted, 0, (uint32_t)shm->rank + 1)) return;
+    for (int r = 0; r < shm->world; r++) sync_wake(&slot(shm, r)->arrived);
+}
+
 // The message for a wait that failed: at once because of lost ranks (those are named), or at the
-// deadline (then all that are missing are).
-static int report_missing(const PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
+// deadline (then all that are missing are). Another rank may have given up meanwhile, and those
+// that are missing here may only have left a broken group: what counts is what was said first.
+static int report_missing(PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
     Text text = {.length = 0};
     const char *separator = "";
     add_call(&text, shm);
@@ -150,26 +167,14 @@ static int report_missing(const PgShm *shm, const Wait *wait, bool lost_only, Er
         add_rank_state(&text, shm, r);
         separator = ", ";
     }
-    return error_set(err, STATUS_FAILED, "%s", text.data);
+    shm_abort(shm, text.data);
+    return shm_check_abort(shm, err);
 }
 
 static bool any_lost(const PgShm *shm, const Wait *wait) {
     for (int r = 0; r < shm->world; r++)
         if (r != shm->rank && is_lost(shm, wait, r)) return true;
     return false;
-}
-
-int shm_check_abort(PgShm *shm, Error *err) {
-    uint32_t who = sync_load(&shm->control->aborted);
-    if (who == 0) return 0;
-    return error_set(err, STATUS_FAILED, "%s", slot(shm, (int)who - 1)->failure);
-}
-
-void shm_abort(PgShm *shm, const char *message) {
-    if (sync_load(&shm->control->aborted) != 0) return;
-    snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
-    sync_store(&shm->control->aborted, (uint32_t)shm->rank + 1);
-    for (int r = 0; r < shm->world; r++) sync_wake(&slot(shm, r)->arrived);
 }
 
 // ---- waiting --------------------------------------------------------------------------------
