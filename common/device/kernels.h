@@ -40,7 +40,7 @@
 
 typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
 
-// ---- elementwise ------------------------------------------------------------------------------
+// ---- elementwise -------------------------------------------------------------------------------
 
 typedef struct ElementwiseKernels {
     void (*fill)(float *y, float value, size_t count);
@@ -60,7 +60,7 @@ typedef struct ElementwiseKernels {
     void (*count_up)(int64_t *counter); // counter[1] += 1
 } ElementwiseKernels;
 
-// ---- slices: several pieces of memory in one call -----------------------------------------------
+// ---- slices: several pieces of memory in one call ----------------------------------------------
 
 typedef struct Slice {
     float *data; // [count], device memory
@@ -78,7 +78,7 @@ typedef struct SliceKernels {
     void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
 } SliceKernels;
 
-// ---- matrix products ----------------------------------------------------------------------------
+// ---- matrix products ---------------------------------------------------------------------------
 
 // How a product is computed. Its factors and its bias are rounded to `precision` before, and the
 // result, bias included, after it (PyTorch's autocast). Products are added up in float32 at least,
@@ -111,7 +111,7 @@ typedef struct MatrixKernels {
                           bool accumulate);
 } MatrixKernels;
 
-// ---- windows that slide over images: convolution, pooling, ResNet's shortcut ---------------------
+// ---- windows that slide over images: convolution, pooling, ResNet's shortcut -------------------
 
 // A window (kernel, stride, padding; square) sliding over n images of c channels.
 // Output: oh = (h + 2 pad - kernel) / stride + 1, and the same for ow.
@@ -148,10 +148,10 @@ typedef struct ConvolutionKernels {
     void (*avg_pool_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
 } ConvolutionKernels;
 
-// ---- batch norm ---------------------------------------------------------------------------------
+// ---- batch norm --------------------------------------------------------------------------------
 
-// The tensors of a batch norm over x[n, c, inner] (inner = h w; 1 for a matrix); the others are [c].
-// A function uses those that its comment names.
+// The tensors of a batch norm over x[n, c, inner] (inner = h w; 1 for a matrix); the others are
+// [c]. A function uses those that its comment names.
 typedef struct BatchNorm {
     const float *x;
     size_t n, c, inner;
@@ -197,7 +197,7 @@ typedef struct NormKernels {
                                       const double *count, const NormGradient *to);
 } NormKernels;
 
-// ---- losses ---------------------------------------------------------------------------------------
+// ---- losses ------------------------------------------------------------------------------------
 
 typedef struct Labels {    // of rows, for logits [n, classes]
     const int64_t *target; // [n]
@@ -245,7 +245,7 @@ typedef struct LossKernels {
     void (*count_correct)(Labels labels, const float *logits, int64_t *correct);
 } LossKernels;
 
-// ---- labels of pixels -----------------------------------------------------------------------------
+// ---- labels of pixels --------------------------------------------------------------------------
 
 // For logits [n, classes, inner], inner pixels per image. A negative target means that the pixel is
 // ignored; one that is no class makes its loss NaN.
@@ -254,9 +254,9 @@ typedef struct PixelLabels {
     size_t n, classes, inner;
 } PixelLabels;
 
-// Hard-example mining keeps the pixels whose loss is above the threshold or, if those are fewer than
-// `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored pixels are
-// never kept, a NaN counts as the largest loss.
+// Hard-example mining keeps the pixels whose loss is above the threshold or, if those are fewer
+// than `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored pixels
+// are never kept, a NaN counts as the largest loss.
 typedef struct HardPixels {
     const float *losses;   // [count]
     const int64_t *target; // [count]
@@ -288,7 +288,7 @@ typedef struct PixelKernels {
                            size_t inner);
 } PixelKernels;
 
-// ---- optimizers: a list of parameters in one call -------------------------------------------------
+// ---- optimizers: a list of parameters in one call ----------------------------------------------
 
 // What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
 // memory, because a captured graph of a step (device.h) keeps all that is passed by value.
@@ -330,7 +330,7 @@ typedef struct OptimizerKernels {
     void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
 } OptimizerKernels;
 
-// ---- a backend's ------------------------------------------------------------------------------------
+// ---- a backend's -------------------------------------------------------------------------------
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref", "cuda"

@@ -88,53 +88,22 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
 // ---- batch norm -------------------------------------------------------------------------------
 
 typedef struct BatchNormSaved {
-    const Tensor *running_mean, *running_var;
-    float eps;
+    BatchNorm norm;
     bool training;
-    size_t n, c, inner;
-    float *mean, *invstd; // [c], of this batch; device memory
 } BatchNormSaved;
 
 static void batch_norm_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    const BatchNormSaved *s = node->saved;
+    const BatchNormSaved *saved = node->saved;
     const float *dy = node->output->grad;
-    bool add_dx = false, add_dweight = false, add_dbias = false;
-    float *dx = tape_grad(tape, x, &add_dx);
-    float *dweight = tape_grad(tape, weight, &add_dweight);
-    float *dbias = tape_grad(tape, bias, &add_dbias);
-    if (s->training)
-        KERNELS(tape)->norm->batch_norm_gradient(&(BatchNorm){.x = tensor_f32(x),
-                                                              .n = s->n,
-                                                              .c = s->c,
-                                                              .inner = s->inner,
-                                                              .weight = tensor_f32(weight),
-                                                              .mean = s->mean,
-                                                              .invstd = s->invstd},
-                                                 dy,
-                                                 &(NormGradient){.dx = dx,
-                                                                 .dweight = dweight,
-                                                                 .dbias = dbias,
-                                                                 .add_dx = add_dx,
-                                                                 .add_dweight = add_dweight,
-                                                                 .add_dbias = add_dbias});
+    NormGradient to = {0};
+    to.dx = tape_grad(tape, x, &to.add_dx);
+    to.dweight = tape_grad(tape, weight, &to.add_dweight);
+    to.dbias = tape_grad(tape, bias, &to.add_dbias);
+    if (saved->training)
+        KERNELS(tape)->norm->batch_norm_gradient(&saved->norm, dy, &to);
     else
-        KERNELS(tape)->norm->batch_norm_eval_gradient(
-            &(BatchNorm){.x = tensor_f32(x),
-                         .n = s->n,
-                         .c = s->c,
-                         .inner = s->inner,
-                         .weight = tensor_f32(weight),
-                         .running_mean = tensor_f32(s->running_mean),
-                         .running_var = tensor_f32(s->running_var),
-                         .eps = s->eps},
-            dy,
-            &(NormGradient){.dx = dx,
-                            .dweight = dweight,
-                            .dbias = dbias,
-                            .add_dx = add_dx,
-                            .add_dweight = add_dweight,
-                            .add_dbias = add_dbias});
+        KERNELS(tape)->norm->batch_norm_eval_gradient(&saved->norm, dy, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
@@ -155,58 +124,42 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
     return false;
 }
 
-static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *state,
-                             BatchNormSaved *saved, Tensor *y) {
-    saved->mean = tape_memory(tape, saved->c * sizeof(float));
-    saved->invstd = tape_memory(tape, saved->c * sizeof(float));
-    KERNELS(tape)->norm->batch_norm(&(BatchNorm){.x = tensor_f32(x),
-                                                 .n = saved->n,
-                                                 .c = saved->c,
-                                                 .inner = saved->inner,
-                                                 .weight = tensor_f32(state->weight),
-                                                 .bias = tensor_f32(state->bias),
-                                                 .mean = saved->mean,
-                                                 .invstd = saved->invstd,
-                                                 .running_mean = tensor_f32(state->running_mean),
-                                                 .running_var = tensor_f32(state->running_var),
-                                                 .momentum = state->momentum,
-                                                 .eps = state->eps},
-                                    tensor_f32(y));
-    batch_norm_count_batch(state);
+BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state) {
+    return (BatchNorm){.x = tensor_f32(x),
+                       .n = x->shape[0],
+                       .c = x->shape[1],
+                       .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1,
+                       .weight = tensor_f32(state->weight),
+                       .bias = tensor_f32(state->bias),
+                       .running_mean = tensor_f32(state->running_mean),
+                       .running_var = tensor_f32(state->running_var),
+                       .momentum = state->momentum,
+                       .eps = state->eps};
+}
+
+static void batch_norm_train(Tape *tape, BatchNorm *norm, Tensor *y) {
+    norm->mean = tape_memory(tape, norm->c * sizeof(float));
+    norm->invstd = tape_memory(tape, norm->c * sizeof(float));
+    KERNELS(tape)->norm->batch_norm(norm, tensor_f32(y));
 }
 
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
     if (!x) return NULL;
     char shape[64];
-    size_t c = tensor_count(state->weight);
     if (!batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
     BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (BatchNormSaved){.running_mean = state->running_mean,
-                              .running_var = state->running_var,
-                              .eps = state->eps,
-                              .training = tape->training,
-                              .n = x->shape[0],
-                              .c = c,
-                              .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1};
-    if (tape->training && saved->n * saved->inner == 1)
+    *saved = (BatchNormSaved){batch_norm_of(x, state), tape->training};
+    if (tape->training && saved->norm.n * saved->norm.inner == 1)
         return tape_fail(tape, "batch_norm",
                          "Expected more than 1 value per channel when training, got input size %s",
                          tensor_describe(x, shape, sizeof shape));
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    if (tape->training)
-        batch_norm_train(tape, x, state, saved, y);
-    else
-        KERNELS(tape)->norm->batch_norm_eval(
-            &(BatchNorm){.x = tensor_f32(x),
-                         .n = saved->n,
-                         .c = c,
-                         .inner = saved->inner,
-                         .weight = tensor_f32(state->weight),
-                         .bias = tensor_f32(state->bias),
-                         .running_mean = tensor_f32(state->running_mean),
-                         .running_var = tensor_f32(state->running_var),
-                         .eps = state->eps},
-            tensor_f32(y));
+    if (tape->training) {
+        batch_norm_train(tape, &saved->norm, y);
+        batch_norm_count_batch(state);
+    } else {
+        KERNELS(tape)->norm->batch_norm_eval(&saved->norm, tensor_f32(y));
+    }
     tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
                 (Tensor *[]){x, state->weight, state->bias}, saved);
     return y;

@@ -126,34 +126,16 @@ static void known_batch_norm(const Kernels *k) {
     const float x[] = {1, 2, 3, 4}, weight[] = {2}, bias[] = {1}; // mean 2.5, variance 1.25
     float y[4], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1};
     float inverse = 1 / sqrtf(1.25f);
-    k->norm->batch_norm(&(BatchNorm){.x = x,
-                                     .n = 2,
-                                     .c = 1,
-                                     .inner = 2,
-                                     .weight = weight,
-                                     .bias = bias,
-                                     .mean = mean,
-                                     .invstd = invstd,
-                                     .running_mean = running_mean,
-                                     .running_var = running_var,
-                                     .momentum = 0.1f,
-                                     .eps = 0},
-                        y);
+    BatchNorm norm = {x, 2, 1, 2, weight, bias, mean, invstd, running_mean, running_var, 0.1f, 0};
+    k->norm->batch_norm(&norm, y);
     KNOWN(mean, 2.5f);
     KNOWN(invstd, inverse);
     KNOWN(y, 1 - 3 * inverse, 1 - inverse, 1 + inverse, 1 + 3 * inverse);
     KNOWN(running_mean, 0.9f + 0.25f);
     KNOWN(running_var, 0.9f + 0.1f * 5 / 3); // the unbiased variance
-    k->norm->batch_norm_eval(&(BatchNorm){.x = x,
-                                          .n = 2,
-                                          .c = 1,
-                                          .inner = 2,
-                                          .weight = weight,
-                                          .bias = bias,
-                                          .running_mean = mean,
-                                          .running_var = (float[]){4},
-                                          .eps = 0},
-                             y);
+    norm.running_mean = mean;
+    norm.running_var = (float[]){4};
+    k->norm->batch_norm_eval(&norm, y);
     KNOWN(y, -0.5f, 0.5f, 1.5f, 2.5f);
 }
 
@@ -164,47 +146,23 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     const float weight[] = {2}, bias[] = {1};
     const size_t from[] = {0, 1, 1, 4}; // rank r has rows from[r] to from[r + 1]
     float y[8], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1}, dx[8], dw[1], db[1];
-    k->norm->batch_norm(&(BatchNorm){.x = x,
-                                     .n = 4,
-                                     .c = 1,
-                                     .inner = 2,
-                                     .weight = weight,
-                                     .bias = bias,
-                                     .mean = mean,
-                                     .invstd = invstd,
-                                     .running_mean = running_mean,
-                                     .running_var = running_var,
-                                     .momentum = 0.1f,
-                                     .eps = 1e-5f},
-                        y);
-    k->norm->batch_norm_gradient(
-        &(BatchNorm){
-            .x = x, .n = 4, .c = 1, .inner = 2, .weight = weight, .mean = mean, .invstd = invstd},
-        dy, &(NormGradient){.dx = dx, .dweight = dw, .dbias = db});
+    BatchNorm norm = {x,           4,    1,    2, weight, bias, mean, invstd, running_mean,
+                      running_var, 0.1f, 1e-5f};
+    k->norm->batch_norm(&norm, y);
+    k->norm->batch_norm_gradient(&norm, dy, &(NormGradient){dx, dw, db, false, false, false});
 
     float rows[9], m[1], s[1], r_mean[] = {1}, r_var[] = {1}, sums[2] = {0}, w[1] = {0}, b[1] = {0};
     for (int r = 0; r < 3; r++) {
-        size_t n = from[r + 1] - from[r];
         float *row = rows + 3 * r;
-        k->norm->batch_norm_statistics(&(BatchNorm){.x = x + 2 * from[r],
-                                                    .n = n,
-                                                    .c = 1,
-                                                    .inner = 2,
-                                                    .mean = row,
-                                                    .invstd = row + 1,
-                                                    .eps = 1e-5f});
-        row[2] = (float)(2 * n);
+        norm.x = x + 2 * from[r], norm.n = from[r + 1] - from[r];
+        norm.mean = row, norm.invstd = row + 1;
+        k->norm->batch_norm_statistics(&norm);
+        row[2] = (float)(2 * norm.n);
     }
     KNOWN(&rows[3], 0, 0, 0);
     double count;
-    k->norm->batch_norm_merge(&(BatchNorm){.c = 1,
-                                           .mean = m,
-                                           .invstd = s,
-                                           .running_mean = r_mean,
-                                           .running_var = r_var,
-                                           .momentum = 0.1f,
-                                           .eps = 1e-5f},
-                              rows, 3, &count);
+    norm.mean = m, norm.invstd = s, norm.running_mean = r_mean, norm.running_var = r_var;
+    k->norm->batch_norm_merge(&norm, rows, 3, &count);
     assert_true(count == 8);
     KNOWN(m, mean[0]);
     KNOWN(s, invstd[0]);
@@ -212,16 +170,9 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     check_close((double)r_var[0], (double)running_var[0], 1e-5, "running_var");
     for (int r = 0; r < 3; r++) {
         float own[2];
-        size_t at = 2 * from[r];
-        k->norm->batch_norm_gradient_sums(
-            &(BatchNorm){.x = x + at,
-                         .n = from[r + 1] - from[r],
-                         .c = 1,
-                         .inner = 2,
-                         .mean = m,
-                         .invstd = s},
-            dy + at, own,
-            &(NormGradient){.dweight = w, .dbias = b, .add_dweight = true, .add_dbias = true});
+        norm.x = x + 2 * from[r], norm.n = from[r + 1] - from[r];
+        k->norm->batch_norm_gradient_sums(&norm, dy + 2 * from[r], own,
+                                          &(NormGradient){NULL, w, b, false, true, true});
         for (int i = 0; i < 2; i++) sums[i] += own[i];
     }
     KNOWN(w, dw[0]);
@@ -229,19 +180,10 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     for (int r = 0; r < 3; r++) {
         size_t at = 2 * from[r], n = from[r + 1] - from[r];
         float got[8], slope[8];
-        k->norm->batch_norm_apply(&(BatchNorm){.x = x + at,
-                                               .n = n,
-                                               .c = 1,
-                                               .inner = 2,
-                                               .weight = weight,
-                                               .bias = bias,
-                                               .mean = m,
-                                               .invstd = s},
-                                  got);
-        k->norm->batch_norm_gradient_apply(
-            &(BatchNorm){
-                .x = x + at, .n = n, .c = 1, .inner = 2, .weight = weight, .mean = m, .invstd = s},
-            dy + at, sums, &count, &(NormGradient){.dx = slope});
+        norm.x = x + at, norm.n = n;
+        k->norm->batch_norm_apply(&norm, got);
+        k->norm->batch_norm_gradient_apply(&norm, dy + at, sums, &count,
+                                           &(NormGradient){.dx = slope});
         for (size_t i = 0; i < 2 * n; i++) {
             check_close((double)got[i], (double)y[at + i], 1e-6, "y");
             check_close((double)slope[i], (double)dx[at + i], 1e-6, "dx");
@@ -490,31 +432,13 @@ static void test_pool_gradients(void **state) {
 
 static double norm_objective(Case *s) {
     float mean[3], invstd[3], running_mean[3] = {0}, running_var[3] = {0};
+    BatchNorm norm = {s->x, s->n,   s->c,         s->inner,    s->weight, s->bias,
+                      mean, invstd, running_mean, running_var, 0.1f,      1e-5f};
+    if (s->eval) norm.running_mean = s->running_mean, norm.running_var = s->running_var;
     if (s->eval)
-        kernels_ref.norm->batch_norm_eval(&(BatchNorm){.x = s->x,
-                                                       .n = s->n,
-                                                       .c = s->c,
-                                                       .inner = s->inner,
-                                                       .weight = s->weight,
-                                                       .bias = s->bias,
-                                                       .running_mean = s->running_mean,
-                                                       .running_var = s->running_var,
-                                                       .eps = 1e-5f},
-                                          s->y);
+        kernels_ref.norm->batch_norm_eval(&norm, s->y);
     else
-        kernels_ref.norm->batch_norm(&(BatchNorm){.x = s->x,
-                                                  .n = s->n,
-                                                  .c = s->c,
-                                                  .inner = s->inner,
-                                                  .weight = s->weight,
-                                                  .bias = s->bias,
-                                                  .mean = mean,
-                                                  .invstd = invstd,
-                                                  .running_mean = running_mean,
-                                                  .running_var = running_var,
-                                                  .momentum = 0.1f,
-                                                  .eps = 1e-5f},
-                                     s->y);
+        kernels_ref.norm->batch_norm(&norm, s->y);
     return weighted(s);
 }
 
@@ -525,40 +449,14 @@ static void test_norm_gradients(void **state) {
         s.n = 4, s.c = 3, s.inner = 5, s.eval = eval;
         float mean[3], invstd[3], dx[60], dw[3], db[3];
         for (size_t i = 0; i < 3; i++) s.running_var[i] = 0.5f + (float)i;
-        kernels_ref.norm->batch_norm(&(BatchNorm){.x = s.x,
-                                                  .n = 4,
-                                                  .c = 3,
-                                                  .inner = 5,
-                                                  .weight = s.weight,
-                                                  .bias = s.bias,
-                                                  .mean = mean,
-                                                  .invstd = invstd,
-                                                  .running_mean = dw,
-                                                  .running_var = db,
-                                                  .momentum = 0.1f,
-                                                  .eps = 1e-5f},
-                                     s.y);
+        BatchNorm norm = {s.x, 4, 3, 5, s.weight, s.bias, mean, invstd, dw, db, 0.1f, 1e-5f};
+        const NormGradient to = {dx, dw, db, false, false, false};
+        kernels_ref.norm->batch_norm(&norm, s.y);
+        norm.running_mean = s.running_mean, norm.running_var = s.running_var;
         if (eval)
-            kernels_ref.norm->batch_norm_eval_gradient(
-                &(BatchNorm){.x = s.x,
-                             .n = 4,
-                             .c = 3,
-                             .inner = 5,
-                             .weight = s.weight,
-                             .running_mean = s.running_mean,
-                             .running_var = s.running_var,
-                             .eps = 1e-5f},
-                s.r, &(NormGradient){.dx = dx, .dweight = dw, .dbias = db});
+            kernels_ref.norm->batch_norm_eval_gradient(&norm, s.r, &to);
         else
-            kernels_ref.norm->batch_norm_gradient(
-                &(BatchNorm){.x = s.x,
-                             .n = 4,
-                             .c = 3,
-                             .inner = 5,
-                             .weight = s.weight,
-                             .mean = mean,
-                             .invstd = invstd},
-                s.r, &(NormGradient){.dx = dx, .dweight = dw, .dbias = db});
+            kernels_ref.norm->batch_norm_gradient(&norm, s.r, &to);
         check_differences(&s, norm_objective, s.x, dx, 60, CURVED_STEP, "batch_norm x");
         check_differences(&s, norm_objective, s.weight, dw, 3, LINEAR_STEP, "batch_norm weight");
         check_differences(&s, norm_objective, s.bias, db, 3, LINEAR_STEP, "batch_norm bias");

@@ -1,5 +1,5 @@
-/* kernels.h: what the files of the CPU backend share (nobody else includes it). Formulas and argument
- * shapes are in common/device/kernels.h. blas.c is the only file that calls OpenBLAS.
+/* kernels.h: what the files of the CPU backend share (nobody else includes it). Formulas and
+ * argument shapes are in common/device/kernels.h. blas.c is the only file that calls OpenBLAS.
  *
  * The build has no -march=native and no -ffast-math: a program runs on every x86-64, and additions
  * happen in the order that is written. Two things make loops fast all the same:
