@@ -255,8 +255,8 @@ typedef struct PixelLabels {
 } PixelLabels;
 
 // Hard-example mining keeps the pixels whose loss is above the threshold or, if those are fewer
-// than `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored pixels
-// are never kept, a NaN counts as the largest loss.
+// than `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored
+// pixels are never kept, a NaN counts as the largest loss.
 typedef struct HardPixels {
     const float *losses;   // [count]
     const int64_t *target; // [count]
