@@ -24,6 +24,28 @@ int checks_outputs(const TrainConfig *config, Error *err);
 // differs.
 int checks_same_options(Strategy *strategy, const Options *options, Error *err);
 
+// A number that has to be the same on every rank, and what it says: "training samples".
+typedef struct RankFact {
+    const char *what;
+    double value;
+    bool is_hash; // its digits tell a reader nothing
+} RankFact;
+
+// Every rank has the same numbers. Collective. If not, the error names the ranks that do not see
+// what rank 0 sees, and where: "--data digits", "--resume out".
+int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
+                      Error *err);
+
+// Every rank has opened the same data: sizes, shapes, classes, and a hash of all labels of samples
+// and of some samples. Collective.
+int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                     Error *err);
+
+// Every rank has found the same checkpoint at --resume, or none. Each has looked for itself, and
+// nodes with disks of their own may differ. Collective.
+int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,
+                           Error *err);
+
 // A checkpoint's place in its run makes sense in this one. What would make it another run is an
 // error; what only ends bit-for-bit continuation is said on the log.
 int checks_resumed(const char *path, const Progress *saved, const Progress *now,

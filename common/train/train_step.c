@@ -47,11 +47,6 @@ struct TrainStep {
     uint64_t replayed_bytes;
 };
 
-static Precision precision_of(const TrainConfig *config) {
-    if (strcmp(config->amp, "bf16") == 0) return PRECISION_BF16;
-    return strcmp(config->amp, "fp16") == 0 ? PRECISION_F16 : PRECISION_F32;
-}
-
 static bool is_scaled(const TrainStep *step) {
     return step->tape->precision == PRECISION_F16;
 }
@@ -62,7 +57,7 @@ TrainStep *train_step_create(const TrainConfig *config, Strategy *strategy, Opti
     *step = (TrainStep){.config = config, .strategy = strategy, .optimizer = optimizer, .scale = 1};
     step->tape = step->other_tape = tape_create(strategy->device, profile);
     if (config->cuda_graph) step->other_tape = tape_create(strategy->device, profile);
-    step->tape->precision = step->other_tape->precision = precision_of(config);
+    step->tape->precision = step->other_tape->precision = config->amp;
     step->input = batch_input_create(strategy->device, set, capacity);
     for (int i = 0; i < RESULTS; i++)
         step->results[i].loss = readback_create(strategy->device, sizeof(float));
@@ -98,14 +93,14 @@ uint64_t train_step_replayed_bytes(const TrainStep *step) {
 
 void train_step_save(const TrainStep *step, Progress *progress) {
     const GradScalerState *state = &step->scaler.state;
-    snprintf(progress->amp, sizeof progress->amp, "%s", step->config->amp);
+    snprintf(progress->amp, sizeof progress->amp, "%s", train_amp_name(step->config->amp));
     progress->scale = is_scaled(step) ? (double)state->scale : 0;
     progress->growth_tracker = is_scaled(step) ? (uint64_t)state->growth_tracker : 0;
 }
 
 int train_step_load(TrainStep *step, const Progress *progress, Error *err) {
     GradScalerState state = grad_scaler_default();
-    if (!is_scaled(step) || strcmp(progress->amp, step->config->amp) != 0) return 0;
+    if (!is_scaled(step) || strcmp(progress->amp, train_amp_name(step->config->amp)) != 0) return 0;
     state.scale = (float)progress->scale;
     state.growth_tracker = (int64_t)progress->growth_tracker;
     return grad_scaler_load(&step->scaler, &state, err);

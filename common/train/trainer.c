@@ -191,11 +191,17 @@ static int evaluate(Trainer *t, Evaluation *result, Error *err) {
     return failed;
 }
 
+// The epoch that the last step belonged to, from 0.
+static uint64_t last_epoch(const Trainer *t) {
+    return t->progress.batch == 0 && t->progress.epoch > 0 ? t->progress.epoch - 1
+                                                           : t->progress.epoch;
+}
+
 // Every so many epochs, pictures of what the model makes of some test images.
 static int write_images(Trainer *t, Error *err) {
     size_t every = t->config->dump_images;
     if (!every || t->progress.epoch % every != 0 || !strategy_is_main(t->strategy)) return 0;
-    return images_write(t->config->out, t->progress.epoch, evaluation_module(t->strategy),
+    return images_write(t->config->out, last_epoch(t), evaluation_module(t->strategy),
                         train_step_tape(t->train), &t->data->test, err);
 }
 
@@ -335,26 +341,6 @@ static int load(Trainer *t, const char *path, SafeTensors *state, Error *err) {
     return load_state(t, path, state, err);
 }
 
-// Every rank has looked for itself: on one file system all of them see the same files, as nobody
-// writes a checkpoint before every rank has come this far. Nodes with disks of their own may
-// differ.
-static int agree_on_step(Trainer *t, Error *err) {
-    Strategy *strategy = t->strategy;
-    size_t devices = (size_t)strategy->devices;
-    double *steps = memory_zalloc(devices * sizeof *steps);
-    for (int i = 0; i < strategy->all_count; i++)
-        steps[strategy->rank + i] = (double)t->progress.step;
-    int failed = strategy->reduce(strategy, steps, devices, err);
-    for (size_t i = 1; !failed && i < devices; i++)
-        if (steps[i] != steps[0])
-            failed = error_set(err, STATUS_USAGE,
-                               "--resume %s: rank 0 would continue at step %.0f, rank %zu at step "
-                               "%.0f: they do not see the same checkpoints",
-                               t->config->resume, steps[0], i, steps[i]);
-    free(steps);
-    return failed;
-}
-
 static int resume(Trainer *t, Error *err) {
     char *path;
     SafeTensors state = {0};
@@ -364,7 +350,8 @@ static int resume(Trainer *t, Error *err) {
     if (!path) log_say(&t->record.log, "nothing to resume yet: starting at step 0");
     free(path);
     safetensors_free(&state);
-    return failed ? failed : agree_on_step(t, err);
+    if (failed) return failed;
+    return checks_same_checkpoint(t->strategy, t->config->resume, &t->progress, err);
 }
 
 // ---- the run ----------------------------------------------------------------------------------
@@ -390,7 +377,7 @@ static int train(Trainer *t, Evaluation *evaluation, Error *err) {
         }
         if (!t->config->no_eval) {
             if (evaluate(t, evaluation, err) != 0) return -1;
-            record_evaluation(&t->record, t->progress.epoch, evaluation);
+            record_evaluation(&t->record, last_epoch(t), evaluation);
             if (save_if_best(t, evaluation, err) != 0) return -1;
             if (write_images(t, err) != 0) return -1;
         }
@@ -503,28 +490,30 @@ static void open_profile(Trainer *t) {
 
 static void open_optimizer(Trainer *t) {
     const TrainConfig *config = t->config;
-    bool adamw = strcmp(config->optimizer, "adamw") == 0;
-    OptimizerConfig optimizer = {.kind = adamw ? OPTIMIZER_ADAMW : OPTIMIZER_SGD,
+    OptimizerConfig optimizer = {.kind = config->optimizer,
                                  .momentum = config->momentum,
                                  .nesterov = config->nesterov,
                                  .weight_decay = config->weight_decay,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .eps = 1e-8};
+                                 .beta1 = config->betas[0],
+                                 .beta2 = config->betas[1],
+                                 .eps = config->eps};
     t->optimizer = optimizer_create(t->strategy->model, &optimizer);
-    t->schedule = (Schedule){.name = config->schedule,
-                             .lr = config->lr,
-                             .warmup_steps = config->warmup_steps,
-                             .total_steps = t->total_steps,
-                             .step_every = t->total_steps / 3 + 1,
-                             .gamma = 0.1,
-                             .power = 0.9};
+    t->schedule =
+        (Schedule){.kind = config->schedule,
+                   .lr = config->lr,
+                   .warmup_steps = config->warmup_steps,
+                   .warmup_start = config->warmup_start,
+                   .total_steps = t->total_steps,
+                   .step_every = config->step_every ? config->step_every : t->total_steps / 3 + 1,
+                   .gamma = config->gamma,
+                   .power = config->power};
 }
 
 static int trainer_open(Trainer *t, const Options *options, Error *err) {
     const TrainConfig *config = t->config;
     Strategy *strategy = t->strategy;
     if (checks_same_options(strategy, options, err) != 0) return -1;
+    if (checks_same_data(strategy, config, t->data, err) != 0) return -1;
     t->sampler = strategy->sampler(strategy, t->data->train.count, config->global_batch,
                                    !config->no_shuffle, config->seed, err);
     if (!t->sampler) return -1;

@@ -22,13 +22,14 @@ typedef struct TrainConfig {
     size_t global_batch;
     bool no_shuffle, augment;
     double lr;
-    const char *optimizer;
-    double momentum, weight_decay;
+    OptimizerKind optimizer;
+    double momentum, weight_decay, betas[2], eps;
     bool nesterov;
-    const char *amp; // "none", "bf16", "fp16"
+    Precision amp;
     bool tf32, cuda_graph;
-    const char *schedule;
-    size_t warmup_steps;
+    ScheduleKind schedule;
+    size_t warmup_steps, step_every; // step_every 0: a third of the run
+    double warmup_start, gamma, power;
     double ohem_threshold; // of pixels: keep those whose loss is above (0: all)
     size_t ohem_min;       // but at least so many (0: a sixteenth)
     uint64_t seed;
@@ -46,9 +47,13 @@ TrainConfig train_config_default(void);
 // Appends the shared options, bound to config.
 void train_options(Options *options, TrainConfig *config);
 
+// "none", "bf16", "fp16", as --amp calls it
+const char *train_amp_name(Precision precision);
+
 // The data that --data names: by default the digits, for the toy model synthetic:10:5, and for a
 // model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
+const char *train_data_name(const TrainConfig *config); // what it opens
 
 // The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
 // so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu".
