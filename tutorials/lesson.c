@@ -66,13 +66,14 @@ void lesson_begin(Lesson *lesson, int argc, char **argv) {
     if (!lesson->sampler) error_exit(&err);
     lesson->loader = loader_create(set, lesson->sampler, NULL, LOADER_DEPTH, lesson->host);
     lesson->steps = config->steps ? config->steps : config->epochs * lesson->sampler->batch_count;
-    lesson->schedule = (Schedule){.name = config->schedule,
+    lesson->schedule = (Schedule){.kind = config->schedule,
                                   .lr = config->lr,
                                   .warmup_steps = config->warmup_steps,
+                                  .warmup_start = config->warmup_start,
                                   .total_steps = lesson->steps,
                                   .step_every = lesson->steps / 3 + 1,
-                                  .gamma = 0.1,
-                                  .power = 0.9};
+                                  .gamma = config->gamma,
+                                  .power = config->power};
 }
 
 const Batch *lesson_next(Lesson *lesson) {
@@ -148,6 +149,15 @@ void lesson_end(Lesson *lesson, Module *model) {
     dataset_close(lesson->data);
 }
 
+Device *lesson_device(int index) {
+    Error err = {0};
+    char name[16];
+    snprintf(name, sizeof name, "cpu:%d", index);
+    Device *device = device_open(name, &err);
+    if (!device) error_exit(&err);
+    return device;
+}
+
 // ---- tensors ----------------------------------------------------------------------------------
 
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end) {
@@ -172,13 +182,12 @@ Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor)
 
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model) {
     const TrainConfig *config = &lesson->config;
-    bool adamw = strcmp(config->optimizer, "adamw") == 0;
-    OptimizerConfig wanted = {.kind = adamw ? OPTIMIZER_ADAMW : OPTIMIZER_SGD,
+    OptimizerConfig wanted = {.kind = config->optimizer,
                               .momentum = config->momentum,
                               .nesterov = config->nesterov,
                               .weight_decay = config->weight_decay,
-                              .beta1 = 0.9,
-                              .beta2 = 0.999,
-                              .eps = 1e-8};
+                              .beta1 = config->betas[0],
+                              .beta2 = config->betas[1],
+                              .eps = config->eps};
     return optimizer_create(model, &wanted);
 }

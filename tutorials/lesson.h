@@ -56,6 +56,9 @@ void lesson_report(Lesson *lesson, double loss);
 // opened. Does not close the model.
 void lesson_end(Lesson *lesson, Module *model);
 
+// Opens the device "cpu:index", a memory of its own; the program closes it.
+Device *lesson_device(int index);
+
 // Some rows of a batch on the tape's device.
 typedef struct Rows {
     size_t count;

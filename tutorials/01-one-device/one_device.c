@@ -33,8 +33,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
 
 static void trainer_open(Trainer *t, const Lesson *lesson) {
     Error err = {0};
-    t->device = device_open("cpu:0", &err);
-    if (!t->device) error_exit(&err);
+    t->device = lesson_device(0);
     t->model = train_create_model(&lesson->config, lesson->data, t->device, 0, &err);
     if (!t->model) error_exit(&err);
     t->tape = tape_create(t->device, NULL);
