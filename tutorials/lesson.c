@@ -158,6 +158,11 @@ Device *lesson_device(int index) {
     return device;
 }
 
+void lesson_print_bytes(const Device *device) {
+    printf("device=%s received_bytes=%zu peak_bytes=%zu\n", device->name,
+           (size_t)device->copied_bytes, device->peak_bytes);
+}
+
 // ---- tensors ----------------------------------------------------------------------------------
 
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end) {

@@ -58,6 +58,8 @@ void lesson_end(Lesson *lesson, Module *model);
 
 // Opens the device "cpu:index", a memory of its own; the program closes it.
 Device *lesson_device(int index);
+// Prints what came to the device from others so far, and the most memory it had in use.
+void lesson_print_bytes(const Device *device);
 
 // Some rows of a batch on the tape's device.
 typedef struct Rows {

@@ -43,4 +43,17 @@ for shards in 2 3 4 5 7; do
     train two "$bin/tutorial_02" --global-batch 70 --shards $shards
     close one two
 done
+# Steps 2, 3 and 4 add in the same order, and so does the library's DataParallel.
+for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
+    for count in 1 2 3 5; do
+        options="$options --global-batch 64"
+        train two "$bin/tutorial_02" --shards $count $options
+        train three "$bin/tutorial_03" --shards $count $options
+        train four "$bin/tutorial_04" --devices $count $options
+        train dp "$bin/train_dp" --device cpu --devices $count $options
+        case $options in *convnet*) ;; *) equal two three ;; esac # every shard counts in step 2's running statistics
+        equal three four
+        tensors four dp
+    done
+done
 tally tutorial_bits

@@ -32,4 +32,18 @@ differ whole wrong
 says 'rows=6 a_row_counts=1/42$'
 run 'the mean of equal means' "$bin/tutorial_02" $short --shards 4 --break=mean-of-means --save equal
 agree whole equal # equal shards hide the mistake
+
+# ---- step 3: another order of additions --------------------------------------------------------------------
+for shards in 2 3; do
+    run 'three threads' "$bin/tutorial_03" $short --shards $shards --save order
+    run 'three threads again' "$bin/tutorial_03" $short --shards $shards --save again
+    cmp order again || fail "two runs of step 3 differ"
+    run 'the last shard first' "$bin/tutorial_03" $short --shards $shards --break=other-order --save other
+    agree order other
+    if [ "$shards" = 2 ]; then # a + b = b + a
+        cmp order other || fail "the order of two shards makes a difference"
+    else
+        ! cmp -s order other || fail "the order of three shards makes no difference"
+    fi
+done
 tally tutorial_breaks
