@@ -144,8 +144,8 @@ static void woken_for_another(Grade *grade) {
     enter(&scene, &actors[0], 0);
     GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
     GRADE_EXPECT(grade, !has_returned(&scene, 2, 0.05),
-                 "A shard that was woken added although it was another's turn: look again, with "
-                 "while and not if.");
+                 "A woken shard added although it was another's turn: look again, with while and "
+                 "not if.");
     enter(&scene, &actors[1], 1);
     GRADE_EXPECT(grade, has_returned(&scene, 1, 2.0) && has_returned(&scene, 2, 2.0),
                  "After shards 2 and 0, shard 1 came, and not all of them ended.");

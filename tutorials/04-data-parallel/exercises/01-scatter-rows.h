@@ -20,8 +20,8 @@ typedef struct Part {
     float *rows;       // yours: [end - begin, row_size] on the device, NULL if it gets no rows
 } Part;
 
-// batch [rows, row_size] is memory of the device `from`. parts [part_count]. A part on `from` itself
-// gets memory of its own, too. Whoever calls this frees the parts' memory.
+// batch [rows, row_size] is memory of the device `from`. parts [part_count]. A part on `from`
+// itself gets memory of its own, too. Whoever calls this frees the parts' memory.
 void scatter_rows(Device *from, const float *batch, size_t rows, size_t row_size, Part *parts,
                   int part_count);
 

@@ -1,4 +1,4 @@
-/* 03-reduce-gradients.grade.c: the sum on 1, 2, 3 and 5 devices, its bits, its copies, its memory. */
+/* 03-reduce-gradients.grade.c: the sum on 1, 2, 3 and 5 devices, its bits, copies and memory. */
 #include "tutorials/04-data-parallel/exercises/03-reduce-gradients.h"
 
 #include <math.h>

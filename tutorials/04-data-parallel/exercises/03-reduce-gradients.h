@@ -5,8 +5,9 @@
  *     sum = ((gradients[0] + gradients[1]) + gradients[2]) + ...
  *
  * in this order. gradients[0] lies on the first device and *is* the sum's memory already: add the
- * others to it. What lies on another device must be copied to the first before it can be added, into
- * memory that you take with device_alloc and give back with device_free(device, memory, bytes).
+ * others to it. What lies on another device must be copied to the first before it can be added,
+ * into memory that you take with device_alloc and give back with device_free(device, memory,
+ * bytes).
  */
 #ifndef TUTORIALS_REDUCE_GRADIENTS_H
 #define TUTORIALS_REDUCE_GRADIENTS_H

@@ -1,4 +1,4 @@
-/* A shard that was woken added although it was another's turn: look again, with while and not if. */
+/* A woken shard added although it was another's turn: look again, with while and not if. */
 void add_in_turn(Turn *turn, int shard, const float *gradients) {
     pthread_mutex_lock(&turn->mutex);
     if (turn->next != shard) pthread_cond_wait(&turn->changed, &turn->mutex);
