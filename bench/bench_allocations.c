@@ -12,6 +12,7 @@
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/rendezvous/init.h"
+#include "ddp/strategy_ddp.h"
 #include "dp/data_parallel.h"
 
 enum { STEPS = 20, WORLD = 2 };

@@ -29,11 +29,11 @@ void ddp_options(Options *options, DdpOptions *ddp) {
                      "leave every rank its own running statistics while training");
     options_add_float(o, "timeout-s", &ddp->timeout_s, 0.001, 1e6,
                       "how long a rank waits for the others before it gives up");
-    features_add_options(o, &ddp->config, &ddp->features);
+    features_add_options(o, &ddp->features);
 }
 
 int ddp_options_check(const DdpOptions *ddp, const Options *options, Error *err) {
-    return features_check(options, &ddp->config, &ddp->features, err);
+    return features_check(options, &ddp->features, err);
 }
 
 // Fewer GPUs than ranks: an error if GPUs were asked for, unless the ranks may share one.
@@ -88,9 +88,9 @@ Module *ddp_options_wrap(const DdpOptions *ddp, Module *model, ProcessGroup *gro
     config.broadcast_buffers = !ddp->no_broadcast_buffers;
     config.global_normalization = strcmp(ddp->normalize, "global") == 0;
     if (check_model(ddp, model, err)) return NULL;
-    if (features_prepare(&ddp->features, &config, model, group, err)) return NULL;
+    if (features_prepare_model(&ddp->features, model, group, err)) return NULL;
     Module *wrapper = distributed_data_parallel(model, group, &config, err);
-    if (!wrapper || features_register_hook(&ddp->features, wrapper, err) == 0) return wrapper;
+    if (!wrapper || features_add_to(&ddp->features, wrapper, err) == 0) return wrapper;
     ddp_unwrap(wrapper); // the model stays the caller's
     return NULL;
 }

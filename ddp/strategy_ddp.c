@@ -1,12 +1,13 @@
 /* strategy_ddp.c: DistributedDataParallel for the trainer: this rank's share of the data, sums over
  * the ranks, and what the launcher sees of it.
  */
+#include "ddp/strategy_ddp.h"
+
 #include <string.h>
 
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
-#include "ddp/features/hook_state.h"
 
 enum { COMM_SPANS = 1 << 16 };
 
@@ -89,13 +90,15 @@ static int sync_buffers(Strategy *self, Error *err) {
 
 static int save_state(Strategy *self, SafeTensors *state, Error *err) {
     const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    return hook_state_gather(hook, state_of(self)->group, state, err);
+    if (hook->save(hook->state, state, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
 }
 
 static int load_state(Strategy *self, const char *path, const SafeTensors *state, Log *log,
                       Error *err) {
     const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    return hook_state_restore(hook, state_of(self)->group, path, state, log, err);
+    if (hook->load(hook->state, path, state, log, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
 }
 
 static uint64_t moved_bytes(const Strategy *self) {
@@ -132,7 +135,7 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
     DdpStrategy *state = memory_zalloc(sizeof *state);
     *state = (DdpStrategy){.group = group, .blocked = strcmp(sampler, "blocked") == 0};
     Strategy *strategy = memory_zalloc(sizeof *strategy);
-    bool carries = reducer_hook(ddp_reducer(wrapper))->describe;
+    bool carries = reducer_hook(ddp_reducer(wrapper))->save;
     *strategy = (Strategy){.name = "ddp",
                            .backend = pg_backend(group),
                            .devices = pg_size(group),

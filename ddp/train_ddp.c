@@ -3,8 +3,8 @@
  * Read common/train_single.c first: what differs from it is marked "ddp:".
  */
 #include "common/train/trainer.h"
-#include "ddp/distributed_data_parallel.h" // ddp: the wrapper and its Strategy
-#include "ddp/options.h"                   // ddp: its own options, and finding the other ranks
+#include "ddp/options.h"      // ddp: its own options, and finding the other ranks
+#include "ddp/strategy_ddp.h" // ddp: its own Strategy
 
 static const char SUMMARY[] = // ddp: what --help says
     "Trains a network on several devices with DistributedDataParallel.\n"

@@ -19,6 +19,7 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/group/shm/internal.h"
 #include "ddp/rendezvous/init.h"
+#include "ddp/strategy_ddp.h"
 
 // Wrapped functions have no argument to carry state in: hence this one global.
 static struct {

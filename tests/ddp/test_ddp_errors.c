@@ -8,6 +8,7 @@
 
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/rendezvous/init.h"
+#include "ddp/strategy_ddp.h"
 
 typedef struct Change { // what rank 1's model has that the others' have not
     const char *name;
