@@ -87,6 +87,9 @@ says out "^world=$(nproc)\$"
 job 0 --nproc-per-node 2 --bind cores sh -c 'grep Cpus_allowed_list /proc/self/status'
 [ "$(nproc)" -lt 2 ] || [ "$(sed 's/.*[:\t ]//' out | sort -u | wc -l)" -eq 2 ] ||
     complain "ranks share a core"
+RANK=9 WORLD_SIZE=9 job 0 env # each variable once, whatever was set before
+[ "$(grep -cE '^(RANK|WORLD_SIZE)=[01]$' out)" -eq 2 ] || complain "RANK or WORLD_SIZE"
+silent out '=9$'
 # No descriptor of the launcher's but the heartbeat page: 0, 1, 2, that one, and ls's own.
 job 0 sh -c 'for fd in /proc/$$/fd/*; do readlink "$fd"; done; echo "$DDPRUN_HEARTBEAT"'
 silent out 'socket|signalfd|eventfd'
@@ -224,6 +227,11 @@ job 4 --nproc-per-node 2 --grace-seconds 0.3 sh -c \
 says err '^ddprun: rank 1 .* ended by ddprun with SIGKILL$'
 gone 'a rank that ignores SIGTERM'
 
+# A stopped rank gets its SIGTERM at once, not only SIGKILL after the grace.
+job 4 --nproc-per-node 2 --grace-seconds 20 sh -c \
+    'test $RANK = 0 || kill -STOP $$; sleep 0.3; exit 4'
+says err '^ddprun: rank 1 .* ended by ddprun with SIGTERM'
+
 # What a rank leaves running dies with it, also if the rank ended well.
 : >pids
 job 0 sh -c 'sleep 60 >/dev/null 2>&1 & echo $! >>pids; (sleep 60 & echo $! >>pids)'
@@ -338,6 +346,15 @@ until_lines pids 6
 kill -KILL "$launcher"
 wait "$launcher" 2>/dev/null
 gone 'kill -9 of ddprun'
+# Also if a rank had ended before.
+: >pids
+"$run" --nproc-per-node 3 --exit-timeout 60 sh -c "test \$RANK != 0 || exit 0; $slow" >out 2>err &
+launcher=$!
+until_lines pids 4
+sleep 0.5 # for rank 0 to be missed
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+gone 'kill -9 of ddprun, after a rank had ended'
 
 # --- The port
 

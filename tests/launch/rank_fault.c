@@ -2,8 +2,8 @@
  *
  *     rank_fault BAD kill|stop|segv|hang|exit3|error
  *
- * The others go on for a minute and then end with 99, which no test expects. With "error", BAD meets
- * an error of its own and says so in its heartbeat; the others lose it, and end before it does.
+ * The others go on for a minute and then end with 99, which no test expects. With "error", BAD
+ * meets an error of its own and says so in its heartbeat; the others lose it, and end before.
  */
 #include <signal.h>
 #include <stdio.h>
