@@ -38,8 +38,8 @@ static const char NO_GPU[] = "-"; // on the cards of ranks that meet in shared m
 
 typedef struct Meeting {
     Rendezvous me;
-    double timeout_s;
-    Device *device; // for NCCL; NULL: shared memory
+    PgOptions options; // of the group; its timeout is also the meeting's
+    Device *device;    // for NCCL; NULL: shared memory
     char gpu[PG_NCCL_CARD_MAX];
     uint64_t deadline_ns;
     MeetingFile *file;   // NULL without file://
@@ -180,7 +180,7 @@ static int fail_missing(Meeting *m, const char *stage, Error *err) {
     }
     return error_set(err, STATUS_FAILED, "rank%s %s of %d ha%s not come within %g s",
                      missing == 1 ? "" : "s", list, m->me.world_size, missing == 1 ? "s" : "ve",
-                     m->timeout_s);
+                     m->options.timeout_s);
 }
 
 // Can they share memory?
@@ -330,7 +330,7 @@ static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Er
 // Connects to where the ranks meet, and serves it if that is this rank's part.
 static Store *open_store(Meeting *m, Error *err) {
     const Rendezvous *me = &m->me;
-    if (me->store) return store_clone(me->store, m->timeout_s, err);
+    if (me->store) return store_clone(me->store, m->options.timeout_s, err);
     int port = me->master_port;
     char token[STORE_TOKEN_MAX + 1];
     memcpy(token, me->token, sizeof token);
@@ -339,7 +339,7 @@ static Store *open_store(Meeting *m, Error *err) {
     } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
         return NULL;
     }
-    return store_connect(me->master_addr, port, token, m->timeout_s, err);
+    return store_connect(me->master_addr, port, token, m->options.timeout_s, err);
 }
 
 static int meeting_open(Meeting *m, Error *err) {
@@ -412,15 +412,16 @@ static ProcessGroup *make_group(Meeting *m, bool *kept, Error *err) {
     if (!m->device) {
         PgShmSegment *segment = m->segment;
         m->segment = NULL;
-        return pg_shm_open(segment, m->me.rank, m->timeout_s, err);
+        return pg_shm_open(segment, m->me.rank, &m->options, err);
     }
-    Store *store = store_clone(m->store, m->timeout_s < STORE_S ? m->timeout_s : STORE_S, err);
+    Store *store =
+        store_clone(m->store, m->options.timeout_s < STORE_S ? m->options.timeout_s : STORE_S, err);
     if (!store) return NULL;
     const PgNcclPlace place = {.address = m->address,
                                .device = m->device,
                                .rank = m->me.rank,
                                .world = m->me.world_size,
-                               .timeout_s = m->timeout_s,
+                               .options = &m->options,
                                .store = store,
                                .leave = leave_group,
                                .context = m};
@@ -441,17 +442,28 @@ static ProcessGroup *meet(Meeting *m, Error *err) {
     return group;
 }
 
-// What the environment asks for in observability. On failure the group is closed.
-static int observe(ProcessGroup *group, DebugLevel level, double timeout_s, Error *err) {
-    int rank = pg_rank(group);
-    if (level >= DEBUG_INFO)
-        fprintf(stderr, "rank %d of %d (pid %d): group over %s, timeout %g s\n", rank,
-                pg_size(group), (int)getpid(), pg_backend(group), timeout_s);
-    if (pg_set_flight(group, getenv("DDPC_FLIGHT_DIR"), getenv("DDPC_FLIGHT_PIPE"),
-                      level == DEBUG_DETAIL, err) == 0)
-        return 0;
-    pg_close(group);
-    return error_prefix(err, "rank %d", rank);
+// ---- Who watches the group
+
+static void tell_heartbeat(void *heartbeat, uint64_t sequence, const char *name) {
+    heartbeat_collective(heartbeat, sequence, name);
+}
+
+static void close_heartbeat(void *heartbeat) {
+    heartbeat_close(heartbeat);
+}
+
+// The launcher, if there is one, sees which collective this rank is in. "init" stands in its page
+// until the rank enters the next phase.
+static PgObserver open_observer(int local_rank) {
+    Heartbeat *heartbeat = heartbeat_open(local_rank);
+    heartbeat_phase(heartbeat, "init");
+    if (!heartbeat) return (PgObserver){0};
+    return (PgObserver){.context = heartbeat, .begins = tell_heartbeat, .close = close_heartbeat};
+}
+
+static void tell_group(const ProcessGroup *group, double timeout_s) {
+    fprintf(stderr, "rank %d of %d (pid %d): group over %s, timeout %g s\n", pg_rank(group),
+            pg_size(group), (int)getpid(), pg_backend(group), timeout_s);
 }
 
 int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err) {
@@ -473,20 +485,24 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
     if (choose_backend(backend, device, &nccl, err) != 0) return NULL;
     if (nccl && pg_nccl_card(device, rendezvous->rank, gpu, err) != 0) return NULL;
     if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
-    Heartbeat *heartbeat = heartbeat_open(rendezvous->local_rank);
-    heartbeat_phase(heartbeat, "init"); // stands in the launcher's page until the next one
-    heartbeat_close(heartbeat);
     if (debug_level_read(&level, err) != 0) return NULL;
     Meeting *m = memory_zalloc(sizeof *m);
     m->me = *rendezvous;
-    m->timeout_s = timeout_s;
+    m->options = (PgOptions){.timeout_s = timeout_s,
+                             .observer = open_observer(rendezvous->local_rank),
+                             .flight_folder = getenv("DDPC_FLIGHT_DIR"),
+                             .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
+                             .flight_say = level == DEBUG_DETAIL};
     m->deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
     m->device = nccl ? device : NULL;
     snprintf(m->gpu, sizeof m->gpu, "%s", nccl ? gpu : NO_GPU);
+    const PgObserver observer = m->options.observer;
     ProcessGroup *group = meet(m, err);
-    return group && observe(group, level, timeout_s, err) != 0 ? NULL : group;
+    if (group && level >= DEBUG_INFO) tell_group(group, timeout_s);
+    if (!group && observer.close) observer.close(observer.context);
+    return group;
 }
 
 int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {
-    return pg_shm_threads(world, timeout_s, groups, err);
+    return pg_shm_threads(world, &(PgOptions){.timeout_s = timeout_s}, groups, err);
 }

@@ -47,7 +47,8 @@ int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_s
 int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err);
 
 // Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/group/debug_level.h),
-// DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (pg_set_flight's folder and pipe).
+// DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (PgOptions), and DDPRUN_HEARTBEAT, by which the launcher sees
+// the collectives.
 // backend: "auto", "shm" or "nccl"; auto is nccl for a GPU, otherwise shm. device: where the ranks'
 // tensors are, for nccl (it must outlive the group); NULL: host memory. timeout_s: the deadline of
 // every collective.
