@@ -8,9 +8,10 @@
 #include "ddp/group/nccl/pg_nccl.h"
 #include "ddp/group/shm/pg_shm.h"
 
-_Static_assert(PG_ADDRESS_MAX >= PG_NCCL_ADDRESS_MAX && PG_ADDRESS_MAX >= PG_SHM_ADDRESS_MAX,
+_Static_assert((int)PG_ADDRESS_MAX >= (int)PG_NCCL_ADDRESS_MAX &&
+                   (int)PG_ADDRESS_MAX >= (int)PG_SHM_ADDRESS_MAX,
                "an address has room");
-_Static_assert(PG_CARD_MAX == PG_NCCL_CARD_MAX, "a card has room");
+_Static_assert((int)PG_CARD_MAX == (int)PG_NCCL_CARD_MAX, "a card has room");
 
 static bool is_host(const Device *device) {
     return !device || device->kernels->host_memory;

@@ -98,9 +98,9 @@ int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
 
 // Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
-// numbered anew in ascending order. Collective over the parent: all of its ranks call, with the
-// same set. A rank outside the set gets NULL and no error; NULL with err filled is a failure, which
-// breaks the parent. A parent has at most 64 ranks. The timeout is the parent's. The two are closed separately, in any order.
+// numbered anew in ascending order. Collective over the parent, which has at most 64 ranks: all of
+// them call, with the same set. A rank outside the set gets NULL and no error; NULL with err filled
+// is a failure, which breaks the parent. The two are closed separately, in any order.
 ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err);
 // Divides the parent: ranks of the same color, from 0, make a group (MPI_Comm_split); a negative
 // color stays outside and gets NULL and no error. Collective over the parent.

@@ -6,8 +6,8 @@
  * there and say so; when rank 0 has heard from all it publishes "go". Whoever fails publishes why
  * instead: nobody waits for a rank that has already given up. All waiting ends at one deadline.
  *
- * Then the ranks part. If the group keeps the store, by which they tell each other of failures, they
- * part when the group is closed.
+ * Then the ranks part. If the group keeps the store, by which they tell each other of failures,
+ * they part when the group is closed.
  *
  * The environment is read in env.c; the groups themselves are the backends' (ddp/group/backends.h).
  */
@@ -409,9 +409,9 @@ static void close_heartbeat(void *heartbeat) {
 }
 
 // The launcher, if there is one, sees which collective this rank is in. "init" stands in its page
-// until the rank enters the next phase.
-static PgObserver open_observer(int local_rank) {
-    Heartbeat *heartbeat = heartbeat_open(local_rank);
+// until the rank enters the next phase. A group in the caller's own store is not the job's.
+static PgObserver open_observer(const Rendezvous *me) {
+    Heartbeat *heartbeat = me->store ? NULL : heartbeat_open(me->local_rank);
     heartbeat_phase(heartbeat, "init");
     if (!heartbeat) return (PgObserver){0};
     return (PgObserver){.context = heartbeat, .begins = tell_heartbeat, .close = close_heartbeat};
@@ -445,7 +445,7 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
     Meeting *m = memory_zalloc(sizeof *m);
     m->me = *rendezvous;
     m->options = (PgOptions){.timeout_s = timeout_s,
-                             .observer = open_observer(rendezvous->local_rank),
+                             .observer = open_observer(rendezvous),
                              .flight_folder = getenv("DDPC_FLIGHT_DIR"),
                              .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
                              .flight_say = level == DEBUG_DETAIL};
