@@ -166,12 +166,6 @@ Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Devi
     return strategy;
 }
 
-static void beat(void *heartbeat, uint64_t sequence, const char *kind_name) {
-    heartbeat_collective(heartbeat, sequence, kind_name);
-}
-
 void strategy_ddp_set_heartbeat(Strategy *strategy, Heartbeat *heartbeat) {
-    DdpStrategy *state = state_of(strategy);
-    state->heartbeat = heartbeat;
-    if (heartbeat) pg_set_observer(state->group, beat, heartbeat);
+    state_of(strategy)->heartbeat = heartbeat;
 }

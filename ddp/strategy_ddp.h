@@ -10,8 +10,8 @@
 // "blocked".
 Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
                        const char *sampler);
-// Lets the launcher see this rank's phase, step and collective. Takes the heartbeat (NULL is fine).
-// Call before the first step.
+// Lets the launcher see this rank's phase and step. Takes the heartbeat (NULL is fine). Call before
+// the first step.
 void strategy_ddp_set_heartbeat(Strategy *strategy, Heartbeat *heartbeat);
 
 #endif
