@@ -329,9 +329,9 @@ static void test_addresses(Mode mode) {
     assert_int_equal(pg_shm_create(1, &segment, address, &error), 0);
     twin = pg_shm_attach(address, 1, &error);
     assert_non_null(twin);
-    ProcessGroup *first = pg_shm_open(segment, 0, 1, &error);
+    ProcessGroup *first = pg_shm_open(segment, 0, &(PgOptions){.timeout_s = 1}, &error);
     assert_non_null(first);
-    assert_null(pg_shm_open(twin, 0, 1, &error));
+    assert_null(pg_shm_open(twin, 0, &(PgOptions){.timeout_s = 1}, &error));
     must_contain(error.message, "two processes are rank 0");
     pg_close(first);
 }
