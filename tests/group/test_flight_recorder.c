@@ -466,13 +466,13 @@ static void row_87_forged_line(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(row_87_short),       IN_FOLDER(row_87_long),
-        IN_FOLDER(row_87_stuck),       IN_FOLDER(row_87_pipe),
-        IN_FOLDER(row_87_pipe_path),   IN_FOLDER(row_87_timeout),
-        IN_FOLDER(row_87_late),        IN_FOLDER(row_87_disagreement),
-        IN_FOLDER(row_87_killed),      IN_FOLDER(row_87_no_records),
-        IN_FOLDER(row_87_damaged),     IN_FOLDER(row_87_large_numbers),
-        IN_FOLDER(row_87_forgotten),   IN_FOLDER(row_87_forged_line),
+        IN_FOLDER(row_87_short),     IN_FOLDER(row_87_long),
+        IN_FOLDER(row_87_stuck),     IN_FOLDER(row_87_pipe),
+        IN_FOLDER(row_87_pipe_path), IN_FOLDER(row_87_timeout),
+        IN_FOLDER(row_87_late),      IN_FOLDER(row_87_disagreement),
+        IN_FOLDER(row_87_killed),    IN_FOLDER(row_87_no_records),
+        IN_FOLDER(row_87_damaged),   IN_FOLDER(row_87_large_numbers),
+        IN_FOLDER(row_87_forgotten), IN_FOLDER(row_87_forged_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
