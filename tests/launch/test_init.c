@@ -350,7 +350,7 @@ static void leave_foreign_card(int port) {
     gethostname(host, sizeof host - 1);
     if (!file || !fgets(boot, sizeof boot, file)) _exit(1);
     boot[strcspn(boot, "\n")] = '\0';
-    snprintf(card, sizeof card, "2 %s %s pid:[1] 4711 1 -", host, boot);
+    snprintf(card, sizeof card, "2 %s %s pid:[1] 4711 1 shm -", host, boot);
     Store *store = store_connect("127.0.0.1", port, "", LONG_S, &err);
     if (!store) _exit(2);
     store_set_prefix(store, "attempt_0");
