@@ -159,7 +159,7 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
     double *mine = memory_zalloc((options->count + 1) * sizeof *mine);
     memcpy(mine, sums, options->count * sizeof *mine);
     sums[options->count] = 1; // counts the ranks
-    int failed = strategy->reduce(strategy, sums, options->count + 1, err);
+    int failed = strategy_sum(strategy, sums, options->count + 1, err);
     for (size_t i = 0; !failed && i < options->count; i++)
         if (sums[i] != sums[options->count] * mine[i])
             failed = error_set(err, STATUS_USAGE,
