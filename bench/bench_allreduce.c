@@ -294,20 +294,17 @@ static int parse(Settings *s, int argc, char **argv, Error *err) {
     options->summary = "Measures all_reduce on shared memory, and checks every result.\n"
                        "Example: bench_allreduce --world 4 --min-bytes 4096 --max-bytes 104857600";
     double most = (double)((size_t)1 << 34);
-    options_add(options, (Option){"world", OPTION_INT, &s->world, "N", 1, PG_SHM_MAX_WORLD,
-                                  "ranks (default 2; under ddprun, its world)"});
-    options_add(options, (Option){"min-bytes", OPTION_SIZE, &s->min_bytes, "N", 4, most,
-                                  "smallest buffer; the next ones are 4 times larger"});
-    options_add(options,
-                (Option){"max-bytes", OPTION_SIZE, &s->max_bytes, "N", 4, most, "largest buffer"});
-    options_add(options, (Option){"iterations", OPTION_SIZE, &s->iterations, "N", 0, 1e6,
-                                  "timed all_reduces per size (0: 20 to 1000, by size)"});
-    options_add(options, (Option){"processes", OPTION_FLAG, &s->processes, NULL, 0, 0,
-                                  "ranks are processes (the default)"});
-    options_add(options, (Option){"threads", OPTION_FLAG, &s->threads, NULL, 0, 0,
-                                  "ranks are threads of one process"});
-    options_add(options, (Option){"timeout", OPTION_FLOAT, &s->timeout_s, "SECONDS", 0.1, 86400,
-                                  "deadline of each collective"});
+    options_add_int(options, "world", &s->world, 1, PG_SHM_MAX_WORLD,
+                    "ranks (default 2; under ddprun, its world)");
+    options_add_count(options, "min-bytes", &s->min_bytes, 4, most,
+                      "smallest buffer; the next ones are 4 times larger");
+    options_add_count(options, "max-bytes", &s->max_bytes, 4, most, "largest buffer");
+    options_add_count(options, "iterations", &s->iterations, 0, 1e6,
+                      "timed all_reduces per size (0: 20 to 1000, by size)");
+    options_add_flag(options, "processes", &s->processes, "ranks are processes (the default)");
+    options_add_flag(options, "threads", &s->threads, "ranks are threads of one process");
+    options_add_float(options, "timeout", &s->timeout_s, 0.1, 86400, "deadline of each collective");
+    options_metavar(options, "SECONDS");
     int status = options_parse(options, argc, argv, err);
     free(options);
     if (!status && s->threads && s->processes)

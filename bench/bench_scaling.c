@@ -140,12 +140,10 @@ int main(int argc, char **argv) {
     Settings s = {.model = "resnet20", .global_batch = 256, .rounds = 3, .world = 2};
     Options options = {.program = "bench_scaling",
                        .summary = "Compares N devices under DistributedDataParallel with one."};
-    options_add(&options, (Option){"model", OPTION_CHOICE, &s.model, model_names(), 0, 0, ""});
-    options_add(&options,
-                (Option){"global-batch", OPTION_SIZE, &s.global_batch, "N", 1, 1 << 20, "rows"});
-    options_add(&options, (Option){"rounds", OPTION_SIZE, &s.rounds, "N", 1, 1000, "timed rounds"});
-    options_add(&options, (Option){"world", OPTION_INT, &s.world, "N", 1, MAX_RANKS,
-                                   "ranks, when they are threads"});
+    options_add_choice(&options, "model", &s.model, model_names(), "");
+    options_add_count(&options, "global-batch", &s.global_batch, 1, 1 << 20, "rows");
+    options_add_count(&options, "rounds", &s.rounds, 1, 1000, "timed rounds");
+    options_add_int(&options, "world", &s.world, 1, MAX_RANKS, "ranks, when they are threads");
     Error err = {0};
     Rendezvous me;
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);

@@ -98,10 +98,10 @@ int main(int argc, char **argv) {
     Sizes s = {.width = 4096, .layers = 2, .batch = 256, .rounds = 5};
     Options options = {.program = "bench_step",
                        .summary = "Compares an mlp's training step with sgemm alone."};
-    options_add(&options, (Option){"width", OPTION_SIZE, &s.width, "N", 1, 1 << 14, "of a layer"});
-    options_add(&options, (Option){"layers", OPTION_SIZE, &s.layers, "N", 1, 16, "wide layers"});
-    options_add(&options, (Option){"batch", OPTION_SIZE, &s.batch, "N", 1, 1 << 14, "rows"});
-    options_add(&options, (Option){"rounds", OPTION_SIZE, &s.rounds, "N", 1, 1000, "timed steps"});
+    options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer");
+    options_add_count(&options, "layers", &s.layers, 1, 16, "wide layers");
+    options_add_count(&options, "batch", &s.batch, 1, 1 << 14, "rows");
+    options_add_count(&options, "rounds", &s.rounds, 1, 1000, "timed steps");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     run(&s);

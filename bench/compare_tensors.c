@@ -248,17 +248,17 @@ static Options make_options(Settings *s) {
             "Exit status: 0 they agree, 1 they do not, 2 a file cannot be read.\n\n"
             "  compare_tensors dp.safetensors ddp.safetensors --bitwise",
         .positional_max = 2};
-    options_add(&options, (Option){.type = OPTION_TITLE, .help = "What passes"});
-    options_add(&options, (Option){"tol", OPTION_FLOAT, &s->tol, "F", 0, 1e300,
-                                   "an element passes if |a-b| <= tol + rtol*|b|"});
-    options_add(&options, (Option){"rtol", OPTION_FLOAT, &s->rtol, "F", 0, 1e300, "see --tol"});
-    options_add(&options, (Option){"bitwise", OPTION_FLAG, &s->bitwise,
-                                   .help = "only equal bits pass; the tolerances do not count"});
-    options_add(&options, (Option){.type = OPTION_TITLE, .help = "What is compared and printed"});
-    options_add(&options, (Option){"only", OPTION_STRING, &s->only, "PREFIX",
-                                   .help = "compare the tensors whose names begin with PREFIX"});
-    options_add(&options, (Option){"csv", OPTION_FLAG, &s->csv,
-                                   .help = "one row per tensor on stdout, the result on stderr"});
+    options_add_title(&options, "What passes");
+    options_add_float(&options, "tol", &s->tol, 0, 1e300,
+                      "an element passes if |a-b| <= tol + rtol*|b|");
+    options_add_float(&options, "rtol", &s->rtol, 0, 1e300, "see --tol");
+    options_add_flag(&options, "bitwise", &s->bitwise,
+                     "only equal bits pass; the tolerances do not count");
+    options_add_title(&options, "What is compared and printed");
+    options_add_string(&options, "only", &s->only, "PREFIX",
+                       "compare the tensors whose names begin with PREFIX");
+    options_add_flag(&options, "csv", &s->csv,
+                     "one row per tensor on stdout, the result on stderr");
     return options;
 }
 

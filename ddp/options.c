@@ -13,24 +13,23 @@ DdpOptions ddp_options_default(void) {
 
 void ddp_options(Options *options, DdpOptions *ddp) {
     Options *o = options;
-    options_add(o, (Option){.type = OPTION_TITLE, .help = "DistributedDataParallel"});
-    options_add(o, (Option){"backend", OPTION_CHOICE, &ddp->backend, "auto|shm|mpi|nccl", 0, 0,
-                            "how the ranks communicate"});
-    options_add(o, (Option){"bucket-cap-mb", OPTION_FLOAT, &ddp->config.bucket_cap_mb, "F", -1, 1e6,
-                            "MiB per gradient bucket; 0: every gradient alone; negative: PyTorch's "
-                            "25 after a first one of 1"});
-    options_add(o, (Option){"no-overlap", OPTION_FLAG, &ddp->no_overlap, NULL, 0, 0,
-                            "start communication only after backward"});
-    options_add(o, (Option){"normalize", OPTION_CHOICE, &ddp->normalize, "average|global", 0, 0,
-                            "average the ranks' mean gradients (PyTorch), or divide by the rows of "
-                            "the global batch and sum"});
-    options_add(o, (Option){"sampler", OPTION_CHOICE, &ddp->sampler, "interleaved|blocked", 0, 0,
-                            "PyTorch's DistributedSampler, or the chunks that DataParallel would "
-                            "give its devices"});
-    options_add(o, (Option){"no-broadcast-buffers", OPTION_FLAG, &ddp->no_broadcast_buffers, NULL,
-                            0, 0, "leave every rank its own running statistics while training"});
-    options_add(o, (Option){"timeout-s", OPTION_FLOAT, &ddp->timeout_s, "F", 0.001, 1e6,
-                            "how long a rank waits for the others before it gives up"});
+    options_add_title(o, "DistributedDataParallel");
+    options_add_choice(o, "backend", &ddp->backend, "auto|shm|mpi|nccl",
+                       "how the ranks communicate");
+    options_add_float(o, "bucket-cap-mb", &ddp->config.bucket_cap_mb, -1, 1e6,
+                      "MiB per gradient bucket; 0: every gradient alone; negative: PyTorch's "
+                      "25 after a first one of 1");
+    options_add_flag(o, "no-overlap", &ddp->no_overlap, "start communication only after backward");
+    options_add_choice(o, "normalize", &ddp->normalize, "average|global",
+                       "average the ranks' mean gradients (PyTorch), or divide by the rows of "
+                       "the global batch and sum");
+    options_add_choice(o, "sampler", &ddp->sampler, "interleaved|blocked",
+                       "PyTorch's DistributedSampler, or the chunks that DataParallel would "
+                       "give its devices");
+    options_add_flag(o, "no-broadcast-buffers", &ddp->no_broadcast_buffers,
+                     "leave every rank its own running statistics while training");
+    options_add_float(o, "timeout-s", &ddp->timeout_s, 0.001, 1e6,
+                      "how long a rank waits for the others before it gives up");
     features_add_options(o, &ddp->config, &ddp->features);
 }
 

@@ -4,7 +4,6 @@
 #include "ddp/strategy_ddp.h"
 
 #include "common/base/memory.h"
-#include "common/train/setup.h"
 #include "ddp/features/hook_state.h"
 #include "ddp/rendezvous/rank_watch.h"
 
@@ -100,24 +99,8 @@ static void close_ddp(Strategy *self) {
     free(self);
 }
 
-// The ranks' means are averaged, so a rank with fewer rows would give each of them more weight.
-// (The interleaved layout cannot have this: it repeats samples until all ranks have the same
-// number.)
-static int check_equal_shares(const Sampler *sampler, Error *err) {
-    size_t ranks = (size_t)sampler->world;
-    for (size_t i = 0; i < sampler->batch_count; i++)
-        if (sampler->global[i] % ranks != 0)
-            return error_set(
-                err, STATUS_USAGE,
-                "%s of %zu rows does not divide among %zu ranks: use --normalize global",
-                i > 0 ? "the last batch" : "a batch", sampler->global[i], ranks);
-    return 0;
-}
-
 Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
-                       const Rendezvous *me, Error *err) {
-    const bool global_mean = ddp_config(wrapper)->global_normalization;
-    if (!global_mean && check_equal_shares(sampler, err) != 0) return NULL;
+                       const Rendezvous *me) {
     DdpStrategy *state = memory_zalloc(sizeof *state);
     *state = (DdpStrategy){.group = group};
     Strategy *strategy = strategy_single(ddp_module(wrapper), device, sampler);
@@ -126,7 +109,7 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->devices = pg_size(group);
     strategy->rank = pg_rank(group);
     strategy->fake_hosts = me->fake_hosts;
-    strategy->global_mean = global_mean;
+    strategy->global_mean = ddp_config(wrapper)->global_normalization;
     strategy->module = wrapper;
     strategy->watch = rank_watch_open(group, me->local_rank);
     strategy->finish_backward = finish_backward;

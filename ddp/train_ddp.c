@@ -39,7 +39,7 @@ int main(int argc, char **argv) {
         must_get(sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
                                  !config.no_shuffle, false, config.seed, &err),
                  &err);
-    Strategy *strategy = must_get(strategy_ddp(wrapper, group, device, sampler, &me, &err), &err);
+    Strategy *strategy = strategy_ddp(wrapper, group, device, sampler, &me); // ddp
 
     must_do(trainer_run(&config, &options, data, strategy, &err), &err);
 

@@ -7,6 +7,7 @@
 
 #include <string.h>
 
+#include "common/base/hash.h"
 #include "common/base/memory.h"
 
 enum { DESCRIPTION_MAX = MODULE_PATH + 160 };
@@ -36,13 +37,6 @@ static Text describe_model(const NamedTensors *parameters, const NamedTensors *b
     describe_tensors(buffers, true, stream);
     CHECK(fclose(stream) == 0, "out of memory while describing a model");
     return text;
-}
-
-static int64_t hash(const Text *text) { // FNV-1a
-    uint64_t value = 14695981039346656037u;
-    for (size_t i = 0; i < text->length; i++)
-        value = (value ^ (unsigned char)text->bytes[i]) * 1099511628211u;
-    return (int64_t)value;
 }
 
 // The first line of text, or "nothing" at its end.
@@ -124,7 +118,8 @@ int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, Pr
                  Error *err) {
     Text text = describe_model(parameters, buffers);
     int64_t mine[FACT_COUNT] = {[FACT_PARAMETERS] = (int64_t)parameters->count,
-                                [FACT_HASH] = hash(&text),
+                                [FACT_HASH] =
+                                    (int64_t)hash_bytes(HASH_START, text.bytes, text.length),
                                 [FACT_LENGTH] = (int64_t)text.length};
     int64_t *facts = memory_zalloc((size_t)pg_size(group) * sizeof mine);
     int status = pg_run(group, pg_all_gather(mine, facts, FACT_COUNT, PG_I64), err);

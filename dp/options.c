@@ -6,13 +6,12 @@ DpOptions dp_options_default(void) {
 }
 
 void dp_options(Options *options, DpOptions *dp) {
-    options_add(options, (Option){.type = OPTION_TITLE, .help = "DataParallel"});
-    options_add(options, (Option){"devices", OPTION_INT, &dp->devices, "N", 0, DP_MAX_DEVICES,
-                                  "use the devices 0 to N-1 (0: all GPUs, or 2 CPU devices)"});
-    options_add(options,
-                (Option){"device-ids", OPTION_STRING, &dp->device_ids, "N,N", 0, 0,
-                         "use these instead; the first holds the model; a GPU may come twice "
-                         "(0,0: two replicas on one card, to try the algorithm out)"});
+    options_add_title(options, "DataParallel");
+    options_add_int(options, "devices", &dp->devices, 0, DP_MAX_DEVICES,
+                    "use the devices 0 to N-1 (0: all GPUs, or 2 CPU devices)");
+    options_add_string(options, "device-ids", &dp->device_ids, "N,N",
+                       "use these instead; the first holds the model; a GPU may come twice "
+                       "(0,0: two replicas on one card, to try the algorithm out)");
 }
 
 int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {

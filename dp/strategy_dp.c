@@ -6,7 +6,6 @@
 #include <limits.h>
 
 #include "common/base/memory.h"
-#include "common/train/setup.h"
 
 // ---- the devices --------------------------------------------------------------------------------
 

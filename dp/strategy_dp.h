@@ -2,6 +2,7 @@
 #ifndef DP_STRATEGY_DP_H
 #define DP_STRATEGY_DP_H
 
+#include "common/train/setup.h"
 #include "common/train/strategy.h"
 #include "dp/options.h"
 

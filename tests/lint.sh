@@ -1,13 +1,16 @@
 #!/bin/sh
 # lint.sh: the rules of the tree that a script can check. Prints each breach; exit status 1 if there is one.
 #
+# lint.sh --graph prints instead which room includes which, and how often.
+#
 #   rooms      each folder includes only what the list below allows: arrows run downwards
 #   sizes      no source file over 600 lines, no line over 100 columns
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
 #   format     clang-format 14 leaves every file as it is (other versions format otherwise: not asked)
 set -eu
 cd "$(dirname "$0")/.."
-breaches=0
+breaches=0 graph=0
+[ "${1:-}" != --graph ] || graph=1
 
 breach() {
     echo "lint: $*"
@@ -17,23 +20,38 @@ breach() {
 folders=$(ls -d common dp ddp bench tutorials tests 2>/dev/null || true)
 sources=$(find $folders -name '*.[ch]' -o -name '*.cu' -o -name '*.cuh' -o -name '*.cpp' | sort)
 
-# may ROOM ROOM...: the files of the first folder, and of no folder of its own rule below it, include
-# nothing of this tree but these folders and their own.
+# The files of a room: those of the rooms inside it have rules of their own.
+files_of() {
+    files=$(echo "$sources" | grep "^$1/")
+    for inner in $rooms; do
+        case $inner in "$1"/*) files=$(echo "$files" | grep -v "^$inner/") ;; esac
+    done
+    echo "$files"
+}
+
+# The rooms whose headers a room includes, each include on a line.
+included_by() {
+    sed -n 's|^#include "\([a-z_/0-9]*\)/[^/]*".*|\1|p' $(files_of "$1") | while read -r folder; do
+        while ! echo " $rooms " | grep -q " $folder "; do
+            case $folder in */*) folder=${folder%/*} ;; *) break ;; esac
+        done
+        [ "$folder" = "$1" ] || echo "$folder"
+    done
+}
+
+# may ROOM ROOM...: the first includes nothing of this tree but itself and the others.
 may() {
     room=$1
     shift
-    allowed="$room|$(echo "$*" | tr ' ' '|')"
-    files=$(echo "$sources" | grep "^$room/")
-    for inner in $rooms; do # the rooms inside this one have rules of their own
-        case $inner in "$room"/*) files=$(echo "$files" | grep -v "^$inner/") ;; esac
+    if [ "$graph" = 1 ]; then
+        included_by "$room" | sort | uniq -c | awk -v room="$room" -v may=" $* " '
+            { line = line sprintf("  %s (%d)%s", $2, $1, index(may, " " $2 " ") ? "" : " UPWARDS") }
+            END { printf "%-15s ->%s\n", room, line == "" ? "  nothing" : line }'
+        return
+    fi
+    for other in $(included_by "$room" | sort -u); do
+        case " $* " in *" $other "*) ;; *) breach "$room must not include $other" ;; esac
     done
-    found=$(grep -nE '#include "[a-z]+/' $files /dev/null |
-        grep -vE "#include \"($allowed)/" || true)
-    [ -z "$found" ] || breach "$room must not include this: $found"
-    # "ddp" allows the lesson's headers, not the rooms within its folder.
-    found=$(grep -nE '#include "ddp/[a-z_]+/' $files /dev/null |
-        grep -vE "#include \"($(echo "$allowed" | sed 's/|ddp|/|/; s/|ddp$//; s/^ddp|//'))/" || true)
-    [ -z "$found" ] || breach "$room must not include this: $found"
 }
 rooms='common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch bench tests'
 may common
@@ -46,6 +64,8 @@ may ddp/features common ddp/group ddp
 may ddp/launch common ddp/store ddp/group ddp/rendezvous
 may bench common dp ddp ddp/group ddp/rendezvous
 may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch
+
+[ "$graph" = 0 ] || exit 0
 
 for file in $sources; do
     lines=$(wc -l <"$file")

@@ -148,7 +148,9 @@ def pixel_loss(output, target, threshold=float("-inf"), least=0):
     return losses[:max(above, least)].mean()
 
 
-def optimizer(name, parameters, lr, momentum=0.9, weight_decay=0.0, nesterov=False):
-    if name == "adamw":
-        return torch.optim.AdamW(parameters, lr, weight_decay=weight_decay)
+def optimizer(name, parameters, lr, momentum=0.9, weight_decay=0.0, nesterov=False, **moments):
+    """moments: betas, eps of Adam and AdamW."""
+    if name != "sgd":
+        kind = dict(adam=torch.optim.Adam, adamw=torch.optim.AdamW)[name]
+        return kind(parameters, lr, weight_decay=weight_decay, **moments)
     return torch.optim.SGD(parameters, lr, momentum, weight_decay=weight_decay, nesterov=nesterov)

@@ -47,6 +47,58 @@ void options_add(Options *options, Option row) {
     options->table[options->count++] = row;
 }
 
+void options_add_title(Options *options, const char *title) {
+    options_add(options, (Option){.type = OPTION_TITLE, .help = title});
+}
+
+void options_add_flag(Options *options, const char *name, bool *value, const char *help) {
+    options_add(options, (Option){name, OPTION_FLAG, value, NULL, 0, 0, help});
+}
+
+void options_add_int(Options *options, const char *name, int *value, int min, int max,
+                     const char *help) {
+    options_add(options, (Option){name, OPTION_INT, value, "N", min, max, help});
+}
+
+void options_add_count(Options *options, const char *name, size_t *value, double min, double max,
+                       const char *help) {
+    options_add(options, (Option){name, OPTION_SIZE, value, "N", min, max, help});
+}
+
+void options_add_u64(Options *options, const char *name, uint64_t *value, const char *help) {
+    options_add(options, (Option){name, OPTION_U64, value, "N", 0, 0, help});
+}
+
+void options_add_float(Options *options, const char *name, double *value, double min, double max,
+                       const char *help) {
+    options_add(options, (Option){name, OPTION_FLOAT, value, "F", min, max, help});
+}
+
+void options_add_pair(Options *options, const char *name, double value[2], double min, double max,
+                      const char *help) {
+    options_add(options, (Option){name, OPTION_PAIR, value, "F,F", min, max, help});
+}
+
+void options_add_string(Options *options, const char *name, const char **value, const char *metavar,
+                        const char *help) {
+    options_add(options, (Option){name, OPTION_STRING, value, metavar, 0, 0, help});
+}
+
+void options_add_choice(Options *options, const char *name, const char **value, const char *words,
+                        const char *help) {
+    options_add(options, (Option){name, OPTION_CHOICE, value, words, 0, 0, help});
+}
+
+void options_add_enum(Options *options, const char *name, void *value, const char *words,
+                      const char *help) {
+    options_add(options, (Option){name, OPTION_ENUM, value, words, 0, 0, help});
+}
+
+void options_metavar(Options *options, const char *metavar) {
+    CHECK(options->count > 0, "there is no option yet");
+    options->table[options->count - 1].metavar = metavar;
+}
+
 // ---- did you mean? ------------------------------------------------------------------------------
 
 static size_t smallest(size_t a, size_t b, size_t c) {
@@ -156,36 +208,89 @@ static int parse_unsigned(const Option *option, const char *text, Error *err) {
     return 0;
 }
 
-static int parse_float(const Option *option, const char *text, Error *err) {
+// Reads one of the numbers of `text`, which begins at *at and ends at `mark`; *at is behind it
+// then.
+static int read_float(const Option *option, const char *text, const char **at, char mark,
+                      double *value, Error *err) {
     char *end;
-    double value = strtod(text, &end);
-    if (end == text || *end || isspace((unsigned char)*text)) {
-        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a number", option->name, text);
-    }
-    if (!isfinite(value)) {
+    *value = strtod(*at, &end);
+    if (end == *at || *end != mark || isspace((unsigned char)**at))
+        return error_set(err, STATUS_USAGE, "--%s: '%s' is not %s", option->name, text,
+                         option->type == OPTION_PAIR ? "two numbers like 0.9,0.999" : "a number");
+    if (!isfinite(*value))
         return error_set(err, STATUS_USAGE, "--%s: %s is not a finite number", option->name, text);
-    }
-    if (!in_range(option, value)) return out_of_range(option, text, err);
+    *at = end + 1;
+    return in_range(option, *value) ? 0 : out_of_range(option, text, err);
+}
+
+static int parse_float(const Option *option, const char *text, Error *err) {
+    const char *at = text;
+    double value;
+    if (read_float(option, text, &at, '\0', &value, err) != 0) return -1;
     *(double *)option->value = value;
     return 0;
 }
 
-static int parse_choice(const Option *option, const char *text, Error *err) {
-    char words[256], list[512] = "", *rest = NULL;
-    const char *meant = NULL;
-    size_t best = SIZE_MAX;
-    snprintf(words, sizeof words, "%s", option->metavar);
-    for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) {
-        if (strcmp(word, text) == 0) {
-            *(const char **)option->value = text;
-            return 0;
-        }
-        if (is_near(text, word, &best)) meant = word;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
+static int parse_pair(const Option *option, const char *text, Error *err) {
+    const char *at = text;
+    double first, second, *place = option->value;
+    if (read_float(option, text, &at, ',', &first, err) != 0) return -1;
+    if (read_float(option, text, &at, '\0', &second, err) != 0) return -1;
+    place[0] = first;
+    place[1] = second;
+    return 0;
+}
+
+// ---- words --------------------------------------------------------------------------------------
+
+typedef struct Word { // of "a|b|c"
+    const char *start;
+    int length, number;
+} Word;
+
+// The word after `word` in words; the first one after {0}. False: there is none.
+static bool next_word(const char *words, Word *word) {
+    const char *start = word->start ? word->start + word->length : words;
+    if (word->start && *start == '\0') return false;
+    word->number = word->start ? word->number + 1 : 0;
+    word->start = start + (*start == '|');
+    word->length = (int)strcspn(word->start, "|");
+    return true;
+}
+
+const char *option_text(const Option *option, char *buffer, size_t capacity) {
+    if (option->type != OPTION_ENUM) return *(const char *const *)option->value;
+    buffer[0] = '\0';
+    for (Word word = {0}; next_word(option->metavar, &word);)
+        if (word.number == *(const int *)option->value)
+            snprintf(buffer, capacity, "%.*s", word.length, word.start);
+    return buffer;
+}
+
+static int no_such_word(const Option *option, const char *text, Error *err) {
+    char list[512] = "", meant[64] = "", one[64];
+    size_t best = SIZE_MAX, used = 0;
+    for (Word word = {0}; next_word(option->metavar, &word);) {
+        snprintf(one, sizeof one, "%.*s", word.length, word.start);
+        if (is_near(text, one, &best)) snprintf(meant, sizeof meant, "%s", one);
+        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", one);
+        used = strlen(list);
     }
     return error_set(err, STATUS_USAGE, "--%s: '%s' is none of %s%s%s%s", option->name, text, list,
-                     meant ? "; did you mean " : "", meant ? meant : "", meant ? "?" : "");
+                     *meant ? "; did you mean " : "", meant, *meant ? "?" : "");
+}
+
+static int parse_word(const Option *option, const char *text, Error *err) {
+    size_t length = strlen(text);
+    for (Word word = {0}; next_word(option->metavar, &word);) {
+        if ((size_t)word.length != length || strncmp(word.start, text, length) != 0) continue;
+        if (option->type == OPTION_ENUM)
+            *(int *)option->value = word.number;
+        else
+            *(const char **)option->value = text;
+        return 0;
+    }
+    return no_such_word(option, text, err);
 }
 
 static int parse_value(const Option *option, const char *text, Error *err) {
@@ -197,8 +302,11 @@ static int parse_value(const Option *option, const char *text, Error *err) {
         return parse_unsigned(option, text, err);
     case OPTION_FLOAT:
         return parse_float(option, text, err);
+    case OPTION_PAIR:
+        return parse_pair(option, text, err);
     case OPTION_CHOICE:
-        return parse_choice(option, text, err);
+    case OPTION_ENUM:
+        return parse_word(option, text, err);
     case OPTION_STRING:
         *(const char **)option->value = text;
         return 0;
@@ -303,11 +411,13 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
     return 0;
 }
 
-const char *options_word(const Options *options, const char *name) {
+bool options_is(const Options *options, const char *name, const char *word) {
+    char buffer[64];
     const Option *option = find_option(options, name, strlen(name));
-    CHECK(option && (option->type == OPTION_CHOICE || option->type == OPTION_STRING),
-          "--%s is no word", name);
-    return *(const char **)option->value;
+    CHECK(option && option->type >= OPTION_STRING && option->type <= OPTION_ENUM,
+          "--%s has no words", name);
+    const char *text = option_text(option, buffer, sizeof buffer);
+    return text && strcmp(text, word) == 0;
 }
 
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {

@@ -1,4 +1,4 @@
-/* options.h: command lines. A program describes its options in one table; the table parses the
+/* options.h: command lines. A program adds its options to one table; the table parses the
  * command line, checks ranges, and prints --help, so the three cannot disagree. Unknown options,
  * missing values, values out of range and left-over arguments are errors (STATUS_USAGE) that name
  * the option and, where one is near, the option that was probably meant.
@@ -11,6 +11,7 @@
 
 #include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/error.h"
 
@@ -20,8 +21,10 @@ typedef enum OptionType {
     OPTION_SIZE,   // size_t *value, decimal
     OPTION_U64,    // uint64_t *value
     OPTION_FLOAT,  // double *value; must be finite
+    OPTION_PAIR,   // double value[2]; written "0.9,0.999", both in the range
     OPTION_STRING, // const char **value; points into argv
-    OPTION_CHOICE, // const char **value; one of the words of `choices`, separated by '|'
+    OPTION_CHOICE, // const char **value; one of the words of `metavar`, which '|' separates
+    OPTION_ENUM,   // an enum whose constants are 0, 1, ... in the order of those words
     OPTION_TITLE,  // no option: `help` is a heading in --help
 } OptionType;
 
@@ -50,8 +53,35 @@ typedef struct Options {
     int rest;
 } Options;
 
-// Appends one row to the table. Aborts if it is full or if a name comes twice.
+// Appends one row to the table. Aborts if it is full or if a name comes twice. Programs call the
+// functions below, which know the type of the value.
 void options_add(Options *options, Option row);
+
+// Each appends an option called --name. What `value` points to holds the default, and must live as
+// long as the table. Numbers outside [min, max] are refused; min == max means that all are taken.
+void options_add_title(Options *options, const char *title); // a heading of --help
+void options_add_flag(Options *options, const char *name, bool *value, const char *help);
+void options_add_int(Options *options, const char *name, int *value, int min, int max,
+                     const char *help);
+void options_add_count(Options *options, const char *name, size_t *value, double min, double max,
+                       const char *help);
+void options_add_u64(Options *options, const char *name, uint64_t *value, const char *help);
+void options_add_float(Options *options, const char *name, double *value, double min, double max,
+                       const char *help);
+void options_add_pair(Options *options, const char *name, double value[2], double min, double max,
+                      const char *help);
+// Any text. metavar stands for it in --help: "FILE".
+void options_add_string(Options *options, const char *name, const char **value, const char *metavar,
+                        const char *help);
+// One of `words` ("a|b|c"), kept as the word, for names that go on as names (a model, a backend).
+void options_add_choice(Options *options, const char *name, const char **value, const char *words,
+                        const char *help);
+// One of `words`, kept as its number: value points to an enum whose constants have the words'
+// order.
+void options_add_enum(Options *options, const char *name, void *value, const char *words,
+                      const char *help);
+// What stands for the number of the option that was added last in --help, in place of N or F.
+void options_metavar(Options *options, const char *metavar);
 
 // Parses argv. --help prints the table on stdout and ends the process with status 0. Returns 0,
 // or -1 with err filled.
@@ -69,8 +99,11 @@ typedef struct OptionUse {
 // count.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
-// The word that an option (OPTION_CHOICE, OPTION_STRING) of the table stands at.
-const char *options_word(const Options *options, const char *name);
+// Whether an option with words stands at this one.
+bool options_is(const Options *options, const char *name, const char *word);
+// The value of an option with a text or words: the text (NULL: none), or the word that it stands
+// at, written into buffer[capacity] if it is kept as a number.
+const char *option_text(const Option *option, char *buffer, size_t capacity);
 
 void options_print_help(const Options *options, FILE *stream);
 

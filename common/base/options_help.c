@@ -37,9 +37,16 @@ static void format_default(const Option *option, char *text, size_t capacity) {
     case OPTION_FLOAT:
         snprintf(text, capacity, " (default: %.10g)", *(const double *)option->value);
         break;
+    case OPTION_PAIR: {
+        const double *pair = option->value;
+        snprintf(text, capacity, " (default: %.10g,%.10g)", pair[0], pair[1]);
+        break;
+    }
     case OPTION_STRING:
-    case OPTION_CHOICE: {
-        const char *value = *(const char *const *)option->value;
+    case OPTION_CHOICE:
+    case OPTION_ENUM: {
+        char word[64];
+        const char *value = option_text(option, word, sizeof word);
         if (value && *value) snprintf(text, capacity, " (default: %s)", value);
         break;
     }

@@ -60,6 +60,13 @@ uint32_t sync_load(const SyncWord *word) {
     return atomic_load_explicit(&word->value, memory_order_acquire);
 }
 
+bool sync_claim(SyncWord *word, uint32_t expected, uint32_t value) {
+    bool claimed = atomic_compare_exchange_strong_explicit(
+        &word->value, &expected, value, memory_order_seq_cst, memory_order_acquire);
+    if (claimed) sync_wake(word);
+    return claimed;
+}
+
 static bool reached(uint32_t value, uint32_t target) {
     return (int32_t)(value - target) >= 0;
 }

@@ -25,6 +25,9 @@ void sync_store(SyncWord *word, uint32_t value); // release; wakes the sleepers
 // calls this for the words that others may be waiting on; those he cannot name notice within 50 ms.
 void sync_wake(SyncWord *word);
 uint32_t sync_load(const SyncWord *word); // acquire
+// Stores `value` if the word is `expected`, in one step: of several that try, one succeeds. Wakes
+// the sleepers then. False: it was something else, and stays so.
+bool sync_claim(SyncWord *word, uint32_t expected, uint32_t value);
 
 typedef enum SyncResult { SYNC_DONE, SYNC_TIMEOUT, SYNC_ABORTED } SyncResult;
 

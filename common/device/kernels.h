@@ -56,6 +56,14 @@ typedef struct Slice { // some memory of a list that one call works through
 // memory, because a captured graph of a step (device.h) keeps all that is passed by value.
 enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
 
+// Rows of yes-or-no questions: how likely each is "yes" is the sigmoid of its logit.
+typedef struct Answers {
+    const float *logits;     // [n, classes]
+    const float *target;     // [n, classes]: 1 yes, 0 no, or in between
+    const float *pos_weight; // [classes]: how many times a "yes" counts; NULL: once
+    size_t n, classes;
+} Answers;
+
 typedef struct SgdConfig { // PyTorch's torch.optim.SGD
     float momentum, weight_decay;
     bool nesterov;
@@ -70,19 +78,22 @@ typedef struct SgdTensor {
     size_t count;
 } SgdTensor;
 
-typedef struct AdamWConfig { // PyTorch's torch.optim.AdamW
+// PyTorch's torch.optim.Adam and AdamW, which differ in where the weight decays: Adam adds
+// weight_decay times the weight to the gradient, AdamW multiplies the weight by SCALAR_KEEP.
+typedef struct AdamConfig {
     float beta1, beta2, eps;
-} AdamWConfig;
+    float weight_decay; // Adam's; 0 in AdamW
+} AdamConfig;
 
-typedef struct AdamWTensor {
+typedef struct AdamTensor {
     float *weight; // [count], as all that follows
     const float *gradient;
     float *exp_avg, *exp_avg_sq;
-    // [SCALARS], device memory: KEEP 1 - lr weight_decay, STEP_SIZE lr / (1 - beta1^t),
+    // [SCALARS], device memory: KEEP 1 - lr weight_decay (1 in Adam), STEP_SIZE lr / (1 - beta1^t),
     // BIAS_CORRECTION sqrt(1 - beta2^t)
     const float *scalars;
     size_t count;
-} AdamWTensor;
+} AdamTensor;
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref"
@@ -234,6 +245,14 @@ typedef struct Kernels {
     // dx (+)= 2 (x - target) * upstream / divisor
     void (*squared_error_gradient)(const float *x, const float *target, const float *upstream,
                                    double divisor, float *dx, bool accumulate, size_t count);
+    // loss[1] = the sum of (1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)) over all logits x with
+    // target t and weight p, over the divisor (PyTorch's binary_cross_entropy_with_logits).
+    void (*binary_cross_entropy)(const Answers *answers, double divisor, float *loss);
+    // dlogits (+)= ((1 + (p - 1) t) sigmoid(x) - p t) * upstream / divisor
+    void (*binary_cross_entropy_gradient)(const Answers *answers, double divisor,
+                                          const float *upstream, float *dlogits, bool accumulate);
+    // y[n, classes] = 1 at labels[row], 0 elsewhere; NaN in a row whose label is no class.
+    void (*one_hot)(const int64_t *labels, float *y, size_t n, size_t classes);
     // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
     // is wrong, and so is a target that is no class).
     void (*count_correct)(const float *logits, const int64_t *target, int64_t *correct, size_t n,
@@ -262,7 +281,7 @@ typedef struct Kernels {
 
     // ---- optimizers: a list of parameters ----------------------------------------------------
     void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-    void (*adamw)(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
+    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
 } Kernels;
 
 extern const Kernels kernels_cpu, kernels_ref, kernels_cuda; // kernels_cuda: builds with CUDA

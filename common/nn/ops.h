@@ -49,6 +49,13 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 // this batch's for PyTorch's default, the global batch's for DDP's --normalize global.
 // logits[n, classes], target[n] I64
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor);
+// Yes or no for every class: logits and target [n, classes], target between 0 and 1; pos_weight
+// [classes] says how many times a "yes" counts (NULL: once), and wants no gradient. The divisor
+// counts elements (PyTorch's BCEWithLogitsLoss).
+Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
+                                const Tensor *pos_weight, double divisor);
+// labels[n] I64 -> [n, classes]: 1 for the label's class, 0 for the others. Wants no gradient.
+Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes);
 // Hard-example mining (OHEM): which pixels a loss is made of.
 typedef struct Mining {
     double threshold; // those whose loss is above it; -INFINITY: all

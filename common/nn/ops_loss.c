@@ -11,7 +11,7 @@
 #define KERNELS(tape) device_kernels((tape)->device)
 
 typedef struct LossSaved {
-    const Tensor *target;
+    const Tensor *target, *pos_weight;
     float *probabilities; // cross-entropy: [n, classes], device memory
     double divisor;
 } LossSaved;
@@ -63,6 +63,66 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
     tape_record(tape, "cross_entropy", cross_entropy_backward, loss, 1, &logits, saved);
     return loss;
 }
+
+// ---- yes or no for every class ------------------------------------------------------------------
+
+static Answers answers_of(const Tensor *logits, const Tensor *target, const Tensor *pos_weight) {
+    return (Answers){.logits = tensor_f32(logits),
+                     .target = tensor_f32(target),
+                     .pos_weight = pos_weight ? tensor_f32(pos_weight) : NULL,
+                     .n = logits->shape[0],
+                     .classes = logits->shape[1]};
+}
+
+static void binary_cross_entropy_backward(Tape *tape, Node *node) {
+    Tensor *logits = node->inputs[0];
+    const LossSaved *saved = node->saved;
+    const Answers answers = answers_of(logits, saved->target, saved->pos_weight);
+    bool accumulate;
+    float *grad = tape_grad(tape, logits, &accumulate);
+    if (grad)
+        KERNELS(tape)->binary_cross_entropy_gradient(&answers, saved->divisor, node->output->grad,
+                                                     grad, accumulate);
+    tape_grad_done(tape, logits);
+}
+
+Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
+                                const Tensor *pos_weight, double divisor) {
+    if (!logits || !target) return NULL;
+    char shape[64], wanted[64];
+    if (logits->ndim != 2 || !tensor_same_shape(logits, target) || target->dtype != DTYPE_F32)
+        return tape_fail(tape, "binary_cross_entropy", "logits %s do not fit targets %s",
+                         tensor_describe(logits, shape, sizeof shape),
+                         tensor_describe(target, wanted, sizeof wanted));
+    if (pos_weight && (pos_weight->ndim != 1 || pos_weight->shape[0] != logits->shape[1]))
+        return tape_fail(tape, "binary_cross_entropy", "pos_weight %s does not fit %zu classes",
+                         tensor_describe(pos_weight, shape, sizeof shape), logits->shape[1]);
+    LossSaved *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (LossSaved){.target = target, .pos_weight = pos_weight, .divisor = divisor};
+    const Answers answers = answers_of(logits, target, pos_weight);
+    Tensor *loss = scalar(tape);
+    KERNELS(tape)->binary_cross_entropy(&answers, divisor, tensor_f32(loss));
+    tape_record(tape, "binary_cross_entropy", binary_cross_entropy_backward, loss, 1, &logits,
+                saved);
+    return loss;
+}
+
+Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
+    if (!labels) return NULL;
+    char shape[64];
+    if (labels->ndim != 1 || labels->dtype != DTYPE_I64)
+        return tape_fail(tape, "one_hot", "expected labels [n], got %s",
+                         tensor_describe(labels, shape, sizeof shape));
+    size_t bad = first_bad_label(labels, classes), n = labels->shape[0];
+    if (bad < n)
+        return tape_fail(tape, "one_hot", "label %lld of row %zu is out of range [0, %zu)",
+                         (long long)((const int64_t *)labels->data)[bad], bad, classes);
+    Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, classes});
+    KERNELS(tape)->one_hot(labels->data, tensor_f32(y), n, classes);
+    return y;
+}
+
+// ---- squared error ------------------------------------------------------------------------------
 
 static void squared_error_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0];

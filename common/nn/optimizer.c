@@ -9,8 +9,17 @@
 
 enum { STATES = 2 };
 
+static bool is_sgd(const Optimizer *optimizer) {
+    return optimizer->config.kind == OPTIMIZER_SGD;
+}
+
+const char *optimizer_name(const Optimizer *optimizer) {
+    static const char *const NAMES[] = {"sgd", "adam", "adamw"};
+    return NAMES[optimizer->config.kind];
+}
+
 const char *optimizer_state_name(const Optimizer *optimizer, int which) {
-    if (optimizer->config.kind == OPTIMIZER_ADAMW) return which == 0 ? "exp_avg" : "exp_avg_sq";
+    if (!is_sgd(optimizer)) return which == 0 ? "exp_avg" : "exp_avg_sq";
     return which == 0 && optimizer->config.momentum > 0 ? "momentum_buffer" : NULL;
 }
 
@@ -41,8 +50,8 @@ static void create_runs(Optimizer *optimizer) {
     optimizer->scalars = memory_zalloc(bytes);
     optimizer->sent = memory_zalloc(bytes);
     if (bytes > 0) memset(optimizer->sent, 0xff, bytes); // NaN: nothing is there yet
-    bool adamw = optimizer->config.kind == OPTIMIZER_ADAMW;
-    optimizer->list = memory_zalloc(count * (adamw ? sizeof(AdamWTensor) : sizeof(SgdTensor)));
+    size_t item = is_sgd(optimizer) ? sizeof(SgdTensor) : sizeof(AdamTensor);
+    optimizer->list = memory_zalloc(count * item);
 }
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
@@ -93,9 +102,10 @@ static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     float *scalars = optimizer->scalars + i * SCALARS;
     double step = (double)++optimizer->steps[i], lr = (double)(float)rate;
     scalars[SCALAR_LR] = (float)rate;
-    if (config->kind != OPTIMIZER_ADAMW) return;
+    if (config->kind == OPTIMIZER_SGD) return;
     double beta1 = (double)(float)config->beta1, beta2 = (double)(float)config->beta2;
-    scalars[SCALAR_KEEP] = (float)(1 - lr * (double)(float)config->weight_decay);
+    double decay = config->kind == OPTIMIZER_ADAMW ? (double)(float)config->weight_decay : 0;
+    scalars[SCALAR_KEEP] = (float)(1 - lr * decay);
     scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(beta1, step)));
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
 }
@@ -140,30 +150,33 @@ static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t firs
     device_kernels(run->device)->sgd(&config, list, length);
 }
 
-static void apply_adamw(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    const AdamWConfig config = {.beta1 = (float)optimizer->config.beta1,
-                                .beta2 = (float)optimizer->config.beta2,
-                                .eps = (float)optimizer->config.eps};
-    AdamWTensor *list = optimizer->list;
+static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
+    const AdamConfig config = {.beta1 = (float)optimizer->config.beta1,
+                               .beta2 = (float)optimizer->config.beta2,
+                               .eps = (float)optimizer->config.eps,
+                               .weight_decay = optimizer->config.kind == OPTIMIZER_ADAM
+                                                   ? (float)optimizer->config.weight_decay
+                                                   : 0};
+    AdamTensor *list = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
         const Tensor *parameter = parameter_of(optimizer, i);
         if (!parameter->has_grad) continue;
-        list[length++] = (AdamWTensor){.weight = tensor_f32(parameter),
-                                       .gradient = parameter->grad,
-                                       .exp_avg = optimizer->state[0][i],
-                                       .exp_avg_sq = optimizer->state[1][i],
-                                       .scalars = run->scalars + (i - run->first) * SCALARS,
-                                       .count = tensor_count(parameter)};
+        list[length++] = (AdamTensor){.weight = tensor_f32(parameter),
+                                      .gradient = parameter->grad,
+                                      .exp_avg = optimizer->state[0][i],
+                                      .exp_avg_sq = optimizer->state[1][i],
+                                      .scalars = run->scalars + (i - run->first) * SCALARS,
+                                      .count = tensor_count(parameter)};
     }
-    device_kernels(run->device)->adamw(&config, list, length);
+    device_kernels(run->device)->adam(&config, list, length);
 }
 
 static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    if (optimizer->config.kind == OPTIMIZER_ADAMW)
-        apply_adamw(optimizer, run, first, count);
-    else
+    if (is_sgd(optimizer))
         apply_sgd(optimizer, run, first, count);
+    else
+        apply_adam(optimizer, run, first, count);
 }
 
 void optimizer_apply(Optimizer *optimizer) {

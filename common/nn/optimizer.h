@@ -1,4 +1,5 @@
-/* optimizer.h: SGD and AdamW with PyTorch's formulas and defaults, and learning-rate schedules.
+/* optimizer.h: SGD, Adam and AdamW with PyTorch's formulas and defaults, and learning-rate
+ * schedules.
  *
  * A parameter whose gradient is None is skipped, as in PyTorch. State is made for all parameters at
  * creation, so that a step never allocates. A step is one kernel call for all parameters.
@@ -10,14 +11,15 @@
 
 #include "common/nn/module.h"
 
-typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_ADAMW } OptimizerKind;
+typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
+#define OPTIMIZER_WORDS "sgd|adam|adamw" // what options and checkpoints call them, in that order
 
 typedef struct OptimizerConfig {
     OptimizerKind kind;
-    double momentum; // sgd
-    bool nesterov;   // sgd
-    double weight_decay;
-    double beta1, beta2, eps; // adamw: 0.9, 0.999, 1e-8
+    double momentum;          // sgd
+    bool nesterov;            // sgd
+    double weight_decay;      // adamw: of the weight itself; the others add it to the gradient
+    double beta1, beta2, eps; // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
 } OptimizerConfig;
 
 // Parameters that follow each other and lie on one device.
@@ -30,15 +32,15 @@ typedef struct OptimizerRun {
 typedef struct Optimizer {
     OptimizerConfig config;
     NamedTensors parameters;
-    // Per parameter, device memory: sgd {momentum_buffer, -}, adamw {exp_avg, exp_avg_sq}; NULL:
+    // Per parameter, device memory: sgd {momentum_buffer, -}, others {exp_avg, exp_avg_sq}; NULL:
     // none.
     float **state[2];
-    int64_t *steps; // per parameter: updates so far (AdamW's bias correction; 0: no state yet)
+    int64_t *steps; // per parameter: updates so far (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;
     float *scalars,
         *sent;  // [parameters.count, SCALARS], the host's: now, and as the device has them
-    void *list; // [parameters.count] SgdTensor or AdamWTensor: what a call works through
+    void *list; // [parameters.count] SgdTensor or AdamTensor: what a call works through
 } Optimizer;
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
@@ -50,22 +52,35 @@ void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
+// "sgd", "adam", "adamw"
+const char *optimizer_name(const Optimizer *optimizer);
 // Names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg", "exp_avg_sq"; NULL: no
 // such state in this configuration.
 const char *optimizer_state_name(const Optimizer *optimizer, int which);
 
 // ---- schedules --------------------------------------------------------------------------------
+typedef enum ScheduleKind {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_STEP,      // PyTorch's StepLR
+    SCHEDULE_COSINE,    // CosineAnnealingLR
+    SCHEDULE_POLYNOMIAL // PolynomialLR
+} ScheduleKind;
+#define SCHEDULE_WORDS "constant|step|cosine|polynomial"
+
 typedef struct Schedule {
-    const char *name; // constant, step, cosine, polynomial
-    double lr;        // after warm-up
+    ScheduleKind kind;
+    double lr; // after warm-up
     size_t warmup_steps, total_steps;
-    size_t step_every; // step: multiply by gamma every so many steps
-    double gamma;      // step: 0.1
-    double power;      // polynomial: 0.9
+    double warmup_start; // the first step's part of lr (LinearLR's start_factor); 0: see below
+    size_t step_every;   // step: multiply by gamma every so many steps
+    double gamma;        // step
+    double power;        // polynomial
 } Schedule;
 
-// The learning rate of step `step` (from 0). Warm-up is linear: lr (step + 1) / warmup_steps; the
-// schedule proper runs over the steps after it and reaches 0 (cosine, polynomial) at total_steps.
+// The learning rate of step `step` (from 0). Warm-up is linear, from lr warmup_start at step 0 to
+// lr at step warmup_steps (PyTorch's LinearLR); without warmup_start from lr / warmup_steps to lr
+// at the last step of the warm-up. The schedule proper runs over the steps after it (SequentialLR)
+// and reaches 0 (cosine, polynomial) at total_steps.
 double schedule_lr(const Schedule *schedule, size_t step);
 
 #endif

@@ -24,6 +24,7 @@
 typedef struct BatchLoss {
     Tensor *outputs, *target;
     Tensor *loss; // a scalar: sum / divisor
+    Tensor *root; // where backward begins: the loss; of fp16 times the scale (step_loss)
     size_t count; // of this rank's samples, or kept pixels, that are in the sum
     double divisor;
 } BatchLoss;

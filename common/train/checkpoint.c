@@ -23,10 +23,6 @@
 
 static const char FORMAT[] = "ddp.c checkpoint 1";
 
-static const char *optimizer_kind(const Optimizer *optimizer) {
-    return optimizer->config.kind == OPTIMIZER_ADAMW ? "adamw" : "sgd";
-}
-
 // "dir/last.safetensors" + "x.optimizer" -> "dir/x.optimizer"
 static char *beside(const char *path, const char *name) {
     const char *slash = strrchr(path, '/');
@@ -112,16 +108,16 @@ static SafeTensors snapshot_optimizer(const Optimizer *optimizer) {
     }
     content.meta = memory_zalloc(sizeof *content.meta);
     content.meta_count = 1;
-    set_meta(content.meta, "optimizer", "%s", optimizer_kind(optimizer));
+    set_meta(content.meta, "optimizer", "%s", optimizer_name(optimizer));
     return content;
 }
 
 static int check_optimizer(const char *path, const SafeTensors *file, const SafeTensors *wanted,
                            const Optimizer *optimizer, Error *err) {
     const char *kind = safetensors_meta(file, "optimizer");
-    if (!kind || strcmp(kind, optimizer_kind(optimizer)) != 0)
+    if (!kind || strcmp(kind, optimizer_name(optimizer)) != 0)
         return error_set(err, STATUS_USAGE, "%s: was written by optimizer %s, this run uses %s",
-                         path, kind ? kind : "(none)", optimizer_kind(optimizer));
+                         path, kind ? kind : "(none)", optimizer_name(optimizer));
     if (file->count != wanted->count)
         return error_set(err, STATUS_USAGE, "%s: holds %zu tensors, the optimizer has %zu", path,
                          file->count, wanted->count);
@@ -389,6 +385,9 @@ static int read_state(const char *path, Pair *pair, Error *err) {
                          "%s: names no optimizer file beside it, or lacks a checksum", path);
     pair->optimizer_path = beside(path, name);
     if (safetensors_read(pair->optimizer_path, &pair->state, err) != 0) return -1;
+    // FILE's checksum covers its header, in which the other file's checksum stands.
+    pair->progress.checksum =
+        (uint32_t)strtoul(safetensors_meta(&pair->weights, "crc32"), NULL, 16);
     pair->strategy = split_strategy(&pair->state);
     const char *found = safetensors_meta(&pair->state, "crc32");
     if (found && strcmp(found, digits) == 0) return 0;

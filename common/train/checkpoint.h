@@ -26,6 +26,7 @@ typedef struct Progress {
     char amp[8];  // the precision that it was made with, as --amp calls it
     double scale; // of fp16's GradScaler, as in PyTorch's state_dict; 0: there is none
     uint64_t growth_tracker;
+    uint32_t checksum; // of the checkpoint that it was read from, both files; 0: from none
 } Progress;
 
 // previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:

@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "common/base/file.h"
+#include "common/base/hash.h"
 #include "common/base/memory.h"
 #include "common/train/record.h"
 
@@ -17,13 +18,21 @@ static bool is(const char *value, const char *word) {
 // Options that were given and that the others leave without effect.
 static int check_used(const TrainConfig *config, const Options *options, const DataSource *data,
                       Error *err) {
-    const bool sgd = is(config->optimizer, "sgd"), pixels = data->train.dense;
+    const bool sgd = config->optimizer == OPTIMIZER_SGD, pixels = data->train.dense;
+    const bool steps = config->schedule == SCHEDULE_STEP;
+    const bool polynomial = config->schedule == SCHEDULE_POLYNOMIAL;
     const OptionUse uses[] = {
         {"hidden", is(config->model, "mlp"), "only --model mlp has layers of sizes to choose"},
         {"augment", data->train.bytes != NULL, "it moves the pixels of pictures, --data has none"},
         {"epochs", config->steps == 0, "--steps says when the run ends"},
-        {"momentum", sgd, "--optimizer adamw has moments of its own"},
-        {"nesterov", sgd, "--optimizer adamw has moments of its own"},
+        {"momentum", sgd, "adam and adamw have moments of their own: --betas"},
+        {"nesterov", sgd, "it is a momentum of --optimizer sgd"},
+        {"betas", !sgd, "they are of --optimizer adam and adamw"},
+        {"eps", !sgd, "it is of --optimizer adam and adamw"},
+        {"gamma", steps, "it is of --schedule step"},
+        {"step-every", steps, "it is of --schedule step"},
+        {"power", polynomial, "it is of --schedule polynomial"},
+        {"warmup-start", config->warmup_steps > 0, "there is no warm-up without --warmup-steps"},
         {"ohem-threshold", pixels, "--data has no labels of pixels to choose from"},
         {"ohem-min", pixels, "--data has no labels of pixels to choose from"},
         {"ohem-min", config->ohem_threshold > 0, "without --ohem-threshold all pixels count"},
@@ -92,7 +101,7 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
     if (data->train.dense)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: how many pixels count is known in the middle of a step");
-    if (strcmp(config->amp, "fp16") == 0)
+    if (config->amp == PRECISION_F16)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: with --amp fp16 the host decides in every step whether the "
                          "optimizer steps; bf16 needs no such decision");
@@ -109,6 +118,20 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
         return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
                          strategy->device->name);
     return config->cuda_graph ? check_graph(config, data, strategy, err) : 0;
+}
+
+// A process with fewer rows would give each of them more weight. (PyTorch's interleaved layout
+// cannot have this: it repeats samples until all ranks have the same number.)
+int checks_shares(const Strategy *strategy, Error *err) {
+    const Sampler *sampler = strategy->sampler;
+    size_t ranks = (size_t)sampler->world;
+    for (size_t i = 0; !strategy->global_mean && i < sampler->batch_count; i++)
+        if (sampler->global[i] % ranks != 0)
+            return error_set(
+                err, STATUS_USAGE,
+                "%s of %zu rows does not divide among %zu ranks: use --normalize global",
+                i > 0 ? "the last batch" : "a batch", sampler->global[i], ranks);
+    return 0;
 }
 
 // ---- outputs ----------------------------------------------------------------------------------
@@ -137,18 +160,17 @@ static bool names_a_file(const Option *option) {
 
 // A number that two different values hardly share, small enough that a sum over ranks is exact.
 static double fingerprint(const Option *option) {
-    static const size_t SIZES[] = {[OPTION_FLAG] = sizeof(bool),
-                                   [OPTION_INT] = sizeof(int),
-                                   [OPTION_SIZE] = sizeof(size_t),
-                                   [OPTION_U64] = sizeof(uint64_t),
-                                   [OPTION_FLOAT] = sizeof(double)};
+    static const size_t SIZES[] = {
+        [OPTION_FLAG] = sizeof(bool),    [OPTION_INT] = sizeof(int),
+        [OPTION_SIZE] = sizeof(size_t),  [OPTION_U64] = sizeof(uint64_t),
+        [OPTION_FLOAT] = sizeof(double), [OPTION_PAIR] = 2 * sizeof(double),
+        [OPTION_ENUM] = sizeof(int)};
     bool is_text = option->type == OPTION_STRING || option->type == OPTION_CHOICE;
     const char *text = is_text ? *(const char *const *)option->value : NULL;
     const unsigned char *bytes = is_text ? (const void *)text : option->value;
     size_t count = is_text ? (text ? strlen(text) : 0) : SIZES[option->type];
-    uint32_t hash = 2166136261u; // FNV-1a
-    for (size_t i = 0; i < count; i++) hash = (hash ^ bytes[i]) * 16777619u;
-    return (double)hash;
+    uint64_t hash = hash_bytes(HASH_START, bytes, count);
+    return (double)(uint32_t)(hash ^ (hash >> 32));
 }
 
 int checks_same_options(Strategy *strategy, const Options *options, Error *err) {

@@ -16,6 +16,9 @@ int checks_config(const TrainConfig *config, const Options *options, const DataS
 int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
                   Error *err);
 
+// Where the processes' mean gradients are averaged, all have the same number of rows in each batch.
+int checks_shares(const Strategy *strategy, Error *err);
+
 // Every file that the run is to write can be written: tried by beginning it and leaving it off.
 int checks_outputs(const TrainConfig *config, Error *err);
 
@@ -23,6 +26,28 @@ int checks_outputs(const TrainConfig *config, Error *err);
 // learning rate or a seed would train on, each its own way. Collective. Names the first that
 // differs.
 int checks_same_options(Strategy *strategy, const Options *options, Error *err);
+
+// A number that has to be the same on every rank, and what it says: "training samples".
+typedef struct RankFact {
+    const char *what;
+    double value;
+    bool is_hash; // its digits tell a reader nothing
+} RankFact;
+
+// Every rank has the same numbers. Collective. If not, the error names the ranks that do not see
+// what rank 0 sees, and where: "--data digits", "--resume out".
+int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
+                      Error *err);
+
+// Every rank has opened the same data: sizes, shapes, classes, and a hash of all labels of samples
+// and of some samples. Collective.
+int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                     Error *err);
+
+// Every rank has found the same checkpoint at --resume, or none. Each has looked for itself, and
+// nodes with disks of their own may differ. Collective.
+int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,
+                           Error *err);
 
 // A checkpoint's place in its run makes sense in this one. What would make it another run is an
 // error; what only ends bit-for-bit continuation is said on the log.

@@ -1,7 +1,7 @@
 /* late_losses.h: the losses of the last steps, on their way from the device to the host.
  *
- * A step is asked for, not waited for: while step k is computed, the host is already asking for step
- * k + 1, and learns the loss of step k afterwards.
+ * A step is asked for, not waited for: while step k is computed, the host is already asking for
+ * step k + 1, and learns the loss of step k afterwards.
  */
 #ifndef COMMON_TRAIN_LATE_LOSSES_H
 #define COMMON_TRAIN_LATE_LOSSES_H

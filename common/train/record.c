@@ -5,7 +5,10 @@
 #include <inttypes.h>
 #include <math.h>
 #include <string.h>
+#include <time.h>
+#include <unistd.h>
 
+#include "common/base/build.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
@@ -46,7 +49,15 @@ static int json_file_end(JsonFile *file, Error *err) {
 
 // ---- config.json ------------------------------------------------------------------------------
 
+static void write_pair(Json *json, const char *name, const double pair[2]) {
+    json_begin_array(json, name);
+    json_number(json, NULL, pair[0]);
+    json_number(json, NULL, pair[1]);
+    json_end_array(json);
+}
+
 static void write_option(Json *json, const Option *option) {
+    char word[64];
     switch (option->type) {
     case OPTION_FLAG:
         json_bool(json, option->name, *(const bool *)option->value);
@@ -63,13 +74,41 @@ static void write_option(Json *json, const Option *option) {
     case OPTION_FLOAT:
         json_number(json, option->name, *(const double *)option->value);
         break;
+    case OPTION_PAIR:
+        write_pair(json, option->name, option->value);
+        break;
     case OPTION_STRING:
     case OPTION_CHOICE:
-        json_string(json, option->name, *(const char *const *)option->value);
+    case OPTION_ENUM:
+        json_string(json, option->name, option_text(option, word, sizeof word));
         break;
     case OPTION_TITLE:
         break;
     }
+}
+
+static void write_options(Json *json, const Options *options, const TrainConfig *config) {
+    json_begin_object(json, "options");
+    for (size_t i = 0; i < options->count; i++) {
+        const Option *option = &options->table[i];
+        if (option->value == &config->data)
+            json_string(json, option->name, train_data_name(config)); // also if nobody named it
+        else
+            write_option(json, option);
+    }
+    json_end_object(json);
+}
+
+// Which program this was, where, and when it began.
+static void write_origin(Json *json) {
+    char host[256] = "", date[32];
+    time_t now = time(NULL);
+    struct tm utc;
+    gethostname(host, sizeof host - 1);
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_string(json, "commit", *build_commit ? build_commit : NULL);
+    json_string(json, "host", host);
+    json_string(json, "date", date);
 }
 
 static void write_machine(Json *json, const Strategy *strategy) {
@@ -89,10 +128,9 @@ static int write_config(const Record *record, const Options *options, Error *err
     json_string(json, "backend", record->strategy->backend);
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
+    write_origin(json);
     write_machine(json, record->strategy);
-    json_begin_object(json, "options");
-    for (size_t i = 0; i < options->count; i++) write_option(json, &options->table[i]);
-    json_end_object(json);
+    write_options(json, options, record->config);
     return json_file_end(&file, err);
 }
 
@@ -167,7 +205,7 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     if (!record->main) return;
     double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
     char scale[32] = ""; // where there is a scaler
-    if (strcmp(record->config->amp, "fp16") == 0)
+    if (record->config->amp == PRECISION_F16)
         snprintf(scale, sizeof scale, " scale=%.9g", step->scale);
     log_data(&record->log,
              "step=%" PRIu64 " epoch=%" PRIu64
@@ -218,7 +256,7 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
     json_integer(json, "global_batch", (int64_t)record->config->global_batch);
-    json_string(json, "amp", record->config->amp);
+    json_string(json, "amp", train_amp_name(record->config->amp));
     json_integer(json, "steps", (int64_t)s->steps);
     json_integer(json, "skipped_steps", (int64_t)s->skipped_steps);
     json_number(json, "scale", s->scale);

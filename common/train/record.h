@@ -37,6 +37,7 @@ void record_close(Record *record);
 void record_step_time(Record *record, uint64_t ns);
 // A logged step: one row and one line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
+// After that epoch; epochs count from 0, here as in the rows of steps.
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
 
 typedef struct Summary {

@@ -55,25 +55,6 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     return strategy->load_state(strategy, path, state, log, err);
 }
 
-// Every process has looked for itself: on one file system all of them see the same files, as nobody
-// writes a checkpoint before every one has come this far. Nodes with disks of their own may differ.
-static int agree_on_step(Run *run, Error *err) {
-    Strategy *strategy = run->strategy;
-    size_t devices = (size_t)strategy->devices;
-    double *steps = memory_zalloc(devices * sizeof *steps);
-    for (int i = 0; i < strategy->all_count; i++)
-        steps[strategy->rank + i] = (double)run->progress.step;
-    int failed = strategy_sum(strategy, steps, devices, err);
-    for (size_t i = 1; !failed && i < devices; i++)
-        if (steps[i] != steps[0])
-            failed = error_set(err, STATUS_USAGE,
-                               "--resume %s: rank 0 would continue at step %.0f, rank %zu at step "
-                               "%.0f: they do not see the same checkpoints",
-                               run->config->resume, steps[0], i, steps[i]);
-    free(steps);
-    return failed;
-}
-
 int resume_run(Run *run, Error *err) {
     char *path;
     SafeTensors state = {0};
@@ -83,5 +64,6 @@ int resume_run(Run *run, Error *err) {
     if (!path) log_say(&run->record.log, "nothing to resume yet: starting at step 0");
     free(path);
     safetensors_free(&state);
-    return failed ? failed : agree_on_step(run, err);
+    if (failed) return failed;
+    return checks_same_checkpoint(run->strategy, run->config->resume, &run->progress, err);
 }

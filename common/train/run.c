@@ -2,7 +2,6 @@
 #include "common/train/run.h"
 
 #include <math.h>
-#include <string.h>
 
 #include "common/train/checks.h"
 #include "common/train/saving.h"
@@ -46,22 +45,23 @@ static void open_profile(Run *run) {
 
 static void open_optimizer(Run *run) {
     const TrainConfig *config = run->config;
-    bool adamw = strcmp(config->optimizer, "adamw") == 0;
-    OptimizerConfig optimizer = {.kind = adamw ? OPTIMIZER_ADAMW : OPTIMIZER_SGD,
+    OptimizerConfig optimizer = {.kind = config->optimizer,
                                  .momentum = config->momentum,
                                  .nesterov = config->nesterov,
                                  .weight_decay = config->weight_decay,
-                                 .beta1 = 0.9,
-                                 .beta2 = 0.999,
-                                 .eps = 1e-8};
+                                 .beta1 = config->betas[0],
+                                 .beta2 = config->betas[1],
+                                 .eps = config->eps};
     run->optimizer = optimizer_create(run->strategy->model, &optimizer);
-    run->schedule = (Schedule){.name = config->schedule,
-                               .lr = config->lr,
-                               .warmup_steps = config->warmup_steps,
-                               .total_steps = run->total_steps,
-                               .step_every = run->total_steps / 3 + 1,
-                               .gamma = 0.1,
-                               .power = 0.9};
+    run->schedule =
+        (Schedule){.kind = config->schedule,
+                   .lr = config->lr,
+                   .warmup_steps = config->warmup_steps,
+                   .warmup_start = config->warmup_start,
+                   .total_steps = run->total_steps,
+                   .step_every = config->step_every ? config->step_every : run->total_steps / 3 + 1,
+                   .gamma = config->gamma,
+                   .power = config->power};
 }
 
 static void open_loader(Run *run) {
@@ -95,7 +95,8 @@ static Progress first_progress(const Run *run) {
 static int check(Run *run, const Options *options, Error *err) {
     const TrainConfig *config = run->config;
     if (checks_config(config, options, run->data, run->total_steps, err) != 0 ||
-        checks_device(config, run->data, run->strategy, err) != 0)
+        checks_device(config, run->data, run->strategy, err) != 0 ||
+        checks_shares(run->strategy, err) != 0)
         return -1;
     return strategy_is_main(run->strategy) ? checks_outputs(config, err) : 0;
 }
@@ -117,7 +118,9 @@ static void announce(Run *run) {
 int run_open(Run *run, const Options *options, Error *err) {
     const TrainConfig *config = run->config;
     Strategy *strategy = run->strategy;
-    if (checks_same_options(strategy, options, err) != 0) return -1;
+    if (checks_same_options(strategy, options, err) != 0 ||
+        checks_same_data(strategy, config, run->data, err) != 0)
+        return -1;
     run->total_steps =
         config->steps ? config->steps : config->epochs * strategy->sampler->batch_count;
     if (check(run, options, err) != 0) return -1;

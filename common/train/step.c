@@ -9,13 +9,11 @@ int step_run(Step *step, Tape *tape, double lr, Error *err) {
     Strategy *strategy = step->strategy;
     BatchLoss loss;
     module_zero_grad(strategy->model);
-    if (batch_forward(&loss, tape, strategy->module, step->input, err) != 0 || // forward
-        step_loss(step, tape, &loss, err) != 0 ||                              // loss
-        tape_backward(tape, step_scaler_root(&step->scaler, tape, loss.loss), err) !=
-            0 ||                                               // backward
-        strategy->finish_backward(strategy, tape, err) != 0 || // finish
-        step_optimize(step, tape, lr, err) != 0)               // optimizer
-        return -1;
+    if (batch_forward(&loss, tape, strategy->module, step->input, err) != 0) return -1; // forward
+    if (step_loss(step, tape, &loss, err) != 0) return -1;                              // loss
+    if (tape_backward(tape, loss.root, err) != 0) return -1;                            // backward
+    if (strategy->finish_backward(strategy, tape, err) != 0) return -1;                 // finish
+    if (step_optimize(step, tape, lr, err) != 0) return -1;                             // optimizer
     step_done(step, tensor_f32(loss.loss), loss.divisor, loss.count);
     tape_reset(tape);
     return 0;
@@ -31,7 +29,9 @@ static Mining pixel_mining(const TrainConfig *config, const Batch *batch) {
 
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
     const Mining mining = pixel_mining(step->config, batch_input_batch(step->input));
-    return batch_mean_loss(loss, tape, step->input, &mining, step->strategy, err);
+    if (batch_mean_loss(loss, tape, step->input, &mining, step->strategy, err) != 0) return -1;
+    loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
+    return 0;
 }
 
 int step_optimize(Step *step, Tape *tape, double lr, Error *err) {

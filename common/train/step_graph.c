@@ -3,8 +3,8 @@
 
 #include "common/base/memory.h"
 
-// Plain steps before one is captured: buckets are rebuilt, memory is taken and libraries have chosen
-// their algorithms in the first ones.
+// Plain steps before one is captured: in the first ones buckets are rebuilt, memory is taken and
+// libraries choose their algorithms.
 enum { WARM_UP = 4 };
 
 typedef struct Captured { // a step on one place of the input
@@ -51,7 +51,7 @@ static int record(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
     Strategy *strategy = step->strategy;
     module_zero_grad(strategy->model);
     if (batch_forward(loss, tape, strategy->module, step->input, err) != 0 ||
-        step_loss(step, tape, loss, err) != 0 || tape_backward(tape, loss->loss, err) != 0 ||
+        step_loss(step, tape, loss, err) != 0 || tape_backward(tape, loss->root, err) != 0 ||
         strategy->finish_backward(strategy, tape, err) != 0)
         return -1;
     optimizer_apply(step->optimizer);

@@ -3,17 +3,12 @@
 
 #include <string.h>
 
-static Precision precision_of(const char *amp) {
-    if (strcmp(amp, "bf16") == 0) return PRECISION_BF16;
-    return strcmp(amp, "fp16") == 0 ? PRECISION_F16 : PRECISION_F32;
-}
-
 static bool is_scaled(const StepScaler *scaler) {
     return scaler->precision == PRECISION_F16;
 }
 
-StepScaler step_scaler_open(const char *amp) {
-    StepScaler scaler = {.amp = amp, .precision = precision_of(amp), .scale = 1};
+StepScaler step_scaler_open(Precision amp) {
+    StepScaler scaler = {.precision = amp, .scale = 1};
     const GradScalerState state = grad_scaler_default();
     int failed = grad_scaler_load(&scaler.scaler, &state, NULL);
     CHECK(!failed, "a GradScaler does not take its own defaults");
@@ -37,14 +32,15 @@ int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Er
 
 void step_scaler_save(const StepScaler *scaler, Progress *progress) {
     const GradScalerState *state = &scaler->scaler.state;
-    snprintf(progress->amp, sizeof progress->amp, "%s", scaler->amp);
+    snprintf(progress->amp, sizeof progress->amp, "%s", train_amp_name(scaler->precision));
     progress->scale = is_scaled(scaler) ? (double)state->scale : 0;
     progress->growth_tracker = is_scaled(scaler) ? (uint64_t)state->growth_tracker : 0;
 }
 
 int step_scaler_load(StepScaler *scaler, const Progress *progress, Error *err) {
     GradScalerState state = grad_scaler_default();
-    if (!is_scaled(scaler) || strcmp(progress->amp, scaler->amp) != 0) return 0;
+    if (!is_scaled(scaler) || strcmp(progress->amp, train_amp_name(scaler->precision)) != 0)
+        return 0;
     state.scale = (float)progress->scale;
     state.growth_tracker = (int64_t)progress->growth_tracker;
     return grad_scaler_load(&scaler->scaler, &state, err);

@@ -11,16 +11,16 @@
 
 #include "common/nn/grad_scaler.h"
 #include "common/train/checkpoint.h"
+#include "common/train/train_config.h"
 
 typedef struct StepScaler {
-    const char *amp; // "none", "bf16", "fp16"
-    Precision precision;
-    GradScaler scaler; // of fp16 only
-    double scale;      // what the last step's loss was multiplied by for backward; 1: no scaler
-    uint64_t skipped;  // steps that the optimizer took no part in
+    Precision precision; // --amp
+    GradScaler scaler;   // of fp16 only
+    double scale;        // what the last step's loss was multiplied by for backward; 1: no scaler
+    uint64_t skipped;    // steps that the optimizer took no part in
 } StepScaler;
 
-StepScaler step_scaler_open(const char *amp);
+StepScaler step_scaler_open(Precision amp);
 // The tensor that backward starts at: the loss, with fp16 times the scale.
 Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss);
 // Steps the optimizer, with fp16 unless a gradient is not finite. -1 with err filled.

@@ -5,21 +5,23 @@
 #include <stdint.h>
 
 #include "common/base/options.h"
+#include "common/nn/optimizer.h"
 
-// The shared options, with their defaults (train_config_default).
+// The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
     size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
     size_t global_batch;
     bool no_shuffle, augment;
     double lr;
-    const char *optimizer;
-    double momentum, weight_decay;
+    OptimizerKind optimizer;
+    double momentum, weight_decay, betas[2], eps;
     bool nesterov;
-    const char *amp; // "none", "bf16", "fp16"
+    Precision amp;
     bool tf32, cuda_graph;
-    const char *schedule;
-    size_t warmup_steps;
+    ScheduleKind schedule;
+    size_t warmup_steps, step_every; // step_every 0: a third of the run
+    double warmup_start, gamma, power;
     double ohem_threshold; // of pixels: keep those whose loss is above (0: all)
     size_t ohem_min;       // but at least so many (0: a sixteenth)
     uint64_t seed;
@@ -36,5 +38,8 @@ typedef struct TrainConfig {
 TrainConfig train_config_default(void);
 // Appends the shared options, bound to config.
 void train_options(Options *options, TrainConfig *config);
+
+// "none", "bf16", "fp16", as --amp calls it
+const char *train_amp_name(Precision precision);
 
 #endif

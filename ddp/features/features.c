@@ -33,10 +33,9 @@ void features_add_options(Options *options, DdpConfig *config, FeatureSettings *
                             features[i]->hook_names);
         CHECK(used + (size_t)more < sizeof settings->hook_names, "too many communication hooks");
     }
-    options_add(options, (Option){"comm-hook", OPTION_CHOICE, &settings->comm_hook,
-                                  settings->hook_names, 0, 0,
-                                  "what is done with a full bucket (noop: nothing, the bound for "
-                                  "any network)"});
+    options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
+                       "what is done with a full bucket (noop: nothing, the bound for "
+                       "any network)");
 }
 
 int features_check(const Options *options, const DdpConfig *config, const FeatureSettings *settings,

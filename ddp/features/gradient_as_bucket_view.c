@@ -69,9 +69,9 @@ static void attach(Module *wrapper) {
 
 static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
     (void)config;
-    options_add(options, (Option){"no-gradient-as-bucket-view", OPTION_FLAG, &own->on, NULL, 0, 0,
-                                  "keep gradients beside the buckets and copy them in and out "
-                                  "(PyTorch's default)"});
+    options_add_flag(options, "no-gradient-as-bucket-view", &own->on,
+                     "keep gradients beside the buckets and copy them in and out "
+                     "(PyTorch's default)");
 }
 
 static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,

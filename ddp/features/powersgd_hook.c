@@ -357,10 +357,10 @@ static void add_options(Options *options, DdpConfig *config, FeatureOptions *own
     PowerSgdConfig defaults = power_sgd_config_default();
     own->numbers[0] = defaults.rank;
     own->numbers[1] = defaults.start_iteration;
-    options_add(options, (Option){"powersgd-rank", OPTION_SIZE, &own->numbers[0], "N", 1, 1e6,
-                                  "columns of the matrices that travel"});
-    options_add(options, (Option){"powersgd-start", OPTION_SIZE, &own->numbers[1], "N", 2, 1e15,
-                                  "steps with a plain all-reduce before it"});
+    options_add_count(options, "powersgd-rank", &own->numbers[0], 1, 1e6,
+                      "columns of the matrices that travel");
+    options_add_count(options, "powersgd-start", &own->numbers[1], 2, 1e15,
+                      "steps with a plain all-reduce before it");
 }
 
 static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
@@ -368,7 +368,7 @@ static int check(const Options *options, const DdpConfig *config, const char *co
     (void)config;
     static const char WHY[] = "it needs --comm-hook powersgd";
     const bool used = strcmp(comm_hook, "powersgd") == 0;
-    if (used && strcmp(options_word(options, "amp"), "fp16") == 0)
+    if (used && options_is(options, "amp", "fp16"))
         return error_set(err, STATUS_USAGE,
                          "--comm-hook powersgd: with --amp fp16 gradients overflow now and then; "
                          "such a step is skipped, but PowerSGD would carry it on: use bf16");

@@ -142,8 +142,8 @@ static void attach(Module *wrapper) {
 
 static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
     (void)own;
-    options_add(options, (Option){"static-graph", OPTION_FLAG, &config->static_graph, NULL, 0, 0,
-                                  "expect the graph of the first step in all others"});
+    options_add_flag(options, "static-graph", &config->static_graph,
+                     "expect the graph of the first step in all others");
 }
 
 const DdpFeature static_graph_feature = {.options = add_options, .attach = attach};

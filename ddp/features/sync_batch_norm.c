@@ -157,8 +157,8 @@ Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) 
 
 static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
     (void)config;
-    options_add(options, (Option){"sync-batch-norm", OPTION_FLAG, &own->on, NULL, 0, 0,
-                                  "batch norm over the rows of all ranks (SyncBatchNorm)"});
+    options_add_flag(options, "sync-batch-norm", &own->on,
+                     "batch norm over the rows of all ranks (SyncBatchNorm)");
 }
 
 static bool has_batch_norm(const Module *module) {

@@ -115,10 +115,9 @@ static void attach(Module *wrapper) {
 
 static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
     (void)own;
-    options_add(options, (Option){"find-unused-parameters", OPTION_FLAG,
-                                  &config->find_unused_parameters, NULL, 0, 0,
-                                  "expect no gradient of parameters that the loss does not depend "
-                                  "on"});
+    options_add_flag(options, "find-unused-parameters", &config->find_unused_parameters,
+                     "expect no gradient of parameters that the loss does not depend "
+                     "on");
 }
 
 static int check(const Options *options, const DdpConfig *config, const char *comm_hook,

@@ -1,117 +1,12 @@
 /* flight_analysis.c: see flight_analysis.h. */
 #include "ddp/group/flight_analysis.h"
 
-#include <cjson/cJSON.h>
-#include <glob.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "common/base/memory.h"
-
-enum { FILE_MAX = 64 << 20 };
-
-typedef struct Entry { // a collective of one rank
-    uint64_t sequence;
-    const char *call; // "all_reduce(F32, 1000, sum)", the JSON's
-    bool started, completed;
-    double started_ns;
-} Entry;
-
-typedef struct Dump { // what one rank of one group wrote
-    cJSON *json;
-    const char *group, *error; // error: NULL if the group was sound
-    int rank;
-    const cJSON *ranks;
-    double dumped_ns;
-    Entry *entries; // [count], by sequence
-    size_t count;
-} Dump;
-
-typedef struct Dumps {
-    Dump *all;
-    size_t count;
-} Dumps;
-
-// ---- reading --------------------------------------------------------------------------------
-
-static double number(const cJSON *object, const char *key) {
-    const cJSON *item = cJSON_GetObjectItemCaseSensitive(object, key);
-    return cJSON_IsNumber(item) ? item->valuedouble : 0;
-}
-
-static const char *string(const cJSON *object, const char *key) {
-    return cJSON_GetStringValue(cJSON_GetObjectItemCaseSensitive(object, key));
-}
-
-// Sends and receives have no common order; they are left out.
-static void read_entries(Dump *dump, const cJSON *entries) {
-    const cJSON *item;
-    dump->entries = memory_zalloc((size_t)cJSON_GetArraySize(entries) * sizeof *dump->entries);
-    cJSON_ArrayForEach(item, entries) {
-        const char *state = string(item, "state"), *call = string(item, "call");
-        double sequence = number(item, "collective_seq_id");
-        if (!state || !call || !(sequence >= 1)) continue;
-        dump->entries[dump->count++] =
-            (Entry){.sequence = (uint64_t)sequence,
-                    .call = call,
-                    .completed = strcmp(state, "completed") == 0,
-                    .started = strcmp(state, "scheduled") != 0,
-                    .started_ns = number(item, "time_discovered_started_ns")};
-    }
-}
-
-// NULL if the file cannot be read or is no JSON.
-static cJSON *read_json(const char *path) {
-    FILE *file = fopen(path, "re");
-    struct stat about;
-    if (!file) return NULL;
-    size_t bytes = fstat(fileno(file), &about) == 0 ? (size_t)about.st_size : 0;
-    if (bytes > FILE_MAX) bytes = FILE_MAX;
-    char *text = memory_zalloc(bytes + 1);
-    bytes = fread(text, 1, bytes, file);
-    fclose(file);
-    cJSON *json = cJSON_ParseWithLength(text, bytes);
-    free(text);
-    return json;
-}
-
-static int read_dump(Dump *dump, const char *path, Error *err) {
-    dump->json = read_json(path);
-    dump->group = string(dump->json, "process_group");
-    dump->ranks = cJSON_GetObjectItemCaseSensitive(dump->json, "ranks");
-    const cJSON *entries = cJSON_GetObjectItemCaseSensitive(dump->json, "entries");
-    if (!dump->group || !cJSON_IsArray(dump->ranks) || !cJSON_IsArray(entries))
-        return error_set(err, STATUS_USAGE, "%s holds no flight records", path);
-    dump->error = string(dump->json, "error");
-    dump->rank = (int)number(dump->json, "rank");
-    dump->dumped_ns = number(dump->json, "dumped_ns");
-    read_entries(dump, entries);
-    return 0;
-}
-
-static int read_folder(Dumps *dumps, const char *folder, Error *err) {
-    glob_t found;
-    char *pattern = memory_format("%s/flight_*.json", folder);
-    int status = glob(pattern, 0, NULL, &found);
-    free(pattern);
-    if (status != 0)
-        return error_set(err, STATUS_USAGE, "%s: there are no flight records (flight_*.json)",
-                         folder);
-    dumps->all = memory_zalloc(found.gl_pathc * sizeof *dumps->all);
-    for (size_t i = 0; i < found.gl_pathc && status == 0; i++)
-        status = read_dump(&dumps->all[dumps->count++], found.gl_pathv[i], err);
-    globfree(&found);
-    return status;
-}
-
-static void free_dumps(Dumps *dumps) {
-    for (size_t i = 0; i < dumps->count; i++) {
-        cJSON_Delete(dumps->all[i].json);
-        free(dumps->all[i].entries);
-    }
-    free(dumps->all);
-}
+#include "ddp/group/flight_dump.h"
 
 // ---- one collective of one group ------------------------------------------------------------
 
@@ -126,43 +21,50 @@ typedef enum Standing { // of a rank
 
 typedef struct Group {
     const char *name;
-    int size, *ranks;   // [size], their numbers in the job
-    const Dump **dumps; // [size]; NULL: none
-    double broke_ns;    // when the first rank gave up; 0: none has
+    const int *ranks;         // [size], their numbers in the job
+    const FlightDump **dumps; // [size]; NULL: none
+    size_t size;
+    size_t *present; // [count], the places of those with a dump
+    size_t count;
+    uint64_t broke_ns;  // when the first rank gave up; 0: none has
     uint64_t sequence;  // the collective that is looked at,
     const char *call;   // what most ranks do there, and
     Standing *standing; // [size], what each does
 } Group;
 
 static int compare_sequence(const void *key, const void *entry) {
-    uint64_t a = *(const uint64_t *)key, b = ((const Entry *)entry)->sequence;
+    uint64_t a = *(const uint64_t *)key, b = ((const FlightEntry *)entry)->sequence;
     return (a > b) - (a < b);
 }
 
-static const Entry *find_entry(const Dump *dump, uint64_t sequence) {
+static const FlightEntry *find_entry(const FlightDump *dump, uint64_t sequence) {
     if (!dump) return NULL;
-    return bsearch(&sequence, dump->entries, dump->count, sizeof(Entry), compare_sequence);
+    return bsearch(&sequence, dump->entries, dump->count, sizeof(FlightEntry), compare_sequence);
+}
+
+static size_t count_calls(const Group *g, const char *call) {
+    size_t votes = 0;
+    for (size_t i = 0; i < g->count; i++) {
+        const FlightEntry *entry = find_entry(g->dumps[g->present[i]], g->sequence);
+        votes += entry && strcmp(entry->call, call) == 0;
+    }
+    return votes;
 }
 
 static const char *most_common_call(const Group *g) {
     const char *best = NULL;
-    int most = 0;
-    for (int p = 0; p < g->size; p++) {
-        const Entry *entry = find_entry(g->dumps[p], g->sequence);
-        int votes = 0;
-        for (int q = 0; entry && q < g->size; q++) {
-            const Entry *other = find_entry(g->dumps[q], g->sequence);
-            votes += other && strcmp(other->call, entry->call) == 0;
-        }
+    size_t most = 0;
+    for (size_t i = 0; i < g->count && most <= g->count / 2; i++) {
+        const FlightEntry *entry = find_entry(g->dumps[g->present[i]], g->sequence);
+        size_t votes = entry ? count_calls(g, entry->call) : 0;
         if (votes > most) best = entry->call;
         if (votes > most) most = votes;
     }
     return best;
 }
 
-static Standing judge(const Group *g, const Dump *dump) {
-    const Entry *entry = find_entry(dump, g->sequence);
-    if (!dump) return NO_RECORDS;
+static Standing judge(const Group *g, const FlightDump *dump) {
+    const FlightEntry *entry = find_entry(dump, g->sequence);
     if (!entry || !entry->started) return NOT_STARTED;
     if (entry->completed) return DONE;
     if (strcmp(entry->call, g->call) != 0) return OTHER_CALL;
@@ -170,15 +72,17 @@ static Standing judge(const Group *g, const Dump *dump) {
 }
 
 static bool any(const Group *g, Standing standing) {
-    for (int p = 0; p < g->size; p++)
-        if (g->standing[p] == standing) return true;
+    if (standing == NO_RECORDS) return g->count < g->size;
+    for (size_t i = 0; i < g->count; i++)
+        if (g->standing[g->present[i]] == standing) return true;
     return false;
 }
 
 static void look_at(Group *g, uint64_t sequence) {
     g->sequence = sequence;
     g->call = most_common_call(g);
-    for (int p = 0; p < g->size; p++) g->standing[p] = judge(g, g->dumps[p]);
+    for (size_t i = 0; i < g->count; i++)
+        g->standing[g->present[i]] = judge(g, g->dumps[g->present[i]]);
 }
 
 // A collective is complete on one rank only if all ranks have come to it. (Who does not have it in
@@ -188,21 +92,38 @@ static bool is_trouble(const Group *g) {
     return !any(g, DONE) && (any(g, WAITS) || any(g, OTHER_CALL) || any(g, TOO_LATE));
 }
 
-// Looks at the first collective with trouble, from the first that all dumps still hold.
+// The least sequence number from `least` that some dump holds. False: there is none.
+static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint64_t *sequence) {
+    bool found = false;
+    for (size_t i = 0; i < g->count; i++) {
+        const FlightDump *dump = g->dumps[g->present[i]];
+        size_t *at = &cursors[i];
+        while (*at < dump->count && dump->entries[*at].sequence < least) ++*at;
+        if (*at == dump->count) continue;
+        if (!found || dump->entries[*at].sequence < *sequence)
+            *sequence = dump->entries[*at].sequence;
+        found = true;
+    }
+    return found;
+}
+
+// Looks at the first collective with trouble, from the first that all dumps still hold. Goes from
+// one recorded number to the next: what the numbers are does not tell how many there are.
 static bool find_trouble(Group *g) {
-    uint64_t first = 1, last = 0;
-    for (int p = 0; p < g->size; p++) {
-        const Dump *dump = g->dumps[p];
-        if (!dump || dump->count == 0) continue;
-        if (dump->entries[0].sequence > first) first = dump->entries[0].sequence;
-        if (dump->entries[dump->count - 1].sequence > last)
-            last = dump->entries[dump->count - 1].sequence;
+    uint64_t sequence = 1;
+    for (size_t i = 0; i < g->count; i++) {
+        const FlightDump *dump = g->dumps[g->present[i]];
+        if (dump->count > 0 && dump->entries[0].sequence > sequence)
+            sequence = dump->entries[0].sequence;
     }
-    for (uint64_t sequence = first; sequence <= last; sequence++) {
-        look_at(g, sequence);
-        if (is_trouble(g)) return true;
+    size_t *cursors = memory_zalloc(g->count * sizeof *cursors);
+    bool trouble = false;
+    while (!trouble && next_sequence(g, cursors, sequence, &sequence)) {
+        look_at(g, sequence++);
+        trouble = is_trouble(g);
     }
-    return false;
+    free(cursors);
+    return trouble;
 }
 
 // ---- what is said ---------------------------------------------------------------------------
@@ -210,10 +131,10 @@ static bool find_trouble(Group *g) {
 // "rank 2" or "ranks 0, 1, 3": those with this standing. Returns how many.
 static int print_ranks(FILE *out, const Group *g, Standing standing) {
     int count = 0;
-    for (int p = 0; p < g->size; p++) count += g->standing[p] == standing;
+    for (size_t p = 0; p < g->size; p++) count += g->standing[p] == standing;
     fputs(count == 1 ? "rank" : "ranks", out);
     const char *separator = " ";
-    for (int p = 0; p < g->size; p++) {
+    for (size_t p = 0; p < g->size; p++) {
         if (g->standing[p] != standing) continue;
         fprintf(out, "%s%d", separator, g->ranks[p]);
         separator = ", ";
@@ -239,17 +160,17 @@ static void print_disagreement(FILE *out, const Group *g) {
     fprintf(out, "group %s: at collective %ju ", g->name, (uintmax_t)g->sequence);
     print_ranks(out, g, WAITS);
     fprintf(out, " started %s", g->call);
-    for (int p = 0; p < g->size; p++) {
+    for (size_t p = 0; p < g->size; p++) {
         if (g->standing[p] != OTHER_CALL) continue;
         fprintf(out, ", but rank %d %s", g->ranks[p], find_entry(g->dumps[p], g->sequence)->call);
     }
     fputc('\n', out);
 }
 
-static void print_last(FILE *out, const Group *g, int place) {
-    const Dump *dump = g->dumps[place];
+static void print_last(FILE *out, const Group *g, size_t place) {
+    const FlightDump *dump = g->dumps[place];
     if (g->standing[place] != NOT_STARTED || !dump) return;
-    const Entry *last = NULL;
+    const FlightEntry *last = NULL;
     for (size_t i = 0; i < dump->count; i++)
         if (dump->entries[i].started) last = &dump->entries[i];
     if (last)
@@ -260,9 +181,9 @@ static void print_last(FILE *out, const Group *g, int place) {
 }
 
 static void print_error(FILE *out, const Group *g) {
-    const Dump *first = NULL;
-    for (int p = 0; p < g->size; p++) {
-        const Dump *dump = g->dumps[p];
+    const FlightDump *first = NULL;
+    for (size_t p = 0; p < g->size; p++) {
+        const FlightDump *dump = g->dumps[p];
         if (dump && dump->error && (!first || dump->dumped_ns < first->dumped_ns)) first = dump;
     }
     if (first)
@@ -281,7 +202,7 @@ static bool report_group(FILE *out, Group *g) {
     print_absent(out, g, NOT_STARTED, "did not start");
     print_absent(out, g, TOO_LATE, "came too late, when the others had given up, to");
     if (any(g, OTHER_CALL)) print_disagreement(out, g);
-    for (int p = 0; p < g->size; p++) print_last(out, g, p);
+    for (size_t p = 0; p < g->size; p++) print_last(out, g, p);
     bool departed =
         any(g, NO_RECORDS) || any(g, NOT_STARTED) || any(g, TOO_LATE) || any(g, OTHER_CALL);
     if (!departed) print_absent(out, g, WAITS, "started and did not complete");
@@ -291,45 +212,45 @@ static bool report_group(FILE *out, Group *g) {
 
 // ---- all groups -----------------------------------------------------------------------------
 
+static bool same_group(const FlightDump *a, const FlightDump *b) {
+    return a->size == b->size && strcmp(a->group, b->group) == 0 &&
+           memcmp(a->ranks, b->ranks, a->size * sizeof *a->ranks) == 0;
+}
+
 // The group of dumps[first]: all dumps with its name and its ranks.
-static bool analyse_group(const Dumps *dumps, size_t first, FILE *out) {
-    const Dump *any_dump = &dumps->all[first];
-    int size = cJSON_GetArraySize(any_dump->ranks);
-    Group g = {.name = any_dump->group, .size = size};
-    g.ranks = memory_zalloc((size_t)size * sizeof *g.ranks);
-    g.dumps = memory_zalloc((size_t)size * sizeof *g.dumps);
-    g.standing = memory_zalloc((size_t)size * sizeof *g.standing);
-    for (int p = 0; p < size; p++) {
-        g.ranks[p] = cJSON_GetArrayItem(any_dump->ranks, p)->valueint;
-        for (size_t i = first; i < dumps->count; i++) {
-            const Dump *dump = &dumps->all[i];
-            if (strcmp(dump->group, g.name) != 0 || dump->rank != g.ranks[p]) continue;
-            g.dumps[p] = dump;
-            if (dump->error && (g.broke_ns == 0 || dump->dumped_ns < g.broke_ns))
-                g.broke_ns = dump->dumped_ns;
-        }
+static bool analyse_group(const FlightDumps *dumps, size_t first, FILE *out) {
+    const FlightDump *named = &dumps->all[first];
+    Group g = {.name = named->group, .ranks = named->ranks, .size = named->size};
+    g.dumps = memory_zalloc(g.size * sizeof *g.dumps);
+    g.present = memory_zalloc(g.size * sizeof *g.present);
+    g.standing = memory_zalloc(g.size * sizeof *g.standing); // NO_RECORDS
+    for (size_t i = first; i < dumps->count; i++) {
+        const FlightDump *dump = &dumps->all[i];
+        if (!same_group(dump, named) || g.dumps[dump->place]) continue;
+        g.dumps[dump->place] = dump;
+        g.present[g.count++] = dump->place;
+        if (dump->error && (g.broke_ns == 0 || dump->dumped_ns < g.broke_ns))
+            g.broke_ns = dump->dumped_ns;
     }
     bool departed = report_group(out, &g);
     free(g.standing);
+    free(g.present);
     free(g.dumps);
-    free(g.ranks);
     return departed;
 }
 
-static bool is_new_group(const Dumps *dumps, size_t i) {
+static bool is_new_group(const FlightDumps *dumps, size_t i) {
     for (size_t j = 0; j < i; j++)
-        if (strcmp(dumps->all[i].group, dumps->all[j].group) == 0 &&
-            cJSON_Compare(dumps->all[i].ranks, dumps->all[j].ranks, true))
-            return false;
+        if (same_group(&dumps->all[i], &dumps->all[j])) return false;
     return true;
 }
 
 int flight_analyse(const char *folder, FILE *out, bool *departed, Error *err) {
-    Dumps dumps = {0};
-    int status = read_folder(&dumps, folder, err);
+    FlightDumps dumps;
+    int status = flight_dumps_read(&dumps, folder, err);
     *departed = false;
     for (size_t i = 0; i < dumps.count && status == 0; i++)
         if (is_new_group(&dumps, i) && analyse_group(&dumps, i, out)) *departed = true;
-    free_dumps(&dumps);
+    flight_dumps_free(&dumps);
     return status;
 }

@@ -4,6 +4,7 @@
 #include <string.h>
 #include <sys/random.h>
 
+#include "common/base/hash.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 
@@ -156,17 +157,11 @@ static int compare_all_names(const RankBlobs *all, Error *err) {
     return 0;
 }
 
-static uint64_t hash_names(const char *names, size_t bytes) { // FNV-1a
-    uint64_t hash = 14695981039346656037u;
-    for (size_t i = 0; i < bytes; i++) hash = (hash ^ (unsigned char)names[i]) * 1099511628211u;
-    return hash;
-}
-
 // Usually one small collective tells that all ranks have the same names; only if they have not are
 // the names themselves gathered.
 static int check_names(ProcessGroup *group, const char *names, size_t bytes, Error *err) {
     int world = pg_size(group);
-    uint64_t mine[2] = {hash_names(names, bytes), bytes};
+    uint64_t mine[2] = {hash_bytes(HASH_START, names, bytes), bytes};
     uint64_t *theirs = memory_zalloc((size_t)world * sizeof mine);
     int status = pg_run(group, pg_all_gather(mine, theirs, 2, PG_I64), err);
     bool same = true;

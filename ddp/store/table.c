@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/hash.h"
 #include "common/base/memory.h"
 
 enum { BUCKETS = 4096 }; // a job has some keys per rank: chains stay short
@@ -34,10 +35,8 @@ void store_table_close(StoreTable *table) {
     free(table);
 }
 
-// FNV-1a: one multiplication per byte, good enough for names.
 static size_t bucket_of(StoreBytes key) {
-    uint64_t hash = 0xcbf29ce484222325u;
-    for (size_t i = 0; i < key.bytes; i++) hash = (hash ^ key.data[i]) * 0x100000001b3u;
+    uint64_t hash = hash_bytes(HASH_START, key.data, key.bytes);
     return (size_t)((hash ^ (hash >> 32)) % BUCKETS);
 }
 

@@ -22,24 +22,34 @@ typedef struct Values {
     uint64_t seed;
     double lr;
     const char *out, *schedule;
+    enum { RED, GREEN, DARK_BLUE } colour;
+    double pair[2];
 } Values;
 
 static Options make_options(Values *v) {
-    *v = (Values){.devices = 2, .steps = 10, .seed = 1, .lr = 0.1, .schedule = "constant"};
+    *v = (Values){.devices = 2,
+                  .steps = 10,
+                  .seed = 1,
+                  .lr = 0.1,
+                  .schedule = "constant",
+                  .colour = GREEN,
+                  .pair = {0.9, 0.5}};
     Options options = {.program = "prog", .summary = "Does a thing.\n  prog --steps 3"};
-    options_add(&options, (Option){.type = OPTION_TITLE, .help = "Training"});
-    options_add(&options, (Option){"no-shuffle", OPTION_FLAG, &v->no_shuffle, .help = "in order"});
-    options_add(&options,
-                (Option){"devices", OPTION_INT, &v->devices, "N", -1, 64, "how many devices"});
-    options_add(&options, (Option){"steps", OPTION_SIZE, &v->steps, "N", .help = "how many steps"});
-    options_add(&options, (Option){"seed", OPTION_U64, &v->seed, "N", .help = "of everything"});
-    options_add(&options, (Option){"lr", OPTION_FLOAT, &v->lr, "F", 0, 10, "learning rate"});
-    options_add(&options, (Option){.type = OPTION_TITLE, .help = "Output"});
-    options_add(&options, (Option){"out", OPTION_STRING, &v->out, "DIR",
-                                   .help = "where the files go; and many more words, so that this "
-                                           "row must be wrapped somewhere to fit on the page"});
-    options_add(&options, (Option){"schedule", OPTION_CHOICE, &v->schedule, "constant|cosine|step",
-                                   .help = "of the learning rate"});
+    options_add_title(&options, "Training");
+    options_add_flag(&options, "no-shuffle", &v->no_shuffle, "in order");
+    options_add_int(&options, "devices", &v->devices, -1, 64, "how many devices");
+    options_add_count(&options, "steps", &v->steps, 0, 0, "how many steps");
+    options_add_u64(&options, "seed", &v->seed, "of everything");
+    options_add_float(&options, "lr", &v->lr, 0, 10, "learning rate");
+    options_add_title(&options, "Output");
+    options_add_string(&options, "out", &v->out, "DIR",
+                       "where the files go; and many more words, so that this "
+                       "row must be wrapped somewhere to fit on the page");
+    options_add_choice(&options, "schedule", &v->schedule, "constant|cosine|step",
+                       "of the learning rate");
+    options_add_enum(&options, "colour", &v->colour, "red|green|dark-blue|off-white",
+                     "of everything");
+    options_add_pair(&options, "pair", v->pair, 0, 1, "of numbers");
     return options;
 }
 
@@ -74,6 +84,12 @@ static void test_values_of_every_type(void **state) {
     assert_int_equal(PARSE(&options, &err, "--out", "", "--steps=8", "--steps=9"), 0);
     assert_string_equal(v.out, "");
     assert_true(v.steps == 9); // the last one counts
+    assert_true(v.colour == GREEN && options_is(&options, "colour", "green"));
+    assert_int_equal(PARSE(&options, &err, "--colour", "dark-blue", "--pair", "0.25,1e-2"), 0);
+    assert_true(v.colour == DARK_BLUE && v.pair[0] == 0.25 && v.pair[1] == 0.01);
+    assert_true(options_is(&options, "colour", "dark-blue"));
+    assert_true(!options_is(&options, "colour", "dark") &&
+                options_is(&options, "schedule", "step"));
 }
 
 typedef struct BadLine {
@@ -114,6 +130,18 @@ static const BadLine bad_lines[] = {
     {{"--schedule", "cosin"},
      "--schedule: 'cosin' is none of constant, cosine, step; did you mean cosine?"},
     {{"--schedule", "x"}, "--schedule: 'x' is none of constant, cosine, step"},
+    {{"--schedule", "constant|cosine"},
+     "--schedule: 'constant|cosine' is none of constant, cosine, step"},
+    {{"--schedule", ""}, "--schedule: '' is none of constant, cosine, step"},
+    {{"--colour", "dark"}, "--colour: 'dark' is none of red, green, dark-blue, off-white"},
+    {{"--colour", "rd"},
+     "--colour: 'rd' is none of red, green, dark-blue, off-white; did you mean red?"},
+    {{"--pair", "0.5"}, "--pair: '0.5' is not two numbers like 0.9,0.999"},
+    {{"--pair", "0.5,"}, "--pair: '0.5,' is not two numbers like 0.9,0.999"},
+    {{"--pair", "0.5,0.1,0.2"}, "--pair: '0.5,0.1,0.2' is not two numbers like 0.9,0.999"},
+    {{"--pair", ",0.5"}, "--pair: ',0.5' is not two numbers like 0.9,0.999"},
+    {{"--pair", "0.5,1.5"}, "--pair: 0.5,1.5 is out of range (0 to 1)"},
+    {{"--pair", "inf,0.5"}, "--pair: inf,0.5 is not a finite number"},
 };
 
 static void test_errors_name_the_option(void **state) {
@@ -193,6 +221,8 @@ static void test_help_shows_defaults(void **state) {
     assert_non_null(strstr(text, "  --schedule constant|cosine|step\n"
                                  "                of the learning rate (default: constant)\n"));
     assert_non_null(strstr(text, "to fit on the page\n")); // no default: it is NULL
+    assert_non_null(strstr(text, "of everything (default: green)\n"));
+    assert_non_null(strstr(text, "  --pair F,F    of numbers (default: 0.9,0.5)\n"));
     for (char *line = strtok(text, "\n"); line; line = strtok(NULL, "\n")) {
         assert_true(strlen(line) <= 100);
     }

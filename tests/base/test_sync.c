@@ -10,6 +10,7 @@
 #include <cmocka.h>
 
 #include <pthread.h>
+#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -174,6 +175,38 @@ static void test_all_sleepers_wake(void **state) {
     free(words);
 }
 
+enum { CLAIMS = 100000 };
+
+typedef struct Claimed { // counted by whoever has claimed the word
+    SyncWord owner;
+    volatile long count;
+} Claimed;
+
+static void *count_as_owner(void *argument) {
+    Claimed *claimed = argument;
+    for (int i = 0; i < CLAIMS; i++) {
+        while (!sync_claim(&claimed->owner, 0, 1)) sched_yield();
+        claimed->count++;
+        sync_store(&claimed->owner, 0);
+    }
+    return NULL;
+}
+
+// Of several threads that claim a word at the same time, one gets it: no count is lost.
+static void test_claim(void **state) {
+    (void)state;
+    Claimed claimed = {.count = 0};
+    pthread_t threads[3];
+    for (int i = 0; i < 3; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, count_as_owner, &claimed), 0);
+    for (int i = 0; i < 3; i++) pthread_join(threads[i], NULL);
+    assert_int_equal(claimed.count, 3 * CLAIMS);
+    assert_false(sync_claim(&claimed.owner, 1, 9));
+    assert_int_equal(sync_load(&claimed.owner), 0);
+    assert_true(sync_claim(&claimed.owner, 0, 9));
+    assert_int_equal(sync_load(&claimed.owner), 9);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         // Before any thread was started: a child forked beside threads may not start its own.
@@ -183,6 +216,7 @@ int main(void) {
         cmocka_unit_test(test_sequence_numbers_wrap),
         cmocka_unit_test(test_abort),
         cmocka_unit_test(test_all_sleepers_wake),
+        cmocka_unit_test(test_claim),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -124,8 +124,9 @@ int main(int argc, char **argv) {
     Chaos chaos = {.wanted = 50, .seed = 1};
     Error err = {0};
     Options options = {.program = "chaos_resume", .summary = "Kills a run and resumes it."};
-    options_add(&options, (Option){"kills", OPTION_INT, &chaos.wanted, "N", 1, 100000, "how many"});
-    options_add(&options, (Option){"seed", OPTION_U64, &chaos.seed, "S", 0, 0, "whom and when"});
+    options_add_int(&options, "kills", &chaos.wanted, 1, 100000, "how many");
+    options_add_u64(&options, "seed", &chaos.seed, "whom and when");
+    options_metavar(&options, "S");
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     chaos.ddprun = job_program("ddprun");
     chaos.train = job_program("train_ddp");

@@ -72,7 +72,7 @@ int main(int argc, char **argv) {
     int count = 1000;
     Error err = {0};
     Options options = {.program = "chaos_starts", .summary = "Starts and ends many jobs."};
-    options_add(&options, (Option){"count", OPTION_INT, &count, "N", 1, 1000000, "how many jobs"});
+    options_add_int(&options, "count", &count, 1, 1000000, "how many jobs");
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     Starts s = {.ddprun = job_program("ddprun"), .train = job_program("train_ddp")};
     bool shm_is_ours = shm_isolate();

@@ -221,33 +221,34 @@ static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
     two_free(two);
 }
 
-static void check_adamw(TwoDevices *two, size_t tensors) {
+static void check_adam(TwoDevices *two, size_t tensors, float weight_decay) {
     size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
-    const AdamWConfig config = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f};
+    const AdamConfig config = {
+        .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .weight_decay = weight_decay};
     float *squares = two_normal(two, total, 3);
     for (size_t i = 0; i < total; i++) squares[i] = fabsf(squares[i]);
     Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
     Both m = both_start(two, total, true), v = both_output(two, squares, total);
     for (int step = 1; step <= 3; step++) {
-        const float values[SCALARS] = {[SCALAR_KEEP] = 0.995f,
+        const float values[SCALARS] = {[SCALAR_KEEP] = weight_decay == 0 ? 0.995f : 1,
                                        [SCALAR_STEP_SIZE] = (float)(0.1 / (1 - pow(0.9, step))),
                                        [SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(0.99, step))};
         Both scalars = both_floats(two, values, SCALARS);
         for (int d = 0; d < DEVICES; d++) {
-            AdamWTensor list[LIST_MAX];
+            AdamTensor list[LIST_MAX];
             for (size_t i = 0; i < tensors; i++)
-                list[i] = (AdamWTensor){.weight = (float *)w.of[d] + ends[i],
-                                        .gradient = (float *)gradient.of[d] + ends[i],
-                                        .exp_avg = (float *)m.of[d] + ends[i],
-                                        .exp_avg_sq = (float *)v.of[d] + ends[i],
-                                        .scalars = scalars.of[d],
-                                        .count = ends[i + 1] - ends[i]};
-            two_kernels(two, d)->adamw(&config, list, tensors);
+                list[i] = (AdamTensor){.weight = (float *)w.of[d] + ends[i],
+                                       .gradient = (float *)gradient.of[d] + ends[i],
+                                       .exp_avg = (float *)m.of[d] + ends[i],
+                                       .exp_avg_sq = (float *)v.of[d] + ends[i],
+                                       .scalars = scalars.of[d],
+                                       .count = ends[i + 1] - ends[i]};
+            two_kernels(two, d)->adam(&config, list, tensors);
         }
     }
-    both_check(w, 1e-6, "adamw weight");
-    both_check(m, 1e-6, "adamw exp_avg");
-    both_check(v, 1e-6, "adamw exp_avg_sq");
+    both_check(w, 1e-6, "adam weight");
+    both_check(m, 1e-6, "adam exp_avg");
+    both_check(v, 1e-6, "adam exp_avg_sq");
     two_free(two);
 }
 
@@ -259,7 +260,8 @@ static void test_optimizers(void **state) {
         check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2f});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .weight_decay = 0.2f});
         check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .nesterov = true});
-        check_adamw(two, lengths[i]);
+        check_adam(two, lengths[i], 0);    // AdamW: the weight is kept in part
+        check_adam(two, lengths[i], 0.2f); // Adam: the gradient grows
     }
 }
 
@@ -362,6 +364,44 @@ static void test_cross_entropy(void **state) {
     check_cross_entropy(*state, 1031, 1500, true);
 }
 
+static void check_answers(TwoDevices *two, size_t n, size_t classes, bool weighted) {
+    float *values = two_normal(two, n * classes, 1), *wanted = two_normal(two, n * classes, 2);
+    float *weights = two_normal(two, classes, 3);
+    int64_t *labels = two_take(two, NULL, NULL, n * sizeof *labels);
+    for (size_t i = 0; i < n; i++)
+        labels[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, (uint64_t)classes + 1); // or none
+    for (size_t i = 0; i < n * classes; i++) {
+        values[i] *= 20;
+        wanted[i] = wanted[i] < 0 ? 0 : fminf(wanted[i], 1);
+    }
+    for (size_t j = 0; j < classes; j++) weights[j] = fabsf(weights[j]);
+    Both logits = both_floats(two, values, n * classes),
+         target = both_floats(two, wanted, n * classes);
+    Both weight = both_floats(two, weights, classes),
+         upstream = both_floats(two, (const float[]){0.6f}, 1);
+    Both given = both_bytes(two, labels, n * sizeof *labels),
+         hot = both_start(two, n * classes, false);
+    Both loss = both_start(two, 1, false), dx = both_start(two, n * classes, n % 2);
+    for (int d = 0; d < DEVICES; d++) {
+        const Answers answers = {logits.of[d], target.of[d], weighted ? weight.of[d] : NULL, n,
+                                 classes};
+        const Kernels *k = two_kernels(two, d);
+        k->binary_cross_entropy(&answers, 2, loss.of[d]);
+        k->binary_cross_entropy_gradient(&answers, 2, upstream.of[d], dx.of[d], n % 2);
+        k->one_hot(given.of[d], hot.of[d], n, classes);
+    }
+    both_check(loss, 1e-6, "binary_cross_entropy");
+    both_check(dx, 1e-6, "binary_cross_entropy_gradient");
+    both_check_bytes(hot, "one_hot");
+    two_free(two);
+}
+
+static void test_answers(void **state) {
+    for (int i = 0; i < SIZES * SIZES; i++)
+        check_answers(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200 + 1, i % 3);
+    check_answers(*state, 20011, 10, true);
+}
+
 // Labels that are no class, NaN among the logits, equals, and a batch without elements.
 static void test_odd_losses(void **state) {
     TwoDevices *two = *state;
@@ -405,6 +445,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(test_bias, &two),
         cmocka_unit_test_prestate(test_linear, &two),
         cmocka_unit_test_prestate(test_cross_entropy, &two),
+        cmocka_unit_test_prestate(test_answers, &two),
         cmocka_unit_test_prestate(test_odd_losses, &two),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

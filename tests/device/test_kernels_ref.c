@@ -188,6 +188,18 @@ static void known_losses(const Kernels *k) {
     KNOWN(&loss, 0);
     k->cross_entropy(logits, (const int64_t[]){0, 2}, 2, p, &loss, 2, 2); // no class
     assert_true(isnan(loss));
+    // log 4 for a "no" at log 3; twice log 4/3 for a "yes" there that counts twice
+    float yes_no[] = {0, 1}, heavy[] = {1, 2}, threes[] = {logf(3), logf(3)};
+    const Answers answers = {threes, yes_no, heavy, 1, 2};
+    k->binary_cross_entropy(&answers, 2, &loss);
+    check_close((double)loss, (log(4) + 2 * log(4.0 / 3)) / 2, 1e-6, "yes and no");
+    k->binary_cross_entropy_gradient(&answers, 2, (const float[]){4}, dx, false);
+    KNOWN(dx, 1.5f, -1);
+    const float far[] = {-200, 200, 200, -200}, ones[] = {0, 1, 0, 1}; // no overflow on any side
+    k->binary_cross_entropy(&(Answers){far, ones, NULL, 2, 2}, 4, &loss);
+    KNOWN(&loss, 100);
+    k->one_hot((const int64_t[]){1, 2}, p, 2, 2);
+    assert_true(p[0] == 0 && p[1] == 1 && isnan(p[2]) && isnan(p[3]));
     int64_t correct;
     const float rows[] = {1, 2, 2, 3, 2, 1, NAN, 2, 1, 2, 1, NAN};
     k->count_correct(rows, (const int64_t[]){1, 0, 1, 0}, &correct, 4, 3);
@@ -213,14 +225,19 @@ static void known_optimizers(const Kernels *k) {
     w[0] = 1;
     k->sgd(&sgd, &tensor, 1);
     KNOWN(w, 1 - 0.1f * (2.1f + 0.5f * 2.1f));
-    AdamWConfig adamw = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f};
+    AdamConfig adam = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f};
     float m[] = {0}, s[] = {0}; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
     w[0] = 1, scalars[SCALAR_KEEP] = 1 - 0.1f * 0.1f, scalars[SCALAR_STEP_SIZE] = 0.1f / 0.1f;
     scalars[SCALAR_BIAS_CORRECTION] = sqrtf(0.001f);
-    k->adamw(&adamw, &(AdamWTensor){w, g, m, s, scalars, 1}, 1);
+    k->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
+    adam.weight_decay = 0.5f; // Adam: in the gradient, which is 2 + 0.5 now
+    w[0] = 1, m[0] = s[0] = 0, scalars[SCALAR_KEEP] = 1;
+    k->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
+    KNOWN(w, 1 - 0.1f * 2.5f / (2.5f + 0.5f));
+    KNOWN(m, 0.25f);
 }
 
 static void test_known(void **state) {
@@ -432,6 +449,17 @@ static double cross_entropy_objective(Case *s) {
     return 0.7 * (double)loss;
 }
 
+static Answers case_answers(Case *s) {
+    return (Answers){s->x, s->r, s->bias, 4, 5};
+}
+
+static double binary_cross_entropy_objective(Case *s) {
+    const Answers answers = case_answers(s);
+    float loss;
+    kernels_ref.binary_cross_entropy(&answers, 2, &loss);
+    return 0.7 * (double)loss;
+}
+
 static double squared_error_objective(Case *s) {
     float loss;
     kernels_ref.squared_error(s->x, s->r, 2, &loss, s->outputs);
@@ -440,7 +468,7 @@ static double squared_error_objective(Case *s) {
 
 static void test_loss_gradients(void **state) {
     (void)state;
-    Case s = case_make(20, 0, 0, 20);
+    Case s = case_make(20, 0, 5, 20);
     for (size_t i = 0; i < 4; i++) s.target[i] = (int64_t)(i * 3 % 5);
     for (size_t i = 0; i < 20; i++) // away from relu's corner
         if (fabsf(s.x[i]) < 2 * CURVED_STEP) s.x[i] = 1;
@@ -452,6 +480,11 @@ static void test_loss_gradients(void **state) {
     kernels_ref.cross_entropy(s.x, s.target, 2, s.y, &loss, 4, 5);
     kernels_ref.cross_entropy_gradient(s.y, s.target, &upstream, 2, dx, false, 4, 5);
     check_differences(&s, cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "cross_entropy");
+    for (size_t i = 0; i < 20; i++) s.r[i] = (float)(i % 3) / 2; // answers: no, perhaps, yes
+    for (size_t i = 0; i < 5; i++) s.bias[i] = 0.5f * (float)(i + 1);
+    const Answers answers = case_answers(&s);
+    kernels_ref.binary_cross_entropy_gradient(&answers, 2, &upstream, dx, false);
+    check_differences(&s, binary_cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "yes or no");
     kernels_ref.squared_error_gradient(s.x, s.r, &upstream, 2, dx, false, 20);
     check_differences(&s, squared_error_objective, s.x, dx, 20, CURVED_STEP, "squared_error");
     case_free(&s);

@@ -8,6 +8,7 @@
 #include <ftw.h>
 #include <math.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include "common/base/memory.h"
 #include "ddp/group/flight_analysis.h"
@@ -364,23 +365,102 @@ static void row_87_no_records(void **state) {
         fclose(file);
         expect_refusal(state, "holds no flight records");
     }
-    FILE *file = fopen(path, "w"); // odd, but not wrong
+    free(path);
+}
+
+// ---- damaged records ------------------------------------------------------------------------
+
+static void write_dump(void **state, int rank, const char *text) {
+    char *path = memory_format("%s/flight_g_rank_%d.json", (const char *)*state, rank);
+    FILE *file = fopen(path, "w");
     assert_non_null(file);
-    fputs("{\"process_group\": \"g\", \"ranks\": [0, \"x\"], \"entries\": [1, {\"call\": 2}]}",
-          file);
+    fputs(text, file);
     fclose(file);
     free(path);
-    check_analysis(*state, false, "group g: no rank departed");
+}
+
+#define HEAD    "{\"process_group\": \"g\", \"rank\": 0, \"dumped_ns\": 1000, "
+#define ENTRIES HEAD "\"ranks\": [0, 1], \"entries\": "
+#define ENTRY(SEQUENCE, STATE)                                                                \
+    "{\"collective_seq_id\": " SEQUENCE ", \"call\": \"barrier\", \"state\": \"" STATE "\", " \
+    "\"time_discovered_started_ns\": 900}"
+
+static void row_87_damaged(void **state) {
+    static const struct {
+        const char *text, *says;
+    } broken[] = {
+        {HEAD "\"ranks\": [0, \"x\"], \"entries\": []}", "'ranks' is not a whole number"},
+        {HEAD "\"ranks\": [0, 1e300], \"entries\": []}", "'ranks' is not a whole number"},
+        {HEAD "\"ranks\": [0, -1], \"entries\": []}", "'ranks' is not a whole number"},
+        {HEAD "\"ranks\": [0, 0.5], \"entries\": []}", "'ranks' is not a whole number"},
+        {HEAD "\"ranks\": [1], \"entries\": []}", "its rank 0 is not one of its group's"},
+        {HEAD "\"ranks\": [], \"entries\": []}", "its rank 0 is not one of its group's"},
+        {"{\"process_group\": \"g\", \"rank\": -3, \"ranks\": [], \"entries\": []}",
+         "'rank' is not"},
+        {"{\"process_group\": \"g\", \"rank\": 0, \"dumped_ns\": 1e999, \"ranks\": [], "
+         "\"entries\": []}",
+         "'dumped_ns' is not"},
+        {ENTRIES "[1]}", "record 1: it has no 'state' or no 'call'"},
+        {ENTRIES "[{\"call\": 2, \"state\": \"started\"}]}", "it has no 'state' or no 'call'"},
+        {ENTRIES "[" ENTRY("-1", "started") "]}", "'collective_seq_id' is not a whole number"},
+        {ENTRIES "[" ENTRY("1e17", "started") "]}", "'collective_seq_id' is not a whole number"},
+        {ENTRIES "[" ENTRY("2", "started") ", " ENTRY("2", "started") "]}",
+         "record 2: its 'collective_seq_id' does not ascend"},
+    };
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        write_dump(state, 0, broken[i].text);
+        expect_refusal(state, "flight_g_rank_0.json is damaged: ");
+        expect_refusal(state, broken[i].says);
+    }
+    char *path = temp_folder_path(state, "flight_g_rank_0.json");
+    assert_int_equal(truncate(path, 5 << 20), 0);
+    expect_refusal(state, "it is too large");
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(mkfifo(path, 0600), 0); // nobody will ever write to it
+    expect_refusal(state, "it is not a file");
+    free(path);
+}
+
+// What a record says costs what it holds: these ended only when somebody lost patience.
+static void row_87_large_numbers(void **state) {
+    write_dump(state, 0, ENTRIES "[" ENTRY("1", "completed") ", " ENTRY("1e15", "started") "]}");
+    check_analysis(*state, true,
+                   "rank 1 left no records; the others are at collective 1000000000000000 barrier");
+    enum { RANKS = 100000 };
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    fputs(HEAD "\"ranks\": [0", out);
+    for (int r = 1; r < RANKS; r++) fprintf(out, ", %d", r);
+    fputs("], \"entries\": [" ENTRY("1", "started"), out);
+    for (int i = 2; i <= FLIGHT_RECORDS; i++) fprintf(out, ", " ENTRY("%d", "completed"), i);
+    fputs("]}", out);
+    fclose(out);
+    write_dump(state, 0, text);
+    free(text);
+    check_analysis(*state, true,
+                   "ranks 1, 2, 3|99999 left no records; the others are at collective 1");
+}
+
+// A text in a record cannot write lines of its own.
+static void row_87_forged_line(void **state) {
+    write_dump(state, 0,
+               "{\"process_group\": \"g\\ngroup world\", \"rank\": 0, \"dumped_ns\": 1, "
+               "\"ranks\": [0], \"entries\": [], \"error\": \"a\\u001b[2Jb\"}");
+    check_analysis(*state, false, "group g?group world: no rank departed|because: a?[2Jb");
 }
 
 #define IN_FOLDER(test) cmocka_unit_test_setup_teardown(test, temp_folder_make, temp_folder_remove)
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        IN_FOLDER(row_87_short),      IN_FOLDER(row_87_long),         IN_FOLDER(row_87_stuck),
-        IN_FOLDER(row_87_pipe),       IN_FOLDER(row_87_pipe_path),    IN_FOLDER(row_87_timeout),
-        IN_FOLDER(row_87_late),       IN_FOLDER(row_87_disagreement), IN_FOLDER(row_87_killed),
-        IN_FOLDER(row_87_no_records),
+        IN_FOLDER(row_87_short),       IN_FOLDER(row_87_long),
+        IN_FOLDER(row_87_stuck),       IN_FOLDER(row_87_pipe),
+        IN_FOLDER(row_87_pipe_path),   IN_FOLDER(row_87_timeout),
+        IN_FOLDER(row_87_late),        IN_FOLDER(row_87_disagreement),
+        IN_FOLDER(row_87_killed),      IN_FOLDER(row_87_no_records),
+        IN_FOLDER(row_87_damaged),     IN_FOLDER(row_87_large_numbers),
+        IN_FOLDER(row_87_forged_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -10,6 +10,7 @@
 #include <signal.h>
 
 #include "common/base/memory.h"
+#include "ddp/group/shm/internal.h"
 
 // ---- disagreement ---------------------------------------------------------------------------
 
@@ -345,6 +346,53 @@ static void test_gives_up(Mode mode) {
     check_messages(outcomes, 3, "rank 1: the loss is nan");
 }
 
+// Two ranks that fail at the same moment: one of them gives the words for all, and it stays so.
+enum { TOGETHER_ROUNDS = 2000 };
+
+typedef struct Together {
+    SyncWord rounds; // begun
+    SyncWord done[2];
+    Control *control;
+    uint32_t seen[2]; // whom each saw as the one who speaks for all, after its own abort
+} Together;
+
+static void fail_together(Together *t, int rank, uint32_t round) {
+    PgShm shm = {.control = t->control, .rank = rank, .world = 2};
+    char words[FAILURE_MAX];
+    snprintf(words, sizeof words, "rank %d in round %u, %0*d", rank, round, FAILURE_MAX / 2, 0);
+    sync_wait(&t->rounds, round, NULL, clock_ns() + 60000000000u);
+    shm_abort(&shm, words);
+    t->seen[rank] = sync_load(&t->control->aborted);
+    sync_store(&t->done[rank], round);
+}
+
+static void *fail_as_rank_1(void *argument) {
+    for (uint32_t round = 1; round <= TOGETHER_ROUNDS; round++) fail_together(argument, 1, round);
+    return NULL;
+}
+
+static void test_fail_together(Mode mode) {
+    (void)mode;
+    pthread_t other;
+    Together t = {.control = memory_zalloc(sizeof(Control) + 2 * sizeof(RankSlot))};
+    assert_int_equal(pthread_create(&other, NULL, fail_as_rank_1, &t), 0);
+    for (uint32_t round = 1; round <= TOGETHER_ROUNDS; round++) {
+        sync_store(&t.control->aborted, 0);
+        sync_store(&t.rounds, round);
+        fail_together(&t, 0, round);
+        sync_wait(&t.done[1], round, NULL, clock_ns() + 60000000000u);
+        Error words = {0};
+        char own[32];
+        assert_int_equal(t.seen[0], t.seen[1]);
+        PgShm shm = {.control = t.control, .rank = 0, .world = 2};
+        assert_int_equal(shm_check_abort(&shm, &words), -1);
+        snprintf(own, sizeof own, "rank %u in round %u,", t.seen[0] - 1, round);
+        must_contain(words.message, own);
+    }
+    pthread_join(other, NULL);
+    free(t.control);
+}
+
 // ---- the program --------------------------------------------------------------------------
 
 #define TEST(NAME)                          \
@@ -365,6 +413,7 @@ TEST(too_many)
 TEST(addresses)
 TEST(nobody_joins)
 TEST(gives_up)
+TEST(fail_together)
 
 int main(void) {
     Mode threads = AS_THREADS, processes = AS_PROCESSES;
@@ -384,7 +433,8 @@ int main(void) {
             cmocka_unit_test_prestate(run_too_many, modes[m]),
             cmocka_unit_test_prestate(run_addresses, modes[m]),
             cmocka_unit_test_prestate(run_nobody_joins, modes[m]),
-            cmocka_unit_test_prestate(run_gives_up, modes[m])};
+            cmocka_unit_test_prestate(run_gives_up, modes[m]),
+            cmocka_unit_test_prestate(run_fail_together, modes[m])};
         failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);
     }
     return failed != 0;

@@ -170,7 +170,7 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
 
 static void schedules_warm_up_and_end(void **state) {
     (void)state;
-    Schedule s = {.name = "cosine",
+    Schedule s = {.kind = SCHEDULE_COSINE,
                   .lr = 2,
                   .warmup_steps = 4,
                   .total_steps = 14,
@@ -182,15 +182,19 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 4), 2, 1e-12, "cosine begins at lr");
     check_close(schedule_lr(&s, 9), 1, 1e-12, "cosine half-way");
     check_close(schedule_lr(&s, 14), 0, 1e-12, "cosine ends at 0");
-    s.name = "polynomial";
+    s.kind = SCHEDULE_POLYNOMIAL;
     check_close(schedule_lr(&s, 9), 2 * pow(0.5, 0.9), 1e-12, "polynomial half-way");
     check_close(schedule_lr(&s, 99), 0, 1e-12, "polynomial past the end");
-    s.name = "step";
+    s.kind = SCHEDULE_STEP;
     check_close(schedule_lr(&s, 8), 2, 1e-12, "before the first drop");
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "after it");
     check_close(schedule_lr(&s, 14), 0.02, 1e-12, "after the second");
-    s.name = "constant";
+    s.kind = SCHEDULE_CONSTANT;
     check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
+    s.warmup_start = 0.25; // PyTorch's LinearLR(start_factor=0.25, total_iters=4)
+    check_close(schedule_lr(&s, 0), 0.5, 1e-12, "the warm-up starts here");
+    check_close(schedule_lr(&s, 3), 2 * (0.25 + 0.75 * 3 / 4), 1e-12, "its last step");
+    check_close(schedule_lr(&s, 4), 2, 1e-12, "after it");
 }
 
 int main(void) {

@@ -91,6 +91,13 @@ static Tensor *build_mean(Tape *tape, Tensor **x) { // twice, likewise
     return op_add(tape, op_mean(tape, x[0]), op_mean(tape, op_add(tape, x[0], x[1])));
 }
 
+static Tensor *build_answers(Tape *tape, Tensor **x) { // 3 rows, 4 classes
+    const float targets[] = {1, 0, 0, 1, 0.25f, 1, 0, 0, 1, 1, 0, 0.5f};
+    Tensor *target = tape_input(tape, DTYPE_F32, 2, (size_t[]){3, 4}, targets);
+    Tensor *weight = tape_input(tape, DTYPE_F32, 1, (size_t[]){4}, (float[]){1, 3, 0.5f, 7});
+    Tensor *half = op_binary_cross_entropy(tape, x[0], target, weight, 5);
+    return op_add(tape, half, op_binary_cross_entropy(tape, x[0], target, NULL, -7));
+}
 static const Case CASES[] = {
     {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
     {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
@@ -107,6 +114,7 @@ static const Case CASES[] = {
     {"pixel_cross_entropy", 1, {{4, {2, 5, 3, 4}}}, build_pixels},
     {"pixel_cross_entropy, hard", 1, {{4, {2, 5, 3, 4}}}, build_hard_pixels},
     {"pixel_cross_entropy, hardest", 1, {{4, {2, 5, 3, 4}}}, build_hardest_pixels},
+    {"binary_cross_entropy", 1, {{2, {3, 4}}}, build_answers},
     {"mean", 2, {{2, {3, 4}}, {2, {3, 4}}}, build_mean},
     {"divide", 1, {{0, {0}}}, build_divide},
 };
@@ -394,6 +402,18 @@ static void each_op_refuses_what_does_not_fit(void **state) {
     Tensor *logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
     Tensor *target = tape_input(tape, DTYPE_I64, 1, (size_t[]){2}, (int64_t[]){0, 3});
     check_failure(op_cross_entropy(tape, logits, target, 2), "target 3 of row 1 is out of range");
+    logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    target = tape_input(tape, DTYPE_I64, 1, (size_t[]){2}, (int64_t[]){0, 3});
+    check_failure(op_one_hot(tape, target, 3), "label 3 of row 1 is out of range [0, 3)");
+    logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    target = random_tensor(tape, 2, (size_t[]){3, 2}, 2);
+    check_failure(op_binary_cross_entropy(tape, logits, target, NULL, 6),
+                  "logits [2, 3] do not fit targets [3, 2]");
+    logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    target = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    check_failure(
+        op_binary_cross_entropy(tape, logits, target, random_tensor(tape, 1, (size_t[]){2}, 2), 6),
+        "pos_weight [2] does not fit 3 classes");
     Tensor *image = random_tensor(tape, 4, (size_t[]){1, 2, 3, 3}, 1);
     Tensor *weight = random_tensor(tape, 4, (size_t[]){4, 3, 3, 3}, 2);
     check_failure(op_conv2d(tape, image, weight, NULL, 1, 1), "2 channels, the weight wants 3");

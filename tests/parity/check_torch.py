@@ -34,6 +34,7 @@ try:
     import torch.nn.functional as F
     from safetensors.torch import load_file, save_file, save_model
     from torch import nn
+    from torch.optim import lr_scheduler as lr
 except ImportError as missing:
     print(f"skipped: {missing}")
     sys.exit(77)
@@ -50,6 +51,17 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("mlp", "33", ["--nesterov", "--weight-decay", "0.01"], dict(nesterov=True, weight_decay=0.01),
      F.cross_entropy, 1e-5),
     ("mlp", "64,64,64", ["--optimizer", "adamw", "--lr", "0.01"], dict(name="adamw", lr=0.01),
+     F.cross_entropy, 1e-5),
+    ("mlp", "64", ["--optimizer", "adam", "--lr", "0.01", "--weight-decay", "0.1", "--betas", "0.8,0.99",
+                   "--eps", "1e-4"],
+     dict(name="adam", lr=0.01, weight_decay=0.1, betas=(0.8, 0.99), eps=1e-4), F.cross_entropy, 1e-5),
+    ("mlp", "32", ["--schedule", "step", "--step-every", "3", "--gamma", "0.5", "--warmup-steps", "4",
+                   "--warmup-start", "0.2"],
+     dict(schedule=lambda o: [lr.LinearLR(o, 0.2, total_iters=4), lr.StepLR(o, 3, 0.5)]), F.cross_entropy, 1e-5),
+    ("mlp", "32", ["--schedule", "polynomial", "--power", "2.5"],
+     dict(schedule=lambda o: [lr.PolynomialLR(o, STEPS, 2.5)]), F.cross_entropy, 1e-5),
+    ("mlp", "32", ["--schedule", "cosine", "--warmup-steps", "4", "--warmup-start", "0.5"],
+     dict(schedule=lambda o: [lr.LinearLR(o, 0.5, total_iters=4), lr.CosineAnnealingLR(o, STEPS - 4)]),
      F.cross_entropy, 1e-5),
     ("convnet", "", [], {}, F.cross_entropy, 1e-5),
     ("resnet20", "", ["--lr", "0.0002"], dict(lr=0.0002), F.cross_entropy, 1e-4),
@@ -100,28 +112,38 @@ def run_ours(build, folder, model, hidden, options):
     run(*command)
     with open(f"{folder}/steps.csv") as file:
         rows = list(csv.DictReader(file))
-    return [[float(row[name]) for row in rows] for name in ("loss", "scale")]
+    return [[float(row[name]) for row in rows] for name in ("loss", "scale", "lr")]
+
+
+def scheduler(optimizer, make):
+    """Of one schedule, or of a warm-up of four steps and a schedule after it."""
+    parts = make(optimizer)
+    return parts[0] if len(parts) == 1 else lr.SequentialLR(optimizer, parts, milestones=[4])
 
 
 def run_torch(folder, model, settings, loss_of, x, y):
     model.load_state_dict(load_file(f"{folder}/init.safetensors"), strict=True)
     settings = dict(name="sgd", lr=LR) | settings
     amp, batch = settings.pop("amp", "none"), settings.pop("batch", BATCH)
+    make = settings.pop("schedule", lambda o: [lr.ConstantLR(o, 1, total_iters=0)])
     optimizer = models.optimizer(parameters=model.parameters(), **settings)
     scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16")
-    losses, scales = [], []
+    schedule = scheduler(optimizer, make)
+    losses, scales, rates = [], [], []
     for step in range(STEPS):
         rows = slice(step * batch, (step + 1) * batch)
         with models.autocast(amp):
             output = model(x[rows])
         loss = loss_of(output.float(), y[rows])
         scales.append(scaler.get_scale())
+        rates.append(optimizer.param_groups[0]["lr"])
         optimizer.zero_grad()
         scaler.scale(loss).backward()
         scaler.step(optimizer)
         scaler.update()
+        schedule.step()
         losses.append(loss.item())
-    return losses, scales
+    return losses, scales, rates
 
 
 def check(build, model_name, hidden, options, settings, loss_of, tolerance):
@@ -129,9 +151,9 @@ def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     with tempfile.TemporaryDirectory() as folder:
         x, y = shapes(build, folder) if model_name == "segnet" else digits()
         shape, outputs = tuple(x.shape[1:]), int(y.max()) + 1
-        ours, scales = run_ours(build, folder, model_name, hidden, options)
+        ours, scales, rates = run_ours(build, folder, model_name, hidden, options)
         reference = models.build(model_name, shape, outputs, sizes)
-        theirs, their_scales = run_torch(folder, reference, settings, loss_of, x, y)
+        theirs, their_scales, their_rates = run_torch(folder, reference, settings, loss_of, x, y)
         loaded = models.build(model_name, shape, outputs, sizes)
         loaded.load_state_dict(load_file(f"{folder}/last.safetensors"), strict=True)
     worst = max(abs(a - b) / abs(b) for a, b in zip(ours, theirs))
@@ -140,7 +162,7 @@ def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     distance = ((flat[0] - flat[1]).norm() / flat[1].norm()).item()
     name = " ".join([model_name, hidden, *options])
     ok = len(ours) == STEPS and worst <= tolerance and distance <= 10 * tolerance
-    ok = ok and scales == their_scales
+    ok = ok and scales == their_scales and all(abs(a - b) <= 1e-8 * b for a, b in zip(rates, their_rates))
     print(f"{name}: loss {theirs[0]:.6f} .. {theirs[-1]:.6f}, largest relative difference of a loss "
           f"{worst:.1e}, of the weights {distance:.1e}, scale {scales[0]:g} .. {scales[-1]:g}: "
           f"{'ok' if ok else 'DIFFERS'}")

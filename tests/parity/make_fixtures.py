@@ -25,6 +25,9 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
      dict(name="sgd", lr=0.1, momentum=0.8, weight_decay=0.01, nesterov=True)),
     ("convnet", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_adamw", "convnet", (1, 8, 8), 10, (), dict(name="adamw", lr=0.002, weight_decay=0.01)),
+    ("mlp_answers", "mlp", (1, 8, 8), 10, (16,), dict(name="sgd", lr=0.5, momentum=0.9)),
+    ("mlp_adam", "mlp", (1, 8, 8), 10, (16,),
+     dict(name="adam", lr=0.01, weight_decay=0.1, betas=(0.8, 0.99), eps=1e-4)),
     ("segnet", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("toy", "toy", (10, 1, 1), 5, (), dict(name="sgd", lr=0.05, momentum=0.0)),
     ("mlp_bf16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
@@ -44,6 +47,8 @@ def make(file, name, shape, outputs, hidden, settings):
         torch.randint(outputs, (STEPS * BATCH,))
     tensors = {f"init.{k}": v.clone() for k, v in model.state_dict().items()}
     tensors |= {"x": x, "target": target}
+    if file == "mlp_answers":
+        tensors["pos_weight"] = torch.linspace(0.5, 5, outputs)
     optimizer = models.optimizer(parameters=model.parameters(), **settings)
     losses = []
     for step in range(STEPS):
@@ -51,6 +56,9 @@ def make(file, name, shape, outputs, hidden, settings):
         with models.autocast(file.partition("_")[2]):
             output = model(x[rows])
         loss = F.mse_loss(output, target[rows]) if name == "toy" else \
+            F.binary_cross_entropy_with_logits(output, F.one_hot(target[rows], outputs).float(),
+                                               pos_weight=tensors["pos_weight"]) \
+            if file == "mlp_answers" else \
             models.pixel_loss(output, target[rows], threshold=1.2, least=270) if name == "segnet" else \
             F.cross_entropy(output, target[rows])
         optimizer.zero_grad()

@@ -37,6 +37,12 @@ static const Fixture FIXTURES[] = {
      {.kind = OPTIMIZER_ADAMW, .weight_decay = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8},
      0.002,
      FLOAT32},
+    {"mlp_answers", {"mlp", "16", {1, 8, 8}, 10, 0}, SGD(0.9, 0, false), 0.5, FLOAT32},
+    {"mlp_adam",
+     {"mlp", "16", {1, 8, 8}, 10, 0},
+     {.kind = OPTIMIZER_ADAM, .weight_decay = 0.1, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4},
+     0.01,
+     FLOAT32},
     {"segnet", {"segnet", NULL, {2, 8, 8}, 3, 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, 0}, SGD(0, 0, false), 0.05, FLOAT32},
     // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
@@ -114,7 +120,16 @@ static void check_tensor(const SafeTensors *file, const char *prefix, const char
                      (double)theirs[i]);
 }
 
-static Tensor *fixture_loss(Tape *tape, Tensor *output, Tensor *wanted) {
+// Labels as answers to "is it this class?" for every class, when the fixture has a pos_weight.
+static Tensor *answers_loss(Tape *tape, Tensor *output, Tensor *labels, const SafeEntry *weights) {
+    Tensor *target = op_one_hot(tape, labels, output->shape[1]);
+    Tensor *weight = tape_input(tape, DTYPE_F32, 1, weights->shape, weights->data);
+    return op_binary_cross_entropy(tape, output, target, weight, (double)tensor_count(output));
+}
+
+static Tensor *fixture_loss(Tape *tape, const SafeTensors *file, Tensor *output, Tensor *wanted) {
+    const SafeEntry *weights = safetensors_find(file, "pos_weight");
+    if (weights) return answers_loss(tape, output, wanted, weights);
     if (wanted->dtype == DTYPE_F32)
         return op_squared_error(tape, output, wanted, (double)tensor_count(wanted));
     if (wanted->ndim == 1) return op_cross_entropy(tape, output, wanted, BATCH);
@@ -135,7 +150,7 @@ static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_
     Tensor *output = module_forward(model, tape, input);
     size_t target_shape[] = {BATCH, target->shape[1], target->shape[2]};
     Tensor *wanted = tape_input(tape, target->dtype, target->ndim, target_shape, rows);
-    Tensor *loss = fixture_loss(tape, output, wanted);
+    Tensor *loss = fixture_loss(tape, file, output, wanted);
     Error err = {0};
     CHECK_OK(tape_error(tape, &err) == 0, err);
     CHECK_OK(tape_backward(tape, loss, &err) == 0, err);

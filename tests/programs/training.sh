@@ -3,6 +3,7 @@
 #
 # Resuming anywhere continues bit for bit; bad input gets one clear line, the right exit status and leaves
 # nothing behind; every program does something sensible without arguments.
+source=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/checks.sh"
 
 # ---- resuming ----------------------------------------------------------------------------------------------
@@ -110,6 +111,27 @@ refuse 2 '--save or --out' one --resume auto
 mkdir empty-folder
 refuse 2 'holds no checkpoint' one --resume empty-folder
 
+# ---- records -----------------------------------------------------------------------------------------------
+# Epochs count from 0 on every line, --dump-images' files included (segnet.sh).
+run "two epochs" "$bin/train_single" --epochs 2 --log-every 1 --out records
+checks=$((checks + 1))
+[ "$(sed -n 's/^epoch=\([0-9]*\) test_loss.*/\1/p' out.txt | tr '\n' ' ')" = "0 1 " ] ||
+    fail "the epochs of evaluations: $(grep ^epoch out.txt)"
+[ "$(sed -n 's/^step=.* epoch=\([0-9]*\) .*/\1/p' out.txt | sort -u | tr '\n' ' ')" = "0 1 " ] ||
+    fail "the epochs of steps: $(grep -o ' epoch=[^ ]*' out.txt | sort -u)"
+# config.json says what was run where, also what nobody named.
+for line in '"data": "digits"' "\"host\": \"$(uname -n)\"" "\"date\": \"$(date -u +%Y-%m-%d)T[0-9:]*Z\""; do
+    checks=$((checks + 1))
+    grep -q "^ *$line,\$" records/config.json || fail "no $line in config.json: $(cat records/config.json)"
+done
+checks=$((checks + 1))
+commit=null
+[ ! -e "$source/.git" ] || ! git -C "$source" rev-parse HEAD >out.txt 2>&1 || commit='[0-9a-f]{12}'
+grep -Eq "\"commit\": \"?$commit(\+changes)?\"?,\$" records/config.json ||
+    fail "not $commit: $(grep commit records/config.json)"
+run "a model with data of its own" "$bin/train_single" --model segnet --steps 1 --no-eval --out dense
+grep -q '"data": "shapes"' dense/config.json || fail "segnet's data: $(grep data dense/config.json)"
+
 # ---- bad input ---------------------------------------------------------------------------------------------
 one=$bin/train_single # from here on without options of its own
 "$one" --steps 1 --no-eval --save good --save-init init >/dev/null 2>&1
@@ -148,6 +170,7 @@ refuse 2 'there is no fc4.weight in the file, in this model it is [10, 10]' \
 refuse 2 'there is no conv1.weight in the file, in this model it is [16, 1, 3, 3]' \
     "$one" --resume good --model convnet
 refuse 2 'was written by optimizer sgd, this run uses adamw' "$one" --resume good --optimizer adamw
+refuse 2 'was written by optimizer sgd, this run uses adam' "$one" --resume good --optimizer adam
 rm good.*.optimizer
 refuse 2 'optimizer' "$one" --resume good
 refuse 2 '--dump-step' "$one" --dump-grads g --dump-step x
@@ -169,8 +192,15 @@ useless() { # OPTION 'why' COMMAND...
 useless --hidden 'only --model mlp' "$one" --model convnet --hidden 256,128
 useless --augment 'it moves the pixels' "$one" --model toy --augment
 useless --epochs '--steps says' "$one" --steps 2 --epochs 10
-useless --momentum '--optimizer adamw' "$one" --optimizer adamw --momentum 0.9
-useless --nesterov '--optimizer adamw' "$one" --optimizer adamw --nesterov
+useless --momentum 'adam and adamw have moments' "$one" --optimizer adamw --momentum 0.9
+useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adamw --nesterov
+useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adam --nesterov
+useless --betas 'they are of --optimizer adam' "$one" --betas 0.9,0.99
+useless --eps 'it is of --optimizer adam' "$one" --eps 1e-7
+useless --gamma 'it is of --schedule step' "$one" --gamma 0.5
+useless --step-every 'it is of --schedule step' "$one" --schedule cosine --step-every 5
+useless --power 'it is of --schedule polynomial' "$one" --schedule step --power 2
+useless --warmup-start 'there is no warm-up without --warmup-steps' "$one" --warmup-start 0.1
 useless --save-every 'it needs --save or --out' "$one" --save-every 5
 useless --dump-step 'it needs --dump-grads' "$one" --dump-step 0
 useless --devices '--device-ids lists' "$bin/train_dp" --devices 2 --device-ids 0,1
@@ -182,6 +212,8 @@ useless --no-broadcast-buffers 'the model has no buffers' "$bin/train_ddp" --mod
 useless --master-port '--standalone takes' "$bin/ddprun" --standalone --master-port 29511 true
 useless --master-addr '--standalone takes' "$bin/ddprun" --standalone --master-addr 127.0.0.1 true
 refuse 2 '--warmup-steps 11: the run has only 10 steps' "$one" --steps 10 --warmup-steps 11
+refuse 2 '--betas: 0.9,1 is out of range' "$one" --optimizer adam --betas 0.9,1
+refuse 2 "--betas: '0.9' is not two numbers" "$one" --optimizer adam --betas 0.9
 refuse 2 '--nesterov: Nesterov momentum requires a momentum' "$one" --nesterov --momentum 0
 # What only has its default, or an effect after all, is no reason.
 checks=$((checks + 1))

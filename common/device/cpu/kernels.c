@@ -212,6 +212,43 @@ KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float
     }
 }
 
+// The weight of a "yes" in the column that `index` is in.
+static float pos_weight(const Answers *answers, size_t index) {
+    return answers->pos_weight ? answers->pos_weight[index % answers->classes] : 1;
+}
+
+static void cpu_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
+    double sum = 0;
+    for (size_t i = 0; i < answers->n * answers->classes; i++) {
+        float x = answers->logits[i], t = answers->target[i];
+        // log(1 + exp(-x)); a NaN among the logits reaches the sum by itself
+        float softplus = (x < 0 ? -x : 0) + log1pf(expf(-fabsf(x)));
+        float weight = 1 + (pos_weight(answers, i) - 1) * t;
+        sum += (double)((1 - t) * x) + (double)(weight * softplus);
+    }
+    *loss = (float)quotient(sum, divisor);
+}
+
+static void cpu_binary_cross_entropy_gradient(const Answers *answers, double divisor,
+                                              const float *upstream, float *dlogits,
+                                              bool accumulate) {
+    float scale = (float)quotient((double)*upstream, divisor);
+    for (size_t i = 0; i < answers->n * answers->classes; i++) {
+        float p = pos_weight(answers, i), t = answers->target[i];
+        float sigmoid = 1 / (1 + expf(-answers->logits[i]));
+        float gradient = ((1 + (p - 1) * t) * sigmoid - p * t) * scale;
+        dlogits[i] = accumulate ? dlogits[i] + gradient : gradient;
+    }
+}
+
+static void cpu_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
+    for (size_t i = 0; i < n; i++) {
+        bool is_class = labels[i] >= 0 && (uint64_t)labels[i] < classes;
+        for (size_t j = 0; j < classes; j++) y[i * classes + j] = is_class ? 0 : NAN;
+        if (is_class) y[i * classes + (size_t)labels[i]] = 1;
+    }
+}
+
 static void cpu_count_correct(const float *logits, const int64_t *target, int64_t *correct,
                               size_t n, size_t classes) {
     *correct = 0;
@@ -259,16 +296,16 @@ static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
             sgd_momentum(config, &tensors[t]);
 }
 
-KERNEL_CLONES static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
+KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t) {
     float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
     const float *gradient = t->gradient;
     float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
     float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
-    float keep2 = config->beta2, eps = config->eps;
+    float keep2 = config->beta2, eps = config->eps, weight_decay = config->weight_decay;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
-        float g = gradient[i];
+        float g = gradient[i] + weight_decay * weight[i];
         float m = exp_avg[i] + new1 * (g - exp_avg[i]);
         float v = keep2 * exp_avg_sq[i] + new2 * g * g;
         exp_avg[i] = m;
@@ -278,8 +315,8 @@ KERNEL_CLONES static void adamw_step(const AdamWConfig *config, const AdamWTenso
     }
 }
 
-static void cpu_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
+static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t]);
 }
 
 const Kernels kernels_cpu = {
@@ -331,11 +368,14 @@ const Kernels kernels_cpu = {
     .cross_entropy_gradient = cpu_cross_entropy_gradient,
     .squared_error = cpu_squared_error,
     .squared_error_gradient = cpu_squared_error_gradient,
+    .binary_cross_entropy = cpu_binary_cross_entropy,
+    .binary_cross_entropy_gradient = cpu_binary_cross_entropy_gradient,
+    .one_hot = cpu_one_hot,
     .count_correct = cpu_count_correct,
     .pixel_cross_entropy = cpu_pixel_cross_entropy,
     .hard_pixels = cpu_hard_pixels,
     .pixel_cross_entropy_gradient = cpu_pixel_cross_entropy_gradient,
     .predict_pixels = cpu_predict_pixels,
     .sgd = cpu_sgd,
-    .adamw = cpu_adamw,
+    .adam = cpu_adam,
 };

@@ -31,7 +31,7 @@ void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *
 void cuda_pack(float *y, const Slice *slices, size_t slice_count);
 void cuda_unpack(const Slice *slices, size_t slice_count, const float *x);
 void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-void cuda_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count);
+void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
 
 // ---- loss.cu ----
 void cuda_cross_entropy(const float *logits, const int64_t *target, double divisor,
@@ -43,6 +43,10 @@ void cuda_squared_error(const float *x, const float *target, double divisor, flo
                         size_t count);
 void cuda_squared_error_gradient(const float *x, const float *target, const float *upstream,
                                  double divisor, float *dx, bool accumulate, size_t count);
+void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss);
+void cuda_binary_cross_entropy_gradient(const Answers *answers, double divisor,
+                                        const float *upstream, float *dlogits, bool accumulate);
+void cuda_one_hot(const int64_t *labels, float *y, size_t n, size_t classes);
 void cuda_count_correct(const float *logits, const int64_t *target, int64_t *correct, size_t n,
                         size_t classes);
 

@@ -141,15 +141,15 @@ void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_c
     list_flush(work, &list);
 }
 
-struct AdamW {
-    float new1, keep2, new2, eps;
+struct Adam {
+    float new1, keep2, new2, eps, weight_decay;
 
-    __device__ bool is_wide(const AdamWTensor &t) const {
+    __device__ bool is_wide(const AdamTensor &t) const {
         return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.exp_avg) &&
                ::is_wide(t.exp_avg_sq);
     }
 
-    template <int WIDTH> __device__ void apply(const AdamWTensor &t, size_t i) const {
+    template <int WIDTH> __device__ void apply(const AdamTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i);
         Vector<float, WIDTH> gradient = vector_load<WIDTH>(t.gradient, i);
         Vector<float, WIDTH> exp_avg = vector_load<WIDTH>(t.exp_avg, i);
@@ -157,7 +157,7 @@ struct AdamW {
         float keep = t.scalars[SCALAR_KEEP], step_size = t.scalars[SCALAR_STEP_SIZE];
         float bias_correction = t.scalars[SCALAR_BIAS_CORRECTION];
         for (int k = 0; k < WIDTH; k++) {
-            float g = gradient.at[k];
+            float g = gradient.at[k] + weight_decay * weight.at[k];
             float m = exp_avg.at[k] + new1 * (g - exp_avg.at[k]);
             float v = keep2 * exp_avg_sq.at[k] + new2 * g * g;
             exp_avg.at[k] = m;
@@ -171,10 +171,11 @@ struct AdamW {
     }
 };
 
-void cuda_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
-    List<AdamWTensor> list = {};
+void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+    List<AdamTensor> list = {};
     float beta1 = config->beta1, beta2 = config->beta2;
-    AdamW work = {(float)(1 - (double)beta1), beta2, (float)(1 - (double)beta2), config->eps};
+    Adam work = {(float)(1 - (double)beta1), beta2, (float)(1 - (double)beta2), config->eps,
+                 config->weight_decay};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
     list_flush(work, &list);
 }

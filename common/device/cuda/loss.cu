@@ -165,6 +165,71 @@ void cuda_squared_error_gradient(const float *x, const float *target, const floa
                     upstream, divisor, dx, accumulate, count);
 }
 
+// ---- yes or no ------------------------------------------------------------------------------
+
+static __device__ float pos_weight(const Answers &answers, size_t column) {
+    return answers.pos_weight ? answers.pos_weight[column] : 1;
+}
+
+static __global__ void binary_cross_entropy_kernel(Answers answers, double *sums) {
+    double own = 0;
+    Walk walk = walk_grid(answers.n, answers.classes);
+    FOR_EACH(i, answers.n * answers.classes) {
+        float x = answers.logits[i], t = answers.target[i];
+        float softplus = (x < 0 ? -x : 0) + log1pf(expf(-fabsf(x))); // log(1 + exp(-x))
+        float weight = 1 + (pos_weight(answers, walk.column) - 1) * t;
+        own += (double)((1 - t) * x) + (double)(weight * softplus);
+        walk.next();
+    }
+    own = block_sum(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
+    CudaDevice *cuda = cuda_current();
+    size_t count = answers->n * answers->classes;
+    BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
+    if (count) cuda_launch(cuda, binary_cross_entropy_kernel, found.count, *answers, found.sums);
+    cuda_mean_of(found.sums, divisor, loss, count ? found.count : 0);
+}
+
+static __global__ void binary_cross_entropy_gradient_kernel(Answers answers, double divisor,
+                                                            const float *upstream, float *dlogits,
+                                                            bool accumulate) {
+    float scale = (float)quotient(*upstream, divisor);
+    Walk walk = walk_grid(answers.n, answers.classes);
+    FOR_EACH(i, answers.n * answers.classes) {
+        float p = pos_weight(answers, walk.column), t = answers.target[i];
+        float sigmoid = 1 / (1 + expf(-answers.logits[i]));
+        put(&dlogits[i], ((1 + (p - 1) * t) * sigmoid - p * t) * scale, accumulate);
+        walk.next();
+    }
+}
+
+void cuda_binary_cross_entropy_gradient(const Answers *answers, double divisor,
+                                        const float *upstream, float *dlogits, bool accumulate) {
+    CudaDevice *cuda = cuda_current();
+    size_t count = answers->n * answers->classes;
+    if (count)
+        cuda_launch(cuda, binary_cross_entropy_gradient_kernel, cuda_grid(cuda, count), *answers,
+                    divisor, upstream, dlogits, accumulate);
+}
+
+static __global__ void one_hot_kernel(const int64_t *labels, float *y, size_t n, size_t classes) {
+    Walk walk = walk_grid(n, classes);
+    FOR_EACH(i, n * classes) {
+        int64_t label = labels[walk.row];
+        y[i] = is_class(label, classes) ? (float)((size_t)label == walk.column) : NAN;
+        walk.next();
+    }
+}
+
+void cuda_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
+    CudaDevice *cuda = cuda_current();
+    if (n * classes > 0)
+        cuda_launch(cuda, one_hot_kernel, cuda_grid(cuda, n * classes), labels, y, n, classes);
+}
+
 // ---- right or wrong -------------------------------------------------------------------------
 
 struct Correct {

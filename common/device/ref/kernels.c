@@ -395,6 +395,40 @@ static void ref_squared_error_gradient(const float *x, const float *target, cons
         ref_put(&dx[i], 2 * ((double)x[i] - (double)target[i]) * scale, accumulate);
 }
 
+static double pos_weight(const Answers *a, size_t index) {
+    return a->pos_weight ? (double)a->pos_weight[index % a->classes] : 1;
+}
+
+static double softplus(double x) { // log(1 + exp(x)), without overflow
+    return fmax(x, 0) + log1p(exp(-fabs(x)));
+}
+
+static void ref_binary_cross_entropy(const Answers *a, double divisor, float *loss) {
+    double sum = 0;
+    for (size_t i = 0; i < a->n * a->classes; i++) {
+        double x = (double)a->logits[i], t = (double)a->target[i], p = pos_weight(a, i);
+        sum += (1 - t) * x + (1 + (p - 1) * t) * softplus(-x);
+    }
+    *loss = (float)quotient(sum, divisor);
+}
+
+static void ref_binary_cross_entropy_gradient(const Answers *a, double divisor,
+                                              const float *upstream, float *dlogits,
+                                              bool accumulate) {
+    double scale = (double)(float)quotient((double)*upstream, divisor);
+    for (size_t i = 0; i < a->n * a->classes; i++) {
+        double x = (double)a->logits[i], t = (double)a->target[i], p = pos_weight(a, i);
+        double sigmoid = 1 / (1 + exp(-x));
+        ref_put(&dlogits[i], ((1 + (p - 1) * t) * sigmoid - p * t) * scale, accumulate);
+    }
+}
+
+static void ref_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
+    for (size_t i = 0; i < n; i++)
+        for (size_t j = 0; j < classes; j++)
+            y[i * classes + j] = is_class(labels[i], classes) ? (size_t)labels[i] == j : NAN;
+}
+
 static void ref_count_correct(const float *logits, const int64_t *target, int64_t *correct,
                               size_t n, size_t classes) {
     *correct = 0;
@@ -429,14 +463,14 @@ static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
     for (size_t t = 0; t < tensor_count; t++) sgd_step(config, &tensors[t]);
 }
 
-static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
+static void adam_step(const AdamConfig *config, const AdamTensor *t) {
     double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
-    double keep = (double)t->scalars[SCALAR_KEEP]; // the decay is decoupled from the gradient:
-                                                   // what the W stands for
+    // AdamW's W: the weight decays beside the gradient. In Adam the gradient contains the decay.
+    double keep = (double)t->scalars[SCALAR_KEEP];
     double step_size = (double)t->scalars[SCALAR_STEP_SIZE];
     double correction = (double)t->scalars[SCALAR_BIAS_CORRECTION];
     for (size_t i = 0; i < t->count; i++) {
-        double g = (double)t->gradient[i];
+        double g = (double)t->gradient[i] + (double)config->weight_decay * (double)t->weight[i];
         double m = beta1 * (double)t->exp_avg[i] + (1 - beta1) * g;
         double v = beta2 * (double)t->exp_avg_sq[i] + (1 - beta2) * g * g;
         double w = keep * (double)t->weight[i];
@@ -447,8 +481,8 @@ static void adamw_step(const AdamWConfig *config, const AdamWTensor *t) {
     }
 }
 
-static void ref_adamw(const AdamWConfig *config, const AdamWTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++) adamw_step(config, &tensors[t]);
+static void ref_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t]);
 }
 
 const Kernels kernels_ref = {
@@ -500,11 +534,14 @@ const Kernels kernels_ref = {
     .cross_entropy_gradient = ref_cross_entropy_gradient,
     .squared_error = ref_squared_error,
     .squared_error_gradient = ref_squared_error_gradient,
+    .binary_cross_entropy = ref_binary_cross_entropy,
+    .binary_cross_entropy_gradient = ref_binary_cross_entropy_gradient,
+    .one_hot = ref_one_hot,
     .count_correct = ref_count_correct,
     .pixel_cross_entropy = ref_pixel_cross_entropy,
     .hard_pixels = ref_hard_pixels,
     .pixel_cross_entropy_gradient = ref_pixel_cross_entropy_gradient,
     .predict_pixels = ref_predict_pixels,
     .sgd = ref_sgd,
-    .adamw = ref_adamw,
+    .adam = ref_adam,
 };

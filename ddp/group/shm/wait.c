@@ -165,10 +165,13 @@ int shm_check_abort(PgShm *shm, Error *err) {
     return error_set(err, STATUS_FAILED, "%s", slot(shm, (int)who - 1)->failure);
 }
 
+// A slot's words have one writer, its rank, and are not written while `aborted` points to them.
+// Ranks that fail at the same moment all write theirs, and one of them becomes everybody's.
 void shm_abort(PgShm *shm, const char *message) {
-    if (sync_load(&shm->control->aborted) != 0) return;
+    SyncWord *aborted = &shm->control->aborted;
+    if (sync_load(aborted) != 0) return;
     snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
-    sync_store(&shm->control->aborted, (uint32_t)shm->rank + 1);
+    if (!sync_claim(aborted, 0, (uint32_t)shm->rank + 1)) return;
     for (int r = 0; r < shm->world; r++) sync_wake(&slot(shm, r)->arrived);
 }
 

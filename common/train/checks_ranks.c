@@ -1,0 +1,160 @@
+/* checks_ranks.c: do all ranks see the same files? (checks.h)
+ *
+ * Ranks on machines with disks of their own may have other files under one name, and would train
+ * on, each on its own data. So each writes what it has found into a row of a table that is zero
+ * elsewhere; the sum over the ranks is the whole table, and every rank reads the same error in it.
+ */
+#include <string.h>
+
+#include "common/base/hash.h"
+#include "common/base/memory.h"
+#include "common/train/checks.h"
+
+enum {
+    SAMPLED_BYTES = 4 << 20, // of a part that are hashed, about
+    SAMPLED_LEAST = 16,      // samples, however large they are
+    RANKS_NAMED = 8,
+};
+
+// ---- facts and the ranks that differ ----------------------------------------------------------
+
+// "ranks 1, 3 and 4 others do" or "rank 1 does": those whose number differs from rank 0's.
+// column: [ranks], every stride-th number.
+static void name_ranks(const double *column, size_t stride, size_t ranks, char *text, size_t room) {
+    size_t count = 0;
+    for (size_t r = 1; r < ranks; r++) count += column[r * stride] != column[0];
+    size_t used = (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks"), named = 0;
+    for (size_t r = 1; r < ranks && named < RANKS_NAMED; r++) {
+        if (column[r * stride] == column[0]) continue;
+        used += (size_t)snprintf(text + used, room - used, "%s%zu", named++ ? ", " : " ", r);
+    }
+    if (count > named) {
+        used += (size_t)snprintf(text + used, room - used, " and %zu others", count - named);
+    }
+    snprintf(text + used, room - used, count == 1 ? " does" : " do");
+}
+
+// Looks for the first fact that some rank has otherwise. table: [ranks, count].
+static int compare_ranks(const double *table, size_t ranks, const char *where,
+                         const RankFact *facts, size_t count, Error *err) {
+    for (size_t i = 0; i < count; i++) {
+        size_t other = 1;
+        while (other < ranks && table[other * count + i] == table[i]) other++;
+        if (other >= ranks) continue;
+        char names[32 * (RANKS_NAMED + 2)], values[64] = "";
+        name_ranks(table + i, count, ranks, names, sizeof names);
+        if (!facts[i].is_hash) {
+            snprintf(values, sizeof values, ": %.15g, not %.15g", table[other * count + i],
+                     table[i]);
+        }
+        return error_set(err, STATUS_USAGE, "%s: %s not see the same %s as rank 0%s", where, names,
+                         facts[i].what, values);
+    }
+    return 0;
+}
+
+int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
+                      Error *err) {
+    size_t ranks = (size_t)strategy->devices;
+    double *table = memory_zalloc(ranks * count * sizeof *table); // [ranks, count]
+    for (int own = 0; own < strategy->all_count; own++) {
+        double *row = table + (size_t)(strategy->rank + own) * count;
+        for (size_t i = 0; i < count; i++) row[i] = facts[i].value;
+    }
+    int failed = strategy_sum(strategy, table, ranks * count, err);
+    if (!failed) failed = compare_ranks(table, ranks, where, facts, count, err);
+    free(table);
+    return failed;
+}
+
+// A hash as a number that a double holds exactly.
+static double hash_value(uint64_t hash) {
+    return (double)((hash ^ (hash >> 32)) & UINT32_MAX);
+}
+
+// ---- data -------------------------------------------------------------------------------------
+
+// One sample, with the labels that belong to its pixels. All labels of whole samples are hashed
+// apart: they are small.
+static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
+    size_t size = dataset_sample_size(set), pixels = dataset_label_size(set);
+    if (set->bytes) hash = hash_bytes(hash, set->bytes + index * size, size);
+    if (set->floats) {
+        hash = hash_bytes(hash, set->floats + index * size, size * sizeof *set->floats);
+    }
+    if (set->labels && set->dense) {
+        hash = hash_bytes(hash, set->labels + index * pixels, pixels * sizeof *set->labels);
+    }
+    return hash;
+}
+
+// Of a large set samples at equal distances, the first and the last among them.
+static uint64_t hash_set(const Dataset *set) {
+    uint64_t hash = HASH_START;
+    if (set->count == 0) return hash;
+    size_t sample = dataset_sample_size(set) * (set->bytes ? 1 : sizeof *set->floats) +
+                    (set->dense ? dataset_label_size(set) * sizeof *set->labels : 0);
+    size_t wanted = SAMPLED_BYTES / (sample + 1) + SAMPLED_LEAST;
+    if (wanted > set->count) wanted = set->count;
+    for (size_t i = 0; i < wanted; i++) {
+        size_t last = set->count - 1, steps = wanted > 1 ? wanted - 1 : 1;
+        hash = hash_sample(hash, set, (size_t)((double)last * (double)i / (double)steps));
+    }
+    if (set->labels && !set->dense) {
+        hash = hash_bytes(hash, set->labels, set->count * sizeof *set->labels);
+    }
+    if (set->targets) {
+        size_t floats = set->count * set->target_size;
+        hash = hash_bytes(hash, set->targets, floats * sizeof *set->targets);
+    }
+    return hash;
+}
+
+enum { SET_FACTS = 8 };
+
+static void describe_set(const Dataset *set, bool training, RankFact facts[SET_FACTS]) {
+    const RankFact of_set[SET_FACTS] = {
+        {training ? "number of training samples" : "number of test samples", (double)set->count,
+         false},
+        {training ? "channels of training samples" : "channels of test samples",
+         (double)set->shape[0], false},
+        {training ? "height of training samples" : "height of test samples", (double)set->shape[1],
+         false},
+        {training ? "width of training samples" : "width of test samples", (double)set->shape[2],
+         false},
+        {training ? "number of classes to train on" : "number of classes to test on",
+         (double)set->classes, false},
+        {training ? "targets of training samples" : "targets of test samples",
+         (double)set->target_size, false},
+        {training ? "labels of training pixels (1: there are some)"
+                  : "labels of test pixels (1: there are some)",
+         set->dense, false},
+        {training ? "contents of the training samples" : "contents of the test samples",
+         hash_value(hash_set(set)), true},
+    };
+    memcpy(facts, of_set, sizeof of_set);
+}
+
+int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                     Error *err) {
+    RankFact facts[2 * SET_FACTS];
+    if (strategy->devices == strategy->all_count) return 0; // this process has all ranks
+    describe_set(&data->train, true, facts);
+    describe_set(&data->test, false, facts + SET_FACTS);
+    char *where = memory_format("--data %s", config->data ? config->data : data->name);
+    int failed = checks_same_facts(strategy, where, facts, 2 * SET_FACTS, err);
+    free(where);
+    return failed;
+}
+
+// ---- checkpoints ------------------------------------------------------------------------------
+
+int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,
+                           Error *err) {
+    const RankFact facts[] = {{"step to continue at", (double)progress->step, false},
+                              {"checkpoint", (double)progress->checksum, true}};
+    char *where = memory_format("--resume %s", resume);
+    int failed = checks_same_facts(strategy, where, facts, sizeof facts / sizeof *facts, err);
+    free(where);
+    return failed;
+}
