@@ -44,7 +44,7 @@ fail_usage() {
 
 quick=0 install=0 only_equivalence=0
 device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin=""
-asked="bench/compare.sh $*"
+asked=$(quoted bench/compare.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
@@ -73,6 +73,7 @@ if [[ $quick == 1 ]]; then
 else
     models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30
 fi
+[[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
 [[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
 [[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] ||

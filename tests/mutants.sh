@@ -1,53 +1,237 @@
 #!/bin/sh
-# mutants.sh: tests the test. Each tests/mutants/*.patch plants one classic mistake of data-parallel code
-# (a broadcast left out, a division forgotten, a tail lost, a barrier skipped); bench/compare.sh must
-# find every one of them, by exit status 1, and must pass the tree as it is.
+# mutants.sh: tests the tests. A mutant is the tree with one mistake in it; a test has to fail.
 #
-# Works on a copy of the tree with one build, which each patch changes by a file and changes back.
+#   tests/mutants.sh                the eight classic mistakes of tests/mutants/equivalence.txt, all of
+#                                   which bench/compare.sh must find, by exit status 1
+#   tests/mutants.sh --all          the whole catalogue, and a table of what caught which
+#   tests/mutants.sh --room NAME    one room of it: tests/mutants/NAME.txt
+#   tests/mutants.sh --only NAME    one mutant
+#   tests/mutants.sh --check        builds nothing: every text is found in the tree exactly once, every
+#                                   test exists, and every row of tests/semantics.md has a mutant
+#
+# For each mutant the tests that it names run first, then, if they did not notice, the rest of the
+# quick ones (--named: do not). A test that does not end within --limit seconds (120) has noticed too.
+# The exit status is 1 if less than 95 % are caught, or one survives without an explanation; 2 if the
+# catalogue does not fit the tree. Works on a copy of the tree with one build, which each mutant
+# changes by a file and changes back. It takes an hour: run it with nice.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
+catalogue=$root/tests/mutants
+what=equivalence room= only= limit=120 rest=1
+
+usage() {
+    sed -n '2,19s/^# \{0,1\}//p' "$0"
+    exit "$1"
+}
+
+while [ $# -gt 0 ]; do
+    case $1 in
+    --all) what=all ;;
+    --check) what=check ;;
+    --named) rest=0 ;;
+    --room | --only | --limit)
+        [ $# -ge 2 ] || usage 2 >&2
+        case $1 in
+        --room) room=$2 what=all ;;
+        --only) only=$2 what=all ;;
+        *) limit=$2 ;;
+        esac
+        shift
+        ;;
+    --help | -h) usage 0 ;;
+    *)
+        echo "error: unknown option $1" >&2
+        usage 2 >&2
+        ;;
+    esac
+    shift
+done
+
+# read_catalogue MODE [NAME [TREE]]
+read_catalogue() {
+    awk -v mode="$1" -v wanted="${2:-}" -v root="${3:-$root}" -f "$catalogue/catalogue.awk" \
+        "$catalogue"/*.txt
+}
+
+# ---- the catalogue alone ----------------------------------------------------------------------
+
+# The rows of the tables of semantics.md, but for those that say why they have no test.
+rows_to_cover() {
+    awk -F ' *[|] *' '$2 ~ /^([0-9]+|[a-z]|[A-Z])$/ && !/\| No test/ { print $2 }' "$root/tests/semantics.md"
+}
+
+check_catalogue() {
+    problems=0
+    read_catalogue check || problems=1
+    for name in $(read_catalogue list | cut -f 3 | tr ' ' '\n' | sort -u); do
+        [ "$name" = compare.sh ] ||
+            grep -rqwF --include=CMakeLists.txt -e "$name" "$root/tests" ||
+            { echo "there is no test $name" && problems=1; }
+    done
+    named=" $(read_catalogue list | cut -f 4 | tr '\n' ' ') "
+    for row in $(rows_to_cover); do
+        case $named in
+        *" $row "*) ;;
+        *) echo "row $row of semantics.md has no mutant" && problems=1 ;;
+        esac
+    done
+    [ "$problems" = 0 ] || exit 1
+    echo "$(read_catalogue list | wc -l) mutants, each of which fits the tree"
+    exit 0
+}
+[ "$what" != check ] || check_catalogue
+
+# ---- building and testing a copy --------------------------------------------------------------
+
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree"
-tar -C "$root" -cf - CMakeLists.txt CMakePresets.json common dp ddp bench | tar -C "$work/tree" -xf -
+tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
 cd "$work/tree"
-survivors=0 caught=0
+catalogue=$work/tree/tests/mutants # so that nobody's editing changes a run
+options="-DCMAKE_BUILD_TYPE=Release -DWITH_CUDA=OFF"
 
+# build [TARGET...]: quietly; the log is in $work/build.log.
 build() {
-    { cmake -S . -B build -DCMAKE_BUILD_TYPE=Release -DWITH_TESTS=OFF &&
-        cmake --build build -j "$(nproc)" --target train_single train_dp train_ddp ddprun \
-            compare_tensors; } >"$work/build.log" 2>&1 || { cat "$work/build.log" && exit 1; }
+    cmake --build build -j "$(nproc)" ${1:+--target} "$@" >"$work/build.log" 2>&1
 }
 
-# The exit status of the equivalence checks, in $status.
+must_build() {
+    build "$@" || { tail -n 40 "$work/build.log" && exit 2; }
+}
+
+# What bench/compare.sh says of the equivalence: its exit status.
 compare() {
+    must_build train_single train_dp train_ddp ddprun compare_tensors
     status=0
-    timeout 300 bench/compare.sh --quick --only-equivalence --bin build/bin --out "$work/out" \
-        >"$work/compare.log" 2>&1 || status=$?
+    timeout -k 5 300 bench/compare.sh --quick --only-equivalence --bin build/bin --out "$work/out" \
+        >"$work/test.log" 2>&1 || status=$?
+    return "$status"
 }
 
-build
-compare
-if [ "$status" != 0 ]; then
-    tail -n 20 "$work/compare.log"
-    echo "the tree without a mutant fails already (status $status)"
-    exit 1
-fi
-echo "passed  the tree as it is"
-
-for patch in "$root"/tests/mutants/*.patch; do
-    name=$(basename "$patch" .patch)
-    git apply "$patch" || { echo "$name: the patch no longer fits the code: renew it" && exit 1; }
-    build
-    compare
-    git apply -R "$patch"
-    if [ "$status" = 1 ]; then
-        caught=$((caught + 1))
-        echo "caught  $name"
-    else
-        survivors=$((survivors + 1))
-        echo "SURVIVED (status $status)  $name"
+# run_test NAME: builds what it needs and runs it. $how says what it was that failed.
+run_test() {
+    how=$1
+    if [ "$1" = compare.sh ]; then
+        compare
+        return
     fi
+    case $1 in
+    test_*) must_build "$1" ;;
+    *) must_build ;; # a script: it may ask for any program
+    esac
+    status=0
+    timeout -k 5 "$limit" ctest --test-dir build --output-on-failure --no-tests=error -R "^$1\$" \
+        >"$work/test.log" 2>&1 || status=$?
+    if [ "$status" = 124 ] || grep -q '\*\*\*Timeout' "$work/test.log"; then
+        how="$1 (hangs)"
+    elif [ "$status" != 0 ]; then
+        function=$(sed -n 's/^\[  FAILED  \] \([a-z][A-Za-z0-9_]*\)$/\1/p' "$work/test.log" | head -n 1)
+        how=$1${function:+: $function}
+    fi
+    return "$status"
+}
+
+# Everything that is quick and was not asked yet.
+run_rest() {
+    must_build
+    status=0
+    timeout -k 5 1200 ctest --test-dir build --timeout "$limit" -j "$(nproc)" --stop-on-failure \
+        -LE 'slow|gpu|lint' -E "^($(echo "$1" | tr ' ' '|'))\$" >"$work/test.log" 2>&1 || status=$?
+    how=$(sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) .*\*\*\*.*/\1/p' "$work/test.log" | head -n 1)
+    return "$status"
+}
+
+plant() {
+    for file in $(read_catalogue files "$1"); do
+        mkdir -p "$work/before/$(dirname "$file")"
+        cp "$file" "$work/before/$file"
+    done
+    read_catalogue plant "$1" "$work/tree" || exit 2
+}
+
+# Without the old times: make is to see that the files have changed back.
+restore() {
+    for file in $(read_catalogue files "$1"); do cp "$work/before/$file" "$file"; done
+}
+
+# ---- the eight that bench/compare.sh must find ------------------------------------------------
+
+run_equivalence() {
+    # shellcheck disable=SC2086 # the options are words
+    cmake -S . -B build $options -DWITH_TESTS=OFF >"$work/build.log" 2>&1 ||
+        { cat "$work/build.log" && exit 2; }
+    compare || { tail -n 20 "$work/test.log" && echo "the tree without a mutant fails already" && exit 1; }
+    echo "passed  the tree as it is"
+    survivors=0 caught=0
+    for name in $(read_catalogue list | awk -F '\t' '$1 == "equivalence" { print $2 }'); do
+        plant "$name"
+        compare && status=0 || status=$?
+        restore "$name"
+        if [ "$status" = 1 ]; then
+            caught=$((caught + 1))
+            echo "caught  $name"
+        else
+            survivors=$((survivors + 1))
+            echo "SURVIVED (status $status)  $name"
+        fi
+    done
+    echo "mutants: $caught caught, $survivors survived"
+    [ "$survivors" = 0 ] && [ "$caught" -gt 0 ]
+    exit
+}
+[ "$what" = all ] || run_equivalence
+
+# ---- the whole catalogue ----------------------------------------------------------------------
+
+# A mistake shows without the optimizer too, and is built faster.
+# shellcheck disable=SC2086 # the options are words
+cmake -S . -B build $options -DCMAKE_C_FLAGS_RELEASE=-O1 >"$work/build.log" 2>&1 ||
+    { cat "$work/build.log" && exit 2; }
+read_catalogue list | awk -F '\t' -v room="$room" -v only="$only" \
+    '(room == "" || $1 == room) && (only == "" || $2 == only)' >"$work/list"
+[ -s "$work/list" ] || { echo "error: the catalogue has no such room or mutant" >&2 && exit 2; }
+
+for test in $(cut -f 3 "$work/list" | tr ' ' '\n' | sort -u); do
+    run_test "$test" && continue
+    tail -n 30 "$work/test.log"
+    echo "$how: the tree without a mutant fails already"
+    exit 2
 done
-echo "mutants: $caught caught, $survivors survived"
-[ "$survivors" = 0 ]
+
+tab=$(printf '\t')
+while IFS=$tab read -r mutant_room name tests _ survives; do
+    plant "$name"
+    result=survived
+    for test in $tests; do
+        run_test "$test" </dev/null && continue
+        result=caught
+        break
+    done
+    if [ "$result" = survived ] && [ "$rest" = 1 ]; then run_rest "$tests" </dev/null || result=caught; fi
+    restore "$name"
+    [ "$result" = caught ] || how=${survives:-SURVIVED}
+    [ "$result:${survives:+x}" != survived:x ] || result=explained
+    printf '%-12s %-44s %s\n' "$mutant_room" "$name" "$how"
+    echo "$mutant_room $result" >>"$work/results"
+done <"$work/list"
+
+awk '
+{
+    all[$1]++
+    if ($2 == "caught") caught[$1]++
+    if ($2 == "explained") explained[$1]++
+    if ($2 == "survived") unexplained++
+}
+END {
+    print ""
+    for (room in all) {
+        printf "%-12s %3d of %3d caught, %d explained\n", room, caught[room], all[room], explained[room] | "sort"
+        sum += all[room]
+        sum_caught += caught[room]
+    }
+    close("sort")
+    printf "mutants: %d of %d caught (%.1f %%), %d survive without an explanation\n", sum_caught, sum, \
+        100 * sum_caught / sum, unexplained
+    exit sum_caught < 0.95 * sum || unexplained > 0
+}' "$work/results"

@@ -1,6 +1,6 @@
 # markdown.awk: the report's Markdown as one HTML page with its figures inside.
 #
-#   awk -v folder=DIR -v title="..." -f markdown.awk report.md >report.html
+#   folder=DIR awk -v title="..." -f markdown.awk report.md >report.html
 #
 # Knows what report.sh writes and no more: headings, paragraphs, lists, tables, fenced code, `code`,
 # **bold**, *italics* and images that stand alone on a line (SVGs of `folder`, whose ids get a prefix
@@ -60,6 +60,7 @@ function table_row(    cells, n, i, tag) {
 }
 
 BEGIN {
+    folder = ENVIRON["folder"] # awk would take a backslash in -v for the begin of something else
     print "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">"
     print "<meta name=\"viewport\" content=\"width=device-width\">"
     print "<title>" escape(title) "</title>\n<style>"

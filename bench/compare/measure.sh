@@ -63,50 +63,30 @@ measure_phases() {
     done
 }
 
-# A row of summary.csv without times: HEAD TAIL as summarize.awk's.
-untimed_row() {
-    local times=,,, phases=,,,,,,,,,,
-    echo "$1,$times,${2%,*},$phases,${2##*,},1,0,,0"
-}
-
-# timed_row RUN HEAD TAIL
-timed_row() {
-    local -a row=(awk -v skip=$warm_up -v head="$2" -v tail="$3" -f bench/compare/summarize.awk)
-    local phases
-    if [[ $kind == cpu ]]; then
-        "${row[@]}" "$out/runs/speed-$1-"*/steps.csv
-    else
-        phases=$("${row[@]}" "$out/runs/phases-$1-1/steps.csv" | cut -d , -f 13-23)
-        "${row[@]}" "$out/runs/speed-$1-"*/steps.csv |
-            awk -F, -v OFS=, -v phases="$phases" '
-                { for (i = split(phases, part); i > 0; i--) $(12 + i) = part[i]; print }'
-    fi | sed 's/$/,1/'
+# summary_row MODEL STRATEGY WORLD: a row of summary.csv.
+summary_row() {
+    local run=$1-$2-$3 world=$3 first fact facts
+    first=$out/runs/speed-$run-1/summary.json
+    facts=strategy=$2,model=$1,world_size=$3
+    for fact in device backend global_batch peak_bytes_device0 peak_bytes_other moved_bytes_per_step; do
+        facts+=,$fact=$(json $fact "$first")
+    done
+    set --
+    ! is_timed "$world" || set -- "$out/runs/speed-$run-"*/steps.csv
+    [[ $# == 0 || $kind == cpu ]] || set -- "$@" only_phases=1 "$out/runs/phases-$run-1/steps.csv"
+    awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }
 
 # summary.csv from the runs of measure_speed, and one file per model for the figures.
 summarize() {
-    local model strategy world first head tail
-    local columns=strategy,model,device,backend,world_size,global_batch,samples_per_s_p50
-    columns+=,step_ms_p25,step_ms_p50,step_ms_p75,peak_bytes_device0,peak_bytes_other
-    columns+=,data_ms,scatter_ms,replicate_ms,forward_ms,gather_ms,loss_ms,backward_ms,reduce_ms
-    columns+=,exposed_ms,optimizer_ms,other_ms,moved_bytes_per_step,repeats,steps,spread,timed
-    echo $columns >"$out/summary.csv"
-    mkdir -p "$out/plots"
+    local model strategy world
+    awk -v header=1 -f bench/compare/summarize.awk >"$out/summary.csv"
     for model in $models; do
         while read -r strategy world; do
-            first=$out/runs/speed-$model-$strategy-$world-1/summary.json
-            head=$strategy,$model,$(json device "$first"),$(json backend "$first"),$world
-            head+=,$(json global_batch "$first")
-            tail=$(json peak_bytes_device0 "$first"),$(json peak_bytes_other "$first")
-            tail+=,$(json moved_bytes_per_step "$first")
-            if is_timed "$world"; then
-                timed_row "$model-$strategy-$world" "$head" "$tail"
-            else
-                untimed_row "$head" "$tail"
-            fi >>"$out/summary.csv"
+            summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
         done < <(configurations)
-        awk -F, -v model="$model" 'NR == 1 || ($2 == model && $28)' "$out/summary.csv" \
-            >"$out/plots/$model.csv"
+        { head -n 1 "$out/summary.csv" && csv 'of("model") == model && of("timed")' model="$model" \
+            "$out/summary.csv"; } >"$out/plots/$model.csv"
     done
 }
 
@@ -135,41 +115,79 @@ record_timeline() {
     timeline_model=${models%% *}
     say "timeline: $timeline_model"
     echo row,label >"$out/plots/tracks.csv"
-    echo row,begin_ms,end_ms,phase,span >"$out/plots/timeline.csv"
+    echo row,begin_ms,end_ms,phase,span,bucket >"$out/plots/timeline.csv"
+    echo from_row,from_ms,to_row,to_ms >"$out/plots/arrows.csv"
     for strategy in dp ddp; do
         # shellcheck disable=SC2046 # the options are words
         train "timeline-$strategy" $strategy 2 --model "$timeline_model" \
             --data "$(data_of "$timeline_model")" $(speed_options "$timeline_model") \
             --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
             $([[ $kind == cpu ]] || echo --profile)
-        awk -v row="$row" -v label=${strategy^^} -v tracks="$out/plots/tracks.csv" \
-            -f bench/compare/timeline.awk "$out/trace-$strategy.json"* >>"$out/plots/timeline.csv"
-        row=$(awk -F, 'END { print $1 + 0.7 }' "$out/plots/tracks.csv") # 0.7: a gap before DDP
+        folder="$out/plots" awk -v row="$row" -v label=${strategy^^} \
+            -f bench/compare/timeline.awk "$out/trace-$strategy.json" >>"$out/plots/timeline.csv"
+        row=$(csv '{ row = of("row") } END { print row + 0.7 }' "$out/plots/tracks.csv") # a gap before DDP
     done
 }
 
+# ---- figures ------------------------------------------------------------------------------------------
+# A figure is drawn inside the results' folder, from files whose names are known and settings that are
+# words and numbers: no path is ever read by gnuplot, which would take some for commands. So each can also
+# be drawn again: cd DIR && gnuplot plots/loss.gp
+
+# plot NAME: draws NAME.svg. Whatever gnuplot complains about, such as a column that is not there, is a
+# failure.
 plot() {
-    gnuplot -e "dir='$out'; plots='$root/bench/plots'; $2" "bench/plots/$1.gp"
+    (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
+    [[ -s $out/plots/$1.log ]] || return 0
+    cat "$out/plots/$1.log" >&2
+    say "error: the figure $1.svg was not drawn as it should be"
+    return 1
+}
+
+# What the figures need to know beside their data.
+write_settings() {
+    cat >"$out/plots/settings.gp" <<END
+models = "$models"
+curve_models = "$(curve_models | paste -sd ' ' -)"
+runs = "$(configurations | tr ' ' ':' | paste -sd ' ' -)"
+worlds = "$(timed_worlds)"
+cores = $cores
+units = "$units"
+END
+}
+
+# plots/loss-MODEL.csv: the loss at every step, a column for each run ("single:1", "dp:2", ...).
+curves_of() {
+    local model=$1 strategy world
+    local -a files=()
+    while read -r strategy world; do
+        files+=(run="$strategy:$world" "$out/runs/curve-$model-$strategy-$world/steps.csv")
+    done < <(configurations)
+    csv '
+        !(file in of_file) { of_file[file] = run }
+        { step = of("step"); loss[step, file] = of("loss") }
+        step > last { last = step }
+        END {
+            line = "step"
+            for (f = 1; f <= file; f++) line = line "," of_file[f]
+            print line
+            for (step = 0; step <= last; step++) {
+                line = step
+                for (f = 1; f <= file; f++) line = line "," loss[step, f]
+                print line
+            }
+        }' "${files[@]}"
 }
 
 draw() {
-    local curves runs steps
-    curves=$(curve_models | tr '\n' ' ')
-    runs=$(configurations | tr ' ' '-' | tr '\n' ' ')
-    [[ -z $(timed_worlds) ]] || draw_speed
-    if [[ -n $curves ]]; then
-        steps=$(awk 'END { print NR - 1 }' "$out/runs/curve-${curves%% *}-single-1/steps.csv")
-        plot loss "models='${curves% }'; runs='${runs% }'; steps=$steps"
-    fi
-}
-
-draw_speed() {
-    local rows step
-    plot throughput "models='$models'; worlds='$(timed_worlds)'; cores=$cores; units='$units'"
-    plot phases "models='$models'"
-    plot memory "models='$models'"
-    is_timed 2 || return 0
-    rows=$(awk -F, 'END { print $1 }' "$out/plots/tracks.csv")
-    step=$(awk -F, 'NR > 1 && $3 > end { end = $3 } END { print end }' "$out/plots/timeline.csv")
-    plot timeline "model='$timeline_model'; rows=$rows; end=$step"
+    local model
+    cp bench/plots/*.gp "$out/plots"
+    write_settings
+    for model in $(curve_models); do curves_of "$model" >"$out/plots/loss-$model.csv"; done
+    [[ -z $(curve_models) ]] || plot loss
+    [[ -n $(timed_worlds) ]] || return 0
+    plot throughput
+    plot phases
+    plot memory
+    ! is_timed 2 || plot timeline
 }

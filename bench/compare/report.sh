@@ -22,7 +22,7 @@ commit_line() {
 
 write_report() {
     report_text >"$out/report.md"
-    awk -v folder="$out" -v title="DataParallel and DistributedDataParallel, compared" \
+    folder="$out" awk -v title="DataParallel and DistributedDataParallel, compared" \
         -f bench/compare/markdown.awk "$out/report.md" >"$out/report.html"
 }
 
@@ -66,7 +66,10 @@ loss_figure() {
 
 # "mlp 300, convnet 300"
 global_batches() {
-    awk -F, '$1 == "single" { printf "%s%s %d", sep, $2, $6; sep = ", " }' "$out/summary.csv"
+    csv 'of("strategy") == "single" {
+            printf "%s%s %d", separator, of("model"), of("global_batch")
+            separator = ", "
+        }' "$out/summary.csv"
 }
 
 batch_norm_remark() {
@@ -105,6 +108,11 @@ on device 0 alone while the others wait. DDP has only *exposed*, the part of the
 the backward pass did not hide, and, if the network has buffers (batch norm), *replicate*, their
 broadcast; in both a rank also waits for a slower one.
 
+$(communication_rows | markdown_table)
+
+All-reduces go on beside these phases: the first column is how long they took in all, waits for
+slower ranks included, and what is not *exposed* was hidden behind the backward pass.
+
 ## Memory
 
 ![Peak memory](memory.svg)
@@ -126,7 +134,8 @@ timeline_text() {
 How to read it: one row is one thread, the step one of median length. Above, DP: the first row
 drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
 waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
-all-reduce runs under the backward pass; a rank that is early waits there for the others.
+all-reduce runs under the backward pass, each arrow from the moment a bucket's last gradient was
+ready to the all-reduce of that bucket (the number in it); a rank that is early waits there for the others.
 \`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
 END
 }
@@ -212,7 +221,7 @@ $(machine_lines)
 ## The commands
 
 \`\`\`
-$(sed "s|$root/||g" "$out/commands.txt")
+$(cat "$out/commands.txt")
 \`\`\`
 END
 }

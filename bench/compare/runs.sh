@@ -16,14 +16,33 @@ data_of() {
     esac
 }
 
-# Prints a command so that it can be pasted into a shell.
+# Prints a command so that it can be pasted into a shell; what lies in the checkout is named from there.
 quoted() {
     local word line=
     for word; do
-        [[ $word =~ ^[A-Za-z0-9_./:,=-]+$ ]] || word="'$word'"
+        word=${word#"$root/"}
+        [[ $word =~ ^[A-Za-z0-9_./:,=-]+$ ]] || word=${word@Q}
         line+="$word "
     done
     echo "${line% }"
+}
+
+# Begins the awk programs that read CSV files: of("name") is the row's field in that column, whichever
+# it is in its file.
+by_name='
+    FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; file++; next }
+    function of(name) {
+        if (name in at) return $at[name]
+        print "error: " FILENAME " has no column " name > "/dev/stderr"
+        exit 1
+    }'
+
+# csv PROGRAM [NAME=VALUE] FILE...: runs such a program; `file` counts the files. It prints tabs between
+# fields.
+csv() {
+    local program=$1
+    shift
+    awk -F, -v OFS='\t' "$by_name"$'\n'"$program" "$@"
 }
 
 # train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.

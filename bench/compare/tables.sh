@@ -3,19 +3,30 @@
 
 # Speed, one line per configuration.
 speed_rows() {
-    awk -F, -v OFS='\t' 'NR == 1 {
-            print "model", "strategy", "devices", "samples/s", "step ms", "p25-p75", "speed-up", \
-                "device 0 MB", "others MB", "moved MB/step"
-            next
-        }
-        $1 == "single" { one[$2] = $7 }
+    tabbed model strategy devices samples/s "step ms" p25-p75 speed-up "device 0 MB" "others MB" \
+        "moved MB/step"
+    csv '
+        of("strategy") == "single" { one[of("model")] = of("samples_per_s_p50") }
         {
             times = "-" OFS "-" OFS "-" OFS "-" # of a row that is not timed
-            if ($28) times = sprintf("%.0f", $7) OFS sprintf("%.2f", $9) OFS \
-                sprintf("%.2f-%.2f", $8, $10) OFS sprintf("%.2f", $7 / one[$2])
-            print $2, $1, $5, times, \
-                sprintf("%.2f", $11 / 1e6), ($5 == 1 ? "-" : sprintf("%.2f", $12 / 1e6)), \
-                sprintf("%.2f", $24 / 1e6)
+            if (of("timed"))
+                times = sprintf("%.0f", of("samples_per_s_p50")) OFS sprintf("%.2f", of("step_ms_p50")) \
+                    OFS sprintf("%.2f-%.2f", of("step_ms_p25"), of("step_ms_p75")) \
+                    OFS sprintf("%.2f", of("samples_per_s_p50") / one[of("model")])
+            print of("model"), of("strategy"), of("world_size"), times, \
+                sprintf("%.2f", of("peak_bytes_device0") / 1e6), \
+                (of("world_size") == 1 ? "-" : sprintf("%.2f", of("peak_bytes_other") / 1e6)), \
+                sprintf("%.2f", of("moved_bytes_per_step") / 1e6)
+        }' "$out/summary.csv"
+}
+
+# How long DDP's all-reduces took, and what of that the backward pass hid.
+communication_rows() {
+    tabbed model devices "all-reduces ms" "exposed ms" hidden
+    csv 'of("strategy") == "ddp" && of("timed") && of("communication_ms") > 0 {
+            hidden = 1 - of("exposed_ms") / of("communication_ms")
+            print of("model"), of("world_size"), sprintf("%.2f", of("communication_ms")), \
+                sprintf("%.2f", of("exposed_ms")), sprintf("%.0f %%", hidden > 0 ? 100 * hidden : 0)
         }' "$out/summary.csv"
 }
 
@@ -50,24 +61,24 @@ percent() {
 # loss_distance RUN RUN: the largest difference between their losses at any step.
 loss_distance() {
     [[ $1 != "$2" ]] || { echo - && return; }
-    paste -d, "$1/steps.csv" "$2/steps.csv" | awk -F, '
-        NR > 1 { d = $4 - $(NF / 2 + 4); if (d < 0) d = -d; if (d > most) most = d }
-        END { print most == 0 ? "0" : sprintf("%.1e", most) }'
+    csv '
+        file == 1 { loss[of("step")] = of("loss") }
+        file == 2 { d = of("loss") - loss[of("step")]; if (d < 0) d = -d; if (d > most) most = d }
+        END { print most == 0 ? "0" : sprintf("%.1e", most) }' "$1/steps.csv" "$2/steps.csv"
 }
 
 # Equivalence, one line per pair of runs.
 equivalence_rows() {
-    awk -F, -v OFS='\t' 'NR == 1 {
-            print "model", "a", "b", "required", "tensors", "gradients ULP", "weights ULP", \
-                "optimizer ULP", "buffers ULP", "held"
-            next
-        }
-        {
-            pair = $1 OFS $2 OFS $3 OFS ($12 == "bitwise" ? "same bits" : "tolerance")
+    tabbed model a b required tensors "gradients ULP" "weights ULP" "optimizer ULP" "buffers ULP" held
+    csv '{
+            pair = of("model") OFS of("a") OFS of("b") OFS \
+                (of("required") == "bitwise" ? "same bits" : "tolerance")
+            what = of("what")
+            distance = of("max_ulp") + 0
             if (!(pair in rows)) order[++n] = pair
             rows[pair]++
-            held[pair] += $14
-            if (!((pair, $4) in ulp) || $10 > ulp[pair, $4] + 0) ulp[pair, $4] = $10 + 0
+            held[pair] += of("held")
+            if (!((pair, what) in ulp) || distance > ulp[pair, what]) ulp[pair, what] = distance
         }
         function worst(pair, what) { return (pair, what) in ulp ? ulp[pair, what] : "-" }
         END {
@@ -110,14 +121,16 @@ terminal_table() {
 
 # Configurations whose repeats disagree: something else was using the machine.
 disturbed() {
-    awk -F, 'NR > 1 && $27 > 0.25 { printf "%s %s:%s (%.0f %%)\n", $2, $1, $5, 100 * $27 }' \
-        "$out/summary.csv"
+    csv 'of("spread") > 0.25 {
+            printf "%s %s:%s (%.0f %%)\n", of("model"), of("strategy"), of("world_size"), \
+                100 * of("spread")
+        }' "$out/summary.csv"
 }
 
 verdict_line() {
     local rows held
     rows=$(awk 'END { print NR - 1 }' "$out/equivalence.csv")
-    held=$(awk -F, 'NR > 1 { n += $14 } END { print n + 0 }' "$out/equivalence.csv")
+    held=$(csv '{ n += of("held") } END { print n + 0 }' "$out/equivalence.csv")
     if [[ $equivalence_failures == 0 ]]; then
         echo "Equivalence: held in all $comparisons comparisons, $rows tensors."
     else

@@ -1,17 +1,20 @@
-# timeline.awk: the spans of a typical step of a run, from its Chrome traces (one event per line), as
-# rows "row,begin_ms,end_ms,phase,span" with times since that step began.
+# timeline.awk: the spans of a typical step of a run, from its Chrome trace (one event per line), as
+# rows "row,begin_ms,end_ms,phase,span,bucket" with times since that step began.
 #
-#   awk -v row=0 -v label=DP -v tracks=tracks.csv -f timeline.awk TRACE TRACE.rank1 ...
+#   folder=DIR awk -v row=0 -v label=DP -f timeline.awk TRACE
 #
-# row: the last row of the figure already in use. Tracks are appended to the file `tracks` as
-# "row,label". The step is the one of median length, the first two left out, as the main track of the
-# first process saw it; all processes read the same clock.
+# row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
+# and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
+# "from_row,from_ms,to_row,to_ms". bucket is -1 for what is none's. The step is the one of median length, the first two left out, as the
+# main track of the first process saw it; all processes read the same clock.
 # Spans that carry no phase's name are communication; a track's longer spans come first.
 BEGIN {
     OFS = ","
     split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
         names, " ")
     for (i in names) is_phase[names[i]] = 1
+    tracks = ENVIRON["folder"] "/tracks.csv"
+    arrows = ENVIRON["folder"] "/arrows.csv"
 }
 
 function text_of(key,    rest) {
@@ -21,11 +24,16 @@ function text_of(key,    rest) {
     return substr(rest, 1, length(rest) - 1)
 }
 
-function number_of(key,    rest) {
+# The number as it is written: some awks round large ones when they are used as names.
+function digits_of(key,    rest) {
     if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
     rest = substr($0, RSTART, RLENGTH)
     sub(/^"[^"]*": */, "", rest)
-    return rest + 0
+    return rest
+}
+
+function number_of(key) {
+    return digits_of(key) + 0
 }
 
 /"ph": *"M"/ && /"thread_name"/ {
@@ -46,7 +54,19 @@ function number_of(key,    rest) {
     begin[n] = number_of("ts")
     finish[n] = begin[n] + number_of("dur")
     number[n] = number_of("number")
+    bucket[n] = number_of("bucket")
     if (name[n] == "optimizer" && main == "") main = track[n]
+}
+
+# The begin and the end of an arrow.
+/"ph": *"s"/ {
+    from_track[digits_of("id")] = number_of("pid") SUBSEP number_of("tid")
+    from_time[digits_of("id")] = number_of("ts")
+}
+
+/"ph": *"f"/ {
+    to_track[digits_of("id")] = number_of("pid") SUBSEP number_of("tid")
+    to_time[digits_of("id")] = number_of("ts")
 }
 
 # Sets from and to: begin and end of the step of median length.
@@ -84,11 +104,16 @@ END {
             a = begin[i] < from ? from : begin[i]
             b = finish[i] > to ? to : finish[i]
             phase = name[i] in is_phase ? name[i] : "communication"
-            print row, (a - from) / 1000, (b - from) / 1000, phase, name[i]
+            print row, (a - from) / 1000, (b - from) / 1000, phase, name[i], bucket[i]
         }
+        row_of[order[t]] = row
         if (!used) continue
         split(order[t], ids, SUBSEP)
         rank = label == "DDP" ? "rank " ids[1] " " : ""
         print row, label " " rank track_name[ids[1], ids[2]] >> tracks
     }
+    for (id in to_time)
+        if (from_time[id] >= from && to_time[id] < to)
+            print row_of[from_track[id]], (from_time[id] - from) / 1000, \
+                row_of[to_track[id]], (to_time[id] - from) / 1000 >> arrows
 }

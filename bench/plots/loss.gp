@@ -1,14 +1,16 @@
 # loss.gp: the training loss of every strategy, drawn on top of each other, and below it how far each
-# is from one device's. Needs dir, models, runs ("single-1 dp-2 ddp-2": the runs/curve-MODEL-RUN) and
-# steps, their number. Batches differ in difficulty, so that a point is the mean of several steps.
+# is from one device's. Reads plots/loss-MODEL.csv: a row for each step and a column for each run, such as
+# "single:1" or "dp:2". Batches differ in difficulty, so that a point is the mean of several steps.
 
+load "plots/settings.gp"
+models = curve_models
 name = "loss"
 width = words(models) > 1 ? 480 * words(models) : 680
 height = 680
-load plots."/style.gp"
+load "plots/style.gp"
 
-strategy_of(run) = run[1:strstrt(run, "-") - 1]
-world_of(run) = run[strstrt(run, "-") + 1:*]
+strategy_of(run) = run[1:strstrt(run, ":") - 1]
+world_of(run) = run[strstrt(run, ":") + 1:*]
 title_of(run) = strategy_of(run) eq "single" ? "one device" : \
     (strategy_of(run) eq "dp" ? "DP " : "DDP ").world_of(run)
 shade(run) = strategy_of(run) eq "single" ? pale : \
@@ -16,10 +18,11 @@ shade(run) = strategy_of(run) eq "single" ? pale : \
     (world_of(run) + 0 < 3 ? sky : blue)
 # Early curves are drawn wide and late ones narrow, so that all stay visible where they coincide.
 width_of(i) = 1.2 + 2.2 * (words(runs) - i)
-per_point = steps > 60 ? steps / 60 : 1
-middle(step) = (floor(step / per_point) + 0.5) * per_point
-file(model, run) = dir."/runs/curve-".model."-".run."/steps.csv"
-both(model, run) = "< paste -d, ".file(model, word(runs, 1))." ".file(model, run)
+file(model) = "plots/loss-".model.".csv"
+stats file(word(models, 1)) using "step" name "step" nooutput
+steps = step_max + 1
+per_point = int(ceil(steps / 60.0))
+middle(unused) = (floor(column("step") / per_point) + 0.5) * per_point
 distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
 
 loss_label = per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss"
@@ -29,7 +32,7 @@ set multiplot layout 2, words(models) columnsfirst \
 set xlabel "step"
 set autoscale xfix
 set logscale y
-set format y "10^{%L}"
+set format y shown("10^{%L}")
 unset key
 
 do for [m = 1:words(models)] {
@@ -37,14 +40,15 @@ do for [m = 1:words(models)] {
     if (m > 1) { unset ylabel } else { set ylabel loss_label }
     set title model
     set yrange [*:*]
-    plot for [i = 1:words(runs)] file(model, word(runs, i)) skip 1 \
-        using (middle($1)):4 smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+    plot for [i = 1:words(runs)] file(model) using (middle(0)):(column(word(runs, i))) \
+        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
 
     if (m == 1) { set ylabel "|loss - loss of one device|" }
     set title model.": distance from one device"
     set yrange [5e-10:10]
-    plot for [i = 2:words(runs)] both(model, word(runs, i)) skip 1 \
-        using (middle($1)):(distance($4, $21)) smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+    plot for [i = 2:words(runs)] file(model) \
+        using (middle(0)):(distance(column(word(runs, 1)), column(word(runs, i)))) \
+        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
 }
 
 eval key_panel

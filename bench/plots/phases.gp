@@ -1,10 +1,11 @@
 # phases.gp: where a step's time goes, stacked, one bar per strategy, one panel per model.
-# Needs dir, models. Reads plots/MODEL.csv: rows of summary.csv, phases from column 13 on.
+# Reads plots/MODEL.csv: rows of summary.csv, with a column "forward_ms" and so on for each phase.
 
+load "plots/settings.gp"
 name = "phases"
 width = words(models) > 1 ? 380 * words(models) + 150 : 680
 height = 460
-load plots."/style.gp"
+load "plots/style.gp"
 
 set multiplot layout 1, words(models) margins screen 75.0 / width, 1 - 150.0 / width, 0.14, 0.83 \
     spacing screen 75.0 / width \
@@ -21,8 +22,8 @@ set key at screen 1 - 15.0 / width, 0.78 right top invert reverse Left samplen 1
 do for [m = 1:words(models)] {
     if (m > 1) { unset key; unset ylabel }
     set title word(models, m)
-    file = dir."/plots/".word(models, m).".csv"
-    plot for [p = 1:words(phases)] file skip 1 using (column(12 + p)):xtic(bar_label(1)) \
+    file = "plots/".word(models, m).".csv"
+    plot for [p = 1:words(phases)] file using (column(word(phases, p)."_ms")):xtic(bar_label(0)) \
         title word(phases, p) linecolor rgb phase_colour[p]
 }
 unset multiplot

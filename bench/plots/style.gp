@@ -1,5 +1,11 @@
-# style.gp: one look for all figures. The colours are Okabe and Ito's, which people with any colour
-# vision tell apart; the two that Okabe and Ito lack are Paul Tol's.
+# style.gp: one look for all figures, which begin with it: name, width and height are theirs. It is read in
+# the folder of the results, like plots/settings.gp, which compare.sh writes.
+#
+# Data are read by the names of their columns. With numbers_only set, the numbers that would be drawn
+# go to plots/NAME.drawn instead (gnuplot -e numbers_only=1 plots/loss.gp).
+#
+# The colours are Okabe and Ito's, which people with any colour vision tell apart; the two that Okabe and
+# Ito lack are Paul Tol's.
 
 black = "#000000"
 orange = "#E69F00"
@@ -16,8 +22,9 @@ pale = "#DDDDDD"
 
 # DP is orange and DDP blue in every figure, one device is black.
 colour_of(strategy) = strategy eq "dp" ? orange : strategy eq "ddp" ? blue : black
-bar_label(column) = stringcolumn(column) eq "single" ? "one\ndevice" : \
-    (stringcolumn(column) eq "dp" ? "DP\n" : "DDP\n").stringcolumn(5)
+# Of a row of summary.csv. (The argument does nothing, but gnuplot's functions have one.)
+bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : \
+    (strcol("strategy") eq "dp" ? "DP\n" : "DDP\n").strcol("world_size")
 
 # Phases of a step in the order in which they are stacked: computing is blue and green, moving data is
 # warm, the rest is grey.
@@ -25,8 +32,12 @@ phases = "data scatter replicate forward gather loss backward reduce exposed opt
 array phase_colour[11] = [grey, yellow, orange, sky, purple, indigo, blue, vermillion, wine, green, pale]
 
 set terminal svg size width, height fixed enhanced font "sans-serif,13" background "white"
-set output dir."/".name.".svg"
+drawing = !exists("numbers_only")
+if (drawing) { set output name.".svg" } else { set output "/dev/null"; set table "plots/".name.".drawn" }
+shown(format) = drawing ? format : "%.9g" # for axes with a format of their own
+if (!drawing) { set format "%.9g" }
 set datafile separator ","
+set datafile columnheaders
 set datafile missing NaN
 set border 3 linecolor rgb "#444444"
 set tics nomirror

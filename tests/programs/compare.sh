@@ -1,0 +1,162 @@
+#!/bin/sh
+# compare.sh BIN_DIR: bench/compare.sh, from a checkout and into a folder whose names are as nasty as names can
+# be, and what its figures show: the numbers that gnuplot draws are read back and compared with what the
+# records of the runs give, worked out anew here.
+bench=$(cd "$(dirname "$0")/../../bench" && pwd)
+. "$(dirname "$0")/checks.sh"
+command -v gnuplot >/dev/null || { echo "skipped: there is no gnuplot" && exit 77; }
+
+# ---- names ---------------------------------------------------------------------------------------------
+nasty="a b;\$(touch x)'\""
+mkdir "$nasty"
+cp -R "$bench" "$nasty/bench"
+cd "$nasty"
+checks=$((checks + 1))
+"$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --model "mlp toy" --world "1 2" \
+    --out "$nasty" >"$work/out.txt" 2>"$work/err.txt" || fail "compare.sh: $(cat "$work/err.txt")"
+checks=$((checks + 1))
+found=$(find "$work" -name x)
+[ -z "$found" ] || fail "a name was carried out as a command: $found"
+cd "$nasty"
+for file in summary.csv equivalence.csv report.md report.html loss.svg memory.svg phases.svg throughput.svg \
+    timeline.svg; do
+    checks=$((checks + 1))
+    [ -s "$file" ] || fail "there is no $file"
+done
+checks=$((checks + 1))
+[ "$(grep -c '<svg' report.html)" = 5 ] || fail "not five figures in report.html"
+grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
+
+# ---- what was drawn -------------------------------------------------------------------------------------
+# drawn NAME: "panel curve x y ..." for every point that the figure shows
+drawn() {
+    gnuplot -e numbers_only=1 "plots/$1.gp" >gnuplot.txt 2>&1 || fail "gnuplot: $(cat gnuplot.txt)"
+    awk '/^# Curve [0-9]+ of/ { curve = $3; panel += curve == 0; next }
+        /^#/ || !NF || $NF == "u" { next }
+        { line = panel - 1 " " curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' "plots/$1.drawn"
+}
+# by_name: how the expectations read columns
+by_name='FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; file++; next }
+    function of(name) { if (!(name in at)) { print "no column", name; exit 1 } return $at[name] }'
+csv() {
+    program=$1
+    shift
+    awk -F, "$by_name
+$program" "$@"
+}
+# agree WHAT WANTED SEEN: as many lines, and the same numbers but for the digits that gnuplot leaves away
+agree() {
+    checks=$((checks + 1))
+    sort "$2" >wanted.txt
+    sort "$3" >seen.txt
+    [ -s wanted.txt ] || fail "$1: nothing is expected"
+    [ "$(wc -l <wanted.txt)" = "$(wc -l <seen.txt)" ] ||
+        fail "$1: $(wc -l <wanted.txt) points expected, $(wc -l <seen.txt) drawn"
+    paste -d ' ' wanted.txt seen.txt | awk '{
+            for (i = 1; i <= NF / 2; i++) {
+                a = $i; b = $(NF / 2 + i); d = a < b ? b - a : a - b; size = a < 0 ? -a : a
+                if (d > 1e-6 * size + 1e-12) { print "expected and drawn:", $0; exit }
+            }
+        }' >wrong.txt
+    [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
+}
+
+# loss: means of as many steps as make at most 60 points; below, the distance from one device.
+runs="single-1 dp-2 ddp-2"
+set --
+for run in $runs; do set -- "$@" "runs/curve-mlp-$run/steps.csv"; done
+csv '{ loss[file, of("step")] = of("loss"); if (of("step") >= steps) steps = of("step") + 1 }
+    END {
+        per_point = int((steps + 59) / 60)
+        for (f = 1; f <= file; f++)
+            for (begin = 0; begin < steps; begin += per_point) {
+                n = sum = far = 0
+                for (s = begin; s < begin + per_point && s < steps; s++) {
+                    n++; sum += loss[f, s]; d = loss[f, s] - loss[1, s]; if (d < 0) d = -d
+                    far += d < 1e-9 ? 1e-9 : d
+                }
+                printf "0 %d %.9g %.9g\n", f - 1, begin + per_point / 2, sum / n
+                if (f > 1) printf "1 %d %.9g %.9g\n", f - 2, begin + per_point / 2, far / n
+            }
+    }' "$@" >wanted-loss.txt
+drawn loss | grep -v '^2 ' | grep -v NaN >drawn-loss.txt
+agree "loss.svg" wanted-loss.txt drawn-loss.txt
+# DP and DDP have the same weights: their distances from one device differ by what is rounded when a loss is
+# printed, as a mean over a batch or over the ranks' parts of it.
+checks=$((checks + 1))
+awk '$1 == 1 { far[$2, $3] = $4; at[$3] = 1 }
+    END {
+        for (x in at) {
+            d = far[0, x] - far[1, x]
+            if (d > 5e-7 || d < -5e-7) print "at step", x, "DP", far[0, x], "DDP", far[1, x]
+        }
+    }' drawn-loss.txt >wrong.txt
+[ ! -s wrong.txt ] || fail "DP and DDP are not as far from one device: $(head -n 3 wrong.txt)"
+
+# throughput: a panel for each model; with error bars, then with lines, then one device alone.
+csv '!(of("model") in panel) { panel[of("model")] = panels++ }
+    {
+        p = panel[of("model")]; speed = of("samples_per_s_p50"); batch = of("global_batch") * 1000
+        strategy = of("strategy")
+        for (c = 0; c < 2; c++)
+            if (strategy == "single" || strategy == (c ? "ddp" : "dp")) {
+                printf "%d %d %s %s %.9g %.9g\n", p, 2 + c, of("world_size"), speed, \
+                    batch / of("step_ms_p75"), batch / of("step_ms_p25")
+                print p, 4 + c, of("world_size"), speed
+            }
+        if (strategy == "single") print p, 6, 1, speed
+    }' summary.csv >wanted-throughput.txt
+drawn throughput | awk '$2 > 1 && $1 < 2' >drawn-throughput.txt
+agree "throughput.svg" wanted-throughput.txt drawn-throughput.txt
+
+# memory and phases: bars in the order of the rows.
+csv '{ p = of("model") != "mlp"; x = row[p]++
+        printf "%d 0 %d %.9g\n", p, x, of("peak_bytes_device0") / 1e6
+        if (of("world_size") > 1) printf "%d 1 %d %.9g\n", p, x, of("peak_bytes_other") / 1e6
+    }' summary.csv >wanted-memory.txt
+drawn memory | awk '$1 < 2' >drawn-memory.txt
+agree "memory.svg" wanted-memory.txt drawn-memory.txt
+csv 'BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ") }
+    { p = of("model") != "mlp"; x = row[p]++; sum = 0
+        for (i = 1; i <= n; i++) { print p, i - 1, x, of(phase[i] "_ms"); sum += of(phase[i] "_ms") }
+        if (sum < 0.5 * of("step_ms_p25") || sum > 1.5 * of("step_ms_p75")) print "a bar is no step"
+    }' summary.csv >wanted-phases.txt
+drawn phases >drawn-phases.txt
+agree "phases.svg" wanted-phases.txt drawn-phases.txt
+
+# timeline: the spans by phase, the arrows; and every rank has arrows.
+csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce exposed optimizer other communication", kind, " ") }
+    { for (i in kind) if (kind[i] == of("phase"))
+        printf "0 %d %.9g %s %s %s %.9g %.9g\n", i - 1, (of("begin_ms") + of("end_ms")) / 2, of("row"), \
+            of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
+csv '{ printf "0 12 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
+        of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
+drawn timeline >all-timeline.txt
+awk '$2 < 12 { print } $2 == 12 { print $1, $2, $3, $4, $5, $6 }' all-timeline.txt >drawn-timeline.txt
+agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
+checks=$((checks + 1))
+csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != of("from_row") + 1) print "bad arrow", $0 }
+    END { for (row in n) ranks++; if (ranks != 2) print ranks + 0, "ranks have arrows" }' plots/arrows.csv >wrong.txt
+[ ! -s wrong.txt ] || fail "arrows: $(cat wrong.txt)"
+
+# Columns are found by their names: with all of them in the opposite order the figures are the same.
+for file in plots/*.csv; do
+    awk -F, -v OFS=, '{ for (i = 1; i <= NF / 2; i++) { t = $i; $i = $(NF + 1 - i); $(NF + 1 - i) = t } print }' \
+        "$file" >turned.txt
+    mv turned.txt "$file"
+done
+for name in loss throughput memory phases timeline; do
+    checks=$((checks + 1))
+    drawn "$name" | sort >turned.txt
+    case $name in # as above
+    loss) grep -v '^2 ' turned.txt | grep -v NaN ;;
+    throughput) awk '$2 > 1 && $1 < 2' turned.txt ;;
+    memory) awk '$1 < 2' turned.txt ;;
+    timeline) awk '$2 < 12 { print } $2 == 12 { print $1, $2, $3, $4, $5, $6 }' turned.txt ;;
+    *) cat turned.txt ;;
+    esac >drawn-again.txt
+    sort "drawn-$name.txt" | cmp -s - drawn-again.txt || fail "$name.svg counts columns"
+done
+
+cd "$work"
+tally compare
