@@ -292,7 +292,7 @@ static int parse(Settings *s, int argc, char **argv, Error *err) {
     Options *options = memory_zalloc(sizeof *options);
     options->program = "bench_allreduce";
     options->summary = "Measures all_reduce on shared memory, and checks every result.\n"
-                       "Example: bench_allreduce --world 4 --min-bytes 4096 --max-bytes 104857600";
+                       "Example: bench_allreduce --world 4 --min-bytes 4096 --max-bytes 1048576";
     double most = (double)((size_t)1 << 34);
     options_add_int(options, "world", &s->world, 1, PG_SHM_MAX_WORLD,
                     "ranks (default 2; under ddprun, its world)");

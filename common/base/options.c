@@ -3,7 +3,8 @@
  * Invariant: a value is stored only after it was read completely and found in range, so after an
  * error every option holds its default or a good value. --help is looked for before anything is
  * stored, because the table prints the defaults from where the values stand.
- * How --help looks is in options_help.c.
+ * How --help looks is in options_help.c, what is said about a name that nobody knows in
+ * options_meant.c.
  */
 #include "common/base/options.h"
 
@@ -97,62 +98,6 @@ void options_add_enum(Options *options, const char *name, void *value, const cha
 void options_metavar(Options *options, const char *metavar) {
     CHECK(options->count > 0, "there is no option yet");
     options->table[options->count - 1].metavar = metavar;
-}
-
-// ---- did you mean? ------------------------------------------------------------------------------
-
-static size_t smallest(size_t a, size_t b, size_t c) {
-    size_t least = a < b ? a : b;
-    return least < c ? least : c;
-}
-
-// Letters to insert, remove or replace to make b out of a (Levenshtein 1966), by rows of the table.
-static size_t edit_distance(const char *a, const char *b) {
-    size_t row[NAME_MAX_LENGTH + 1], columns = strlen(b);
-    if (columns > NAME_MAX_LENGTH) return SIZE_MAX;
-    for (size_t j = 0; j <= columns; j++) row[j] = j;
-    for (size_t i = 1; a[i - 1]; i++) {
-        size_t diagonal = row[0];
-        row[0] = i;
-        for (size_t j = 1; j <= columns; j++) {
-            size_t above = row[j];
-            size_t replace = diagonal + (a[i - 1] != b[j - 1]);
-            row[j] = smallest(above + 1, row[j - 1] + 1, replace);
-            diagonal = above;
-        }
-    }
-    return row[columns];
-}
-
-// Near enough to be a slip of the fingers: at most a third of the letters differ.
-static bool is_near(const char *given, const char *word, size_t *best) {
-    size_t distance = edit_distance(given, word), length = strlen(word);
-    if (distance >= *best || distance > (length < 3 ? 1 : length / 3)) return false;
-    *best = distance;
-    return true;
-}
-
-static int unknown_option(const Options *options, const char *argument, Error *err) {
-    char given[NAME_MAX_LENGTH] = "";
-    size_t length = 0;
-    for (const char *c = argument + strspn(argument, "-"); *c && *c != '='; c++) {
-        if (length + 1 < sizeof given) given[length++] = *c == '_' ? '-' : *c;
-    }
-    const char *meant = NULL;
-    size_t best = SIZE_MAX;
-    for (size_t i = 0; i < options->count; i++) {
-        const Option *option = &options->table[i];
-        if (option->type != OPTION_TITLE && is_near(given, option->name, &best)) {
-            meant = option->name;
-        }
-    }
-    int shown = (int)strcspn(argument, "=");
-    if (!meant) {
-        return error_set(err, STATUS_USAGE, "unknown option %.*s (--help lists them)", shown,
-                         argument);
-    }
-    return error_set(err, STATUS_USAGE, "unknown option %.*s; did you mean --%s?", shown, argument,
-                     meant);
 }
 
 // ---- values -------------------------------------------------------------------------------------
@@ -267,30 +212,27 @@ const char *option_text(const Option *option, char *buffer, size_t capacity) {
     return buffer;
 }
 
-static int no_such_word(const Option *option, const char *text, Error *err) {
-    char list[512] = "", meant[64] = "", one[64];
-    size_t best = SIZE_MAX, used = 0;
-    for (Word word = {0}; next_word(option->metavar, &word);) {
-        snprintf(one, sizeof one, "%.*s", word.length, word.start);
-        if (is_near(text, one, &best)) snprintf(meant, sizeof meant, "%s", one);
-        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", one);
-        used = strlen(list);
-    }
-    return error_set(err, STATUS_USAGE, "--%s: '%s' is none of %s%s%s%s", option->name, text, list,
-                     *meant ? "; did you mean " : "", meant, *meant ? "?" : "");
+static bool is_word(const Word *word, const char *text) {
+    size_t length = strlen(text);
+    return (size_t)word->length == length && strncmp(word->start, text, length) == 0;
+}
+
+bool options_has_word(const char *words, const char *text) {
+    for (Word word = {0}; next_word(words, &word);)
+        if (is_word(&word, text)) return true;
+    return false;
 }
 
 static int parse_word(const Option *option, const char *text, Error *err) {
-    size_t length = strlen(text);
     for (Word word = {0}; next_word(option->metavar, &word);) {
-        if ((size_t)word.length != length || strncmp(word.start, text, length) != 0) continue;
+        if (!is_word(&word, text)) continue;
         if (option->type == OPTION_ENUM)
             *(int *)option->value = word.number;
         else
             *(const char **)option->value = text;
         return 0;
     }
-    return no_such_word(option, text, err);
+    return options_refuse_choice(option, text, err);
 }
 
 static int parse_value(const Option *option, const char *text, Error *err) {
@@ -357,7 +299,7 @@ static bool asks_for_help(const Options *options, int argc, char **argv) {
 }
 
 static int parse_option(Options *options, const Argument *a, const char *text, Error *err) {
-    if (!a->option) return unknown_option(options, text, err);
+    if (!a->option) return options_refuse_name(options, text, err);
     const char *name = a->option->name;
     options->given[a->option - options->table] = true;
     if (a->option->type == OPTION_FLAG) {
@@ -383,7 +325,8 @@ static int add_positional(Options *options, const char *text, Error *err) {
 int options_parse(Options *options, int argc, char **argv, Error *err) {
     if (asks_for_help(options, argc, argv)) {
         options_print_help(options, stdout);
-        exit(STATUS_OK);
+        if (fflush(stdout) == 0 && !ferror(stdout)) exit(STATUS_OK);
+        return error_set(err, STATUS_FAILED, "cannot write the help: %s", strerror(errno));
     }
     memset(options->given, 0, sizeof options->given);
     options->positional_count = 0;

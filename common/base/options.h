@@ -83,8 +83,8 @@ void options_add_enum(Options *options, const char *name, void *value, const cha
 // What stands for the number of the option that was added last in --help, in place of N or F.
 void options_metavar(Options *options, const char *metavar);
 
-// Parses argv. --help prints the table on stdout and ends the process with status 0. Returns 0,
-// or -1 with err filled.
+// Parses argv. --help prints the table on stdout and ends the process with status 0; where it
+// cannot be printed, that is an error. Returns 0, or -1 with err filled.
 int options_parse(Options *options, int argc, char **argv, Error *err);
 
 // An option that others can leave without any effect.
@@ -105,6 +105,24 @@ bool options_is(const Options *options, const char *name, const char *word);
 // at, written into buffer[capacity] if it is kept as a number.
 const char *option_text(const Option *option, char *buffer, size_t capacity);
 
+// Whether `word` is one of the choices "a|b|c".
+bool options_has_word(const char *words, const char *word);
+
 void options_print_help(const Options *options, FILE *stream);
+
+// What other programs call a thing that is named differently here.
+typedef struct OptionSynonym {
+    const char *given; // their name without the dashes in front; or "name=value"
+    const char *meant; // our option's name, or its value; NULL: there is none
+    const char *why;   // in addition; what to do if `meant` is NULL; our spelling if it begins "--"
+} OptionSynonym;
+
+const OptionSynonym *options_synonyms(size_t *count); // in options_synonyms.c
+
+// For the parser (options_meant.c): the error for an option that the table lacks, and for a value
+// that is none of an option's choices. They name what was probably meant: by another program's name
+// for it, else by a word that differs in few letters. Return -1.
+int options_refuse_name(const Options *options, const char *argument, Error *err);
+int options_refuse_choice(const Option *option, const char *text, Error *err);
 
 #endif

@@ -60,20 +60,11 @@ void features_attach(Module *wrapper) {
         if (features[i]->attach) features[i]->attach(wrapper);
 }
 
-// Whether it is one of the words of "a|b|c".
-static bool is_among(const char *word, const char *words) {
-    size_t length = strlen(word);
-    for (; words; words = strchr(words, '|')) {
-        words += *words == '|';
-        if (strcspn(words, "|") == length && strncmp(words, word, length) == 0) return true;
-    }
-    return false;
-}
-
 int features_register_hook(const FeatureSettings *settings, Module *wrapper, Error *err) {
     const char *name = settings->comm_hook;
     for (int i = 0; features[i]; i++) {
-        if (!is_among(name, features[i]->hook_names)) continue;
+        const char *names = features[i]->hook_names;
+        if (!names || !options_has_word(names, name)) continue;
         CommHook hook = features[i]->make_hook(name, &settings->each[i], wrapper, err);
         return hook.name ? ddp_register_comm_hook(wrapper, hook, err) : -1;
     }

@@ -21,6 +21,7 @@
 #include "common/base/options.h"
 #include "ddp/launch/launcher.h"
 #include "ddp/launch/output.h"
+#include "ddp/launch/spawn.h"
 
 enum { DEFAULT_PORT = 29500, DEMONSTRATION_RANKS = 2 };
 
@@ -224,19 +225,10 @@ static int parse(CommandLine *c, int argc, char **argv, Error *err) {
 
 // ---- Without arguments
 
-// The trainer that was built with this launcher: in the same folder.
-static bool find_trainer(char path[PATH_MAX]) {
-    ssize_t n = readlink("/proc/self/exe", path, PATH_MAX - sizeof "train_ddp");
-    if (n <= 0) return false;
-    path[n] = '\0';
-    strcpy(strrchr(path, '/') + 1, "train_ddp");
-    return access(path, X_OK) == 0;
-}
-
 static int demonstrate(CommandLine *c, Error *err) {
-    char path[PATH_MAX];
-    char *command[] = {path, NULL};
-    if (!find_trainer(path)) {
+    char path[PATH_MAX], *command[] = {"train_ddp", NULL};
+    Error ignored = {0};
+    if (spawn_find_program(command[0], path, &ignored) != 0) {
         char *arguments[] = {"ddprun", NULL};
         (void)parse(c, 1, arguments, err); // fills the table, and says what is missing
         options_print_help(&c->options, stderr);

@@ -57,6 +57,7 @@ _Noreturn static void become_rank(const Plan *plan, int local_rank, pid_t parent
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127); // it died before the line above took effect
     sigprocmask(SIG_SETMASK, mask, NULL);
+    (void)unsetenv("DDPRUN_HEARTBEAT"); // the parent's, if the parent is itself a rank of ddprun
     int status = live(plan, local_rank);
     fflush(NULL);
     _exit(status);

@@ -326,6 +326,24 @@ void output_end(Output *output) {
 
 // ---- Opening and closing
 
+// Reads a number from 0 to `most` and steps over it.
+static bool read_number(const char **at, int most, int *number) {
+    char *end = NULL;
+    errno = 0;
+    if (**at < '0' || **at > '9') return false;
+    long value = strtol(*at, &end, 10);
+    if (errno || value > most) return false;
+    *at = end;
+    *number = (int)value;
+    return true;
+}
+
+// Steps over the comma between two entries. False: neither that nor the end is there.
+static bool next_entry(const char **at) {
+    if (**at == ',') return *++*at != '\0';
+    return **at == '\0';
+}
+
 // "3" or "0:3,1:2" into modes[ranks].
 static int parse_modes(const char *name, const char *text, int ranks, unsigned char *modes,
                        Error *err) {
@@ -334,36 +352,32 @@ static int parse_modes(const char *name, const char *text, int ranks, unsigned c
         memset(modes, text[0] - '0', (size_t)ranks);
         return 0;
     }
-    for (const char *at = text;;) {
-        int rank = -1, mode = -1, used = 0;
-        if (sscanf(at, "%d:%d%n", &rank, &mode, &used) != 2 || rank < 0 || rank >= ranks ||
-            mode < 0 || mode > 3 || (at[used] && at[used] != ',')) {
+    for (const char *at = text; *at || at == text;) {
+        int rank, mode;
+        bool fine = read_number(&at, ranks - 1, &rank) && *at++ == ':' &&
+                    read_number(&at, 3, &mode) && next_entry(&at);
+        if (!fine)
             return error_set(err, STATUS_USAGE,
                              "--%s '%s': use 0, 1, 2 or 3, or LOCAL_RANK:0..3,... with local ranks "
                              "below %d",
                              name, text, ranks);
-        }
         modes[rank] = (unsigned char)mode;
-        if (!at[used]) return 0;
-        at += used + 1;
     }
+    return 0;
 }
 
 static int parse_shown(const char *text, int ranks, unsigned char *hidden, Error *err) {
     if (!text) return 0;
     memset(hidden, 3, (size_t)ranks);
-    for (const char *at = text;;) {
-        int rank = -1, used = 0;
-        if (sscanf(at, "%d%n", &rank, &used) != 1 || rank < 0 || rank >= ranks ||
-            (at[used] && at[used] != ',')) {
+    for (const char *at = text; *at || at == text;) {
+        int rank;
+        if (!read_number(&at, ranks - 1, &rank) || !next_entry(&at))
             return error_set(err, STATUS_USAGE,
                              "--local-ranks-filter '%s': use local ranks below %d, as in 0,2", text,
                              ranks);
-        }
         hidden[rank] = 0;
-        if (!at[used]) return 0;
-        at += used + 1;
     }
+    return 0;
 }
 
 static int parse_options(Output *output, Error *err) {

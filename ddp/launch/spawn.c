@@ -31,6 +31,16 @@ static int explain_path(const char *path, Error *err) {
     return error_set(err, STATUS_USAGE, "cannot run %s: %s", path, why);
 }
 
+// Programs that were built with this launcher lie in its folder.
+static bool find_beside_me(const char *name, char path[PATH_MAX]) {
+    ssize_t bytes = readlink("/proc/self/exe", path, PATH_MAX - 1);
+    if (bytes <= 0 || !*name) return false;
+    path[bytes] = '\0';
+    char *end = strrchr(path, '/') + 1;
+    size_t room = PATH_MAX - (size_t)(end - path);
+    return (size_t)snprintf(end, room, "%s", name) < room && is_program(path);
+}
+
 int spawn_find_program(const char *name, char path[PATH_MAX], Error *err) {
     if (strchr(name, '/')) {
         if (!is_program(name)) return explain_path(name, err);
@@ -47,10 +57,11 @@ int spawn_find_program(const char *name, char path[PATH_MAX], Error *err) {
         at += length;
         if (!*at) break;
     }
+    if (find_beside_me(name, path)) return 0;
     bool here = *name && is_program(name);
-    return error_set(err, STATUS_USAGE, "cannot run '%s': there is no such program in PATH%s%s",
-                     name, here ? "; to run the one in this folder write ./" : "",
-                     here ? name : "");
+    return error_set(err, STATUS_USAGE,
+                     "cannot run '%s': there is no such program in PATH or beside ddprun%s%s", name,
+                     here ? "; to run the one in this folder write ./" : "", here ? name : "");
 }
 
 // ---- The child

@@ -28,7 +28,8 @@ typedef struct Spawn {
     const cpu_set_t *cores;    // NULL: the launcher's
 } Spawn;
 
-// Finds the program as execvp does. Returns 0, or -1 with err (STATUS_USAGE) saying what is wrong.
+// Finds the program as execvp does, and then beside this one. Returns 0, or -1 with err
+// (STATUS_USAGE) saying what is wrong.
 int spawn_find_program(const char *name, char path[PATH_MAX], Error *err);
 
 // Starts the rank; returns its pid and the read ends of its two pipes. -1 with err filled if it

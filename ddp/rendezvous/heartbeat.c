@@ -74,22 +74,44 @@ static bool is_board(const void *page, size_t bytes, int local_rank) {
            (uint64_t)local_rank < header->ranks;
 }
 
-Heartbeat *heartbeat_open(int local_rank) {
+static const char *board_variable(void) { // an empty variable is a missing one
     const char *text = getenv("DDPRUN_HEARTBEAT");
-    if (!text || !*text) return NULL;
+    return text && *text ? text : NULL;
+}
+
+static void *map_board(const char *text, int local_rank, size_t *bytes) {
     char *end = NULL;
     errno = 0;
     long fd = strtol(text, &end, 10);
     struct stat about;
     if (errno || *end || fd < 3 || fd > 1 << 20 || fstat((int)fd, &about) != 0) return NULL;
     if (!S_ISREG(about.st_mode) || about.st_size < (off_t)sizeof(Header)) return NULL;
-    size_t bytes = (size_t)about.st_size;
-    void *page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
+    *bytes = (size_t)about.st_size;
+    void *page = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
     if (page == MAP_FAILED) return NULL;
-    if (!is_board(page, bytes, local_rank)) {
-        munmap(page, bytes);
-        return NULL;
-    }
+    if (is_board(page, *bytes, local_rank)) return page;
+    munmap(page, *bytes);
+    return NULL;
+}
+
+int heartbeat_check(int local_rank, Error *err) {
+    const char *text = board_variable();
+    size_t bytes;
+    void *page = text ? map_board(text, local_rank, &bytes) : NULL;
+    if (page) munmap(page, bytes);
+    if (page || !text) return 0;
+    return error_set(
+        err, STATUS_USAGE,
+        "DDPRUN_HEARTBEAT is '%s', which is no heartbeat page of a ddprun with a local "
+        "rank %d (unset it to run without)",
+        text, local_rank);
+}
+
+Heartbeat *heartbeat_open(int local_rank) {
+    const char *text = board_variable();
+    size_t bytes;
+    void *page = text ? map_board(text, local_rank, &bytes) : NULL;
+    if (!page) return NULL;
     Heartbeat *heartbeat = memory_zalloc(sizeof *heartbeat);
     *heartbeat = (Heartbeat){page, bytes, line_of(page, local_rank)};
     return heartbeat;

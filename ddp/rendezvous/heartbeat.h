@@ -16,6 +16,9 @@ enum { HEARTBEAT_NAME_MAX = 15 }; // longer names are cut
 
 typedef struct Heartbeat Heartbeat;
 
+// -1 with err filled: DDPRUN_HEARTBEAT is set and does not lead to a page with a line for this
+// rank.
+int heartbeat_check(int local_rank, Error *err);
 Heartbeat *heartbeat_open(int local_rank); // NULL without a launcher: fine for the others
 // Phase and step are set by one thread, the collective by one thread; the two may differ.
 void heartbeat_phase(Heartbeat *heartbeat, const char *phase); // "init", "train", "evaluate", ...

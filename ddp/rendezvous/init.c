@@ -391,10 +391,8 @@ static int choose_backend(const char *backend, const Device *device, bool *nccl,
     bool is_auto = strcmp(backend, "auto") == 0, on_gpu = device && !device->kernels->host_memory;
     *nccl = strcmp(backend, "nccl") == 0 || (is_auto && on_gpu && pg_nccl_built());
     if (strcmp(backend, "shm") == 0 || (is_auto && !*nccl)) return check_shm(backend, device, err);
-    if (strcmp(backend, "mpi") == 0)
-        return error_set(err, STATUS_SKIPPED, "backend mpi is not built in");
     if (!*nccl)
-        return error_set(err, STATUS_USAGE, "unknown backend '%s': known are auto, shm, mpi, nccl",
+        return error_set(err, STATUS_USAGE, "unknown backend '%s': known are auto, shm, nccl",
                          backend);
     if (!pg_nccl_built()) return error_set(err, STATUS_SKIPPED, "backend nccl is not built in");
     if (on_gpu) return 0;
@@ -456,6 +454,7 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
     char gpu[PG_NCCL_CARD_MAX] = "";
     if (choose_backend(backend, device, &nccl, err) != 0) return NULL;
     if (nccl && pg_nccl_card(device, rendezvous->rank, gpu, err) != 0) return NULL;
+    if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
     Heartbeat *heartbeat = heartbeat_open(rendezvous->local_rank);
     heartbeat_phase(heartbeat, "init"); // stands in the launcher's page until the next one
     heartbeat_close(heartbeat);

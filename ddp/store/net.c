@@ -54,7 +54,8 @@ NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t byt
     return NET_DONE;
 }
 
-static struct addrinfo *look_up(const char *host, int port, Error *err) {
+// status: of the error, if there is no such address.
+static struct addrinfo *look_up(const char *host, int port, int status, Error *err) {
     char service[16];
     snprintf(service, sizeof service, "%d", port);
     struct addrinfo hints = {.ai_family = AF_UNSPEC, .ai_socktype = SOCK_STREAM};
@@ -62,7 +63,7 @@ static struct addrinfo *look_up(const char *host, int port, Error *err) {
     struct addrinfo *list = NULL;
     int code = getaddrinfo(host, service, &hints, &list);
     if (code == 0) return list;
-    error_set(err, STATUS_FAILED, "address '%s' cannot be looked up: %s", host, gai_strerror(code));
+    error_set(err, status, "address '%s' cannot be looked up: %s", host, gai_strerror(code));
     return NULL;
 }
 
@@ -88,7 +89,7 @@ static int listen_at(const struct addrinfo *address) {
 }
 
 int net_listen(const char *host, int port, Error *err) {
-    struct addrinfo *list = look_up(host, port, err);
+    struct addrinfo *list = look_up(host, port, STATUS_USAGE, err);
     if (!list) return -1;
     int fd = -1;
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = listen_at(a);
@@ -97,8 +98,9 @@ int net_listen(const char *host, int port, Error *err) {
     if (fd >= 0) return fd;
     char holder[128] = "";
     if (cause == EADDRINUSE) port_holder_describe(port, holder, sizeof holder);
-    return error_set(err, STATUS_FAILED, "cannot listen on %s:%d: %s%s", host, port,
-                     strerror(cause), holder);
+    bool elsewhere = cause == EADDRNOTAVAIL; // no address of this machine
+    return error_set(err, elsewhere ? STATUS_USAGE : STATUS_FAILED, "cannot listen on %s:%d: %s%s",
+                     host, port, strerror(cause), holder);
 }
 
 int net_port(int socket_fd) {
@@ -163,7 +165,8 @@ static int connect_to(const struct addrinfo *address, uint64_t deadline_ns) {
 }
 
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err) {
-    struct addrinfo *list = look_up(host, port, err);
+    // A name that nobody knows yet may be known in a moment: when its machine has started.
+    struct addrinfo *list = look_up(host, port, STATUS_FAILED, err);
     if (!list) return -1;
     int fd = -1;
     for (struct addrinfo *a = list; a && fd < 0; a = a->ai_next) fd = connect_to(a, deadline_ns);

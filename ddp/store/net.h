@@ -23,7 +23,8 @@ typedef enum NetResult {
 typedef enum NetDirection { NET_SEND, NET_RECEIVE } NetDirection;
 
 // Listens on this address and nothing wider. port 0: the system chooses. Returns the socket, or -1
-// with err filled; for a port in use the text says who holds it where that can be found out.
+// with err filled: STATUS_USAGE if it is no address of this machine. For a port in use the text
+// says who holds it where that can be found out.
 int net_listen(const char *host, int port, Error *err);
 int net_port(int socket_fd); // the local port
 

@@ -44,7 +44,8 @@ typedef struct Suite {
     int repeat, jobs;
     uint64_t seed;
     char folder[PATH_MAX], *ddprun, *train;
-    bool shm_is_ours; // /dev/shm
+    bool shm_is_ours;    // /dev/shm
+    bool ports_are_ours; // every thread has a network of its own
     Listing shm;
 
     pthread_mutex_t mutex; // protects what follows
@@ -200,7 +201,15 @@ static bool check_checkpoint(const char *folder, const Mark *mark, Error *err) {
     return false;
 }
 
-enum { PORT_PATIENCE = 100 }; // tenths of a second
+// Nobody else has this network. A process that was killed loses its environment, by which
+// job_leftovers knows it, a moment before it loses its sockets.
+static bool port_becomes_free(int port) {
+    for (int tenths = 0; !port_is_free(port); tenths++) {
+        if (tenths == 100) return false;
+        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
+    }
+    return true;
+}
 
 // Notes the first thing that is wrong.
 static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *mark,
@@ -217,11 +226,7 @@ static void check_job(Suite *suite, const Case *c, const Job *job, const Mark *m
     if (pattern[0] && !matches(line, pattern))
         error_set(err, STATUS_FAILED, "the report does not begin with '%s'", pattern);
     if (left) error_set(err, STATUS_FAILED, "%d processes are left", left);
-    // No process of this job is left, so whoever has the port now is another case's job that the
-    // system gave it to: it ends soon.
-    for (int i = 0; mark->ns && !port_is_free(mark->port) && i < PORT_PATIENCE; i++)
-        nanosleep(&(struct timespec){.tv_nsec = 100000000}, NULL);
-    if (mark->ns && !port_is_free(mark->port))
+    if (suite->ports_are_ours && mark->ns && !port_becomes_free(mark->port))
         error_set(err, STATUS_FAILED, "port %d is still taken", mark->port);
     if (suite->shm_is_ours && listing_new(&suite->shm, "/dev/shm", name) > 0)
         error_set(err, STATUS_FAILED, "/dev/shm/%s is left", name);
@@ -304,6 +309,7 @@ static void run_case(Suite *suite, size_t number) {
 
 static void *work(void *context) {
     Suite *suite = context;
+    if (suite->ports_are_ours) CHECK(network_isolate(), "a network of its own for each thread");
     for (;;) {
         pthread_mutex_lock(&suite->mutex);
         size_t number = suite->next++;
@@ -341,8 +347,10 @@ int main(int argc, char **argv) {
     snprintf(suite->folder, sizeof suite->folder, "%s/chaos.XXXXXX", P_tmpdir);
     CHECK(mkdtemp(suite->folder), "cannot make %s", suite->folder);
     suite->shm_is_ours = shm_isolate();
+    suite->ports_are_ours = network_isolate();
     suite->shm = listing_take("/dev/shm");
     if (!suite->shm_is_ours) printf("/dev/shm is shared with other programs here: not checked\n");
+    if (!suite->ports_are_ours) printf("ports are shared with other programs: not checked\n");
     add_world(suite, 2);
     add_world(suite, 4);
 

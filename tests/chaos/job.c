@@ -5,6 +5,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <net/if.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -12,6 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -244,6 +246,15 @@ static bool enter_namespace(void) {
 bool shm_isolate(void) {
     return enter_namespace() && mount("none", "/", NULL, MS_REC | MS_PRIVATE, NULL) == 0 &&
            mount("none", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, NULL) == 0;
+}
+
+bool network_isolate(void) {
+    if (unshare(CLONE_NEWNET) != 0) return false;
+    struct ifreq loopback = {.ifr_name = "lo", .ifr_flags = IFF_UP | IFF_RUNNING};
+    int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    bool fine = fd >= 0 && ioctl(fd, SIOCSIFFLAGS, &loopback) == 0;
+    if (fd >= 0) close(fd);
+    return fine;
 }
 
 bool port_is_free(int port) {

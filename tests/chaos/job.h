@@ -62,6 +62,11 @@ size_t listing_new(const Listing *before, const char *folder, char name[NAME_MAX
 // there is not seen. Before any thread is started. False where the system does not allow it.
 bool shm_isolate(void);
 
+// Gives this thread, and all that it starts, a network of its own with nothing but 127.0.0.1, so
+// that no other program takes its ports. After shm_isolate; false where the system does not allow
+// it.
+bool network_isolate(void);
+
 bool port_is_free(int port); // on 127.0.0.1
 
 char *job_program(const char *name); // its path: in this program's folder; free() it

@@ -136,7 +136,10 @@ says err '--fake-hosts is for one node'
 # --- Bad usage: one line, status 2
 
 job 2 no_such_program_here
-says err "^error: cannot run 'no_such_program_here': there is no such program in PATH$"
+says err "^error: cannot run 'no_such_program_here': there is no such program in PATH or beside ddprun$"
+cp "$1/train_ddp" "$folder/beside" && cp "$run" ddprun_beside && timeout 30 ./ddprun_beside beside --help >out 2>err ||
+    complain "a program beside ddprun"
+says out '^usage: train_ddp'
 job 2 ./nothing
 says err '^error: cannot run ./nothing: No such file'
 : >plain && job 2 ./plain
@@ -145,13 +148,26 @@ printf '\0\0' >broken && chmod +x broken && job 2 --nproc-per-node 2 ./broken
 says err '^error: rank 0: cannot run ./broken: Exec format error'
 for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-rank 1" "--nnodes 2" \
     "--tee 3" "--redirects 9 --log-dir l" "--redirects 5:1 --log-dir l" "--master-port 70000" \
-    "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2"; do
+    "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2" \
+    "--local-ranks-filter 4294967296" "--local-ranks-filter 0," "--local-ranks-filter +0" \
+    "--redirects 4294967296:3 --log-dir l" "--tee 0:4294967299 --log-dir l" "--redirects 0:3, --log-dir l" \
+    "--tee 0:3;0:3 --log-dir l" "--master-addr no..such..host" "--master-addr 192.0.2.1"; do
     # shellcheck disable=SC2086 # two words are meant
     job 2 $bad true
-    [ "$(wc -l <err)" -eq 1 ] && says err '^error: ' && says err "${bad%% *}|DDPRUN_TOKEN"
+    [ "$(wc -l <err)" -eq 1 ] && says err '^error: ' || complain "not one line"
+    case $bad in
+    --master-addr*) says err "${bad#* }" ;;
+    *) says err "${bad%% *}|DDPRUN_TOKEN" ;;
+    esac
 done
 job 2 --nproc-per-node 2
 says err 'which program'
+# A heartbeat page that is none is said by the rank.
+for page in abc 77 1 4294967299; do
+    DDPRUN_HEARTBEAT=$page timeout 30 "$1/train_ddp" --model toy --steps 1 >out 2>err
+    [ $? -eq 2 ] || complain "DDPRUN_HEARTBEAT=$page"
+    says err "^error: DDPRUN_HEARTBEAT is '$page', which is no heartbeat page"
+done
 # torchrun's defaults from the environment give way to the command line.
 PET_NPROC_PER_NODE=3 PET_STANDALONE=1 job 0 sh -c 'echo "$WORLD_SIZE"'
 [ "$(grep -c 3 out)" -eq 3 ] || complain "PET_NPROC_PER_NODE"

@@ -6,7 +6,7 @@
 # hard-example mining and the pictures; and what does not fit together is refused.
 . "$(dirname "$0")/checks.sh"
 
-single="$bin/train_single --model segnet --data shapes:16x16@90"
+single() { "$bin/train_single" --model segnet --data shapes:16x16@90 "$@"; }
 dp() { n=$1; shift; "$bin/train_dp" --devices "$n" --model segnet --data shapes:16x16@90 "$@"; }
 ddp() {
     n=$1
@@ -22,13 +22,13 @@ for world in 2 3; do
     run "ddp $world" ddp "$world" $few --save "ddp$world" --sampler blocked --normalize global
     same "dp$world" "ddp$world"
 done
-run "single" $single $few --save whole
+run "single" single $few --save whole
 ! "$bin/compare_tensors" --bitwise whole dp2 >cmp.txt 2>&1 || fail "batch norms of halves see the whole"
 
 # ---- metrics -----------------------------------------------------------------------------------------------
 # Resumed at its last step a run only evaluates: 18 test images on 1, 2 and 4 devices.
 metrics() { grep -o 'test_accuracy=.*' out.txt; }
-run "evaluation" $single --global-batch 20 --steps 9 --resume whole
+run "evaluation" single --global-batch 20 --steps 9 --resume whole
 wanted=$(metrics)
 echo "$wanted" | grep -q 'test_miou=0\.[0-9]' || fail "no mean IoU in: $(cat out.txt)"
 run "evaluation, dp" dp 2 --global-batch 20 --steps 9 --resume whole
@@ -38,23 +38,23 @@ run "evaluation, ddp" ddp 4 --global-batch 20 --steps 9 --resume whole
 
 # ---- resuming ----------------------------------------------------------------------------------------------
 plan="--global-batch 20 --steps 8 --no-eval --augment --schedule constant --log-every 1"
-run "eight steps" $single $plan --save eight --save-every 3 --out eight-rows
-run "three steps" $single $plan --steps 3 --save three
-run "five more" $single $plan --resume three --save three
+run "eight steps" single $plan --save eight --save-every 3 --out eight-rows
+run "three steps" single $plan --steps 3 --save three
+run "five more" single $plan --resume three --save three
 same eight three
 [ "$(cut -d, -f1 eight-rows/steps.csv | tr '\n' ' ')" = "step 0 1 2 3 4 5 6 7 " ] ||
     fail "rows of steps.csv are missing: $(cat eight-rows/steps.csv)"
 
 # ---- hard examples -----------------------------------------------------------------------------------------
 mining="--ohem-threshold 0.5 --ohem-min 100"
-run "mining" $single $few $mining --save hard
+run "mining" single $few $mining --save hard
 ! "$bin/compare_tensors" --bitwise whole hard >cmp.txt 2>&1 || fail "--ohem-threshold changes nothing"
 run "mining, dp" dp 3 $few $mining
 run "mining, ddp" ddp 2 $few $mining
 run "mining, ddp over all pixels" ddp 2 $few $mining --sampler blocked --normalize global
 # All losses are below the threshold: the 100 hardest pixels of each batch, whatever it is.
-run "100 pixels" $single $few --ohem-threshold 50 --ohem-min 100 --save hardest
-run "100 pixels" $single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
+run "100 pixels" single $few --ohem-threshold 50 --ohem-min 100 --save hardest
+run "100 pixels" single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
 same hardest hardest60
 
 # ---- learning, and pictures of it --------------------------------------------------------------------------

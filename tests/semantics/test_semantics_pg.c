@@ -3,7 +3,9 @@
  */
 #include "tests/rigs/rank_failures.h"
 
+#include <poll.h>
 #include <signal.h>
+#include <sys/syscall.h>
 
 // Runs the body as threads and as processes; each time all ranks must end with the same message,
 // which has these parts.
@@ -91,6 +93,40 @@ static void row_80_monitored_barrier_rank_0_timeout(void **state) {
     (void)state;
     play_failure(3, 60, rank_0_has_no_time, NULL,
                  "Rank 0 timed out in monitoredBarrier after 0 ms.");
+}
+
+// The linker leads the library's waits through here (--wrap). While rank 2 looks up from its wait,
+// rank 0 gives up, and rank 1 is told so and leaves.
+SyncResult __real_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until);
+SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until);
+
+static pid_t slow_until_end_of; // in rank 2's process: rank 1; elsewhere 0
+
+SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until) {
+    SyncResult result = __real_sync_wait(word, target, abort_flag, until);
+    if (result != SYNC_TIMEOUT || !slow_until_end_of) return result;
+    struct pollfd end = {(int)syscall(SYS_pidfd_open, slow_until_end_of, 0), POLLIN, 0};
+    if (end.fd >= 0) poll(&end, 1, 30000);
+    if (end.fd >= 0) close(end.fd);
+    return result;
+}
+
+static void looks_late(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    outcome->number = getpid();
+    expect_success(pg_run(group, pg_barrier(), &outcome->error), "all are there", outcome);
+    if (pg_rank(group) == 1) wait_for_failure(group, outcome);
+    if (pg_rank(group) == 2) slow_until_end_of = (pid_t)outcome[-1].number;
+    double timeout_s = pg_rank(group) == 0 ? 0.5 : 30;
+    check_failure(group, pg_monitored_barrier(group, timeout_s, false, &outcome->error), outcome);
+}
+
+static void row_80_monitored_barrier_first_words_count(void **state) {
+    (void)state;
+    Outcome outcomes[RANKS_MAX];
+    if (UNDER_TSAN) skip();
+    play_ranks(AS_PROCESSES, 3, 60, looks_late, NULL, outcomes);
+    check_messages(outcomes, 3, "barrier: Rank 1 failed to pass monitoredBarrier in 500 ms");
 }
 
 // PyTorch's rank hangs in the all_reduce; here both sides are told at once.
@@ -319,6 +355,7 @@ int main(void) {
         cmocka_unit_test(row_80_monitored_barrier_rank_0_timeout),
         cmocka_unit_test(row_80_monitored_barrier_allreduce_hang),
         cmocka_unit_test(row_80_monitored_barrier_subgroup),
+        cmocka_unit_test(row_80_monitored_barrier_first_words_count),
         cmocka_unit_test(row_81_mismatched_shape),
         cmocka_unit_test(row_81_mismatched_operation),
         cmocka_unit_test(row_81_mismatched_type),

@@ -136,29 +136,6 @@ static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
                  late == 1 ? "" : "s", list.data, call->timeout_s * 1e3);
 }
 
-// The message for a wait that failed: at once because of lost ranks (those are named), or at the
-// deadline (then all that are missing are).
-static int report_missing(const PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
-    Text text = {.length = 0};
-    const char *separator = "";
-    add_call(&text, shm);
-    text_add(&text, ": ");
-    if (!lost_only) add_late(&text, shm, wait);
-    for (int r = 0; r < shm->world; r++) {
-        if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
-        text_add(&text, "%s", separator);
-        add_rank_state(&text, shm, r);
-        separator = ", ";
-    }
-    return error_set(err, STATUS_FAILED, "%s", text.data);
-}
-
-static bool any_lost(const PgShm *shm, const Wait *wait) {
-    for (int r = 0; r < shm->world; r++)
-        if (r != shm->rank && is_lost(shm, wait, r)) return true;
-    return false;
-}
-
 int shm_check_abort(PgShm *shm, Error *err) {
     uint32_t who = sync_load(&shm->control->aborted);
     if (who == 0) return 0;
@@ -173,6 +150,31 @@ void shm_abort(PgShm *shm, const char *message) {
     snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
     if (!sync_claim(aborted, 0, (uint32_t)shm->rank + 1)) return;
     for (int r = 0; r < shm->world; r++) sync_wake(&slot(shm, r)->arrived);
+}
+
+// The message for a wait that failed: at once because of lost ranks (those are named), or at the
+// deadline (then all that are missing are). Another rank may have given up meanwhile, and those
+// that are missing here may only have left a broken group: what counts is what was said first.
+static int report_missing(PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
+    Text text = {.length = 0};
+    const char *separator = "";
+    add_call(&text, shm);
+    text_add(&text, ": ");
+    if (!lost_only) add_late(&text, shm, wait);
+    for (int r = 0; r < shm->world; r++) {
+        if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
+        text_add(&text, "%s", separator);
+        add_rank_state(&text, shm, r);
+        separator = ", ";
+    }
+    shm_abort(shm, text.data);
+    return shm_check_abort(shm, err);
+}
+
+static bool any_lost(const PgShm *shm, const Wait *wait) {
+    for (int r = 0; r < shm->world; r++)
+        if (r != shm->rank && is_lost(shm, wait, r)) return true;
+    return false;
 }
 
 // ---- waiting --------------------------------------------------------------------------------

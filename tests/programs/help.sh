@@ -1,0 +1,91 @@
+#!/bin/sh
+# help.sh BIN_DIR: what --help says is true: every program has one, its examples run as they stand there (for
+# one epoch), and one that cannot be written is an error. And "did you mean": names that other programs use
+# lead to ours, in one line of a job however many ranks say it, and none leads to an option that is not there.
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/programs/checks.sh"
+unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
+
+# --- Every program
+
+programs=$(grep -rl options_parse --include="*.c" "$root/common" "$root/dp" "$root/ddp" "$root/bench" |
+    xargs grep -hoE 'program = "[a-z_]+"' | sed 's/.*= "//; s/"//' | sort -u)
+for program in $programs; do
+    run "$program --help" "$bin/$program" --help
+    grep -q "^usage: $program" out.txt || fail "$program --help begins with $(head -n 1 out.txt)"
+    cat out.txt >>help.txt
+    checks=$((checks + 1))
+    status=0
+    "$bin/$program" --help 2>err.txt >/dev/full || status=$?
+    [ "$status" = 1 ] && [ "$(wc -l <err.txt)" = 1 ] || fail "$program --help to a full device: status $status"
+    grep -q '^error: cannot write the help: No space left on device$' err.txt || fail "$program: $(cat err.txt)"
+done
+[ "$(echo "$programs" | wc -l)" -ge 9 ] || fail "only these programs: $programs"
+
+# --- Every example: in a folder where its files are, found beside this program and not in PATH
+
+run "files for the examples" "$bin/train_single" --model toy --steps 3 --save dp.safetensors
+cp dp.safetensors ddp.safetensors
+DDPC_FLIGHT_DIR=dump "$bin/ddprun" --nproc-per-node 2 sh -c \
+    '[ $RANK = 1 ] && ulimit -t 1; exec "$0" --epochs 1000' "$bin/train_ddp" >out.txt 2>&1 || true
+names=$(echo $programs | tr ' ' '|')
+grep -E "^(Example: |  )($names) [^[]*$" help.txt | sed 's/^Example: //; s/^ *//' >examples.txt
+while read -r example; do
+    wanted=0
+    case $example in
+    *train_*) example="$example --epochs 1" ;;
+    flight_report*) wanted=1 ;; # one of the ranks has left
+    esac
+    checks=$((checks + 1))
+    status=0
+    eval "\"\$bin\"/$example" >out.txt 2>err.txt </dev/null || status=$?
+    [ "$status" = "$wanted" ] || fail "the example '$example': status $status: $(tail -n 3 err.txt)"
+done <examples.txt
+[ "$(wc -l <examples.txt)" -ge 7 ] || fail "only these examples: $(cat examples.txt)"
+
+# --- Did you mean
+
+while read -r program words; do
+    refuse 2 "${words#*; }" "$bin/$program" ${words%%; *}
+done <<'WORDS'
+train_ddp --batch-size 64; did you mean --global-batch (the samples of all devices together)?
+train_dp --batch_size=64; did you mean --global-batch
+train_single -b 64; did you mean --global-batch
+train_single --learning-rate 0.1; did you mean --lr?
+train_single --lerning-rate 0.1; did you mean --lr?
+train_dp --num_epochs 3; did you mean --epochs?
+train_dp --gpus 2; did you mean --devices?
+train_ddp --max-steps 3; did you mean --steps?
+train_ddp --print-freq 10; did you mean --log-every?
+train_ddp --fp16; did you mean --amp fp16?
+train_ddp --device gpu; did you mean cuda?
+train_ddp --dist-backend nccl; did you mean --backend?
+train_ddp --backend gloo; did you mean shm (between the processes of one machine)?
+train_ddp --backend mpi; is none of auto, shm, nccl: it is not built in
+train_ddp --local_rank=0; LOCAL_RANK in its environment
+train_ddp --nproc-per-node 2; ddprun --nproc-per-node N train_ddp
+train_ddp --devices 2; ddprun --nproc-per-node N train_ddp
+ddprun --nproc 4 true; did you mean --nproc-per-node?
+ddprun -np 4 true; did you mean --nproc-per-node?
+ddprun --gpus 4 true; did you mean --nproc-per-node?
+ddprun --num_machines 2 true; did you mean --nnodes?
+ddprun --machine_rank 1 true; did you mean --node-rank?
+ddprun --use_env true; ranks always find LOCAL_RANK in their environment
+ddprun --local_rank 0 true; LOCAL_RANK in its environment
+ddprun --rdzv_backend c10d true; --master-addr and --master-port
+ddprun --rdzv-endpoint host:29400 true; did you mean --master-addr (and --master-port
+ddprun --rdzv_id 17 true; DDPRUN_TOKEN
+ddprun --rdzv_conf timeout=60 true; did you mean --start-timeout
+ddprun --epochs 3 train_ddp; the program's own follow its name
+WORDS
+rows="$root/common/base/options_synonyms.c"
+for option in $(sed -nE 's/^ *\{"[^"=]*", "([^"]*)".*/\1/p' "$rows" | sort -u); do
+    checks=$((checks + 1))
+    grep -q -- "^  --$option\( \|\$\)" help.txt || fail "options_synonyms.c: no program has --$option"
+done
+for pair in $(sed -nE 's/^ *\{"([^"=]*)=[^"]*", "([^"]*)".*/\1=\2/p' "$rows" | sort -u); do
+    checks=$((checks + 1))
+    grep -Eq -- "^  --${pair%=*} (.*\|)?${pair#*=}(\||\$| )" help.txt || fail "options_synonyms.c: no choice $pair"
+done
+
+tally help

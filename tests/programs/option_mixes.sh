@@ -1,0 +1,40 @@
+#!/bin/sh
+# option_mixes.sh BIN_DIR: options that are rarely used, together. For each mix, DataParallel on three
+# devices and DistributedDataParallel on three ranks with other options of its own end with the same bits
+# in weights, buffers and optimizer state; and so does a run that was stopped in the middle and resumed.
+#
+# Batches do not divide evenly among the three, and the last one of an epoch is short.
+. "$(dirname "$0")/checks.sh"
+
+# mix NAME 'OPTIONS' 'OPTIONS OF DDP' [resume]: words, split at spaces
+mix() {
+    name=$1
+    # shellcheck disable=SC2086 # the options are words
+    run "$name, dp" "$bin/train_dp" --devices 3 --no-eval --steps 12 $2 --save "$name.dp"
+    # shellcheck disable=SC2086
+    run "$name, ddp" "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" --no-eval --steps 12 \
+        --sampler blocked --normalize global $2 $3 --save "$name.ddp"
+    same "$name.dp" "$name.ddp"
+    [ "${4:-}" = resume ] || return 0
+    # shellcheck disable=SC2086
+    run "$name, first half" "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" --no-eval --steps 5 \
+        --sampler blocked --normalize global $2 $3 --save "$name.half"
+    # shellcheck disable=SC2086
+    run "$name, second half" "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" --no-eval --steps 12 \
+        --sampler blocked --normalize global $2 $3 --resume "$name.half" --save "$name.resumed"
+    same "$name.dp" "$name.resumed"
+}
+
+mix adamw "--model mlp --hidden 40,30 --global-batch 61 --optimizer adamw --weight-decay 0.1
+    --lr 0.003 --schedule constant" "--no-overlap --bucket-cap-mb 0" resume
+mix nesterov "--model convnet --global-batch 50 --nesterov --schedule polynomial --power 1.5
+    --warmup-steps 4 --warmup-start 0.2" "--find-unused-parameters --no-gradient-as-bucket-view"
+mix half "--model convnet --augment --amp fp16 --global-batch 37 --optimizer adam --betas 0.8,0.95
+    --lr 0.002 --schedule constant" "--static-graph --bucket-cap-mb 0.001" resume
+mix pixels "--model segnet --data shapes:16x16@40 --ohem-threshold 0.8 --global-batch 7 --no-shuffle
+    --lr 0.02 --schedule constant" "--comm-hook allreduce --bucket-cap-mb 0.01 --no-overlap" resume
+mix regression "--model mlp --hidden 20 --data synthetic:10:5@47 --global-batch 10 --schedule step
+    --step-every 3 --gamma 0.5 --lr 0.01" "--static-graph --no-gradient-as-bucket-view" resume
+mix brain "--model mlp --hidden 20 --amp bf16 --global-batch 20 --momentum 0 --weight-decay 0
+    --seed 4294967299" "--find-unused-parameters --comm-hook allreduce --no-overlap"
+tally option_mixes
