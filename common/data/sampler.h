@@ -26,6 +26,7 @@ struct Sampler {
     size_t global_batch; // B
     int world, rank;
     bool shuffle, drop_last;
+    bool interleaved; // the ranks take turns; otherwise each takes a chunk
     uint64_t seed;
     // Fills the three arrays below for an epoch.
     void (*layout)(Sampler *self, size_t epoch);

@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/train/bits.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
 
@@ -131,6 +132,7 @@ int run_open(Run *run, const Options *options, Error *err) {
     open_step(run);
     if (record_open(&run->record, config, options, strategy, run->total_steps, err) != 0) return -1;
     announce(run);
+    bits_announce(run);
     if (saving_agree(run, err) != 0) return -1;
     trace_mark(run->trace); // all ranks have just waited for each other
     if (config->resume && resume_run(run, err) != 0) return -1;
