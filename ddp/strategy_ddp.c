@@ -49,6 +49,13 @@ Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *
 
 // ---- the strategy -------------------------------------------------------------------------------
 
+static void hold_gradients(Strategy *self, bool hold) {
+    if (hold)
+        ddp_no_sync_begin(self->module);
+    else
+        ddp_no_sync_end(self->module, false);
+}
+
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     ProcessGroup *group = state_of(self)->group;
     int status = ddp_finish_backward(self->module, tape->profile, err);
@@ -130,6 +137,7 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->other_bits = other_bits(wrapper, sampler);
     strategy->module = wrapper;
     strategy->watch = rank_watch_open(group, me->local_rank);
+    strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sum_start = start_sum;
     strategy->sum_wait = wait_for_sum;

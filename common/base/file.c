@@ -45,6 +45,7 @@ static int open_temporary(AtomicFile *f) {
 
 int file_begin(AtomicFile *f, const char *path, Error *err) {
     f->file = NULL;
+    if (!*path) return error_set(err, STATUS_USAGE, "cannot write '': a file needs a name");
     if (strlen(path) >= sizeof f->path) {
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
     }

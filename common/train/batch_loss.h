@@ -23,10 +23,10 @@
 
 typedef struct BatchLoss {
     Tensor *outputs, *target;
-    Tensor *loss; // a scalar: sum / divisor
-    Tensor *root; // where backward begins: the loss; of fp16 times the scale (step_loss)
-    size_t count; // of this rank's samples, or kept pixels, that are in the sum
-    double divisor;
+    Tensor *loss;   // a scalar: sum / divisor
+    Tensor *root;   // where backward begins: the loss; of fp16 times the scale (step_loss)
+    size_t count;   // of this rank's samples, or kept pixels, that are in the sum
+    double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
 
 // Runs the module on the batch that was sent last: outputs and target. Returns 0, or -1 with err

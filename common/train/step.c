@@ -14,21 +14,23 @@ int step_run(Step *step, Tape *tape, double lr, Error *err) {
     if (tape_backward(tape, loss.root, err) != 0) return -1;                            // backward
     if (strategy->finish_backward(strategy, tape, err) != 0) return -1;                 // finish
     if (step_optimize(step, tape, lr, err) != 0) return -1;                             // optimizer
-    step_done(step, tensor_f32(loss.loss), loss.divisor, loss.count);
+    step_done(step, tensor_f32(loss.loss));
     tape_reset(tape);
     return 0;
 }
 
 // Which pixels the loss of a batch is made of (of this process's batch; see batch_loss.h).
-static Mining pixel_mining(const TrainConfig *config, const Batch *batch) {
-    size_t pixels = batch->count * dataset_label_size(batch->set);
+static Mining pixel_mining(const TrainConfig *config, const BatchInput *input) {
+    size_t labels = dataset_label_size(batch_input_batch(input)->set);
+    size_t pixels = batch_input_count(input) * labels;
     if (config->ohem_threshold <= 0) return (Mining){.threshold = -INFINITY};
     return (Mining){.threshold = config->ohem_threshold,
-                    .least = config->ohem_min ? config->ohem_min : pixels / 16};
+                    .least = config->ohem_min ? config->ohem_min / batch_input_parts(input)
+                                              : pixels / 16};
 }
 
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
-    const Mining mining = pixel_mining(step->config, batch_input_batch(step->input));
+    const Mining mining = pixel_mining(step->config, step->input);
     if (batch_mean_loss(loss, tape, step->input, &mining, step->strategy, err) != 0) return -1;
     loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
     return 0;
@@ -41,8 +43,8 @@ int step_optimize(Step *step, Tape *tape, double lr, Error *err) {
     return failed;
 }
 
-void step_done(Step *step, const float *loss, double divisor, size_t count) {
-    late_losses_add(&step->losses, loss, divisor, count);
+void step_done(Step *step, const float *loss) {
+    late_losses_add(&step->losses, loss);
     batch_input_used(step->input);
 }
 
@@ -64,7 +66,8 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
                    .optimizer = optimizer,
                    .tape = tape_create(strategy->device, profile),
                    .input = batch_input_create(strategy->device, set, capacity),
-                   .scaler = step_scaler_open(config->amp),
+                   .scaler = step_scaler_open(config, optimizer),
+                   .total = device_alloc(strategy->device, sizeof *step->total),
                    .losses = late_losses_open(strategy->device)};
     step->tape->precision = step->scaler.precision;
     return step;
@@ -73,6 +76,8 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
 void step_close(Step *step) {
     if (!step) return;
     late_losses_close(&step->losses);
+    step_scaler_close(&step->scaler);
+    device_free(step->strategy->device, step->total, sizeof *step->total);
     batch_input_close(step->input);
     tape_close(step->tape);
     free(step);

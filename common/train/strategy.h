@@ -43,6 +43,9 @@ struct Strategy {
     Module *evaluation_module;
     const JobWatch *watch; // never NULL
 
+    // Whether the forwards that follow belong to a step that goes on after their backward: then
+    // gradients add up here, and are not reduced (PyTorch's no_sync).
+    void (*hold_gradients)(Strategy *self, bool hold);
     // After backward: the gradients of the global batch are in the model when it returns.
     int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
     // Adds `values` up over all processes, in the background: until sum_wait they must stay where
