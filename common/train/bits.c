@@ -58,7 +58,7 @@ static void announce_ddp(Run *run) {
 }
 
 void bits_announce(Run *run) {
-    if (run->strategy->devices == 1) return;
+    if (run->strategy->devices == 1 || run->config->evaluate) return;
     if (strategy_processes(run->strategy) == 1)
         announce_dp(run);
     else

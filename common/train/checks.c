@@ -50,6 +50,8 @@ static int check_used(const TrainConfig *config, const Options *options, const D
         {"step-every", steps, "it is of --schedule step"},
         {"power", polynomial, "it is of --schedule polynomial"},
         {"warmup-start", config->warmup_steps > 0, "there is no warm-up without --warmup-steps"},
+        {"ignore-label", strcmp(data->name, "pixels") == 0,
+         "it is for a folder of pictures and the labels of their pixels"},
         {"ohem-threshold", pixels, "--data has no labels of pixels to choose from"},
         {"ohem-min", pixels, "--data has no labels of pixels to choose from"},
         {"ohem-min", config->ohem_threshold > 0, "without --ohem-threshold all pixels count"},

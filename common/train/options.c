@@ -7,6 +7,7 @@
 TrainConfig train_config_default(void) {
     return (TrainConfig){.model = "mlp",
                          .hidden = "256,128",
+                         .ignore_label = -1,
                          .device = "auto",
                          .epochs = 10,
                          .global_batch = 60,
@@ -33,7 +34,10 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_string(o, "data", &c->data, "NAME|DIR",
                        "digits (default), synthetic[:3x32x32:10[@COUNT]], "
                        "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), or a folder "
-                       "with MNIST-style IDX files or CIFAR-10 binary batches");
+                       "with MNIST-style IDX files, CIFAR-10 binary batches, or train/ and test/ "
+                       "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm)");
+    options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
+                    "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");

@@ -14,7 +14,7 @@ const char *train_data_name(const TrainConfig *config) {
 }
 
 DataSource *train_open_data(const TrainConfig *config, Error *err) {
-    return dataset_open(train_data_name(config), config->seed, err);
+    return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
 }
 
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {

@@ -10,6 +10,7 @@
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
+    int ignore_label; // a pixel's gray value in a picture of labels that does not count; -1: none
     size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
     size_t global_batch;
     size_t accumulate_steps; // parts that a step's batch is worked on in

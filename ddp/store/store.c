@@ -170,8 +170,14 @@ void store_close(Store *store) {
 }
 
 void store_set_prefix(Store *store, const char *prefix) {
-    int bytes = snprintf(store->prefix, sizeof store->prefix, "%s%s", prefix, prefix[0] ? "/" : "");
-    CHECK(bytes >= 0 && (size_t)bytes < sizeof store->prefix, "store prefix of %d bytes", bytes);
+    store->prefix[0] = '\0';
+    store_add_prefix(store, prefix);
+}
+
+void store_add_prefix(Store *store, const char *prefix) {
+    size_t used = strlen(store->prefix), room = sizeof store->prefix - used;
+    int bytes = snprintf(store->prefix + used, room, "%s%s", prefix, prefix[0] ? "/" : "");
+    CHECK(bytes >= 0 && (size_t)bytes < room, "store prefix of %zu bytes", used + (size_t)bytes);
 }
 
 // ---- Request and reply

@@ -31,8 +31,10 @@ Store *store_connect(const char *host, int port, const char *token, double timeo
 // Another client of the same server, with the same keys: for another thread.
 Store *store_clone(const Store *store, double timeout_s, Error *err);
 void store_close(Store *store);
-// All keys of later calls get "prefix/" in front. One level.
+// All keys of later calls get "prefix/" in front, in place of an earlier prefix. "": nothing.
 void store_set_prefix(Store *store, const char *prefix);
+// The same behind the prefix that it has: "first/" becomes "first/prefix/".
+void store_add_prefix(Store *store, const char *prefix);
 
 int store_set(Store *store, const char *key, const void *value, size_t bytes, Error *err);
 // Waits until the key exists. *bytes: capacity in, size out.
