@@ -49,8 +49,9 @@ static double probe_seconds(const Kernels *kernels, float *memory) {
     size_t square = (size_t)PROBE * PROBE;
     uint64_t start = clock_ns();
     for (int i = 0; i < 8; i++)
-        kernels->matmul(PRECISION_F32, false, false, PROBE, PROBE, PROBE, memory, memory + square,
-                        memory + 2 * square, false, NULL);
+        kernels->matrix->matmul((Compute){PRECISION_F32, NULL},
+                                (MatmulShape){false, false, PROBE, PROBE, PROBE}, memory,
+                                memory + square, memory + 2 * square, false);
     return (double)(clock_ns() - start) / 1e9;
 }
 

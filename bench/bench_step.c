@@ -29,10 +29,13 @@ static double products_seconds(const Sizes *s, const Kernels *kernels, const Ope
     size_t n = s->batch, k = s->width;
     uint64_t start = clock_ns();
     for (size_t i = 0; i < s->layers; i++) {
-        kernels->matmul(PRECISION_F32, false, true, n, k, k, o->x, o->w, o->y, false, NULL);
-        kernels->matmul(PRECISION_F32, true, false, k, k, n, o->x, o->x, o->y, false, NULL);
+        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, k, k},
+                                o->x, o->w, o->y, false);
+        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, k, k, n},
+                                o->x, o->x, o->y, false);
         if (i > 0)
-            kernels->matmul(PRECISION_F32, false, false, n, k, k, o->x, o->w, o->y, false, NULL);
+            kernels->matrix->matmul((Compute){PRECISION_F32, NULL},
+                                    (MatmulShape){false, false, n, k, k}, o->x, o->w, o->y, false);
     }
     return (double)(clock_ns() - start) / 1e9;
 }

@@ -89,7 +89,7 @@ static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const 
     size_t parameter = reducer->plan.order[i];
     Tensor *tensor = tensor_of(reducer, parameter);
     Gradient *gradient = &reducer->gradients[parameter];
-    device_kernels(tensor->device)->fill(next, 0.0f, slice_floats(tensor));
+    device_kernels(tensor->device)->elementwise->fill(next, 0.0f, slice_floats(tensor));
     if (is_here(reducer, parameter)) {
         if (tensor->has_grad)
             device_copy(tensor->device, next, tensor_of(reducer, 0)->device,

@@ -47,12 +47,12 @@ static void broadcast(const Bundle *bundle) {
     Device *first = bundle->tape->device;
     size_t bytes = bundle->elements * sizeof(float);
     float *packed = tape_scratch(bundle->tape, bytes);
-    device_kernels(first)->pack(packed, slices_on(bundle, 0), bundle->count);
+    device_kernels(first)->slices->pack(packed, slices_on(bundle, 0), bundle->count);
     for (int i = 1; i < bundle->pieces->count; i++) {
         Tape *tape = bundle->pieces->items[i].tape;
         float *received = tape_scratch(tape, bytes);
         device_copy(tape->device, received, first, packed, bytes);
-        device_kernels(tape->device)->unpack(slices_on(bundle, i), bundle->count, received);
+        device_kernels(tape->device)->slices->unpack(slices_on(bundle, i), bundle->count, received);
     }
 }
 
@@ -61,15 +61,15 @@ static void reduce(const Bundle *bundle) {
     size_t bytes = bundle->elements * sizeof(float);
     size_t room = (bundle->elements + LANES - 1) / LANES * LANES;
     float *sum = tape_scratch(bundle->tape, 2 * room * sizeof(float)), *received = sum + room;
-    device_kernels(first)->pack(sum, slices_on(bundle, 0), bundle->count);
+    device_kernels(first)->slices->pack(sum, slices_on(bundle, 0), bundle->count);
     for (int i = 1; i < bundle->pieces->count; i++) {
         Tape *tape = bundle->pieces->items[i].tape;
         float *packed = tape_scratch(tape, bytes);
-        device_kernels(tape->device)->pack(packed, slices_on(bundle, i), bundle->count);
+        device_kernels(tape->device)->slices->pack(packed, slices_on(bundle, i), bundle->count);
         device_copy(first, received, tape->device, packed, bytes);
-        device_kernels(first)->accumulate(sum, received, bundle->elements);
+        device_kernels(first)->elementwise->accumulate(sum, received, bundle->elements);
     }
-    device_kernels(first)->unpack(slices_on(bundle, 0), bundle->count, sum);
+    device_kernels(first)->slices->unpack(slices_on(bundle, 0), bundle->count, sum);
 }
 
 void bundle_send(Bundle *bundle) {

@@ -43,7 +43,7 @@ void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad
         return;
     }
     if (from == tape->device) {
-        device_kernels(tape->device)->accumulate(sum, grad, left);
+        device_kernels(tape->device)->elementwise->accumulate(sum, grad, left);
         return;
     }
     size_t most = PIECES_STAGING_BYTES / sizeof *sum;
@@ -52,7 +52,7 @@ void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad
     while (left > 0) {
         size_t part = left < most ? left : most;
         device_copy(tape->device, staging, from, grad, part * sizeof *staging);
-        device_kernels(tape->device)->accumulate(sum, staging, part);
+        device_kernels(tape->device)->elementwise->accumulate(sum, staging, part);
         sum += part;
         grad += part;
         left -= part;

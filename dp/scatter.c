@@ -54,7 +54,7 @@ static void collect_gradient(Tape *tape, const Pieces *pieces, size_t k, Tensor 
                 pieces_add_gradient(tape, rows, part->device, part->grad + run * cut.count,
                                     cut.count, accumulate);
             else if (!accumulate)
-                device_kernels(tape->device)->fill(rows, 0.0f, cut.count);
+                device_kernels(tape->device)->elementwise->fill(rows, 0.0f, cut.count);
         }
         part->has_grad = false; // delivered
         begin = end;

@@ -1,8 +1,16 @@
-/* kernels.h: everything a device can compute, as one table of functions per backend.
+/* kernels.h: everything a device can compute, as tables of functions.
  *
- * kernels_cpu*.c (OpenBLAS and vectorisable loops), kernels_cuda* (GPUs) and kernels_ref*.c (the
- * plain-C definition of each operation, and the tests' oracle) hold the same functions in the same
- * order under the same names.
+ *                          Kernels of a backend (kernels_cpu, kernels_ref, kernels_cuda)
+ *                                               |
+ *      +-----------+--------+--------+----------+--+------+------+--------+-----------+
+ *      |           |        |        |             |      |      |        |           |
+ *  elementwise   slices   matrix   convolution   norm   loss   pixels   optimizer    name,
+ *                                                                                    describe, ...
+ *
+ * A family is one table, and is exported by the file of a backend that computes it: cpu/norm.c has
+ * cpu_norm, ref/norm.c ref_norm, cuda/norm.cu cuda_norm. cpu/ is fast (OpenBLAS, and loops that the
+ * compiler can vectorise), cuda/ is for GPUs, and ref/ is the plain-C definition of each operation:
+ * the one to read, and the tests' oracle.
  *
  * Conventions, for every function:
  *  - it works on the device that device_kernels(device) made the calling thread's current one; all
@@ -11,18 +19,12 @@
  *    device_synchronize and readback_wait wait for it. Structs and lists of tensors are the host's,
  *    and may change after the call;
  *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout);
- *  - counts are elements; any count may be 0: a tensor without elements is neither read nor
- * written, and a sum over nothing is 0;
+ *  - counts are elements, and any count may be 0: a tensor without elements is neither read nor
+ *    written, and a sum over nothing is 0;
  *  - outputs never overlap inputs unless the comment says "may be in place";
  *  - `accumulate` says whether an output is overwritten (false) or added to (true): gradients of a
- *    tensor that is used twice add up;
- *  - `precision` is what the factors of a product and its bias are rounded to before it, and the
- *    result, bias included, after it (PyTorch's autocast). Products are added up in float32 at
- *    least, and stored as float32;
- *  - `workspace` is device memory of so many bytes as the function's *_workspace says, its contents
- *    undefined before and after;
- *  - `upstream` is the gradient of the scalar that a loss is (device memory), and a loss is divided
- *    by `divisor` (0 if that is not positive);
+ *    tensor that is used twice add up. "(+)=" stands for it in formulas;
+ *  - a loss is divided by `divisor` (it is 0 if that is not positive);
  *  - the result depends only on the arguments: no threads, no state, a fixed order of additions;
  *  - reductions over many elements (statistics, losses, bias gradients) add in double or in float
  *    lanes of a fixed pattern; backends may differ by rounding, one backend never from itself.
@@ -36,6 +38,81 @@
 
 #include "common/base/error.h"
 
+typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
+
+// ---- elementwise -------------------------------------------------------------------------------
+
+typedef struct ElementwiseKernels {
+    void (*fill)(float *y, float value, size_t count);
+    void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
+    void (*accumulate)(float *y, const float *x, size_t count);          // y += x
+    void (*scale)(float *y, float factor, size_t count);                 // y *= factor
+    void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
+    // dx (+)= y > 0 ? dy : 0, where y is relu's output; dx may be dy (then accumulate is false)
+    void (*relu_gradient)(float *dx, const float *y, const float *dy, size_t count,
+                          bool accumulate);
+    // To and from 16 bits, rounding to the nearest even; precision is not PRECISION_F32.
+    void (*narrow)(Precision precision, uint16_t *y, const float *x, size_t count);
+    void (*widen)(Precision precision, float *y, const uint16_t *x, size_t count);
+    void (*mean)(const float *x, double divisor, float *y, size_t count); // y[1] = sum / divisor
+    // y[count] (+)= x[1] / divisor
+    void (*spread)(float *y, const float *x, double divisor, bool accumulate, size_t count);
+    void (*count_up)(int64_t *counter); // counter[1] += 1
+} ElementwiseKernels;
+
+// ---- slices: several pieces of memory in one call ----------------------------------------------
+
+typedef struct Slice {
+    float *data; // [count], device memory
+    size_t count;
+} Slice;
+
+typedef struct SliceKernels {
+    // All of the slices times factor; *not_finite, device memory, becomes 1 if one of their numbers
+    // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
+    // alone otherwise.
+    void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
+    // y[i] = x[i] of slice after slice: the slices, packed. Bits are kept, so that integers can be
+    // packed as floats.
+    void (*pack)(float *y, const Slice *slices, size_t slice_count);
+    void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
+} SliceKernels;
+
+// ---- matrix products ---------------------------------------------------------------------------
+
+// How a product is computed. Its factors and its bias are rounded to `precision` before, and the
+// result, bias included, after it (PyTorch's autocast). Products are added up in float32 at least,
+// and stored as float32. `workspace` is device memory of so many bytes as the function's _workspace
+// says, its contents undefined before and after.
+typedef struct Compute {
+    Precision precision;
+    void *workspace;
+} Compute;
+
+typedef struct MatmulShape { // c[m,n] = op(a)[m,k] op(b)[k,n], where op transposes if asked for:
+    bool transpose_a, transpose_b; // then a is stored [k,m], b is stored [n,k]
+    size_t m, n, k;
+} MatmulShape;
+
+typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bias[out]
+    size_t rows, out, in;
+    bool relu; // and then relu
+} LinearShape;
+
+typedef struct MatrixKernels {
+    size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
+    void (*matmul)(Compute how, MatmulShape shape, const float *a, const float *b, float *c,
+                   bool accumulate);
+    // bias may be NULL. The workspace is matmul_workspace(precision, rows, out, in).
+    void (*linear)(Compute how, LinearShape shape, const float *x, const float *weight,
+                   const float *bias, float *y);
+    // dbias[columns] (+)= the column sums of dy[rows, columns]
+    void (*bias_gradient)(float *dbias, const float *dy, size_t rows, size_t columns,
+                          bool accumulate);
+} MatrixKernels;
+
+// ---- windows that slide over images: convolution, pooling, ResNet's shortcut -------------------
+
 // A window (kernel, stride, padding; square) sliding over n images of c channels.
 // Output: oh = (h + 2 pad - kernel) / stride + 1, and the same for ow.
 typedef struct Window {
@@ -45,16 +122,87 @@ typedef struct Window {
     size_t oh, ow; // output
 } Window;
 
-typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precision;
+typedef struct ConvolutionKernels {
+    // x[n,c,h,w], weight[k,c,kernel,kernel], y[n,k,oh,ow]; bias[k] may be NULL
+    size_t (*conv2d_workspace)(Precision precision, const Window *window);
+    void (*conv2d)(Compute how, const Window *window, const float *x, const float *weight,
+                   const float *bias, float *y);
+    void (*conv2d_input_gradient)(Compute how, const Window *window, const float *weight,
+                                  const float *dy, float *dx, bool accumulate);
+    void (*conv2d_weight_gradient)(Compute how, const Window *window, const float *x,
+                                   const float *dy, float *dweight, bool accumulate);
+    // dbias[k] (+)= sums of dy over n, oh, ow
+    void (*conv2d_bias_gradient)(const Window *window, const float *dy, float *dbias,
+                                 bool accumulate);
+    // ResNet's parameter-free shortcut (option A): y[n, k, oh, ow] takes every stride-th pixel of
+    // x[n, c, h, w], with (k - c) / 2 channels of zeros before and the rest after. kernel 1, pad 0.
+    void (*shortcut)(const Window *window, const float *x, float *y);
+    void (*shortcut_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
+    // chosen[n,c,oh,ow] remembers the position in the channel's h*w plane of each maximum (the
+    // first of equals; a NaN wins). Padding never wins.
+    void (*max_pool)(const Window *window, const float *x, float *y, int32_t *chosen);
+    void (*max_pool_gradient)(const Window *window, const int32_t *chosen, const float *dy,
+                              float *dx, bool accumulate);
+    // Divides by kernel^2, padding included (PyTorch's count_include_pad default).
+    void (*avg_pool)(const Window *window, const float *x, float *y);
+    void (*avg_pool_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
+} ConvolutionKernels;
 
-typedef struct Slice { // some memory of a list that one call works through
-    float *data;       // [count], device memory
-    size_t count;
-} Slice;
+// ---- batch norm --------------------------------------------------------------------------------
 
-// What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
-// memory, because a captured graph of a step (device.h) keeps all that is passed by value.
-enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
+// The tensors of a batch norm over x[n, c, inner] (inner = h w; 1 for a matrix); the others are
+// [c]. A function uses those that its comment names.
+typedef struct BatchNorm {
+    const float *x;
+    size_t n, c, inner;
+    const float *weight, *bias;
+    float *mean, *invstd; // of this batch: average, 1/sqrt(variance + eps)
+    float *running_mean, *running_var;
+    float momentum, eps;
+} BatchNorm;
+
+typedef struct NormGradient { // where gradients go; a tensor whose gradient nobody wants is NULL
+    float *dx, *dweight, *dbias;
+    bool add_dx, add_dweight, add_dbias; // accumulate, of each
+} NormGradient;
+
+typedef struct NormKernels {
+    // Training: y = (x - mean) invstd weight + bias. Writes mean and invstd (with the biased
+    // variance) and moves the running ones: running = (1-momentum) running + momentum batch, with
+    // the unbiased variance. n*inner == 0 leaves everything untouched (1 is refused by the op).
+    void (*batch_norm)(const BatchNorm *norm, float *y);
+    // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) weight + bias; may be in place
+    void (*batch_norm_eval)(const BatchNorm *norm, float *y);
+    // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=
+    void (*batch_norm_gradient)(const BatchNorm *norm, const float *dy, const NormGradient *to);
+    // Of batch_norm_eval: the running statistics are constants.
+    void (*batch_norm_eval_gradient)(const BatchNorm *norm, const float *dy,
+                                     const NormGradient *to);
+
+    // A batch that is spread over ranks, in the steps between which they talk.
+    // Writes mean and invstd of this rank's elements; without elements, zeros.
+    void (*batch_norm_statistics)(const BatchNorm *norm);
+    // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:
+    // mean, invstd and the running statistics become those of all elements together, added up in
+    // rank order. count[1] is how many those are; one below 2 leaves everything else untouched.
+    void (*batch_norm_merge)(const BatchNorm *norm, const float *rows, size_t ranks, double *count);
+    // y = (x - mean) invstd weight + bias
+    void (*batch_norm_apply)(const BatchNorm *norm, float *y);
+    // sums[2, c]: the sums of dy and of dy (x - mean). dweight (+)= the second times invstd,
+    // dbias (+)= the first.
+    void (*batch_norm_gradient_sums)(const BatchNorm *norm, const float *dy, float *sums,
+                                     const NormGradient *to);
+    // dx (+)=, from such sums over all ranks' count[1] elements per channel (not 0)
+    void (*batch_norm_gradient_apply)(const BatchNorm *norm, const float *dy, const float *sums,
+                                      const double *count, const NormGradient *to);
+} NormKernels;
+
+// ---- losses ------------------------------------------------------------------------------------
+
+typedef struct Labels {    // of rows, for logits [n, classes]
+    const int64_t *target; // [n]
+    size_t n, classes;
+} Labels;
 
 // Rows of yes-or-no questions: how likely each is "yes" is the sigmoid of its logit.
 typedef struct Answers {
@@ -63,6 +211,88 @@ typedef struct Answers {
     const float *pos_weight; // [classes]: how many times a "yes" counts; NULL: once
     size_t n, classes;
 } Answers;
+
+typedef struct Upstream {  // what backward starts with at a loss: its gradient over its divisor
+    const float *gradient; // [1], device memory
+    double divisor;
+} Upstream;
+
+typedef struct LossKernels {
+    // probabilities[n,classes] = softmax of each row; loss[1] = the sum over rows of
+    // -log probabilities[row, target[row]], over the divisor. A target outside [0, classes) makes
+    // it NaN.
+    void (*cross_entropy)(Labels labels, const float *logits, double divisor, float *probabilities,
+                          float *loss);
+    // dlogits (+)= (probabilities - onehot(target)) * upstream
+    void (*cross_entropy_gradient)(Labels labels, const float *probabilities, Upstream upstream,
+                                   float *dlogits, bool accumulate);
+    // loss[1] = sum (x-t)^2 / divisor
+    void (*squared_error)(const float *x, const float *target, double divisor, float *loss,
+                          size_t count);
+    // dx (+)= 2 (x - target) * upstream
+    void (*squared_error_gradient)(const float *x, const float *target, Upstream upstream,
+                                   float *dx, bool accumulate, size_t count);
+    // loss[1] = the sum of (1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)) over all logits x with
+    // target t and weight p, over the divisor (PyTorch's binary_cross_entropy_with_logits).
+    void (*binary_cross_entropy)(const Answers *answers, double divisor, float *loss);
+    // dlogits (+)= ((1 + (p - 1) t) sigmoid(x) - p t) * upstream
+    void (*binary_cross_entropy_gradient)(const Answers *answers, Upstream upstream, float *dlogits,
+                                          bool accumulate);
+    // y[n, classes] = 1 at labels[row], 0 elsewhere; NaN in a row whose label is no class.
+    void (*one_hot)(const int64_t *labels, float *y, size_t n, size_t classes);
+    // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
+    // is wrong, and so is a target that is no class).
+    void (*count_correct)(Labels labels, const float *logits, int64_t *correct);
+} LossKernels;
+
+// ---- labels of pixels --------------------------------------------------------------------------
+
+// For logits [n, classes, inner], inner pixels per image. A negative target means that the pixel is
+// ignored; one that is no class makes its loss NaN.
+typedef struct PixelLabels {
+    const int64_t *target; // [n, inner]
+    size_t n, classes, inner;
+} PixelLabels;
+
+// Hard-example mining keeps the pixels whose loss is above the threshold or, if those are fewer
+// than `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored
+// pixels are never kept, a NaN counts as the largest loss.
+typedef struct HardPixels {
+    const float *losses;   // [count]
+    const int64_t *target; // [count]
+    size_t count;
+    float threshold;
+    size_t least;
+} HardPixels;
+
+typedef struct PixelKernels {
+    // x[planes, h, w] -> y[planes, 2h, 2w]: every pixel becomes four (PyTorch's mode "nearest").
+    void (*upsample2x)(const float *x, float *y, size_t planes, size_t h, size_t w);
+    // dx (+)= sums of four pixels of dy
+    void (*upsample2x_gradient)(const float *dy, float *dx, bool accumulate, size_t planes,
+                                size_t h, size_t w);
+    // probabilities[n, classes, inner] = softmax over the classes of each pixel;
+    // losses[n, inner] = -log probability of the target, 0 where the pixel is ignored.
+    void (*pixel_cross_entropy)(PixelLabels labels, const float *logits, float *probabilities,
+                                float *losses);
+    // kept[count] = 1 for the pixels to keep, 0 for others; kept_count[1] is how many those are,
+    // sum[1] the sum of their losses.
+    void (*hard_pixels)(const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum);
+    // dlogits (+)= (probabilities - onehot(target)) * upstream[1] for kept pixels, 0 for others
+    void (*pixel_cross_entropy_gradient)(PixelLabels labels, const float *probabilities,
+                                         const uint8_t *kept, const float *upstream, float *dlogits,
+                                         bool accumulate);
+    // predicted[n, inner] = the class with the largest logit (the first of equals), -1 where one of
+    // the logits is NaN.
+    void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                           size_t inner);
+} PixelKernels;
+
+// ---- optimizers: a list of parameters in one call ----------------------------------------------
+
+// What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
+// memory, because a captured graph of a step (device.h) keeps all that is passed by value.
+enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
 
 typedef struct SgdConfig { // PyTorch's torch.optim.SGD
     float momentum, weight_decay;
@@ -95,8 +325,15 @@ typedef struct AdamTensor {
     size_t count;
 } AdamTensor;
 
+typedef struct OptimizerKernels {
+    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
+    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
+} OptimizerKernels;
+
+// ---- a backend's -------------------------------------------------------------------------------
+
 typedef struct Kernels {
-    const char *name; // "cpu", "ref"
+    const char *name; // "cpu", "ref", "cuda"
     bool host_memory; // the host can read and write the devices' memory as its own
     // What computes: "OpenBLAS 0.3.21 SkylakeX, pthread, 1 thread, ...", filled into
     // buffer[capacity].
@@ -105,183 +342,14 @@ typedef struct Kernels {
     // says why it is not. 0, or -1 with err filled.
     int (*prepare)(Error *err);
 
-    // ---- vectors -------------------------------------------------------------------------
-    void (*fill)(float *y, float value, size_t count);
-    void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
-    void (*accumulate)(float *y, const float *x, size_t count);          // y += x
-    void (*scale)(float *y, float factor, size_t count);                 // y *= factor
-    // All of the slices times factor; *not_finite, device memory, becomes 1 if one of their numbers
-    // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
-    // alone otherwise.
-    void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
-    // y[i] = x[i] of slice after slice: the slices, packed. Bits are kept, so that integers can be
-    // packed as floats.
-    void (*pack)(float *y, const Slice *slices, size_t slice_count);
-    void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
-    void (*mean)(const float *x, double divisor, float *y, size_t count);    // y[1] = sum / divisor
-    // y[count] (+)= x[1] / divisor
-    void (*spread)(float *y, const float *x, double divisor, bool accumulate, size_t count);
-    void (*count_up)(int64_t *counter); // counter[1] += 1
-    // To and from 16 bits, rounding to the nearest even; precision is not PRECISION_F32.
-    void (*narrow)(Precision precision, uint16_t *y, const float *x, size_t count);
-    void (*widen)(Precision precision, float *y, const uint16_t *x, size_t count);
-
-    // ---- matrix product --------------------------------------------------------------------
-    // c[m,n] = op(a)[m,k] op(b)[k,n] (+ c if accumulate); op transposes if its flag is set: then a
-    // is stored [k,m], b is stored [n,k].
-    size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
-    void (*matmul)(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
-                   size_t k, const float *a, const float *b, float *c, bool accumulate,
-                   void *workspace);
-    // y[rows, out] = x[rows, in] weight[out, in]' + bias[out] (may be NULL), then relu if asked
-    // for. The workspace is matmul_workspace(precision, rows, out, in).
-    void (*linear)(Precision precision, const float *x, const float *weight, const float *bias,
-                   bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace);
-    // dbias[columns] (+)= the column sums of dy[rows, columns]
-    void (*bias_gradient)(float *dbias, const float *dy, size_t rows, size_t columns,
-                          bool accumulate);
-
-    // ---- convolution: x[n,c,h,w], weight[k,c,kernel,kernel], y[n,k,oh,ow] -------------------
-    size_t (*conv2d_workspace)(Precision precision, const Window *window);
-    // bias[k] may be NULL
-    void (*conv2d)(Precision precision, const Window *window, const float *x, const float *weight,
-                   const float *bias, float *y, void *workspace);
-    void (*conv2d_input_gradient)(Precision precision, const Window *window, const float *weight,
-                                  const float *dy, float *dx, bool accumulate, void *workspace);
-    void (*conv2d_weight_gradient)(Precision precision, const Window *window, const float *x,
-                                   const float *dy, float *dweight, bool accumulate,
-                                   void *workspace);
-    // dbias[k] (+)= sums of dy over n, oh, ow
-    void (*conv2d_bias_gradient)(const Window *window, const float *dy, float *dbias,
-                                 bool accumulate);
-
-    // ---- batch norm over x[n, c, inner] (inner = h w; 1 for a matrix) ------------------------
-    // Training: statistics of this batch per channel (biased variance) to mean[c], invstd[c] =
-    // 1/sqrt(var + eps); running = (1-momentum) running + momentum batch, with the unbiased
-    // variance. n*inner == 0 leaves everything untouched. (n*inner == 1 is refused by the op.)
-    void (*batch_norm)(const float *x, const float *weight, const float *bias, float *y,
-                       float *mean, float *invstd, float *running_mean, float *running_var,
-                       float momentum, float eps, size_t n, size_t c, size_t inner);
-    // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) * weight + bias; may be in place
-    void (*batch_norm_eval)(const float *x, const float *weight, const float *bias, float *y,
-                            const float *running_mean, const float *running_var, float eps,
-                            size_t n, size_t c, size_t inner);
-    // dx[n,c,inner] (+)=, dweight[c] (+)=, dbias[c] (+)=; any of the three may be NULL.
-    void (*batch_norm_gradient)(const float *x, const float *dy, const float *weight,
-                                const float *mean, const float *invstd, float *dx, bool add_dx,
-                                float *dweight, bool add_dweight, float *dbias, bool add_dbias,
-                                size_t n, size_t c, size_t inner);
-    // The same for batch_norm_eval: the statistics are constants.
-    void (*batch_norm_eval_gradient)(const float *x, const float *dy, const float *weight,
-                                     const float *running_mean, const float *running_var, float eps,
-                                     float *dx, bool add_dx, float *dweight, bool add_dweight,
-                                     float *dbias, bool add_dbias, size_t n, size_t c,
-                                     size_t inner);
-
-    // ---- batch norm whose batch is spread over ranks, in the steps between which they talk
-    // ------- Only the statistics of batch_norm, of this rank's elements; without elements, zeros.
-    void (*batch_norm_statistics)(const float *x, float *mean, float *invstd, float eps, size_t n,
-                                  size_t c, size_t inner);
-    // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:
-    // mean, invstd and the running statistics become those of all elements together, added up in
-    // rank order. count[1] is how many those are; one below 2 leaves everything else untouched.
-    void (*batch_norm_merge)(const float *rows, size_t ranks, float *mean, float *invstd,
-                             float *running_mean, float *running_var, float momentum, float eps,
-                             double *count, size_t c);
-    // y = (x - mean) invstd weight + bias
-    void (*batch_norm_apply)(const float *x, const float *weight, const float *bias, float *y,
-                             const float *mean, const float *invstd, size_t n, size_t c,
-                             size_t inner);
-    // sums[2, c]: the sums of dy and of dy (x - mean). dweight[c] (+)= the second times invstd,
-    // dbias[c] (+)= the first; either may be NULL.
-    void (*batch_norm_gradient_sums)(const float *x, const float *dy, const float *mean,
-                                     const float *invstd, float *sums, float *dweight,
-                                     bool add_dweight, float *dbias, bool add_dbias, size_t n,
-                                     size_t c, size_t inner);
-    // dx (+)=, from such sums over all ranks' count[1] elements per channel (not 0)
-    void (*batch_norm_gradient_apply)(const float *x, const float *dy, const float *weight,
-                                      const float *mean, const float *invstd, const float *sums,
-                                      const double *count, float *dx, bool add_dx, size_t n,
-                                      size_t c, size_t inner);
-
-    // ---- pointwise and shape -----------------------------------------------------------------
-    void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
-    // dx (+)= y > 0 ? dy : 0, where y is relu's output; dx may be dy (then accumulate is false)
-    void (*relu_gradient)(float *dx, const float *y, const float *dy, size_t count,
-                          bool accumulate);
-    // ResNet's parameter-free shortcut (option A): y[n, k, oh, ow] takes every stride-th pixel of
-    // x[n, c, h, w], with (k - c) / 2 channels of zeros before and the rest after. kernel 1, pad 0.
-    void (*shortcut)(const Window *window, const float *x, float *y);
-    void (*shortcut_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
-    // x[planes, h, w] -> y[planes, 2h, 2w]: every pixel becomes four (PyTorch's mode "nearest").
-    void (*upsample2x)(const float *x, float *y, size_t planes, size_t h, size_t w);
-    // dx (+)= sums of four pixels of dy
-    void (*upsample2x_gradient)(const float *dy, float *dx, bool accumulate, size_t planes,
-                                size_t h, size_t w);
-
-    // ---- pooling -------------------------------------------------------------------------------
-    // chosen[n,c,oh,ow] remembers the position in the channel's h*w plane of each maximum (the
-    // first of equals; a NaN wins). Padding never wins.
-    void (*max_pool)(const Window *window, const float *x, float *y, int32_t *chosen);
-    void (*max_pool_gradient)(const Window *window, const int32_t *chosen, const float *dy,
-                              float *dx, bool accumulate);
-    // Divides by kernel^2, padding included (PyTorch's count_include_pad default).
-    void (*avg_pool)(const Window *window, const float *x, float *y);
-    void (*avg_pool_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
-
-    // ---- losses ------------------------------------------------------------------------------
-    // probabilities[n,classes] = softmax of each row; loss[1] = the sum over rows of
-    // -log probabilities[row, target[row]], over the divisor. A target outside [0, classes) makes
-    // it NaN.
-    void (*cross_entropy)(const float *logits, const int64_t *target, double divisor,
-                          float *probabilities, float *loss, size_t n, size_t classes);
-    // dlogits (+)= (probabilities - onehot(target)) * upstream / divisor
-    void (*cross_entropy_gradient)(const float *probabilities, const int64_t *target,
-                                   const float *upstream, double divisor, float *dlogits,
-                                   bool accumulate, size_t n, size_t classes);
-    // loss[1] = sum (x-t)^2 / divisor
-    void (*squared_error)(const float *x, const float *target, double divisor, float *loss,
-                          size_t count);
-    // dx (+)= 2 (x - target) * upstream / divisor
-    void (*squared_error_gradient)(const float *x, const float *target, const float *upstream,
-                                   double divisor, float *dx, bool accumulate, size_t count);
-    // loss[1] = the sum of (1 - t) x + (1 + (p - 1) t) log(1 + exp(-x)) over all logits x with
-    // target t and weight p, over the divisor (PyTorch's binary_cross_entropy_with_logits).
-    void (*binary_cross_entropy)(const Answers *answers, double divisor, float *loss);
-    // dlogits (+)= ((1 + (p - 1) t) sigmoid(x) - p t) * upstream / divisor
-    void (*binary_cross_entropy_gradient)(const Answers *answers, double divisor,
-                                          const float *upstream, float *dlogits, bool accumulate);
-    // y[n, classes] = 1 at labels[row], 0 elsewhere; NaN in a row whose label is no class.
-    void (*one_hot)(const int64_t *labels, float *y, size_t n, size_t classes);
-    // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
-    // is wrong, and so is a target that is no class).
-    void (*count_correct)(const float *logits, const int64_t *target, int64_t *correct, size_t n,
-                          size_t classes);
-
-    // ---- losses of pixels: logits[n, classes, inner], target[n, inner] -------------------------
-    // A negative target means that the pixel is ignored; one that is no class makes its loss NaN.
-    // probabilities[n, classes, inner] = softmax over the classes of each pixel;
-    // losses[n, inner] = -log probability of the target, 0 where the pixel is ignored.
-    void (*pixel_cross_entropy)(const float *logits, const int64_t *target, float *probabilities,
-                                float *losses, size_t n, size_t classes, size_t inner);
-    // Hard-example mining. kept[count] = 1 for the pixels whose loss is above the threshold or, if
-    // those are fewer than `least`, for the `least` hardest (of equals the first; all, if there are
-    // no more), else 0. Ignored pixels are never kept, a NaN counts as the largest loss.
-    // kept_count[1] is how many are kept, sum[1] the sum of their losses.
-    void (*hard_pixels)(const float *losses, const int64_t *target, float threshold, size_t least,
-                        uint8_t *kept, int64_t *kept_count, float *sum, size_t count);
-    // dlogits (+)= (probabilities - onehot(target)) * upstream for kept pixels, 0 for others
-    void (*pixel_cross_entropy_gradient)(const float *probabilities, const int64_t *target,
-                                         const uint8_t *kept, const float *upstream, float *dlogits,
-                                         bool accumulate, size_t n, size_t classes, size_t inner);
-    // predicted[n, inner] = the class with the largest logit (the first of equals), -1 where one of
-    // the logits is NaN.
-    void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
-                           size_t inner);
-
-    // ---- optimizers: a list of parameters ----------------------------------------------------
-    void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
-    void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
+    const ElementwiseKernels *elementwise;
+    const SliceKernels *slices;
+    const MatrixKernels *matrix;
+    const ConvolutionKernels *convolution;
+    const NormKernels *norm;
+    const LossKernels *loss;
+    const PixelKernels *pixels;
+    const OptimizerKernels *optimizer;
 } Kernels;
 
 extern const Kernels kernels_cpu, kernels_ref, kernels_cuda; // kernels_cuda: builds with CUDA

@@ -26,12 +26,6 @@ void host_product(Precision precision, HostProduct *product, HostFactors factors
 size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
                  size_t c_count);
 
-// The shapes of products: a MatmulShape, or a Window.
-typedef struct MatmulShape {
-    bool transpose_a, transpose_b;
-    size_t m, n, k;
-} MatmulShape;
-
 typedef struct ConvCounts { // elements
     size_t x, weight, y;
 } ConvCounts;

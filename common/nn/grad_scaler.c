@@ -49,8 +49,8 @@ static size_t unscale_run(GradScaler *scaler, const Optimizer *optimizer, const 
     }
     float inverse = (float)(1.0 / (double)scaler->state.scale), found = 0;
     float *flag = device_alloc(run->device, sizeof *flag);
-    device_kernels(run->device)->fill(flag, 0, 1);
-    device_kernels(run->device)->unscale(slices, count, inverse, flag);
+    device_kernels(run->device)->elementwise->fill(flag, 0, 1);
+    device_kernels(run->device)->slices->unscale(slices, count, inverse, flag);
     device_copy(NULL, &found, run->device, flag, sizeof found);
     device_free(run->device, flag, sizeof *flag);
     free(slices);

@@ -75,8 +75,8 @@ Module *layer_batch_norm(Device *device, size_t channels) {
     module_add_buffer(module, device, "running_mean", DTYPE_F32, 1, shape);
     Tensor *variance = module_add_buffer(module, device, "running_var", DTYPE_F32, 1, shape);
     module_add_buffer(module, device, "num_batches_tracked", DTYPE_I64, 0, NULL);
-    device_kernels(device)->fill(tensor_f32(weight), 1.0f, channels);
-    device_kernels(device)->fill(tensor_f32(variance), 1.0f, channels);
+    device_kernels(device)->elementwise->fill(tensor_f32(weight), 1.0f, channels);
+    device_kernels(device)->elementwise->fill(tensor_f32(variance), 1.0f, channels);
     return module;
 }
 

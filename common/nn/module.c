@@ -55,7 +55,7 @@ static Tensor *fill_entry(ModuleTensor *entry, Device *device, const char *name,
     size_t bytes = tensor_bytes(&entry->tensor);
     entry->tensor.data = device_alloc(device, bytes);
     entry->owns_data = true;
-    device_kernels(device)->fill(entry->tensor.data, 0.0f, bytes / sizeof(float));
+    device_kernels(device)->elementwise->fill(entry->tensor.data, 0.0f, bytes / sizeof(float));
     return &entry->tensor;
 }
 

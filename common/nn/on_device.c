@@ -56,8 +56,8 @@ static void bring_gradient_back(Tape *tape, const Tensor *there, Tensor *x) {
     if (there->has_grad)
         device_copy(tape->device, received, there->device, there->grad, tensor_bytes(there));
     else
-        device_kernels(tape->device)->fill(received, 0.0f, count);
-    if (accumulate) device_kernels(tape->device)->accumulate(dx, received, count);
+        device_kernels(tape->device)->elementwise->fill(received, 0.0f, count);
+    if (accumulate) device_kernels(tape->device)->elementwise->accumulate(dx, received, count);
 }
 
 static void on_device_backward(Tape *tape, Node *node) {

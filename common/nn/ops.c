@@ -8,7 +8,7 @@
 // ---- linear -----------------------------------------------------------------------------------
 
 static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
-    return tape_scratch(tape, KERNELS(tape)->matmul_workspace(tape->precision, m, n, k));
+    return tape_scratch(tape, KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k));
 }
 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
@@ -20,15 +20,17 @@ static void linear_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
-        KERNELS(tape)->bias_gradient(grad, dy, n, out, accumulate);
+        KERNELS(tape)->matrix->bias_gradient(grad, dy, n, out, accumulate);
     tape_grad_done(tape, bias);
     if ((grad = tape_grad(tape, weight, &accumulate)))
-        KERNELS(tape)->matmul(precision, true, false, out, in, n, dy, tensor_f32(x), grad,
-                              accumulate, matmul_room(tape, out, in, n));
+        KERNELS(tape)->matrix->matmul((Compute){precision, matmul_room(tape, out, in, n)},
+                                      (MatmulShape){true, false, out, in, n}, dy, tensor_f32(x),
+                                      grad, accumulate);
     tape_grad_done(tape, weight);
     if ((grad = tape_grad(tape, x, &accumulate)))
-        KERNELS(tape)->matmul(precision, false, false, n, in, out, dy, tensor_f32(weight), grad,
-                              accumulate, matmul_room(tape, n, in, out));
+        KERNELS(tape)->matrix->matmul((Compute){precision, matmul_room(tape, n, in, out)},
+                                      (MatmulShape){false, false, n, in, out}, dy,
+                                      tensor_f32(weight), grad, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -41,9 +43,9 @@ static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, bool 
                          weight->shape[1]);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
-    KERNELS(tape)->linear(tape->precision, tensor_f32(x), tensor_f32(weight),
-                          bias ? tensor_f32(bias) : NULL, relu, tensor_f32(y), n, out, in,
-                          matmul_room(tape, n, out, in));
+    KERNELS(tape)->matrix->linear(
+        (Compute){tape->precision, matmul_room(tape, n, out, in)}, (LinearShape){n, out, in, relu},
+        tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL, tensor_f32(y));
     tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
     return y;
 }
@@ -60,10 +62,12 @@ static void relu_backward(Tape *tape, Node *node) {
     size_t count = tensor_count(y);
     bool accumulate;
     if (tape_grad_take(tape, node, x)) {
-        KERNELS(tape)->relu_gradient(x->grad, tensor_f32(y), x->grad, count, false);
+        KERNELS(tape)->elementwise->relu_gradient(x->grad, tensor_f32(y), x->grad, count, false);
     } else {
         float *dx = tape_grad(tape, x, &accumulate);
-        if (dx) KERNELS(tape)->relu_gradient(dx, tensor_f32(y), y->grad, count, accumulate);
+        if (dx)
+            KERNELS(tape)->elementwise->relu_gradient(dx, tensor_f32(y), y->grad, count,
+                                                      accumulate);
     }
     tape_grad_done(tape, x);
 }
@@ -82,7 +86,7 @@ static Tensor *record_relu(Tape *tape, Tensor *x) {
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    KERNELS(tape)->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
+    KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
     return record_relu(tape, x);
 }
 
@@ -98,7 +102,7 @@ static void pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) 
         float *grad = tape_grad(tape, input, &accumulate);
         size_t count = tensor_count(node->output);
         if (grad && accumulate)
-            KERNELS(tape)->accumulate(grad, node->output->grad, count);
+            KERNELS(tape)->elementwise->accumulate(grad, node->output->grad, count);
         else if (grad)
             device_copy(tape->device, grad, tape->device, node->output->grad,
                         count * sizeof(float));
@@ -119,7 +123,7 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
                          tensor_describe(a, shape_a, sizeof shape_a),
                          tensor_describe(b, shape_b, sizeof shape_b));
     Tensor *y = tape_tensor(tape, DTYPE_F32, a->ndim, a->shape);
-    KERNELS(tape)->add(tensor_f32(y), tensor_f32(a), tensor_f32(b), tensor_count(a));
+    KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(a), tensor_f32(b), tensor_count(a));
     tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
     return y;
 }

@@ -31,6 +31,8 @@ Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state);
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
                             const BatchNormState *state);
 void batch_norm_count_batch(const BatchNormState *state); // num_batches_tracked += 1
+// What the kernels want of a layer and its input x[n, c] or [n, c, h, w]; mean and invstd are NULL.
+BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state);
 
 // In place: the result shares x's memory, so x's value must not be needed by its own backward (true
 // of linear, conv2d, batch_norm, add).

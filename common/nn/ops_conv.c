@@ -49,19 +49,20 @@ static void conv2d_backward(Tape *tape, Node *node) {
     const Window *window = node->saved;
     const float *dy = node->output->grad;
     Precision precision = tape->precision;
-    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(precision, window));
+    void *workspace =
+        tape_scratch(tape, KERNELS(tape)->convolution->conv2d_workspace(precision, window));
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
-        KERNELS(tape)->conv2d_bias_gradient(window, dy, grad, accumulate);
+        KERNELS(tape)->convolution->conv2d_bias_gradient(window, dy, grad, accumulate);
     tape_grad_done(tape, bias);
     if ((grad = tape_grad(tape, weight, &accumulate)))
-        KERNELS(tape)->conv2d_weight_gradient(precision, window, tensor_f32(x), dy, grad,
-                                              accumulate, workspace);
+        KERNELS(tape)->convolution->conv2d_weight_gradient((Compute){precision, workspace}, window,
+                                                           tensor_f32(x), dy, grad, accumulate);
     tape_grad_done(tape, weight);
     if ((grad = tape_grad(tape, x, &accumulate)))
-        KERNELS(tape)->conv2d_input_gradient(precision, window, tensor_f32(weight), dy, grad,
-                                             accumulate, workspace);
+        KERNELS(tape)->convolution->conv2d_input_gradient((Compute){precision, workspace}, window,
+                                                          tensor_f32(weight), dy, grad, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -74,9 +75,11 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
         return tape_fail(tape, "conv2d", "the input has %zu channels, the weight wants %zu",
                          window.c, weight->shape[1]);
     Tensor *y = window_output(tape, &window);
-    void *workspace = tape_scratch(tape, KERNELS(tape)->conv2d_workspace(tape->precision, &window));
-    KERNELS(tape)->conv2d(tape->precision, &window, tensor_f32(x), tensor_f32(weight),
-                          bias ? tensor_f32(bias) : NULL, tensor_f32(y), workspace);
+    void *workspace =
+        tape_scratch(tape, KERNELS(tape)->convolution->conv2d_workspace(tape->precision, &window));
+    KERNELS(tape)->convolution->conv2d((Compute){tape->precision, workspace}, &window,
+                                       tensor_f32(x), tensor_f32(weight),
+                                       bias ? tensor_f32(bias) : NULL, tensor_f32(y));
     tape_record(tape, "conv2d", conv2d_backward, y, 3, (Tensor *[]){x, weight, bias},
                 keep_window(tape, &window));
     return y;
@@ -85,30 +88,22 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
 // ---- batch norm -------------------------------------------------------------------------------
 
 typedef struct BatchNormSaved {
-    const Tensor *running_mean, *running_var;
-    float eps;
+    BatchNorm norm;
     bool training;
-    size_t n, c, inner;
-    float *mean, *invstd; // [c], of this batch; device memory
 } BatchNormSaved;
 
 static void batch_norm_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    const BatchNormSaved *s = node->saved;
+    const BatchNormSaved *saved = node->saved;
     const float *dy = node->output->grad;
-    bool add_dx = false, add_dweight = false, add_dbias = false;
-    float *dx = tape_grad(tape, x, &add_dx);
-    float *dweight = tape_grad(tape, weight, &add_dweight);
-    float *dbias = tape_grad(tape, bias, &add_dbias);
-    if (s->training)
-        KERNELS(tape)->batch_norm_gradient(tensor_f32(x), dy, tensor_f32(weight), s->mean,
-                                           s->invstd, dx, add_dx, dweight, add_dweight, dbias,
-                                           add_dbias, s->n, s->c, s->inner);
+    NormGradient to = {0};
+    to.dx = tape_grad(tape, x, &to.add_dx);
+    to.dweight = tape_grad(tape, weight, &to.add_dweight);
+    to.dbias = tape_grad(tape, bias, &to.add_dbias);
+    if (saved->training)
+        KERNELS(tape)->norm->batch_norm_gradient(&saved->norm, dy, &to);
     else
-        KERNELS(tape)->batch_norm_eval_gradient(
-            tensor_f32(x), dy, tensor_f32(weight), tensor_f32(s->running_mean),
-            tensor_f32(s->running_var), s->eps, dx, add_dx, dweight, add_dweight, dbias, add_dbias,
-            s->n, s->c, s->inner);
+        KERNELS(tape)->norm->batch_norm_eval_gradient(&saved->norm, dy, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
@@ -116,7 +111,7 @@ static void batch_norm_backward(Tape *tape, Node *node) {
 
 void batch_norm_count_batch(const BatchNormState *state) {
     Tensor *counter = state->num_batches_tracked; // on the device, as every buffer is
-    device_kernels(counter->device)->count_up(counter->data);
+    device_kernels(counter->device)->elementwise->count_up(counter->data);
 }
 
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
@@ -129,42 +124,42 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
     return false;
 }
 
-static void batch_norm_train(Tape *tape, const Tensor *x, const BatchNormState *state,
-                             BatchNormSaved *saved, Tensor *y) {
-    saved->mean = tape_memory(tape, saved->c * sizeof(float));
-    saved->invstd = tape_memory(tape, saved->c * sizeof(float));
-    KERNELS(tape)->batch_norm(tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias),
-                              tensor_f32(y), saved->mean, saved->invstd,
-                              tensor_f32(state->running_mean), tensor_f32(state->running_var),
-                              state->momentum, state->eps, saved->n, saved->c, saved->inner);
-    batch_norm_count_batch(state);
+BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state) {
+    return (BatchNorm){.x = tensor_f32(x),
+                       .n = x->shape[0],
+                       .c = x->shape[1],
+                       .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1,
+                       .weight = tensor_f32(state->weight),
+                       .bias = tensor_f32(state->bias),
+                       .running_mean = tensor_f32(state->running_mean),
+                       .running_var = tensor_f32(state->running_var),
+                       .momentum = state->momentum,
+                       .eps = state->eps};
+}
+
+static void batch_norm_train(Tape *tape, BatchNorm *norm, Tensor *y) {
+    norm->mean = tape_memory(tape, norm->c * sizeof(float));
+    norm->invstd = tape_memory(tape, norm->c * sizeof(float));
+    KERNELS(tape)->norm->batch_norm(norm, tensor_f32(y));
 }
 
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
     if (!x) return NULL;
     char shape[64];
-    size_t c = tensor_count(state->weight);
     if (!batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
     BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (BatchNormSaved){.running_mean = state->running_mean,
-                              .running_var = state->running_var,
-                              .eps = state->eps,
-                              .training = tape->training,
-                              .n = x->shape[0],
-                              .c = c,
-                              .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1};
-    if (tape->training && saved->n * saved->inner == 1)
+    *saved = (BatchNormSaved){batch_norm_of(x, state), tape->training};
+    if (tape->training && saved->norm.n * saved->norm.inner == 1)
         return tape_fail(tape, "batch_norm",
                          "Expected more than 1 value per channel when training, got input size %s",
                          tensor_describe(x, shape, sizeof shape));
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    if (tape->training)
-        batch_norm_train(tape, x, state, saved, y);
-    else
-        KERNELS(tape)->batch_norm_eval(
-            tensor_f32(x), tensor_f32(state->weight), tensor_f32(state->bias), tensor_f32(y),
-            tensor_f32(state->running_mean), tensor_f32(state->running_var), state->eps, saved->n,
-            c, saved->inner);
+    if (tape->training) {
+        batch_norm_train(tape, &saved->norm, y);
+        batch_norm_count_batch(state);
+    } else {
+        KERNELS(tape)->norm->batch_norm_eval(&saved->norm, tensor_f32(y));
+    }
     tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
                 (Tensor *[]){x, state->weight, state->bias}, saved);
     return y;
@@ -182,8 +177,8 @@ static void max_pool_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
     if (dx)
-        KERNELS(tape)->max_pool_gradient(&saved->window, saved->chosen, node->output->grad, dx,
-                                         accumulate);
+        KERNELS(tape)->convolution->max_pool_gradient(&saved->window, saved->chosen,
+                                                      node->output->grad, dx, accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -197,7 +192,8 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
         return NULL;
     Tensor *y = window_output(tape, &saved->window);
     saved->chosen = tape_memory(tape, tensor_count(y) * sizeof(int32_t));
-    KERNELS(tape)->max_pool(&saved->window, tensor_f32(x), tensor_f32(y), saved->chosen);
+    KERNELS(tape)->convolution->max_pool(&saved->window, tensor_f32(x), tensor_f32(y),
+                                         saved->chosen);
     tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
     return y;
 }
@@ -205,7 +201,9 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
 static void avg_pool_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
-    if (dx) KERNELS(tape)->avg_pool_gradient(node->saved, node->output->grad, dx, accumulate);
+    if (dx)
+        KERNELS(tape)->convolution->avg_pool_gradient(node->saved, node->output->grad, dx,
+                                                      accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -214,7 +212,7 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     Window window;
     if (!make_window(tape, "avg_pool", x, x->shape[1], kernel, stride, pad, &window)) return NULL;
     Tensor *y = window_output(tape, &window);
-    KERNELS(tape)->avg_pool(&window, tensor_f32(x), tensor_f32(y));
+    KERNELS(tape)->convolution->avg_pool(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, &window));
     return y;
 }
@@ -226,8 +224,9 @@ static void upsample2x_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
     if (dx)
-        KERNELS(tape)->upsample2x_gradient(node->output->grad, dx, accumulate,
-                                           x->shape[0] * x->shape[1], x->shape[2], x->shape[3]);
+        KERNELS(tape)->pixels->upsample2x_gradient(node->output->grad, dx, accumulate,
+                                                   x->shape[0] * x->shape[1], x->shape[2],
+                                                   x->shape[3]);
     tape_grad_done(tape, x);
 }
 
@@ -237,8 +236,8 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
     if (!make_window(tape, "upsample2x", x, 0, 0, 1, 0, &window)) return NULL;
     Tensor *y =
         tape_tensor(tape, DTYPE_F32, 4, (size_t[]){window.n, window.c, 2 * window.h, 2 * window.w});
-    KERNELS(tape)->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
-                              window.w);
+    KERNELS(tape)->pixels->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
+                                      window.w);
     tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, NULL);
     return y;
 }
@@ -248,7 +247,9 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
 static void shortcut_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *dx = tape_grad(tape, node->inputs[0], &accumulate);
-    if (dx) KERNELS(tape)->shortcut_gradient(node->saved, node->output->grad, dx, accumulate);
+    if (dx)
+        KERNELS(tape)->convolution->shortcut_gradient(node->saved, node->output->grad, dx,
+                                                      accumulate);
     tape_grad_done(tape, node->inputs[0]);
 }
 
@@ -259,7 +260,7 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride) {
     if (channels < window.c)
         return tape_fail(tape, "shortcut", "cannot narrow %zu channels to %zu", window.c, channels);
     Tensor *y = window_output(tape, &window);
-    KERNELS(tape)->shortcut(&window, tensor_f32(x), tensor_f32(y));
+    KERNELS(tape)->convolution->shortcut(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, keep_window(tape, &window));
     return y;
 }

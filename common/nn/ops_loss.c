@@ -22,9 +22,9 @@ static void cross_entropy_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
     if (grad)
-        KERNELS(tape)->cross_entropy_gradient(saved->probabilities, saved->target->data,
-                                              node->output->grad, saved->divisor, grad, accumulate,
-                                              logits->shape[0], logits->shape[1]);
+        KERNELS(tape)->loss->cross_entropy_gradient(
+            (Labels){saved->target->data, logits->shape[0], logits->shape[1]}, saved->probabilities,
+            (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
     tape_grad_done(tape, logits);
 }
 
@@ -58,8 +58,8 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
     *saved = (LossSaved){.target = target, .divisor = divisor};
     saved->probabilities = tape_memory(tape, n * classes * sizeof(float));
     Tensor *loss = scalar(tape);
-    KERNELS(tape)->cross_entropy(tensor_f32(logits), target->data, divisor, saved->probabilities,
-                                 tensor_f32(loss), n, classes);
+    KERNELS(tape)->loss->cross_entropy((Labels){target->data, n, classes}, tensor_f32(logits),
+                                       divisor, saved->probabilities, tensor_f32(loss));
     tape_record(tape, "cross_entropy", cross_entropy_backward, loss, 1, &logits, saved);
     return loss;
 }
@@ -81,8 +81,8 @@ static void binary_cross_entropy_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
     if (grad)
-        KERNELS(tape)->binary_cross_entropy_gradient(&answers, saved->divisor, node->output->grad,
-                                                     grad, accumulate);
+        KERNELS(tape)->loss->binary_cross_entropy_gradient(
+            &answers, (Upstream){node->output->grad, saved->divisor}, grad, accumulate);
     tape_grad_done(tape, logits);
 }
 
@@ -101,7 +101,7 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
     *saved = (LossSaved){.target = target, .pos_weight = pos_weight, .divisor = divisor};
     const Answers answers = answers_of(logits, target, pos_weight);
     Tensor *loss = scalar(tape);
-    KERNELS(tape)->binary_cross_entropy(&answers, divisor, tensor_f32(loss));
+    KERNELS(tape)->loss->binary_cross_entropy(&answers, divisor, tensor_f32(loss));
     tape_record(tape, "binary_cross_entropy", binary_cross_entropy_backward, loss, 1, &logits,
                 saved);
     return loss;
@@ -118,7 +118,7 @@ Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
         return tape_fail(tape, "one_hot", "label %lld of row %zu is out of range [0, %zu)",
                          (long long)((const int64_t *)labels->data)[bad], bad, classes);
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, classes});
-    KERNELS(tape)->one_hot(labels->data, tensor_f32(y), n, classes);
+    KERNELS(tape)->loss->one_hot(labels->data, tensor_f32(y), n, classes);
     return y;
 }
 
@@ -130,9 +130,9 @@ static void squared_error_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
     if (grad)
-        KERNELS(tape)->squared_error_gradient(tensor_f32(x), tensor_f32(saved->target),
-                                              node->output->grad, saved->divisor, grad, accumulate,
-                                              tensor_count(x));
+        KERNELS(tape)->loss->squared_error_gradient(tensor_f32(x), tensor_f32(saved->target),
+                                                    (Upstream){node->output->grad, saved->divisor},
+                                                    grad, accumulate, tensor_count(x));
     tape_grad_done(tape, x);
 }
 
@@ -146,8 +146,8 @@ Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) 
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .divisor = divisor};
     Tensor *loss = scalar(tape);
-    KERNELS(tape)->squared_error(tensor_f32(x), tensor_f32(target), divisor, tensor_f32(loss),
-                                 tensor_count(x));
+    KERNELS(tape)->loss->squared_error(tensor_f32(x), tensor_f32(target), divisor, tensor_f32(loss),
+                                       tensor_count(x));
     tape_record(tape, "squared_error", squared_error_backward, loss, 1, &x, saved);
     return loss;
 }
@@ -159,7 +159,8 @@ static void spread_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
     if (grad)
-        KERNELS(tape)->spread(grad, node->output->grad, *divisor, accumulate, tensor_count(x));
+        KERNELS(tape)->elementwise->spread(grad, node->output->grad, *divisor, accumulate,
+                                           tensor_count(x));
     tape_grad_done(tape, x);
 }
 
@@ -167,7 +168,7 @@ static Tensor *divide_sum(Tape *tape, const char *op, Tensor *x, double divisor)
     double *saved = tape_alloc(tape, sizeof *saved);
     *saved = divisor;
     Tensor *y = scalar(tape);
-    KERNELS(tape)->mean(tensor_f32(x), divisor, tensor_f32(y), tensor_count(x));
+    KERNELS(tape)->elementwise->mean(tensor_f32(x), divisor, tensor_f32(y), tensor_count(x));
     tape_record(tape, op, spread_backward, y, 1, &x, saved);
     return y;
 }

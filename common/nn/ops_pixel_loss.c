@@ -24,9 +24,10 @@ static void pixel_cross_entropy_backward(Tape *tape, Node *node) {
     bool accumulate;
     float *grad = tape_grad(tape, logits, &accumulate);
     if (grad)
-        KERNELS(tape)->pixel_cross_entropy_gradient(
-            saved->probabilities, saved->target->data, saved->kept, sum->grad, grad, accumulate,
-            logits->shape[0], logits->shape[1], image_pixels(logits));
+        KERNELS(tape)->pixels->pixel_cross_entropy_gradient(
+            (PixelLabels){saved->target->data, logits->shape[0], logits->shape[1],
+                          image_pixels(logits)},
+            saved->probabilities, saved->kept, sum->grad, grad, accumulate);
     tape_grad_done(tape, logits);
 }
 
@@ -66,13 +67,17 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
     saved->probabilities = tape_memory(tape, n * classes * inner * sizeof(float));
     saved->kept = tape_memory(tape, n * inner);
     float *losses = tape_scratch(tape, n * inner * sizeof *losses);
-    KERNELS(tape)->pixel_cross_entropy(tensor_f32(logits), target->data, saved->probabilities,
-                                       losses, n, classes, inner);
+    KERNELS(tape)->pixels->pixel_cross_entropy((PixelLabels){target->data, n, classes, inner},
+                                               tensor_f32(logits), saved->probabilities, losses);
     Tensor *loss = tape_tensor(tape, DTYPE_F32, 0, NULL);
     int64_t *on_device = tape_memory(tape, sizeof *on_device), count;
-    KERNELS(tape)->hard_pixels(losses, target->data, mining ? (float)mining->threshold : -INFINITY,
-                               mining ? mining->least : 0, saved->kept, on_device, tensor_f32(loss),
-                               n * inner);
+    KERNELS(tape)->pixels->hard_pixels(
+        &(HardPixels){.losses = losses,
+                      .target = target->data,
+                      .count = n * inner,
+                      .threshold = mining ? (float)mining->threshold : -INFINITY,
+                      .least = mining ? mining->least : 0},
+        saved->kept, on_device, tensor_f32(loss));
     device_copy(NULL, &count, tape->device, on_device, sizeof count); // the divisor is made of it
     *kept = (size_t)count;
     tape_record(tape, "pixel_cross_entropy", pixel_cross_entropy_backward, loss, 1, &logits, saved);

@@ -66,7 +66,7 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
             const Tensor *parameter = parameter_of(optimizer, i);
             optimizer->state[s][i] = device_alloc(parameter->device, tensor_bytes(parameter));
             device_kernels(parameter->device)
-                ->fill(optimizer->state[s][i], 0.0f, tensor_count(parameter));
+                ->elementwise->fill(optimizer->state[s][i], 0.0f, tensor_count(parameter));
         }
     }
     create_runs(optimizer);
@@ -147,7 +147,7 @@ static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t firs
                                      .first = optimizer->steps[i] == 1,
                                      .count = tensor_count(parameter)};
     }
-    device_kernels(run->device)->sgd(&config, list, length);
+    device_kernels(run->device)->optimizer->sgd(&config, list, length);
 }
 
 static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
@@ -169,7 +169,7 @@ static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t fir
                                       .scalars = run->scalars + (i - run->first) * SCALARS,
                                       .count = tensor_count(parameter)};
     }
-    device_kernels(run->device)->adam(&config, list, length);
+    device_kernels(run->device)->optimizer->adam(&config, list, length);
 }
 
 static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {

@@ -255,7 +255,7 @@ int tape_backward(Tape *tape, Tensor *loss, Error *err) {
         return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
     if (!tape->one) {
         tape->one = device_alloc(tape->device, sizeof *tape->one);
-        device_kernels(tape->device)->fill(tape->one, 1.0f, 1);
+        device_kernels(tape->device)->elementwise->fill(tape->one, 1.0f, 1);
     }
     loss->grad = tape->one;
     loss->has_grad = true;

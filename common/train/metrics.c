@@ -24,7 +24,8 @@ void metrics_predict(Tape *tape, const Tensor *logits, int32_t *predicted) {
     size_t inner = logits->shape[2] * logits->shape[3], count = logits->shape[0] * inner;
     int32_t *on_device = tape_scratch(tape, count * sizeof *on_device);
     device_kernels(tape->device)
-        ->predict_pixels(tensor_f32(logits), on_device, logits->shape[0], logits->shape[1], inner);
+        ->pixels->predict_pixels(tensor_f32(logits), on_device, logits->shape[0], logits->shape[1],
+                                 inner);
     device_copy(NULL, predicted, tape->device, on_device, count * sizeof *predicted);
 }
 
@@ -52,8 +53,9 @@ void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLo
     } else if (batch->labels) {
         int64_t *on_device = tape_scratch(tape, sizeof *on_device), correct;
         device_kernels(tape->device)
-            ->count_correct(tensor_f32(loss->outputs), loss->target->data, on_device, batch->count,
-                            loss->outputs->shape[1]);
+            ->loss->count_correct(
+                (Labels){loss->target->data, batch->count, loss->outputs->shape[1]},
+                tensor_f32(loss->outputs), on_device);
         device_copy(NULL, &correct, tape->device, on_device, sizeof correct);
         sums[CORRECT] += (double)correct;
     }

@@ -121,8 +121,8 @@ static Precision precision_of(PgType type) {
 static void round_on_device(Room *room, PgType type, const GradBucket *bucket) {
     const Kernels *kernels = device_kernels(bucket->device);
     uint16_t *halves = make_room(room, bucket);
-    kernels->narrow(precision_of(type), halves, bucket->buffer, bucket->count);
-    kernels->widen(precision_of(type), bucket->buffer, halves, bucket->count);
+    kernels->elementwise->narrow(precision_of(type), halves, bucket->buffer, bucket->count);
+    kernels->elementwise->widen(precision_of(type), bucket->buffer, halves, bucket->count);
 }
 
 static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor) {
@@ -130,9 +130,9 @@ static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor
     const Kernels *kernels = device_kernels(bucket->device);
     if (divisor != 1) {
         round_on_device(&hook->room, hook->type, bucket);
-        kernels->scale(bucket->buffer, 1 / divisor, bucket->count);
+        kernels->elementwise->scale(bucket->buffer, 1 / divisor, bucket->count);
     }
-    kernels->narrow(precision_of(hook->type), halves, bucket->buffer, bucket->count);
+    kernels->elementwise->narrow(precision_of(hook->type), halves, bucket->buffer, bucket->count);
     device_copy(bucket->device, bucket->buffer, bucket->device, halves,
                 bucket->count * sizeof *halves);
 }
@@ -142,7 +142,7 @@ static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
     device_copy(bucket->device, halves, bucket->device, bucket->buffer,
                 bucket->count * sizeof *halves);
     device_kernels(bucket->device)
-        ->widen(precision_of(hook->type), bucket->buffer, halves, bucket->count);
+        ->elementwise->widen(precision_of(hook->type), bucket->buffer, halves, bucket->count);
 }
 
 // ---- fp16, bf16

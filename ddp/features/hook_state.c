@@ -86,7 +86,8 @@ static void fill_tensor(const HookTensor *tensor, const char *saved) {
     else if (saved)
         memcpy(tensor->memory, saved, bytes);
     else if (tensor->device)
-        device_kernels(tensor->device)->fill(tensor->memory, 0.0f, bytes / sizeof(float));
+        device_kernels(tensor->device)
+            ->elementwise->fill(tensor->memory, 0.0f, bytes / sizeof(float));
     else
         memset(tensor->memory, 0, bytes);
 }

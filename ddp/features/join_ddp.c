@@ -31,7 +31,8 @@ static int finish_average(void *wrapper, GradBucket *bucket, Error *err) {
     if (grad_bucket_finish(bucket, err)) return -1;
     int ranks = join_divisor(ddp_before_forward_context(wrapper));
     if (bucket->op == PG_AVG)
-        device_kernels(bucket->device)->scale(bucket->buffer, (float)(1.0 / ranks), bucket->count);
+        device_kernels(bucket->device)
+            ->elementwise->scale(bucket->buffer, (float)(1.0 / ranks), bucket->count);
     return 0;
 }
 
@@ -57,7 +58,7 @@ static void contribute_zeros(Reducer *reducer) {
     for (size_t i = 0; i < parameters->count; i++) {
         Tensor *tensor = parameters->items[i].tensor;
         tensor->has_grad = false;
-        device_kernels(tensor->device)->fill(tensor->grad, 0.0f, tensor_count(tensor));
+        device_kernels(tensor->device)->elementwise->fill(tensor->grad, 0.0f, tensor_count(tensor));
     }
     if (policy->shadow) {
         policy->shadow(policy->state);

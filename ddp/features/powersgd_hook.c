@@ -106,7 +106,7 @@ static void add_error(Matrix *matrix) {
     const Tensor *tensor = matrix->tensor;
     if (!matrix->error) return;
     size_t count = tensor_count(tensor);
-    device_kernels(tensor->device)->accumulate(tensor->grad, matrix->error, count);
+    device_kernels(tensor->device)->elementwise->accumulate(tensor->grad, matrix->error, count);
     device_copy(tensor->device, matrix->error, tensor->device, tensor->grad, count * sizeof(float));
 }
 
@@ -120,7 +120,8 @@ static void project(const PowerSgd *state, const Matrix *matrix, float *p, float
     orthogonalize(state->host, m, r);
     device_copy(state->device, q, NULL, state->host, m * r * sizeof *q);
     device_kernels(tensor->device)
-        ->matmul(PRECISION_F32, false, false, n, r, m, tensor->grad, q, p, false, NULL);
+        ->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, n, r, m},
+                         tensor->grad, q, p, false);
 }
 
 // Fills the bucket's part of the slabs, which begins where the part of the one before it ends.
@@ -181,7 +182,8 @@ static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) 
         orthogonalize(state->host, n, r);
         device_copy(state->device, p, NULL, state->host, n * r * sizeof *p);
         device_kernels(bucket->device)
-            ->matmul(PRECISION_F32, true, false, m, r, n, matrix->tensor->grad, p, q, false, NULL);
+            ->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, m, r, n},
+                             matrix->tensor->grad, p, q, false);
         p += n * r;
         q += m * r;
     }
@@ -193,14 +195,16 @@ static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, co
     const Kernels *kernels = device_kernels(bucket->device);
     float *gradient = matrix->tensor->grad;
     size_t n = matrix->n, m = matrix->m, r = matrix->r;
-    kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
+    kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, m, r}, p,
+                            q, gradient, false);
     if (!matrix->error) return;
-    kernels->scale(matrix->error, -1, n * m);
-    if (share != 1) kernels->scale(gradient, share, n * m);
-    kernels->accumulate(matrix->error, gradient, n * m);
-    kernels->scale(matrix->error, -1, n * m);
+    kernels->elementwise->scale(matrix->error, -1, n * m);
+    if (share != 1) kernels->elementwise->scale(gradient, share, n * m);
+    kernels->elementwise->accumulate(matrix->error, gradient, n * m);
+    kernels->elementwise->scale(matrix->error, -1, n * m);
     if (share != 1)
-        kernels->matmul(PRECISION_F32, false, true, n, m, r, p, q, gradient, false, NULL);
+        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, m, r},
+                                p, q, gradient, false);
 }
 
 // The gradients, and what they have lost. `share` is this rank's part of the gradient: all of an
@@ -277,7 +281,7 @@ CommHook power_sgd_hook(PowerSgd *state) {
 
 static float *device_zeros(Device *device, size_t count) {
     float *memory = device_alloc(device, count * sizeof *memory);
-    device_kernels(device)->fill(memory, 0.0f, count);
+    device_kernels(device)->elementwise->fill(memory, 0.0f, count);
     return memory;
 }
 

@@ -24,9 +24,8 @@ typedef struct Shared {
 
 typedef struct Saved { // for backward
     ProcessGroup *group;
-    float *mean, *invstd; // [c], of all ranks' elements; device memory
-    double *count;        // [1] of those, per channel; device memory
-    size_t n, c, inner;   // this rank's x
+    BatchNorm norm; // this rank's x; mean and invstd are of all ranks' elements
+    double *count;  // [1] of those, per channel; device memory
 } Saved;
 
 static const Kernels *kernels_of(const Tape *tape) {
@@ -48,41 +47,38 @@ static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) 
 static void backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Saved *s = node->saved;
+    const BatchNorm *norm = &s->norm;
     const float *dy = node->output->grad;
-    bool add_dx = false, add_dweight = false, add_dbias = false;
-    float *dweight = tape_grad(tape, weight, &add_dweight);
-    float *dbias = tape_grad(tape, bias, &add_dbias);
-    float *sums = tape_memory(tape, 2 * s->c * sizeof *sums); // [2, c]
-    kernels_of(tape)->batch_norm_gradient_sums(tensor_f32(x), dy, s->mean, s->invstd, sums, dweight,
-                                               add_dweight, dbias, add_dbias, s->n, s->c, s->inner);
+    NormGradient to = {0};
+    to.dweight = tape_grad(tape, weight, &to.add_dweight);
+    to.dbias = tape_grad(tape, bias, &to.add_dbias);
+    float *sums = tape_memory(tape, 2 * norm->c * sizeof *sums); // [2, c]
+    kernels_of(tape)->norm->batch_norm_gradient_sums(norm, dy, sums, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
-    float *dx = tape_grad(tape, x, &add_dx);
-    if (!dx) return; // on every rank: it depends on the model, not on the data
-    if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * s->c, PG_F32, PG_SUM))) return;
-    if (s->n * s->inner > 0)
-        kernels_of(tape)->batch_norm_gradient_apply(tensor_f32(x), dy, tensor_f32(weight), s->mean,
-                                                    s->invstd, sums, s->count, dx, add_dx, s->n,
-                                                    s->c, s->inner);
+    to.dx = tape_grad(tape, x, &to.add_dx);
+    if (!to.dx) return; // on every rank: it depends on the model, not on the data
+    if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * norm->c, PG_F32, PG_SUM))) return;
+    if (norm->n * norm->inner > 0)
+        kernels_of(tape)->norm->batch_norm_gradient_apply(norm, dy, sums, s->count, &to);
     tape_grad_done(tape, x);
 }
 
-// Fills s->mean, s->invstd and s->count with the statistics of all ranks, and updates the running
-// ones. A row is {mean[c], invstd[c], count}.
-static bool exchange_statistics(Tape *tape, const Tensor *x, const BatchNormState *state,
-                                Saved *s) {
-    size_t width = 2 * s->c + 1, ranks = (size_t)pg_size(s->group);
+// Fills the norm's mean and invstd, and s->count, with the statistics of all ranks, and updates the
+// running ones. A row is {mean[c], invstd[c], count}.
+static bool exchange_statistics(Tape *tape, Saved *s) {
+    BatchNorm *norm = &s->norm;
+    size_t c = norm->c, width = 2 * c + 1, ranks = (size_t)pg_size(s->group);
     float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
-    kernels_of(tape)->batch_norm_statistics(tensor_f32(x), row, row + s->c, state->eps, s->n, s->c,
-                                            s->inner);
-    kernels_of(tape)->fill(row + 2 * s->c, (float)(s->n * s->inner), 1);
+    norm->mean = row;
+    norm->invstd = row + c;
+    kernels_of(tape)->norm->batch_norm_statistics(norm);
+    kernels_of(tape)->elementwise->fill(row + 2 * c, (float)(norm->n * norm->inner), 1);
     if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
-    s->mean = tape_memory(tape, s->c * sizeof *s->mean);
-    s->invstd = tape_memory(tape, s->c * sizeof *s->invstd);
+    norm->mean = tape_memory(tape, c * sizeof *norm->mean);
+    norm->invstd = tape_memory(tape, c * sizeof *norm->invstd);
     s->count = tape_memory(tape, sizeof *s->count);
-    kernels_of(tape)->batch_norm_merge(
-        rows, ranks, s->mean, s->invstd, tensor_f32(state->running_mean),
-        tensor_f32(state->running_var), state->momentum, state->eps, s->count, s->c);
+    kernels_of(tape)->norm->batch_norm_merge(norm, rows, ranks, s->count);
     double count; // the host waits for it, for this error
     device_copy(NULL, &count, tape->device, s->count, sizeof count);
     if (count != 1) return true;
@@ -95,16 +91,11 @@ static bool exchange_statistics(Tape *tape, const Tensor *x, const BatchNormStat
 static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, ProcessGroup *group) {
     if (!batch_norm_check_input(tape, OP, x, state)) return NULL;
     Saved *s = tape_alloc(tape, sizeof *s);
-    *s = (Saved){.group = group,
-                 .n = x->shape[0],
-                 .c = x->shape[1],
-                 .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1};
-    if (!exchange_statistics(tape, x, state, s)) return NULL;
+    *s = (Saved){.group = group, .norm = batch_norm_of(x, state)};
+    if (!exchange_statistics(tape, s)) return NULL;
     batch_norm_count_batch(state);
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    kernels_of(tape)->batch_norm_apply(tensor_f32(x), tensor_f32(state->weight),
-                                       tensor_f32(state->bias), tensor_f32(y), s->mean, s->invstd,
-                                       s->n, s->c, s->inner);
+    kernels_of(tape)->norm->batch_norm_apply(&s->norm, tensor_f32(y));
     tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
     return y;
 }

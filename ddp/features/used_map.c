@@ -51,7 +51,7 @@ void used_map_contribute(UsedMap *map, size_t parameter) {
         map->kept[parameter] = memory_zalloc(bytes);
         device_copy(NULL, map->kept[parameter], tensor->device, tensor->grad, bytes);
     } else {
-        device_kernels(tensor->device)->fill(tensor->grad, 0.0f, tensor_count(tensor));
+        device_kernels(tensor->device)->elementwise->fill(tensor->grad, 0.0f, tensor_count(tensor));
     }
     reducer_mark_ready(map->reducer, parameter);
 }

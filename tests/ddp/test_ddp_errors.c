@@ -256,7 +256,8 @@ static void evaluate(ProcessGroup *group, const void *argument, Outcome *outcome
     (void)argument;
     Bench bench = bench_open(group, "convnet", &LATE, outcome);
     Tensor *mean = &module_child(bench.model, "bn1")->buffers[0].tensor;
-    bench.device->kernels->fill(mean->data, (float)pg_rank(group) + 0.5f, tensor_count(mean));
+    bench.device->kernels->elementwise->fill(mean->data, (float)pg_rank(group) + 0.5f,
+                                             tensor_count(mean));
     bench.tape->recording = bench.tape->training = false;
     test_loss(bench.tape, bench.wrapper, pg_rank(group), 0, 2, 2);
     if (tape_error(bench.tape, &outcome->error)) problem(outcome, "%s", outcome->error.message);

@@ -56,7 +56,7 @@ static double add_up(Device *device, int peer, float *mine, const float *theirs,
     for (int n = 0; n < TIMES; n++) {
         meet(peer);
         uint64_t start = clock_ns();
-        device_kernels(device)->add(sum, mine, theirs, count);
+        device_kernels(device)->elementwise->add(sum, mine, theirs, count);
         device_synchronize(device);
         meet(peer);
         double ms = (double)(clock_ns() - start) / 1e6;

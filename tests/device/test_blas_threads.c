@@ -52,8 +52,9 @@ static void *caller_run(void *argument) {
     pthread_barrier_wait(caller->start);
     for (size_t i = 0; i < caller->calls; i++) {
         memset(caller->c, 0xff, n * n * sizeof *caller->c); // NaN
-        kernels_cpu.matmul(PRECISION_F32, false, false, n, n, n, caller->a, caller->b, caller->c,
-                           false, NULL);
+        kernels_cpu.matrix->matmul((Compute){PRECISION_F32, NULL},
+                                   (MatmulShape){false, false, n, n, n}, caller->a, caller->b,
+                                   caller->c, false);
         if (!equal(caller->c, caller->expected, n * n)) caller->wrong++;
     }
     return NULL;

@@ -36,7 +36,7 @@ static void free_floats(Device *device, float *x, size_t count) {
 // A tensor full of one value.
 static float *filled(Device *device, float value, size_t count) {
     float *x = floats(device, count);
-    device_kernels(device)->fill(x, value, count);
+    device_kernels(device)->elementwise->fill(x, value, count);
     return x;
 }
 
@@ -54,7 +54,7 @@ static void expect_all(Device *device, const float *x, float value, size_t count
 static void linger(Device *device) {
     enum { MANY = 100, SOME = 1 << 15 };
     float *x = floats(device, SOME);
-    for (int i = 0; i < MANY; i++) device_kernels(device)->fill(x, (float)i, SOME);
+    for (int i = 0; i < MANY; i++) device_kernels(device)->elementwise->fill(x, (float)i, SOME);
     free_floats(device, x, SOME);
 }
 
@@ -151,16 +151,16 @@ static void play(Device *a, Device *b) {
     for (int i = 0; i < ROUNDS; i++) {
         if (i % 5 == 0) linger(i % 2 ? a : b);
         device_copy(b, y, a, x, COUNT * sizeof *x);
-        device_kernels(a)->fill(x, -1000, COUNT);
-        device_kernels(b)->accumulate(sum, y, COUNT);
-        device_kernels(b)->scale(y, i % 2 ? 0.5f : 3, COUNT);
+        device_kernels(a)->elementwise->fill(x, -1000, COUNT);
+        device_kernels(b)->elementwise->accumulate(sum, y, COUNT);
+        device_kernels(b)->elementwise->scale(y, i % 2 ? 0.5f : 3, COUNT);
         device_copy(a, x, b, y, COUNT * sizeof *x);
-        device_kernels(b)->fill(y, -2000, COUNT);
-        device_kernels(a)->scale(x, 2, COUNT);
+        device_kernels(b)->elementwise->fill(y, -2000, COUNT);
+        device_kernels(a)->elementwise->scale(x, 2, COUNT);
         want_sum += want_x;
         want_x *= i % 2 ? 1 : 6;
         if (want_x > 1000) {
-            device_kernels(a)->fill(x, 1, COUNT);
+            device_kernels(a)->elementwise->fill(x, 1, COUNT);
             want_x = 1;
         }
     }
@@ -192,7 +192,7 @@ static void test_memory_is_handed_on_in_order(void **state) {
     float *sum = filled(device, 0, COUNT);
     for (int i = 1; i <= ROUNDS; i++) {
         float *x = filled(device, (float)i, COUNT);
-        device_kernels(device)->accumulate(sum, x, COUNT);
+        device_kernels(device)->elementwise->accumulate(sum, x, COUNT);
         free_floats(device, x, COUNT);
     }
     expect_all(device, sum, ROUNDS * (ROUNDS + 1) / 2, COUNT, "the sum");
@@ -222,7 +222,7 @@ static void test_upload(void **state) {
         device_event_wait(sent[s]); // the first time: returns
         for (size_t k = 0; k < COUNT; k++) pinned[s][k] = (float)(i + 1);
         device_upload(device, batch[s], pinned[s], COUNT * sizeof(float), unused[s], sent[s]);
-        device_kernels(device)->accumulate(sum, batch[s], COUNT);
+        device_kernels(device)->elementwise->accumulate(sum, batch[s], COUNT);
         device_event_record(unused[s]);
         want += (float)(i + 1);
     }
@@ -249,13 +249,13 @@ static void test_upload_into_new_memory(void **state) {
     for (int i = 0; i < 6; i++) {
         linger(device);
         float *old = filled(device, 1, COUNT);
-        device_kernels(device)->accumulate(sum, old, COUNT);
+        device_kernels(device)->elementwise->accumulate(sum, old, COUNT);
         free_floats(device, old, COUNT);
         float *new = floats(device, COUNT);
         assert_ptr_equal(new, old); // or nothing is tested
         device_upload(device, new, pinned, COUNT * sizeof(float), i % 2 ? never : NULL,
                       i % 3 ? sent : NULL);
-        device_kernels(device)->accumulate(sum, new, COUNT);
+        device_kernels(device)->elementwise->accumulate(sum, new, COUNT);
         free_floats(device, new, COUNT);
     }
     expect_all(device, sum, 6 * 8, COUNT, "the sum of old and new");
@@ -276,10 +276,10 @@ static void test_readback(void **state) {
     for (int round = 0; round < 3; round++) {
         linger(device);
         for (size_t i = 0; i < 4; i++) {
-            device_kernels(device)->fill(x, (float)(10 * round) + (float)i, 3);
+            device_kernels(device)->elementwise->fill(x, (float)(10 * round) + (float)i, 3);
             readback_start(readbacks[i], x);
         }
-        device_kernels(device)->fill(x, -1, 3);
+        device_kernels(device)->elementwise->fill(x, -1, 3);
         for (size_t i = 4; i-- > 0;) {
             const float *numbers = readback_wait(readbacks[i]);
             for (size_t k = 0; k < 3; k++)
@@ -299,9 +299,9 @@ static void test_readback(void **state) {
 static DeviceGraph *record_step(Device *device, float *y, const float *x, float *columns) {
     Error err = {0};
     if (device_graph_begin(device, &err) != 0) fail_msg("%s", err.message);
-    device_kernels(device)->accumulate(y, x, COUNT);
-    device_kernels(device)->scale(y, 2, COUNT);
-    device_kernels(device)->bias_gradient(columns, y, COUNT, 1, false);
+    device_kernels(device)->elementwise->accumulate(y, x, COUNT);
+    device_kernels(device)->elementwise->scale(y, 2, COUNT);
+    device_kernels(device)->matrix->bias_gradient(columns, y, COUNT, 1, false);
     DeviceGraph *graph = device_graph_end(device, &err);
     if (!graph) fail_msg("%s", err.message);
     return graph;
@@ -313,7 +313,7 @@ enum { TENANTS = 64, TENANT = 128 };
 static void crowd(Device *device, float *tenants[TENANTS]) {
     enum { WIDE = 64 };
     float *wide = filled(device, 1, WIDE * (size_t)COUNT), *sums = floats(device, WIDE);
-    device_kernels(device)->bias_gradient(sums, wide, COUNT, WIDE, false);
+    device_kernels(device)->matrix->bias_gradient(sums, wide, COUNT, WIDE, false);
     expect_all(device, sums, COUNT, WIDE, "sums of columns");
     free_floats(device, wide, WIDE * (size_t)COUNT);
     free_floats(device, sums, WIDE);
@@ -325,7 +325,8 @@ static void test_graph(void **state) {
     Device *device = open_device("cuda:0");
     float *x = filled(device, 1, COUNT), *y = filled(device, 0, COUNT);
     float *column = filled(device, 0, 1), *tenants[TENANTS] = {NULL};
-    device_kernels(device)->bias_gradient(column, x, COUNT, 1, false); // before it is recorded
+    device_kernels(device)->matrix->bias_gradient(column, x, COUNT, 1,
+                                                  false); // before it is recorded
     DeviceGraph *graph = record_step(device, y, x, column);
     expect_all(device, y, 0, COUNT, "recorded, not done");
 
@@ -333,7 +334,8 @@ static void test_graph(void **state) {
     for (int i = 0; i < 8; i++) {
         device_graph_launch(device, graph);
         want = 2 * (want + (float)(i < 4 ? 1 : i));
-        if (i >= 3) device_kernels(device)->fill(x, (float)(i + 1), COUNT); // for the next
+        if (i >= 3)
+            device_kernels(device)->elementwise->fill(x, (float)(i + 1), COUNT); // for the next
         if (i == 5) crowd(device, tenants);
     }
     expect_all(device, y, want, COUNT, "replayed");
@@ -367,8 +369,8 @@ static void run_job(void *argument) {
     Device *device = job->device;
     float *x = filled(device, 1, COUNT), *sum = filled(device, 0, COUNT);
     for (int i = 0; i < ROUNDS; i++) {
-        device_kernels(device)->accumulate(sum, x, COUNT);
-        device_kernels(device)->fill(x, (float)(i + 2), COUNT);
+        device_kernels(device)->elementwise->accumulate(sum, x, COUNT);
+        device_kernels(device)->elementwise->fill(x, (float)(i + 2), COUNT);
     }
     device_copy(NULL, &job->result, device, sum + COUNT - 1, sizeof job->result);
     free_floats(device, x, COUNT);

@@ -46,9 +46,10 @@ static void check_product(TwoDevices *two, Precision p, const size_t size[3], bo
     Both c = both_start(two, m * n, accumulate);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *table = two_kernels(two, d);
-        size_t bytes = table->matmul_workspace(p, m, n, k);
-        table->matmul(p, ta, tb, m, n, k, a.of[d], b.of[d], c.of[d], accumulate,
-                      two_take(two, two->of[d], NULL, bytes));
+        size_t bytes = table->matrix->matmul_workspace(p, m, n, k);
+        table->matrix->matmul((Compute){p, two_take(two, two->of[d], NULL, bytes)},
+                              (MatmulShape){ta, tb, m, n, k}, a.of[d], b.of[d], c.of[d],
+                              accumulate);
     }
     both_check(c, TOLERANCE[p], "matmul");
     if (!accumulate) check_rounded(p, c, "matmul");
@@ -62,9 +63,10 @@ static void check_linear(TwoDevices *two, Precision p, const size_t size[3], boo
     Both bias = both_normal(two, out, 3), y = both_start(two, rows * out, false);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *table = two_kernels(two, d);
-        size_t bytes = table->matmul_workspace(p, rows, out, in);
-        table->linear(p, x.of[d], weight.of[d], with_bias ? bias.of[d] : NULL, relu, y.of[d], rows,
-                      out, in, two_take(two, two->of[d], NULL, bytes));
+        size_t bytes = table->matrix->matmul_workspace(p, rows, out, in);
+        table->matrix->linear((Compute){p, two_take(two, two->of[d], NULL, bytes)},
+                              (LinearShape){rows, out, in, relu}, x.of[d], weight.of[d],
+                              with_bias ? bias.of[d] : NULL, y.of[d]);
     }
     both_check(y, TOLERANCE[p], "linear");
     check_rounded(p, y, "linear");
@@ -94,8 +96,9 @@ static void layers_of_one_shape(void **state) {
         bias[layer] = both_normal(two, 3, 3 + layer);
         y[layer] = both_start(two, 7 * 3, false);
         for (int d = 0; d < DEVICES; d++)
-            two_kernels(two, d)->linear(PRECISION_F32, x.of[d], weight.of[d], bias[layer].of[d],
-                                        true, y[layer].of[d], 7, 3, 5, NULL);
+            two_kernels(two, d)->matrix->linear((Compute){PRECISION_F32, NULL},
+                                                (LinearShape){7, 3, 5, true}, x.of[d], weight.of[d],
+                                                bias[layer].of[d], y[layer].of[d]);
     }
     for (int layer = 0; layer < 2; layer++) both_check(y[layer], TOLERANCE[PRECISION_F32], "layer");
     two_free(two);
@@ -138,21 +141,24 @@ static Convolution convolution_of(TwoDevices *two, Precision precision, Window v
                      .dweight = both_start(two, weight, accumulate),
                      .dbias = both_start(two, v.k, accumulate)};
     for (int d = 0; d < DEVICES; d++)
-        c.workspace[d] = two_take(two, two->of[d], NULL,
-                                  two_kernels(two, d)->conv2d_workspace(precision, &c.window));
+        c.workspace[d] =
+            two_take(two, two->of[d], NULL,
+                     two_kernels(two, d)->convolution->conv2d_workspace(precision, &c.window));
     return c;
 }
 
 static void convolution_run(const TwoDevices *two, int d, const Convolution *c, bool with_bias,
                             bool accumulate) {
     const Kernels *table = two_kernels(two, d);
-    table->conv2d(c->precision, &c->window, c->x.of[d], c->weight.of[d],
-                  with_bias ? c->bias.of[d] : NULL, c->y.of[d], c->workspace[d]);
-    table->conv2d_input_gradient(c->precision, &c->window, c->weight.of[d], c->dy.of[d],
-                                 c->dx.of[d], accumulate, c->workspace[d]);
-    table->conv2d_weight_gradient(c->precision, &c->window, c->x.of[d], c->dy.of[d],
-                                  c->dweight.of[d], accumulate, c->workspace[d]);
-    table->conv2d_bias_gradient(&c->window, c->dy.of[d], c->dbias.of[d], accumulate);
+    table->convolution->conv2d((Compute){c->precision, c->workspace[d]}, &c->window, c->x.of[d],
+                               c->weight.of[d], with_bias ? c->bias.of[d] : NULL, c->y.of[d]);
+    table->convolution->conv2d_input_gradient((Compute){c->precision, c->workspace[d]}, &c->window,
+                                              c->weight.of[d], c->dy.of[d], c->dx.of[d],
+                                              accumulate);
+    table->convolution->conv2d_weight_gradient((Compute){c->precision, c->workspace[d]}, &c->window,
+                                               c->x.of[d], c->dy.of[d], c->dweight.of[d],
+                                               accumulate);
+    table->convolution->conv2d_bias_gradient(&c->window, c->dy.of[d], c->dbias.of[d], accumulate);
 }
 
 static void convolution_check(const Convolution *c, bool accumulate) {
@@ -212,7 +218,7 @@ static void pooling_of_odd_numbers(void **state) {
     Both y = both_bytes(two, NULL, outputs * sizeof(float));
     Both chosen = both_bytes(two, NULL, outputs * sizeof(int32_t));
     for (int d = 0; d < DEVICES; d++)
-        two_kernels(two, d)->max_pool(&v, x.of[d], y.of[d], chosen.of[d]);
+        two_kernels(two, d)->convolution->max_pool(&v, x.of[d], y.of[d], chosen.of[d]);
     both_check_bytes(chosen, "chosen");
     both_check_bytes(y, "max_pool");
     two_free(two);
@@ -232,9 +238,9 @@ static void odd_pixels(void **state) {
     Both p = both_start(two, 4 * PIXELS, false), losses = both_start(two, 2 * PIXELS, false);
     Both predicted = both_bytes(two, NULL, sizeof(int32_t[2 * PIXELS]));
     const Kernels *table = two_kernels(two, TESTED);
-    table->pixel_cross_entropy(x.of[TESTED], t.of[TESTED], p.of[TESTED], losses.of[TESTED], 2, 2,
-                               PIXELS);
-    table->predict_pixels(x.of[TESTED], predicted.of[TESTED], 2, 2, PIXELS);
+    table->pixels->pixel_cross_entropy((PixelLabels){t.of[TESTED], 2, 2, PIXELS}, x.of[TESTED],
+                                       p.of[TESTED], losses.of[TESTED]);
+    table->pixels->predict_pixels(x.of[TESTED], predicted.of[TESTED], 2, 2, PIXELS);
     const float *loss = both_read(losses, TESTED, losses.bytes);
     assert_true(isnan(loss[0]) && isnan(loss[2]) && isnan(loss[PIXELS]));
     assert_true(loss[1] == 0 && loss[2 * PIXELS - 1] == 0);
@@ -250,8 +256,12 @@ static void compare_hard(TwoDevices *two, Both losses, Both target, float thresh
     Both kept = both_bytes(two, NULL, count), keep = both_bytes(two, NULL, sizeof(int64_t));
     Both sum = both_start(two, 1, false);
     for (int d = 0; d < DEVICES; d++)
-        two_kernels(two, d)->hard_pixels(losses.of[d], target.of[d], threshold, least, kept.of[d],
-                                         keep.of[d], sum.of[d], count);
+        two_kernels(two, d)->pixels->hard_pixels(&(HardPixels){.losses = losses.of[d],
+                                                               .target = target.of[d],
+                                                               .count = count,
+                                                               .threshold = threshold,
+                                                               .least = least},
+                                                 kept.of[d], keep.of[d], sum.of[d]);
     both_check_bytes(kept, "kept");
     both_check_bytes(keep, "how many are kept");
 }

@@ -32,23 +32,23 @@ static void test_lists(void **state) {
         float a[] = {1, 2, 3}, b[] = {4, 5, 6, 7, 8}, packed[9], flag = 0, y[2] = {10, 20};
         const Slice slices[] = {{a, 3}, {NULL, 0}, {b, 5}};
         int64_t counter = 41;
-        table(t)->unscale(slices, 3, 0.5f, &flag);
+        table(t)->slices->unscale(slices, 3, 0.5f, &flag);
         assert_true(flag == 0 && a[2] == 1.5f && b[4] == 4);
         packed[8] = -1;
-        table(t)->pack(packed, slices, 3);
+        table(t)->slices->pack(packed, slices, 3);
         assert_true(packed[0] == 0.5f && packed[3] == 2 && packed[7] == 4 && packed[8] == -1);
         for (int i = 0; i < 8; i++) packed[i] += 1;
-        table(t)->unpack(slices, 3, packed);
+        table(t)->slices->unpack(slices, 3, packed);
         assert_true(a[0] == 1.5f && b[0] == 3 && b[4] == 5);
-        table(t)->spread(y, a, 3, true, 2); // 1.5 / 3
+        table(t)->elementwise->spread(y, a, 3, true, 2); // 1.5 / 3
         assert_true(y[0] == 10.5f && y[1] == 20.5f);
-        table(t)->spread(y, a, 0, false, 2); // an empty batch
+        table(t)->elementwise->spread(y, a, 0, false, 2); // an empty batch
         assert_true(y[0] == 0 && y[1] == 0);
-        table(t)->count_up(&counter);
+        table(t)->elementwise->count_up(&counter);
         assert_int_equal(counter, 42);
         for (int i = 0; i < 2; i++) {
             b[1] = i ? NAN : INFINITY, flag = 0;
-            table(t)->unscale(slices, 3, 0.5f, &flag);
+            table(t)->slices->unscale(slices, 3, 0.5f, &flag);
             assert_true(flag == 1);
         }
     }
@@ -61,8 +61,8 @@ static void test_halves(void **state) {
         for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
             uint16_t narrow[8];
             float wide[8];
-            table(t)->narrow((Precision)p, narrow, values, 8);
-            table(t)->widen((Precision)p, wide, narrow, 8);
+            table(t)->elementwise->narrow((Precision)p, narrow, values, 8);
+            table(t)->elementwise->widen((Precision)p, wide, narrow, 8);
             assert_true(wide[2] == 1 && signbit(wide[1]) &&
                         (isinf(wide[5]) != 0) == (p == PRECISION_F16));
             check_close((double)wide[3], 1.0 / 3, p == PRECISION_F16 ? 3e-4 : 3e-3, "third");

@@ -44,10 +44,13 @@ static void check_forward(TwoDevices *two, NormCase s) {
     Both known_mean = both_normal(two, s.c, 4), known_var = positive_output(two, s.c);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        k->batch_norm(x.of[d], w.of[d], b.of[d], y.of[d], mean.of[d], invstd.of[d], r_mean.of[d],
-                      r_var.of[d], 0.1f, 1e-10f, s.n, s.c, s.inner);
-        k->batch_norm_eval(e.of[d], w.of[d], b.of[d], e.of[d], known_mean.of[d], known_var.of[d],
-                           1e-5f, s.n, s.c, s.inner);
+        BatchNorm norm = {x.of[d],    s.n,          s.c,          s.inner,     w.of[d], b.of[d],
+                          mean.of[d], invstd.of[d], r_mean.of[d], r_var.of[d], 0.1f,    1e-10f};
+        k->norm->batch_norm(&norm, y.of[d]);
+        norm = (BatchNorm){e.of[d], s.n,  s.c,  s.inner,          w.of[d],
+                           b.of[d], NULL, NULL, known_mean.of[d], known_var.of[d],
+                           0,       1e-5f};
+        k->norm->batch_norm_eval(&norm, e.of[d]);
     }
     // The mean is rounded to float before it is subtracted.
     double rounding = 2e-6 + 1e-7 * (double)(s.mean / s.spread);
@@ -74,13 +77,15 @@ static void check_gradient(TwoDevices *two, NormCase s, int flags) {
         const Kernels *k = two_kernels(two, d);
         float *to_dx = want_dx ? dx.of[d] : NULL;
         float *to_dw = want_parameters ? dw.of[d] : NULL, *to_db = to_dw ? db.of[d] : NULL;
-        if (eval) // inverse stands for a variance here
-            k->batch_norm_eval_gradient(x.of[d], dy.of[d], w.of[d], mean.of[d], inverse.of[d],
-                                        1e-5f, to_dx, add, to_dw, add, to_db, add, s.n, s.c,
-                                        s.inner);
-        else
-            k->batch_norm_gradient(x.of[d], dy.of[d], w.of[d], mean.of[d], inverse.of[d], to_dx,
-                                   add, to_dw, add, to_db, add, s.n, s.c, s.inner);
+        const NormGradient to = {to_dx, to_dw, to_db, add, add, add};
+        BatchNorm norm = {.x = x.of[d], .n = s.n, .c = s.c, .inner = s.inner, .weight = w.of[d]};
+        if (eval) { // inverse stands for a variance here
+            norm.running_mean = mean.of[d], norm.running_var = inverse.of[d], norm.eps = 1e-5f;
+            k->norm->batch_norm_eval_gradient(&norm, dy.of[d], &to);
+        } else {
+            norm.mean = mean.of[d], norm.invstd = inverse.of[d];
+            k->norm->batch_norm_gradient(&norm, dy.of[d], &to);
+        }
     }
     both_check(dx, 2e-6, "batch_norm dx");
     both_check(dw, 1e-6, "batch_norm dweight");
@@ -116,14 +121,17 @@ static void check_steps(TwoDevices *two, NormCase s, int flags) {
     Both elements = both_bytes(two, &everywhere, sizeof everywhere);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        k->batch_norm_statistics(x.of[d], mean.of[d], invstd.of[d], 1e-10f, s.n, s.c, s.inner);
-        k->batch_norm_apply(x.of[d], w.of[d], b.of[d], y.of[d], center.of[d], inverse.of[d], s.n,
-                            s.c, s.inner);
-        k->batch_norm_gradient_sums(x.of[d], dy.of[d], center.of[d], inverse.of[d], sums.of[d],
-                                    want_dw ? dw.of[d] : NULL, add, want_db ? db.of[d] : NULL, add,
-                                    s.n, s.c, s.inner);
-        k->batch_norm_gradient_apply(x.of[d], dy.of[d], w.of[d], center.of[d], inverse.of[d],
-                                     all.of[d], elements.of[d], dx.of[d], add, s.n, s.c, s.inner);
+        BatchNorm norm = {.x = x.of[d], .n = s.n, .c = s.c, .inner = s.inner, .eps = 1e-10f};
+        norm.mean = mean.of[d], norm.invstd = invstd.of[d];
+        k->norm->batch_norm_statistics(&norm);
+        norm.weight = w.of[d], norm.bias = b.of[d];
+        norm.mean = center.of[d], norm.invstd = inverse.of[d];
+        k->norm->batch_norm_apply(&norm, y.of[d]);
+        NormGradient to = {NULL, want_dw ? dw.of[d] : NULL, want_db ? db.of[d] : NULL, false, add,
+                           add};
+        k->norm->batch_norm_gradient_sums(&norm, dy.of[d], sums.of[d], &to);
+        to = (NormGradient){.dx = dx.of[d], .add_dx = add};
+        k->norm->batch_norm_gradient_apply(&norm, dy.of[d], all.of[d], elements.of[d], &to);
     }
     both_check(mean, 1e-7, "batch_norm_statistics mean");
     both_check(invstd, 3e-7, "batch_norm_statistics invstd");
@@ -153,9 +161,14 @@ static void check_merge(TwoDevices *two, size_t c, size_t ranks, const float *co
     Both r_mean = both_start(two, c, true), r_var = both_start(two, c, true);
     Both found = both_bytes(two, NULL, sizeof total);
     for (int d = 0; d < DEVICES; d++) {
-        two_kernels(two, d)->batch_norm_merge(rows.of[d], ranks, mean.of[d], invstd.of[d],
-                                              r_mean.of[d], r_var.of[d], 0.1f, 1e-5f, found.of[d],
-                                              c);
+        const BatchNorm norm = {.c = c,
+                                .mean = mean.of[d],
+                                .invstd = invstd.of[d],
+                                .running_mean = r_mean.of[d],
+                                .running_var = r_var.of[d],
+                                .momentum = 0.1f,
+                                .eps = 1e-5f};
+        two_kernels(two, d)->norm->batch_norm_merge(&norm, rows.of[d], ranks, found.of[d]);
         assert_true(*(double *)both_read(found, d, sizeof total) == total);
     }
     both_check(mean, 3e-7, "batch_norm_merge mean");

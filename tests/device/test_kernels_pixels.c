@@ -32,13 +32,13 @@ static void upsampling_known_answers(void **state) {
         const float x[] = {1, 2, 3, 4}; // two planes of 1x2
         const float wanted[] = {1, 1, 2, 2, 1, 1, 2, 2, 3, 3, 4, 4, 3, 3, 4, 4};
         float y[16], dx[4] = {10, 20, 30, 40};
-        TABLES[t]->upsample2x(x, y, 2, 1, 2);
+        TABLES[t]->pixels->upsample2x(x, y, 2, 1, 2);
         assert_memory_equal(y, wanted, sizeof wanted);
         const float dy[] = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16};
         const float sums[] = {14, 22, 46, 54}, more[] = {28, 44, 92, 108};
-        TABLES[t]->upsample2x_gradient(dy, dx, false, 2, 1, 2);
+        TABLES[t]->pixels->upsample2x_gradient(dy, dx, false, 2, 1, 2);
         assert_memory_equal(dx, sums, sizeof sums);
-        TABLES[t]->upsample2x_gradient(dy, dx, true, 2, 1, 2);
+        TABLES[t]->pixels->upsample2x_gradient(dy, dx, true, 2, 1, 2);
         assert_memory_equal(dx, more, sizeof more);
     }
 }
@@ -53,8 +53,8 @@ static void upsampling_agrees_with_reference(void **state) {
         Both y = both_start(two, 4 * count, false), dx = both_start(two, count, i >= 108);
         for (int d = 0; d < DEVICES; d++) {
             const Kernels *k = two_kernels(two, d);
-            k->upsample2x(x.of[d], y.of[d], planes, h, w);
-            k->upsample2x_gradient(dy.of[d], dx.of[d], i >= 108, planes, h, w);
+            k->pixels->upsample2x(x.of[d], y.of[d], planes, h, w);
+            k->pixels->upsample2x_gradient(dy.of[d], dx.of[d], i >= 108, planes, h, w);
         }
         both_check(y, 0, "upsample2x");
         both_check(dx, 2e-7, "upsample2x_gradient");
@@ -71,7 +71,7 @@ static void cross_entropy_known_answers(void **state) {
         const float logits[] = {0, 0, 1000, logf(3), 0, 1000 + logf(3)};
         const int64_t target[] = {1, -1, 0};
         float p[6], losses[3], dx[6];
-        TABLES[t]->pixel_cross_entropy(logits, target, p, losses, 1, 2, 3);
+        TABLES[t]->pixels->pixel_cross_entropy((PixelLabels){target, 1, 2, 3}, logits, p, losses);
         check_close((double)p[0], 0.25, 1e-6, "p");
         check_close((double)p[1], 0.5, 1e-6, "p of an ignored pixel");
         check_close((double)p[3], 0.75, 1e-6, "p");
@@ -79,8 +79,8 @@ static void cross_entropy_known_answers(void **state) {
         assert_true(losses[1] == 0);
         check_close((double)losses[2], -log(0.25), 1e-4, "loss of large logits");
         const uint8_t kept[] = {1, 0, 0};
-        TABLES[t]->pixel_cross_entropy_gradient(p, target, kept, (const float[]){2}, dx, false, 1,
-                                                2, 3);
+        TABLES[t]->pixels->pixel_cross_entropy_gradient((PixelLabels){target, 1, 2, 3}, p, kept,
+                                                        (const float[]){2}, dx, false);
         const float gradient[] = {0.5f, 0, 0, -0.5f, 0, 0};
         for (int i = 0; i < 6; i++)
             check_close((double)dx[i], (double)gradient[i], 1e-6, "gradient");
@@ -90,7 +90,8 @@ static void cross_entropy_known_answers(void **state) {
 static double kept_sum(const float *logits, const int64_t *target, const uint8_t *kept, size_t n,
                        size_t classes, size_t inner) {
     float *p = normal(n * classes * inner, 3), *losses = normal(n * inner, 4);
-    kernels_ref.pixel_cross_entropy(logits, target, p, losses, n, classes, inner);
+    kernels_ref.pixels->pixel_cross_entropy((PixelLabels){target, n, classes, inner}, logits, p,
+                                            losses);
     double sum = 0;
     for (size_t i = 0; i < n * inner; i++) sum += kept[i] ? (double)losses[i] : 0;
     free(p);
@@ -106,11 +107,15 @@ static void reference_gradient_matches_differences(void **state) {
     uint8_t kept[N * INNER];
     float sum;
     int64_t keep;
-    kernels_ref.pixel_cross_entropy(logits, target, p, losses, N, CLASSES, INNER);
-    kernels_ref.hard_pixels(losses, target, 0.8f, 0, kept, &keep, &sum, N * INNER);
+    kernels_ref.pixels->pixel_cross_entropy((PixelLabels){target, N, CLASSES, INNER}, logits, p,
+                                            losses);
+    kernels_ref.pixels->hard_pixels(
+        &(HardPixels){
+            .losses = losses, .target = target, .count = N * INNER, .threshold = 0.8f, .least = 0},
+        kept, &keep, &sum);
     assert_in_range(keep, 2, N * INNER - 3); // some are kept, some are easy, some ignored
-    kernels_ref.pixel_cross_entropy_gradient(p, target, kept, (const float[]){1}, dx, false, N,
-                                             CLASSES, INNER);
+    kernels_ref.pixels->pixel_cross_entropy_gradient((PixelLabels){target, N, CLASSES, INNER}, p,
+                                                     kept, (const float[]){1}, dx, false);
     for (size_t i = 0; i < COUNT; i++) {
         const float step = 1.0f / 64;
         float was = logits[i];
@@ -140,10 +145,11 @@ static void compare_cross_entropy(TwoDevices *two, size_t n, size_t classes, siz
     Both dx = both_start(two, count, accumulate);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        k->pixel_cross_entropy(logits.of[d], target.of[d], p.of[d], losses.of[d], n, classes,
-                               inner);
-        k->pixel_cross_entropy_gradient(p.of[d], target.of[d], kept.of[d], upstream.of[d], dx.of[d],
-                                        accumulate, n, classes, inner);
+        k->pixels->pixel_cross_entropy((PixelLabels){target.of[d], n, classes, inner}, logits.of[d],
+                                       p.of[d], losses.of[d]);
+        k->pixels->pixel_cross_entropy_gradient((PixelLabels){target.of[d], n, classes, inner},
+                                                p.of[d], kept.of[d], upstream.of[d], dx.of[d],
+                                                accumulate);
     }
     both_check(p, 1e-6, "probabilities");
     both_check(losses, 1e-6, "losses");
@@ -184,8 +190,12 @@ static void mining_known_answers(void **state) {
             uint8_t kept[7] = {9, 9, 9, 9, 9, 9, 9};
             float sum;
             int64_t keep;
-            TABLES[t]->hard_pixels(losses, target, cases[i].threshold, cases[i].least, kept, &keep,
-                                   &sum, 7);
+            TABLES[t]->pixels->hard_pixels(&(HardPixels){.losses = losses,
+                                                         .target = target,
+                                                         .count = 7,
+                                                         .threshold = cases[i].threshold,
+                                                         .least = cases[i].least},
+                                           kept, &keep, &sum);
             assert_int_equal(keep, cases[i].keep);
             assert_memory_equal(kept, cases[i].kept, 7);
             check_close((double)sum, cases[i].sum, 1e-6, "sum");
@@ -204,8 +214,12 @@ static void compare_mining(TwoDevices *two, const float *losses, const int64_t *
     Both of_target = both_bytes(two, target, count * sizeof *target);
     Both keep = both_bytes(two, NULL, sizeof(int64_t)), sum = both_start(two, 1, false);
     for (int d = 0; d < DEVICES; d++)
-        two_kernels(two, d)->hard_pixels(of_losses.of[d], of_target.of[d], threshold, least,
-                                         kept.of[d], keep.of[d], sum.of[d], count);
+        two_kernels(two, d)->pixels->hard_pixels(&(HardPixels){.losses = of_losses.of[d],
+                                                               .target = of_target.of[d],
+                                                               .count = count,
+                                                               .threshold = threshold,
+                                                               .least = least},
+                                                 kept.of[d], keep.of[d], sum.of[d]);
     both_check_bytes(kept, "kept");
     both_check_bytes(keep, "how many are kept");
     int64_t found = *(const int64_t *)both_read(keep, TESTED, sizeof found);
@@ -258,7 +272,7 @@ static void predictions_known_answers(void **state) {
         const float logits[] = {1, 2, NAN, 0, 2, 2, 5, 1, 3, 1, 0, NAN};
         const int32_t wanted[] = {2, 0, -1, -1};
         int32_t predicted[4];
-        TABLES[t]->predict_pixels(logits, predicted, 1, 3, 4);
+        TABLES[t]->pixels->predict_pixels(logits, predicted, 1, 3, 4);
         assert_memory_equal(predicted, wanted, sizeof wanted);
     }
 }
@@ -274,7 +288,8 @@ static void predictions_agree_with_reference(void **state) {
         Both logits = both_floats(two, values, count);
         Both predicted = both_bytes(two, NULL, n * inner * sizeof(int32_t));
         for (int d = 0; d < DEVICES; d++)
-            two_kernels(two, d)->predict_pixels(logits.of[d], predicted.of[d], n, classes, inner);
+            two_kernels(two, d)->pixels->predict_pixels(logits.of[d], predicted.of[d], n, classes,
+                                                        inner);
         both_check_bytes(predicted, "predict_pixels");
         two_free(two);
     }

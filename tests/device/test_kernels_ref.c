@@ -34,32 +34,40 @@ static void each_table(void (*check)(const Kernels *k)) {
 static void known_matmul(const Kernels *k) {
     const float a[] = {1, 2, 3, 4, 5, 6}, b[] = {1, 0, -1, 2, 1, 1}; // [2,3] [3,2]
     float c[4] = {NAN, NAN, NAN, NAN}, zero[2] = {NAN, NAN}, kept[2] = {1, 2};
-    k->matmul(PRECISION_F32, false, false, 2, 2, 3, a, b, c, false, NULL);
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 2, 2, 3}, a, b, c,
+                      false);
     KNOWN(c, 2, 7, 5, 16);
-    k->matmul(PRECISION_F32, false, false, 2, 2, 3, a, b, c, true, NULL);
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 2, 2, 3}, a, b, c,
+                      true);
     KNOWN(c, 4, 14, 10, 32);
-    k->matmul(PRECISION_F32, true, false, 2, 2, 3, a, b, c, false,
-              NULL); // a as [3,2], turned: 1 3 5 / 2 4 6
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, 2, 2, 3}, a, b, c,
+                      false); // a as [3,2], turned: 1 3 5 / 2 4 6
     KNOWN(c, 3, 11, 4, 14);
-    k->matmul(PRECISION_F32, false, true, 2, 2, 3, a, b, c, false, NULL); // b as [2,3], turned
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, 2, 2, 3}, a, b, c,
+                      false); // b as [2,3], turned
     KNOWN(c, -2, 7, -2, 19);
-    k->matmul(PRECISION_F32, false, false, 1, 2, 0, a, b, zero, false, NULL); // a sum over nothing
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 1, 2, 0}, a, b,
+                      zero, false); // a sum over nothing
     KNOWN(zero, 0, 0);
-    k->matmul(PRECISION_F32, false, false, 1, 2, 0, a, b, kept, true, NULL);
+    k->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, 1, 2, 0}, a, b,
+                      kept, true);
     KNOWN(kept, 1, 2);
     float y[4], dbias[3];
-    k->linear(PRECISION_F32, a, b, (const float[]){10, -7}, true, y, 2, 2, 3, NULL); // b as [2,3]
+    k->matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){2, 2, 3, true}, a, b,
+                      (const float[]){10, -7}, y); // b as [2,3]
     KNOWN(y, 8, 0, 8, 12);
-    k->bias_gradient(dbias, a, 2, 3, false);
+    k->matrix->bias_gradient(dbias, a, 2, 3, false);
     KNOWN(dbias, 5, 7, 9);
-    float *room = memory_zalloc(k->matmul_workspace(PRECISION_BF16, 1, 1, 2));
-    k->matmul(PRECISION_BF16, false, false, 1, 1, 2, (const float[]){1 + 1.0f / 256, 1},
-              (const float[]){1, 1 + 3.0f / 256}, c, false, room); // 1 and 1 + 4/256: ties to even
+    float *room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 2));
+    k->matrix->matmul((Compute){PRECISION_BF16, room}, (MatmulShape){false, false, 1, 1, 2},
+                      (const float[]){1 + 1.0f / 256, 1}, (const float[]){1, 1 + 3.0f / 256}, c,
+                      false); // 1 and 1 + 4/256: ties to even
     KNOWN(c, 2 + 1.0f / 64);
     free(room);
-    room = memory_zalloc(k->matmul_workspace(PRECISION_BF16, 1, 1, 1));
-    k->linear(PRECISION_BF16, (const float[]){1}, (const float[]){1.0f / 256},
-              (const float[]){1 + 1.0f / 256}, false, c, 1, 1, 1, room); // bias and sum: ties
+    room = memory_zalloc(k->matrix->matmul_workspace(PRECISION_BF16, 1, 1, 1));
+    k->matrix->linear((Compute){PRECISION_BF16, room}, (LinearShape){1, 1, 1, false},
+                      (const float[]){1}, (const float[]){1.0f / 256},
+                      (const float[]){1 + 1.0f / 256}, c); // bias and sum: ties
     KNOWN(c, 1);
     free(room);
 }
@@ -68,13 +76,15 @@ static void known_windows(const Kernels *k) {
     const float x[] = {1, 2, 3, 4, 5, 6, 7, 8, 9}; // one 3x3 image
     Window v = {.n = 1, .c = 1, .h = 3, .w = 3, .k = 1, .kernel = 2, .stride = 1, .oh = 2, .ow = 2};
     const float weight[] = {1, 10, 100, 1000}, bias[] = {0.5f};
-    float y[4], dx[9], dw[4], *space = memory_zalloc(k->conv2d_workspace(PRECISION_F32, &v) + 1);
-    k->conv2d(PRECISION_F32, &v, x, weight, bias, y, space);
+    float y[4], dx[9], dw[4],
+        *space = memory_zalloc(k->convolution->conv2d_workspace(PRECISION_F32, &v) + 1);
+    k->convolution->conv2d((Compute){PRECISION_F32, space}, &v, x, weight, bias, y);
     KNOWN(y, 5421.5f, 6532.5f, 8754.5f, 9865.5f);
     const float dy[] = {1, 0, 0, 2}; // the gradient: the weights, once at (0,0) and twice at (1,1)
-    k->conv2d_input_gradient(PRECISION_F32, &v, weight, dy, dx, false, space);
+    k->convolution->conv2d_input_gradient((Compute){PRECISION_F32, space}, &v, weight, dy, dx,
+                                          false);
     KNOWN(dx, 1, 10, 0, 100, 1002, 20, 0, 200, 2000);
-    k->conv2d_weight_gradient(PRECISION_F32, &v, x, dy, dw, false, space);
+    k->convolution->conv2d_weight_gradient((Compute){PRECISION_F32, space}, &v, x, dy, dw, false);
     KNOWN(dw, 1 + 10, 2 + 12, 4 + 16, 5 + 18);
     free(space);
     Window pool = {.n = 1,
@@ -88,15 +98,17 @@ static void known_windows(const Kernels *k) {
                    .oh = 2,
                    .ow = 2};
     int32_t chosen[4];
-    k->avg_pool(&pool, x, y); // padding counts: the first window holds one pixel of four
+    k->convolution->avg_pool(&pool, x,
+                             y); // padding counts: the first window holds one pixel of four
     KNOWN(y, 1 / 4.0f, 5 / 4.0f, 11 / 4.0f, 28 / 4.0f);
     const float below[] = {-1, -2, -2, -4, -9, -3, -4, NAN, NAN};
-    k->max_pool(&pool, below, y, chosen); // padding never wins; the first of equals; a NaN wins
+    k->convolution->max_pool(&pool, below, y,
+                             chosen); // padding never wins; the first of equals; a NaN wins
     KNOWN(y, -1, -2, -4);
     assert_true(isnan(y[3]));
     const int32_t expected[] = {0, 1, 3, 7};
     assert_memory_equal(chosen, expected, sizeof chosen);
-    k->max_pool_gradient(&pool, chosen, (const float[]){1, 2, 3, 4}, dx, false);
+    k->convolution->max_pool_gradient(&pool, chosen, (const float[]){1, 2, 3, 4}, dx, false);
     KNOWN(dx, 1, 2, 0, 3, 0, 0, 0, 4, 0);
 }
 
@@ -104,9 +116,9 @@ static void known_shortcut(const Kernels *k) {
     Window v = {.n = 1, .c = 1, .h = 2, .w = 3, .k = 3, .kernel = 1, .stride = 2, .oh = 1, .ow = 2};
     const float x[] = {1, 2, 3, 4, 5, 6};
     float y[6], dx[6];
-    k->shortcut(&v, x, y);
+    k->convolution->shortcut(&v, x, y);
     KNOWN(y, 0, 0, 1, 3, 0, 0);
-    k->shortcut_gradient(&v, (const float[]){9, 9, 5, 7, 9, 9}, dx, false);
+    k->convolution->shortcut_gradient(&v, (const float[]){9, 9, 5, 7, 9, 9}, dx, false);
     KNOWN(dx, 5, 0, 7, 0, 0, 0);
 }
 
@@ -114,13 +126,16 @@ static void known_batch_norm(const Kernels *k) {
     const float x[] = {1, 2, 3, 4}, weight[] = {2}, bias[] = {1}; // mean 2.5, variance 1.25
     float y[4], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1};
     float inverse = 1 / sqrtf(1.25f);
-    k->batch_norm(x, weight, bias, y, mean, invstd, running_mean, running_var, 0.1f, 0, 2, 1, 2);
+    BatchNorm norm = {x, 2, 1, 2, weight, bias, mean, invstd, running_mean, running_var, 0.1f, 0};
+    k->norm->batch_norm(&norm, y);
     KNOWN(mean, 2.5f);
     KNOWN(invstd, inverse);
     KNOWN(y, 1 - 3 * inverse, 1 - inverse, 1 + inverse, 1 + 3 * inverse);
     KNOWN(running_mean, 0.9f + 0.25f);
     KNOWN(running_var, 0.9f + 0.1f * 5 / 3); // the unbiased variance
-    k->batch_norm_eval(x, weight, bias, y, mean, (const float[]){4}, 0, 2, 1, 2);
+    norm.running_mean = mean;
+    norm.running_var = (float[]){4};
+    k->norm->batch_norm_eval(&norm, y);
     KNOWN(y, -0.5f, 0.5f, 1.5f, 2.5f);
 }
 
@@ -131,20 +146,23 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     const float weight[] = {2}, bias[] = {1};
     const size_t from[] = {0, 1, 1, 4}; // rank r has rows from[r] to from[r + 1]
     float y[8], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1}, dx[8], dw[1], db[1];
-    k->batch_norm(x, weight, bias, y, mean, invstd, running_mean, running_var, 0.1f, 1e-5f, 4, 1,
-                  2);
-    k->batch_norm_gradient(x, dy, weight, mean, invstd, dx, false, dw, false, db, false, 4, 1, 2);
+    BatchNorm norm = {x,           4,    1,    2, weight, bias, mean, invstd, running_mean,
+                      running_var, 0.1f, 1e-5f};
+    k->norm->batch_norm(&norm, y);
+    k->norm->batch_norm_gradient(&norm, dy, &(NormGradient){dx, dw, db, false, false, false});
 
     float rows[9], m[1], s[1], r_mean[] = {1}, r_var[] = {1}, sums[2] = {0}, w[1] = {0}, b[1] = {0};
     for (int r = 0; r < 3; r++) {
-        size_t n = from[r + 1] - from[r];
         float *row = rows + 3 * r;
-        k->batch_norm_statistics(x + 2 * from[r], row, row + 1, 1e-5f, n, 1, 2);
-        row[2] = (float)(2 * n);
+        norm.x = x + 2 * from[r], norm.n = from[r + 1] - from[r];
+        norm.mean = row, norm.invstd = row + 1;
+        k->norm->batch_norm_statistics(&norm);
+        row[2] = (float)(2 * norm.n);
     }
     KNOWN(&rows[3], 0, 0, 0);
     double count;
-    k->batch_norm_merge(rows, 3, m, s, r_mean, r_var, 0.1f, 1e-5f, &count, 1);
+    norm.mean = m, norm.invstd = s, norm.running_mean = r_mean, norm.running_var = r_var;
+    k->norm->batch_norm_merge(&norm, rows, 3, &count);
     assert_true(count == 8);
     KNOWN(m, mean[0]);
     KNOWN(s, invstd[0]);
@@ -152,9 +170,9 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     check_close((double)r_var[0], (double)running_var[0], 1e-5, "running_var");
     for (int r = 0; r < 3; r++) {
         float own[2];
-        size_t at = 2 * from[r];
-        k->batch_norm_gradient_sums(x + at, dy + at, m, s, own, w, true, b, true,
-                                    from[r + 1] - from[r], 1, 2);
+        norm.x = x + 2 * from[r], norm.n = from[r + 1] - from[r];
+        k->norm->batch_norm_gradient_sums(&norm, dy + 2 * from[r], own,
+                                          &(NormGradient){NULL, w, b, false, true, true});
         for (int i = 0; i < 2; i++) sums[i] += own[i];
     }
     KNOWN(w, dw[0]);
@@ -162,9 +180,10 @@ static void known_batch_norm_over_ranks(const Kernels *k) {
     for (int r = 0; r < 3; r++) {
         size_t at = 2 * from[r], n = from[r + 1] - from[r];
         float got[8], slope[8];
-        k->batch_norm_apply(x + at, weight, bias, got, m, s, n, 1, 2);
-        k->batch_norm_gradient_apply(x + at, dy + at, weight, m, s, sums, &count, slope, false, n,
-                                     1, 2);
+        norm.x = x + at, norm.n = n;
+        k->norm->batch_norm_apply(&norm, got);
+        k->norm->batch_norm_gradient_apply(&norm, dy + at, sums, &count,
+                                           &(NormGradient){.dx = slope});
         for (size_t i = 0; i < 2 * n; i++) {
             check_close((double)got[i], (double)y[at + i], 1e-6, "y");
             check_close((double)slope[i], (double)dx[at + i], 1e-6, "dx");
@@ -176,37 +195,40 @@ static void known_losses(const Kernels *k) {
     const float logits[] = {0, logf(3), 1000, 1000 + logf(3)}; // the second row would overflow
     const int64_t target[] = {0, 1};
     float p[4], dx[4], loss;
-    k->cross_entropy(logits, target, 4, p, &loss, 2, 2);
+    k->loss->cross_entropy((Labels){target, 2, 2}, logits, 4, p, &loss);
     KNOWN(p, 0.25f, 0.75f);
     check_close((double)p[3], 0.75, 1e-4, "p of large logits"); // 1000 + ln 3 is rounded
     check_close((double)loss, (log(4) - log(0.75)) / 4, 1e-4, "loss");
-    k->cross_entropy_gradient(p, target, (const float[]){6}, 3, dx, false, 1, 2);
+    k->loss->cross_entropy_gradient((Labels){target, 1, 2}, p, (Upstream){(const float[]){6}, 3},
+                                    dx, false);
     KNOWN(dx, -1.5f, 1.5f);
-    k->squared_error(logits, logits + 2, 10, &loss, 1);
+    k->loss->squared_error(logits, logits + 2, 10, &loss, 1);
     KNOWN(&loss, 1e5f);
-    k->squared_error(logits, logits + 2, 0, &loss, 0); // an empty batch
+    k->loss->squared_error(logits, logits + 2, 0, &loss, 0); // an empty batch
     KNOWN(&loss, 0);
-    k->cross_entropy(logits, (const int64_t[]){0, 2}, 2, p, &loss, 2, 2); // no class
+    k->loss->cross_entropy((Labels){(const int64_t[]){0, 2}, 2, 2}, logits, 2, p,
+                           &loss); // no class
     assert_true(isnan(loss));
     // log 4 for a "no" at log 3; twice log 4/3 for a "yes" there that counts twice
     float yes_no[] = {0, 1}, heavy[] = {1, 2}, threes[] = {logf(3), logf(3)};
     const Answers answers = {threes, yes_no, heavy, 1, 2};
-    k->binary_cross_entropy(&answers, 2, &loss);
+    k->loss->binary_cross_entropy(&answers, 2, &loss);
     check_close((double)loss, (log(4) + 2 * log(4.0 / 3)) / 2, 1e-6, "yes and no");
-    k->binary_cross_entropy_gradient(&answers, 2, (const float[]){4}, dx, false);
+    k->loss->binary_cross_entropy_gradient(&answers, (Upstream){(const float[]){4}, 2}, dx, false);
     KNOWN(dx, 1.5f, -1);
     const float far[] = {-200, 200, 200, -200}, ones[] = {0, 1, 0, 1}; // no overflow on any side
-    k->binary_cross_entropy(&(Answers){far, ones, NULL, 2, 2}, 4, &loss);
+    k->loss->binary_cross_entropy(&(Answers){far, ones, NULL, 2, 2}, 4, &loss);
     KNOWN(&loss, 100);
-    k->one_hot((const int64_t[]){1, 2}, p, 2, 2);
+    k->loss->one_hot((const int64_t[]){1, 2}, p, 2, 2);
     assert_true(p[0] == 0 && p[1] == 1 && isnan(p[2]) && isnan(p[3]));
     int64_t correct;
     const float rows[] = {1, 2, 2, 3, 2, 1, NAN, 2, 1, 2, 1, NAN};
-    k->count_correct(rows, (const int64_t[]){1, 0, 1, 0}, &correct, 4, 3);
+    k->loss->count_correct((Labels){(const int64_t[]){1, 0, 1, 0}, 4, 3}, rows, &correct);
     assert_int_equal(correct, 2);
-    k->count_correct(rows, (const int64_t[]){2, 0, 0, 2}, &correct, 4, 3);
+    k->loss->count_correct((Labels){(const int64_t[]){2, 0, 0, 2}, 4, 3}, rows, &correct);
     assert_int_equal(correct, 1);
-    k->count_correct(rows, (const int64_t[]){1, -1, 3, 1 << 30}, &correct, 4, 3); // no classes
+    k->loss->count_correct((Labels){(const int64_t[]){1, -1, 3, 1 << 30}, 4, 3}, rows,
+                           &correct); // no classes
     assert_int_equal(correct, 1);
 }
 
@@ -214,28 +236,28 @@ static void known_optimizers(const Kernels *k) {
     SgdConfig sgd = {.momentum = 0.5f, .weight_decay = 0.1f};
     float w[] = {1}, v[] = {NAN}, g[] = {2}, scalars[SCALARS] = {[SCALAR_LR] = 0.1f};
     SgdTensor tensor = {w, g, v, scalars, .first = true, .count = 1};
-    k->sgd(&sgd, &tensor, 1); // `first` must not read the velocity
+    k->optimizer->sgd(&sgd, &tensor, 1); // `first` must not read the velocity
     KNOWN(v, 2.1f);
     KNOWN(w, 0.79f);
     tensor.first = false;
-    k->sgd(&sgd, &tensor, 1);
+    k->optimizer->sgd(&sgd, &tensor, 1);
     KNOWN(v, 0.5f * 2.1f + 2.079f);
     KNOWN(w, 0.79f - 0.3129f);
     sgd.nesterov = tensor.first = true;
     w[0] = 1;
-    k->sgd(&sgd, &tensor, 1);
+    k->optimizer->sgd(&sgd, &tensor, 1);
     KNOWN(w, 1 - 0.1f * (2.1f + 0.5f * 2.1f));
     AdamConfig adam = {.beta1 = 0.9f, .beta2 = 0.999f, .eps = 0.5f};
     float m[] = {0}, s[] = {0}; // step 1: m / (1 - beta1) = g, sqrt(s / (1 - beta2)) = |g|
     w[0] = 1, scalars[SCALAR_KEEP] = 1 - 0.1f * 0.1f, scalars[SCALAR_STEP_SIZE] = 0.1f / 0.1f;
     scalars[SCALAR_BIAS_CORRECTION] = sqrtf(0.001f);
-    k->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
     KNOWN(w, 0.99f - 0.1f * 2 / (2 + 0.5f));
     KNOWN(m, 0.2f);
     KNOWN(s, 0.004f);
     adam.weight_decay = 0.5f; // Adam: in the gradient, which is 2 + 0.5 now
     w[0] = 1, m[0] = s[0] = 0, scalars[SCALAR_KEEP] = 1;
-    k->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
+    k->optimizer->adam(&adam, &(AdamTensor){w, g, m, s, scalars, 1}, 1);
     KNOWN(w, 1 - 0.1f * 2.5f / (2.5f + 0.5f));
     KNOWN(m, 0.25f);
 }
@@ -312,7 +334,8 @@ static void check_differences(Case *s, Objective objective, float *input, const 
 }
 
 static double conv2d_objective(Case *s) {
-    kernels_ref.conv2d(PRECISION_F32, &s->v, s->x, s->weight, s->bias, s->y, NULL);
+    kernels_ref.convolution->conv2d((Compute){PRECISION_F32, NULL}, &s->v, s->x, s->weight, s->bias,
+                                    s->y);
     return weighted(s);
 }
 
@@ -344,9 +367,11 @@ static void test_conv2d_gradients(void **state) {
         Case s = case_make(inputs, weights, v.k, v.n * v.k * v.oh * v.ow);
         s.v = v;
         float *dx = normal(inputs, 6), *dw = normal(weights, 6), *db = normal(v.k, 6);
-        kernels_ref.conv2d_input_gradient(PRECISION_F32, &v, s.weight, s.r, dx, false, NULL);
-        kernels_ref.conv2d_weight_gradient(PRECISION_F32, &v, s.x, s.r, dw, false, NULL);
-        kernels_ref.conv2d_bias_gradient(&v, s.r, db, false);
+        kernels_ref.convolution->conv2d_input_gradient((Compute){PRECISION_F32, NULL}, &v, s.weight,
+                                                       s.r, dx, false);
+        kernels_ref.convolution->conv2d_weight_gradient((Compute){PRECISION_F32, NULL}, &v, s.x,
+                                                        s.r, dw, false);
+        kernels_ref.convolution->conv2d_bias_gradient(&v, s.r, db, false);
         check_differences(&s, conv2d_objective, s.x, dx, inputs, LINEAR_STEP, "conv2d x");
         check_differences(&s, conv2d_objective, s.weight, dw, weights, LINEAR_STEP,
                           "conv2d weight");
@@ -360,17 +385,17 @@ static void test_conv2d_gradients(void **state) {
 
 static double max_pool_objective(Case *s) {
     int32_t chosen[64];
-    kernels_ref.max_pool(&s->v, s->x, s->y, chosen);
+    kernels_ref.convolution->max_pool(&s->v, s->x, s->y, chosen);
     return weighted(s);
 }
 
 static double avg_pool_objective(Case *s) {
-    kernels_ref.avg_pool(&s->v, s->x, s->y);
+    kernels_ref.convolution->avg_pool(&s->v, s->x, s->y);
     return weighted(s);
 }
 
 static double shortcut_objective(Case *s) {
-    kernels_ref.shortcut(&s->v, s->x, s->y);
+    kernels_ref.convolution->shortcut(&s->v, s->x, s->y);
     return weighted(s);
 }
 
@@ -392,27 +417,28 @@ static void test_pool_gradients(void **state) {
     for (size_t i = 0; i < 60; i++) s.x[i] = (float)(i * 37 % 60) / 8;
     float dx[60];
     int32_t chosen[18];
-    kernels_ref.max_pool(&v, s.x, s.y, chosen);
-    kernels_ref.max_pool_gradient(&v, chosen, s.r, dx, false);
+    kernels_ref.convolution->max_pool(&v, s.x, s.y, chosen);
+    kernels_ref.convolution->max_pool_gradient(&v, chosen, s.r, dx, false);
     check_differences(&s, max_pool_objective, s.x, dx, 60, CURVED_STEP, "max_pool");
-    kernels_ref.avg_pool_gradient(&v, s.r, dx, false);
+    kernels_ref.convolution->avg_pool_gradient(&v, s.r, dx, false);
     check_differences(&s, avg_pool_objective, s.x, dx, 60, LINEAR_STEP, "avg_pool");
     s.v = (Window){
         .n = 1, .c = 2, .h = 5, .w = 6, .k = 3, .kernel = 1, .stride = 3, .oh = 2, .ow = 2};
     s.outputs = 12;
-    kernels_ref.shortcut_gradient(&s.v, s.r, dx, false);
+    kernels_ref.convolution->shortcut_gradient(&s.v, s.r, dx, false);
     check_differences(&s, shortcut_objective, s.x, dx, 60, LINEAR_STEP, "shortcut");
     case_free(&s);
 }
 
 static double norm_objective(Case *s) {
     float mean[3], invstd[3], running_mean[3] = {0}, running_var[3] = {0};
+    BatchNorm norm = {s->x, s->n,   s->c,         s->inner,    s->weight, s->bias,
+                      mean, invstd, running_mean, running_var, 0.1f,      1e-5f};
+    if (s->eval) norm.running_mean = s->running_mean, norm.running_var = s->running_var;
     if (s->eval)
-        kernels_ref.batch_norm_eval(s->x, s->weight, s->bias, s->y, s->running_mean, s->running_var,
-                                    1e-5f, s->n, s->c, s->inner);
+        kernels_ref.norm->batch_norm_eval(&norm, s->y);
     else
-        kernels_ref.batch_norm(s->x, s->weight, s->bias, s->y, mean, invstd, running_mean,
-                               running_var, 0.1f, 1e-5f, s->n, s->c, s->inner);
+        kernels_ref.norm->batch_norm(&norm, s->y);
     return weighted(s);
 }
 
@@ -423,14 +449,14 @@ static void test_norm_gradients(void **state) {
         s.n = 4, s.c = 3, s.inner = 5, s.eval = eval;
         float mean[3], invstd[3], dx[60], dw[3], db[3];
         for (size_t i = 0; i < 3; i++) s.running_var[i] = 0.5f + (float)i;
-        kernels_ref.batch_norm(s.x, s.weight, s.bias, s.y, mean, invstd, dw, db, 0.1f, 1e-5f, 4, 3,
-                               5);
+        BatchNorm norm = {s.x, 4, 3, 5, s.weight, s.bias, mean, invstd, dw, db, 0.1f, 1e-5f};
+        const NormGradient to = {dx, dw, db, false, false, false};
+        kernels_ref.norm->batch_norm(&norm, s.y);
+        norm.running_mean = s.running_mean, norm.running_var = s.running_var;
         if (eval)
-            kernels_ref.batch_norm_eval_gradient(s.x, s.r, s.weight, s.running_mean, s.running_var,
-                                                 1e-5f, dx, false, dw, false, db, false, 4, 3, 5);
+            kernels_ref.norm->batch_norm_eval_gradient(&norm, s.r, &to);
         else
-            kernels_ref.batch_norm_gradient(s.x, s.r, s.weight, mean, invstd, dx, false, dw, false,
-                                            db, false, 4, 3, 5);
+            kernels_ref.norm->batch_norm_gradient(&norm, s.r, &to);
         check_differences(&s, norm_objective, s.x, dx, 60, CURVED_STEP, "batch_norm x");
         check_differences(&s, norm_objective, s.weight, dw, 3, LINEAR_STEP, "batch_norm weight");
         check_differences(&s, norm_objective, s.bias, db, 3, LINEAR_STEP, "batch_norm bias");
@@ -439,13 +465,13 @@ static void test_norm_gradients(void **state) {
 }
 
 static double relu_objective(Case *s) {
-    kernels_ref.relu(s->y, s->x, s->outputs);
+    kernels_ref.elementwise->relu(s->y, s->x, s->outputs);
     return weighted(s);
 }
 
 static double cross_entropy_objective(Case *s) {
     float loss;
-    kernels_ref.cross_entropy(s->x, s->target, 2, s->y, &loss, 4, 5);
+    kernels_ref.loss->cross_entropy((Labels){s->target, 4, 5}, s->x, 2, s->y, &loss);
     return 0.7 * (double)loss;
 }
 
@@ -456,13 +482,13 @@ static Answers case_answers(Case *s) {
 static double binary_cross_entropy_objective(Case *s) {
     const Answers answers = case_answers(s);
     float loss;
-    kernels_ref.binary_cross_entropy(&answers, 2, &loss);
+    kernels_ref.loss->binary_cross_entropy(&answers, 2, &loss);
     return 0.7 * (double)loss;
 }
 
 static double squared_error_objective(Case *s) {
     float loss;
-    kernels_ref.squared_error(s->x, s->r, 2, &loss, s->outputs);
+    kernels_ref.loss->squared_error(s->x, s->r, 2, &loss, s->outputs);
     return 0.7 * (double)loss;
 }
 
@@ -474,24 +500,26 @@ static void test_loss_gradients(void **state) {
         if (fabsf(s.x[i]) < 2 * CURVED_STEP) s.x[i] = 1;
     float dx[20], loss;
     const float upstream = 0.7f;
-    kernels_ref.relu(s.y, s.x, 20);
-    kernels_ref.relu_gradient(dx, s.y, s.r, 20, false);
+    kernels_ref.elementwise->relu(s.y, s.x, 20);
+    kernels_ref.elementwise->relu_gradient(dx, s.y, s.r, 20, false);
     check_differences(&s, relu_objective, s.x, dx, 20, CURVED_STEP, "relu");
-    kernels_ref.cross_entropy(s.x, s.target, 2, s.y, &loss, 4, 5);
-    kernels_ref.cross_entropy_gradient(s.y, s.target, &upstream, 2, dx, false, 4, 5);
+    kernels_ref.loss->cross_entropy((Labels){s.target, 4, 5}, s.x, 2, s.y, &loss);
+    kernels_ref.loss->cross_entropy_gradient((Labels){s.target, 4, 5}, s.y,
+                                             (Upstream){&upstream, 2}, dx, false);
     check_differences(&s, cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "cross_entropy");
     for (size_t i = 0; i < 20; i++) s.r[i] = (float)(i % 3) / 2; // answers: no, perhaps, yes
     for (size_t i = 0; i < 5; i++) s.bias[i] = 0.5f * (float)(i + 1);
     const Answers answers = case_answers(&s);
-    kernels_ref.binary_cross_entropy_gradient(&answers, 2, &upstream, dx, false);
+    kernels_ref.loss->binary_cross_entropy_gradient(&answers, (Upstream){&upstream, 2}, dx, false);
     check_differences(&s, binary_cross_entropy_objective, s.x, dx, 20, CURVED_STEP, "yes or no");
-    kernels_ref.squared_error_gradient(s.x, s.r, &upstream, 2, dx, false, 20);
+    kernels_ref.loss->squared_error_gradient(s.x, s.r, (Upstream){&upstream, 2}, dx, false, 20);
     check_differences(&s, squared_error_objective, s.x, dx, 20, CURVED_STEP, "squared_error");
     case_free(&s);
 }
 
 static double bias_objective(Case *s) {
-    kernels_ref.linear(PRECISION_F32, s->x, s->weight, s->bias, false, s->y, 4, 3, 3, NULL);
+    kernels_ref.matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){4, 3, 3, false}, s->x,
+                               s->weight, s->bias, s->y);
     return weighted(s);
 }
 
@@ -499,7 +527,7 @@ static void test_bias_gradient(void **state) {
     (void)state;
     Case s = case_make(12, 9, 3, 12);
     float db[3];
-    kernels_ref.bias_gradient(db, s.r, 4, 3, false);
+    kernels_ref.matrix->bias_gradient(db, s.r, 4, 3, false);
     check_differences(&s, bias_objective, s.bias, db, 3, LINEAR_STEP, "bias");
     case_free(&s);
 }

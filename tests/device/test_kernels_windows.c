@@ -20,15 +20,15 @@ static void check_conv2d(TwoDevices *two, Precision precision, const Window *v, 
     Both dw = both_start(two, weights, accumulate), db = both_start(two, v->k, accumulate);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        size_t room = (k->conv2d_workspace(precision, v) + 3) / sizeof(float);
+        size_t room = (k->convolution->conv2d_workspace(precision, v) + 3) / sizeof(float);
         Both space = both_output(two, two_normal(two, room, 5), room);
-        k->conv2d(precision, v, x.of[d], w.of[d], with_bias ? bias.of[d] : NULL, y.of[d],
-                  space.of[d]);
-        k->conv2d_input_gradient(precision, v, w.of[d], dy.of[d], dx.of[d], accumulate,
-                                 space.of[d]);
-        k->conv2d_weight_gradient(precision, v, x.of[d], dy.of[d], dw.of[d], accumulate,
-                                  space.of[d]);
-        k->conv2d_bias_gradient(v, dy.of[d], db.of[d], accumulate);
+        k->convolution->conv2d((Compute){precision, space.of[d]}, v, x.of[d], w.of[d],
+                               with_bias ? bias.of[d] : NULL, y.of[d]);
+        k->convolution->conv2d_input_gradient((Compute){precision, space.of[d]}, v, w.of[d],
+                                              dy.of[d], dx.of[d], accumulate);
+        k->convolution->conv2d_weight_gradient((Compute){precision, space.of[d]}, v, x.of[d],
+                                               dy.of[d], dw.of[d], accumulate);
+        k->convolution->conv2d_bias_gradient(v, dy.of[d], db.of[d], accumulate);
         both_check_guards(space, d, "conv2d_workspace");
     }
     bool f32 = precision == PRECISION_F32; // else a sum may be rounded to either neighbour
@@ -50,10 +50,10 @@ static void check_pools(TwoDevices *two, const Window *v, bool accumulate) {
     Both chosen = both_bytes(two, NULL, outputs * sizeof(int32_t));
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        k->max_pool(v, x.of[d], max.of[d], chosen.of[d]);
-        k->max_pool_gradient(v, chosen.of[d], dy.of[d], dmax.of[d], accumulate);
-        k->avg_pool(v, x.of[d], avg.of[d]);
-        k->avg_pool_gradient(v, dy.of[d], davg.of[d], accumulate);
+        k->convolution->max_pool(v, x.of[d], max.of[d], chosen.of[d]);
+        k->convolution->max_pool_gradient(v, chosen.of[d], dy.of[d], dmax.of[d], accumulate);
+        k->convolution->avg_pool(v, x.of[d], avg.of[d]);
+        k->convolution->avg_pool_gradient(v, dy.of[d], davg.of[d], accumulate);
     }
     both_check_bytes(chosen, "max_pool's choice");
     both_check(max, 0, "max_pool");
@@ -121,8 +121,8 @@ static void test_shortcut(void **state) {
         Both y = both_start(two, outputs, false), dx = both_start(two, inputs, accumulate);
         for (int d = 0; d < DEVICES; d++) {
             const Kernels *k = two_kernels(two, d);
-            k->shortcut(&v, x.of[d], y.of[d]);
-            k->shortcut_gradient(&v, dy.of[d], dx.of[d], accumulate);
+            k->convolution->shortcut(&v, x.of[d], y.of[d]);
+            k->convolution->shortcut_gradient(&v, dy.of[d], dx.of[d], accumulate);
         }
         both_check(y, 0, "shortcut");
         both_check(dx, 0, "shortcut_gradient");

@@ -162,14 +162,14 @@ static void overlap(ProcessGroup *group, Device *device, const void *argument, O
         Work *works[BUCKETS];
         for (int b = 0; b < BUCKETS; b++) {
             float *bucket = slab + b * BUCKET;
-            device_kernels(device)->fill(bucket, (float)(rank + b + round), BUCKET);
+            device_kernels(device)->elementwise->fill(bucket, (float)(rank + b + round), BUCKET);
             works[b] =
                 pg_start(group, pg_all_reduce(bucket, BUCKET, PG_F32, PG_SUM), &outcome->error);
         }
         for (int b = 0; b < BUCKETS; b++) {
             int status = works[b] ? work_wait(works[b], NULL, NULL, &outcome->error) : -1;
             ok(status, &outcome->error, outcome);
-            device_kernels(device)->scale(slab + b * BUCKET, 2, BUCKET);
+            device_kernels(device)->elementwise->scale(slab + b * BUCKET, 2, BUCKET);
         }
         device_copy(NULL, host, device, slab, BUCKETS * BUCKET * sizeof *slab);
         for (int i = 0; i < BUCKETS * BUCKET; i++) {
@@ -280,14 +280,14 @@ static void record_and_replay(ProcessGroup *group, Device *device, const void *a
     int world = pg_size(group);
     float *x = device_alloc(device, count * sizeof *x), *host = memory_zalloc(count * sizeof *x);
     Error *err = &outcome->error;
-    device_kernels(device)->fill(x, 1, count);
+    device_kernels(device)->elementwise->fill(x, 1, count);
     if (!ok(device_graph_begin(device, err), err, outcome)) return;
-    device_kernels(device)->scale(x, 2, count);
+    device_kernels(device)->elementwise->scale(x, 2, count);
     Work *work = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_AVG), err);
     ok(work ? work_wait(work, NULL, NULL, err) : -1, err, outcome);
     Work *again = pg_start(group, pg_all_reduce(x, count, PG_F32, PG_SUM), err);
     ok(again ? work_wait(again, NULL, NULL, err) : -1, err, outcome);
-    device_kernels(device)->scale(x, 0.5f, count);
+    device_kernels(device)->elementwise->scale(x, 0.5f, count);
     DeviceGraph *graph = device_graph_end(device, err);
     if (!graph) problem(outcome, "%s", err->message);
     double expected = 1;

@@ -19,7 +19,7 @@ static void need_gpus(int count) {
 static void lose_one(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument;
     float *x = device_alloc(device, 1000 * sizeof *x);
-    device_kernels(device)->fill(x, 1, 1000);
+    device_kernels(device)->elementwise->fill(x, 1, 1000);
     for (int i = 0; i < 2; i++)
         ok(pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error), &outcome->error,
            outcome);
@@ -147,7 +147,7 @@ static void two_collectives(ProcessGroup *group, Device *device, const void *arg
                             Outcome *outcome) {
     (void)argument;
     float *x = device_alloc(device, 1000 * sizeof *x);
-    device_kernels(device)->fill(x, 1, 1000);
+    device_kernels(device)->elementwise->fill(x, 1, 1000);
     int failed = 0;
     for (int i = 0; i < 2 && !failed; i++)
         failed = pg_run(group, pg_all_reduce(x, 1000, PG_F32, PG_SUM), &outcome->error);

@@ -142,7 +142,7 @@ static inline Tensor *rig_loss(Tape *tape, Tensor *y) {
     }
     if (!y) return NULL;
     Tensor *zeros = tape_tensor(tape, DTYPE_F32, y->ndim, y->shape);
-    device_kernels(tape->device)->fill(zeros->data, 0, tensor_count(zeros));
+    device_kernels(tape->device)->elementwise->fill(zeros->data, 0, tensor_count(zeros));
     return op_squared_error(tape, y, zeros, (double)tensor_count(y));
 }
 

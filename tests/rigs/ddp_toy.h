@@ -62,7 +62,7 @@ static inline Module *toy_model(Device *device, int tasks, float value) {
         snprintf(name, sizeof name, "task%d", k);
         Module *task = module_add(model, name, module_create("Task", task_forward));
         Tensor *p = module_add_parameter(task, device, "p", 2, (size_t[]){2, 2});
-        device->kernels->fill(p->data, value, 4);
+        device->kernels->elementwise->fill(p->data, value, 4);
     }
     return model;
 }
@@ -75,7 +75,7 @@ static inline Tensor *matrix_forward(Module *self, Tape *tape, Tensor *x) {
 static inline Module *matrix_model(Device *device, size_t in, size_t out, float value) {
     Module *model = module_create("Matrix", matrix_forward);
     Tensor *weight = module_add_parameter(model, device, "weight", 2, (size_t[]){out, in});
-    device->kernels->fill(weight->data, value, in * out);
+    device->kernels->elementwise->fill(weight->data, value, in * out);
     return model;
 }
 

@@ -85,7 +85,7 @@ static inline void shards_add(Device *device, float *y, const float *x, size_t c
     if (first)
         device_copy(device, y, device, x, count * sizeof *y);
     else
-        device_kernels(device)->accumulate(y, x, count);
+        device_kernels(device)->elementwise->accumulate(y, x, count);
 }
 
 // master's gradient += ((g0 + g1) + g2) + ... over the shards that have one.

@@ -167,7 +167,8 @@ static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) 
             if (step % 2 == 0) module_zero_grad(rig->model);
             if (step >= 2) {
                 rig->device = sides[view].device;
-                rig->device->kernels->fill(rig_parameter(rig, 2)->grad, (float)rig->rank + 7, 4);
+                rig->device->kernels->elementwise->fill(rig_parameter(rig, 2)->grad,
+                                                        (float)rig->rank + 7, 4);
                 rig_parameter(rig, 2)->has_grad = true;
             }
             toy_train(rig, (float[]){(float)(4 * (rig->rank + step) + 4), rig->rank ? 0 : 8, 0, 0});

@@ -110,8 +110,8 @@ static void reload(Rig *rig, const char *folder) {
         problem(rig->outcome, "%s", err.message);
     NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
     for (size_t i = 0; i < parameters.count; i++)
-        rig->device->kernels->fill(parameters.items[i].tensor->data, 7,
-                                   tensor_count(parameters.items[i].tensor));
+        rig->device->kernels->elementwise->fill(parameters.items[i].tensor->data, 7,
+                                                tensor_count(parameters.items[i].tensor));
     EXPECT(!strchr(parameters.items[0].name, '/') && !strstr(parameters.items[0].name, "module."));
     named_tensors_free(&parameters);
     // Through the wrapper, which adds nothing to the names.
@@ -227,7 +227,8 @@ static void sync_states(ProcessGroup *group, const void *argument, Outcome *outc
     rig_wrap(rig, toy_model(rig->device, 2, (float)rig->rank), &config);
     EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 0)); // right after construction: rank 0's
     for (int task = 0; task < 2; task++)
-        rig->device->kernels->fill(rig_parameter(rig, task)->data, (float)(10 + rig->rank), 4);
+        rig->device->kernels->elementwise->fill(rig_parameter(rig, task)->data,
+                                                (float)(10 + rig->rank), 4);
     EXPECT(ddp_sync_module_states(rig->wrapper, 1, &outcome->error) == 0);
     for (int task = 0; task < 2; task++) EXPECT(all_equal(rig_parameter(rig, task)->data, 4, 11));
     rig_close(rig);

@@ -325,7 +325,7 @@ static Module *build_scale(Device *device) {
     for (int i = 0; i < 2; i++) {
         Tensor *buffer =
             module_add_buffer(model, device, i ? "s" : "t", DTYPE_F32, 1, (size_t[]){INPUTS});
-        device->kernels->fill(buffer->data, 0.5f, INPUTS);
+        device->kernels->elementwise->fill(buffer->data, 0.5f, INPUTS);
     }
     model->buffers[0].tensor.requires_grad = true;
     return model;

@@ -19,7 +19,7 @@
 
 static int fill_with_two(void *state, GradBucket *bucket, Error *err) {
     (void)state, (void)err;
-    bucket->device->kernels->fill(bucket->buffer, 2, bucket->count);
+    bucket->device->kernels->elementwise->fill(bucket->buffer, 2, bucket->count);
     return 0;
 }
 

@@ -229,7 +229,8 @@ static void buffers_of_the_active(ProcessGroup *group, const void *argument, Out
         EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, i, 3, 3, &err));
         EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
     }
-    if (rig->rank == 1) rig->device->kernels->fill(mean->data, 1000, tensor_count(mean));
+    if (rig->rank == 1)
+        rig->device->kernels->elementwise->fill(mean->data, 1000, tensor_count(mean));
     end_join(rig, join);
     for (size_t i = 0; i < tensor_count(mean); i++) EXPECT(fabsf(tensor_f32(mean)[i]) < 100);
     rig_close(rig);

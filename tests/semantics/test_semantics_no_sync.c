@@ -321,7 +321,7 @@ static void buffer_broadcast(ProcessGroup *group, const void *argument, Outcome 
             EXPECT(!forward_images(rig, rig->wrapper, &err));
             rig->tape->training = rig->tape->recording = true;
         }
-        rig->device->kernels->fill(mean->data, (float)rig->rank + 0.5f, count);
+        rig->device->kernels->elementwise->fill(mean->data, (float)rig->rank + 0.5f, count);
         rig->tape->training = false; // so that this forward leaves them alone
         EXPECT(!forward_images(rig, rig->wrapper, &err));
         rig->tape->training = true;

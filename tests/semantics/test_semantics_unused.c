@@ -70,7 +70,7 @@ static void local_and_global(ProcessGroup *group, const void *argument, Outcome 
     }
     // A defined gradient of a parameter that nobody uses keeps its value, each rank its own.
     Tensor *unused = rig_parameter(rig, 2);
-    rig->device->kernels->fill(unused->grad, (float)rig->rank + 0.5f, 4);
+    rig->device->kernels->elementwise->fill(unused->grad, (float)rig->rank + 0.5f, 4);
     unused->has_grad = true;
     rig_parameter(rig, 0)->has_grad = rig_parameter(rig, 1)->has_grad = false;
     toy_train(rig, factors);

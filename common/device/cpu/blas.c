@@ -90,25 +90,56 @@ static void product(const void *matmul, const float *a, const float *b, const fl
     cpu_matmul_strided(
         s->m, s->n, s->k, (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
         (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n, accumulate);
-    for (size_t i = 0; bias && i < s->m; i++) kernels_cpu.accumulate(c + i * s->n, bias, s->n);
+    for (size_t i = 0; bias && i < s->m; i++) cpu_elementwise.accumulate(c + i * s->n, bias, s->n);
 }
 
-size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+static size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
     return host_room(precision, m * k, k * n, n, m * n);
 }
 
-void cpu_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
-                size_t k, const float *a, const float *b, float *c, bool accumulate,
-                void *workspace) {
-    const MatmulShape shape = {transpose_a, transpose_b, m, n, k};
-    HostFactors factors = {&shape, a, b, NULL, m * k, k * n, 0, m * n};
-    host_product(precision, product, factors, c, accumulate, workspace);
+static void cpu_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
+                       bool accumulate) {
+    HostFactors factors = {&s, a, b, NULL, s.m * s.k, s.k * s.n, 0, s.m * s.n};
+    host_product(how.precision, product, factors, c, accumulate, how.workspace);
 }
 
-void cpu_linear(Precision precision, const float *x, const float *weight, const float *bias,
-                bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
-    const MatmulShape shape = {false, true, rows, out, in};
-    HostFactors factors = {&shape, x, weight, bias, rows * in, in * out, out, rows * out};
-    host_product(precision, product, factors, y, false, workspace);
-    if (relu) kernels_cpu.relu(y, y, rows * out);
+static void cpu_linear(Compute how, LinearShape s, const float *x, const float *weight,
+                       const float *bias, float *y) {
+    const MatmulShape shape = {false, true, s.rows, s.out, s.in};
+    HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
+                           s.in * s.out, s.out, s.rows * s.out};
+    host_product(how.precision, product, factors, y, false, how.workspace);
+    if (s.relu) cpu_elementwise.relu(y, y, s.rows * s.out);
 }
+
+enum { COLUMNS = 16 };
+
+// Sums of up to COLUMNS neighbouring columns.
+KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size_t rows,
+                                      size_t stride, size_t columns) {
+    for (size_t j = 0; j < COLUMNS; j++) sums[j] = 0;
+    if (columns == COLUMNS) { // a count known to the compiler is a few vector additions
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < COLUMNS; j++) sums[j] += (double)x[i * stride + j];
+    } else {
+        for (size_t i = 0; i < rows; i++)
+            for (size_t j = 0; j < columns; j++) sums[j] += (double)x[i * stride + j];
+    }
+}
+
+static void cpu_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                              bool accumulate) {
+    for (size_t first = 0; first < columns; first += COLUMNS) {
+        size_t width = columns - first < COLUMNS ? columns - first : COLUMNS;
+        double sums[COLUMNS];
+        sum_columns(sums, dy + first, rows, columns, width);
+        for (size_t j = 0; j < width; j++) kernel_store(&dbias[first + j], sums[j], accumulate);
+    }
+}
+
+const MatrixKernels cpu_matrix = {
+    .matmul_workspace = cpu_matmul_workspace,
+    .matmul = cpu_matmul,
+    .linear = cpu_linear,
+    .bias_gradient = cpu_bias_gradient,
+};

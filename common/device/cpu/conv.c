@@ -145,7 +145,7 @@ static void scatter_tap(const Window *v, const Tap *tap, float *in, float *plane
     if (tap->run == 0) return;
     if (window_is_same(v)) {
         zero_row_ends(tap, v->ow, in);
-        cpu_accumulate(plane + tap->source, in + tap->first, tap->run);
+        cpu_elementwise.accumulate(plane + tap->source, in + tap->first, tap->run);
     } else {
         for (size_t y = 0; y < tap->rows.end - tap->rows.begin; y++)
             scatter_row(in + tap->first + y * v->ow, plane + tap->source + y * v->stride * v->w,
@@ -192,7 +192,7 @@ static Workspace workspace_split(const Window *v, void *memory) {
     return (Workspace){columns, dy_turned, dy_turned + pixels * v->k};
 }
 
-size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
+static size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
     size_t taps = window_taps(v), pixels = 0;
     if (v->oh > 0 && v->ow > 0) pixels = strip_rows(v) * v->ow;
@@ -210,17 +210,17 @@ static void forward(const void *window, const float *x, const float *weight, con
         float *out = y + strip.image * v->k * plane + strip.pixel; // [k, pixels], plane apart
         if (bias)
             for (size_t k = 0; k < v->k; k++)
-                kernels_cpu.fill(out + k * plane, bias[k], strip.pixels);
+                cpu_elementwise.fill(out + k * plane, bias[k], strip.pixels);
         CpuMatrix columns = strip_gather(v, &strip, x, workspace);
         cpu_matmul_strided(v->k, strip.pixels, taps, w, columns, out, plane, bias != NULL);
     }
 }
 
-void cpu_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
-                const float *bias, float *y, void *workspace) {
+static void cpu_conv2d(Compute how, const Window *v, const float *x, const float *weight,
+                       const float *bias, float *y) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
-    host_product(precision, forward, factors, y, false, workspace);
+    host_product(how.precision, forward, factors, y, false, how.workspace);
 }
 
 // columns' gradient [taps, pixels] = weight^T dy, added to where the columns came from.
@@ -244,11 +244,11 @@ static void input_gradient(const void *window, const float *weight, const float 
     }
 }
 
-void cpu_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
-                               const float *dy, float *dx, bool accumulate, void *workspace) {
+static void cpu_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
+                                      const float *dy, float *dx, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
-    host_product(precision, input_gradient, factors, dx, accumulate, workspace);
+    host_product(how.precision, input_gradient, factors, dx, accumulate, how.workspace);
 }
 
 // to[columns, rows] = from[rows, columns] transposed
@@ -319,14 +319,15 @@ static void weight_gradient(const void *window, const float *x, const float *dy,
         }
 }
 
-void cpu_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
-                                const float *dy, float *dweight, bool accumulate, void *workspace) {
+static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
+                                       const float *dy, float *dweight, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
-    host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
+    host_product(how.precision, weight_gradient, factors, dweight, accumulate, how.workspace);
 }
 
-void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {
+static void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
+                                     bool accumulate) {
     size_t plane = v->oh * v->ow;
     for (size_t k = 0; k < v->k; k++) {
         double sum = 0;
@@ -337,7 +338,7 @@ void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bo
 
 // ---- shortcut --------------------------------------------------------------------------------
 
-void cpu_shortcut(const Window *v, const float *x, float *y) {
+static void cpu_shortcut(const Window *v, const float *x, float *y) {
     size_t before = (v->k - v->c) / 2, plane = v->oh * v->ow;
     memset(y, 0, v->n * v->k * plane * sizeof *y);
     for (size_t i = 0; i < v->n; i++)
@@ -347,7 +348,7 @@ void cpu_shortcut(const Window *v, const float *x, float *y) {
                            x + ((i * v->c + c) * v->h + row * v->stride) * v->w, v->ow, v->stride);
 }
 
-void cpu_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void cpu_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     size_t before = (v->k - v->c) / 2, plane = v->oh * v->ow;
     if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
     for (size_t i = 0; i < v->n; i++)
@@ -383,7 +384,7 @@ static size_t largest(const float *plane, size_t width, Range rows, Range column
     return best;
 }
 
-void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
+static void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     check_pool(v);
     CHECK(v->h * v->w <= INT32_MAX, "a plane of %zu x %zu", v->h, v->w);
     size_t out = 0;
@@ -399,8 +400,8 @@ void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     }
 }
 
-void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
-                           bool accumulate) {
+static void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy,
+                                  float *dx, bool accumulate) {
     size_t plane = v->oh * v->ow;
     if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
     for (size_t i = 0; i < v->n * v->c; i++)
@@ -408,7 +409,7 @@ void cpu_max_pool_gradient(const Window *v, const int32_t *chosen, const float *
             dx[i * v->h * v->w + (size_t)chosen[i * plane + j]] += dy[i * plane + j];
 }
 
-void cpu_avg_pool(const Window *v, const float *x, float *y) {
+static void cpu_avg_pool(const Window *v, const float *x, float *y) {
     check_pool(v);
     double area = (double)(v->kernel * v->kernel);
     size_t out = 0;
@@ -426,7 +427,7 @@ void cpu_avg_pool(const Window *v, const float *x, float *y) {
     }
 }
 
-void cpu_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void cpu_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     check_pool(v);
     float share = 1.0f / (float)(v->kernel * v->kernel);
     if (!accumulate) memset(dx, 0, v->n * v->c * v->h * v->w * sizeof *dx);
@@ -443,3 +444,17 @@ void cpu_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool acc
             }
     }
 }
+
+const ConvolutionKernels cpu_convolution = {
+    .conv2d_workspace = cpu_conv2d_workspace,
+    .conv2d = cpu_conv2d,
+    .conv2d_input_gradient = cpu_conv2d_input_gradient,
+    .conv2d_weight_gradient = cpu_conv2d_weight_gradient,
+    .conv2d_bias_gradient = cpu_conv2d_bias_gradient,
+    .shortcut = cpu_shortcut,
+    .shortcut_gradient = cpu_shortcut_gradient,
+    .max_pool = cpu_max_pool,
+    .max_pool_gradient = cpu_max_pool_gradient,
+    .avg_pool = cpu_avg_pool,
+    .avg_pool_gradient = cpu_avg_pool_gradient,
+};

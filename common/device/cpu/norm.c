@@ -129,20 +129,19 @@ static void update_running(float *running, double value, float momentum) {
     *running = (float)((1 - (double)momentum) * (double)*running + (double)momentum * value);
 }
 
-void cpu_batch_norm(const float *x, const float *weight, const float *bias, float *y, float *mean,
-                    float *invstd, float *running_mean, float *running_var, float momentum,
-                    float eps, size_t n, size_t c, size_t inner) {
-    if (n * inner == 0) return;
-    Channel channel = {n, c * inner, inner};
-    double count = (double)(n * inner);
-    for (size_t i = 0; i < c; i++) {
-        Statistics batch = channel_statistics(channel, x + i * inner, count);
-        mean[i] = (float)batch.mean;
-        invstd[i] = inverse_std(batch.squares, count, eps);
-        update_running(&running_mean[i], batch.mean, momentum);
-        update_running(&running_var[i], batch.squares / (count - 1), momentum); // unbiased
-        channel_normalize(channel, x + i * inner, y + i * inner, mean[i], invstd[i] * weight[i],
-                          bias[i]);
+static void cpu_batch_norm(const BatchNorm *norm, float *y) {
+    if (norm->n * norm->inner == 0) return;
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    double count = (double)(norm->n * norm->inner);
+    for (size_t i = 0; i < norm->c; i++) {
+        Statistics batch = channel_statistics(channel, norm->x + i * norm->inner, count);
+        norm->mean[i] = (float)batch.mean;
+        norm->invstd[i] = inverse_std(batch.squares, count, norm->eps);
+        update_running(&norm->running_mean[i], batch.mean, norm->momentum);
+        update_running(&norm->running_var[i], batch.squares / (count - 1),
+                       norm->momentum); // unbiased
+        channel_normalize(channel, norm->x + i * norm->inner, y + i * norm->inner, norm->mean[i],
+                          norm->invstd[i] * norm->weight[i], norm->bias[i]);
     }
 }
 
@@ -150,63 +149,61 @@ static float eval_invstd(float running_var, float eps) {
     return (float)(1 / sqrt((double)running_var + (double)eps));
 }
 
-void cpu_batch_norm_eval(const float *x, const float *weight, const float *bias, float *y,
-                         const float *running_mean, const float *running_var, float eps, size_t n,
-                         size_t c, size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    for (size_t i = 0; i < c; i++)
-        channel_normalize(channel, x + i * inner, y + i * inner, running_mean[i],
-                          eval_invstd(running_var[i], eps) * weight[i], bias[i]);
+static void cpu_batch_norm_eval(const BatchNorm *norm, float *y) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    for (size_t i = 0; i < norm->c; i++)
+        channel_normalize(
+            channel, norm->x + i * norm->inner, y + i * norm->inner, norm->running_mean[i],
+            eval_invstd(norm->running_var[i], norm->eps) * norm->weight[i], norm->bias[i]);
 }
 
-void cpu_batch_norm_gradient(const float *x, const float *dy, const float *weight,
-                             const float *mean, const float *invstd, float *dx, bool add_dx,
-                             float *dweight, bool add_dweight, float *dbias, bool add_dbias,
-                             size_t n, size_t c, size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    double count = (double)(n * inner);
-    for (size_t i = 0; i < c; i++) {
-        const float *xi = x + i * inner, *dyi = dy + i * inner;
-        double scale = (double)invstd[i];
-        Sums sums = channel_products(channel, xi, dyi, (double)mean[i]);
-        if (dweight) kernel_store(&dweight[i], sums.second * scale, add_dweight);
-        if (dbias) kernel_store(&dbias[i], sums.first, add_dbias);
-        if (dx)
-            channel_project(channel, xi, dyi, dx + i * inner, add_dx, mean[i],
-                            invstd[i] * weight[i], (float)(sums.first / count),
+static void cpu_batch_norm_gradient(const BatchNorm *norm, const float *dy,
+                                    const NormGradient *to) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    double count = (double)(norm->n * norm->inner);
+    for (size_t i = 0; i < norm->c; i++) {
+        const float *xi = norm->x + i * norm->inner, *dyi = dy + i * norm->inner;
+        double scale = (double)norm->invstd[i];
+        Sums sums = channel_products(channel, xi, dyi, (double)norm->mean[i]);
+        if (to->dweight) kernel_store(&to->dweight[i], sums.second * scale, to->add_dweight);
+        if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
+        if (to->dx)
+            channel_project(channel, xi, dyi, to->dx + i * norm->inner, to->add_dx, norm->mean[i],
+                            norm->invstd[i] * norm->weight[i], (float)(sums.first / count),
                             (float)(sums.second * scale * scale / count));
     }
 }
 
-void cpu_batch_norm_eval_gradient(const float *x, const float *dy, const float *weight,
-                                  const float *running_mean, const float *running_var, float eps,
-                                  float *dx, bool add_dx, float *dweight, bool add_dweight,
-                                  float *dbias, bool add_dbias, size_t n, size_t c, size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    for (size_t i = 0; i < c; i++) {
-        const float *dyi = dy + i * inner;
-        float invstd = eval_invstd(running_var[i], eps);
-        if (dweight || dbias) {
-            Sums sums = channel_products(channel, x + i * inner, dyi, (double)running_mean[i]);
-            if (dweight) kernel_store(&dweight[i], sums.second * (double)invstd, add_dweight);
-            if (dbias) kernel_store(&dbias[i], sums.first, add_dbias);
+static void cpu_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
+                                         const NormGradient *to) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    for (size_t i = 0; i < norm->c; i++) {
+        const float *dyi = dy + i * norm->inner;
+        float inverse = eval_invstd(norm->running_var[i], norm->eps);
+        if (to->dweight || to->dbias) {
+            Sums sums = channel_products(channel, norm->x + i * norm->inner, dyi,
+                                         (double)norm->running_mean[i]);
+            if (to->dweight)
+                kernel_store(&to->dweight[i], sums.second * (double)inverse, to->add_dweight);
+            if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
         }
-        if (dx) channel_scale(channel, dyi, dx + i * inner, add_dx, invstd * weight[i]);
+        if (to->dx)
+            channel_scale(channel, dyi, to->dx + i * norm->inner, to->add_dx,
+                          inverse * norm->weight[i]);
     }
 }
 
 // ---- over several ranks -----------------------------------------------------------------------
 
-void cpu_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
-                               size_t c, size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    double count = (double)(n * inner);
-    for (size_t i = 0; i < c; i++) {
-        mean[i] = invstd[i] = 0;
+static void cpu_batch_norm_statistics(const BatchNorm *norm) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    double count = (double)(norm->n * norm->inner);
+    for (size_t i = 0; i < norm->c; i++) {
+        norm->mean[i] = norm->invstd[i] = 0;
         if (count == 0) continue;
-        Statistics batch = channel_statistics(channel, x + i * inner, count);
-        mean[i] = (float)batch.mean;
-        invstd[i] = inverse_std(batch.squares, count, eps);
+        Statistics batch = channel_statistics(channel, norm->x + i * norm->inner, count);
+        norm->mean[i] = (float)batch.mean;
+        norm->invstd[i] = inverse_std(batch.squares, count, norm->eps);
     }
 }
 
@@ -229,53 +226,63 @@ static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_
     return all;
 }
 
-void cpu_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
-                          float *running_mean, float *running_var, float momentum, float eps,
-                          double *all_count, size_t c) {
+static void cpu_batch_norm_merge(const BatchNorm *norm, const float *rows, size_t ranks,
+                                 double *all_count) {
     double count = 0;
-    for (size_t rank = 0; rank < ranks; rank++) count += (double)rows[rank * (2 * c + 1) + 2 * c];
-    for (size_t i = 0; count > 1 && i < c; i++) {
-        Statistics all = merge_channel(rows, ranks, c, i, eps);
-        mean[i] = (float)all.mean;
-        invstd[i] = inverse_std(all.squares, count, eps);
-        update_running(&running_mean[i], all.mean, momentum);
-        update_running(&running_var[i], all.squares / (count - 1), momentum); // unbiased
+    for (size_t rank = 0; rank < ranks; rank++)
+        count += (double)rows[rank * (2 * norm->c + 1) + 2 * norm->c];
+    for (size_t i = 0; count > 1 && i < norm->c; i++) {
+        Statistics all = merge_channel(rows, ranks, norm->c, i, norm->eps);
+        norm->mean[i] = (float)all.mean;
+        norm->invstd[i] = inverse_std(all.squares, count, norm->eps);
+        update_running(&norm->running_mean[i], all.mean, norm->momentum);
+        update_running(&norm->running_var[i], all.squares / (count - 1),
+                       norm->momentum); // unbiased
     }
     *all_count = count;
 }
 
-void cpu_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
-                          const float *mean, const float *invstd, size_t n, size_t c,
-                          size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    for (size_t i = 0; i < c; i++)
-        channel_normalize(channel, x + i * inner, y + i * inner, mean[i], invstd[i] * weight[i],
-                          bias[i]);
+static void cpu_batch_norm_apply(const BatchNorm *norm, float *y) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    for (size_t i = 0; i < norm->c; i++)
+        channel_normalize(channel, norm->x + i * norm->inner, y + i * norm->inner, norm->mean[i],
+                          norm->invstd[i] * norm->weight[i], norm->bias[i]);
 }
 
-void cpu_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
-                                  const float *invstd, float *sums, float *dweight,
-                                  bool add_dweight, float *dbias, bool add_dbias, size_t n,
-                                  size_t c, size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    for (size_t i = 0; i < c; i++) {
-        Sums own = channel_products(channel, x + i * inner, dy + i * inner, (double)mean[i]);
+static void cpu_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy, float *sums,
+                                         const NormGradient *to) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    for (size_t i = 0; i < norm->c; i++) {
+        Sums own = channel_products(channel, norm->x + i * norm->inner, dy + i * norm->inner,
+                                    (double)norm->mean[i]);
         sums[i] = (float)own.first;
-        sums[c + i] = (float)own.second;
-        if (dweight) kernel_store(&dweight[i], own.second * (double)invstd[i], add_dweight);
-        if (dbias) kernel_store(&dbias[i], own.first, add_dbias);
+        sums[norm->c + i] = (float)own.second;
+        if (to->dweight)
+            kernel_store(&to->dweight[i], own.second * (double)norm->invstd[i], to->add_dweight);
+        if (to->dbias) kernel_store(&to->dbias[i], own.first, to->add_dbias);
     }
 }
 
-void cpu_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
-                                   const float *mean, const float *invstd, const float *sums,
-                                   const double *count, float *dx, bool add_dx, size_t n, size_t c,
-                                   size_t inner) {
-    Channel channel = {n, c * inner, inner};
-    for (size_t i = 0; i < c; i++) {
-        double scale = (double)invstd[i];
-        channel_project(channel, x + i * inner, dy + i * inner, dx + i * inner, add_dx, mean[i],
-                        invstd[i] * weight[i], (float)((double)sums[i] / *count),
-                        (float)((double)sums[c + i] * scale * scale / *count));
+static void cpu_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy, const float *sums,
+                                          const double *count, const NormGradient *to) {
+    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
+    for (size_t i = 0; i < norm->c; i++) {
+        double scale = (double)norm->invstd[i];
+        channel_project(channel, norm->x + i * norm->inner, dy + i * norm->inner,
+                        to->dx + i * norm->inner, to->add_dx, norm->mean[i],
+                        norm->invstd[i] * norm->weight[i], (float)((double)sums[i] / *count),
+                        (float)((double)sums[norm->c + i] * scale * scale / *count));
     }
 }
+
+const NormKernels cpu_norm = {
+    .batch_norm = cpu_batch_norm,
+    .batch_norm_eval = cpu_batch_norm_eval,
+    .batch_norm_gradient = cpu_batch_norm_gradient,
+    .batch_norm_eval_gradient = cpu_batch_norm_eval_gradient,
+    .batch_norm_statistics = cpu_batch_norm_statistics,
+    .batch_norm_merge = cpu_batch_norm_merge,
+    .batch_norm_apply = cpu_batch_norm_apply,
+    .batch_norm_gradient_sums = cpu_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = cpu_batch_norm_gradient_apply,
+};

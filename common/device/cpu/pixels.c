@@ -10,7 +10,8 @@
 
 // ---- upsampling ------------------------------------------------------------------------------
 
-KERNEL_CLONES void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
+KERNEL_CLONES static void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h,
+                                         size_t w) {
     for (size_t row = 0; row < planes * h; row++) {
         const float *from = x + row * w;
         float *to = y + row * 4 * w;
@@ -20,8 +21,8 @@ KERNEL_CLONES void cpu_upsample2x(const float *x, float *y, size_t planes, size_
     }
 }
 
-KERNEL_CLONES void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
-                                           size_t planes, size_t h, size_t w) {
+KERNEL_CLONES static void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
+                                                  size_t planes, size_t h, size_t w) {
     for (size_t row = 0; row < planes * h; row++) {
         const float *upper = dy + row * 4 * w, *lower = upper + 2 * w;
         float *to = dx + row * w;
@@ -57,23 +58,25 @@ KERNEL_CLONES static void softmax_block(const float *x, float *p, float *maxima,
         for (size_t j = 0; j < count; j++) p[k * inner + j] /= totals[j];
 }
 
-void cpu_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
-                             float *losses, size_t n, size_t classes, size_t inner) {
+static void cpu_pixel_cross_entropy(PixelLabels labels, const float *logits, float *probabilities,
+                                    float *losses) {
     float maxima[BLOCK], totals[BLOCK];
-    for (size_t i = 0; i < n; i++)
-        for (size_t first = 0; first < inner; first += BLOCK) {
-            size_t count = inner - first < BLOCK ? inner - first : BLOCK;
-            const float *x = logits + i * classes * inner + first;
-            const int64_t *label = target + i * inner + first;
-            float *loss = losses + i * inner + first;
-            softmax_block(x, probabilities + (x - logits), maxima, totals, count, classes, inner);
+    for (size_t i = 0; i < labels.n; i++)
+        for (size_t first = 0; first < labels.inner; first += BLOCK) {
+            size_t count = labels.inner - first < BLOCK ? labels.inner - first : BLOCK;
+            const float *x = logits + i * labels.classes * labels.inner + first;
+            const int64_t *label = labels.target + i * labels.inner + first;
+            float *loss = losses + i * labels.inner + first;
+            softmax_block(x, probabilities + (x - logits), maxima, totals, count, labels.classes,
+                          labels.inner);
             for (size_t j = 0; j < count; j++)
                 if (label[j] < 0)
                     loss[j] = 0;
-                else if ((uint64_t)label[j] >= classes)
+                else if ((uint64_t)label[j] >= labels.classes)
                     loss[j] = NAN;
                 else
-                    loss[j] = logf(totals[j]) + (maxima[j] - x[(size_t)label[j] * inner + j]);
+                    loss[j] =
+                        logf(totals[j]) + (maxima[j] - x[(size_t)label[j] * labels.inner + j]);
         }
 }
 
@@ -103,44 +106,44 @@ static uint32_t find_cut(const float *losses, const int64_t *target, size_t leas
     return cut;
 }
 
-void cpu_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+static void cpu_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum) {
     size_t keep = 0;
-    for (size_t i = 0; i < count; i++) { // "not below or at": true for NaN
-        kept[i] = target[i] >= 0 && !(losses[i] <= threshold);
+    for (size_t i = 0; i < of->count; i++) { // "not below or at": true for NaN
+        kept[i] = of->target[i] >= 0 && !(of->losses[i] <= of->threshold);
         keep += kept[i];
     }
-    if (keep < least) {
-        uint32_t cut = find_cut(losses, target, least, count);
-        size_t above = count_from(losses, target, cut + 1, count), equal = least - above;
+    if (keep < of->least) {
+        uint32_t cut = find_cut(of->losses, of->target, of->least, of->count);
+        size_t above = count_from(of->losses, of->target, cut + 1, of->count),
+               equal = of->least - above;
         keep = 0;
-        for (size_t i = 0; i < count; i++) {
-            bool at_cut = target[i] >= 0 && order_of(losses[i]) == cut && equal > 0;
-            kept[i] = at_cut || (target[i] >= 0 && order_of(losses[i]) > cut);
+        for (size_t i = 0; i < of->count; i++) {
+            bool at_cut = of->target[i] >= 0 && order_of(of->losses[i]) == cut && equal > 0;
+            kept[i] = at_cut || (of->target[i] >= 0 && order_of(of->losses[i]) > cut);
             equal -= at_cut;
             keep += kept[i];
         }
     }
     double total = 0;
-    for (size_t i = 0; i < count; i++) total += kept[i] ? (double)losses[i] : 0;
+    for (size_t i = 0; i < of->count; i++) total += kept[i] ? (double)of->losses[i] : 0;
     *sum = (float)total;
     *kept_count = (int64_t)keep;
 }
 
-KERNEL_CLONES void cpu_pixel_cross_entropy_gradient(const float *probabilities,
-                                                    const int64_t *target, const uint8_t *kept,
-                                                    const float *upstream, float *dlogits,
-                                                    bool accumulate, size_t n, size_t classes,
-                                                    size_t inner) {
+KERNEL_CLONES static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
+                                                           const float *probabilities,
+                                                           const uint8_t *kept,
+                                                           const float *upstream, float *dlogits,
+                                                           bool accumulate) {
     float scale = *upstream;
-    for (size_t plane = 0; plane < n * classes; plane++) {
-        int64_t class = (int64_t)(plane % classes);
-        const int64_t *label = target + plane / classes * inner;
-        const uint8_t *keep = kept + plane / classes * inner;
-        const float *p = probabilities + plane * inner;
-        float *to = dlogits + plane * inner;
+    for (size_t plane = 0; plane < labels.n * labels.classes; plane++) {
+        int64_t class = (int64_t)(plane % labels.classes);
+        const int64_t *label = labels.target + plane / labels.classes * labels.inner;
+        const uint8_t *keep = kept + plane / labels.classes * labels.inner;
+        const float *p = probabilities + plane * labels.inner;
+        float *to = dlogits + plane * labels.inner;
         KERNEL_INDEPENDENT
-        for (size_t j = 0; j < inner; j++) {
+        for (size_t j = 0; j < labels.inner; j++) {
             float gradient = (p[j] - (label[j] == class ? 1.0f : 0.0f)) * scale;
             gradient = keep[j] ? gradient : 0;
             to[j] = accumulate ? to[j] + gradient : gradient;
@@ -163,11 +166,20 @@ KERNEL_CLONES static void predict_image(const float *x, int32_t *predicted, floa
         }
 }
 
-void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
-                        size_t inner) {
+static void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                               size_t inner) {
     float best[BLOCK];
     for (size_t i = 0; i < n; i++)
         for (size_t first = 0; first < inner; first += BLOCK)
             predict_image(logits + i * classes * inner + first, predicted + i * inner + first, best,
                           inner - first < BLOCK ? inner - first : BLOCK, classes, inner);
 }
+
+const PixelKernels cpu_pixels = {
+    .upsample2x = cpu_upsample2x,
+    .upsample2x_gradient = cpu_upsample2x_gradient,
+    .pixel_cross_entropy = cpu_pixel_cross_entropy,
+    .hard_pixels = cpu_hard_pixels,
+    .pixel_cross_entropy_gradient = cpu_pixel_cross_entropy_gradient,
+    .predict_pixels = cpu_predict_pixels,
+};

@@ -209,19 +209,18 @@ static Room room_split(size_t m, size_t n, size_t k, void *memory) {
     return room;
 }
 
-size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+static size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
     return precision == PRECISION_F32 ? 0 : room_split(m, n, k, NULL).bytes;
 }
 
-static Shape shape_of(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
-                      size_t k) {
+static Shape shape_of(Precision precision, MatmulShape s) {
     return (Shape){.factors = precision,
                    .result = precision,
-                   .transpose_a = transpose_a,
-                   .transpose_b = transpose_b,
-                   .m = m,
-                   .n = n,
-                   .k = k,
+                   .transpose_a = s.transpose_a,
+                   .transpose_b = s.transpose_b,
+                   .m = s.m,
+                   .n = s.n,
+                   .k = s.k,
                    .epilogue = CUBLASLT_EPILOGUE_DEFAULT,
                    .count = 1};
 }
@@ -231,8 +230,8 @@ static void multiply_narrowed(Shape shape, const float *a, const float *b, float
                               CudaFinish finish, void *workspace) {
     Precision precision = (Precision)shape.factors;
     Room room = room_split(shape.m, shape.n, shape.k, workspace);
-    cuda_narrow(precision, room.a, a, shape.m * shape.k);
-    cuda_narrow(precision, room.b, b, shape.k * shape.n);
+    cuda_elementwise.narrow(precision, room.a, a, shape.m * shape.k);
+    cuda_elementwise.narrow(precision, room.b, b, shape.k * shape.n);
     finish.stored = (Precision)shape.result;
     void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
     (void)multiply(shape, room.a, room.b, NULL, product);
@@ -243,54 +242,52 @@ static void clear(float *c, size_t count) {
     CUDA(cudaMemsetAsync(c, 0, count * sizeof *c, cuda_current()->compute));
 }
 
-void cuda_matmul(Precision precision, bool transpose_a, bool transpose_b, size_t m, size_t n,
-                 size_t k, const float *a, const float *b, float *c, bool accumulate,
-                 void *workspace) {
-    if (m * n == 0 || (k == 0 && accumulate)) return;
-    if (k == 0) {
-        clear(c, m * n);
+static void cuda_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
+                        bool accumulate) {
+    if (s.m * s.n == 0 || (s.k == 0 && accumulate)) return;
+    if (s.k == 0) {
+        clear(c, s.m * s.n);
         return;
     }
-    Shape shape = shape_of(precision, transpose_a, transpose_b, m, n, k);
-    if (precision != PRECISION_F32) {
-        CudaFinish finish = {.rounding = precision, .accumulate = accumulate};
-        multiply_narrowed(shape, a, b, c, finish, workspace);
+    Shape shape = shape_of(how.precision, s);
+    if (how.precision != PRECISION_F32) {
+        CudaFinish finish = {.rounding = how.precision, .accumulate = accumulate};
+        multiply_narrowed(shape, a, b, c, finish, how.workspace);
         return;
     }
     shape.accumulate = accumulate;
     (void)multiply(shape, a, b, NULL, c);
 }
 
-void cuda_linear(Precision precision, const float *x, const float *weight, const float *bias,
-                 bool relu, float *y, size_t rows, size_t out, size_t in, void *workspace) {
-    if (rows * out == 0) return;
+static void cuda_linear(Compute how, LinearShape s, const float *x, const float *weight,
+                        const float *bias, float *y) {
+    if (s.rows * s.out == 0) return;
     CudaFinish finish = {
-        .rounding = precision, .bias = bias, .inner = 1, .channels = out, .relu = relu};
-    if (in == 0) {
-        clear(y, rows * out);
-        cuda_finish(&finish, y, y, rows * out);
+        .rounding = how.precision, .bias = bias, .inner = 1, .channels = s.out, .relu = s.relu};
+    if (s.in == 0) {
+        clear(y, s.rows * s.out);
+        cuda_finish(&finish, y, y, s.rows * s.out);
         return;
     }
-    Shape shape = shape_of(precision, false, true, rows, out, in);
-    if (precision != PRECISION_F32) {
+    Shape shape = shape_of(how.precision, (MatmulShape){false, true, s.rows, s.out, s.in});
+    if (how.precision != PRECISION_F32) {
         shape.result = PRECISION_F32; // rounded once, with its bias
-        multiply_narrowed(shape, x, weight, y, finish, workspace);
+        multiply_narrowed(shape, x, weight, y, finish, how.workspace);
         return;
     }
-    shape.epilogue = bias && relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                     : bias       ? CUBLASLT_EPILOGUE_BIAS
-                     : relu       ? CUBLASLT_EPILOGUE_RELU
-                                  : CUBLASLT_EPILOGUE_DEFAULT;
+    shape.epilogue = bias && s.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
+                     : bias         ? CUBLASLT_EPILOGUE_BIAS
+                     : s.relu       ? CUBLASLT_EPILOGUE_RELU
+                                    : CUBLASLT_EPILOGUE_DEFAULT;
     if (multiply(shape, x, weight, bias, y)) return;
     shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
     (void)multiply(shape, x, weight, NULL, y);
-    cuda_finish(&finish, y, y, rows * out);
+    cuda_finish(&finish, y, y, s.rows * s.out);
 }
 
-void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpose_a,
-                       bool transpose_b, size_t m, size_t n, size_t k, const void *a, const void *b,
+void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, const void *b,
                        float *c, bool accumulate) {
-    Shape shape = shape_of(precision, transpose_a, transpose_b, m, n, k);
+    Shape shape = shape_of(batch->precision, s);
     shape.result = PRECISION_F32;
     shape.accumulate = accumulate;
     shape.count = batch->count;
@@ -299,6 +296,18 @@ void cuda_matmul_batch(Precision precision, const CudaBatch *batch, bool transpo
     shape.stride_c = batch->stride_c;
     (void)multiply(shape, a, b, NULL, c);
 }
+
+static void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                               bool accumulate) {
+    cuda_sum_channels(dy, dbias, accumulate, rows, columns, 1);
+}
+
+const MatrixKernels cuda_matrix = {
+    .matmul_workspace = cuda_matmul_workspace,
+    .matmul = cuda_matmul,
+    .linear = cuda_linear,
+    .bias_gradient = cuda_bias_gradient,
+};
 
 // ---- what computes ---------------------------------------------------------------------------
 

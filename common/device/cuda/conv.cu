@@ -181,7 +181,7 @@ static void turn(Precision precision, const Window *v, const float *dy, char *tu
 // x itself in float32, otherwise narrowed to `room`.
 static const void *factor(Precision precision, const float *x, size_t count, char *room) {
     if (precision == PRECISION_F32) return x;
-    cuda_narrow(precision, (uint16_t *)room, x, count);
+    cuda_elementwise.narrow(precision, (uint16_t *)room, x, count);
     return room;
 }
 
@@ -207,8 +207,8 @@ static void columns_forward(Precision precision, const Window *v, const float *x
                          room.columns);
             columns = room.columns;
         }
-        CudaBatch batch = {images, 0, taps * pixels, v->k * pixels};
-        cuda_matmul_batch(precision, &batch, false, false, v->k, pixels, taps, w, columns,
+        CudaBatch batch = {precision, images, 0, taps * pixels, v->k * pixels};
+        cuda_matmul_batch(&batch, MatmulShape{false, false, v->k, pixels, taps}, w, columns,
                           y + first * v->k * pixels, false);
     }
 }
@@ -225,8 +225,8 @@ static void columns_input_gradient(Precision precision, const Window *v, const f
         const void *from = factor(precision, dy + first * in, images * in, room.dy);
         bool plain = is_plain(precision, v);
         float *to = plain ? dx + first * image : (float *)room.columns;
-        CudaBatch batch = {images, 0, in, taps * pixels};
-        cuda_matmul_batch(precision, &batch, true, false, taps, pixels, v->k, w, from, to,
+        CudaBatch batch = {precision, images, 0, in, taps * pixels};
+        cuda_matmul_batch(&batch, MatmulShape{true, false, taps, pixels, v->k}, w, from, to,
                           plain && accumulate);
         if (!plain)
             cuda_launch(cuda, gather_input_gradient, cuda_grid(cuda, images * image), *v, precision,
@@ -248,8 +248,8 @@ static void columns_weight_gradient(Precision precision, const Window *v, const 
         make_columns(precision, v, {images, pixels, images * pixels}, x + first * image,
                      room.columns);
         turn(precision, v, dy + first * v->k * pixels, room.dy, images);
-        CudaBatch one = {1, 0, 0, 0};
-        cuda_matmul_batch(precision, &one, false, true, v->k, taps, images * pixels, room.dy,
+        CudaBatch one = {precision, 1, 0, 0, 0};
+        cuda_matmul_batch(&one, MatmulShape{false, true, v->k, taps, images * pixels}, room.dy,
                           room.columns, sum, first > 0 || (direct && accumulate));
     }
     CudaFinish finish = {};
@@ -260,7 +260,7 @@ static void columns_weight_gradient(Precision precision, const Window *v, const 
 
 // ---- convolution -----------------------------------------------------------------------------
 
-size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
+static size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
     size_t most = 0;
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++) {
         const ConvolutionPlan *plan = cuda_convolution_plan((ConvolutionPass)pass, precision, v);
@@ -270,55 +270,57 @@ size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
     return most;
 }
 
-void cuda_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
-                 const float *bias, float *y, void *workspace) {
+static void cuda_conv2d(Compute how, const Window *v, const float *x, const float *weight,
+                        const float *bias, float *y) {
     size_t count = output_count(v);
     if (count == 0) return;
-    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, precision, v);
+    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, how.precision, v);
     if (plan) {
-        cuda_convolution_run(plan, x, weight, bias, y, false, workspace);
+        cuda_convolution_run(plan, x, weight, bias, y, false, how.workspace);
         return;
     }
     if (taps_of(v) == 0)
         clear(y, count, false);
     else
-        columns_forward(precision, v, x, weight, y, workspace);
+        columns_forward(how.precision, v, x, weight, y, how.workspace);
     CudaFinish finish = {};
-    finish.rounding = precision;
+    finish.rounding = how.precision;
     finish.bias = bias;
     finish.inner = v->oh * v->ow;
     finish.channels = v->k;
-    if (bias || precision != PRECISION_F32) cuda_finish(&finish, y, y, count);
+    if (bias || how.precision != PRECISION_F32) cuda_finish(&finish, y, y, count);
 }
 
-void cuda_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
-                                const float *dy, float *dx, bool accumulate, void *workspace) {
+static void cuda_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
+                                       const float *dy, float *dx, bool accumulate) {
     size_t count = input_count(v);
     if (count == 0) return;
-    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, precision, v);
+    const ConvolutionPlan *plan =
+        cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, how.precision, v);
     if (output_count(v) == 0)
         clear(dx, count, accumulate);
     else if (plan)
-        cuda_convolution_run(plan, weight, dy, NULL, dx, accumulate, workspace);
+        cuda_convolution_run(plan, weight, dy, NULL, dx, accumulate, how.workspace);
     else
-        columns_input_gradient(precision, v, weight, dy, dx, accumulate, workspace);
+        columns_input_gradient(how.precision, v, weight, dy, dx, accumulate, how.workspace);
 }
 
-void cuda_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
-                                 const float *dy, float *dweight, bool accumulate,
-                                 void *workspace) {
+static void cuda_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
+                                        const float *dy, float *dweight, bool accumulate) {
     size_t count = v->k * taps_of(v);
     if (count == 0) return;
-    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, precision, v);
+    const ConvolutionPlan *plan =
+        cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, how.precision, v);
     if (output_count(v) == 0)
         clear(dweight, count, accumulate);
     else if (plan)
-        cuda_convolution_run(plan, x, dy, NULL, dweight, accumulate, workspace);
+        cuda_convolution_run(plan, x, dy, NULL, dweight, accumulate, how.workspace);
     else
-        columns_weight_gradient(precision, v, x, dy, dweight, accumulate, workspace);
+        columns_weight_gradient(how.precision, v, x, dy, dweight, accumulate, how.workspace);
 }
 
-void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {
+static void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
+                                      bool accumulate) {
     cuda_sum_channels(dy, dbias, accumulate, v->n, v->k, v->oh * v->ow);
 }
 
@@ -334,7 +336,7 @@ static __global__ void take_shortcut(Window v, const float *x, float *y, size_t 
     }
 }
 
-void cuda_shortcut(const Window *v, const float *x, float *y) {
+static void cuda_shortcut(const Window *v, const float *x, float *y) {
     const CudaDevice *cuda = cuda_current();
     cuda_launch(cuda, take_shortcut, cuda_grid(cuda, output_count(v)), *v, x, y, output_count(v));
 }
@@ -352,7 +354,7 @@ static __global__ void return_shortcut(Window v, const float *dy, float *dx, boo
     }
 }
 
-void cuda_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void cuda_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
     size_t count = input_count(v);
     cuda_launch(cuda, return_shortcut, cuda_grid(cuda, count), *v, dy, dx, accumulate, count);
@@ -387,7 +389,7 @@ static __global__ void pool_max(Window v, const float *x, float *y, int32_t *cho
     }
 }
 
-void cuda_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
+static void cuda_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     CHECK(v->pad < v->kernel, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
     const CudaDevice *cuda = cuda_current();
     size_t count = output_count(v);
@@ -410,8 +412,8 @@ static __global__ void pool_max_gradient(Window v, const int32_t *chosen, const 
     }
 }
 
-void cuda_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
-                            bool accumulate) {
+static void cuda_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy,
+                                   float *dx, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
     size_t count = input_count(v);
     cuda_launch(cuda, pool_max_gradient, cuda_grid(cuda, count), *v, chosen, dy, dx, accumulate,
@@ -430,7 +432,7 @@ static __global__ void pool_avg(Window v, const float *x, float *y, size_t count
     }
 }
 
-void cuda_avg_pool(const Window *v, const float *x, float *y) {
+static void cuda_avg_pool(const Window *v, const float *x, float *y) {
     const CudaDevice *cuda = cuda_current();
     size_t count = output_count(v);
     cuda_launch(cuda, pool_avg, cuda_grid(cuda, count), *v, x, y, count);
@@ -449,8 +451,22 @@ static __global__ void pool_avg_gradient(Window v, const float *dy, float *dx, b
     }
 }
 
-void cuda_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void cuda_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
     size_t count = input_count(v);
     cuda_launch(cuda, pool_avg_gradient, cuda_grid(cuda, count), *v, dy, dx, accumulate, count);
 }
+
+extern "C" const ConvolutionKernels cuda_convolution = {
+    .conv2d_workspace = cuda_conv2d_workspace,
+    .conv2d = cuda_conv2d,
+    .conv2d_input_gradient = cuda_conv2d_input_gradient,
+    .conv2d_weight_gradient = cuda_conv2d_weight_gradient,
+    .conv2d_bias_gradient = cuda_conv2d_bias_gradient,
+    .shortcut = cuda_shortcut,
+    .shortcut_gradient = cuda_shortcut_gradient,
+    .max_pool = cuda_max_pool,
+    .max_pool_gradient = cuda_max_pool_gradient,
+    .avg_pool = cuda_avg_pool,
+    .avg_pool_gradient = cuda_avg_pool_gradient,
+};

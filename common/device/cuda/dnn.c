@@ -294,8 +294,8 @@ static void narrow(const ConvolutionPlan *plan, const float *a, const float *b, 
         cuda_narrow_images(plan->precision, &first, &second);
         return;
     }
-    cuda_narrow(plan->precision, room->a, a, count_of(&plan->a));
-    cuda_narrow(plan->precision, room->b, b, count_of(&plan->b));
+    cuda_elementwise.narrow(plan->precision, room->a, a, count_of(&plan->a));
+    cuda_elementwise.narrow(plan->precision, room->b, b, count_of(&plan->b));
 }
 
 void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,

@@ -70,7 +70,7 @@ struct Unscale {
     }
 };
 
-void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
+static void cuda_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
     List<Slice> list = {};
     Unscale work = {factor, not_finite};
     for (size_t i = 0; i < slice_count; i++) list_add(work, &list, slices[i]);
@@ -93,19 +93,25 @@ struct Copy {
     }
 };
 
-void cuda_pack(float *y, const Slice *slices, size_t slice_count) {
+static void cuda_pack(float *y, const Slice *slices, size_t slice_count) {
     List<Transfer> list = {};
     for (size_t i = 0; i < slice_count; y += slices[i].count, i++)
         list_add(Copy{}, &list, {y, slices[i].data, slices[i].count});
     list_flush(Copy{}, &list);
 }
 
-void cuda_unpack(const Slice *slices, size_t slice_count, const float *x) {
+static void cuda_unpack(const Slice *slices, size_t slice_count, const float *x) {
     List<Transfer> list = {};
     for (size_t i = 0; i < slice_count; x += slices[i].count, i++)
         list_add(Copy{}, &list, {slices[i].data, x, slices[i].count});
     list_flush(Copy{}, &list);
 }
+
+extern "C" const SliceKernels cuda_slices = {
+    .unscale = cuda_unscale,
+    .pack = cuda_pack,
+    .unpack = cuda_unpack,
+};
 
 // ---- optimizers -----------------------------------------------------------------------------
 
@@ -134,7 +140,7 @@ struct Sgd {
     }
 };
 
-void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
     List<SgdTensor> list = {};
     Sgd work = {*config};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
@@ -171,7 +177,7 @@ struct Adam {
     }
 };
 
-void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
+static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
     List<AdamTensor> list = {};
     float beta1 = config->beta1, beta2 = config->beta2;
     Adam work = {(float)(1 - (double)beta1), beta2, (float)(1 - (double)beta2), config->eps,
@@ -179,3 +185,8 @@ void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tenso
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
     list_flush(work, &list);
 }
+
+extern "C" const OptimizerKernels cuda_optimizer = {
+    .sgd = cuda_sgd,
+    .adam = cuda_adam,
+};

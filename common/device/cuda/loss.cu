@@ -95,11 +95,11 @@ struct CrossEntropy {
     }
 };
 
-void cuda_cross_entropy(const float *logits, const int64_t *target, double divisor,
-                        float *probabilities, float *loss, size_t n, size_t classes) {
+static void cuda_cross_entropy(Labels labels, const float *logits, double divisor,
+                               float *probabilities, float *loss) {
     CudaDevice *cuda = cuda_current();
-    CrossEntropy rows = {logits, target, probabilities, classes};
-    BlockSums found = sum_rows(cuda, rows, n, classes);
+    CrossEntropy rows = {logits, labels.target, probabilities, labels.classes};
+    BlockSums found = sum_rows(cuda, rows, labels.n, labels.classes);
     cuda_mean_of(found.sums, divisor, loss, found.count);
 }
 
@@ -117,13 +117,13 @@ static __global__ void cross_entropy_gradient_kernel(const float *probabilities,
     }
 }
 
-void cuda_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                 const float *upstream, double divisor, float *dlogits,
-                                 bool accumulate, size_t n, size_t classes) {
+static void cuda_cross_entropy_gradient(Labels labels, const float *probabilities,
+                                        Upstream upstream, float *dlogits, bool accumulate) {
     CudaDevice *cuda = cuda_current();
-    if (n * classes > 0)
-        cuda_launch(cuda, cross_entropy_gradient_kernel, cuda_grid(cuda, n * classes),
-                    probabilities, target, upstream, divisor, dlogits, accumulate, n, classes);
+    if (labels.n * labels.classes > 0)
+        cuda_launch(cuda, cross_entropy_gradient_kernel, cuda_grid(cuda, labels.n * labels.classes),
+                    probabilities, labels.target, upstream.gradient, upstream.divisor, dlogits,
+                    accumulate, labels.n, labels.classes);
 }
 
 // ---- squared error --------------------------------------------------------------------------
@@ -139,8 +139,8 @@ static __global__ void squared_error_kernel(const float *x, const float *target,
     if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
-void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
-                        size_t count) {
+static void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
+                               size_t count) {
     CudaDevice *cuda = cuda_current();
     BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
     cuda_launch(cuda, squared_error_kernel, found.count, x, target, count, found.sums);
@@ -157,12 +157,12 @@ static __global__ void squared_error_gradient_kernel(const float *x, const float
     }
 }
 
-void cuda_squared_error_gradient(const float *x, const float *target, const float *upstream,
-                                 double divisor, float *dx, bool accumulate, size_t count) {
+static void cuda_squared_error_gradient(const float *x, const float *target, Upstream upstream,
+                                        float *dx, bool accumulate, size_t count) {
     CudaDevice *cuda = cuda_current();
     if (count)
         cuda_launch(cuda, squared_error_gradient_kernel, cuda_grid(cuda, count), x, target,
-                    upstream, divisor, dx, accumulate, count);
+                    upstream.gradient, upstream.divisor, dx, accumulate, count);
 }
 
 // ---- yes or no ------------------------------------------------------------------------------
@@ -185,7 +185,7 @@ static __global__ void binary_cross_entropy_kernel(Answers answers, double *sums
     if (threadIdx.x == 0) sums[blockIdx.x] = own;
 }
 
-void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
+static void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
     CudaDevice *cuda = cuda_current();
     size_t count = answers->n * answers->classes;
     BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
@@ -206,13 +206,13 @@ static __global__ void binary_cross_entropy_gradient_kernel(Answers answers, dou
     }
 }
 
-void cuda_binary_cross_entropy_gradient(const Answers *answers, double divisor,
-                                        const float *upstream, float *dlogits, bool accumulate) {
+static void cuda_binary_cross_entropy_gradient(const Answers *answers, Upstream upstream,
+                                               float *dlogits, bool accumulate) {
     CudaDevice *cuda = cuda_current();
     size_t count = answers->n * answers->classes;
     if (count)
         cuda_launch(cuda, binary_cross_entropy_gradient_kernel, cuda_grid(cuda, count), *answers,
-                    divisor, upstream, dlogits, accumulate);
+                    upstream.divisor, upstream.gradient, dlogits, accumulate);
 }
 
 static __global__ void one_hot_kernel(const int64_t *labels, float *y, size_t n, size_t classes) {
@@ -224,7 +224,7 @@ static __global__ void one_hot_kernel(const int64_t *labels, float *y, size_t n,
     }
 }
 
-void cuda_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
+static void cuda_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
     CudaDevice *cuda = cuda_current();
     if (n * classes > 0)
         cuda_launch(cuda, one_hot_kernel, cuda_grid(cuda, n * classes), labels, y, n, classes);
@@ -257,9 +257,20 @@ static __global__ void correct_kernel(const double *sums, size_t count, int64_t 
     if (threadIdx.x == 0) *correct = (int64_t)sum;
 }
 
-void cuda_count_correct(const float *logits, const int64_t *target, int64_t *correct, size_t n,
-                        size_t classes) {
+static void cuda_count_correct(Labels labels, const float *logits, int64_t *correct) {
     CudaDevice *cuda = cuda_current();
-    BlockSums found = sum_rows(cuda, Correct{logits, target, classes}, n, classes);
+    BlockSums found =
+        sum_rows(cuda, Correct{logits, labels.target, labels.classes}, labels.n, labels.classes);
     cuda_launch(cuda, correct_kernel, 1, found.sums, found.count, correct);
 }
+
+extern "C" const LossKernels cuda_loss = {
+    .cross_entropy = cuda_cross_entropy,
+    .cross_entropy_gradient = cuda_cross_entropy_gradient,
+    .squared_error = cuda_squared_error,
+    .squared_error_gradient = cuda_squared_error_gradient,
+    .binary_cross_entropy = cuda_binary_cross_entropy,
+    .binary_cross_entropy_gradient = cuda_binary_cross_entropy_gradient,
+    .one_hot = cuda_one_hot,
+    .count_correct = cuda_count_correct,
+};

@@ -240,12 +240,13 @@ static __global__ void statistics_kernel(ChannelSums sums, const float *x, Stati
     }
 }
 
-static void measure(CudaDevice *cuda, const float *x, const Statistics &to, size_t n, size_t c,
-                    size_t inner) {
-    if (c == 0) return;
-    ChannelSums sums = plan_sums(cuda, n, c, inner);
-    sum_channels(cuda, sums, Moments{x, inner, 0}, {}, x);
-    cuda_launch(cuda, statistics_kernel, warp_grid(c), sums, x, to);
+static void measure(CudaDevice *cuda, const BatchNorm *norm, bool running) {
+    if (norm->c == 0) return;
+    Statistics to = {norm->mean,        norm->invstd,   running ? norm->running_mean : NULL,
+                     norm->running_var, norm->momentum, norm->eps};
+    ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
+    sum_channels(cuda, sums, Moments{norm->x, norm->inner, 0}, {}, norm->x);
+    cuda_launch(cuda, statistics_kernel, warp_grid(norm->c), sums, norm->x, to);
 }
 
 // ---- element by element, with numbers of the channel ----------------------------------------
@@ -323,19 +324,19 @@ struct Project {
 
 // ---- one device -----------------------------------------------------------------------------
 
-void cuda_batch_norm_apply(const float *x, const float *weight, const float *bias, float *y,
-                           const float *mean, const float *invstd, size_t n, size_t c,
-                           size_t inner) {
-    map_channels(cuda_current(), Normalize{mean, invstd, weight, bias, 0, 0, 0}, n, c, inner, y, x);
+static void normalize(const BatchNorm *norm, const float *mean, const float *invstd, float *y) {
+    map_channels(cuda_current(), Normalize{mean, invstd, norm->weight, norm->bias, 0, 0, 0},
+                 norm->n, norm->c, norm->inner, y, norm->x);
 }
 
-void cuda_batch_norm(const float *x, const float *weight, const float *bias, float *y, float *mean,
-                     float *invstd, float *running_mean, float *running_var, float momentum,
-                     float eps, size_t n, size_t c, size_t inner) {
-    if (n * inner == 0) return;
-    measure(cuda_current(), x, {mean, invstd, running_mean, running_var, momentum, eps}, n, c,
-            inner);
-    cuda_batch_norm_apply(x, weight, bias, y, mean, invstd, n, c, inner);
+static void cuda_batch_norm_apply(const BatchNorm *norm, float *y) {
+    normalize(norm, norm->mean, norm->invstd, y);
+}
+
+static void cuda_batch_norm(const BatchNorm *norm, float *y) {
+    if (norm->n * norm->inner == 0) return;
+    measure(cuda_current(), norm, true);
+    normalize(norm, norm->mean, norm->invstd, y);
 }
 
 static __global__ void eval_invstd_kernel(const float *running_var, float eps, float *invstd,
@@ -343,18 +344,16 @@ static __global__ void eval_invstd_kernel(const float *running_var, float eps, f
     FOR_EACH(i, c) invstd[i] = (float)(1 / sqrt((double)running_var[i] + (double)eps));
 }
 
-static void eval_invstd(CudaDevice *cuda, const float *running_var, float eps, float *invstd,
-                        size_t c) {
-    cuda_launch(cuda, eval_invstd_kernel, cuda_grid(cuda, c), running_var, eps, invstd, c);
+static void eval_invstd(CudaDevice *cuda, const BatchNorm *norm, float *invstd) {
+    cuda_launch(cuda, eval_invstd_kernel, cuda_grid(cuda, norm->c), norm->running_var, norm->eps,
+                invstd, norm->c);
 }
 
-void cuda_batch_norm_eval(const float *x, const float *weight, const float *bias, float *y,
-                          const float *running_mean, const float *running_var, float eps, size_t n,
-                          size_t c, size_t inner) {
+static void cuda_batch_norm_eval(const BatchNorm *norm, float *y) {
     CudaDevice *cuda = cuda_current();
-    float *invstd = (float *)cuda_workspace(cuda, c * sizeof *invstd);
-    eval_invstd(cuda, running_var, eps, invstd, c);
-    cuda_batch_norm_apply(x, weight, bias, y, running_mean, invstd, n, c, inner);
+    float *invstd = (float *)cuda_workspace(cuda, norm->c * sizeof *invstd);
+    eval_invstd(cuda, norm, invstd);
+    normalize(norm, norm->running_mean, invstd, y);
 }
 
 // What Project subtracts, room[2, c], from a channel's sums over count elements.
@@ -364,72 +363,69 @@ static __device__ void put_projection(float *room, size_t c, size_t channel, dou
     room[c + channel] = (float)(second * invstd * invstd / count);
 }
 
-typedef struct Gradients {  // where the sums of Products go; NULL: not wanted
-    float *dweight, *dbias; // [c]
-    bool add_dweight, add_dbias;
+typedef struct Gradients { // where the sums of Products go; NULL: not wanted
+    NormGradient to;
     float *sums; // [2, c]
     float *room; // [2, c], for Project
 } Gradients;
 
-static __global__ void gradient_kernel(ChannelSums sums, const float *invstd, Gradients to) {
+static __global__ void gradient_kernel(ChannelSums sums, const float *invstd, Gradients places) {
     size_t channel = warp_channel(), c = sums.c;
     if (channel >= c) return;
     Sums total = channel_total(sums, channel);
     if (threadIdx.x % CUDA_WARP != 0) return;
     double inverse = invstd[channel];
-    if (to.dweight) put(&to.dweight[channel], total.second * inverse, to.add_dweight);
-    if (to.dbias) put(&to.dbias[channel], total.first, to.add_dbias);
-    if (to.sums) {
-        to.sums[channel] = (float)total.first;
-        to.sums[c + channel] = (float)total.second;
+    if (places.to.dweight)
+        put(&places.to.dweight[channel], total.second * inverse, places.to.add_dweight);
+    if (places.to.dbias) put(&places.to.dbias[channel], total.first, places.to.add_dbias);
+    if (places.sums) {
+        places.sums[channel] = (float)total.first;
+        places.sums[c + channel] = (float)total.second;
     }
-    if (to.room)
-        put_projection(to.room, c, channel, total.first, total.second, inverse,
+    if (places.room)
+        put_projection(places.room, c, channel, total.first, total.second, inverse,
                        (double)(sums.n * sums.inner));
 }
 
-static void project(CudaDevice *cuda, const float *x, const float *dy, const float *weight,
-                    const float *mean, const float *invstd, const float *room, float *dx,
-                    bool add_dx, size_t n, size_t c, size_t inner) {
-    Project operation = {mean, invstd, weight, room, room + c, 0, 0, 0, 0};
-    map_channels_to(add_dx, cuda, operation, n, c, inner, dx, x, dy);
+// room: what put_projection left there.
+static void project(CudaDevice *cuda, const BatchNorm *norm, const float *dy, const float *room,
+                    const NormGradient *to) {
+    size_t c = norm->c;
+    Project operation = {norm->mean, norm->invstd, norm->weight, room, room + c, 0, 0, 0, 0};
+    map_channels_to(to->add_dx, cuda, operation, norm->n, c, norm->inner, to->dx, norm->x, dy);
 }
 
-void cuda_batch_norm_gradient(const float *x, const float *dy, const float *weight,
-                              const float *mean, const float *invstd, float *dx, bool add_dx,
-                              float *dweight, bool add_dweight, float *dbias, bool add_dbias,
-                              size_t n, size_t c, size_t inner) {
-    if (c == 0) return;
+static void cuda_batch_norm_gradient(const BatchNorm *norm, const float *dy,
+                                     const NormGradient *to) {
+    if (norm->c == 0) return;
     CudaDevice *cuda = cuda_current();
-    ChannelSums sums = plan_sums(cuda, n, c, inner);
-    Gradients to = {dweight, dbias, add_dweight, add_dbias, NULL, dx ? sums.room : NULL};
-    sum_channels(cuda, sums, Products{mean, 0}, {}, x, dy);
-    cuda_launch(cuda, gradient_kernel, warp_grid(c), sums, invstd, to);
-    if (dx) project(cuda, x, dy, weight, mean, invstd, sums.room, dx, add_dx, n, c, inner);
+    ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
+    Gradients places = {*to, NULL, to->dx ? sums.room : NULL};
+    sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, dy);
+    cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), sums, norm->invstd, places);
+    if (to->dx) project(cuda, norm, dy, sums.room, to);
 }
 
-void cuda_batch_norm_eval_gradient(const float *x, const float *dy, const float *weight,
-                                   const float *running_mean, const float *running_var, float eps,
-                                   float *dx, bool add_dx, float *dweight, bool add_dweight,
-                                   float *dbias, bool add_dbias, size_t n, size_t c, size_t inner) {
-    if (c == 0) return;
+static void cuda_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
+                                          const NormGradient *to) {
+    if (norm->c == 0) return;
     CudaDevice *cuda = cuda_current();
-    ChannelSums sums = plan_sums(cuda, n, c, inner);
-    eval_invstd(cuda, running_var, eps, sums.room, c);
-    if (dweight || dbias) {
-        Gradients to = {dweight, dbias, add_dweight, add_dbias, NULL, NULL};
-        sum_channels(cuda, sums, Products{running_mean, 0}, {}, x, dy);
-        cuda_launch(cuda, gradient_kernel, warp_grid(c), sums, sums.room, to);
+    ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
+    eval_invstd(cuda, norm, sums.room);
+    if (to->dweight || to->dbias) {
+        Gradients places = {*to, NULL, NULL};
+        sum_channels(cuda, sums, Products{norm->running_mean, 0}, {}, norm->x, dy);
+        cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), sums, sums.room, places);
     }
-    Stretch stretch = {sums.room, weight, 0};
-    if (dx) map_channels_to(add_dx, cuda, stretch, n, c, inner, dx, dy);
+    Stretch stretch = {sums.room, norm->weight, 0};
+    if (to->dx)
+        map_channels_to(to->add_dx, cuda, stretch, norm->n, norm->c, norm->inner, to->dx, dy);
 }
 
 // ---- over several ranks ---------------------------------------------------------------------
 
-void cuda_batch_norm_statistics(const float *x, float *mean, float *invstd, float eps, size_t n,
-                                size_t c, size_t inner) {
-    measure(cuda_current(), x, {mean, invstd, NULL, NULL, 0, eps}, n, c, inner);
+static void cuda_batch_norm_statistics(const BatchNorm *norm) {
+    measure(cuda_current(), norm, false);
 }
 
 // Of one channel, rank by rank: what is known of the first n elements and what a rank says of its
@@ -459,24 +455,22 @@ static __global__ void merge_kernel(const float *rows, size_t ranks, Statistics 
     if (total > 1) FOR_EACH(i, c) merge_channel(rows, ranks, to, c, i, total);
 }
 
-void cuda_batch_norm_merge(const float *rows, size_t ranks, float *mean, float *invstd,
-                           float *running_mean, float *running_var, float momentum, float eps,
-                           double *count, size_t c) {
+static void cuda_batch_norm_merge(const BatchNorm *norm, const float *rows, size_t ranks,
+                                  double *count) {
     CudaDevice *cuda = cuda_current();
-    Statistics to = {mean, invstd, running_mean, running_var, momentum, eps};
-    cuda_launch(cuda, merge_kernel, cuda_grid(cuda, c), rows, ranks, to, count, c);
+    Statistics to = {norm->mean,        norm->invstd,   norm->running_mean,
+                     norm->running_var, norm->momentum, norm->eps};
+    cuda_launch(cuda, merge_kernel, cuda_grid(cuda, norm->c), rows, ranks, to, count, norm->c);
 }
 
-void cuda_batch_norm_gradient_sums(const float *x, const float *dy, const float *mean,
-                                   const float *invstd, float *sums, float *dweight,
-                                   bool add_dweight, float *dbias, bool add_dbias, size_t n,
-                                   size_t c, size_t inner) {
-    if (c == 0) return;
+static void cuda_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy, float *sums,
+                                          const NormGradient *to) {
+    if (norm->c == 0) return;
     CudaDevice *cuda = cuda_current();
-    ChannelSums own = plan_sums(cuda, n, c, inner);
-    Gradients to = {dweight, dbias, add_dweight, add_dbias, sums, NULL};
-    sum_channels(cuda, own, Products{mean, 0}, {}, x, dy);
-    cuda_launch(cuda, gradient_kernel, warp_grid(c), own, invstd, to);
+    ChannelSums own = plan_sums(cuda, norm->n, norm->c, norm->inner);
+    Gradients places = {*to, sums, NULL};
+    sum_channels(cuda, own, Products{norm->mean, 0}, {}, norm->x, dy);
+    cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), own, norm->invstd, places);
 }
 
 static __global__ void projection_kernel(const float *sums, const float *invstd,
@@ -484,13 +478,25 @@ static __global__ void projection_kernel(const float *sums, const float *invstd,
     FOR_EACH(i, c) put_projection(room, c, i, sums[i], sums[c + i], invstd[i], *count);
 }
 
-void cuda_batch_norm_gradient_apply(const float *x, const float *dy, const float *weight,
-                                    const float *mean, const float *invstd, const float *sums,
-                                    const double *count, float *dx, bool add_dx, size_t n, size_t c,
-                                    size_t inner) {
-    if (n * c * inner == 0) return;
+static void cuda_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy,
+                                           const float *sums, const double *count,
+                                           const NormGradient *to) {
+    if (norm->n * norm->c * norm->inner == 0) return;
     CudaDevice *cuda = cuda_current();
-    float *room = (float *)cuda_workspace(cuda, 2 * c * sizeof *room);
-    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, c), sums, invstd, count, room, c);
-    project(cuda, x, dy, weight, mean, invstd, room, dx, add_dx, n, c, inner);
+    float *room = (float *)cuda_workspace(cuda, 2 * norm->c * sizeof *room);
+    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, norm->c), sums, norm->invstd, count, room,
+                norm->c);
+    project(cuda, norm, dy, room, to);
 }
+
+extern "C" const NormKernels cuda_norm = {
+    .batch_norm = cuda_batch_norm,
+    .batch_norm_eval = cuda_batch_norm_eval,
+    .batch_norm_gradient = cuda_batch_norm_gradient,
+    .batch_norm_eval_gradient = cuda_batch_norm_eval_gradient,
+    .batch_norm_statistics = cuda_batch_norm_statistics,
+    .batch_norm_merge = cuda_batch_norm_merge,
+    .batch_norm_apply = cuda_batch_norm_apply,
+    .batch_norm_gradient_sums = cuda_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = cuda_batch_norm_gradient_apply,
+};

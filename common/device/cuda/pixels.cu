@@ -22,7 +22,7 @@ static __global__ void upsample(const float *x, float *y, size_t h, size_t w, si
     }
 }
 
-void cuda_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
+static void cuda_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
     const CudaDevice *cuda = cuda_current();
     size_t count = planes * h * w * 4;
     cuda_launch(cuda, upsample, cuda_grid(cuda, count), x, y, h, w, count);
@@ -37,8 +37,8 @@ static __global__ void upsample_gradient(const float *dy, float *dx, bool accumu
     }
 }
 
-void cuda_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
-                              size_t w) {
+static void cuda_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes,
+                                     size_t h, size_t w) {
     const CudaDevice *cuda = cuda_current();
     size_t count = planes * h * w;
     cuda_launch(cuda, upsample_gradient, cuda_grid(cuda, count), dy, dx, accumulate, w, count);
@@ -68,11 +68,12 @@ static __global__ void pixel_softmax(const float *logits, const int64_t *target,
     }
 }
 
-void cuda_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
-                              float *losses, size_t n, size_t classes, size_t inner) {
+static void cuda_pixel_cross_entropy(PixelLabels labels, const float *logits, float *probabilities,
+                                     float *losses) {
     const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, pixel_softmax, cuda_grid(cuda, n * inner), logits, target, probabilities,
-                losses, classes, inner, n * inner);
+    cuda_launch(cuda, pixel_softmax, cuda_grid(cuda, labels.n * labels.inner), logits,
+                labels.target, probabilities, losses, labels.classes, labels.inner,
+                labels.n * labels.inner);
 }
 
 static __global__ void pixel_gradient(const float *probabilities, const int64_t *target,
@@ -86,13 +87,13 @@ static __global__ void pixel_gradient(const float *probabilities, const int64_t 
     }
 }
 
-void cuda_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                       const uint8_t *kept, const float *upstream, float *dlogits,
-                                       bool accumulate, size_t n, size_t classes, size_t inner) {
+static void cuda_pixel_cross_entropy_gradient(PixelLabels labels, const float *probabilities,
+                                              const uint8_t *kept, const float *upstream,
+                                              float *dlogits, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
-    size_t count = n * classes * inner;
-    cuda_launch(cuda, pixel_gradient, cuda_grid(cuda, count), probabilities, target, kept, upstream,
-                dlogits, accumulate, classes, inner, count);
+    size_t count = labels.n * labels.classes * labels.inner;
+    cuda_launch(cuda, pixel_gradient, cuda_grid(cuda, count), probabilities, labels.target, kept,
+                upstream, dlogits, accumulate, labels.classes, labels.inner, count);
 }
 
 static __global__ void predict(const float *logits, int32_t *predicted, size_t classes,
@@ -114,8 +115,8 @@ static __global__ void predict(const float *logits, int32_t *predicted, size_t c
     }
 }
 
-void cuda_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
-                         size_t inner) {
+static void cuda_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                                size_t inner) {
     const CudaDevice *cuda = cuda_current();
     cuda_launch(cuda, predict, cuda_grid(cuda, n * inner), logits, predicted, classes, inner,
                 n * inner);
@@ -307,16 +308,15 @@ struct HardRoom {
     uint32_t bins[HARD_BLOCKS * BINS];
 };
 
-void cuda_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                      uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+static void cuda_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum) {
     CudaDevice *cuda = cuda_current();
-    unsigned blocks = reduce_grid(count, 8 * CUDA_BLOCK);
+    unsigned blocks = reduce_grid(of->count, 8 * CUDA_BLOCK);
     if (blocks > HARD_BLOCKS) blocks = HARD_BLOCKS;
-    Pixels pixels = {losses, target, count, (count + blocks - 1) / blocks};
+    Pixels pixels = {of->losses, of->target, of->count, (of->count + blocks - 1) / blocks};
     HardRoom *room = (HardRoom *)cuda_workspace(cuda, sizeof *room);
     Selection *selection = &room->selection;
-    cuda_launch(cuda, count_above, blocks, pixels, threshold, room->parts);
-    cuda_launch(cuda, begin_selection, 1, room->parts, blocks, threshold, least, selection);
+    cuda_launch(cuda, count_above, blocks, pixels, of->threshold, room->parts);
+    cuda_launch(cuda, begin_selection, 1, room->parts, blocks, of->threshold, of->least, selection);
     for (int shift = 32 - BIN_BITS; shift >= 0; shift -= BIN_BITS) {
         cuda_launch(cuda, count_bins, blocks, pixels, selection, shift, room->bins);
         cuda_launch(cuda, choose_bin, 1, room->bins, blocks, shift, selection);
@@ -325,3 +325,12 @@ void cuda_hard_pixels(const float *losses, const int64_t *target, float threshol
     cuda_launch(cuda, mark_kept, blocks, pixels, selection, room->equals, kept, room->parts);
     cuda_launch(cuda, end_selection, 1, room->parts, blocks, kept_count, sum);
 }
+
+extern "C" const PixelKernels cuda_pixels = {
+    .upsample2x = cuda_upsample2x,
+    .upsample2x_gradient = cuda_upsample2x_gradient,
+    .pixel_cross_entropy = cuda_pixel_cross_entropy,
+    .hard_pixels = cuda_hard_pixels,
+    .pixel_cross_entropy_gradient = cuda_pixel_cross_entropy_gradient,
+    .predict_pixels = cuda_predict_pixels,
+};

@@ -23,7 +23,7 @@ static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx)
 
 // ---- convolution -----------------------------------------------------------------------------
 
-size_t ref_conv2d_workspace(Precision precision, const Window *v) {
+static size_t ref_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
     return host_room(precision, counts.x, counts.weight, v->k, counts.y);
 }
@@ -60,11 +60,11 @@ static void forward(const void *window, const float *x, const float *weight, con
                 }
 }
 
-void ref_conv2d(Precision precision, const Window *v, const float *x, const float *weight,
-                const float *bias, float *y, void *workspace) {
+static void ref_conv2d(Compute how, const Window *v, const float *x, const float *weight,
+                       const float *bias, float *y) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
-    host_product(precision, forward, factors, y, false, workspace);
+    host_product(how.precision, forward, factors, y, false, how.workspace);
 }
 
 // Which output row (or column) sees the input row at `tap` of its window, or -1: the inverse of the
@@ -106,11 +106,11 @@ static void input_gradient(const void *window, const float *weight, const float 
                 }
 }
 
-void ref_conv2d_input_gradient(Precision precision, const Window *v, const float *weight,
-                               const float *dy, float *dx, bool accumulate, void *workspace) {
+static void ref_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
+                                      const float *dy, float *dx, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
-    host_product(precision, input_gradient, factors, dx, accumulate, workspace);
+    host_product(how.precision, input_gradient, factors, dx, accumulate, how.workspace);
 }
 
 // The sum of dy x over all images and outputs for one weight.
@@ -142,14 +142,15 @@ static void weight_gradient(const void *window, const float *x, const float *dy,
                             accumulate);
 }
 
-void ref_conv2d_weight_gradient(Precision precision, const Window *v, const float *x,
-                                const float *dy, float *dweight, bool accumulate, void *workspace) {
+static void ref_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
+                                       const float *dy, float *dweight, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
     HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
-    host_product(precision, weight_gradient, factors, dweight, accumulate, workspace);
+    host_product(how.precision, weight_gradient, factors, dweight, accumulate, how.workspace);
 }
 
-void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias, bool accumulate) {
+static void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
+                                     bool accumulate) {
     size_t plane = v->oh * v->ow;
     for (size_t k = 0; k < v->k; k++) {
         double sum = 0;
@@ -167,7 +168,7 @@ static int64_t shortcut_channel(const Window *v, size_t k) {
     return c >= 0 && c < (int64_t)v->c ? c : -1;
 }
 
-void ref_shortcut(const Window *v, const float *x, float *y) {
+static void ref_shortcut(const Window *v, const float *x, float *y) {
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < v->k; k++)
             for (size_t oy = 0; oy < v->oh; oy++)
@@ -180,7 +181,7 @@ void ref_shortcut(const Window *v, const float *x, float *y) {
                 }
 }
 
-void ref_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void ref_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
     for (size_t i = 0; i < v->n; i++)
         for (size_t k = 0; k < v->k; k++) {
@@ -210,7 +211,7 @@ static int64_t largest(const Window *v, const float *plane, size_t oy, size_t ox
     return best;
 }
 
-void ref_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
+static void ref_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     size_t out = 0;
     for (size_t i = 0; i < v->n * v->c; i++)
         for (size_t oy = 0; oy < v->oh; oy++)
@@ -222,15 +223,15 @@ void ref_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
             }
 }
 
-void ref_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy, float *dx,
-                           bool accumulate) {
+static void ref_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy,
+                                  float *dx, bool accumulate) {
     for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
     size_t plane = v->oh * v->ow;
     for (size_t out = 0; out < v->n * v->c * plane; out++)
         dx[out / plane * v->h * v->w + (size_t)chosen[out]] += dy[out];
 }
 
-void ref_avg_pool(const Window *v, const float *x, float *y) {
+static void ref_avg_pool(const Window *v, const float *x, float *y) {
     size_t out = 0;
     for (size_t i = 0; i < v->n * v->c; i++)
         for (size_t oy = 0; oy < v->oh; oy++)
@@ -245,7 +246,7 @@ void ref_avg_pool(const Window *v, const float *x, float *y) {
             }
 }
 
-void ref_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
+static void ref_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
     for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
     size_t out = 0;
     for (size_t i = 0; i < v->n * v->c; i++)
@@ -259,3 +260,17 @@ void ref_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool acc
                                 dy[out] / (float)(v->kernel * v->kernel);
                     }
 }
+
+const ConvolutionKernels ref_convolution = {
+    .conv2d_workspace = ref_conv2d_workspace,
+    .conv2d = ref_conv2d,
+    .conv2d_input_gradient = ref_conv2d_input_gradient,
+    .conv2d_weight_gradient = ref_conv2d_weight_gradient,
+    .conv2d_bias_gradient = ref_conv2d_bias_gradient,
+    .shortcut = ref_shortcut,
+    .shortcut_gradient = ref_shortcut_gradient,
+    .max_pool = ref_max_pool,
+    .max_pool_gradient = ref_max_pool_gradient,
+    .avg_pool = ref_avg_pool,
+    .avg_pool_gradient = ref_avg_pool_gradient,
+};

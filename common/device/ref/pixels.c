@@ -7,15 +7,15 @@
 
 // ---- upsampling ------------------------------------------------------------------------------
 
-void ref_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
+static void ref_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
     for (size_t p = 0; p < planes; p++)
         for (size_t row = 0; row < 2 * h; row++)
             for (size_t column = 0; column < 2 * w; column++)
                 y[(p * 2 * h + row) * 2 * w + column] = x[(p * h + row / 2) * w + column / 2];
 }
 
-void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes, size_t h,
-                             size_t w) {
+static void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t planes,
+                                    size_t h, size_t w) {
     for (size_t p = 0; p < planes; p++)
         for (size_t row = 0; row < h; row++)
             for (size_t column = 0; column < w; column++) {
@@ -28,21 +28,25 @@ void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate, size_t
 
 // ---- losses ----------------------------------------------------------------------------------
 
-void ref_pixel_cross_entropy(const float *logits, const int64_t *target, float *probabilities,
-                             float *losses, size_t n, size_t classes, size_t inner) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < inner; j++) {
-            const float *x = logits + i * classes * inner + j; // class k's logit is x[k * inner]
-            float *p = probabilities + i * classes * inner + j;
+static void ref_pixel_cross_entropy(PixelLabels labels, const float *logits, float *probabilities,
+                                    float *losses) {
+    for (size_t i = 0; i < labels.n; i++)
+        for (size_t j = 0; j < labels.inner; j++) {
+            const float *x = logits + i * labels.classes * labels.inner +
+                             j; // class k's logit is x[k * labels.inner]
+            float *p = probabilities + i * labels.classes * labels.inner + j;
             double max = (double)x[0], total = 0;
-            for (size_t k = 0; k < classes; k++) max = fmax(max, (double)x[k * inner]);
-            for (size_t k = 0; k < classes; k++) total += exp((double)x[k * inner] - max);
-            for (size_t k = 0; k < classes; k++)
-                p[k * inner] = (float)(exp((double)x[k * inner] - max) / total);
-            int64_t label = target[i * inner + j];
-            double loss = label < (int64_t)classes ? log(total) + max : (double)NAN;
-            if (label >= 0 && label < (int64_t)classes) loss -= (double)x[(size_t)label * inner];
-            losses[i * inner + j] = label < 0 ? 0 : (float)loss;
+            for (size_t k = 0; k < labels.classes; k++)
+                max = fmax(max, (double)x[k * labels.inner]);
+            for (size_t k = 0; k < labels.classes; k++)
+                total += exp((double)x[k * labels.inner] - max);
+            for (size_t k = 0; k < labels.classes; k++)
+                p[k * labels.inner] = (float)(exp((double)x[k * labels.inner] - max) / total);
+            int64_t label = labels.target[i * labels.inner + j];
+            double loss = label < (int64_t)labels.classes ? log(total) + max : (double)NAN;
+            if (label >= 0 && label < (int64_t)labels.classes)
+                loss -= (double)x[(size_t)label * labels.inner];
+            losses[i * labels.inner + j] = label < 0 ? 0 : (float)loss;
         }
 }
 
@@ -61,40 +65,41 @@ static size_t place(const float *losses, const int64_t *target, size_t i, size_t
     return before;
 }
 
-void ref_hard_pixels(const float *losses, const int64_t *target, float threshold, size_t least,
-                     uint8_t *kept, int64_t *kept_count, float *sum, size_t count) {
+static void ref_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum) {
     size_t above = 0;
     double total = 0;
     *kept_count = 0;
-    for (size_t i = 0; i < count; i++) above += target[i] >= 0 && harder(losses[i], threshold);
-    for (size_t i = 0; i < count; i++) {
-        if (target[i] < 0)
+    for (size_t i = 0; i < of->count; i++)
+        above += of->target[i] >= 0 && harder(of->losses[i], of->threshold);
+    for (size_t i = 0; i < of->count; i++) {
+        if (of->target[i] < 0)
             kept[i] = 0;
-        else if (above < least)
-            kept[i] = place(losses, target, i, count) < least;
+        else if (above < of->least)
+            kept[i] = place(of->losses, of->target, i, of->count) < of->least;
         else
-            kept[i] = harder(losses[i], threshold);
+            kept[i] = harder(of->losses[i], of->threshold);
         *kept_count += kept[i];
-        if (kept[i]) total += (double)losses[i];
+        if (kept[i]) total += (double)of->losses[i];
     }
     *sum = (float)total;
 }
 
-void ref_pixel_cross_entropy_gradient(const float *probabilities, const int64_t *target,
-                                      const uint8_t *kept, const float *upstream, float *dlogits,
-                                      bool accumulate, size_t n, size_t classes, size_t inner) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t k = 0; k < classes; k++)
-            for (size_t j = 0; j < inner; j++) {
-                size_t index = (i * classes + k) * inner + j, pixel = i * inner + j;
-                double onehot = target[pixel] == (int64_t)k ? 1 : 0;
+static void ref_pixel_cross_entropy_gradient(PixelLabels labels, const float *probabilities,
+                                             const uint8_t *kept, const float *upstream,
+                                             float *dlogits, bool accumulate) {
+    for (size_t i = 0; i < labels.n; i++)
+        for (size_t k = 0; k < labels.classes; k++)
+            for (size_t j = 0; j < labels.inner; j++) {
+                size_t index = (i * labels.classes + k) * labels.inner + j,
+                       pixel = i * labels.inner + j;
+                double onehot = labels.target[pixel] == (int64_t)k ? 1 : 0;
                 double gradient = ((double)probabilities[index] - onehot) * (double)*upstream;
                 ref_put(&dlogits[index], kept[pixel] ? gradient : 0, accumulate);
             }
 }
 
-void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
-                        size_t inner) {
+static void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
+                               size_t inner) {
     for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < inner; j++) {
             const float *x = logits + i * classes * inner + j;
@@ -107,3 +112,12 @@ void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_
             predicted[i * inner + j] = numbers ? (int32_t)best : -1;
         }
 }
+
+const PixelKernels ref_pixels = {
+    .upsample2x = ref_upsample2x,
+    .upsample2x_gradient = ref_upsample2x_gradient,
+    .pixel_cross_entropy = ref_pixel_cross_entropy,
+    .hard_pixels = ref_hard_pixels,
+    .pixel_cross_entropy_gradient = ref_pixel_cross_entropy_gradient,
+    .predict_pixels = ref_predict_pixels,
+};

@@ -1,8 +1,7 @@
-/* kernels.cu: the CUDA backend's table, and those of its kernels that go element by element.
+/* elementwise.cu: the CUDA backend's kernels that go element by element.
  *
  * All of these are bound by memory: each passes over its arrays once, four elements per access
- * (map.cuh). Losses, lists of tensors (optimizers among them), batch norm, windows and labels
- * of pixels have files of their own.
+ * (map.cuh).
  */
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -33,7 +32,7 @@ static void cuda_add(float *y, const float *a, const float *b, size_t count) {
     cuda_map(Sum{}, count, y, a, b);
 }
 
-void cuda_accumulate(float *y, const float *x, size_t count) {
+static void cuda_accumulate(float *y, const float *x, size_t count) {
     cuda_map(Sum{}, count, y, y, x);
 }
 
@@ -112,25 +111,18 @@ struct FromHalf {
     __device__ float operator()(uint16_t x) const { return __half2float(__ushort_as_half(x)); }
 };
 
-void cuda_narrow(Precision precision, uint16_t *y, const float *x, size_t count) {
+static void cuda_narrow(Precision precision, uint16_t *y, const float *x, size_t count) {
     if (precision == PRECISION_F16)
         cuda_map(ToHalf{}, count, y, x);
     else
         cuda_map(ToBfloat16{}, count, y, x);
 }
 
-void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count) {
+static void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t count) {
     if (precision == PRECISION_F16)
         cuda_map(FromHalf{}, count, y, x);
     else
         cuda_map(FromBfloat16{}, count, y, x);
-}
-
-// ---- beside the matrix product --------------------------------------------------------------
-
-void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
-                        bool accumulate) {
-    cuda_sum_channels(dy, dbias, accumulate, rows, columns, 1);
 }
 
 // ---- pointwise ------------------------------------------------------------------------------
@@ -155,63 +147,16 @@ static void cuda_relu_gradient(float *dx, const float *y, const float *dy, size_
         cuda_map(ReluGradient{}, count, dx, y, dy);
 }
 
-extern "C" const Kernels kernels_cuda = {
-    .name = "cuda",
-    .host_memory = false,
-    .describe = cuda_describe,
-    .prepare = cuda_prepare,
+extern "C" const ElementwiseKernels cuda_elementwise = {
     .fill = cuda_fill,
     .add = cuda_add,
     .accumulate = cuda_accumulate,
     .scale = cuda_scale,
-    .unscale = cuda_unscale,
-    .pack = cuda_pack,
-    .unpack = cuda_unpack,
+    .relu = cuda_relu,
+    .relu_gradient = cuda_relu_gradient,
+    .narrow = cuda_narrow,
+    .widen = cuda_widen,
     .mean = cuda_mean,
     .spread = cuda_spread,
     .count_up = cuda_count_up,
-    .narrow = cuda_narrow,
-    .widen = cuda_widen,
-    .matmul_workspace = cuda_matmul_workspace,
-    .matmul = cuda_matmul,
-    .linear = cuda_linear,
-    .bias_gradient = cuda_bias_gradient,
-    .conv2d_workspace = cuda_conv2d_workspace,
-    .conv2d = cuda_conv2d,
-    .conv2d_input_gradient = cuda_conv2d_input_gradient,
-    .conv2d_weight_gradient = cuda_conv2d_weight_gradient,
-    .conv2d_bias_gradient = cuda_conv2d_bias_gradient,
-    .batch_norm = cuda_batch_norm,
-    .batch_norm_eval = cuda_batch_norm_eval,
-    .batch_norm_gradient = cuda_batch_norm_gradient,
-    .batch_norm_eval_gradient = cuda_batch_norm_eval_gradient,
-    .batch_norm_statistics = cuda_batch_norm_statistics,
-    .batch_norm_merge = cuda_batch_norm_merge,
-    .batch_norm_apply = cuda_batch_norm_apply,
-    .batch_norm_gradient_sums = cuda_batch_norm_gradient_sums,
-    .batch_norm_gradient_apply = cuda_batch_norm_gradient_apply,
-    .relu = cuda_relu,
-    .relu_gradient = cuda_relu_gradient,
-    .shortcut = cuda_shortcut,
-    .shortcut_gradient = cuda_shortcut_gradient,
-    .upsample2x = cuda_upsample2x,
-    .upsample2x_gradient = cuda_upsample2x_gradient,
-    .max_pool = cuda_max_pool,
-    .max_pool_gradient = cuda_max_pool_gradient,
-    .avg_pool = cuda_avg_pool,
-    .avg_pool_gradient = cuda_avg_pool_gradient,
-    .cross_entropy = cuda_cross_entropy,
-    .cross_entropy_gradient = cuda_cross_entropy_gradient,
-    .squared_error = cuda_squared_error,
-    .squared_error_gradient = cuda_squared_error_gradient,
-    .binary_cross_entropy = cuda_binary_cross_entropy,
-    .binary_cross_entropy_gradient = cuda_binary_cross_entropy_gradient,
-    .one_hot = cuda_one_hot,
-    .count_correct = cuda_count_correct,
-    .pixel_cross_entropy = cuda_pixel_cross_entropy,
-    .hard_pixels = cuda_hard_pixels,
-    .pixel_cross_entropy_gradient = cuda_pixel_cross_entropy_gradient,
-    .predict_pixels = cuda_predict_pixels,
-    .sgd = cuda_sgd,
-    .adam = cuda_adam,
 };

@@ -1,0 +1,134 @@
+/* loss.c: the CPU backend's losses of rows, their gradients, and how many predictions are right. */
+#include <math.h>
+
+#include "common/device/cpu/kernels.h"
+
+// The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.
+static float row_max(const float *row, size_t count) {
+    float max = row[0];
+    for (size_t j = 1; j < count; j++)
+        if (row[j] > max) max = row[j];
+    return max;
+}
+
+static void cpu_cross_entropy(Labels labels, const float *logits, double divisor,
+                              float *probabilities, float *loss) {
+    double sum = 0;
+    for (size_t i = 0; i < labels.n; i++) {
+        const float *row = logits + i * labels.classes;
+        float *p = probabilities + i * labels.classes;
+        float max = row_max(row, labels.classes); // subtracted, so that no exponential overflows
+        for (size_t j = 0; j < labels.classes; j++) p[j] = expf(row[j] - max);
+        double total = cpu_sum(p, labels.classes);
+        for (size_t j = 0; j < labels.classes; j++) p[j] = (float)((double)p[j] / total);
+        bool is_class = labels.target[i] >= 0 && (uint64_t)labels.target[i] < labels.classes;
+        sum += is_class ? log(total) - ((double)row[labels.target[i]] - (double)max) : (double)NAN;
+    }
+    *loss = (float)quotient(sum, divisor);
+}
+
+static void cpu_cross_entropy_gradient(Labels labels, const float *probabilities, Upstream upstream,
+                                       float *dlogits, bool accumulate) {
+    float scale = (float)quotient((double)*upstream.gradient, upstream.divisor);
+    for (size_t i = 0; i < labels.n; i++)
+        for (size_t j = 0; j < labels.classes; j++) {
+            float onehot = (size_t)labels.target[i] == j ? 1.0f : 0.0f;
+            float gradient = (probabilities[i * labels.classes + j] - onehot) * scale;
+            float *place = &dlogits[i * labels.classes + j];
+            *place = accumulate ? *place + gradient : gradient;
+        }
+}
+
+KERNEL_CLONES static double sum_squares(const float *x, const float *target, size_t count) {
+    Lanes sums[2] = {{0}}, values, wanted;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&values, x + i + half * LANES);
+            lanes_load(&wanted, target + i + half * LANES);
+            values -= wanted;
+            sums[half] += values * values;
+        }
+    for (; i < count; i++) {
+        double difference = (double)x[i] - (double)target[i];
+        sum += difference * difference;
+    }
+    return sum + lanes_sum(sums);
+}
+
+static void cpu_squared_error(const float *x, const float *target, double divisor, float *loss,
+                              size_t count) {
+    *loss = (float)quotient(sum_squares(x, target, count), divisor);
+}
+
+KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float *target,
+                                                     Upstream upstream, float *dx, bool accumulate,
+                                                     size_t count) {
+    float scale = (float)quotient((double)*upstream.gradient, upstream.divisor);
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        float gradient = 2 * (x[i] - target[i]) * scale;
+        dx[i] = accumulate ? dx[i] + gradient : gradient;
+    }
+}
+
+// The weight of a "yes" in the column that `index` is in.
+static float pos_weight(const Answers *answers, size_t index) {
+    return answers->pos_weight ? answers->pos_weight[index % answers->classes] : 1;
+}
+
+static void cpu_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
+    double sum = 0;
+    for (size_t i = 0; i < answers->n * answers->classes; i++) {
+        float x = answers->logits[i], t = answers->target[i];
+        // log(1 + exp(-x)); a NaN among the logits reaches the sum by itself
+        float softplus = (x < 0 ? -x : 0) + log1pf(expf(-fabsf(x)));
+        float weight = 1 + (pos_weight(answers, i) - 1) * t;
+        sum += (double)((1 - t) * x) + (double)(weight * softplus);
+    }
+    *loss = (float)quotient(sum, divisor);
+}
+
+static void cpu_binary_cross_entropy_gradient(const Answers *answers, Upstream upstream,
+                                              float *dlogits, bool accumulate) {
+    float scale = (float)quotient((double)*upstream.gradient, upstream.divisor);
+    for (size_t i = 0; i < answers->n * answers->classes; i++) {
+        float p = pos_weight(answers, i), t = answers->target[i];
+        float sigmoid = 1 / (1 + expf(-answers->logits[i]));
+        float gradient = ((1 + (p - 1) * t) * sigmoid - p * t) * scale;
+        dlogits[i] = accumulate ? dlogits[i] + gradient : gradient;
+    }
+}
+
+static void cpu_one_hot(const int64_t *labels, float *y, size_t n, size_t classes) {
+    for (size_t i = 0; i < n; i++) {
+        bool is_class = labels[i] >= 0 && (uint64_t)labels[i] < classes;
+        for (size_t j = 0; j < classes; j++) y[i * classes + j] = is_class ? 0 : NAN;
+        if (is_class) y[i * classes + (size_t)labels[i]] = 1;
+    }
+}
+
+static void cpu_count_correct(Labels labels, const float *logits, int64_t *correct) {
+    *correct = 0;
+    for (size_t i = 0; i < labels.n; i++) {
+        if (labels.target[i] < 0 || (uint64_t)labels.target[i] >= labels.classes) continue;
+        const float *row = logits + i * labels.classes;
+        size_t label = (size_t)labels.target[i];
+        bool largest = row[label] == row[label]; // false for NaN, as are all comparisons below
+        for (size_t j = 0; j < label; j++) largest = largest && row[j] < row[label];
+        for (size_t j = label; j < labels.classes; j++) largest = largest && row[j] <= row[label];
+        *correct += largest;
+    }
+}
+
+const LossKernels cpu_loss = {
+    .cross_entropy = cpu_cross_entropy,
+    .cross_entropy_gradient = cpu_cross_entropy_gradient,
+    .squared_error = cpu_squared_error,
+    .squared_error_gradient = cpu_squared_error_gradient,
+    .binary_cross_entropy = cpu_binary_cross_entropy,
+    .binary_cross_entropy_gradient = cpu_binary_cross_entropy_gradient,
+    .one_hot = cpu_one_hot,
+    .count_correct = cpu_count_correct,
+};

@@ -1,0 +1,33 @@
+/* slices.c: the CPU backend's work on lists of pieces of memory. */
+#include "common/device/cpu/kernels.h"
+
+// Whether all numbers were finite: x - x is 0 for those, NaN for inf and NaN.
+KERNEL_CLONES static bool scale_checked(float *y, float factor, size_t count) {
+    float doubt = 0;
+    for (size_t i = 0; i < count; i++) {
+        doubt += y[i] - y[i];
+        y[i] *= factor;
+    }
+    return doubt == 0;
+}
+
+static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, float *not_finite) {
+    for (size_t s = 0; s < slice_count; s++)
+        if (!scale_checked(slices[s].data, factor, slices[s].count)) *not_finite = 1;
+}
+
+static void cpu_pack(float *y, const Slice *slices, size_t slice_count) {
+    for (size_t s = 0; s < slice_count; y += slices[s].count, s++)
+        if (slices[s].count) memcpy(y, slices[s].data, slices[s].count * sizeof *y);
+}
+
+static void cpu_unpack(const Slice *slices, size_t slice_count, const float *x) {
+    for (size_t s = 0; s < slice_count; x += slices[s].count, s++)
+        if (slices[s].count) memcpy(slices[s].data, x, slices[s].count * sizeof *x);
+}
+
+const SliceKernels cpu_slices = {
+    .unscale = cpu_unscale,
+    .pack = cpu_pack,
+    .unpack = cpu_unpack,
+};

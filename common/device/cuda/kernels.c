@@ -1,0 +1,17 @@
+/* kernels.c: the CUDA backend's families of kernels, put together. */
+#include "common/device/cuda/kernels.h"
+
+const Kernels kernels_cuda = {
+    .name = "cuda",
+    .host_memory = false,
+    .describe = cuda_describe,
+    .prepare = cuda_prepare,
+    .elementwise = &cuda_elementwise,
+    .slices = &cuda_slices,
+    .matrix = &cuda_matrix,
+    .convolution = &cuda_convolution,
+    .norm = &cuda_norm,
+    .loss = &cuda_loss,
+    .pixels = &cuda_pixels,
+    .optimizer = &cuda_optimizer,
+};

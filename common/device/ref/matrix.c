@@ -1,0 +1,52 @@
+/* matrix.c: the definition of matrix products. */
+#include "common/device/kernels_host.h"
+#include "common/device/ref/kernels.h"
+
+static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
+                    bool accumulate, void *workspace) {
+    const MatmulShape *s = matmul;
+    (void)workspace;
+    for (size_t i = 0; i < s->m; i++)
+        for (size_t j = 0; j < s->n; j++) {
+            double sum = 0;
+            for (size_t l = 0; l < s->k; l++)
+                sum += (double)(s->transpose_a ? a[l * s->m + i] : a[i * s->k + l]) *
+                       (double)(s->transpose_b ? b[j * s->k + l] : b[l * s->n + j]);
+            ref_put(&c[i * s->n + j], sum + (bias ? (double)bias[j] : 0), accumulate);
+        }
+}
+
+static size_t ref_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return host_room(precision, m * k, k * n, n, m * n);
+}
+
+static void ref_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
+                       bool accumulate) {
+    HostFactors factors = {&s, a, b, NULL, s.m * s.k, s.k * s.n, 0, s.m * s.n};
+    host_product(how.precision, product, factors, c, accumulate, how.workspace);
+}
+
+static void ref_linear(Compute how, LinearShape s, const float *x, const float *weight,
+                       const float *bias, float *y) {
+    const MatmulShape shape = {false, true, s.rows, s.out, s.in};
+    HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
+                           s.in * s.out, s.out, s.rows * s.out};
+    host_product(how.precision, product, factors, y, false, how.workspace);
+    if (s.relu) ref_elementwise.relu(y, y, s.rows * s.out);
+}
+
+static void ref_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                              bool accumulate) {
+    for (size_t j = 0; j < columns; j++) {
+        double sum = 0;
+        for (size_t i = 0; i < rows; i++) sum += (double)dy[i * columns + j];
+        ref_put(&dbias[j], sum, accumulate);
+    }
+}
+
+const MatrixKernels ref_matrix = {
+    .matmul_workspace = ref_matmul_workspace,
+    .matmul = ref_matmul,
+    .linear = ref_linear,
+    .bias_gradient = ref_bias_gradient,
+};
