@@ -48,8 +48,8 @@ Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int ran
 typedef Sampler *SamplerOfRank(size_t samples, size_t global_batch, int world, int rank,
                                bool shuffle, bool drop_last, uint64_t seed, Error *err);
 void sampler_close(Sampler *sampler); // NULL is fine
-// Leaves out the last batch if it is incomplete, as PyTorch's DataLoader does with drop_last. Returns
-// 0, or -1 with err filled if no batch is left.
+// Leaves out the last batch if it is incomplete, as PyTorch's DataLoader does with drop_last.
+// Returns 0, or -1 with err filled if no batch is left.
 int sampler_drop_incomplete(Sampler *sampler, Error *err);
 void sampler_set_epoch(Sampler *sampler, size_t epoch);
 
