@@ -70,7 +70,7 @@ static int check_pairs(const Split *split, Error *err) {
     return 0;
 }
 
-static int list(const char *folder, const char *name, Split *split, Error *err) {
+static int list_split(const char *folder, const char *name, Split *split, Error *err) {
     split->folder = memory_format("%s/%s", folder, name);
     split->count = scandir(split->folder, &split->entries, is_wanted, compare_entries);
     if (split->count < 0) {
@@ -208,7 +208,7 @@ static int read_split(const Split *split, int ignore_label, Dataset *set, Error 
 static int open_split(const char *folder, const char *name, int ignore_label, Dataset *set,
                       Error *err) {
     Split split = {.count = 0};
-    int status = list(folder, name, &split, err);
+    int status = list_split(folder, name, &split, err);
     if (status == 0) status = check_sizes(&split, set, err);
     if (status == 0) status = read_split(&split, ignore_label, set, err);
     free_split(&split);
