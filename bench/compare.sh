@@ -50,7 +50,7 @@ while [[ $# -gt 0 ]]; do
     --quick) quick=1 ;;
     --install) install=1 ;;
     --only-equivalence) only_equivalence=1 ;;
-    --help | -h) usage && exit 0 ;;
+    --help | -h) usage || exit 1; exit 0 ;;
     --device | --model | --world | --repeats | --out | --bin)
         [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
         case $1 in

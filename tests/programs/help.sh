@@ -22,6 +22,12 @@ for program in $programs; do
 done
 [ "$(echo "$programs" | wc -l)" -ge 9 ] || fail "only these programs: $programs"
 
+for script in bench/compare.sh tests/run.sh tests/mutants.sh; do
+    checks=$((checks + 1))
+    ! timeout 20 "$root/$script" --help >/dev/full 2>err.txt || fail "$script --help to a full device: status 0"
+    grep -q 'No space left on device' err.txt || fail "$script --help to a full device: $(cat err.txt)"
+done
+
 # --- Every example: in a folder where its files are, found beside this program and not in PATH
 
 run "files for the examples" "$bin/train_single" --model toy --steps 3 --save dp.safetensors
