@@ -8,7 +8,7 @@ unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 
 # --- Every program
 
-programs=$(grep -rl options_parse --include="*.c" "$root/common" "$root/dp" "$root/ddp" "$root/bench" |
+programs=$(cd "$root" && grep -rl options_parse --include="*.c" common dp ddp bench |
     xargs grep -hoE 'program = "[a-z_]+"' | sed 's/.*= "//; s/"//' | sort -u)
 for program in $programs; do
     run "$program --help" "$bin/$program" --help
