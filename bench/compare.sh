@@ -8,6 +8,7 @@
 # is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
 # 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
 # shows the same equivalences, and no times.
+# Ctrl-C keeps the runs that were finished. A figure is drawn again by: cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
 export LC_ALL=C
 

@@ -47,7 +47,9 @@ static bool pause_or_signal(Launch *launch) {
     return launch->caught != 0;
 }
 
-enum { WHOM_MAX = 1200 };
+// The meeting comes before attempt 0. A node that has been told of it may be through attempt 0
+// before the others ask again.
+enum { WHOM_MAX = 1200, MEETING = -1 };
 
 // "node 0 (cannot connect to ...)": why it cannot be reached, without the time of one attempt.
 static void name_node_0(const Launch *launch, const Error *attempt, char whom[WHOM_MAX]) {
@@ -83,7 +85,7 @@ static int fail_missing(Launch *launch, const char *missing, Error *err) {
         "%s of %d did not come within %g s: start ddprun there with --nnodes %d --node-rank N "
         "--master-addr %s --master-port %d and the same DDPRUN_TOKEN",
         missing, o->nodes, o->start_timeout_s, o->nodes, o->master_addr, launch->port);
-    nodes_tell(launch->nodes, 0, true, err->message);
+    nodes_tell(launch->nodes, MEETING, true, err->message);
     return -1;
 }
 
@@ -92,10 +94,10 @@ static int await_all(Launch *launch, Patience *patience, Error *err) {
     nodes_arrive(launch->nodes, "there", 0);
     while (nodes_arrived(launch->nodes, "there", 0) < launch->options->nodes) {
         if (pause_or_signal(launch)) {
-            nodes_tell(launch->nodes, 0, true, "its ddprun received a signal");
+            nodes_tell(launch->nodes, MEETING, true, "its ddprun received a signal");
             return launch->caught;
         }
-        if (nodes_look(launch->nodes, 0, text, sizeof text) != NODES_FINE)
+        if (nodes_look(launch->nodes, MEETING, text, sizeof text) != NODES_FINE)
             return error_set(err, STATUS_FAILED, "%s", text);
         if (clock_ns() < patience->next_line_ns && !patience_is_over(patience)) continue;
         nodes_list_missing(launch->nodes, missing, sizeof missing);
