@@ -312,7 +312,7 @@ static void *make_sampler(void *context) {
     Module *wrapper = must_get(distributed_data_parallel(model, rank->group, &config, &rank->error),
                                &rank->error);
     Strategy *strategy = strategy_ddp(wrapper, rank->group, device, sampler, &me);
-    if (sampler && checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
+    if (checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
     strategy->close(strategy);
     return NULL;
 }
