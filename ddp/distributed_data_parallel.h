@@ -12,10 +12,10 @@
 #ifndef DDP_DISTRIBUTED_DATA_PARALLEL_H
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
-#include "common/train/strategy.h"
+#include "common/base/profile.h"
+#include "common/nn/module.h"
 #include "ddp/group/process_group.h"
 #include "ddp/reducer.h"
-#include "ddp/rendezvous/heartbeat.h"
 
 typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)
@@ -85,15 +85,5 @@ typedef struct DdpObserver {
 void ddp_add_observer(Module *wrapper, DdpObserver *observer);
 // The one with this function, or NULL.
 DdpObserver *ddp_find_observer(Module *wrapper, void (*iteration)(DdpObserver *, Module *));
-
-// ---- the trainer ------------------------------------------------------------------------------
-
-// The Strategy for the trainer. Owns everything it is given from now on. sampler: "interleaved"
-// (DistributedSampler) or "blocked".
-Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                       const char *sampler);
-// Lets the launcher see this rank's phase, step and collective. Takes the heartbeat (NULL is fine).
-// Call before the first step.
-void strategy_ddp_set_heartbeat(Strategy *strategy, Heartbeat *heartbeat);
 
 #endif

@@ -43,7 +43,10 @@ Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool d
 // The blocked layout. A rank's share of the last batch may be empty.
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err);
-void sampler_close(Sampler *sampler);
+// What both layouts for several ranks look like: this, and distributed_sampler.
+typedef Sampler *SamplerOfRank(size_t samples, size_t global_batch, int world, int rank,
+                               bool shuffle, bool drop_last, uint64_t seed, Error *err);
+void sampler_close(Sampler *sampler); // NULL is fine
 void sampler_set_epoch(Sampler *sampler, size_t epoch);
 
 // For evaluation: this rank's contiguous part of 0..N-1, in batches of at most `batch`, every

@@ -1,19 +1,19 @@
 /* batch_loss.c: forward, loss. */
 #include "common/train/batch_loss.h"
 
-// Finds the divisor of a mean over `count` samples or pixels of this rank. `global` is all ranks'
-// number, 0 if it is not known yet.
+// Finds the divisor of a mean over `count` samples or pixels of this process. `global` is all
+// processes' number, 0 if it is not known yet.
 static int find_divisor(BatchLoss *result, const Tape *tape, size_t global, Strategy *strategy,
                         Error *err) {
     double all = (double)(global ? global : result->count);
     if (strategy && !global && strategy->global_mean) {
         Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-        int failed = strategy->reduce(strategy, &all, 1, err);
+        int failed = strategy_sum(strategy, &all, 1, err);
         profile_leave(tape->profile, phase);
         if (failed) return -1;
     }
-    result->divisor = strategy ? strategy->loss_rows(strategy, result->count, (size_t)all)
-                               : (double)result->count;
+    bool over_all = strategy && strategy->global_mean;
+    result->divisor = over_all ? all : (double)result->count;
     return 0;
 }
 
@@ -38,15 +38,27 @@ static int sample_loss(BatchLoss *result, Tape *tape, const Batch *batch, Strate
     return 0;
 }
 
-int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
-               const Mining *mining, Strategy *strategy, Error *err) {
-    const Batch *batch = batch_input_batch(input);
+int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
+                  Error *err) {
     *result = (BatchLoss){.target = batch_input_target(input, tape)};
     Phase phase = profile_enter(tape->profile, PHASE_FORWARD);
     result->outputs = module_forward(module, tape, batch_input_samples(input, tape));
-    profile_enter(tape->profile, PHASE_LOSS);
+    profile_leave(tape->profile, phase);
+    return tape_error(tape, err);
+}
+
+int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
+                    Strategy *strategy, Error *err) {
+    const Batch *batch = batch_input_batch(input);
+    Phase phase = profile_enter(tape->profile, PHASE_LOSS);
     int failed = batch->set->dense ? pixel_loss(result, tape, mining, strategy, err)
                                    : sample_loss(result, tape, batch, strategy, err);
     profile_leave(tape->profile, phase);
     return failed ? -1 : tape_error(tape, err);
+}
+
+int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
+               const Mining *mining, Strategy *strategy, Error *err) {
+    if (batch_forward(result, tape, module, input, err) != 0) return -1;
+    return batch_mean_loss(result, tape, input, mining, strategy, err);
 }

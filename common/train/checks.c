@@ -120,6 +120,20 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
     return config->cuda_graph ? check_graph(config, data, strategy, err) : 0;
 }
 
+// A process with fewer rows would give each of them more weight. (PyTorch's interleaved layout
+// cannot have this: it repeats samples until all ranks have the same number.)
+int checks_shares(const Strategy *strategy, Error *err) {
+    const Sampler *sampler = strategy->sampler;
+    size_t ranks = (size_t)sampler->world;
+    for (size_t i = 0; !strategy->global_mean && i < sampler->batch_count; i++)
+        if (sampler->global[i] % ranks != 0)
+            return error_set(
+                err, STATUS_USAGE,
+                "%s of %zu rows does not divide among %zu ranks: use --normalize global",
+                i > 0 ? "the last batch" : "a batch", sampler->global[i], ranks);
+    return 0;
+}
+
 // ---- outputs ----------------------------------------------------------------------------------
 
 static int can_write(const char *path, Error *err) {
@@ -167,7 +181,7 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
     double *mine = memory_zalloc((options->count + 1) * sizeof *mine);
     memcpy(mine, sums, options->count * sizeof *mine);
     sums[options->count] = 1; // counts the ranks
-    int failed = strategy->reduce(strategy, sums, options->count + 1, err);
+    int failed = strategy_sum(strategy, sums, options->count + 1, err);
     for (size_t i = 0; !failed && i < options->count; i++)
         if (sums[i] != sums[options->count] * mine[i])
             failed = error_set(err, STATUS_USAGE,
