@@ -18,6 +18,7 @@ TrainConfig train_config_default(void) {
                          .schedule = SCHEDULE_COSINE,
                          .gamma = 0.1,
                          .power = 0.9,
+                         .pos_weight = 1,
                          .seed = 0,
                          .log_every = 25};
 }
@@ -70,8 +71,16 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                       "the run)");
     options_add_float(o, "gamma", &c->gamma, 0, 1e6, "schedule step");
     options_add_float(o, "power", &c->power, 0, 1e6, "schedule polynomial");
+    options_add_enum(o, "loss", &c->loss, "auto|bce",
+                     "auto: cross-entropy of classes, squared error of numbers; bce: binary "
+                     "cross-entropy, a yes or no for each class");
+    options_add_float(o, "pos-weight", &c->pos_weight, 0, 1e6,
+                      "bce: how many times the loss of a yes counts");
     options_add_float(o, "ohem-threshold", &c->ohem_threshold, 0, 1e6,
                       "segnet: learn only from pixels whose loss is above F (0: from all)");
+    options_add_float(o, "ohem-probability", &c->ohem_probability, 0, 1,
+                      "the same said otherwise: only from pixels whose true class gets a "
+                      "probability below F (0: from all)");
     options_add_count(o, "ohem-min", &c->ohem_min, 0, 1e12,
                       "but at least from the N hardest of a rank's batch (0: a sixteenth)");
 }
