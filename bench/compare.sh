@@ -15,7 +15,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in devices runs measure equivalence tables report; do
+for part in progress devices runs measure equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -91,6 +91,8 @@ worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -
 if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
     fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
 fi
+trap 'interrupted 130' INT
+trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 mkdir -p "$out" || exit 2
@@ -100,14 +102,23 @@ mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
 started=$SECONDS
 
+plan() {
+    planning=1
+    [[ $only_equivalence == 1 ]] || { measure_speed && train_curves && trace_steps; }
+    check_equivalence
+    planning=0
+}
+plan
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
     summarize
     train_curves
-    record_timeline
+    trace_steps
+    lay_out_timeline
     draw
 fi
 check_equivalence
+clear_bar
 if [[ $only_equivalence == 0 ]]; then
     write_report
     print_summary

@@ -3,7 +3,8 @@
 #
 #   . bench/setup.sh
 #   setup_require INSTALL GROUP...           groups: build, tests, emulator, plots
-#   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release), quiet unless it fails
+#   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
+#                                            unless it fails
 #
 # INSTALL is 1 when the user gave --install. Root always installs; anybody else is told the command.
 # Both functions exit with status 2 when they cannot do their work.
@@ -103,6 +104,40 @@ setup_require() {
     fi
 }
 
+# "1:05" of 65 seconds
+setup_minutes() {
+    printf '%d:%02d' $(($1 / 60)) $(($1 % 60))
+}
+
+# setup_progress LOG: copies what a build prints into the log and says how far it is: on a terminal in one
+# line that is drawn anew, elsewhere in a line every 15 seconds.
+setup_progress() {
+    setup_begin=$(date +%s) setup_said=$(date +%s) setup_percent=0 setup_drawn=0
+    while IFS= read -r setup_line; do
+        printf '%s\n' "$setup_line" >>"$1"
+        setup_head=${setup_line%%]*} # "[ 12%" of make, "[12/340" of ninja
+        case $setup_head in
+        '['*[!0-9/%\ ]* | '[') continue ;;
+        '['*%) setup_now=${setup_head#[} setup_now=${setup_now%\%} ;;
+        '['*/*) setup_now=${setup_head#[} setup_now=$((100 * ${setup_now%/*} / ${setup_now#*/})) ;;
+        *) continue ;;
+        esac
+        setup_now=$((setup_now))
+        [ "$setup_now" -gt "$setup_percent" ] || continue
+        setup_percent=$setup_now setup_time=$(date +%s)
+        setup_left=$(((setup_time - setup_begin) * (100 - setup_percent) / setup_percent))
+        setup_text="  $setup_percent % built, about $(setup_minutes $setup_left) left"
+        if [ -t 2 ]; then
+            printf '\r\033[K%s' "$setup_text" >&2
+            setup_drawn=1
+        elif [ $((setup_time - setup_said)) -ge 15 ]; then
+            setup_said=$setup_time
+            setup_say "$setup_text"
+        fi
+    done
+    [ $setup_drawn = 0 ] || printf '\r\033[K' >&2
+}
+
 setup_build() {
     setup_source=$1
     setup_dir=$2
@@ -114,12 +149,17 @@ setup_build() {
 
     mkdir -p "$setup_dir"
     setup_say "building in $setup_dir"
+    : >"$setup_dir/setup.log"
+    rm -f "$setup_dir/setup.done"
     # shellcheck disable=SC2086 # the generator is two words or none
-    if ! {
-        cmake -S "$setup_source" -B "$setup_dir" $setup_generator \
-            --preset "${SETUP_PRESET:-release}" -DWITH_TESTS=$setup_tests &&
-            cmake --build "$setup_dir" -j "$(nproc)" ${1:+--target "$@"}
-    } >"$setup_dir/setup.log" 2>&1; then
+    {
+        ! {
+            cmake -S "$setup_source" -B "$setup_dir" $setup_generator \
+                --preset "${SETUP_PRESET:-release}" -DWITH_TESTS=$setup_tests &&
+                cmake --build "$setup_dir" -j "$(nproc)" ${1:+--target "$@"}
+        } || : >"$setup_dir/setup.done"
+    } 2>&1 | setup_progress "$setup_dir/setup.log"
+    if [ ! -e "$setup_dir/setup.done" ]; then
         tail -n 40 "$setup_dir/setup.log" >&2
         setup_say "error: the build failed; all of its output is in $setup_dir/setup.log"
         exit 2

@@ -18,9 +18,10 @@ int main(int argc, char **argv) {
     DataSource *data = must_get(train_open_data(&config, &err), &err);
     Device *device = must_get(train_open_device(&config, 0, &err), &err);
     Module *model = must_get(train_create_model(&config, data, device, 0, &err), &err);
-    Sampler *sampler = must_get(sampler_whole(data->train.count, config.global_batch,
-                                              !config.no_shuffle, false, config.seed, &err),
-                                &err);
+    Sampler *sampler =
+        must_get(sampler_whole(data->train.count, config.global_batch, !config.no_shuffle,
+                               config.drop_last, train_sampler_seed(&config), &err),
+                 &err);
     Strategy *strategy = strategy_single(model, device, sampler);
 
     must_do(trainer_run(&config, &options, data, strategy, &err), &err);

@@ -3,6 +3,8 @@
  */
 #include "ddp/strategy_ddp.h"
 
+#include <string.h>
+
 #include "common/base/memory.h"
 #include "ddp/features/hook_state.h"
 #include "ddp/rendezvous/rank_watch.h"
@@ -46,6 +48,13 @@ Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *
 }
 
 // ---- the strategy -------------------------------------------------------------------------------
+
+static void hold_gradients(Strategy *self, bool hold) {
+    if (hold)
+        ddp_no_sync_begin(self->module);
+    else
+        ddp_no_sync_end(self->module, false);
+}
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     ProcessGroup *group = state_of(self)->group;
@@ -99,6 +108,21 @@ static void close_ddp(Strategy *self) {
     free(self);
 }
 
+static bool has_type(const Module *module, const char *type) {
+    if (strcmp(module->type, type) == 0) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (has_type(module->children[i], type)) return true;
+    return false;
+}
+
+// See Strategy.other_bits.
+static const char *other_bits(Module *wrapper, const Sampler *sampler) {
+    const char *hook = reducer_hook(ddp_reducer(wrapper))->name;
+    if (hook && strcmp(hook, "allreduce") != 0) return "--comm-hook changes gradients";
+    if (has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
+    return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
+}
+
 Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
                        const Rendezvous *me) {
     DdpStrategy *state = memory_zalloc(sizeof *state);
@@ -110,8 +134,10 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->rank = pg_rank(group);
     strategy->fake_hosts = me->fake_hosts;
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
+    strategy->other_bits = other_bits(wrapper, sampler);
     strategy->module = wrapper;
     strategy->watch = rank_watch_open(group, me->local_rank);
+    strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sum_start = start_sum;
     strategy->sum_wait = wait_for_sum;

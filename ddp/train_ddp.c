@@ -35,10 +35,10 @@ int main(int argc, char **argv) {
     must_do(ddp_options_hook(&ddp, wrapper, &err), &err); // ddp: --comm-hook
     // ddp: PyTorch's, or the rows that DataParallel's device of this number would get
     SamplerOfRank *sampler_of_rank = ddp.blocked ? sampler_blocked : distributed_sampler;
-    Sampler *sampler =
-        must_get(sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
-                                 !config.no_shuffle, false, config.seed, &err),
-                 &err);
+    Sampler *sampler = must_get(
+        sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
+                        !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
+        &err);
     Strategy *strategy = strategy_ddp(wrapper, group, device, sampler, &me); // ddp
 
     must_do(trainer_run(&config, &options, data, strategy, &err), &err);

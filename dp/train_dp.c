@@ -26,9 +26,10 @@ int main(int argc, char **argv) {
     Module *model = must_get(train_create_model(&config, data, devices[0], 0, &err), &err);
     // dp: from now on, a forward of the model runs on all devices
     Module *wrapper = must_get(data_parallel(model, devices, count, &err), &err);
-    Sampler *sampler = must_get(sampler_whole(data->train.count, config.global_batch,
-                                              !config.no_shuffle, false, config.seed, &err),
-                                &err);
+    Sampler *sampler =
+        must_get(sampler_whole(data->train.count, config.global_batch, !config.no_shuffle,
+                               config.drop_last, train_sampler_seed(&config), &err),
+                 &err);
     Strategy *strategy = strategy_dp(wrapper, devices, count, sampler); // dp
 
     must_do(trainer_run(&config, &options, data, strategy, &err), &err);

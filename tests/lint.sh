@@ -81,10 +81,13 @@ found=$(grep -nwE 'assert|TODO|FIXME|XXX' $(echo "$sources" | grep -v '^tests/')
 found=$(grep -lE 'stdatomic\.h|__atomic_|__sync_|SYS_futex' $sources | grep -v '^common/base/sync\.' || true)
 [ -z "$found" ] || breach "atomics outside common/base/sync: $found"
 
-if clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
-    for file in $sources; do
-        clang-format --dry-run -Werror "$file" 2>/dev/null || breach "clang-format would change $file"
-    done
+# LINT_FORMAT=0 leaves the slowest check out.
+if [ "${LINT_FORMAT:-1}" = 0 ]; then
+    echo "lint: formatting was not checked"
+elif clang-format --version 2>/dev/null | grep -q 'version 14\.'; then
+    # shellcheck disable=SC2086 # names of our files have no spaces
+    found=$(clang-format --dry-run -Werror $sources 2>&1 | sed -n 's/:[0-9:]* error:.*//p' | sort -u)
+    [ -z "$found" ] || breach "clang-format would change: $found"
 else
     echo "lint: there is no clang-format 14; formatting was not checked"
 fi

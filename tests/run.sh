@@ -60,10 +60,11 @@ esac
 [ -z "${DDPC_TRIES:-}" ] || set -- "$@" --repeat "until-pass:$DDPC_TRIES"
 [ -z "$label" ] || set -- "$@" -L "^$label\$"
 
+# CTest's lines say how far it is; the log is for the look below.
 log=$build/tests.log
-status=0
-ctest "$@" >"$log" 2>&1 || status=$?
-cat "$log"
+echo 0 >"$build/tests.status"
+{ ctest "$@" 2>&1 || echo $? >"$build/tests.status"; } | tee "$log"
+status=$(cat "$build/tests.status")
 if [ "${DDPC_NO_SKIP:-0}" = 1 ] && grep -q 'did not run:' "$log"; then
     setup_say "error: tests were skipped, and DDPC_NO_SKIP forbids it"
     [ "$status" != 0 ] || status=1

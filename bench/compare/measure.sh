@@ -27,7 +27,7 @@ configurations() {
 measure_speed() {
     local repeat model strategy world steps
     for ((repeat = 1; repeat <= repeats; repeat++)); do
-        say "speed: repeat $repeat of $repeats"
+        begin_section "speed: repeat $repeat of $repeats"
         for model in $models; do
             while read -r strategy world; do
                 steps=$measured_steps
@@ -100,7 +100,7 @@ curve_models() {
 train_curves() {
     local model strategy world
     for model in $(curve_models); do
-        say "loss curves: $model, $epochs epochs under each strategy"
+        begin_section "loss curves: $model, $epochs epochs under each strategy"
         while read -r strategy world; do
             train "curve-$model-$strategy-$world" "$strategy" "$world" --model "$model" --data digits \
                 --epochs "$epochs" --log-every 1 </dev/null
@@ -109,20 +109,28 @@ train_curves() {
 }
 
 # One traced step of DP and one of DDP on two devices. GPUs are waited for as in measure_phases.
-record_timeline() {
-    local row=0 strategy
+trace_steps() {
+    local strategy
     is_timed 2 || return 0
     timeline_model=${models%% *}
-    say "timeline: $timeline_model"
-    echo row,label >"$out/plots/tracks.csv"
-    echo row,begin_ms,end_ms,phase,span,bucket >"$out/plots/timeline.csv"
-    echo from_row,from_ms,to_row,to_ms >"$out/plots/arrows.csv"
+    begin_section "timeline: $timeline_model"
     for strategy in dp ddp; do
         # shellcheck disable=SC2046 # the options are words
         train "timeline-$strategy" $strategy 2 --model "$timeline_model" \
             --data "$(data_of "$timeline_model")" $(speed_options "$timeline_model") \
             --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
             $([[ $kind == cpu ]] || echo --profile)
+    done
+}
+
+# The files of the timeline's figure from these traces.
+lay_out_timeline() {
+    local row=0 strategy
+    is_timed 2 || return 0
+    echo row,label >"$out/plots/tracks.csv"
+    echo row,begin_ms,end_ms,phase,span,bucket >"$out/plots/timeline.csv"
+    echo from_row,from_ms,to_row,to_ms >"$out/plots/arrows.csv"
+    for strategy in dp ddp; do
         folder="$out/plots" awk -v row="$row" -v label=${strategy^^} \
             -f bench/compare/timeline.awk "$out/trace-$strategy.json" >>"$out/plots/timeline.csv"
         row=$(csv '{ row = of("row") } END { print row + 0.7 }' "$out/plots/tracks.csv") # a gap before DDP

@@ -3,10 +3,6 @@
 
 deadline=600 # seconds for any one run
 
-say() {
-    printf '%s\n' "$*" >&2
-}
-
 # data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
 data_of() {
     case $1 in
@@ -45,10 +41,16 @@ csv() {
     awk -F, -v OFS='\t' "$by_name"$'\n'"$program" "$@"
 }
 
+now_ms() {
+    date +%s%3N
+}
+
 # train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.
 train() {
-    local folder=$out/runs/$1 strategy=$2 world=$3
+    local name=$1 folder=$out/runs/$1 strategy=$2 world=$3 begin
     shift 3
+    [[ $planning == 0 ]] || { plan_run "$name" && return; }
+    draw_bar "$name"
     local -a command
     # shellcheck disable=SC2046 # the options are words
     case $strategy in
@@ -68,7 +70,14 @@ train() {
     rm -rf "$folder"
     mkdir -p "$folder"
     quoted "${command[@]}" >>"$out/commands.txt"
-    timeout --foreground "$deadline" "${command[@]}" >"$folder/log.txt" 2>&1 && return 0
+    current_run=$folder begin=$(now_ms)
+    if timeout --foreground "$deadline" "${command[@]}" >"$folder/log.txt" 2>&1; then
+        current_run=
+        run_has_ended "$name" $(($(now_ms) - begin))
+        return 0
+    fi
+    current_run=
+    clear_bar
     tail -n 20 "$folder/log.txt" >&2
     say "error: this run failed: $(quoted "${command[@]}")"
     return 1

@@ -39,8 +39,8 @@ typedef struct Profile {
     uint64_t step_communication, total_communication;
     Trace *trace; // not owned; NULL: no trace
     int track;
-    // Called at the end of every phase, before it is charged; NULL: nothing. For work that goes on
-    // after it was asked for.
+    // Called at the end of every phase, before its time is charged to it: waits for work that a
+    // device goes on with after it was asked for. NULL where there is none.
     void (*settle)(void *context);
     void *settle_context;
 } Profile;

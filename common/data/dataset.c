@@ -1,8 +1,8 @@
 /* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
  *
- * The formats are read elsewhere (idx.c, cifar.c, synthetic.c, shapes.c). What is done here is the
- * same for all of them: mean and standard deviation are computed over the training set, never
- * looked up, and used for the test set too.
+ * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c). What is
+ * done here is the same for all of them: mean and standard deviation are computed over the training
+ * set, never looked up, and used for the test set too.
  */
 #include "common/data/dataset.h"
 
@@ -16,6 +16,7 @@
 #include "common/base/rng.h"
 #include "common/data/cifar.h"
 #include "common/data/idx.h"
+#include "common/data/pixel_folder.h"
 #include "common/data/shapes.h"
 #include "common/data/synthetic.h"
 
@@ -46,7 +47,7 @@ static void set_moments(DataSource *source) {
     memcpy(source->test.std, source->train.std, sizeof source->test.std);
 }
 
-static int open_folder(const char *folder, DataSource *source, Error *err) {
+static int open_folder(const char *folder, int ignore_label, DataSource *source, Error *err) {
     struct stat st;
     if (strlen(folder) > DATASET_PATH)
         return error_set(err, STATUS_USAGE, "the path of the data set has more than %d bytes",
@@ -65,11 +66,15 @@ static int open_folder(const char *folder, DataSource *source, Error *err) {
     } else if (cifar_present(folder)) {
         snprintf(source->name, sizeof source->name, "cifar10");
         if (cifar_open(folder, source, err) != 0) return -1;
+    } else if (pixel_folder_present(folder)) {
+        snprintf(source->name, sizeof source->name, "pixels");
+        if (pixel_folder_open(folder, ignore_label, source, err) != 0) return -1;
     } else {
         return error_set(
             err, STATUS_USAGE,
             "%s: no data set in it: neither IDX files (train-images-idx3-ubyte[.gz], ...) "
-            "nor CIFAR-10 batches (data_batch_1.bin, ...)",
+            "nor CIFAR-10 batches (data_batch_1.bin, ...) nor pictures with labels (train/NAME.ppm "
+            "and train/NAME.pgm, ...)",
             folder);
     }
     set_moments(source);
@@ -105,12 +110,16 @@ static int open_digits(DataSource *source, Error *err) {
             "the digits are neither in $DDPC_DATA/digits, nor beside the program, nor in "
             "%s/common/data/digits",
             DDPC_SOURCE_DIR);
-    if (open_folder(path, source, err) != 0) return -1;
+    if (open_folder(path, -1, source, err) != 0) return -1;
     snprintf(source->name, sizeof source->name, "digits");
     return 0;
 }
 
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
+    return dataset_open_ignoring(name, seed, -1, err);
+}
+
+DataSource *dataset_open_ignoring(const char *name, uint64_t seed, int ignore_label, Error *err) {
     DataSource *source = memory_zalloc(sizeof *source);
     source->loss_floor = NAN;
     int rc;
@@ -122,7 +131,7 @@ DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
         rc = shapes_open(name, seed, source, err);
         if (rc == 0) set_moments(source);
     } else {
-        rc = open_folder(name, source, err);
+        rc = open_folder(name, ignore_label, source, err);
     }
     if (rc == 0) return source;
     dataset_close(source);

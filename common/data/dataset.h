@@ -1,10 +1,11 @@
 /* dataset.h: samples in memory, as they lie in their files, and how one becomes floats.
  *
  * dataset_open understands: "digits" (shipped: 1,797 handwritten 8x8 digits, 1,500 to train on), a
- * folder with MNIST-style IDX files (plain or .gz) or CIFAR-10 binary batches, and
- * "synthetic[:SHAPE]" (a random teacher with noise: regression "synthetic:10:5", classification
- * "synthetic:3x32x32:10", an optional sample count "synthetic:3x32x32:10@2048"), whose loss floor
- * is known, and "shapes[:HxW[@COUNT]]" (images with a label for every pixel).
+ * folder with MNIST-style IDX files (plain or .gz), CIFAR-10 binary batches or pictures with labels
+ * of their pixels (pixel_folder.h), "synthetic[:SHAPE]" (a random teacher with noise: regression
+ * "synthetic:10:5", classification "synthetic:3x32x32:10", an optional sample count
+ * "synthetic:3x32x32:10@2048"), whose loss floor is known, and "shapes[:HxW[@COUNT]]" (images with
+ * a label for every pixel).
  */
 #ifndef COMMON_DATA_DATASET_H
 #define COMMON_DATA_DATASET_H
@@ -34,7 +35,7 @@ typedef struct Dataset {
 } Dataset;
 
 typedef struct DataSource {
-    char name[32]; // "digits", "idx", "cifar10", "synthetic", "shapes"
+    char name[32]; // "digits", "idx", "cifar10", "pixels", "synthetic", "shapes"
     Dataset train, test;
     double loss_floor; // synthetic: the noise's own loss; NaN elsewhere
 } DataSource;
@@ -52,6 +53,9 @@ typedef struct Augment {
 // source tree that built it. NULL with err filled: one line that names the file and what is wrong
 // (missing, truncated, wrong magic, sizes that disagree, a label out of range).
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
+// The same for pictures of one's own, in which pixels of one gray value do not count. A negative
+// value: all count, as for dataset_open.
+DataSource *dataset_open_ignoring(const char *name, uint64_t seed, int ignore_label, Error *err);
 void dataset_close(DataSource *source);
 
 size_t dataset_sample_size(const Dataset *set); // floats per sample

@@ -1,9 +1,12 @@
 /* idx.c: reading IDX files that may be anything.
  *
  * The header is believed only as far as the bytes that follow bear it out: memory grows with what
- * has been read, so a header that promises gigabytes costs nothing. A file is good only if it ends
- * exactly where its header says; reading to the end also makes zlib compare the gzip checksum. zlib
- * reads plain files as they are, so there is one path for both.
+ * has been read, so a header that promises gigabytes costs nothing. What the headers say is
+ * compared before the first value is read: images with labels, test set with training set, and the
+ * size of a gzip file with what it says it holds, because a few megabytes can be blown up to
+ * gigabytes. A file is good only if it ends exactly where its header says; reading to the end also
+ * makes zlib compare the gzip checksum. zlib reads plain files as they are, so there is one path
+ * for both.
  */
 #include "common/data/idx.h"
 
@@ -16,12 +19,15 @@
 
 enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4, IDX_FIRST_READ = 1 << 20 };
 static const size_t IDX_MAX_TOTAL = (size_t)8 << 30; // bytes of values in one file
+// Photographs and drawings do not become a hundred times smaller. What is small anyway may.
+enum { IDX_MAX_RATIO = 100, IDX_SMALL = 64 << 20 };
 
 typedef struct IdxFile {
     char path[1024];
     gzFile stream;
     size_t dims, size[IDX_MAX_DIMS];
     size_t item;     // bytes of one image or label
+    size_t stored;   // bytes of the file
     uint8_t *values; // [size[0], item]
 } IdxFile;
 
@@ -88,6 +94,25 @@ static int idx_read_magic(IdxFile *file, Error *err) {
     return 0;
 }
 
+static int idx_fail_truncated(const IdxFile *file, size_t bytes, const char *what, Error *err) {
+    return error_set(err, STATUS_USAGE, "%s: IDX file is truncated: header says %zu %s, %zu follow",
+                     file->path, file->size[0], what, bytes / file->item);
+}
+
+// Can the file hold what its header says? total: bytes of values.
+static int idx_check_size(const IdxFile *file, size_t total, const char *what, Error *err) {
+    size_t header = 4 + 4 * file->dims;
+    if (gzdirect(file->stream)) { // a plain file
+        if (file->stored - header >= total) return 0;
+        return idx_fail_truncated(file, file->stored - header, what, err);
+    }
+    if (total <= IDX_SMALL || total / IDX_MAX_RATIO <= file->stored) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s: a gzip file of %zu bytes whose IDX header says %zu bytes of values: no "
+                     "pictures become so small",
+                     file->path, file->stored, total);
+}
+
 static int idx_read_header(IdxFile *file, size_t min_dims, size_t max_dims, Error *err) {
     if (idx_read_magic(file, err) != 0) return -1;
     if (file->dims < min_dims || file->dims > max_dims)
@@ -113,7 +138,7 @@ static int idx_read_header(IdxFile *file, size_t min_dims, size_t max_dims, Erro
         file->size[d] = size;
     }
     file->item = total / file->size[0];
-    return 0;
+    return idx_check_size(file, total, max_dims == 1 ? "labels" : "images", err);
 }
 
 static int idx_read_values(IdxFile *file, const char *what, Error *err) {
@@ -124,10 +149,7 @@ static int idx_read_values(IdxFile *file, const char *what, Error *err) {
         file->values = memory_grow(file->values, room, 1);
         size_t got;
         if (idx_read(file, file->values + have, room - have, &got, err) != 0) return -1;
-        if (got < room - have)
-            return error_set(err, STATUS_USAGE,
-                             "%s: IDX file is truncated: header says %zu %s, %zu follow",
-                             file->path, file->size[0], what, (have + got) / file->item);
+        if (got < room - have) return idx_fail_truncated(file, have + got, what, err);
         have = room;
     }
     uint8_t extra;
@@ -140,43 +162,51 @@ static int idx_read_values(IdxFile *file, const char *what, Error *err) {
     return 0;
 }
 
-// Finds and reads one file. On success the caller owns file->values.
-static int idx_load(const char *folder, const char *stem, const char *ranks, const char *what,
-                    IdxFile *file, Error *err) {
+// Finds and opens one file and reads its header. idx_close it in either case.
+static int idx_begin(const char *folder, const char *stem, bool labels, IdxFile *file, Error *err) {
+    const char *ranks = labels ? "1" : "342";
     *file = (IdxFile){.dims = 0};
     if (!idx_find(folder, stem, ranks, file->path, sizeof file->path))
         return error_set(err, STATUS_USAGE, "%s: no %s-idx%c-ubyte or %s-idx%c-ubyte.gz in it",
                          folder, stem, ranks[0], stem, ranks[0]);
     struct stat st;
-    if (stat(file->path, &st) == 0 &&
-        !S_ISREG(st.st_mode)) // opening a pipe would wait for a writer
+    if (stat(file->path, &st) != 0)
+        return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
+    if (!S_ISREG(st.st_mode)) // opening a pipe would wait for a writer
         return error_set(err, STATUS_USAGE, "%s: not a file", file->path);
+    file->stored = (size_t)st.st_size;
     file->stream = gzopen(file->path, "rb");
     if (!file->stream) return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
-    bool labels = strcmp(what, "labels") == 0;
-    int rc = idx_read_header(file, labels ? 1 : 2, labels ? 1 : IDX_MAX_DIMS, err);
-    if (rc == 0) rc = idx_read_values(file, what, err);
-    gzclose_r(file->stream);
-    if (rc != 0) free(file->values);
-    return rc;
+    return idx_read_header(file, labels ? 1 : 2, labels ? 1 : IDX_MAX_DIMS, err);
 }
 
-static int idx_take_images(IdxFile *file, Dataset *set, Error *err) {
-    set->bytes = file->values;
-    set->count = file->size[0];
-    size_t first = 3 - (file->dims - 1); // a file without channels or rows has one of each
-    for (size_t d = 0; d < 3; d++) set->shape[d] = d < first ? 1 : file->size[d - first + 1];
-    if (set->shape[0] > 4)
+static void idx_close(IdxFile *file) {
+    if (file->stream) gzclose_r(file->stream);
+    free(file->values);
+}
+
+// The set's sizes, from the headers alone. set->shape is the training set's, or zeros.
+static int idx_take_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
+                          Dataset *set, Error *err) {
+    size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one
+    for (size_t d = 0; d < 3; d++) shape[d] = d < first ? 1 : images->size[d - first + 1];
+    if (shape[0] > 4)
         return error_set(err, STATUS_USAGE, "%s: images of %zu channels; at most 4 are read",
-                         file->path, set->shape[0]);
+                         images->path, shape[0]);
+    if (labels->size[0] != images->size[0])
+        return error_set(err, STATUS_USAGE, "%s: %zu labels for the %zu images of %s", labels->path,
+                         labels->size[0], images->size[0], images->path);
+    if (set->shape[0] > 0 && memcmp(set->shape, shape, sizeof shape) != 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: training images are %zux%zux%zu but test images %zux%zux%zu", folder,
+                         set->shape[0], set->shape[1], set->shape[2], shape[0], shape[1], shape[2]);
+    memcpy(set->shape, shape, sizeof shape);
+    set->count = images->size[0];
     return 0;
 }
 
 // set->classes is the limit for the labels, or 0 to take it from them.
-static int idx_take_labels(const IdxFile *images, const IdxFile *file, Dataset *set, Error *err) {
-    if (file->size[0] != set->count)
-        return error_set(err, STATUS_USAGE, "%s: %zu labels for the %zu images of %s", file->path,
-                         file->size[0], set->count, images->path);
+static int idx_take_labels(const IdxFile *file, Dataset *set, Error *err) {
     set->labels = memory_zalloc(set->count * sizeof *set->labels);
     size_t limit = set->classes;
     for (size_t i = 0; i < set->count; i++) {
@@ -191,28 +221,34 @@ static int idx_take_labels(const IdxFile *images, const IdxFile *file, Dataset *
     return 0;
 }
 
+static int idx_read_split(IdxFile *images, IdxFile *labels, const char *folder, Dataset *set,
+                          Error *err) {
+    if (idx_take_sizes(images, labels, folder, set, err) != 0) return -1;
+    if (idx_read_values(labels, "labels", err) != 0 || idx_take_labels(labels, set, err) != 0)
+        return -1;
+    if (idx_read_values(images, "images", err) != 0) return -1;
+    set->bytes = images->values;
+    images->values = NULL;
+    return 0;
+}
+
 static int idx_open_split(const char *folder, const char *prefix, Dataset *set, Error *err) {
-    IdxFile images, labels;
+    IdxFile images, labels = {.dims = 0};
     char stem[32];
     snprintf(stem, sizeof stem, "%s-images", prefix);
-    if (idx_load(folder, stem, "342", "images", &images, err) != 0) return -1;
-    if (idx_take_images(&images, set, err) != 0) return -1;
+    int status = idx_begin(folder, stem, false, &images, err);
     snprintf(stem, sizeof stem, "%s-labels", prefix);
-    if (idx_load(folder, stem, "1", "labels", &labels, err) != 0) return -1;
-    int rc = idx_take_labels(&images, &labels, set, err);
-    free(labels.values);
-    return rc;
+    if (status == 0) status = idx_begin(folder, stem, true, &labels, err);
+    if (status == 0) status = idx_read_split(&images, &labels, folder, set, err);
+    idx_close(&images);
+    idx_close(&labels);
+    return status;
 }
 
 int idx_open(const char *folder, DataSource *source, Error *err) {
     Dataset *train = &source->train, *test = &source->test;
     if (idx_open_split(folder, "train", train, err) != 0) return -1;
     test->classes = train->classes;
-    if (idx_open_split(folder, "t10k", test, err) != 0) return -1;
-    if (memcmp(train->shape, test->shape, sizeof train->shape) != 0)
-        return error_set(err, STATUS_USAGE,
-                         "%s: training images are %zux%zux%zu but test images %zux%zux%zu", folder,
-                         train->shape[0], train->shape[1], train->shape[2], test->shape[0],
-                         test->shape[1], test->shape[2]);
-    return 0;
+    memcpy(test->shape, train->shape, sizeof test->shape);
+    return idx_open_split(folder, "t10k", test, err);
 }

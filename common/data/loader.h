@@ -22,10 +22,10 @@ typedef struct Batch {
 
 typedef struct Loader Loader;
 
-// Neither the set nor the sampler is owned; both must outlive the loader. augment may be NULL.
-// depth: batches made ahead (2 is enough to hide the work; 0: no thread, made on demand). device:
-// whose device_host_alloc the batches are in, so that device_upload can take them; it must outlive
-// the loader.
+// Set, sampler and device stay the caller's, and must outlive the loader. augment may be NULL.
+// depth is how many batches are made ahead: 2 are enough to hide the work, and with 0 there is no
+// thread and batches are made on demand. The batches lie in the device's device_host_alloc, so that
+// device_upload can take them.
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
                       Device *device);
 size_t loader_capacity(const Loader *loader); // samples in the largest batch

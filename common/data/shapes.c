@@ -37,21 +37,22 @@ typedef struct Drawing {
     size_t number, height, width;
 } Drawing;
 
-static float draw(const Drawing *d, size_t which, float low, float high) {
+static float draw_number(const Drawing *d, size_t which, float low, float high) {
     return rng_uniform(d->seed, RNG_STREAM_SHAPES, d->number * DRAWS + which, low, high);
 }
 
 static Shape draw_shape(const Drawing *d, size_t s, const float background[CHANNELS]) {
     size_t first = DRAW_SHAPES * (1 + s);
     float h = (float)d->height, w = (float)d->width, side = fminf(h, w);
-    Shape shape = {.kind = SHAPES_CIRCLE + (int)draw(d, first, 0, SHAPES_CLASSES - SHAPES_CIRCLE),
-                   .x = draw(d, first + 1, 0.15f * w, 0.85f * w),
-                   .y = draw(d, first + 2, 0.15f * h, 0.85f * h),
-                   .radius = draw(d, first + 3, 0.19f * side, 0.34f * side),
-                   .narrow = draw(d, first + 4, 0.6f, 0.9f)};
+    Shape shape = {.kind = SHAPES_CIRCLE +
+                           (int)draw_number(d, first, 0, SHAPES_CLASSES - SHAPES_CIRCLE),
+                   .x = draw_number(d, first + 1, 0.15f * w, 0.85f * w),
+                   .y = draw_number(d, first + 2, 0.15f * h, 0.85f * h),
+                   .radius = draw_number(d, first + 3, 0.19f * side, 0.34f * side),
+                   .narrow = draw_number(d, first + 4, 0.6f, 0.9f)};
     // A quarter to three quarters around the circle of values from the background: never like it.
     for (size_t c = 0; c < CHANNELS; c++)
-        shape.color[c] = fmodf(background[c] + draw(d, first + 5 + c, 0.25f, 0.75f), 1);
+        shape.color[c] = fmodf(background[c] + draw_number(d, first + 5 + c, 0.25f, 0.75f), 1);
     return shape;
 }
 
@@ -95,8 +96,9 @@ static uint8_t with_noise(const Drawing *d, float color, size_t place) {
 static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
     float background[CHANNELS];
     Shape shapes[MAX_SHAPES];
-    size_t count = 1 + (size_t)draw(d, DRAW_COUNT, 0, MAX_SHAPES), plane = d->height * d->width;
-    for (size_t c = 0; c < CHANNELS; c++) background[c] = draw(d, DRAW_BACKGROUND + c, 0, 1);
+    size_t count = 1 + (size_t)draw_number(d, DRAW_COUNT, 0, MAX_SHAPES),
+           plane = d->height * d->width;
+    for (size_t c = 0; c < CHANNELS; c++) background[c] = draw_number(d, DRAW_BACKGROUND + c, 0, 1);
     for (size_t s = 0; s < count; s++) shapes[s] = draw_shape(d, s, background);
     for (size_t p = 0; p < plane; p++) {
         size_t row = p / d->width, column = p % d->width;
@@ -109,7 +111,8 @@ static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
     }
 }
 
-static void fill(Dataset *set, const ShapesSpec *spec, uint64_t seed, size_t first, size_t count) {
+static void draw_set(Dataset *set, const ShapesSpec *spec, uint64_t seed, size_t first,
+                     size_t count) {
     size_t plane = spec->height * spec->width;
     *set = (Dataset){.count = count,
                      .shape = {CHANNELS, spec->height, spec->width},
@@ -123,7 +126,7 @@ static void fill(Dataset *set, const ShapesSpec *spec, uint64_t seed, size_t fir
     }
 }
 
-static bool parse(const char *text, ShapesSpec *spec) {
+static bool parse_spec(const char *text, ShapesSpec *spec) {
     if (!spec_number(&text, &spec->height) || !spec_skip(&text, "x")) return false;
     if (!spec_number(&text, &spec->width)) return false;
     if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
@@ -134,7 +137,7 @@ int shapes_open(const char *name, uint64_t seed, DataSource *source, Error *err)
     ShapesSpec spec = {.height = 32, .width = 32, .count = 3000};
     const char *text = name;
     bool plain = spec_skip(&text, "shapes") && *text == '\0';
-    if (!plain && !(spec_skip(&text, ":") && parse(text, &spec)))
+    if (!plain && !(spec_skip(&text, ":") && parse_spec(text, &spec)))
         return error_set(err, STATUS_USAGE,
                          "%s: want shapes:HEIGHTxWIDTH, with @COUNT behind it if you like", name);
     if (spec.height < MIN_SIDE || spec.width < MIN_SIDE || spec.height > MAX_SIDE ||
@@ -143,8 +146,8 @@ int shapes_open(const char *name, uint64_t seed, DataSource *source, Error *err)
                          MIN_SIDE, MAX_SIDE);
     if (spec.count > MAX_PIXELS / (spec.height * spec.width))
         return error_set(err, STATUS_USAGE, "%s: that takes more than 3 GiB", name);
-    fill(&source->train, &spec, seed, 0, spec.count);
-    fill(&source->test, &spec, seed, TEST_FIRST, spec.count / 5 > 0 ? spec.count / 5 : 1);
+    draw_set(&source->train, &spec, seed, 0, spec.count);
+    draw_set(&source->test, &spec, seed, TEST_FIRST, spec.count / 5 > 0 ? spec.count / 5 : 1);
     snprintf(source->name, sizeof source->name, "shapes");
     return 0;
 }

@@ -8,6 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/device/device_backend.h"
+#include "common/device/link.h"
 #include "common/device/worker.h"
 
 // "cpu:3" -> "cpu", 3. Returns -1 if the name has another shape.
@@ -56,6 +57,7 @@ void device_close(Device *device) {
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
     device->backend->close(device);
+    link_close(device->link);
     free(device);
 }
 
@@ -137,8 +139,15 @@ void device_copy(Device *to, void *destination, Device *from, const void *source
     uint64_t start = counted ? clock_ns() : 0;
     copy(to, destination, from, source, bytes);
     if (!counted) return;
+    if (to->link && from->link) link_sleep_until(link_reserve(from->link, to->link, bytes, start));
     to->copy_ns += clock_ns() - start;
     to->copied_bytes += bytes;
+}
+
+void device_emulate_link(Device *device, LinkSpeed speed) {
+    CHECK(device->kernels->host_memory, "%s has a link of its own", device->name);
+    link_close(device->link);
+    device->link = link_create(speed);
 }
 
 void device_synchronize(Device *device) {

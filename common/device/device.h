@@ -28,6 +28,8 @@
 
 typedef struct Worker Worker;
 typedef struct DeviceBackend DeviceBackend;
+typedef struct Link Link;
+typedef struct LinkSpeed LinkSpeed;
 
 typedef struct Device {
     char name[16]; // "cpu:1"
@@ -36,6 +38,7 @@ typedef struct Device {
     const DeviceBackend *backend;
     void *state;    // the backend's (cuda/device.h)
     Worker *worker; // NULL until the first device_submit
+    Link *link;     // to the other devices, emulated (device_emulate_link); NULL: none
     bool tf32;      // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
 
     // What is allocated now and at most, in bytes, since device_reset_peak.
@@ -72,6 +75,10 @@ void device_uncount(Device *device, size_t bytes);
 // that was asked of both, and before all that will be. Counted at the destination when the devices
 // differ. Regions must not overlap.
 void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
+
+// From now on a copy to or from another device that has a link too takes at least the time that it
+// would take over such a network (device/link.h). For devices that copy when they are asked (CPUs).
+void device_emulate_link(Device *device, LinkSpeed speed);
 
 // Waits until everything that was asked of the device is done.
 void device_synchronize(Device *device);

@@ -8,22 +8,23 @@ LossRule loss_rule(const TrainConfig *config) {
         .kind = config->loss, .pos_weight = config->pos_weight, .mining = {.threshold = -INFINITY}};
 }
 
-LossRule loss_rule_mining(const TrainConfig *config, const Batch *batch) {
+LossRule loss_rule_mining(const TrainConfig *config, const BatchInput *input) {
     LossRule rule = loss_rule(config);
-    size_t pixels = batch->count * dataset_label_size(batch->set);
+    size_t labels = dataset_label_size(batch_input_batch(input)->set);
+    size_t pixels = batch_input_count(input) * labels, least = config->ohem_min;
     double threshold = config->ohem_threshold;
     // A class with a probability below p has a loss above -log p.
     if (config->ohem_probability > 0) threshold = -log(config->ohem_probability);
     if (config->ohem_threshold <= 0 && config->ohem_probability <= 0) return rule;
     rule.mining.threshold = threshold;
-    rule.mining.least = config->ohem_min ? config->ohem_min : pixels / 16;
+    rule.mining.least = least ? least / batch_input_parts(input) : pixels / 16;
     return rule;
 }
 
-// Finds the divisor of a mean over `count` samples or pixels of this process. `global` is all
+// Finds the divisor of a mean over `own` samples or pixels of this process. `global` is all
 // processes' number, 0 if it is not known yet.
-static int find_divisor(BatchLoss *result, const Tape *tape, size_t global, Strategy *strategy,
-                        Error *err) {
+static int find_divisor(BatchLoss *result, const Tape *tape, size_t own, size_t global,
+                        Strategy *strategy, Error *err) {
     double all = (double)(global ? global : result->count);
     if (strategy && !global && strategy->global_mean) {
         Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
@@ -32,15 +33,20 @@ static int find_divisor(BatchLoss *result, const Tape *tape, size_t global, Stra
         if (failed) return -1;
     }
     bool over_all = strategy && strategy->global_mean;
-    result->divisor = over_all ? all : (double)result->count;
+    result->divisor = over_all ? all : (double)own;
     return 0;
 }
 
-static int pixel_loss(BatchLoss *result, Tape *tape, const Mining *mining, Strategy *strategy,
-                      Error *err) {
+// How many pixels of the whole batch count is not known when its first part is through: so the loss
+// is the mean over the parts of each part's mean.
+static int pixel_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
+                      Strategy *strategy, Error *err) {
     Tensor *sum =
         op_pixel_cross_entropy(tape, result->outputs, result->target, mining, &result->count);
-    if (tape_error(tape, err) != 0 || find_divisor(result, tape, 0, strategy, err) != 0) return -1;
+    if (tape_error(tape, err) != 0 ||
+        find_divisor(result, tape, result->count, 0, strategy, err) != 0)
+        return -1;
+    result->divisor *= (double)batch_input_parts(input);
     result->loss = op_divide(tape, sum, result->divisor);
     return 0;
 }
@@ -56,10 +62,12 @@ static Tensor *answers_loss(const BatchLoss *result, Tape *tape, double pos_weig
                                    result->divisor * (double)classes);
 }
 
-static int sample_loss(BatchLoss *result, Tape *tape, const Batch *batch, const LossRule *rule,
+static int sample_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const LossRule *rule,
                        Strategy *strategy, Error *err) {
-    result->count = batch->count;
-    if (find_divisor(result, tape, batch->global_count, strategy, err) != 0) return -1;
+    const Batch *batch = batch_input_batch(input);
+    result->count = batch_input_count(input);
+    if (find_divisor(result, tape, batch->count, batch->global_count, strategy, err) != 0)
+        return -1;
     if (batch->labels && rule->kind == LOSS_BCE)
         result->loss = answers_loss(result, tape, rule->pos_weight);
     else if (batch->labels)
@@ -83,8 +91,8 @@ int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, cons
                     Strategy *strategy, Error *err) {
     const Batch *batch = batch_input_batch(input);
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    int failed = batch->set->dense ? pixel_loss(result, tape, &rule->mining, strategy, err)
-                                   : sample_loss(result, tape, batch, rule, strategy, err);
+    int failed = batch->set->dense ? pixel_loss(result, tape, input, &rule->mining, strategy, err)
+                                   : sample_loss(result, tape, input, rule, strategy, err);
     profile_leave(tape->profile, phase);
     return failed ? -1 : tape_error(tape, err);
 }

@@ -25,10 +25,10 @@
 
 typedef struct BatchLoss {
     Tensor *outputs, *target;
-    Tensor *loss; // a scalar: sum / divisor
-    Tensor *root; // where backward begins: the loss; of fp16 times the scale (step_loss)
-    size_t count; // of this rank's samples, or kept pixels, that are in the sum
-    double divisor;
+    Tensor *loss;   // a scalar: sum / divisor
+    Tensor *root;   // where backward begins: the loss; of fp16 times the scale (step_loss)
+    size_t count;   // of this rank's samples, or kept pixels, that are in the sum
+    double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
 
 typedef struct LossRule { // which loss, as the options say
@@ -37,9 +37,9 @@ typedef struct LossRule { // which loss, as the options say
     Mining mining;     // of pixels; .threshold -INFINITY: all
 } LossRule;
 
-// Of a batch: without hard-example mining, as evaluation has it, or with.
+// Without hard-example mining, as evaluation has it, or with it, for the batch that was sent.
 LossRule loss_rule(const TrainConfig *config);
-LossRule loss_rule_mining(const TrainConfig *config, const Batch *batch);
+LossRule loss_rule_mining(const TrainConfig *config, const BatchInput *input);
 
 // Runs the module on the batch that was sent last: outputs and target. Returns 0, or -1 with err
 // filled, as the others.

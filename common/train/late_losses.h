@@ -10,29 +10,17 @@
 
 enum { LATE_LOSSES = 2 }; // steps that are looked back at
 
-typedef struct StepLoss {
-    double mean; // as this process's loss says
-    double sum;  // of `count` samples or pixels of this process
-    size_t count;
-} StepLoss;
-
-typedef struct LateLoss {
-    Readback *loss; // [1] float
-    double divisor; // loss = sum / divisor
-    size_t count;
-} LateLoss;
-
 typedef struct LateLosses {
-    LateLoss items[LATE_LOSSES]; // step k's is at k mod LATE_LOSSES
-    size_t steps;                // so far
+    Readback *items[LATE_LOSSES]; // [1] float each; step k's is at k mod LATE_LOSSES
+    size_t steps;                 // so far
 } LateLosses;
 
 LateLosses late_losses_open(Device *device);
 void late_losses_close(LateLosses *losses);
 
 // A step has been asked for, whose loss will be at `loss` ([1], device memory).
-void late_losses_add(LateLosses *losses, const float *loss, double divisor, size_t count);
+void late_losses_add(LateLosses *losses, const float *loss);
 // The loss of the last step, or the one before it (back: 0 or 1): waits until that is computed.
-StepLoss late_losses_get(const LateLosses *losses, int back);
+double late_losses_get(const LateLosses *losses, int back);
 
 #endif

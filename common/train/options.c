@@ -1,10 +1,13 @@
 /* options.c: the options that the three programs share: the rows of --help. */
+#include <limits.h>
+
 #include "common/nn/models.h"
 #include "common/train/train_config.h"
 
 TrainConfig train_config_default(void) {
     return (TrainConfig){.model = "mlp",
                          .hidden = "256,128",
+                         .ignore_label = -1,
                          .device = "auto",
                          .epochs = 10,
                          .global_batch = 60,
@@ -20,6 +23,8 @@ TrainConfig train_config_default(void) {
                          .power = 0.9,
                          .pos_weight = 1,
                          .seed = 0,
+                         .sampler_seed = -1,
+                         .accumulate_steps = 1,
                          .log_every = 25};
 }
 
@@ -30,12 +35,22 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_string(o, "data", &c->data, "NAME|DIR",
                        "digits (default), synthetic[:3x32x32:10[@COUNT]], "
                        "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), or a folder "
-                       "with MNIST-style IDX files or CIFAR-10 binary batches");
+                       "with MNIST-style IDX files, CIFAR-10 binary batches, or train/ and test/ "
+                       "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm)");
+    options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
+                    "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");
+    options_add_flag(o, "drop-last", &c->drop_last,
+                     "leave out the epoch's last batch if it is incomplete");
+    options_add_int(o, "sampler-seed", &c->sampler_seed, -1, INT_MAX,
+                    "of the samples' order alone (-1: --seed)");
     options_add_count(o, "global-batch", &c->global_batch, 1, 1 << 24,
                       "samples per step on all devices together");
+    options_add_count(o, "accumulate-steps", &c->accumulate_steps, 1, 1 << 16,
+                      "work on a step's batch in K parts, for less memory");
+    options_metavar(o, "K");
     options_add_choice(o, "device", &c->device, "auto|cpu|cuda|ref",
                        "where to compute; auto: on GPUs if there are any; ref: the plain-C "
                        "reference kernels");
@@ -60,6 +75,8 @@ static void optimisation_options(Options *o, TrainConfig *c) {
     options_add_float(o, "weight-decay", &c->weight_decay, 0, 1e6, "");
     options_add_pair(o, "betas", c->betas, 0, 0.999999, "adam, adamw");
     options_add_float(o, "eps", &c->eps, 0, 1, "adam, adamw");
+    options_add_float(o, "clip-grad-norm", &c->clip_grad_norm, 0, 1e30,
+                      "make the reduced gradients, all together, no longer than F (0: leave them)");
     options_add_enum(o, "schedule", &c->schedule, SCHEDULE_WORDS, "of the learning rate");
     options_add_count(o, "warmup-steps", &c->warmup_steps, 0, 1e12,
                       "linear warm-up before the schedule");
@@ -95,6 +112,9 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add_string(o, "save", &c->save, "FILE", "the last checkpoint (safetensors)");
     options_add_count(o, "save-every", &c->save_every, 0, 1e12,
                       "also save every so many steps, not only after epochs");
+    options_add_count(o, "keep-epochs", &c->keep_epochs, 0, 1e9,
+                      "keep a checkpoint of every K epochs, DIR/model_00010.safetensors");
+    options_metavar(o, "K");
     options_add_string(o, "resume", &c->resume, "FILE|DIR|auto",
                        "continue from a checkpoint, bit for bit; DIR: from the newest whole "
                        "one in it; auto: from what --save or --out of this very command "
@@ -111,6 +131,8 @@ static void file_options(Options *o, TrainConfig *c) {
                       "segnet: every K epochs, write test images beside their true and "
                       "predicted labels to --out DIR/images");
     options_metavar(o, "K");
+    options_add_string(o, "evaluate", &c->evaluate, "FILE",
+                       "do not train: evaluate these weights, or this checkpoint");
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
     options_add_flag(o, "profile", &c->profile, "end with a table of where the steps' time went");
     options_add_string(o, "trace", &c->trace, "FILE",
@@ -122,6 +144,10 @@ void train_options(Options *options, TrainConfig *config) {
     model_and_data_options(options, config);
     optimisation_options(options, config);
     file_options(options, config);
+}
+
+uint64_t train_sampler_seed(const TrainConfig *config) {
+    return config->sampler_seed < 0 ? config->seed : (uint64_t)config->sampler_seed;
 }
 
 const char *train_amp_name(Precision precision) {

@@ -50,8 +50,12 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
         return -1;
     if (step_scaler_load(&run->step->scaler, progress, err) != 0) return -1;
     progress->devices = now.devices;
+    memcpy(progress->notes, now.notes, sizeof progress->notes);
     run->saves.owns_folder = run->saves.owns_last = config->out && lies_in(path, config->out);
     log_say(log, "resumed %s at step %llu", path, (unsigned long long)progress->step);
+    if (progress->step >= run->total_steps)
+        log_say(log, "the run is finished: all of its %zu steps are done, nothing is left to train",
+                run->total_steps);
     return strategy->load_state(strategy, path, state, log, err);
 }
 

@@ -12,15 +12,14 @@ void rows_wait(const Rows *rows) {
     if (is_late(rows) && rows->next.known) (void)late_losses_get(&rows->step->losses, 1);
 }
 
-// The processes may have different numbers of samples or pixels, so sums and numbers are added up
-// apart.
-static int start_sum(Rows *rows, const StepLoss *loss, Error *err) {
+// The loss that the run is trained on: where gradients are averaged over the processes, the average
+// of their losses, however many samples or pixels each is a mean over.
+static int start_sum(Rows *rows, double loss, Error *err) {
     Strategy *strategy = rows->step->strategy;
     Row *row = &rows->row;
     *row = rows->next;
-    row->sums[0] = loss->sum;
-    row->sums[1] = (double)loss->count;
-    row->sum = strategy->sum_start(strategy, row->sums, 2, err);
+    row->step.loss = strategy->global_mean ? loss : loss / strategy_processes(strategy);
+    row->sum = strategy->sum_start(strategy, &row->step.loss, 1, err);
     return row->sum ? 0 : -1;
 }
 
@@ -31,7 +30,6 @@ int rows_finish(Rows *rows, Error *err) {
     row->sum = NULL;
     if (!sum) return 0;
     if (strategy->sum_wait(strategy, sum, err) != 0) return -1;
-    row->step.loss = row->sums[1] > 0 ? row->sums[0] / row->sums[1] : 0;
     record_step(rows->record, &row->step, &row->profile);
     return 0;
 }
@@ -41,15 +39,15 @@ static int look_at_loss(Rows *rows, int back, Error *err) {
     Row *next = &rows->next;
     if (!next->known) return 0;
     next->known = false;
-    StepLoss loss = late_losses_get(&rows->step->losses, back);
-    if (!isfinite(loss.mean))
+    double loss = late_losses_get(&rows->step->losses, back);
+    if (!isfinite(loss))
         return error_set(err, STATUS_FAILED,
                          "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",
-                         loss.mean, (unsigned long long)next->step.step,
+                         loss, (unsigned long long)next->step.step,
                          (unsigned long long)next->step.epoch, next->step.lr);
     bool last = next->step.step + 1 == rows->total_steps;
     if (next->step.step % rows->log_every != 0 && !last) return 0;
-    return start_sum(rows, &loss, err);
+    return start_sum(rows, loss, err);
 }
 
 int rows_add(Rows *rows, const StepRecord *step, const Profile *profile, Error *err) {

@@ -1,8 +1,9 @@
 /* rows.h: the rows of the records, one for each logged step, on their way.
  *
  * A row needs the step's loss, which the device has not computed yet, and its mean over the
- * processes, which have to add it up. Nobody waits for either: the loss is looked at a step later
- * where the device works on its own, and the sum, started then, is taken up after the next step.
+ * processes, which have to add theirs up. Nobody waits for either: the loss is looked at a step
+ * later where the device works on its own, and the sum, started then, is taken up after the next
+ * step.
  *
  *     step k      step k + 1      step k + 2
  *     asked for   computed        sum taken up: row k is written
@@ -16,9 +17,8 @@
 #include "common/train/step.h"
 
 typedef struct Row {
-    bool known;     // there is such a step, whose loss nobody has looked at yet
-    void *sum;      // of the losses over the processes, on its way; NULL: none
-    double sums[2]; // losses, and how many they are
+    bool known; // there is such a step, whose loss nobody has looked at yet
+    void *sum;  // of the losses over the processes, on its way into step.loss; NULL: none
     StepRecord step;
     Profile profile;
 } Row;

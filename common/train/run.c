@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/train/bits.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
 
@@ -84,12 +85,19 @@ static void open_step(Run *run) {
 }
 
 static Progress first_progress(const Run *run) {
-    return (Progress){.seed = run->config->seed,
-                      .global_batch = run->config->global_batch,
-                      .samples = run->data->train.count,
-                      .shuffled = !run->config->no_shuffle,
-                      .devices = (uint64_t)run->strategy->devices,
-                      .best = -INFINITY};
+    Progress progress = {.seed = run->config->seed,
+                         .global_batch = run->config->global_batch,
+                         .samples = run->data->train.count,
+                         .shuffled = !run->config->no_shuffle,
+                         .devices = (uint64_t)run->strategy->devices,
+                         .best = -INFINITY};
+    const size_t room = sizeof progress.notes[0];
+    snprintf(progress.notes[NOTE_LR], room, "%g", run->config->lr);
+    snprintf(progress.notes[NOTE_SCHEDULE], room, "%s", schedule_name(run->config->schedule));
+    snprintf(progress.notes[NOTE_STEPS], room, "%zu", run->total_steps);
+    snprintf(progress.notes[NOTE_SAMPLER_SEED], room, "%llu",
+             (unsigned long long)train_sampler_seed(run->config));
+    return progress;
 }
 
 static int check(Run *run, const Options *options, Error *err) {
@@ -121,6 +129,7 @@ int run_open(Run *run, const Options *options, Error *err) {
     if (checks_same_options(strategy, options, err) != 0 ||
         checks_same_data(strategy, config, run->data, err) != 0)
         return -1;
+    if (config->drop_last && sampler_drop_incomplete(strategy->sampler, err) != 0) return -1;
     run->total_steps =
         config->steps ? config->steps : config->epochs * strategy->sampler->batch_count;
     if (check(run, options, err) != 0) return -1;
@@ -131,6 +140,7 @@ int run_open(Run *run, const Options *options, Error *err) {
     open_step(run);
     if (record_open(&run->record, config, options, strategy, run->total_steps, err) != 0) return -1;
     announce(run);
+    bits_announce(run);
     if (saving_agree(run, err) != 0) return -1;
     trace_mark(run->trace); // all ranks have just waited for each other
     if (config->resume && resume_run(run, err) != 0) return -1;

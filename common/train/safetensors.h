@@ -17,7 +17,11 @@
 #include "common/base/error.h"
 #include "common/nn/module.h"
 
-enum { SAFE_DIGITS = 8 }; // of "crc32"
+enum {
+    SAFE_DIGITS = 8, // of "crc32"
+    SAFE_TENSORS_MAX = 65536,
+    SAFE_HEADER_MAX = 16 << 20, // bytes: some 250 per tensor
+};
 
 typedef struct SafeEntry {
     char name[160];
@@ -46,8 +50,9 @@ int safetensors_write(const char *path, const SafeTensors *content, Error *err);
 // The digits that safetensors_write would put into the file.
 void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]);
 // Reads the whole file. A "crc32" that is not its own is an error. Other dtypes than F32 and I64
-// are an error, as are overlaps, holes, offsets outside the file, duplicate names, a header over
-// 100 MB, and more than 4 dimensions.
+// are an error, as are overlaps, holes, offsets outside the file, duplicate names, more than 4
+// dimensions, and a header of more than SAFE_HEADER_MAX bytes or SAFE_TENSORS_MAX tensors: reading
+// it takes 200 MB at most besides the tensors' own bytes.
 int safetensors_read(const char *path, SafeTensors *content, Error *err);
 // As safetensors_read, but leaves the tensors' bytes, and so the checksum, alone: data is NULL.
 int safetensors_read_header(const char *path, SafeTensors *content, Error *err);

@@ -94,15 +94,39 @@ static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTenso
     return NULL;
 }
 
+// An entry whose name is `name` behind something else: "module.fc1.weight" for "fc1.weight". NULL:
+// none.
+static const SafeEntry *find_prefixed(const SafeTensors *content, const char *name) {
+    for (size_t i = 0; i < content->count; i++) {
+        const char *in_file = content->entries[i].name;
+        size_t length = strlen(in_file), wanted = strlen(name);
+        if (length > wanted + 1 && in_file[length - wanted - 1] == '.' &&
+            strcmp(in_file + length - wanted, name) == 0) {
+            return &content->entries[i];
+        }
+    }
+    return NULL;
+}
+
+static int fail_missing(const SafeTensors *content, const NamedTensor *named, Error *err) {
+    char shape[128], hint[400] = "";
+    const SafeEntry *prefixed = find_prefixed(content, named->name);
+    if (prefixed) {
+        bool wrapped = strncmp(prefixed->name, "module.", strlen("module.")) == 0;
+        snprintf(hint, sizeof hint, " (it has %s: %s)", prefixed->name,
+                 wrapped ? "a wrapped model was saved; save model.module.state_dict() instead"
+                         : "save the names without what stands before them");
+    }
+    return error_set(err, STATUS_USAGE,
+                     "holds another model: there is no %s in the file, in this model it is %s%s",
+                     named->name, tensor_describe(named->tensor, shape, sizeof shape), hint);
+}
+
 static int check_name(const SafeTensors *content, const NamedTensors *names, size_t i, Error *err) {
     const NamedTensor *named = &names->items[i];
     const SafeEntry *entry = safetensors_find(content, named->name);
     const SafeEntry *first = find_tensor(content, names, named->tensor);
-    char shape[128];
-    if (!first)
-        return error_set(err, STATUS_USAGE,
-                         "holds another model: there is no %s in the file, in this model it is %s",
-                         named->name, tensor_describe(named->tensor, shape, sizeof shape));
+    if (!first) return fail_missing(content, named, err);
     if (!entry) return 0;
     if (check_fits(named, entry, err) != 0) return -1;
     if (memcmp(entry->data, first->data, entry->bytes) == 0) return 0;

@@ -1,11 +1,11 @@
 /* safetensors_read.c: reading a file of named tensors that nobody vouches for.
  *
  * Every number in the file is checked against the size of the file before it is used. The order:
- * sizes of file and header, JSON (cJSON parses; recursion is limited there), each entry by itself,
- * then all entries together: names distinct, bytes covered once; the checksum last. Invariant: on
- * return either the content is complete, or it is empty and err holds one line that begins with the
- * path. cJSON keeps numbers as doubles, so whole numbers above 2^53 are refused rather than
- * rounded.
+ * sizes of file and header, the header's text (safetensors_text.c: what it will cost to parse),
+ * JSON (cJSON parses; recursion is limited there), each entry by itself, then all entries together:
+ * names distinct, bytes covered once; the checksum last. Invariant: on return either the content is
+ * complete, or it is empty and err holds one line that begins with the path. cJSON keeps numbers as
+ * doubles, so whole numbers above 2^53 are refused rather than rounded.
  */
 #include <cjson/cJSON.h>
 #include <errno.h>
@@ -19,8 +19,9 @@
 
 #include "common/base/memory.h"
 #include "common/train/safetensors.h"
+#include "common/train/safetensors_text.h"
 
-enum { HEADER_MAX = 100 * 1000 * 1000, LENGTH_BYTES = 8 };
+enum { LENGTH_BYTES = 8, META_MAX = 1024 };
 
 typedef struct Span {
     size_t begin, end; // the tensor's bytes, counted from the end of the header
@@ -57,7 +58,9 @@ static int open_file(const char *path, size_t *bytes, Error *err) {
 
 // Reads N and the N bytes of header into *header (free() it; a NUL follows them).
 static int read_header(int fd, size_t file_bytes, char **header, size_t *length, Error *err) {
-    unsigned char raw[LENGTH_BYTES];
+    unsigned char raw[LENGTH_BYTES], first[LENGTH_BYTES + 1];
+    ssize_t count = pread(fd, first, sizeof first, 0);
+    if (count > 0 && safetensors_check_foreign(first, (size_t)count, err) != 0) return -1;
     if (file_bytes < LENGTH_BYTES) {
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu bytes",
                          file_bytes);
@@ -65,9 +68,10 @@ static int read_header(int fd, size_t file_bytes, char **header, size_t *length,
     if (read_bytes(fd, raw, LENGTH_BYTES, err) != 0) return -1;
     uint64_t n = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
-    if (n > HEADER_MAX) {
-        return error_set(err, STATUS_USAGE, "not a safetensors file: a header of %llu bytes",
-                         (unsigned long long)n);
+    if (n > SAFE_HEADER_MAX) {
+        return error_set(err, STATUS_USAGE,
+                         "not a safetensors file: a header of %llu bytes (%d are the most)",
+                         (unsigned long long)n, SAFE_HEADER_MAX);
     }
     if (n > file_bytes - LENGTH_BYTES) {
         return error_set(err, STATUS_USAGE,
@@ -164,7 +168,12 @@ static int read_meta(const cJSON *object, SafeTensors *content, Error *err) {
     if (!cJSON_IsObject(object) || content->meta) {
         return error_set(err, STATUS_USAGE, "__metadata__ is not one object of strings");
     }
-    content->meta = memory_zalloc(((size_t)cJSON_GetArraySize(object) + 1) * sizeof(SafeMeta));
+    size_t capacity = (size_t)cJSON_GetArraySize(object);
+    if (capacity > META_MAX) {
+        return error_set(err, STATUS_USAGE, "__metadata__ has %zu strings, %d are the most",
+                         capacity, META_MAX);
+    }
+    content->meta = memory_zalloc((capacity + 1) * sizeof(SafeMeta));
     const cJSON *item;
     cJSON_ArrayForEach(item, object) {
         SafeMeta *meta = &content->meta[content->meta_count];
@@ -253,6 +262,7 @@ static int read_entries(const cJSON *root, SafeTensors *content, Span *spans, Er
 
 static cJSON *parse_header(const char *header, size_t length, Error *err) {
     const char *end = NULL;
+    if (safetensors_check_text(header, length, err) != 0) return NULL;
     // The last argument: what follows the object is looked at below, as it may be spaces only.
     cJSON *root = cJSON_ParseWithLengthOpts(header, length + 1, &end, false);
     if (!root) {

@@ -1,6 +1,9 @@
 /* saving.c: writing checkpoints: the main process does, with what all processes carry. */
 #include "common/train/saving.h"
 
+#include <dirent.h>
+#include <fnmatch.h>
+
 #include "common/base/memory.h"
 
 int saving_agree(Run *run, Error *err) {
@@ -13,17 +16,29 @@ int saving_agree(Run *run, Error *err) {
     return 0;
 }
 
+static void remove_from(const char *folder, const char *name) {
+    char *path = memory_format("%s/%s", folder, name);
+    checkpoint_remove(path);
+    free(path);
+}
+
+// Is it model_00010.safetensors?
+static bool is_of_epoch(const char *name) {
+    return fnmatch("model_[0-9][0-9][0-9][0-9][0-9]*.safetensors", name, 0) == 0;
+}
+
 // Before the first save into a folder that another run used: its checkpoints, which may have more
 // steps, must not pass for this run's. Its last one stays until this run's replaces it.
 static void take_over_folder(Run *run) {
+    const char *folder = run->config->out;
     if (run->saves.owns_folder) return;
     run->saves.owns_folder = true;
-    char *previous = memory_format("%s/previous.safetensors", run->config->out);
-    char *best = memory_format("%s/best.safetensors", run->config->out);
-    checkpoint_remove(previous);
-    checkpoint_remove(best);
-    free(previous);
-    free(best);
+    remove_from(folder, "previous.safetensors");
+    remove_from(folder, "best.safetensors");
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (is_of_epoch(entry->d_name)) remove_from(folder, entry->d_name);
+    if (directory) closedir(directory);
 }
 
 // Writes DIR/NAME.safetensors; what it replaces becomes DIR/previous.safetensors if asked.
@@ -69,6 +84,18 @@ static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Err
 
 int save_last(Run *run, Error *err) {
     return run->saves.saves_last ? save(run, write_last, err) : 0;
+}
+
+static int write_epoch(Run *run, const SafeTensors *state, Error *err) {
+    char name[32];
+    snprintf(name, sizeof name, "model_%05llu", (unsigned long long)run->progress.epoch);
+    return save_in_folder(run, name, false, state, err);
+}
+
+int save_epoch(Run *run, Error *err) {
+    size_t every = run->config->keep_epochs;
+    bool due = every > 0 && run->progress.batch == 0 && run->progress.epoch % every == 0;
+    return due && run->saves.saves_best ? save(run, write_epoch, err) : 0;
 }
 
 // What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.

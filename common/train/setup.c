@@ -14,7 +14,7 @@ const char *train_data_name(const TrainConfig *config) {
 }
 
 DataSource *train_open_data(const TrainConfig *config, Error *err) {
-    return dataset_open(train_data_name(config), config->seed, err);
+    return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
 }
 
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
@@ -52,7 +52,8 @@ Module *train_create_model(const TrainConfig *config, const DataSource *data, De
     Module *model = model_create(&model_config, device, err);
     if (!model || rank != 0) return model;
     int failed = 0;
-    if (config->load_init) failed = safetensors_load_module(config->load_init, model, err);
+    const char *weights = config->evaluate ? config->evaluate : config->load_init;
+    if (weights) failed = safetensors_load_module(weights, model, err);
     if (!failed && config->save_init)
         failed = safetensors_save_module(config->save_init, model, NULL, 0, err);
     if (!failed) return model;

@@ -12,13 +12,13 @@ int step_run(Step *step, Tape *tape, double lr, Error *err) {
     if (tape_backward(tape, loss.root, err) != 0) return -1;                            // backward
     if (strategy->finish_backward(strategy, tape, err) != 0) return -1;                 // finish
     if (step_optimize(step, tape, lr, err) != 0) return -1;                             // optimizer
-    step_done(step, tensor_f32(loss.loss), loss.divisor, loss.count);
+    step_done(step, tensor_f32(loss.loss));
     tape_reset(tape);
     return 0;
 }
 
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
-    const LossRule rule = loss_rule_mining(step->config, batch_input_batch(step->input));
+    const LossRule rule = loss_rule_mining(step->config, step->input);
     if (batch_mean_loss(loss, tape, step->input, &rule, step->strategy, err) != 0) return -1;
     loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
     return 0;
@@ -31,8 +31,8 @@ int step_optimize(Step *step, Tape *tape, double lr, Error *err) {
     return failed;
 }
 
-void step_done(Step *step, const float *loss, double divisor, size_t count) {
-    late_losses_add(&step->losses, loss, divisor, count);
+void step_done(Step *step, const float *loss) {
+    late_losses_add(&step->losses, loss);
     batch_input_used(step->input);
 }
 
@@ -54,7 +54,8 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
                    .optimizer = optimizer,
                    .tape = tape_create(strategy->device, profile),
                    .input = batch_input_create(strategy->device, set, capacity),
-                   .scaler = step_scaler_open(config->amp),
+                   .scaler = step_scaler_open(config, optimizer),
+                   .total = device_alloc(strategy->device, sizeof *step->total),
                    .losses = late_losses_open(strategy->device)};
     step->tape->precision = step->scaler.precision;
     return step;
@@ -63,6 +64,8 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
 void step_close(Step *step) {
     if (!step) return;
     late_losses_close(&step->losses);
+    step_scaler_close(&step->scaler);
+    device_free(step->strategy->device, step->total, sizeof *step->total);
     batch_input_close(step->input);
     tape_close(step->tape);
     free(step);

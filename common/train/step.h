@@ -20,6 +20,7 @@ typedef struct Step { // what every step works with
     Tape *tape;           // of plain steps; between two of them, of evaluation
     BatchInput *input;    // the batch, on the device
     StepScaler scaler;
+    float *total; // [1], device memory: the loss of the parts of a step (step_accumulated.h)
     LateLosses losses;
 } Step;
 
@@ -38,7 +39,7 @@ int step_run(Step *step, Tape *tape, double lr, Error *err);
 // Two of the five lines, for other kinds of steps (step_graph.c).
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err);
 int step_optimize(Step *step, Tape *tape, double lr, Error *err);
-// All that uses the batch has been asked for, and its loss.
-void step_done(Step *step, const float *loss, double divisor, size_t count);
+// All that uses the batch has been asked for, and its loss: [1], device memory.
+void step_done(Step *step, const float *loss);
 
 #endif

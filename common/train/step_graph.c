@@ -9,9 +9,7 @@ enum { WARM_UP = 4 };
 
 typedef struct Captured { // a step on one place of the input
     DeviceGraph *graph;
-    float *loss; // [1], device memory
-    double divisor;
-    size_t count;
+    float *loss;    // [1], device memory
     uint64_t moved; // bytes, in one step
 } Captured;
 
@@ -68,8 +66,6 @@ static int capture(StepGraph *graph, Captured *captured, Error *err) {
     captured->graph = device_graph_end(strategy->device, failed ? NULL : err);
     if (failed || !captured->graph) return -1;
     captured->loss = tensor_f32(loss.loss);
-    captured->divisor = loss.divisor;
-    captured->count = loss.count;
     captured->moved = strategy->moved_bytes(strategy) - moved;
     tape_reset(graph->tape);
     return 0;
@@ -83,7 +79,7 @@ static int replay(StepGraph *graph, double lr, Error *err) {
     optimizer_begin_step(step->optimizer, lr);
     device_graph_launch(step->strategy->device, captured->graph);
     if (!first) graph->replayed_bytes += captured->moved;
-    step_done(step, captured->loss, captured->divisor, captured->count);
+    step_done(step, captured->loss);
     return 0;
 }
 

@@ -7,12 +7,17 @@ static bool is_scaled(const StepScaler *scaler) {
     return scaler->precision == PRECISION_F16;
 }
 
-StepScaler step_scaler_open(Precision amp) {
-    StepScaler scaler = {.precision = amp, .scale = 1};
+StepScaler step_scaler_open(const TrainConfig *config, const Optimizer *optimizer) {
+    StepScaler scaler = {.precision = config->amp, .scale = 1, .max_norm = config->clip_grad_norm};
+    if (scaler.max_norm > 0) scaler.clip = grad_clip_open(&optimizer->parameters);
     const GradScalerState state = grad_scaler_default();
     int failed = grad_scaler_load(&scaler.scaler, &state, NULL);
     CHECK(!failed, "a GradScaler does not take its own defaults");
     return scaler;
+}
+
+void step_scaler_close(StepScaler *scaler) {
+    grad_clip_close(scaler->clip);
 }
 
 Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss) {
@@ -21,8 +26,13 @@ Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss) {
 
 int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err) {
     if (!is_scaled(scaler)) {
+        if (scaler->clip) grad_clip(scaler->clip, scaler->max_norm);
         optimizer_step(optimizer, lr);
         return 0;
+    }
+    if (scaler->clip) {
+        if (grad_scaler_unscale(&scaler->scaler, optimizer, err) != 0) return -1;
+        if (!scaler->scaler.found_inf) grad_clip(scaler->clip, scaler->max_norm);
     }
     scaler->scale = (double)scaler->scaler.state.scale;
     if (grad_scaler_step(&scaler->scaler, optimizer, lr, err) != 0) return -1;

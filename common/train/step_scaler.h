@@ -9,6 +9,7 @@
 #ifndef COMMON_TRAIN_STEP_SCALER_H
 #define COMMON_TRAIN_STEP_SCALER_H
 
+#include "common/nn/clip.h"
 #include "common/nn/grad_scaler.h"
 #include "common/train/checkpoint.h"
 #include "common/train/train_config.h"
@@ -17,13 +18,17 @@ typedef struct StepScaler {
     Precision precision; // --amp
     GradScaler scaler;   // of fp16 only
     double scale;        // what the last step's loss was multiplied by for backward; 1: no scaler
-    uint64_t skipped;    // steps that the optimizer took no part in
+    GradClip *clip;      // --clip-grad-norm; NULL: none asked for
+    double max_norm;
+    uint64_t skipped; // steps that the optimizer took no part in
 } StepScaler;
 
-StepScaler step_scaler_open(Precision amp);
+StepScaler step_scaler_open(const TrainConfig *config, const Optimizer *optimizer);
+void step_scaler_close(StepScaler *scaler);
 // The tensor that backward starts at: the loss, with fp16 times the scale.
 Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss);
-// Steps the optimizer, with fp16 unless a gradient is not finite. -1 with err filled.
+// Steps the optimizer, with fp16 unless a gradient is not finite: on gradients that are not scaled,
+// and clipped if --clip-grad-norm says so. -1 with err filled.
 int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err);
 
 // The precision and the scaler's state, to and from what a checkpoint keeps. Of one that was made

@@ -33,14 +33,19 @@ struct Strategy {
     Device *device;      // where the loss and the optimizer live
     Device **all;        // [all_count] this process's devices, `device` first
     int all_count;
-    Sampler *sampler; // this process's batches
-    bool global_mean; // the loss is divided by all processes' rows, not by this one's, and
-                      // gradients are added up, not averaged (--normalize global)
-    Module *model;    // the bare model: parameters, names, checkpoints
-    Module *module;   // what training steps run
+    Sampler *sampler;       // this process's batches
+    bool global_mean;       // the loss is divided by all processes' rows, not by this one's, and
+                            // gradients are added up, not averaged (--normalize global)
+    const char *other_bits; // why its gradients are not DataParallel's bit for bit, and what would
+                            // help; NULL: nothing that it knows of
+    Module *model;          // the bare model: parameters, names, checkpoints
+    Module *module;         // what training steps run
     Module *evaluation_module;
     const JobWatch *watch; // never NULL
 
+    // Whether the forwards that follow belong to a step that goes on after their backward: then
+    // gradients add up here, and are not reduced (PyTorch's no_sync).
+    void (*hold_gradients)(Strategy *self, bool hold);
     // After backward: the gradients of the global batch are in the model when it returns.
     int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
     // Adds `values` up over all processes, in the background: until sum_wait they must stay where

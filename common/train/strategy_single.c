@@ -14,6 +14,10 @@ int strategy_barrier(Strategy *strategy, Error *err) {
     return strategy_sum(strategy, &nothing, 1, err);
 }
 
+static void nothing_to_hold(Strategy *self, bool hold) {
+    (void)self, (void)hold;
+}
+
 static int nothing_to_finish(Strategy *self, Tape *tape, Error *err) {
     (void)self, (void)tape, (void)err;
     return 0;
@@ -77,6 +81,7 @@ Strategy *strategy_single(Module *model, Device *device, Sampler *sampler) {
                            .module = model,
                            .evaluation_module = model,
                            .watch = &job_watch_nobody,
+                           .hold_gradients = nothing_to_hold,
                            .finish_backward = nothing_to_finish,
                            .sum_start = sum_of_one,
                            .sum_wait = nothing_to_wait_for,

@@ -12,9 +12,12 @@ typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
+    int ignore_label; // a pixel's gray value in a picture of labels that does not count; -1: none
     size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
     size_t global_batch;
-    bool no_shuffle, augment;
+    size_t accumulate_steps; // parts that a step's batch is worked on in
+    bool no_shuffle, drop_last, augment;
+    int sampler_seed; // of the samples' order; negative: seed
     double lr;
     OptimizerKind optimizer;
     double momentum, weight_decay, betas[2], eps;
@@ -24,6 +27,7 @@ typedef struct TrainConfig {
     ScheduleKind schedule;
     size_t warmup_steps, step_every; // step_every 0: a third of the run
     double warmup_start, gamma, power;
+    double clip_grad_norm; // 0: gradients are left as they are
     LossKind loss;
     double pos_weight;       // bce: how many times a "yes" counts
     double ohem_threshold;   // of pixels: keep those whose loss is above (0: all)
@@ -35,6 +39,8 @@ typedef struct TrainConfig {
     size_t save_every; // also write the checkpoint every so many steps (0: at the end of epochs)
     const char *dump_grads, *dump_step; // dump_step: "0" or "0,1,10"; then FILE contains {step}
     size_t dump_images;                 // every so many epochs; 0: never
+    size_t keep_epochs;   // also keep a checkpoint of every so many epochs; 0: of none
+    const char *evaluate; // weights to evaluate instead of training
     bool profile;
     bool no_eval;
     const char *trace;
@@ -43,6 +49,9 @@ typedef struct TrainConfig {
 TrainConfig train_config_default(void);
 // Appends the shared options, bound to config.
 void train_options(Options *options, TrainConfig *config);
+
+// The order of the samples: --sampler-seed or, without it, --seed.
+uint64_t train_sampler_seed(const TrainConfig *config);
 
 // "none", "bf16", "fp16", as --amp calls it
 const char *train_amp_name(Precision precision);

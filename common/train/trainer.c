@@ -9,6 +9,7 @@
 #include "common/train/evaluation.h"
 #include "common/train/run_end.h"
 #include "common/train/saving.h"
+#include "common/train/step_accumulated.h"
 
 // ---- one step -----------------------------------------------------------------------------------
 
@@ -22,8 +23,10 @@ static const Batch *fetch_batch(Run *run) {
     return batch;
 }
 
-// The collectives of a replayed step may not overtake one that is still on its way.
-static int replay_step(Run *run, double lr, Error *err) {
+// The other kinds of steps: in parts, or replayed.
+static int run_other_step(Run *run, double lr, Error *err) {
+    if (!run->graph) return step_run_accumulated(run->step, run->step->tape, lr, err);
+    // The collectives of a replayed step may not overtake one that is still on its way.
     return rows_finish(&run->rows, err) != 0 ? -1 : step_graph_run(run->graph, lr, err);
 }
 
@@ -35,8 +38,9 @@ static int train_batch(Run *run, Error *err) {
     profile_begin_step(&run->profile);
     const Batch *batch = fetch_batch(run);
     step_send_batch(run->step, batch);
-    int failed = run->graph ? replay_step(run, now.lr, err)
-                            : step_run(run->step, run->step->tape, now.lr, err);
+    bool plain = !run->graph && run->config->accumulate_steps == 1;
+    int failed = plain ? step_run(run->step, run->step->tape, now.lr, err)
+                       : run_other_step(run, now.lr, err);
     if (failed) return -1;
     rows_wait(&run->rows);
     now.ns = profile_end_step(&run->profile);
@@ -87,16 +91,30 @@ static int evaluate_epoch(Run *run, Evaluation *evaluation, Error *err) {
     return evaluation_write_images(run, epoch, err);
 }
 
+// --evaluate: the weights came with the model (setup.c).
+static int evaluate_only(Run *run, Evaluation *evaluation, Error *err) {
+    if (evaluate_run(run, evaluation, err) != 0) return -1;
+    record_evaluation_of(&run->record, run->config->evaluate, evaluation);
+    return 0;
+}
+
+static int train(Run *run, Evaluation *evaluation, Error *err) {
+    do { // once at least: a run resumed at its last step may not be evaluated yet
+        if (train_epoch(run, err) != 0 || evaluate_epoch(run, evaluation, err) != 0 ||
+            save_last(run, err) != 0 || save_epoch(run, err) != 0)
+            return -1;
+    } while (run->progress.step < run->total_steps);
+    return 0;
+}
+
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
                 Strategy *strategy, Error *err) {
     Run run = {.config = config, .data = data, .strategy = strategy};
     Evaluation evaluation = {NAN, NAN, NAN};
     int failed = run_open(&run, options, err);
-    while (!failed) { // once at least: a run resumed at its last step may not be evaluated yet
-        failed = train_epoch(&run, err) != 0 || evaluate_epoch(&run, &evaluation, err) != 0 ||
-                 save_last(&run, err) != 0;
-        if (run.progress.step >= run.total_steps) break;
-    }
+    if (!failed)
+        failed = config->evaluate ? evaluate_only(&run, &evaluation, err)
+                                  : train(&run, &evaluation, err);
     if (!failed) failed = run_end(&run, &evaluation, err);
     if (failed) strategy->watch->give_up(strategy->watch, err);
     run_close(&run);

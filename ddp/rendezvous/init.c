@@ -25,6 +25,7 @@
 #include "ddp/group/nccl/pg_nccl.h"
 #include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/heartbeat.h"
+#include "ddp/rendezvous/internal.h"
 #include "ddp/rendezvous/meeting_file.h"
 
 enum { CARD_MAX = 320 + PG_NCCL_CARD_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
@@ -149,7 +150,7 @@ static int leave_card(Meeting *m, Error *err) {
     if (other.pid == card.pid && strcmp(other.host, card.host) == 0) {
         return error_set(err, STATUS_FAILED,
                          "rank %d: trying to initialize the default process group twice! (a store "
-                         "that the launcher serves is good for one group: make others with "
+                         "is good for one group under one prefix: make others with "
                          "pg_new_subgroup)",
                          m->me.rank);
     }
@@ -326,21 +327,27 @@ static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Er
     return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
 }
 
-static int meeting_open(Meeting *m, Error *err) {
+// Connects to where the ranks meet, and serves it if that is this rank's part.
+static Store *open_store(Meeting *m, Error *err) {
     const Rendezvous *me = &m->me;
+    if (me->store) return store_clone(me->store, m->timeout_s, err);
     int port = me->master_port;
     char token[STORE_TOKEN_MAX + 1];
     memcpy(token, me->token, sizeof token);
     if (me->file_path[0]) {
-        if (find_store(m, &port, token, err) != 0) return -1;
+        if (find_store(m, &port, token, err) != 0) return NULL;
     } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
-        return -1;
+        return NULL;
     }
-    m->store = store_connect(me->master_addr, port, token, m->timeout_s, err);
+    return store_connect(me->master_addr, port, token, m->timeout_s, err);
+}
+
+static int meeting_open(Meeting *m, Error *err) {
+    m->store = open_store(m, err);
     if (!m->store) return -1;
     char prefix[32]; // ranks of an attempt that has ended left their keys behind
-    snprintf(prefix, sizeof prefix, "attempt_%d", me->restart_count);
-    store_set_prefix(m->store, prefix);
+    snprintf(prefix, sizeof prefix, "attempt_%d", m->me.restart_count);
+    store_add_prefix(m->store, prefix);
     return leave_card(m, err);
 }
 
@@ -352,7 +359,7 @@ static void part(Meeting *m, double patience_s) {
     Error ignored = {0};
     int64_t gone = 0;
     int others = m->me.world_size - 1;
-    if (m->me.launcher_store || others == 0) return;
+    if (m->me.launcher_store || m->me.store || others == 0) return; // others serve the store
     if (m->me.rank == 0) {
         (void)store_wait(m->store, "parted", patience_s, &ignored);
     } else if (store_add(m->store, "parting", 1, &gone, &ignored) == 0) {
@@ -445,6 +452,17 @@ static int observe(ProcessGroup *group, DebugLevel level, double timeout_s, Erro
         return 0;
     pg_close(group);
     return error_prefix(err, "rank %d", rank);
+}
+
+int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err) {
+    *rendezvous = (Rendezvous){.rank = rank,
+                               .world_size = world_size,
+                               .local_rank = rank,
+                               .local_world_size = world_size,
+                               .store = store};
+    if (!store) return error_set(err, STATUS_USAGE, "there is no store to meet in");
+    if (rank >= 0 && rank < world_size && world_size <= INIT_WORLD_MAX) return 0;
+    return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank, world_size);
 }
 
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,

@@ -6,6 +6,7 @@
  * MASTER_ADDR:MASTER_PORT, which the launcher serves when DDPRUN_STORE is set, else rank 0.
  *
  * tcp://host:port: the same without the environment; rank 0 serves the store there.
+ * A store of the caller's: nothing is served, and nobody is looked for (init_from_store).
  * file:///path: rank 0 serves at a free port, and tells the others where in a file that must not
  * exist before and that the last one removes (ddp/rendezvous/meeting_file.h).
  */
@@ -27,6 +28,7 @@ typedef struct Rendezvous {
     bool fake_hosts;                 // ranks may share a GPU: ddp/launch/env.h
     int restart_count;
     char file_path[INIT_PATH_MAX]; // file:// only: where to meet instead; else ""
+    Store *store;                  // the caller's, in which to meet instead; else NULL
 } Rendezvous;
 
 // Reads the environment. Without any of the four variables and with alone_is_fine, a world of one.
@@ -36,6 +38,13 @@ int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err);
 // are arguments or, where these are -1, stand in the URL: "?rank=0&world_size=2". (env:// then
 // takes the rest from the environment.)
 int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_size, Error *err);
+
+// The ranks meet in a store that the caller has: PyTorch's init_process_group(store=, rank=,
+// world_size=). It stays the caller's: the group uses a connection of its own and leaves the
+// store's prefix as it is, with keys behind that prefix. One prefix is good for one group; another
+// group needs store_set_prefix first. The store must be served until all ranks have their group,
+// with NCCL until all have closed it.
+int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err);
 
 // Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/group/debug_level.h),
 // DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (pg_set_flight's folder and pipe).

@@ -1,9 +1,11 @@
 /* meeting_file.c: see meeting_file.h. The lines:
  *
  *     ddp.c meeting, world size 4
- *     joined RANK PID START BOOT HOST     START: when the process began, so that a pid that was
- *     store PORT TOKEN                    given away again is not taken for it
+ *     joined RANK PID START BOOT HOST
+ *     store PORT TOKEN
  *     left RANK
+ *
+ * START is when the process began: a PID that was given away again is not taken for it.
  *
  * Invariant: whoever holds the lock on a file that still has a name sees complete lines.
  */

@@ -97,7 +97,7 @@ int net_listen(const char *host, int port, Error *err) {
     freeaddrinfo(list);
     if (fd >= 0) return fd;
     char holder[128] = "";
-    if (cause == EADDRINUSE) port_holder_describe(port, holder, sizeof holder);
+    if (cause == EADDRINUSE) port_holder_name(port, holder, sizeof holder);
     bool elsewhere = cause == EADDRNOTAVAIL; // no address of this machine
     return error_set(err, elsewhere ? STATUS_USAGE : STATUS_FAILED, "cannot listen on %s:%d: %s%s",
                      host, port, strerror(cause), holder);

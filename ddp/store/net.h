@@ -22,14 +22,14 @@ typedef enum NetResult {
 
 typedef enum NetDirection { NET_SEND, NET_RECEIVE } NetDirection;
 
-// Listens on this address and nothing wider. port 0: the system chooses. Returns the socket, or -1
-// with err filled: STATUS_USAGE if it is no address of this machine. For a port in use the text
-// says who holds it where that can be found out.
+// Listens on this address and nothing wider. With port 0 the system chooses one. Returns the
+// socket, or -1 with err filled: STATUS_USAGE if it is no address of this machine. For a port in
+// use the text says who holds it where that can be found out.
 int net_listen(const char *host, int port, Error *err);
 int net_port(int socket_fd); // the local port
 
 enum { NET_NAME_MAX = 64 };
-// The address of the other side in digits, for a message; "?" if it cannot be told.
+// Writes the address of the other side in digits, for a message, or "?" if it cannot be told.
 void net_peer_name(int socket_fd, char name[NET_NAME_MAX]);
 
 // One attempt to connect before clock_ns() reaches deadline_ns. Returns the socket, or -1 with err
@@ -40,7 +40,7 @@ int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err);
 int net_accept(int listener);
 
 // Moves bytes [*moved, bytes) of data, advancing *moved, until all are moved or clock_ns() reaches
-// deadline_ns. deadline_ns 0: what can be moved at once. data is not written when sending.
+// deadline_ns. With deadline_ns 0 it moves what can be moved at once. Sending only reads data.
 NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t bytes, size_t *moved,
                    uint64_t deadline_ns);
 

@@ -46,7 +46,7 @@ static bool process_has_socket(const char *pid, unsigned long inode) {
     return found;
 }
 
-static void describe_process(const char *pid, char *text, size_t capacity) {
+static void write_process(const char *pid, char *text, size_t capacity) {
     char path[300], name[64] = "?";
     snprintf(path, sizeof path, "/proc/%s/comm", pid);
     FILE *file = fopen(path, "re");
@@ -57,7 +57,7 @@ static void describe_process(const char *pid, char *text, size_t capacity) {
     snprintf(text, capacity, " (held by %s, pid %s)", name, pid);
 }
 
-void port_holder_describe(int port, char *text, size_t capacity) {
+void port_holder_name(int port, char *text, size_t capacity) {
     text[0] = '\0';
     unsigned long inode = listener_inode("/proc/net/tcp", port);
     if (!inode) inode = listener_inode("/proc/net/tcp6", port);
@@ -67,7 +67,7 @@ void port_holder_describe(int port, char *text, size_t capacity) {
     for (struct dirent *entry; !found && (entry = readdir(processes)) != NULL;) {
         if (strspn(entry->d_name, "0123456789") != strlen(entry->d_name)) continue;
         found = process_has_socket(entry->d_name, inode);
-        if (found) describe_process(entry->d_name, text, capacity);
+        if (found) write_process(entry->d_name, text, capacity);
     }
     closedir(processes);
 }

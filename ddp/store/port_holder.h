@@ -10,6 +10,6 @@
 #include <stddef.h>
 
 // Writes " (held by NAME, pid N)", or "" if it cannot be found out.
-void port_holder_describe(int port, char *text, size_t capacity);
+void port_holder_name(int port, char *text, size_t capacity);
 
 #endif

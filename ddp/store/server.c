@@ -95,7 +95,7 @@ static void buffer_append(Buffer *buffer, const void *data, size_t bytes) {
     buffer->used += bytes;
 }
 
-// Empties it; big ones are given back, so that a large value is not paid for ever after.
+// Empties a buffer. Memory of a large one is given back: a large value is not paid for ever after.
 static void buffer_reset(Buffer *buffer) {
     buffer->used = 0;
     if (buffer->capacity <= 4096) return;
@@ -103,14 +103,14 @@ static void buffer_reset(Buffer *buffer) {
     *buffer = (Buffer){0};
 }
 
-// Removed later, because events of this round may still point to it.
+// Marks a connection for removal at the end of the round: events of it may still point to it.
 static void end_connection(StoreServer *server, Connection *c) {
     if (c->has_ended) return;
     c->has_ended = true;
     LIST_INSERT_HEAD(&server->ended, c, ended);
 }
 
-static void watch(StoreServer *server, Connection *c, uint32_t events) {
+static void watch_socket(StoreServer *server, Connection *c, uint32_t events) {
     if (c->events == events) return;
     struct epoll_event wanted = {.events = events, .data.ptr = c};
     int operation = c->events ? EPOLL_CTL_MOD : EPOLL_CTL_ADD;
@@ -121,17 +121,17 @@ static void watch(StoreServer *server, Connection *c, uint32_t events) {
 static void send_pending(StoreServer *server, Connection *c) {
     NetResult result = net_move(c->fd, NET_SEND, c->out.data, c->out.used, &c->out_sent, 0);
     if (result == NET_TIMEOUT) {
-        watch(server, c, EPOLLOUT);
+        watch_socket(server, c, EPOLLOUT);
         return;
     }
     c->out_sent = 0;
     buffer_reset(&c->out);
-    watch(server, c, EPOLLIN);
+    watch_socket(server, c, EPOLLIN);
     if (result != NET_DONE || c->hang_up) end_connection(server, c);
 }
 
-static void reply(StoreServer *server, Connection *c, uint32_t id, StoreStatus status,
-                  StoreBytes value) {
+static void send_reply(StoreServer *server, Connection *c, uint32_t id, StoreStatus status,
+                       StoreBytes value) {
     uint8_t header[STORE_REPLY_BYTES];
     store_put_u32(header, id);
     store_put_u32(header + 4, (uint32_t)status);
@@ -141,8 +141,8 @@ static void reply(StoreServer *server, Connection *c, uint32_t id, StoreStatus s
     send_pending(server, c);
 }
 
-static void reply_status(StoreServer *server, Connection *c, uint32_t id, StoreStatus status) {
-    reply(server, c, id, status, (StoreBytes){0});
+static void send_status(StoreServer *server, Connection *c, uint32_t id, StoreStatus status) {
+    send_reply(server, c, id, status, (StoreBytes){0});
 }
 
 // ---- Requests
@@ -157,18 +157,19 @@ static bool answer_if_present(StoreServer *server, Connection *c, const StoreReq
     StoreBytes value = {0};
     if (!store_table_get(server->table, key, &value)) return false;
     if (request->op == STORE_OP_WAIT) value.bytes = 0;
-    reply(server, c, request->id, STORE_DONE, value);
+    send_reply(server, c, request->id, STORE_DONE, value);
     return true;
 }
 
-static void park(StoreServer *server, Connection *c, const StoreRequest *request, StoreBytes key) {
+static void park_request(StoreServer *server, Connection *c, const StoreRequest *request,
+                         StoreBytes key) {
     c->is_parked = true;
     c->parked_request = *request;
     memcpy(c->parked_key, key.data, key.bytes);
     LIST_INSERT_HEAD(&server->parked, c, parked);
 }
 
-static void unpark(Connection *c) {
+static void unpark_request(Connection *c) {
     if (c->is_parked) LIST_REMOVE(c, parked);
     c->is_parked = false;
 }
@@ -178,7 +179,7 @@ static void wake_parked(StoreServer *server, StoreBytes key) {
         next = LIST_NEXT(c, parked);
         StoreBytes wanted = {c->parked_key, c->parked_request.key_bytes};
         if (!same_bytes(wanted, key)) continue;
-        unpark(c);
+        unpark_request(c);
         (void)answer_if_present(server, c, &c->parked_request, key);
     }
 }
@@ -196,14 +197,14 @@ static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *
                         StoreBytes key) {
     if (answer_if_present(server, c, request, key)) return;
     if (request->no_wait) {
-        reply_status(server, c, request->id, STORE_MISSING);
+        send_status(server, c, request->id, STORE_MISSING);
     } else {
-        park(server, c, request, key);
+        park_request(server, c, request, key);
     }
 }
 
 // An integer is kept as decimal text, so that a get of a counter can be read.
-static StoreStatus add(StoreServer *server, StoreBytes key, int64_t amount, int64_t *sum) {
+static StoreStatus add_to_key(StoreServer *server, StoreBytes key, int64_t amount, int64_t *sum) {
     StoreBytes old = {0};
     char text[32] = "0";
     if (store_table_get(server->table, key, &old)) {
@@ -220,53 +221,53 @@ static StoreStatus add(StoreServer *server, StoreBytes key, int64_t amount, int6
     return set_and_wake(server, key, (StoreBytes){(uint8_t *)text, (size_t)bytes});
 }
 
-static void reply_add(StoreServer *server, Connection *c, const StoreRequest *request,
-                      StoreBytes key, StoreBytes value) {
+static void answer_add(StoreServer *server, Connection *c, const StoreRequest *request,
+                       StoreBytes key, StoreBytes value) {
     uint8_t bytes[8];
     int64_t sum = 0;
-    StoreStatus status = add(server, key, store_read_i64(value.data), &sum);
+    StoreStatus status = add_to_key(server, key, store_read_i64(value.data), &sum);
     store_put_i64(bytes, sum);
-    reply(server, c, request->id, status, (StoreBytes){bytes, sizeof bytes});
+    send_reply(server, c, request->id, status, (StoreBytes){bytes, sizeof bytes});
 }
 
-static void reply_compare_set(StoreServer *server, Connection *c, const StoreRequest *request,
-                              StoreBytes key, StoreBytes desired, StoreBytes expected) {
+static void answer_compare_set(StoreServer *server, Connection *c, const StoreRequest *request,
+                               StoreBytes key, StoreBytes desired, StoreBytes expected) {
     StoreBytes now = {0};
     (void)store_table_get(server->table, key, &now); // a missing key equals ""
     if (!same_bytes(now, expected)) {
-        reply(server, c, request->id, STORE_DONE, now);
+        send_reply(server, c, request->id, STORE_DONE, now);
         return;
     }
     StoreStatus status = set_and_wake(server, key, desired);
-    reply(server, c, request->id, status, desired);
+    send_reply(server, c, request->id, status, desired);
 }
 
-static void execute(StoreServer *server, Connection *c, const StoreRequest *request) {
+static void execute_request(StoreServer *server, Connection *c, const StoreRequest *request) {
     StoreBytes key = {c->in.data + STORE_REQUEST_BYTES, request->key_bytes};
     StoreBytes value = {key.data + key.bytes, request->value_bytes};
     StoreBytes expected = {value.data + value.bytes, request->expected_bytes};
-    unpark(c); // the client gave up on what it asked before
+    unpark_request(c); // the client gave up on what it asked before
     switch ((StoreOp)request->op) {
     case STORE_OP_SET:
-        reply_status(server, c, request->id, set_and_wake(server, key, value));
+        send_status(server, c, request->id, set_and_wake(server, key, value));
         break;
     case STORE_OP_GET:
     case STORE_OP_WAIT:
         get_or_park(server, c, request, key);
         break;
     case STORE_OP_ADD:
-        reply_add(server, c, request, key, value);
+        answer_add(server, c, request, key, value);
         break;
     case STORE_OP_COMPARE_SET:
-        reply_compare_set(server, c, request, key, value, expected);
+        answer_compare_set(server, c, request, key, value, expected);
         break;
     }
 }
 
 // ---- Reading
 
-// Reads until `in` holds `bytes`. False: not yet, or the client is gone.
-static bool fill(StoreServer *server, Connection *c, size_t bytes) {
+// Reads until `in` holds `bytes`. False if they are not all there yet, or the client is gone.
+static bool read_until(StoreServer *server, Connection *c, size_t bytes) {
     buffer_reserve(&c->in, bytes);
     NetResult result = net_move(c->fd, NET_RECEIVE, c->in.data, bytes, &c->in.used, 0);
     if (result == NET_CLOSED || result == NET_FAILED) end_connection(server, c);
@@ -274,7 +275,7 @@ static bool fill(StoreServer *server, Connection *c, size_t bytes) {
 }
 
 static void read_hello(StoreServer *server, Connection *c) {
-    bool whole = fill(server, c, STORE_HELLO_BYTES);
+    bool whole = read_until(server, c, STORE_HELLO_BYTES);
     size_t magic = c->in.used < STORE_MAGIC_BYTES ? c->in.used : STORE_MAGIC_BYTES;
     if (memcmp(c->in.data, STORE_MAGIC, magic) != 0) {
         end_connection(server, c); // some other protocol: no answer would mean anything to it
@@ -294,7 +295,7 @@ static void read_hello(StoreServer *server, Connection *c) {
     send_pending(server, c);
 }
 
-// Once, because somebody who tries again and again is not to fill the log.
+// Says that a client was refused, but only once: who tries again and again is not to fill the log.
 static void say_refusal(StoreServer *server, const Connection *c) {
     if (server->refusal_said) return;
     server->refusal_said = true;
@@ -315,7 +316,7 @@ static StoreStatus judge_proof(StoreServer *server, const Connection *c) {
 }
 
 static void read_proof(StoreServer *server, Connection *c) {
-    if (!fill(server, c, STORE_PROOF_BYTES)) return;
+    if (!read_until(server, c, STORE_PROOF_BYTES)) return;
     StoreStatus status = judge_proof(server, c);
     buffer_reset(&c->in);
     uint8_t answer[STORE_ANSWER_BYTES] = {0};
@@ -335,20 +336,20 @@ static void read_proof(StoreServer *server, Connection *c) {
 }
 
 static void read_request(StoreServer *server, Connection *c) {
-    if (c->in.used < STORE_REQUEST_BYTES && !fill(server, c, STORE_REQUEST_BYTES)) return;
+    if (c->in.used < STORE_REQUEST_BYTES && !read_until(server, c, STORE_REQUEST_BYTES)) return;
     StoreRequest request;
     if (!store_read_request(c->in.data, &request)) {
         c->hang_up = true;
-        reply_status(server, c, request.id, STORE_BAD_REQUEST);
+        send_status(server, c, request.id, STORE_BAD_REQUEST);
         return;
     }
     size_t body = (size_t)request.key_bytes + request.value_bytes + request.expected_bytes;
-    if (!fill(server, c, STORE_REQUEST_BYTES + body)) return;
-    execute(server, c, &request);
+    if (!read_until(server, c, STORE_REQUEST_BYTES + body)) return;
+    execute_request(server, c, &request);
     buffer_reset(&c->in);
 }
 
-static void handle(StoreServer *server, Connection *c) {
+static void handle_connection(StoreServer *server, Connection *c) {
     if (c->out.used > 0) send_pending(server, c);
     if (c->has_ended || c->out.used > 0) return;
     switch (c->stage) {
@@ -372,7 +373,7 @@ static void accept_one(StoreServer *server, int fd) {
     c->greet_by_ns = clock_ns() + (uint64_t)GREETING_MS * 1000000;
     LIST_INSERT_HEAD(&server->strangers, c, all);
     server->connection_count++;
-    watch(server, c, EPOLLIN);
+    watch_socket(server, c, EPOLLIN);
 }
 
 static void set_accepting(StoreServer *server, bool accepting) {
@@ -403,7 +404,7 @@ static void accept_some(StoreServer *server) {
 static void connection_close(StoreServer *server, Connection *c) {
     if (c->stage == STAGE_CLIENT) server->client_count--;
     server->connection_count--;
-    unpark(c);
+    unpark_request(c);
     LIST_REMOVE(c, all);
     close(c->fd); // which also takes it out of epoll
     free(c->in.data);
@@ -427,7 +428,7 @@ static void remove_ended(StoreServer *server) {
     }
 }
 
-// Handles what epoll reports. False: the server is to stop.
+// Handles what epoll reports. Returns false when the server is to stop.
 static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
     bool accept_more = false;
     for (int i = 0; i < count; i++) {
@@ -437,14 +438,14 @@ static bool handle_events(StoreServer *server, const struct epoll_event *events,
             accept_more = true;
         } else {
             Connection *c = what;
-            if (!c->has_ended) handle(server, c);
+            if (!c->has_ended) handle_connection(server, c);
         }
     }
     if (accept_more) accept_some(server);
     return true;
 }
 
-static void *serve(void *argument) {
+static void *serve_clients(void *argument) {
     StoreServer *server = argument;
     struct epoll_event events[EVENTS_PER_ROUND];
     uint64_t look_ns = 0;
@@ -481,7 +482,7 @@ static int start_thread(StoreServer *server) {
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    int code = pthread_create(&server->thread, NULL, serve, server);
+    int code = pthread_create(&server->thread, NULL, serve_clients, server);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     return code;
 }

@@ -106,7 +106,7 @@ static int shake_hands(const Store *store, uint64_t deadline_ns, Error *err) {
     return judge_answer(store, answer, &nonces, err);
 }
 
-// One attempt. The error's status is STATUS_FAILED if another attempt may help.
+// Tries once to connect. The error's status is STATUS_FAILED if another attempt may help.
 static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
     store->socket_fd = net_connect(store->host, store->port, deadline_ns, err);
     if (store->socket_fd < 0) return -1;
@@ -170,13 +170,20 @@ void store_close(Store *store) {
 }
 
 void store_set_prefix(Store *store, const char *prefix) {
-    int bytes = snprintf(store->prefix, sizeof store->prefix, "%s%s", prefix, prefix[0] ? "/" : "");
-    CHECK(bytes >= 0 && (size_t)bytes < sizeof store->prefix, "store prefix of %d bytes", bytes);
+    store->prefix[0] = '\0';
+    store_add_prefix(store, prefix);
+}
+
+void store_add_prefix(Store *store, const char *prefix) {
+    size_t used = strlen(store->prefix), room = sizeof store->prefix - used;
+    int bytes = snprintf(store->prefix + used, room, "%s%s", prefix, prefix[0] ? "/" : "");
+    CHECK(bytes >= 0 && (size_t)bytes < room, "store prefix of %zu bytes", used + (size_t)bytes);
 }
 
 // ---- Request and reply
 
-// Lays the request out in store->message; returns its size, 0 with err filled if it is too large.
+// Lays the request out in store->message. Returns its size, or 0 with err filled if it is too
+// large.
 static size_t write_message(Store *store, const Request *ask, Error *err) {
     size_t prefix_bytes = strlen(store->prefix), key_bytes = prefix_bytes + strlen(ask->key);
     if (key_bytes == 0 || key_bytes > STORE_KEY_MAX) {
@@ -222,8 +229,8 @@ static int fail_timeout(Store *store, const Request *ask, double timeout_s, Erro
                      store->prefix, ask->key, store->host, store->port);
 }
 
-// One whole reply, into store->reply and store->message (its value). The header may come in over
-// several calls, if earlier ones ran out of time.
+// Receives one whole reply: its header into store->reply, its value into store->message. The header
+// may come in over several calls, if earlier ones ran out of time.
 static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadline_ns) {
     NetResult result = net_move(store->socket_fd, NET_RECEIVE, store->reply, STORE_REPLY_BYTES,
                                 &store->reply_moved, deadline_ns);
@@ -242,8 +249,8 @@ static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadl
 }
 
 // Asks and waits for the answer. *value points into store->message until the next call.
-static int call(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
-                Error *err) {
+static int call_server(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
+                       Error *err) {
     if (store->broken) {
         return error_set(err, STATUS_FAILED, "the connection to the store at %s:%d is broken",
                          store->host, store->port);
@@ -274,10 +281,10 @@ static int fail_status(const Store *store, const char *key, StoreStatus status, 
                      store->host, store->port, why);
 }
 
-// The calls for which every status but STORE_DONE is an error.
-static int call_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
+// Asks what every status but STORE_DONE is an error for.
+static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     StoreStatus status = STORE_DONE;
-    if (call(store, ask, &status, value, err) != 0) return -1;
+    if (call_server(store, ask, &status, value, err) != 0) return -1;
     return status == STORE_DONE ? 0 : fail_status(store, ask->key, status, err);
 }
 
@@ -286,13 +293,13 @@ static int call_done(Store *store, const Request *ask, StoreBytes *value, Error 
 int store_set(Store *store, const char *key, const void *value, size_t bytes, Error *err) {
     Request ask = {.op = STORE_OP_SET, .key = key, .value = {value, bytes}};
     StoreBytes nothing;
-    return call_done(store, &ask, &nothing, err);
+    return call_until_done(store, &ask, &nothing, err);
 }
 
 int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *err) {
     Request ask = {.op = STORE_OP_GET, .key = key};
     StoreBytes found;
-    if (call_done(store, &ask, &found, err) != 0) return -1;
+    if (call_until_done(store, &ask, &found, err) != 0) return -1;
     if (found.bytes > *bytes) {
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, found.bytes, *bytes);
@@ -307,7 +314,7 @@ int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Er
     store_put_i64(operand, amount);
     Request ask = {.op = STORE_OP_ADD, .key = key, .value = {operand, sizeof operand}};
     StoreBytes sum;
-    if (call_done(store, &ask, &sum, err) != 0) return -1;
+    if (call_until_done(store, &ask, &sum, err) != 0) return -1;
     if (sum.bytes != 8) return fail_status(store, key, STORE_BAD_REQUEST, err);
     *result = store_read_i64(sum.data);
     return 0;
@@ -320,7 +327,7 @@ int store_compare_set(Store *store, const char *key, const char *expected, const
                    .value = {(const uint8_t *)desired, strlen(desired)},
                    .expected = {(const uint8_t *)expected, strlen(expected)}};
     StoreBytes now;
-    if (call_done(store, &ask, &now, err) != 0) return -1;
+    if (call_until_done(store, &ask, &now, err) != 0) return -1;
     if (now.bytes >= capacity) {
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, now.bytes, capacity);
@@ -334,5 +341,5 @@ int store_wait(Store *store, const char *key, double timeout_s, Error *err) {
     Request ask = {
         .op = STORE_OP_WAIT, .key = key, .no_wait = timeout_s <= 0, .timeout_s = timeout_s};
     StoreBytes nothing;
-    return call_done(store, &ask, &nothing, err);
+    return call_until_done(store, &ask, &nothing, err);
 }

@@ -19,25 +19,31 @@
 enum { STORE_KEY_MAX = 256, STORE_VALUE_MAX = 65536, STORE_TOKEN_MAX = 64 };
 
 typedef struct StoreServer StoreServer;
-// port 0: the system chooses. token may be "" (then anyone who reaches the port is a client).
-// An address in use is an error that says who holds the port where that can be found out.
+// Serves at host:port until it is closed. With port 0 the system chooses a free one. If token is
+// "", anyone who reaches the port is a client. Returns NULL with err filled on failure; for a port
+// in use the error says who holds it, where that can be found out.
 StoreServer *store_serve(const char *host, int port, const char *token, Error *err);
 int store_server_port(const StoreServer *server);
 void store_server_close(StoreServer *server);
 
 typedef struct Store Store;
-// Connects, retrying until the timeout (the server may not be up yet).
+// Connects, and tries again until timeout_s has passed, because the server may not be up yet. The
+// timeout also holds for each later call. NULL with err filled if there is no server to talk to.
 Store *store_connect(const char *host, int port, const char *token, double timeout_s, Error *err);
-// Another client of the same server, with the same keys: for another thread.
+// Makes another client of the same server, with the same prefix, for use by another thread.
 Store *store_clone(const Store *store, double timeout_s, Error *err);
 void store_close(Store *store);
-// All keys of later calls get "prefix/" in front. One level.
+// Puts "prefix/" in front of the keys of all later calls, in place of an earlier prefix. The prefix
+// "" takes it away.
 void store_set_prefix(Store *store, const char *prefix);
+// Adds to the prefix that the store has: "first/" becomes "first/prefix/".
+void store_add_prefix(Store *store, const char *prefix);
 
 int store_set(Store *store, const char *key, const void *value, size_t bytes, Error *err);
-// Waits until the key exists. *bytes: capacity in, size out.
+// Waits until the key exists and copies its value. *bytes is the room there is, and then the
+// value's size.
 int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *err);
-// Adds to an integer key (missing: 0) and returns the new value in *result.
+// Adds to a key that holds an integer, and writes the sum to *result. A missing key counts as 0.
 int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Error *err);
 // If the key's value equals `expected` (a missing key equals ""), sets it to desired. *value gets
 // what it holds afterwards.

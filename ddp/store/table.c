@@ -40,7 +40,7 @@ static size_t bucket_of(StoreBytes key) {
     return (size_t)((hash ^ (hash >> 32)) % BUCKETS);
 }
 
-// The link that points to the key's entry, or the NULL link at the chain's end.
+// Finds the link that points to the key's entry, or the NULL link at the chain's end.
 static Entry **find_link(StoreTable *table, StoreBytes key) {
     Entry **link = &table->buckets[bucket_of(key)];
     while (*link &&

@@ -17,9 +17,9 @@ typedef struct StoreTable StoreTable;
 StoreTable *store_table_open(void);
 void store_table_close(StoreTable *table);
 
-// Copies key and value. False if the table is full; then nothing has changed.
+// Copies key and value into the table. Returns false if it is full; then nothing has changed.
 bool store_table_set(StoreTable *table, StoreBytes key, StoreBytes value);
-// *value points into the table until the next change. False: no such key.
+// Returns false if there is no such key. *value points into the table until the next change.
 bool store_table_get(const StoreTable *table, StoreBytes key, StoreBytes *value);
 
 #endif

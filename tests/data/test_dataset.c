@@ -14,6 +14,7 @@
 #include <zlib.h>
 
 #include "common/data/dataset.h"
+#include "tests/rigs/peak_memory.h"
 
 // A C string literal with NULs in it, and its length.
 #define BYTES(text) (const uint8_t *)(text), sizeof(text) - 1
@@ -297,6 +298,59 @@ static void test_gzip_broken(void **state) {
     expect_error(folder->path, "header says 4 images, 2 follow");
 }
 
+// ---- gzip bombs
+
+enum { BOMB = 192 << 20 }; // bytes of zeros, which gzip makes a thousand times smaller
+
+static void write_bomb(const char *folder, const char *name, const uint8_t *header, size_t count) {
+    char path[200];
+    static const uint8_t zeros[1 << 20];
+    write_good_idx(folder);
+    snprintf(path, sizeof path, "%s/%.*s", folder, (int)strlen(name) - 3, name);
+    remove(path); // the good file of that name, without its .gz
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    gzFile file = gzopen(path, "wb1");
+    assert_non_null(file);
+    assert_int_equal(gzwrite(file, header, (unsigned)count), count);
+    for (size_t i = 0; i < BOMB; i += sizeof zeros)
+        assert_int_equal(gzwrite(file, zeros, sizeof zeros), sizeof zeros);
+    assert_int_equal(gzclose(file), Z_OK);
+}
+
+static int open_bomb(const char *folder) {
+    Error err = {0};
+    DataSource *source = dataset_open(folder, 1, &err);
+    return !source && strstr(err.message, "no pictures become so small") ? 0 : -1;
+}
+
+// Refused by its header: what it would unpack to is never unpacked.
+static void test_gzip_bomb(void **state) {
+    const Folder *folder = *state;
+    write_bomb(folder->path, "train-images-idx3-ubyte.gz",
+               BYTES("\0\0\x08\3\0\0\0\4\0\0\x18\0\0\0\x20\0")); // 4 of 6144 x 8192
+    assert_peak_below(64, open_bomb, folder->path);
+    write_bomb(folder->path, "t10k-labels-idx1-ubyte.gz", BYTES("\0\0\x08\1\x0c\0\0\0"));
+    assert_peak_below(64, open_bomb, folder->path);
+}
+
+// Sizes that disagree are told by the headers alone: of what follows them nothing is read.
+static void test_idx_headers_first(void **state) {
+    const Folder *folder = *state;
+    write_good_idx(folder->path);
+    write_file(folder->path, "t10k-images-idx3-ubyte.gz", BYTES(""));
+    char plain[200], packed[200];
+    snprintf(plain, sizeof plain, "%s/t10k-images-idx3-ubyte", folder->path);
+    snprintf(packed, sizeof packed, "%s/t10k-images-idx3-ubyte.gz", folder->path);
+    assert_int_equal(remove(plain), 0);
+    uint8_t z[256];
+    size_t count = gzip(BYTES("\0\0\x08\3\0\0\0\3\0\0\0\2\0\0\0\3"), z, sizeof z);
+    write_file(folder->path, "t10k-images-idx3-ubyte.gz", z, count);
+    expect_error(folder->path, "2 labels for the 3 images");
+    count = gzip(BYTES("\0\0\x08\3\0\0\0\2\0\0\0\3\0\0\0\3"), z, sizeof z);
+    write_file(folder->path, "t10k-images-idx3-ubyte.gz", z, count);
+    expect_error(folder->path, "training images are 1x2x3 but test images 1x3x3");
+}
+
 enum { RECORD = 3073 };
 
 static void write_cifar(const char *folder) {
@@ -518,6 +572,8 @@ int main(void) {
         cmocka_unit_test(test_idx_other_forms),
         cmocka_unit_test(test_idx_broken),
         cmocka_unit_test(test_gzip_broken),
+        cmocka_unit_test(test_gzip_bomb),
+        cmocka_unit_test(test_idx_headers_first),
         cmocka_unit_test(test_cifar),
         cmocka_unit_test(test_cifar_broken),
         cmocka_unit_test(test_not_a_data_set),

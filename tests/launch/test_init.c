@@ -1,6 +1,7 @@
 /* test_init.c: the environment's variables, and ranks that meet or fail to. */
 #include "tests/rigs/meeting_ranks.h"
 
+#include <limits.h>
 #include <signal.h>
 
 #include "ddp/group/nccl/pg_nccl.h"
@@ -171,24 +172,36 @@ static void test_meeting(void **state) {
     }
 }
 
-static void test_launchers_store_and_restart(void **state) {
-    (void)state;
-    // The server lives in a process of its own: forking after its thread began would be no test of
-    // what ddprun does.
-    int port_pipe[2];
-    assert_int_equal(pipe(port_pipe), 0);
+// The server lives in a process of its own: forking after its thread began would be no test of what
+// ddprun does.
+static pid_t start_server(int *port) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
     fflush(NULL);
     pid_t server = fork();
     if (server == 0) {
         alarm(60);
         Error err = {0};
         StoreServer *store = store_serve("127.0.0.1", 0, "secret", &err);
-        int port = store ? store_server_port(store) : 0;
-        if (write(port_pipe[1], &port, sizeof port) != sizeof port) _exit(1);
+        *port = store ? store_server_port(store) : 0;
+        if (write(ends[1], port, sizeof *port) != sizeof *port) _exit(1);
         for (;;) pause();
     }
+    assert_int_equal(read(ends[0], port, sizeof *port), sizeof *port);
+    close(ends[0]);
+    close(ends[1]);
+    return server;
+}
+
+static void end_server(pid_t server) {
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+}
+
+static void test_launchers_store_and_restart(void **state) {
+    (void)state;
     int port = 0;
-    assert_int_equal(read(port_pipe[0], &port, sizeof port), sizeof port);
+    pid_t server = start_server(&port);
     for (int attempt = 0; attempt < 3; attempt++) { // an old attempt's keys are in nobody's way
         Rendezvous ranks[2];
         Outcome outcomes[2];
@@ -201,10 +214,101 @@ static void test_launchers_store_and_restart(void **state) {
         run_ranks(ranks, 2, LONG_S, outcomes);
         for (int r = 0; r < 2; r++) assert_string_equal(outcomes[r].message, "");
     }
-    kill(server, SIGKILL);
-    waitpid(server, NULL, 0);
-    close(port_pipe[0]);
-    close(port_pipe[1]);
+    end_server(server);
+}
+
+// ---- A store of the caller's
+
+static void fail_with(Outcome *outcome, const char *what, const Error *err) {
+    if (outcome->status) return;
+    outcome->status = STATUS_FAILED;
+    snprintf(outcome->message, sizeof outcome->message, "%s: %.300s", what, err->message);
+}
+
+// Two groups by one store, under two prefixes; the store stays the caller's, with its prefix.
+static Outcome live_in_store(const Rendezvous *place, double timeout_s) {
+    static const char *const prefixes[] = {"first", "second"};
+    Error err = {0};
+    Outcome outcome = {0};
+    Rendezvous me;
+    int64_t users = 0;
+    Store *store = store_connect("127.0.0.1", place->master_port, "secret", timeout_s, &err);
+    for (int i = 0; store && i < 2; i++) {
+        store_set_prefix(store, prefixes[i]);
+        if (init_from_store(&me, store, place->rank, place->world_size, &err) != 0)
+            fail_with(&outcome, "init_from_store", &err);
+        if (!outcome.status) outcome = live(&me, timeout_s);
+        if (store_add(store, "users", 1, &users, &err) != 0) fail_with(&outcome, "users", &err);
+    }
+    if (store) store_set_prefix(store, "");
+    int64_t first = 0;
+    if (!store || store_add(store, "first/users", 0, &first, &err) != 0 || first < 1)
+        fail_with(&outcome, "the store's prefix has changed", &err);
+    store_close(store);
+    return outcome;
+}
+
+static void test_callers_store(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    for (int world = 1; world <= 3; world++) {
+        Rendezvous ranks[3];
+        Outcome outcomes[3];
+        for (int r = 0; r < world; r++) ranks[r] = place(r, world, port);
+        if (world > 1) { // the keys of an earlier job are in the way, and nothing hangs
+            end_server(server);
+            server = start_server(&port);
+            for (int r = 0; r < world; r++) ranks[r].master_port = port;
+        }
+        run_lives(ranks, world, LONG_S, live_in_store, outcomes);
+        for (int r = 0; r < world; r++) assert_string_equal(outcomes[r].message, "");
+    }
+    end_server(server);
+}
+
+// The same prefix again, which a group has used.
+static Outcome live_twice(const Rendezvous *place, double timeout_s) {
+    Error err = {0};
+    Rendezvous me;
+    Outcome outcome = {.status = STATUS_FAILED};
+    Store *store = store_connect("127.0.0.1", place->master_port, "secret", timeout_s, &err);
+    if (!store || init_from_store(&me, store, place->rank, place->world_size, &err) != 0)
+        return outcome;
+    outcome = live(&me, timeout_s);
+    if (!outcome.status) outcome = live(&me, timeout_s);
+    store_close(store);
+    return outcome;
+}
+
+static void test_callers_store_twice(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
+    Outcome outcomes[2];
+    run_lives(ranks, 2, LONG_S, live_twice, outcomes);
+    for (int r = 0; r < 2; r++) {
+        assert_outcome(&outcomes[r], "trying to initialize the default process group twice!");
+        assert_outcome(&outcomes[r], "under one prefix");
+    }
+    end_server(server);
+}
+
+static void test_callers_store_arguments(void **state) {
+    (void)state;
+    int dummy = 0;
+    Store *store = (Store *)(void *)&dummy; // only looked at, not used
+    const int bad[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, INT_MAX}};
+    Rendezvous me;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Error err = {0};
+        assert_int_equal(init_from_store(&me, store, bad[i][0], bad[i][1], &err), -1);
+        assert_int_equal(err.status, STATUS_USAGE);
+    }
+    Error err = {0};
+    assert_int_equal(init_from_store(&me, NULL, 0, 1, &err), -1);
+    assert_non_null(strstr(err.message, "there is no store to meet in"));
 }
 
 static void test_world_size_disagrees(void **state) {
@@ -276,6 +380,9 @@ int main(void) {
         cmocka_unit_test_setup(test_slurm, clean),
         cmocka_unit_test(test_meeting),
         cmocka_unit_test(test_launchers_store_and_restart),
+        cmocka_unit_test(test_callers_store),
+        cmocka_unit_test(test_callers_store_twice),
+        cmocka_unit_test(test_callers_store_arguments),
         cmocka_unit_test(test_world_size_disagrees),
         cmocka_unit_test(test_rank_missing),
         cmocka_unit_test(test_rank_twice),

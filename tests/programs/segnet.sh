@@ -62,6 +62,29 @@ run "a loss of log 2" single $few --ohem-threshold 0.69314718055994529 --ohem-mi
 run "a probability of 1/2" single $few --ohem-probability 0.5 --ohem-min 100 --save hard-half
 same hard-loss hard-half
 
+# ---- pictures of one's own ---------------------------------------------------------------------------------
+# 8x8 pixels, in rows of one class each; the last row is white, and does not count.
+picture() { # FOLDER NAME ROWS: a picture in which class a is dark and c is bright, and its labels
+    mkdir -p "$1"
+    { printf 'P6\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&&&&&&&&&&&&&&&&&/g' | tr abcw '\040\140\240\300'; } >"$1/$2.ppm"
+    { printf 'P5\n8 8\n255\n' && printf %s "$3" | sed 's/./&&&&&&&&/g' | tr abcw '\000\001\002\377'; } >"$1/$2.pgm"
+}
+for n in 0 1 2 3 4 5; do
+    picture own/train "$n-x" aabbbccw && picture own/train "$n-y" cccabbaw && picture own/train "$n-z" bcabcabw
+done
+picture own/test 0 cbaabcaw
+own="--model segnet --data own --ignore-label 255 --global-batch 6"
+run "own pictures" "$bin/train_single" $own --epochs 6 --out own-run
+[ "$(sed -n 's/.*"test_accuracy": \([0-9.]*\).*/\1/p' own-run/summary.json | cut -c1-3)" != 0.0 ] ||
+    fail "nothing is learnt from pictures: $(cat own-run/summary.json)"
+run "own pictures, dp" "$bin/train_dp" --devices 2 $own --epochs 2 --no-eval --save own-dp
+run "own pictures, ddp" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $own --epochs 2 --no-eval --save own-ddp \
+    --sampler blocked --normalize global
+same own-dp own-ddp
+refuse 2 'own/train: labels up to 2, and then 255' "$bin/train_single" --model segnet --data own
+refuse 2 '--ignore-label has no effect' "$bin/train_single" --model segnet --ignore-label 255
+refuse 2 'pixels has labels of pixels' "$bin/train_single" --data own --ignore-label 255
+
 # ---- learning, and pictures of it --------------------------------------------------------------------------
 run "learning" "$bin/train_single" --model segnet --data shapes:16x16@800 --global-batch 8 --epochs 4 \
     --lr 0.05 --schedule polynomial --warmup-steps 10 --weight-decay 0 --out learnt --dump-images 2

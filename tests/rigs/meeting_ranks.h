@@ -63,22 +63,24 @@ static inline Outcome live(const Rendezvous *me, double timeout_s) {
     return outcome;
 }
 
-static inline pid_t start_rank(const Rendezvous *me, double timeout_s, int pipe_fd) {
+typedef Outcome Life(const Rendezvous *me, double timeout_s);
+
+static inline pid_t start_rank(const Rendezvous *me, double timeout_s, Life *life, int pipe_fd) {
     fflush(NULL);
     pid_t pid = fork();
     if (pid != 0) return pid;
     alarm(60); // whatever happens, no test leaves a process behind
-    Outcome outcome = live(me, timeout_s);
+    Outcome outcome = life(me, timeout_s);
     _exit(write(pipe_fd, &outcome, sizeof outcome) == sizeof outcome ? 0 : 99);
 }
 
-static inline void run_ranks(const Rendezvous *ranks, int count, double timeout_s,
+static inline void run_lives(const Rendezvous *ranks, int count, double timeout_s, Life *life,
                              Outcome *outcomes) {
     int ends[RANKS_MAX][2];
     pid_t pids[RANKS_MAX];
     for (int i = 0; i < count; i++) {
         assert_int_equal(pipe(ends[i]), 0);
-        pids[i] = start_rank(&ranks[i], timeout_s, ends[i][1]);
+        pids[i] = start_rank(&ranks[i], timeout_s, life, ends[i][1]);
         assert_true(pids[i] > 0);
         close(ends[i][1]);
     }
@@ -90,6 +92,11 @@ static inline void run_ranks(const Rendezvous *ranks, int count, double timeout_
         assert_int_equal(n, sizeof outcomes[i]);
         assert_int_equal(status, 0);
     }
+}
+
+static inline void run_ranks(const Rendezvous *ranks, int count, double timeout_s,
+                             Outcome *outcomes) {
+    run_lives(ranks, count, timeout_s, live, outcomes);
 }
 
 static inline void assert_outcome(const Outcome *outcome, const char *part) {

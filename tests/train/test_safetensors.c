@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "common/train/safetensors.h"
+#include "tests/rigs/peak_memory.h"
 #include "tests/rigs/temp_folder.h"
 
 static SafeEntry make_entry(const char *name, DType dtype, int ndim, const size_t *shape,
@@ -138,6 +139,7 @@ typedef struct Hostile {
 #define A(shape, offsets)   "{\"a\":" F32(shape, offsets) "}"
 #define AB(a, b)            "{\"a\":" F32("[1]", a) ",\"b\":" F32("[1]", b) "}"
 #define NOT_ENTRY           "tensor a: is not an object of dtype, shape and data_offsets"
+#define CONTROL             "a name or text in the header holds a control character"
 #define LONG_40             "1234567890123456789012345678901234567890"
 #define LONG_160            LONG_40 LONG_40 LONG_40 LONG_40
 #define LONG_320            LONG_160 LONG_160
@@ -194,6 +196,12 @@ static const Hostile hostile[] = {
     {"{\"" LONG_160 "\":" F32("[1]", "[0,4]") "}", 4,
      "tensor " LONG_160 ": the name is longer than 159 bytes"},
     {"{\"a\\nb\":" F32("[1]", "[0,4]") "}", 4, "tensor a?b: the name holds a control character"},
+    // A C string would end there: "a" and "a, zero, b" would be one name.
+    {"{\"a\\u0000b\":" F32("[1]", "[0,4]") "}", 4, CONTROL},
+    {"{\"a\nb\":" F32("[1]", "[0,4]") "}", 4, CONTROL},
+    {"{\"__metadata__\":{\"k\":\"v\\u0000w\"}}", 0, CONTROL},
+    {"{\"a\\\\u0000b\":" F32("[1]", "[0,4]") "}", 5, // no zero, but a backslash and letters
+     "1 bytes at the end belong to no tensor"},
 };
 
 static void test_hostile_headers(void **state) {
@@ -222,12 +230,103 @@ static void test_deep_nesting(void **state) {
     free(path);
 }
 
+// A file that would cost many times its size to read is refused by its text.
+static int read_costly(const char *path) {
+    SafeTensors content;
+    Error err = {0};
+    if (safetensors_read(path, &content, &err) == 0) return -1;
+    return strstr(err.message, " the most") ? 0 : -1;
+}
+
+static void write_costly(const char *path, const char *first, const char *item, size_t count,
+                         const char *last) {
+    char *text = NULL;
+    size_t bytes = 0;
+    FILE *out = open_memstream(&text, &bytes);
+    fputs(first, out);
+    for (size_t i = 0; i < count; i++) fprintf(out, item, i);
+    fputs(last, out);
+    fclose(out);
+    write_raw(path, bytes, text, bytes, 0);
+    free(text);
+}
+
+static void test_costly_headers(void **state) {
+    char *path = temp_folder_path(state, "costly.safetensors");
+    const char *empty = "\"%zx\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]},";
+    const char *last = "\"z\":{\"dtype\":\"F32\",\"shape\":[0],\"data_offsets\":[0,0]}}";
+    write_costly(path, "{", empty, 400000, last); // by the size of its header
+    assert_peak_below(64, read_costly, path);
+    write_costly(path, "{", empty, SAFE_TENSORS_MAX + 1, last); // by the number of its tensors
+    assert_peak_below(64, read_costly, path);
+    write_costly(path, "{\"a\":[0", ",0%.0zu", 3000000, "]}"); // by the number of its values
+    assert_peak_below(64, read_costly, path);
+    write_costly(path, "{\"__metadata__\":{\"0\":\"\"", ",\"k%zu\":\"\"", 100000, "}}");
+    assert_peak_below(64, read_costly, path);
+    free(path);
+}
+
+static void test_many_tensors(void **state) {
+    char *path = temp_folder_path(state, "many.safetensors");
+    SafeEntry *entries = memory_zalloc((SAFE_TENSORS_MAX + 1) * sizeof *entries);
+    for (size_t i = 0; i <= SAFE_TENSORS_MAX; i++) {
+        entries[i].dtype = DTYPE_F32;
+        entries[i].ndim = 1;
+        snprintf(entries[i].name, sizeof entries[i].name, "layers.%zu.weight", i);
+    }
+    SafeTensors content = {.entries = entries, .count = SAFE_TENSORS_MAX}, back;
+    Error err = {0};
+    assert_int_equal(safetensors_write(path, &content, &err), 0);
+    if (safetensors_read(path, &back, &err) != 0) fail_msg("%s", err.message);
+    assert_int_equal(back.count, SAFE_TENSORS_MAX);
+    safetensors_free(&back);
+    content.count++; // one more is not even written
+    assert_int_equal(safetensors_write(path, &content, &err), -1);
+    assert_non_null(strstr(err.message, "65537 tensors"));
+    assert_int_equal(safetensors_read_header(path, &back, NULL), 0); // what was there is there
+    assert_int_equal(back.count, SAFE_TENSORS_MAX);
+    safetensors_free(&back);
+    free(entries);
+    free(path);
+}
+
+// Weights as torch.save writes them, in its new and its old form.
+static void test_foreign_weights(void **state) {
+    char *path = temp_folder_path(state, "weights.pt");
+    const struct {
+        const char *bytes;
+        size_t count;
+        const char *says;
+    } files[] = {
+        {"PK\3\4\0\0\x08\x08\0\0\0\0", 12, "is a zip archive, as torch.save writes it; save it"},
+        {"\x80\2\x8a\x0al\xfc\x9c"
+         "F\xf9 j\xa8P\x19.",
+         14, "is a pickle, as torch.save writes it; save it"},
+        {"\x80\4\x95\x10\0\0\0\0\0\0\0", 11, "is a pickle"},
+        {"\x80\2\0\0\0\0\0\0{", 9, "the file is truncated: a header of 640 bytes"},
+    };
+    for (size_t i = 0; i < sizeof files / sizeof *files; i++) {
+        SafeTensors content;
+        Error err = {0};
+        FILE *file = fopen(path, "wb");
+        assert_non_null(file);
+        assert_int_equal(fwrite(files[i].bytes, 1, files[i].count, file), files[i].count);
+        fclose(file);
+        assert_int_equal(safetensors_read(path, &content, &err), -1);
+        check_message(&err, files[i].says);
+        if (i < 3) check_message(&err, "save_file({k: v.contiguous() for k, v in w.items()}, ");
+    }
+    free(path);
+}
+
 static void test_sizes_of_the_file(void **state) {
     char *path = temp_folder_path(state, "size.safetensors");
     write_raw(path, UINT64_MAX, "{}", 2, 0);
-    assert_refused(path, "not a safetensors file: a header of 18446744073709551615 bytes");
-    write_raw(path, 100000001, "{}", 2, 0);
-    assert_refused(path, "not a safetensors file: a header of 100000001 bytes");
+    assert_refused(path, "not a safetensors file: a header of 18446744073709551615 bytes "
+                         "(16777216 are the most)");
+    write_raw(path, 16777217, "{}", 2, 0);
+    assert_refused(path, "not a safetensors file: a header of 16777217 bytes (16777216 are the "
+                         "most)");
     write_raw(path, 3, "{}", 2, 0);
     assert_refused(path, "the file is truncated: a header of 3 bytes is announced, 2 follow");
     assert_int_equal(truncate(path, 7), 0);
@@ -378,6 +477,24 @@ static void test_module_is_strict(void **state) {
         "holds another model: there is block.extra [] in the file, and none in this model");
 }
 
+// A state_dict of DataParallel's or DistributedDataParallel's wrapper, and of torch.compile's.
+static void test_wrapped_names(void **state) {
+    const float values[6] = {1, 2, 3, 4, 5, 6};
+    SafeEntry bias = make_entry("block.bias", DTYPE_F32, 1, (size_t[]){2}, values);
+    SafeEntry wrapped = make_entry("module.block.weight", DTYPE_F32, 2, (size_t[]){2, 3}, values);
+    SafeEntry compiled =
+        make_entry("_orig_mod.block.weight", DTYPE_F32, 2, (size_t[]){2, 3}, values);
+    assert_not_loaded(
+        state, (SafeEntry[]){bias, wrapped}, 2,
+        "holds another model: there is no block.weight in the file, in this model it is [2, 3] (it "
+        "has module.block.weight: a wrapped model was saved; save model.module.state_dict() "
+        "instead)");
+    assert_not_loaded(
+        state, (SafeEntry[]){bias, compiled}, 2,
+        "holds another model: there is no block.weight in the file, in this model it is [2, 3] (it "
+        "has _orig_mod.block.weight: save the names without what stands before them)");
+}
+
 // ---- shared weights -----------------------------------------------------------------------------
 
 // encoder.weight [2, 3] and decoder.weight are one parameter.
@@ -443,7 +560,9 @@ int main(void) {
         IN_FOLDER(test_deep_nesting),     IN_FOLDER(test_sizes_of_the_file),
         IN_FOLDER(test_every_truncation), IN_FOLDER(test_module_round_trip),
         IN_FOLDER(test_module_grads),     IN_FOLDER(test_module_is_strict),
-        IN_FOLDER(test_shared_weights),
+        IN_FOLDER(test_shared_weights),   IN_FOLDER(test_costly_headers),
+        IN_FOLDER(test_many_tensors),     IN_FOLDER(test_foreign_weights),
+        IN_FOLDER(test_wrapped_names),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

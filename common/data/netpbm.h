@@ -1,0 +1,30 @@
+/* netpbm.h: reading pictures in the simplest format there is: binary PPM ("P6": red, green, blue)
+ * and PGM ("P5": gray) with values of one byte. A header in text, then the pixels, row by row.
+ *
+ * A file is measured before it is read: it must be as long as its header says, to the byte.
+ */
+#ifndef COMMON_DATA_NETPBM_H
+#define COMMON_DATA_NETPBM_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#include "common/base/error.h"
+
+enum { NETPBM_SIDE_MAX = 65536 }; // pixels
+
+typedef struct Netpbm {
+    const char *path; // the caller's
+    FILE *file;
+    size_t channels; // 3 or 1
+    size_t height, width;
+} Netpbm;
+
+// Opens a file and reads its header. Returns 0, or -1 with err filled and nothing open.
+int netpbm_open(const char *path, Netpbm *picture, Error *err);
+// Reads the pixels: pixels[channels, height, width], one plane behind the other.
+int netpbm_read(Netpbm *picture, uint8_t *pixels, Error *err);
+void netpbm_close(Netpbm *picture);
+
+#endif

@@ -1,0 +1,61 @@
+/* link.h: an emulated interconnect, so that two cores can show what a network does.
+ *
+ * Every device has a link of its own to a switch that is never full: one way out and one way in,
+ * each `bytes_per_s` wide.
+ *
+ *      device 0  -- out -->  +--------+  -- in -->  device 1
+ *                <-- in ---  | switch |  <-- out --
+ *                            +--------+
+ *
+ * A transfer of n bytes holds the sender's way out and the receiver's way in for n / bytes_per_s
+ * seconds, and arrives `latency_s` after it has left. Each way carries one transfer at a time. So
+ * whatever all devices exchange with one of them queues up at that one's link: DataParallel's
+ * device 0 becomes the bottleneck by itself. This is the alpha-beta model of the textbooks
+ * (Hockney 1994), with alpha the latency and 1 / beta the width.
+ *
+ * The bytes themselves are copied as ever, and no bit changes. Who transfers then sleeps until the
+ * modelled arrival, which burns no core that another device computes on: a transfer takes at least
+ * the modelled time.
+ */
+#ifndef COMMON_DEVICE_LINK_H
+#define COMMON_DEVICE_LINK_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+
+typedef struct LinkSpeed {
+    double bytes_per_s; // of each way; 0: there is no emulated link
+    double latency_s;
+} LinkSpeed;
+
+// Reads "GBIT,LATENCY_US" ("10,5": 10 Gbit/s, 5 microseconds) or a name (link_names). Returns 0, or
+// -1 with err filled (STATUS_USAGE).
+int link_parse(const char *text, LinkSpeed *speed, Error *err);
+const char *link_names(void); // "10gbe|pcie3x16|nvlink|paper-rdma"
+
+// One device's link. Threads may share it.
+typedef struct Link Link;
+Link *link_create(LinkSpeed speed);
+void link_close(Link *link); // NULL is fine
+LinkSpeed link_speed(const Link *link);
+
+// Reserves both ways for a transfer that could begin at now_ns (clock_ns) and returns when it has
+// arrived. It begins when both ways are free. The slower of two links sets the pace.
+uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns);
+
+// What one rank has to send and to receive in a collective, at the same time, in so many rounds
+// that wait for each other (each costs the latency once).
+typedef struct LinkLoad {
+    double out_bytes, in_bytes;
+    int rounds;
+} LinkLoad;
+// The same for a collective: reserves this rank's ways, and returns when it is over. All ranks do
+// so from the same moment on; what they reserve are two sides of the same transfers.
+uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_ns);
+
+// Sleeps until a time of clock_ns; returns at once if that is over.
+void link_sleep_until(uint64_t until_ns);
+
+#endif
