@@ -25,7 +25,7 @@ GradClip *grad_clip_open(const NamedTensors *parameters) {
     }
     clip->zeros = device_alloc(clip->device, clip->largest * sizeof *clip->zeros);
     clip->squares = device_alloc(clip->device, parameters->count * sizeof *clip->squares);
-    device_kernels(clip->device)->fill(clip->zeros, 0.0f, clip->largest);
+    device_kernels(clip->device)->elementwise->fill(clip->zeros, 0.0f, clip->largest);
     return clip;
 }
 
@@ -41,12 +41,12 @@ static double total_norm(GradClip *clip) {
     const NamedTensors *parameters = clip->parameters;
     const Kernels *kernels = device_kernels(clip->device);
     double sum = 0;
-    kernels->fill(clip->squares, 0.0f, parameters->count); // None has no length
+    kernels->elementwise->fill(clip->squares, 0.0f, parameters->count); // None has no length
     for (size_t i = 0; i < parameters->count; i++) {
         const Tensor *tensor = parameters->items[i].tensor;
         if (!tensor->has_grad) continue;
-        kernels->squared_error(tensor->grad, clip->zeros, 1, clip->squares + i,
-                               tensor_count(tensor));
+        kernels->loss->squared_error(tensor->grad, clip->zeros, 1, clip->squares + i,
+                                     tensor_count(tensor));
     }
     device_copy(NULL, clip->host, clip->device, clip->squares,
                 parameters->count * sizeof *clip->squares);
@@ -60,7 +60,8 @@ double grad_clip(GradClip *clip, double max_norm) {
     for (size_t i = 0; i < clip->parameters->count; i++) {
         const Tensor *tensor = clip->parameters->items[i].tensor;
         if (tensor->has_grad)
-            device_kernels(clip->device)->scale(tensor->grad, (float)factor, tensor_count(tensor));
+            device_kernels(clip->device)
+                ->elementwise->scale(tensor->grad, (float)factor, tensor_count(tensor));
     }
     return norm;
 }

@@ -39,6 +39,8 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
                        "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm)");
     options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
                     "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
+    options_add_flag(o, "summary", &c->summary,
+                     "print the model, its shapes and its parameters, and end");
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");

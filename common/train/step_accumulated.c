@@ -7,7 +7,7 @@ static int add_part(Step *step, Tape *tape, Error *err) {
     if (batch_forward(&loss, tape, step->strategy->module, step->input, err) != 0 ||
         step_loss(step, tape, &loss, err) != 0 || tape_backward(tape, loss.root, err) != 0)
         return -1;
-    device_kernels(tape->device)->accumulate(step->total, tensor_f32(loss.loss), 1);
+    device_kernels(tape->device)->elementwise->accumulate(step->total, tensor_f32(loss.loss), 1);
     return 0;
 }
 
@@ -15,7 +15,7 @@ int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err) {
     Strategy *strategy = step->strategy;
     size_t parts = step->config->accumulate_steps;
     module_zero_grad(strategy->model);
-    device_kernels(tape->device)->fill(step->total, 0.0f, 1);
+    device_kernels(tape->device)->elementwise->fill(step->total, 0.0f, 1);
     for (size_t i = 0; i < parts; i++) {
         bool last = i + 1 == parts;
         batch_input_select(step->input, i, parts);

@@ -43,6 +43,7 @@ typedef struct TrainConfig {
     const char *evaluate; // weights to evaluate instead of training
     bool profile;
     bool no_eval;
+    bool summary; // print the model and end
     const char *trace;
 } TrainConfig;
 
