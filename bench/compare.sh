@@ -8,6 +8,7 @@
 # is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
 # 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
 # shows the same equivalences, and no times.
+# Ctrl-C keeps the runs that were finished. A figure is drawn again by: cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
 export LC_ALL=C
 
@@ -50,7 +51,7 @@ while [[ $# -gt 0 ]]; do
     --quick) quick=1 ;;
     --install) install=1 ;;
     --only-equivalence) only_equivalence=1 ;;
-    --help | -h) usage && exit 0 ;;
+    --help | -h) usage || exit 1; exit 0 ;;
     --device | --model | --world | --repeats | --out | --bin)
         [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
         case $1 in

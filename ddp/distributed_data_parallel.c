@@ -11,7 +11,6 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/features/features.h"
 #include "ddp/sync_state.h"
 #include "ddp/verify_model.h"
 
@@ -20,18 +19,12 @@ typedef struct Ddp {
     DdpConfig config;
     Reducer *reducer;
     SyncState buffers;
-    DdpObserver *observers;
     bool no_sync; // the next forward's backward is not to be reduced
     bool reduces; // the last forward's backward was to be reduced: buffers have changed since
-    DdpBeforeForward *before_forward;
-    void *before_forward_context;
 } Ddp;
 
 DdpConfig ddp_config_default(void) {
-    return (DdpConfig){.bucket_cap_mb = -1,
-                       .overlap = true,
-                       .broadcast_buffers = true,
-                       .gradient_as_bucket_view = true};
+    return (DdpConfig){.bucket_cap_mb = -1, .overlap = true, .broadcast_buffers = true};
 }
 
 // ---- construction ---------------------------------------------------------------------------
@@ -88,11 +81,10 @@ static Reducer *create_reducer(Module *module, ProcessGroup *group, const DdpCon
 static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
     Ddp *ddp = self->state;
     bool reduces = tape->recording && !ddp->no_sync;
-    int root = 0, status = 0;
+    int root = 0;
     Error err = {0};
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
-    if (ddp->before_forward)
-        status = ddp->before_forward(ddp->before_forward_context, self, reduces, &root, &err);
+    int status = reducer_before_forward(ddp->reducer, reduces, &root, &err);
     if (status == 0) status = ddp_begin_forward(self, tape->recording, reduces, root, &err);
     profile_leave(tape->profile, phase);
     if (status) return tape_fail(tape, "DistributedDataParallel", "%s", err.message);
@@ -102,10 +94,6 @@ static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
 }
 
 static void free_ddp(Ddp *ddp) {
-    for (DdpObserver *observer = ddp->observers, *next; observer; observer = next) {
-        next = observer->next;
-        observer->close(observer);
-    }
     reducer_close(ddp->reducer);
     sync_state_close(&ddp->buffers);
     free(ddp);
@@ -133,7 +121,6 @@ Module *distributed_data_parallel(Module *module, ProcessGroup *group, const Ddp
     wrapper->state = ddp;
     wrapper->destroy = destroy;
     module_add(wrapper, "", module);
-    features_attach(wrapper);
     return wrapper;
 }
 
@@ -169,24 +156,6 @@ int ddp_register_comm_hook(Module *wrapper, CommHook hook, Error *err) {
     return reducer_set_hook(ddp_reducer(wrapper), hook, err);
 }
 
-void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context) {
-    ddp_of(wrapper)->before_forward = before;
-    ddp_of(wrapper)->before_forward_context = context;
-}
-void *ddp_before_forward_context(Module *wrapper) {
-    return ddp_of(wrapper)->before_forward_context;
-}
-
-void ddp_add_observer(Module *wrapper, DdpObserver *observer) {
-    observer->next = ddp_of(wrapper)->observers;
-    ddp_of(wrapper)->observers = observer;
-}
-DdpObserver *ddp_find_observer(Module *wrapper, void (*iteration)(DdpObserver *, Module *)) {
-    DdpObserver *observer = ddp_of(wrapper)->observers;
-    while (observer && observer->iteration != iteration) observer = observer->next;
-    return observer;
-}
-
 // ---- an iteration ---------------------------------------------------------------------------
 
 bool ddp_no_sync_begin(Module *wrapper) {
@@ -212,8 +181,7 @@ int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
     if (!ddp->reduces && !reducer_expecting(ddp->reducer)) return 0;
     if (reducer_finish(ddp->reducer, profile, err)) return -1;
-    for (DdpObserver *observer = ddp->observers; observer; observer = observer->next)
-        observer->iteration(observer, wrapper);
+    reducer_after_backward(ddp->reducer);
     return 0;
 }
 

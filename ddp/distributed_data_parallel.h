@@ -6,15 +6,12 @@
  * stay equal because equal weights get equal updates. A forward broadcasts rank 0's buffers (batch
  * norm's running statistics) first, if the one before it was a training step's.
  *
- * What a plain training run does not need is in files of its own, which hang themselves on what is
- * offered here and in reducer.h: features.h lists them.
+ * What a plain training run does not need is in ddp/features. Each feature hangs itself on a
+ * wrapper by what reducer.h offers: CommHook, ReadyPolicy and DdpIteration.
  */
 #ifndef DDP_DISTRIBUTED_DATA_PARALLEL_H
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
-#include "common/base/profile.h"
-#include "common/nn/module.h"
-#include "ddp/group/process_group.h"
 #include "ddp/reducer.h"
 
 typedef struct DdpConfig {
@@ -25,10 +22,6 @@ typedef struct DdpConfig {
     // Names of parameters and buffers that are neither made equal nor reduced, ended by a NULL; or
     // NULL.
     const char *const *ignored;
-    // For the features of these names: features.h.
-    bool find_unused_parameters;
-    bool static_graph;            // then find_unused_parameters changes nothing
-    bool gradient_as_bucket_view; // true by default; PyTorch's default is false
 } DdpConfig;
 
 DdpConfig ddp_config_default(void);
@@ -64,26 +57,10 @@ int ddp_sync_buffers(Module *wrapper, int root, Error *err);
 // Makes all parameters and buffers rank `root`'s, after some rank changed its own. Collective.
 int ddp_sync_module_states(Module *wrapper, int root, Error *err);
 
-// ---- for what takes part in every iteration ---------------------------------------------------
-
-// Runs before every forward; reduces: its backward will be reduced. May change *root, the rank
-// whose buffers count. -1 with err filled.
-typedef int DdpBeforeForward(void *context, Module *wrapper, bool reduces, int *root, Error *err);
-void ddp_set_before_forward(Module *wrapper, DdpBeforeForward *before, void *context); // or NULL
-void *ddp_before_forward_context(Module *wrapper);
+// ---- for features -----------------------------------------------------------------------------
 
 // What the ranks do together before a forward: new buckets, once; rank root's buffers, if a
 // backward has been reduced since they were last made equal. recording: gradients are wanted.
 int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err);
-
-// Is told of every iteration whose gradients ddp_finish_backward has reduced.
-typedef struct DdpObserver {
-    void (*iteration)(struct DdpObserver *self, Module *wrapper);
-    void (*close)(struct DdpObserver *self); // with the wrapper
-    struct DdpObserver *next;                // the wrapper's
-} DdpObserver;
-void ddp_add_observer(Module *wrapper, DdpObserver *observer);
-// The one with this function, or NULL.
-DdpObserver *ddp_find_observer(Module *wrapper, void (*iteration)(DdpObserver *, Module *));
 
 #endif

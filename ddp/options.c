@@ -29,7 +29,7 @@ void ddp_options(Options *options, DdpOptions *ddp) {
                      "leave every rank its own running statistics while training");
     options_add_float(o, "timeout-s", &ddp->timeout_s, 0.001, 1e6,
                       "how long a rank waits for the others before it gives up");
-    features_add_options(o, &ddp->config, &ddp->features);
+    features_add_options(o, &ddp->features);
 }
 
 int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
@@ -37,7 +37,7 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
     ddp->config.broadcast_buffers = !ddp->no_broadcast_buffers;
     ddp->config.global_normalization = strcmp(ddp->normalize, "global") == 0;
     ddp->blocked = strcmp(ddp->sampler, "blocked") == 0;
-    return features_check(options, &ddp->config, &ddp->features, err);
+    return features_check(options, &ddp->features, err);
 }
 
 // An option that only a model can leave without effect.
@@ -51,11 +51,11 @@ static int check_model(const DdpOptions *ddp, Module *model, Error *err) {
     return 0;
 }
 
-int ddp_options_prepare(DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err) {
+int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err) {
     if (check_model(ddp, model, err) != 0) return -1;
-    return features_prepare(&ddp->features, &ddp->config, model, group, err);
+    return features_prepare_model(&ddp->features, model, group, err);
 }
 
-int ddp_options_hook(const DdpOptions *ddp, Module *wrapper, Error *err) {
-    return features_register_hook(&ddp->features, wrapper, err);
+int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, Error *err) {
+    return features_add_to(&ddp->features, wrapper, err);
 }

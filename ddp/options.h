@@ -25,8 +25,8 @@ void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to d
 int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
 // Before the model is wrapped: lets the features change it (--sync-batch-norm), and refuses options
 // for what it does not have.
-int ddp_options_prepare(DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
-// After: registers the communication hook that was chosen, if any.
-int ddp_options_hook(const DdpOptions *ddp, Module *wrapper, Error *err);
+int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
+// After: adds the features that were asked for, and the communication hook that was chosen.
+int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, Error *err);
 
 #endif

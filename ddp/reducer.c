@@ -15,6 +15,8 @@
  */
 #include "ddp/reducer.h"
 
+#include <string.h>
+
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 
@@ -38,7 +40,8 @@ struct Reducer {
     ReducerConfig config;
     CommHook hook;
     ReadyPolicy policy;
-    BucketWatch watch;
+    DdpIteration iterations[DDP_ITERATIONS_MAX];
+    size_t iteration_count;
     NamedTensors parameters; // in registration order
     Gradient *gradients;     // [parameters.count]
     BucketTensor *sizes;     // [parameters.count]
@@ -85,7 +88,8 @@ static bool is_here(const Reducer *reducer, size_t parameter) {
 
 // Gives gradient i of the plan its slice, at `next`. `before` is a copy of the slab from which
 // defined gradients are brought along, or NULL if there are none.
-static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const float *before) {
+static void lay_gradient(Reducer *reducer, size_t i, size_t bucket, float *next,
+                         const float *before) {
     size_t parameter = reducer->plan.order[i];
     Tensor *tensor = tensor_of(reducer, parameter);
     Gradient *gradient = &reducer->gradients[parameter];
@@ -101,7 +105,7 @@ static void place(Reducer *reducer, size_t i, size_t bucket, float *next, const 
     reducer->members[i] = tensor;
 }
 
-static void lay_out(Reducer *reducer, const float *before) {
+static void lay_out_buckets(Reducer *reducer, const float *before) {
     const BucketPlan *plan = &reducer->plan;
     free(reducer->buckets);
     reducer->buckets = memory_zalloc(plan->bucket_count * sizeof *reducer->buckets);
@@ -109,7 +113,7 @@ static void lay_out(Reducer *reducer, const float *before) {
     for (size_t b = 0; b < plan->bucket_count; b++) {
         float *begin = next;
         for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++) {
-            place(reducer, i, b, next, before);
+            lay_gradient(reducer, i, b, next, before);
             next += slice_floats(reducer->members[i]);
         }
         reducer->buckets[b].grad =
@@ -133,7 +137,7 @@ static void move_gradients(Reducer *reducer) {
     for (size_t i = 0; i < reducer->parameters.count; i++)
         defined = defined || must_move(reducer, i);
     if (!defined) {
-        lay_out(reducer, NULL);
+        lay_out_buckets(reducer, NULL);
         return;
     }
     Device *device = tensor_of(reducer, 0)->device;
@@ -145,7 +149,7 @@ static void move_gradients(Reducer *reducer) {
             device_copy(device, before + (tensor->grad - reducer->slab), tensor->device,
                         tensor->grad, tensor_bytes(tensor));
     }
-    lay_out(reducer, before);
+    lay_out_buckets(reducer, before);
     device_free(device, before, bytes);
 }
 
@@ -155,7 +159,7 @@ static size_t mebibytes(double count) {
 }
 
 // capped: by bucket_cap_mb; otherwise one bucket per device. indices: see buckets_assign.
-static void assign(Reducer *reducer, bool capped, const size_t *indices) {
+static void assign_buckets(Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
     size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
     if (!capped) limits[0] = limits[1] = BUCKET_UNLIMITED;
@@ -165,20 +169,20 @@ static void assign(Reducer *reducer, bool capped, const size_t *indices) {
 
 // The first buckets; see reducer.h.
 static void plan_first(Reducer *reducer) {
-    assign(reducer, reducer->policy.permanent_buckets, NULL);
+    assign_buckets(reducer, reducer->policy.permanent_buckets, NULL);
     buckets_reverse(&reducer->plan);
-    lay_out(reducer, NULL);
+    lay_out_buckets(reducer, NULL);
 }
 
 // By the order in which gradients became ready on rank 0, for all ranks must have the same buckets.
-static int rebuild(Reducer *reducer) {
+static int rebuild_buckets(Reducer *reducer) {
     size_t count = reducer->parameters.count;
     if (pg_run(reducer->group, pg_broadcast(reducer->ready_order, count, PG_I64, 0),
                &reducer->error))
         return -1;
     size_t *indices = memory_zalloc(count * sizeof *indices);
     for (size_t i = 0; i < count; i++) indices[i] = (size_t)reducer->ready_order[i];
-    assign(reducer, true, indices);
+    assign_buckets(reducer, true, indices);
     free(indices);
     move_gradients(reducer);
     reducer->rebuilt = true;
@@ -202,7 +206,7 @@ static void fail_unfinished(Reducer *reducer) {
               pg_rank(reducer->group), used ? names : "none", used < sizeof names ? "" : "...");
 }
 
-static int report(const Reducer *reducer, Error *err) {
+static int report_error(const Reducer *reducer, Error *err) {
     if (reducer->error.status == STATUS_OK) return 0;
     return error_set(err, reducer->error.status, "%s", reducer->error.message);
 }
@@ -214,8 +218,9 @@ static bool must_rebuild(const Reducer *reducer) {
 int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->forward_start = clock_ns();
     if (reducer->expecting && reducer->ready_count > 0) fail_unfinished(reducer);
-    if (report(reducer, err)) return -1;
-    if (reduce && must_rebuild(reducer) && rebuild(reducer)) return report(reducer, err);
+    if (report_error(reducer, err)) return -1;
+    if (reduce && must_rebuild(reducer) && rebuild_buckets(reducer))
+        return report_error(reducer, err);
 
     for (size_t i = 0; i < reducer->parameters.count; i++) reducer->gradients[i].ready = false;
     for (size_t b = 0; b < reducer->plan.bucket_count; b++)
@@ -223,8 +228,9 @@ int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->launched = 0;
     reducer->ready_count = 0;
     reducer->expecting = reduce;
-    if (reduce && reducer->policy.prepare) reducer->policy.prepare(reducer->policy.state);
-    return report(reducer, err);
+    const ReadyPolicy *policy = &reducer->policy;
+    if (reduce && policy->forward_begins) policy->forward_begins(policy->state);
+    return report_error(reducer, err);
 }
 
 void reducer_forward_done(Reducer *reducer) {
@@ -255,30 +261,47 @@ static int finish_all_reduce(void *group, GradBucket *bucket, Error *err) {
 
 // ---- backward -------------------------------------------------------------------------------
 
+static void tell_bucket(const Reducer *reducer, const GradBucket *bucket, bool reduced) {
+    for (size_t i = 0; i < reducer->iteration_count; i++) {
+        const DdpIteration *iteration = &reducer->iterations[i];
+        BucketEvent *event = reduced ? iteration->bucket_reduced : iteration->bucket_full;
+        if (event) event(iteration->state, bucket);
+    }
+}
+
+// A hook or a policy has failed. error_set keeps the first error: this one stands only if the
+// callback gave none, for an error that nobody can read must not pass for success.
+static void note_failure(Reducer *reducer, const char *name, const char *function) {
+    error_set(&reducer->error, STATUS_FAILED, "%s failed in %s and did not say why",
+              name ? name : "the all-reduce of a bucket", function);
+}
+
 // Starts every bucket that is full and has none before it that is not. So all ranks start them in
 // the same order, though gradients may become ready in different orders.
 static void launch_full_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
-    const BucketWatch *watch = &reducer->watch;
     while (reducer->launched < reducer->plan.bucket_count) {
         Bucket *bucket = &reducer->buckets[reducer->launched];
         if (bucket->pending > 0 || reducer->error.status != STATUS_OK) return;
         if (reducer->launched == 0) reducer->first_launch = clock_ns();
         bucket->grad.done_ns = 0;
-        if (watch->full) watch->full(watch->state, &bucket->grad);
-        if (hook->start(hook->state, &bucket->grad, &reducer->error) == 0) reducer->launched++;
+        tell_bucket(reducer, &bucket->grad, false);
+        if (hook->start(hook->state, &bucket->grad, &reducer->error))
+            note_failure(reducer, hook->name, "start");
+        else
+            reducer->launched++;
     }
 }
 
-// To the last one that was launched, also after an error.
+// Waits for every bucket that was launched, also after an error.
 static void finish_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
-    const BucketWatch *watch = &reducer->watch;
     for (size_t b = 0; b < reducer->launched; b++) {
         GradBucket *bucket = &reducer->buckets[b].grad;
-        hook->finish(hook->state, bucket, &reducer->error);
+        if (hook->finish(hook->state, bucket, &reducer->error))
+            note_failure(reducer, hook->name, "finish");
         reducer->last_done = bucket->done_ns ? bucket->done_ns : clock_ns();
-        if (watch->reduced) watch->reduced(watch->state, bucket);
+        tell_bucket(reducer, bucket, true);
     }
     reducer->launched = 0;
 }
@@ -306,7 +329,8 @@ static void gradient_ready(void *context, Tensor *tensor) {
     const Gradient *gradient = context;
     Reducer *reducer = gradient->reducer;
     const ReadyPolicy *policy = &reducer->policy;
-    if (policy->gradient && !policy->gradient(policy->state, gradient->index)) return;
+    if (policy->gradient_completed && !policy->gradient_completed(policy->state, gradient->index))
+        return;
     // Not expected: the forward did not go through the wrapper, or under no_sync.
     if (reducer->expecting) reducer_mark_ready(reducer, gradient->index);
 }
@@ -317,18 +341,20 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     const ReadyPolicy *policy = &reducer->policy;
     reducer->backward_end = clock_ns();
     Phase phase = profile_enter(profile, PHASE_EXPOSED);
-    if (policy->complete) policy->complete(policy->state);
+    if (policy->backward_done) policy->backward_done(policy->state);
     if (reducer->ready_count < reducer->parameters.count) fail_unfinished(reducer);
     launch_full_buckets(reducer);
-    if (policy->exchange && reducer->error.status == STATUS_OK)
-        policy->exchange(policy->state, &reducer->error);
+    if (policy->buckets_started && reducer->error.status == STATUS_OK &&
+        policy->buckets_started(policy->state, &reducer->error))
+        note_failure(reducer, policy->name, "buckets_started");
     finish_buckets(reducer);
-    if (policy->settle) policy->settle(policy->state, &reducer->error);
+    if (policy->buckets_reduced && policy->buckets_reduced(policy->state, &reducer->error))
+        note_failure(reducer, policy->name, "buckets_reduced");
     reducer->expecting = false;
     reducer->finished_one = reducer->error.status == STATUS_OK;
     reducer->finish_end = clock_ns();
     profile_leave(profile, phase);
-    return report(reducer, err);
+    return report_error(reducer, err);
 }
 
 // ---- opening, closing, looking --------------------------------------------------------------
@@ -394,12 +420,46 @@ void reducer_remove_hook(Reducer *reducer) {
 }
 
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
+    if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     reducer->policy = policy;
     plan_first(reducer);
 }
 
-void reducer_set_watch(Reducer *reducer, BucketWatch watch) {
-    reducer->watch = watch;
+// ---- what else happens in an iteration ------------------------------------------------------
+
+void reducer_add_iteration(Reducer *reducer, DdpIteration iteration) {
+    CHECK(reducer->iteration_count < DDP_ITERATIONS_MAX, "no room for %s", iteration.name);
+    reducer->iterations[reducer->iteration_count++] = iteration;
+}
+
+void reducer_remove_iteration(Reducer *reducer, const void *state) {
+    size_t i = 0;
+    while (i < reducer->iteration_count && reducer->iterations[i].state != state) i++;
+    if (i == reducer->iteration_count) return;
+    if (reducer->iterations[i].close) reducer->iterations[i].close(reducer->iterations[i].state);
+    reducer->iterations[i] = reducer->iterations[--reducer->iteration_count];
+}
+
+void *reducer_find_iteration(const Reducer *reducer, const char *name) {
+    for (size_t i = 0; i < reducer->iteration_count; i++)
+        if (strcmp(reducer->iterations[i].name, name) == 0) return reducer->iterations[i].state;
+    return NULL;
+}
+
+int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err) {
+    for (size_t i = 0; i < reducer->iteration_count; i++) {
+        const DdpIteration *iteration = &reducer->iterations[i];
+        if (iteration->before && iteration->before(iteration->state, reduces, root, err))
+            return error_set(err, STATUS_FAILED, "%s failed before a forward and did not say why",
+                             iteration->name);
+    }
+    return 0;
+}
+
+void reducer_after_backward(Reducer *reducer) {
+    for (size_t i = 0; i < reducer->iteration_count; i++)
+        if (reducer->iterations[i].after)
+            reducer->iterations[i].after(reducer->iterations[i].state);
 }
 
 // The slab is left to pg_close: giving it back here would take all ranks, and one that has failed
@@ -408,7 +468,8 @@ void reducer_close(Reducer *reducer) {
     if (!reducer) return;
     reducer_remove_hook(reducer);
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
-    if (reducer->watch.close) reducer->watch.close(reducer->watch.state);
+    while (reducer->iteration_count > 0)
+        reducer_remove_iteration(reducer, reducer->iterations[0].state);
     for (size_t i = 0; i < reducer->parameters.count; i++) {
         Tensor *tensor = tensor_of(reducer, i);
         device_uncount(tensor->device, slice_floats(tensor) * sizeof(float));

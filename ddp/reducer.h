@@ -12,9 +12,17 @@
  * rebuilt by it: a first one of at most 1 MiB (if the cap is the default) so that communication
  * starts early, then ones of bucket_cap bytes.
  *
- * Three things can be hung on it: what is done with a full bucket (CommHook; without one, an
- * all-reduce), when a gradient counts as ready (ReadyPolicy; without one, when the tape says so),
- * and what happens to a bucket before and after its communication (BucketWatch).
+ * Three things can be hung on it, and each says below when it is called:
+ *
+ *   CommHook       what is done with a full bucket; without one, an all-reduce
+ *   ReadyPolicy    when a gradient counts as ready; without one, when the tape says so
+ *   DdpIteration   what else happens before a forward, around each bucket and after the step
+ *
+ * Each is a table of functions and a state, taken by value. A function that its comment calls
+ * optional may be NULL: then nothing is done at that point. A function that returns an int returns
+ * 0, or -1 with err filled; if it leaves err empty, a general error that names it is put there, so
+ * that no failure is lost. After the first error no bucket is started any more, those that were
+ * started are finished, and reducer_finish and every later reducer_prepare return that error.
  */
 #ifndef DDP_REDUCER_H
 #define DDP_REDUCER_H
@@ -90,7 +98,8 @@ int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, Redu
                       Error *err);
 int grad_bucket_finish(GradBucket *bucket, Error *err);
 
-typedef struct HookState HookState; // ddp/features/hook_state.h
+typedef struct Log Log;                 // common/base/log.h
+typedef struct SafeTensors SafeTensors; // common/train/safetensors.h
 
 // start is called inside backward as soon as the bucket is full, finish after backward; both in
 // index order, the same on every rank, and finish for every bucket whose start succeeded. What
@@ -101,8 +110,13 @@ typedef struct CommHook {
     void *state;
     int (*start)(void *state, GradBucket *bucket, Error *err);
     int (*finish)(void *state, GradBucket *bucket, Error *err);
-    void (*close)(void *state);         // may be NULL
-    HookState (*describe)(void *state); // what it carries from step to step; NULL: nothing
+    void (*close)(void *state); // optional
+    // What the hook carries from step to step, for checkpoints. Optional, but both or none. save is
+    // collective; rank 0's *content holds all ranks' state (safetensors_free), the others' nothing.
+    // load takes this rank's part of it on every rank; `path` names the file in messages, and what
+    // cannot go on bit for bit is said on the log.
+    int (*save)(void *state, SafeTensors *content, Error *err);
+    int (*load)(void *state, const char *path, const SafeTensors *content, Log *log, Error *err);
 } CommHook;
 
 // Takes the hook (it is closed with the reducer, or now if it is refused), before the first
@@ -113,40 +127,58 @@ void reducer_remove_hook(Reducer *reducer);           // closes it: the plain al
 
 // ---- when a gradient counts as ready ----------------------------------------------------------
 
-// What happens at which time: reducer_finish in reducer.c. All may be NULL but state.
+// The functions are named after what has just happened, and are listed in the order in which it
+// happens. All are optional.
 typedef struct ReadyPolicy {
+    const char *name;
     void *state;
     // Buckets of bucket_cap bytes from the start, in registration order, and never rebuilt.
     bool permanent_buckets;
-    void (*prepare)(void *state); // a forward begins whose backward will be reduced
+    void (*forward_begins)(void *state); // one whose backward will be reduced
     // The tape has completed a parameter's gradient, whether backward will be reduced or not.
-    // Returns whether it is ready now.
-    bool (*gradient)(void *state, size_t parameter);
-    void (*shadow)(void *state);               // there is no backward on this rank: mark all
-    void (*complete)(void *state);             // backward is over: mark what is still missing
-    void (*exchange)(void *state, Error *err); // all buckets are started
-    void (*settle)(void *state, Error *err);   // all buckets are reduced; also after an error
+    // Returns whether the gradient is ready now.
+    bool (*gradient_completed)(void *state, size_t parameter);
+    void (*backward_left_out)(void *state); // this rank has none: mark all parameters ready
+    void (*backward_done)(void *state);     // mark the parameters that are still missing
+    int (*buckets_started)(void *state, Error *err);
+    int (*buckets_reduced)(void *state, Error *err); // also after an error
     void (*close)(void *state);
 } ReadyPolicy;
 
-void reducer_set_policy(Reducer *reducer, ReadyPolicy policy); // before the first forward
-const ReadyPolicy *reducer_policy(const Reducer *reducer);
+// Takes the policy, before the first forward; the one that was there is closed.
+void reducer_set_policy(Reducer *reducer, ReadyPolicy policy);
+const ReadyPolicy *reducer_policy(const Reducer *reducer); // its name is NULL if none was set
 // This parameter's slice of its bucket holds what is to be reduced.
 void reducer_mark_ready(Reducer *reducer, size_t parameter);
 // The first error, for a policy that finds one: no iteration works after it.
 Error *reducer_error(Reducer *reducer);
 
-// ---- before and after the communication of a bucket -------------------------------------------
+// ---- what else happens in an iteration --------------------------------------------------------
 
-// full: all of the bucket's gradients are ready, the hook is about to start. reduced: the hook has
-// finished. In index order, whichever hook it is. All may be NULL but state.
-typedef struct BucketWatch {
+typedef void BucketEvent(void *state, const GradBucket *bucket);
+
+// All functions are optional.
+typedef struct DdpIteration {
+    const char *name;
     void *state;
-    void (*full)(void *state, const GradBucket *bucket);
-    void (*reduced)(void *state, const GradBucket *bucket);
+    // A forward begins. reduces: its backward will be reduced. May change *root, the rank whose
+    // buffers (batch norm's running statistics) all ranks take over. An error fails the forward.
+    int (*before)(void *state, bool reduces, int *root, Error *err);
+    // In index order: all gradients of the bucket are ready and its hook is about to start; its
+    // hook has finished.
+    BucketEvent *bucket_full, *bucket_reduced;
+    void (*after)(void *state); // ddp_finish_backward has reduced all gradients, without an error
     void (*close)(void *state); // before the reducer lets go of the gradients
-} BucketWatch;
+} DdpIteration;
 
-void reducer_set_watch(Reducer *reducer, BucketWatch watch);
+enum { DDP_ITERATIONS_MAX = 8 };
+// Takes one more. They must not depend on each other's order.
+void reducer_add_iteration(Reducer *reducer, DdpIteration iteration);
+void reducer_remove_iteration(Reducer *reducer, const void *state); // closes it
+// The state of the one with this name, or NULL.
+void *reducer_find_iteration(const Reducer *reducer, const char *name);
+// For the wrapper: calls every `before`, and every `after`.
+int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err);
+void reducer_after_backward(Reducer *reducer);
 
 #endif

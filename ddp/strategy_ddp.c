@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/features/hook_state.h"
 #include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };
@@ -80,13 +79,15 @@ static int sync_buffers(Strategy *self, Error *err) {
 
 static int save_state(Strategy *self, SafeTensors *state, Error *err) {
     const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    return hook_state_gather(hook, state_of(self)->group, state, err);
+    if (hook->save(hook->state, state, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
 }
 
 static int load_state(Strategy *self, const char *path, const SafeTensors *state, Log *log,
                       Error *err) {
     const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    return hook_state_restore(hook, state_of(self)->group, path, state, log, err);
+    if (hook->load(hook->state, path, state, log, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
 }
 
 static uint64_t moved_bytes(const Strategy *self) {
@@ -146,7 +147,7 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->set_trace = set_trace;
     strategy->close = close_ddp;
     strategy->state = state;
-    if (!reducer_hook(ddp_reducer(wrapper))->describe) return strategy;
+    if (!reducer_hook(ddp_reducer(wrapper))->save) return strategy;
     strategy->save_state = save_state; // the hook's memory
     strategy->load_state = load_state;
     return strategy;

@@ -32,7 +32,7 @@ int main(int argc, char **argv) {
     must_do(ddp_options_prepare(&ddp, model, group, &err), &err); // ddp: --sync-batch-norm, ...
     // ddp: rank 0's weights for all; from now on, a backward also averages over the ranks
     Module *wrapper = must_get(distributed_data_parallel(model, group, &ddp.config, &err), &err);
-    must_do(ddp_options_hook(&ddp, wrapper, &err), &err); // ddp: --comm-hook
+    must_do(ddp_options_add_features(&ddp, wrapper, &err), &err); // ddp: --comm-hook, ...
     // ddp: PyTorch's, or the rows that DataParallel's device of this number would get
     SamplerOfRank *sampler_of_rank = ddp.blocked ? sampler_blocked : distributed_sampler;
     Sampler *sampler = must_get(

@@ -14,6 +14,7 @@ set multiplot layout 1, words(models) margins screen 75.0 / width, 1 - 150.0 / w
 set style data histograms
 set style histogram rowstacked
 set boxwidth 0.72
+set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
 set ylabel "milliseconds per step"
 set yrange [0:*]
 set xtics scale 0

@@ -8,6 +8,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
@@ -16,8 +17,16 @@
 
 enum { REDRAW_NS = 100 * 1000 * 1000, BAR_MAX = 40 };
 
+// The columns of the terminal behind ddprun; 0: there is none.
+static size_t columns_behind_launcher(void) {
+    const char *text = getenv("DDPRUN_COLUMNS");
+    long columns = text ? strtol(text, NULL, 10) : 0;
+    return columns > 0 && columns < 10000 ? (size_t)columns : 0;
+}
+
 Log log_open(bool quiet) {
-    return (Log){.quiet = quiet, .bar_allowed = !quiet && isatty(STDERR_FILENO) == 1};
+    bool seen = isatty(STDERR_FILENO) == 1 || columns_behind_launcher() > 0;
+    return (Log){.quiet = quiet, .bar_allowed = !quiet && seen};
 }
 
 static void clear_bar(Log *log) {
@@ -50,8 +59,9 @@ void log_data(Log *log, const char *format, ...) {
 
 static size_t terminal_columns(void) {
     struct winsize size;
-    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 80;
-    return size.ws_col;
+    if (ioctl(STDERR_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) return size.ws_col;
+    size_t columns = columns_behind_launcher();
+    return columns ? columns : 80;
 }
 
 // "[=====>     ]" of `width` cells in all.

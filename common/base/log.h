@@ -1,8 +1,9 @@
 /* log.h: talk goes to stderr. stdout is for data: one `key=value` line per logged step.
  *
  * Only the main rank speaks unless asked; the others' Log is quiet. On a terminal a progress bar
- * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing
- * is drawn and the plain lines tell the story.
+ * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing is
+ * drawn and the plain lines tell the story. DDPRUN_COLUMNS=N says that stderr is a pipe to ddprun,
+ * which draws on a terminal of N columns.
  */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
@@ -13,7 +14,7 @@
 
 typedef struct Log {
     bool quiet;       // say nothing (not the main rank)
-    bool bar_allowed; // stderr is a terminal, and stdout does not share it with another rank
+    bool bar_allowed; // stderr is a terminal, or ddprun brings what is drawn to one
     bool bar_drawn;
     uint64_t bar_start_ns, bar_last_ns;
     size_t bar_first; // where `done` stood when the bar began (a resumed run)

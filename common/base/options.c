@@ -363,6 +363,11 @@ bool options_is(const Options *options, const char *name, const char *word) {
     return text && strcmp(text, word) == 0;
 }
 
+bool options_given(const Options *options, const char *name) {
+    const Option *option = find_option(options, name, strlen(name));
+    return option && options->given[option - options->table];
+}
+
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
         const Option *option = find_option(options, uses[i].name, strlen(uses[i].name));

@@ -99,6 +99,8 @@ typedef struct OptionUse {
 // count.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
+// Whether the last options_parse met the option, at its default or not. False if there is none.
+bool options_given(const Options *options, const char *name);
 // Whether an option with words stands at this one.
 bool options_is(const Options *options, const char *name, const char *word);
 // The value of an option with a text or words: the text (NULL: none), or the word that it stands

@@ -6,7 +6,6 @@
 #include "common/base/half.h"
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
-#include "ddp/features/hook_state.h"
 
 // Room for a bucket's halves on a device whose memory the host cannot touch; grows to the largest
 // bucket. The device works in order, so all buckets may use it.
@@ -197,9 +196,15 @@ static void close_around(void *state) {
     free(around);
 }
 
-static HookState describe_inner(void *state) {
-    Around *around = state;
-    return around->inner.describe(around->inner.state);
+static int save_inner(void *state, SafeTensors *content, Error *err) {
+    const Around *around = state;
+    return around->inner.save(around->inner.state, content, err);
+}
+
+static int load_inner(void *state, const char *path, const SafeTensors *content, Log *log,
+                      Error *err) {
+    const Around *around = state;
+    return around->inner.load(around->inner.state, path, content, log, err);
 }
 
 static CommHook around_hook(const char *name, Around value) {
@@ -208,7 +213,8 @@ static CommHook around_hook(const char *name, Around value) {
     return (CommHook){.name = name,
                       .state = state,
                       .close = close_around,
-                      .describe = value.inner.describe ? describe_inner : NULL};
+                      .save = value.inner.save ? save_inner : NULL,
+                      .load = value.inner.load ? load_inner : NULL};
 }
 
 static int start_inner(void *state, GradBucket *bucket, Error *err) {
@@ -262,9 +268,8 @@ CommHook comm_hook_then(CommHook inner, CommThen *then, void *context) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
-                          Error *err) {
-    (void)own, (void)err;
+static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
+    (void)settings, (void)err;
     ProcessGroup *group = ddp_group(wrapper);
     if (strcmp(name, "fp16") == 0) return comm_hook_compress(group, PG_F16);
     if (strcmp(name, "bf16") == 0) return comm_hook_compress(group, PG_BF16);

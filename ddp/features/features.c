@@ -1,7 +1,7 @@
 /* features.c: the list of features, and the calls to each of them.
  *
- * This list is the one place that names them. Features are attached in its order: one that decides
- * when gradients are ready comes before the ones that look at the result.
+ * This list is the one place that names them. Features are added to a wrapper in its order: one
+ * that decides when gradients are ready comes before the ones that look at the result.
  */
 #include "ddp/features/features.h"
 
@@ -23,44 +23,42 @@ FEATURES(DECLARE)
 static const DdpFeature *const features[] = {FEATURES(ADDRESS) NULL};
 _Static_assert(sizeof features / sizeof features[0] <= FEATURES_MAX + 1, "raise FEATURES_MAX");
 
-void features_add_options(Options *options, DdpConfig *config, FeatureSettings *settings) {
+static void add_hook_names(FeatureSettings *settings, const char *names) {
+    size_t used = strlen(settings->hook_names);
+    int more =
+        snprintf(settings->hook_names + used, sizeof settings->hook_names - used, "|%s", names);
+    CHECK(used + (size_t)more < sizeof settings->hook_names, "too many communication hooks");
+}
+
+void features_add_options(Options *options, FeatureSettings *settings) {
     *settings = (FeatureSettings){.hook_names = "none", .comm_hook = "none"};
     for (int i = 0; features[i]; i++) {
-        if (features[i]->options) features[i]->options(options, config, &settings->each[i]);
-        if (!features[i]->hook_names) continue;
-        size_t used = strlen(settings->hook_names);
-        int more = snprintf(settings->hook_names + used, sizeof settings->hook_names - used, "|%s",
-                            features[i]->hook_names);
-        CHECK(used + (size_t)more < sizeof settings->hook_names, "too many communication hooks");
+        CHECK(features[i]->settings_bytes <= FEATURE_SETTINGS_BYTES,
+              "raise FEATURE_SETTINGS_BYTES");
+        if (features[i]->add_options) features[i]->add_options(options, &settings->each[i]);
+        if (features[i]->hook_names) add_hook_names(settings, features[i]->hook_names);
     }
     options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
                        "what is done with a full bucket (noop: nothing, the bound for "
                        "any network)");
 }
 
-int features_check(const Options *options, const DdpConfig *config, const FeatureSettings *settings,
-                   Error *err) {
+int features_check(const Options *options, const FeatureSettings *settings, Error *err) {
     for (int i = 0; features[i]; i++)
-        if (features[i]->check && features[i]->check(options, config, settings->comm_hook, err))
+        if (features[i]->check && features[i]->check(options, &settings->each[i], err)) return -1;
+    return 0;
+}
+
+int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
+                           Error *err) {
+    for (int i = 0; features[i]; i++)
+        if (features[i]->prepare_model &&
+            features[i]->prepare_model(&settings->each[i], model, group, err))
             return -1;
     return 0;
 }
 
-int features_prepare(const FeatureSettings *settings, DdpConfig *config, Module *model,
-                     ProcessGroup *group, Error *err) {
-    for (int i = 0; features[i]; i++)
-        if (features[i]->prepare &&
-            features[i]->prepare(&settings->each[i], config, model, group, err))
-            return -1;
-    return 0;
-}
-
-void features_attach(Module *wrapper) {
-    for (int i = 0; features[i]; i++)
-        if (features[i]->attach) features[i]->attach(wrapper);
-}
-
-int features_register_hook(const FeatureSettings *settings, Module *wrapper, Error *err) {
+static int register_hook(const FeatureSettings *settings, Module *wrapper, Error *err) {
     const char *name = settings->comm_hook;
     for (int i = 0; features[i]; i++) {
         const char *names = features[i]->hook_names;
@@ -69,4 +67,10 @@ int features_register_hook(const FeatureSettings *settings, Module *wrapper, Err
         return hook.name ? ddp_register_comm_hook(wrapper, hook, err) : -1;
     }
     return 0;
+}
+
+int features_add_to(const FeatureSettings *settings, Module *wrapper, Error *err) {
+    for (int i = 0; features[i]; i++)
+        if (features[i]->add_to) features[i]->add_to(&settings->each[i], wrapper);
+    return register_hook(settings, wrapper, err);
 }

@@ -1,59 +1,63 @@
 /* features.h: what DistributedDataParallel can do besides the plain case.
  *
- * A feature is one file, ddp/NAME.c, and one line of the list in features.c. The core does not know
- * it, nor does any other feature: delete the file, that line and its line in CMakeLists.txt, and
- * everything else builds and trains (tests/deletable.sh does that with each). A feature hangs
- * itself on what the core offers: CommHook, ReadyPolicy and BucketWatch (reducer.h), what runs
- * before a forward and after an iteration (distributed_data_parallel.h).
+ * A feature is one file, ddp/features/NAME.c, and one line of the list in features.c. The core does
+ * not know it, nor does any other feature: delete the file, that line and its line in
+ * CMakeLists.txt, and everything else builds and trains (tests/deletable.sh does that with each). A
+ * feature hangs itself on a wrapper by CommHook, ReadyPolicy and DdpIteration (ddp/reducer.h).
  *
- * What neither the command line nor DdpConfig turns on needs no line in the list: it is called by
- * whoever wants it (join_ddp.h, post_local_sgd.h, optimizer_hook.h).
+ * The list is for programs with a command line, in this order:
+ *
+ *     features_add_options      the options of every feature, in the program's table
+ *     features_check            after parsing: an option that would have no effect is refused
+ *     features_prepare_model    before distributed_data_parallel
+ *     features_add_to           after it
+ *
+ * Other programs call the features they want: ddp_find_unused_parameters, ddp_set_static_graph,
+ * ddp_register_comm_hook and so on, each in the header of its feature. What only they can turn on
+ * needs no line in the list (join_ddp.h, post_local_sgd.h, optimizer_hook.h).
  */
 #ifndef DDP_FEATURES_FEATURES_H
 #define DDP_FEATURES_FEATURES_H
 
+#include <stddef.h>
+
 #include "common/base/options.h"
 #include "ddp/distributed_data_parallel.h"
 
-enum { FEATURES_MAX = 16 };
+enum { FEATURES_MAX = 16, FEATURE_SETTINGS_BYTES = 64 };
 
-typedef struct FeatureOptions { // what the command line says to one feature
-    bool on;
-    size_t numbers[2];
-} FeatureOptions;
-
-// All may be NULL.
+// settings: the feature's own struct, which holds what the command line says to it. It is zero
+// before add_options. All functions are optional: NULL means that there is nothing to do.
 typedef struct DdpFeature {
-    // Adds the feature's options to a table, bound to the config or to its own, with defaults.
-    void (*options)(Options *options, DdpConfig *config, FeatureOptions *own);
-    // Refuses those that were given and would have no effect. -1 with err filled.
-    int (*check)(const Options *options, const DdpConfig *config, const char *comm_hook,
-                 Error *err);
-    // Before the model is wrapped by a program that has read its options. -1 with err filled.
-    int (*prepare)(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
-                   Error *err);
-    // The last step of distributed_data_parallel. ddp_config(wrapper) says whether it is wanted.
-    void (*attach)(Module *wrapper);
-    // Communication hooks for --comm-hook: their names, "a|b", and how to make one. It has no name
-    // if that failed, with err filled.
+    size_t settings_bytes; // of that struct, at most FEATURE_SETTINGS_BYTES
+    // Adds the feature's options to the table, bound to its settings, with their defaults.
+    void (*add_options)(Options *options, void *settings);
+    // Refuses options that were given and would have no effect. -1 with err filled.
+    int (*check)(const Options *options, const void *settings, Error *err);
+    // Changes the model before it is wrapped. -1 with err filled.
+    int (*prepare_model)(const void *settings, Module *model, ProcessGroup *group, Error *err);
+    // Hangs itself on a new wrapper, if the settings say so.
+    void (*add_to)(const void *settings, Module *wrapper);
+    // Communication hooks for --comm-hook: their names, "a|b", and how to make one. The hook has no
+    // name if that failed, with err filled. Both NULL: the feature has none.
     const char *hook_names;
-    CommHook (*make_hook)(const char *name, const FeatureOptions *own, Module *wrapper, Error *err);
+    CommHook (*make_hook)(const char *name, const void *settings, Module *wrapper, Error *err);
 } DdpFeature;
 
 // The command line's answers, kept by the program.
 typedef struct FeatureSettings {
-    FeatureOptions each[FEATURES_MAX];
+    struct {
+        _Alignas(max_align_t) char bytes[FEATURE_SETTINGS_BYTES];
+    } each[FEATURES_MAX];
     char hook_names[128];  // "none|..."
     const char *comm_hook; // one of them
 } FeatureSettings;
 
-void features_add_options(Options *options, DdpConfig *config, FeatureSettings *settings);
-int features_check(const Options *options, const DdpConfig *config, const FeatureSettings *settings,
-                   Error *err);
-int features_prepare(const FeatureSettings *settings, DdpConfig *config, Module *model,
-                     ProcessGroup *group, Error *err);
-void features_attach(Module *wrapper);
-// Registers the hook that was chosen, if any.
-int features_register_hook(const FeatureSettings *settings, Module *wrapper, Error *err);
+void features_add_options(Options *options, FeatureSettings *settings);
+int features_check(const Options *options, const FeatureSettings *settings, Error *err);
+int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
+                           Error *err);
+// Adds every feature that was asked for, and registers the communication hook that was chosen.
+int features_add_to(const FeatureSettings *settings, Module *wrapper, Error *err);
 
 #endif

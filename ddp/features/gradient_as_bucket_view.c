@@ -1,5 +1,4 @@
-/* gradient_as_bucket_view.c: gradient_as_bucket_view=False: gradients stay where they are, beside
- * the buckets.
+/* gradient_as_bucket_view.c: see gradient_as_bucket_view.h.
  *
  * Every parameter keeps a gradient of its own, at one address as long as the wrapper lives. When
  * all of a bucket's gradients are ready they are copied into it, and when the bucket is reduced
@@ -9,6 +8,8 @@
  * The price is PyTorch's: memory for every gradient twice, and two passes over all of them. The
  * numbers are the same, bit for bit.
  */
+#include "ddp/features/gradient_as_bucket_view.h"
+
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
 
@@ -50,8 +51,7 @@ static void close_copies(void *state) {
     free(copies);
 }
 
-static void attach(Module *wrapper) {
-    if (ddp_config(wrapper)->gradient_as_bucket_view) return;
+void ddp_keep_gradients_beside_buckets(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
     const NamedTensors *parameters = reducer_parameters(reducer);
     BucketCopies *copies = memory_zalloc(sizeof *copies);
@@ -61,25 +61,29 @@ static void attach(Module *wrapper) {
     module_own_grads(ddp_module(wrapper));
     for (size_t i = 0; i < parameters->count; i++)
         copies->own[i] = parameters->items[i].tensor->grad;
-    reducer_set_watch(reducer, (BucketWatch){.state = copies,
-                                             .full = copy_in,
-                                             .reduced = copy_back,
-                                             .close = close_copies});
+    reducer_add_iteration(reducer, (DdpIteration){.name = "gradient_as_bucket_view=False",
+                                                  .state = copies,
+                                                  .bucket_full = copy_in,
+                                                  .bucket_reduced = copy_back,
+                                                  .close = close_copies});
 }
 
-static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
-    (void)config;
-    options_add_flag(options, "no-gradient-as-bucket-view", &own->on,
+// ---- the command line -----------------------------------------------------------------------
+
+typedef struct Settings {
+    bool beside;
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
+    options_add_flag(options, "no-gradient-as-bucket-view", &own->beside,
                      "keep gradients beside the buckets and copy them in and out "
                      "(PyTorch's default)");
 }
 
-static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
-                   Error *err) {
-    (void)model, (void)group, (void)err;
-    config->gradient_as_bucket_view = !own->on;
-    return 0;
+static void add_to(const void *settings, Module *wrapper) {
+    if (((const Settings *)settings)->beside) ddp_keep_gradients_beside_buckets(wrapper);
 }
 
 const DdpFeature gradient_as_bucket_view_feature = {
-    .options = add_options, .prepare = prepare, .attach = attach};
+    .settings_bytes = sizeof(Settings), .add_options = add_options, .add_to = add_to};

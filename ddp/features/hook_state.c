@@ -24,16 +24,16 @@ static char *room_for_all(const HookState *state, size_t ranks) {
     return memory_zalloc(bytes);
 }
 
-int hook_state_gather(const CommHook *hook, ProcessGroup *group, SafeTensors *content, Error *err) {
-    HookState state = hook->describe(hook->state);
+int hook_state_gather(const HookState *state, SafeTensors *content, Error *err) {
+    ProcessGroup *group = state->group;
     size_t ranks = (size_t)pg_size(group);
     bool root = pg_rank(group) == 0;
-    *content = (SafeTensors){.entries = memory_zalloc((state.count + 1) * sizeof(SafeEntry)),
-                             .buffer = root ? room_for_all(&state, ranks) : NULL};
+    *content = (SafeTensors){.entries = memory_zalloc((state->count + 1) * sizeof(SafeEntry)),
+                             .buffer = root ? room_for_all(state, ranks) : NULL};
     char *at = content->buffer;
     int failed = 0;
-    for (size_t i = 0; i < state.count && !failed; i++) {
-        const HookTensor *tensor = &state.tensors[i];
+    for (size_t i = 0; i < state->count && !failed; i++) {
+        const HookTensor *tensor = &state->tensors[i];
         SafeEntry entry = tensor->own ? stack(&tensor->entry, ranks) : tensor->entry;
         entry.data = tensor->own ? at : tensor->memory;
         if (tensor->own)
@@ -43,7 +43,6 @@ int hook_state_gather(const CommHook *hook, ProcessGroup *group, SafeTensors *co
         if (tensor->own) at += entry.bytes;
         content->entries[content->count++] = entry;
     }
-    free(state.tensors);
     if (failed) safetensors_free(content);
     return failed;
 }
@@ -54,28 +53,28 @@ static bool same_shape(const SafeEntry *a, const SafeEntry *b) {
 }
 
 // *ranks: on how many the content was gathered; 0 if no tensor tells.
-static int check(const HookState *state, const CommHook *hook, const SafeTensors *content,
-                 const char *path, size_t *ranks, Error *err) {
+static int check_content(const HookState *state, const SafeTensors *content, const char *path,
+                         size_t *ranks, Error *err) {
     *ranks = 0;
     for (size_t i = 0; i < state->count; i++) {
         const HookTensor *tensor = &state->tensors[i];
         const SafeEntry *saved = safetensors_find(content, tensor->entry.name);
         if (!saved)
             return error_set(err, STATUS_USAGE, "%s: %s of %s is missing", path, tensor->entry.name,
-                             hook->name);
+                             state->hook_name);
         if (tensor->own && *ranks == 0 && saved->ndim > 0) *ranks = saved->shape[0];
         SafeEntry wanted = tensor->own ? stack(&tensor->entry, *ranks) : tensor->entry;
         if (!same_shape(saved, &wanted) || (tensor->own && *ranks == 0))
             return error_set(err, STATUS_USAGE,
                              "%s: %s has not the shape that %s has in this run: was it configured "
                              "alike?",
-                             path, saved->name, hook->name);
+                             path, saved->name, state->hook_name);
     }
     if (content->count == state->count) return 0;
     return error_set(err, STATUS_USAGE,
                      "%s: holds %zu tensors of %s, which has %zu in this run: was it configured "
                      "alike?",
-                     path, content->count, hook->name, state->count);
+                     path, content->count, state->hook_name, state->count);
 }
 
 // saved NULL: zeros.
@@ -92,8 +91,8 @@ static void fill_tensor(const HookTensor *tensor, const char *saved) {
         memset(tensor->memory, 0, bytes);
 }
 
-static void apply(const HookState *state, const SafeTensors *content, bool same_ranks,
-                  size_t rank) {
+static void apply_content(const HookState *state, const SafeTensors *content, bool same_ranks,
+                          size_t rank) {
     for (size_t i = 0; i < state->count; i++) {
         const HookTensor *tensor = &state->tensors[i];
         size_t bytes = tensor->entry.bytes;
@@ -105,25 +104,23 @@ static void apply(const HookState *state, const SafeTensors *content, bool same_
     }
 }
 
-int hook_state_restore(const CommHook *hook, const ProcessGroup *group, const char *path,
-                       const SafeTensors *content, Log *log, Error *err) {
+int hook_state_restore(const HookState *state, const char *path, const SafeTensors *content,
+                       Log *log, Error *err) {
     if (content->count == 0) {
         log_say(log,
                 "%s holds no state of %s, which starts anew: the run continues, but not bit "
                 "for bit",
-                path, hook->name);
+                path, state->hook_name);
         return 0;
     }
-    HookState state = hook->describe(hook->state);
-    size_t ranks = (size_t)pg_size(group), saved_ranks;
-    int failed = check(&state, hook, content, path, &saved_ranks, err);
+    size_t ranks = (size_t)pg_size(state->group), saved_ranks;
+    int failed = check_content(state, content, path, &saved_ranks, err);
     bool same_ranks = saved_ranks == ranks || saved_ranks == 0;
-    if (!failed) apply(&state, content, same_ranks, (size_t)pg_rank(group));
+    if (!failed) apply_content(state, content, same_ranks, (size_t)pg_rank(state->group));
     if (!failed && !same_ranks)
         log_say(log,
                 "%s: what each of %zu ranks carried for %s cannot be shared out among %zu: that "
                 "starts at zero, the rest goes on, not bit for bit",
-                path, saved_ranks, hook->name, ranks);
-    free(state.tensors);
+                path, saved_ranks, state->hook_name, ranks);
     return failed;
 }

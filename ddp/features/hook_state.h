@@ -1,7 +1,7 @@
-/* hook_state.h: what a communication hook carries from step to step, in checkpoints.
+/* hook_state.h: for hooks that carry something from step to step: their CommHook.save and load.
  *
- * A hook with a memory lists it (CommHook.describe): named tensors, each either the same on all
- * ranks (a counter, PowerSGD's Q) or each rank's own (its error). The first kind is saved once, the
+ * Such a hook lists its memory: named tensors, each either the same on all ranks (a counter,
+ * PowerSGD's Q) or each rank's own (its error). The first kind is saved once, the
  * second [W, ...], so that one file holds all ranks and rank 0 can write it with the rest of a
  * checkpoint. The same number of ranks goes on bit for bit. Another number cannot: what each rank
  * had for itself has no place among other ranks, and starts at zero.
@@ -11,7 +11,7 @@
 
 #include "common/base/log.h"
 #include "common/train/safetensors.h"
-#include "ddp/reducer.h"
+#include "ddp/group/process_group.h"
 
 typedef struct HookTensor {
     void *memory;    // the hook's: read and written between two steps
@@ -20,22 +20,22 @@ typedef struct HookTensor {
     bool own;        // this rank's alone
 } HookTensor;
 
-struct HookState {
-    HookTensor *tensors; // [count]; free()
+typedef struct HookState {
+    const char *hook_name; // for messages
+    ProcessGroup *group;
+    HookTensor *tensors; // [count], the caller's
     size_t count;
-};
-
-// Both are for a hook that has describe.
+} HookState;
 
 // Collective. On rank 0, *content describes the state of all ranks (safetensors_free); W times a
 // rank's own is in memory there. Elsewhere it is empty.
-int hook_state_gather(const CommHook *hook, ProcessGroup *group, SafeTensors *content, Error *err);
+int hook_state_gather(const HookState *state, SafeTensors *content, Error *err);
 
 // Every rank takes its part of what rank 0 had gathered. All or nothing: a tensor that is missing,
 // differs in shape or is too many is an error. An empty content is none (a run without this hook):
 // the hook starts anew. That, and another number of ranks, is said on the log; `path` is where the
 // content is from.
-int hook_state_restore(const CommHook *hook, const ProcessGroup *group, const char *path,
-                       const SafeTensors *content, Log *log, Error *err);
+int hook_state_restore(const HookState *state, const char *path, const SafeTensors *content,
+                       Log *log, Error *err);
 
 #endif

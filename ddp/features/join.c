@@ -17,9 +17,10 @@ struct Join {
     int active; // ranks, in this iteration
 };
 
-static void attach_all(Join *join, Join *to) {
+static void set_all(const Join *join, Join *value) {
     for (size_t i = 0; i < join->count; i++)
-        if (join->joinables[i].attach) join->joinables[i].attach(join->joinables[i].state, to);
+        if (join->joinables[i].set_join)
+            join->joinables[i].set_join(join->joinables[i].state, value);
 }
 
 Join *join_open(const Joinable *joinables, size_t count, const JoinConfig *config, Error *err) {
@@ -37,13 +38,13 @@ Join *join_open(const Joinable *joinables, size_t count, const JoinConfig *confi
     join->active = pg_size(join->group);
     join->joinables = memory_zalloc(count * sizeof *joinables);
     memcpy(join->joinables, joinables, count * sizeof *joinables);
-    if (!config->disable) attach_all(join, join);
+    if (!config->disable) set_all(join, join);
     return join;
 }
 
 void join_abandon(Join *join) {
     if (!join) return;
-    if (!join->config.disable) attach_all(join, NULL);
+    if (!join->config.disable) set_all(join, NULL);
     free(join->joinables);
     free(join);
 }
@@ -73,7 +74,7 @@ int join_notify(Join *join, const void *joinable_state, Error *err) {
         "Detected at least one rank that exhausted inputs. Throwing across all ranks.");
 }
 
-static int shadow_iteration(Join *join, Error *err) {
+static int mirror_iteration(Join *join, Error *err) {
     int32_t ended = 1;
     if (join->config.throw_on_early_termination) {
         if (sum(join, &ended, err)) return -1;
@@ -81,7 +82,7 @@ static int shadow_iteration(Join *join, Error *err) {
     }
     for (size_t i = 0; i < join->count; i++) {
         const Joinable *joinable = &join->joinables[i];
-        if (joinable->shadow && joinable->shadow(joinable->state, err)) return -1;
+        if (joinable->mirror && joinable->mirror(joinable->state, err)) return -1;
     }
     return 0;
 }
@@ -96,14 +97,14 @@ static void warn_of_skew(const Join *join) {
 
 static int wait_for_all(Join *join, Error *err) {
     bool last = true;
-    for (int shadowed = 0;; shadowed++) {
+    for (int mirrored = 0;; mirrored++) {
         int32_t active = 0;
         if (sum(join, &active, err)) return -1;
         join->active = (int)active;
         if (active == 0) break;
         last = false;
-        if (shadowed == SKEW_WARNING) warn_of_skew(join);
-        if (shadow_iteration(join, err)) return -1;
+        if (mirrored == SKEW_WARNING) warn_of_skew(join);
+        if (mirror_iteration(join, err)) return -1;
     }
     for (size_t i = 0; i < join->count; i++) {
         const Joinable *joinable = &join->joinables[i];

@@ -22,10 +22,10 @@ typedef struct Join Join;
 typedef struct Joinable {
     void *state;
     ProcessGroup *group;
-    // The context begins (join), or is over (NULL).
-    void (*attach)(void *state, Join *join);
-    // On a joined rank: one iteration of the others, seen from here.
-    int (*shadow)(void *state, Error *err);
+    // All functions are optional; -1 with err filled.
+    void (*set_join)(void *state, Join *join); // the context begins, or is over (NULL)
+    // On a joined rank: the collectives of one iteration of the others.
+    int (*mirror)(void *state, Error *err);
     // On every rank, when all have joined. last: no other rank trained longer than this one.
     int (*end)(void *state, bool last, Error *err);
 } Joinable;

@@ -2,6 +2,7 @@
  */
 #include "ddp/features/join_ddp.h"
 
+#include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
 
 // Before a forward that some rank runs: the highest rank that trains (its buffers count), and
@@ -15,39 +16,68 @@ static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool
     return 0;
 }
 
-static int before_forward(void *context, Module *wrapper, bool reduces, int *root, Error *err) {
+// A wrapped model while a Join is on.
+typedef struct JoinedDdp {
+    Module *wrapper;
+    Join *join;
+} JoinedDdp;
+
+static const char NAME[] = "join"; // of the DdpIteration
+
+static int before_forward(void *state, bool reduces, int *root, Error *err) {
+    const JoinedDdp *joined = state;
     bool anyone;
-    if (join_notify(context, wrapper, err)) return -1;
-    return agree(ddp_group(wrapper), true, reduces, root, &anyone, err);
+    if (join_notify(joined->join, joined->wrapper, err)) return -1;
+    return agree(ddp_group(joined->wrapper), true, reduces, root, &anyone, err);
 }
 
 // ---- averages over the ranks that still train -------------------------------------------------
 
-static int start_sum(void *wrapper, GradBucket *bucket, Error *err) {
-    return grad_bucket_start(bucket, ddp_group(wrapper), PG_F32, PG_SUM, err);
+static int start_sum(void *state, GradBucket *bucket, Error *err) {
+    const JoinedDdp *joined = state;
+    return grad_bucket_start(bucket, ddp_group(joined->wrapper), PG_F32, PG_SUM, err);
 }
 
-static int finish_average(void *wrapper, GradBucket *bucket, Error *err) {
+static int finish_average(void *state, GradBucket *bucket, Error *err) {
+    const JoinedDdp *joined = state;
     if (grad_bucket_finish(bucket, err)) return -1;
-    int ranks = join_divisor(ddp_before_forward_context(wrapper));
+    int ranks = join_divisor(joined->join);
     if (bucket->op == PG_AVG)
         device_kernels(bucket->device)
             ->elementwise->scale(bucket->buffer, (float)(1.0 / ranks), bucket->count);
     return 0;
 }
 
-static void attach(void *state, Join *join) {
-    Module *wrapper = state;
+static void begin_join(Module *wrapper, Join *join) {
     Reducer *reducer = ddp_reducer(wrapper);
+    JoinedDdp *joined = memory_zalloc(sizeof *joined);
+    *joined = (JoinedDdp){wrapper, join};
     const CommHook average = {.name = "average of the active ranks",
-                              .state = wrapper,
+                              .state = joined,
                               .start = start_sum,
                               .finish = finish_average};
-    ddp_set_before_forward(wrapper, join ? before_forward : NULL, join);
-    if (!join && reducer_hook(reducer)->start == start_sum) reducer_remove_hook(reducer);
+    reducer_add_iteration(
+        reducer,
+        (DdpIteration){.name = NAME, .state = joined, .before = before_forward, .close = free});
     // A hook of the user's owns the averaging, as in PyTorch.
-    if (join && join_divisor(join) > 0 && !reducer_hook(reducer)->name)
+    if (join_divisor(join) > 0 && !reducer_hook(reducer)->name)
         reducer_set_hook(reducer, average, NULL);
+}
+
+static void set_join(void *state, Join *join) {
+    Module *wrapper = state;
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (join) {
+        begin_join(wrapper, join);
+        return;
+    }
+    if (reducer_hook(reducer)->start == start_sum) reducer_remove_hook(reducer);
+    reducer_remove_iteration(reducer, reducer_find_iteration(reducer, NAME));
+}
+
+Join *ddp_join(Module *wrapper) {
+    const JoinedDdp *joined = reducer_find_iteration(ddp_reducer(wrapper), NAME);
+    return joined ? joined->join : NULL;
 }
 
 // ---- a rank that has joined -------------------------------------------------------------------
@@ -60,14 +90,14 @@ static void contribute_zeros(Reducer *reducer) {
         tensor->has_grad = false;
         device_kernels(tensor->device)->elementwise->fill(tensor->grad, 0.0f, tensor_count(tensor));
     }
-    if (policy->shadow) {
-        policy->shadow(policy->state);
+    if (policy->backward_left_out) {
+        policy->backward_left_out(policy->state);
         return;
     }
     for (size_t i = 0; i < parameters->count; i++) reducer_mark_ready(reducer, i);
 }
 
-static int shadow(void *state, Error *err) {
+static int mirror(void *state, Error *err) {
     Module *wrapper = state;
     Reducer *reducer = ddp_reducer(wrapper);
     int root;
@@ -89,7 +119,7 @@ static int end(void *state, bool last, Error *err) {
 Joinable ddp_joinable(Module *wrapper) {
     return (Joinable){.state = wrapper,
                       .group = ddp_group(wrapper),
-                      .attach = attach,
-                      .shadow = shadow,
+                      .set_join = set_join,
+                      .mirror = mirror,
                       .end = end};
 }

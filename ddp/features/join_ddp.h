@@ -13,5 +13,6 @@
 #include "ddp/features/join.h"
 
 Joinable ddp_joinable(Module *wrapper);
+Join *ddp_join(Module *wrapper); // the one that it is in, or NULL
 
 #endif

@@ -10,6 +10,8 @@
 
 enum { FIRST_SAMPLES = 10, DEFAULT_RATE = 100 };
 
+static const char NAME[] = "logging"; // of the DdpIteration
+
 // ---- text -----------------------------------------------------------------------------------
 
 // Appends to a text of `capacity` bytes; what does not fit is left out.
@@ -59,35 +61,35 @@ static void sample(DdpLogger *logger, const Reducer *reducer) {
             logger->unused_bytes += tensor_bytes(parameters->items[i].tensor);
 }
 
-static void tell(Module *wrapper) {
+static void print_if_asked(Module *wrapper) {
     DebugLevel level;
     if (debug_level_read(&level, NULL) != 0 || level < DEBUG_INFO) return;
     const DdpLoggingData data = ddp_logging_data(wrapper);
     ddp_logging_print(&data, stderr);
 }
 
-static void note_iteration(DdpObserver *observer, Module *wrapper) {
-    DdpLogger *logger = (DdpLogger *)observer;
+static void after_backward(void *state) {
+    DdpLogger *logger = state;
     uint64_t iteration = ++logger->iterations;
     if (iteration <= FIRST_SAMPLES || iteration % logger->rate == 0)
-        sample(logger, ddp_reducer(wrapper));
-    if (iteration == 1) tell(wrapper);
+        sample(logger, ddp_reducer(logger->wrapper));
+    if (iteration == 1) print_if_asked(logger->wrapper);
 }
 
-static void close_logger(DdpObserver *observer) {
-    free(observer); // the DdpLogger's first member
-}
-
-static void attach(Module *wrapper) {
+void ddp_start_logging(Module *wrapper) {
+    Reducer *reducer = ddp_reducer(wrapper);
     DdpLogger *logger = memory_zalloc(sizeof *logger);
-    *logger = (DdpLogger){.observer = {.iteration = note_iteration, .close = close_logger},
-                          .rate = DEFAULT_RATE};
-    write_sizes(ddp_reducer(wrapper), logger->first_buckets, sizeof logger->first_buckets);
-    ddp_add_observer(wrapper, &logger->observer);
+    *logger = (DdpLogger){.wrapper = wrapper, .rate = DEFAULT_RATE};
+    write_sizes(reducer, logger->first_buckets, sizeof logger->first_buckets);
+    reducer_add_iteration(
+        reducer,
+        (DdpIteration){.name = NAME, .state = logger, .after = after_backward, .close = free});
 }
 
 DdpLogger *ddp_logger(Module *wrapper) {
-    return (DdpLogger *)ddp_find_observer(wrapper, note_iteration);
+    DdpLogger *logger = reducer_find_iteration(ddp_reducer(wrapper), NAME);
+    CHECK(logger, "ddp_start_logging was not called for this %s", wrapper->type);
+    return logger;
 }
 
 void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
@@ -147,6 +149,15 @@ static void fill_buckets(DdpLoggingData *data, Reducer *reducer, const DdpLogger
             (long long)order[i]);
 }
 
+static bool is_policy(const Reducer *reducer, const char *name) {
+    const char *policy = reducer_policy(reducer)->name;
+    return policy && strcmp(policy, name) == 0;
+}
+
+static bool lies_in_bucket(const Reducer *reducer) {
+    return reducer_parameters(reducer)->items[0].tensor->grad == reducer_slice(reducer, 0);
+}
+
 DdpLoggingData ddp_logging_data(Module *wrapper) {
     const DdpConfig *config = ddp_config(wrapper);
     Reducer *reducer = ddp_reducer(wrapper);
@@ -156,10 +167,10 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
                            .rank = pg_rank(group),
                            .has_sync_bn = has_type(ddp_module(wrapper), "SyncBatchNorm"),
                            .broadcast_buffers = config->broadcast_buffers,
-                           .find_unused_parameters = config->find_unused_parameters,
-                           .static_graph = config->static_graph,
-                           .gradient_as_bucket_view = config->gradient_as_bucket_view,
-                           .join_uneven_inputs = ddp_before_forward_context(wrapper) != NULL,
+                           .find_unused_parameters = is_policy(reducer, "find_unused_parameters"),
+                           .static_graph = is_policy(reducer, "static_graph"),
+                           .gradient_as_bucket_view = lies_in_bucket(reducer),
+                           .join_uneven_inputs = reducer_find_iteration(reducer, "join") != NULL,
                            .bucket_cap_bytes = cap * 1024 * 1024};
     const char *hook = reducer_hook(reducer)->name;
     add(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
@@ -189,4 +200,9 @@ void ddp_logging_print(const DdpLoggingData *d, FILE *stream) {
             d->avg_backward_compute_comm_overlap_time, d->avg_exposed_comm_time);
 }
 
-const DdpFeature logging_data_feature = {.attach = attach};
+static void add_to(const void *settings, Module *wrapper) {
+    (void)settings;
+    ddp_start_logging(wrapper);
+}
+
+const DdpFeature logging_data_feature = {.add_to = add_to};

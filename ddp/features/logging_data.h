@@ -3,8 +3,8 @@
  * Times are those of reducer_times, from sampled iterations only (the first ten, then every
  * `rate`-th), with their running means. The environment of NCCL and Gloo is left out.
  *
- * Every wrapped model has a logger. At debug level INFO (debug_level.h) each rank says on stderr
- * how its model is set up, after the first iteration.
+ * ddp_start_logging gives a wrapped model its logger; train_ddp's have one. At debug level INFO
+ * (debug_level.h) each rank says on stderr how its model is set up, after the first iteration.
  */
 #ifndef DDP_FEATURES_LOGGING_DATA_H
 #define DDP_FEATURES_LOGGING_DATA_H
@@ -15,7 +15,7 @@
 
 // One note per reduced iteration.
 typedef struct DdpLogger {
-    DdpObserver observer; // of the wrapper
+    Module *wrapper;
     uint64_t iterations, samples;
     uint64_t rate; // 0: PyTorch's 100
     ReducerTimes last;
@@ -24,6 +24,8 @@ typedef struct DdpLogger {
     char first_buckets[256]; // their sizes before the rebuild
 } DdpLogger;
 
+void ddp_start_logging(Module *wrapper); // before the first forward
+// The logger of a wrapper for which ddp_start_logging was called. So for all that follows.
 DdpLogger *ddp_logger(Module *wrapper);
 
 typedef struct DdpLoggingData {

@@ -2,7 +2,6 @@
 #include "ddp/features/optimizer_hook.h"
 
 #include "common/base/memory.h"
-#include "ddp/features/hook_state.h"
 
 typedef struct OptimizerHook {
     CommHook inner;
@@ -41,9 +40,15 @@ static void close_hook(void *state) {
     free(hook);
 }
 
-static HookState describe_inner(void *state) {
-    OptimizerHook *hook = state;
-    return hook->inner.describe(hook->inner.state);
+static int save_inner(void *state, SafeTensors *content, Error *err) {
+    const OptimizerHook *hook = state;
+    return hook->inner.save(hook->inner.state, content, err);
+}
+
+static int load_inner(void *state, const char *path, const SafeTensors *content, Log *log,
+                      Error *err) {
+    const OptimizerHook *hook = state;
+    return hook->inner.load(hook->inner.state, path, content, log, err);
 }
 
 CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr) {
@@ -54,5 +59,6 @@ CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr) 
                       .start = start,
                       .finish = finish,
                       .close = close_hook,
-                      .describe = inner.describe ? describe_inner : NULL};
+                      .save = inner.save ? save_inner : NULL,
+                      .load = inner.load ? load_inner : NULL};
 }

@@ -18,21 +18,29 @@ static int finish(void *state, GradBucket *bucket, Error *err) {
     return bucket->work ? grad_bucket_finish(bucket, err) : 0;
 }
 
-static HookState describe(void *state) {
-    PostLocalSgd *sgd = state;
-    HookTensor *step = memory_zalloc(sizeof *step);
-    *step = (HookTensor){
+static const char NAME[] = "post_localSGD";
+
+static HookTensor step_tensor(PostLocalSgd *sgd) {
+    return (HookTensor){
         .memory = &sgd->step,
         .entry = {.name = "post_local_sgd.step", .dtype = DTYPE_I64, .bytes = sizeof sgd->step}};
-    return (HookState){.tensors = step, .count = 1};
+}
+
+static int save(void *state, SafeTensors *content, Error *err) {
+    PostLocalSgd *sgd = state;
+    HookTensor step = step_tensor(sgd);
+    return hook_state_gather(&(HookState){NAME, sgd->group, &step, 1}, content, err);
+}
+
+static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+    PostLocalSgd *sgd = state;
+    HookTensor step = step_tensor(sgd);
+    return hook_state_restore(&(HookState){NAME, sgd->group, &step, 1}, path, content, log, err);
 }
 
 CommHook post_local_sgd_hook(PostLocalSgd *state) {
-    return (CommHook){.name = "post_localSGD",
-                      .state = state,
-                      .start = start,
-                      .finish = finish,
-                      .describe = describe};
+    return (CommHook){
+        .name = NAME, .state = state, .start = start, .finish = finish, .save = save, .load = load};
 }
 
 static bool is_time(const ModelAverager *averager) {

@@ -247,8 +247,10 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
 
 // ---- the hook -------------------------------------------------------------------------------
 
-static void add(HookState *list, const char *what, const char *name, DType dtype, int ndim,
-                size_t rows, size_t columns, void *memory) {
+static const char NAME[] = "powerSGD";
+
+static void add_tensor(HookState *list, const char *what, const char *name, DType dtype, int ndim,
+                       size_t rows, size_t columns, void *memory) {
     HookTensor *tensor = &list->tensors[list->count++];
     *tensor = (HookTensor){.memory = memory};
     tensor->entry = (SafeEntry){.dtype = dtype, .ndim = ndim, .shape = {rows, columns}};
@@ -256,25 +258,41 @@ static void add(HookState *list, const char *what, const char *name, DType dtype
     snprintf(tensor->entry.name, sizeof tensor->entry.name, "powersgd.%s%s", what, name);
 }
 
-static HookState describe(void *context) {
-    PowerSgd *state = context;
-    HookState list = {.tensors = memory_zalloc((2 * state->count + 2) * sizeof *list.tensors)};
-    add(&list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
-    add(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
+// Its tensors are for free().
+static HookState list_state(PowerSgd *state) {
+    HookState list = {.hook_name = NAME,
+                      .group = state->group,
+                      .tensors = memory_zalloc((2 * state->count + 2) * sizeof *list.tensors)};
+    add_tensor(&list, "iteration", "", DTYPE_I64, 0, 1, 1, &state->iteration);
+    add_tensor(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
     for (size_t i = 0; i < state->count; i++) {
         const Matrix *m = &state->matrices[i];
-        if (m->q) add(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
+        if (m->q) add_tensor(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
         if (!m->error) continue;
-        add(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
+        add_tensor(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
         list.tensors[list.count - 1].own = true;
         list.tensors[list.count - 1].device = m->tensor->device;
     }
     return list;
 }
 
+static int save(void *state, SafeTensors *content, Error *err) {
+    HookState list = list_state(state);
+    int status = hook_state_gather(&list, content, err);
+    free(list.tensors);
+    return status;
+}
+
+static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+    HookState list = list_state(state);
+    int status = hook_state_restore(&list, path, content, log, err);
+    free(list.tensors);
+    return status;
+}
+
 CommHook power_sgd_hook(PowerSgd *state) {
     return (CommHook){
-        .name = "powerSGD", .state = state, .start = start, .finish = finish, .describe = describe};
+        .name = NAME, .state = state, .start = start, .finish = finish, .save = save, .load = load};
 }
 
 // ---- the state ------------------------------------------------------------------------------
@@ -356,22 +374,24 @@ int64_t power_sgd_iteration(const PowerSgd *state) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
-    (void)config;
+typedef struct Settings {
+    size_t rank, start_iteration; // of PowerSgdConfig
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
     PowerSgdConfig defaults = power_sgd_config_default();
-    own->numbers[0] = defaults.rank;
-    own->numbers[1] = defaults.start_iteration;
-    options_add_count(options, "powersgd-rank", &own->numbers[0], 1, 1e6,
+    *own = (Settings){defaults.rank, defaults.start_iteration};
+    options_add_count(options, "powersgd-rank", &own->rank, 1, 1e6,
                       "columns of the matrices that travel");
-    options_add_count(options, "powersgd-start", &own->numbers[1], 2, 1e15,
+    options_add_count(options, "powersgd-start", &own->start_iteration, 2, 1e15,
                       "steps with a plain all-reduce before it");
 }
 
-static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
-                 Error *err) {
-    (void)config;
+static int check(const Options *options, const void *settings, Error *err) {
+    (void)settings;
     static const char WHY[] = "it needs --comm-hook powersgd";
-    const bool used = strcmp(comm_hook, "powersgd") == 0;
+    const bool used = options_is(options, "comm-hook", "powersgd");
     if (used && options_is(options, "amp", "fp16"))
         return error_set(err, STATUS_USAGE,
                          "--comm-hook powersgd: with --amp fp16 gradients overflow now and then; "
@@ -384,12 +404,12 @@ static void close_power_sgd(void *state) {
     power_sgd_close(state);
 }
 
-static CommHook make_hook(const char *name, const FeatureOptions *own, Module *wrapper,
-                          Error *err) {
+static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
     (void)name;
+    const Settings *own = settings;
     PowerSgdConfig config = power_sgd_config_default();
-    config.rank = own->numbers[0];
-    config.start_iteration = own->numbers[1];
+    config.rank = own->rank;
+    config.start_iteration = own->start_iteration;
     PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), &config, err);
     if (!state) return (CommHook){.name = NULL};
     CommHook hook = power_sgd_hook(state);
@@ -397,5 +417,8 @@ static CommHook make_hook(const char *name, const FeatureOptions *own, Module *w
     return hook;
 }
 
-const DdpFeature powersgd_hook_feature = {
-    .options = add_options, .check = check, .hook_names = "powersgd", .make_hook = make_hook};
+const DdpFeature powersgd_hook_feature = {.settings_bytes = sizeof(Settings),
+                                          .add_options = add_options,
+                                          .check = check,
+                                          .hook_names = "powersgd",
+                                          .make_hook = make_hook};

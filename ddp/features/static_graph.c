@@ -1,4 +1,4 @@
-/* static_graph.c: static_graph=True: the graph of the first backward is the graph of all.
+/* static_graph.c: see static_graph.h.
  *
  * The first reduced backward only counts how often each parameter's gradient is completed (more
  * than once, if an iteration has several backwards), reduces everything at its end, and learns with
@@ -6,6 +6,8 @@
  * has been completed so many times again, the unused ones are known beforehand, no map travels, and
  * buckets are rebuilt as usual. A graph that differs later is an error that names the parameters.
  */
+#include "ddp/features/static_graph.h"
+
 #include <string.h>
 
 #include "common/base/memory.h"
@@ -25,7 +27,7 @@ typedef struct StaticGraph {
 } StaticGraph;
 
 // A first backward that was begun and not finished has counted only a part of the graph.
-static void prepare(void *state) {
+static void forward_begins(void *state) {
     StaticGraph *graph = state;
     if (!graph->recorded && graph->ordered > 0)
         error_set(reducer_error(graph->reducer), STATUS_FAILED,
@@ -60,7 +62,7 @@ static void mark_unused(StaticGraph *graph) {
         if (graph->completed[i] == 0) used_map_contribute(graph->map, i);
 }
 
-static bool gradient(void *state, size_t parameter) {
+static bool gradient_completed(void *state, size_t parameter) {
     StaticGraph *graph = state;
     if (!reducer_expecting(graph->reducer)) return false;
     if (!graph->recorded) {
@@ -77,7 +79,7 @@ static bool gradient(void *state, size_t parameter) {
     return --graph->remaining[parameter] == 0;
 }
 
-static void complete(void *state) {
+static void backward_done(void *state) {
     StaticGraph *graph = state;
     for (size_t i = 0; !graph->recorded && i < graph->ordered; i++)
         reducer_mark_ready(graph->reducer, graph->order[i]);
@@ -86,25 +88,24 @@ static void complete(void *state) {
         if (graph->remaining[i] > 0) fail_changed(graph, i, "was used more often");
 }
 
-static void shadow(void *state) {
+static void backward_left_out(void *state) {
     StaticGraph *graph = state;
     graph->marked = true;
     memset(graph->remaining, 0, graph->count * sizeof *graph->remaining);
     for (size_t i = 0; i < graph->count; i++) used_map_contribute(graph->map, i);
 }
 
-static void exchange(void *state, Error *err) {
+static int buckets_started(void *state, Error *err) {
     StaticGraph *graph = state;
-    if (!graph->recorded) used_map_exchange(graph->map, err);
+    return graph->recorded ? 0 : used_map_start(graph->map, err);
 }
 
-static void settle(void *state, Error *err) {
+static int buckets_reduced(void *state, Error *err) {
     StaticGraph *graph = state;
-    if (graph->recorded)
-        used_map_settle_again(graph->map);
-    else
-        used_map_settle(graph->map, err);
+    int status = graph->recorded ? 0 : used_map_wait(graph->map, err);
+    used_map_return_gradients(graph->map);
     graph->recorded = true;
+    return status;
 }
 
 static void close_graph(void *state) {
@@ -125,25 +126,37 @@ static ReadyPolicy open_graph(Reducer *reducer) {
                            .completed = memory_zalloc(count * sizeof *graph->completed),
                            .remaining = memory_zalloc(count * sizeof *graph->remaining),
                            .order = memory_zalloc(count * sizeof *graph->order)};
-    return (ReadyPolicy){.state = graph,
-                         .prepare = prepare,
-                         .gradient = gradient,
-                         .shadow = shadow,
-                         .complete = complete,
-                         .exchange = exchange,
-                         .settle = settle,
+    return (ReadyPolicy){.name = "static_graph",
+                         .state = graph,
+                         .forward_begins = forward_begins,
+                         .gradient_completed = gradient_completed,
+                         .backward_left_out = backward_left_out,
+                         .backward_done = backward_done,
+                         .buckets_started = buckets_started,
+                         .buckets_reduced = buckets_reduced,
                          .close = close_graph};
 }
 
-static void attach(Module *wrapper) {
+void ddp_set_static_graph(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
-    if (ddp_config(wrapper)->static_graph) reducer_set_policy(reducer, open_graph(reducer));
+    reducer_set_policy(reducer, open_graph(reducer));
 }
 
-static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
-    (void)own;
-    options_add_flag(options, "static-graph", &config->static_graph,
+// ---- the command line -----------------------------------------------------------------------
+
+typedef struct Settings {
+    bool on;
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
+    options_add_flag(options, "static-graph", &own->on,
                      "expect the graph of the first step in all others");
 }
 
-const DdpFeature static_graph_feature = {.options = add_options, .attach = attach};
+static void add_to(const void *settings, Module *wrapper) {
+    if (((const Settings *)settings)->on) ddp_set_static_graph(wrapper);
+}
+
+const DdpFeature static_graph_feature = {
+    .settings_bytes = sizeof(Settings), .add_options = add_options, .add_to = add_to};

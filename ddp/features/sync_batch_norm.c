@@ -146,8 +146,12 @@ Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) 
 
 // ---- the command line -----------------------------------------------------------------------
 
-static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
-    (void)config;
+typedef struct Settings {
+    bool on;
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
     options_add_flag(options, "sync-batch-norm", &own->on,
                      "batch norm over the rows of all ranks (SyncBatchNorm)");
 }
@@ -158,14 +162,13 @@ static bool has_batch_norm(const Module *module) {
     return has;
 }
 
-static int prepare(const FeatureOptions *own, DdpConfig *config, Module *model, ProcessGroup *group,
-                   Error *err) {
-    (void)config;
-    if (!own->on) return 0;
+static int prepare_model(const void *settings, Module *model, ProcessGroup *group, Error *err) {
+    if (!((const Settings *)settings)->on) return 0;
     if (!has_batch_norm(model))
         return error_set(err, STATUS_USAGE,
                          "--sync-batch-norm has no effect: the model has no batch norm");
     return sync_batch_norm_convert(model, group, err) ? 0 : -1;
 }
 
-const DdpFeature sync_batch_norm_feature = {.options = add_options, .prepare = prepare};
+const DdpFeature sync_batch_norm_feature = {
+    .settings_bytes = sizeof(Settings), .add_options = add_options, .prepare_model = prepare_model};

@@ -1,5 +1,4 @@
-/* unused_parameters.c: find_unused_parameters: training when not every parameter is used in every
- * backward, and not the same ones on every rank.
+/* unused_parameters.c: see unused_parameters.h.
  *
  * PyTorch walks the graph from the outputs at the end of forward. Here the tape knows at the
  * beginning of backward, from the loss itself, how many contributions every parameter will get:
@@ -8,6 +7,8 @@
  * then becomes of their gradients is in used_map.h. The price: one small all-reduce per backward,
  * and buckets that are never rebuilt.
  */
+#include "ddp/features/unused_parameters.h"
+
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
 #include "ddp/features/used_map.h"
@@ -21,7 +22,7 @@ typedef struct Unused {
 } Unused;
 
 // A count that an abandoned backward left over would make a parameter look used.
-static void prepare(void *state) {
+static void forward_begins(void *state) {
     Unused *unused = state;
     const NamedTensors *parameters = reducer_parameters(unused->reducer);
     for (size_t i = 0; i < parameters->count; i++) parameters->items[i].tensor->pending_uses = 0;
@@ -51,7 +52,7 @@ static void fail_used_after_all(Unused *unused, size_t parameter) {
         parameter, reducer_parameters(unused->reducer)->items[parameter].name);
 }
 
-static bool gradient(void *state, size_t parameter) {
+static bool gradient_completed(void *state, size_t parameter) {
     Unused *unused = state;
     used_map_mark(unused->map, parameter);
     if (!reducer_expecting(unused->reducer)) return true;
@@ -65,18 +66,19 @@ static bool gradient(void *state, size_t parameter) {
 }
 
 // If nothing at all was used, or there is no backward, no gradient came first.
-static void complete(void *state) {
+static void mark_rest(void *state) {
     Unused *unused = state;
     if (!unused->marked) mark_unused(unused, NULL);
 }
 
-static void exchange(void *state, Error *err) {
-    used_map_exchange(((Unused *)state)->map, err);
+static int buckets_started(void *state, Error *err) {
+    return used_map_start(((Unused *)state)->map, err);
 }
 
-static void settle(void *state, Error *err) {
+static int buckets_reduced(void *state, Error *err) {
     Unused *unused = state;
-    used_map_settle(unused->map, err);
+    int status = used_map_wait(unused->map, err);
+    used_map_return_gradients(unused->map);
     if (!unused->told && !unused->found_some && pg_rank(reducer_group(unused->reducer)) == 0)
         fprintf(stderr,
                 "find_unused_parameters=True was specified, but did not find any unused "
@@ -84,6 +86,7 @@ static void settle(void *state, Error *err) {
                 "backward and the rebuilding of buckets: if all parameters are always used, "
                 "turn it off\n");
     unused->told = true;
+    return status;
 }
 
 static void close_unused(void *state) {
@@ -95,38 +98,48 @@ static void close_unused(void *state) {
 static ReadyPolicy open_unused(Reducer *reducer) {
     Unused *unused = memory_zalloc(sizeof *unused);
     *unused = (Unused){.reducer = reducer, .map = used_map_create(reducer)};
-    return (ReadyPolicy){.state = unused,
+    return (ReadyPolicy){.name = "find_unused_parameters",
+                         .state = unused,
                          .permanent_buckets = true,
-                         .prepare = prepare,
-                         .gradient = gradient,
-                         .shadow = complete,
-                         .complete = complete,
-                         .exchange = exchange,
-                         .settle = settle,
+                         .forward_begins = forward_begins,
+                         .gradient_completed = gradient_completed,
+                         .backward_left_out = mark_rest,
+                         .backward_done = mark_rest,
+                         .buckets_started = buckets_started,
+                         .buckets_reduced = buckets_reduced,
                          .close = close_unused};
 }
 
-// If there is a policy already, that one knows what is unused.
-static void attach(Module *wrapper) {
+void ddp_find_unused_parameters(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
-    if (ddp_config(wrapper)->find_unused_parameters && !reducer_policy(reducer)->state)
-        reducer_set_policy(reducer, open_unused(reducer));
+    if (!reducer_policy(reducer)->name) reducer_set_policy(reducer, open_unused(reducer));
 }
 
-static void add_options(Options *options, DdpConfig *config, FeatureOptions *own) {
-    (void)own;
-    options_add_flag(options, "find-unused-parameters", &config->find_unused_parameters,
+// ---- the command line -----------------------------------------------------------------------
+
+typedef struct Settings {
+    bool on;
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
+    options_add_flag(options, "find-unused-parameters", &own->on,
                      "expect no gradient of parameters that the loss does not depend "
                      "on");
 }
 
-static int check(const Options *options, const DdpConfig *config, const char *comm_hook,
-                 Error *err) {
-    (void)comm_hook;
-    const OptionUse use = {"find-unused-parameters", !config->static_graph,
+static int check(const Options *options, const void *settings, Error *err) {
+    (void)settings;
+    const OptionUse use = {"find-unused-parameters", !options_given(options, "static-graph"),
                            "--static-graph finds them by itself"};
     return options_check_used(options, &use, 1, err);
 }
 
-const DdpFeature unused_parameters_feature = {
-    .options = add_options, .check = check, .attach = attach};
+static void add_to(const void *settings, Module *wrapper) {
+    if (((const Settings *)settings)->on) ddp_find_unused_parameters(wrapper);
+}
+
+const DdpFeature unused_parameters_feature = {.settings_bytes = sizeof(Settings),
+                                              .add_options = add_options,
+                                              .check = check,
+                                              .add_to = add_to};

@@ -60,14 +60,22 @@ bool used_map_contributed(const UsedMap *map, size_t parameter) {
     return map->lent[parameter];
 }
 
-void used_map_exchange(UsedMap *map, Error *err) {
+int used_map_start(UsedMap *map, Error *err) {
     size_t count = map->parameters->count;
     memcpy(map->ranks, map->used, count * sizeof *map->used);
     map->work = pg_start(reducer_group(map->reducer),
                          pg_all_reduce(map->ranks, count, PG_I32, PG_SUM), err);
+    return map->work ? 0 : -1;
 }
 
-void used_map_settle_again(UsedMap *map) {
+int used_map_wait(UsedMap *map, Error *err) {
+    int status = map->work ? work_wait(map->work, NULL, NULL, err) : 0;
+    map->work = NULL;
+    memset(map->used, 0, map->parameters->count * sizeof *map->used);
+    return status;
+}
+
+void used_map_return_gradients(UsedMap *map) {
     for (size_t i = 0; i < map->parameters->count; i++) {
         if (!map->lent[i]) continue;
         Tensor *tensor = map->parameters->items[i].tensor;
@@ -79,11 +87,4 @@ void used_map_settle_again(UsedMap *map) {
         free(map->kept[i]);
         map->kept[i] = NULL;
     }
-}
-
-void used_map_settle(UsedMap *map, Error *err) {
-    if (map->work) work_wait(map->work, NULL, NULL, err);
-    map->work = NULL;
-    used_map_settle_again(map);
-    memset(map->used, 0, map->parameters->count * sizeof *map->used);
 }

@@ -15,17 +15,19 @@ typedef struct UsedMap UsedMap;
 
 UsedMap *used_map_create(Reducer *reducer);
 void used_map_close(UsedMap *map);
-// This rank has a gradient of the parameter. Stays so until used_map_settle.
+// This rank has a gradient of the parameter. Stays so until used_map_wait.
 void used_map_mark(UsedMap *map, size_t parameter);
 // Makes the parameter ready without a gradient of this backward.
 void used_map_contribute(UsedMap *map, size_t parameter);
-bool used_map_contributed(const UsedMap *map, size_t parameter); // since used_map_settle
-// Starts the all-reduce of the map.
-void used_map_exchange(UsedMap *map, Error *err);
-// All buckets are reduced: waits for the map, gives the contributed gradients their end, and
-// forgets what this rank has used.
-void used_map_settle(UsedMap *map, Error *err);
-// Without an exchange: by the map of the last one.
-void used_map_settle_again(UsedMap *map);
+// Whether it was, since the last used_map_return_gradients.
+bool used_map_contributed(const UsedMap *map, size_t parameter);
+// Starts the all-reduce of the map, which tells how many ranks have used each parameter. -1 with
+// err filled.
+int used_map_start(UsedMap *map, Error *err);
+// Waits for it, if it was started, and forgets what this rank has used. -1 with err filled.
+int used_map_wait(UsedMap *map, Error *err);
+// All buckets are reduced: gives each contributed gradient the value it is to have, by the last map
+// that was waited for.
+void used_map_return_gradients(UsedMap *map);
 
 #endif

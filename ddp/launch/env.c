@@ -49,6 +49,13 @@ static void set_fake_hosts(char **environment, size_t *count, const LaunchEnv *f
         if (!getenv(settings[i][0])) set(environment, count, settings[i][0], "%s", settings[i][1]);
 }
 
+const char *launch_env_threads(int local_ranks) {
+    bool omp = !getenv("OMP_NUM_THREADS"), blas = !getenv("OPENBLAS_NUM_THREADS");
+    if (local_ranks == 1 || (!omp && !blas)) return NULL;
+    if (omp && blas) return "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS";
+    return omp ? "OMP_NUM_THREADS" : "OPENBLAS_NUM_THREADS";
+}
+
 char **launch_env_make(const LaunchEnv *f) {
     size_t count = 0;
     while (environ[count]) count++;
@@ -72,6 +79,7 @@ char **launch_env_make(const LaunchEnv *f) {
     set(list, &count, "DDPRUN_STORE", "1");
     set(list, &count, "DDPRUN_TOKEN", "%s", f->token);
     set(list, &count, "DDPRUN_HEARTBEAT", "%d", f->heartbeat_fd);
+    set(list, &count, "DDPRUN_COLUMNS", "%zu", f->terminal_columns);
     if (f->fake_hosts) set_fake_hosts(list, &count, f);
     if (f->local_world_size > 1) {
         if (!getenv("OMP_NUM_THREADS")) set(list, &count, "OMP_NUM_THREADS", "1");

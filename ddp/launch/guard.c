@@ -1,5 +1,5 @@
-/* guard.c: see guard.h. A message is one number: a group to watch, or minus one to
- * release. Messages are shorter than PIPE_BUF, so they arrive whole or not at all.
+/* guard.c: see guard.h. A message is one number: a process group to watch, or the negative of one
+ * to release. Messages are shorter than PIPE_BUF, so they arrive whole or not at all.
  */
 #include "ddp/launch/guard.h"
 
@@ -33,13 +33,15 @@ static void note(pid_t *groups, size_t *count, pid_t message) {
 // Nothing of the launcher's may stay open here: neither its console, whose reader waits for the end
 // of file, nor its port. Signals for the launcher's process group and terminal are not for the
 // guard.
-static void detach(int pipe_fd) {
+static void leave_launcher(int pipe_fd) {
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "ddprun-guard");
-    (void)prctl(PR_SET_PDEATHSIG, SIGCONT); // if somebody stopped it: now it is needed
+    // When the launcher dies the guard is needed: the kernel wakes it, should somebody have stopped
+    // it.
+    (void)prctl(PR_SET_PDEATHSIG, SIGCONT);
     (void)dup2(pipe_fd, 0);
     (void)close_range(1, ~0u, 0);
 }
@@ -47,7 +49,7 @@ static void detach(int pipe_fd) {
 _Noreturn static void stand_guard(int pipe_fd) {
     pid_t groups[LAUNCH_RANKS_MAX], message = 0;
     size_t count = 0;
-    detach(pipe_fd);
+    leave_launcher(pipe_fd);
     for (;;) {
         ssize_t n = read(0, &message, sizeof message);
         if (n < 0 && errno == EINTR) continue;
@@ -76,7 +78,7 @@ Guard *guard_open(Error *err) {
     return guard;
 }
 
-// A guard that somebody killed is missed only if the launcher is killed too.
+// That somebody has killed the guard matters only if the launcher is killed too, so it is no error.
 static void send_message(Guard *guard, pid_t message) {
     ssize_t n = write(guard->fd, &message, sizeof message);
     (void)n;

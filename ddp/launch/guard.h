@@ -17,11 +17,12 @@
 
 typedef struct Guard Guard;
 
-// Forks: call it while the process has one thread.
+// Forks the guard: to be called while the process has one thread.
 Guard *guard_open(Error *err);
 void guard_watch(Guard *guard, pid_t group); // called by the rank itself, before its program runs
-// Before the group's leader is reaped: afterwards the number may be somebody else's.
+// To be called before the group's leader is reaped, because afterwards its number may be given to
+// another process.
 void guard_release(Guard *guard, pid_t group);
-void guard_close(Guard *guard); // and waits for its end, which follows at once
+void guard_close(Guard *guard); // waits for the guard's end, which follows at once
 
 #endif

@@ -1,8 +1,8 @@
 /* launch.h: what the launcher's files share: the state of one job on this node.
  *
- * launcher.c opens it, starts the ranks and restarts them; supervise.c sees one attempt to
- * its end; look.c looks for ranks that are silent; report.c puts what happened into
- * words. One thread uses it.
+ * launcher.c opens it and makes attempts, the first and the restarts; meet.c waits for the other
+ * nodes; start.c starts the ranks of an attempt; supervise.c sees them to their end; look.c looks
+ * for ranks that are silent; report.c puts what happened into words. One thread uses it.
  */
 #ifndef DDP_LAUNCH_LAUNCH_H
 #define DDP_LAUNCH_LAUNCH_H
@@ -22,11 +22,14 @@
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/store/store.h"
 
+enum { STARTS_AT_A_TIME = 16 }; // ranks that are forked and do not run their program yet
+
 typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } RankFate;
 
 typedef struct LaunchedRank {
     int rank, local_rank;
-    pid_t pid; // also its process group
+    pid_t pid;    // also the number of its process group
+    int start_fd; // for spawn_look until its program runs, afterwards -1
     RankFate fate;
     int code; // exit status, or the signal that killed it
     bool core_dumped;
@@ -41,8 +44,8 @@ typedef struct LaunchedRank {
 } LaunchedRank;
 
 typedef enum LaunchStage {
-    LAUNCH_RUNNING,
-    LAUNCH_SETTLING, // something failed: a moment for other deaths to be seen, before judging
+    LAUNCH_RUNNING,  // ranks run, and more may be started
+    LAUNCH_DOUBTING, // something failed: a moment for other deaths to be seen, before judging
     LAUNCH_ENDING,   // signalled; SIGKILL when the grace is over
     LAUNCH_KILLING,  // SIGKILL is sent; what remains cannot be killed
 } LaunchStage;
@@ -54,6 +57,7 @@ typedef enum LaunchCause {
     CAUSE_SILENT,  // the root rank's heartbeat stands still
     CAUSE_LATE,    // the root rank did not end after the others had
     CAUSE_NODES,   // something happened on another node
+    CAUSE_START,   // a rank could not be started: start_error says why
     CAUSE_SIGNAL,  // the launcher was told to end
 } LaunchCause;
 
@@ -68,7 +72,7 @@ typedef struct Launch {
     HeartbeatBoard *board;
     Guard *guard;
     StoreServer *server; // on node 0
-    Nodes *nodes;        // NULL if there is one
+    Nodes *nodes;        // NULL if there is one node only
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;
@@ -79,13 +83,31 @@ typedef struct Launch {
     LaunchStage stage;
     uint64_t looked_ns; // when the heartbeats were last looked at
     uint64_t act_at_ns; // when the stage is over
+    int started;        // local ranks below this one have been forked
+    int starting;       // how many of them do not run their program yet
     int alive;
+    Error start_error;
     uint64_t first_good_end_ns; // 0: no rank has ended well yet
     LaunchCause cause;
     int root;   // local rank; -1: none
     int caught; // the signal that ended the launcher, 0: none
     bool no_restart;
 } Launch;
+
+// Forks as many ranks as may start at a time, while there are some left and nothing has failed.
+void launch_start_some(Launch *launch);
+// Looks whether local rank r runs its program by now; if it cannot run it, ends the attempt.
+void launch_watch_start(Launch *launch, int r);
+
+// Waits until all nodes are there. Returns 0; or -1 with err filled, which names those that are
+// missing; or the number of a signal that came first.
+int launch_meet_nodes(Launch *launch, Error *err);
+// Waits until every node has come to `point` of this attempt. False: something else has ended it.
+bool launch_gather_nodes(Launch *launch, const char *point, double patience_s);
+// Waits for the other nodes' ranks to end, after all ranks here have ended well.
+void launch_await_nodes(Launch *launch);
+// Waits a moment on node 0, whose store must not go before the others know how the job ended.
+void launch_part_from_nodes(Launch *launch);
 
 // Waits for something to happen, at most until `until_ns` and the next look at the heartbeats, and
 // moves output on.
@@ -97,16 +119,16 @@ int launch_take_signal(Launch *launch);
 void launch_supervise(Launch *launch);
 // Ends all ranks because of `cause`.
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number);
-// The same after a report that names local rank `root`.
+// Reports that local rank `root` has failed, and ends all ranks because of it.
 void launch_fail(Launch *launch, LaunchCause cause, int root);
 // Looks whether a rank has fallen silent or is late, or another node has failed: if so, ends all.
 void launch_look(Launch *launch);
 
-// "SIGKILL"; for a number without a name "signal 99".
+// Writes a signal's name, "SIGKILL", or "signal 99" where there is none. Returns text.
 const char *report_signal(int number, char text[24]);
-// The first thing said after a failure: which rank, how, when, and what it was doing.
+// Says which rank failed, how, when, and what it was doing: the first line after a failure.
 void report_root(Launch *launch);
-// What became of the other ranks.
+// Says what became of the other ranks.
 void report_others(Launch *launch);
 
 #endif

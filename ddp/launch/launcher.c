@@ -1,21 +1,20 @@
 /* launcher.c: a job on this node, from its store to its exit status (ddp/launch/launcher.h).
  *
- * Opens what all attempts share (signals, output, heartbeat page, store), then starts the ranks and
- * watches over them (supervise.c), anew after a failure as often as --max-restarts allows.
- * Signals are blocked and read from a descriptor, so they are looked at in one place and interrupt
- * nothing. The store lives through all attempts; ranks keep their keys apart by the restart count.
+ * Opens what all attempts share (signals, output, heartbeat page, store), waits for the other nodes
+ * (meet.c), then starts the ranks and watches over them (supervise.c); after a failure it does so
+ * again, as often as --max-restarts allows. Signals are blocked and read from a descriptor, so they
+ * are looked at in one place and interrupt nothing. The store lives through all attempts; ranks
+ * keep their keys apart by the restart count.
  */
 #include "ddp/launch/launcher.h"
 
 #include <errno.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
-#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/launch/env.h"
 #include "ddp/launch/launch.h"
@@ -23,16 +22,11 @@
 
 enum { TOKEN_BYTES = 16 }; // 128 bits, written as hexadecimal digits
 
-#define FLUSH_S   5.0 // for a console that is slow to take the last lines
-#define PARTING_S 5.0 // for the other nodes to have read that all is done
-
-static uint64_t after(double seconds) {
-    return clock_ns() + (uint64_t)(seconds * 1e9);
-}
+#define FLUSH_S 5.0 // for a console that is slow to take the last lines
 
 // ---- Opening
 
-// SIGHUP stays ignored if it is: that is what nohup does, and means.
+// SIGHUP stays ignored if it is ignored already: that is what nohup does, and what it means.
 static int open_signals(Launch *launch, Error *err) {
     struct sigaction hangup;
     sigset_t wanted;
@@ -90,8 +84,8 @@ static int open_output(Launch *launch, Error *err) {
                              .shown = o->shown};
     launch->output = output_open(&options, err);
     if (!launch->output) return -1;
-    launch->poll_entries =
-        memory_zalloc((output_poll_max(launch->output) + 1) * sizeof *launch->poll_entries);
+    launch->poll_entries = memory_zalloc((output_poll_max(launch->output) + 1 + STARTS_AT_A_TIME) *
+                                         sizeof *launch->poll_entries);
     return 0;
 }
 
@@ -137,142 +131,6 @@ static void launch_close(Launch *launch) {
     free(launch->poll_entries);
 }
 
-// ---- Starting the ranks
-
-// Local rank r's share of the cores that the launcher may use; with more ranks than cores they take
-// turns.
-static void share_cores(int r, int ranks, cpu_set_t *share) {
-    cpu_set_t all;
-    CPU_ZERO(share);
-    if (sched_getaffinity(0, sizeof all, &all) != 0) CPU_ZERO(&all);
-    int cores = CPU_COUNT(&all), seen = 0;
-    int begin = cores >= ranks ? r * cores / ranks : cores ? r % cores : 0;
-    int end = cores >= ranks ? (r + 1) * cores / ranks : begin + 1;
-    for (size_t core = 0; core < CPU_SETSIZE; core++) {
-        if (!CPU_ISSET(core, &all)) continue;
-        if (seen >= begin && seen < end) CPU_SET(core, share);
-        seen++;
-    }
-}
-
-static int start_rank(Launch *launch, int r, Error *err) {
-    const LaunchOptions *o = launch->options;
-    LaunchedRank *rank = &launch->ranks[r];
-    *rank = (LaunchedRank){.rank = o->node * o->local_ranks + r, .local_rank = r};
-    LaunchEnv facts = {.rank = rank->rank,
-                       .local_rank = r,
-                       .world_size = o->nodes * o->local_ranks,
-                       .local_world_size = o->local_ranks,
-                       .node = o->node,
-                       .nodes = o->nodes,
-                       .master_addr = o->master_addr,
-                       .master_port = launch->port,
-                       .restart_count = launch->attempt,
-                       .max_restarts = o->max_restarts,
-                       .token = launch->token,
-                       .heartbeat_fd = heartbeat_board_fd(launch->board),
-                       .fake_hosts = o->fake_hosts};
-    char **environment = launch_env_make(&facts);
-    cpu_set_t cores;
-    share_cores(r, o->local_ranks, &cores);
-    Spawn spawn = {.path = launch->program,
-                   .argv = o->command,
-                   .environment = environment,
-                   .guard = launch->guard,
-                   .inherited_fd = facts.heartbeat_fd,
-                   .signal_mask = launch->old_mask,
-                   .descriptors = launch->old_descriptors,
-                   .cores = o->bind_cores ? &cores : NULL};
-    int stdout_fd = -1, stderr_fd = -1;
-    rank->pid = spawn_rank(&spawn, &stdout_fd, &stderr_fd, err);
-    launch_env_free(environment);
-    if (rank->pid < 0) return -1;
-    rank->fate = RANK_ALIVE;
-    rank->heard_ns = clock_ns();
-    launch->alive++;
-
-    output_attach(launch->output, r, stdout_fd, stderr_fd);
-    return 0;
-}
-
-static int start_ranks(Launch *launch, Error *err) {
-    for (int r = 0; r < launch->options->local_ranks; r++) {
-        launch->ranks[r] = (LaunchedRank){.fate = RANK_ABSENT};
-    }
-    if (output_begin(launch->output, launch->attempt, err) != 0) return -1;
-    for (int r = 0; r < launch->options->local_ranks; r++) {
-        if (start_rank(launch, r, err) != 0) return error_prefix(err, "rank %d", r);
-    }
-    return 0;
-}
-
-// ---- Several nodes
-
-// Reaches node 0's store, which may start later than this node; 0, or -1 with err, or the signal
-// that came first.
-static int join_nodes(Launch *launch, Error *err) {
-    const LaunchOptions *o = launch->options;
-    uint64_t deadline_ns = after(o->start_timeout_s);
-    while (o->nodes > 1 && !launch->nodes) {
-        Error attempt = {0};
-        launch->nodes =
-            nodes_join(o->nodes, o->node, o->master_addr, launch->port, launch->token, &attempt);
-        launch->caught = launch_take_signal(launch);
-        if (launch->caught) return launch->caught;
-        if (!launch->nodes && (attempt.status != STATUS_FAILED || clock_ns() >= deadline_ns)) {
-            error_set(err, attempt.status, "%s", attempt.message);
-            return error_prefix(err, "node %d cannot reach node 0", o->node);
-        }
-    }
-    return 0;
-}
-
-// Waits until all nodes have come to `point`, or something else ends the attempt. True: they have.
-static bool meet_nodes(Launch *launch, const char *point, double patience_s) {
-    uint64_t deadline_ns = after(patience_s);
-    char text[1024];
-    nodes_arrive(launch->nodes, point, launch->attempt);
-    while (!nodes_all_arrived(launch->nodes, point, launch->attempt)) {
-        launch_wait(launch, after(0.2));
-        launch->caught = launch_take_signal(launch);
-        if (launch->caught) {
-            nodes_tell(launch->nodes, launch->attempt, true, "its ddprun received a signal");
-            launch->cause = CAUSE_SIGNAL;
-            return false;
-        }
-        NodesNews news = nodes_look(launch->nodes, launch->attempt, text, sizeof text);
-        if (news == NODES_STOPPED) launch->no_restart = true;
-        if (launch->cause == CAUSE_NONE && news != NODES_FINE) {
-            output_say(launch->output, "%s", text);
-            launch->cause = CAUSE_NODES;
-            return false;
-        }
-        if (news == NODES_STOPPED || clock_ns() >= deadline_ns) return false;
-    }
-    return true;
-}
-
-// All ranks here ended well: now those of the other nodes.
-static void await_other_nodes(Launch *launch) {
-    if (!launch->nodes || meet_nodes(launch, "done", launch->options->exit_timeout_s)) return;
-    if (launch->cause != CAUSE_NONE) return;
-    const char *why = "not all nodes ended in time";
-    output_say(launch->output, "%s", why);
-    nodes_tell(launch->nodes, launch->attempt, true, why);
-    launch->cause = CAUSE_NODES;
-}
-
-// Node 0's store must not go before the others know how the job ended.
-static void part_from_nodes(Launch *launch) {
-    if (!launch->nodes) return;
-    uint64_t deadline_ns = after(PARTING_S);
-    nodes_arrive(launch->nodes, "parted", 0);
-    while (launch->options->node == 0 && clock_ns() < deadline_ns &&
-           !nodes_all_arrived(launch->nodes, "parted", 0)) {
-        launch_wait(launch, after(0.1));
-    }
-}
-
 // ---- Attempts
 
 static int exit_status(const Launch *launch) {
@@ -289,22 +147,33 @@ static int exit_status(const Launch *launch) {
     }
 }
 
-static int run_attempt(Launch *launch, Error *err) {
+static int prepare_attempt(Launch *launch, Error *err) {
+    const LaunchOptions *o = launch->options;
     launch->stage = LAUNCH_RUNNING;
     launch->cause = CAUSE_NONE;
     launch->root = -1;
-    launch->alive = 0;
+    launch->alive = launch->started = launch->starting = 0;
     launch->first_good_end_ns = launch->looked_ns = 0;
     heartbeat_board_clear(launch->board);
-    bool started = start_ranks(launch, err) == 0;
-    if (!started) launch_end_ranks(launch, CAUSE_DEATH, SIGTERM);
-    launch_supervise(launch);
+    for (int r = 0; r < o->local_ranks; r++)
+        launch->ranks[r] = (LaunchedRank){.rank = o->node * o->local_ranks + r,
+                                          .local_rank = r,
+                                          .start_fd = -1,
+                                          .fate = RANK_ABSENT};
+    return output_begin(launch->output, launch->attempt, err);
+}
+
+static int run_attempt(Launch *launch, Error *err) {
+    bool prepared = prepare_attempt(launch, err) == 0;
+    if (prepared) launch_supervise(launch);
     output_end(launch->output);
-    if (!started) {
+    if (launch->cause == CAUSE_START)
+        error_set(err, launch->start_error.status, "%s", launch->start_error.message);
+    if (!prepared || launch->cause == CAUSE_START) {
         nodes_tell(launch->nodes, launch->attempt, true, err->message);
         return -1;
     }
-    if (launch->cause == CAUSE_NONE) await_other_nodes(launch);
+    if (launch->cause == CAUSE_NONE) launch_await_nodes(launch);
     if (launch->cause != CAUSE_NONE) report_others(launch);
     return 0;
 }
@@ -315,12 +184,24 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
+// Ranks that each used all cores would slow each other down. torchrun does the same, and says so.
+static void say_threads(Launch *launch) {
+    const char *names = launch_env_threads(launch->options->local_ranks);
+    if (names)
+        output_say(launch->output,
+                   "%s: set to 1 for each of the %d ranks, so that they share the cores; a value "
+                   "of your own is kept",
+                   names, launch->options->local_ranks);
+}
+
 static int run_attempts(Launch *launch, Error *err) {
+    say_threads(launch);
     for (;; launch->attempt++) {
         if (run_attempt(launch, err) != 0) return err->status;
         if (!may_restart(launch)) return exit_status(launch);
         double patience_s = launch->options->grace_s + 60;
-        if (launch->nodes && !meet_nodes(launch, "ended", patience_s)) return exit_status(launch);
+        if (launch->nodes && !launch_gather_nodes(launch, "ended", patience_s))
+            return exit_status(launch);
         output_say(launch->output, "restarting all ranks (restart %d of %d)", launch->attempt + 1,
                    launch->options->max_restarts);
     }
@@ -331,15 +212,15 @@ int launcher_run(const LaunchOptions *options, Error *err) {
     launch->options = options;
     launch->signal_fd = -1;
     launch->root = -1;
-    int status = launch_open(launch, err) == 0 ? join_nodes(launch, err) : -1;
+    int status = launch_open(launch, err) == 0 ? launch_meet_nodes(launch, err) : -1;
     if (status > 0) {
         status = 128 + launch->caught;
     } else if (status == 0) {
         status = run_attempts(launch, err);
-        part_from_nodes(launch);
     } else {
         status = err->status;
     }
+    launch_part_from_nodes(launch);
     if (launch->output) output_flush(launch->output, FLUSH_S);
     int lost = launch->output ? output_lost(launch->output) : 0;
     if (status == 0 && lost) {

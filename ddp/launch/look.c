@@ -1,9 +1,9 @@
 /* look.c: the look at ranks that have not ended (ddp/launch/launch.h): is one stopped, silent or
  * late?
  *
- * Each phase has a deadline: from a rank's first heartbeat to the end of its phase "init"
- * --start-timeout, afterwards from one heartbeat to the next --heartbeat-timeout, and from the
- * first rank's end to the last one's --exit-timeout. The kernel says when a process is stopped;
+ * Each phase has a deadline. --start-timeout counts from a rank's first heartbeat to the end of its
+ * phase "init", --heartbeat-timeout from one heartbeat to the next afterwards, and --exit-timeout
+ * from the first rank's end to the last one's. The kernel says when a process is stopped;
  * nothing is computed then, so 30 s are enough. Ranks wait for each other, so when one falls silent
  * soon all are: the one to name is the one that the others wait for.
  *
@@ -49,7 +49,7 @@ static bool is_starting(const Launch *launch, const LaunchedRank *rank) {
 static bool is_overdue(const Launch *launch, const LaunchedRank *rank) {
     const LaunchOptions *o = launch->options;
     if (rank->stopped) return seconds_since(rank->stopped_ns) > fmin(STOPPED_S, o->heartbeat_s);
-    if (rank->beat_ns == 0) return false; // a program that sends none
+    if (rank->beat_ns == 0) return false; // the program sends no heartbeats
     double limit_s = is_starting(launch, rank) ? o->start_timeout_s : o->heartbeat_s;
     return seconds_since(rank->heard_ns) > limit_s;
 }

@@ -30,6 +30,13 @@ struct Nodes {
     uint64_t next_look_ns;
 };
 
+static int64_t count_up(Nodes *nodes, const char *what, int number, int64_t amount, Error *err) {
+    char key[64];
+    int64_t value = 0;
+    snprintf(key, sizeof key, "%s_%d", what, number);
+    return store_add(nodes->store, key, amount, &value, err) == 0 ? value : -1;
+}
+
 Nodes *nodes_join(int nodes, int node, const char *host, int port, const char *token, Error *err) {
     Store *store = store_connect(host, port, token, CALL_TIMEOUT_S, err);
     if (!store) return NULL;
@@ -37,6 +44,8 @@ Nodes *nodes_join(int nodes, int node, const char *host, int port, const char *t
     Nodes *joined = memory_zalloc(sizeof *joined);
     *joined = (Nodes){.store = store, .count = nodes, .me = node};
     joined->others = memory_zalloc((size_t)nodes * sizeof *joined->others);
+    Error ignored = {0};
+    (void)count_up(joined, "alive", node, 1, &ignored);
     return joined;
 }
 
@@ -45,13 +54,6 @@ void nodes_leave(Nodes *nodes) {
     store_close(nodes->store);
     free(nodes->others);
     free(nodes);
-}
-
-static int64_t count_up(Nodes *nodes, const char *what, int number, int64_t amount, Error *err) {
-    char key[64];
-    int64_t value = 0;
-    snprintf(key, sizeof key, "%s_%d", what, number);
-    return store_add(nodes->store, key, amount, &value, err) == 0 ? value : -1;
 }
 
 static NodesNews look_at_others(Nodes *nodes, char *text, size_t capacity, Error *err) {
@@ -76,7 +78,7 @@ NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity) {
     Error err = {0};
     snprintf(key, sizeof key, "end_%d", attempt);
     (void)count_up(nodes, "alive", nodes->me, 1, &err);
-    // No verdict equals "-", so this only reads.
+    // Comparing with "-", which is no verdict, changes nothing: this only reads.
     if (err.status == 0) {
         (void)store_compare_set(nodes->store, key, "-", "-", verdict, sizeof verdict, &err);
     }
@@ -106,7 +108,19 @@ void nodes_arrive(Nodes *nodes, const char *point, int attempt) {
     if (nodes) (void)count_up(nodes, point, attempt, 1, &ignored);
 }
 
-bool nodes_all_arrived(Nodes *nodes, const char *point, int attempt) {
+int nodes_arrived(Nodes *nodes, const char *point, int attempt) {
     Error ignored = {0};
-    return !nodes || count_up(nodes, point, attempt, 0, &ignored) >= nodes->count;
+    return (int)count_up(nodes, point, attempt, 0, &ignored);
+}
+
+void nodes_list_missing(Nodes *nodes, char *text, size_t capacity) {
+    size_t used = 0;
+    int missing = 0;
+    Error ignored = {0};
+    text[0] = '\0';
+    for (int n = 0; n < nodes->count && used < capacity; n++) {
+        if (count_up(nodes, "alive", n, 0, &ignored) > 0) continue;
+        int bytes = snprintf(text + used, capacity - used, "%s%d", missing++ ? ", " : "node ", n);
+        if (bytes > 0) used += (size_t)bytes;
+    }
 }

@@ -3,7 +3,8 @@
  * There is one ddprun per node; node 0's serves the store. Each counts up a key of its own once a
  * second, so that node 0 notices a launcher that is gone; the others notice when node 0's store is.
  * The first node that has to end an attempt says so under one key, and all end it. With one node
- * there is nobody to talk to, and Nodes is NULL, which every call accepts.
+ * there is nobody to talk to: Nodes is NULL, with which nodes_look, nodes_tell, nodes_arrive and
+ * nodes_leave do nothing.
  */
 #ifndef DDP_LAUNCH_NODES_H
 #define DDP_LAUNCH_NODES_H
@@ -15,7 +16,8 @@
 
 typedef struct Nodes Nodes;
 
-// One attempt to reach the store. NULL with err filled: try again if err's status is STATUS_FAILED.
+// Tries once to reach the store. NULL with err filled: another attempt may help if err's status is
+// STATUS_FAILED.
 Nodes *nodes_join(int nodes, int node, const char *host, int port, const char *token, Error *err);
 void nodes_leave(Nodes *nodes);
 
@@ -30,8 +32,11 @@ NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity);
 // Tells the others that this attempt is over, and why; `stop`: without a restart.
 void nodes_tell(Nodes *nodes, int attempt, bool stop, const char *why);
 
-// Meeting points: arrive once, then ask until all nodes have.
+// Says that this node has come to a meeting point.
 void nodes_arrive(Nodes *nodes, const char *point, int attempt);
-bool nodes_all_arrived(Nodes *nodes, const char *point, int attempt);
+// How many nodes have come there; -1 if the store does not answer.
+int nodes_arrived(Nodes *nodes, const char *point, int attempt);
+// Writes which nodes have not joined: "node 1, 3".
+void nodes_list_missing(Nodes *nodes, char *text, size_t capacity);
 
 #endif

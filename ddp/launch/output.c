@@ -1,10 +1,11 @@
 /* output.c: see output.h.
  *
- * A Stream is one pipe of one rank: it collects bytes until a line is whole. A Console is ddprun's
- * own stdout or stderr: a queue of bytes, written in pieces of at most PIPE_BUF after poll says
- * that there is room, because only then a write to a pipe is sure not to block. (Making the
- * descriptor non-blocking instead would change it for everyone who shares it, the user's shell
- * included.)
+ * A Stream is one pipe of one rank: it collects bytes until a line is whole, and hands it to one of
+ * the two consoles (console.h) and to a log file.
+ *
+ * A progress bar is a piece that begins with a carriage return and does not end with a newline.
+ * That of rank 0 is shown as it comes, if the console is a terminal; DDPRUN_COLUMNS tells the rank
+ * so (env.h).
  */
 #include "ddp/launch/output.h"
 
@@ -19,12 +20,14 @@
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/memory.h"
+#include "ddp/launch/console.h"
+#include "ddp/launch/routes.h"
 
 enum {
     STREAMS = 2, // per rank: stdout, stderr
     CHUNK = 65536,
     LINE_MAX_BYTES = 1 << 20,
-    QUEUE_MAX_BYTES = 4 << 20, // beyond it, ranks are not read
+    QUEUE_MAX_BYTES = 4 << 20, // while more than this waits, the ranks' pipes are not read
     LAST_WORDS = 400,
 };
 
@@ -32,20 +35,12 @@ typedef struct Stream {
     int fd;     // the pipe; -1: closed
     int log_fd; // -1: no file
     bool shown; // on the console
+    bool bar;   // a progress bar is shown, too
     char prefix[16];
     char *line; // what has come of the current line
     size_t used, capacity;
     char last[LAST_WORDS + 1];
 } Stream;
-
-typedef struct Console {
-    int fd;
-    bool gone; // nobody reads it any more: what it would get is dropped
-    int error; // what a write failed with, unless it was that nobody reads
-    char *queue;
-    size_t begin, end, capacity;
-    const void *writer; // who wrote the unfinished line at the end; NULL: lines are whole
-} Console;
 
 struct Output {
     OutputOptions options;
@@ -53,59 +48,10 @@ struct Output {
     char **folders;                // [ranks]; NULL entries without log files
     unsigned char *files, *hidden; // [ranks]: bit 1 stdout, bit 2 stderr
     Console consoles[STREAMS];
-    char *chunk; // [CHUNK]
+    Bar bar;
+    char error[LAST_WORDS + 1]; // the first line "error: ..." that was shown in this attempt
+    char *chunk;                // [CHUNK]
 };
-
-// ---- The console
-
-static void console_push(Console *console, const char *data, size_t bytes) {
-    if (console->gone || bytes == 0) return;
-    if (console->end + bytes > console->capacity && console->begin > 0) {
-        memmove(console->queue, console->queue + console->begin, console->end - console->begin);
-        console->end -= console->begin;
-        console->begin = 0;
-    }
-    if (console->end + bytes > console->capacity) {
-        console->capacity = 2 * (console->end + bytes);
-        console->queue = memory_grow(console->queue, console->capacity, 1);
-    }
-    memcpy(console->queue + console->end, data, bytes);
-    console->end += bytes;
-}
-
-static size_t console_pending(const Console *console) {
-    return console->end - console->begin;
-}
-
-// Queues a piece of output; a prefix begins the line unless `writer` is in the middle of one.
-static void console_write(Console *console, const void *writer, const char *prefix,
-                          const char *data, size_t bytes) {
-    if (bytes == 0) return;
-    if (console->writer && console->writer != writer) console_push(console, "\n", 1);
-    if (console->writer != writer) console_push(console, prefix, strlen(prefix));
-    console_push(console, data, bytes);
-    console->writer = data[bytes - 1] == '\n' ? NULL : writer;
-}
-
-static bool console_ready(const Console *console) {
-    struct pollfd entry = {.fd = console->fd, .events = POLLOUT};
-    return poll(&entry, 1, 0) > 0;
-}
-
-static void console_pump(Console *console) {
-    while (console_pending(console) > 0 && console_ready(console)) {
-        size_t bytes = console_pending(console);
-        ssize_t n = write(console->fd, console->queue + console->begin,
-                          bytes < PIPE_BUF ? bytes : PIPE_BUF);
-        if (n > 0) {
-            console->begin += (size_t)n;
-        } else if (errno != EINTR && errno != EAGAIN) {
-            console->gone = true;
-            console->error = errno == EPIPE ? 0 : errno;
-            console->begin = console->end = 0;
-        }
-    }
-}
 
 // ---- One stream
 
@@ -135,18 +81,59 @@ static void remember(Stream *stream, const char *line, size_t bytes) {
     stream->last[kept] = '\0';
 }
 
-// Passes on the whole lines, and with `all` also the unfinished one.
-static void emit_lines(Stream *stream, Console *console, bool all) {
+// What remains of a line when the bars that were drawn in its place are gone.
+static const char *skip_bars(const char *line, size_t *bytes) {
+    size_t end = *bytes;
+    while (end > 0 && (line[end - 1] == '\n' || line[end - 1] == '\r')) end--;
+    const char *last = memrchr(line, '\r', end);
+    size_t skipped = last ? (size_t)(last - line) + 1 : 0;
+    if (last && *bytes - skipped >= 3 && memcmp(line + skipped, "\033[K", 3) == 0) skipped += 3;
+    *bytes -= skipped;
+    return line + skipped;
+}
+
+// All ranks are given the same command, so a mistake in it is met by each of them, and said once.
+// Whether this line, the stream's last words, is an error that another rank has just shown.
+static bool is_repeated(Output *output, const Stream *stream, const char *line, size_t bytes) {
+    if (bytes < 7 || memcmp(line, "error: ", 7) != 0) return false;
+    if (output->error[0]) return strcmp(output->error, stream->last) == 0;
+    strcpy(output->error, stream->last);
+    return false;
+}
+
+static void emit_line(Output *output, Stream *stream, Console *console, const char *line,
+                      size_t bytes) {
+    if (stream->bar) {
+        console_clear_bar(console);
+        line = skip_bars(line, &bytes);
+    }
+    remember(stream, line, bytes);
+    if (!stream->shown || is_repeated(output, stream, line, bytes)) return;
+    console_write(console, stream, stream->prefix, line, bytes);
+}
+
+// Shows the bar that is being drawn in the unfinished line, which begins at `begin`, and forgets
+// the bars before it. Returns where the shown bar begins.
+static size_t emit_bar(Stream *stream, Console *console, size_t begin) {
+    const char *bar = memrchr(stream->line + begin, '\r', stream->used - begin);
+    if (!bar) return begin;
+    begin = (size_t)(bar - stream->line);
+    console_set_bar(console, bar, stream->used - begin);
+    return begin;
+}
+
+// Passes on the whole lines, and with `all` also the unfinished one, unless it is a bar.
+static void emit_lines(Output *output, Stream *stream, Console *console, bool all) {
     size_t begin = 0;
     while (begin < stream->used) {
         char *line = stream->line + begin;
         char *newline = memchr(line, '\n', stream->used - begin);
-        if (!newline && !all) break;
+        if (!newline && (!all || (stream->bar && *line == '\r'))) break;
         size_t bytes = newline ? (size_t)(newline - line) + 1 : stream->used - begin;
-        remember(stream, line, bytes);
-        if (stream->shown) console_write(console, stream, stream->prefix, line, bytes);
+        emit_line(output, stream, console, line, bytes);
         begin += bytes;
     }
+    if (stream->bar && begin < stream->used) begin = emit_bar(stream, console, begin);
     if (begin < stream->used) memmove(stream->line, stream->line + begin, stream->used - begin);
     stream->used -= begin;
 }
@@ -159,17 +146,19 @@ static void take(Output *output, Stream *stream, Console *console, size_t bytes)
     }
     memcpy(stream->line + stream->used, output->chunk, bytes);
     stream->used += bytes;
-    emit_lines(stream, console, stream->used > LINE_MAX_BYTES);
+    emit_lines(output, stream, console, stream->used > LINE_MAX_BYTES);
 }
 
-static void stream_end(Stream *stream, Console *console) {
+static void stream_end(Output *output, Stream *stream, Console *console) {
     if (stream->fd < 0) return;
-    emit_lines(stream, console, true);
+    emit_lines(output, stream, console, true);
+    if (stream->bar) console_clear_bar(console);
+    stream->used = 0;
     close(stream->fd);
     stream->fd = -1;
 }
 
-// Reads one chunk. False: nothing there.
+// Reads one chunk of the pipe. False: there is nothing to read now.
 static bool stream_pump(Output *output, Stream *stream, Console *console) {
     if (stream->fd < 0) return false;
     ssize_t n = read(stream->fd, output->chunk, CHUNK);
@@ -178,7 +167,7 @@ static bool stream_pump(Output *output, Stream *stream, Console *console) {
         return true;
     }
     if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    stream_end(stream, console);
+    stream_end(output, stream, console);
     return false;
 }
 
@@ -217,6 +206,7 @@ void output_pump(Output *output) {
         for (int r = 0; r < output->options.ranks && !crowded(console); r++) {
             (void)stream_pump(output, stream_of(output, r, which), console);
         }
+        if (which == 1) console_draw_bar(console);
         console_pump(console);
     }
 }
@@ -228,9 +218,10 @@ void output_drain(Output *output, int local_rank) {
             Stream *stream = stream_of(output, local_rank, which);
             if (!stream_pump(output, stream, &output->consoles[which])) break;
         }
-        // A last line without its newline is also last words.
+        // The last words may lack their newline.
         Stream *stream = stream_of(output, local_rank, which);
-        if (stream->used > 0) remember(stream, stream->line, stream->used);
+        bool is_bar = stream->bar && stream->used > 0 && stream->line[0] == '\r';
+        if (stream->used > 0 && !is_bar) remember(stream, stream->line, stream->used);
     }
 }
 
@@ -270,6 +261,14 @@ const char *output_last_words(const Output *output, int local_rank) {
     return stream_of(output, local_rank, 1)->last;
 }
 
+bool output_has_shown(const Output *output, const char *words) {
+    return words[0] && strcmp(output->error, words) == 0;
+}
+
+size_t output_bar_columns(const Output *output, int local_rank) {
+    return stream_of(output, local_rank, 1)->bar ? console_columns(&output->consoles[1]) : 0;
+}
+
 const char *output_folder(const Output *output, int local_rank) {
     return output->folders[local_rank];
 }
@@ -285,6 +284,7 @@ static int open_log(const char *folder, int which, Error *err) {
 }
 
 int output_begin(Output *output, int attempt, Error *err) {
+    output->error[0] = '\0';
     for (int r = 0; r < output->options.ranks; r++) {
         for (int which = 0; which < STREAMS; which++) {
             stream_of(output, r, which)->last[0] = '\0';
@@ -304,7 +304,7 @@ int output_begin(Output *output, int attempt, Error *err) {
     return 0;
 }
 
-void output_attach(Output *output, int local_rank, int stdout_fd, int stderr_fd) {
+void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd) {
     const int fds[STREAMS] = {stdout_fd, stderr_fd};
     for (int which = 0; which < STREAMS; which++) {
         (void)fcntl(fds[which], F_SETFL, O_NONBLOCK); // our end only: the rank's write end blocks
@@ -317,7 +317,7 @@ void output_end(Output *output) {
         output_drain(output, r);
         for (int which = 0; which < STREAMS; which++) {
             Stream *stream = stream_of(output, r, which);
-            stream_end(stream, &output->consoles[which]);
+            stream_end(output, stream, &output->consoles[which]);
             if (stream->log_fd >= 0) close(stream->log_fd);
             stream->log_fd = -1;
         }
@@ -326,82 +326,12 @@ void output_end(Output *output) {
 
 // ---- Opening and closing
 
-// Reads a number from 0 to `most` and steps over it.
-static bool read_number(const char **at, int most, int *number) {
-    char *end = NULL;
-    errno = 0;
-    if (**at < '0' || **at > '9') return false;
-    long value = strtol(*at, &end, 10);
-    if (errno || value > most) return false;
-    *at = end;
-    *number = (int)value;
-    return true;
-}
-
-// Steps over the comma between two entries. False: neither that nor the end is there.
-static bool next_entry(const char **at) {
-    if (**at == ',') return *++*at != '\0';
-    return **at == '\0';
-}
-
-// "3" or "0:3,1:2" into modes[ranks].
-static int parse_modes(const char *name, const char *text, int ranks, unsigned char *modes,
-                       Error *err) {
-    if (!text) return 0;
-    if (strlen(text) == 1 && strchr("0123", text[0])) {
-        memset(modes, text[0] - '0', (size_t)ranks);
-        return 0;
-    }
-    for (const char *at = text; *at || at == text;) {
-        int rank, mode;
-        bool fine = read_number(&at, ranks - 1, &rank) && *at++ == ':' &&
-                    read_number(&at, 3, &mode) && next_entry(&at);
-        if (!fine)
-            return error_set(err, STATUS_USAGE,
-                             "--%s '%s': use 0, 1, 2 or 3, or LOCAL_RANK:0..3,... with local ranks "
-                             "below %d",
-                             name, text, ranks);
-        modes[rank] = (unsigned char)mode;
-    }
-    return 0;
-}
-
-static int parse_shown(const char *text, int ranks, unsigned char *hidden, Error *err) {
-    if (!text) return 0;
-    memset(hidden, 3, (size_t)ranks);
-    for (const char *at = text; *at || at == text;) {
-        int rank;
-        if (!read_number(&at, ranks - 1, &rank) || !next_entry(&at))
-            return error_set(err, STATUS_USAGE,
-                             "--local-ranks-filter '%s': use local ranks below %d, as in 0,2", text,
-                             ranks);
-        hidden[rank] = 0;
-    }
-    return 0;
-}
-
-static int parse_options(Output *output, Error *err) {
-    const OutputOptions *o = &output->options;
-    unsigned char *redirected = memory_zalloc((size_t)o->ranks);
-    int result = -1;
-    if ((o->redirects || o->tee) && !o->log_dir) {
-        error_set(err, STATUS_USAGE, "--redirects and --tee need --log-dir, where the files go");
-    } else if (parse_modes("redirects", o->redirects, o->ranks, redirected, err) == 0 &&
-               parse_modes("tee", o->tee, o->ranks, output->files, err) == 0) {
-        result = parse_shown(o->shown, o->ranks, output->hidden, err);
-    }
-    if (o->log_dir && !o->redirects && !o->tee) memset(output->files, 3, (size_t)o->ranks);
-    for (int r = 0; r < o->ranks; r++) {
-        // What is both redirected and teed is teed.
-        output->hidden[r] |= (unsigned char)(redirected[r] & ~output->files[r]);
-        output->files[r] |= redirected[r];
-    }
-    free(redirected);
-    return result;
-}
-
-static void stream_open(Stream *stream, int rank, int which, bool shown) {
-    *stream = (Stream){.fd = -1, .log_fd = -1, .shown = shown};
+static void stream_open(Output *output, int local_rank, int which) {
+    int rank = output->options.first_rank + local_rank, bit = 1 << which;
+    bool shown = !(output->hidden[local_rank] & bit), filed = output->files[local_rank] & bit;
+    bool bar = rank == 0 && which == 1 && shown && !filed && output->consoles[1].terminal;
+    Stream *stream = stream_of(output, local_rank, which);
+    *stream = (Stream){.fd = -1, .log_fd = -1, .shown = shown, .bar = bar};
     if (rank == 0 && which == 0) return; // the job's data
     snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
 }
@@ -415,17 +345,12 @@ Output *output_open(const OutputOptions *options, Error *err) {
     output->files = memory_zalloc(ranks);
     output->hidden = memory_zalloc(ranks);
     output->chunk = memory_zalloc(CHUNK);
-    int result = parse_options(output, err);
-    for (int r = 0; r < options->ranks; r++) {
-        for (int which = 0; which < STREAMS; which++) {
-            bool shown = !(output->hidden[r] & (1 << which));
-            stream_open(stream_of(output, r, which), options->first_rank + r, which, shown);
-        }
-    }
+    int status = routes_read(options, output->files, output->hidden, err);
     for (int which = 0; which < STREAMS; which++) {
-        output->consoles[which] = (Console){.fd = which + 1};
+        output->consoles[which] = console_open(which + 1, &output->bar);
+        for (int r = 0; r < options->ranks; r++) stream_open(output, r, which);
     }
-    if (result == 0) return output;
+    if (status == 0) return output;
     output_close(output);
     return NULL;
 }
@@ -437,7 +362,7 @@ void output_close(Output *output) {
         free(output->folders[r]);
         for (int which = 0; which < STREAMS; which++) free(stream_of(output, r, which)->line);
     }
-    for (int which = 0; which < STREAMS; which++) free(output->consoles[which].queue);
+    for (int which = 0; which < STREAMS; which++) console_close(&output->consoles[which]);
     free(output->streams);
     free(output->folders);
     free(output->files);

@@ -2,7 +2,8 @@
  *
  * Each rank's stdout and stderr are pipes that the launcher reads. Lines reach the console whole,
  * never interleaved, and say whose they are: "[3]: ". Only rank 0's stdout has no prefix, because
- * it is the job's data. A line longer than 1 MiB comes in pieces.
+ * it is the job's data. A line longer than 1 MiB comes in pieces. On a terminal the progress bar of
+ * rank 0 stays below the lines.
  *
  * Nothing here waits: a console that does not take its bytes makes them queue here, then the ranks'
  * pipes fill up, and the supervision goes on all the same.
@@ -32,8 +33,8 @@ void output_close(Output *output);
 
 // Makes log_dir/attempt_K/RANK/{stdout,stderr}.log for this attempt.
 int output_begin(Output *output, int attempt, Error *err);
-// Takes the pipes' read ends.
-void output_attach(Output *output, int local_rank, int stdout_fd, int stderr_fd);
+// From now on brings what comes through these read ends of the rank's two pipes.
+void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd);
 // What is left in the pipes, then closes pipes and files. Whoever still holds a write end (a stray
 // grandchild) is not waited for.
 void output_end(Output *output);
@@ -54,6 +55,12 @@ int output_lost(const Output *output);
 void output_say(Output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // The last line with something in it that the rank wrote to stderr ("" if none), printable.
 const char *output_last_words(const Output *output, int local_rank);
+// Whether these are the words of an error line that the console shows. (The same line of another
+// rank is not shown again.)
+bool output_has_shown(const Output *output, const char *words);
+// How wide the terminal is on which this rank's progress bar is shown: rank 0's, if it has no log
+// file of stderr. 0: no bar is shown.
+size_t output_bar_columns(const Output *output, int local_rank);
 // The folder of the rank's log files in this attempt, NULL without.
 const char *output_folder(const Output *output, int local_rank);
 

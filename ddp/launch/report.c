@@ -3,8 +3,8 @@
  *   ddprun: rank 1 (pid 4711, local rank 1, host mars) died of SIGKILL at 14:03:22.123 in phase
  * train, step 17, collective 212 all_reduce; last stderr: ...; logs: DIR
  *
- * The rank that failed first comes first. Facts only: what it was doing is what its heartbeat said
- * last, and a rank without a heartbeat gets none.
+ * The rank that failed first comes first. Only facts are said: what a rank was doing is what its
+ * heartbeat said last, and nothing is said of a rank that has sent none.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -72,14 +72,21 @@ static void append_doing(Text *text, const Launch *launch, int local_rank) {
     }
 }
 
+// The command or its input is wrong, and one line on the console says so already.
+static bool is_said(const Launch *launch, const LaunchedRank *rank) {
+    return rank->fate == RANK_EXITED && rank->code == STATUS_USAGE &&
+           output_has_shown(launch->output, output_last_words(launch->output, rank->local_rank));
+}
+
 static void append_last_words(Text *text, const Launch *launch, int local_rank) {
     const char *words = output_last_words(launch->output, local_rank);
     const char *folder = output_folder(launch->output, local_rank);
-    if (words[0]) append(text, "; last stderr: %s", words);
+    bool said = is_said(launch, &launch->ranks[local_rank]);
+    if (words[0] && !said) append(text, "; last stderr: %s", words);
     if (folder) append(text, "; logs: %s", folder);
 }
 
-// What the root rank did, after its name.
+// Appends what the root rank did; its name stands there already.
 static void append_cause(Text *text, const Launch *launch, const LaunchedRank *root) {
     switch (launch->cause) {
     case CAUSE_DEATH:
@@ -113,10 +120,17 @@ void report_root(Launch *launch) {
     nodes_tell(launch->nodes, launch->attempt, false, text.data);
 }
 
+// What every rank has met needs no list of what became of each.
+static bool needs_no_line(const Launch *launch, const LaunchedRank *rank) {
+    bool all_alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
+    return all_alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank));
+}
+
 void report_others(Launch *launch) {
-    for (int r = 0; r < launch->options->local_ranks; r++) {
+    int started = launch->started, ranks = launch->options->local_ranks;
+    for (int r = 0; r < started; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
-        if (r == launch->root || rank->fate == RANK_ABSENT) continue;
+        if (r == launch->root || rank->fate == RANK_ABSENT || needs_no_line(launch, rank)) continue;
         char name[24];
         Text text = {0};
         append(&text, "rank %d (pid %d)", rank->rank, (int)rank->pid);
@@ -132,4 +146,7 @@ void report_others(Launch *launch) {
         }
         output_say(launch->output, "%s", text.data);
     }
+    if (started < ranks)
+        output_say(launch->output, "ranks %d to %d were not started", launch->ranks[started].rank,
+                   launch->ranks[ranks - 1].rank);
 }

@@ -3,15 +3,12 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <stdbool.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-
-enum { EXEC_TIMEOUT_MS = 60000 }; // a program on a network file system may take a while to open
 
 // ---- Which file?
 
@@ -75,7 +72,7 @@ static void default_signals(void) {
 // Returns only if it fails, with errno set.
 static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int stderr_fd) {
     (void)setpgid(0, 0);
-    guard_watch(spawn->guard, getpid()); // before it can start anything itself
+    guard_watch(spawn->guard, getpid()); // before the rank can start anything itself
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
     if (getppid() != launcher) _exit(127); // it died before the line above took effect
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
@@ -117,19 +114,7 @@ static int pipes_open(Pipes *p) {
     return -1;
 }
 
-// Returns 0 once the program runs, or the errno with which the child failed.
-static int await_exec(int status_fd) {
-    struct pollfd entry = {.fd = status_fd, .events = POLLIN};
-    int ready, cause = 0;
-    do {
-        ready = poll(&entry, 1, EXEC_TIMEOUT_MS);
-    } while (ready < 0 && errno == EINTR);
-    if (ready == 0) return ETIMEDOUT;
-    ssize_t n = read(status_fd, &cause, sizeof cause);
-    return n == 0 ? 0 : n == sizeof cause ? cause : EIO;
-}
-
-pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err) {
+int spawn_rank(const Spawn *spawn, Spawned *spawned, Error *err) {
     Pipes pipes;
     pid_t launcher = getpid();
     pid_t pid = pipes_open(&pipes) == 0 ? fork() : -1;
@@ -145,20 +130,26 @@ pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err)
         ssize_t n = write(pipes.status[1], &cause, sizeof cause);
         _exit(n == sizeof cause ? 126 : 127);
     }
-    (void)setpgid(pid, pid); // also here: whoever comes first
+    (void)setpgid(pid, pid); // parent and child both say it, because either may come first
     close_fd(&pipes.out[1]);
     close_fd(&pipes.err[1]);
     close_fd(&pipes.status[1]);
-    int cause = await_exec(pipes.status[0]);
-    if (cause == 0) {
-        close_fd(&pipes.status[0]);
-        *stdout_fd = pipes.out[0];
-        *stderr_fd = pipes.err[0];
-        return pid;
-    }
-    kill(pid, SIGKILL);
-    (void)waitpid(pid, NULL, 0);
-    pipes_close(&pipes);
+    (void)fcntl(pipes.status[0], F_SETFL, O_NONBLOCK); // of our end only
+    *spawned = (Spawned){pid, pipes.out[0], pipes.err[0], pipes.status[0]};
+    return 0;
+}
+
+// The end of file comes when exec closes the other end, or when the rank dies.
+SpawnState spawn_look(int start_fd, const char *path, Error *err) {
+    int cause = 0;
+    ssize_t n;
+    do {
+        n = read(start_fd, &cause, sizeof cause);
+    } while (n < 0 && errno == EINTR);
+    if (n < 0 && errno == EAGAIN) return SPAWN_STARTING;
+    if (n == 0) return SPAWN_RUNS;
+    if (n != sizeof cause) cause = EIO;
     const char *hint = cause == ENOEXEC ? " (a script needs a first line like #!/bin/sh)" : "";
-    return error_set(err, STATUS_USAGE, "cannot run %s: %s%s", spawn->path, strerror(cause), hint);
+    error_set(err, STATUS_USAGE, "cannot run %s: %s%s", path, strerror(cause), hint);
+    return SPAWN_FAILED;
 }

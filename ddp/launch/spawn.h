@@ -32,8 +32,23 @@ typedef struct Spawn {
 // (STATUS_USAGE) saying what is wrong.
 int spawn_find_program(const char *name, char path[PATH_MAX], Error *err);
 
-// Starts the rank; returns its pid and the read ends of its two pipes. -1 with err filled if it
-// could not be started; then nothing is left of it. It is running its program when this returns.
-pid_t spawn_rank(const Spawn *spawn, int *stdout_fd, int *stderr_fd, Error *err);
+typedef struct Spawned {
+    pid_t pid;
+    int stdout_fd, stderr_fd; // the read ends of its two pipes
+    int start_fd;             // for poll, and for spawn_look
+} Spawned;
+
+// Forks the rank, which then becomes its program by itself. -1 with err filled if it could not be
+// forked.
+int spawn_rank(const Spawn *spawn, Spawned *spawned, Error *err);
+
+typedef enum SpawnState {
+    SPAWN_STARTING, // nothing is known yet
+    SPAWN_RUNS,     // the program runs; or the rank was killed before
+    SPAWN_FAILED,   // the rank ends, because its program cannot be run: err says why
+} SpawnState;
+
+// Looks, without waiting, what has become of the rank with this start_fd. path: its program's.
+SpawnState spawn_look(int start_fd, const char *path, Error *err);
 
 #endif

@@ -1,13 +1,14 @@
 /* supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch/launch.h).
  *
- * One loop: wait for output, a signal or the next look (look.c); take signals; reap; decide.
+ * One loop: wait for output, a signal, a rank that starts or the next look (look.c); take signals;
+ * reap; start more ranks (start.c); decide.
  * Deaths are observed in the order in which SIGCHLD brings them, but several may have happened at
  * once, so the loop lets 100 ms pass after the first failure before it names the root. A rank that
  * ended with STATUS_FAILED may only have lost a peer, unless its heartbeat says that it met an
  * error of its own. If all that failed are such, the loop waits up to a second for the one they
  * lost; it comes before them.
  *
- * Every stage but RUNNING has a deadline, and each leads to the next: SETTLING -> ENDING -> KILLING
+ * Every stage but RUNNING has a deadline, and each leads to the next: DOUBTING -> ENDING -> KILLING
  * -> out.
  */
 #include <errno.h>
@@ -19,7 +20,7 @@
 #include "common/base/clock.h"
 #include "ddp/launch/launch.h"
 
-#define SETTLE_S      0.1
+#define DOUBT_S       0.1
 #define CONSEQUENCE_S 1.0
 #define KILL_S        30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
 
@@ -34,8 +35,12 @@ void launch_wait(Launch *launch, uint64_t until_ns) {
     if (until_ns > look_ns) until_ns = look_ns;
     int timeout_ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
     size_t count = output_poll(launch->output, launch->poll_entries);
-    launch->poll_entries[count] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
-    (void)poll(launch->poll_entries, (nfds_t)count + 1, timeout_ms);
+    launch->poll_entries[count++] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+    for (int r = 0; r < launch->started; r++) {
+        int fd = launch->ranks[r].start_fd;
+        if (fd >= 0) launch->poll_entries[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+    }
+    (void)poll(launch->poll_entries, (nfds_t)count, timeout_ms);
     output_pump(launch->output);
 }
 
@@ -60,7 +65,7 @@ static void signal_ranks(Launch *launch, int number) {
     }
 }
 
-static void enter(Launch *launch, LaunchStage stage, double seconds) {
+static void begin_stage(Launch *launch, LaunchStage stage, double seconds) {
     launch->stage = stage;
     launch->act_at_ns = after(seconds);
 }
@@ -68,12 +73,12 @@ static void enter(Launch *launch, LaunchStage stage, double seconds) {
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
     launch->cause = cause;
     signal_ranks(launch, signal_number);
-    enter(launch, LAUNCH_ENDING, launch->options->grace_s);
+    begin_stage(launch, LAUNCH_ENDING, launch->options->grace_s);
 }
 
 static void kill_ranks(Launch *launch) {
     signal_ranks(launch, SIGKILL);
-    enter(launch, LAUNCH_KILLING, KILL_S);
+    begin_stage(launch, LAUNCH_KILLING, KILL_S);
 }
 
 void launch_fail(Launch *launch, LaunchCause cause, int root) {
@@ -91,13 +96,14 @@ static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
            !heartbeat_board_read(launch->board, rank->local_rank).culprit;
 }
 
-// Names the root after a moment: a short one once a rank has failed that cannot be a consequence.
-// But the others may be about to write their flight records (ddp/group/flight_recorder.h).
-static void settle(Launch *launch, const LaunchedRank *rank) {
+// A rank has failed. Which one was the root is judged after a moment: a short one if this failure
+// cannot be a consequence and the others are not about to write their flight records
+// (ddp/group/flight_recorder.h).
+static void postpone_judgement(Launch *launch, const LaunchedRank *rank) {
     bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
-    double seconds = waits ? CONSEQUENCE_S : SETTLE_S;
-    if (launch->stage == LAUNCH_RUNNING) enter(launch, LAUNCH_SETTLING, seconds);
-    if (launch->stage != LAUNCH_SETTLING) return;
+    double seconds = waits ? CONSEQUENCE_S : DOUBT_S;
+    if (launch->stage == LAUNCH_RUNNING) begin_stage(launch, LAUNCH_DOUBTING, seconds);
+    if (launch->stage != LAUNCH_DOUBTING) return;
     if (launch->act_at_ns > after(seconds)) launch->act_at_ns = after(seconds);
 }
 
@@ -110,7 +116,7 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
     launch->alive--;
     bool well = rank->fate == RANK_EXITED && rank->code == 0;
     if (well && !launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
-    if (!well) settle(launch, rank);
+    if (!well) postpone_judgement(launch, rank);
 }
 
 // What else runs in the rank's process group dies with it. The rank itself is not reaped before, so
@@ -127,6 +133,7 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
         (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
         return;
     }
+    launch_watch_start(launch, rank->local_rank); // it may have told why it cannot run its program
     kill(-rank->pid, SIGKILL);
     guard_release(launch->guard, rank->pid);
     (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
@@ -134,7 +141,8 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
 }
 
 static void reap(Launch *launch) {
-    for (int r = 0; r < launch->options->local_ranks; r++) {
+    for (int r = 0; r < launch->started; r++) {
+        launch_watch_start(launch, r);
         if (launch->ranks[r].fate == RANK_ALIVE) reap_rank(launch, &launch->ranks[r]);
     }
 }
@@ -192,7 +200,7 @@ static void decide(Launch *launch) {
     case LAUNCH_RUNNING:
         launch_look(launch);
         break;
-    case LAUNCH_SETTLING:
+    case LAUNCH_DOUBTING:
         if (due || launch->alive == 0) judge(launch);
         break;
     case LAUNCH_ENDING:
@@ -203,13 +211,21 @@ static void decide(Launch *launch) {
     }
 }
 
+static bool is_over(const Launch *launch) {
+    bool more_to_start = launch->started < launch->options->local_ranks;
+    if (launch->stage == LAUNCH_RUNNING) return launch->alive == 0 && !more_to_start;
+    return launch->stage != LAUNCH_DOUBTING && launch->alive == 0;
+}
+
 void launch_supervise(Launch *launch) {
-    while (launch->alive > 0 || launch->stage == LAUNCH_SETTLING) {
+    launch_start_some(launch);
+    while (!is_over(launch)) {
         bool running = launch->stage == LAUNCH_RUNNING;
         launch_wait(launch, running ? UINT64_MAX : launch->act_at_ns);
         int number = launch_take_signal(launch);
         reap(launch);
         if (number) react_to_signal(launch, number);
+        launch_start_some(launch);
         decide(launch);
         if (launch->stage == LAUNCH_KILLING && clock_ns() >= launch->act_at_ns) return;
     }

@@ -25,7 +25,7 @@ typedef struct Rendezvous {
     int master_port;
     char token[STORE_TOKEN_MAX + 1]; // DDPRUN_TOKEN; "" without a launcher
     bool launcher_store;             // the launcher serves the store
-    bool fake_hosts;                 // ranks may share a GPU: ddp/launch/env.h
+    bool fake_hosts;                 // ranks may share a GPU (ddprun --fake-hosts)
     int restart_count;
     char file_path[INIT_PATH_MAX]; // file:// only: where to meet instead; else ""
     Store *store;                  // the caller's, in which to meet instead; else NULL

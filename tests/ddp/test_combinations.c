@@ -128,14 +128,14 @@ static void add_hook(Rig *rig, const Mix *mix, PostLocalSgd *local) {
 static void run_mix(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Mix *mix = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    config.global_normalization = mix->global;
-    config.overlap = mix->overlap;
-    config.gradient_as_bucket_view = mix->view;
-    config.bucket_cap_mb = mix->cap;
+    RigConfig config = rig_config_default();
+    config.ddp.global_normalization = mix->global;
+    config.ddp.overlap = mix->overlap;
+    config.gradients_beside_buckets = !mix->view;
+    config.ddp.bucket_cap_mb = mix->cap;
     config.find_unused_parameters = mix->policy == FIND_UNUSED;
     config.static_graph = mix->policy == STATIC_GRAPH;
-    rig_wrap(rig, toy_model(rig->device, TASKS, 1), &config);
+    rig_wrap_with(rig, toy_model(rig->device, TASKS, 1), &config);
     PostLocalSgd local = {.group = group, .start_step = 100};
     add_hook(rig, mix, &local);
     Joinable joinable = ddp_joinable(rig->wrapper);

@@ -304,8 +304,7 @@ static void all_configs(ProcessGroup *group, const void *argument, Outcome *outc
             const DdpConfig config = {.bucket_cap_mb = CAPS[i],
                                       .overlap = overlap,
                                       .broadcast_buffers = true,
-                                      .global_normalization = oracle->global,
-                                      .gradient_as_bucket_view = true};
+                                      .global_normalization = oracle->global};
             if (!outcome->problem[0]) run_config(group, oracle, &config, outcome);
         }
 }

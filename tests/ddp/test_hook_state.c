@@ -80,7 +80,7 @@ static void save(Rig *rig, const Plan *plan) {
     Error *err = &rig->outcome->error;
     SafeTensors content;
     char *path = file_of(plan);
-    EXPECT(hook_state_gather(hook_of(rig), rig->group, &content, err) == 0);
+    EXPECT(hook_of(rig)->save(hook_of(rig)->state, &content, err) == 0);
     EXPECT(rig->rank == 0 || content.count == 0);
     if (rig->rank == 0) EXPECT(safetensors_write(path, &content, err) == 0);
     safetensors_free(&content);
@@ -93,20 +93,29 @@ static int load(Rig *rig, const Plan *plan, Error *err) {
     Log log = silent();
     char *path = file_of(plan);
     EXPECT(safetensors_read(path, &content, err) == 0);
-    int status = hook_state_restore(hook_of(rig), rig->group, "FILE", &content, &log, err);
+    int status = hook_of(rig)->load(hook_of(rig)->state, "FILE", &content, &log, err);
     safetensors_free(&content);
     free(path);
     return status;
 }
 
-// A tensor of the hook's by its name.
-static float *carried(Rig *rig, const char *name) {
-    HookState state = hook_of(rig)->describe(hook_of(rig)->state);
-    float *memory = NULL;
-    for (size_t i = 0; i < state.count; i++)
-        if (strcmp(state.tensors[i].entry.name, name) == 0) memory = state.tensors[i].memory;
-    free(state.tensors);
-    return memory;
+// Copies what the hook carries under this name: each rank's own (own), or what is the same on all.
+// By way of a checkpoint, so all ranks call it.
+static void carried(Rig *rig, const char *name, bool own, float *values, size_t count) {
+    SafeTensors content;
+    Error *err = &rig->outcome->error;
+    size_t all = own ? count * (size_t)rig->world : count;
+    float *copy = memory_zalloc(all * sizeof *copy);
+    EXPECT(hook_of(rig)->save(hook_of(rig)->state, &content, err) == 0);
+    if (rig->rank == 0) memcpy(copy, safetensors_find(&content, name)->data, all * sizeof *copy);
+    EXPECT(pg_run(rig->group, pg_broadcast(copy, all, PG_F32, 0), err) == 0);
+    memcpy(values, copy + (own ? (size_t)rig->rank * count : 0), count * sizeof *copy);
+    safetensors_free(&content);
+    free(copy);
+}
+
+static void carried_error(Rig *rig, float error[COUNT]) {
+    carried(rig, "powersgd.error.weight", true, error, COUNT);
 }
 
 // ---- the same number of ranks -----------------------------------------------------------------
@@ -118,7 +127,7 @@ typedef struct End { // of a run, on one rank
 static End look(Rig *rig) {
     End end;
     memcpy(end.grad, rig->model->parameters[0].tensor.grad, sizeof end.grad);
-    memcpy(end.error, carried(rig, "powersgd.error.weight"), sizeof end.error);
+    carried_error(rig, end.error);
     return end;
 }
 
@@ -166,10 +175,12 @@ static void row_65_hook_state_in_checkpoints(void **state) {
 static void refuse(Rig *rig, const SafeTensors *content, const char *words) {
     Error err = {0};
     Log log = silent();
-    EXPECT(hook_state_restore(hook_of(rig), rig->group, "FILE", content, &log, &err) != 0);
+    float error[COUNT];
+    EXPECT(hook_of(rig)->load(hook_of(rig)->state, "FILE", content, &log, &err) != 0);
     EXPECT(err.status == STATUS_USAGE);
     if (!strstr(err.message, words)) problem(rig->outcome, "no \"%s\": %s", words, err.message);
-    EXPECT(all_equal(carried(rig, "powersgd.error.weight"), COUNT, 0)); // as it was
+    carried_error(rig, error);
+    EXPECT(all_equal(error, COUNT, 0)); // as it was
 }
 
 static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -198,7 +209,7 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
         SafeEntry entry = content.entries[i];
         content.entries[i].ndim = 0;
         content.entries[i].dtype = entry.dtype == DTYPE_F32 ? DTYPE_I64 : DTYPE_F32;
-        refuse(rig, &content, "has not the shape that bf16_compress_wrapper has in this run");
+        refuse(rig, &content, "has not the shape that powerSGD has in this run");
         content.entries[i] = entry;
     }
     end(rig, power);
@@ -210,10 +221,10 @@ static void refuse_what_does_not_fit(ProcessGroup *group, const void *argument, 
     power = begin(rig, &powersgd);
     Error err = {0};
     EXPECT(load(rig, plan, &err) != 0);
-    EXPECT(strstr(err.message, "FILE: holds 4 tensors of bf16_compress_wrapper, which has 2"));
+    EXPECT(strstr(err.message, "FILE: holds 4 tensors of powerSGD, which has 2"));
     EXPECT(power_sgd_iteration(power) == 0);
     Log log = silent();
-    EXPECT(hook_state_restore(hook_of(rig), group, "FILE", &(SafeTensors){0}, &log, &err) == 0);
+    EXPECT(hook_of(rig)->load(hook_of(rig)->state, "FILE", &(SafeTensors){0}, &log, &err) == 0);
     end(rig, power);
     safetensors_free(&content);
     free(path);
@@ -243,12 +254,16 @@ static void take_state(ProcessGroup *group, const void *argument, Outcome *outco
     for (int i = 0; i < CUT; i++) step(rig, i); // memory of its own, which must go
     EXPECT(load(rig, argument, &outcome->error) == 0);
     EXPECT(power_sgd_iteration(power) == CUT);
-    EXPECT(all_equal(carried(rig, "powersgd.error.weight"), COUNT, 0));
+    float error[COUNT], carried_q[COUNT];
+    carried_error(rig, error);
+    EXPECT(all_equal(error, COUNT, 0));
     char *path = file_of(argument);
     SafeTensors content;
     EXPECT(safetensors_read(path, &content, &outcome->error) == 0);
     const SafeEntry *q = safetensors_find(&content, "powersgd.q.weight");
-    EXPECT(memcmp(carried(rig, "powersgd.q.weight"), q->data, q->bytes) == 0);
+    EXPECT(q->bytes <= sizeof carried_q);
+    carried(rig, "powersgd.q.weight", false, carried_q, q->bytes / sizeof *carried_q);
+    EXPECT(memcmp(carried_q, q->data, q->bytes) == 0);
     EXPECT(!all_equal(q->data, COLUMNS, 0));
     for (int i = CUT; i < STEPS; i++) step(rig, i);
     safetensors_free(&content);
@@ -281,14 +296,14 @@ static void post_local_sgd_state(ProcessGroup *group, const void *argument, Outc
     CommHook hook = optimizer_hook(post_local_sgd_hook(&local), optimizer, &lr);
     EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
     SafeTensors content;
-    EXPECT(hook_state_gather(hook_of(rig), group, &content, &outcome->error) == 0);
+    EXPECT(hook_of(rig)->save(hook_of(rig)->state, &content, &outcome->error) == 0);
     if (rig->rank == 0) { // who has it all; the others would read the file
         Log log = silent();
         int64_t saved = local.step;
         content.entries[0].data = &saved;
         local.step = 0;
         EXPECT(content.count == 1);
-        EXPECT(hook_state_restore(hook_of(rig), group, "FILE", &content, &log, &outcome->error) ==
+        EXPECT(hook_of(rig)->load(hook_of(rig)->state, "FILE", &content, &log, &outcome->error) ==
                0);
         EXPECT(local.step == 2);
     }
@@ -308,9 +323,9 @@ static void nothing_to_carry(ProcessGroup *group, const void *argument, Outcome 
     Rig self = rig_open(group, outcome), *rig = &self;
     const DdpConfig config = ddp_config_default();
     rig_wrap(rig, matrix_model(rig->device, COLUMNS, ROWS, 0.5f), &config);
-    EXPECT(!hook_of(rig)->describe);
+    EXPECT(!hook_of(rig)->save && !hook_of(rig)->load);
     CommHook hook = comm_hook_round(comm_hook_all_reduce(group), PG_F16);
-    EXPECT(!hook.describe);
+    EXPECT(!hook.save && !hook.load);
     EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
     rig_close(rig);
 }

@@ -82,12 +82,12 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
         snprintf(name, sizeof name, "cpu:%d", 10 * rig->rank + 10 + i);
         devices[i] = device_open(name, NULL);
     }
-    DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = how->cap;
-    config.find_unused_parameters = how->find_unused;
-    config.static_graph = how->static_graph;
+    RigConfig config = {.ddp = ddp_config_default(),
+                        .find_unused_parameters = how->find_unused,
+                        .static_graph = how->static_graph};
+    config.ddp.bucket_cap_mb = how->cap;
     rig->model = build(devices, how->tie);
-    if (how->wrapped) rig_wrap(rig, rig->model, &config);
+    if (how->wrapped) rig_wrap_with(rig, rig->model, &config);
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
     Optimizer *optimizer = optimizer_create(rig->model, &sgd);
     for (int step = 0; step < STEPS; step++) {

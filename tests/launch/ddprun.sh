@@ -68,10 +68,15 @@ job 0 --nproc_per_node=2 sh -c 'for v in RANK LOCAL_RANK WORLD_SIZE LOCAL_WORLD_
 says out '^RANK=0,LOCAL_RANK=0,WORLD_SIZE=2,LOCAL_WORLD_SIZE=2,GROUP_RANK=0,ROLE_RANK=0,ROLE_WORLD_SIZE=2,MASTER_ADDR=127.0.0.1,TORCHELASTIC_RESTART_COUNT=0,TORCHELASTIC_MAX_RESTARTS=0,OMP_NUM_THREADS=1,OPENBLAS_NUM_THREADS=1,DDPRUN_STORE=1,$'
 says out '^\[1\]: RANK=1,LOCAL_RANK=1,'
 says out '^no stdin$'
+says err '^ddprun: OMP_NUM_THREADS and OPENBLAS_NUM_THREADS: set to 1 for each of the 2 ranks'
 OMP_NUM_THREADS=7 job 0 --nproc-per-node 2 sh -c 'echo "omp=$OMP_NUM_THREADS"'
 says out '^omp=7$'
+says err '^ddprun: OPENBLAS_NUM_THREADS: set to 1 for each of the 2 ranks'
+OMP_NUM_THREADS=7 OPENBLAS_NUM_THREADS=7 job 0 --nproc-per-node 2 true
+silent err 'set to 1'
 job 0 sh -c 'echo "omp=${OMP_NUM_THREADS-unset}"' # one rank may use all cores
 says out '^omp=unset$'
+silent err 'set to 1'
 job 0 sh -c 'echo "$DDPRUN_TOKEN"'
 says out '^[0-9a-f]{32}$'
 cp out token
@@ -88,6 +93,8 @@ silent out 'socket|signalfd|eventfd'
 says out 'memfd:ddprun-heartbeat'
 
 # --- What the user sees
+
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 # without the notice about them
 
 job 0 --nproc-per-node 3 sh -c 'echo "out $RANK"; echo "err $RANK" >&2; printf "no newline" >&2'
 says out '^out 0$'
@@ -144,8 +151,19 @@ job 2 ./nothing
 says err '^error: cannot run ./nothing: No such file'
 : >plain && job 2 ./plain
 says err 'not executable'
-printf '\0\0' >broken && chmod +x broken && job 2 --nproc-per-node 2 ./broken
-says err '^error: rank 0: cannot run ./broken: Exec format error'
+printf '\0\0' >broken && chmod +x broken
+for ranks in 1 2 40; do
+    job 2 --nproc-per-node $ranks ./broken
+    says err '^error: rank [0-9]+: cannot run ./broken: Exec format error'
+    [ "$(wc -l <err)" -eq 1 ] || complain "a program that cannot run is said more than once"
+done
+# What the ranks refuse is said once, and not buried in what became of each.
+job 2 --nproc-per-node 4 --log-dir refused "$1/train_ddp" --batch-size 3
+[ "$(grep -c 'unknown option --batch-size' err)" -eq 1 ] || complain "a usage error is not said once"
+[ "$(wc -l <err)" -eq 2 ] && silent err 'SIGTERM' || complain "a usage error is buried"
+first '^ddprun: rank [0-3] .* exited with status 2 at [0-9:.]{12}; logs: refused/attempt_0/[0-3]$'
+job 2 --nproc-per-node 2 --local-ranks-filter 0 sh -c 'test $RANK = 0 && sleep 60; echo "error: mine" >&2; exit 2'
+first '^ddprun: rank 1 .* exited with status 2 at [0-9:.]{12}; last stderr: error: mine$' # it was not shown
 for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-rank 1" "--nnodes 2" \
     "--tee 3" "--redirects 9 --log-dir l" "--redirects 5:1 --log-dir l" "--master-port 70000" \
     "--standalone --nnodes 2" "--local-ranks-filter 4" "--nprocs 2" \
@@ -246,6 +264,22 @@ wait "$launcher"
 [ $? -eq 143 ] || complain "a suspended job was not ended by SIGTERM"
 gone 'a suspended job'
 
+# --- Many ranks: signals and deaths are answered while ranks are still to be started
+
+: >starts
+job 143 --nproc-per-node 300 sh -c 'echo x >>starts; test $RANK = 0 && kill -TERM $PPID; sleep 60'
+first '^ddprun: received SIGTERM: ending all ranks$'
+[ "$(wc -l <starts)" -lt 300 ] || complain "a signal had to wait until all ranks were started"
+says err '^ddprun: ranks [0-9]+ to 299 were not started$'
+: >starts
+job 3 --nproc-per-node 300 sh -c 'echo x >>starts; test $RANK = 0 && exit 3; sleep 60'
+first '^ddprun: rank 0 .* exited with status 3'
+[ "$(wc -l <starts)" -lt 300 ] || complain "a death had to wait until all ranks were started"
+rm starts
+job 0 --nproc-per-node 100 sh -c 'echo x >>starts'
+[ "$(wc -l <starts)" -eq 100 ] || complain "not all ranks were started"
+rm starts
+
 # --- Restarts
 
 job 0 --nproc-per-node 2 --max-restarts 3 --log-dir again sh -c \
@@ -331,9 +365,52 @@ nodes 0 0 --nproc-per-node 2 sh -c 'echo "$RANK/$WORLD_SIZE/$GROUP_RANK/$LOCAL_R
 says out '^0/4/0/0$'
 says out '^\[1\]: 1/4/0/1$'
 says out1 '^\[3\]: 3/4/1/1$'
-nodes 1 7 --nproc-per-node 1 sh -c 'test $RANK = 1 && exit 7; sleep 60'
-says err1 '^ddprun: rank 1 .* exited with status 7'
-says err '^ddprun: node 1: rank 1 .* exited with status 7'
+for round in 1 2 3 4; do # at once: the other node may still be about to see that all are there
+    nodes 1 7 --nproc-per-node 1 sh -c 'test $RANK = 1 && exit 7; sleep 60'
+    says err1 '^ddprun: rank 1 .* exited with status 7'
+    says err '^ddprun: node 1: rank 1 .* exited with status 7' || complain "round $round"
+done
 nodes 0 0 --max-restarts 1 sh -c 'test $RANK = 0 || test $TORCHELASTIC_RESTART_COUNT = 1'
+
+# A node that does not come is named, by all that are there.
+job 1 --nnodes 2 --start-timeout 1 --master-port "$port" true
+says err '^ddprun: waiting for node 1: [0-9]+ s of at most 1 s \(--start-timeout\)$'
+says err '^error: node 1 of 2 did not come within 1 s: start ddprun there with --nnodes 2'
+silent err 'rank 0|phase init'
+job 1 --nnodes 2 --node-rank 1 --start-timeout 1 --master-port "$port" true
+says err '^ddprun: waiting for node 0 of 2 \(cannot connect to .*refused\): [0-9]+ s'
+says err '^error: node 1 could not reach node 0 of 2 \(cannot connect .*\) within 1 s$'
+timeout 30 "$run" --nnodes 3 --node-rank 1 --start-timeout 20 --master-port "$port" true >out1 2>err1 &
+other=$!
+job 1 --nnodes 3 --start-timeout 2 --master-port "$port" true
+wait "$other"
+[ $? -eq 1 ] || complain "node 1 of 3 does not end when node 2 does not come"
+says err '^error: node 2 of 3 did not come within 2 s'
+says err1 '^error: node 0: node 2 of 3 did not come within 2 s'
+timeout 30 "$run" --nnodes 2 --master-port "$port" true >out1 2>err1 &
+other=$!
+sleep 0.5
+kill -TERM "$other"
+wait "$other"
+[ $? -eq 143 ] || complain "a signal while waiting for a node"
 unset DDPRUN_TOKEN
+
+# --- On a terminal: rank 0's progress bar, and whole lines above it
+
+job 0 --nproc-per-node 2 "$1/train_ddp" --model toy --epochs 2 --log-every 20
+silent err 'steps [0-9]+/'
+if command -v script >/dev/null; then # of util-linux: it gives its command a terminal
+    script -qec "'$run' --nproc-per-node 2 '$1/train_ddp' --model toy --epochs 2 --log-every 20" screen \
+        </dev/null >/dev/null || complain "on a terminal"
+    tr '\r' '\n' <screen >out
+    erase=$(printf '\033')'\[K'
+    says out "^${erase}steps [0-9]+/[0-9]+ \[[=> ]*\] +[0-9]+%"
+    [ "$(grep -cE "^(${erase})?step=[0-9]+ .* samples_per_s=[0-9]+\$" out)" -ge 6 ] || complain "lines on a terminal"
+    silent out '[^K]step='
+    script -qec "'$run' --nproc-per-node 2 sh -c 'printf \"\\rhalf\" >&2; sleep 0.3; echo line; sleep 0.2'" screen \
+        </dev/null >/dev/null
+    tr '\r' '\n' <screen >out
+    [ "$(grep -c '^..*half$' out)" -ge 2 ] || complain "the bar of another program is not drawn again"
+    silent out 'halfline|\[1\]: half.*half'
+fi
 echo "ddprun: all as expected"

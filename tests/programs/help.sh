@@ -8,7 +8,7 @@ unset RANK WORLD_SIZE DDPRUN_TOKEN OMP_NUM_THREADS OPENBLAS_NUM_THREADS
 
 # --- Every program
 
-programs=$(grep -rl options_parse --include="*.c" "$root/common" "$root/dp" "$root/ddp" "$root/bench" |
+programs=$(cd "$root" && grep -rl options_parse --include="*.c" common dp ddp bench |
     xargs grep -hoE 'program = "[a-z_]+"' | sed 's/.*= "//; s/"//' | sort -u)
 for program in $programs; do
     run "$program --help" "$bin/$program" --help
@@ -21,6 +21,12 @@ for program in $programs; do
     grep -q '^error: cannot write the help: No space left on device$' err.txt || fail "$program: $(cat err.txt)"
 done
 [ "$(echo "$programs" | wc -l)" -ge 9 ] || fail "only these programs: $programs"
+
+for script in bench/compare.sh tests/run.sh tests/mutants.sh; do
+    checks=$((checks + 1))
+    ! timeout 20 "$root/$script" --help >/dev/full 2>err.txt || fail "$script --help to a full device: status 0"
+    grep -q 'No space left on device' err.txt || fail "$script --help to a full device: $(cat err.txt)"
+done
 
 # --- Every example: in a folder where its files are, found beside this program and not in PATH
 

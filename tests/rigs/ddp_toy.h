@@ -11,6 +11,10 @@
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/features/gradient_as_bucket_view.h"
+#include "ddp/features/logging_data.h"
+#include "ddp/features/static_graph.h"
+#include "ddp/features/unused_parameters.h"
 
 enum { TASKS_MAX = 8 };
 
@@ -104,11 +108,29 @@ static inline Rig rig_open(ProcessGroup *group, Outcome *outcome) {
     return rig;
 }
 
-static inline void rig_wrap(Rig *rig, Module *model, const DdpConfig *config) {
+// A wrapper's configuration, and the features that a test turns on.
+typedef struct RigConfig {
+    DdpConfig ddp;
+    bool find_unused_parameters, static_graph, gradients_beside_buckets;
+} RigConfig;
+
+static inline RigConfig rig_config_default(void) {
+    return (RigConfig){.ddp = ddp_config_default()};
+}
+
+static inline void rig_wrap_with(Rig *rig, Module *model, const RigConfig *config) {
     Error err = {0};
     rig->model = model;
-    rig->wrapper = distributed_data_parallel(model, rig->group, config, &err);
+    rig->wrapper = distributed_data_parallel(model, rig->group, &config->ddp, &err);
     CHECK(rig->wrapper, "%s", err.message);
+    ddp_start_logging(rig->wrapper);
+    if (config->static_graph) ddp_set_static_graph(rig->wrapper);
+    if (config->find_unused_parameters) ddp_find_unused_parameters(rig->wrapper);
+    if (config->gradients_beside_buckets) ddp_keep_gradients_beside_buckets(rig->wrapper);
+}
+
+static inline void rig_wrap(Rig *rig, Module *model, const DdpConfig *config) {
+    rig_wrap_with(rig, model, &(RigConfig){.ddp = *config});
 }
 
 static inline void rig_close(Rig *rig) {

@@ -25,16 +25,15 @@ typedef struct Side {
 } Side;
 
 static Side side_open(Rig *rig, Module *(*build)(const char *, uint64_t, Device *),
-                      const char *name, const DdpConfig *config, bool view) {
+                      const char *name, const RigConfig *config, bool view) {
     char device[16];
     snprintf(device, sizeof device, "cpu:%d", 2 * rig->rank + view);
     Side side = {.device = device_open(device, NULL)};
     side.model = build(name, 5 + (uint64_t)rig->rank, side.device);
-    DdpConfig own = *config;
-    own.gradient_as_bucket_view = view;
-    Error err = {0};
-    side.wrapper = distributed_data_parallel(side.model, rig->group, &own, &err);
-    CHECK(side.wrapper, "%s", err.message);
+    RigConfig own = *config;
+    own.gradients_beside_buckets = !view;
+    rig_wrap_with(rig, side.model, &own);
+    side.wrapper = rig->wrapper;
     side.tape = tape_create(side.device, NULL);
     side.parameters = module_tensors(side.model, MODULE_PARAMETERS);
     for (size_t i = 0; i < side.parameters.count; i++)
@@ -100,12 +99,12 @@ static void train_step(Rig *rig, const Case *how, Side *side, Optimizer *optimiz
 static void side_by_side(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Case *how = argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
-    DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = 0.001;
-    config.overlap = how->overlap;
-    config.static_graph = how->static_graph;
-    config.find_unused_parameters = how->find_unused;
-    config.global_normalization = how->global;
+    RigConfig config = {.ddp = ddp_config_default(),
+                        .static_graph = how->static_graph,
+                        .find_unused_parameters = how->find_unused};
+    config.ddp.bucket_cap_mb = 0.001;
+    config.ddp.overlap = how->overlap;
+    config.ddp.global_normalization = how->global;
     Side sides[2]; // [view]
     Optimizer *optimizers[2];
     for (int view = 0; view < 2; view++) {
@@ -155,7 +154,7 @@ static Module *build_toy(const char *name, uint64_t seed, Device *device) {
 // Task 0: all ranks. Task 1: rank 0 in each step. Task 2: nobody, and it has a gradient of before
 // from step 2 on. Task 3: nobody, None.
 static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
     Side sides[2];
     for (int view = 0; view < 2; view++) sides[view] = side_open(rig, build_toy, "", config, view);
@@ -183,10 +182,9 @@ static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) 
 static void row_23_unused_parameters(void **state) {
     (void)state;
     for (int fixed = 0; fixed <= 1; fixed++) {
-        DdpConfig config = ddp_config_default();
-        config.find_unused_parameters = !fixed;
-        config.static_graph = fixed;
-        config.bucket_cap_mb = 0;
+        RigConfig config = {
+            .ddp = ddp_config_default(), .find_unused_parameters = !fixed, .static_graph = fixed};
+        config.ddp.bucket_cap_mb = 0;
         for (int world = 1; world <= 3; world++) play_both(world, unused, &config, NULL);
     }
 }
@@ -207,7 +205,7 @@ static void failing_hook(ProcessGroup *group, const void *argument, Outcome *out
     (void)argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
     const CommHook hook = {.name = "fails", .start = never_starts, .finish = never_finishes};
-    const DdpConfig config = ddp_config_default();
+    const RigConfig config = rig_config_default();
     Side side = side_open(rig, build_toy, "", &config, false);
     rig->model = side.model;
     rig->wrapper = side.wrapper;
@@ -218,7 +216,7 @@ static void failing_hook(ProcessGroup *group, const void *argument, Outcome *out
     Module *model = ddp_unwrap(side.wrapper);
     for (size_t i = 0; i < side.parameters.count; i++)
         EXPECT(side.parameters.items[i].tensor->grad == side.home[i]);
-    rig_wrap(rig, model, &config); // and it can be wrapped again
+    rig_wrap_with(rig, model, &config); // and it can be wrapped again
     toy_train(rig, (float[]){4, 4, 4, 4});
     EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 3, 1));
     side.wrapper = rig->wrapper;
@@ -235,7 +233,7 @@ static void row_23_error_between_the_copies(void **state) {
 static void scaled(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;
-    const DdpConfig config = ddp_config_default();
+    const RigConfig config = rig_config_default();
     Side sides[2];
     Optimizer *optimizers[2];
     GradScaler scalers[2] = {{.state = grad_scaler_default()}, {.state = grad_scaler_default()}};

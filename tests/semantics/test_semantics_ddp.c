@@ -122,11 +122,11 @@ static void train_both(ProcessGroup *group, const void *argument, Outcome *outco
     const Training *training = argument;
     const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD};
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = 0.002;
-    config.find_unused_parameters = training->find_unused;
-    config.static_graph = training->static_graph;
-    rig_wrap(rig, test_model("shared", 5 + (uint64_t)rig->rank, rig->device), &config);
+    RigConfig config = {.ddp = ddp_config_default(),
+                        .find_unused_parameters = training->find_unused,
+                        .static_graph = training->static_graph};
+    config.ddp.bucket_cap_mb = 0.002;
+    rig_wrap_with(rig, test_model("shared", 5 + (uint64_t)rig->rank, rig->device), &config);
     Module *alone = test_model("shared", 5, rig->device);
     Optimizer *mine = optimizer_create(rig->model, &sgd), *theirs = optimizer_create(alone, &sgd);
     size_t share = ROWS, whole = ROWS * (size_t)rig->world;

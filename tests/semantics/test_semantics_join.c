@@ -163,26 +163,26 @@ static void train_uneven(Rig *rig, const Uneven *how) {
 static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Uneven *how = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    config.bucket_cap_mb = 0.001;
-    config.find_unused_parameters = how->find_unused;
-    config.static_graph = how->static_graph;
-    config.gradient_as_bucket_view = how->interval != 2;
+    RigConfig config = {.ddp = ddp_config_default(),
+                        .find_unused_parameters = how->find_unused,
+                        .static_graph = how->static_graph,
+                        .gradients_beside_buckets = how->interval == 2};
+    config.ddp.bucket_cap_mb = 0.001;
     const JoinConfig join_config = {.disable = false};
     bool hook = strcmp(how->model, "hook") == 0, toy = strcmp(how->model, "toy") == 0;
-    rig_wrap(rig,
-             toy ? toy_model(rig->device, 3, 1)
-                 : test_model(hook ? "mlp" : how->model, 4, rig->device),
-             &config);
+    rig_wrap_with(rig,
+                  toy ? toy_model(rig->device, 3, 1)
+                      : test_model(hook ? "mlp" : how->model, 4, rig->device),
+                  &config);
     if (hook) ddp_register_comm_hook(rig->wrapper, comm_hook_compress(group, PG_F16), NULL);
     Join *join = open_join(rig, &join_config);
-    EXPECT(ddp_before_forward_context(rig->wrapper) == join);
+    EXPECT(ddp_join(rig->wrapper) == join);
     EXPECT(ddp_logging_data(rig->wrapper).join_uneven_inputs);
     train_uneven(rig, how);
     size_t bytes;
     char *mine = state_of(rig->model, &bytes);
     end_join(rig, join);
-    EXPECT(!ddp_before_forward_context(rig->wrapper));
+    EXPECT(!ddp_join(rig->wrapper));
     EXPECT(!ddp_logging_data(rig->wrapper).join_uneven_inputs);
     char *after = state_of(rig->model, &bytes), *last = state_of(rig->model, &bytes);
     if (rig->rank == rig->world - 1) EXPECT(memcmp(mine, after, bytes) == 0); // the authority

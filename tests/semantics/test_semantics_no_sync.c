@@ -151,15 +151,15 @@ static void row_39_failure_recovery(void **state) {
 // wrapped, so they are None, and the first step's gradient is its own, added to nothing. Without
 // zero_grad, later steps add to what was reduced before.
 static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    float divisor = config->global_normalization ? 1 : (float)rig->world;
+    float divisor = config->ddp.global_normalization ? 1 : (float)rig->world;
     rig->model = toy_model(rig->device, 2, 1);
     for (int time = 0; time < 2; time++) {
         Error err = {0};
         EXPECT(toy_backward(rig, rig->model, (float[]){400, 800}, &err) == 0);
         EXPECT(grad_is(rig, 0, 100) && grad_is(rig, 1, 200));
-        rig_wrap(rig, rig->model, config);
+        rig_wrap_with(rig, rig->model, config);
         EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
         float expected = 0;
         for (int step = 0; step < 3; step++) {
@@ -178,19 +178,19 @@ static void row_39_gradients_from_before_the_wrapping(void **state) {
     (void)state;
     for (int kind = 0; kind < 5; kind++)
         for (int global = 0; global <= 1; global++) {
-            DdpConfig config = ddp_config_default();
-            config.global_normalization = global;
+            RigConfig config = rig_config_default();
+            config.ddp.global_normalization = global;
             config.find_unused_parameters = kind == 1;
             config.static_graph = kind == 2;
-            config.gradient_as_bucket_view = kind != 3;
-            config.overlap = kind != 4;
+            config.gradients_beside_buckets = kind == 3;
+            config.ddp.overlap = kind != 4;
             play_both(2, wrap_trained, &config, NULL);
         }
 }
 
 // A backward fails in the middle of the graph, on all ranks alike.
 typedef struct Failure {
-    DdpConfig config;
+    RigConfig config;
     bool halfway; // after task 1's gradient was ready and reduced; otherwise before any was
 } Failure;
 
@@ -225,7 +225,7 @@ static void fail_and_go_on(ProcessGroup *group, const void *argument, Outcome *o
     bool fewer = how->config.find_unused_parameters;
     Module *model = toy_model(rig->device, 3, 1);
     model->forward = fragile_forward;
-    rig_wrap(rig, model, &how->config);
+    rig_wrap_with(rig, model, &how->config);
     for (int time = 0; time < 3; time++) {
         Error err = {0};
         module_zero_grad(rig->model);
@@ -235,7 +235,7 @@ static void fail_and_go_on(ProcessGroup *group, const void *argument, Outcome *o
         model->config[0] = 0;
         if (how->halfway) { // then only a new wrapper helps, as in row 39
             EXPECT(toy_step(rig, (float[]){1, 1, 1}, &(Error){0}) != 0);
-            rig_wrap(rig, ddp_unwrap(rig->wrapper), &how->config);
+            rig_wrap_with(rig, ddp_unwrap(rig->wrapper), &how->config);
         }
         for (int step = 0; step < 2; step++) { // the failed backward used all of them
             module_zero_grad(rig->model);
@@ -251,11 +251,11 @@ static void row_39_a_backward_that_fails(void **state) {
     (void)state;
     for (int kind = 0; kind < 4; kind++)
         for (int halfway = 0; halfway <= 1; halfway++) {
-            Failure how = {ddp_config_default(), halfway};
-            how.config.bucket_cap_mb = 0;
+            Failure how = {rig_config_default(), halfway};
+            how.config.ddp.bucket_cap_mb = 0;
             how.config.find_unused_parameters = kind == 1;
             how.config.static_graph = kind == 2;
-            how.config.gradient_as_bucket_view = kind != 3;
+            how.config.gradients_beside_buckets = kind == 3;
             play_both(2, fail_and_go_on, &how, NULL);
         }
 }

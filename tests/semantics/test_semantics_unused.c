@@ -9,14 +9,14 @@
 
 #include "common/nn/tuple.h"
 
-static DdpConfig find_unused(void) {
-    DdpConfig config = ddp_config_default();
+static RigConfig find_unused(void) {
+    RigConfig config = rig_config_default();
     config.find_unused_parameters = true;
     return config;
 }
 
-static DdpConfig fixed_graph(void) {
-    DdpConfig config = ddp_config_default();
+static RigConfig fixed_graph(void) {
+    RigConfig config = rig_config_default();
     config.static_graph = true;
     return config;
 }
@@ -26,10 +26,11 @@ static DdpConfig fixed_graph(void) {
 static void without_and_with(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
+    RigConfig config = rig_config_default();
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), &config);
     EXPECT(toy_step(rig, (float[]){1, 0, 1}, &outcome->error) != 0);
-    rig_wrap(rig, ddp_unwrap(rig->wrapper), &(DdpConfig){.find_unused_parameters = true});
+    rig_wrap_with(rig, ddp_unwrap(rig->wrapper),
+                  &(RigConfig){.find_unused_parameters = true, .gradients_beside_buckets = true});
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){1, 0, 1});
@@ -56,12 +57,12 @@ static void row_42_find_unused_parameters_kwarg(void **state) {
 // ---- row 43: locally and globally unused ------------------------------------------------------
 
 static void local_and_global(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    rig_wrap(rig, toy_model(rig->device, 3, 1), config);
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), config);
     // Task 1: rank 0 only. Task 2: nobody.
     const float factors[] = {4, rig->rank == 0 ? 8 : 0, 0};
-    float average = config->global_normalization ? 1 : 1 / (float)rig->world;
+    float average = config->ddp.global_normalization ? 1 : 1 / (float)rig->world;
     float all = 4.0f / 4 * (float)rig->world * average;
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
@@ -91,10 +92,10 @@ static void row_43_global_local_unused_params_grad(void **state) {
     for (int global = 0; global <= 1; global++)
         for (int overlap = 0; overlap <= 1; overlap++)
             for (double cap = -1; cap <= 0; cap++) {
-                DdpConfig config = find_unused();
-                config.global_normalization = global;
-                config.overlap = overlap;
-                config.bucket_cap_mb = cap;
+                RigConfig config = find_unused();
+                config.ddp.global_normalization = global;
+                config.ddp.overlap = overlap;
+                config.ddp.bucket_cap_mb = cap;
                 for (int world = 2; world <= 4; world += 2)
                     play_both(world, local_and_global, &config, NULL);
             }
@@ -104,9 +105,9 @@ static void row_49_static_graph_finds_the_same(void **state) {
     (void)state;
     for (int global = 0; global <= 1; global++)
         for (double cap = -1; cap <= 0; cap++) {
-            DdpConfig config = fixed_graph();
-            config.global_normalization = global;
-            config.bucket_cap_mb = cap;
+            RigConfig config = fixed_graph();
+            config.ddp.global_normalization = global;
+            config.ddp.bucket_cap_mb = cap;
             play_both(2, local_and_global, &config, NULL);
         }
 }
@@ -115,8 +116,8 @@ static void row_49_static_graph_finds_the_same(void **state) {
 static void nothing_used(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = find_unused();
-    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    const RigConfig config = find_unused();
+    rig_wrap_with(rig, toy_model(rig->device, 2, 1), &config);
     for (int step = 0; step < 3; step++) {
         Error err = {0};
         module_zero_grad(rig->model);
@@ -144,8 +145,8 @@ static void row_43_rank_that_uses_nothing(void **state) {
 static void control_flow(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool same = *(const bool *)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = find_unused();
-    rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
+    const RigConfig config = find_unused();
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), &config);
     for (int step = 0; step < 6; step++) {
         module_zero_grad(rig->model);
         float factors[3] = {4, 0, 0};
@@ -196,10 +197,10 @@ static int output_step(Rig *rig, int step, int used, Error *err) {
 static void output_unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
     int used = *(const int *)argument; // the output that the loss is made of
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig find = find_unused(), plain = ddp_config_default();
+    const RigConfig find = find_unused(), plain = rig_config_default();
     Module *model = toy_model(rig->device, 2, 1);
     model->forward = two_outputs_forward;
-    rig_wrap(rig, model, &find);
+    rig_wrap_with(rig, model, &find);
     for (int step = 0; step < 6; step++) {
         Error err = {0};
         EXPECT(output_step(rig, step, used, &err) == 0);
@@ -208,7 +209,8 @@ static void output_unused(ProcessGroup *group, const void *argument, Outcome *ou
             EXPECT(is_used ? grad_is(rig, task, (float)task + 1) : grad_is_none(rig, task));
         }
     }
-    rig_wrap(rig, ddp_unwrap(rig->wrapper), &plain); // and without, it is an error that names it
+    rig_wrap_with(rig, ddp_unwrap(rig->wrapper),
+                  &plain); // and without, it is an error that names it
     EXPECT(output_step(rig, 0, used, &outcome->error) != 0);
     EXPECT(strstr(outcome->error.message, used ? ": task0.p" : ": task1.p"));
     rig_close(rig);
@@ -225,8 +227,8 @@ static void row_45_output_unused_in_loss(void **state) {
 static void used_under_no_sync(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = find_unused();
-    rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
+    const RigConfig config = find_unused();
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), &config);
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
         bool before = ddp_no_sync_begin(rig->wrapper);
@@ -248,8 +250,8 @@ static void row_44_used_map_accumulates_under_no_sync(void **state) {
 static void first_all_then_fewer(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = ddp_config_default();
-    rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
+    RigConfig config = rig_config_default();
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), &config);
     toy_train(rig, (float[]){1, 1, 1});
     module_zero_grad(rig->model);
     Error backward = {0}, again = {0};
@@ -275,11 +277,11 @@ static Tensor *shared_toy_forward(Module *self, Tape *tape, Tensor *x) {
 }
 
 static void shared_weights(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
     Module *model = toy_model(rig->device, 2, 1);
     model->forward = shared_toy_forward;
-    rig_wrap(rig, model, config);
+    rig_wrap_with(rig, model, config);
     for (int step = 0; step < 3; step++) {
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){(float)rig->rank * 8, 0});
@@ -290,16 +292,16 @@ static void shared_weights(ProcessGroup *group, const void *argument, Outcome *o
 
 static void row_48_shared_grad_acc_unused_params(void **state) {
     (void)state;
-    const DdpConfig configs[] = {find_unused(), fixed_graph()};
+    const RigConfig configs[] = {find_unused(), fixed_graph()};
     for (int i = 0; i < 2; i++) play_both(2, shared_weights, &configs[i], NULL);
 }
 
 // ---- rows 49 to 51: static graph --------------------------------------------------------------
 
 static void different_graphs(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    rig_wrap(rig, toy_model(rig->device, 4, 1), config);
+    rig_wrap_with(rig, toy_model(rig->device, 4, 1), config);
     float factors[4] = {4, 0, 0, 0};
     factors[1 + rig->rank] = 4.0f * (float)rig->world; // each rank its own task
     for (int step = 0; step < 4; step++) {
@@ -315,7 +317,7 @@ static void different_graphs(ProcessGroup *group, const void *argument, Outcome 
 
 static void row_49_different_graph_across_ranks(void **state) {
     (void)state;
-    const DdpConfig configs[] = {find_unused(), fixed_graph()};
+    const RigConfig configs[] = {find_unused(), fixed_graph()};
     for (int i = 0; i < 2; i++)
         for (int world = 2; world <= 3; world++)
             play_both(world, different_graphs, &configs[i], NULL);
@@ -329,8 +331,8 @@ typedef struct Change {
 static void change_graph(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Change *change = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    const DdpConfig config = fixed_graph();
-    rig_wrap(rig, toy_model(rig->device, 3, 1), &config);
+    const RigConfig config = fixed_graph();
+    rig_wrap_with(rig, toy_model(rig->device, 3, 1), &config);
     toy_train(rig, change->first);
     module_zero_grad(rig->model);
     toy_train(rig, change->first);
@@ -362,9 +364,9 @@ static void row_50_invalid_static_graph(void **state) {
 // Two forwards and two backwards before the gradients are reduced: each parameter is completed
 // twice. That is an error without a static graph, and counted with one.
 static void two_backwards(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    const DdpConfig *config = argument;
+    const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    rig_wrap(rig, toy_model(rig->device, 2, 1), config);
+    rig_wrap_with(rig, toy_model(rig->device, 2, 1), config);
     for (int step = 0; step < 3; step++) {
         Error err = {0};
         module_zero_grad(rig->model);
@@ -388,7 +390,7 @@ static void two_backwards(ProcessGroup *group, const void *argument, Outcome *ou
 static void row_51_static_graph_multi_forward(void **state) {
     (void)state;
     Outcome outcomes[RANKS_MAX];
-    DdpConfig config = fixed_graph();
+    RigConfig config = fixed_graph();
     play_both(2, two_backwards, &config, outcomes);
     for (int r = 0; r < 2; r++) CHECK_OK(outcomes[r].error.status == STATUS_OK, outcomes[r].error);
     config.static_graph = false;
@@ -403,12 +405,12 @@ static void row_51_static_graph_multi_forward(void **state) {
 static void backward_from_each(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
-    DdpConfig config = find_unused();
-    config.overlap = false;
+    RigConfig config = find_unused();
+    config.ddp.overlap = false;
     Error err = {0};
     Module *model = toy_model(rig->device, 2, 1);
     model->forward = two_outputs_forward;
-    rig_wrap(rig, model, &config);
+    rig_wrap_with(rig, model, &config);
     Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){4, 8});
     Tensor *y = module_forward(rig->wrapper, rig->tape, x);
     EXPECT(tape_backward(rig->tape, y->items[0], &err) == 0);
@@ -437,9 +439,9 @@ static void momentum(ProcessGroup *group, const void *argument, Outcome *outcome
     float weights[2][8];
     for (int wrapped = 0; wrapped < 2; wrapped++) {
         Rig self = rig_open(group, outcome), *rig = &self;
-        const DdpConfig config = find_unused();
+        const RigConfig config = find_unused();
         rig->model = toy_model(rig->device, 2, 1);
-        if (wrapped) rig_wrap(rig, rig->model, &config);
+        if (wrapped) rig_wrap_with(rig, rig->model, &config);
         Optimizer *optimizer = optimizer_create(rig->model, &sgd);
         for (int step = 0; step < 6; step++) {
             Error err = {0};

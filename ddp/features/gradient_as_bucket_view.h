@@ -1,0 +1,12 @@
+/* gradient_as_bucket_view.h: gradient_as_bucket_view=False, PyTorch's default: gradients stay where
+ * they are, beside the buckets. Without this feature they lie in the buckets.
+ */
+#ifndef DDP_FEATURES_GRADIENT_AS_BUCKET_VIEW_H
+#define DDP_FEATURES_GRADIENT_AS_BUCKET_VIEW_H
+
+#include "common/nn/module.h"
+
+// Before the first forward: gives every parameter gradient memory of its own.
+void ddp_keep_gradients_beside_buckets(Module *wrapper);
+
+#endif

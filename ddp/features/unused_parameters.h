@@ -1,0 +1,13 @@
+/* unused_parameters.h: find_unused_parameters=True: training when not every parameter is used in
+ * every backward, and not the same ones on every rank.
+ */
+#ifndef DDP_FEATURES_UNUSED_PARAMETERS_H
+#define DDP_FEATURES_UNUSED_PARAMETERS_H
+
+#include "common/nn/module.h"
+
+// Before the first forward. Changes nothing if the wrapper has a ReadyPolicy already: that one
+// knows what is unused.
+void ddp_find_unused_parameters(Module *wrapper);
+
+#endif

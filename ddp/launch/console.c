@@ -1,0 +1,122 @@
+/* console.c: see console.h.
+ *
+ * A queue of bytes, written in pieces of at most PIPE_BUF after poll says that there is room,
+ * because only then a write to a pipe is sure not to block. (Making the descriptor non-blocking
+ * instead would change it for everyone who shares it, the user's shell included.)
+ */
+#include "ddp/launch/console.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+
+static const char ERASE_LINE[] = "\r\033[K"; // go to the first column, erase from there
+
+Console console_open(int fd, Bar *bar) {
+    return (Console){.fd = fd, .terminal = isatty(fd) == 1, .bar = bar};
+}
+
+void console_close(Console *console) {
+    free(console->queue);
+}
+
+size_t console_columns(const Console *console) {
+    struct winsize size;
+    if (!console->terminal) return 0;
+    bool known = ioctl(console->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
+    return known ? size.ws_col : 80;
+}
+
+// ---- the queue
+
+static void console_push(Console *console, const char *data, size_t bytes) {
+    if (console->gone || bytes == 0) return;
+    if (console->end + bytes > console->capacity && console->begin > 0) {
+        memmove(console->queue, console->queue + console->begin, console->end - console->begin);
+        console->end -= console->begin;
+        console->begin = 0;
+    }
+    if (console->end + bytes > console->capacity) {
+        console->capacity = 2 * (console->end + bytes);
+        console->queue = memory_grow(console->queue, console->capacity, 1);
+    }
+    memcpy(console->queue + console->end, data, bytes);
+    console->end += bytes;
+}
+
+size_t console_pending(const Console *console) {
+    return console->end - console->begin;
+}
+
+static bool console_ready(const Console *console) {
+    struct pollfd entry = {.fd = console->fd, .events = POLLOUT};
+    return poll(&entry, 1, 0) > 0;
+}
+
+void console_pump(Console *console) {
+    while (console_pending(console) > 0 && console_ready(console)) {
+        size_t bytes = console_pending(console);
+        ssize_t n = write(console->fd, console->queue + console->begin,
+                          bytes < PIPE_BUF ? bytes : PIPE_BUF);
+        if (n > 0) {
+            console->begin += (size_t)n;
+        } else if (errno != EINTR && errno != EAGAIN) {
+            console->gone = true;
+            console->error = errno == EPIPE ? 0 : errno;
+            console->begin = console->end = 0;
+        }
+    }
+}
+
+// ---- lines and the bar
+
+static void take_bar_away(Console *console) {
+    if (!console->terminal || !console->bar->drawn) return;
+    console_push(console, ERASE_LINE, strlen(ERASE_LINE));
+    console->bar->drawn = false;
+}
+
+void console_write(Console *console, const void *writer, const char *prefix, const char *data,
+                   size_t bytes) {
+    if (bytes == 0) return;
+    take_bar_away(console);
+    if (console->writer && console->writer != writer) console_push(console, "\n", 1);
+    if (console->writer != writer) console_push(console, prefix, strlen(prefix));
+    console_push(console, data, bytes);
+    console->writer = data[bytes - 1] == '\n' ? NULL : writer;
+}
+
+void console_draw_bar(Console *console) {
+    const Bar *bar = console->bar;
+    if (bar->drawn || bar->bytes == 0 || console->writer) return;
+    console_push(console, ERASE_LINE, strlen(ERASE_LINE));
+    console_push(console, bar->text, bar->bytes);
+    console->bar->drawn = true;
+}
+
+void console_clear_bar(Console *console) {
+    take_bar_away(console);
+    console->bar->bytes = 0;
+}
+
+void console_set_bar(Console *console, const char *text, size_t bytes) {
+    size_t skipped = 0; // the text may itself go back and erase
+    while (skipped < bytes && text[skipped] == '\r') skipped++;
+    if (bytes - skipped >= 3 && memcmp(text + skipped, "\033[K", 3) == 0) skipped += 3;
+    text += skipped;
+    bytes -= skipped;
+    Bar *bar = console->bar;
+    if (bytes == 0) console_clear_bar(console);
+    if (bytes == 0 || bytes > BAR_MAX || console->writer) return;
+    if (bytes == bar->bytes && memcmp(text, bar->text, bytes) == 0) return;
+    memcpy(bar->text, text, bytes);
+    bar->bytes = bytes;
+    bar->drawn = false;
+    console_draw_bar(console);
+}

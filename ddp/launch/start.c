@@ -1,0 +1,111 @@
+/* start.c: starting the ranks of an attempt, a few at a time (ddp/launch/launch.h).
+ *
+ * A rank is forked at once, and then takes its time to become its program: the file is read,
+ * perhaps over a network. At most STARTS_AT_A_TIME ranks are in between. The supervision's loop
+ * waits for them together with everything else, so that a signal or a death is answered however
+ * many ranks are still to come; those are then not started at all.
+ */
+#include <sched.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "ddp/launch/env.h"
+#include "ddp/launch/launch.h"
+#include "ddp/launch/spawn.h"
+
+#define START_S 60.0 // a program on a network's file system may take a while to open
+
+// Local rank r's share of the cores that the launcher may use. If there are more ranks than cores,
+// several share one core.
+static void share_cores(int r, int ranks, cpu_set_t *share) {
+    cpu_set_t all;
+    CPU_ZERO(share);
+    if (sched_getaffinity(0, sizeof all, &all) != 0) CPU_ZERO(&all);
+    int cores = CPU_COUNT(&all), seen = 0;
+    int begin = cores >= ranks ? r * cores / ranks : cores ? r % cores : 0;
+    int end = cores >= ranks ? (r + 1) * cores / ranks : begin + 1;
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &all)) continue;
+        if (seen >= begin && seen < end) CPU_SET(core, share);
+        seen++;
+    }
+}
+
+static char **make_environment(const Launch *launch, int r) {
+    const LaunchOptions *o = launch->options;
+    LaunchEnv facts = {.rank = launch->ranks[r].rank,
+                       .local_rank = r,
+                       .world_size = o->nodes * o->local_ranks,
+                       .local_world_size = o->local_ranks,
+                       .node = o->node,
+                       .nodes = o->nodes,
+                       .master_addr = o->master_addr,
+                       .master_port = launch->port,
+                       .restart_count = launch->attempt,
+                       .max_restarts = o->max_restarts,
+                       .token = launch->token,
+                       .heartbeat_fd = heartbeat_board_fd(launch->board),
+                       .fake_hosts = o->fake_hosts,
+                       .terminal_columns = output_bar_columns(launch->output, r)};
+    return launch_env_make(&facts);
+}
+
+static int start_rank(Launch *launch, int r, Error *err) {
+    const LaunchOptions *o = launch->options;
+    LaunchedRank *rank = &launch->ranks[r];
+    cpu_set_t cores;
+    share_cores(r, o->local_ranks, &cores);
+    char **environment = make_environment(launch, r);
+    Spawn spawn = {.path = launch->program,
+                   .argv = o->command,
+                   .environment = environment,
+                   .guard = launch->guard,
+                   .inherited_fd = heartbeat_board_fd(launch->board),
+                   .signal_mask = launch->old_mask,
+                   .descriptors = launch->old_descriptors,
+                   .cores = o->bind_cores ? &cores : NULL};
+    Spawned spawned;
+    int status = spawn_rank(&spawn, &spawned, err);
+    launch_env_free(environment);
+    if (status != 0) return -1;
+    rank->pid = spawned.pid;
+    rank->start_fd = spawned.start_fd;
+    rank->fate = RANK_ALIVE;
+    rank->heard_ns = clock_ns();
+    launch->alive++;
+    launch->starting++;
+    output_connect(launch->output, r, spawned.stdout_fd, spawned.stderr_fd);
+    return 0;
+}
+
+static void fail_start(Launch *launch, int r, const Error *cause) {
+    error_set(&launch->start_error, cause->status, "rank %d: %s", launch->ranks[r].rank,
+              cause->message); // an Error keeps the first
+    if (launch->stage == LAUNCH_RUNNING) launch_end_ranks(launch, CAUSE_START, SIGTERM);
+}
+
+void launch_watch_start(Launch *launch, int r) {
+    LaunchedRank *rank = &launch->ranks[r];
+    if (rank->start_fd < 0) return;
+    Error err = {0};
+    bool late = clock_ns() - rank->heard_ns > (uint64_t)(START_S * 1e9);
+    SpawnState state = spawn_look(rank->start_fd, launch->program, &err);
+    if (state == SPAWN_STARTING && !late) return;
+    if (state == SPAWN_STARTING)
+        error_set(&err, STATUS_FAILED, "%s has not begun to run after %g s", launch->program,
+                  START_S);
+    close(rank->start_fd);
+    rank->start_fd = -1;
+    launch->starting--;
+    if (err.status != 0) fail_start(launch, r, &err);
+}
+
+void launch_start_some(Launch *launch) {
+    while (launch->stage == LAUNCH_RUNNING && launch->started < launch->options->local_ranks &&
+           launch->starting < STARTS_AT_A_TIME) {
+        Error err = {0};
+        int r = launch->started++;
+        if (start_rank(launch, r, &err) != 0) fail_start(launch, r, &err);
+    }
+}

@@ -1,0 +1,217 @@
+/* test_callbacks.c: the contract of what is hung on a Reducer (ddp/reducer.h): who is called when,
+ * and a callback that fails is an error on its rank, also if it does not say why.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_toy.h"
+
+enum { TASKS = 3 };
+
+// ---- a failure without an error ---------------------------------------------------------------
+
+// Which callback fails, in its second step, and whether it says why.
+typedef enum Failing {
+    HOOK_START,
+    HOOK_FINISH,
+    POLICY_STARTED,
+    POLICY_REDUCED,
+    ITERATION_BEFORE,
+    FAILING_COUNT
+} Failing;
+
+typedef struct Plan {
+    Failing which;
+    bool says_why, overlap;
+} Plan;
+
+typedef struct Callbacks {
+    ProcessGroup *group;
+    const Plan *plan;
+    int step;
+    int starts, finishes; // in this step
+    bool closed[3];       // the hook, the policy, the iteration
+} Callbacks;
+
+static int fail_if(Callbacks *callbacks, Failing which, Error *err) {
+    if (callbacks->step < 1 || callbacks->plan->which != which) return 0;
+    return callbacks->plan->says_why ? error_set(err, STATUS_USAGE, "it has its reasons") : -1;
+}
+
+static int start(void *state, GradBucket *bucket, Error *err) {
+    Callbacks *callbacks = state;
+    CHECK(++callbacks->starts < 100, "the reducer asks for the same bucket again and again");
+    if (bucket->index == 1 && fail_if(callbacks, HOOK_START, err)) return -1;
+    return grad_bucket_start(bucket, callbacks->group, PG_F32, bucket->op, err);
+}
+
+static int finish(void *state, GradBucket *bucket, Error *err) {
+    Callbacks *callbacks = state;
+    callbacks->finishes++;
+    if (grad_bucket_finish(bucket, err)) return -1;
+    return bucket->index == 1 ? fail_if(callbacks, HOOK_FINISH, err) : 0;
+}
+
+static int buckets_started(void *state, Error *err) {
+    return fail_if(state, POLICY_STARTED, err);
+}
+
+static int buckets_reduced(void *state, Error *err) {
+    return fail_if(state, POLICY_REDUCED, err);
+}
+
+static int before(void *state, bool reduces, int *root, Error *err) {
+    (void)reduces, (void)root;
+    return fail_if(state, ITERATION_BEFORE, err);
+}
+
+static void close_hook(void *state) {
+    ((Callbacks *)state)->closed[0] = true;
+}
+static void close_policy(void *state) {
+    ((Callbacks *)state)->closed[1] = true;
+}
+static void close_iteration(void *state) {
+    ((Callbacks *)state)->closed[2] = true;
+}
+
+static void hang_all(Rig *rig, Callbacks *callbacks) {
+    Reducer *reducer = ddp_reducer(rig->wrapper);
+    const CommHook hook = {.name = "grumpy hook",
+                           .state = callbacks,
+                           .start = start,
+                           .finish = finish,
+                           .close = close_hook};
+    EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
+    reducer_set_policy(reducer, (ReadyPolicy){.name = "grumpy policy",
+                                              .state = callbacks,
+                                              .permanent_buckets = true,
+                                              .buckets_started = buckets_started,
+                                              .buckets_reduced = buckets_reduced,
+                                              .close = close_policy});
+    reducer_add_iteration(reducer, (DdpIteration){.name = "grumpy iteration",
+                                                  .state = callbacks,
+                                                  .before = before,
+                                                  .close = close_iteration});
+}
+
+static void fail_in_second_step(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Plan *plan = argument;
+    Callbacks callbacks = {.group = group, .plan = plan};
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = {.overlap = plan->overlap}; // each gradient a bucket of its own
+    rig_wrap(rig, toy_model(rig->device, TASKS, 1), &config);
+    hang_all(rig, &callbacks);
+    toy_train(rig, (float[]){4, 4, 4});
+    EXPECT(callbacks.starts == TASKS && callbacks.finishes == TASKS);
+    callbacks = (Callbacks){.group = group, .plan = plan, .step = 1};
+    module_zero_grad(rig->model);
+    EXPECT(toy_step(rig, (float[]){4, 4, 4}, &outcome->error) != 0);
+    // What was started is finished, and nothing is started after a failure.
+    bool early = plan->which == ITERATION_BEFORE, at_start = plan->which == HOOK_START;
+    EXPECT(callbacks.starts == (early ? 0 : at_start ? 2 : TASKS));
+    EXPECT(callbacks.finishes == (early ? 0 : at_start ? 1 : TASKS));
+    if (!early) { // the error stays
+        Error err = {0};
+        EXPECT(toy_step(rig, (float[]){4, 4, 4}, &err) != 0);
+        EXPECT(strstr(err.message, outcome->error.message));
+    }
+    rig_close(rig);
+    EXPECT(callbacks.closed[0] && callbacks.closed[1] && callbacks.closed[2]);
+}
+
+static void test_failures_that_do_not_say_why(void **state) {
+    (void)state;
+    static const char *const says[FAILING_COUNT] = {
+        "grumpy hook failed in start and did not say why",
+        "grumpy hook failed in finish and did not say why",
+        "grumpy policy failed in buckets_started and did not say why",
+        "grumpy policy failed in buckets_reduced and did not say why",
+        "grumpy iteration failed before a forward and did not say why"};
+    for (Failing which = 0; which < FAILING_COUNT; which++)
+        for (int overlap = 0; overlap <= 1; overlap++)
+            for (int says_why = 0; says_why <= 1; says_why++) {
+                Outcome outcomes[RANKS_MAX];
+                const Plan plan = {which, says_why, overlap};
+                play_both(2, fail_in_second_step, &plan, outcomes);
+                for (int r = 0; r < 2; r++) {
+                    const Error *err = &outcomes[r].error;
+                    check_message(err, says_why ? "it has its reasons" : says[which]);
+                    if (says_why) assert_null(strstr(err->message, "did not say why"));
+                }
+            }
+}
+
+// ---- who is called when -----------------------------------------------------------------------
+
+typedef struct Diary {
+    char text[200];
+} Diary;
+
+static void note(void *state, const char *word) {
+    Diary *diary = state;
+    strncat(diary->text, word, sizeof diary->text - strlen(diary->text) - 1);
+}
+
+static int note_before(void *state, bool reduces, int *root, Error *err) {
+    (void)root, (void)err;
+    note(state, reduces ? "before " : "unreduced ");
+    return 0;
+}
+static void note_full(void *state, const GradBucket *bucket) {
+    note(state, bucket->is_last ? "full(last) " : "full ");
+}
+static void note_reduced(void *state, const GradBucket *bucket) {
+    note(state, bucket->is_last ? "reduced(last) " : "reduced ");
+}
+static void note_after(void *state) {
+    note(state, "after ");
+}
+
+static void keep_diary(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = {.overlap = true};
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    Reducer *reducer = ddp_reducer(rig->wrapper);
+    Diary diary = {""};
+    reducer_add_iteration(reducer, (DdpIteration){.name = "diary",
+                                                  .state = &diary,
+                                                  .before = note_before,
+                                                  .bucket_full = note_full,
+                                                  .bucket_reduced = note_reduced,
+                                                  .after = note_after});
+    EXPECT(reducer_find_iteration(reducer, "diary") == &diary);
+    bool no_sync = ddp_no_sync_begin(rig->wrapper);
+    toy_train(rig, (float[]){4, 4});
+    ddp_no_sync_end(rig->wrapper, no_sync);
+    EXPECT(strcmp(diary.text, "unreduced ") == 0);
+    for (int step = 0; step < 2; step++) { // the first step has one bucket, the second has two
+        diary.text[0] = '\0';
+        module_zero_grad(rig->model);
+        toy_train(rig, (float[]){4, 4});
+        EXPECT(strcmp(diary.text,
+                      step == 0 ? "before full(last) reduced(last) after "
+                                : "before full full(last) reduced reduced(last) after ") == 0);
+    }
+    reducer_remove_iteration(reducer, &diary);
+    EXPECT(!reducer_find_iteration(reducer, "diary"));
+    diary.text[0] = '\0';
+    module_zero_grad(rig->model);
+    toy_train(rig, (float[]){4, 4});
+    EXPECT(diary.text[0] == '\0');
+    rig_close(rig);
+}
+
+static void test_iterations_are_told_in_order(void **state) {
+    (void)state;
+    play_both(2, keep_diary, NULL, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_failures_that_do_not_say_why),
+        cmocka_unit_test(test_iterations_are_told_in_order),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

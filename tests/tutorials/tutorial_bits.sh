@@ -1,0 +1,59 @@
+#!/bin/sh
+# tutorial_bits.sh BIN_DIR: the steps of the tutorial agree, bit for bit where they promise it.
+. "$(dirname "$0")/../programs/checks.sh"
+
+# train NAME COMMAND...: a short run; its weights are in NAME.
+train() {
+    name=$1
+    shift
+    run "$*" "$@" --steps 30 --no-eval --save "$name"
+}
+
+# equal A B: the same bytes. Both files were written by the tutorial.
+equal() {
+    checks=$((checks + 1))
+    cmp "$1" "$2" || fail "$1 and $2 differ: $("$bin/compare_tensors" "$1" "$2" | tail -n 1)"
+}
+
+# tensors A B: equal bits, but one file is a trainer's and has more to say than weights.
+tensors() {
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
+}
+
+# close A B: not the same bits, but nearly.
+close() {
+    checks=$((checks + 1))
+    ! cmp -s "$1" "$2" || fail "$1 and $2 have the same bits, and the page says that they do not"
+    "$bin/compare_tensors" --tol 1e-5 "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
+}
+
+# Step 1 is train_single, and one shard is step 1.
+for options in '' '--model convnet' '--optimizer adamw --lr 0.01 --schedule constant' '--model toy --global-batch 50'; do
+    train one "$bin/tutorial_01" $options
+    train single "$bin/train_single" --device cpu $options
+    tensors one single
+    train shard "$bin/tutorial_02" --shards 1 $options
+    equal one shard
+done
+
+# Two to five shards, equal and unequal, and with a short last batch (1,500 = 21 * 70 + 30).
+for shards in 2 3 4 5 7; do
+    train one "$bin/tutorial_01" --global-batch 70
+    train two "$bin/tutorial_02" --global-batch 70 --shards $shards
+    close one two
+done
+# Steps 2, 3 and 4 add in the same order, and so does the library's DataParallel.
+for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
+    for count in 1 2 3 5; do
+        options="$options --global-batch 64"
+        train two "$bin/tutorial_02" --shards $count $options
+        train three "$bin/tutorial_03" --shards $count $options
+        train four "$bin/tutorial_04" --devices $count $options
+        train dp "$bin/train_dp" --device cpu --devices $count $options
+        case $options in *convnet*) ;; *) equal two three ;; esac # every shard counts in step 2's running statistics
+        equal three four
+        tensors four dp
+    done
+done
+tally tutorial_bits

@@ -1,0 +1,49 @@
+#!/bin/sh
+# tutorial_breaks.sh BIN_DIR: every mistake that a tutorial program can make on purpose (--break=NAME) shows its
+# symptom, and without it the symptom is gone.
+. "$(dirname "$0")/../programs/checks.sh"
+
+says() { # 'regular expression': the last run printed such a line
+    grep -qE -- "$1" out.txt || fail "no line \"$1\" from $what: $(cat out.txt)"
+}
+says_not() {
+    ! grep -qE -- "$1" out.txt || fail "a line \"$1\" from $what: $(cat out.txt)"
+}
+
+# differ A B, agree A B: by more than rounding, or not
+differ() {
+    checks=$((checks + 1))
+    ! "$bin/compare_tensors" --tol 1e-4 "$1" "$2" >/dev/null 2>&1 || fail "$1 and $2 agree"
+}
+agree() {
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --tol 1e-4 "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2: $(tail -n 1 cmp.txt)"
+}
+
+short="--steps 30 --no-eval"
+
+# ---- step 2: the mean of means -----------------------------------------------------------------------------
+run 'step 1' "$bin/tutorial_01" $short --save whole
+run 'seven shards' "$bin/tutorial_02" $short --shards 7 --save right
+agree whole right
+says 'rows=6 a_row_counts=1/60$'
+run 'the mean of means' "$bin/tutorial_02" $short --shards 7 --break=mean-of-means --save wrong
+differ whole wrong
+says 'rows=6 a_row_counts=1/42$'
+run 'the mean of equal means' "$bin/tutorial_02" $short --shards 4 --break=mean-of-means --save equal
+agree whole equal # equal shards hide the mistake
+
+# ---- step 3: another order of additions --------------------------------------------------------------------
+for shards in 2 3; do
+    run 'three threads' "$bin/tutorial_03" $short --shards $shards --save order
+    run 'three threads again' "$bin/tutorial_03" $short --shards $shards --save again
+    cmp order again || fail "two runs of step 3 differ"
+    run 'the last shard first' "$bin/tutorial_03" $short --shards $shards --break=other-order --save other
+    agree order other
+    if [ "$shards" = 2 ]; then # a + b = b + a
+        cmp order other || fail "the order of two shards makes a difference"
+    else
+        ! cmp -s order other || fail "the order of three shards makes no difference"
+    fi
+done
+tally tutorial_breaks

@@ -1,0 +1,14 @@
+/* 01-sgd-step.c: one step of SGD. The task is in 01-sgd-step.h. */
+#include "tutorials/01-one-device/exercises/01-sgd-step.h"
+
+// SOLUTION BEGIN
+void sgd_step(float *weights, float *momentum_buffer, const float *gradients, size_t count,
+              const SgdSettings *settings, bool first_step) {
+    for (size_t i = 0; i < count; i++) {
+        float gradient = gradients[i] + settings->weight_decay * weights[i];
+        float old = first_step ? 0.0f : settings->momentum * momentum_buffer[i];
+        momentum_buffer[i] = old + gradient;
+        weights[i] -= settings->lr * momentum_buffer[i];
+    }
+}
+// SOLUTION END

@@ -1,0 +1,116 @@
+/* 01-sgd-step.grade.c: small numbers that can be checked by hand, then many against the formulas.
+ *
+ * All numbers of the small cases are sums of powers of two, so every right way to compute them
+ * gives the same bits.
+ */
+#include "tutorials/01-one-device/exercises/01-sgd-step.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_01_01;
+
+// A step of two equal weights; returns the first. buffer: where its momentum is kept.
+static float step_once(Grade *grade, float weight, float gradient, float *buffer, SgdSettings sgd,
+                       bool first) {
+    float weights[2] = {weight, weight}, gradients[2] = {gradient, gradient};
+    float buffers[2] = {*buffer, *buffer};
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, 2, &sgd, first);
+    *buffer = buffers[0];
+    return weights[0];
+}
+
+static void plain(Grade *grade) {
+    float buffer = 0.0f;
+    float weight = step_once(grade, 2.0f, 2.0f, &buffer, (SgdSettings){.lr = 0.25f}, true);
+    GRADE_EXPECT(grade, weight != 2.0f, "The weight did not change at all: 2 - 0.25 * 2 is 1.5.");
+    GRADE_EXPECT(grade, weight < 2.0f,
+                 "The weights went uphill: a step goes against the gradient, w = w - lr * m.");
+    GRADE_EXPECT(grade, weight == 1.5f, "2 - 0.25 * 2 is 1.5, but the weight became %g.",
+                 (double)weight);
+}
+
+static void every_weight(Grade *grade) {
+    enum { COUNT = 7 };
+    float weights[COUNT + 1], buffers[COUNT + 1], gradients[COUNT];
+    for (int i = 0; i <= COUNT; i++) weights[i] = buffers[i] = 0.0f;
+    for (int i = 0; i < COUNT; i++) gradients[i] = (float)(i + 1);
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &(SgdSettings){.lr = 0.5f}, true);
+    GRADE_EXPECT(grade, weights[COUNT - 1] != 0.0f,
+                 "The last weight was left as it was: the loop must reach count - 1.");
+    GRADE_EXPECT(grade, weights[COUNT] == 0.0f && buffers[COUNT] == 0.0f,
+                 "Something was written behind the last weight: the loop must end at count - 1.");
+    for (int i = 0; i < COUNT; i++)
+        GRADE_EXPECT(grade, weights[i] == -0.5f * (float)(i + 1) && gradients[i] == (float)(i + 1),
+                     "Weight %d became %g with gradient %d, rate 0.5, from 0: it should be %g.", i,
+                     (double)weights[i], i + 1, -0.5 * (i + 1));
+}
+
+static void first_momentum(Grade *grade) {
+    float buffer = NAN;
+    SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f};
+    float weight = step_once(grade, 2.0f, 2.0f, &buffer, sgd, true);
+    GRADE_EXPECT(grade, !isnan(weight) && !isnan(buffer),
+                 "In the first step the buffer's contents mean nothing, yet they reached the "
+                 "weights.");
+    GRADE_EXPECT(grade, weight == 1.5f, "In the first step m = g: 2 - 0.25 * 2 is 1.5, not %g.",
+                 (double)weight);
+    GRADE_EXPECT(grade, buffer != 0.5f,
+                 "The learning rate must not be in the momentum buffer: then a changed rate would "
+                 "act late.");
+    GRADE_EXPECT(grade, buffer == 2.0f, "After the first step the buffer holds g = 2, not %g.",
+                 (double)buffer);
+}
+
+static void later_momentum(Grade *grade) {
+    float buffer = 4.0f;
+    SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f};
+    float weight = step_once(grade, 2.0f, 2.0f, &buffer, sgd, false);
+    GRADE_EXPECT(grade, buffer != 3.0f,
+                 "The gradient enters the momentum whole: m = momentum * m + g, not "
+                 "(1 - momentum) * g.");
+    GRADE_EXPECT(grade, buffer == 4.0f && weight == 1.0f,
+                 "With m = 4 and g = 2, the new m is 0.5 * 4 + 2 = 4 and the weight 2 - 0.25 * 4 = "
+                 "1; yours are %g and %g.",
+                 (double)buffer, (double)weight);
+}
+
+static void decay(Grade *grade) {
+    float buffer = 0.0f;
+    SgdSettings sgd = {.lr = 0.25f, .weight_decay = 0.5f};
+    float weight = step_once(grade, 2.0f, 2.0f, &buffer, sgd, true);
+    GRADE_EXPECT(grade, weight != 1.5f, "Weight decay had no effect on the weight.");
+    GRADE_EXPECT(grade, buffer != 2.0f,
+                 "Weight decay belongs into the gradient, before the momentum: g = g + "
+                 "weight_decay * w.");
+    GRADE_EXPECT(grade, buffer == 3.0f && weight == 1.25f,
+                 "g = 2 + 0.5 * 2 = 3, so m = 3 and w = 2 - 0.25 * 3 = 1.25; yours are %g and %g.",
+                 (double)buffer, (double)weight);
+}
+
+static void ten_steps(Grade *grade) {
+    SgdSettings sgd = {.lr = 0.08f, .momentum = 0.9f, .weight_decay = 0.01f};
+    float weight = 0.7f, buffer = NAN, w = 0.7f, m = 0.0f;
+    for (int step = 0; step < 10; step++) {
+        float gradient = sinf((float)step) + w;
+        weight = step_once(grade, weight, gradient, &buffer, sgd, step == 0);
+        float g = gradient + sgd.weight_decay * w;
+        m = (step == 0 ? 0.0f : sgd.momentum * m) + g;
+        w -= sgd.lr * m;
+        GRADE_EXPECT(grade, fabsf(weight - w) <= 1e-6f,
+                     "After step %d of a longer run the weight is %.7g, but the formulas give "
+                     "%.7g.",
+                     step, (double)weight, (double)w);
+    }
+}
+
+const Grader grader_01_01 = {
+    "01-one-device/01-sgd-step",
+    {{"a step without momentum and decay", 2, NULL, plain},
+     {"every weight, and nothing behind the last", 1, "a step without momentum and decay",
+      every_weight},
+     {"the first step with momentum", 2, "a step without momentum and decay", first_momentum},
+     {"a later step with momentum", 2, "the first step with momentum", later_momentum},
+     {"weight decay", 2, "a step without momentum and decay", decay},
+     {"ten steps with everything", 1, "weight decay", ten_steps}}};

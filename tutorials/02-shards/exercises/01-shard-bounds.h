@@ -1,0 +1,22 @@
+/* 01-shard-bounds.h: which rows belong to which shard.
+ *
+ * PyTorch's DataParallel cuts a batch of `rows` rows into chunks of ceil(rows / shards) rows, one
+ * after the other, until no row is left. So the last chunk may be shorter than the others, and
+ * there may be fewer chunks than shards:
+ *
+ *     10 rows, 4 shards:   [0,3) [3,6) [6,9) [9,10)
+ *      9 rows, 8 shards:   [0,2) [2,4) [4,6) [6,8) [8,9)  and three shards without rows
+ *
+ * It is not the fairest cut (10 rows could be 3, 3, 2, 2), but it is the one that decides which
+ * device sees which row, and whoever wants the same numbers has to cut in the same way.
+ */
+#ifndef TUTORIALS_SHARD_BOUNDS_H
+#define TUTORIALS_SHARD_BOUNDS_H
+
+#include <stddef.h>
+
+// Sets [*begin, *end) to the rows of shard `shard` of `shards`. A shard without rows gets begin ==
+// end, and both are at most `rows`.
+void shard_bounds(size_t rows, size_t shards, size_t shard, size_t *begin, size_t *end);
+
+#endif

@@ -1,0 +1,113 @@
+/* 02-sum-shards.grade.c: first numbers whose sums are exact, then numbers whose sums tell the order
+ * of the additions.
+ */
+#include "tutorials/02-shards/exercises/02-sum-shards.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_02_02;
+
+enum { COUNT = 1021, SHARDS = 5 }; // a prime number: there is always a tail
+
+typedef struct Numbers {
+    float values[SHARDS][COUNT], sum[COUNT];
+    const float *shards[SHARDS];
+} Numbers;
+
+static void fill(Numbers *n, float (*value)(size_t shard, size_t i)) {
+    for (size_t shard = 0; shard < SHARDS; shard++) {
+        n->shards[shard] = n->values[shard];
+        for (size_t i = 0; i < COUNT; i++) n->values[shard][i] = value(shard, i);
+    }
+    for (size_t i = 0; i < COUNT; i++) n->sum[i] = 1000.0f; // old contents
+}
+
+// Small whole numbers, every one different from its neighbours: their sums are exact.
+static float whole(size_t shard, size_t i) {
+    return (float)(1 + shard * 7 + i % 13);
+}
+
+// Of very different sizes: each addition rounds.
+static float rough(size_t shard, size_t i) {
+    return sinf((float)(1 + i * SHARDS + shard)) * ldexpf(1.0f, (int)((shard * 5 + i) % 11));
+}
+
+static void one_shard(Grade *grade) {
+    static Numbers n;
+    fill(&n, whole);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, 1, 4);
+    GRADE_EXPECT(grade, n.sum[0] != 1000.0f, "Nothing was written into sum.");
+    GRADE_EXPECT(grade, n.sum[0] < 1000.0f,
+                 "What stood in sum before was added, too: begin with the first shard's number.");
+    for (size_t i = 0; i < 4; i++)
+        GRADE_EXPECT(grade, n.sum[i] == whole(0, i),
+                     "The sum of one shard is that shard: sum[%zu] should be %g, not %g.", i,
+                     (double)whole(0, i), (double)n.sum[i]);
+}
+
+static void two_shards(Grade *grade) {
+    static Numbers n;
+    fill(&n, whole);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 8);
+    GRADE_EXPECT(grade, n.sum[0] != whole(0, 0), "The last shard is missing from the sum.");
+    GRADE_EXPECT(grade, n.sum[0] != (whole(0, 0) + whole(1, 0)) / 2,
+                 "This is the mean of the shards; their sum is wanted.");
+    for (size_t i = 0; i < 8; i++)
+        GRADE_EXPECT(grade, n.sum[i] == whole(0, i) + whole(1, i),
+                     "%g and %g add up to %g, but sum[%zu] is %g.", (double)whole(0, i),
+                     (double)whole(1, i), (double)(whole(0, i) + whole(1, i)), i, (double)n.sum[i]);
+}
+
+static void all_numbers(Grade *grade) {
+    static Numbers n;
+    fill(&n, whole);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, SHARDS, COUNT);
+    for (size_t i = 0; i < COUNT; i++) {
+        float wanted = 0;
+        for (size_t shard = 0; shard < SHARDS; shard++) wanted += whole(shard, i);
+        GRADE_EXPECT(grade, n.sum[i] != 1000.0f,
+                     "The last numbers were not summed: count need not be a multiple of anything. "
+                     "(sum[%zu] of %d)",
+                     i, COUNT);
+        GRADE_EXPECT(grade, n.sum[i] == wanted, "sum[%zu] of 5 shards is %g and should be %g.", i,
+                     (double)n.sum[i], (double)wanted);
+    }
+}
+
+static float exact(const Numbers *n, size_t i) {
+    double sum = 0;
+    for (size_t shard = 0; shard < SHARDS; shard++) sum += (double)n->values[shard][i];
+    return (float)sum;
+}
+
+static void same_bits(Grade *grade) {
+    static Numbers n;
+    fill(&n, rough);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, SHARDS, COUNT);
+    size_t different = 0, rounded_once = 0;
+    for (size_t i = 0; i < COUNT; i++) {
+        float wanted = n.values[0][i];
+        for (size_t shard = 1; shard < SHARDS; shard++) wanted += n.values[shard][i];
+        different += n.sum[i] != wanted;
+        rounded_once += n.sum[i] == exact(&n, i);
+        GRADE_EXPECT(grade, fabsf(n.sum[i] - wanted) <= 1e-3f,
+                     "sum[%zu] is %g and should be %g: that is more than rounding.", i,
+                     (double)n.sum[i], (double)wanted);
+    }
+    GRADE_EXPECT(grade, different == 0 || rounded_once < COUNT,
+                 "The additions were not rounded to float one by one, as those of the devices "
+                 "are.");
+    GRADE_EXPECT(grade, different == 0,
+                 "The sum is right, but its last bits are those of another order: first shard "
+                 "first. (%zu of %d numbers differ)",
+                 different, COUNT);
+}
+
+const Grader grader_02_02 = {
+    "02-shards/02-sum-shards",
+    {{"one shard", 2, NULL, one_shard},
+     {"two shards", 3, "one shard", two_shards},
+     {"five shards, all numbers", 2, "two shards", all_numbers},
+     {"the same bits as in order", 3, "five shards, all numbers", same_bits}}};

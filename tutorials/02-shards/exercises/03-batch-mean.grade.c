@@ -1,0 +1,53 @@
+/* 03-batch-mean.grade.c: means that can be checked in the head. */
+#include "tutorials/02-shards/exercises/03-batch-mean.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_02_03;
+
+static void equal_shards(Grade *grade) {
+    double means[2] = {1.0, 3.0};
+    size_t rows[2] = {30, 30};
+    double mean = STUDENT(grade, batch_mean)(means, rows, 2);
+    GRADE_EXPECT(grade, mean != 120.0,
+                 "The shards' sums were added up, but not divided by the number of all rows.");
+    GRADE_EXPECT(grade, mean != 1.0, "The last shard was left out: half of the batch is missing.");
+    GRADE_EXPECT(grade, mean == 2.0,
+                 "30 rows of mean 1 and 30 rows of mean 3 have the mean 2, not %g.", mean);
+}
+
+static void unequal_shards(Grade *grade) {
+    double means[3] = {1.0, 1.0, 7.0};
+    size_t rows[3] = {4, 4, 1};
+    double mean = STUDENT(grade, batch_mean)(means, rows, 3);
+    GRADE_EXPECT(grade, mean != 3.0,
+                 "This is the mean of the means: the rows of the short shard count for too much. "
+                 "(8 rows of mean 1 and one of 7 have the mean 15/9, not 3)");
+    GRADE_EXPECT(grade, fabs(mean - 15.0 / 9.0) < 1e-12,
+                 "8 rows of mean 1 and one row of 7 have the mean 15/9 = 1.6667, not %g.", mean);
+}
+
+static void empty_shards(Grade *grade) {
+    double means[4] = {2.0, NAN, 6.0, NAN};
+    size_t rows[4] = {3, 0, 1, 0};
+    double mean = STUDENT(grade, batch_mean)(means, rows, 4);
+    GRADE_EXPECT(grade, !isnan(mean), "A shard without rows made the result NaN: leave it out.");
+    GRADE_EXPECT(grade, mean == 3.0, "3 rows of mean 2 and one of 6 have the mean 3, not %g.",
+                 mean);
+}
+
+static void no_rows(Grade *grade) {
+    double means[2] = {NAN, NAN};
+    size_t rows[2] = {0, 0};
+    double mean = STUDENT(grade, batch_mean)(means, rows, 2);
+    GRADE_EXPECT(grade, mean == 0.0,
+                 "Without any rows the mean is 0 by agreement, and not 0 / 0. (yours is %g)", mean);
+}
+
+const Grader grader_02_03 = {"02-shards/03-batch-mean",
+                             {{"two equal shards", 2, NULL, equal_shards},
+                              {"unequal shards", 4, "two equal shards", unequal_shards},
+                              {"shards without rows", 3, "unequal shards", empty_shards},
+                              {"no rows at all", 1, "shards without rows", no_rows}}};

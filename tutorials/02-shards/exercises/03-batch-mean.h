@@ -1,0 +1,20 @@
+/* 03-batch-mean.h: the mean of a batch from the means of its shards.
+ *
+ * Every shard reports the mean of its own rows. The mean of these means is the mean of the batch
+ * only if all shards are equally long; otherwise the rows of a short shard count for more than
+ * they should. What is wanted is the mean over all rows:
+ *
+ *     (rows[0] * means[0] + rows[1] * means[1] + ...) / (rows[0] + rows[1] + ...)
+ *
+ * A shard may have no rows. Its mean is 0 / 0, which is NaN, and NaN times 0 is NaN again: such a
+ * shard must be left out. If no shard has rows, the result is 0.
+ */
+#ifndef TUTORIALS_BATCH_MEAN_H
+#define TUTORIALS_BATCH_MEAN_H
+
+#include <stddef.h>
+
+// means [shards], rows [shards].
+double batch_mean(const double *means, const size_t *rows, size_t shards);
+
+#endif

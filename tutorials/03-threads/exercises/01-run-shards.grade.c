@@ -1,0 +1,126 @@
+/* 01-run-shards.grade.c: the work is a meeting: nobody leaves before all have come. So threads that
+ * run one after the other are found out whatever the time they take.
+ */
+#include "tutorials/03-threads/exercises/01-run-shards.h"
+
+#include <pthread.h>
+
+#include "common/base/clock.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_03_01;
+
+typedef struct Meeting {
+    pthread_mutex_t mutex; // protects what follows
+    pthread_cond_t changed;
+    int expected, came, left;
+    int runs[MOST_SHARDS];
+    bool in_vain;  // somebody waited two seconds
+    bool outside;  // a number that is no shard's
+    bool caller;   // a shard ran in the thread that called run_shards
+    pthread_t who; // that one
+} Meeting;
+
+static Meeting meeting_of(int expected) {
+    return (Meeting){.mutex = PTHREAD_MUTEX_INITIALIZER,
+                     .changed = PTHREAD_COND_INITIALIZER,
+                     .expected = expected,
+                     .who = pthread_self()};
+}
+
+// Notes that a shard has come; only with `meet` does it wait for the others.
+static void come(Meeting *m, int shard, bool meet) {
+    struct timespec deadline = clock_deadline(2.0);
+    pthread_mutex_lock(&m->mutex);
+    if (shard >= 0 && shard < m->expected)
+        m->runs[shard]++;
+    else
+        m->outside = true;
+    m->caller = m->caller || pthread_equal(pthread_self(), m->who);
+    m->came++;
+    pthread_cond_broadcast(&m->changed);
+    while (meet && m->came < m->expected && !m->in_vain && !m->caller)
+        if (pthread_cond_clockwait(&m->changed, &m->mutex, CLOCK_MONOTONIC, &deadline) != 0)
+            m->in_vain = true;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static void leave(Meeting *m) {
+    struct timespec moment = {.tv_nsec = 20 * 1000 * 1000}; // who does not join is gone by now
+    clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+    pthread_mutex_lock(&m->mutex);
+    m->left++;
+    pthread_mutex_unlock(&m->mutex);
+}
+
+static void note(void *context, int shard) {
+    come(context, shard, false);
+    leave(context);
+}
+
+static void meet(void *context, int shard) {
+    come(context, shard, true);
+    leave(context);
+}
+
+static void every_shard(Grade *grade) {
+    static Meeting m; // static: threads that nobody joined may outlive this function
+    for (int count = 1; count <= 5; count++) {
+        m = meeting_of(count);
+        STUDENT(grade, run_shards)(count, note, &m);
+        GRADE_EXPECT(grade, m.left == m.came && m.came > 0,
+                     "It returned while a shard was still running: join every thread.");
+        GRADE_EXPECT(grade, !m.outside, "It ran a shard that is none of 0 to count - 1.");
+        for (int i = 0; i < count; i++)
+            GRADE_EXPECT(grade, m.runs[i] < 2,
+                         "Several threads got the number of the same shard: each needs a struct "
+                         "of its own. (shard %d of %d ran %d times)",
+                         i, count, m.runs[i]);
+        GRADE_EXPECT(grade, m.runs[count - 1] == 1,
+                     "The last shard was never run: there are count of them, from 0 to count - "
+                     "1.");
+        for (int i = 0; i < count; i++)
+            GRADE_EXPECT(grade, m.runs[i] == 1, "Shard %d of %d was never run.", i, count);
+    }
+}
+
+static void own_threads(Grade *grade) {
+    static Meeting m;
+    m = meeting_of(3);
+    STUDENT(grade, run_shards)(3, note, &m);
+    GRADE_EXPECT(grade, !m.caller,
+                 "A shard ran in the caller's own thread: each shard is to have a thread of its "
+                 "own.");
+}
+
+static void at_once(Grade *grade) {
+    static Meeting m;
+    for (int count = 2; count <= 8; count += 3) {
+        m = meeting_of(count);
+        STUDENT(grade, run_shards)(count, meet, &m);
+        GRADE_EXPECT(grade, !m.in_vain,
+                     "The shards did not run at the same time: start all threads before you wait "
+                     "for the first. (one of %d waited for the others in vain)",
+                     count);
+    }
+}
+
+static void often(Grade *grade) {
+    static Meeting m;
+    for (int round = 0; round < 20; round++) {
+        m = meeting_of(16);
+        STUDENT(grade, run_shards)(16, meet, &m);
+        for (int i = 0; i < 16; i++)
+            GRADE_EXPECT(grade, m.runs[i] == 1 && m.left == 16,
+                         "In round %d of 20, shard %d ran %d times: something is shared that each "
+                         "thread should have for itself.",
+                         round, i, m.runs[i]);
+    }
+}
+
+const Grader grader_03_01 = {
+    "03-threads/01-run-shards",
+    {{"every shard once, and all have ended", 4, NULL, every_shard},
+     {"threads of their own", 2, "every shard once, and all have ended", own_threads},
+     {"at the same time", 3, "threads of their own", at_once},
+     {"sixteen threads, twenty times", 1, "at the same time", often}}};

@@ -1,0 +1,160 @@
+/* 02-add-in-turn.grade.c: threads are started in a chosen order, and each has time to come before
+ * the next one is started. Numbers whose sum tells the order show who was first.
+ */
+#include "tutorials/03-threads/exercises/02-add-in-turn.h"
+
+#include "common/base/clock.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_03_02;
+
+enum { SHARDS = 3, COUNT = 5 };
+
+// (2^24 + 1) - 2^24 is 0 in floats, since 2^24 + 1 has 25 digits; in any other order it is 1.
+static const float GRADIENTS[SHARDS][COUNT] = {
+    {16777216.0f, 1.0f, 2.0f, 3.0f, 4.0f},
+    {1.0f, 10.0f, 20.0f, 30.0f, 40.0f},
+    {-16777216.0f, 100.0f, 200.0f, 300.0f, 400.0f},
+};
+static const float SUM[COUNT] = {0.0f, 111.0f, 222.0f, 333.0f, 444.0f};
+
+typedef struct Scene {
+    __typeof__(&add_in_turn) add;
+    Turn turn;
+    float sum[COUNT];
+    pthread_mutex_t mutex; // protects returned
+    pthread_cond_t changed;
+    bool returned[SHARDS];
+} Scene;
+
+typedef struct Actor {
+    Scene *scene;
+    int shard;
+} Actor;
+
+static void open_scene(Grade *grade, Scene *scene) {
+    *scene = (Scene){.add = STUDENT(grade, add_in_turn),
+                     .turn = {.mutex = PTHREAD_MUTEX_INITIALIZER,
+                              .changed = PTHREAD_COND_INITIALIZER,
+                              .sum = scene->sum,
+                              .count = COUNT},
+                     .mutex = PTHREAD_MUTEX_INITIALIZER,
+                     .changed = PTHREAD_COND_INITIALIZER};
+    for (size_t i = 0; i < COUNT; i++) scene->sum[i] = 1000.0f; // old contents
+}
+
+static void *act(void *argument) {
+    Actor *actor = argument;
+    Scene *scene = actor->scene;
+    scene->add(&scene->turn, actor->shard, GRADIENTS[actor->shard]);
+    pthread_mutex_lock(&scene->mutex);
+    scene->returned[actor->shard] = true;
+    pthread_cond_broadcast(&scene->changed);
+    pthread_mutex_unlock(&scene->mutex);
+    return NULL;
+}
+
+// Whether the shard's call has returned, or does within that time.
+static bool has_returned(Scene *scene, int shard, double seconds) {
+    struct timespec deadline = clock_deadline(seconds);
+    pthread_mutex_lock(&scene->mutex);
+    int late = 0;
+    while (!scene->returned[shard] && !late)
+        late = pthread_cond_clockwait(&scene->changed, &scene->mutex, CLOCK_MONOTONIC, &deadline);
+    bool returned = scene->returned[shard];
+    pthread_mutex_unlock(&scene->mutex);
+    return returned;
+}
+
+static void enter(Scene *scene, Actor *actor, int shard) {
+    pthread_t thread;
+    *actor = (Actor){scene, shard};
+    int failed = pthread_create(&thread, NULL, act, actor);
+    CHECK(failed == 0, "no thread");
+    pthread_detach(thread); // one that hangs ends with the check's process
+}
+
+static void check_sum(Grade *grade, const Scene *scene) {
+    for (size_t i = 1; i < COUNT; i++)
+        GRADE_EXPECT(grade, scene->sum[i] == SUM[i],
+                     "The sum of three shards is %g at %zu and should be %g.",
+                     (double)scene->sum[i], i, (double)SUM[i]);
+    GRADE_EXPECT(grade, scene->sum[0] == SUM[0],
+                 "The sum is that of another order than shard 0, 1, 2.");
+}
+
+static void shard_zero(Grade *grade) {
+    static Scene scene; // static: a thread that hangs may outlive this function
+    static Actor actor;
+    open_scene(grade, &scene);
+    enter(&scene, &actor, 0);
+    GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
+    GRADE_EXPECT(grade, scene.sum[1] != 1001.0f,
+                 "What stood in the sum before was added, too: shard 0 sets it.");
+    GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[COUNT - 1] == 4.0f,
+                 "After shard 0 the sum is its gradients, 1 to 4 at the end; yours has %g and %g.",
+                 (double)scene.sum[1], (double)scene.sum[COUNT - 1]);
+    GRADE_EXPECT(grade, pthread_mutex_trylock(&scene.turn.mutex) == 0,
+                 "The mutex was still locked when the function returned: nobody else can ever "
+                 "add.");
+    GRADE_EXPECT(grade, scene.turn.next == 1,
+                 "The turn was not passed on: after the addition turn->next is the next shard's "
+                 "number.");
+}
+
+static void in_order(Grade *grade) {
+    static Scene scene;
+    static Actor actors[SHARDS];
+    open_scene(grade, &scene);
+    for (int shard = 0; shard < SHARDS; shard++) {
+        enter(&scene, &actors[shard], shard);
+        GRADE_EXPECT(grade, has_returned(&scene, shard, 2.0),
+                     "Shard %d, whose turn it was, never added.", shard);
+    }
+    check_sum(grade, &scene);
+}
+
+static void too_early(Grade *grade) {
+    static Scene scene;
+    static Actor actors[SHARDS];
+    open_scene(grade, &scene);
+    for (int shard = SHARDS - 1; shard > 0; shard--) {
+        enter(&scene, &actors[shard], shard);
+        GRADE_EXPECT(grade, !has_returned(&scene, shard, 0.05),
+                     "A shard added before its turn had come: wait until turn->next is its number. "
+                     "(shard %d, before shard 0 was there)",
+                     shard);
+    }
+    enter(&scene, &actors[0], 0);
+    GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
+    GRADE_EXPECT(grade, has_returned(&scene, 1, 2.0),
+                 "The turn was passed on, but a thread that waited for it was not woken: "
+                 "pthread_cond_broadcast.");
+    GRADE_EXPECT(grade, has_returned(&scene, 2, 2.0),
+                 "Shard 2 waited for its turn and was never woken.");
+    check_sum(grade, &scene);
+}
+
+static void woken_for_another(Grade *grade) {
+    static Scene scene;
+    static Actor actors[SHARDS];
+    open_scene(grade, &scene);
+    enter(&scene, &actors[2], 2);
+    (void)has_returned(&scene, 2, 0.05);
+    enter(&scene, &actors[0], 0);
+    GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
+    GRADE_EXPECT(grade, !has_returned(&scene, 2, 0.05),
+                 "A woken shard added although it was another's turn: look again, with while and "
+                 "not if.");
+    enter(&scene, &actors[1], 1);
+    GRADE_EXPECT(grade, has_returned(&scene, 1, 2.0) && has_returned(&scene, 2, 2.0),
+                 "After shards 2 and 0, shard 1 came, and not all of them ended.");
+    check_sum(grade, &scene);
+}
+
+const Grader grader_03_02 = {
+    "03-threads/02-add-in-turn",
+    {{"shard 0", 2, NULL, shard_zero},
+     {"three shards that come in order", 2, "shard 0", in_order},
+     {"woken when it is another's turn", 3, "three shards that come in order", woken_for_another},
+     {"shards that come too early", 3, "three shards that come in order", too_early}}};

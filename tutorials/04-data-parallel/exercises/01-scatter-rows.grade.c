@@ -1,0 +1,135 @@
+/* 01-scatter-rows.grade.c: where the rows are afterwards, whose memory that is, and what was copied
+ * to get them there.
+ */
+#include "tutorials/04-data-parallel/exercises/01-scatter-rows.h"
+
+#include "common/data/sampler.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_04_01;
+
+enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3 };
+
+typedef struct Scene {
+    Device *devices[MOST_PARTS];
+    size_t before[MOST_PARTS]; // bytes that were allocated
+    float *batch;              // on the first device
+    Part parts[MOST_PARTS];
+    WatchLog log;
+} Scene;
+
+static void run(Grade *grade, Scene *scene, size_t rows, int part_count) {
+    *scene = (Scene){0};
+    for (int i = 0; i < part_count; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "cpu:%d", i);
+        scene->devices[i] = scene->parts[i].device = device_open(name, NULL);
+    }
+    scene->batch = device_alloc(scene->devices[0], MOST_ROWS * ROW * sizeof(float));
+    for (int k = 0; k < MOST_ROWS * ROW; k++) scene->batch[k] = (float)(k + 1);
+    for (int i = 0; i < part_count; i++) scene->before[i] = scene->devices[i]->bytes;
+    watch_begin(&scene->log);
+    STUDENT(grade, scatter_rows)
+    (scene->devices[0], scene->batch, rows, ROW, scene->parts, part_count);
+    watch_begin(NULL);
+}
+
+static bool is_in_batch(const Scene *scene, const float *rows) {
+    return rows >= scene->batch && rows < scene->batch + MOST_ROWS * ROW;
+}
+
+// What each part has, whatever way it came.
+static void check_rows(Grade *grade, size_t rows, int part_count) {
+    static Scene scene;
+    run(grade, &scene, rows, part_count);
+    for (int i = 0; i < part_count; i++) {
+        const Part *part = &scene.parts[i];
+        size_t begin, end;
+        chunk_bounds(rows, (size_t)part_count, (size_t)i, &begin, &end);
+        GRADE_EXPECT(grade, part->end - part->begin == end - begin,
+                     "%zu rows on %d devices: device %d should have rows %zu to %zu, not %zu to "
+                     "%zu.",
+                     rows, part_count, i, begin, end, part->begin, part->end);
+        if (begin == end) continue;
+        GRADE_EXPECT(grade, part->rows, "Device %d has %zu rows, but no memory for them.", i,
+                     end - begin);
+        GRADE_EXPECT(grade, !is_in_batch(&scene, part->rows),
+                     "A part points into the batch, which lies on another device: copy its rows "
+                     "there.");
+        GRADE_EXPECT(grade, part->rows[0] != 1.0f || begin == 0,
+                     "Every part got the first rows: row begin of the batch is at batch + begin * "
+                     "row_size.");
+        for (size_t k = 0; k < (end - begin) * ROW; k++)
+            GRADE_EXPECT(grade, part->rows[k] == scene.batch[begin * ROW + k],
+                         k * sizeof(float) >= (end - begin) * ROW
+                             ? "device_copy counts bytes, and a float has four: the ends of the "
+                               "rows did not arrive."
+                             : "The rows of a part are not those of the batch.");
+    }
+}
+
+static void one_device(Grade *grade) {
+    static Scene scene;
+    run(grade, &scene, 4, 1);
+    const Part *part = &scene.parts[0];
+    GRADE_EXPECT(grade, part->begin == 0 && part->end == 4 && part->rows,
+                 "With one device, it gets all 4 rows; yours got %zu.", part->end - part->begin);
+}
+
+static void equal_parts(Grade *grade) {
+    check_rows(grade, 12, 1);
+    check_rows(grade, 12, 2);
+    check_rows(grade, 12, 3);
+}
+
+static void unequal_parts(Grade *grade) {
+    check_rows(grade, 11, 3);
+    check_rows(grade, 9, 5);
+    check_rows(grade, 3, 5);
+}
+
+static void memory_of_device(Grade *grade) {
+    static Scene scene;
+    run(grade, &scene, 11, 3);
+    for (int i = 0; i < 3; i++) {
+        size_t bytes = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
+        size_t taken = scene.devices[i]->bytes - scene.before[i];
+        GRADE_EXPECT(grade, taken >= bytes,
+                     "The memory was asked of another device than the one that is to use it. "
+                     "(device %d)",
+                     i);
+    }
+}
+
+static void copies(Grade *grade) {
+    static Scene scene;
+    run(grade, &scene, 9, 5); // 2, 2, 2, 2, 1
+    size_t count = 0, bytes = 0;
+    for (size_t k = 0; k < scene.log.count; k++) {
+        const WatchEvent *event = &scene.log.events[k];
+        if (event->kind != WATCH_COPY) continue;
+        count++;
+        bytes += event->bytes;
+        GRADE_EXPECT(grade, event->from == scene.devices[0],
+                     "A copy came from another device than the batch's.");
+    }
+    GRADE_EXPECT(grade, count > 0,
+                 "The rows came by another way than device_copy: between two GPUs there is no "
+                 "memcpy.");
+    GRADE_EXPECT(grade, bytes <= 9 * ROW * sizeof(float),
+                 "A part got more than its rows: scatter sends each row to one device only. (%zu "
+                 "bytes were copied, the batch has %zu)",
+                 bytes, 9 * ROW * sizeof(float));
+    GRADE_EXPECT(grade, count <= 5,
+                 "There were %zu copies for 5 devices: a part's rows lie together, so one each is "
+                 "enough.",
+                 count);
+}
+
+const Grader grader_04_01 = {
+    "04-data-parallel/01-scatter-rows",
+    {{"one device", 1, NULL, one_device},
+     {"parts of equal length", 3, "one device", equal_parts},
+     {"short and empty parts", 2, "parts of equal length", unequal_parts},
+     {"memory of the right device", 2, "parts of equal length", memory_of_device},
+     {"what was copied", 2, "parts of equal length", copies}}};

@@ -1,0 +1,95 @@
+/* 02-gather-rows.grade.c: every row of every part, where it belongs, and how it came there. */
+#include "tutorials/04-data-parallel/exercises/02-gather-rows.h"
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_04_02;
+
+enum { MOST_PARTS = 5, ROW = 3, MOST_ROWS = 16 };
+
+typedef struct Scene {
+    Device *devices[MOST_PARTS];
+    OutputPart parts[MOST_PARTS];
+    float *outputs;
+    size_t rows, returned;
+    int part_count;
+    WatchLog log;
+} Scene;
+
+// counts: of each part's rows, ended by -1. Row r of the batch is r*ROW + 1, r*ROW + 2, ...
+static void run(Grade *grade, Scene *scene, const int *counts) {
+    *scene = (Scene){0};
+    for (int i = 0; counts[i] >= 0; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "cpu:%d", i);
+        Device *device = scene->devices[i] = device_open(name, NULL);
+        size_t count = (size_t)counts[i];
+        scene->parts[i] = (OutputPart){.device = device, .count = count};
+        if (count > 0) scene->parts[i].rows = device_alloc(device, count * ROW * sizeof(float));
+        for (size_t k = 0; k < count * ROW; k++)
+            scene->parts[i].rows[k] = (float)(scene->rows * ROW + k + 1);
+        scene->rows += count;
+        scene->part_count++;
+    }
+    scene->outputs = device_alloc(scene->devices[0], MOST_ROWS * ROW * sizeof(float));
+    for (size_t k = 0; k < MOST_ROWS * ROW; k++) scene->outputs[k] = -1.0f;
+    watch_begin(&scene->log);
+    scene->returned = STUDENT(grade, gather_rows)(scene->devices[0], scene->outputs, ROW,
+                                                  scene->parts, scene->part_count);
+    watch_begin(NULL);
+}
+
+static void check(Grade *grade, const int *counts, const char *sentence) {
+    static Scene scene;
+    run(grade, &scene, counts);
+    size_t last = scene.rows * ROW - 1;
+    GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
+                 scene.rows, scene.returned);
+    GRADE_EXPECT(grade, scene.outputs[0] == 1.0f || scene.outputs[last] != (float)ROW,
+                 "The outputs are in the order of the devices from the last to the first.");
+    GRADE_EXPECT(grade, scene.outputs[ROW - 1] != -1.0f,
+                 "The ends of the parts did not arrive: device_copy counts bytes, and a float has "
+                 "four.");
+    for (size_t k = 0; k <= last; k++)
+        GRADE_EXPECT(grade, scene.outputs[k] == (float)(k + 1), "%s (row %zu of %zu)", sentence,
+                     k / ROW, scene.rows);
+    GRADE_EXPECT(grade, scene.outputs[last + 1] == -1.0f,
+                 "Something was written behind the last row.");
+}
+
+static void two_parts(Grade *grade) {
+    check(grade, (int[]){1, 1, -1}, "The outputs of the last device are missing.");
+    check(grade, (int[]){4, 4, -1}, "The outputs of the last device are missing.");
+}
+
+static void unequal_parts(Grade *grade) {
+    const char *sentence =
+        "A short part landed in the wrong place: a part begins where the one before it ends.";
+    check(grade, (int[]){4, 4, 3, -1}, sentence);
+    check(grade, (int[]){2, 2, 2, 2, 1, -1}, sentence);
+}
+
+static void copies(Grade *grade) {
+    static Scene scene;
+    run(grade, &scene, (int[]){2, 2, 1, 0, 0, -1});
+    size_t count = 0;
+    for (size_t k = 0; k < scene.log.count; k++) {
+        const WatchEvent *event = &scene.log.events[k];
+        if (event->kind != WATCH_COPY) continue;
+        count++;
+        GRADE_EXPECT(grade, event->bytes > 0,
+                     "A part without rows was copied, although its pointer is NULL.");
+        GRADE_EXPECT(grade, event->to == scene.devices[0],
+                     "A copy went to another device than the outputs'.");
+    }
+    GRADE_EXPECT(grade, count > 0,
+                 "The rows came by another way than device_copy: between two GPUs there is no "
+                 "memcpy.");
+    GRADE_EXPECT(grade, count == 3, "Three parts have rows, but there were %zu copies.", count);
+}
+
+const Grader grader_04_02 = {
+    "04-data-parallel/02-gather-rows",
+    {{"two parts of equal length", 4, NULL, two_parts},
+     {"parts of unequal length", 3, "two parts of equal length", unequal_parts},
+     {"what was copied", 3, "two parts of equal length", copies}}};

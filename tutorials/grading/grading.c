@@ -1,0 +1,313 @@
+/* grading.c: checks in processes of their own, ranks in threads, and what was watched.
+ *
+ * The parent never loads the student's code: a check's child does, runs the check, and writes its
+ * verdict into a pipe. No verdict means that the child was killed, or that the student's code ended
+ * it. What the student prints goes to stderr, for reading and not for judging.
+ */
+#include "tutorials/grading/grading.h"
+
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/json.h"
+#include "common/base/memory.h"
+#include "ddp/rendezvous/init.h"
+#include "tutorials/grading/grader.h"
+
+enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600, PASSED = '+', MISSED = '-' };
+
+#define RANKS_TIMEOUT_S 3.0
+
+struct Grade {
+    const char *file; // the student's, compiled
+    void *library;
+    int verdict; // the pipe's end for writing
+};
+
+typedef enum Result { RESULT_PASS, RESULT_MISS, RESULT_SKIP } Result;
+static const char *const RESULT_NAMES[] = {"PASS", "MISS", "SKIP"};
+
+typedef struct Outcome {
+    Result result;
+    char sentence[SENTENCE_MAX];
+} Outcome;
+
+// ---- inside a check -----------------------------------------------------------------------------
+
+void grade_miss(Grade *grade, const char *format, ...) {
+    char text[SENTENCE_MAX];
+    va_list arguments;
+    va_start(arguments, format);
+    text[0] = MISSED;
+    vsnprintf(text + 1, sizeof text - 1, format, arguments);
+    va_end(arguments);
+    fflush(NULL);
+    ssize_t written = write(grade->verdict, text, strlen(text));
+    _exit(written > 0 ? 0 : 1); // also when called by a rank's thread: the check is over
+}
+
+GradeFunction *grade_function(Grade *grade, const char *name) {
+    // POSIX's way around C's rule that functions and data have different pointers.
+    union {
+        void *data;
+        GradeFunction *function;
+    } symbol = {.data = dlsym(grade->library, name)};
+    if (!symbol.data) grade_miss(grade, "Your file does not define the function %s.", name);
+    return symbol.function;
+}
+
+uint64_t grade_ulps(float a, float b) {
+    int32_t x, y;
+    memcpy(&x, &a, sizeof x);
+    memcpy(&y, &b, sizeof y);
+    int64_t place_x = x < 0 ? (int64_t)INT32_MIN - x : x,
+            place_y = y < 0 ? (int64_t)INT32_MIN - y : y;
+    return (uint64_t)(place_x < place_y ? place_y - place_x : place_x - place_y);
+}
+
+// ---- ranks --------------------------------------------------------------------------------------
+
+const int GRADE_WORLDS[4] = {1, 2, 3, 5};
+
+typedef struct RankThread {
+    GradeRank rank;
+    pthread_t thread;
+    void (*run)(GradeRank *rank);
+} RankThread;
+
+static void *run_rank(void *argument) {
+    RankThread *self = argument;
+    watch_begin(self->rank.log);
+    self->run(&self->rank);
+    watch_begin(NULL);
+    return NULL;
+}
+
+void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
+    Error err = {0};
+    ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
+    RankThread *ranks = memory_zalloc((size_t)world * sizeof *ranks);
+    if (init_thread_groups(world, RANKS_TIMEOUT_S, groups, &err) != 0) error_exit(&err);
+    for (int r = 0; r < world; r++) {
+        ranks[r] =
+            (RankThread){.rank = {grade, groups[r], r, world, context, NULL, {0}}, .run = run};
+        ranks[r].rank.log = memory_zalloc(sizeof(WatchLog));
+        int failed = pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
+        CHECK(failed == 0, "no thread for rank %d", r);
+    }
+    for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
+    for (int r = 0; r < world; r++)
+        if (ranks[r].rank.err.status != STATUS_OK)
+            grade_miss(grade, "With %d ranks, rank %d got an error: %s", world, r,
+                       ranks[r].rank.err.message);
+    for (int r = 0; r < world; r++) {
+        pg_close(groups[r]);
+        free(ranks[r].rank.log);
+    }
+    free(ranks);
+    free(groups);
+}
+
+// ---- watching -----------------------------------------------------------------------------------
+
+// Per thread, because the student's calls say nothing of who makes them.
+static _Thread_local WatchLog *current_log;
+
+void watch_begin(WatchLog *log) {
+    current_log = log;
+}
+
+static void write_down(WatchEvent event) {
+    if (current_log && current_log->count < WATCH_MOST)
+        current_log->events[current_log->count++] = event;
+}
+
+static size_t collective_bytes(const Collective *collective) {
+    static const size_t BYTES[] = {[PG_F32] = 4, [PG_F64] = 8, [PG_I32] = 4, [PG_I64] = 8,
+                                   [PG_U8] = 1,  [PG_F16] = 2, [PG_BF16] = 2};
+    return collective->count * BYTES[collective->type];
+}
+
+int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    write_down((WatchEvent){
+        .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
+    return pg_run(group, collective, err);
+}
+
+Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
+    write_down((WatchEvent){
+        .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
+    return pg_start(group, collective, err);
+}
+
+int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
+    write_down((WatchEvent){.kind = WATCH_WAIT});
+    return work_wait(work, begin_ns, end_ns, err);
+}
+
+void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
+                         size_t bytes) {
+    write_down((WatchEvent){.kind = WATCH_COPY, .from = from, .to = to, .bytes = bytes});
+    device_copy(to, destination, from, source, bytes);
+}
+
+static bool is_of_kind(const WatchEvent *event, CollectiveKind kind) {
+    return (event->kind == WATCH_RUN || event->kind == WATCH_START) &&
+           event->collective.kind == kind;
+}
+
+size_t watch_count(const WatchLog *log, CollectiveKind kind) {
+    size_t count = 0;
+    for (size_t i = 0; i < log->count; i++) count += is_of_kind(&log->events[i], kind);
+    return count;
+}
+
+size_t watch_bytes(const WatchLog *log, CollectiveKind kind) {
+    size_t bytes = 0;
+    for (size_t i = 0; i < log->count; i++)
+        if (is_of_kind(&log->events[i], kind)) bytes += log->events[i].bytes;
+    return bytes;
+}
+
+// ---- checks, one process each -------------------------------------------------------------------
+
+static void run_check(Grade *grade, const GradeCheck *check) {
+    dup2(STDERR_FILENO, STDOUT_FILENO);
+    alarm(CHECK_SECONDS);
+    grade->library = dlopen(grade->file, RTLD_NOW | RTLD_LOCAL);
+    if (!grade->library) grade_miss(grade, "Your file cannot be loaded: %s", dlerror());
+    check->run(grade);
+    fflush(NULL);
+    char passed = PASSED;
+    ssize_t written = write(grade->verdict, &passed, 1);
+    _exit(written == 1 ? 0 : 1);
+}
+
+static void say_how_it_ended(Outcome *outcome, int status) {
+    char *sentence = outcome->sentence;
+    if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
+        snprintf(sentence, SENTENCE_MAX,
+                 "It did not end within %d seconds: an endless loop, or a wait for something that "
+                 "nobody sends.",
+                 CHECK_SECONDS);
+    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
+        snprintf(sentence, SENTENCE_MAX,
+                 "It crashed (SIGSEGV): it read or wrote memory that is not its own.");
+    else if (WIFSIGNALED(status))
+        snprintf(sentence, SENTENCE_MAX, "It was ended by signal %d (%s).", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else
+        snprintf(sentence, SENTENCE_MAX,
+                 "It ended the whole program with status %d; a function returns to its caller.",
+                 WEXITSTATUS(status));
+}
+
+static Outcome grade_check(const GradeCheck *check, const char *file) {
+    Outcome outcome = {.result = RESULT_MISS};
+    int ends[2], status = 0;
+    fflush(NULL);
+    int failed = pipe(ends);
+    CHECK(failed == 0, "no pipe for a check");
+    pid_t child = fork();
+    CHECK(child >= 0, "no process for a check");
+    if (child == 0) {
+        close(ends[0]);
+        Grade grade = {.file = file, .verdict = ends[1]};
+        run_check(&grade, check);
+    }
+    close(ends[1]);
+    char text[SENTENCE_MAX] = "";
+    size_t length = 0;
+    for (ssize_t n; length + 1 < sizeof text &&
+                    (n = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
+        length += (size_t)n;
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    if (text[0] == PASSED)
+        outcome.result = RESULT_PASS;
+    else if (text[0] == MISSED)
+        snprintf(outcome.sentence, sizeof outcome.sentence, "%.*s", SENTENCE_MAX - 2, text + 1);
+    else
+        say_how_it_ended(&outcome, status);
+    return outcome;
+}
+
+// ---- a whole exercise ---------------------------------------------------------------------------
+
+static size_t count_checks(const Grader *grader) {
+    size_t count = 0;
+    while (count < GRADE_MOST_CHECKS && grader->checks[count].name) count++;
+    return count;
+}
+
+int grader_points(const Grader *grader) {
+    int points = 0;
+    for (size_t i = 0; i < count_checks(grader); i++) points += grader->checks[i].points;
+    return points;
+}
+
+// Whether the check that this one needs has passed.
+static bool may_run(const Grader *grader, const Outcome *outcomes, size_t i) {
+    const char *needs = grader->checks[i].needs;
+    if (!needs) return true;
+    for (size_t k = 0; k < i; k++)
+        if (strcmp(grader->checks[k].name, needs) == 0) return outcomes[k].result == RESULT_PASS;
+    CHECK(false, "%s: no check \"%s\" stands before \"%s\"", grader->exercise, needs,
+          grader->checks[i].name);
+    return false;
+}
+
+static void print_text(const Grader *grader, const Outcome *outcomes, int score) {
+    printf("%s\n", grader->exercise);
+    for (size_t i = 0; i < count_checks(grader); i++) {
+        const GradeCheck *check = &grader->checks[i];
+        printf("  %s %d/%d  %s\n", RESULT_NAMES[outcomes[i].result],
+               outcomes[i].result == RESULT_PASS ? check->points : 0, check->points, check->name);
+        if (outcomes[i].sentence[0]) printf("           %s\n", outcomes[i].sentence);
+    }
+    printf("Score %d/%d\n", score, grader_points(grader));
+}
+
+static void print_json(const Grader *grader, const Outcome *outcomes, int score) {
+    Json json = {.file = stdout};
+    json_begin_object(&json, NULL);
+    json_string(&json, "exercise", grader->exercise);
+    json_integer(&json, "score", score);
+    json_integer(&json, "points", grader_points(grader));
+    json_begin_array(&json, "checks");
+    for (size_t i = 0; i < count_checks(grader); i++) {
+        json_begin_object(&json, NULL);
+        json_string(&json, "name", grader->checks[i].name);
+        json_integer(&json, "points", grader->checks[i].points);
+        json_string(&json, "result", RESULT_NAMES[outcomes[i].result]);
+        json_string(&json, "sentence", outcomes[i].sentence);
+        json_end_object(&json);
+    }
+    json_end_array(&json);
+    json_end_object(&json);
+    printf("\n");
+}
+
+bool grader_run(const Grader *grader, const char *file, bool as_json) {
+    Outcome outcomes[GRADE_MOST_CHECKS];
+    int score = 0;
+    for (size_t i = 0; i < count_checks(grader); i++) {
+        outcomes[i] = (Outcome){.result = RESULT_SKIP};
+        if (may_run(grader, outcomes, i))
+            outcomes[i] = grade_check(&grader->checks[i], file);
+        else
+            snprintf(outcomes[i].sentence, SENTENCE_MAX, "Not tried, because \"%s\" was missed.",
+                     grader->checks[i].needs);
+        if (outcomes[i].result == RESULT_PASS) score += grader->checks[i].points;
+    }
+    if (as_json)
+        print_json(grader, outcomes, score);
+    else
+        print_text(grader, outcomes, score);
+    return score == grader_points(grader);
+}

@@ -1,0 +1,102 @@
+/* grading.h: what the graders of the exercises are written with.
+ *
+ * A Grader is a list of checks, each with a name, points and a function. Every check runs in a
+ * process of its own, which loads the student's function, calls it and compares with a reference:
+ * so a crash or an endless loop costs that check's points and no others. A check that `needs`
+ * another one fails with it and is not run.
+ *
+ * A check ends at its first miss, with one sentence that says what was seen and what it means. It
+ * has passed if it returns.
+ *
+ * The student's file is compiled with pg_run, pg_start, work_wait and device_copy renamed to the
+ * watched ones below, which do the same and write down who called them with what: so messages,
+ * bytes and the order of events are judged by what was done, and not by what was printed.
+ */
+#ifndef TUTORIALS_GRADING_GRADING_H
+#define TUTORIALS_GRADING_GRADING_H
+
+#include "common/device/device.h"
+#include "ddp/group/process_group.h"
+
+typedef struct Grade Grade; // a check under way
+
+typedef struct GradeCheck {
+    const char *name; // what is judged: "shards of unequal length"
+    int points;
+    const char *needs; // the name of a check before this one, or NULL
+    void (*run)(Grade *grade);
+} GradeCheck;
+
+enum { GRADE_MOST_CHECKS = 12 };
+
+typedef struct Grader {
+    const char *exercise;                 // "02-shards/01-weighted-mean"
+    GradeCheck checks[GRADE_MOST_CHECKS]; // the first without a name ends them
+} Grader;
+
+// Ends the check without points. The sentence teaches: what was seen, and what it comes from.
+void grade_miss(Grade *grade, const char *format, ...)
+    __attribute__((noreturn, format(printf, 2, 3)));
+// The same unless the condition holds.
+#define GRADE_EXPECT(grade, condition, ...)                 \
+    do {                                                    \
+        if (!(condition)) grade_miss((grade), __VA_ARGS__); \
+    } while (0)
+
+// The student's function of this name: STUDENT(grade, weighted_mean)(losses, rows, 2).
+typedef void GradeFunction(void);
+GradeFunction *grade_function(Grade *grade, const char *name);
+#define STUDENT(grade, name) ((__typeof__(&name))grade_function((grade), #name))
+
+// ---- what the student's code did ----------------------------------------------------------------
+
+typedef enum WatchKind { WATCH_RUN, WATCH_START, WATCH_WAIT, WATCH_COPY } WatchKind;
+
+typedef struct WatchEvent {
+    WatchKind kind;
+    Collective collective;   // of run and start
+    const Device *from, *to; // of a copy; NULL: the host
+    size_t bytes;            // of the buffer, or of the copy
+} WatchEvent;
+
+enum { WATCH_MOST = 4096 };
+
+typedef struct WatchLog { // of one thread
+    size_t count;
+    WatchEvent events[WATCH_MOST];
+} WatchLog;
+
+// What the student's calls become (tutorials/grade says so to the compiler).
+int watched_pg_run(ProcessGroup *group, Collective collective, Error *err);
+Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err);
+int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
+void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
+                         size_t bytes);
+
+// From now on, what this thread does is written into the log. NULL: no more.
+void watch_begin(WatchLog *log);
+// How many collectives (or sends, receives) of a kind were run or started, and their bytes.
+size_t watch_count(const WatchLog *log, CollectiveKind kind);
+size_t watch_bytes(const WatchLog *log, CollectiveKind kind);
+
+// ---- several ranks ------------------------------------------------------------------------------
+
+typedef struct GradeRank {
+    Grade *grade;
+    ProcessGroup *group;
+    int rank, world;
+    void *context; // what was given to grade_ranks: the same for all
+    WatchLog *log; // this rank's
+    Error err;     // to be handed to the student's function
+} GradeRank;
+
+// Runs `run` on `world` ranks at once, each a thread with its own end of one group, whose deadline
+// is 3 seconds. If a rank's err was filled, the check misses with that message.
+void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
+// The worlds that collectives are tried with.
+extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5
+
+// The distance of two floats in units in the last place: 0 means equal bits (or 0 and -0).
+uint64_t grade_ulps(float a, float b);
+
+#endif

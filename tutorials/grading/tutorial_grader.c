@@ -1,0 +1,42 @@
+/* tutorial_grader.c: judges one compiled exercise. tutorials/grade compiles and calls it.
+ *
+ *   tutorial_grader 02-shards/01-weighted-mean FILE.so    judges; status 0: all points
+ *   tutorial_grader --points 02-shards/01-weighted-mean   how many points there are
+ */
+#include <string.h>
+
+#include "common/base/options.h"
+#include "tutorials/grading/grader.h"
+
+// The list of all graders, which the build writes (tutorials/CMakeLists.txt).
+extern const Grader *const GRADERS[]; // ends with NULL
+
+static const Grader *find_grader(const char *exercise, Error *err) {
+    for (const Grader *const *grader = GRADERS; *grader; grader++)
+        if (strcmp((*grader)->exercise, exercise) == 0) return *grader;
+    error_set(err, STATUS_USAGE, "there is no exercise %s", exercise);
+    return NULL;
+}
+
+int main(int argc, char **argv) {
+    bool points = false, json = false;
+    Options options = {.program = "tutorial_grader",
+                       .summary = "Judges an exercise: tutorial_grader EXERCISE FILE.so",
+                       .positional_max = 2};
+    options_add(&options, (Option){"points", OPTION_FLAG, &points, NULL, 0, 0,
+                                   "only say how many points the exercise has"});
+    options_add(&options, (Option){"json", OPTION_FLAG, &json, NULL, 0, 0, "one line of JSON"});
+    Error err = {0};
+    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    if (options.positional_count != (points ? 1 : 2)) {
+        error_set(&err, STATUS_USAGE, "an exercise and a compiled file are needed; see --help");
+        error_exit(&err);
+    }
+    const Grader *grader = find_grader(options.positional[0], &err);
+    if (!grader) error_exit(&err);
+    if (points) {
+        printf("%d\n", grader_points(grader));
+        return STATUS_OK;
+    }
+    return grader_run(grader, options.positional[1], json) ? STATUS_OK : STATUS_FAILED;
+}
