@@ -1,5 +1,5 @@
-/* test_ops.c: every operation's backward against central differences, on both kernel tables; the
- * errors; and what the tape promises about shared, unused and ready tensors.
+/* test_ops.c: every operation's backward against central differences, on both kernel tables, and
+ * what operations refuse. What the tape promises: test_tape.c.
  */
 #include "tests/rigs/check.h"
 
@@ -176,7 +176,7 @@ static void gradients_match_differences(void **state) {
     }
 }
 
-// ---- the tape's promises ----------------------------------------------------------------------
+// ---- known answers and errors ----------------------------------------------------------------
 
 static Device *device;
 static Tape *tape;
@@ -249,139 +249,6 @@ static void ohem_keeps_the_hard_pixels(void **state) {
         }
         tape->count = 0; // the next case's graph begins at the same logits
     }
-}
-
-typedef struct Calls {
-    int count;
-    const Tensor *last;
-    float value;
-} Calls;
-
-static void note_ready(void *context, Tensor *tensor) {
-    Calls *calls = context;
-    calls->count++;
-    calls->last = tensor;
-    calls->value = tensor->grad[0];
-}
-
-// loss = (w x + w x' - 0)^2 with w used twice: ready once, after both uses, with the whole
-// gradient.
-static void a_shared_parameter_is_ready_once(void **state) {
-    (void)state;
-    size_t one[] = {1, 1};
-    float weight_grad;
-    Tensor weight = tensor_make(device, DTYPE_F32, 2, one, (float[]){3});
-    Calls calls = {0};
-    weight.requires_grad = true;
-    weight.grad = &weight_grad;
-    weight.on_ready = note_ready;
-    weight.on_ready_context = &calls;
-    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
-    Tensor *x2 = tape_input(tape, DTYPE_F32, 2, one, (float[]){5});
-    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
-    Tensor *unused = op_linear(tape, x, &weight, NULL); // does not lead to the loss: not counted
-    assert_non_null(unused);
-    Tensor *y = op_add(tape, op_linear(tape, x, &weight, NULL), op_linear(tape, x2, &weight, NULL));
-    Error err = {0};
-    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
-    assert_int_equal(calls.count, 1);
-    assert_ptr_equal(calls.last, &weight);
-    check_close((double)calls.value, 2 * 21 * 7, 1e-6, "gradient when ready"); // 2 (3*7) (2+5)
-
-    tape_reset(tape); // a second backward without zero_grad adds
-    x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
-    zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
-    y = op_linear(tape, x, &weight, NULL);
-    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
-    assert_int_equal(calls.count, 2);
-    check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
-}
-
-static void fail_backward(Tape *t, Node *node) {
-    (void)node;
-    tape_fail(t, "fragile", "out of luck");
-}
-
-// weight is used twice; between the uses stands an operation whose backward fails, or does not.
-static int fragile_backward(Tensor *weight, bool fails, Error *err) {
-    size_t one[] = {1, 1};
-    tape_reset(tape);
-    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
-    Tensor *y = op_linear(tape, x, weight, NULL);
-    if (fails) {
-        Tensor *z = tape_input(tape, DTYPE_F32, 2, one, tensor_f32(y));
-        tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
-        y = z;
-    }
-    y = op_linear(tape, y, weight, NULL);
-    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
-    return tape_backward(tape, op_squared_error(tape, y, zero, 1), err);
-}
-
-// What a failed backward still expected of a parameter is forgotten: the next one starts from
-// nothing, and the parameter is ready when its own two contributions are there.
-static void a_failed_backward_leaves_nothing_expected(void **state) {
-    (void)state;
-    Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){1, 1}, (float[]){3});
-    Error err = {0};
-    Calls calls = {0};
-    weight.requires_grad = true;
-    weight.grad = (float[1]){0};
-    weight.on_ready = note_ready;
-    weight.on_ready_context = &calls;
-    for (int time = 0; time < 3; time++) {
-        assert_int_equal(fragile_backward(&weight, true, &err), -1);
-        check_message(&err, "fragile on cpu:0: out of luck");
-        err = (Error){0};
-        assert_int_equal(calls.count, time); // one of its two uses had contributed
-        weight.has_grad = false;
-        CHECK_OK(fragile_backward(&weight, false, &err) == 0, err);
-        assert_int_equal(calls.count, time + 1);
-        check_close((double)weight.grad[0], 2 * 18 * 12, 1e-6, "gradient"); // of (2 w w)^2
-        weight.has_grad = false;
-    }
-}
-
-static void a_step_repeats_without_new_memory(void **state) {
-    (void)state;
-    size_t bytes = 0;
-    for (int step = 0; step < 5; step++) {
-        tape_reset(tape);
-        Tensor *x = random_tensor(tape, 4, (size_t[]){8, 3, 16, 16}, 1);
-        Tensor *w = random_tensor(tape, 4, (size_t[]){8, 3, 3, 3}, 2);
-        x->requires_grad = w->requires_grad = true;
-        Tensor *y = op_relu(tape, op_conv2d(tape, x, w, NULL, 1, 1));
-        y = op_max_pool(tape, y, 2, 2, 0);
-        Tensor *t = random_tensor(tape, y->ndim, y->shape, 3);
-        Error err = {0};
-        CHECK_OK(tape_backward(tape, op_squared_error(tape, y, t, 1), &err) == 0, err);
-        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset made one block of all
-        bytes = device->bytes;
-    }
-}
-
-static void without_recording_nothing_is_kept(void **state) {
-    (void)state;
-    tape->recording = false;
-    Tensor *x = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
-    Tensor *w = random_tensor(tape, 2, (size_t[]){4, 3}, 2);
-    w->requires_grad = true;
-    Tensor *y = op_linear(tape, x, w, NULL);
-    assert_int_equal(tape->count, 0);
-    assert_false(y->requires_grad);
-}
-
-static void errors_stick_and_name_op_and_device(void **state) {
-    (void)state;
-    Error err = {0};
-    Tensor *x = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
-    Tensor *w = random_tensor(tape, 2, (size_t[]){4, 5}, 2);
-    Tensor *y = op_linear(tape, x, w, NULL);
-    assert_null(y);
-    assert_null(op_relu(tape, y));
-    assert_null(op_conv2d(tape, x, w, NULL, 1, 1) ? x : NULL); // a later error does not replace it
-    assert_int_equal(tape_error(tape, &err), -1);
-    check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
 }
 
 static void check_failure(Tensor *result, const char *fragment) {
@@ -459,11 +326,6 @@ int main(void) {
         cmocka_unit_test(gradients_match_differences),
         WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
         WITH_TAPE(ohem_keeps_the_hard_pixels),
-        WITH_TAPE(a_shared_parameter_is_ready_once),
-        WITH_TAPE(a_failed_backward_leaves_nothing_expected),
-        WITH_TAPE(a_step_repeats_without_new_memory),
-        WITH_TAPE(without_recording_nothing_is_kept),
-        WITH_TAPE(errors_stick_and_name_op_and_device),
         WITH_TAPE(each_op_refuses_what_does_not_fit),
         WITH_TAPE(an_empty_batch_runs_through),
     };

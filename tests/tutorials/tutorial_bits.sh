@@ -50,9 +50,11 @@ for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
         train two "$bin/tutorial_02" --shards $count $options
         train three "$bin/tutorial_03" --shards $count $options
         train four "$bin/tutorial_04" --devices $count $options
+        train five "$bin/tutorial_05" --devices $count $options
         train dp "$bin/train_dp" --device cpu --devices $count $options
         case $options in *convnet*) ;; *) equal two three ;; esac # every shard counts in step 2's running statistics
         equal three four
+        equal four five
         tensors four dp
     done
 done

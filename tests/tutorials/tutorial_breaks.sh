@@ -46,4 +46,17 @@ for shards in 2 3; do
         ! cmp -s order other || fail "the order of three shards makes no difference"
     fi
 done
+
+# ---- step 5: what DataParallel brings with it --------------------------------------------------------------
+field() { sed -n "s/.*$1=\([-0-9.]*\).*/\1/p" out.txt | sed -n "${2}p"; } # field NAME LINE: of the last run
+run 'a large output' "$bin/tutorial_05" --devices 2 --data synthetic:1x8x8:5000 --steps 2 --no-eval
+[ "$(field peak_bytes 1)" -gt $(($(field peak_bytes 2) + 2400000)) ] || fail "device 0 is no fuller: $(cat out.txt)"
+run 'a small last batch' "$bin/tutorial_05" --devices 8 --global-batch 64 --epochs 1 --no-eval
+says 'shares=4.4.4.4.4.4.4.0$'
+for rows in 2,60 1,30 1,60; do # DEVICES,ROWS: two devices remember what one sees with half of the rows
+    run 'batch norm' "$bin/tutorial_05" --model convnet --steps 1 --no-eval --devices ${rows%,*} --global-batch ${rows#*,}
+    field 'running_mean.0.' 1 >>means.txt
+done
+[ "$(sed -n 1p means.txt)" = "$(sed -n 2p means.txt)" ] || fail "the running mean is not that of device 0"
+[ "$(sed -n 1p means.txt)" != "$(sed -n 3p means.txt)" ] || fail "the running mean is that of all rows"
 tally tutorial_breaks

@@ -1,0 +1,257 @@
+/* test_tape.c: the rules of the tape, by example. Read it beside common/nn/tape.h.
+ *
+ * A parameter is ready when its last use in a backward has contributed; that event is what
+ * DistributedDataParallel hangs on. The examples are small enough to follow with a pencil:
+ *
+ *     y = second (first x)        loss = (y - 0)^2        all of them 1x1 matrices
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/rng.h"
+#include "common/nn/ops.h"
+
+static Device *device;
+static Tape *tape;
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    tape = tape_create(device, NULL);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    tape_close(tape);
+    device_close(device); // CHECKs that every byte came back
+    return 0;
+}
+
+static const size_t ONE[] = {1, 1};
+
+static Tensor *number(float value) {
+    return tape_input(tape, DTYPE_F32, 2, ONE, &value);
+}
+
+static Tensor *random_tensor(int ndim, const size_t *shape, uint64_t stream) {
+    Tensor *tensor = tape_tensor(tape, DTYPE_F32, ndim, shape);
+    for (size_t i = 0; i < tensor_count(tensor); i++)
+        tensor_f32(tensor)[i] = rng_normal(7, stream, i);
+    return tensor;
+}
+
+// ---- ready events -------------------------------------------------------------------------------
+
+typedef struct Calls { // of on_ready
+    int count;
+    const Tensor *last;
+    float value;
+} Calls;
+
+static void note_ready(void *context, Tensor *tensor) {
+    Calls *calls = context;
+    calls->count++;
+    calls->last = tensor;
+    calls->value = tensor->grad[0];
+}
+
+typedef struct Parameter { // a weight of 1x1, and what happens to it
+    float value, gradient;
+    Tensor tensor;
+    Calls calls;
+} Parameter;
+
+static void parameter_open(Parameter *parameter, float value) {
+    *parameter = (Parameter){.value = value};
+    parameter->tensor = tensor_make(device, DTYPE_F32, 2, ONE, &parameter->value);
+    parameter->tensor.requires_grad = true;
+    parameter->tensor.grad = &parameter->gradient;
+    parameter->tensor.on_ready = note_ready;
+    parameter->tensor.on_ready_context = &parameter->calls;
+}
+
+typedef struct Order {
+    const Tensor *first;
+    int count;
+} Order;
+
+static void note_order(void *context, Tensor *tensor) {
+    Order *order = context;
+    if (order->count++ == 0) order->first = tensor;
+}
+
+// Backward goes from the loss to the input: the parameter that was used last is ready first.
+static void the_last_used_is_ready_first(void **state) {
+    (void)state;
+    Parameter first, second;
+    Order order = {0};
+    Error err = {0};
+    parameter_open(&first, 3);
+    parameter_open(&second, 5);
+    first.tensor.on_ready = second.tensor.on_ready = note_order;
+    first.tensor.on_ready_context = second.tensor.on_ready_context = &order;
+    Tensor *y =
+        op_linear(tape, op_linear(tape, number(2), &first.tensor, NULL), &second.tensor, NULL);
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, number(0), 1), &err) == 0, err);
+    assert_int_equal(order.count, 2);
+    assert_ptr_equal(order.first, &second.tensor);
+    check_close((double)second.gradient, 2 * 30 * 6, 1e-6, "d (second 6)^2");
+    check_close((double)first.gradient, 2 * 30 * 10, 1e-6, "d (10 first)^2");
+}
+
+// A parameter on which the loss does not depend is never ready, and its gradient stays None. That
+// is why DDP waits for ever for it, unless it is told to look for such (find_unused_parameters).
+static void an_unused_parameter_is_never_ready(void **state) {
+    (void)state;
+    Parameter used, unused;
+    Error err = {0};
+    parameter_open(&used, 3);
+    parameter_open(&unused, 5);
+    Tensor *x = number(2);
+    assert_non_null(op_linear(tape, x, &unused.tensor, NULL)); // recorded, but it leads nowhere
+    Tensor *y = op_linear(tape, x, &used.tensor, NULL);
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, number(0), 1), &err) == 0, err);
+    assert_int_equal(used.calls.count, 1);
+    assert_int_equal(unused.calls.count, 0);
+    assert_true(used.tensor.has_grad && !unused.tensor.has_grad);
+    assert_int_equal(unused.tensor.pending_uses, 0);
+}
+
+// loss = (w x + w x' - 0)^2 with w used twice: ready once, after both uses, with the whole
+// gradient.
+static void a_shared_parameter_is_ready_once(void **state) {
+    (void)state;
+    size_t one[] = {1, 1};
+    float weight_grad;
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, one, (float[]){3});
+    Calls calls = {0};
+    weight.requires_grad = true;
+    weight.grad = &weight_grad;
+    weight.on_ready = note_ready;
+    weight.on_ready_context = &calls;
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    Tensor *x2 = tape_input(tape, DTYPE_F32, 2, one, (float[]){5});
+    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    Tensor *unused = op_linear(tape, x, &weight, NULL); // does not lead to the loss: not counted
+    assert_non_null(unused);
+    Tensor *y = op_add(tape, op_linear(tape, x, &weight, NULL), op_linear(tape, x2, &weight, NULL));
+    Error err = {0};
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
+    assert_int_equal(calls.count, 1);
+    assert_ptr_equal(calls.last, &weight);
+    check_close((double)calls.value, 2 * 21 * 7, 1e-6, "gradient when ready"); // 2 (3*7) (2+5)
+
+    tape_reset(tape); // a second backward without zero_grad adds
+    x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    y = op_linear(tape, x, &weight, NULL);
+    CHECK_OK(tape_backward(tape, op_squared_error(tape, y, zero, 1), &err) == 0, err);
+    assert_int_equal(calls.count, 2);
+    check_close((double)weight_grad, 2 * 21 * 7 + 2 * 6 * 2, 1e-6, "accumulated gradient");
+}
+
+// ---- a backward that fails ----------------------------------------------------------------------
+
+static void fail_backward(Tape *t, Node *node) {
+    (void)node;
+    tape_fail(t, "fragile", "out of luck");
+}
+
+// weight is used twice; between the uses stands an operation whose backward fails, or does not.
+static int fragile_backward(Tensor *weight, bool fails, Error *err) {
+    size_t one[] = {1, 1};
+    tape_reset(tape);
+    Tensor *x = tape_input(tape, DTYPE_F32, 2, one, (float[]){2});
+    Tensor *y = op_linear(tape, x, weight, NULL);
+    if (fails) {
+        Tensor *z = tape_input(tape, DTYPE_F32, 2, one, tensor_f32(y));
+        tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
+        y = z;
+    }
+    y = op_linear(tape, y, weight, NULL);
+    Tensor *zero = tape_input(tape, DTYPE_F32, 2, one, (float[]){0});
+    return tape_backward(tape, op_squared_error(tape, y, zero, 1), err);
+}
+
+// What a failed backward still expected of a parameter is forgotten: the next one starts from
+// nothing, and the parameter is ready when its own two contributions are there.
+static void a_failed_backward_leaves_nothing_expected(void **state) {
+    (void)state;
+    Tensor weight = tensor_make(device, DTYPE_F32, 2, (size_t[]){1, 1}, (float[]){3});
+    Error err = {0};
+    Calls calls = {0};
+    weight.requires_grad = true;
+    weight.grad = (float[1]){0};
+    weight.on_ready = note_ready;
+    weight.on_ready_context = &calls;
+    for (int time = 0; time < 3; time++) {
+        assert_int_equal(fragile_backward(&weight, true, &err), -1);
+        check_message(&err, "fragile on cpu:0: out of luck");
+        err = (Error){0};
+        assert_int_equal(calls.count, time); // one of its two uses had contributed
+        weight.has_grad = false;
+        CHECK_OK(fragile_backward(&weight, false, &err) == 0, err);
+        assert_int_equal(calls.count, time + 1);
+        check_close((double)weight.grad[0], 2 * 18 * 12, 1e-6, "gradient"); // of (2 w w)^2
+        weight.has_grad = false;
+    }
+}
+
+// ---- memory, modes, errors ----------------------------------------------------------------------
+
+static void a_step_repeats_without_new_memory(void **state) {
+    (void)state;
+    size_t bytes = 0;
+    for (int step = 0; step < 5; step++) {
+        tape_reset(tape);
+        Tensor *x = random_tensor(4, (size_t[]){8, 3, 16, 16}, 1);
+        Tensor *w = random_tensor(4, (size_t[]){8, 3, 3, 3}, 2);
+        x->requires_grad = w->requires_grad = true;
+        Tensor *y = op_relu(tape, op_conv2d(tape, x, w, NULL, 1, 1));
+        y = op_max_pool(tape, y, 2, 2, 0);
+        Tensor *t = random_tensor(y->ndim, y->shape, 3);
+        Error err = {0};
+        CHECK_OK(tape_backward(tape, op_squared_error(tape, y, t, 1), &err) == 0, err);
+        if (step > 1) assert_int_equal(device->bytes, bytes); // 1: the reset made one block of all
+        bytes = device->bytes;
+    }
+}
+
+static void without_recording_nothing_is_kept(void **state) {
+    (void)state;
+    tape->recording = false;
+    Tensor *x = random_tensor(2, (size_t[]){2, 3}, 1);
+    Tensor *w = random_tensor(2, (size_t[]){4, 3}, 2);
+    w->requires_grad = true;
+    Tensor *y = op_linear(tape, x, w, NULL);
+    assert_int_equal(tape->count, 0);
+    assert_false(y->requires_grad);
+}
+
+static void errors_stick_and_name_op_and_device(void **state) {
+    (void)state;
+    Error err = {0};
+    Tensor *x = random_tensor(2, (size_t[]){2, 3}, 1);
+    Tensor *w = random_tensor(2, (size_t[]){4, 5}, 2);
+    Tensor *y = op_linear(tape, x, w, NULL);
+    assert_null(y);
+    assert_null(op_relu(tape, y));
+    assert_null(op_conv2d(tape, x, w, NULL, 1, 1) ? x : NULL); // a later error does not replace it
+    assert_int_equal(tape_error(tape, &err), -1);
+    check_message(&err, "linear on cpu:0: input [2, 3] does not fit a weight of [4, 5]");
+}
+
+int main(void) {
+#define WITH_TAPE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        WITH_TAPE(the_last_used_is_ready_first),
+        WITH_TAPE(a_shared_parameter_is_ready_once),
+        WITH_TAPE(an_unused_parameter_is_never_ready),
+        WITH_TAPE(a_failed_backward_leaves_nothing_expected),
+        WITH_TAPE(a_step_repeats_without_new_memory),
+        WITH_TAPE(without_recording_nothing_is_kept),
+        WITH_TAPE(errors_stick_and_name_op_and_device),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,13 @@
+/* The gradients come from every other device, and not once in all. */
+DpTraffic dp_traffic(const DpJob *job) {
+    DpTraffic numbers = {0};
+    for (size_t i = 1; i < job->devices; i++) {
+        size_t begin, end;
+        chunk_bounds(job->rows, job->devices, i, &begin, &end);
+        size_t rows = end - begin;
+        if (rows == 0) break;
+        numbers.to_others += job->weights + rows * job->input_row + rows * job->output_row;
+        numbers.to_first += (i == 1 ? job->weights : 0) + rows * job->output_row;
+    }
+    return (DpTraffic){.to_first = 4 * numbers.to_first, .to_others = 4 * numbers.to_others};
+}
