@@ -85,7 +85,7 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
                     "--ohem-min", str(HARD["least"])],
      dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-probability", "0.3", "--ohem-min", "2600"],
-     dict(lr=0.005), lambda output, y: ohem(output, y, 0.3, 2600), 1e-4),
+     dict(lr=0.005), lambda output, y: ohem(output, y, 0.3, 2600), 5e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--accumulate-steps", "4"], dict(lr=0.005, parts=4),
      models.pixel_loss, 1e-4),
     ("mlp", "256,128", ["--amp", "bf16"], dict(amp="bf16"), F.cross_entropy, 1e-3),

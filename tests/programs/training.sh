@@ -236,6 +236,14 @@ checks=$((checks + 1))
 "$bin/train_dp" --devices 4 --global-batch 2 --steps 2 --no-eval >/dev/null 2>err.txt || fail "batch 2 on 4"
 grep -q 'idle' err.txt || fail "no word about idle devices: $(cat err.txt)"
 
+# ---- the model as a table -----------------------------------------------------------------------------------
+for program in train_single train_dp "ddprun --nproc-per-node 2 $bin/train_ddp"; do
+    checks=$((checks + 1))
+    "$bin"/$program --summary --model convnet >out.txt 2>err.txt || fail "$program --summary: $(cat err.txt)"
+    [ "$(tail -n 1 out.txt)" = "6138 parameters (24552 bytes), 98 elements in buffers" ] || fail "$(cat out.txt)"
+    [ "$(grep -c '^conv2  *Conv2d  *weight \[32, 16, 3, 3\]  *4608$' out.txt)" = 1 ] || fail "$(cat out.txt)"
+done
+
 # ---- no arguments --------------------------------------------------------------------------------------------
 programs='train_single train_dp train_ddp ddprun'
 # The measuring programs take long under a sanitizer, whose build has no bench_allocations.
