@@ -72,8 +72,9 @@ static int check_used(const TrainConfig *config, const Options *options, const D
 }
 
 static int check_parts(const TrainConfig *config, const Strategy *strategy, Error *err) {
+    if (config->accumulate_steps <= 1) return 0;
     size_t share = config->global_batch / (size_t)strategy->devices;
-    if (config->accumulate_steps == 1 || config->accumulate_steps <= share) return 0;
+    if (config->accumulate_steps <= share) return 0;
     return error_set(err, STATUS_USAGE,
                      "--accumulate-steps %zu: a device has %zu of --global-batch %zu: a part would "
                      "have no sample",

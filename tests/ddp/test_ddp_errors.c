@@ -307,12 +307,16 @@ static void *make_sampler(void *context) {
     SamplerOfRank *of_rank = rank->blocked ? sampler_blocked : distributed_sampler;
     Sampler *sampler =
         of_rank(SAMPLES, rank->global_batch, WORLD, me.rank, true, false, 3, &rank->error);
+    if (!sampler) {
+        pg_close(rank->group);
+        return NULL;
+    }
     Device *device = open_device(rank->group);
     Module *model = test_model("mlp", 1, device);
     Module *wrapper = must_get(distributed_data_parallel(model, rank->group, &config, &rank->error),
                                &rank->error);
     Strategy *strategy = strategy_ddp(wrapper, rank->group, device, sampler, &me);
-    if (sampler && checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
+    if (checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
     strategy->close(strategy);
     return NULL;
 }
