@@ -236,7 +236,9 @@ static int run_threads(const Settings *settings, Error *err) {
     ProcessGroup *groups[PG_SHM_MAX_WORLD];
     RankThread ranks[PG_SHM_MAX_WORLD];
     int status = STATUS_OK;
-    if (pg_shm_threads(settings->world, settings->timeout_s, groups, err)) return err->status;
+    if (pg_shm_threads(settings->world, &(PgOptions){.timeout_s = settings->timeout_s}, groups,
+                       err))
+        return err->status;
     for (int r = 0; r < settings->world; r++) {
         ranks[r] = (RankThread){.settings = settings, .group = groups[r]};
         int failed = pthread_create(&ranks[r].thread, NULL, rank_thread, &ranks[r]);
@@ -251,7 +253,8 @@ static int run_threads(const Settings *settings, Error *err) {
 
 static int run_process(const Settings *settings, PgShmSegment *segment, int rank) {
     Error error = {0};
-    ProcessGroup *group = pg_shm_open(segment, rank, settings->timeout_s, &error);
+    ProcessGroup *group =
+        pg_shm_open(segment, rank, &(PgOptions){.timeout_s = settings->timeout_s}, &error);
     if (group) return run_rank(settings, group);
     fprintf(stderr, "error: %s\n", error.message);
     return error.status;

@@ -1,5 +1,5 @@
-/* backend.h: what a transport gives to a ProcessGroup, and what both sides know about
- * Collectives (collective.c). Only ddp/group/process_group.c and the backends include this.
+/* backend.h: what a transport gives to a ProcessGroup, and the calls that pass between them. Only
+ * the parts of the group (internal.h) and the backends include this.
  *
  * The group does what is the same everywhere: it numbers and checks the calls, keeps their order,
  * owns the communication thread, and remembers the first error. The backend moves the bytes. Its
@@ -13,18 +13,16 @@
 #ifndef DDP_GROUP_BACKEND_H
 #define DDP_GROUP_BACKEND_H
 
+#include "ddp/group/operation.h"
 #include "ddp/group/process_group.h"
-
-// Kinds of calls that are not for pg_run, but that ranks must agree on all the same.
-#define PG_SHARED_ALLOC ((CollectiveKind)(PG_BARRIER + 1)) // count: bytes
-#define PG_NEW_SUBGROUP ((CollectiveKind)(PG_BARRIER + 2)) // count: bit r: rank r is a member
 
 // A barrier that is monitored names the first rank that is missing, or all, in PyTorch's words.
 typedef enum PgMonitor { MONITOR_NONE, MONITOR_FIRST, MONITOR_ALL } PgMonitor;
 
-// One collective on its way: valid arguments, and all its waits end at the deadline.
+// One operation on its way: its arguments are valid, and all its waits end at the deadline.
 typedef struct PgCall {
-    Collective collective;
+    int operation;                // a CollectiveKind's number or a PgInternal
+    Collective collective;        // of a PgInternal only the count and the type (PG_U8) count
     uint64_t sequence;            // from 1; 0 for send and receive
     uint64_t issued_ns, begin_ns; // when it was issued, and when it was taken up
     uint64_t deadline_ns;
@@ -32,9 +30,9 @@ typedef struct PgCall {
     const int *global; // [size], the ranks' numbers in the job, for messages; NULL: the same
     PgMonitor monitor;
     uint64_t record; // the flight recorder's
-    // Of the kinds above, what they are about: the shared memory, or the state of a new group.
-    void *object;
-    // Of backends that queue: from issue to join, theirs; and whether the work goes on after run.
+    void *object;    // what a PgInternal made: the shared memory, or the state of a new group
+    // For backends that queue. ticket: their own record of the call, from issue to join. in_flight:
+    // the device goes on with it after run has returned.
     void *ticket;
     bool in_flight;
     // Set by issue: what run queues is being recorded into a graph, so the caller waits until it is
@@ -44,7 +42,7 @@ typedef struct PgCall {
 
 typedef struct PgBackend {
     const char *name;
-    // Carries the collective out and adds to *moved the bytes read from or written to other ranks.
+    // Does the collective, and adds to *moved the bytes read from or written to other ranks.
     int (*run)(void *state, PgCall *call, uint64_t *moved, Error *err);
     void *(*shared_alloc)(void *state, const PgCall *call, Error *err);
     // Makes a group of the call's members; *member is its state for this rank, NULL if outside.
@@ -66,38 +64,20 @@ typedef struct PgBackend {
     int (*poll)(void *state, PgCall *done, bool *busy, Error *err);
 } PgBackend;
 
-// Takes the state: pg_close closes it.
-ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size, double timeout_s);
-
-size_t pg_type_bytes(PgType type);
-const char *pg_kind_name(CollectiveKind kind);
-const char *pg_type_name(PgType type); // "F32"
-
-// "all_reduce(F32, 1000, sum)". Returns text.
-enum { PG_DESCRIPTION_MAX = 96 };
-const char *pg_describe(const Collective *collective, char text[PG_DESCRIPTION_MAX]);
-
-// "1", or in a subgroup "1 (global 3)". Returns text. global is a PgCall's.
-enum { PG_RANK_NAME_MAX = 40 };
-const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]);
-
-// Adds a call that is over to a trace; its bucket, if it has one, was ready when it was issued.
-void pg_trace_call(const PgCall *call, uint64_t end_ns, Trace *trace, int track);
+// Makes the group around a backend's state, which it takes: pg_close closes it. NULL with err
+// filled if the options cannot be met; then the state stays the caller's.
+ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
+                     const PgOptions *options, Error *err);
 
 // What ranks must agree on before they begin a call.
 typedef struct PgFingerprint {
     uint64_t sequence, count;
-    int32_t kind, type, op, root;
+    int32_t operation, type, op, root;
 } PgFingerprint;
 PgFingerprint pg_fingerprint(const PgCall *call);
 // Compares rank `rank`'s with rank 0's. All ranks compare all, so all come to the same message.
 // Returns 0, or -1 with err filled.
 int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
                            const PgFingerprint *other, int rank, Error *err);
-
-// What rank `rank` of a group of `size` may not ask for: a root outside the group, itself as a
-// peer, a buffer that is missing, an average of integers, sizes that overflow. 0, or -1 with err
-// filled.
-int pg_collective_check(const Collective *collective, int rank, int size, Error *err);
 
 #endif

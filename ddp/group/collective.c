@@ -1,7 +1,9 @@
-/* collective.c: Collectives as values: making, naming and checking them. Nothing here
- * communicates.
- */
-#include "ddp/group/backend.h"
+/* collective.c: making collectives and checking them. */
+#include "ddp/group/collective.h"
+
+#include <stdint.h>
+
+#include "ddp/group/operation.h"
 
 Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op) {
     return (Collective){PG_ALL_REDUCE, buffer, buffer, count, type, op, 0, 0};
@@ -49,98 +51,9 @@ Collective pg_of_bucket(Collective collective, size_t index) {
     return collective;
 }
 
-// ---- names ----------------------------------------------------------------------------------
-
-static const char *const kind_names[] = {
-    "all_reduce",     "broadcast", "reduce", "all_gather", "gather",       "scatter",
-    "reduce_scatter", "send",      "recv",   "barrier",    "shared_alloc", "new_subgroup"};
-static const char *const type_names[] = {"F32", "F64", "I32", "I64", "U8", "F16", "BF16"};
-static const size_t type_bytes[] = {4, 8, 4, 8, 1, 2, 2};
-static const char *const op_names[] = {"sum", "avg", "max", "min"};
-
 size_t pg_type_bytes(PgType type) {
-    return type_bytes[type];
-}
-const char *pg_kind_name(CollectiveKind kind) {
-    return kind_names[kind];
-}
-const char *pg_type_name(PgType type) {
-    return type_names[type];
-}
-
-void pg_trace_call(const PgCall *call, uint64_t end_ns, Trace *trace, int track) {
-    const Collective *collective = &call->collective;
-    bool has_bytes = collective->kind <= PG_BARRIER;
-    trace_add(
-        trace, track,
-        &(TraceSpan){.name = pg_kind_name(collective->kind),
-                     .number = (int64_t)call->sequence,
-                     .begin_ns = call->begin_ns,
-                     .end_ns = end_ns,
-                     .bytes = has_bytes ? collective->count * pg_type_bytes(collective->type) : 0,
-                     .bucket = collective->bucket - 1,
-                     .ready_ns = collective->bucket ? call->issued_ns : 0});
-}
-
-const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]) {
-    if (global)
-        snprintf(text, PG_RANK_NAME_MAX, "%d (global %d)", rank, global[rank]);
-    else
-        snprintf(text, PG_RANK_NAME_MAX, "%d", rank);
-    return text;
-}
-
-// "new_subgroup(ranks 0, 3, 4)": what does not fit is cut off.
-static void describe_members(uint64_t members, char text[PG_DESCRIPTION_MAX]) {
-    const char *separator = "new_subgroup(ranks ";
-    size_t length = 0;
-    for (int r = 0; r < PG_SUBGROUP_PARENT_MAX && length < PG_DESCRIPTION_MAX; r++) {
-        if (!(members >> r & 1)) continue;
-        length +=
-            (size_t)snprintf(text + length, PG_DESCRIPTION_MAX - length, "%s%d", separator, r);
-        separator = ", ";
-    }
-    if (length < PG_DESCRIPTION_MAX) snprintf(text + length, PG_DESCRIPTION_MAX - length, ")");
-}
-
-const char *pg_describe(const Collective *collective, char text[PG_DESCRIPTION_MAX]) {
-    const char *name = kind_names[collective->kind];
-    const char *type = type_names[collective->type];
-    const char *op = op_names[collective->op];
-    size_t count = collective->count;
-    int root = collective->root;
-    switch (collective->kind) {
-    case PG_ALL_REDUCE:
-    case PG_REDUCE_SCATTER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s)", name, type, count, op);
-        break;
-    case PG_REDUCE:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s, root %d)", name, type, count, op, root);
-        break;
-    case PG_BROADCAST:
-    case PG_GATHER:
-    case PG_SCATTER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, root %d)", name, type, count, root);
-        break;
-    case PG_SEND:
-    case PG_RECV:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s rank %d)", name, type, count,
-                 collective->kind == PG_SEND ? "to" : "from", root);
-        break;
-    case PG_ALL_GATHER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu)", name, type, count);
-        break;
-    case PG_BARRIER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s", name);
-        break;
-    default: // for the ranks to agree on: not for pg_run
-        if (collective->kind == PG_NEW_SUBGROUP)
-            describe_members((uint64_t)count, text);
-        else
-            snprintf(text, PG_DESCRIPTION_MAX, "%s(%zu bytes)", name, count);
-        break;
-    }
-    return text;
+    static const size_t bytes[] = {4, 8, 4, 8, 1, 2, 2};
+    return bytes[type];
 }
 
 // ---- checks ---------------------------------------------------------------------------------
@@ -184,6 +97,6 @@ int pg_collective_check(const Collective *c, int rank, int size, Error *err) {
     const char *wrong = fault(c, rank, size);
     char text[PG_DESCRIPTION_MAX];
     if (!wrong) return 0;
-    return error_set(err, STATUS_FAILED, "rank %d of %d: %s: %s", rank, size, pg_describe(c, text),
-                     wrong);
+    return error_set(err, STATUS_FAILED, "rank %d of %d: %s: %s", rank, size,
+                     pg_describe((int)c->kind, c, text), wrong);
 }

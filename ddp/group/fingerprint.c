@@ -11,19 +11,16 @@ PgFingerprint pg_fingerprint(const PgCall *call) {
     const Collective *c = &call->collective;
     return (PgFingerprint){.sequence = call->sequence,
                            .count = c->count,
-                           .kind = (int32_t)c->kind,
+                           .operation = call->operation,
                            .type = (int32_t)c->type,
                            .op = (int32_t)c->op,
                            .root = c->root};
 }
 
-static const char *describe(const PgFingerprint *f, char text[PG_DESCRIPTION_MAX]) {
-    Collective collective = {.kind = (CollectiveKind)f->kind,
-                             .count = (size_t)f->count,
-                             .type = (PgType)f->type,
-                             .op = (ReduceOp)f->op,
-                             .root = f->root};
-    return pg_describe(&collective, text);
+static const char *describe_call(const PgFingerprint *f, char text[PG_DESCRIPTION_MAX]) {
+    Collective collective = {
+        .count = (size_t)f->count, .type = (PgType)f->type, .op = (ReduceOp)f->op, .root = f->root};
+    return pg_describe(f->operation, &collective, text);
 }
 
 // "; they differ in operation, size": PyTorch's fingerprints name the aspects, too. Returns whether
@@ -33,7 +30,7 @@ static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char te
         const char *name;
         bool differs;
     } aspects[] = {{"sequence number", a->sequence != b->sequence},
-                   {"operation", a->kind != b->kind},
+                   {"operation", a->operation != b->operation},
                    {"size", a->count != b->count},
                    {"type", a->type != b->type},
                    {"reduction", a->op != b->op},
@@ -51,8 +48,9 @@ int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
     char aspects[ASPECTS_MAX], one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
     char first_name[PG_RANK_NAME_MAX], other_name[PG_RANK_NAME_MAX];
     if (!name_aspects(first, other, aspects)) return 0;
-    return error_set(
-        err, STATUS_FAILED, "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%s",
-        (uintmax_t)call->sequence, pg_rank_name(call->global, 0, first_name), describe(first, one),
-        pg_rank_name(call->global, rank, other_name), describe(other, two), aspects);
+    return error_set(err, STATUS_FAILED,
+                     "collective %ju: ranks disagree: rank %s runs %s, rank %s runs %s%s",
+                     (uintmax_t)call->sequence, pg_rank_name(call->global, 0, first_name),
+                     describe_call(first, one), pg_rank_name(call->global, rank, other_name),
+                     describe_call(other, two), aspects);
 }

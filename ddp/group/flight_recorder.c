@@ -14,7 +14,6 @@
 #include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/base/sync.h"
-#include "ddp/group/backend.h"
 
 enum { NAME_MAX_BYTES = 64, SAID = 8 };
 
@@ -22,7 +21,7 @@ typedef struct FlightRecord {
     uint64_t id, sequence, count;
     uint64_t created_ns, started_ns, completed_ns; // 0: not yet
     int32_t root;
-    uint8_t kind, type, op;
+    uint8_t operation, type, op;
 } FlightRecord;
 
 _Static_assert(sizeof(FlightRecord) <= CACHE_LINE, "a record is one cache line");
@@ -37,10 +36,24 @@ struct FlightRecorder {
     } ring[FLIGHT_RECORDS];
 };
 
-FlightRecorder *flight_recorder_open(const char *group_name) {
+FlightRecorder *flight_recorder_open(const char *group_name, const char *folder, bool say,
+                                     Error *err) {
+    if (folder && strlen(folder) >= FLIGHT_PATH_MAX) {
+        error_set(err, STATUS_USAGE, "the folder for flight records: '%.40s...' is too long",
+                  folder);
+        return NULL;
+    }
     FlightRecorder *recorder = memory_zalloc(sizeof *recorder);
     snprintf(recorder->name, sizeof recorder->name, "%s", group_name);
+    snprintf(recorder->folder, sizeof recorder->folder, "%s", folder ? folder : "");
+    recorder->say = say;
     return recorder;
+}
+
+FlightRecorder *flight_recorder_open_inside(const FlightRecorder *parent, uint64_t sequence) {
+    char name[NAME_MAX_BYTES];
+    snprintf(name, sizeof name, "%.40s.%ju", parent->name, (uintmax_t)sequence);
+    return flight_recorder_open(name, parent->folder, parent->say, NULL);
 }
 
 FlightRecorder *flight_recorder_copy(const FlightRecorder *recorder) {
@@ -53,38 +66,18 @@ void flight_recorder_close(FlightRecorder *recorder) {
     free(recorder);
 }
 
-void flight_recorder_derive(FlightRecorder *recorder, const FlightRecorder *parent,
-                            uint64_t sequence) {
-    snprintf(recorder->name, sizeof recorder->name, "%.40s.%ju", parent->name, (uintmax_t)sequence);
-    memcpy(recorder->folder, parent->folder, sizeof recorder->folder);
-    recorder->say = parent->say;
-}
-
-int flight_recorder_configure(FlightRecorder *recorder, const char *folder, bool say, Error *err) {
-    if (folder && strlen(folder) >= sizeof recorder->folder)
-        return error_set(err, STATUS_USAGE, "the folder for flight records: '%.40s...' is too long",
-                         folder);
-    snprintf(recorder->folder, sizeof recorder->folder, "%s", folder ? folder : "");
-    recorder->say = say;
-    return 0;
-}
-
 // ---- recording ------------------------------------------------------------------------------
 
-static bool is_pairwise(CollectiveKind kind) {
-    return kind == PG_SEND || kind == PG_RECV;
-}
-
-uint64_t flight_schedule(FlightRecorder *recorder, const Collective *collective, uint64_t sequence,
-                         uint64_t now_ns) {
+uint64_t flight_schedule(FlightRecorder *recorder, int operation, const Collective *collective,
+                         uint64_t sequence, uint64_t now_ns) {
     uint64_t id = ++recorder->last_id;
-    if (is_pairwise(collective->kind)) sequence = ++recorder->pairwise;
+    if (pg_is_pairwise(operation)) sequence = ++recorder->pairwise;
     recorder->ring[id % FLIGHT_RECORDS].record = (FlightRecord){.id = id,
                                                                 .sequence = sequence,
                                                                 .count = collective->count,
                                                                 .created_ns = now_ns,
                                                                 .root = collective->root,
-                                                                .kind = (uint8_t)collective->kind,
+                                                                .operation = (uint8_t)operation,
                                                                 .type = (uint8_t)collective->type,
                                                                 .op = (uint8_t)collective->op};
     return id;
@@ -107,8 +100,7 @@ static const char *state_of(const FlightRecord *record) {
 }
 
 static Collective collective_of(const FlightRecord *record) {
-    return (Collective){.kind = (CollectiveKind)record->kind,
-                        .count = (size_t)record->count,
+    return (Collective){.count = (size_t)record->count,
                         .type = (PgType)record->type,
                         .op = (ReduceOp)record->op,
                         .root = record->root};
@@ -132,7 +124,7 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
 // What goes in and comes out, in elements (process_group.h says it at each constructor).
 static void write_sizes(Json *json, const FlightRecord *record, int size) {
     uint64_t in = record->count, out = record->count;
-    CollectiveKind kind = (CollectiveKind)record->kind;
+    int kind = record->operation;
     if (kind == PG_SCATTER || kind == PG_REDUCE_SCATTER) in *= (uint64_t)size;
     if (kind == PG_ALL_GATHER || kind == PG_GATHER) out *= (uint64_t)size;
     if (kind == PG_RECV || kind == PG_BARRIER) in = 0;
@@ -152,14 +144,14 @@ static void write_time(Json *json, const char *key, uint64_t ns) {
 static void write_record(Json *json, const FlightRecord *record, const FlightAbout *about) {
     Collective collective = collective_of(record);
     char name[64], call[PG_DESCRIPTION_MAX];
-    bool pairwise = is_pairwise(collective.kind);
-    snprintf(name, sizeof name, "%s:%s", about->backend, pg_kind_name(collective.kind));
+    bool pairwise = pg_is_pairwise(record->operation);
+    snprintf(name, sizeof name, "%s:%s", about->backend, pg_operation_name(record->operation));
     json_begin_object(json, NULL);
     json_integer(json, "record_id", (int64_t)record->id);
     json_integer(json, "collective_seq_id", pairwise ? 0 : (int64_t)record->sequence);
     json_integer(json, "p2p_seq_id", pairwise ? (int64_t)record->sequence : 0);
     json_string(json, "profiling_name", name);
-    json_string(json, "call", pg_describe(&collective, call));
+    json_string(json, "call", pg_describe(record->operation, &collective, call));
     write_sizes(json, record, about->size);
     json_string(json, "state", state_of(record));
     json_integer(json, "time_created_ns", (int64_t)record->created_ns);
@@ -234,7 +226,7 @@ static void say_last(const FlightRecorder *recorder, const FlightAbout *about) {
         char call[PG_DESCRIPTION_MAX];
         fprintf(stderr, "rank %d: %s: %ju %s: %s, created %.3f s ago\n",
                 global_rank(about, about->rank), recorder->name, (uintmax_t)record->sequence,
-                pg_describe(&collective, call), state_of(record),
+                pg_describe(record->operation, &collective, call), state_of(record),
                 (double)(now - record->created_ns) * 1e-9);
     }
 }

@@ -14,32 +14,30 @@
 #define DDP_GROUP_FLIGHT_RECORDER_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
-#include "ddp/group/process_group.h"
+#include "ddp/group/operation.h"
 
-enum { FLIGHT_RECORDS = 2048, FLIGHT_PATH_MAX = 512 }; // more than PG_MAX_WORKS
+enum { FLIGHT_RECORDS = 2048, FLIGHT_PATH_MAX = 512 }; // more records than PG_MAX_WORKS
 
 typedef struct FlightRecorder FlightRecorder;
 
-// group_name: the same on all ranks of the group, part of the file's name.
-FlightRecorder *flight_recorder_open(const char *group_name);
+// group_name: the same on all ranks of the group, part of the file's name. When the group breaks,
+// the records are written into `folder` (NULL or "": nowhere) and, if `say`, the last of them are
+// said on stderr. NULL with err filled: the path is too long.
+FlightRecorder *flight_recorder_open(const char *group_name, const char *folder, bool say,
+                                     Error *err);
+// For a group within the parent's group, made by the parent's collective `sequence`: named after
+// it, and written where the parent's is.
+FlightRecorder *flight_recorder_open_inside(const FlightRecorder *parent, uint64_t sequence);
 FlightRecorder *flight_recorder_copy(const FlightRecorder *recorder); // close it as well
 void flight_recorder_close(FlightRecorder *recorder);
-
-// A group within a group, made by the parent's collective `sequence`: named after it, and written
-// where the parent's is.
-void flight_recorder_derive(FlightRecorder *recorder, const FlightRecorder *parent,
-                            uint64_t sequence);
-
-// What happens when the group breaks: the records are written into `folder` (NULL or "": nowhere),
-// and the last of them are said on stderr. Returns 0, or -1 with err filled: the path is too long.
-int flight_recorder_configure(FlightRecorder *recorder, const char *folder, bool say, Error *err);
 
 // The life of a record: scheduled -> started -> completed. A collective that failed stays started.
 // sequence is the collective's; sends and receives have 0 and are counted here. Returns the
 // record's id, 1, 2, ...; an id that the ring has overwritten is ignored.
-uint64_t flight_schedule(FlightRecorder *recorder, const Collective *collective, uint64_t sequence,
-                         uint64_t now_ns);
+uint64_t flight_schedule(FlightRecorder *recorder, int operation, const Collective *collective,
+                         uint64_t sequence, uint64_t now_ns);
 void flight_start(FlightRecorder *recorder, uint64_t id, uint64_t now_ns);
 void flight_complete(FlightRecorder *recorder, uint64_t id, uint64_t now_ns);
 

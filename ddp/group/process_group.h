@@ -37,59 +37,31 @@
 
 #include "common/base/error.h"
 #include "common/base/trace.h"
-
-typedef enum CollectiveKind {
-    PG_ALL_REDUCE,
-    PG_BROADCAST,
-    PG_REDUCE,
-    PG_ALL_GATHER,
-    PG_GATHER,
-    PG_SCATTER,
-    PG_REDUCE_SCATTER,
-    PG_SEND,
-    PG_RECV,
-    PG_BARRIER,
-} CollectiveKind;
-
-// PG_F16, PG_BF16: uint16_t (common/base/half.h); sums round after each addition.
-typedef enum PgType { PG_F32, PG_F64, PG_I32, PG_I64, PG_U8, PG_F16, PG_BF16 } PgType;
-typedef enum ReduceOp { PG_SUM, PG_AVG, PG_MAX, PG_MIN } ReduceOp; // PG_AVG: floats only
-
-typedef struct Collective {
-    CollectiveKind kind;
-    const void *send;
-    void *receive; // may equal send where the sizes agree (in place)
-    size_t count;  // elements; which buffer it measures is said at each constructor
-    PgType type;
-    ReduceOp op;
-    int root;   // the root, or for send and receive the peer
-    int bucket; // of gradients, from 1; 0: something else. For the records only (PgTotals, traces)
-} Collective;
-
-// W is the group's size; all buffers are this rank's, and their shapes are in brackets.
-// In place, buffer [count].
-Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op);
-Collective pg_broadcast(void *buffer, size_t count, PgType type, int root);
-// In place, buffer [count]; on the other ranks than root it is left as it was.
-Collective pg_reduce(void *buffer, size_t count, PgType type, ReduceOp op, int root);
-// send [count] -> receive [W, count].
-Collective pg_all_gather(const void *send, void *receive, size_t count, PgType type);
-// send [count] -> receive [W, count], which is used at the root only (NULL elsewhere is fine).
-Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root);
-// send [W, count], used at the root only (NULL elsewhere is fine) -> receive [count].
-Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root);
-// send [W, count] -> receive [count].
-Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
-                             ReduceOp op);
-// [count]. A send returns when its buffer may be used again; the message may still be on its way.
-Collective pg_send(const void *buffer, size_t count, PgType type, int to);
-Collective pg_recv(void *buffer, size_t count, PgType type, int from);
-Collective pg_barrier(void);
-// The collective, marked as what carries a bucket of gradients (index from 0).
-Collective pg_of_bucket(Collective collective, size_t index);
+#include "ddp/group/collective.h"
 
 typedef struct ProcessGroup ProcessGroup;
 typedef struct Work Work;
+
+// Is told of each operation as it is taken up, by the thread that does it: its sequence number, and
+// its name ("all_reduce").
+typedef struct PgObserver {
+    void *context;
+    void (*begins)(void *context, uint64_t sequence, const char *name); // NULL: nobody is told
+    void (*close)(void *context); // with the group; NULL: there is nothing to close
+} PgObserver;
+
+// What is said of a group when it is opened. It is fixed then, before the communication thread
+// starts. Groups within the group have the same timeout and flight folder, and nothing else.
+typedef struct PgOptions {
+    double timeout_s; // the deadline of every operation
+    PgObserver observer;
+    // The last operations of each rank are always recorded (ddp/group/flight_recorder.h). When the
+    // group breaks, the records are written into this folder (NULL or "": nowhere), and the very
+    // last are said on stderr if flight_say. Whoever writes into the named pipe
+    // <flight_pipe><rank>.pipe has them written at once (NULL or "": there is none).
+    const char *flight_folder, *flight_pipe;
+    bool flight_say;
+} PgOptions;
 
 int pg_rank(const ProcessGroup *group);
 int pg_size(const ProcessGroup *group);
@@ -126,10 +98,9 @@ int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
 
 // Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
-// numbered anew in ascending order. Collective over the parent: all of its ranks call, with the
-// same set. A rank outside the set gets NULL and no error; NULL with err filled is a failure, which
-// breaks the parent. The timeout is the parent's. The two are closed separately, in any order.
-enum { PG_SUBGROUP_PARENT_MAX = 64 }; // ranks of a parent
+// numbered anew in ascending order. Collective over the parent, which has at most 64 ranks: all of
+// them call, with the same set. A rank outside the set gets NULL and no error; NULL with err filled
+// is a failure, which breaks the parent. The two are closed separately, in any order.
 ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err);
 // Divides the parent: ranks of the same color, from 0, make a group (MPI_Comm_split); a negative
 // color stays outside and gets NULL and no error. Collective over the parent.
@@ -145,24 +116,15 @@ bool pg_abort(ProcessGroup *group, const Error *cause);
 // outside a subgroup: nothing happens.
 int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err);
 
-// The last collectives of each rank are recorded, always (ddp/group/flight_recorder.h). When the
-// group
-// breaks they are written into `folder`, and the very last said on stderr if `say`. Whoever writes
-// into the named pipe PIPE<rank>.pipe has them written at once. NULL or "": no files, no pipe.
-int pg_set_flight(ProcessGroup *group, const char *folder, const char *pipe, bool say, Error *err);
-// Writes them now. Any thread may ask, also while a collective hangs.
+// Writes the flight records (PgOptions) into a folder now. Any thread may ask, also while a
+// collective hangs.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
 // Finishes what was started and ends the group for this rank. Does not wait for the others: what
 // they map of this rank's memory stays theirs until they close. NULL is fine.
 void pg_close(ProcessGroup *group);
 
-// Spans of the communication thread go to this track. Call before the first pg_start.
+// What the communication thread does from now on is recorded as spans of this track.
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track);
-
-// Calls observe(context, sequence, name of the kind) as each collective is taken up, by the thread
-// that carries it out (the heartbeat: heartbeat_collective). Call before the first pg_start.
-typedef void (*PgObserver)(void *context, uint64_t sequence, const char *kind_name);
-void pg_set_observer(ProcessGroup *group, PgObserver observe, void *context);
 
 #endif

@@ -2,16 +2,14 @@
  *
  * They meet in the store. Every rank leaves its card (rank/R: world size, host, pid, GPU). Rank 0
  * reads all cards, decides whether they make a job, and publishes the plan: the address of the
- * shared memory or of the NCCL group, or the error, so that all ranks fail with the same words. The
- * others attach and say so; when rank 0 has heard from all it publishes "go". Whoever fails
- * publishes why instead: nobody waits for a rank that has already given up. All waiting ends at one
- * deadline.
+ * group, or the error, so that all ranks fail with the same words. The others look for what is
+ * there and say so; when rank 0 has heard from all it publishes "go". Whoever fails publishes why
+ * instead: nobody waits for a rank that has already given up. All waiting ends at one deadline.
  *
- * A group over shared memory has no more use for the store: the ranks part. With NCCL they part
- * when the group is closed, because by the store they tell each other of failures.
+ * Then the ranks part. If the group keeps the store, by which they tell each other of failures,
+ * they part when the group is closed.
  *
- * The environment is read in env.c; the groups themselves are ddp/group/shm/pg_shm.h's and
- * ddp/group/nccl/pg_nccl.h's.
+ * The environment is read in env.c; the groups themselves are the backends' (ddp/group/backends.h).
  */
 #include "ddp/rendezvous/init.h"
 
@@ -21,39 +19,34 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
-#include "ddp/group/nccl/pg_nccl.h"
-#include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/rendezvous/internal.h"
 #include "ddp/rendezvous/meeting_file.h"
 
-enum { CARD_MAX = 320 + PG_NCCL_CARD_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
+enum { CARD_MAX = 340 + PG_CARD_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
 
 #define PART_S    2.0  // how long the others wait for rank 0 to hang up
 #define STORE_S   10.0 // how long a rank of a group waits for an answer of the store
 #define LOOK_UP_S 0.1  // how often rank 0, while it waits for a rank, looks whether another gave up
 
-static const char NO_GPU[] = "-"; // on the cards of ranks that meet in shared memory
-
 typedef struct Meeting {
     Rendezvous me;
-    double timeout_s;
-    Device *device; // for NCCL; NULL: shared memory
-    char gpu[PG_NCCL_CARD_MAX];
+    PgOptions options; // of the group; its timeout is also the meeting's
+    const PgOpener *backend;
+    char card[PG_CARD_MAX]; // of this rank's device; "-" if the backend asks for none
     uint64_t deadline_ns;
     MeetingFile *file;   // NULL without file://
     StoreServer *server; // NULL unless this rank serves the store
     Store *store;
-    // What a group is made of: shared memory, or an address.
-    PgShmSegment *segment;
-    char address[PG_NCCL_ADDRESS_MAX];
+    PgPlace place; // what the group is made of
 } Meeting;
 
-typedef struct Card { // as text: "world host boot_id pid_namespace pid stamp gpu"
+typedef struct Card { // as text: "world host boot_id pid_namespace pid stamp backend device"
     int world_size, pid;
     unsigned long long stamp; // when it was made: tells two meetings of one process apart
-    char host[72], boot_id[48], pid_namespace[48], gpu[PG_NCCL_CARD_MAX];
+    char host[72], boot_id[48], pid_namespace[48], backend[16], device[PG_CARD_MAX];
 } Card;
 
 // ---- Cards: what tells whether two ranks can share memory
@@ -70,7 +63,8 @@ static void read_line(const char *path, char *text, size_t capacity) {
 // namespaces cannot open each other's memory through /proc.
 static Card my_card(const Meeting *m) {
     Card card = {.world_size = m->me.world_size, .pid = getpid(), .stamp = clock_ns()};
-    snprintf(card.gpu, sizeof card.gpu, "%s", m->gpu);
+    snprintf(card.backend, sizeof card.backend, "%s", m->backend->name);
+    snprintf(card.device, sizeof card.device, "%s", m->card);
     if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0]) {
         snprintf(card.host, sizeof card.host, "?");
     }
@@ -81,13 +75,15 @@ static Card my_card(const Meeting *m) {
 }
 
 static void write_card(const Card *card, char text[CARD_MAX]) {
-    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu %s", card->world_size, card->host, card->boot_id,
-             card->pid_namespace, card->pid, card->stamp, card->gpu);
+    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu %s %s", card->world_size, card->host,
+             card->boot_id, card->pid_namespace, card->pid, card->stamp, card->backend,
+             card->device);
 }
 
 static bool parse_card(const char *text, Card *card) {
-    return sscanf(text, "%d %71s %47s %47s %d %llu %191s", &card->world_size, card->host,
-                  card->boot_id, card->pid_namespace, &card->pid, &card->stamp, card->gpu) == 7;
+    return sscanf(text, "%d %71s %47s %47s %d %llu %15s %191s", &card->world_size, card->host,
+                  card->boot_id, card->pid_namespace, &card->pid, &card->stamp, card->backend,
+                  card->device) == 8;
 }
 
 // ---- Waiting and publishing
@@ -180,29 +176,29 @@ static int fail_missing(Meeting *m, const char *stage, Error *err) {
     }
     return error_set(err, STATUS_FAILED, "rank%s %s of %d ha%s not come within %g s",
                      missing == 1 ? "" : "s", list, m->me.world_size, missing == 1 ? "s" : "ve",
-                     m->timeout_s);
+                     m->options.timeout_s);
 }
 
-// Can they share memory?
+// Can they share memory? For backends of one system.
 static int check_system(const Meeting *m, int rank, const Card *mine, const Card *theirs,
                         Error *err) {
     bool same_system = strcmp(theirs->boot_id, mine->boot_id) == 0 &&
                        strcmp(theirs->pid_namespace, mine->pid_namespace) == 0;
     if (same_system && strcmp(theirs->host, mine->host) == 0) return 0;
     return error_set(err, STATUS_USAGE,
-                     "backend shm needs all ranks in one system: rank %d is on %s, rank %d on %s%s",
-                     m->me.rank, mine->host, rank, theirs->host,
+                     "backend %s needs all ranks in one system: rank %d is on %s, rank %d on %s%s",
+                     m->backend->name, m->me.rank, mine->host, rank, theirs->host,
                      strcmp(theirs->host, mine->host) == 0 ? " in another container" : "");
 }
 
-// cards: [rank + 1], and all before the last are checked.
+// For backends whose ranks need a GPU each. cards: [rank + 1], and all before the last are checked.
 static int check_gpu(const Card *cards, int rank, Error *err) {
     for (int other = 0; other < rank; other++) {
-        if (strcmp(cards[other].gpu, cards[rank].gpu) != 0) continue;
+        if (strcmp(cards[other].device, cards[rank].device) != 0) continue;
         return error_set(err, STATUS_USAGE,
                          "ranks %d and %d share a GPU, %s: start one rank per GPU (ddprun "
                          "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
-                         other, rank, cards[rank].gpu);
+                         other, rank, cards[rank].device);
     }
     return 0;
 }
@@ -212,11 +208,11 @@ static int check_card(const Meeting *m, const Card *cards, int rank, Error *err)
     if (theirs->world_size != mine->world_size)
         return error_set(err, STATUS_USAGE, "WORLD_SIZE is %d at rank %d and %d at rank %d",
                          mine->world_size, m->me.rank, theirs->world_size, rank);
-    bool nccl = strcmp(mine->gpu, NO_GPU) != 0, theirs_nccl = strcmp(theirs->gpu, NO_GPU) != 0;
-    if (nccl != theirs_nccl)
+    if (strcmp(mine->backend, theirs->backend) != 0)
         return error_set(err, STATUS_USAGE, "the backend is %s at rank %d and %s at rank %d",
-                         nccl ? "nccl" : "shm", m->me.rank, theirs_nccl ? "nccl" : "shm", rank);
-    return nccl ? check_gpu(cards, rank, err) : check_system(m, rank, mine, theirs, err);
+                         mine->backend, m->me.rank, theirs->backend, rank);
+    if (m->backend->one_system && check_system(m, rank, mine, theirs, err) != 0) return -1;
+    return m->backend->card ? check_gpu(cards, rank, err) : 0;
 }
 
 // Waits for what rank r says under "stage/r", but no longer than until another rank gives up.
@@ -258,7 +254,7 @@ static int gather_cards(Meeting *m, Error *err) {
     return status;
 }
 
-static int await_attached(Meeting *m, Error *err) {
+static int await_reached(Meeting *m, Error *err) {
     for (int r = 1; r < m->me.world_size; r++) {
         char text[VERDICT_MAX];
         if (await_rank(m, "attached", r, text, sizeof text, err) != 0) return -1;
@@ -269,18 +265,13 @@ static int await_attached(Meeting *m, Error *err) {
     return 0;
 }
 
-static int make_address(Meeting *m, Error *err) {
-    return m->device ? pg_nccl_create(m->address, err)
-                     : pg_shm_create(m->me.world_size, &m->segment, m->address, err);
-}
-
 static int lead(Meeting *m, Error *err) {
-    if (gather_cards(m, err) != 0 || make_address(m, err) != 0) {
+    if (gather_cards(m, err) != 0 || m->backend->create(&m->place, err) != 0) {
         publish_error(m, "plan", err);
         return -1;
     }
-    if (publish(m, "plan", "ok", m->address, err) != 0) return -1;
-    if (await_attached(m, err) != 0) {
+    if (publish(m, "plan", "ok", m->place.address, err) != 0) return -1;
+    if (await_reached(m, err) != 0) {
         publish_error(m, "go", err);
         return -1;
     }
@@ -291,10 +282,9 @@ static int lead(Meeting *m, Error *err) {
 
 static int follow(Meeting *m, Error *err) {
     char nothing[VERDICT_MAX], key[32];
-    if (await_verdict(m, "plan", m->address, sizeof m->address, err) != 0) return -1;
+    if (await_verdict(m, "plan", m->place.address, sizeof m->place.address, err) != 0) return -1;
     snprintf(key, sizeof key, "attached/%d", m->me.rank);
-    if (!m->device) m->segment = pg_shm_attach(m->address, m->me.world_size, err);
-    if (!m->device && !m->segment) {
+    if (m->backend->reach && m->backend->reach(&m->place, err) != 0) {
         publish_error(m, key, err);
         return -1;
     }
@@ -330,7 +320,7 @@ static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Er
 // Connects to where the ranks meet, and serves it if that is this rank's part.
 static Store *open_store(Meeting *m, Error *err) {
     const Rendezvous *me = &m->me;
-    if (me->store) return store_clone(me->store, m->timeout_s, err);
+    if (me->store) return store_clone(me->store, m->options.timeout_s, err);
     int port = me->master_port;
     char token[STORE_TOKEN_MAX + 1];
     memcpy(token, me->token, sizeof token);
@@ -339,7 +329,7 @@ static Store *open_store(Meeting *m, Error *err) {
     } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
         return NULL;
     }
-    return store_connect(me->master_addr, port, token, m->timeout_s, err);
+    return store_connect(me->master_addr, port, token, m->options.timeout_s, err);
 }
 
 static int meeting_open(Meeting *m, Error *err) {
@@ -377,55 +367,22 @@ static void meeting_close(Meeting *m, double patience_s) {
     free(m);
 }
 
-// The last rank that leaves a group of NCCL's.
+// A group that has kept the meeting is closed.
 static void leave_group(void *meeting) {
     meeting_close(meeting, PART_S);
 }
 
-// ---- Backends
+// ---- The group
 
-static int check_shm(const char *backend, const Device *device, Error *err) {
-    if (!device || device->kernels->host_memory) return 0;
-    if (strcmp(backend, "auto") == 0) // there is no NCCL
-        return error_set(err, STATUS_SKIPPED, "%s needs backend nccl, which is not built in",
-                         device->name);
-    return error_set(err, STATUS_USAGE,
-                     "backend shm cannot reach the memory of %s: use --backend nccl", device->name);
-}
-
-// Which backend? *nccl: that, not shm.
-static int choose_backend(const char *backend, const Device *device, bool *nccl, Error *err) {
-    bool is_auto = strcmp(backend, "auto") == 0, on_gpu = device && !device->kernels->host_memory;
-    *nccl = strcmp(backend, "nccl") == 0 || (is_auto && on_gpu && pg_nccl_built());
-    if (strcmp(backend, "shm") == 0 || (is_auto && !*nccl)) return check_shm(backend, device, err);
-    if (!*nccl)
-        return error_set(err, STATUS_USAGE, "unknown backend '%s': known are auto, shm, nccl",
-                         backend);
-    if (!pg_nccl_built()) return error_set(err, STATUS_SKIPPED, "backend nccl is not built in");
-    if (on_gpu) return 0;
-    return error_set(err, STATUS_USAGE, "backend nccl is for GPUs: use --device cuda, not %s",
-                     device ? device->name : "the host's memory");
-}
-
-// Makes the group when all have come. With NCCL it keeps the meeting, and *kept is true.
-static ProcessGroup *make_group(Meeting *m, bool *kept, Error *err) {
-    if (!m->device) {
-        PgShmSegment *segment = m->segment;
-        m->segment = NULL;
-        return pg_shm_open(segment, m->me.rank, m->timeout_s, err);
-    }
-    Store *store = store_clone(m->store, m->timeout_s < STORE_S ? m->timeout_s : STORE_S, err);
-    if (!store) return NULL;
-    const PgNcclPlace place = {.address = m->address,
-                               .device = m->device,
-                               .rank = m->me.rank,
-                               .world = m->me.world_size,
-                               .timeout_s = m->timeout_s,
-                               .store = store,
-                               .leave = leave_group,
-                               .context = m};
-    ProcessGroup *group = pg_nccl_open(&place, err);
-    *kept = group != NULL;
+// Opens the group when all have come. *kept: it has kept the meeting.
+static ProcessGroup *open_group(Meeting *m, bool *kept, Error *err) {
+    double patience_s = m->options.timeout_s < STORE_S ? m->options.timeout_s : STORE_S;
+    if (m->backend->keeps_store && !(m->place.store = store_clone(m->store, patience_s, err)))
+        return NULL;
+    m->place.leave = leave_group;
+    m->place.context = m;
+    ProcessGroup *group = m->backend->open(&m->place, err);
+    *kept = group && m->backend->keeps_store;
     return group;
 }
 
@@ -434,24 +391,35 @@ static ProcessGroup *meet(Meeting *m, Error *err) {
     bool kept = false;
     ProcessGroup *group = NULL;
     if (meeting_open(m, err) == 0 && (m->me.rank == 0 ? lead(m, err) : follow(m, err)) == 0)
-        group = make_group(m, &kept, err);
+        group = open_group(m, &kept, err);
     if (kept) return group;
-    segment_release(m->segment);
+    if (m->backend->release) m->backend->release(&m->place);
     meeting_close(m, group ? left_s(m) + 0.1 : 0.5);
     return group;
 }
 
-// What the environment asks for in observability. On failure the group is closed.
-static int observe(ProcessGroup *group, DebugLevel level, double timeout_s, Error *err) {
-    int rank = pg_rank(group);
-    if (level >= DEBUG_INFO)
-        fprintf(stderr, "rank %d of %d (pid %d): group over %s, timeout %g s\n", rank,
-                pg_size(group), (int)getpid(), pg_backend(group), timeout_s);
-    if (pg_set_flight(group, getenv("DDPC_FLIGHT_DIR"), getenv("DDPC_FLIGHT_PIPE"),
-                      level == DEBUG_DETAIL, err) == 0)
-        return 0;
-    pg_close(group);
-    return error_prefix(err, "rank %d", rank);
+// ---- Who watches the group
+
+static void tell_heartbeat(void *heartbeat, uint64_t sequence, const char *name) {
+    heartbeat_collective(heartbeat, sequence, name);
+}
+
+static void close_heartbeat(void *heartbeat) {
+    heartbeat_close(heartbeat);
+}
+
+// The launcher, if there is one, sees which collective this rank is in. "init" stands in its page
+// until the rank enters the next phase. A group in the caller's own store is not the job's.
+static PgObserver open_observer(const Rendezvous *me) {
+    Heartbeat *heartbeat = me->store ? NULL : heartbeat_open(me->local_rank);
+    heartbeat_phase(heartbeat, "init");
+    if (!heartbeat) return (PgObserver){0};
+    return (PgObserver){.context = heartbeat, .begins = tell_heartbeat, .close = close_heartbeat};
+}
+
+static void tell_group(const ProcessGroup *group, double timeout_s) {
+    fprintf(stderr, "rank %d of %d (pid %d): group over %s, timeout %g s\n", pg_rank(group),
+            pg_size(group), (int)getpid(), pg_backend(group), timeout_s);
 }
 
 int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err) {
@@ -468,25 +436,33 @@ int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_si
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err) {
     DebugLevel level;
-    bool nccl;
-    char gpu[PG_NCCL_CARD_MAX] = "";
-    if (choose_backend(backend, device, &nccl, err) != 0) return NULL;
-    if (nccl && pg_nccl_card(device, rendezvous->rank, gpu, err) != 0) return NULL;
+    char card[PG_CARD_MAX] = "-";
+    const PgOpener *opener = pg_backend_find(backend, device, err);
+    if (!opener) return NULL;
+    if (opener->card && opener->card(device, rendezvous->rank, card, err) != 0) return NULL;
     if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
-    Heartbeat *heartbeat = heartbeat_open(rendezvous->local_rank);
-    heartbeat_phase(heartbeat, "init"); // stands in the launcher's page until the next one
-    heartbeat_close(heartbeat);
     if (debug_level_read(&level, err) != 0) return NULL;
     Meeting *m = memory_zalloc(sizeof *m);
     m->me = *rendezvous;
-    m->timeout_s = timeout_s;
+    m->options = (PgOptions){.timeout_s = timeout_s,
+                             .observer = open_observer(rendezvous),
+                             .flight_folder = getenv("DDPC_FLIGHT_DIR"),
+                             .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
+                             .flight_say = level == DEBUG_DETAIL};
     m->deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
-    m->device = nccl ? device : NULL;
-    snprintf(m->gpu, sizeof m->gpu, "%s", nccl ? gpu : NO_GPU);
+    m->backend = opener;
+    snprintf(m->card, sizeof m->card, "%s", card);
+    m->place = (PgPlace){.device = device,
+                         .rank = rendezvous->rank,
+                         .world = rendezvous->world_size,
+                         .options = &m->options};
+    const PgObserver observer = m->options.observer;
     ProcessGroup *group = meet(m, err);
-    return group && observe(group, level, timeout_s, err) != 0 ? NULL : group;
+    if (group && level >= DEBUG_INFO) tell_group(group, timeout_s);
+    if (!group && observer.close) observer.close(observer.context);
+    return group;
 }
 
 int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {
-    return pg_shm_threads(world, timeout_s, groups, err);
+    return pg_open_threads(world, &(PgOptions){.timeout_s = timeout_s}, groups, err);
 }

@@ -47,10 +47,11 @@ int init_from_url(Rendezvous *rendezvous, const char *url, int rank, int world_s
 int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_size, Error *err);
 
 // Observability comes from the environment: TORCH_DISTRIBUTED_DEBUG (ddp/group/debug_level.h),
-// DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (pg_set_flight's folder and pipe).
-// backend: "auto", "shm" or "nccl"; auto is nccl for a GPU, otherwise shm. device: where the ranks'
-// tensors are, for nccl (it must outlive the group); NULL: host memory. timeout_s: the deadline of
-// every collective.
+// DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (PgOptions), and DDPRUN_HEARTBEAT, by which the launcher
+// sees which collective each rank is in. backend: "auto" or the name of one in the list of
+// ddp/group/backends.c; auto is the first that can reach the device. device: where the ranks'
+// tensors are (it must outlive the group); NULL: host memory. timeout_s: the deadline of every
+// collective.
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err);
 

@@ -233,7 +233,6 @@ static void ask_through_pipe(ProcessGroup *group, const void *argument, Outcome 
     char *prefix = memory_format("%s/ask", (const char *)argument);
     char *pipe = memory_format("%s%d.pipe", prefix, pg_rank(group)), *text = NULL;
     Error *err = &outcome->error;
-    expect_success(pg_set_flight(group, argument, prefix, false, err), "set", outcome);
     expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
     int fd = open(pipe, O_WRONLY | O_NONBLOCK);
     if (fd < 0 || write(fd, "\n", 1) != 1) problem(outcome, "cannot write to %s", pipe);
@@ -243,15 +242,18 @@ static void ask_through_pipe(ProcessGroup *group, const void *argument, Outcome 
         text = read_text(argument, "world", pg_rank(group));
     }
     if (!text || !strstr(text, "\"barrier\"")) problem(outcome, "no records after 30 s");
-    expect_success(pg_set_flight(group, argument, NULL, false, err), "unset", outcome);
-    if (access(pipe, F_OK) == 0) problem(outcome, "%s is left behind", pipe);
     free(text);
     free(pipe);
     free(prefix);
 }
 
 static void row_87_pipe(void **state) {
-    play_ranks(AS_THREADS, 2, 60, ask_through_pipe, *state, NULL);
+    char *prefix = temp_folder_path(state, "ask"), *pipe = temp_folder_path(state, "ask0.pipe");
+    const PgOptions options = {.timeout_s = 60, .flight_folder = *state, .flight_pipe = prefix};
+    play_ranks_with(AS_THREADS, 2, &options, ask_through_pipe, *state, NULL);
+    assert_int_not_equal(access(pipe, F_OK), 0); // gone with the group
+    free(pipe);
+    free(prefix);
 }
 
 // A group that is closed while its pipe is open takes it away; a plain file is not taken for one.
@@ -259,15 +261,15 @@ static void row_87_pipe_path(void **state) {
     ProcessGroup *group;
     Error err = {0};
     char *prefix = temp_folder_path(state, "a"), *path = temp_folder_path(state, "a0.pipe");
-    assert_int_equal(pg_shm_threads(1, 30, &group, &err), 0);
+    const PgOptions options = {.timeout_s = 30, .flight_pipe = prefix};
     FILE *plain = fopen(path, "w");
     assert_non_null(plain);
     fclose(plain);
-    assert_int_equal(pg_set_flight(group, NULL, prefix, false, &err), -1);
+    assert_int_equal(pg_shm_threads(1, &options, &group, &err), -1);
     must_contain(err.message, "a0.pipe: File exists");
     assert_int_equal(unlink(path), 0);
     err = (Error){0};
-    assert_int_equal(pg_set_flight(group, NULL, prefix, false, &err), 0);
+    assert_int_equal(pg_shm_threads(1, &options, &group, &err), 0);
     assert_int_equal(access(path, F_OK), 0);
     pg_close(group);
     assert_int_not_equal(access(path, F_OK), 0);
@@ -285,7 +287,6 @@ typedef struct Trouble {
 static void trouble(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const Trouble *t = argument;
     float x[8] = {0};
-    expect_success(pg_set_flight(group, t->folder, NULL, false, &outcome->error), "set", outcome);
     expect_success(pg_run(group, pg_barrier(), &outcome->error), "1", outcome);
     expect_success(pg_run(group, pg_broadcast(x, 1, PG_F32, 0), &outcome->error), "2", outcome);
     Collective mine = pg_all_reduce(x, 8, PG_F32, PG_SUM);
@@ -307,7 +308,8 @@ static void play_trouble(void **state, Trouble t, const char *says) {
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++) {
         if (mode == AS_THREADS && t.what == DIES) continue; // threads die together
         if (mode == AS_PROCESSES && UNDER_TSAN) continue;
-        play_ranks(mode, 4, timeout_s, trouble, &t, NULL);
+        const PgOptions options = {.timeout_s = timeout_s, .flight_folder = t.folder};
+        play_ranks_with(mode, 4, &options, trouble, &t, NULL);
         check_analysis(*state, true, says);
     }
 }

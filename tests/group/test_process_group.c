@@ -226,20 +226,34 @@ static void test_zeroed_memory(Mode mode) {
 
 // ---- order, queue and observers -------------------------------------------------------------
 
-static void observe(void *context, uint64_t sequence, const char *kind) {
-    uint64_t *seen = context;
-    if (sequence == seen[0] + 1 && strcmp(kind, sequence == 101 ? "broadcast" : "all_reduce") == 0)
-        seen[0] = sequence;
+// What the ranks of this process have seen: all of them if they are threads.
+typedef struct Seen {
+    pthread_mutex_t mutex;
+    uint64_t calls, closed;
+} Seen;
+
+static void observe(void *context, uint64_t sequence, const char *name) {
+    Seen *seen = context;
+    pthread_mutex_lock(&seen->mutex);
+    bool right = strcmp(name, sequence == 101 ? "broadcast" : "all_reduce") == 0;
+    seen->calls += right && sequence >= 1 && sequence <= 101;
+    pthread_mutex_unlock(&seen->mutex);
+}
+
+static void close_seen(void *context) {
+    Seen *seen = context;
+    pthread_mutex_lock(&seen->mutex);
+    seen->closed++;
+    pthread_mutex_unlock(&seen->mutex);
 }
 
 // A hundred started, one run in between, all waited for from the last to the first.
 static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
-    (void)argument;
+    Seen *seen = (Seen *)argument;
     enum { STARTED = 100, COUNT = 257 };
     Work *works[STARTED];
     float *x = memory_zalloc((STARTED + 1) * COUNT * sizeof *x);
-    uint64_t seen[1] = {0}, last_begin = UINT64_MAX, begin, end;
-    pg_set_observer(group, observe, seen);
+    uint64_t last_begin = UINT64_MAX, begin, end;
     for (int i = 0; i < STARTED * COUNT; i++) x[i] = (float)(i + pg_rank(group));
     for (int w = 0; w < STARTED; w++)
         works[w] =
@@ -257,13 +271,22 @@ static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
     int world = pg_size(group);
     for (int i = 0; i < STARTED * COUNT; i++)
         if (x[i] != (float)(world * i + world * (world - 1) / 2)) problem(outcome, "element %d", i);
-    if (seen[0] != STARTED + 1 || pg_sequence(group) != STARTED + 1)
-        problem(outcome, "observed %zu collectives", (size_t)seen[0]);
+    if (pg_sequence(group) != STARTED + 1)
+        problem(outcome, "%ju calls", (uintmax_t)pg_sequence(group));
+    pthread_mutex_lock(&seen->mutex);
+    if (seen->calls < STARTED + 1)
+        problem(outcome, "observed %ju collectives", (uintmax_t)seen->calls);
+    pthread_mutex_unlock(&seen->mutex);
     free(x);
 }
 
 static void test_queue(Mode mode) {
-    play_ranks(mode, 3, 60, queue, NULL, NULL);
+    Seen seen = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    const PgOptions options = {.timeout_s = 60, .observer = {&seen, observe, close_seen}};
+    play_ranks_with(mode, 3, &options, queue, &seen, NULL);
+    if (mode == AS_PROCESSES) return; // each had a copy
+    assert_int_equal(seen.calls, 3 * 101);
+    assert_int_equal(seen.closed, 3);
 }
 
 // Works that nobody waits for: pg_close finishes them.

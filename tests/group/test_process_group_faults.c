@@ -301,7 +301,7 @@ static void test_addresses(Mode mode) {
 
     PgShmSegment *twin = pg_shm_attach(address, 2, &error);
     assert_non_null(twin);
-    assert_null(pg_shm_open(twin, 2, 1, &error));
+    assert_null(pg_shm_open(twin, 2, &(PgOptions){.timeout_s = 1}, &error));
     must_contain(error.message, "rank 2: the group has 2 ranks");
     segment_release(segment);
     refused(address, 2, "cannot open the shared memory"); // nothing is left of it
@@ -314,7 +314,7 @@ static void test_nobody_joins(Mode mode) {
     PgShmSegment *segment;
     char address[PG_SHM_ADDRESS_MAX];
     assert_int_equal(pg_shm_create(3, &segment, address, &error), 0);
-    assert_null(pg_shm_open(segment, 0, 0.2, &error));
+    assert_null(pg_shm_open(segment, 0, &(PgOptions){.timeout_s = 0.2}, &error));
     must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
                                 "rank 1 never joined");
 }

@@ -75,12 +75,12 @@ static inline void *rank_thread(void *context) {
     return NULL;
 }
 
-static inline void ranks_as_threads(Ranks *ranks, int world, double timeout_s, RankBody *body,
-                                    const void *argument) {
+static inline void ranks_as_threads(Ranks *ranks, int world, const PgOptions *options,
+                                    RankBody *body, const void *argument) {
     ProcessGroup *groups[RANKS_MAX];
     RankThread threads[RANKS_MAX];
     Error error = {0};
-    assert_int_equal(pg_shm_threads(world, timeout_s, groups, &error), 0);
+    assert_int_equal(pg_shm_threads(world, options, groups, &error), 0);
     for (int r = 0; r < world; r++) {
         threads[r] = (RankThread){
             .group = groups[r], .body = body, .argument = argument, .outcome = &ranks->outcomes[r]};
@@ -89,8 +89,8 @@ static inline void ranks_as_threads(Ranks *ranks, int world, double timeout_s, R
     for (int r = 0; r < world; r++) pthread_join(threads[r].thread, NULL);
 }
 
-static inline void rank_process(Ranks *ranks, int rank, int world, double timeout_s, RankBody *body,
-                                const void *argument) {
+static inline void rank_process(Ranks *ranks, int rank, int world, const PgOptions *options,
+                                RankBody *body, const void *argument) {
     Outcome *outcome = &ranks->outcomes[rank];
     PgShmSegment *segment = NULL;
     if (rank == 0) {
@@ -99,7 +99,7 @@ static inline void rank_process(Ranks *ranks, int rank, int world, double timeou
     } else if (sync_wait(&ranks->published, 1, NULL, clock_ns() + 30000000000u) == SYNC_DONE) {
         segment = pg_shm_attach(ranks->address, world, &outcome->error);
     }
-    ProcessGroup *group = segment ? pg_shm_open(segment, rank, timeout_s, &outcome->error) : NULL;
+    ProcessGroup *group = segment ? pg_shm_open(segment, rank, options, &outcome->error) : NULL;
     if (group)
         body(group, argument, outcome);
     else
@@ -107,14 +107,14 @@ static inline void rank_process(Ranks *ranks, int rank, int world, double timeou
     pg_close(group);
 }
 
-static inline void ranks_as_processes(Ranks *ranks, int world, double timeout_s, RankBody *body,
-                                      const void *argument) {
+static inline void ranks_as_processes(Ranks *ranks, int world, const PgOptions *options,
+                                      RankBody *body, const void *argument) {
     pid_t children[RANKS_MAX];
     for (int r = 0; r < world; r++) {
         children[r] = fork();
         assert_true(children[r] >= 0);
         if (children[r] > 0) continue;
-        rank_process(ranks, r, world, timeout_s, body, argument);
+        rank_process(ranks, r, world, options, body, argument);
         _exit(0);
     }
     // In rank order: a later rank that dies stays a zombie until the earlier ones are done.
@@ -131,21 +131,26 @@ static inline void ranks_as_processes(Ranks *ranks, int world, double timeout_s,
 
 // Runs the body on all ranks; the test fails with the first problem that a rank noted.
 // outcomes (may be NULL) receives what the ranks left.
-static inline void play_ranks(Mode mode, int world, double timeout_s, RankBody *body,
-                              const void *argument, Outcome outcomes[RANKS_MAX]) {
+static inline void play_ranks_with(Mode mode, int world, const PgOptions *options, RankBody *body,
+                                   const void *argument, Outcome outcomes[RANKS_MAX]) {
     Ranks *ranks =
         mmap(NULL, sizeof *ranks, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     assert_true(ranks != MAP_FAILED);
     if (mode == AS_THREADS)
-        ranks_as_threads(ranks, world, timeout_s, body, argument);
+        ranks_as_threads(ranks, world, options, body, argument);
     else
-        ranks_as_processes(ranks, world, timeout_s, body, argument);
+        ranks_as_processes(ranks, world, options, body, argument);
     for (int r = 0; r < world; r++)
         if (ranks->outcomes[r].problem[0])
             fail_msg("%s, world %d, rank %d: %s", mode == AS_THREADS ? "threads" : "processes",
                      world, r, ranks->outcomes[r].problem);
     if (outcomes) memcpy(outcomes, ranks->outcomes, sizeof ranks->outcomes);
     munmap(ranks, sizeof *ranks);
+}
+
+static inline void play_ranks(Mode mode, int world, double timeout_s, RankBody *body,
+                              const void *argument, Outcome outcomes[RANKS_MAX]) {
+    play_ranks_with(mode, world, &(PgOptions){.timeout_s = timeout_s}, body, argument, outcomes);
 }
 
 #endif

@@ -72,7 +72,8 @@ static int queue_issue(void *state, PgCall *call, Error *err) {
     let_go(nccl, ticket);
     return error_set(err, STATUS_FAILED,
                      "rank %d: %s cannot be recorded into a graph: it %s host memory", nccl->rank,
-                     pg_describe(c, text), c->kind == PG_BARRIER ? "goes through" : "works on");
+                     pg_describe(call->operation, c, text),
+                     c->kind == PG_BARRIER ? "goes through" : "works on");
 }
 
 // The communication thread has queued the collective: it holds the ticket until the end.
@@ -229,9 +230,10 @@ static cudaStream_t choose_stream(const CudaDevice *cuda, bool first) {
 // Takes the place's store. NULL with err filled; then `leave` was not called.
 static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err) {
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
-    PgCall joining = {.collective = pg_barrier(),
-                      .deadline_ns = clock_ns() + (uint64_t)(place->timeout_s * 1e9),
-                      .timeout_s = place->timeout_s};
+    PgCall joining = {.operation = PG_BARRIER,
+                      .collective = pg_barrier(),
+                      .deadline_ns = clock_ns() + (uint64_t)(place->options->timeout_s * 1e9),
+                      .timeout_s = place->options->timeout_s};
     DebugLevel level;
     Error error = {0};
     nccl->device = place->device;
@@ -239,7 +241,7 @@ static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err
     nccl->stream = choose_stream(nccl->cuda, place->leave != NULL);
     nccl->rank = place->rank;
     nccl->world = place->world;
-    nccl->timeout_s = place->timeout_s;
+    nccl->timeout_s = place->options->timeout_s;
     nccl->place = *place;
     snprintf(nccl->name, sizeof nccl->name, "%s", name);
     pthread_mutex_init(&nccl->mutex, NULL);
@@ -284,11 +286,12 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
     }
     Store *store = store_clone(nccl->place.store, STORE_S, err);
     if (!store) return -1;
+    const PgOptions options = {.timeout_s = nccl->timeout_s};
     const PgNcclPlace inside = {.address = address,
                                 .device = nccl->device,
                                 .rank = place,
                                 .world = count,
-                                .timeout_s = nccl->timeout_s,
+                                .options = &options,
                                 .store = store};
     *member = open_state(&inside, name, err);
     return *member ? 0 : -1;
@@ -307,5 +310,10 @@ static const PgBackend backend_nccl = {.name = "nccl",
 ProcessGroup *pg_nccl_open(const PgNcclPlace *place, Error *err) {
     PgNccl *nccl = open_state(place, "world", err);
     if (!nccl) return NULL;
-    return pg_new(&backend_nccl, nccl, place->rank, place->world, place->timeout_s);
+    ProcessGroup *group =
+        pg_new(&backend_nccl, nccl, place->rank, place->world, place->options, err);
+    if (group) return group;
+    nccl->place.leave = NULL;
+    queue_close(nccl);
+    return NULL;
 }

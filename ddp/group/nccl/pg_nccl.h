@@ -46,7 +46,7 @@ typedef struct PgNcclPlace {
     const char *address;
     Device *device; // outlives the group
     int rank, world;
-    double timeout_s; // the deadline of the meeting and of each later collective
+    const PgOptions *options; // used by pg_nccl_open only
     // By which ranks tell each other of failures, as long as the group lives. Taken.
     Store *store;
     // Called when the group is closed, after its last use of the store.

@@ -98,25 +98,21 @@ int nccl_read_key(PgNccl *nccl, const char *key, const char *prefix, char *text,
 
 // ---- the deadline ---------------------------------------------------------------------------
 
-static bool is_pairwise(const PgCall *call) {
-    return call->collective.kind == PG_SEND || call->collective.kind == PG_RECV;
-}
-
 // Has rank r not taken up the call? at: the last one it did, as text.
 static bool is_missing(PgNccl *nccl, const PgCall *call, int r, char at[NCCL_AT_MAX]) {
     char key[NCCL_KEY_MAX];
     if (!hear(nccl, make_key(nccl, key, "at/%d", r), at, NCCL_AT_MAX)) strcpy(at, "0 nothing");
-    if (is_pairwise(call)) return r == call->collective.root;
+    if (pg_is_pairwise(call->operation)) return r == call->collective.root;
     return r != nccl->rank && strtoull(at, NULL, 10) < call->sequence;
 }
 
-static const char *describe(const PgCall *call, char text[NCCL_AT_MAX]) {
+static const char *describe_call(const PgCall *call, char text[NCCL_AT_MAX]) {
     char name[PG_DESCRIPTION_MAX];
     if (call->sequence > 0)
         snprintf(text, NCCL_AT_MAX, "collective %ju %s", (uintmax_t)call->sequence,
-                 pg_describe(&call->collective, name));
-    else if (is_pairwise(call))
-        snprintf(text, NCCL_AT_MAX, "%s", pg_describe(&call->collective, name));
+                 pg_describe(call->operation, &call->collective, name));
+    else if (pg_is_pairwise(call->operation))
+        snprintf(text, NCCL_AT_MAX, "%s", pg_describe(call->operation, &call->collective, name));
     else
         snprintf(text, NCCL_AT_MAX, "joining or leaving the group");
     return text;
@@ -137,7 +133,7 @@ static int fail_late(PgNccl *nccl, const PgCall *call, Error *err) {
                  at);
     }
     char what[NCCL_AT_MAX];
-    describe(call, what);
+    describe_call(call, what);
     if (missing == 0)
         return error_set(err, STATUS_FAILED,
                          "rank %d: %s: not done within %.1f s, though %s: is the network or a GPU "
@@ -177,7 +173,7 @@ static int fail_asynchronously(PgNccl *nccl, const PgCall *call, ncclResult_t re
     nccl->looked_ns = 0;
     if (look_for_failure(nccl, err)) return -1;
     return error_set(err, STATUS_FAILED, "rank %d: %s: %s: %s", nccl->rank,
-                     call ? describe(call, what) : "between collectives",
+                     call ? describe_call(call, what) : "between collectives",
                      ncclGetErrorString(result), ncclGetLastError(nccl->communicator));
 }
 
@@ -221,14 +217,14 @@ static int compare(PgNccl *nccl, const PgCall *call, Error *err) {
     char key[NCCL_KEY_MAX], number[24], text[128];
     unsigned turn = (unsigned)(call->sequence & 1);
     snprintf(number, sizeof number, "%ju ", (uintmax_t)call->sequence);
-    snprintf(text, sizeof text, "%s%ju %d %d %d %d", number, (uintmax_t)own.count, own.kind,
+    snprintf(text, sizeof text, "%s%ju %d %d %d %d", number, (uintmax_t)own.count, own.operation,
              own.type, own.op, own.root);
     say(nccl, make_key(nccl, key, "call/%u/%d", turn, nccl->rank), text);
     for (int r = 0; r < nccl->world; r++) {
         uintmax_t count;
         make_key(nccl, key, "call/%u/%d", turn, r);
         if (nccl_read_key(nccl, key, number, text, sizeof text, err)) return -1;
-        if (sscanf(text + strlen(number), "%ju %d %d %d %d", &count, &other.kind, &other.type,
+        if (sscanf(text + strlen(number), "%ju %d %d %d %d", &count, &other.operation, &other.type,
                    &other.op, &other.root) != 5)
             return error_set(err, STATUS_FAILED, "rank %d left '%s' in the store", r, text);
         other.count = count;
@@ -244,10 +240,11 @@ int nccl_arrive(PgNccl *nccl, const PgCall *call, Error *err) {
     if (call->sequence == 0) {
         char last[24];
         snprintf(last, sizeof last, "%ju", (uintmax_t)strtoull(nccl->at, NULL, 10));
-        snprintf(nccl->at, sizeof nccl->at, "%s %s", last, pg_describe(&call->collective, name));
+        snprintf(nccl->at, sizeof nccl->at, "%s %s", last,
+                 pg_describe(call->operation, &call->collective, name));
     } else {
         snprintf(nccl->at, sizeof nccl->at, "%ju %s", (uintmax_t)call->sequence,
-                 pg_describe(&call->collective, name));
+                 pg_describe(call->operation, &call->collective, name));
     }
     if (nccl_look(nccl, call, err)) return -1;
     return nccl->detail && call->sequence > 0 ? compare(nccl, call, err) : 0;

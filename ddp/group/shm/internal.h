@@ -32,10 +32,10 @@ typedef struct Fingerprint {
 
 typedef enum Presence { RANK_ABSENT, RANK_PRESENT, RANK_CLOSED } Presence;
 
-typedef struct RankSlot {   // written by its rank only
-    SyncWord arrived;       // barriers it has reached
-    SyncWord finished;      // the last collective it finished: sequence number,
-    SyncWord finished_kind; // and CollectiveKind
+typedef struct RankSlot {        // written by its rank only
+    SyncWord arrived;            // barriers it has reached
+    SyncWord finished;           // the sequence number of the last call it finished,
+    SyncWord finished_operation; // and its operation
     SyncWord presence;
     SyncWord pid;
     // Call n's is at [n & 1]. It may be overwritten by that of n + 2, which a rank writes after it

@@ -199,8 +199,8 @@ static int check_message(const PgShm *shm, const Message *message, Error *err) {
     sent.type = (PgType)message->type;
     sent.root = shm->rank;
     return error_set(err, STATUS_FAILED, "ranks disagree: rank %s runs %s, rank %s runs %s",
-                     pg_rank_name(global, c->root, from), pg_describe(&sent, one),
-                     pg_rank_name(global, shm->rank, to), pg_describe(c, two));
+                     pg_rank_name(global, c->root, from), pg_describe((int)sent.kind, &sent, one),
+                     pg_rank_name(global, shm->rank, to), pg_describe((int)c->kind, c, two));
 }
 
 int shm_receive(PgShm *shm, Error *err) {

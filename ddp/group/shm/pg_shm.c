@@ -219,9 +219,9 @@ static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     shm->call = call;
     shm->moved = 0;
     int status;
-    if (call->collective.kind == PG_SEND)
+    if (call->operation == PG_SEND)
         status = shm_send(shm, err);
-    else if (call->collective.kind == PG_RECV)
+    else if (call->operation == PG_RECV)
         status = shm_receive(shm, err);
     else
         status = run_together(shm, err);
@@ -314,34 +314,43 @@ static int check_place(PgShmSegment *segment, int rank, Error *err) {
     return 0;
 }
 
-ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, double timeout_s, Error *err) {
+ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *options, Error *err) {
     if (check_place(segment, rank, err)) {
         segment_release(segment);
         return NULL;
     }
     PgShm *shm = take_place(segment, rank, false);
-    PgCall joining = {.collective = pg_barrier(),
-                      .deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9),
-                      .timeout_s = timeout_s};
+    PgCall joining = {.operation = PG_BARRIER,
+                      .deadline_ns = clock_ns() + (uint64_t)(options->timeout_s * 1e9),
+                      .timeout_s = options->timeout_s};
     shm->call = &joining;
     Error error = {0};
     int status = shm_check_abort(shm, &error);
     if (!status) status = shm_barrier(shm, &error);
     segment_seal(segment); // everybody who is to come is here
-    if (!status) return pg_new(&backend_shm, shm, rank, shm->world, timeout_s);
+    ProcessGroup *group =
+        status ? NULL : pg_new(&backend_shm, shm, rank, shm->world, options, &error);
+    if (group) return group;
     shm_abort(shm, error.message);
     shm_close(shm);
     error_set(err, error.status, "%s", error.message);
     return NULL;
 }
 
-int pg_shm_threads(int world, double timeout_s, ProcessGroup **groups, Error *err) {
+int pg_shm_threads(int world, const PgOptions *options, ProcessGroup **groups, Error *err) {
     PgShmSegment *segment = create_control(world, err);
     if (!segment) return -1;
     segment_seal(segment);
+    PgShm *places[PG_SHM_MAX_WORLD];
     for (int r = 0; r < world; r++)
-        groups[r] =
-            pg_new(&backend_shm, take_place(r == 0 ? segment : segment_share(segment), r, true), r,
-                   world, timeout_s);
-    return 0;
+        places[r] = take_place(r == 0 ? segment : segment_share(segment), r, true);
+    int status = 0;
+    for (int r = 0; r < world; r++) {
+        groups[r] = pg_new(&backend_shm, places[r], r, world, options, err);
+        if (groups[r]) continue;
+        shm_close(places[r]);
+        status = -1;
+    }
+    for (int r = 0; r < world && status; r++) pg_close(groups[r]);
+    return status;
 }

@@ -10,7 +10,7 @@
  *     rank 0                                       the others
  *     pg_shm_create(world, &segment, address)
  *     publish address ---------------------------> segment = pg_shm_attach(address, world)
- *     pg_shm_open(segment, 0, timeout)             pg_shm_open(segment, rank, timeout)
+ *     pg_shm_open(segment, 0, options)             pg_shm_open(segment, rank, options)
  */
 #ifndef DDP_GROUP_SHM_PG_SHM_H
 #define DDP_GROUP_SHM_PG_SHM_H
@@ -27,12 +27,13 @@ int pg_shm_create(int world, PgShmSegment **segment, char address[PG_SHM_ADDRESS
 // The others: opens what rank 0 made. NULL with err filled if there is nothing, or something else.
 PgShmSegment *pg_shm_attach(const char *address, int world, Error *err);
 
-// All ranks: waits until all have come, and returns the group. timeout_s is the deadline of this
-// and of each later collective. Takes the segment, also when it fails (NULL, err filled).
-ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, double timeout_s, Error *err);
+// All ranks: waits until all have come, and returns the group. Takes the segment, also when it
+// fails (NULL, err filled).
+ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *options, Error *err);
 
 // All `world` ranks of a group as threads of this process: groups[r] is for the thread that plays
-// rank r, and is closed by it. Returns 0, or -1 with err filled and no group made.
-int pg_shm_threads(int world, double timeout_s, ProcessGroup **groups, Error *err);
+// rank r, and is closed by it. All have the same options. Returns 0, or -1 with err filled and no
+// group made.
+int pg_shm_threads(int world, const PgOptions *options, ProcessGroup **groups, Error *err);
 
 #endif

@@ -95,11 +95,11 @@ static void add_call(Text *text, const PgShm *shm) {
     char name[PG_DESCRIPTION_MAX];
     if (call->sequence != 0)
         text_add(text, "collective %ju ", (uintmax_t)call->sequence);
-    else if (call->collective.kind == PG_BARRIER) {
+    else if (call->operation == PG_BARRIER) {
         text_add(text, "joining a group of %d", shm->world);
         return;
     }
-    text_add(text, "%s", pg_describe(&call->collective, name));
+    text_add(text, "%s", pg_describe(call->operation, &call->collective, name));
 }
 
 static void add_rank_state(Text *text, const PgShm *shm, int rank) {
@@ -116,7 +116,7 @@ static void add_rank_state(Text *text, const PgShm *shm, int rank) {
         text_add(text, " has finished no collective");
     else
         text_add(text, " last finished %u %s", finished,
-                 pg_kind_name((CollectiveKind)sync_load(&slot(shm, rank)->finished_kind)));
+                 pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
 }
 
 // The ranks that had not come at the deadline; of a barrier monitored for the first one only that.
@@ -235,6 +235,6 @@ int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Er
 }
 
 void shm_finish(PgShm *shm) {
-    sync_store(&slot(shm, shm->rank)->finished_kind, (uint32_t)shm->call->collective.kind);
+    sync_store(&slot(shm, shm->rank)->finished_operation, (uint32_t)shm->call->operation);
     sync_store(&slot(shm, shm->rank)->finished, (uint32_t)shm->call->sequence);
 }
