@@ -12,7 +12,7 @@
 Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *err);
 
 // The Strategy of a wrapper that distributed_data_parallel made. Owns everything but `me`, from now
-// on. The launcher sees this rank's phase, step and collective from here on.
+// on. The launcher sees this rank's phase and step from here on.
 Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
                        const Rendezvous *me);
 

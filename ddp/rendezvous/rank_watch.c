@@ -22,16 +22,11 @@ static void give_up(const JobWatch *self, const Error *cause) {
     if (pg_abort(watch->group, cause)) heartbeat_culprit(watch->heartbeat);
 }
 
-static void beat(void *heartbeat, uint64_t sequence, const char *kind_name) {
-    heartbeat_collective(heartbeat, sequence, kind_name);
-}
-
 const JobWatch *rank_watch_open(ProcessGroup *group, int local_rank) {
     RankWatch *watch = memory_zalloc(sizeof *watch);
     *watch = (RankWatch){.watch = {.enter = enter, .give_up = give_up},
                          .group = group,
                          .heartbeat = heartbeat_open(local_rank)};
-    if (watch->heartbeat) pg_set_observer(group, beat, watch->heartbeat);
     return &watch->watch;
 }
 

@@ -7,8 +7,7 @@
 #include "common/train/job_watch.h"
 #include "ddp/group/process_group.h"
 
-// Without a launcher, only the group hears of it. Open it before the group's first collective of
-// training, close it after the group.
+// Without a launcher, only the group hears of it. Close it after the group.
 const JobWatch *rank_watch_open(ProcessGroup *group, int local_rank);
 void rank_watch_close(const JobWatch *watch);
 
