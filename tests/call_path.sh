@@ -9,7 +9,8 @@
 #
 # The caller's body must call it by its name or, with a word in parentheses, call that: a function pointer
 # to which the called function's file sets it, or a function that is given it. The first block of a page
-# may have 10 functions in 6 files, from main to the ready event; the second 8 in 3, from there to the sum.
+# may have 10 functions in 6 files, from main to the ready event; the second 8 in 3, from there to the sum;
+# later ones are not limited.
 # Exit status 1 if a line no longer holds.
 set -eu
 cd "$(dirname "$0")/.."
@@ -51,8 +52,8 @@ FNR == 1 { block = 0 }
 /^```/ && inside {
     inside = 0
     printf "%s: %d functions in %d files\n", FILENAME, functions, files
-    if (functions > (block == 1 ? 10 : 8)) fail(FILENAME ": " functions " functions are too many")
-    if (files > (block == 1 ? 6 : 3)) fail(FILENAME ": " files " files are too many")
+    if (functions > (block == 1 ? 10 : block == 2 ? 8 : 99)) fail(FILENAME ": " functions " functions are too many")
+    if (files > (block == 1 ? 6 : block == 2 ? 3 : 99)) fail(FILENAME ": " files " files are too many")
     next
 }
 inside && NF {
