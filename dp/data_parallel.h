@@ -32,7 +32,6 @@
 
 #include "common/base/trace.h"
 #include "common/nn/module.h"
-#include "common/train/strategy.h"
 
 enum { DP_MAX_DEVICES = 64 }; // in one process
 
@@ -55,12 +54,5 @@ void data_parallel_set_output_device(Module *wrapper, Device *device);
 
 // One track per device for the replicas' forward and backward.
 void data_parallel_set_trace(Module *wrapper, Trace *trace);
-
-// The Strategy for the trainer. Owns everything it is given from now on.
-Strategy *strategy_dp(Module *model, Module *wrapper, Device *const *devices, int device_count);
-
-// The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
-// [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
-int strategy_dp_device_ids(int devices, const char *list, int *ids, Error *err);
 
 #endif
