@@ -74,6 +74,10 @@ static void reduce(const Bundle *bundle) {
 }
 
 void bundle_send(Bundle *bundle) {
-    if (bundle->count > 0) (bundle->kind == BUNDLE_REDUCE ? reduce : broadcast)(bundle);
+    if (bundle->count == 0) return;
+    if (bundle->kind == BUNDLE_REDUCE)
+        reduce(bundle);
+    else
+        broadcast(bundle);
     bundle->count = bundle->elements = 0;
 }
