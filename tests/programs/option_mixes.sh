@@ -60,4 +60,18 @@ score=$(sed -n 's/^evaluated=said //p' single.txt)
 # shellcheck disable=SC2086
 run 'the same without evaluating' "$bin/train_single" $short --no-eval
 [ ! -e said.d/best.safetensors ] || fail "the best checkpoint of another run was left in the folder"
+# One that is only as good is not better. The best checkpoint's step stands in its optimizer file's name.
+# shellcheck disable=SC2086
+run 'two epochs, equally good' "$bin/train_single" --model mlp --epochs 2 --lr 1e-30 --out even
+checks=$((checks + 2))
+[ -e even/best.safetensors.25.*.optimizer ] || fail "not the first of two that are equal: $(ls even)"
+# Ranks with other options.
+cat >other-rate.sh <<'END'
+[ "$RANK" = 0 ] || set -- "$@" --lr 0.01
+exec "$@"
+END
+status=0
+"$bin/ddprun" --nproc-per-node 2 sh other-rate.sh "$bin/train_ddp" --model mlp --steps 2 >out.txt 2>err.txt ||
+    status=$?
+[ "$status" = 2 ] && grep -q -- '--lr' err.txt || fail "two rates: status $status: $(cat err.txt)"
 tally option_mixes

@@ -167,7 +167,7 @@ refuse 2 'huge' "$one" --load-init huge
 refuse 2 'fc1.weight' "$one" --load-init init --hidden 7
 refuse 2 'conv1.weight' "$one" --load-init init --model convnet
 refuse 2 'is no checkpoint' "$one" --resume init
-refuse 2 'seed' "$one" --resume good --seed 5
+refuse 2 'made with --seed 0, this run has 5' "$one" --resume good --seed 5
 # Another model's: the weights are named, not the optimizer's tensors.
 refuse 2 'good: holds another model: fc1.weight is F32 [256, 64] in the file and F32 [7, 64] in this model' \
     "$one" --resume good --hidden 7
