@@ -1,5 +1,5 @@
 /* memory.c: the heap. Every function returns memory or ends the program with one line; the caller
- * never sees NULL. Zeroed memory starts on a cache line, so it can hold what must (a SyncWord).
+ * never sees NULL. Zeroed memory starts on a cache line, so it can hold what must start on one (a SyncWord).
  */
 #include "common/base/memory.h"
 

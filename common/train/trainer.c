@@ -476,8 +476,8 @@ static void synchronize(void *strategy) {
 static void open_profile(Trainer *t) {
     Strategy *strategy = t->strategy;
     if (t->config->profile && !strategy->device->kernels->host_memory) {
-        t->profile.settle = synchronize;
-        t->profile.settle_context = strategy;
+        t->profile.wait_for_device = synchronize;
+        t->profile.wait_context = strategy;
     }
     if (!t->config->trace) return;
     char name[64];
