@@ -10,10 +10,9 @@
 #include <stdint.h>
 
 #include "common/train/trainer.h"
-#include "ddp/distributed_data_parallel.h"
-#include "ddp/rendezvous/init.h"
+#include "ddp/distributed_sampler.h"
 #include "ddp/strategy_ddp.h"
-#include "dp/data_parallel.h"
+#include "dp/strategy_dp.h"
 
 enum { STEPS = 20, WORLD = 2 };
 
@@ -128,10 +127,18 @@ static Device *open_device(int index, Error *err) {
     return device;
 }
 
+static Sampler *open_sampler(const Run *run) {
+    const TrainConfig config = train_config_default();
+    const size_t samples = run->data->train.count, batch = config.global_batch;
+    if (!run->group) return must_get(sampler_whole(samples, batch, true, false, 0, NULL), NULL);
+    return must_get(distributed_sampler(samples, batch, WORLD, run->rank, true, false, 0, NULL),
+                    NULL);
+}
+
 static void run_single(Run *run) {
     Error err = {0};
     Device *device = open_device(0, &err);
-    train(run, strategy_single(open_model(run, device, &err), device));
+    train(run, strategy_single(open_model(run, device, &err), device, open_sampler(run)));
 }
 
 static void run_dp(Run *run) {
@@ -141,7 +148,7 @@ static void run_dp(Run *run) {
     Module *model = open_model(run, devices[0], &err);
     Module *wrapper = data_parallel(model, devices, WORLD, &err);
     if (!wrapper) error_exit(&err);
-    train(run, strategy_dp(model, wrapper, devices, WORLD));
+    train(run, strategy_dp(wrapper, devices, WORLD, open_sampler(run)));
 }
 
 static void *run_ddp_rank(void *argument) {
@@ -152,7 +159,8 @@ static void *run_ddp_rank(void *argument) {
     Module *model = open_model(run, device, &err);
     Module *wrapper = distributed_data_parallel(model, run->group, &config, &err);
     if (!wrapper) error_exit(&err);
-    train(run, strategy_ddp(model, wrapper, run->group, device, "interleaved"));
+    const Rendezvous me = {.rank = run->rank, .world_size = WORLD, .local_rank = run->rank};
+    train(run, strategy_ddp(wrapper, run->group, device, open_sampler(run), &me));
     return NULL;
 }
 

@@ -39,6 +39,7 @@ Sampler *distributed_sampler(size_t samples, size_t global_batch, int world, int
     if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err))
         return NULL;
     wanted.layout = layout_interleaved;
+    wanted.interleaved = true;
     if (global_batch % (size_t)world != 0) {
         error_set(
             err, STATUS_USAGE,

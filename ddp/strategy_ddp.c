@@ -1,21 +1,17 @@
-/* strategy_ddp.c: DistributedDataParallel for the trainer: this rank's share of the data, sums over
- * the ranks, and what the launcher sees of it.
+/* strategy_ddp.c: DistributedDataParallel for the trainer: this rank's share of the data, and sums
+ * over the ranks.
  */
 #include "ddp/strategy_ddp.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/distributed_data_parallel.h"
-#include "ddp/distributed_sampler.h"
+#include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };
 
 typedef struct DdpStrategy {
     ProcessGroup *group;
-    Heartbeat *heartbeat; // NULL without a launcher
-    Work *sum;            // between reduce_start and reduce_wait
-    bool blocked;
     uint64_t bucket_ns; // that pg_totals had at the end of the last step
 } DdpStrategy;
 
@@ -23,35 +19,40 @@ static DdpStrategy *state_of(const Strategy *self) {
     return self->state;
 }
 
-// The ranks' means are averaged, so a rank with fewer rows would give each of them more weight.
-// (The interleaved layout cannot have this: it repeats samples until all ranks have the same
-// number.)
-static int check_equal_shares(const Sampler *sampler, Error *err) {
-    size_t ranks = (size_t)sampler->world;
-    for (size_t i = 0; i < sampler->batch_count; i++)
-        if (sampler->global[i] % ranks != 0)
-            return error_set(
-                err, STATUS_USAGE,
-                "%s of %zu rows does not divide among %zu ranks: use --normalize global",
-                i > 0 ? "the last batch" : "a batch", sampler->global[i], ranks);
-    return 0;
+// ---- the device ---------------------------------------------------------------------------------
+
+// Fewer GPUs than ranks: an error if GPUs were asked for, unless the ranks may share one.
+static int choose_device(const Rendezvous *me, const char *kind, Error *err) {
+    int devices = device_available(kind);
+    if (devices == 0 || me->local_world_size <= devices) // 0: opening it will say why
+        return me->local_rank;
+    if (me->fake_hosts) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
+                     "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
+                     me->local_world_size, devices, devices == 1 ? "" : "s");
 }
 
-static Sampler *share(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
-                      uint64_t seed, Error *err) {
-    if (!state_of(self)->blocked)
-        return distributed_sampler(samples, global_batch, self->devices, self->rank, shuffle, false,
-                                   seed, err);
-    Sampler *sampler = sampler_blocked(samples, global_batch, self->devices, self->rank, shuffle,
-                                       false, seed, err);
-    if (!sampler || ddp_config(self->module)->global_normalization) return sampler;
-    if (check_equal_shares(sampler, err) == 0) return sampler;
-    sampler_close(sampler);
-    return NULL;
+Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *err) {
+    if (me->world_size == 1)
+        fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
+    TrainConfig mine = *config;
+    int needed = me->fake_hosts ? 1 : me->local_world_size;
+    mine.device = train_device_kind(config, needed, me->local_rank == 0);
+    int index = choose_device(me, mine.device, err);
+    Device *device = index < 0 ? NULL : train_open_device(&mine, index, err);
+    if (device && me->fake_hosts && me->rank == 0 && !device->kernels->host_memory)
+        fprintf(stderr, "fake hosts: ranks may share a GPU, and the times below mean nothing\n");
+    return device;
 }
 
-static double rows_of_mean(const Strategy *self, size_t rows, size_t global_rows) {
-    return (double)(ddp_config(self->module)->global_normalization ? global_rows : rows);
+// ---- the strategy -------------------------------------------------------------------------------
+
+static void hold_gradients(Strategy *self, bool hold) {
+    if (hold)
+        ddp_no_sync_begin(self->module);
+    else
+        ddp_no_sync_end(self->module, false);
 }
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
@@ -63,25 +64,13 @@ static int finish_backward(Strategy *self, Tape *tape, Error *err) {
     return status;
 }
 
-static int sum_over_ranks(Strategy *self, double *values, size_t count, Error *err) {
-    return pg_run(state_of(self)->group, pg_all_reduce(values, count, PG_F64, PG_SUM), err);
+static void *start_sum(Strategy *self, double *values, size_t count, Error *err) {
+    return pg_start(state_of(self)->group, pg_all_reduce(values, count, PG_F64, PG_SUM), err);
 }
 
-static int start_sum(Strategy *self, double *values, size_t count, Error *err) {
-    DdpStrategy *state = state_of(self);
-    CHECK(!state->sum, "a sum is started before the last one was waited for");
-    state->sum = pg_start(state->group, pg_all_reduce(values, count, PG_F64, PG_SUM), err);
-    return state->sum ? 0 : -1;
-}
-
-static int wait_for_sum(Strategy *self, Error *err) {
-    Work *sum = state_of(self)->sum;
-    state_of(self)->sum = NULL;
+static int wait_for_sum(Strategy *self, void *sum, Error *err) {
+    (void)self;
     return work_wait(sum, NULL, NULL, err);
-}
-
-static int barrier(Strategy *self, Error *err) {
-    return pg_run(state_of(self)->group, pg_barrier(), err);
 }
 
 static int sync_buffers(Strategy *self, Error *err) {
@@ -105,17 +94,6 @@ static uint64_t moved_bytes(const Strategy *self) {
     return pg_moved_bytes(state_of(self)->group);
 }
 
-static void enter(Strategy *self, const char *phase, uint64_t step) {
-    heartbeat_step(state_of(self)->heartbeat, step);
-    heartbeat_phase(state_of(self)->heartbeat, phase);
-}
-
-// The group is broken already if this error came from it: then another rank's is the cause.
-static void give_up(Strategy *self, const Error *cause) {
-    DdpStrategy *state = state_of(self);
-    if (pg_abort(state->group, cause)) heartbeat_culprit(state->heartbeat);
-}
-
 static void set_trace(Strategy *self, Trace *trace) {
     pg_set_trace(state_of(self)->group, trace, trace_track(trace, "comm", COMM_SPANS));
 }
@@ -124,48 +102,53 @@ static void close_ddp(Strategy *self) {
     DdpStrategy *state = self->state;
     module_close(self->module); // and with it the model
     pg_close(state->group);
+    sampler_close(self->sampler);
     device_close(self->device);
-    heartbeat_close(state->heartbeat);
+    rank_watch_close(self->watch);
     free(state);
     free(self);
 }
 
-Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                       const char *sampler) {
-    DdpStrategy *state = memory_zalloc(sizeof *state);
-    *state = (DdpStrategy){.group = group, .blocked = strcmp(sampler, "blocked") == 0};
-    Strategy *strategy = memory_zalloc(sizeof *strategy);
-    bool carries = reducer_hook(ddp_reducer(wrapper))->save;
-    *strategy = (Strategy){.name = "ddp",
-                           .backend = pg_backend(group),
-                           .devices = pg_size(group),
-                           .rank = pg_rank(group),
-                           .device = device,
-                           .global_mean = ddp_config(wrapper)->global_normalization,
-                           .model = model,
-                           .module = wrapper,
-                           .evaluation_module = model,
-                           .sampler = share,
-                           .loss_rows = rows_of_mean,
-                           .finish_backward = finish_backward,
-                           .reduce = sum_over_ranks,
-                           .reduce_start = start_sum,
-                           .reduce_wait = wait_for_sum,
-                           .barrier = barrier,
-                           .sync_buffers = sync_buffers,
-                           .save_state = carries ? save_state : NULL,
-                           .load_state = carries ? load_state : NULL,
-                           .moved_bytes = moved_bytes,
-                           .enter = enter,
-                           .give_up = give_up,
-                           .set_trace = set_trace,
-                           .close = close_ddp,
-                           .state = state};
-    strategy->all = &strategy->device;
-    strategy->all_count = 1;
-    return strategy;
+static bool has_type(const Module *module, const char *type) {
+    if (strcmp(module->type, type) == 0) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (has_type(module->children[i], type)) return true;
+    return false;
 }
 
-void strategy_ddp_set_heartbeat(Strategy *strategy, Heartbeat *heartbeat) {
-    state_of(strategy)->heartbeat = heartbeat;
+// See Strategy.other_bits.
+static const char *other_bits(Module *wrapper, const Sampler *sampler) {
+    const char *hook = reducer_hook(ddp_reducer(wrapper))->name;
+    if (hook && strcmp(hook, "allreduce") != 0) return "--comm-hook changes gradients";
+    if (has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
+    return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
+}
+
+Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
+                       const Rendezvous *me) {
+    DdpStrategy *state = memory_zalloc(sizeof *state);
+    *state = (DdpStrategy){.group = group};
+    Strategy *strategy = strategy_single(ddp_module(wrapper), device, sampler);
+    strategy->name = "ddp";
+    strategy->backend = pg_backend(group);
+    strategy->devices = pg_size(group);
+    strategy->rank = pg_rank(group);
+    strategy->fake_hosts = me->fake_hosts;
+    strategy->global_mean = ddp_config(wrapper)->global_normalization;
+    strategy->other_bits = other_bits(wrapper, sampler);
+    strategy->module = wrapper;
+    strategy->watch = rank_watch_open(group, me->local_rank);
+    strategy->hold_gradients = hold_gradients;
+    strategy->finish_backward = finish_backward;
+    strategy->sum_start = start_sum;
+    strategy->sum_wait = wait_for_sum;
+    strategy->sync_buffers = sync_buffers;
+    strategy->moved_bytes = moved_bytes;
+    strategy->set_trace = set_trace;
+    strategy->close = close_ddp;
+    strategy->state = state;
+    if (!reducer_hook(ddp_reducer(wrapper))->save) return strategy;
+    strategy->save_state = save_state; // the hook's memory
+    strategy->load_state = load_state;
+    return strategy;
 }

@@ -1,17 +1,19 @@
-/* strategy_ddp.h: DistributedDataParallel as a Strategy for the trainer. */
+/* strategy_ddp.h: DistributedDataParallel for the trainer, one rank of it. */
 #ifndef DDP_STRATEGY_DDP_H
 #define DDP_STRATEGY_DDP_H
 
+#include "common/train/setup.h"
 #include "common/train/strategy.h"
-#include "ddp/group/process_group.h"
-#include "ddp/rendezvous/heartbeat.h"
+#include "ddp/options.h"
+#include "ddp/rendezvous/init.h"
 
-// Owns everything it is given from now on. sampler: "interleaved" (DistributedSampler) or
-// "blocked".
-Strategy *strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                       const char *sampler);
-// Lets the launcher see this rank's phase and step. Takes the heartbeat (NULL is fine). Call before
-// the first step.
-void strategy_ddp_set_heartbeat(Strategy *strategy, Heartbeat *heartbeat);
+// The rank's own device: that of its local rank, or with fake hosts the first for all if there are
+// too few. --device auto takes GPUs if there is one for each rank. NULL with err filled.
+Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *err);
+
+// The Strategy of a wrapper that distributed_data_parallel made. Owns everything but `me`, from now
+// on. The launcher sees this rank's phase and step from here on.
+Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
+                       const Rendezvous *me);
 
 #endif

@@ -1,48 +1,47 @@
 /* train_ddp.c: training on several devices, one process each, with DistributedDataParallel.
  *
- * Read common/train_single.c first: what differs from it is marked "ddp:".
+ * Read common/train_single.c first: what differs from it is marked "ddp:". This program runs once
+ * per device; what follows is what one of these processes, a rank, does.
  */
 #include "common/train/trainer.h"
-#include "ddp/options.h"      // ddp: its own options, and finding the other ranks
-#include "ddp/strategy_ddp.h" // ddp: its own Strategy
+#include "ddp/distributed_data_parallel.h" // ddp: the wrapper
+#include "ddp/distributed_sampler.h"       // ddp: this rank's share of the data
+#include "ddp/strategy_ddp.h"              // ddp: its device and its options
 
-static const char SUMMARY[] = // ddp: what --help says
-    "Trains a network on several devices with DistributedDataParallel.\n"
-    "Example: ddprun --nproc-per-node 4 train_ddp --model convnet";
-
-static Strategy *open_strategy(const TrainConfig *config, const DataSource *data,
-                               const DdpOptions *ddp, Error *err) { // ddp: its own options
-    Rendezvous me;                                                  // ddp: which rank this is
-    Device *device = ddp_options_open(config, &me, err);            // ddp: its own
-    if (!device) return NULL;                                       // ddp: it is not there
-    ProcessGroup *group = ddp_options_join(ddp, &me, device, err);  // ddp: meets the other ranks
-    if (!group) return NULL;                                        // ddp: they did not come
-    Module *model = train_create_model(config, data, device, me.rank, err); // ddp: own weights
-    if (!model) return NULL;
-    Module *wrapper = ddp_options_wrap(ddp, model, group, err); // ddp: rank 0's weights for all
-    if (!wrapper) return NULL;                                  // ddp: the models differ
-    Strategy *strategy = strategy_ddp(model, wrapper, group, device, ddp->sampler); // ddp: one rank
-    strategy->fake_hosts = me.fake_hosts; // ddp: do times mean something?
-    strategy_ddp_set_heartbeat(strategy, heartbeat_open(me.local_rank)); // ddp: for ddprun
-    return strategy;                                                     // ddp: after the heartbeat
-}
+static const char SUMMARY[] = "Trains a network on several devices with DistributedDataParallel.\n"
+                              "Example: ddprun --nproc-per-node 4 train_ddp --model convnet";
 
 int main(int argc, char **argv) {
-    TrainConfig config = train_config_default();
-    Options options = {.program = "train_ddp", .summary = SUMMARY}; // ddp: its name
-    train_options(&options, &config);
-    DdpOptions ddp = ddp_options_default(); // ddp: its own options
-    ddp_options(&options, &ddp);            // ddp: in the same table
-
     Error err = {0};
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    if (ddp_options_check(&ddp, &options, &err) != 0) error_exit(&err); // ddp: of no effect
-    DataSource *data = train_open_data(&config, &err);
-    if (!data) error_exit(&err);
-    Strategy *strategy = open_strategy(&config, data, &ddp, &err); // ddp: with its options
-    if (!strategy) error_exit(&err);
+    TrainConfig config = train_config_default();
+    DdpOptions ddp = ddp_options_default(); // ddp: --backend, --bucket-cap-mb, ...
+    Options options = {.program = "train_ddp", .summary = SUMMARY};
+    train_options(&options, &config);
+    ddp_options(&options, &ddp); // ddp
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    must_do(ddp_options_check(&ddp, &options, &err), &err); // ddp
 
-    if (trainer_run(&config, &options, data, strategy, &err) != 0) error_exit(&err);
+    DataSource *data = must_get(train_open_data(&config, &err), &err);
+    Rendezvous me; // ddp: which rank this is, and where the others are
+    must_do(init_from_env(&me, true, &err), &err);
+    Device *device = must_get(ddp_open_device(&config, &me, &err), &err); // ddp: the rank's own
+    // ddp: meets the other ranks
+    ProcessGroup *group =
+        must_get(init_process_group(ddp.backend, &me, device, ddp.timeout_s, &err), &err);
+    Module *model = must_get(train_create_model(&config, data, device, me.rank, &err), &err);
+    must_do(ddp_options_prepare(&ddp, model, group, &err), &err); // ddp: --sync-batch-norm, ...
+    // ddp: rank 0's weights for all; from now on, a backward also averages over the ranks
+    Module *wrapper = must_get(distributed_data_parallel(model, group, &ddp.config, &err), &err);
+    must_do(ddp_options_add_features(&ddp, wrapper, &err), &err); // ddp: --comm-hook, ...
+    // ddp: PyTorch's, or the rows that DataParallel's device of this number would get
+    SamplerOfRank *sampler_of_rank = ddp.blocked ? sampler_blocked : distributed_sampler;
+    Sampler *sampler = must_get(
+        sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
+                        !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
+        &err);
+    Strategy *strategy = strategy_ddp(wrapper, group, device, sampler, &me); // ddp
+
+    must_do(trainer_run(&config, &options, data, strategy, &err), &err);
 
     strategy->close(strategy);
     dataset_close(data);

@@ -32,7 +32,6 @@
 
 #include "common/base/trace.h"
 #include "common/nn/module.h"
-#include "common/train/strategy.h"
 
 enum { DP_MAX_DEVICES = 64 }; // in one process
 
@@ -46,21 +45,14 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
 // together, and a piece is a copy per leading index, on the first device too.
 void data_parallel_set_dim(Module *wrapper, int dim);
 
-// Joins the outputs on another device than the first (PyTorch's output_device; with one device it
-// has no effect, as there). Its memory then holds them, and what follows; but a tape has one
-// device, so what follows is on a tape of its own, and backward is two calls:
+// Joins the outputs on another device than the first: PyTorch's output_device, which has no effect
+// with one device. What is computed from the outputs then lies on that device, too. As a tape has
+// one device, that takes a tape of its own, and backward is two calls:
 //      Tape *after = tape_fork(tape, device);   loss on `after` from the outputs y;
 //      tape_backward(after, loss, &err);        tape_backward_from(tape, y, &err);
 void data_parallel_set_output_device(Module *wrapper, Device *device);
 
 // One track per device for the replicas' forward and backward.
 void data_parallel_set_trace(Module *wrapper, Trace *trace);
-
-// The Strategy for the trainer. Owns everything it is given from now on.
-Strategy *strategy_dp(Module *model, Module *wrapper, Device *const *devices, int device_count);
-
-// The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
-// [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
-int strategy_dp_device_ids(int devices, const char *list, int *ids, Error *err);
 
 #endif

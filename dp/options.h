@@ -4,11 +4,11 @@
 #ifndef DP_OPTIONS_H
 #define DP_OPTIONS_H
 
-#include "common/train/trainer.h"
+#include "common/base/options.h"
 #include "dp/data_parallel.h"
 
 typedef struct DpOptions {
-    int devices;            // the devices 0 to N-1; 0: dp_options_open decides
+    int devices;            // the devices 0 to N-1; 0: dp_open_devices decides
     const char *device_ids; // "0,2": these instead; NULL: not given
 } DpOptions;
 
@@ -16,9 +16,8 @@ DpOptions dp_options_default(void);
 void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
 // Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
 int dp_options_check(const DpOptions *dp, const Options *options, Error *err);
-// Opens the devices that the options ask for: without them all GPUs, as PyTorch does, or two CPU
-// devices. Returns how many, or -1 with err filled.
-int dp_options_open(const DpOptions *dp, const TrainConfig *config, Device *devices[DP_MAX_DEVICES],
-                    Error *err);
+// The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
+// [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
+int dp_options_ids(int devices, const char *list, int *ids, Error *err);
 
 #endif

@@ -1,14 +1,42 @@
 /* strategy_dp.c: DataParallel for the trainer. There is one process, its loss and its optimizer are
  * on one device, so this is strategy_single with another module to run, and more devices to close.
  */
-#include "common/base/log.h"
+#include "dp/strategy_dp.h"
+
+#include <limits.h>
+
 #include "common/base/memory.h"
-#include "dp/data_parallel.h"
+
+// ---- the devices --------------------------------------------------------------------------------
+
+static int devices_here(const TrainConfig *config) {
+    int available = device_available(train_device_kind(config, 1, false));
+    if (available == INT_MAX) return 2;
+    if (available > DP_MAX_DEVICES) return DP_MAX_DEVICES;
+    return available > 0 ? available : 1; // none: opening the first says why
+}
+
+int dp_open_devices(const TrainConfig *config, const DpOptions *dp, Device *devices[DP_MAX_DEVICES],
+                    Error *err) {
+    int ids[DP_MAX_DEVICES], wanted = dp->devices > 0 ? dp->devices : devices_here(config);
+    int count = dp_options_ids(wanted, dp->device_ids, ids, err), last = 0;
+    for (int i = 0; i < count; i++)
+        if (ids[i] > last) last = ids[i];
+    TrainConfig alike = *config; // all devices are of one kind
+    alike.device = train_device_kind(config, last + 1, true);
+    for (int i = 0; i < count; i++) {
+        devices[i] = train_open_device(&alike, ids[i], err);
+        if (devices[i]) continue;
+        while (i-- > 0) device_close(devices[i]);
+        return -1;
+    }
+    return count;
+}
 
 // Says once if the chunk rule leaves devices without work, in all batches or in the epoch's last.
-static void note_idle_devices(const Strategy *self, const Sampler *sampler) {
+static void note_idle_devices(const Sampler *sampler, size_t devices) {
     for (size_t i = 0; i < sampler->batch_count; i++) {
-        size_t rows = sampler->global[i], devices = (size_t)self->devices;
+        size_t rows = sampler->global[i];
         size_t chunk = (rows + devices - 1) / devices, used = (rows + chunk - 1) / chunk;
         if (used == devices) continue;
         Log log = log_open(false);
@@ -19,12 +47,7 @@ static void note_idle_devices(const Strategy *self, const Sampler *sampler) {
     }
 }
 
-static Sampler *whole(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
-                      uint64_t seed, Error *err) {
-    Sampler *sampler = sampler_whole(samples, global_batch, shuffle, false, seed, err);
-    if (sampler) note_idle_devices(self, sampler);
-    return sampler;
-}
+// ---- the strategy -------------------------------------------------------------------------------
 
 static uint64_t moved_bytes(const Strategy *self) {
     uint64_t bytes = 0;
@@ -38,40 +61,24 @@ static void set_trace(Strategy *self, Trace *trace) {
 
 static void close_dp(Strategy *self) {
     module_close(self->module); // and with it the model
+    sampler_close(self->sampler);
     for (int i = 0; i < self->all_count; i++) device_close(self->all[i]);
     free(self->all);
     free(self);
 }
 
-Strategy *strategy_dp(Module *model, Module *wrapper, Device *const *devices, int device_count) {
-    Strategy *strategy = strategy_single(model, devices[0]);
+Strategy *strategy_dp(Module *wrapper, Device *const *devices, int device_count, Sampler *sampler) {
+    Strategy *strategy = strategy_single(wrapper->children[0], devices[0], sampler);
     strategy->name = "dp";
     strategy->backend = "threads";
     strategy->devices = device_count;
     strategy->all = memory_zalloc((size_t)device_count * sizeof *strategy->all);
     for (int i = 0; i < device_count; i++) strategy->all[i] = devices[i];
     strategy->all_count = device_count;
-    strategy->module = wrapper;
-    strategy->sampler = whole;
+    strategy->module = strategy->evaluation_module = wrapper; // both on all devices, as in PyTorch
     strategy->moved_bytes = moved_bytes;
     strategy->set_trace = set_trace;
     strategy->close = close_dp;
+    note_idle_devices(sampler, (size_t)device_count);
     return strategy;
-}
-
-int strategy_dp_device_ids(int devices, const char *list, int *ids, Error *err) {
-    CHECK(devices <= DP_MAX_DEVICES, "--devices %d", devices);
-    for (int i = 0; i < devices; i++) ids[i] = i;
-    if (!list) return devices;
-    int count = 0;
-    for (const char *at = list; count < DP_MAX_DEVICES; at++) {
-        char *end;
-        long id = strtol(at, &end, 10);
-        if (*at < '0' || *at > '9' || id > 999 || (*end != ',' && *end != '\0')) break;
-        ids[count++] = (int)id;
-        if (*end == '\0') return count;
-        at = end;
-    }
-    return error_set(err, STATUS_USAGE, "--device-ids %s: expected up to %d numbers, like 0,1",
-                     list, DP_MAX_DEVICES);
 }

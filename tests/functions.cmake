@@ -1,11 +1,11 @@
 # functions.cmake: how the folders of tests/ add their tests.
 
 # ddpc_test(NAME LIBS lib... [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
-# One CTest of one cmocka program NAME.c. A test that lacks hardware exits 77 = Skipped.
+# One CTest of one cmocka program NAME.c, which may use the trainer besides. A test that lacks hardware exits 77 = Skipped.
 function(ddpc_test name)
   cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LIBS;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${name}.c)
-  target_link_libraries(${name} ${T_LIBS} cmocka)
+  target_link_libraries(${name} ${T_LIBS} train cmocka)
   add_test(NAME ${name} COMMAND ${name} ${T_ARGS})
   ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
 endfunction()

@@ -36,6 +36,18 @@ int error_prefix(Error *err, const char *format, ...) __attribute__((format(prin
 // Prints "error: message" on stderr and ends the process with the error's status.
 void error_exit(const Error *err) __attribute__((noreturn));
 
+// For programs, which can do nothing but end when something fails: what a call has returned, unless
+// that is NULL, or below 0, which ends the process as error_exit does.
+//     Device *device = must_get(device_open("cpu:0", &err), &err);
+static inline void *must_get(void *result, const Error *err) {
+    if (!result) error_exit(err);
+    return result;
+}
+static inline int must_do(int result, const Error *err) {
+    if (result < 0) error_exit(err);
+    return result;
+}
+
 // What must hold for the program to make sense. The text says what and with which values.
 #define CHECK(condition, ...)                                                        \
     do {                                                                             \

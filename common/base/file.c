@@ -46,6 +46,7 @@ static int open_temporary(AtomicFile *f) {
 
 int file_begin(AtomicFile *f, const char *path, Error *err) {
     f->file = NULL;
+    if (!*path) return error_set(err, STATUS_USAGE, "cannot write '': a file needs a name");
     if (strlen(path) >= sizeof f->path) {
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
     }
@@ -160,6 +161,7 @@ static bool is_folder(const char *path) {
 }
 
 int file_make_folder(const char *path, Error *err) {
+    if (!*path) return error_set(err, STATUS_USAGE, "cannot make '': a folder needs a name");
     Path part;
     if (strlen(path) >= sizeof part) {
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);

@@ -20,7 +20,7 @@ typedef struct AtomicFile {
 
 // Opens a new temporary file for path. Returns 0, or -1 with err filled and nothing left behind.
 int file_begin(AtomicFile *f, const char *path, Error *err);
-// Gives the file its name. Returns 0, or -1 with err filled; then path is as it was before.
+// Gives the file its name. Returns 0, or -1 with err filled. The temporary file is gone then.
 int file_commit(AtomicFile *f, Error *err);
 // Removes the temporary file; path stays as it was. Does nothing after file_commit.
 void file_abandon(AtomicFile *f);

@@ -186,7 +186,7 @@ static void idx_close(IdxFile *file) {
 }
 
 // The set's sizes, from the headers alone. set->shape is the training set's, or zeros.
-static int idx_check_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
+static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
                           Dataset *set, Error *err) {
     size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one
     for (size_t d = 0; d < 3; d++) shape[d] = d < first ? 1 : images->size[d - first + 1];
@@ -223,7 +223,7 @@ static int idx_store_labels(const IdxFile *file, Dataset *set, Error *err) {
 
 static int idx_read_split(IdxFile *images, IdxFile *labels, const char *folder, Dataset *set,
                           Error *err) {
-    if (idx_check_sizes(images, labels, folder, set, err) != 0) return -1;
+    if (idx_store_sizes(images, labels, folder, set, err) != 0) return -1;
     if (idx_read_values(labels, "labels", err) != 0 || idx_store_labels(labels, set, err) != 0)
         return -1;
     if (idx_read_values(images, "images", err) != 0) return -1;

@@ -57,6 +57,16 @@ void sampler_close(Sampler *sampler) {
     free(sampler);
 }
 
+int sampler_drop_incomplete(Sampler *sampler, Error *err) {
+    size_t last = sampler->batch_count - 1;
+    if (sampler->global[last] == sampler->global_batch) return 0;
+    if (last == 0)
+        return error_set(err, STATUS_USAGE, "no batch is left: the only one has %zu of %zu samples",
+                         sampler->global[last], sampler->global_batch);
+    sampler->batch_count = last;
+    return 0;
+}
+
 void sampler_set_epoch(Sampler *sampler, size_t epoch) {
     sampler->layout(sampler, epoch);
 }

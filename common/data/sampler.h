@@ -26,6 +26,7 @@ struct Sampler {
     size_t global_batch; // B
     int world, rank;
     bool shuffle, drop_last;
+    bool interleaved; // the ranks take turns; otherwise each takes a chunk
     uint64_t seed;
     // Fills the three arrays below for an epoch.
     void (*layout)(Sampler *self, size_t epoch);
@@ -43,14 +44,20 @@ Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool d
 // Makes a sampler of the blocked layout. A rank's share of the last batch may be empty.
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err);
-void sampler_close(Sampler *sampler);
+// What both layouts for several ranks look like: this, and distributed_sampler.
+typedef Sampler *SamplerOfRank(size_t samples, size_t global_batch, int world, int rank,
+                               bool shuffle, bool drop_last, uint64_t seed, Error *err);
+void sampler_close(Sampler *sampler); // NULL is fine
+// Leaves out the last batch if it is incomplete, as PyTorch's DataLoader does with drop_last.
+// Returns 0, or -1 with err filled if no batch is left.
+int sampler_drop_incomplete(Sampler *sampler, Error *err);
 void sampler_set_epoch(Sampler *sampler, size_t epoch);
 
 // For evaluation: this rank's contiguous part of 0..N-1, in batches of at most `batch`, every
 // sample in exactly one rank once. Ranks may have different numbers of batches.
 Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
 
-// ---- for those who write a layout, here and in ddp/distributed_sampler.c ------------------------
+// ---- for those who write a layout, here and in ddp/distributed_sampler.c -----------------------
 
 // Checks what every layout is told, and fills in these fields of `wanted`. Returns 0, or -1 with err
 // filled.

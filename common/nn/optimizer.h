@@ -66,6 +66,7 @@ typedef enum ScheduleKind {
     SCHEDULE_POLYNOMIAL // PolynomialLR
 } ScheduleKind;
 #define SCHEDULE_WORDS "constant|step|cosine|polynomial"
+const char *schedule_name(ScheduleKind kind); // one of them
 
 typedef struct Schedule {
     ScheduleKind kind;

@@ -4,6 +4,11 @@
 #include "common/base/error.h"
 #include "common/nn/optimizer.h"
 
+const char *schedule_name(ScheduleKind kind) {
+    static const char *const NAMES[] = {"constant", "step", "cosine", "polynomial"};
+    return NAMES[kind];
+}
+
 double schedule_lr(const Schedule *schedule, size_t step) {
     double start = schedule->warmup_start, warmup = (double)schedule->warmup_steps;
     if (step < schedule->warmup_steps && start > 0)

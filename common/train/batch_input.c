@@ -17,6 +17,7 @@ struct BatchInput {
     Place places[BATCH_PLACES];
     int place_count, place;
     const Batch *batch;
+    size_t begin, end, parts; // the samples of the current part, and of how many it is one
 };
 
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
@@ -57,6 +58,7 @@ void batch_input_send(BatchInput *input, const Batch *batch) {
     CHECK(batch->count <= input->capacity, "a batch of %zu samples, room for %zu", batch->count,
           input->capacity);
     input->batch = batch;
+    batch_input_select(input, 0, 1);
     input->place = (input->place + 1) % input->place_count;
     const Place *place = &input->places[input->place];
     device_upload(input->device, place->target,
@@ -70,6 +72,18 @@ void batch_input_used(BatchInput *input) {
     device_event_record(input->places[input->place].free);
 }
 
+void batch_input_select(BatchInput *input, size_t i, size_t parts) {
+    chunk_bounds(input->batch->count, parts, i, &input->begin, &input->end);
+    input->parts = parts;
+}
+
+size_t batch_input_count(const BatchInput *input) {
+    return input->end - input->begin;
+}
+size_t batch_input_parts(const BatchInput *input) {
+    return input->parts;
+}
+
 const Batch *batch_input_batch(const BatchInput *input) {
     return input->batch;
 }
@@ -80,15 +94,15 @@ int batch_input_place(const BatchInput *input) {
 
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
     const size_t *sample = input->set->shape;
-    return tape_view(tape, DTYPE_F32, 4,
-                     (size_t[]){input->batch->count, sample[0], sample[1], sample[2]},
-                     input->places[input->place].samples);
+    return tape_view(
+        tape, DTYPE_F32, 4, (size_t[]){batch_input_count(input), sample[0], sample[1], sample[2]},
+        (char *)input->places[input->place].samples + input->begin * input->sample_bytes);
 }
 
 Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
     const Dataset *set = input->set;
-    size_t count = input->batch->count;
-    void *target = input->places[input->place].target;
+    size_t count = batch_input_count(input);
+    void *target = (char *)input->places[input->place].target + input->begin * input->target_bytes;
     if (set->dense)
         return tape_view(tape, DTYPE_I64, 3, (size_t[]){count, set->shape[1], set->shape[2]},
                          target);

@@ -30,7 +30,13 @@ void batch_input_wait(BatchInput *input);
 void batch_input_send(BatchInput *input, const Batch *batch);
 void batch_input_used(BatchInput *input);
 
-const Batch *batch_input_batch(const BatchInput *input); // the last one sent
+// Of the last one sent, what follows is about part i of `parts` (PyTorch's chunk rule). A part may
+// be empty. After batch_input_send, all of it is the only part.
+void batch_input_select(BatchInput *input, size_t i, size_t parts);
+size_t batch_input_count(const BatchInput *input); // samples in the part
+size_t batch_input_parts(const BatchInput *input);
+
+const Batch *batch_input_batch(const BatchInput *input); // the last one sent, all of it
 int batch_input_place(const BatchInput *input);          // where it is: [0, BATCH_PLACES)
 // The last one sent, as tensors of the tape: samples [count, c, h, w]; target: labels [count] or
 // [count, h, w] (I64), or [count, target_size].

@@ -1,35 +1,42 @@
 /* batch_loss.c: forward, loss. */
 #include "common/train/batch_loss.h"
 
-// Finds the divisor of a mean over `count` samples or pixels of this rank. `global` is all ranks'
-// number, 0 if it is not known yet.
-static int find_divisor(BatchLoss *result, const Tape *tape, size_t global, Strategy *strategy,
-                        Error *err) {
+// Finds the divisor of a mean over `own` samples or pixels of this process. `global` is all
+// processes' number, 0 if it is not known yet.
+static int find_divisor(BatchLoss *result, const Tape *tape, size_t own, size_t global,
+                        Strategy *strategy, Error *err) {
     double all = (double)(global ? global : result->count);
     if (strategy && !global && strategy->global_mean) {
         Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-        int failed = strategy->reduce(strategy, &all, 1, err);
+        int failed = strategy_sum(strategy, &all, 1, err);
         profile_leave(tape->profile, phase);
         if (failed) return -1;
     }
-    result->divisor = strategy ? strategy->loss_rows(strategy, result->count, (size_t)all)
-                               : (double)result->count;
+    bool over_all = strategy && strategy->global_mean;
+    result->divisor = over_all ? all : (double)own;
     return 0;
 }
 
-static int pixel_loss(BatchLoss *result, Tape *tape, const Mining *mining, Strategy *strategy,
-                      Error *err) {
+// How many pixels of the whole batch count is not known when its first part is through: so the loss
+// is the mean over the parts of each part's mean.
+static int pixel_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
+                      Strategy *strategy, Error *err) {
     Tensor *sum =
         op_pixel_cross_entropy(tape, result->outputs, result->target, mining, &result->count);
-    if (tape_error(tape, err) != 0 || find_divisor(result, tape, 0, strategy, err) != 0) return -1;
+    if (tape_error(tape, err) != 0 ||
+        find_divisor(result, tape, result->count, 0, strategy, err) != 0)
+        return -1;
+    result->divisor *= (double)batch_input_parts(input);
     result->loss = op_divide(tape, sum, result->divisor);
     return 0;
 }
 
-static int sample_loss(BatchLoss *result, Tape *tape, const Batch *batch, Strategy *strategy,
+static int sample_loss(BatchLoss *result, Tape *tape, const BatchInput *input, Strategy *strategy,
                        Error *err) {
-    result->count = batch->count;
-    if (find_divisor(result, tape, batch->global_count, strategy, err) != 0) return -1;
+    const Batch *batch = batch_input_batch(input);
+    result->count = batch_input_count(input);
+    if (find_divisor(result, tape, batch->count, batch->global_count, strategy, err) != 0)
+        return -1;
     if (batch->labels)
         result->loss = op_cross_entropy(tape, result->outputs, result->target, result->divisor);
     else
@@ -38,15 +45,27 @@ static int sample_loss(BatchLoss *result, Tape *tape, const Batch *batch, Strate
     return 0;
 }
 
-int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
-               const Mining *mining, Strategy *strategy, Error *err) {
-    const Batch *batch = batch_input_batch(input);
+int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
+                  Error *err) {
     *result = (BatchLoss){.target = batch_input_target(input, tape)};
     Phase phase = profile_enter(tape->profile, PHASE_FORWARD);
     result->outputs = module_forward(module, tape, batch_input_samples(input, tape));
-    profile_enter(tape->profile, PHASE_LOSS);
-    int failed = batch->set->dense ? pixel_loss(result, tape, mining, strategy, err)
-                                   : sample_loss(result, tape, batch, strategy, err);
+    profile_leave(tape->profile, phase);
+    return tape_error(tape, err);
+}
+
+int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
+                    Strategy *strategy, Error *err) {
+    const Batch *batch = batch_input_batch(input);
+    Phase phase = profile_enter(tape->profile, PHASE_LOSS);
+    int failed = batch->set->dense ? pixel_loss(result, tape, input, mining, strategy, err)
+                                   : sample_loss(result, tape, input, strategy, err);
     profile_leave(tape->profile, phase);
     return failed ? -1 : tape_error(tape, err);
+}
+
+int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
+               const Mining *mining, Strategy *strategy, Error *err) {
+    if (batch_forward(result, tape, module, input, err) != 0) return -1;
+    return batch_mean_loss(result, tape, input, mining, strategy, err);
 }

@@ -23,13 +23,21 @@
 
 typedef struct BatchLoss {
     Tensor *outputs, *target;
-    Tensor *loss; // a scalar: sum / divisor
-    size_t count; // of this rank's samples, or kept pixels, that are in the sum
-    double divisor;
+    Tensor *loss;   // a scalar: sum / divisor
+    Tensor *root;   // where backward begins: the loss; of fp16 times the scale (step_loss)
+    size_t count;   // of this rank's samples, or kept pixels, that are in the sum
+    double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
 
-// Runs the module on the batch that was sent last. strategy says over what a training step's mean
-// is; NULL: over this batch alone. mining may be NULL. Returns 0, or -1 with err filled.
+// Runs the module on the batch that was sent last: outputs and target. Returns 0, or -1 with err
+// filled, as the others.
+int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
+                  Error *err);
+// Then the loss of these outputs. strategy says over what a training step's mean is; NULL: over
+// this batch alone. mining may be NULL.
+int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
+                    Strategy *strategy, Error *err);
+// Both.
 int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                const Mining *mining, Strategy *strategy, Error *err);
 

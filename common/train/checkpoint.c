@@ -176,9 +176,12 @@ static SafeTensors split_strategy(SafeTensors *file) {
 
 // ---- the place in the run ---------------------------------------------------------------------
 
-enum { FIELDS = 8, META = FIELDS + 8 };
+enum { FIELDS = 8, META = FIELDS + 8 + PROGRESS_NOTES };
 static const char *const FIELD_NAMES[FIELDS] = {"step",         "epoch",   "batch",    "seed",
                                                 "global_batch", "samples", "shuffled", "devices"};
+
+static const char *const NOTE_NAMES[PROGRESS_NOTES] = {"lr", "schedule", "total_steps",
+                                                       "sampler_seed"};
 
 static uint64_t *field(Progress *progress, int i) {
     uint64_t *fields[FIELDS] = {&progress->step,     &progress->epoch,        &progress->batch,
@@ -199,6 +202,8 @@ static void describe_progress(Progress progress, const char *optimizer_file, con
     set_meta(&meta[5 + FIELDS], "amp", "%s", progress.amp);
     set_meta(&meta[6 + FIELDS], "scale", "%a", progress.scale);
     set_meta(&meta[7 + FIELDS], "growth_tracker", "%" PRIu64, progress.growth_tracker);
+    for (int i = 0; i < PROGRESS_NOTES; i++)
+        set_meta(&meta[8 + FIELDS + i], NOTE_NAMES[i], "%s", progress.notes[i]);
 }
 
 static int parse_whole(const char *path, const SafeTensors *file, const char *key, uint64_t *value,
@@ -235,6 +240,10 @@ static int parse_precision(const char *path, const SafeTensors *file, Progress *
 static int parse_progress(const char *path, const SafeTensors *file, Progress *progress,
                           Error *err) {
     if (parse_real(path, file, "best", &progress->best, err) != 0) return -1;
+    for (int i = 0; i < PROGRESS_NOTES; i++) { // older checkpoints have none
+        const char *note = safetensors_meta(file, NOTE_NAMES[i]);
+        snprintf(progress->notes[i], sizeof progress->notes[i], "%s", note ? note : "");
+    }
     for (int i = 0; i < FIELDS; i++)
         if (parse_whole(path, file, FIELD_NAMES[i], field(progress, i), err) != 0) return -1;
     return parse_precision(path, file, progress, err);

@@ -16,6 +16,15 @@
 #include "common/nn/optimizer.h"
 #include "common/train/safetensors.h"
 
+// What a run may change when it is resumed, but not in silence: as text, "" where it is not known.
+typedef enum ProgressNote {
+    NOTE_LR,
+    NOTE_SCHEDULE,
+    NOTE_STEPS, // in all
+    NOTE_SAMPLER_SEED,
+    PROGRESS_NOTES,
+} ProgressNote;
+
 // Everything that a run is at between two steps, besides weights and optimizer state.
 typedef struct Progress {
     uint64_t step;         // steps done
@@ -26,6 +35,7 @@ typedef struct Progress {
     char amp[8];  // the precision that it was made with, as --amp calls it
     double scale; // of fp16's GradScaler, as in PyTorch's state_dict; 0: there is none
     uint64_t growth_tracker;
+    char notes[PROGRESS_NOTES][24];
     uint32_t checksum; // of the checkpoint that it was read from, both files; 0: from none
 } Progress;
 

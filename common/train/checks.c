@@ -21,7 +21,24 @@ static int check_used(const TrainConfig *config, const Options *options, const D
     const bool sgd = config->optimizer == OPTIMIZER_SGD, pixels = data->train.dense;
     const bool steps = config->schedule == SCHEDULE_STEP;
     const bool polynomial = config->schedule == SCHEDULE_POLYNOMIAL;
+    const bool trains = config->evaluate == NULL;
     const OptionUse uses[] = {
+        {"epochs", trains, "--evaluate does not train"},
+        {"steps", trains, "--evaluate does not train"},
+        {"accumulate-steps", trains, "--evaluate does not train"},
+        {"clip-grad-norm", trains, "--evaluate does not train"},
+        {"drop-last", trains, "--evaluate takes the whole test split"},
+        {"sampler-seed", trains, "--evaluate does not train"},
+        {"sampler-seed", !config->no_shuffle, "with --no-shuffle there is no order to draw"},
+        {"resume", trains, "--evaluate brings its own weights"},
+        {"load-init", trains, "--evaluate brings its own weights"},
+        {"no-eval", trains, "--evaluate does nothing else"},
+        {"save", trains, "--evaluate leaves the weights as they are"},
+        {"save-every", trains, "--evaluate leaves the weights as they are"},
+        {"keep-epochs", trains, "--evaluate leaves the weights as they are"},
+        {"keep-epochs", config->out != NULL, "it needs --out to write to"},
+        {"dump-grads", trains, "--evaluate has no gradients"},
+        {"dump-images", trains, "--evaluate has no epochs"},
         {"hidden", is(config->model, "mlp"), "only --model mlp has layers of sizes to choose"},
         {"augment", data->train.bytes != NULL, "it moves the pixels of pictures, --data has none"},
         {"epochs", config->steps == 0, "--steps says when the run ends"},
@@ -45,6 +62,16 @@ static int check_used(const TrainConfig *config, const Options *options, const D
         {"dump-images", pixels, "--data has no labels of pixels to draw"},
     };
     return options_check_used(options, uses, sizeof uses / sizeof *uses, err);
+}
+
+static int check_parts(const TrainConfig *config, const Strategy *strategy, Error *err) {
+    if (config->accumulate_steps <= 1) return 0;
+    size_t share = config->global_batch / (size_t)strategy->devices;
+    if (config->accumulate_steps <= share) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "--accumulate-steps %zu: a device has %zu of --global-batch %zu: a part would "
+                     "have no sample",
+                     config->accumulate_steps, share, config->global_batch);
 }
 
 static int check_dump_steps(const TrainConfig *config, size_t total_steps, Error *err) {
@@ -107,6 +134,13 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: with --amp fp16 the host decides in every step whether the "
                          "optimizer steps; bf16 needs no such decision");
+    if (config->clip_grad_norm > 0)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph: with --clip-grad-norm the host looks at a number in every "
+                         "step");
+    if (config->accumulate_steps > 1)
+        return error_set(err, STATUS_USAGE,
+                         "--cuda-graph: with --accumulate-steps a step has parts of its own");
     if (config->profile)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: a replayed step has no phases for "
@@ -119,7 +153,22 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
     if (config->tf32 && strategy->device->kernels->host_memory)
         return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
                          strategy->device->name);
+    if (check_parts(config, strategy, err) != 0) return -1;
     return config->cuda_graph ? check_graph(config, data, strategy, err) : 0;
+}
+
+// A process with fewer rows would give each of them more weight. (PyTorch's interleaved layout
+// cannot have this: it repeats samples until all ranks have the same number.)
+int checks_shares(const Strategy *strategy, Error *err) {
+    const Sampler *sampler = strategy->sampler;
+    size_t ranks = (size_t)sampler->world;
+    for (size_t i = 0; !strategy->global_mean && i < sampler->batch_count; i++)
+        if (sampler->global[i] % ranks != 0)
+            return error_set(
+                err, STATUS_USAGE,
+                "%s of %zu rows does not divide among %zu ranks: use --normalize global",
+                i > 0 ? "the last batch" : "a batch", sampler->global[i], ranks);
+    return 0;
 }
 
 // ---- outputs ----------------------------------------------------------------------------------
@@ -169,7 +218,7 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
     double *mine = memory_zalloc((options->count + 1) * sizeof *mine);
     memcpy(mine, sums, options->count * sizeof *mine);
     sums[options->count] = 1; // counts the ranks
-    int failed = strategy->reduce(strategy, sums, options->count + 1, err);
+    int failed = strategy_sum(strategy, sums, options->count + 1, err);
     for (size_t i = 0; !failed && i < options->count; i++)
         if (sums[i] != sums[options->count] * mine[i])
             failed = error_set(err, STATUS_USAGE,
@@ -181,6 +230,30 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
 }
 
 // ---- resuming ---------------------------------------------------------------------------------
+
+// What the run may change on its way: it goes on, and says so. But another order of the samples
+// would show some of them twice in an epoch.
+static int compare_notes(const char *path, const Progress *saved, const Progress *now, Log *log,
+                         Error *err) {
+    static const char *const WHAT[PROGRESS_NOTES] = {
+        [NOTE_LR] = "--lr",
+        [NOTE_SCHEDULE] = "--schedule",
+        [NOTE_STEPS] = "steps in all",
+        [NOTE_SAMPLER_SEED] = "--sampler-seed",
+    };
+    for (int i = 0; i < PROGRESS_NOTES; i++) {
+        const char *was = saved->notes[i], *is_now = now->notes[i];
+        if (!*was || strcmp(was, is_now) == 0) continue; // "": older than the note
+        if (i == NOTE_SAMPLER_SEED)
+            return error_set(err, STATUS_USAGE,
+                             "%s: was made with %s %s, this run has %s: it would not continue but "
+                             "become another run",
+                             path, WHAT[i], was, is_now);
+        log_say(log, "%s was made with %s %s, this run has %s: it goes on with that", path, WHAT[i],
+                was, is_now);
+    }
+    return 0;
+}
 
 int checks_resumed(const char *path, const Progress *saved, const Progress *now,
                    size_t batches_per_epoch, Log *log, Error *err) {
@@ -208,6 +281,7 @@ int checks_resumed(const char *path, const Progress *saved, const Progress *now,
                 path, facts[i].what, (unsigned long long)facts[i].saved,
                 (unsigned long long)facts[i].now);
     }
+    if (compare_notes(path, saved, now, log, err) != 0) return -1;
     if (strcmp(saved->amp, now->amp) != 0)
         log_say(log,
                 "%s was made with --amp %s, this run has %s: it continues, but not bit for bit",

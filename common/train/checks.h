@@ -16,6 +16,9 @@ int checks_config(const TrainConfig *config, const Options *options, const DataS
 int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
                   Error *err);
 
+// Where the processes' mean gradients are averaged, all have the same number of rows in each batch.
+int checks_shares(const Strategy *strategy, Error *err);
+
 // Every file that the run is to write can be written: tried by beginning it and leaving it off.
 int checks_outputs(const TrainConfig *config, Error *err);
 

@@ -61,7 +61,7 @@ int checks_same_facts(Strategy *strategy, const char *where, const RankFact *fac
         double *row = table + (size_t)(strategy->rank + own) * count;
         for (size_t i = 0; i < count; i++) row[i] = facts[i].value;
     }
-    int failed = strategy->reduce(strategy, table, ranks * count, err);
+    int failed = strategy_sum(strategy, table, ranks * count, err);
     if (!failed) failed = compare_ranks(table, ranks, where, facts, count, err);
     free(table);
     return failed;

@@ -62,7 +62,7 @@ void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLo
 }
 
 int metrics_reduce(Metrics *metrics, Strategy *strategy, Error *err) {
-    if (strategy->reduce(strategy, metrics->sums, metrics->sum_count, err) != 0) return -1;
+    if (strategy_sum(strategy, metrics->sums, metrics->sum_count, err) != 0) return -1;
     CHECK((size_t)metrics->sums[SAMPLES] == metrics->set->count, "evaluated %.0f samples of %zu",
           metrics->sums[SAMPLES], metrics->set->count);
     return 0;

@@ -1,9 +1,8 @@
-/* options.c: the options that the three programs share, and what follows from them directly. */
-#include <string.h>
+/* options.c: the options that the three programs share: the rows of --help. */
+#include <limits.h>
 
 #include "common/nn/models.h"
-#include "common/train/safetensors.h"
-#include "common/train/trainer.h"
+#include "common/train/train_config.h"
 
 TrainConfig train_config_default(void) {
     return (TrainConfig){.model = "mlp",
@@ -23,6 +22,8 @@ TrainConfig train_config_default(void) {
                          .gamma = 0.1,
                          .power = 0.9,
                          .seed = 0,
+                         .sampler_seed = -1,
+                         .accumulate_steps = 1,
                          .log_every = 25};
 }
 
@@ -40,8 +41,15 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");
+    options_add_flag(o, "drop-last", &c->drop_last,
+                     "leave out the epoch's last batch if it is incomplete");
+    options_add_int(o, "sampler-seed", &c->sampler_seed, -1, INT_MAX,
+                    "of the samples' order alone (-1: --seed)");
     options_add_count(o, "global-batch", &c->global_batch, 1, 1 << 24,
                       "samples per step on all devices together");
+    options_add_count(o, "accumulate-steps", &c->accumulate_steps, 1, 1 << 16,
+                      "work on a step's batch in K parts, for less memory");
+    options_metavar(o, "K");
     options_add_choice(o, "device", &c->device, "auto|cpu|cuda|ref",
                        "where to compute; auto: on GPUs if there are any; ref: the plain-C "
                        "reference kernels");
@@ -66,6 +74,8 @@ static void optimisation_options(Options *o, TrainConfig *c) {
     options_add_float(o, "weight-decay", &c->weight_decay, 0, 1e6, "");
     options_add_pair(o, "betas", c->betas, 0, 0.999999, "adam, adamw");
     options_add_float(o, "eps", &c->eps, 0, 1, "adam, adamw");
+    options_add_float(o, "clip-grad-norm", &c->clip_grad_norm, 0, 1e30,
+                      "make the reduced gradients, all together, no longer than F (0: leave them)");
     options_add_enum(o, "schedule", &c->schedule, SCHEDULE_WORDS, "of the learning rate");
     options_add_count(o, "warmup-steps", &c->warmup_steps, 0, 1e12,
                       "linear warm-up before the schedule");
@@ -93,6 +103,9 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add_string(o, "save", &c->save, "FILE", "the last checkpoint (safetensors)");
     options_add_count(o, "save-every", &c->save_every, 0, 1e12,
                       "also save every so many steps, not only after epochs");
+    options_add_count(o, "keep-epochs", &c->keep_epochs, 0, 1e9,
+                      "keep a checkpoint of every K epochs, DIR/model_00010.safetensors");
+    options_metavar(o, "K");
     options_add_string(o, "resume", &c->resume, "FILE|DIR|auto",
                        "continue from a checkpoint, bit for bit; DIR: from the newest whole "
                        "one in it; auto: from what --save or --out of this very command "
@@ -109,6 +122,8 @@ static void file_options(Options *o, TrainConfig *c) {
                       "segnet: every K epochs, write test images beside their true and "
                       "predicted labels to --out DIR/images");
     options_metavar(o, "K");
+    options_add_string(o, "evaluate", &c->evaluate, "FILE",
+                       "do not train: evaluate these weights, or this checkpoint");
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
     options_add_flag(o, "profile", &c->profile, "end with a table of where the steps' time went");
     options_add_string(o, "trace", &c->trace, "FILE",
@@ -122,61 +137,11 @@ void train_options(Options *options, TrainConfig *config) {
     file_options(options, config);
 }
 
+uint64_t train_sampler_seed(const TrainConfig *config) {
+    return config->sampler_seed < 0 ? config->seed : (uint64_t)config->sampler_seed;
+}
+
 const char *train_amp_name(Precision precision) {
     static const char *const NAMES[] = {"none", "bf16", "fp16"};
     return NAMES[precision];
-}
-
-const char *train_data_name(const TrainConfig *config) {
-    if (config->data) return config->data;
-    if (model_is_dense(config->model)) return "shapes";
-    bool toy = strcmp(config->model, "toy") == 0; // the tutorial's toy regresses 10 numbers to 5
-    return toy ? "synthetic:10:5" : "digits";
-}
-
-DataSource *train_open_data(const TrainConfig *config, Error *err) {
-    return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
-}
-
-const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
-    if (strcmp(config->device, "auto") != 0) return config->device;
-    int gpus = device_available("cuda");
-    if (gpus > 0 && gpus >= devices) return "cuda";
-    if (gpus > 0 && tell)
-        fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
-                gpus == 1 ? "" : "s");
-    return "cpu";
-}
-
-Device *train_open_device(const TrainConfig *config, int index, Error *err) {
-    char name[16];
-    snprintf(name, sizeof name, "%s:%d", train_device_kind(config, index + 1, true), index);
-    Device *device = device_open(name, err);
-    if (device) device->tf32 = config->tf32;
-    return device;
-}
-
-Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
-                           int rank, Error *err) {
-    const Dataset *set = &data->train;
-    ModelConfig model_config = {.name = config->model,
-                                .hidden = config->hidden,
-                                .input = {set->shape[0], set->shape[1], set->shape[2]},
-                                .outputs = set->classes ? set->classes : set->target_size,
-                                .seed = config->seed + (uint64_t)rank};
-    if (model_is_dense(config->model) != set->dense) {
-        error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s",
-                  config->model, model_is_dense(config->model) ? "pixels" : "samples", data->name,
-                  set->dense ? "pixels" : "samples");
-        return NULL;
-    }
-    Module *model = model_create(&model_config, device, err);
-    if (!model || rank != 0) return model;
-    int failed = 0;
-    if (config->load_init) failed = safetensors_load_module(config->load_init, model, err);
-    if (!failed && config->save_init)
-        failed = safetensors_save_module(config->save_init, model, NULL, 0, err);
-    if (!failed) return model;
-    module_close(model);
-    return NULL;
 }

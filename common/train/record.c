@@ -220,14 +220,25 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     fflush(record->steps);
 }
 
-void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation) {
+static void tell_evaluation(Record *record, const char *of, const Evaluation *evaluation) {
     char accuracy[40] = "", mean_iou[40] = ""; // what is not defined is left out
     if (!isnan(evaluation->accuracy))
         snprintf(accuracy, sizeof accuracy, " test_accuracy=%.4f", evaluation->accuracy);
     if (!isnan(evaluation->mean_iou))
         snprintf(mean_iou, sizeof mean_iou, " test_miou=%.4f", evaluation->mean_iou);
-    log_data(&record->log, "epoch=%" PRIu64 " test_loss=%.6f%s%s", epoch, evaluation->loss,
-             accuracy, mean_iou);
+    log_data(&record->log, "%s test_loss=%.6f%s%s", of, evaluation->loss, accuracy, mean_iou);
+}
+
+void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation) {
+    char of[32];
+    snprintf(of, sizeof of, "epoch=%" PRIu64, epoch);
+    tell_evaluation(record, of, evaluation);
+}
+
+void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation) {
+    char *of = memory_format("evaluated=%s", path);
+    tell_evaluation(record, of, evaluation);
+    free(of);
 }
 
 // ---- summary.json -----------------------------------------------------------------------------

@@ -39,6 +39,8 @@ void record_step_time(Record *record, uint64_t ns);
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
 // After that epoch; epochs count from 0, here as in the rows of steps.
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
+// Of weights that were only evaluated.
+void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
 
 typedef struct Summary {
     const Profile *profile;

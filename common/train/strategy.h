@@ -1,14 +1,17 @@
 /* strategy.h: the one seam between the trainer and the ways to spread it over devices.
  *
- * The trainer knows nothing of parallelism. It forwards and backwards `module`, and asks the
- * strategy for the rest. Single, DataParallel and DistributedDataParallel are three tables of this
- * shape:
+ * The trainer knows nothing of parallelism. It runs `module` forward and backward on the batches of
+ * `sampler`, and asks the strategy for the rest. Single, DataParallel and DistributedDataParallel
+ * are three tables of this shape:
  *
- *                  single            DataParallel                 DistributedDataParallel
- *   module         the model         a wrapper: replicate,        a wrapper: buffer broadcast,
- *                                    scatter, apply, gather       then the model; hooks reduce
- *   sampler        whole             whole                        interleaved or blocked share
- *   reduce         nothing           nothing                      sum over the ranks
+ *                    single            DataParallel                 DistributedDataParallel
+ *   module           the model         a wrapper: replicate,        a wrapper: buffer broadcast,
+ *                                      scatter, apply, gather       then the model; hooks reduce
+ *   sampler          whole             whole                        interleaved or blocked share
+ *   finish_backward  nothing           nothing: backward did it     waits for the buckets
+ *   sums             are there         are there                    all-reduce over the ranks
+ *
+ * No function is NULL. What has nothing to do does nothing.
  */
 #ifndef COMMON_TRAIN_STRATEGY_H
 #define COMMON_TRAIN_STRATEGY_H
@@ -17,41 +20,43 @@
 #include "common/base/trace.h"
 #include "common/data/sampler.h"
 #include "common/nn/module.h"
+#include "common/train/job_watch.h"
 #include "common/train/safetensors.h"
 
 typedef struct Strategy Strategy;
 struct Strategy {
     const char *name;    // "single", "dp", "ddp"
     const char *backend; // "none", "threads", "shm": for the records
-    int devices;         // in all ranks together
+    int devices;         // in all processes together
     int rank;            // of this process
     bool fake_hosts;     // ranks may share a GPU (ddprun --fake-hosts): times mean nothing
     Device *device;      // where the loss and the optimizer live
-    Device **all;        // this process's devices, device first
+    Device **all;        // [all_count] this process's devices, `device` first
     int all_count;
-    bool global_mean; // losses are means over all ranks' rows, see loss_rows (--normalize global)
-    Module *model;    // the bare model: parameters, names, checkpoints
-    Module *module;   // what training steps run; evaluation too, unless evaluation_module is set
+    Sampler *sampler;       // this process's batches
+    bool global_mean;       // the loss is divided by all processes' rows, not by this one's, and
+                            // gradients are added up, not averaged (--normalize global)
+    const char *other_bits; // why its gradients are not DataParallel's bit for bit, and what would
+                            // help; NULL: nothing that it knows of
+    Module *model;          // the bare model: parameters, names, checkpoints
+    Module *module;         // what training steps run
     Module *evaluation_module;
+    const JobWatch *watch; // never NULL
 
-    Sampler *(*sampler)(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
-                        uint64_t seed, Error *err);
-    // The divisor of a mean loss, for `rows` of this rank's rows out of `global_rows`.
-    double (*loss_rows)(const Strategy *self, size_t rows, size_t global_rows);
-    // Called after backward: reduced gradients are in the model when it returns.
+    // Whether the forwards that follow belong to a step that goes on after their backward: then
+    // gradients add up here, and are not reduced (PyTorch's no_sync).
+    void (*hold_gradients)(Strategy *self, bool hold);
+    // After backward: the gradients of the global batch are in the model when it returns.
     int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
-    // Sums values over all ranks (metrics).
-    int (*reduce)(Strategy *self, double *values, size_t count, Error *err);
-    // The same in the background: between the two, the values must stay where they are. One at a
-    // time. It is done at the latest with the next step's gradients: waiting for it later costs
-    // nothing.
-    int (*reduce_start)(Strategy *self, double *values, size_t count, Error *err);
-    int (*reduce_wait)(Strategy *self, Error *err);
-    int (*barrier)(Strategy *self, Error *err);
-    // Makes every rank's buffers the main rank's, before evaluation.
+    // Adds `values` up over all processes, in the background: until sum_wait they must stay where
+    // they are. It is done at the latest with the next step's gradients: waiting for it after them
+    // costs nothing. Returns what sum_wait takes, or NULL with err filled.
+    void *(*sum_start)(Strategy *self, double *values, size_t count, Error *err);
+    int (*sum_wait)(Strategy *self, void *sum, Error *err);
+    // Makes every process's buffers the main one's, before evaluation.
     int (*sync_buffers)(Strategy *self, Error *err);
-    // What the strategy carries from step to step of its own, for checkpoints. NULL, both: nothing.
-    // save_state is collective; the main rank gets it all (safetensors_free), the others nothing.
+    // What the strategy carries from step to step of its own, for checkpoints. save_state is
+    // collective; the main process gets it all (safetensors_free), the others nothing.
     int (*save_state)(Strategy *self, SafeTensors *state, Error *err);
     // From what was saved, maybe on other devices or by a run that had none (then it is empty).
     // What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
@@ -59,23 +64,26 @@ struct Strategy {
                       Error *err);
     // Bytes this process moved between devices since it was opened.
     uint64_t (*moved_bytes)(const Strategy *self);
-    // What this process is about to do ("train", "evaluate", "checkpoint", "shutdown"), and at
-    // which step of the run: for whoever watches over it. NULL: nobody does.
-    void (*enter)(Strategy *self, const char *phase, uint64_t step);
-    // The run has failed here: lets the other ranks fail with the same words at once. NULL: there
-    // are none.
-    void (*give_up)(Strategy *self, const Error *cause);
     // Adds the strategy's own tracks (replicas, communicator) to a trace.
     void (*set_trace)(Strategy *self, Trace *trace);
-    void (*close)(Strategy *self); // closes the wrapper, the model and the devices
-    void *state;
+    // Closes all that the strategy was made from: wrapper, model, sampler, devices.
+    void (*close)(Strategy *self);
+    void *state; // the strategy's own
 };
 
 static inline bool strategy_is_main(const Strategy *strategy) {
     return strategy->rank == 0;
 }
+static inline int strategy_processes(const Strategy *strategy) {
+    return strategy->devices / strategy->all_count;
+}
 
-// One device, no wrapper. The strategy owns both from now on.
-Strategy *strategy_single(Module *model, Device *device);
+// Adds values up over all processes, now.
+int strategy_sum(Strategy *strategy, double *values, size_t count, Error *err);
+// Returns when every process has called it.
+int strategy_barrier(Strategy *strategy, Error *err);
+
+// One device, no wrapper. The strategy owns all three from now on.
+Strategy *strategy_single(Module *model, Device *device, Sampler *sampler);
 
 #endif

@@ -1,16 +1,21 @@
-/* strategy_single.c: one device. Every part of the seam is its simplest self. */
+/* strategy_single.c: one device. Every part of the seam is its simplest self; also what all
+ * strategies share.
+ */
 #include "common/base/memory.h"
 #include "common/train/strategy.h"
 
-static Sampler *whole(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
-                      uint64_t seed, Error *err) {
-    (void)self;
-    return sampler_whole(samples, global_batch, shuffle, false, seed, err);
+int strategy_sum(Strategy *strategy, double *values, size_t count, Error *err) {
+    void *sum = strategy->sum_start(strategy, values, count, err);
+    return sum ? strategy->sum_wait(strategy, sum, err) : -1;
 }
 
-static double all_rows(const Strategy *self, size_t rows, size_t global_rows) {
-    (void)self, (void)rows;
-    return (double)global_rows;
+int strategy_barrier(Strategy *strategy, Error *err) {
+    double nothing = 0; // its sum cannot be there before everybody has come
+    return strategy_sum(strategy, &nothing, 1, err);
+}
+
+static void nothing_to_hold(Strategy *self, bool hold) {
+    (void)self, (void)hold;
 }
 
 static int nothing_to_finish(Strategy *self, Tape *tape, Error *err) {
@@ -18,13 +23,34 @@ static int nothing_to_finish(Strategy *self, Tape *tape, Error *err) {
     return 0;
 }
 
-static int nothing_to_reduce(Strategy *self, double *values, size_t count, Error *err) {
-    (void)self, (void)values, (void)count, (void)err;
+static void *sum_of_one(Strategy *self, double *values, size_t count, Error *err) {
+    (void)self, (void)count, (void)err;
+    return values; // is its own sum
+}
+
+static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
+    (void)self, (void)sum, (void)err;
     return 0;
 }
 
-static int nobody_to_wait_for(Strategy *self, Error *err) {
+static int nothing_to_sync(Strategy *self, Error *err) {
     (void)self, (void)err;
+    return 0;
+}
+
+static int nothing_to_save(Strategy *self, SafeTensors *state, Error *err) {
+    (void)self, (void)state, (void)err;
+    return 0;
+}
+
+static int nothing_to_load(Strategy *self, const char *path, const SafeTensors *state, Log *log,
+                           Error *err) {
+    (void)self, (void)err;
+    if (state->count > 0)
+        log_say(log,
+                "%s also holds %s and the like, which this run has no use for: it continues, but "
+                "not bit for bit",
+                path, state->entries[0].name);
     return 0;
 }
 
@@ -39,26 +65,29 @@ static void no_tracks(Strategy *self, Trace *trace) {
 
 static void close_single(Strategy *self) {
     module_close(self->model);
+    sampler_close(self->sampler);
     device_close(self->device);
     free(self);
 }
 
-Strategy *strategy_single(Module *model, Device *device) {
+Strategy *strategy_single(Module *model, Device *device, Sampler *sampler) {
     Strategy *strategy = memory_zalloc(sizeof *strategy);
     *strategy = (Strategy){.name = "single",
                            .backend = "none",
                            .devices = 1,
                            .device = device,
+                           .sampler = sampler,
                            .model = model,
                            .module = model,
-                           .sampler = whole,
-                           .loss_rows = all_rows,
+                           .evaluation_module = model,
+                           .watch = &job_watch_nobody,
+                           .hold_gradients = nothing_to_hold,
                            .finish_backward = nothing_to_finish,
-                           .reduce = nothing_to_reduce,
-                           .reduce_start = nothing_to_reduce,
-                           .reduce_wait = nobody_to_wait_for,
-                           .barrier = nobody_to_wait_for,
-                           .sync_buffers = nobody_to_wait_for,
+                           .sum_start = sum_of_one,
+                           .sum_wait = nothing_to_wait_for,
+                           .sync_buffers = nothing_to_sync,
+                           .save_state = nothing_to_save,
+                           .load_state = nothing_to_load,
                            .moved_bytes = nothing_moved,
                            .set_trace = no_tracks,
                            .close = close_single};

@@ -94,7 +94,7 @@ static void add_world(Suite *suite, int world) {
         {"construct", "construct", "init", 1, 1, NULL, NULL, 0, 0},
         {"first step", "step", "train", 1, 1, NULL, NULL, 0, 0},
         {"later step", "step", "train", 3, 10, NULL, NULL, 0, 0},
-        {"backward", "backward", "train", 2, 16, NULL, NULL, 0, 0},
+        {"backward", "backward", "train", 2, 9, NULL, NULL, 0, 0},
         {"collective", "collective", "train", 1, 14, NULL, NULL, 0, 0},
         {"checkpoint", "checkpoint", "checkpoint", 2, 9, NULL, NULL, 0, 0}, // the 1st: config.json
         {"evaluation", "evaluate", "evaluate", 1, 2, NULL, NULL, 0, 0},

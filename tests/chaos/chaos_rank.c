@@ -18,7 +18,6 @@
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/group/shm/internal.h"
-#include "ddp/rendezvous/init.h"
 #include "ddp/strategy_ddp.h"
 
 // Wrapped functions have no argument to carry state in: hence this one global.
@@ -28,7 +27,6 @@ static struct {
     int nth, visits, steps;
     Strategy *strategy;
     ProcessGroup *group;
-    Strategy inner;                                          // the table before it was changed
     Tensor *(*forward)(Module *self, Tape *tape, Tensor *x); // likewise
 } chaos;
 
@@ -117,44 +115,37 @@ static Tensor *forward_of_step(Module *self, Tape *tape, Tensor *x) {
     return chaos.forward(self, tape, x);
 }
 
-// One batch short.
-static Sampler *short_sampler(Strategy *self, size_t samples, size_t global_batch, bool shuffle,
-                              uint64_t seed, Error *err) {
-    Sampler *sampler = chaos.inner.sampler(self, samples, global_batch, shuffle, seed, err);
-    if (sampler && fault_is("short") && arrive("epoch")) sampler->batch_count--;
-    return sampler;
-}
+Strategy *__real_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
+                              Sampler *sampler, const Rendezvous *me);
+Strategy *__wrap_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
+                              Sampler *sampler, const Rendezvous *me);
 
-// The last barrier left out.
-static int barrier_at_end(Strategy *self, Error *err) {
-    if (fault_is("order") && arrive("shutdown")) return 0;
-    return chaos.inner.barrier(self, err);
-}
-
-Strategy *__real_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                              const char *sampler);
-Strategy *__wrap_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                              const char *sampler);
-
-Strategy *__wrap_strategy_ddp(Module *model, Module *wrapper, ProcessGroup *group, Device *device,
-                              const char *sampler) {
+Strategy *__wrap_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
+                              Sampler *sampler, const Rendezvous *me) {
     if (arrive("construct")) strike();
-    Strategy *strategy = __real_strategy_ddp(model, wrapper, group, device, sampler);
-    chaos.inner = *strategy;
-    chaos.strategy = strategy;
+    if (fault_is("short") && arrive("epoch")) sampler->batch_count--;
+    Module *model = ddp_module(wrapper);
     chaos.group = group;
     chaos.forward = model->forward;
     model->forward = forward_of_step;
-    strategy->sampler = short_sampler;
-    strategy->barrier = barrier_at_end;
-    return strategy;
+    chaos.strategy = __real_strategy_ddp(wrapper, group, device, sampler, me);
+    return chaos.strategy;
+}
+
+int __real_strategy_barrier(Strategy *strategy, Error *err);
+int __wrap_strategy_barrier(Strategy *strategy, Error *err);
+
+// The last barrier left out.
+int __wrap_strategy_barrier(Strategy *strategy, Error *err) {
+    if (fault_is("order") && arrive("shutdown")) return 0;
+    return __real_strategy_barrier(strategy, err);
 }
 
 Work *__real_pg_start(ProcessGroup *group, Collective collective, Error *err);
 Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err);
 
 Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
-    if (arrive("backward")) {
+    if (collective.bucket > 0 && arrive("backward")) {
         strike();
         if (fault_is("shape")) collective.count--;
     }
@@ -181,12 +172,12 @@ int __wrap_rename(const char *from, const char *to) {
     return __real_rename(from, to);
 }
 
-int __real_ddp_sync_buffers(Module *wrapper, Error *err);
-int __wrap_ddp_sync_buffers(Module *wrapper, Error *err);
+int __real_ddp_sync_buffers(Module *wrapper, int root, Error *err);
+int __wrap_ddp_sync_buffers(Module *wrapper, int root, Error *err);
 
-int __wrap_ddp_sync_buffers(Module *wrapper, Error *err) {
+int __wrap_ddp_sync_buffers(Module *wrapper, int root, Error *err) {
     if (arrive("evaluate")) strike();
-    return __real_ddp_sync_buffers(wrapper, err);
+    return __real_ddp_sync_buffers(wrapper, root, err);
 }
 
 void __real_pg_close(ProcessGroup *group);

@@ -6,8 +6,9 @@
 #include "tests/rigs/ddp_models.h"
 #include "tests/rigs/ranks.h"
 
+#include "common/train/checks.h"
 #include "ddp/distributed_data_parallel.h"
-#include "ddp/rendezvous/init.h"
+#include "ddp/distributed_sampler.h"
 #include "ddp/strategy_ddp.h"
 
 typedef struct Change { // what rank 1's model has that the others' have not
@@ -279,47 +280,55 @@ typedef struct StrategyRank {
     pthread_t thread;
     ProcessGroup *group;
     bool global;
-    const char *sampler;
+    bool blocked;
     size_t global_batch;
     Error error;
     size_t rows, first_batch; // of the sampler that was made
-    double divisor, sum;
+    bool global_mean;
+    double sum;
 } StrategyRank;
+
+static void try_strategy(StrategyRank *rank, Strategy *strategy) {
+    const Sampler *sampler = strategy->sampler;
+    rank->rows = sampler->start[sampler->batch_count];
+    rank->first_batch = sampler->start[1];
+    rank->global_mean = strategy->global_mean;
+    rank->sum = (double)strategy->rank + 1;
+    strategy_sum(strategy, &rank->sum, 1, &rank->error);
+    strategy_barrier(strategy, &rank->error);
+    strategy->sync_buffers(strategy, &rank->error);
+}
 
 static void *make_sampler(void *context) {
     StrategyRank *rank = context;
     DdpConfig config = ddp_config_default();
     config.global_normalization = rank->global;
+    const Rendezvous me = {.rank = pg_rank(rank->group), .world_size = WORLD};
+    SamplerOfRank *of_rank = rank->blocked ? sampler_blocked : distributed_sampler;
+    Sampler *sampler =
+        of_rank(SAMPLES, rank->global_batch, WORLD, me.rank, true, false, 3, &rank->error);
+    if (!sampler) {
+        pg_close(rank->group);
+        return NULL;
+    }
     Device *device = open_device(rank->group);
     Module *model = test_model("mlp", 1, device);
-    Module *wrapper = distributed_data_parallel(model, rank->group, &config, &rank->error);
-    CHECK(wrapper, "%s", rank->error.message);
-    Strategy *strategy = strategy_ddp(model, wrapper, rank->group, device, rank->sampler);
-    strategy_ddp_set_heartbeat(strategy, NULL);
-    Sampler *sampler =
-        strategy->sampler(strategy, SAMPLES, rank->global_batch, true, 3, &rank->error);
-    if (sampler) {
-        rank->rows = sampler->start[sampler->batch_count];
-        rank->first_batch = sampler->start[1];
-        rank->divisor = strategy->loss_rows(strategy, rank->first_batch, sampler->global[0]);
-        rank->sum = (double)strategy->rank + 1;
-        strategy->reduce(strategy, &rank->sum, 1, &rank->error);
-        strategy->barrier(strategy, &rank->error);
-        strategy->sync_buffers(strategy, &rank->error);
-    }
-    sampler_close(sampler);
+    Module *wrapper = must_get(distributed_data_parallel(model, rank->group, &config, &rank->error),
+                               &rank->error);
+    Strategy *strategy = strategy_ddp(wrapper, rank->group, device, sampler, &me);
+    if (checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
     strategy->close(strategy);
     return NULL;
 }
 
-static void run_strategy(StrategyRank ranks[WORLD], const char *sampler, size_t global_batch,
+static void run_strategy(StrategyRank ranks[WORLD], bool blocked, size_t global_batch,
                          bool global) {
     ProcessGroup *groups[WORLD];
     Error err = {0};
     CHECK_OK(init_thread_groups(WORLD, 30, groups, &err) == 0, err);
     for (int r = 0; r < WORLD; r++) {
         ranks[r] = (StrategyRank){
-            .group = groups[r], .global = global, .sampler = sampler, .global_batch = global_batch};
+            .group = groups[r], .global = global, .blocked = blocked, .global_batch = global_batch};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, make_sampler, &ranks[r]), 0);
     }
     for (int r = 0; r < WORLD; r++) pthread_join(ranks[r].thread, NULL);
@@ -328,35 +337,36 @@ static void run_strategy(StrategyRank ranks[WORLD], const char *sampler, size_t 
 static void test_strategy_refuses_biased_means(void **state) {
     (void)state;
     StrategyRank ranks[WORLD];
-    run_strategy(ranks, "blocked", 60, false); // 60 + 29
+    run_strategy(ranks, true, 60, false); // 60 + 29
     for (int r = 0; r < WORLD; r++) {
         assert_string_equal(ranks[r].error.message, "the last batch of 29 rows does not divide "
                                                     "among 4 ranks: use --normalize global");
         assert_int_equal(ranks[r].error.status, STATUS_USAGE);
     }
-    run_strategy(ranks, "blocked", 30, false);
+    run_strategy(ranks, true, 30, false);
     assert_string_equal(ranks[0].error.message,
                         "a batch of 30 rows does not divide among 4 ranks: use --normalize global");
-    run_strategy(ranks, "interleaved", 30, false);
+    run_strategy(ranks, false, 30, false);
     check_message(&ranks[3].error, "--global-batch 30 is not divisible by the world size 4");
 }
 
 static void test_strategy_shares_and_sums(void **state) {
     (void)state;
     StrategyRank ranks[WORLD];
-    run_strategy(ranks, "blocked", 30, true);
+    run_strategy(ranks, true, 30, true);
     size_t rows = 0;
     for (int r = 0; r < WORLD; r++) {
         CHECK_OK(ranks[r].error.status == STATUS_OK, ranks[r].error);
         assert_int_equal(ranks[r].first_batch, r < 3 ? 8 : 6);
-        assert_true(ranks[r].divisor == 30 && ranks[r].sum == 10);
+        assert_true(ranks[r].global_mean && ranks[r].sum == 10);
         rows += ranks[r].rows;
     }
     assert_int_equal(rows, SAMPLES);
-    run_strategy(ranks, "interleaved", 60, false);
+    run_strategy(ranks, false, 60, false);
     for (int r = 0; r < WORLD; r++) {
         CHECK_OK(ranks[r].error.status == STATUS_OK, ranks[r].error);
-        assert_true(ranks[r].rows == 23 && ranks[r].divisor == 15 && ranks[r].sum == 10);
+        assert_true(ranks[r].rows == 23 && ranks[r].first_batch == 15);
+        assert_true(!ranks[r].global_mean && ranks[r].sum == 10);
     }
 }
 

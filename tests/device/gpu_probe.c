@@ -12,8 +12,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/device/cuda/kernels.h"
-#include "ddp/options.h"
-#include "ddp/rendezvous/init.h"
+#include "ddp/strategy_ddp.h"
 
 enum { TIMES = 4, TIMEOUT_S = 50 };
 
@@ -52,8 +51,8 @@ static int all_reduce(size_t bytes) {
     Rendezvous me;
     TrainConfig config = train_config_default();
     config.device = "cuda";
-    Device *device = ddp_options_open(&config, &me, &err);
-    if (!device) error_exit(&err);
+    must_do(init_from_env(&me, true, &err), &err);
+    Device *device = must_get(ddp_open_device(&config, &me, &err), &err);
     ProcessGroup *group = init_process_group("nccl", &me, device, TIMEOUT_S, &err);
     if (!group) error_exit(&err);
 

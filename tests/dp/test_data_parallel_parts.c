@@ -2,6 +2,7 @@
  * where, what is copied (to the byte), what is allocated, what errors say, what is recorded.
  */
 #include "dp/pieces.h"
+#include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_rig.h"
 #include "tests/rigs/temp_folder.h"
 
@@ -372,7 +373,8 @@ static void test_strategy(void **state) {
     Device *devices[] = {device_open("cpu:3", &err), device_open("cpu:1", &err)};
     Module *model = build_mlp(devices[0]);
     Module *wrapper = data_parallel(model, devices, 2, &err);
-    Strategy *strategy = strategy_dp(model, wrapper, devices, 2);
+    Sampler *sampler = sampler_whole(10, 4, false, false, 0, &err);
+    Strategy *strategy = strategy_dp(wrapper, devices, 2, sampler);
     assert_string_equal(strategy->name, "dp");
     assert_string_equal(strategy->backend, "threads");
     assert_int_equal(strategy->devices, 2);
@@ -380,18 +382,17 @@ static void test_strategy(void **state) {
     assert_ptr_equal(strategy->all[1], devices[1]);
     assert_ptr_equal(strategy->device, devices[0]);
     assert_ptr_equal(strategy->module, wrapper);
-    assert_null(strategy->evaluation_module); // evaluated through the wrapper, as in PyTorch
+    assert_ptr_equal(strategy->evaluation_module, wrapper); // as in PyTorch
+    assert_int_equal(strategy_processes(strategy), 1);
     assert_true(strategy_is_main(strategy));
-    assert_true(strategy->loss_rows(strategy, 5, 5) == 5);
+    assert_ptr_equal(strategy->model, model);
     Tape *tape = tape_create(devices[0], NULL);
     Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){4, INPUTS});
     memset(x->data, 0, tensor_bytes(x));
     assert_non_null(module_forward(strategy->module, tape, x));
     size_t weights = bytes_of(model, MODULE_STATE), rows = 2 * (INPUTS + CLASSES) * sizeof(float);
     assert_int_equal(strategy->moved_bytes(strategy), weights + rows);
-    Sampler *sampler = strategy->sampler(strategy, 10, 4, false, 0, &err);
-    assert_int_equal(sampler->batch_count, 3);
-    sampler_close(sampler);
+    assert_int_equal(strategy->sampler->batch_count, 3);
     tape_close(tape);
     strategy->close(strategy);
 }
@@ -400,16 +401,16 @@ static void test_device_ids(void **state) {
     (void)state;
     int ids[DP_MAX_DEVICES];
     Error err = {0};
-    assert_int_equal(strategy_dp_device_ids(3, NULL, ids, &err), 3);
+    assert_int_equal(dp_options_ids(3, NULL, ids, &err), 3);
     assert_memory_equal(ids, ((int[]){0, 1, 2}), 3 * sizeof *ids);
-    assert_int_equal(strategy_dp_device_ids(2, "5,0,12", ids, &err), 3);
+    assert_int_equal(dp_options_ids(2, "5,0,12", ids, &err), 3);
     assert_memory_equal(ids, ((int[]){5, 0, 12}), 3 * sizeof *ids);
-    assert_int_equal(strategy_dp_device_ids(2, "7", ids, &err), 1);
+    assert_int_equal(dp_options_ids(2, "7", ids, &err), 1);
     static const char *const BAD[] = {"",    ",",  "0,",  ",1",   "0,,1",
                                       "0,x", "-1", "1 2", "1000", "0;1"};
     for (size_t i = 0; i < sizeof BAD / sizeof *BAD; i++) {
         err.status = STATUS_OK;
-        assert_int_equal(strategy_dp_device_ids(2, BAD[i], ids, &err), -1);
+        assert_int_equal(dp_options_ids(2, BAD[i], ids, &err), -1);
         assert_int_equal(err.status, STATUS_USAGE);
         assert_non_null(strstr(err.message, "--device-ids"));
     }

@@ -5,7 +5,7 @@
  * batch on one GPU, and against DataParallel on CPUs: to float32's rounding, because sums are added
  * up in another order. What moves between two Devices, and what they hold, is as on CPUs.
  */
-#include "dp/options.h"
+#include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_steps.h"
 
 typedef struct Placement {
@@ -229,7 +229,7 @@ static void test_same_device_twice(void **state) {
 static int open_devices(const char *kind, DpOptions dp, Device **devices, Error *err) {
     TrainConfig config = train_config_default();
     config.device = kind;
-    int count = dp_options_open(&dp, &config, devices, err);
+    int count = dp_open_devices(&config, &dp, devices, err);
     for (int i = 0; i < count; i++) {
         assert_string_equal(devices[i]->kernels->name, "cuda");
         device_close(devices[i]);

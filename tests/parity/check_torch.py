@@ -63,17 +63,24 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("mlp", "32", ["--schedule", "cosine", "--warmup-steps", "4", "--warmup-start", "0.5"],
      dict(schedule=lambda o: [lr.LinearLR(o, 0.5, total_iters=4), lr.CosineAnnealingLR(o, STEPS - 4)]),
      F.cross_entropy, 1e-5),
+    ("mlp", "64", ["--clip-grad-norm", "0.5"], dict(clip=0.5), F.cross_entropy, 1e-5),
     ("convnet", "", [], {}, F.cross_entropy, 1e-5),
+    ("convnet", "", ["--clip-grad-norm", "0.2", "--accumulate-steps", "3"], dict(clip=0.2, parts=3),
+     F.cross_entropy, 1e-5),
     ("resnet20", "", ["--lr", "0.0002"], dict(lr=0.0002), F.cross_entropy, 1e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005"], dict(lr=0.005), models.pixel_loss, 1e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-threshold", str(HARD["threshold"]),
                     "--ohem-min", str(HARD["least"])],
      dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
+    ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--accumulate-steps", "4"], dict(lr=0.005, parts=4),
+     models.pixel_loss, 1e-4),
     ("mlp", "256,128", ["--amp", "bf16"], dict(amp="bf16"), F.cross_entropy, 1e-3),
     ("mlp", "256,128", ["--amp", "fp16"], dict(amp="fp16"), F.cross_entropy, 1e-4),
     ("convnet", "", ["--amp", "bf16", "--lr", "0.005"], dict(amp="bf16", lr=0.005), F.cross_entropy, 2e-3),
     ("convnet", "", ["--amp", "fp16", "--global-batch", "4", "--lr", "0.02"],
      dict(amp="fp16", lr=0.02, batch=4), F.cross_entropy, 5e-3),
+    ("convnet", "", ["--amp", "fp16", "--global-batch", "4", "--lr", "0.02", "--clip-grad-norm", "1"],
+     dict(amp="fp16", lr=0.02, batch=4, clip=1), F.cross_entropy, 5e-3),
 ]
 
 
@@ -125,24 +132,30 @@ def run_torch(folder, model, settings, loss_of, x, y):
     model.load_state_dict(load_file(f"{folder}/init.safetensors"), strict=True)
     settings = dict(name="sgd", lr=LR) | settings
     amp, batch = settings.pop("amp", "none"), settings.pop("batch", BATCH)
+    clip, parts = settings.pop("clip", None), settings.pop("parts", 1)
     make = settings.pop("schedule", lambda o: [lr.ConstantLR(o, 1, total_iters=0)])
     optimizer = models.optimizer(parameters=model.parameters(), **settings)
     scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16")
     schedule = scheduler(optimizer, make)
     losses, scales, rates = [], [], []
     for step in range(STEPS):
-        rows = slice(step * batch, (step + 1) * batch)
-        with models.autocast(amp):
-            output = model(x[rows])
-        loss = loss_of(output.float(), y[rows])
         scales.append(scaler.get_scale())
         rates.append(optimizer.param_groups[0]["lr"])
         optimizer.zero_grad()
-        scaler.scale(loss).backward()
+        losses.append(0)
+        for part in range(parts):
+            first, count = step * batch + part * batch // parts, batch // parts
+            with models.autocast(amp):
+                output = model(x[first:first + count])
+            loss = loss_of(output.float(), y[first:first + count]) / parts
+            scaler.scale(loss).backward()
+            losses[-1] += loss.item()
+        if clip:
+            scaler.unscale_(optimizer)
+            nn.utils.clip_grad_norm_(model.parameters(), clip)
         scaler.step(optimizer)
         scaler.update()
         schedule.step()
-        losses.append(loss.item())
     return losses, scales, rates
 
 

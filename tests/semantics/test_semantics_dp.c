@@ -4,6 +4,7 @@
  * test_data_parallel*.c.
  */
 #include "common/nn/tuple.h"
+#include "dp/options.h"
 #include "tests/rigs/data_parallel_rig.h"
 
 // ---- 1, 2, 5: a model -------------------------------------------------------------------------
@@ -237,11 +238,11 @@ static void row_10_device_lists(void **state) {
     (void)state;
     int ids[DP_MAX_DEVICES];
     Error err = {0};
-    assert_int_equal(strategy_dp_device_ids(2, NULL, ids, &err), 2);
+    assert_int_equal(dp_options_ids(2, NULL, ids, &err), 2);
     assert_memory_equal(ids, ((int[]){0, 1}), sizeof(int[2]));
-    assert_int_equal(strategy_dp_device_ids(2, "3,1", ids, &err), 2);
+    assert_int_equal(dp_options_ids(2, "3,1", ids, &err), 2);
     assert_memory_equal(ids, ((int[]){3, 1}), sizeof(int[2]));
-    assert_int_equal(strategy_dp_device_ids(2, "cuda:0", ids, &err), -1);
+    assert_int_equal(dp_options_ids(2, "cuda:0", ids, &err), -1);
     assert_string_equal(err.message, "--device-ids cuda:0: expected up to 64 numbers, like 0,1");
 
     Device *device = device_open("cpu:0", &err), *devices[] = {device, device};

@@ -15,7 +15,7 @@ typedef struct Table {
     bool whole; // in the second round
 } Table;
 
-static int add_up(Strategy *self, double *values, size_t count, Error *err) {
+static void *add_up(Strategy *self, double *values, size_t count, Error *err) {
     (void)err;
     Table *table = self->state;
     assert_true(count <= TABLE_MAX);
@@ -26,7 +26,21 @@ static int add_up(Strategy *self, double *values, size_t count, Error *err) {
             table->sums[i] += values[i];
         }
     }
+    return values;
+}
+
+static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
+    (void)self, (void)sum, (void)err;
     return 0;
+}
+
+static Strategy rank_of(int rank, int ranks, Table *table) {
+    return (Strategy){.devices = ranks,
+                      .rank = rank,
+                      .all_count = 1,
+                      .sum_start = add_up,
+                      .sum_wait = nothing_to_wait_for,
+                      .state = table};
 }
 
 // ---- data -------------------------------------------------------------------------------------
@@ -54,8 +68,7 @@ static void compare(DataSource *all[RANKS], Error *err) {
         table.whole = round == 1;
         for (int r = 0; r < RANKS; r++) {
             Error own = {0};
-            Strategy strategy = {
-                .devices = RANKS, .rank = r, .all_count = 1, .reduce = add_up, .state = &table};
+            Strategy strategy = rank_of(r, RANKS, &table);
             int failed = checks_same_data(&strategy, &config, all[r], &own);
             if (!table.whole) continue;
             if (failed && own.status != STATUS_USAGE) fail_msg("status %d", own.status);
@@ -186,8 +199,7 @@ static void test_checkpoints(void **state) {
             int rank = n % 3;
             table.whole = n >= 3;
             err = (Error){0};
-            Strategy strategy = {
-                .devices = 3, .rank = rank, .all_count = 1, .reduce = add_up, .state = &table};
+            Strategy strategy = rank_of(rank, 3, &table);
             (void)checks_same_checkpoint(&strategy, "run", rank == 2 ? cases[i].odd : &same, &err);
         }
         assert_string_equal(err.message, cases[i].says);

@@ -126,18 +126,23 @@ static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end)
 
 // ---- uneven shares ----------------------------------------------------------------------------
 
-// A second rank, of this process: reduce adds what it has.
+static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
+    (void)self, (void)sum, (void)err;
+    return 0;
+}
+
+// A second rank, of this process: a sum adds what it has.
 typedef struct Pair {
     Strategy strategy;
     const Metrics *other;
 } Pair;
 
-static int add_other(Strategy *self, double *values, size_t count, Error *err) {
+static void *add_other(Strategy *self, double *values, size_t count, Error *err) {
     const Pair *pair = (const Pair *)self; // the strategy is its first member
     (void)err;
     assert_int_equal(count, pair->other->sum_count);
     for (size_t i = 0; i < count; i++) values[i] += pair->other->sums[i];
-    return 0;
+    return values;
 }
 
 static void check_shares(const char *data, const char *model, size_t cut) {
@@ -145,7 +150,8 @@ static void check_shares(const char *data, const char *model, size_t cut) {
     Error err = {0};
     Metrics whole = metrics_open(&rig.source->train), first = metrics_open(&rig.source->train);
     Metrics second = metrics_open(&rig.source->train);
-    Pair pair = {.strategy = {.reduce = add_other}, .other = &second};
+    Pair pair = {.strategy = {.sum_start = add_other, .sum_wait = nothing_to_wait_for},
+                 .other = &second};
     evaluate_range(&rig, &whole, 0, COUNT);
     evaluate_range(&rig, &first, 0, cut / 2); // two batches on one rank
     evaluate_range(&rig, &first, cut / 2, cut);
@@ -247,15 +253,11 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
 
 // ---- a mean over all ranks --------------------------------------------------------------------
 
-static double rows_of_all(const Strategy *self, size_t rows, size_t global_rows) {
-    return (double)(self->global_mean ? global_rows : rows);
-}
-
-static int add_thousand(Strategy *self, double *values, size_t count, Error *err) {
+static void *add_thousand(Strategy *self, double *values, size_t count, Error *err) {
     (void)self, (void)err;
     assert_int_equal(count, 1);
     values[0] += 1000; // the other ranks' kept pixels
-    return 0;
+    return values;
 }
 
 static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
@@ -266,7 +268,7 @@ static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
     size_t count = 0;
     for (int global = 0; global < 2; global++) {
         Strategy strategy = {
-            .global_mean = global, .loss_rows = rows_of_all, .reduce = add_thousand};
+            .global_mean = global, .sum_start = add_thousand, .sum_wait = nothing_to_wait_for};
         BatchLoss loss;
         Error err = {0};
         tape_reset(rig.tape);

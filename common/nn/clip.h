@@ -1,0 +1,23 @@
+/* clip.h: PyTorch's clip_grad_norm_: all gradients together are made no longer than a given length.
+ *
+ * The length is the square root of the sum of squares of the gradients' own lengths, each found by
+ * one kernel, taken in the order of the parameters: whoever holds equal gradients finds equal bits.
+ * So clip what has been reduced (after ddp_finish_backward) and is not scaled (after
+ * grad_scaler_unscale). Not finite: then so is every gradient afterwards, as in PyTorch.
+ */
+#ifndef COMMON_NN_CLIP_H
+#define COMMON_NN_CLIP_H
+
+#include "common/nn/module.h"
+
+typedef struct GradClip GradClip;
+
+// Memory for the parameters, which are all on one device and outlive it.
+GradClip *grad_clip_open(const NamedTensors *parameters);
+void grad_clip_close(GradClip *clip); // NULL is fine
+
+// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. Returns the length
+// before. Waits for the device.
+double grad_clip(GradClip *clip, double max_norm);
+
+#endif

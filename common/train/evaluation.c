@@ -1,0 +1,62 @@
+/* evaluation.c: see evaluation.h. */
+#include "common/train/evaluation.h"
+
+#include "common/train/images.h"
+
+enum { EVALUATION_BATCH = 256, LOADER_DEPTH = 2 };
+
+static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *err) {
+    Strategy *strategy = run->strategy;
+    Tape *tape = run->step->tape;
+    BatchInput *input =
+        batch_input_create(strategy->device, &run->data->test, loader_capacity(loader));
+    loader_start(loader, 0, 0);
+    int failed = 0;
+    for (const Batch *batch; !failed && (batch = loader_next(loader));) {
+        BatchLoss loss;
+        run_enter(run, "evaluate");
+        batch_input_send(input, batch);
+        failed = batch_loss(&loss, tape, strategy->evaluation_module, input, NULL, NULL, err);
+        if (!failed) metrics_add(metrics, tape, batch, &loss);
+        tape_reset(tape);
+        batch_input_used(input);
+        batch_input_wait(input);
+    }
+    batch_input_close(input);
+    return failed;
+}
+
+// This process's part of the test split.
+static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
+    const Strategy *strategy = run->strategy;
+    const Dataset *set = &run->data->test;
+    Sampler *part = sampler_evaluation(set->count, EVALUATION_BATCH, strategy_processes(strategy),
+                                       strategy->rank);
+    Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
+    int failed = evaluate_batches(run, loader, metrics, err);
+    loader_close(loader);
+    sampler_close(part);
+    return failed;
+}
+
+int evaluate_run(Run *run, Evaluation *result, Error *err) {
+    Strategy *strategy = run->strategy;
+    run_enter(run, "evaluate");
+    if (strategy->sync_buffers(strategy, err) != 0) return -1;
+    Metrics metrics = metrics_open(&run->data->test);
+    Tape *tape = run->step->tape;
+    tape->recording = tape->training = false;
+    int failed = evaluate_part(run, &metrics, err);
+    tape->recording = tape->training = true;
+    if (!failed) failed = metrics_reduce(&metrics, strategy, err);
+    if (!failed) *result = metrics_result(&metrics);
+    metrics_close(&metrics);
+    return failed;
+}
+
+int evaluation_write_images(Run *run, uint64_t epoch, Error *err) {
+    size_t every = run->config->dump_images;
+    if (!every || run->progress.epoch % every != 0 || !strategy_is_main(run->strategy)) return 0;
+    return images_write(run->config->out, epoch, run->strategy->evaluation_module, run->step->tape,
+                        &run->data->test, err);
+}

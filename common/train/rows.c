@@ -1,0 +1,65 @@
+/* rows.c: see rows.h. */
+#include "common/train/rows.h"
+
+#include <math.h>
+
+// Whether the device works on its own: what it is asked for is not done when the call returns.
+static bool is_late(const Rows *rows) {
+    return !rows->step->strategy->device->kernels->host_memory;
+}
+
+void rows_wait(const Rows *rows) {
+    if (is_late(rows) && rows->next.known) (void)late_losses_get(&rows->step->losses, 1);
+}
+
+// The loss that the run is trained on: where gradients are averaged over the processes, the average
+// of their losses, however many samples or pixels each is a mean over.
+static int start_sum(Rows *rows, double loss, Error *err) {
+    Strategy *strategy = rows->step->strategy;
+    Row *row = &rows->row;
+    *row = rows->next;
+    row->step.loss = strategy->global_mean ? loss : loss / strategy_processes(strategy);
+    row->sum = strategy->sum_start(strategy, &row->step.loss, 1, err);
+    return row->sum ? 0 : -1;
+}
+
+int rows_finish(Rows *rows, Error *err) {
+    Strategy *strategy = rows->step->strategy;
+    Row *row = &rows->row;
+    void *sum = row->sum;
+    row->sum = NULL;
+    if (!sum) return 0;
+    if (strategy->sum_wait(strategy, sum, err) != 0) return -1;
+    record_step(rows->record, &row->step, &row->profile);
+    return 0;
+}
+
+// Looks at the loss of the step that was run `back` steps before the last one.
+static int look_at_loss(Rows *rows, int back, Error *err) {
+    Row *next = &rows->next;
+    if (!next->known) return 0;
+    next->known = false;
+    double loss = late_losses_get(&rows->step->losses, back);
+    if (!isfinite(loss))
+        return error_set(err, STATUS_FAILED,
+                         "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",
+                         loss, (unsigned long long)next->step.step,
+                         (unsigned long long)next->step.epoch, next->step.lr);
+    bool last = next->step.step + 1 == rows->total_steps;
+    if (next->step.step % rows->log_every != 0 && !last) return 0;
+    return start_sum(rows, loss, err);
+}
+
+int rows_add(Rows *rows, const StepRecord *step, const Profile *profile, Error *err) {
+    const Row now = {.known = true, .step = *step, .profile = *profile};
+    const bool late = is_late(rows);
+    if (!late) rows->next = now;
+    if (rows_finish(rows, err) != 0 || look_at_loss(rows, late ? 1 : 0, err) != 0) return -1;
+    if (late) rows->next = now;
+    return 0;
+}
+
+int rows_settle(Rows *rows, Error *err) {
+    if (rows_finish(rows, err) != 0 || look_at_loss(rows, 0, err) != 0) return -1;
+    return rows_finish(rows, err);
+}

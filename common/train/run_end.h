@@ -1,0 +1,10 @@
+/* run_end.h: what a run leaves behind when its last step is done: the summary and the trace. */
+#ifndef COMMON_TRAIN_RUN_END_H
+#define COMMON_TRAIN_RUN_END_H
+
+#include "common/train/run.h"
+
+// Both are collective. Returns 0, or -1 with err filled.
+int run_end(Run *run, const Evaluation *evaluation, Error *err);
+
+#endif

@@ -1,0 +1,112 @@
+/* saving.c: writing checkpoints: the main process does, with what all processes carry. */
+#include "common/train/saving.h"
+
+#include <dirent.h>
+#include <fnmatch.h>
+
+#include "common/base/memory.h"
+
+int saving_agree(Run *run, Error *err) {
+    const TrainConfig *config = run->config;
+    bool here = strategy_is_main(run->strategy);
+    double saves[] = {here && (config->save || config->out), here && config->out};
+    if (strategy_sum(run->strategy, saves, 2, err) != 0) return -1;
+    run->saves.saves_last = saves[0] > 0;
+    run->saves.saves_best = saves[1] > 0;
+    return 0;
+}
+
+static void remove_from(const char *folder, const char *name) {
+    char *path = memory_format("%s/%s", folder, name);
+    checkpoint_remove(path);
+    free(path);
+}
+
+// Is it model_00010.safetensors?
+static bool is_of_epoch(const char *name) {
+    return fnmatch("model_[0-9][0-9][0-9][0-9][0-9]*.safetensors", name, 0) == 0;
+}
+
+// Before the first save into a folder that another run used: its checkpoints, which may have more
+// steps, must not pass for this run's. Its last one stays until this run's replaces it.
+static void take_over_folder(Run *run) {
+    const char *folder = run->config->out;
+    if (run->saves.owns_folder) return;
+    run->saves.owns_folder = true;
+    remove_from(folder, "previous.safetensors");
+    remove_from(folder, "best.safetensors");
+    DIR *directory = opendir(folder);
+    for (struct dirent *entry; directory && (entry = readdir(directory));)
+        if (is_of_epoch(entry->d_name)) remove_from(folder, entry->d_name);
+    if (directory) closedir(directory);
+}
+
+// Writes DIR/NAME.safetensors; what it replaces becomes DIR/previous.safetensors if asked.
+static int save_in_folder(Run *run, const char *name, bool keep_previous, const SafeTensors *state,
+                          Error *err) {
+    take_over_folder(run);
+    char *path = memory_format("%s/%s.safetensors", run->config->out, name);
+    char *previous = memory_format("%s/previous.safetensors", run->config->out);
+    int failed = checkpoint_save(path, keep_previous ? previous : NULL, run->strategy->model,
+                                 run->optimizer, state, &run->progress, err);
+    free(path);
+    free(previous);
+    return failed;
+}
+
+static int write_best(Run *run, const SafeTensors *state, Error *err) {
+    return save_in_folder(run, "best", false, state, err);
+}
+
+// Writes DIR/last.safetensors, or --save's file.
+static int write_last(Run *run, const SafeTensors *state, Error *err) {
+    const TrainConfig *config = run->config;
+    if (config->save)
+        return checkpoint_save(config->save, NULL, run->strategy->model, run->optimizer, state,
+                               &run->progress, err);
+    bool keep_previous = run->saves.owns_last;
+    run->saves.owns_last = true;
+    return save_in_folder(run, "last", keep_previous, state, err);
+}
+
+// Gathers what all processes carry, then lets the main one write. A process that dies before it has
+// handed its part over leaves every file as it is.
+static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Error *err) {
+    Strategy *strategy = run->strategy;
+    SafeTensors state = {0};
+    run_enter(run, "checkpoint");
+    step_scaler_save(&run->step->scaler, &run->progress);
+    if (strategy->save_state(strategy, &state, err) != 0) return -1;
+    int failed = strategy_is_main(strategy) ? write(run, &state, err) : 0;
+    safetensors_free(&state);
+    return failed;
+}
+
+int save_last(Run *run, Error *err) {
+    return run->saves.saves_last ? save(run, write_last, err) : 0;
+}
+
+static int write_epoch(Run *run, const SafeTensors *state, Error *err) {
+    char name[32];
+    snprintf(name, sizeof name, "model_%05llu", (unsigned long long)run->progress.epoch);
+    return save_in_folder(run, name, false, state, err);
+}
+
+int save_epoch(Run *run, Error *err) {
+    size_t every = run->config->keep_epochs;
+    bool due = every > 0 && run->progress.batch == 0 && run->progress.epoch % every == 0;
+    return due && run->saves.saves_best ? save(run, write_epoch, err) : 0;
+}
+
+// What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.
+static double best_score(const Dataset *set, const Evaluation *evaluation) {
+    if (set->dense) return evaluation->mean_iou;
+    return set->classes ? evaluation->accuracy : -evaluation->loss;
+}
+
+int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {
+    double score = best_score(&run->data->test, evaluation);
+    if (!(score > run->progress.best)) return 0;
+    run->progress.best = score;
+    return run->saves.saves_best ? save(run, write_best, err) : 0;
+}

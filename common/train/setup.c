@@ -1,0 +1,62 @@
+/* setup.c: see setup.h. */
+#include "common/train/setup.h"
+
+#include <string.h>
+
+#include "common/nn/models.h"
+#include "common/train/safetensors.h"
+
+const char *train_data_name(const TrainConfig *config) {
+    if (config->data) return config->data;
+    if (model_is_dense(config->model)) return "shapes";
+    bool toy = strcmp(config->model, "toy") == 0; // the tutorial's toy regresses 10 numbers to 5
+    return toy ? "synthetic:10:5" : "digits";
+}
+
+DataSource *train_open_data(const TrainConfig *config, Error *err) {
+    return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
+}
+
+const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
+    if (strcmp(config->device, "auto") != 0) return config->device;
+    int gpus = device_available("cuda");
+    if (gpus > 0 && gpus >= devices) return "cuda";
+    if (gpus > 0 && tell)
+        fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
+                gpus == 1 ? "" : "s");
+    return "cpu";
+}
+
+Device *train_open_device(const TrainConfig *config, int index, Error *err) {
+    char name[16];
+    snprintf(name, sizeof name, "%s:%d", train_device_kind(config, index + 1, true), index);
+    Device *device = device_open(name, err);
+    if (device) device->tf32 = config->tf32;
+    return device;
+}
+
+Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
+                           int rank, Error *err) {
+    const Dataset *set = &data->train;
+    ModelConfig model_config = {.name = config->model,
+                                .hidden = config->hidden,
+                                .input = {set->shape[0], set->shape[1], set->shape[2]},
+                                .outputs = set->classes ? set->classes : set->target_size,
+                                .seed = config->seed + (uint64_t)rank};
+    if (model_is_dense(config->model) != set->dense) {
+        error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s",
+                  config->model, model_is_dense(config->model) ? "pixels" : "samples", data->name,
+                  set->dense ? "pixels" : "samples");
+        return NULL;
+    }
+    Module *model = model_create(&model_config, device, err);
+    if (!model || rank != 0) return model;
+    int failed = 0;
+    const char *weights = config->evaluate ? config->evaluate : config->load_init;
+    if (weights) failed = safetensors_load_module(weights, model, err);
+    if (!failed && config->save_init)
+        failed = safetensors_save_module(config->save_init, model, NULL, 0, err);
+    if (!failed) return model;
+    module_close(model);
+    return NULL;
+}

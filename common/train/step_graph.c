@@ -1,0 +1,99 @@
+/* step_graph.c: see step_graph.h. */
+#include "common/train/step_graph.h"
+
+#include "common/base/memory.h"
+
+// Plain steps before one is captured: in the first ones buckets are rebuilt, memory is taken and
+// libraries choose their algorithms.
+enum { WARM_UP = 4 };
+
+typedef struct Captured { // a step on one place of the input
+    DeviceGraph *graph;
+    float *loss;    // [1], device memory
+    uint64_t moved; // bytes, in one step
+} Captured;
+
+struct StepGraph {
+    Step *step;
+    // The memory of what was captured, scratch included, must stay as it is. So batches of other
+    // sizes and evaluation have another tape: the step's.
+    Tape *tape;
+    Captured captured[BATCH_PLACES];
+    size_t rows;      // all captured steps have batches of this many samples
+    size_t same_rows; // plain steps in a row that had
+    uint64_t replayed_bytes;
+};
+
+StepGraph *step_graph_open(Step *step) {
+    StepGraph *graph = memory_zalloc(sizeof *graph);
+    *graph =
+        (StepGraph){.step = step, .tape = tape_create(step->strategy->device, step->tape->profile)};
+    graph->tape->precision = step->tape->precision;
+    return graph;
+}
+
+void step_graph_close(StepGraph *graph) {
+    if (!graph) return;
+    for (int i = 0; i < BATCH_PLACES; i++)
+        device_graph_close(graph->step->strategy->device, graph->captured[i].graph);
+    tape_close(graph->tape);
+    free(graph);
+}
+
+uint64_t step_graph_moved_bytes(const StepGraph *graph) {
+    return graph ? graph->replayed_bytes : 0;
+}
+
+// The five lines of step_run, the last without the optimizer's numbers.
+static int record(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
+    Strategy *strategy = step->strategy;
+    module_zero_grad(strategy->model);
+    if (batch_forward(loss, tape, strategy->module, step->input, err) != 0 ||
+        step_loss(step, tape, loss, err) != 0 || tape_backward(tape, loss->root, err) != 0 ||
+        strategy->finish_backward(strategy, tape, err) != 0)
+        return -1;
+    optimizer_apply(step->optimizer);
+    return 0;
+}
+
+// Records a step on the current place. Nothing is computed.
+static int capture(StepGraph *graph, Captured *captured, Error *err) {
+    Strategy *strategy = graph->step->strategy;
+    BatchLoss loss;
+    uint64_t moved = strategy->moved_bytes(strategy);
+    if (device_graph_begin(strategy->device, err) != 0) return -1;
+    int failed = record(graph->step, graph->tape, &loss, err);
+    captured->graph = device_graph_end(strategy->device, failed ? NULL : err);
+    if (failed || !captured->graph) return -1;
+    captured->loss = tensor_f32(loss.loss);
+    captured->moved = strategy->moved_bytes(strategy) - moved;
+    tape_reset(graph->tape);
+    return 0;
+}
+
+static int replay(StepGraph *graph, double lr, Error *err) {
+    Step *step = graph->step;
+    Captured *captured = &graph->captured[batch_input_place(step->input)];
+    bool first = !captured->graph;
+    if (first && capture(graph, captured, err) != 0) return -1;
+    optimizer_begin_step(step->optimizer, lr);
+    device_graph_launch(step->strategy->device, captured->graph);
+    if (!first) graph->replayed_bytes += captured->moved;
+    step_done(step, captured->loss);
+    return 0;
+}
+
+// Whether a step on this many samples is to be replayed: that is the usual number, and all is warm.
+static bool is_warm(StepGraph *graph, size_t rows) {
+    if (graph->same_rows >= WARM_UP) return rows == graph->rows;
+    graph->same_rows = rows == graph->rows ? graph->same_rows + 1 : 1;
+    graph->rows = rows;
+    return false;
+}
+
+int step_graph_run(StepGraph *graph, double lr, Error *err) {
+    Step *step = graph->step;
+    size_t rows = batch_input_batch(step->input)->count;
+    if (is_warm(graph, rows)) return replay(graph, lr, err);
+    return step_run(step, rows == graph->rows ? graph->tape : step->tape, lr, err);
+}

@@ -1,0 +1,39 @@
+/* step_scaler.h: --amp in a step: the precision of its tape and, with fp16, a GradScaler.
+ *
+ * Precision is PyTorch's autocast, as far as tape.h says, in evaluation too. With fp16 the scaler
+ * keeps gradients from vanishing: they are reduced scaled, then unscaled, and if one is not finite,
+ * which the host waits to know, the optimizer is skipped. To the optimizer (momentum, AdamW's
+ * count) that was no step; to the schedule it was, as in PyTorch programs. The loss that is told is
+ * not scaled: where it is not finite, the forward overflowed, which no scale helps.
+ */
+#ifndef COMMON_TRAIN_STEP_SCALER_H
+#define COMMON_TRAIN_STEP_SCALER_H
+
+#include "common/nn/clip.h"
+#include "common/nn/grad_scaler.h"
+#include "common/train/checkpoint.h"
+#include "common/train/train_config.h"
+
+typedef struct StepScaler {
+    Precision precision; // --amp
+    GradScaler scaler;   // of fp16 only
+    double scale;        // what the last step's loss was multiplied by for backward; 1: no scaler
+    GradClip *clip;      // --clip-grad-norm; NULL: none asked for
+    double max_norm;
+    uint64_t skipped; // steps that the optimizer took no part in
+} StepScaler;
+
+StepScaler step_scaler_open(const TrainConfig *config, const Optimizer *optimizer);
+void step_scaler_close(StepScaler *scaler);
+// The tensor that backward starts at: the loss, with fp16 times the scale.
+Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss);
+// Steps the optimizer, with fp16 unless a gradient is not finite: on gradients that are not scaled,
+// and clipped if --clip-grad-norm says so. -1 with err filled.
+int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err);
+
+// The precision and the scaler's state, to and from what a checkpoint keeps. Of one that was made
+// without a scaler, the scaler starts anew. -1 with err filled if no scaler can be at that state.
+void step_scaler_save(const StepScaler *scaler, Progress *progress);
+int step_scaler_load(StepScaler *scaler, const Progress *progress, Error *err);
+
+#endif

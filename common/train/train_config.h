@@ -1,0 +1,54 @@
+/* train_config.h: what the three programs have in common on their command lines. */
+#ifndef COMMON_TRAIN_TRAIN_CONFIG_H
+#define COMMON_TRAIN_TRAIN_CONFIG_H
+
+#include <stdint.h>
+
+#include "common/base/options.h"
+#include "common/nn/optimizer.h"
+
+// The shared options of the three programs, with their defaults (train_config_default).
+typedef struct TrainConfig {
+    const char *model, *hidden, *data, *device;
+    int ignore_label; // a pixel's gray value in a picture of labels that does not count; -1: none
+    size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
+    size_t global_batch;
+    size_t accumulate_steps; // parts that a step's batch is worked on in
+    bool no_shuffle, drop_last, augment;
+    int sampler_seed; // of the samples' order; negative: seed
+    double lr;
+    OptimizerKind optimizer;
+    double momentum, weight_decay, betas[2], eps;
+    bool nesterov;
+    Precision amp;
+    bool tf32, cuda_graph;
+    ScheduleKind schedule;
+    size_t warmup_steps, step_every; // step_every 0: a third of the run
+    double warmup_start, gamma, power;
+    double clip_grad_norm; // 0: gradients are left as they are
+    double ohem_threshold; // of pixels: keep those whose loss is above (0: all)
+    size_t ohem_min;       // but at least so many (0: a sixteenth)
+    uint64_t seed;
+    size_t log_every;
+    const char *out, *save, *resume, *save_init, *load_init;
+    size_t save_every; // also write the checkpoint every so many steps (0: at the end of epochs)
+    const char *dump_grads, *dump_step; // dump_step: "0" or "0,1,10"; then FILE contains {step}
+    size_t dump_images;                 // every so many epochs; 0: never
+    size_t keep_epochs;   // also keep a checkpoint of every so many epochs; 0: of none
+    const char *evaluate; // weights to evaluate instead of training
+    bool profile;
+    bool no_eval;
+    const char *trace;
+} TrainConfig;
+
+TrainConfig train_config_default(void);
+// Appends the shared options, bound to config.
+void train_options(Options *options, TrainConfig *config);
+
+// The order of the samples: --sampler-seed or, without it, --seed.
+uint64_t train_sampler_seed(const TrainConfig *config);
+
+// "none", "bf16", "fp16", as --amp calls it
+const char *train_amp_name(Precision precision);
+
+#endif

@@ -1,0 +1,155 @@
+#!/bin/sh
+# trainer_options.sh BIN_DIR: options that change what the trainer does, each against a run that shows it:
+# evaluation alone, parts of a step, clipped gradients, the order of the samples, checkpoints by epoch,
+# what resuming says, the loss that is printed, and outputs that cannot be written.
+. "$(dirname "$0")/checks.sh"
+single="$bin/train_single --log-every 1"
+rank0='\[0\]: '
+
+says() { # 'part of a line of stderr'
+    checks=$((checks + 1))
+    grep -q -- "$1" err.txt || fail "no \"$1\": $(cat err.txt)"
+}
+within() { # TOLERANCE A B
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --tol "$1" "$2" "$3" >cmp.txt 2>&1 || fail "$2 and $3: $(tail -n 1 cmp.txt)"
+}
+differ() { # A B: the option has an effect at all
+    checks=$((checks + 1))
+    ! "$bin/compare_tensors" --bitwise "$1" "$2" >cmp.txt 2>&1 || fail "$1 and $2 are the same"
+}
+loss() { sed -n "s/^step=$1 .* loss=\([^ ]*\) .*/\1/p" out.txt; }
+
+# ---- every output is proven writable before the first step -------------------------------------------------
+for option in --trace --save --save-init --dump-grads --out; do
+    refuse 2 "'': a" $single --steps 3 --no-eval $option ''
+    [ ! -s out.txt ] || fail "$option '': there were steps before it was refused"
+done
+
+# ---- evaluation alone --------------------------------------------------------------------------------------
+run "a run to evaluate" $single --epochs 2 --model convnet --save last --save-init init --out run
+last=$(grep '^epoch=1 ' out.txt | cut -d ' ' -f 2-)
+for program in "$bin/train_single" "$bin/train_dp --devices 3" \
+    "$bin/ddprun --nproc-per-node 3 $bin/train_ddp"; do
+    run "--evaluate" $program --model convnet --evaluate last
+    checks=$((checks + 1))
+    [ "$(cat out.txt)" = "evaluated=last $last" ] || fail "$program: $(cat out.txt), not $last"
+done
+run "weights alone" $single --model convnet --evaluate init --out evaluated
+checks=$((checks + 1))
+grep -q '^evaluated=init test_loss=2' out.txt || fail "the initial weights: $(cat out.txt)"
+grep -q '"test_accuracy": 0' evaluated/summary.json || fail "no accuracy in summary.json"
+refuse 2 "last" $single --model mlp --evaluate last
+refuse 2 "--steps has no effect" $single --model convnet --evaluate last --steps 3
+refuse 2 "--save has no effect" $single --model convnet --evaluate last --save other
+
+# ---- checkpoints by epoch ----------------------------------------------------------------------------------
+few="--epochs 4 --hidden 16 --schedule constant"
+run "--keep-epochs" $single $few --out kept --keep-epochs 2
+checks=$((checks + 1))
+[ "$(cd kept && echo model_*.safetensors)" = "model_00002.safetensors model_00004.safetensors" ] ||
+    fail "kept: $(ls kept)"
+same kept/model_00004.safetensors kept/last.safetensors
+run "from the second epoch" $single $few --resume kept/model_00002.safetensors --save second
+same kept/last.safetensors second
+run "another run in the folder" $single $few --seed 3 --out kept --keep-epochs 3
+checks=$((checks + 1))
+[ "$(cd kept && echo model_*.safetensors)" = model_00003.safetensors ] || fail "taken over: $(ls kept)"
+refuse 2 "--keep-epochs has no effect: it needs --out" $single --keep-epochs 2
+
+# ---- what resuming says ------------------------------------------------------------------------------------
+run "a finished run" $single $few --resume second
+says "the run is finished: all of its 100 steps are done"
+run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --resume second
+says "second was made with --lr 0.08, this run has 0.02: it goes on with that"
+says "second was made with --schedule constant, this run has step: it goes on with that"
+says "second was made with steps in all 100, this run has 125: it goes on with that"
+run "the same options" $single $few --resume kept/last.safetensors --seed 3
+checks=$((checks + 1))
+! grep -q 'was made with' err.txt || fail "nothing has changed: $(cat err.txt)"
+refuse 2 "was made with --sampler-seed 0, this run has 9" $single --epochs 5 --hidden 16 --sampler-seed 9 \
+    --resume second
+
+# ---- parts of a step ---------------------------------------------------------------------------------------
+for parts in 1 3; do
+    run "$parts parts" $single --steps 12 --no-eval --accumulate-steps $parts --save parts$parts --out acc$parts
+    losses="${losses:-} $(loss 11)"
+done
+checks=$((checks + 1))
+[ "$(echo $losses | tr ' ' '\n' | cut -c 1-6 | sort -u | wc -l)" = 1 ] || fail "losses: $losses"
+within 1e-6 parts1 parts3
+differ parts1 parts3
+run "ddp, 3 parts" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --sampler blocked --steps 12 --no-eval \
+    --accumulate-steps 3 --save ddp3
+run "dp, 3 parts" "$bin/train_dp" --devices 2 --steps 12 --no-eval --accumulate-steps 3 --save dp3
+within 1e-6 parts3 ddp3
+within 1e-6 dp3 ddp3
+# A rank's buckets travel once a step, however many parts it has; its activations are those of a part.
+for parts in 1 4; do
+    run "$parts parts, moved" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 10 --no-eval \
+        --model convnet --global-batch 120 --accumulate-steps $parts --out moved$parts
+done
+checks=$((checks + 1))
+number() { sed -n "s/.*\"$1\": \([0-9.]*\).*/\1/p" "$2"; }
+[ "$(number moved_bytes_per_step moved1/summary.json)" = "$(number moved_bytes_per_step moved4/summary.json)" ] ||
+    fail "parts are communicated one by one"
+awk -v a="$(number peak_bytes_device0 moved1/summary.json)" -v b="$(number peak_bytes_device0 moved4/summary.json)" \
+    'BEGIN { exit !(b < 0.6 * a) }' || fail "four parts take as much memory as one"
+refuse 2 "a device has 30 of --global-batch 60" "$bin/train_dp" --devices 2 --accumulate-steps 31
+
+# ---- clipped gradients: the same length and bits everywhere ------------------------------------------------
+clip="--steps 12 --no-eval --clip-grad-norm 0.3"
+run "single, clipped" $single $clip --save clip1
+run "dp, clipped" "$bin/train_dp" --devices 4 $clip --save clip2
+run "ddp, clipped" "$bin/ddprun" --nproc-per-node 4 "$bin/train_ddp" --sampler blocked $clip --save clip4
+differ parts1 clip1
+same clip2 clip4
+within 1e-6 clip1 clip2
+run "clipping far away" $single --steps 12 --no-eval --clip-grad-norm 1e9 --save unclipped
+same parts1 unclipped
+
+# ---- the order of the samples ------------------------------------------------------------------------------
+run "1500 samples in 23 batches of 64" $single --epochs 1 --global-batch 64 --drop-last --no-eval --save drop1
+checks=$((checks + 1))
+[ "$(wc -l <out.txt)" = 23 ] || fail "not 23 steps: $(tail -n 1 out.txt)"
+run "dp, dropped" "$bin/train_dp" --devices 2 --epochs 2 --global-batch 64 --drop-last --no-eval --save drop2
+run "ddp, dropped" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --sampler blocked --epochs 2 \
+    --global-batch 64 --drop-last --no-eval --save drop3
+same drop2 drop3
+run "interleaved, dropped" "$bin/ddprun" --nproc-per-node 4 "$bin/train_ddp" --epochs 1 --log-every 1 \
+    --global-batch 64 --drop-last --no-eval --save drop4
+checks=$((checks + 1))
+[ "$(wc -l <out.txt)" = 23 ] || fail "interleaved, not 23 steps: $(tail -n 1 out.txt)"
+within 1e-5 drop1 drop4 # the same samples in every step
+refuse 2 "no batch is left" $single --global-batch 2000 --drop-last
+
+run "seed 5" $single --seed 5 --steps 30 --no-eval --save seed5 --save-init init5
+run "order 5 from other weights" $single --seed 1 --sampler-seed 5 --load-init init5 --steps 30 --no-eval \
+    --save order5
+within 0 seed5 order5
+run "order 1" $single --seed 1 --load-init init5 --steps 30 --no-eval --save order1
+differ seed5 order1
+
+# ---- the loss that is printed is the one that is trained on ------------------------------------------------
+# Rank r's rows of the first batch are batch r of a run that learns nothing. The ranks' numbers of valid
+# pixels differ, so that the mean over all pixels is another number.
+seg="--model segnet --data shapes:16x16@40 --no-shuffle --lr 0 --momentum 0 --weight-decay 0 --no-eval"
+run "each rank's rows" $single $seg --steps 2 --global-batch 4 --out means
+run "the average of means" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $seg --steps 1 --global-batch 8 \
+    --sampler blocked --out average
+run "the mean over all" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $seg --steps 1 --global-batch 8 \
+    --sampler blocked --normalize global --out all
+checks=$((checks + 1))
+column() { # NAME FILE
+    awk -F , -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next } { print $at }' "$2"
+}
+{ column loss means/steps.csv && column loss average/steps.csv && column loss all/steps.csv; } | awk '
+    { x[NR] = $1; if (length($1) < 10) print "fewer than 9 digits: " $1 }
+    END {
+        mean = (x[1] + x[2]) / 2
+        if (NR != 4 || x[3] - mean > 1e-7 || mean - x[3] > 1e-7) print x[3] " is not the mean " mean
+        if (x[4] - mean < 1e-5 && mean - x[4] < 1e-5) print "both means are alike: nothing is shown"
+    }' >wrong.txt
+[ ! -s wrong.txt ] || fail "$(cat wrong.txt)"
+
+tally trainer_options
