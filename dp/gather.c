@@ -46,7 +46,7 @@ static void gather_backward(Tape *tape, Node *node) {
         size_t end = begin + rows_of(part, pieces->dim);
         if (part->requires_grad)
             send_gradient_back(&pieces->items[i], part, node->output,
-                      pieces_cut(node->output, pieces->dim, begin, end));
+                               pieces_cut(node->output, pieces->dim, begin, end));
         begin = end;
     }
     bool accumulate;

@@ -38,7 +38,7 @@ typedef struct Profile {
     // What of it is not in PHASE_EXPOSED was hidden behind the backward pass.
     uint64_t step_communication, total_communication;
     Trace *trace; // not owned; NULL: no trace
-    int track; // of the trace: where the phases are drawn
+    int track;    // of the trace: where the phases are drawn
     // Waits until the device has done all that it was asked to do, so that this time is charged to
     // the phase that asked. Called at the end of every phase. NULL: nobody waits.
     void (*wait_for_device)(void *context);

@@ -187,7 +187,7 @@ static void idx_close(IdxFile *file) {
 
 // The set's sizes, from the headers alone. set->shape is the training set's, or zeros.
 static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
-                          Dataset *set, Error *err) {
+                           Dataset *set, Error *err) {
     size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one
     for (size_t d = 0; d < 3; d++) shape[d] = d < first ? 1 : images->size[d - first + 1];
     if (shape[0] > 4)

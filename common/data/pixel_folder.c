@@ -150,7 +150,7 @@ static int read_file(const Split *split, int i, const Dataset *set, uint8_t *pix
 
 // Makes labels of the gray values grays[pixels], and adds to seen how often each label occurs.
 static void store_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
-                        size_t seen[GRAYS]) {
+                         size_t seen[GRAYS]) {
     for (size_t p = 0; p < pixels; p++) {
         bool ignored = grays[p] == ignore_label;
         labels[p] = ignored ? LABEL_IGNORE : grays[p];

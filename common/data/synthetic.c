@@ -92,7 +92,7 @@ static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, s
 // Makes the samples numbered from `first` on. Returns the sum of the labels' entropies (0 for a
 // regression).
 static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
-                             uint64_t seed, size_t first, size_t count) {
+                           uint64_t seed, size_t first, size_t count) {
     *set = (Dataset){.count = count};
     memcpy(set->shape, spec->shape, sizeof set->shape);
     set->floats = memory_zalloc(count * spec->inputs * sizeof *set->floats);
