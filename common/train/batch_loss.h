@@ -1,5 +1,6 @@
 /* batch_loss.h: one batch through a module and the loss of what comes out: cross-entropy of samples
- * or of pixels, or squared error, whatever the data set's targets ask for.
+ * or of pixels, or squared error, whatever the data set's targets ask for; or, of labels, binary
+ * cross-entropy of the questions "is it this class?", one for each class (--loss bce).
  *
  * What the mean is over. Of samples, every strategy knows the number beforehand. Of pixels it is
  * the number that count (neither ignored nor, with hard-example mining, too easy), which is known
@@ -20,6 +21,7 @@
 #include "common/nn/ops.h"
 #include "common/train/batch_input.h"
 #include "common/train/strategy.h"
+#include "common/train/train_config.h"
 
 typedef struct BatchLoss {
     Tensor *outputs, *target;
@@ -29,16 +31,25 @@ typedef struct BatchLoss {
     double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
 
+typedef struct LossRule { // which loss, as the options say
+    LossKind kind;
+    double pos_weight; // of bce
+    Mining mining;     // of pixels; .threshold -INFINITY: all
+} LossRule;
+
+// Without hard-example mining, as evaluation has it, or with it, for the batch that was sent.
+LossRule loss_rule(const TrainConfig *config);
+LossRule loss_rule_mining(const TrainConfig *config, const BatchInput *input);
+
 // Runs the module on the batch that was sent last: outputs and target. Returns 0, or -1 with err
 // filled, as the others.
 int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                   Error *err);
 // Then the loss of these outputs. strategy says over what a training step's mean is; NULL: over
-// this batch alone. mining may be NULL.
-int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const Mining *mining,
-                    Strategy *strategy, Error *err);
-// Both.
+// this batch alone.
+int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const LossRule *rule,
+                    Strategy *strategy, Error *err); // Both.
 int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
-               const Mining *mining, Strategy *strategy, Error *err);
+               const LossRule *rule, Strategy *strategy, Error *err);
 
 #endif

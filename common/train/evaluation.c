@@ -14,9 +14,10 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     int failed = 0;
     for (const Batch *batch; !failed && (batch = loader_next(loader));) {
         BatchLoss loss;
+        const LossRule rule = loss_rule(run->config);
         run_enter(run, "evaluate");
         batch_input_send(input, batch);
-        failed = batch_loss(&loss, tape, strategy->evaluation_module, input, NULL, NULL, err);
+        failed = batch_loss(&loss, tape, strategy->evaluation_module, input, &rule, NULL, err);
         if (!failed) metrics_add(metrics, tape, batch, &loss);
         tape_reset(tape);
         batch_input_used(input);

@@ -21,6 +21,7 @@ TrainConfig train_config_default(void) {
                          .schedule = SCHEDULE_COSINE,
                          .gamma = 0.1,
                          .power = 0.9,
+                         .pos_weight = 1,
                          .seed = 0,
                          .sampler_seed = -1,
                          .accumulate_steps = 1,
@@ -38,6 +39,8 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
                        "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm)");
     options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
                     "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
+    options_add_flag(o, "summary", &c->summary,
+                     "print the model, its shapes and its parameters, and end");
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");
@@ -87,8 +90,16 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                       "the run)");
     options_add_float(o, "gamma", &c->gamma, 0, 1e6, "schedule step");
     options_add_float(o, "power", &c->power, 0, 1e6, "schedule polynomial");
+    options_add_enum(o, "loss", &c->loss, "auto|bce",
+                     "auto: cross-entropy of classes, squared error of numbers; bce: binary "
+                     "cross-entropy, a yes or no for each class");
+    options_add_float(o, "pos-weight", &c->pos_weight, 0, 1e6,
+                      "bce: how many times the loss of a yes counts");
     options_add_float(o, "ohem-threshold", &c->ohem_threshold, 0, 1e6,
                       "segnet: learn only from pixels whose loss is above F (0: from all)");
+    options_add_float(o, "ohem-probability", &c->ohem_probability, 0, 1,
+                      "the same said otherwise: only from pixels whose true class gets a "
+                      "probability below F (0: from all)");
     options_add_count(o, "ohem-min", &c->ohem_min, 0, 1e12,
                       "but at least from the N hardest of a rank's batch (0: a sixteenth)");
 }

@@ -1,9 +1,11 @@
 /* setup.c: see setup.h. */
 #include "common/train/setup.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/nn/models.h"
+#include "common/nn/summary.h"
 #include "common/train/safetensors.h"
 
 const char *train_data_name(const TrainConfig *config) {
@@ -35,6 +37,18 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     return device;
 }
 
+// --summary, as --help, is answered and ends the program.
+static _Noreturn void end_with_summary(const TrainConfig *config, const DataSource *data,
+                                       Module *model, int rank) {
+    const size_t *shape = data->train.shape;
+    if (rank == 0) {
+        printf("%s for samples of %zux%zux%zu (%s)\n", config->model, shape[0], shape[1], shape[2],
+               data->name);
+        summary_print(model, stdout);
+    }
+    exit(fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED);
+}
+
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
                            int rank, Error *err) {
     const Dataset *set = &data->train;
@@ -50,6 +64,7 @@ Module *train_create_model(const TrainConfig *config, const DataSource *data, De
         return NULL;
     }
     Module *model = model_create(&model_config, device, err);
+    if (model && config->summary) end_with_summary(config, data, model, rank);
     if (!model || rank != 0) return model;
     int failed = 0;
     const char *weights = config->evaluate ? config->evaluate : config->load_init;

@@ -1,8 +1,6 @@
 /* step.c: the five lines of a step, then what they are made of. */
 #include "common/train/step.h"
 
-#include <math.h>
-
 #include "common/base/memory.h"
 
 int step_run(Step *step, Tape *tape, double lr, Error *err) {
@@ -19,19 +17,9 @@ int step_run(Step *step, Tape *tape, double lr, Error *err) {
     return 0;
 }
 
-// Which pixels the loss of a batch is made of (of this process's batch; see batch_loss.h).
-static Mining pixel_mining(const TrainConfig *config, const BatchInput *input) {
-    size_t labels = dataset_label_size(batch_input_batch(input)->set);
-    size_t pixels = batch_input_count(input) * labels;
-    if (config->ohem_threshold <= 0) return (Mining){.threshold = -INFINITY};
-    return (Mining){.threshold = config->ohem_threshold,
-                    .least = config->ohem_min ? config->ohem_min / batch_input_parts(input)
-                                              : pixels / 16};
-}
-
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
-    const Mining mining = pixel_mining(step->config, step->input);
-    if (batch_mean_loss(loss, tape, step->input, &mining, step->strategy, err) != 0) return -1;
+    const LossRule rule = loss_rule_mining(step->config, step->input);
+    if (batch_mean_loss(loss, tape, step->input, &rule, step->strategy, err) != 0) return -1;
     loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
     return 0;
 }

@@ -7,6 +7,8 @@
 #include "common/base/options.h"
 #include "common/nn/optimizer.h"
 
+typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels ask for
+
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
@@ -26,8 +28,11 @@ typedef struct TrainConfig {
     size_t warmup_steps, step_every; // step_every 0: a third of the run
     double warmup_start, gamma, power;
     double clip_grad_norm; // 0: gradients are left as they are
-    double ohem_threshold; // of pixels: keep those whose loss is above (0: all)
-    size_t ohem_min;       // but at least so many (0: a sixteenth)
+    LossKind loss;
+    double pos_weight;       // bce: how many times a "yes" counts
+    double ohem_threshold;   // of pixels: keep those whose loss is above (0: all)
+    double ohem_probability; // or whose class is less probable (0: all)
+    size_t ohem_min;         // but at least so many (0: a sixteenth)
     uint64_t seed;
     size_t log_every;
     const char *out, *save, *resume, *save_init, *load_init;
@@ -38,6 +43,7 @@ typedef struct TrainConfig {
     const char *evaluate; // weights to evaluate instead of training
     bool profile;
     bool no_eval;
+    bool summary; // print the model and end
     const char *trace;
 } TrainConfig;
 

@@ -46,6 +46,15 @@ import models
 STEPS, BATCH, LR = 10, 60, 0.05
 SHAPES = "shapes:16x16@600"
 HARD = dict(threshold=1.3, least=2600)
+def ohem(output, target, probability, least):
+    """As OhemCrossEntropy is published (HRNet): by the probability of the true class, least of all pixels."""
+    losses = F.cross_entropy(output, target, ignore_index=-1, reduction="none")[target >= 0]
+    of_class = F.softmax(output, 1).gather(1, target.clamp(min=0).unsqueeze(1)).squeeze(1)[target >= 0]
+    ordered, index = of_class.sort()
+    threshold = max(ordered[min(least, ordered.numel() - 1)], probability)
+    return losses[index][ordered < threshold].mean()
+
+
 CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorch's loss, tolerance
     ("mlp", "256,128", [], {}, F.cross_entropy, 1e-5),
     ("mlp", "33", ["--nesterov", "--weight-decay", "0.01"], dict(nesterov=True, weight_decay=0.01),
@@ -55,6 +64,9 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("mlp", "64", ["--optimizer", "adam", "--lr", "0.01", "--weight-decay", "0.1", "--betas", "0.8,0.99",
                    "--eps", "1e-4"],
      dict(name="adam", lr=0.01, weight_decay=0.1, betas=(0.8, 0.99), eps=1e-4), F.cross_entropy, 1e-5),
+    ("mlp", "64", ["--loss", "bce", "--pos-weight", "3", "--lr", "0.5"], dict(lr=0.5),
+     lambda output, y: F.binary_cross_entropy_with_logits(
+         output, F.one_hot(y, output.shape[1]).float(), pos_weight=torch.full([output.shape[1]], 3.0)), 1e-5),
     ("mlp", "32", ["--schedule", "step", "--step-every", "3", "--gamma", "0.5", "--warmup-steps", "4",
                    "--warmup-start", "0.2"],
      dict(schedule=lambda o: [lr.LinearLR(o, 0.2, total_iters=4), lr.StepLR(o, 3, 0.5)]), F.cross_entropy, 1e-5),
@@ -72,6 +84,8 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-threshold", str(HARD["threshold"]),
                     "--ohem-min", str(HARD["least"])],
      dict(lr=0.005), functools.partial(models.pixel_loss, **HARD), 1e-4),
+    ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--ohem-probability", "0.3", "--ohem-min", "2600"],
+     dict(lr=0.005), lambda output, y: ohem(output, y, 0.3, 2600), 5e-4),
     ("segnet", "", ["--data", SHAPES, "--lr", "0.005", "--accumulate-steps", "4"], dict(lr=0.005, parts=4),
      models.pixel_loss, 1e-4),
     ("mlp", "256,128", ["--amp", "bf16"], dict(amp="bf16"), F.cross_entropy, 1e-3),

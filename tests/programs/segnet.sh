@@ -57,6 +57,11 @@ run "100 pixels" single $few --ohem-threshold 50 --ohem-min 100 --save hardest
 run "100 pixels" single $few --ohem-threshold 60 --ohem-min 100 --save hardest60
 same hardest hardest60
 
+# The same threshold, said as the probability of the true class: 0.5 = exp(-0.69...).
+run "a loss of log 2" single $few --ohem-threshold 0.69314718055994529 --ohem-min 100 --save hard-loss
+run "a probability of 1/2" single $few --ohem-probability 0.5 --ohem-min 100 --save hard-half
+same hard-loss hard-half
+
 # ---- pictures of one's own ---------------------------------------------------------------------------------
 # 8x8 pixels, in rows of one class each; the last row is white, and does not count.
 picture() { # FOLDER NAME ROWS: a picture in which class a is dark and c is bright, and its labels
@@ -107,6 +112,9 @@ refuse 2 '--dump-images has no effect: it needs --out' "$program" $tiny --dump-i
 refuse 2 '--dump-images has no effect: with --no-eval' "$program" $tiny --dump-images 1 --out nothing --no-eval
 refuse 2 '--dump-images has no effect: --data has no labels' "$program" --model mlp --dump-images 1 --out nothing
 refuse 2 '--ohem-threshold has no effect: --data has no labels' "$program" --model mlp --ohem-threshold 0.5
+refuse 2 '--ohem-probability has no effect: --data has no labels' "$program" --model mlp --ohem-probability 0.5
+refuse 2 '--ohem-probability has no effect: --ohem-threshold' "$program" $tiny --ohem-probability 0.5 --ohem-threshold 1
+refuse 2 '--loss has no effect: pixels have one class each' "$program" $tiny --loss bce
 refuse 2 '--ohem-min has no effect: --data has no labels' "$program" --model mlp --ohem-min 5
 refuse 2 '--ohem-min has no effect: without --ohem-threshold' "$program" $tiny --ohem-min 5
 [ ! -e nothing ] || fail "a refused run left a folder"

@@ -197,6 +197,8 @@ useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adam
 useless --nesterov 'it is a momentum of --optimizer sgd' "$one" --optimizer adam --nesterov
 useless --betas 'they are of --optimizer adam' "$one" --betas 0.9,0.99
 useless --eps 'it is of --optimizer adam' "$one" --eps 1e-7
+useless --loss '--data has no classes' "$one" --model toy --loss bce
+useless --pos-weight 'it is of --loss bce' "$one" --pos-weight 2
 useless --gamma 'it is of --schedule step' "$one" --gamma 0.5
 useless --step-every 'it is of --schedule step' "$one" --schedule cosine --step-every 5
 useless --power 'it is of --schedule polynomial' "$one" --schedule step --power 2
@@ -233,6 +235,14 @@ grep -q '^ddprun: rank [01] .* exited with status 2 ' err.txt || fail "$(cat err
 checks=$((checks + 1))
 "$bin/train_dp" --devices 4 --global-batch 2 --steps 2 --no-eval >/dev/null 2>err.txt || fail "batch 2 on 4"
 grep -q 'idle' err.txt || fail "no word about idle devices: $(cat err.txt)"
+
+# ---- the model as a table -----------------------------------------------------------------------------------
+for program in train_single train_dp "ddprun --nproc-per-node 2 $bin/train_ddp"; do
+    checks=$((checks + 1))
+    "$bin"/$program --summary --model convnet >out.txt 2>err.txt || fail "$program --summary: $(cat err.txt)"
+    [ "$(tail -n 1 out.txt)" = "6138 parameters (24552 bytes), 98 elements in buffers" ] || fail "$(cat out.txt)"
+    [ "$(grep -c '^conv2  *Conv2d  *weight \[32, 16, 3, 3\]  *4608$' out.txt)" = 1 ] || fail "$(cat out.txt)"
+done
 
 # ---- no arguments --------------------------------------------------------------------------------------------
 programs='train_single train_dp train_ddp ddprun'

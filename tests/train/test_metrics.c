@@ -112,6 +112,8 @@ static void batch_free(Batch *batch) {
     free(batch->labels);
 }
 
+static const LossRule ALL = {.mining = {.threshold = -INFINITY}};
+
 static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end) {
     Batch batch = make_batch(&rig->source->train, begin, end);
     BatchLoss loss;
@@ -119,7 +121,7 @@ static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end)
     tape_reset(rig->tape);
     rig->tape->recording = rig->tape->training = false;
     batch_input_send(rig->input, &batch);
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, NULL, NULL, &err) == 0, err);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, &ALL, NULL, &err) == 0, err);
     metrics_add(metrics, rig->tape, &batch, &loss);
     batch_free(&batch);
 }
@@ -191,13 +193,13 @@ static double gradient_size(Module *model) {
     return size;
 }
 
-static BatchLoss train_on(Rig *rig, const Batch *batch, const Mining *mining) {
+static BatchLoss train_on(Rig *rig, const Batch *batch, const LossRule *rule) {
     BatchLoss loss;
     Error err = {0};
     tape_reset(rig->tape);
     module_zero_grad(rig->model);
     batch_input_send(rig->input, batch);
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, mining, NULL, &err) == 0, err);
+    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, rule, NULL, &err) == 0, err);
     CHECK_OK(tape_backward(rig->tape, loss.loss, &err) == 0, err);
     return loss;
 }
@@ -206,11 +208,11 @@ static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
     (void)state;
     Rig rig = rig_open("shapes:8x8@13", "segnet");
     Batch batch = make_batch(&rig.source->train, 0, 4);
-    assert_true(gradient_size((train_on(&rig, &batch, NULL), rig.model)) > 0.1);
+    assert_true(gradient_size((train_on(&rig, &batch, &ALL), rig.model)) > 0.1);
     for (size_t i = 0; i < 4 * SIDE * SIDE; i++) batch.labels[i] = LABEL_IGNORE;
-    const Mining mining = {.threshold = 0.3, .least = 10};
+    const LossRule hard = {.mining = {.threshold = 0.3, .least = 10}};
     for (int mined = 0; mined < 2; mined++) {
-        BatchLoss loss = train_on(&rig, &batch, mined ? &mining : NULL);
+        BatchLoss loss = train_on(&rig, &batch, mined ? &hard : &ALL);
         assert_int_equal(loss.count, 0);
         assert_true(tensor_item(loss.loss) == 0.0f);
         assert_true(gradient_size(rig.model) == 0);
@@ -235,7 +237,7 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     size_t counts[2];
     for (int i = 0; i < 2; i++) {
         const Batch *batch = i ? &one : &both;
-        BatchLoss loss = train_on(&rig, batch, NULL);
+        BatchLoss loss = train_on(&rig, batch, &ALL);
         Metrics metrics = metrics_open(&rig.source->train);
         metrics_add(&metrics, rig.tape, batch, &loss);
         losses[i] = (double)tensor_item(loss.loss);
@@ -273,7 +275,7 @@ static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
         Error err = {0};
         tape_reset(rig.tape);
         batch_input_send(rig.input, &batch);
-        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, rig.input, NULL, &strategy, &err) == 0,
+        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, rig.input, &ALL, &strategy, &err) == 0,
                  err);
         values[global] = (double)tensor_item(loss.loss);
         count = loss.count;

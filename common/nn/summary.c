@@ -1,0 +1,45 @@
+/* summary.c: see summary.h. */
+#include "common/nn/summary.h"
+
+#include <string.h>
+
+static void print_module(Module *module, const char *path, FILE *stream) {
+    size_t elements = 0;
+    char shapes[160] = "";
+    for (int i = 0; i < module->parameter_count; i++) {
+        const ModuleTensor *entry = &module->parameters[i];
+        char shape[64];
+        size_t used = strlen(shapes);
+        snprintf(shapes + used, sizeof shapes - used, "%s%s %s", used ? ", " : "", entry->name,
+                 entry->tied ? "shared" : tensor_describe(&entry->tensor, shape, sizeof shape));
+        elements += entry->tied ? 0 : tensor_count(&entry->tensor);
+    }
+    if (module->parameter_count > 0)
+        fprintf(stream, "%-24s %-12s %-44s %12zu\n", path, module->type, shapes, elements);
+}
+
+static void print_tree(Module *module, const char *path, FILE *stream) {
+    print_module(module, path, stream);
+    for (int i = 0; i < module->child_count; i++) {
+        Module *child = module->children[i];
+        char name[MODULE_PATH];
+        snprintf(name, sizeof name, "%s%s%s", path, *path && *child->name ? "." : "", child->name);
+        print_tree(child, name, stream);
+    }
+}
+
+static size_t count(Module *model, int which) {
+    NamedTensors tensors = module_tensors(model, which);
+    size_t elements = 0;
+    for (size_t i = 0; i < tensors.count; i++) elements += tensor_count(tensors.items[i].tensor);
+    named_tensors_free(&tensors);
+    return elements;
+}
+
+void summary_print(Module *model, FILE *stream) {
+    size_t parameters = count(model, MODULE_PARAMETERS);
+    fprintf(stream, "%-24s %-12s %-44s %12s\n", "name", "type", "parameters", "elements");
+    print_tree(model, "", stream);
+    fprintf(stream, "%zu parameters (%zu bytes), %zu elements in buffers\n", parameters,
+            parameters * sizeof(float), count(model, MODULE_BUFFERS));
+}
