@@ -27,8 +27,8 @@ typedef struct Bundle {
 } Bundle;
 
 Bundle bundle_open(Tape *tape, const Pieces *pieces, BundleKind kind);
-// Adds the pieces' tensor k; a bundle that has no room for it is sent first. Returns false, and does
-// nothing, if the tensor is to travel alone, or if only one device has rows.
+// Adds the pieces' tensor k; a bundle that has no room for it is sent first. Returns false, and
+// does nothing, if the tensor is to travel alone, or if only one device has rows.
 bool bundle_add(Bundle *bundle, size_t k);
 void bundle_send(Bundle *bundle); // moves the tensors that are in it; then it is empty
 

@@ -3,8 +3,8 @@
 
 #include <string.h>
 
-// Idle devices get a tape, too. Forks are handed out in order, so without that a device's fork would
-// depend on the batch's size, and its memory would move to another device after a short batch.
+// Idle devices get a tape, too. Forks are handed out in order, so without that a device's fork
+// would depend on the batch's size, and its memory would move to another device after a short one.
 Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Tensor **tensors,
                       size_t tensor_count) {
     size_t items_bytes = (size_t)device_count * sizeof(Piece);

@@ -9,8 +9,8 @@
  *
  * The main tape records four nodes. What flows between them lies on many devices, so it is not one
  * tensor. A *token*, a tensor without elements, stands for it: [S], [R] and [A]. It tells the tape
- * only which node depends on which. The tensors themselves hang on the Pieces, which each forward makes
- * anew in the tape's arena: a wrapper that is applied twice in a step has two of them.
+ * only which node depends on which. The tensors themselves hang on the Pieces, which each forward
+ * makes anew in the tape's arena: a wrapper that is applied twice in a step has two of them.
  *
  * Invariant: what belongs to device i is touched by device i's thread while a replica runs, and by
  * the caller's otherwise; it gets to another device by device_copy and in no other way.

@@ -24,8 +24,8 @@ typedef struct Loader Loader;
 
 // Set, sampler and device stay the caller's, and must outlive the loader. augment may be NULL.
 // depth is how many batches are made ahead: 2 are enough to hide the work, and with 0 there is no
-// thread and batches are made on demand. The batches lie in memory from device_host_alloc, from which
-// device_upload copies without keeping the host waiting.
+// thread and batches are made on demand. The batches lie in memory from device_host_alloc,
+// from which device_upload copies without keeping the host waiting.
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
                       Device *device);
 size_t loader_capacity(const Loader *loader); // samples in the largest batch

@@ -59,8 +59,8 @@ Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
 
 // ---- for those who write a layout, here and in ddp/distributed_sampler.c -----------------------
 
-// Checks what every layout is told, and fills in these fields of `wanted`. Returns 0, or -1 with err
-// filled.
+// Checks what every layout is told, and fills in these fields of `wanted`. Returns 0, or -1 with
+// err filled.
 int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
                   bool shuffle, bool drop_last, uint64_t seed, Error *err);
 // Allocates a sampler with wanted's fields, to which the caller has added batch_count and layout,

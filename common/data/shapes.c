@@ -13,7 +13,8 @@
 #include "common/data/spec.h"
 
 enum { CHANNELS = 3, MAX_SHAPES = 3, MIN_SIDE = 8, MAX_SIDE = 4096 };
-// The numbers that are drawn for a sample, by index. Shape s has the eight from DRAW_SHAPES (1 + s).
+// The numbers that are drawn for a sample, by index. The eight of shape s begin at
+// DRAW_SHAPES (1 + s).
 enum { DRAW_COUNT, DRAW_BACKGROUND, DRAW_SHAPES = 8, DRAWS = DRAW_SHAPES * (1 + MAX_SHAPES) };
 static const float NOISE = 0.05f; // standard deviation
 static const size_t MAX_PIXELS = (size_t)1 << 28;
