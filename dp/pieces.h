@@ -1,11 +1,14 @@
 /* pieces.h: what one forward of a DataParallel has on its devices, between the four operations.
  *
- *      main tape, on devices[0]:
- *                         x -> scatter   -> [S] -+-> parallel_apply -> [A] -> gather -> y
- *                parameters -> replicate -> [R] -+
+ *     main tape, on devices[0]
  *
- *      tape of device i:
- *              x_i, copies of the parameters -> the replica's own operations -> y_i
+ *         x ----------> scatter ----[S]---+
+ *                                         +--> parallel_apply --[A]--> gather --> y
+ *         parameters -> replicate --[R]---+
+ *
+ *     tape of device i
+ *
+ *         x_i, copies of the parameters --> the replica's own operations --> y_i
  *
  * The main tape records four nodes. What flows between them lies on many devices, so it is not one
  * tensor. A *token*, a tensor without elements, stands for it: [S], [R] and [A]. It tells the tape

@@ -122,7 +122,7 @@ static void fill_copies(Tape *tape, const Pieces *pieces) {
     bundle_send(&bundle);
 }
 
-Tensor *replicate(Tape *tape, Pieces *pieces) {
+Tensor *dp_replicate(Tape *tape, Pieces *pieces) {
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
     allocate_copies(tape, pieces);
     fill_copies(tape, pieces);

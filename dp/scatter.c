@@ -104,7 +104,7 @@ static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t 
     return count_rows(tape, x, dim, leaves, *count, rows) ? leaves : NULL;
 }
 
-Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces) {
+Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces) {
     if (!x) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
     // Without a tensor in it, the input goes to all devices; a module without inputs runs on one.

@@ -8,7 +8,7 @@
 // devices: sets pieces->count and every piece's x. Returns the token that stands for them, which
 // wants a gradient if an input does. NULL (with the error on the tape) if there is a scalar, which
 // has no rows, or if the tensors differ in their number of rows.
-Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces);
+Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces);
 
 // The scatter of a wrapper with one device: checks x in the same way and returns it. Tensors that
 // lie on another device are copied to the tape's first.
