@@ -58,4 +58,11 @@ for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
         tensors four dp
     done
 done
+# Processes that each do all the work; processes that share it, by messages or by all-reduces.
+for count in 1 2 3; do
+    ranks="$bin/ddprun --nproc-per-node $count"
+    train two "$bin/tutorial_02" --shards $count
+    train six $ranks "$bin/tutorial_06"
+    equal two six
+done
 tally tutorial_bits

@@ -59,4 +59,34 @@ for rows in 2,60 1,30 1,60; do # DEVICES,ROWS: two devices remember what one see
 done
 [ "$(sed -n 1p means.txt)" = "$(sed -n 2p means.txt)" ] || fail "the running mean is not that of device 0"
 [ "$(sed -n 1p means.txt)" != "$(sed -n 3p means.txt)" ] || fail "the running mean is that of all rows"
+
+# ---- step 6: processes -------------------------------------------------------------------------------------
+ranks() { # RANKS PROGRAM ...
+    count=$1
+    shift
+    "$bin/ddprun" --nproc-per-node "$count" "$@"
+}
+run 'one rank prints' ranks 3 "$bin/tutorial_06" --steps 2 --no-eval
+[ "$(grep -c loss= out.txt)" = 2 ] || fail "not two lines with a loss: $(cat out.txt)"
+run 'every rank prints' ranks 3 "$bin/tutorial_06" --steps 2 --no-eval --break=every-rank-prints
+[ "$(grep -c loss= out.txt)" = 6 ] || fail "not six lines with a loss: $(cat out.txt)"
+run 'a barrier' ranks 2 "$bin/tutorial_06" --steps 2 --no-eval --save there
+says 'the file is there'
+run 'no barrier' ranks 2 "$bin/tutorial_06" --steps 2 --no-eval --save missing --break=no-barrier
+says 'the file is not there'
+# Two jobs with one port, and each with its own.
+mkfifo ready
+port=$((20000 + $$ % 10000))
+"$bin/ddprun" --nproc-per-node 1 --master-port $port sh -c 'echo up >ready; exec sleep 60' >/dev/null 2>&1 &
+first=$!
+read -r up <ready
+refuse 1 'Address already in use' "$bin/ddprun" --nproc-per-node 1 --master-port $port true
+run 'a port of its own' ranks 1 true
+kill $first
+wait $first || true
+# Ctrl-C leaves no process.
+timeout --foreground -s INT 2 "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_06" --epochs 100000 --save "$work/never" >/dev/null 2>err.txt || true
+checks=$((checks + 1))
+grep -q 'received SIGINT: ending all ranks' err.txt || fail "no word of the signal: $(cat err.txt)"
+! pgrep -f "$work/never" >/dev/null || fail "a rank is left after SIGINT"
 tally tutorial_breaks

@@ -103,8 +103,10 @@ void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *co
     for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
     for (int r = 0; r < world; r++)
         if (ranks[r].rank.err.status != STATUS_OK)
-            grade_miss(grade, "With %d ranks, rank %d got an error: %s", world, r,
-                       ranks[r].rank.err.message);
+            grade_miss(grade,
+                       "Not all ranks took part in the same collectives, so the others waited in "
+                       "vain. (%d ranks; rank %d was told: %s)",
+                       world, r, ranks[r].rank.err.message);
     for (int r = 0; r < world; r++) {
         pg_close(groups[r]);
         free(ranks[r].rank.log);

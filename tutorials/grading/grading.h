@@ -91,7 +91,7 @@ typedef struct GradeRank {
 } GradeRank;
 
 // Runs `run` on `world` ranks at once, each a thread with its own end of one group, whose deadline
-// is 3 seconds. If a rank's err was filled, the check misses with that message.
+// is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same.
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5

