@@ -70,7 +70,7 @@ static bool shape_covers(const Shape *shape, size_t row, size_t column) {
     }
 }
 
-// The number of the uppermost_shape shape, from 1, or 0.
+// The number of the uppermost shape at this pixel, from 1; 0: the background.
 static size_t uppermost_shape(const Shape *shapes, size_t count, size_t row, size_t column) {
     for (size_t s = count; s > 0; s--)
         if (shape_covers(&shapes[s - 1], row, column)) return s;
