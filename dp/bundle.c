@@ -74,6 +74,10 @@ static void send_sum(const Bundle *bundle) {
 }
 
 void bundle_send(Bundle *bundle) {
-    if (bundle->count > 0) (bundle->kind == BUNDLE_REDUCE ? send_sum : send_broadcast)(bundle);
+    if (bundle->count == 0) return;
+    if (bundle->kind == BUNDLE_REDUCE)
+        send_sum(bundle);
+    else
+        send_broadcast(bundle);
     bundle->count = bundle->elements = 0;
 }
