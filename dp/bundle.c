@@ -5,6 +5,7 @@
 #include "dp/bundle.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 enum {
     // A tensor of more bytes than this travels alone. In host memory, where it costs nothing to
