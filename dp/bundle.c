@@ -4,6 +4,7 @@
 #include "dp/bundle.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 enum {
     // Above this a tensor is worth a copy of its own. In the host's memory a copy costs nothing to

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "dp/gather.h"
 #include "dp/parallel_apply.h"
 #include "dp/replicate.h"

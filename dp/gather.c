@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "common/nn/tape.h"
 #include "common/nn/tuple.h"
 #include "dp/replicate.h"
 

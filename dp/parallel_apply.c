@@ -10,6 +10,7 @@
 #include "dp/parallel_apply.h"
 
 #include "common/base/clock.h"
+#include "common/nn/tape.h"
 
 // PyTorch's default timeout of a process group.
 static const double DEADLINE_S = 30 * 60;

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "dp/bundle.h"
 
 Tensor **replicate_tensors(Module *module, size_t *count) {

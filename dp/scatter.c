@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "common/data/sampler.h"
+#include "common/nn/tape.h"
 #include "common/nn/tuple.h"
 
 // A piece that is already on its device is a view of the batch, if its rows lie together.
