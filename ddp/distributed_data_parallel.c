@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "ddp/sync_state.h"
 #include "ddp/verify_model.h"
 

@@ -56,6 +56,7 @@ int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *grou
     return features_prepare_model(&ddp->features, model, group, err);
 }
 
-int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, Error *err) {
+int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err) {
+    if (features_check_run(&ddp->features, steps, err) != 0) return -1;
     return features_add_to(&ddp->features, wrapper, err);
 }

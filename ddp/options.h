@@ -27,6 +27,7 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
 // for what it does not have.
 int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
 // After: adds the features that were asked for, and the communication hook that was chosen.
-int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, Error *err);
+// In a run of `steps` steps, each has to have an effect.
+int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err);
 
 #endif

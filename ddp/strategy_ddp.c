@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };

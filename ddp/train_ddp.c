@@ -32,13 +32,14 @@ int main(int argc, char **argv) {
     must_do(ddp_options_prepare(&ddp, model, group, &err), &err); // ddp: --sync-batch-norm, ...
     // ddp: rank 0's weights for all; from now on, a backward also averages over the ranks
     Module *wrapper = must_get(distributed_data_parallel(model, group, &ddp.config, &err), &err);
-    must_do(ddp_options_add_features(&ddp, wrapper, &err), &err); // ddp: --comm-hook, ...
     // ddp: PyTorch's, or the rows that DataParallel's device of this number would get
     SamplerOfRank *sampler_of_rank = ddp.blocked ? sampler_blocked : distributed_sampler;
     Sampler *sampler = must_get(
         sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
                         !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
         &err);
+    // ddp: --comm-hook, ...
+    must_do(ddp_options_add_features(&ddp, wrapper, train_steps(&config, sampler), &err), &err);
     Strategy *strategy = strategy_ddp(wrapper, group, device, sampler, &me); // ddp
 
     must_do(trainer_run(&config, &options, data, strategy, &err), &err);

@@ -4,6 +4,7 @@
 #include "dp/bundle.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 enum {
     // Above this a tensor is worth a copy of its own. In the host's memory a copy costs nothing to
@@ -73,6 +74,10 @@ static void reduce(const Bundle *bundle) {
 }
 
 void bundle_send(Bundle *bundle) {
-    if (bundle->count > 0) (bundle->kind == BUNDLE_REDUCE ? reduce : broadcast)(bundle);
+    if (bundle->count == 0) return;
+    if (bundle->kind == BUNDLE_REDUCE)
+        reduce(bundle);
+    else
+        broadcast(bundle);
     bundle->count = bundle->elements = 0;
 }

@@ -9,6 +9,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "dp/gather.h"
 #include "dp/parallel_apply.h"
 #include "dp/replicate.h"
@@ -50,10 +51,10 @@ static Tensor *data_parallel_forward(Module *self, Tape *tape, Tensor *x) {
         pieces_create(tape, dp->replicas, dp->device_count, dp->tensors, dp->tensor_count);
     pieces->dim = dp->dim;
     if (dp->output_device) pieces->output = tape_fork(tape, dp->output_device);
-    Tensor *inputs = scatter(tape, x, pieces);
-    Tensor *replicas = replicate(tape, pieces);
-    Tensor *outputs = parallel_apply(tape, inputs, replicas, pieces);
-    return gather(tape, outputs, pieces);
+    Tensor *inputs = dp_scatter(tape, x, pieces);
+    Tensor *replicas = dp_replicate(tape, pieces);
+    Tensor *outputs = dp_parallel_apply(tape, inputs, replicas, pieces);
+    return dp_gather(tape, outputs, pieces);
 }
 
 static void destroy(Module *self) {

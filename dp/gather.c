@@ -13,6 +13,7 @@
 
 #include <string.h>
 
+#include "common/nn/tape.h"
 #include "common/nn/tuple.h"
 #include "dp/replicate.h"
 
@@ -143,7 +144,7 @@ static int gather_leaf(Tape *tape, Tensor *outputs, Pieces *pieces, size_t k, Te
     return 0;
 }
 
-Tensor *gather(Tape *tape, Tensor *outputs, Pieces *pieces) {
+Tensor *dp_gather(Tape *tape, Tensor *outputs, Pieces *pieces) {
     if (!outputs || check_trees(tape, pieces) != 0) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);
     size_t count = tuple_leaves(pieces->items[0].y, NULL);

@@ -8,6 +8,6 @@
 // becomes a tuple. Takes the token of parallel_apply. Scalars become a vector, one element per
 // replica that ran. NULL (with the error on the tape) if the outputs differ in more than their
 // number of rows.
-Tensor *gather(Tape *tape, Tensor *outputs, Pieces *pieces);
+Tensor *dp_gather(Tape *tape, Tensor *outputs, Pieces *pieces);
 
 #endif

@@ -10,6 +10,7 @@
 #include "dp/parallel_apply.h"
 
 #include "common/base/clock.h"
+#include "common/nn/tape.h"
 
 // PyTorch's default timeout of a process group.
 static const double DEADLINE_S = 30 * 60;
@@ -68,7 +69,7 @@ static void parallel_apply_backward(Tape *tape, Node *node) {
     }
 }
 
-Tensor *parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces) {
+Tensor *dp_parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces) {
     if (!inputs || !replicas) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_FORWARD);
     run_on_all(pieces, run_forward);

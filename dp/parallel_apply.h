@@ -8,6 +8,6 @@
 // Runs every replica on its piece, each on its device's thread: sets every piece's y. Takes the
 // tokens of scatter and replicate and returns the one that stands for the outputs. NULL if a
 // replica failed.
-Tensor *parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces);
+Tensor *dp_parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces);
 
 #endif

@@ -1,5 +1,6 @@
 /* pieces.c: making the pieces of a forward, and bringing gradients to the first device. */
 #include "dp/pieces.h"
+#include "common/nn/tape.h"
 
 #include <string.h>
 

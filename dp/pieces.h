@@ -1,9 +1,14 @@
 /* pieces.h: what one forward of a DataParallel has on its devices, between the four operations.
  *
- *      main tape (devices[0]):   x -> scatter -> [S] -> parallel_apply -> [A] -> gather -> y
- *                       parameters -> replicate -> [R] ---^
- *      tape of device i:         x_i, copies of the parameters -> the replica's own operations ->
- * y_i
+ *     main tape, on devices[0]
+ *
+ *         x ----------> scatter ----[S]---+
+ *                                         +--> parallel_apply --[A]--> gather --> y
+ *         parameters -> replicate --[R]---+
+ *
+ *     tape of device i
+ *
+ *         x_i, copies of the parameters --> the replica's own operations --> y_i
  *
  * The main tape records four nodes. What flows between them lies on many devices, so it is not one
  * tensor; a *token*, a tensor without elements, stands for it, and only tells the tape's counting

@@ -15,6 +15,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "dp/bundle.h"
 
 Tensor **replicate_tensors(Module *module, size_t *count) {
@@ -120,7 +121,7 @@ static void fill_copies(Tape *tape, const Pieces *pieces) {
     bundle_send(&bundle);
 }
 
-Tensor *replicate(Tape *tape, Pieces *pieces) {
+Tensor *dp_replicate(Tape *tape, Pieces *pieces) {
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
     make_room(tape, pieces);
     fill_copies(tape, pieces);

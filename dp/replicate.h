@@ -10,7 +10,7 @@ void replica_close(Replica *replica);
 
 // Copies the module's parameters and buffers to the devices that got rows. Returns the token that
 // stands for the copies, which wants a gradient if a parameter does.
-Tensor *replicate(Tape *tape, Pieces *pieces);
+Tensor *dp_replicate(Tape *tape, Pieces *pieces);
 
 // Points the replicas' tensors at these pieces' copies, without gradients. Between the forward and
 // its backward the same replicas may have served other forwards.

@@ -16,6 +16,7 @@
 #include <string.h>
 
 #include "common/data/sampler.h"
+#include "common/nn/tape.h"
 #include "common/nn/tuple.h"
 
 // A piece that is already on its device is a view of the batch, if its rows lie together.
@@ -104,7 +105,7 @@ static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t 
     return count_rows(tape, x, dim, leaves, *count, rows) ? leaves : NULL;
 }
 
-Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces) {
+Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces) {
     if (!x) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
     // Without a tensor in it, the input goes to all devices; a module without inputs runs on one.

@@ -8,7 +8,7 @@
 // devices: sets pieces->count and every piece's x. Returns the token that stands for them, which
 // wants a gradient if an input does. NULL (with the error on the tape) if there is a scalar, which
 // has no rows, or if the tensors differ in their number of rows.
-Tensor *scatter(Tape *tape, Tensor *x, Pieces *pieces);
+Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces);
 
 // What it comes to with one device: the same checks, and x itself; what is on another device is
 // copied to the tape's.

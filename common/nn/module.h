@@ -11,11 +11,12 @@
 #ifndef COMMON_NN_MODULE_H
 #define COMMON_NN_MODULE_H
 
-#include "common/nn/tape.h"
+#include "common/nn/tensor.h"
 
 enum { MODULE_NAME = 32, MODULE_PATH = 128 };
 
 typedef struct Module Module;
+typedef struct Tape Tape; // common/nn/tape.h
 
 typedef struct ModuleTensor {
     char name[MODULE_NAME]; // "weight"

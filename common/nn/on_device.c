@@ -2,6 +2,7 @@
 #include "common/nn/on_device.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 typedef struct Held { // what a parameter is spared during the part's own backward
     void (*on_ready)(void *context, Tensor *tensor);

@@ -1,5 +1,6 @@
 /* tuple.c: tuples as trees: building, taking apart, and building again. */
 #include "common/nn/tuple.h"
+#include "common/nn/tape.h"
 
 static Tensor *tuple_alloc(Tape *tape, int count) {
     CHECK(count >= 0, "a tuple of %d", count);

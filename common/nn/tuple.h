@@ -13,7 +13,9 @@
 #ifndef COMMON_NN_TUPLE_H
 #define COMMON_NN_TUPLE_H
 
-#include "common/nn/tape.h"
+#include "common/nn/tensor.h"
+
+typedef struct Tape Tape; // common/nn/tape.h
 
 // Arena memory of the tape; the items themselves may be anyone's. count may be 0.
 Tensor *tuple_create(Tape *tape, Tensor *const *items, int count);

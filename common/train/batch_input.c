@@ -2,6 +2,7 @@
 #include "common/train/batch_input.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 typedef struct Place {
     float *samples;    // [capacity, c, h, w], device memory, as the target's

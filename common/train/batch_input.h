@@ -15,11 +15,12 @@
 #define COMMON_TRAIN_BATCH_INPUT_H
 
 #include "common/data/loader.h"
-#include "common/nn/tape.h"
+#include "common/nn/tensor.h"
 
 enum { BATCH_PLACES = 2 };
 
 typedef struct BatchInput BatchInput;
+typedef struct Tape Tape; // common/nn/tape.h
 
 // For batches of up to `capacity` samples of the set, in the memory of a loader made for the
 // device.

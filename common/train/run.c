@@ -130,8 +130,7 @@ int run_open(Run *run, const Options *options, Error *err) {
         checks_same_data(strategy, config, run->data, err) != 0)
         return -1;
     if (config->drop_last && sampler_drop_incomplete(strategy->sampler, err) != 0) return -1;
-    run->total_steps =
-        config->steps ? config->steps : config->epochs * strategy->sampler->batch_count;
+    run->total_steps = train_steps(config, strategy->sampler);
     if (check(run, options, err) != 0) return -1;
     run->progress = first_progress(run);
     open_loader(run);

@@ -19,6 +19,12 @@ DataSource *train_open_data(const TrainConfig *config, Error *err) {
     return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
 }
 
+size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
+    size_t batches = sampler->batch_count;
+    if (config->drop_last && sampler->global[batches - 1] < config->global_batch) batches--;
+    return config->steps ? config->steps : config->epochs * batches;
+}
+
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
     if (strcmp(config->device, "auto") != 0) return config->device;
     int gpus = device_available("cuda");

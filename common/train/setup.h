@@ -5,6 +5,7 @@
 #define COMMON_TRAIN_SETUP_H
 
 #include "common/data/dataset.h"
+#include "common/data/sampler.h"
 #include "common/nn/module.h"
 #include "common/train/train_config.h"
 
@@ -12,6 +13,9 @@
 // model of pixels shapes.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
 const char *train_data_name(const TrainConfig *config); // what it opens
+
+// The steps of a run whose batches this sampler makes.
+size_t train_steps(const TrainConfig *config, const Sampler *sampler);
 
 // The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
 // so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu".

@@ -49,6 +49,14 @@ int features_check(const Options *options, const FeatureSettings *settings, Erro
     return 0;
 }
 
+int features_check_run(const FeatureSettings *settings, size_t steps, Error *err) {
+    for (int i = 0; features[i]; i++)
+        if (features[i]->check_run &&
+            features[i]->check_run(&settings->each[i], settings->comm_hook, steps, err))
+            return -1;
+    return 0;
+}
+
 int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
                            Error *err) {
     for (int i = 0; features[i]; i++)

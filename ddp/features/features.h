@@ -11,6 +11,7 @@
  *     features_check            after parsing: an option that would have no effect is refused
  *     features_prepare_model    before distributed_data_parallel
  *     features_add_to           after it
+ *     features_check_run        when the number of steps is known
  *
  * Other programs call the features they want: ddp_find_unused_parameters, ddp_set_static_graph,
  * ddp_register_comm_hook and so on, each in the header of its feature. What only they can turn on
@@ -34,6 +35,9 @@ typedef struct DdpFeature {
     void (*add_options)(Options *options, void *settings);
     // Refuses options that were given and would have no effect. -1 with err filled.
     int (*check)(const Options *options, const void *settings, Error *err);
+    // Refuses what would have no effect in a run of so many steps. comm_hook: the hook that was
+    // chosen. -1 with err filled.
+    int (*check_run)(const void *settings, const char *comm_hook, size_t steps, Error *err);
     // Changes the model before it is wrapped. -1 with err filled.
     int (*prepare_model)(const void *settings, Module *model, ProcessGroup *group, Error *err);
     // Hangs itself on a new wrapper, if the settings say so.
@@ -55,6 +59,7 @@ typedef struct FeatureSettings {
 
 void features_add_options(Options *options, FeatureSettings *settings);
 int features_check(const Options *options, const FeatureSettings *settings, Error *err);
+int features_check_run(const FeatureSettings *settings, size_t steps, Error *err);
 int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
                            Error *err);
 // Adds every feature that was asked for, and registers the communication hook that was chosen.

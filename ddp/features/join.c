@@ -49,9 +49,6 @@ void join_abandon(Join *join) {
     free(join);
 }
 
-int join_active_ranks(const Join *join) {
-    return join->active;
-}
 int join_divisor(const Join *join) {
     return join->config.divide_by_active_ranks ? join->active : 0;
 }

@@ -45,8 +45,7 @@ Join *join_open(const Joinable *joinables, size_t count, const JoinConfig *confi
 // Each joinable calls this at the beginning of its iteration, before its collectives. The first one
 // tells the joined ranks that this rank goes on. -1 with err filled.
 int join_notify(Join *join, const void *joinable_state, Error *err);
-// The ranks that train in this iteration, and by how many averages divide (0: by all).
-int join_active_ranks(const Join *join);
+// By how many ranks averages divide in this iteration: those that train, or 0 for all.
 int join_divisor(const Join *join);
 
 // This rank's inputs are exhausted: returns when all ranks' are. Frees the join, also after an

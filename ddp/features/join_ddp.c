@@ -75,11 +75,6 @@ static void set_join(void *state, Join *join) {
     reducer_remove_iteration(reducer, reducer_find_iteration(reducer, NAME));
 }
 
-Join *ddp_join(Module *wrapper) {
-    const JoinedDdp *joined = reducer_find_iteration(ddp_reducer(wrapper), NAME);
-    return joined ? joined->join : NULL;
-}
-
 // ---- a rank that has joined -------------------------------------------------------------------
 
 static void contribute_zeros(Reducer *reducer) {

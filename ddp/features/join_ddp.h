@@ -13,6 +13,5 @@
 #include "ddp/features/join.h"
 
 Joinable ddp_joinable(Module *wrapper);
-Join *ddp_join(Module *wrapper); // the one that it is in, or NULL
 
 #endif

@@ -404,6 +404,36 @@ static void close_power_sgd(void *state) {
     power_sgd_close(state);
 }
 
+static int check_run(const void *settings, const char *comm_hook, size_t steps, Error *err) {
+    const Settings *own = settings;
+    if (strcmp(comm_hook, "powersgd") != 0 || own->start_iteration < steps) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "--powersgd-start %zu: the run ends after step %zu, nothing would ever be "
+                     "compressed",
+                     own->start_iteration, steps - 1);
+}
+
+// Says what is gained: how many tensors travel as thin matrices, and how much less that is.
+static void announce(const PowerSgd *state) {
+    size_t compressed = 0, whole = state->rest_count, travels;
+    for (size_t i = 0; i < state->count; i++) {
+        compressed += state->matrices[i].r > 0;
+        whole += state->matrices[i].n * state->matrices[i].m;
+    }
+    travels = state->p_count + state->q_count + state->rest_count;
+    if (compressed == 0)
+        fprintf(stderr,
+                "powersgd: none of %zu tensors is a matrix that --powersgd-rank %zu would make %g "
+                "times smaller: all gradients travel whole\n",
+                state->count, state->config.rank, state->config.min_compression_rate);
+    else
+        fprintf(stderr,
+                "powersgd: %zu of %zu tensors are compressed from step %llu on; %.1f times less "
+                "travels then\n",
+                compressed, state->count, (unsigned long long)state->config.start_iteration,
+                (double)whole / (double)travels);
+}
+
 static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
     (void)name;
     const Settings *own = settings;
@@ -412,6 +442,7 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
     config.start_iteration = own->start_iteration;
     PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), &config, err);
     if (!state) return (CommHook){.name = NULL};
+    if (pg_rank(state->group) == 0) announce(state);
     CommHook hook = power_sgd_hook(state);
     hook.close = close_power_sgd; // nobody else keeps it
     return hook;
@@ -420,5 +451,6 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
 const DdpFeature powersgd_hook_feature = {.settings_bytes = sizeof(Settings),
                                           .add_options = add_options,
                                           .check = check,
+                                          .check_run = check_run,
                                           .hook_names = "powersgd",
                                           .make_hook = make_hook};

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/nn/tape.h"
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/group/shm/internal.h"

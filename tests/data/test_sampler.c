@@ -364,6 +364,36 @@ static void row_68_errors(void **state) {
     expect_error(distributed_sampler(3, 8, 8, 0, true, true, 0, &e), &e, "no batch is left");
 }
 
+// What is left are the global batches of one device, whichever way the ranks share them.
+static void incomplete_batches_are_dropped_alike(void **state) {
+    (void)state;
+    enum { N = 1000, B = 64, WORLD = 4 };
+    Error err = {0};
+    Sampler *whole = sampler_whole(N, B, true, false, 3, &err);
+    assert_int_equal(whole->batch_count, 16);
+    assert_int_equal(sampler_drop_incomplete(whole, &err), 0);
+    assert_int_equal(whole->batch_count, N / B);
+    assert_int_equal(sampler_drop_incomplete(whole, &err), 0); // nothing is left to drop
+    assert_int_equal(whole->batch_count, N / B);
+    for (size_t i = 0; i < N / B; i++) {
+        size_t sum = 0, shares = 0;
+        for (size_t k = whole->start[i]; k < whole->start[i + 1]; k++) sum += whole->indices[k];
+        for (int r = 0; r < WORLD; r++) {
+            Sampler *rank = distributed_sampler(N, B, WORLD, r, true, true, 3, &err);
+            assert_int_equal(sampler_drop_incomplete(rank, &err), 0);
+            assert_int_equal(rank->batch_count, N / B);
+            for (size_t k = rank->start[i]; k < rank->start[i + 1]; k++) shares += rank->indices[k];
+            sampler_close(rank);
+        }
+        assert_int_equal(shares, sum);
+    }
+    sampler_close(whole);
+    Sampler *one = sampler_whole(40, 64, true, false, 3, &err);
+    assert_int_equal(sampler_drop_incomplete(one, &err), -1);
+    assert_string_equal(err.message, "no batch is left: the only one has 40 of 64 samples");
+    sampler_close(one);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_randperm_vectors),
@@ -378,6 +408,7 @@ int main(void) {
         cmocka_unit_test(row_67_epochs_add_to_the_seed),
         cmocka_unit_test(test_chunk_bounds),
         cmocka_unit_test(test_evaluation_parts),
+        cmocka_unit_test(incomplete_batches_are_dropped_alike),
         cmocka_unit_test(row_68_errors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

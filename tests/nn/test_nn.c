@@ -4,6 +4,7 @@
 
 #include "common/nn/models.h"
 #include "common/nn/optimizer.h"
+#include "common/nn/tape.h"
 
 static Device *device;
 

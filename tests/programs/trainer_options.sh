@@ -152,4 +152,18 @@ column() { # NAME FILE
     }' >wrong.txt
 [ ! -s wrong.txt ] || fail "$(cat wrong.txt)"
 
+# ---- PowerSGD says what it is going to do, and does not do nothing -----------------------------------------
+power="$bin/train_ddp --comm-hook powersgd --no-eval"
+refuse 2 "--powersgd-start 1000: the run ends after step 249" $power
+refuse 2 "--powersgd-start 23: the run ends after step 22" $power --epochs 1 --global-batch 64 --drop-last \
+    --powersgd-start 23
+run "a start in the last step" $power --epochs 1 --global-batch 64 --drop-last --powersgd-start 22
+# 256 x 64, 128 x 256 and 10 x 128 become 320, 384 and 138 numbers; 394 of biases travel whole.
+says "powersgd: 3 of 6 tensors are compressed from step 22 on; 41.1 times less travels then"
+run "nothing to compress" $power --hidden 4 --powersgd-rank 4 --steps 5 --powersgd-start 2
+says "powersgd: none of 4 tensors is a matrix that --powersgd-rank 4 would make 2 times smaller"
+run "no hook" "$bin/train_ddp" --steps 2 --no-eval
+checks=$((checks + 1))
+! grep -q powersgd err.txt || fail "powersgd speaks without being asked"
+
 tally trainer_options

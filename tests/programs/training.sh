@@ -27,11 +27,19 @@ resumes adamw '31' "$bin/train_single" --model mlp --optimizer adamw --lr 0.01 -
 resumes dp '31' "$bin/train_dp" --devices 2 --model convnet --no-eval
 resumes ddp '31' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model convnet
 
-# PowerSGD carries its errors and factors from step to step: it is cut before it begins to compress, at that
-# very step, and after.
+# PowerSGD carries its errors and factors from step to step: it is cut after it began to compress, and, at
+# the end of the first epoch, before it begins (31) and at that very step (25).
 hook="train_ddp --model convnet --no-eval --comm-hook powersgd --powersgd-start"
 resumes hook2 '31' "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
-resumes hook3 '25 31 44' "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 31
+resumes hook3 '44' "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook 31
+for start in 25 31; do
+    set -- "$bin/ddprun" --nproc-per-node 3 "$bin"/$hook $start --steps 57 --schedule constant --save cut
+    "$@" --out "cut$start" --keep-epochs 1 >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
+    mv cut whole # and the file that it names beside it
+    "$@" --resume "cut$start/model_00001.safetensors" >out.txt 2>err.txt || fail "$*: $(cat err.txt)"
+    checks=$((checks + 1))
+    "$bin/compare_tensors" --bitwise whole cut >cmp.txt || fail "cut at 25, start $start: $(cat cmp.txt)"
+done
 # What cannot go on bit for bit is said: on other devices, without the hook, and from a run that had none.
 goes_on() { # 'part of a line' CHECKPOINT COMMAND...
     checks=$((checks + 1))

@@ -46,7 +46,7 @@ static void row_13_scatter(void **state) {
             Tape *tape = bench.rig.tape;
             Tensor *x = cube(tape, dim, rows, 0, rows);
             x->requires_grad = true;
-            Tensor *token = scatter(tape, x, bench.pieces);
+            Tensor *token = dp_scatter(tape, x, bench.pieces);
             size_t chunk = (rows + DEVICES - 1) / DEVICES;
             int used = rows == 0 ? DEVICES : (int)((rows + chunk - 1) / chunk);
             assert_int_equal(bench.pieces->count, used);
@@ -84,7 +84,7 @@ static void gather_cubes(int dim) {
     }
     Tensor *token = pieces_token(tape), *want = cube(tape, dim, 6, 0, 6);
     token->requires_grad = true;
-    Tensor *y = gather(tape, token, bench.pieces);
+    Tensor *y = dp_gather(tape, token, bench.pieces);
     assert_ptr_equal(y->device, bench.rig.devices[0]);
     assert_near_tensor("the joined cube", y, want);
     Error err = {0};
@@ -111,7 +111,7 @@ static void gather_scalars(void) {
     }
     Tensor *token = pieces_token(tape);
     token->requires_grad = true;
-    Tensor *y = gather(tape, token, bench.pieces);
+    Tensor *y = dp_gather(tape, token, bench.pieces);
     assert_int_equal(y->ndim, 1);
     assert_int_equal(y->shape[0], 2);
     assert_memory_equal(y->data, ((float[]){7, 8}), sizeof(float[2]));
@@ -120,7 +120,7 @@ static void gather_scalars(void) {
     assert_int_equal(tape_backward_from(tape, y, &err), 0);
     for (int i = 0; i < 2; i++) assert_true(bench.pieces->items[i].y->grad[0] == (float)(i + 3));
     bench.pieces->dim = 1;
-    assert_null(gather(tape, token, bench.pieces));
+    assert_null(dp_gather(tape, token, bench.pieces));
     assert_error(tape, "gather on cpu:0: an output [] has no dimension 1 to join along");
     rig_close(&bench.rig);
 }
@@ -145,7 +145,7 @@ static void row_16_parallel_apply(void **state) {
         piece->x = rig_numbers(piece->tape, 1, 1, 0);
         tensor_f32(piece->x)[0] = 10;
     }
-    assert_non_null(parallel_apply(tape, pieces_token(tape), pieces_token(tape), bench.pieces));
+    assert_non_null(dp_parallel_apply(tape, pieces_token(tape), pieces_token(tape), bench.pieces));
     for (int i = 0; i < DEVICES; i++) {
         const Tensor *y = bench.pieces->items[i].y;
         assert_ptr_equal(y->device, bench.rig.devices[i]);

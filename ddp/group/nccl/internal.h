@@ -84,7 +84,6 @@ typedef struct PgNccl { // one rank's end of a group
 // Checks an NCCL call's result; waits (to the current call's deadline) if it is in progress.
 #define NCCL(nccl, result, err) nccl_settle((nccl), (result), #result, (err))
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err);
-int nccl_make_address(char address[PG_NCCL_ADDRESS_MAX], Error *err);
 int nccl_connect(PgNccl *nccl, const char *address, Error *err);
 void nccl_disconnect(PgNccl *nccl); // in peace, if it is possible in time
 // Ends whatever the communicator does on the device. Ends the process if that takes too long.
