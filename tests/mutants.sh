@@ -97,8 +97,12 @@ build() {
     cmake --build build -j "$(nproc)" ${1:+--target} "$@" >"$work/build.log" 2>&1
 }
 
+planted="the tree without a mutant"
 must_build() {
-    build "$@" || { tail -n 40 "$work/build.log" && exit 2; }
+    build "$@" && return
+    grep -E 'error|undefined' "$work/build.log" | head -n 20
+    echo "$planted does not build"
+    exit 2
 }
 
 # What bench/compare.sh says of the equivalence: its exit status.
@@ -144,6 +148,7 @@ run_rest() {
 }
 
 plant() {
+    planted=$1
     for file in $(read_catalogue files "$1"); do
         mkdir -p "$work/before/$(dirname "$file")"
         cp "$file" "$work/before/$file"

@@ -63,6 +63,9 @@ static void test_error_keeps_the_first(void **state) {
     assert_string_equal(err.message, "file a?b: bad 7");
     assert_int_equal(err.status, STATUS_USAGE);
     assert_int_equal(error_set(NULL, STATUS_USAGE, "nobody listens"), -1);
+    err = (Error){0};
+    error_set(&err, STATUS_USAGE, "%s: gone", "a\nerror: b\x1b[2J\x7f");
+    assert_string_equal(err.message, "a?error: b?[2J?: gone");
 }
 
 static void test_error_long_messages_are_cut(void **state) {

@@ -26,6 +26,16 @@ static DataSource *open_source(const char *name) {
     return source;
 }
 
+// Labels of pixels move with the pixels.
+static void expect_labels(const Batch *got, const Dataset *set, size_t i, size_t index,
+                          const Augment *augment, size_t epoch) {
+    size_t size = dataset_label_size(set);
+    int64_t *want = memory_zalloc(size * sizeof *want);
+    dataset_sample_labels(set, index, augment, epoch, want);
+    assert_memory_equal(got->labels + i * size, want, size * sizeof *want);
+    free(want);
+}
+
 // The reference: batch `number` as the sampler and dataset_sample say, computed here and now. The
 // sampler is the test's own, laid out for the epoch.
 static void expect_batch(const Batch *got, const Dataset *set, const Sampler *sampler,
@@ -42,7 +52,7 @@ static void expect_batch(const Batch *got, const Dataset *set, const Sampler *sa
         size_t index = sampler->indices[sampler->start[number] + i];
         dataset_sample(set, index, augment, epoch, want);
         assert_memory_equal(got->samples + i * size, want, size * sizeof *want);
-        if (set->labels) assert_int_equal(got->labels[i], set->labels[index]);
+        if (set->labels) expect_labels(got, set, i, index, augment, epoch);
         if (set->targets)
             assert_memory_equal(got->targets + i * set->target_size,
                                 set->targets + index * set->target_size,
@@ -86,6 +96,7 @@ static void test_contents_do_not_depend_on_depth(void **state) {
     (void)state;
     check_source("digits", NULL, 1, 0);
     check_source("digits", &(Augment){.crop_pad = 1, .flip = true, .seed = 3}, 2, 1);
+    check_source("shapes:8x8@150", &(Augment){.crop_pad = 2, .flip = true, .seed = 5}, 1, 0);
     check_source("synthetic:10->5@300", NULL, 1, 0);
     check_source("synthetic:3x4x4->10@130", NULL, 3, 2); // the last share, of 2 rows on 3, is empty
 }

@@ -79,6 +79,25 @@ static void row_24_27_28_every_rank_names_the_difference(void **state) {
     }
 }
 
+// Ranks 0 to 2 agree, rank 3 does not: it is the one to be named.
+static void construct_last(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Device *device = open_device(group);
+    Module *model = changed_model(pg_rank(group) == 3 ? "shape" : "", device);
+    if (distributed_data_parallel(model, group, &LATE, &outcome->error))
+        problem(outcome, "models that differ were accepted");
+    module_close(model);
+    device_close(device);
+}
+
+static void row_28_the_rank_that_differs_is_named(void **state) {
+    (void)state;
+    Outcome outcomes[RANKS_MAX];
+    play_ranks(AS_THREADS, 4, 30, construct_last, NULL, outcomes);
+    for (int r = 0; r < 4; r++)
+        check_message(&outcomes[r].error, "rank 3 has fc1.weight [2, 4] where rank 0 has");
+}
+
 // A model whose list of tensors is the beginning of the other's.
 static void construct_longer(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -373,6 +392,7 @@ static void test_strategy_shares_and_sums(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(row_24_27_28_every_rank_names_the_difference),
+        cmocka_unit_test(row_28_the_rank_that_differs_is_named),
         cmocka_unit_test(test_one_buffer_more),
         cmocka_unit_test(row_42_unused_parameters_are_named),
         cmocka_unit_test(test_gradient_ready_twice),

@@ -139,10 +139,62 @@ static void row_58_multi_device_module(void **state) {
             }
 }
 
+// ---- a part whose backward fails --------------------------------------------------------------
+
+static void fail_backward(Tape *tape, Node *node) {
+    (void)node;
+    tape_fail(tape, "fragile", "out of luck");
+}
+
+// relu, behind which config[0] may put an operation whose backward fails.
+static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
+    Tensor *y = op_relu(tape, module_forward(self->children[0], tape, x));
+    if (!self->config[0]) return y;
+    Tensor *z = tape_view(tape, DTYPE_F32, y->ndim, y->shape, y->data);
+    tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
+    return z;
+}
+
+// After it, the parameters of the part on the other device are ready as before, each once.
+static void fail_elsewhere(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    char name[16];
+    snprintf(name, sizeof name, "cpu:%d", 10 * rig->rank + 11);
+    Device *other = device_open(name, NULL);
+    Module *fragile = module_create("Fragile", fragile_forward);
+    module_add(fragile, "fc", layer_linear(other, IN, OUT));
+    Module *model = layer_sequential("Two");
+    module_add(model, "a", layer_linear(rig->device, IN, IN));
+    module_add(model, "b", layer_on_device(fragile));
+    module_initialize(model, SEED);
+    const DdpConfig config = ddp_config_default();
+    rig_wrap(rig, model, &config);
+    for (int step = 0; step < 4; step++) {
+        Error err = {0};
+        fragile->config[0] = step == 1;
+        bool fails = train_step(rig, rig->wrapper, step, &err) != 0;
+        EXPECT(fails == (step == 1)); // before any gradient was ready: the wrapper can go on
+        if (fails) EXPECT(strstr(err.message, "out of luck"));
+    }
+    tape_close(rig->tape);
+    module_close(rig->wrapper);
+    rig->tape = NULL;
+    rig->wrapper = rig->model = NULL;
+    device_close(other);
+    rig_close(rig);
+}
+
+static void row_58_a_part_that_fails(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 60, fail_elsewhere, NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(model_on_several_devices),
         cmocka_unit_test(row_58_multi_device_module),
+        cmocka_unit_test(row_58_a_part_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -235,6 +235,64 @@ static void unused_rows_of_an_input_with_other_uses(void **state) {
     }
 }
 
+// ---- after a failure --------------------------------------------------------------------------
+
+static void fail_backward(Tape *tape, Node *node) {
+    (void)node;
+    tape_fail(tape, "fragile", "out of luck");
+}
+
+// Rows that begin with 100 fail in backward, behind the second layer.
+static Tensor *fragile_forward(Module *self, Tape *tape, Tensor *x) {
+    bool fails = x->shape[0] > 0 && tensor_f32(x)[0] == 100;
+    Tensor *y = module_forward(self->children[0], tape, x);
+    if (fails) {
+        Tensor *z = tape_tensor(tape, DTYPE_F32, y->ndim, y->shape);
+        memcpy(z->data, y->data, tensor_bytes(y));
+        tape_record(tape, "fragile", fail_backward, z, 1, &y, NULL);
+        y = z;
+    }
+    return module_forward(self->children[1], tape, y);
+}
+
+static Module *build_fragile(Device *device) {
+    Module *model = module_create("Fragile", fragile_forward);
+    module_add(model, "fc1", layer_linear(device, INPUTS, INPUTS));
+    module_add(model, "fc2", layer_linear(device, INPUTS, CLASSES));
+    module_initialize(model, SEED);
+    return model;
+}
+
+// A backward that failed in one replica leaves nothing behind that the next step could find.
+static void a_step_after_one_that_failed(void **state) {
+    (void)state;
+    for (size_t replica = 0; replica < 3; replica++) {
+        Rig rig = rig_open(build_fragile, 3);
+        for (int step = 0; step < 4; step++) {
+            Error err = {0};
+            tape_reset(rig.tape);
+            tape_reset(rig.reference_tape);
+            module_zero_grad(rig.wrapper);
+            module_zero_grad(rig.twin);
+            Tensor *x = rig_batch(&rig, rig.tape, 6);
+            if (step % 2 == 0) tensor_f32(x)[replica * 2 * INPUTS] = 100;
+            Tensor *loss = rig_loss(rig.tape, module_forward(rig.wrapper, rig.tape, x));
+            if (step % 2 == 0) {
+                assert_int_equal(tape_backward(rig.tape, loss, &err), -1);
+                assert_non_null(strstr(err.message, "out of luck"));
+                continue;
+            }
+            rig_backward(rig.tape, loss);
+            Tensor *same = rig_batch(&rig, rig.reference_tape, 6);
+            rig_backward(
+                rig.reference_tape,
+                rig_loss(rig.reference_tape, module_forward(rig.twin, rig.reference_tape, same)));
+            assert_int_equal(assert_near_gradients(&rig), 4);
+        }
+        rig_close(&rig);
+    }
+}
+
 // ---- dim --------------------------------------------------------------------------------------
 
 // relu of a tensor [c, n]: rows along dimension 1 at both ends; its gradient comes back.
@@ -485,6 +543,7 @@ int main(void) {
         cmocka_unit_test(unused_rows),
         cmocka_unit_test(replicas_that_use_different_parameters),
         cmocka_unit_test(unused_rows_of_an_input_with_other_uses),
+        cmocka_unit_test(a_step_after_one_that_failed),
         cmocka_unit_test(dimension_1),
         cmocka_unit_test(output_device),
         cmocka_unit_test(shared_weights_are_copied_once),

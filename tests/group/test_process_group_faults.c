@@ -8,6 +8,7 @@
 #include "tests/rigs/rank_failures.h"
 
 #include <signal.h>
+#include <sys/prctl.h>
 
 #include "common/base/memory.h"
 #include "ddp/group/shm/internal.h"
@@ -222,6 +223,23 @@ static void test_dies(Mode mode) {
     }
 }
 
+// A process may be called anything: the state that the kernel gives for one follows the last
+// parenthesis, and what is in its name before that means nothing.
+static void odd_name(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    float x = 1;
+    if (pg_rank(group) == 1) {
+        prctl(PR_SET_NAME, "late) Z (dead");
+        sleep_ms(400); // the others look several times whether it is still there
+    }
+    if (pg_run(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
+        problem(outcome, "%s", outcome->error.message);
+}
+
+static void test_odd_name(Mode mode) {
+    if (mode == AS_PROCESSES) play_ranks(mode, 2, 60, odd_name, NULL, NULL);
+}
+
 // ---- arguments ------------------------------------------------------------------------------
 
 static void bad_argument(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -305,6 +323,17 @@ static void test_addresses(Mode mode) {
     must_contain(error.message, "rank 2: the group has 2 ranks");
     segment_release(segment);
     refused(address, 2, "cannot open the shared memory"); // nothing is left of it
+
+    // A place that somebody has.
+    error = (Error){0};
+    assert_int_equal(pg_shm_create(1, &segment, address, &error), 0);
+    twin = pg_shm_attach(address, 1, &error);
+    assert_non_null(twin);
+    ProcessGroup *first = pg_shm_open(segment, 0, &(PgOptions){.timeout_s = 1}, &error);
+    assert_non_null(first);
+    assert_null(pg_shm_open(twin, 0, &(PgOptions){.timeout_s = 1}, &error));
+    must_contain(error.message, "two processes are rank 0");
+    pg_close(first);
 }
 
 // Alone in a group of three.
@@ -408,6 +437,7 @@ TEST(absent)
 TEST(unanswered)
 TEST(leaves)
 TEST(dies)
+TEST(odd_name)
 TEST(bad_argument)
 TEST(too_many)
 TEST(addresses)
@@ -429,6 +459,7 @@ int main(void) {
             cmocka_unit_test_prestate(run_unanswered, modes[m]),
             cmocka_unit_test_prestate(run_leaves, modes[m]),
             cmocka_unit_test_prestate(run_dies, modes[m]),
+            cmocka_unit_test_prestate(run_odd_name, modes[m]),
             cmocka_unit_test_prestate(run_bad_argument, modes[m]),
             cmocka_unit_test_prestate(run_too_many, modes[m]),
             cmocka_unit_test_prestate(run_addresses, modes[m]),

@@ -87,6 +87,9 @@ says out "^world=$(nproc)\$"
 job 0 --nproc-per-node 2 --bind cores sh -c 'grep Cpus_allowed_list /proc/self/status'
 [ "$(nproc)" -lt 2 ] || [ "$(sed 's/.*[:\t ]//' out | sort -u | wc -l)" -eq 2 ] ||
     complain "ranks share a core"
+RANK=9 WORLD_SIZE=9 job 0 env # each variable once, whatever was set before
+[ "$(grep -cE '^(RANK|WORLD_SIZE)=[01]$' out)" -eq 2 ] || complain "RANK or WORLD_SIZE"
+silent out '=9$'
 # No descriptor of the launcher's but the heartbeat page: 0, 1, 2, that one, and ls's own.
 job 0 sh -c 'for fd in /proc/$$/fd/*; do readlink "$fd"; done; echo "$DDPRUN_HEARTBEAT"'
 silent out 'socket|signalfd|eventfd'
@@ -186,6 +189,10 @@ for page in abc 77 1 4294967299; do
     [ $? -eq 2 ] || complain "DDPRUN_HEARTBEAT=$page"
     says err "^error: DDPRUN_HEARTBEAT is '$page', which is no heartbeat page"
 done
+# Nor has a page of one rank a line for a second.
+job 2 --nproc-per-node 1 sh -c 'export LOCAL_RANK=1 LOCAL_WORLD_SIZE=2 WORLD_SIZE=2
+    exec "$0" --model toy --steps 1' "$1/train_ddp"
+says err 'which is no heartbeat page of a ddprun with a local rank 1'
 # torchrun's defaults from the environment give way to the command line.
 PET_NPROC_PER_NODE=3 PET_STANDALONE=1 job 0 sh -c 'echo "$WORLD_SIZE"'
 [ "$(grep -c 3 out)" -eq 3 ] || complain "PET_NPROC_PER_NODE"
@@ -220,6 +227,11 @@ job 4 --nproc-per-node 2 --grace-seconds 0.3 sh -c \
 says err '^ddprun: rank 1 .* ended by ddprun with SIGKILL$'
 gone 'a rank that ignores SIGTERM'
 
+# A stopped rank gets its SIGTERM at once, not only SIGKILL after the grace.
+job 4 --nproc-per-node 2 --grace-seconds 20 sh -c \
+    'test $RANK = 0 || kill -STOP $$; sleep 0.3; exit 4'
+says err '^ddprun: rank 1 .* ended by ddprun with SIGTERM'
+
 # What a rank leaves running dies with it, also if the rank ended well.
 : >pids
 job 0 sh -c 'sleep 60 >/dev/null 2>&1 & echo $! >>pids; (sleep 60 & echo $! >>pids)'
@@ -235,6 +247,8 @@ job 139 --nproc-per-node 2 "$fault" 0 segv
 first "^ddprun: rank 0 .* died of SIGSEGV at [0-9:.]{12} $doing segv\$"
 job 3 --nproc-per-node 2 "$fault" 0 exit3
 first "^ddprun: rank 0 .* exited with status 3 at [0-9:.]{12} $doing exit3\$"
+job 1 --nproc-per-node 3 "$fault" 2 error # the others have the same status, and were faster
+first 'rank 2 .* exited with status 1 .*; last stderr: about to error$'
 job 1 --nproc-per-node 3 --heartbeat-timeout 0.5 "$fault" 1 hang
 first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
 job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 "$fault" 1 stop
@@ -292,11 +306,13 @@ job 6 --nproc-per-node 2 --max-restarts 1 sh -c 'echo x >>starts; exit 6'
 [ "$(wc -l <starts)" -eq 4 ] || complain "one restart of two ranks makes four starts"
 
 # --- Signals to ddprun
+# A job that was told to end is not started again.
 
 for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
     name=${pair%:*}
     : >pids && : >trapped
-    "$run" --nproc-per-node 2 sh -c "trap 'echo $name >>trapped; exit 0' $name; $slow" >out 2>err &
+    "$run" --nproc-per-node 2 --max-restarts 2 \
+        sh -c "trap 'echo $name >>trapped; exit 0' $name; $slow" >out 2>err &
     launcher=$!
     until_lines pids 4
     kill -"$name" "$launcher"
@@ -305,6 +321,7 @@ for pair in TERM:143 INT:130 HUP:129 QUIT:131; do
     [ "$got" -eq "${pair#*:}" ] || complain "SIG$name: status $got"
     [ "$(grep -c "$name" trapped)" -eq 2 ] || complain "SIG$name was not passed on to both ranks"
     says err "^ddprun: received SIG$name: ending all ranks"
+    silent err 'restarting'
     gone "SIG$name"
 done
 
@@ -329,6 +346,15 @@ until_lines pids 6
 kill -KILL "$launcher"
 wait "$launcher" 2>/dev/null
 gone 'kill -9 of ddprun'
+# Also if a rank had ended before.
+: >pids
+"$run" --nproc-per-node 3 --exit-timeout 60 sh -c "test \$RANK != 0 || exit 0; $slow" >out 2>err &
+launcher=$!
+until_lines pids 4
+sleep 0.5 # for rank 0 to be missed
+kill -KILL "$launcher"
+wait "$launcher" 2>/dev/null
+gone 'kill -9 of ddprun, after a rank had ended'
 
 # --- The port
 

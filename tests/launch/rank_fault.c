@@ -1,8 +1,9 @@
 /* rank_fault.c: a rank for tests of ddprun: sends heartbeats, and if its rank is BAD, fails HOW.
  *
- *     rank_fault BAD kill|stop|segv|hang|exit3
+ *     rank_fault BAD kill|stop|segv|hang|exit3|error
  *
- * The others go on for a minute and then end with 99, which no test expects.
+ * The others go on for a minute and then end with 99, which no test expects. With "error", BAD
+ * meets an error of its own and says so in its heartbeat; the others lose it, and end before.
  */
 #include <signal.h>
 #include <stdio.h>
@@ -14,7 +15,12 @@
 
 #include "ddp/rendezvous/heartbeat.h"
 
-static void fail(const char *how) {
+static void rest(long ms) {
+    struct timespec pause = {.tv_nsec = ms * 1000000};
+    nanosleep(&pause, NULL);
+}
+
+static void fail(const char *how, Heartbeat *heartbeat) {
     const struct rlimit no_core = {0, 0};
     setrlimit(RLIMIT_CORE, &no_core);
     fprintf(stderr, "about to %s\n", how);
@@ -23,6 +29,11 @@ static void fail(const char *how) {
     signal(SIGSEGV, SIG_DFL); // AddressSanitizer would make an exit status of it
     if (strcmp(how, "segv") == 0) raise(SIGSEGV);
     if (strcmp(how, "exit3") == 0) exit(3);
+    if (strcmp(how, "error") == 0) {
+        rest(100);
+        heartbeat_culprit(heartbeat);
+        exit(1);
+    }
     sleep(60); // "hang"
 }
 
@@ -35,9 +46,9 @@ int main(int argc, char **argv) {
     for (unsigned step = 0; step < 6000; step++) {
         heartbeat_step(heartbeat, step);
         heartbeat_collective(heartbeat, 10 * step + 2, "all_reduce");
-        if (step == 17 && strcmp(rank, argv[1]) == 0) fail(argv[2]);
-        struct timespec pause = {.tv_nsec = 10000000};
-        nanosleep(&pause, NULL);
+        if (step == 17 && strcmp(rank, argv[1]) == 0) fail(argv[2], heartbeat);
+        if (step == 17 && strcmp(argv[2], "error") == 0) exit(1);
+        rest(10);
     }
     heartbeat_close(heartbeat);
     return 99;

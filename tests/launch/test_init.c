@@ -62,6 +62,10 @@ static void test_local_defaults(void **state) {
     assert_false(r.launcher_store);
     assert_string_equal(r.token, "");
     assert_int_equal(r.restart_count, 0);
+    // Four ranks to a host: rank 6 is the third of the second host.
+    ENV("RANK", "6", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "h", "MASTER_PORT",
+        "1");
+    assert_int_equal(read_env().local_rank, 2);
 }
 
 static void test_alone(void **state) {
@@ -331,6 +335,41 @@ static void test_rank_missing(void **state) {
     for (int r = 0; r < 2; r++) {
         assert_outcome(&outcomes[r], "ranks 1, 3 of 4 have not come within 0.5 s");
     }
+    ranks[1] = place(1, 3, ranks[0].master_port = free_port());
+    ranks[0].world_size = 3;
+    run_ranks(ranks, 2, 0.5, outcomes);
+    for (int r = 0; r < 2; r++)
+        assert_outcome(&outcomes[r], "rank 2 of 3 has not come within 0.5 s");
+}
+
+// What a process in another container of this machine would leave as rank 1's card.
+static void leave_foreign_card(int port) {
+    char host[72] = "", boot[64] = "", card[300];
+    Error err = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    gethostname(host, sizeof host - 1);
+    if (!file || !fgets(boot, sizeof boot, file)) _exit(1);
+    boot[strcspn(boot, "\n")] = '\0';
+    snprintf(card, sizeof card, "2 %s %s pid:[1] 4711 1 shm -", host, boot);
+    Store *store = store_connect("127.0.0.1", port, "", LONG_S, &err);
+    if (!store) _exit(2);
+    store_set_prefix(store, "attempt_0");
+    _exit(store_set(store, "rank/1", card, strlen(card), &err) == 0 ? 0 : 3);
+}
+
+static void test_another_container(void **state) {
+    (void)state;
+    Rendezvous rank = place(0, 2, free_port());
+    Outcome outcome;
+    int status = 0;
+    fflush(NULL);
+    pid_t other = fork();
+    if (other == 0) leave_foreign_card(rank.master_port);
+    run_ranks(&rank, 1, LONG_S, &outcome);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    assert_outcome(&outcome, "backend shm needs all ranks in one system: rank 0 is on ");
+    assert_outcome(&outcome, " in another container");
 }
 
 static void test_rank_twice(void **state) {
@@ -385,6 +424,7 @@ int main(void) {
         cmocka_unit_test(test_callers_store_arguments),
         cmocka_unit_test(test_world_size_disagrees),
         cmocka_unit_test(test_rank_missing),
+        cmocka_unit_test(test_another_container),
         cmocka_unit_test(test_rank_twice),
         cmocka_unit_test(test_backends),
         cmocka_unit_test(test_nccl_addresses),

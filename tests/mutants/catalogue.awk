@@ -1,6 +1,6 @@
 # catalogue.awk: reads the mutants of tests/mutants/*.txt; README.md there says how they are written.
 #
-#   mode=list     one line per mutant: room, name, tests, rows, reason to survive; tabs between them
+#   mode=list     one line per mutant: room, name, tests, rows (-: none), reason to survive; with tabs
 #   mode=check    complains of what is wrong with the catalogue, and ends with 1 if something is
 #   mode=plant    makes the mistake `wanted` in the tree at `root`
 #   mode=files    the files that the mutant `wanted` changes
@@ -92,7 +92,7 @@ function plant(    i, path, text) {
 function end_entry(    i) {
     if (!name) return
     entries++
-    if (mode == "list") print room "\t" name "\t" tests "\t" rows "\t" survives
+    if (mode == "list") print room "\t" name "\t" tests "\t" (rows ? rows : "-") "\t" survives
     if (mode == "check") check_entry()
     if (wanted && name == wanted) {
         known = 1

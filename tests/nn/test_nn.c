@@ -164,6 +164,7 @@ static void a_parameter_without_gradient_is_left_alone(void **state) {
     assert_true(tensor_f32(first)[0] == before);
     check_close((double)tensor_f32(second)[0], (double)bias - 0.5 * (1 + 0.1 * (double)bias), 1e-6,
                 "stepped bias");
+    assert_true(optimizer->steps[0] == 0 && optimizer->steps[1] == 1); // Adam's correction
     named_tensors_free(&parameters);
     optimizer_close(optimizer);
     module_close(model);

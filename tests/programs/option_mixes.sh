@@ -37,4 +37,11 @@ mix regression "--model mlp --hidden 20 --data synthetic:10:5@47 --global-batch 
     --step-every 3 --gamma 0.5 --lr 0.01" "--static-graph --no-gradient-as-bucket-view" resume
 mix brain "--model mlp --hidden 20 --amp bf16 --global-batch 20 --momentum 0 --weight-decay 0
     --seed 4294967299" "--find-unused-parameters --comm-hook allreduce --no-overlap"
+# A mean of means over shares that differ would be another gradient than one device's: refused.
+checks=$((checks + 1))
+status=0
+"$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 2 --global-batch 61 --sampler blocked \
+    >out.txt 2>err.txt </dev/null || status=$?
+[ "$status" = 2 ] && grep -q '61 rows does not divide among 2 ranks: use --normalize global' err.txt ||
+    fail "uneven shares: status $status: $(cat err.txt)"
 tally option_mixes

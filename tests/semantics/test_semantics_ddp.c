@@ -412,9 +412,36 @@ static void ignore(ProcessGroup *group, const void *argument, Outcome *outcome) 
     rig_close(rig);
 }
 
+// Buffers may be ignored, too: then neither the wrapping nor a forward makes them equal.
+static void ignore_buffer(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    static const char *const names[] = {"bn1.running_mean", NULL};
+    DdpConfig config = ddp_config_default();
+    config.ignored = names;
+    Module *model = test_model("convnet", 5, rig->device), *norm = module_child(model, "bn1");
+    Tensor *own = &norm->buffers[0].tensor, *common = &norm->buffers[1].tensor;
+    for (int i = 0; i < 2; i++)
+        rig->device->kernels->elementwise->fill(norm->buffers[i].tensor.data, (float)rig->rank + 1,
+                                                tensor_count(own));
+    rig_wrap(rig, model, &config);
+    EXPECT(all_equal(own->data, tensor_count(own), (float)rig->rank + 1));
+    EXPECT(all_equal(common->data, tensor_count(common), 1));
+    for (int step = 0; step < 2; step++) {
+        Error err = {0};
+        rig->device->kernels->elementwise->fill(own->data, (float)rig->rank + 1, tensor_count(own));
+        rig->tape->training = false; // so that the forward leaves the statistics alone
+        EXPECT(!test_backward(rig->tape, rig->wrapper, rig->rank, step, 2, 2, &err));
+        EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
+        EXPECT(all_equal(own->data, tensor_count(own), (float)rig->rank + 1));
+    }
+    rig_close(rig);
+}
+
 static void row_56_ignored_parameters(void **state) {
     (void)state;
     play_both(2, ignore, NULL, NULL);
+    play_both(2, ignore_buffer, NULL, NULL);
 }
 
 int main(void) {

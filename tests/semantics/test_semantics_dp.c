@@ -111,6 +111,31 @@ static void row_03_empty_containers_and_none(void **state) {
     rig_close(&rig);
 }
 
+// One row, whatever it is given.
+static Tensor *ones_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)self;
+    CHECK(x->item_count == 1 && !x->items[0], "%d inputs", x->item_count);
+    Tensor *y = tape_tensor(tape, DTYPE_F32, 1, (size_t[]){1});
+    tensor_f32(y)[0] = 1;
+    return y;
+}
+
+static Module *build_ones(Device *device) {
+    (void)device;
+    return module_create("Ones", ones_forward);
+}
+
+// Without a tensor in it an input that is not empty goes to every device.
+static void row_03_nothing_but_none(void **state) {
+    (void)state;
+    Rig rig = rig_open(build_ones, 3);
+    Tensor *none = NULL;
+    Tensor *y = module_forward(rig.wrapper, rig.tape, tuple_create(rig.tape, &none, 1));
+    assert_non_null(y);
+    assert_int_equal(y->shape[0], 3);
+    rig_close(&rig);
+}
+
 // On one device, on several, and on several that are not listed in their order.
 static void row_04_several_inputs(void **state) {
     (void)state;
@@ -457,6 +482,7 @@ int main(void) {
         cmocka_unit_test(row_01_data_parallel),
         cmocka_unit_test(row_02_module_of_every_dtype),
         cmocka_unit_test(row_03_empty_containers_and_none),
+        cmocka_unit_test(row_03_nothing_but_none),
         cmocka_unit_test(row_04_several_inputs),
         cmocka_unit_test(row_05_small_batch),
         cmocka_unit_test(row_06_model_on_another_device),

@@ -92,6 +92,34 @@ static void row_61_hook_toy(void **state) {
         }
 }
 
+static int fail_to_finish(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket;
+    return error_set(err, STATUS_FAILED, "the cable is cut");
+}
+
+static void count_calls(void *context, GradBucket *bucket) {
+    (void)bucket;
+    ++*(int *)context;
+}
+
+static void chain_to_failure(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    int calls = 0;
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    const CommHook inner = {.name = "broken", .start = start_nothing, .finish = fail_to_finish};
+    EXPECT(!ddp_register_comm_hook(rig->wrapper, comm_hook_then(inner, count_calls, &calls), NULL));
+    EXPECT(toy_step(rig, (float[]){1, 1}, &outcome->error) != 0);
+    EXPECT(strstr(outcome->error.message, "the cable is cut") && calls == 0);
+    rig_close(rig);
+}
+
+static void row_61_then_not_after_a_failure(void **state) {
+    (void)state;
+    play_both(2, chain_to_failure, NULL, NULL);
+}
+
 // ---- row 62: registration ---------------------------------------------------------------------
 
 static void register_twice(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -245,6 +273,27 @@ static void row_65_rounding_to_16_bits(void **state) {
     assert_int_equal(half_to_bf16(1 + 0x1p-8f), 0x3f80);
     assert_int_equal(half_to_bf16(1 + 3 * 0x1p-8f), 0x3f82);
     assert_true(isnan(half_from_bf16(half_to_bf16(NAN))));
+}
+
+// Both ranks' gradients have few enough bits, their average has one too many: it lies in the middle
+// between two 16-bit numbers, and the wrapper rounds what comes back to the even one.
+static void average_between(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    PgType type = *(const PgType *)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    const float last_bit = type == PG_F16 ? 0x1p-10f : 0x1p-7f;
+    rig_wrap(rig, toy_model(rig->device, 1, 1), &config);
+    CommHook hook = comm_hook_round(comm_hook_all_reduce(group), type);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, hook, NULL) == 0);
+    toy_train(rig, (float[]){rig->rank == 0 ? 4 : 4 * (1 + last_bit)});
+    EXPECT(grad_is(rig, 0, 1));
+    rig_close(rig);
+}
+
+static void row_65_wrappers_round_what_comes_back(void **state) {
+    (void)state;
+    static const PgType types[] = {PG_F16, PG_BF16};
+    for (int i = 0; i < 2; i++) play_both(2, average_between, &types[i], NULL);
 }
 
 // ---- rows 64, 65: PowerSGD, post-local SGD ----------------------------------------------------
@@ -535,12 +584,14 @@ int main(void) {
         cmocka_unit_test(row_33_fp16_overflow),
         cmocka_unit_test(row_59_hook_with_optimizer_parity),
         cmocka_unit_test(row_61_hook_toy),
+        cmocka_unit_test(row_61_then_not_after_a_failure),
         cmocka_unit_test(row_62_register_once_and_invalid_hook),
         cmocka_unit_test(row_63_ddp_hooks),
         cmocka_unit_test(row_64_hook_parity),
         cmocka_unit_test(row_64_post_local_sgd_subgroups_and_averaging),
         cmocka_unit_test(row_64_power_sgd_error_feedback),
         cmocka_unit_test(row_65_rounding_to_16_bits),
+        cmocka_unit_test(row_65_wrappers_round_what_comes_back),
         cmocka_unit_test(row_65_power_sgd_toy),
         cmocka_unit_test(row_65_power_sgd_more_rank_than_the_gradient_has),
         cmocka_unit_test(row_66_invalid_power_sgd_state),

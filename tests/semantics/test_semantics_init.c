@@ -42,6 +42,8 @@ static void row_89_common_errors(void **state) {
     refuse_url("tcp://h:1?rank=0&world_size=2", 1, -1, "has node-specific arguments(rank, world_");
     refuse_url("file:///x?world_size=2", -1, 2, "has node-specific arguments(rank, world_size)");
     refuse_url("tcp://h:1?rank=0&size=2", -1, -1, "'size=2': known parameters are rank and world");
+    refuse_url("tcp://h:1?rand=0&world_size=2", -1, -1, "'rand=0': known parameters are rank and");
+    refuse_url("tcp://h:1?rank=0&world_sizes=2", -1, -1, "'world_sizes=2': known parameters are");
     refuse_url("tcp://h:1?rank=-1&world_size=2", -1, -1, "'rank=-1' must be a whole number");
     refuse_url("tcp://h:1?rank=0&world_size=9999999", -1, -1, "'world_size=9999999' must be a");
     refuse_url("tcp://h:1?rank=0x1&world_size=2", -1, -1, "'rank=0x1' must be a whole number");
@@ -228,6 +230,20 @@ static pid_t leave_corpse(const char *path, int rank) {
     return pid;
 }
 
+// Says of the process that has joined that it was started a tick earlier.
+static void make_older(const char *path) {
+    char title[80], rest[200];
+    int rank, pid;
+    unsigned long long start;
+    FILE *file = fopen(path, "r+");
+    assert_non_null(file);
+    assert_non_null(fgets(title, sizeof title, file));
+    assert_int_equal(fscanf(file, "joined %d %d %llu %199[^\n]", &rank, &pid, &start, rest), 4);
+    rewind(file);
+    fprintf(file, "%sjoined %d %d %llu %s\n", title, rank, pid, start - 1, rest);
+    fclose(file);
+}
+
 static void row_89_stale_file(void **state) {
     char *path = temp_folder_path(state, "m"), says[100];
     Rendezvous me = {.rank = 0, .world_size = 2};
@@ -238,6 +254,14 @@ static void row_89_stale_file(void **state) {
     snprintf(says, sizeof says, "is stale: its rank 1 (pid %d) is gone without having left: remove",
              (int)pid);
     refuse_meeting(&me, LONG_S, says);
+    assert_int_equal(unlink(path), 0);
+    // The number of one that is gone may have passed to another process, which started later.
+    pid = leave_corpse(path, 1);
+    make_older(path);
+    snprintf(says, sizeof says, "is stale: its rank 1 (pid %d) is gone", (int)pid);
+    refuse_meeting(&me, LONG_S, says);
+    kill(pid, SIGKILL);
+    assert_int_equal(waitpid(pid, NULL, 0), pid);
     assert_int_equal(unlink(path), 0);
     // A living one with the same rank is another matter.
     pid = leave_corpse(path, 0);

@@ -167,9 +167,11 @@ static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *out
             expected = (expected + 1) * (float)rig->world / divisor;
             EXPECT(grad_is(rig, 0, expected) && grad_is(rig, 1, expected));
         }
+        const float *slice = reducer_slice(ddp_reducer(rig->wrapper), 0);
         ddp_unwrap(rig->wrapper);
         rig->wrapper = NULL;
         EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
+        EXPECT(rig_parameter(rig, 0)->grad && rig_parameter(rig, 0)->grad != slice); // its own
     }
     rig_close(rig);
 }

@@ -219,6 +219,12 @@ static void row_74_saved_state(void **state) {
     assert_state(&other, 1024, 2);
     alone_step(&other, 1);
     assert_state(&other, 2048, 0);
+    // Also into a scaler that is in the middle of a step, and has found an inf.
+    set_gradient(&other, INFINITY, 0, 0);
+    CHECK_OK(grad_scaler_unscale(&other.scaler, other.optimizer, &err) == 0, err);
+    CHECK_OK(grad_scaler_load(&other.scaler, &saved, &err) == 0, err);
+    alone_step(&other, 1);
+    assert_state(&other, 2048, 0);
     static const struct {
         GradScalerState state;
         const char *text;

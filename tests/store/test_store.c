@@ -153,6 +153,10 @@ static void test_get_waits_for_set(void **state) {
     for (int64_t arrived = 0; arrived < WAITERS;) { // all are about to ask, or have asked
         assert_int_equal(store_add(served->store, "waiters", 0, &arrived, &err), 0);
     }
+    // Other keys, of any length, wake nobody.
+    static const char *const others[] = {"l", "lat", "lata", "later", "another"};
+    for (int i = 0; i < 5; i++)
+        assert_int_equal(store_set(served->store, others[i], "no", 2, &err), 0);
     assert_int_equal(store_set(served->store, "late", "here", 4, &err), 0);
     for (int i = 0; i < WAITERS; i++) {
         pthread_join(threads[i], NULL);
@@ -171,6 +175,8 @@ static void test_timeout_then_reuse(void **state) {
     assert_int_equal(store_wait(served->store, "never", 0.05, &err), -1);
     assert_true(clock_ns() - before >= 50000000);
     assert_non_null(strstr(err.message, "timed out after 0.05 s waiting for key 'never'"));
+    err = (Error){0}; // and once more: of what it asked before, nothing is left on the server
+    assert_int_equal(store_wait(served->store, "nor this", 0.05, &err), -1);
 
     Store *other = new_client(served->port);
     err = (Error){0};
@@ -179,6 +185,26 @@ static void test_timeout_then_reuse(void **state) {
     assert_holds(served->store, "k", "v");
     assert_holds(served->store, "never", "after all");
     store_close(other);
+    assert_alive(served);
+}
+
+// A request that announces more than there can be is none.
+static void test_request_limits(void **state) {
+    (void)state;
+    uint8_t header[STORE_REQUEST_BYTES];
+    StoreRequest request, fine = {.op = STORE_OP_COMPARE_SET,
+                                  .key_bytes = STORE_KEY_MAX,
+                                  .value_bytes = STORE_VALUE_MAX,
+                                  .expected_bytes = STORE_VALUE_MAX};
+    store_write_request(header, &fine);
+    assert_true(store_read_request(header, &request));
+    for (int i = 0; i < 3; i++) {
+        StoreRequest large = fine;
+        uint32_t *sizes[] = {&large.key_bytes, &large.value_bytes, &large.expected_bytes};
+        ++*sizes[i];
+        store_write_request(header, &large);
+        assert_false(store_read_request(header, &request));
+    }
 }
 
 static void test_client_timeout_is_used(void **state) {
@@ -314,6 +340,7 @@ int main(void) {
         SERVED(test_prefix),
         SERVED(test_get_waits_for_set),
         SERVED(test_timeout_then_reuse),
+        cmocka_unit_test(test_request_limits),
         SERVED(test_client_timeout_is_used),
         SERVED(test_wrong_token),
         cmocka_unit_test(test_nobody_there),

@@ -1,0 +1,380 @@
+/* test_reducer.c: what the Reducer does in a step, written to be read before reducer.c.
+ *
+ * Four parameters, a to d, of four elements each. There is no network: the test plays the tape, and
+ * says itself which gradient is complete when (gradient_of). A hook around the plain all-reduce
+ * keeps a diary of what happens to the buckets:
+ *
+ *     "start 0 d c; start 1 b a; finish 0; finish 1; "
+ *
+ * Two ranks, as threads. Rank r's gradients are r + 1, so the average is 1.5 and the sum is 3.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_toy.h"
+
+#include "common/base/memory.h"
+
+enum { PARAMETERS = 4, A = 0, B, C, D };
+
+#define TWO_A_BUCKET (2 * 16 / 1048576.0) // MiB: closed as soon as two parameters are in it
+
+typedef struct Scene {
+    Rig rig;
+    Reducer *reducer;
+    char diary[400];
+    int fails_at; // the bucket whose start fails, or (100 + it) whose finish does; -1: none
+    bool silent;  // it fails without saying why
+    Error err;
+} Scene;
+
+// ---- the diary --------------------------------------------------------------------------------
+
+__attribute__((format(printf, 2, 3))) static void note(Scene *scene, const char *format, ...) {
+    size_t used = strlen(scene->diary);
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(scene->diary + used, sizeof scene->diary - used, format, arguments);
+    va_end(arguments);
+}
+
+static char name_of(const Scene *scene, const Tensor *tensor) {
+    const NamedTensors *parameters = reducer_parameters(scene->reducer);
+    for (size_t i = 0; i < parameters->count; i++)
+        if (parameters->items[i].tensor == tensor) return (char)('a' + i);
+    return '?';
+}
+
+static int cut_the_cable(const Scene *scene, Error *err) {
+    return scene->silent ? -1 : error_set(err, STATUS_FAILED, "the cable is cut");
+}
+
+static int diary_start(void *state, GradBucket *bucket, Error *err) {
+    Scene *scene = state;
+    note(scene, "start %zu", bucket->index);
+    for (size_t i = 0; i < bucket->parameter_count; i++)
+        note(scene, " %c", name_of(scene, bucket->parameters[i]));
+    note(scene, "; ");
+    if (scene->fails_at == (int)bucket->index) return cut_the_cable(scene, err);
+    return grad_bucket_start(bucket, scene->rig.group, PG_F32, bucket->op, err);
+}
+
+static int diary_finish(void *state, GradBucket *bucket, Error *err) {
+    Scene *scene = state;
+    note(scene, "finish %zu; ", bucket->index);
+    int status = grad_bucket_finish(bucket, err);
+    return scene->fails_at == 100 + (int)bucket->index ? cut_the_cable(scene, err) : status;
+}
+
+// ---- the scene --------------------------------------------------------------------------------
+
+static Scene *open_scene(ProcessGroup *group, Outcome *outcome, const ReducerConfig *config) {
+    Scene *scene = memory_zalloc(sizeof *scene);
+    scene->rig = rig_open(group, outcome);
+    scene->fails_at = -1;
+    Module *model = scene->rig.model = toy_model(scene->rig.device, PARAMETERS, 0);
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    module_release_grads(model, &parameters); // their memory will be the Reducer's
+    scene->reducer = reducer_create(parameters, group, config, &scene->err);
+    CHECK(scene->reducer, "%s", scene->err.message);
+    const CommHook hook = {
+        .name = "diary", .state = scene, .start = diary_start, .finish = diary_finish};
+    CHECK(reducer_set_hook(scene->reducer, hook, &scene->err) == 0, "%s", scene->err.message);
+    return scene;
+}
+
+static void close_scene(Scene *scene) {
+    reducer_close(scene->reducer);
+    rig_close(&scene->rig);
+    free(scene);
+}
+
+// What the tape does when the last contribution to a parameter's gradient is there.
+static void gradient_of(Scene *scene, int parameter) {
+    Tensor *tensor = rig_parameter(&scene->rig, parameter);
+    for (int i = 0; i < 4; i++)
+        tensor->grad[i] = (tensor->has_grad ? tensor->grad[i] : 0) + (float)scene->rig.rank + 1;
+    tensor->has_grad = true;
+    tensor->on_ready(tensor->on_ready_context, tensor);
+}
+
+// A step in which the gradients become ready in this order: "dcba".
+static int step(Scene *scene, const char *order) {
+    scene->diary[0] = '\0';
+    module_zero_grad(scene->rig.model);
+    if (reducer_prepare(scene->reducer, true, &scene->err)) return -1;
+    for (; *order; order++) gradient_of(scene, *order - 'a');
+    return reducer_finish(scene->reducer, NULL, &scene->err);
+}
+
+static bool diary_is(Scene *scene, const char *wanted) {
+    if (strcmp(scene->diary, wanted) == 0) return true;
+    problem(scene->rig.outcome, "the diary says '%s', not '%s'", scene->diary, wanted);
+    return false;
+}
+
+#define EXPECT_IN(scene, condition) \
+    do {                            \
+        Rig *rig = &(scene)->rig;   \
+        EXPECT(condition);          \
+    } while (0)
+
+static void play(RankBody *body) {
+    play_ranks(AS_THREADS, 2, 60, body, NULL, NULL);
+}
+
+// ---- buckets ----------------------------------------------------------------------------------
+
+// The first backward has one bucket: registration order may be far from the order of backward. It
+// is recorded there, and the buckets of the second backward follow it.
+static void rebuild(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dbca") == 0 && !reducer_rebuilt(scene->reducer));
+    diary_is(scene, "start 0 a b c d; finish 0; ");
+    EXPECT_IN(scene, step(scene, "dbca") == 0 && reducer_rebuilt(scene->reducer));
+    diary_is(scene, "start 0 d b; start 1 c a; finish 0; finish 1; ");
+    // Once and for all: another order in later steps changes nothing.
+    EXPECT_IN(scene, step(scene, "abcd") == 0);
+    diary_is(scene, "start 0 d b; start 1 c a; finish 0; finish 1; ");
+    close_scene(scene);
+}
+
+static void buckets_are_rebuilt_in_ready_order(void **state) {
+    (void)state;
+    play(rebuild);
+}
+
+// All ranks must have the same buckets, so rank 0's order counts.
+static void rebuild_alike(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    const char *order = pg_rank(group) == 0 ? "dacb" : "bcad";
+    EXPECT_IN(scene, step(scene, order) == 0 && step(scene, order) == 0);
+    diary_is(scene, "start 0 d a; start 1 c b; finish 0; finish 1; ");
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, 1.5f));
+    close_scene(scene);
+}
+
+static void the_order_is_rank_0s(void **state) {
+    (void)state;
+    play(rebuild_alike);
+}
+
+// A policy may want buckets by size from the start. Then they are filled in the order of
+// registration and numbered from the end: backward usually comes to the last layer first.
+static void reversed(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    reducer_set_policy(scene->reducer, (ReadyPolicy){.permanent_buckets = true});
+    for (int i = 0; i < 2; i++) {
+        EXPECT_IN(scene, step(scene, "dcba") == 0 && !reducer_rebuilt(scene->reducer));
+        diary_is(scene, "start 0 c d; start 1 a b; finish 0; finish 1; ");
+    }
+    close_scene(scene);
+}
+
+static void buckets_by_size_are_numbered_from_the_end(void **state) {
+    (void)state;
+    play(reversed);
+}
+
+// The caps are PyTorch's: bytes in MiB, and a first bucket of 1 MiB if the cap is the default.
+static void caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    static const struct {
+        double cap;
+        size_t first, other; // bytes
+    } cases[] = {{-1, 1 << 20, 25 << 20}, {0, 0, 0}, {2, 2 << 20, 2 << 20}};
+    for (int i = 0; i < 3; i++) {
+        const ReducerConfig config = {.bucket_cap_mb = cases[i].cap, .op = PG_AVG};
+        Scene *scene = open_scene(group, outcome, &config);
+        EXPECT_IN(scene, step(scene, "dcba") == 0 && step(scene, "dcba") == 0);
+        const BucketPlan *plan = reducer_plan(scene->reducer);
+        EXPECT_IN(scene, plan->limits[0] == cases[i].first);
+        for (size_t b = 1; b < plan->bucket_count; b++)
+            EXPECT_IN(scene, plan->limits[b] == cases[i].other);
+        EXPECT_IN(scene, plan->bucket_count == (cases[i].cap == 0 ? PARAMETERS : 1));
+        close_scene(scene);
+    }
+}
+
+static void caps_are_in_mebibytes(void **state) {
+    (void)state;
+    play(caps);
+}
+
+// A gradient is computed where it will be reduced: nothing is copied in or out. Each begins on a
+// cache line; what lies between them is zero, and is reduced along.
+static void in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    for (int i = 0; i < 2; i++) { // the first buckets, and the rebuilt ones
+        EXPECT_IN(scene, step(scene, "dcba") == 0);
+        for (int k = 0; k < PARAMETERS; k++) {
+            float *slice = reducer_slice(scene->reducer, (size_t)k);
+            EXPECT_IN(scene, rig_parameter(rig, k)->grad == slice);
+            EXPECT_IN(scene, (uintptr_t)slice % MEMORY_ALIGNMENT == 0);
+            EXPECT_IN(scene, all_equal(slice, 4, 1.5f) && all_equal(slice + 4, 12, 0));
+        }
+    }
+    close_scene(scene);
+}
+
+static void gradients_lie_in_their_buckets(void **state) {
+    (void)state;
+    play(in_place);
+}
+
+// ---- when a bucket is sent --------------------------------------------------------------------
+
+// A bucket is sent as soon as its last gradient is ready, inside backward; but never before the one
+// in front of it, for all ranks must send them in the same order.
+static void watch_backward(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    bool overlap = *(const bool *)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = overlap, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dcba") == 0);
+    module_zero_grad(scene->rig.model);
+    EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
+    scene->diary[0] = '\0';
+    gradient_of(scene, B);
+    gradient_of(scene, A); // bucket 1 is full, and waits
+    diary_is(scene, "");
+    gradient_of(scene, C);
+    diary_is(scene, "");
+    gradient_of(scene, D);
+    diary_is(scene, overlap ? "start 0 d c; start 1 b a; " : "");
+    EXPECT_IN(scene, reducer_finish(scene->reducer, NULL, &scene->err) == 0);
+    diary_is(scene, "start 0 d c; start 1 b a; finish 0; finish 1; ");
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, 1.5f));
+    close_scene(scene);
+}
+
+static void buckets_are_sent_in_order_inside_backward(void **state) {
+    (void)state;
+    for (int overlap = 0; overlap <= 1; overlap++) {
+        bool argument = overlap;
+        play_ranks(AS_THREADS, 2, 60, watch_backward, &argument, NULL);
+    }
+}
+
+// Under no_sync nothing is expected and nothing is sent; gradients add up in their slices, also
+// while buckets are rebuilt around them, and the next backward reduces all of it.
+static void accumulate(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_SUM};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "adbc") == 0); // after this one the buckets will be rebuilt
+    module_zero_grad(scene->rig.model);
+    scene->diary[0] = '\0';
+    for (int i = 0; i < 2; i++) {
+        EXPECT_IN(scene, reducer_prepare(scene->reducer, false, &scene->err) == 0);
+        for (int k = 0; k < PARAMETERS; k++) gradient_of(scene, k);
+        EXPECT_IN(scene, !reducer_expecting(scene->reducer) && !reducer_rebuilt(scene->reducer));
+    }
+    diary_is(scene, "");
+    float own = 2 * ((float)pg_rank(group) + 1);
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own));
+    EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
+    EXPECT_IN(scene, reducer_rebuilt(scene->reducer));
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own)); // moved along
+    for (int k = 0; k < PARAMETERS; k++) gradient_of(scene, k);
+    EXPECT_IN(scene, reducer_finish(scene->reducer, NULL, &scene->err) == 0);
+    diary_is(scene, "start 0 a d; start 1 b c; finish 0; finish 1; ");
+    for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, 3 * (1 + 2)));
+    close_scene(scene);
+}
+
+static void no_sync_adds_up_and_sends_nothing(void **state) {
+    (void)state;
+    play(accumulate);
+}
+
+// ---- when something goes wrong ----------------------------------------------------------------
+
+// A parameter that the loss does not depend on would be waited for for ever. It is named instead,
+// now and at every later step.
+static void leave_one_out(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dcba") == 0);
+    EXPECT_IN(scene, step(scene, "dca") != 0);
+    EXPECT_IN(scene, strstr(scene->err.message, "did not receive grad for rank"));
+    EXPECT_IN(scene, strstr(scene->err.message, ": task1.p"));
+    diary_is(scene, "start 0 d; start 1 c; finish 0; finish 1; "); // b's bucket holds up a's
+    scene->err = (Error){0};
+    EXPECT_IN(scene, step(scene, "dcba") != 0 && strstr(scene->err.message, ": task1.p"));
+    close_scene(scene);
+}
+
+static void an_unused_parameter_is_named(void **state) {
+    (void)state;
+    play(leave_one_out);
+}
+
+static void twice(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    const ReducerConfig config = {.bucket_cap_mb = -1, .overlap = true, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dcca") != 0);
+    EXPECT_IN(scene, strstr(scene->err.message, "mark a variable ready only once"));
+    EXPECT_IN(scene, strstr(scene->err.message, "index 2 with name task2.p"));
+    close_scene(scene);
+}
+
+static void a_gradient_that_is_ready_twice_is_named(void **state) {
+    (void)state;
+    play(twice);
+}
+
+// A hook that fails, in start or in finish: no bucket is started after it, all that were are
+// finished, the step fails with the hook's words (or with general ones, if it has none), and so do
+// all later steps.
+static void fail_in_hook(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    int way = *(const int *)argument;
+    const ReducerConfig config = {.bucket_cap_mb = 0, .overlap = way % 2 == 0, .op = PG_AVG};
+    Scene *scene = open_scene(group, outcome, &config);
+    EXPECT_IN(scene, step(scene, "dcba") == 0);
+    bool in_finish = way >= 4;
+    scene->fails_at = in_finish ? 101 : 2;
+    scene->silent = way / 2 % 2;
+    EXPECT_IN(scene, step(scene, "dcba") != 0);
+    EXPECT_IN(scene, scene->err.status == STATUS_FAILED);
+    EXPECT_IN(scene, strstr(scene->err.message, scene->silent ? "diary" : "the cable is cut"));
+    if (in_finish)
+        diary_is(scene, "start 0 d; start 1 c; start 2 b; start 3 a; "
+                        "finish 0; finish 1; finish 2; finish 3; ");
+    else
+        diary_is(scene, "start 0 d; start 1 c; start 2 b; finish 0; finish 1; ");
+    scene->err = (Error){0};
+    EXPECT_IN(scene, step(scene, "dcba") != 0 && scene->err.status == STATUS_FAILED);
+    diary_is(scene, "");
+    close_scene(scene);
+}
+
+static void a_failing_hook_ends_the_training(void **state) {
+    (void)state;
+    for (int way = 0; way < 8; way++) play_ranks(AS_THREADS, 2, 60, fail_in_hook, &way, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(buckets_are_rebuilt_in_ready_order),
+        cmocka_unit_test(the_order_is_rank_0s),
+        cmocka_unit_test(buckets_by_size_are_numbered_from_the_end),
+        cmocka_unit_test(caps_are_in_mebibytes),
+        cmocka_unit_test(gradients_lie_in_their_buckets),
+        cmocka_unit_test(buckets_are_sent_in_order_inside_backward),
+        cmocka_unit_test(no_sync_adds_up_and_sends_nothing),
+        cmocka_unit_test(an_unused_parameter_is_named),
+        cmocka_unit_test(a_gradient_that_is_ready_twice_is_named),
+        cmocka_unit_test(a_failing_hook_ends_the_training),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
