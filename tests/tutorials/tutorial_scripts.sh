@@ -97,7 +97,7 @@ try 1 tutorials/grade 02 3
 # ---- check_pages -------------------------------------------------------------------------------------------
 page() { printf '%s\n' "$@" >"$copy/page.md"; }
 ln -s "$source"/bench "$source"/README.md . 2>/dev/null || true
-page '```console' '$ echo one; echo two' one two '```' '`dp/scatter.h:/^Tensor .scatter/`'
+page '```console' '$ echo one; echo two' one two '```' '`tutorials/lesson.h:/^Rows lesson_rows/`'
 try 0 tutorials/check_pages page.md
 page '```console' '$ echo one; echo two' one three '```'
 try 1 tutorials/check_pages page.md
@@ -106,9 +106,9 @@ try 0 tutorials/check_pages --accept page.md
 grep -qx two page.md || fail "--accept has not taken it over"
 page '<!-- varies: [0-9]+ s -->' '```console' '$ echo took 5 s' 'took 17 s' '```'
 try 0 tutorials/check_pages page.md
-page '`dp/scatter.h:/^Tensor .scattered/`'
+page '`tutorials/lesson.h:/^Rows lesson_cols/`'
 try 1 tutorials/check_pages page.md
-says 'nothing in dp/scatter.h matches'
+says 'nothing in tutorials/lesson.h matches'
 page '`dp/gone.h:/x/`'
 try 1 tutorials/check_pages page.md
 page '[gone](gone.md)'
