@@ -44,4 +44,20 @@ status=0
     >out.txt 2>err.txt </dev/null || status=$?
 [ "$status" = 2 ] && grep -q '61 rows does not divide among 2 ranks: use --normalize global' err.txt ||
     fail "uneven shares: status $status: $(cat err.txt)"
+
+# What a run says and leaves: the warm-up's rates, the checkpoint's score though each rank has running
+# statistics of its own, and no best checkpoint of the run that used the folder before.
+short="--model convnet --steps 5 --warmup-steps 4 --schedule constant --lr 0.08 --out said.d"
+# shellcheck disable=SC2086
+run 'a run that evaluates' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $short --save said
+checks=$((checks + 3))
+[ "$(sed 1d said.d/steps.csv | cut -d, -f1,3 | tr '\n' ' ')" = '0,0.02 4,0.08 ' ] ||
+    fail "rates: $(cut -d, -f1,3 said.d/steps.csv)"
+"$bin/train_single" --model convnet --evaluate said >single.txt 2>err.txt </dev/null || fail "$(cat err.txt)"
+score=$(sed -n 's/^evaluated=said //p' single.txt)
+[ "$score" ] && [ "$score" = "$(sed -n 's/^epoch=0 \(test_loss\)/\1/p' out.txt)" ] ||
+    fail "said: $(cat out.txt) evaluated again: $(cat single.txt)"
+# shellcheck disable=SC2086
+run 'the same without evaluating' "$bin/train_single" $short --no-eval
+[ ! -e said.d/best.safetensors ] || fail "the best checkpoint of another run was left in the folder"
 tally option_mixes
