@@ -16,9 +16,9 @@
 
 enum { STEPS = 20, WORLD = 2 };
 
-// ---- a malloc that counts
-// ------------------------------------------------------------------------- The one mutable global
-// of the project: malloc has no argument to carry state in.
+// ---- a malloc that counts ------------------------------------------------------------------
+
+// The one mutable global of the project: malloc has no argument to carry state in.
 static pthread_mutex_t counter_mutex = PTHREAD_MUTEX_INITIALIZER;
 static uint64_t counter;
 
@@ -66,8 +66,8 @@ int posix_memalign(void **memory, size_t alignment, size_t bytes) {
     return *memory ? 0 : ENOMEM;
 }
 
-// ---- a strategy that looks at the counter
-// -----------------------------------------------------------
+// ---- a strategy that looks at the counter --------------------------------------------------
+
 typedef struct Watch {
     Strategy strategy; // the watched one's table, with finish_backward replaced
     Strategy *inner;

@@ -42,7 +42,7 @@ typedef struct Bench { // one rank
     ProcessGroup *group;
     int rank, world;
     float *buffer; // shared, [largest size]
-    double *times; // us per iteration; after combine() the slowest rank's, sorted
+    double *times; // us per iteration; after sort_slowest() the slowest rank's, sorted
     int64_t wrong; // elements, in all iterations so far
     Error error;
 } Bench;
@@ -54,7 +54,7 @@ static float base_value(size_t i, size_t iteration) {
     return (float)((i * 7 + iteration) % 1024);
 }
 
-static void fill(float *x, size_t count, int rank, size_t iteration) {
+static void fill_buffer(float *x, size_t count, int rank, size_t iteration) {
     for (size_t i = 0; i < count; i++) x[i] = base_value(i, iteration) * (float)(rank + 1);
 }
 
@@ -79,7 +79,7 @@ static double elapsed_us(uint64_t since_ns) {
 
 // One all_reduce of `count` elements: its time goes to *us.
 static int time_all_reduce(Bench *bench, size_t count, size_t iteration, double *us) {
-    fill(bench->buffer, count, bench->rank, iteration);
+    fill_buffer(bench->buffer, count, bench->rank, iteration);
     if (pg_run(bench->group, pg_barrier(), &bench->error)) return -1;
     uint64_t begin = clock_ns();
     if (pg_run(bench->group, pg_all_reduce(bench->buffer, count, PG_F32, PG_SUM), &bench->error))
@@ -94,8 +94,8 @@ static int compare_double(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-// Takes the slowest rank's time of each iteration, and sorts.
-static int combine(Bench *bench, double *times, size_t n) {
+// Takes the slowest rank's time of each iteration, and sorts these times.
+static int sort_slowest(Bench *bench, double *times, size_t n) {
     if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error)) return -1;
     qsort(times, n, sizeof *times, compare_double);
     return 0;
@@ -126,7 +126,7 @@ static int measure_size(Bench *bench, size_t bytes) {
     for (size_t i = 0; i < n; i++)
         if (time_all_reduce(bench, count, i, &bench->times[i])) return -1;
     int64_t wrong = bench->wrong - before;
-    if (combine(bench, bench->times, n) ||
+    if (sort_slowest(bench, bench->times, n) ||
         pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error))
         return -1;
     bench->wrong = before + wrong; // now the same on all ranks
@@ -148,7 +148,7 @@ static void alloc_plain(const Bench *bench, size_t bytes, void *buffers[PG_SHM_M
 
 static int time_plain_sum(Bench *bench, void *const *buffers, size_t count, size_t iteration,
                           double *us) {
-    for (int r = 0; r < bench->world; r++) fill(buffers[r], count, r, iteration);
+    for (int r = 0; r < bench->world; r++) fill_buffer(buffers[r], count, r, iteration);
     if (pg_run(bench->group, pg_barrier(), &bench->error)) return -1;
     uint64_t begin = clock_ns();
     shm_reduce(PG_F32, PG_SUM, buffers, bench->world, buffers, bench->world, count);
@@ -170,8 +170,8 @@ static int measure_against_plain(Bench *bench) {
         status = time_all_reduce(bench, count, i, &ours[slot]);
         if (!status) status = time_plain_sum(bench, buffers, share, i, &plain[slot]);
     }
-    if (!status) status = combine(bench, ours, n);
-    if (!status) status = combine(bench, plain, n);
+    if (!status) status = sort_slowest(bench, ours, n);
+    if (!status) status = sort_slowest(bench, plain, n);
     if (!status && bench->rank == 0) {
         double a = percentile(ours, n, 50), b = percentile(plain, n, 50);
         printf("all_reduce_us_p50=%.1f all_reduce_us_min=%.1f plain_sum_us_p50=%.1f "
@@ -291,7 +291,7 @@ static int run_launched(const Settings *settings, Error *err) {
     return group ? run_rank(settings, group) : err->status;
 }
 
-static int parse(Settings *s, int argc, char **argv, Error *err) {
+static int parse_options(Settings *s, int argc, char **argv, Error *err) {
     Options *options = memory_zalloc(sizeof *options);
     options->program = "bench_allreduce";
     options->summary = "Measures all_reduce on shared memory, and checks every result.\n"
@@ -321,7 +321,7 @@ static int parse(Settings *s, int argc, char **argv, Error *err) {
 int main(int argc, char **argv) {
     Settings settings = {.world = 2, .min_bytes = 4096, .max_bytes = PLAIN_BYTES, .timeout_s = 30};
     Error error = {0};
-    if (parse(&settings, argc, argv, &error)) error_exit(&error);
+    if (parse_options(&settings, argc, argv, &error)) error_exit(&error);
     int status = getenv("RANK")     ? run_launched(&settings, &error)
                  : settings.threads ? run_threads(&settings, &error)
                                     : run_processes(&settings, &error);

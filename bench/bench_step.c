@@ -44,7 +44,7 @@ static Operands operands_open(const Sizes *s) {
     size_t count = s->width * (s->width > s->batch ? s->width : s->batch);
     Operands o = {memory_zalloc(count * sizeof *o.x), memory_zalloc(count * sizeof *o.w),
                   memory_zalloc(count * sizeof *o.y)};
-    for (size_t i = 0; i < count; i++) { // a million different numbers, over and over
+    for (size_t i = 0; i < count; i++) { // PERIOD different numbers, repeated
         o.x[i] = i < PERIOD ? rng_normal(2, RNG_STREAM_TEST, i) : o.x[i - PERIOD];
         o.w[i] = i < PERIOD ? rng_normal(3, RNG_STREAM_TEST, i) : o.w[i - PERIOD];
     }
@@ -81,7 +81,7 @@ static void run(const Sizes *s) {
     Operands operands = operands_open(s);
     double *steps = memory_zalloc(s->rounds * sizeof *steps);
     double *products = memory_zalloc(s->rounds * sizeof *products);
-    workload_step(&mlp); // the arena and the caches
+    workload_step(&mlp); // fills the arena and the caches
     products_seconds(s, device->kernels, &operands);
     for (size_t i = 0; i < s->rounds; i++) {
         steps[i] = workload_step(&mlp);

@@ -41,7 +41,7 @@ typedef struct Tally {
 
 // ---- elements -----------------------------------------------------------------------------------
 
-// Floats in their order are integers in their order: neighbours differ by 1, and -0 is +0.
+// Numbers the floats in ascending order: neighbours differ by 1, and -0 has the number of +0.
 static int64_t ordered(float x) {
     int32_t bits;
     memcpy(&bits, &x, sizeof bits);
@@ -59,7 +59,7 @@ static double larger(double a, double b) {
 static void add_element(Distance *d, double a, double b, double difference, uint64_t ulp) {
     double size = larger(fabs(a), fabs(b));
     double relative = difference > 0 ? difference / size : 0;
-    if (isnan(relative)) relative = INFINITY; // infinity against something else
+    if (isnan(relative)) relative = INFINITY; // infinity compared with a number
     d->max_abs = larger(difference, d->max_abs);
     d->max_rel = larger(relative, d->max_rel);
     d->max_b = larger(fabs(b), d->max_b);
@@ -224,7 +224,7 @@ static Tally compare_files(const SafeTensors *files, const Settings *settings) {
 }
 
 static void print_result(const Tally *tally, const Settings *settings) {
-    FILE *stream = settings->csv ? stderr : stdout; // rows only, for whoever reads them
+    FILE *stream = settings->csv ? stderr : stdout; // stdout has the rows only
     if (tally->failed == 0 && tally->same_bits == tally->tensors) {
         fprintf(stream, "result: equal bits (%zu tensors)\n", tally->tensors);
         return;

@@ -13,7 +13,11 @@
 int main(int argc, char **argv) {
     static const char USAGE[] = "usage: merge_traces OUT TRACE...\n"
                                 "writes one timeline for ui.perfetto.dev of several\n";
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) return fputs(USAGE, stdout) < 0;
+    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
+        if (fputs(USAGE, stdout) >= 0 && fflush(stdout) == 0) return STATUS_OK;
+        perror("error: cannot write the help");
+        return STATUS_FAILED;
+    }
     if (argc < 3) {
         fputs(USAGE, stderr);
         return STATUS_USAGE;

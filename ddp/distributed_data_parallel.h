@@ -26,9 +26,9 @@ typedef struct DdpConfig {
 
 DdpConfig ddp_config_default(void);
 
-// Wraps the module; takes it, not the group. Collective. NULL with err filled on every rank if the
-// models differ; the error names the first parameter that does, the ranks and the shapes. Then the
-// module stays the caller's.
+// Wraps the module, which is the wrapper's from now on; the group stays the caller's. Collective.
+// NULL with err filled on every rank if the models differ: the error names the first parameter that
+// does, the ranks and the shapes. Then the module stays the caller's, too.
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err);
 // Gives the module back, with gradients of its own (None), and closes the wrapper. For wrapping it

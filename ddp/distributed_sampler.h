@@ -6,9 +6,9 @@
  * ranks get the same number, the order is padded by repeating its beginning, or, with drop_last,
  * its last N mod R samples are left out. Two things follow:
  *
- * - Step t sees, in all ranks together, the very samples that DataParallel's step t sees, but rank
- * r holds other rows of them than DataParallel's device r. The blocked layout (sampler_blocked)
- *   gives both the same rows; it is what a comparison of batch normalisation needs.
+ * - Step t sees, in all ranks together, the very samples that DataParallel's step t sees, but
+ *   rank r holds other rows of them than DataParallel's device r. With the blocked layout
+ *   (sampler_blocked) both hold the same rows, as a comparison of batch normalisation needs it.
  * - The repeated samples are real ones: they weigh twice in the last step's gradient, and would in
  *   a metric, which is why evaluation uses sampler_evaluation.
  *

@@ -41,8 +41,8 @@ typedef struct ReducerConfig {
 
 typedef struct Reducer Reducer;
 
-// Takes over the gradients of these parameters, one at least, which all require one and have no
-// memory for it: that is the slab from now on. Takes the list. Collective. NULL with err filled.
+// Takes over the gradients of these parameters: from now on their memory is the slab. Each must
+// want one, and have no memory for it yet. Owns the list now. Collective. NULL with err filled.
 Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err);
 void reducer_close(Reducer *reducer); // the parameters have no gradient memory afterwards

@@ -9,7 +9,7 @@
 #include "common/nn/module.h"
 #include "ddp/group/process_group.h"
 
-// Collective. 0, or on every rank -1 with err filled.
+// Collective. Returns 0, or -1 with err filled on every rank.
 int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,
                  Error *err);
 

@@ -1,5 +1,6 @@
-/* bundle.c: see bundle.h. The packed tensors lie in the tapes' scratch memory: it is free again as
- * soon as the next thing is asked of the device, which is done after what is asked of it here.
+/* bundle.c: see bundle.h. The packed tensors lie in the tapes' scratch memory, which the next
+ * operation may overwrite. That is safe, because a device does one thing after the other: what is
+ * asked of it here is done before.
  */
 #include "dp/bundle.h"
 
@@ -7,8 +8,8 @@
 #include "common/nn/tape.h"
 
 enum {
-    // Above this a tensor is worth a copy of its own. In the host's memory a copy costs nothing to
-    // start, and there only what fits a page is packed, which costs nothing either.
+    // A tensor of more bytes than this travels alone. In host memory, where it costs nothing to
+    // start a copy, only tensors of at most a page are packed, which costs next to nothing.
     ALONE_BYTES = 1024 * 1024,
     ALONE_BYTES_HOST = 4 * 1024,
     LANES = MEMORY_ALIGNMENT / sizeof(float), // what begins at a multiple of it is aligned
@@ -27,7 +28,7 @@ static Slice *slices_on(const Bundle *bundle, int device) {
 }
 
 // A tensor of int64 travels as twice as many floats: packing keeps bits.
-bool bundle_take(Bundle *bundle, size_t k) {
+bool bundle_add(Bundle *bundle, size_t k) {
     const Pieces *pieces = bundle->pieces;
     size_t bytes = tensor_bytes(pieces->tensors[k]), elements = bytes / sizeof(float);
     bool host = bundle->tape->device->kernels->host_memory;
@@ -44,7 +45,7 @@ bool bundle_take(Bundle *bundle, size_t k) {
     return true;
 }
 
-static void broadcast(const Bundle *bundle) {
+static void send_broadcast(const Bundle *bundle) {
     Device *first = bundle->tape->device;
     size_t bytes = bundle->elements * sizeof(float);
     float *packed = tape_scratch(bundle->tape, bytes);
@@ -57,7 +58,7 @@ static void broadcast(const Bundle *bundle) {
     }
 }
 
-static void reduce(const Bundle *bundle) {
+static void send_sum(const Bundle *bundle) {
     Device *first = bundle->tape->device;
     size_t bytes = bundle->elements * sizeof(float);
     size_t room = (bundle->elements + LANES - 1) / LANES * LANES;
@@ -76,8 +77,8 @@ static void reduce(const Bundle *bundle) {
 void bundle_send(Bundle *bundle) {
     if (bundle->count == 0) return;
     if (bundle->kind == BUNDLE_REDUCE)
-        reduce(bundle);
+        send_sum(bundle);
     else
-        broadcast(bundle);
+        send_broadcast(bundle);
     bundle->count = bundle->elements = 0;
 }

@@ -21,15 +21,15 @@ typedef enum BundleKind {
 typedef struct Bundle {
     BundleKind kind;
     Tape *tape;             // the first device's
-    const Pieces *pieces;   // between whose devices, those with rows, the tensors travel
-    size_t count, elements; // of the tensors that are in it; elements: as float32
+    const Pieces *pieces;   // the tensors travel between those of its devices that have rows
+    size_t count, elements; // tensors in the bundle, and their size, counted in floats
     Slice *slices;          // [pieces->count][pieces->tensor_count], the tape's
 } Bundle;
 
 Bundle bundle_open(Tape *tape, const Pieces *pieces, BundleKind kind);
-// Puts the pieces' tensor k in; a full bundle is sent first. Returns false, and does nothing, if it
-// should travel alone, or there is nowhere to go.
-bool bundle_take(Bundle *bundle, size_t k);
-void bundle_send(Bundle *bundle); // what is in it; afterwards it is empty
+// Adds the pieces' tensor k; a bundle that has no room for it is sent first. Returns false, and
+// does nothing, if the tensor is to travel alone, or if only one device has rows.
+bool bundle_add(Bundle *bundle, size_t k);
+void bundle_send(Bundle *bundle); // moves the tensors that are in it; then it is empty
 
 #endif

@@ -57,7 +57,7 @@ static Tensor *data_parallel_forward(Module *self, Tape *tape, Tensor *x) {
     return dp_gather(tape, outputs, pieces);
 }
 
-static void destroy(Module *self) {
+static void destroy_wrapper(Module *self) {
     DataParallel *dp = self->state;
     for (int i = 0; i < dp->device_count; i++) replica_close(&dp->replicas[i]);
     free(dp->replicas);
@@ -106,7 +106,7 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
     }
     Module *wrapper = module_create("DataParallel", data_parallel_forward);
     wrapper->state = dp;
-    wrapper->destroy = destroy;
+    wrapper->destroy = destroy_wrapper;
     if (check_devices(dp, err) != 0) {
         module_close(wrapper); // the module is not in it yet and stays the caller's
         return NULL;

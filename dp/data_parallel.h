@@ -45,9 +45,9 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
 // together, and a piece is a copy per leading index, on the first device too.
 void data_parallel_set_dim(Module *wrapper, int dim);
 
-// Joins the outputs on another device than the first (PyTorch's output_device; with one device it
-// has no effect, as there). Its memory then holds them, and what follows; but a tape has one
-// device, so what follows is on a tape of its own, and backward is two calls:
+// Joins the outputs on another device than the first: PyTorch's output_device, which has no effect
+// with one device. What is computed from the outputs then lies on that device, too. As a tape has
+// one device, that takes a tape of its own, and backward is two calls:
 //      Tape *after = tape_fork(tape, device);   loss on `after` from the outputs y;
 //      tape_backward(after, loss, &err);        tape_backward_from(tape, y, &err);
 void data_parallel_set_output_device(Module *wrapper, Device *device);

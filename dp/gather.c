@@ -6,8 +6,8 @@
  *
  * A module that ends in its own loss returns a scalar; then the result has one element per replica
  * that ran, which is not always one per device, and its mean is the mean of the chunks' means: not
- * the mean of the batch unless all chunks are equally long. PyTorch warns of this; here it is said
- * once.
+ * the mean of the batch unless all chunks are equally long. PyTorch warns of this when it
+ * happens.
  */
 #include "dp/gather.h"
 
@@ -27,7 +27,7 @@ static size_t rows_of(const Tensor *y, int dim) {
 }
 
 // A replica may have returned one tensor twice; then the second gradient adds to the first.
-static void send_back(Piece *piece, Tensor *part, const Tensor *y, Cut cut) {
+static void send_gradient_back(Piece *piece, Tensor *part, const Tensor *y, Cut cut) {
     bool accumulate = part->has_grad;
     float *grad = tape_make_grad(piece->tape, part);
     for (size_t run = 0; run < cut.runs; run++)
@@ -39,15 +39,15 @@ static void gather_backward(Tape *tape, Node *node) {
     const GatherSaved *saved = node->saved;
     Pieces *pieces = saved->pieces;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);
-    if (!pieces->in_backward) replicate_install(pieces); // this is the first of their nodes
+    if (!pieces->in_backward) replicate_install(pieces); // the first of the outputs to come back
     pieces->in_backward = true;
     size_t begin = 0;
     for (int i = 0; i < pieces->count; i++) {
         Tensor *part = pieces->items[i].outputs[saved->leaf];
         size_t end = begin + rows_of(part, pieces->dim);
         if (part->requires_grad)
-            send_back(&pieces->items[i], part, node->output,
-                      pieces_cut(node->output, pieces->dim, begin, end));
+            send_gradient_back(&pieces->items[i], part, node->output,
+                               pieces_cut(node->output, pieces->dim, begin, end));
         begin = end;
     }
     bool accumulate;
@@ -107,7 +107,7 @@ static int check_shapes(Tape *tape, const Pieces *pieces, size_t leaf) {
     return 0;
 }
 
-static Tensor *join(const Pieces *pieces, size_t leaf) {
+static Tensor *join_outputs(const Pieces *pieces, size_t leaf) {
     const Tensor *first = pieces->items[0].outputs[leaf];
     size_t element = dtype_bytes(first->dtype), shape[TENSOR_MAX_DIMS], begin = 0;
     memcpy(shape, first->shape, sizeof shape);
@@ -129,15 +129,15 @@ static Tensor *join(const Pieces *pieces, size_t leaf) {
     return joined;
 }
 
-// The pieces' k-th outputs as one tensor. None from all of them is None. Returns 0, or -1.
+// Joins the pieces' outputs number k: sets *y, to NULL (None) if all are None. Returns 0, or -1.
 static int gather_leaf(Tape *tape, Tensor *outputs, Pieces *pieces, size_t k, Tensor **y) {
     *y = NULL;
     if (!pieces->items[0].outputs[k]) return 0;
     if (check_shapes(tape, pieces, k) != 0) return -1;
     GatherSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (GatherSaved){.pieces = pieces, .leaf = k};
-    *y = join(pieces, k);
-    bool wants_grad = false; // labels that only pass through do not, whatever else there is
+    *y = join_outputs(pieces, k);
+    bool wants_grad = false; // an output that is only passed through (labels) does not
     for (int i = 0; i < pieces->count; i++)
         wants_grad = wants_grad || pieces->items[i].outputs[k]->requires_grad;
     if (wants_grad) tape_record(tape, "gather", gather_backward, *y, 1, &outputs, saved);

@@ -18,8 +18,8 @@ static const double DEADLINE_S = 30 * 60;
 static void run_on_all(Pieces *pieces, void (*run)(void *piece)) {
     for (int i = 0; i < pieces->count; i++)
         device_submit(pieces->items[i].replica->device, run, &pieces->items[i]);
-    // There is no way back from a replica that never ends: it still uses the memory that an orderly
-    // end would give back.
+    // If a replica never ends, the program must end here: the replica still uses memory that would
+    // be freed on the way back.
     Error err = {0};
     for (int i = 0; i < pieces->count; i++)
         if (device_wait(pieces->items[i].replica->device, DEADLINE_S, &err) != 0) error_exit(&err);

@@ -1,5 +1,6 @@
-/* parallel_apply.h: the third of DataParallel's four operations: every replica on its rows, at
- * once. */
+/* parallel_apply.h: the third of DataParallel's four operations: every replica computes on its
+ * rows, all at the same time.
+ */
 #ifndef DP_PARALLEL_APPLY_H
 #define DP_PARALLEL_APPLY_H
 

@@ -4,8 +4,8 @@
 
 #include <string.h>
 
-// Idle devices get a tape too: which fork a device gets must not depend on the batch's size, or a
-// tape's memory would move to another device with every short last batch.
+// Idle devices get a tape, too. Forks are handed out in order, so without that a device's fork
+// would depend on the batch's size, and its memory would move to another device after a short one.
 Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Tensor **tensors,
                       size_t tensor_count) {
     size_t items_bytes = (size_t)device_count * sizeof(Piece);

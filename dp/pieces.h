@@ -11,9 +11,9 @@
  *         x_i, copies of the parameters --> the replica's own operations --> y_i
  *
  * The main tape records four nodes. What flows between them lies on many devices, so it is not one
- * tensor; a *token*, a tensor without elements, stands for it, and only tells the tape's counting
- * of uses what depends on what. The tensors themselves hang on the Pieces, which each forward makes
- * anew in the tape's arena: a wrapper that is applied twice in a step has two of them.
+ * tensor. A *token*, a tensor without elements, stands for it: [S], [R] and [A]. It tells the tape
+ * only which node depends on which. The tensors themselves hang on the Pieces, which each forward
+ * makes anew in the tape's arena: a wrapper that is applied twice in a step has two of them.
  *
  * Invariant: what belongs to device i is touched by device i's thread while a replica runs, and by
  * the caller's otherwise; it gets to another device by device_copy and in no other way.
@@ -44,12 +44,12 @@ typedef struct Piece { // one device's part of one forward
 
 typedef struct Pieces {
     int device_count;
-    int count;        // of them with rows: what scatter made; the last devices may be idle
+    int count;        // devices that got rows from scatter; those after them stay idle
     int dim;          // the dimension that is cut and joined
     Tape *output;     // on whose device the outputs are joined: the main tape, or a fork
     Tensor **tensors; // [tensor_count] the wrapped module's own, as in Replica
     size_t tensor_count;
-    bool in_backward; // the replicas' tensors are these pieces' (gather.c)
+    bool in_backward; // gather's backward has pointed the replicas' tensors to these pieces
     Piece items[];    // [device_count]
 } Pieces;
 
@@ -58,20 +58,21 @@ Pieces *pieces_create(Tape *tape, const Replica *replicas, int device_count, Ten
                       size_t tensor_count);
 Tensor *pieces_token(Tape *tape);
 
-// Where rows begin..end of a tensor lie: `runs` runs of `count` consecutive elements, the first at
-// `offset`, the starts `stride` apart. In the piece that has these rows alone, the runs follow one
-// another. Cut along dimension 0, there is one run.
+// Where the rows [begin, end) of a tensor lie: in `runs` runs of `count` consecutive elements. The
+// first run begins at `offset`, and the next one `stride` elements later. In a piece, which has
+// these rows alone, one run follows the other. A cut along dimension 0 has one run.
 typedef struct Cut {
     size_t runs, count, offset, stride;
 } Cut;
 
 Cut pieces_cut(const Tensor *whole, int dim, size_t begin, size_t end);
 
-// PyTorch's size for DataParallel's transfers (torch/nn/parallel/comm.py): it bounds the memory
-// that what is on its way takes.
+// The most bytes that are packed or added up at a time, which bounds the scratch memory for them.
+// PyTorch's size (torch/nn/parallel/comm.py).
 enum { PIECES_STAGING_BYTES = 10 * 1024 * 1024 };
 
-// sum[count] (+)= grad[count], wherever grad is. sum: memory of the tape's device.
+// Copies grad[count], which lies on the device `from`, to sum[count] on the tape's device; if
+// accumulate is set, adds it there.
 void pieces_add_gradient(Tape *tape, float *sum, Device *from, const float *grad, size_t count,
                          bool accumulate);
 

@@ -54,13 +54,15 @@ void replicate_install(const Pieces *pieces) {
     }
 }
 
+// Only then can the gradients travel in a bundle: it adds up what every replica sent.
 static bool is_everywhere(const Pieces *pieces, size_t k) {
     for (int i = 0; i < pieces->count; i++)
         if (!pieces->items[i].replica->tensors[k]->has_grad) return false;
     return true;
 }
 
-// Replica 0's gradient, or the first that there is, becomes the sum of all.
+// Adds up the gradients of tensor k in replica 0's, one replica after the other; those that have
+// none are left out.
 static void sum_alone(Tape *tape, const Pieces *pieces, size_t k) {
     const Piece *first = &pieces->items[0];
     Tensor *sum = first->replica->tensors[k];
@@ -74,7 +76,7 @@ static void sum_alone(Tape *tape, const Pieces *pieces, size_t k) {
 }
 
 // Without a gradient from any replica the parameter's stays as it is: None stays None.
-static void deliver(Tape *tape, const Tensor *sum, Tensor *parameter) {
+static void deliver_sum(Tape *tape, const Tensor *sum, Tensor *parameter) {
     bool accumulate;
     if (!sum->has_grad) return;
     float *grad = tape_grad(tape, parameter, &accumulate);
@@ -87,19 +89,19 @@ static void replicate_backward(Tape *tape, Node *node) {
     Phase phase = profile_enter(tape->profile, PHASE_REDUCE);
     Bundle bundle = bundle_open(tape, pieces, BUNDLE_REDUCE);
     for (size_t k = 0; k < pieces->tensor_count; k++)
-        if (!is_everywhere(pieces, k) || !bundle_take(&bundle, k)) sum_alone(tape, pieces, k);
+        if (!is_everywhere(pieces, k) || !bundle_add(&bundle, k)) sum_alone(tape, pieces, k);
     bundle_send(&bundle);
     for (size_t k = 0; k < pieces->tensor_count; k++) {
         Tensor *parameter = pieces->tensors[k];
         if (parameter->requires_grad)
-            deliver(tape, pieces->items[0].replica->tensors[k], parameter);
+            deliver_sum(tape, pieces->items[0].replica->tensors[k], parameter);
         tape_grad_done(tape, parameter); // now, and once, the parameter is ready
     }
     profile_leave(tape->profile, phase);
 }
 
 // Room for the copies on the devices that got rows; the first device has the originals.
-static void make_room(Tape *tape, Pieces *pieces) {
+static void allocate_copies(Tape *tape, Pieces *pieces) {
     for (int i = 0; i < pieces->count; i++) {
         Piece *piece = &pieces->items[i];
         piece->copies = tape_alloc(tape, pieces->tensor_count * sizeof *piece->copies);
@@ -113,7 +115,7 @@ static void fill_copies(Tape *tape, const Pieces *pieces) {
     Bundle bundle = bundle_open(tape, pieces, BUNDLE_BROADCAST);
     for (size_t k = 0; k < pieces->tensor_count; k++) {
         const Tensor *original = pieces->tensors[k];
-        if (bundle_take(&bundle, k)) continue;
+        if (bundle_add(&bundle, k)) continue;
         for (int i = 1; i < pieces->count; i++)
             device_copy(pieces->items[i].tape->device, pieces->items[i].copies[k], original->device,
                         original->data, tensor_bytes(original));
@@ -123,7 +125,7 @@ static void fill_copies(Tape *tape, const Pieces *pieces) {
 
 Tensor *dp_replicate(Tape *tape, Pieces *pieces) {
     Phase phase = profile_enter(tape->profile, PHASE_REPLICATE);
-    make_room(tape, pieces);
+    allocate_copies(tape, pieces);
     fill_copies(tape, pieces);
     replicate_install(pieces);
     Tensor *token = pieces_token(tape);

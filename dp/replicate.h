@@ -4,7 +4,7 @@
 
 #include "dp/pieces.h"
 
-// Builds the tree that every forward fills, once.
+// Builds the device's tree of modules, once. What its tensors point to is set by every forward.
 Replica replica_create(Module *module, Device *device);
 void replica_close(Replica *replica);
 
@@ -16,7 +16,7 @@ Tensor *dp_replicate(Tape *tape, Pieces *pieces);
 // its backward the same replicas may have served other forwards.
 void replicate_install(const Pieces *pieces);
 
-// The tensors of a module, in state_dict order. Free the array.
+// The tensors of a module, in state_dict order. The caller frees the array.
 Tensor **replicate_tensors(Module *module, size_t *count);
 
 #endif

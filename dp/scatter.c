@@ -8,8 +8,8 @@
  * device. PyTorch drops the surplus in silence if the tensors have different numbers of rows; here
  * that is an error.
  *
- * The batch that a whole model is wrapped around wants no gradient, and then nothing is recorded.
- * The input of a wrapped part of a model does.
+ * If a whole model is wrapped, its input is a batch of data, which wants no gradient, and nothing
+ * is recorded. If a part of a model is wrapped, its input wants one.
  */
 #include "dp/scatter.h"
 
@@ -40,7 +40,7 @@ static Tensor *rows_of(const Tensor *x, int dim, size_t begin, size_t end, Tape 
     return part;
 }
 
-// A replica that did not use its piece has no gradient for it: zeros.
+// A replica that did not use its piece has no gradient for it; its rows get zeros.
 static void collect_gradient(Tape *tape, const Pieces *pieces, size_t k, Tensor *x) {
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
@@ -70,8 +70,8 @@ static void scatter_backward(Tape *tape, Node *node) {
     profile_leave(tape->profile, phase);
 }
 
-// Whether all of x's leaves can be cut, and alike: if not, false (as which tape_fail's NULL
-// counts). Sets *rows to the number of rows, unless there is no tensor.
+// Checks that all leaves of x can be cut, and have the same number of rows. Sets *rows to it, if
+// there is a tensor. Returns false after an error: tape_fail returns NULL, which counts as false.
 static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leaves, size_t count,
                        size_t *rows) {
     const Tensor *first = NULL;
@@ -97,7 +97,7 @@ static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leav
     return true;
 }
 
-// The leaves of x, checked: an array of the tape. NULL after an error.
+// The leaves of x, after these checks: an array in the tape's memory. NULL after an error.
 static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t *rows) {
     *count = tuple_leaves(x, NULL);
     Tensor **leaves = tape_alloc(tape, *count * sizeof *leaves);

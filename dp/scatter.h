@@ -10,8 +10,8 @@
 // has no rows, or if the tensors differ in their number of rows.
 Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces);
 
-// What it comes to with one device: the same checks, and x itself; what is on another device is
-// copied to the tape's.
+// The scatter of a wrapper with one device: checks x in the same way and returns it. Tensors that
+// lie on another device are copied to the tape's first.
 Tensor *scatter_to_one(Tape *tape, Tensor *x, int dim);
 
 #endif

@@ -49,13 +49,17 @@ SETUP_PRESET=$preset setup_build . "$build"
 # Tests that keep both cores busy say so (PROCESSORS), and CTest does not run others beside them.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
 case $preset in
-# (`compare` is about the figures of bench/compare.sh: the programs that it starts have tests of their own.)
-asan) set -- "$@" -LE 'slow|lint|parity' -E '^compare$' ;;
+# (`compare` is about figures and the tutorials' tests about graders: the programs that they start have tests
+# of their own.)
+asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
-tsan) set -- "$@" -LE 'slow|lint|parity' -E '^(compare|traces|training|segnet|checkpoint_kill|ddprun|chaos|corpus_.*)$' ;;
+tsan)
+    jobs='training|segnet|checkpoint_kill|ddprun|chaos|compare|traces|help|bits|trainer_options|same_files|option_mixes'
+    set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
+    ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
 esac
 [ -z "${DDPC_TRIES:-}" ] || set -- "$@" --repeat "until-pass:$DDPC_TRIES"

@@ -2,9 +2,9 @@
 # runs.sh; uses its bin, device, models, worlds and repeats.
 #
 # CPU devices are made as many as asked for. GPUs are what the machine has: where a run wants more of
-# them, replicas or ranks share cards, which computes the same and takes any time. Such runs are held
-# to the equivalences like all others, but nothing that they took is printed or drawn; nor on the
-# emulated GPU of the tests.
+# them, replicas or ranks share cards: that computes the same, but its times mean nothing. Such runs
+# are held to the equivalences like all others, and none of their times is printed or drawn. The same
+# goes for the emulated GPU of the tests.
 
 kind=cpu    # or cuda: what --device is here
 gpus=0      # how many there are, not counted beyond what is asked for
@@ -60,7 +60,7 @@ timed_worlds() {
     for world in $worlds; do ! is_timed "$world" || echo "$world"; done | paste -sd ' ' -
 }
 
-# One line, or nothing if every run is timed.
+# Prints why some runs are not timed, in one line; nothing if all are.
 why_untimed() {
     if [[ $emulated == 1 ]]; then
         echo "The GPU is emulated: no timing means anything, so none is shown or drawn."
@@ -81,7 +81,8 @@ dp_devices() {
     fi
 }
 
-# The options of ddprun that start so many ranks; NCCL takes two on one card for two hosts then.
+# The options of ddprun that start so many ranks. NCCL refuses two ranks of one host on one card, so
+# ranks that share a card have to look like several hosts.
 ddp_ranks() {
     has_gpus_for "$1" || echo --fake-hosts
     echo --nproc-per-node "$1"

@@ -84,7 +84,7 @@ tolerance_at() {
     esac
 }
 
-# What DP and DDP owe each other, and themselves with other buckets.
+# What is required of DP against DDP, and of DDP against itself with other buckets.
 same_sums() {
     [[ $kind == cpu ]] && echo bitwise || echo tolerance
 }

@@ -57,7 +57,7 @@ time_left() {
     printf ', about %d:%02d left' $((left / 60000)) $((left / 1000 % 60))
 }
 
-# section WHAT: what begins now.
+# begin_section WHAT: says what begins now.
 begin_section() {
     section=$1
     [[ -t 2 ]] || say "$1 ($finished_runs of $planned_runs runs done$(time_left))"

@@ -4,7 +4,7 @@
 #   awk -v skip=2 -v facts="strategy=ddp,model=mlp,..." -f summarize.awk \
 #       REPEAT1/steps.csv REPEAT2/steps.csv ... [only_phases=1 OTHER/steps.csv]
 #
-# facts: the columns that are no times. The first `skip` steps of every repeat warm up and do not count.
+# facts: the columns that hold no times. The first `skip` steps of every repeat warm up and do not count.
 # Times of phases are means over the middle half of the steps (from quartile to quartile), so that they
 # add up to about the median step; where a file follows only_phases=1, they are that file's. spread is
 # how far the repeats' own medians lie apart, (largest - smallest) / smallest. Without files the row has no

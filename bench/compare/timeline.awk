@@ -5,9 +5,10 @@
 #
 # row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
 # and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
-# "from_row,from_ms,to_row,to_ms". bucket is -1 for what is none's. The step is the one of median length, the first two left out, as the
-# main track of the first process saw it; all processes read the same clock.
-# Spans that carry no phase's name are communication; a track's longer spans come first.
+# "from_row,from_ms,to_row,to_ms". A span that belongs to no bucket has the bucket -1.
+# The typical step is the one of median length on the main track of the first process, without the first
+# two; all processes read the same clock. Spans that carry no phase's name are communication. The longer
+# spans of a track come first, so that shorter ones are drawn over them.
 BEGIN {
     OFS = ","
     split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \

@@ -1,5 +1,5 @@
-# style.gp: one look for all figures, which begin with it: name, width and height are theirs. It is read in
-# the folder of the results, like plots/settings.gp, which compare.sh writes.
+# style.gp: one look for all figures. A figure sets name, width and height and then loads this file. It is
+# read in the folder of the results, like plots/settings.gp, which compare.sh writes.
 #
 # Data are read by the names of their columns. With numbers_only set, the numbers that would be drawn
 # go to plots/NAME.drawn instead (gnuplot -e numbers_only=1 plots/loss.gp).

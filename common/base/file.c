@@ -21,7 +21,8 @@
 
 typedef char Path[sizeof((AtomicFile *)0)->path];
 
-// False if somebody who sweeps took the new file for a dead writer's before it was locked.
+// Returns false if a sweep of another process removed the new file: without a lock it looked like
+// one that a dead writer had left.
 static bool lock_temporary(int fd) {
     struct stat info;
     // Some file systems know no locks; nobody can sweep there, either.
@@ -66,7 +67,7 @@ int file_begin(AtomicFile *f, const char *path, Error *err) {
     return -1;
 }
 
-// Some file systems cannot fsync (EINVAL); they offer no more safety than they have.
+// Some file systems cannot fsync (EINVAL). There nothing more can be done.
 static bool synced(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }

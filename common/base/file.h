@@ -18,8 +18,11 @@ typedef struct AtomicFile {
     char temporary[1100];
 } AtomicFile;
 
+// Opens a new temporary file for path. Returns 0, or -1 with err filled and nothing left behind.
 int file_begin(AtomicFile *f, const char *path, Error *err);
-int file_commit(AtomicFile *f, Error *err); // on failure the temporary file is removed
+// Gives the file its name. Returns 0, or -1 with err filled. The temporary file is gone then.
+int file_commit(AtomicFile *f, Error *err);
+// Removes the temporary file; path stays as it was. Does nothing after file_commit.
 void file_abandon(AtomicFile *f);
 
 // Removes the temporary files of path that no living writer holds. file_commit does it, too.

@@ -1,4 +1,5 @@
-/* half.h: the two 16-bit floats in plain C: what products may round to, and gradients travel as.
+/* half.h: the two 16-bit floats, in plain C. Products may round to them, and gradients may travel
+ * as them.
  *
  *   fp16 (IEEE binary16): 5 bits of exponent, 10 of mantissa: 3 digits, at most 65504
  *   bf16:                 the upper half of a float: 8 bits of exponent, 7 of mantissa: 2 digits

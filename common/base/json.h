@@ -20,7 +20,7 @@ void json_end_object(Json *json);
 void json_begin_array(Json *json, const char *key);
 void json_end_array(Json *json);
 void json_string(Json *json, const char *key, const char *value); // NULL is written as null
-void json_number(Json *json, const char *key, double value);      // as few digits as read back
+void json_number(Json *json, const char *key, double value);      // fewest digits that read back
 void json_integer(Json *json, const char *key, int64_t value);
 void json_bool(Json *json, const char *key, bool value);
 

@@ -25,7 +25,8 @@ Log log_open(bool quiet);
 void log_say(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // One data line on stdout, flushed, after removing the bar.
 void log_data(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// done of total items, `what` names them ("steps"); samples_per_item > 0 adds samples/s.
+// Draws the bar: `done` of `total` items are done, which `what` names ("steps"). A samples_per_item
+// above 0 adds samples/s.
 void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item);
 void log_close(Log *log); // leaves the terminal clean
 

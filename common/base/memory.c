@@ -1,5 +1,6 @@
 /* memory.c: the heap. Every function returns memory or ends the program with one line; the caller
- * never sees NULL. Zeroed memory starts on a cache line, so it can hold what must (a SyncWord).
+ * never sees NULL. Zeroed memory starts on a cache line, so it can
+ * hold a SyncWord, which must start on one.
  */
 #include "common/base/memory.h"
 

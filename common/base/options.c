@@ -153,8 +153,8 @@ static int parse_unsigned(const Option *option, const char *text, Error *err) {
     return 0;
 }
 
-// Reads one of the numbers of `text`, which begins at *at and ends at `mark`; *at is behind it
-// then.
+// Reads one of the numbers of `text`: it begins at *at and ends at the character `mark`. Moves *at
+// behind that mark.
 static int read_float(const Option *option, const char *text, const char **at, char mark,
                       double *value, Error *err) {
     char *end;
@@ -193,7 +193,7 @@ typedef struct Word { // of "a|b|c"
     int length, number;
 } Word;
 
-// The word after `word` in words; the first one after {0}. False: there is none.
+// Moves `word` on to the next of the words; {0} moves to the first. Returns false after the last.
 static bool next_word(const char *words, Word *word) {
     const char *start = word->start ? word->start + word->length : words;
     if (word->start && *start == '\0') return false;
@@ -270,7 +270,7 @@ typedef struct Argument {
 
 // "-" alone is an argument (by custom, standard input); a value that starts with "--" is taken for
 // a forgotten value and the next option, unless it is written --name=value.
-static Argument look_at(const Options *options, int argc, char **argv, int i) {
+static Argument next_argument(const Options *options, int argc, char **argv, int i) {
     const char *text = argv[i];
     Argument a = {.taken = 1};
     a.ends_options = strcmp(text, "--") == 0;
@@ -290,7 +290,7 @@ static Argument look_at(const Options *options, int argc, char **argv, int i) {
 
 static bool asks_for_help(const Options *options, int argc, char **argv) {
     for (int i = 1; i < argc;) {
-        Argument a = look_at(options, argc, argv, i);
+        Argument a = next_argument(options, argc, argv, i);
         if (a.ends_options || (options->takes_command && !a.is_option)) return false;
         if (strcmp(argv[i], "--help") == 0) return true;
         i += a.taken;
@@ -333,7 +333,7 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
     options->rest = argc;
     bool options_end = false; // seen "--"
     for (int i = 1; i < argc;) {
-        Argument a = look_at(options, argc, argv, i);
+        Argument a = next_argument(options, argc, argv, i);
         if (a.is_option && !options_end) {
             if (parse_option(options, &a, argv[i], err) != 0) return -1;
             i += a.taken;

@@ -41,7 +41,7 @@ typedef struct Options {
     const char *program;
     const char *summary; // the first lines of --help: what the program does, and an example
     Option table[96];
-    bool given[96]; // the last options_parse met the option, default or not
+    bool given[96]; // whether the last options_parse met the option, be it with its default
     size_t count;
     // Where options end and a command begins (ddprun): if true, parsing stops at the first
     // argument that is not an option, and `rest` is its index in argv (argc if there is none).
@@ -80,31 +80,31 @@ void options_add_choice(Options *options, const char *name, const char **value, 
 // order.
 void options_add_enum(Options *options, const char *name, void *value, const char *words,
                       const char *help);
-// What stands for the number of the option that was added last in --help, in place of N or F.
+// Changes what stands for the value in --help, N or F, for the option that was added last.
 void options_metavar(Options *options, const char *metavar);
 
 // Parses argv. --help prints the table on stdout and ends the process with status 0; where it
 // cannot be printed, that is an error. Returns 0, or -1 with err filled.
 int options_parse(Options *options, int argc, char **argv, Error *err);
 
-// An option that others can leave without any effect.
+// An option that the values of other options can leave without effect.
 typedef struct OptionUse {
     const char *name;
     bool used;       // would it change anything?
-    const char *why; // not, if it would not
+    const char *why; // if it would not: the reason, which ends the error's line
 } OptionUse;
 
 // Somebody who gives an option expects something of it. Returns 0 if every option of `uses` that
-// was given has an effect, or -1 with err filled: "--NAME has no effect: WHY". Defaults never
-// count.
+// was given has an effect, or -1 with err filled: "--NAME has no effect: WHY". An option that
+// was not given is never an error.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
 // Whether the last options_parse met the option, at its default or not. False if there is none.
 bool options_given(const Options *options, const char *name);
-// Whether an option with words stands at this one.
+// Whether the value of an option with words is `word`.
 bool options_is(const Options *options, const char *name, const char *word);
-// The value of an option with a text or words: the text (NULL: none), or the word that it stands
-// at, written into buffer[capacity] if it is kept as a number.
+// The value of an option with a text or words, as text; NULL if it has none. A word that is kept as
+// a number is written into buffer[capacity].
 const char *option_text(const Option *option, char *buffer, size_t capacity);
 
 // Whether `word` is one of the choices "a|b|c".
@@ -116,7 +116,9 @@ void options_print_help(const Options *options, FILE *stream);
 typedef struct OptionSynonym {
     const char *given; // their name without the dashes in front; or "name=value"
     const char *meant; // our option's name, or its value; NULL: there is none
-    const char *why;   // in addition; what to do if `meant` is NULL; our spelling if it begins "--"
+    // More to say, or NULL. If `meant` is NULL: what to do instead. If it begins with "--": how the
+    // option is to be spelled.
+    const char *why;
 } OptionSynonym;
 
 const OptionSynonym *options_synonyms(size_t *count); // in options_synonyms.c

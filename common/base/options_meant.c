@@ -1,5 +1,6 @@
 /* options_meant.c: "did you mean?": what an option or a value that nobody knows was probably meant
- * to be. First what other programs call so (options_synonyms.c), then what is written nearly so.
+ * to be. Names that other programs use come first (options_synonyms.c), then words of nearly the
+ * same letters.
  */
 #include <stdint.h>
 #include <string.h>
@@ -51,7 +52,7 @@ static const Option *option_named(const Options *options, const char *name) {
     return NULL;
 }
 
-// What the row says in place of an option or a word, in the sentence "...; did you mean X?".
+// Sets the error that a row of the synonyms leads to: "PROBLEM; did you mean X?", or what to do.
 static int refuse_synonym(const OptionSynonym *row, const char *dashes, const char *problem,
                           Error *err) {
     if (!row->meant) return error_set(err, STATUS_USAGE, "%s: %s", problem, row->why);

@@ -25,9 +25,9 @@ const char *phase_name(Phase phase) {
 }
 
 // Charges the time since the last switch to the current phase, and starts counting anew.
-static void charge(Profile *profile) {
+static void charge_phase(Profile *profile) {
     if (profile->since_ns == 0) return;
-    if (profile->settle) profile->settle(profile->settle_context);
+    if (profile->wait_for_device) profile->wait_for_device(profile->wait_context);
     uint64_t now = clock_ns();
     profile->step[profile->current] += now - profile->since_ns;
     if (profile->trace && now > profile->since_ns) {
@@ -47,7 +47,7 @@ void profile_begin_step(Profile *profile) {
 
 uint64_t profile_end_step(Profile *profile) {
     if (!profile) return 0;
-    charge(profile);
+    charge_phase(profile);
     uint64_t length = 0;
     for (int phase = 0; phase < PHASE_COUNT; phase++) {
         length += profile->step[phase];
@@ -60,7 +60,7 @@ uint64_t profile_end_step(Profile *profile) {
 
 Phase profile_enter(Profile *profile, Phase phase) {
     if (!profile) return PHASE_OTHER;
-    charge(profile);
+    charge_phase(profile);
     Phase previous = profile->current;
     profile->current = phase;
     return previous;

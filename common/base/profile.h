@@ -38,11 +38,11 @@ typedef struct Profile {
     // What of it is not in PHASE_EXPOSED was hidden behind the backward pass.
     uint64_t step_communication, total_communication;
     Trace *trace; // not owned; NULL: no trace
-    int track;
-    // Called at the end of every phase, before its time is charged to it: waits for work that a
-    // device goes on with after it was asked for. NULL where there is none.
-    void (*settle)(void *context);
-    void *settle_context;
+    int track;    // of the trace: where the phases are drawn
+    // Waits until the device has done all that it was asked to do, so that this time is charged to
+    // the phase that asked. Called at the end of every phase. NULL: nobody waits.
+    void (*wait_for_device)(void *context);
+    void *wait_context;
 } Profile;
 
 const char *phase_name(Phase phase); // "forward": also the column name in steps.csv
@@ -53,7 +53,7 @@ uint64_t profile_end_step(Profile *profile);
 // Enters a phase and returns the one before, to be handed to profile_leave. profile may be NULL.
 Phase profile_enter(Profile *profile, Phase phase);
 void profile_leave(Profile *profile, Phase previous);
-// Communication that went on beside the phases. profile may be NULL.
+// Adds ns of communication that went on beside the phases. profile may be NULL.
 void profile_communication(Profile *profile, uint64_t ns);
 
 #endif

@@ -1,8 +1,8 @@
 /* sync.c: waiting for a word to advance: spin first, sleep after.
  *
  * A neighbour that is about to finish is cheapest to wait for by looking (a wake-up through the
- * kernel costs some 50 us); one that is late, or has no core to run on, must be slept for. So: look
- * about 2000 times, giving the core away now and then; then sleep in a futex.
+ * kernel costs some 50 us). For one that is late, or has no core to run on, it is better to sleep.
+ * So: look about 2000 times, giving the core away now and then; then sleep in a futex.
  *
  * No wake-up is lost. The waiter counts itself in `sleepers` and then looks at `value` again; the
  * writer stores `value` and then looks at `sleepers`. Both are sequentially consistent, so at least

@@ -1,8 +1,8 @@
 /* sync.h: how threads and processes wait for each other. The only file with atomics or futexes.
  *
- * Three ways: a mutex with a condition (pthread's own), a barrier, and join. A Barrier here works
- * between the threads of one process and between processes that map the same memory, because it
- * holds no pointers; every wait has a deadline, and an abort flag wakes every waiter at once.
+ * Threads of one process can also wait with a mutex and a condition, which are pthread's own. A
+ * SyncWord works between processes that map the same memory, too, because it holds no pointers.
+ * Every wait for it has a deadline, and an abort flag ends it early.
  */
 #ifndef COMMON_BASE_SYNC_H
 #define COMMON_BASE_SYNC_H
@@ -22,11 +22,11 @@ typedef struct SyncWord {
 
 void sync_store(SyncWord *word, uint32_t value); // release; wakes the sleepers
 // Wakes the sleepers of a word so that they look at their abort flag. Whoever sets an abort flag
-// calls this for the words that others may be waiting on; those he cannot name notice within 50 ms.
+// calls this for the words that others may be waiting on; waiters on other words notice in 50 ms.
 void sync_wake(SyncWord *word);
 uint32_t sync_load(const SyncWord *word); // acquire
-// Stores `value` if the word is `expected`, in one step: of several that try, one succeeds. Wakes
-// the sleepers then. False: it was something else, and stays so.
+// Stores `value` if the word is `expected`, in one step: of several that try, one succeeds, and
+// wakes the sleepers. Returns false, and changes nothing, if the word was something else.
 bool sync_claim(SyncWord *word, uint32_t expected, uint32_t value);
 
 typedef enum SyncResult { SYNC_DONE, SYNC_TIMEOUT, SYNC_ABORTED } SyncResult;

@@ -150,7 +150,7 @@ static void write_arrow(Json *json, int pid, int tid, const TraceSpan *span, int
 }
 
 static void write_events(Json *json, const Trace *trace) {
-    int64_t arrows = (int64_t)trace->pid << 32; // ids of other processes are others
+    int64_t arrows = (int64_t)trace->pid << 32; // so no two processes use one id
     json_begin_array(json, "traceEvents");
     write_metadata(json, trace->pid, 0, "process_name", trace->process_name);
     for (int tid = 0; tid < trace->track_count; tid++) {
@@ -166,8 +166,8 @@ static void write_events(Json *json, const Trace *trace) {
     json_end_array(json);
 }
 
-// Which clock the times are of: processes with the same name for it need no adjustment. A machine's
-// monotonic clock is counted from its boot.
+// Names the clock of the times: where two names are equal, so are the clocks. A machine's monotonic
+// clock is counted from its boot, which has an id.
 static void clock_name(char *name, size_t capacity) {
     FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
     bool known = file && fgets(name, (int)capacity, file);

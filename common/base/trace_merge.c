@@ -1,5 +1,5 @@
 /* trace_merge.c: see trace_merge.h. One file at a time is held in memory. Its events are written as
- * they are but for their times; what they mean is trace.c's.
+ * they are but for their times; trace.c says what they mean.
  */
 #include "common/base/trace_merge.h"
 
@@ -26,7 +26,7 @@ typedef struct Merging {
     double dropped;
 } Merging;
 
-static cJSON *parse(const char *path, Error *err) {
+static cJSON *parse_trace(const char *path, Error *err) {
     FILE *file = fopen(path, "r");
     char *text = NULL;
     size_t room = 0;
@@ -53,7 +53,7 @@ static Clock clock_of(const cJSON *root) {
     return clock;
 }
 
-// The time on the first file's clock of a time on another.
+// Translates a time of a file's own clock into the first file's.
 static double on_first_clock(const Clock *first, const Clock *own, double us) {
     if (strcmp(first->name, own->name) == 0) return us;
     double rate = 1, length = own->marks_us[1] - own->marks_us[0];
@@ -81,7 +81,7 @@ static void write_value(Json *json, const char *key, const cJSON *value) {
 }
 
 static int merge_file(Merging *merging, const char *path, bool first, Error *err) {
-    cJSON *root = parse(path, err);
+    cJSON *root = parse_trace(path, err);
     if (!root) return -1;
     Clock own = clock_of(root);
     if (first) merging->clock = own;
@@ -108,7 +108,7 @@ static void write_about(Merging *merging) {
     json_begin_object(&merging->json, "otherData");
     json_number(&merging->json, "dropped_spans", merging->dropped);
     json_string(&merging->json, "clock", merging->clock.name);
-    json_begin_array(&merging->json, "marks_us"); // so that more can be merged with it
+    json_begin_array(&merging->json, "marks_us"); // so that it can be merged again
     for (int i = 0; i < merging->clock.mark_count; i++)
         json_number(&merging->json, NULL, merging->clock.marks_us[i]);
     json_end_array(&merging->json);

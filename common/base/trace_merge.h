@@ -11,11 +11,12 @@
 
 #include "common/base/error.h"
 
-// Writes the events of all files into one (which may be one of them). 0, or -1 with err filled: a
-// file that cannot be read or is no trace, or one of another clock without marks.
+// Writes the events of all files into one, which may be one of them. Returns 0, or -1 with err
+// filled if a file cannot be read, is no trace, or is of another clock and has no marks.
 int trace_merge(const char *path, const char *const *files, size_t count, Error *err);
 
-// Where a rank writes its trace until they are merged: PATH, PATH.rank1, ... free() it.
+// The path of a rank's own trace, until all are merged: PATH for rank 0, PATH.rank1 for rank 1, and
+// so on. The caller frees it.
 char *trace_part(const char *path, int rank);
 // Merges the parts of a job's ranks into PATH and removes them. Returns how many are not on this
 // machine, or -1 with err filled.

@@ -24,7 +24,7 @@ typedef struct Dataset {
     size_t shape[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
     size_t classes;     // 0: regression
     size_t target_size; // regression: floats per target
-    // Exactly one of each pair is not NULL.
+    // Either bytes or floats, and either labels or targets; the other is NULL. The set's memory.
     uint8_t *bytes; // [count, c, h, w]
     float *floats;
     int64_t *labels; // [count], or [count, h, w] if dense
@@ -42,7 +42,7 @@ typedef struct DataSource {
 
 // Random crop (after zero-padding by `crop_pad` pixels) and horizontal flip of training samples.
 // Pure functions of (seed, epoch, sample index). For bytes only: floats are copied as they are. A
-// dense set's labels move with their pixels, and what comes in from outside is ignored.
+// dense set's labels move with their pixels; a pixel from outside the image gets LABEL_IGNORE.
 typedef struct Augment {
     size_t crop_pad; // 0: no crop
     bool flip;
@@ -53,8 +53,8 @@ typedef struct Augment {
 // source tree that built it. NULL with err filled: one line that names the file and what is wrong
 // (missing, truncated, wrong magic, sizes that disagree, a label out of range).
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
-// The same for pictures of one's own, in which pixels of one gray value do not count. A negative
-// value: all count, as for dataset_open.
+// As dataset_open, for a folder of pictures with labels: pixels whose label is ignore_label, a gray
+// value, do not count. With a negative one all pixels count, as for dataset_open.
 DataSource *dataset_open_ignoring(const char *name, uint64_t seed, int ignore_label, Error *err);
 void dataset_close(DataSource *source);
 
@@ -62,7 +62,7 @@ size_t dataset_sample_size(const Dataset *set); // floats per sample
 // Writes sample `index` as floats, [c, h, w]. augment may be NULL.
 void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                     float *out);
-size_t dataset_label_size(const Dataset *set); // labels per sample: 1, or h w if dense
+size_t dataset_label_size(const Dataset *set); // labels per sample: 1, or h * w if dense
 // Writes the sample's label or labels, augmented as dataset_sample augments its pixels.
 void dataset_sample_labels(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                            int64_t *out);

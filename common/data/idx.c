@@ -162,7 +162,7 @@ static int idx_read_values(IdxFile *file, const char *what, Error *err) {
     return 0;
 }
 
-// Finds and opens one file and reads its header. idx_close it in either case.
+// Finds and opens one file and reads its header. The caller calls idx_close, after an error too.
 static int idx_begin(const char *folder, const char *stem, bool labels, IdxFile *file, Error *err) {
     const char *ranks = labels ? "1" : "342";
     *file = (IdxFile){.dims = 0};
@@ -186,8 +186,8 @@ static void idx_close(IdxFile *file) {
 }
 
 // The set's sizes, from the headers alone. set->shape is the training set's, or zeros.
-static int idx_take_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
-                          Dataset *set, Error *err) {
+static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
+                           Dataset *set, Error *err) {
     size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one
     for (size_t d = 0; d < 3; d++) shape[d] = d < first ? 1 : images->size[d - first + 1];
     if (shape[0] > 4)
@@ -205,8 +205,8 @@ static int idx_take_sizes(const IdxFile *images, const IdxFile *labels, const ch
     return 0;
 }
 
-// set->classes is the limit for the labels, or 0 to take it from them.
-static int idx_take_labels(const IdxFile *file, Dataset *set, Error *err) {
+// Stores the labels. set->classes: how many classes there may be, or 0 to count them here.
+static int idx_store_labels(const IdxFile *file, Dataset *set, Error *err) {
     set->labels = memory_zalloc(set->count * sizeof *set->labels);
     size_t limit = set->classes;
     for (size_t i = 0; i < set->count; i++) {
@@ -223,8 +223,8 @@ static int idx_take_labels(const IdxFile *file, Dataset *set, Error *err) {
 
 static int idx_read_split(IdxFile *images, IdxFile *labels, const char *folder, Dataset *set,
                           Error *err) {
-    if (idx_take_sizes(images, labels, folder, set, err) != 0) return -1;
-    if (idx_read_values(labels, "labels", err) != 0 || idx_take_labels(labels, set, err) != 0)
+    if (idx_store_sizes(images, labels, folder, set, err) != 0) return -1;
+    if (idx_read_values(labels, "labels", err) != 0 || idx_store_labels(labels, set, err) != 0)
         return -1;
     if (idx_read_values(images, "images", err) != 0) return -1;
     set->bytes = images->values;

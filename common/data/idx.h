@@ -2,8 +2,8 @@
  * of 32 bits, then the values, row-major (LeCun, Cortes, Burges, "The MNIST database").
  *
  * A folder holds train-images, train-labels, t10k-images and t10k-labels, each with -idx3-ubyte
- * (labels -idx1-ubyte) or .idx3-ubyte, and .gz or not. Images are [count, h, w], or [count, c, h,
- * w] in a file named idx4, or [count, w] in one named idx2.
+ * (labels -idx1-ubyte) or .idx3-ubyte, and .gz or not. Images are [count, h, w] in a file named
+ * idx3, [count, c, h, w] in one named idx4, and [count, w] in one named idx2.
  */
 #ifndef COMMON_DATA_IDX_H
 #define COMMON_DATA_IDX_H

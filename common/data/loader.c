@@ -35,7 +35,7 @@ struct Loader {
     bool busy, closing;
 };
 
-static void batch_fill(const Loader *loader, size_t epoch, size_t number, Batch *batch) {
+static void fill_batch(const Loader *loader, size_t epoch, size_t number, Batch *batch) {
     const Sampler *sampler = loader->sampler;
     const Dataset *set = loader->set;
     const size_t *indices = sampler->indices + sampler->start[number];
@@ -67,7 +67,7 @@ static void *loader_run(void *argument) {
         size_t epoch = loader->epoch, number = loader->made;
         loader->busy = true;
         pthread_mutex_unlock(&loader->lock);
-        batch_fill(loader, epoch, number, &loader->ring[number % loader->slots]);
+        fill_batch(loader, epoch, number, &loader->ring[number % loader->slots]);
         pthread_mutex_lock(&loader->lock);
         loader->busy = false;
         loader->made++;
@@ -77,7 +77,7 @@ static void *loader_run(void *argument) {
     return NULL;
 }
 
-static void batch_create(Batch *batch, const Dataset *set, size_t capacity, Device *device) {
+static void create_batch(Batch *batch, const Dataset *set, size_t capacity, Device *device) {
     size_t samples = capacity * dataset_sample_size(set) * sizeof *batch->samples;
     size_t labels = capacity * dataset_label_size(set) * sizeof *batch->labels;
     size_t targets = capacity * set->target_size * sizeof *batch->targets;
@@ -105,12 +105,12 @@ Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augme
     }
     loader->ring = memory_zalloc(loader->slots * sizeof *loader->ring);
     for (size_t i = 0; i < loader->slots; i++)
-        batch_create(&loader->ring[i], set, loader->capacity, device);
+        create_batch(&loader->ring[i], set, loader->capacity, device);
 
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->wake, NULL);
     pthread_cond_init(&loader->done, NULL);
-    // A system that has no thread to give gets its batches on demand, all the same.
+    // Where no thread can be had, batches are made on demand.
     if (depth > 0 && pthread_create(&loader->thread, NULL, loader_run, loader) != 0)
         loader->depth = 0;
     return loader;
@@ -143,7 +143,7 @@ size_t loader_capacity(const Loader *loader) {
 
 void loader_start(Loader *loader, size_t epoch, size_t first) {
     pthread_mutex_lock(&loader->lock);
-    // Nothing more of the epoch before: a batch in the making is the last one, and is dropped.
+    // The epoch before ends here: a batch that is being made is its last one, and is dropped.
     loader->end = loader->made + loader->busy;
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     sampler_set_epoch(loader->sampler, epoch);
@@ -160,7 +160,7 @@ const Batch *loader_next(Loader *loader) {
     Batch *batch = NULL;
     if (loader->given < loader->end) {
         batch = &loader->ring[loader->given % loader->slots];
-        if (loader->depth == 0) batch_fill(loader, loader->epoch, loader->made++, batch);
+        if (loader->depth == 0) fill_batch(loader, loader->epoch, loader->made++, batch);
         while (loader->made == loader->given) pthread_cond_wait(&loader->done, &loader->lock);
         loader->given++;
         pthread_cond_signal(&loader->wake);

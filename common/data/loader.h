@@ -14,7 +14,7 @@
 typedef struct Batch {
     size_t count;        // samples in this batch, on this rank; may be 0
     size_t global_count; // in all ranks together
-    const Dataset *set;  // shapes
+    const Dataset *set;  // where the samples are from; has their shapes
     float *samples;      // [count, c, h, w], the loader's memory until the next loader_next
     int64_t *labels;     // [count], dense: [count, h, w], or NULL
     float *targets;      // [count, target_size], or NULL
@@ -24,8 +24,8 @@ typedef struct Loader Loader;
 
 // Set, sampler and device stay the caller's, and must outlive the loader. augment may be NULL.
 // depth is how many batches are made ahead: 2 are enough to hide the work, and with 0 there is no
-// thread and batches are made on demand. The batches lie in the device's device_host_alloc, so that
-// device_upload can take them.
+// thread and batches are made on demand. The batches lie in memory from device_host_alloc,
+// from which device_upload copies without keeping the host waiting.
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
                       Device *device);
 size_t loader_capacity(const Loader *loader); // samples in the largest batch

@@ -23,7 +23,7 @@ typedef struct Netpbm {
 
 // Opens a file and reads its header. Returns 0, or -1 with err filled and nothing open.
 int netpbm_open(const char *path, Netpbm *picture, Error *err);
-// Reads the pixels: pixels[channels, height, width], one plane behind the other.
+// Reads the pixels: pixels[channels, height, width]. Returns 0, or -1 with err filled.
 int netpbm_read(Netpbm *picture, uint8_t *pixels, Error *err);
 void netpbm_close(Netpbm *picture);
 

@@ -110,7 +110,8 @@ static int check_shape(const Netpbm *picture, bool labels, Dataset *set, Error *
                      picture->path, picture->width, picture->height, set->shape[2], set->shape[1]);
 }
 
-// set->shape: the training set's, or zeros.
+// Opens every file and compares its size with set->shape: the training set's, or zeros, which the
+// first picture replaces. Sets the count.
 static int check_sizes(const Split *split, Dataset *set, Error *err) {
     int status = 0;
     for (int i = 0; i < split->count && status == 0; i++) {
@@ -132,7 +133,7 @@ static int check_sizes(const Split *split, Dataset *set, Error *err) {
 
 // ---- pixels and labels ------------------------------------------------------------------------
 
-// Reads one file, whose size was looked at before, and which may have changed since.
+// Reads one file. Its size is checked again, because the file may have changed since.
 static int read_file(const Split *split, int i, const Dataset *set, uint8_t *pixels, Error *err) {
     Netpbm picture;
     char *path = path_of(split, i);
@@ -147,9 +148,9 @@ static int read_file(const Split *split, int i, const Dataset *set, uint8_t *pix
     return status;
 }
 
-// grays: [h, w]. Counts how often each gray value stands there.
-static void take_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
-                        size_t seen[GRAYS]) {
+// Makes labels of the gray values grays[pixels], and adds to seen how often each label occurs.
+static void store_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
+                         size_t seen[GRAYS]) {
     for (size_t p = 0; p < pixels; p++) {
         bool ignored = grays[p] == ignore_label;
         labels[p] = ignored ? LABEL_IGNORE : grays[p];
@@ -157,14 +158,14 @@ static void take_labels(const uint8_t *grays, size_t pixels, int ignore_label, i
     }
 }
 
-// The largest label that was seen, or -1.
+// The largest label below `limit` that was seen, or -1.
 static int largest_below(const size_t seen[GRAYS], int limit) {
     int label = limit - 1;
     while (label >= 0 && seen[label] == 0) label--;
     return label;
 }
 
-// White pixels far from all classes are no class: most tools mark so what is not to be learnt.
+// If 255 follows a gap, it is probably no class: most tools mark with it what is not to be learnt.
 static int count_classes(const Split *split, const size_t seen[GRAYS], Dataset *set, Error *err) {
     int largest = largest_below(seen, GRAYS), second = largest_below(seen, largest);
     if (largest < 0)
@@ -197,7 +198,7 @@ static int read_split(const Split *split, int ignore_label, Dataset *set, Error 
     for (size_t i = 0; i < set->count && status == 0; i++) {
         status = read_file(split, (int)(2 * i), set, set->bytes + i * set->shape[0] * plane, err);
         if (status == 0) status = read_file(split, (int)(2 * i + 1), set, grays, err);
-        take_labels(grays, plane, ignore_label, set->labels + i * plane, seen);
+        store_labels(grays, plane, ignore_label, set->labels + i * plane, seen);
     }
     free(grays);
     if (status != 0) return status;

@@ -1,5 +1,5 @@
 /* randperm.h: PyTorch's torch.randperm on the CPU, bit for bit: MT19937 seeded with the low 32 bits
- * of the seed, then for i = 0 .. n-2 swap(a[i], a[i + next % (n - i)]). Holds for n <
+ * of the seed, then for i = 0 .. n-2 swap(a[i], a[i + next % (n - i)]). n is less than
  * RANDPERM_LIMIT.
  */
 #ifndef COMMON_DATA_RANDPERM_H

@@ -57,19 +57,20 @@ void sampler_set_epoch(Sampler *sampler, size_t epoch);
 // sample in exactly one rank once. Ranks may have different numbers of batches.
 Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
 
-// What follows is for those who write a layout, here and in ddp/distributed_sampler.c.
-//
-// Fills in what every layout is told, and checks it. Returns 0, or -1 with err filled.
+// ---- for those who write a layout, here and in ddp/distributed_sampler.c -----------------------
+
+// Checks what every layout is told, and fills in these fields of `wanted`. Returns 0, or -1 with
+// err filled.
 int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
                   bool shuffle, bool drop_last, uint64_t seed, Error *err);
 // Allocates a sampler with wanted's fields, to which the caller has added batch_count and layout,
-// and lays out epoch 0. `indices` has room for `samples + world` of them.
+// and lays out epoch 0. Its array `indices` has room for samples + world indices.
 Sampler *sampler_create(const Sampler *wanted);
 // Writes the order of an epoch, [samples].
 void sampler_order(const Sampler *sampler, size_t epoch, size_t *order);
 
-// PyTorch's chunk rule: chunks of ceil(count / chunks); the last ones are short or missing.
-// [*begin, *end) of chunk i, empty when there is none.
+// PyTorch's chunk rule: chunks of ceil(count / chunks); the last ones are short or missing. Sets
+// [*begin, *end) to what chunk i holds, which is nothing if it is missing.
 void chunk_bounds(size_t count, size_t chunks, size_t i, size_t *begin, size_t *end);
 
 #endif

@@ -13,7 +13,8 @@
 #include "common/data/spec.h"
 
 enum { CHANNELS = 3, MAX_SHAPES = 3, MIN_SIDE = 8, MAX_SIDE = 4096 };
-// What is drawn for a sample: DRAW_SHAPES + 8 s .. + 7 are shape s's.
+// The numbers that are drawn for a sample, by index. The eight of shape s begin at
+// DRAW_SHAPES (1 + s).
 enum { DRAW_COUNT, DRAW_BACKGROUND, DRAW_SHAPES = 8, DRAWS = DRAW_SHAPES * (1 + MAX_SHAPES) };
 static const float NOISE = 0.05f; // standard deviation
 static const size_t MAX_PIXELS = (size_t)1 << 28;
@@ -50,7 +51,8 @@ static Shape draw_shape(const Drawing *d, size_t s, const float background[CHANN
                    .y = draw_number(d, first + 2, 0.15f * h, 0.85f * h),
                    .radius = draw_number(d, first + 3, 0.19f * side, 0.34f * side),
                    .narrow = draw_number(d, first + 4, 0.6f, 0.9f)};
-    // A quarter to three quarters around the circle of values from the background: never like it.
+    // Values form a circle. Going a quarter to three quarters around it from the background's value
+    // never leads to a similar one.
     for (size_t c = 0; c < CHANNELS; c++)
         shape.color[c] = fmodf(background[c] + draw_number(d, first + 5 + c, 0.25f, 0.75f), 1);
     return shape;
@@ -68,22 +70,22 @@ static bool shape_covers(const Shape *shape, size_t row, size_t column) {
     }
 }
 
-// The number of the uppermost shape, from 1, or 0.
-static size_t uppermost(const Shape *shapes, size_t count, size_t row, size_t column) {
+// The number of the uppermost shape at this pixel, from 1; 0: the background.
+static size_t uppermost_shape(const Shape *shapes, size_t count, size_t row, size_t column) {
     for (size_t s = count; s > 0; s--)
         if (shape_covers(&shapes[s - 1], row, column)) return s;
     return 0;
 }
 
-// Is a neighbour of this pixel of a shape somebody else's?
+// Is this a pixel of a shape, with a neighbour that is not of that shape?
 static bool on_outline(const Drawing *d, const Shape *shapes, size_t count, size_t row,
                        size_t column) {
-    size_t own = uppermost(shapes, count, row, column);
+    size_t own = uppermost_shape(shapes, count, row, column);
     if (own == 0) return false;
-    if (row > 0 && uppermost(shapes, count, row - 1, column) != own) return true;
-    if (column > 0 && uppermost(shapes, count, row, column - 1) != own) return true;
-    if (row + 1 < d->height && uppermost(shapes, count, row + 1, column) != own) return true;
-    return column + 1 < d->width && uppermost(shapes, count, row, column + 1) != own;
+    if (row > 0 && uppermost_shape(shapes, count, row - 1, column) != own) return true;
+    if (column > 0 && uppermost_shape(shapes, count, row, column - 1) != own) return true;
+    if (row + 1 < d->height && uppermost_shape(shapes, count, row + 1, column) != own) return true;
+    return column + 1 < d->width && uppermost_shape(shapes, count, row, column + 1) != own;
 }
 
 static uint8_t with_noise(const Drawing *d, float color, size_t place) {
@@ -102,7 +104,7 @@ static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
     for (size_t s = 0; s < count; s++) shapes[s] = draw_shape(d, s, background);
     for (size_t p = 0; p < plane; p++) {
         size_t row = p / d->width, column = p % d->width;
-        size_t top = uppermost(shapes, count, row, column);
+        size_t top = uppermost_shape(shapes, count, row, column);
         const float *color = top ? shapes[top - 1].color : background;
         for (size_t c = 0; c < CHANNELS; c++)
             pixels[c * plane + p] = with_noise(d, color[c], c * plane + p);

@@ -67,8 +67,8 @@ void teacher_apply(const Teacher *teacher, const float *x, double *out) {
     }
 }
 
-// Draws a label from softmax(logits): the largest of logit + Gumbel noise is so distributed. Writes
-// the distribution's entropy.
+// Draws a label from softmax(logits): the class whose logit plus Gumbel noise is the largest has
+// this distribution. Writes the distribution's entropy, in nats.
 static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, size_t sample,
                           double *entropy) {
     double top = logits[0], sum = 0, mean = 0, best = -INFINITY;
@@ -91,8 +91,8 @@ static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, s
 
 // Makes the samples numbered from `first` on. Returns the sum of the labels' entropies (0 for a
 // regression).
-static double synthetic_fill(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
-                             uint64_t seed, size_t first, size_t count) {
+static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
+                           uint64_t seed, size_t first, size_t count) {
     *set = (Dataset){.count = count};
     memcpy(set->shape, spec->shape, sizeof set->shape);
     set->floats = memory_zalloc(count * spec->inputs * sizeof *set->floats);
@@ -133,14 +133,14 @@ static bool parse_spec(const char *text, SyntheticSpec *spec) {
             !spec_number(&text, &spec->shape[2]))
             return false;
     }
-    // "->" as well as ":", which no shell takes for a redirection.
+    // Both "->" and ":" are read; no shell takes ":" for a redirection.
     if (!spec_skip(&text, ":") && !spec_skip(&text, "->")) return false;
     if (!spec_number(&text, &spec->outputs)) return false;
     if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
     return *text == '\0';
 }
 
-// *total *= factor, unless that is too much.
+// Multiplies *total by factor. Returns false, and changes nothing, if that exceeds the limit.
 static bool grow_within_limit(size_t *total, size_t factor) {
     if (factor > SYNTHETIC_MAX_FLOATS / *total) return false;
     *total *= factor;
@@ -176,9 +176,9 @@ int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *e
     if (synthetic_parse(name, &spec, err) != 0) return -1;
     Teacher teacher =
         teacher_create(seed, spec.inputs, spec.classes ? 0 : TEACHER_HIDDEN, spec.outputs);
-    double entropies = synthetic_fill(&source->train, &spec, &teacher, seed, 0, spec.count);
+    double entropies = make_samples(&source->train, &spec, &teacher, seed, 0, spec.count);
     size_t test_count = spec.count / 4 > 0 ? spec.count / 4 : 1;
-    synthetic_fill(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, test_count);
+    make_samples(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, test_count);
     teacher_close(&teacher);
     snprintf(source->name, sizeof source->name, "synthetic");
     source->loss_floor =

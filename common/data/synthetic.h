@@ -34,6 +34,7 @@ typedef struct SyntheticSpec {
     bool classes;                            // CxHxW->CLASSES; otherwise a regression
 } SyntheticSpec;
 
+// Reads such a name and checks its sizes. Returns 0, or -1 with err filled.
 int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err);
 
 // Fills train, test and loss_floor from "synthetic[:IN->OUT[@COUNT]]". The test set has COUNT / 4

@@ -122,8 +122,8 @@ DeviceGraph *device_graph_end(Device *device, Error *err);
 void device_graph_launch(Device *device, DeviceGraph *graph);
 void device_graph_close(Device *device, DeviceGraph *graph); // NULL is fine
 
-// ---- a thread of its own
-// -------------------------------------------------------------------------
+// ---- a thread of its own -------------------------------------------------------------------
+// For what a device does beside the calling thread: DataParallel runs its replicas so.
 
 // Runs function(argument) on the device's own thread, which is started at the first call and
 // lives until device_close. One job at a time per device: submit, then wait.

@@ -4,8 +4,8 @@
 
 #include "common/train/run.h"
 
-// Says so on the log, with what stands against it. Nothing where one device is not to be compared
-// with several.
+// Says on the log whether they do, or what stands against it. Says nothing where one device is not
+// to be compared with several.
 void bits_announce(Run *run);
 
 #endif

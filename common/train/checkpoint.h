@@ -25,7 +25,7 @@ typedef enum ProgressNote {
     PROGRESS_NOTES,
 } ProgressNote;
 
-// Everything that a run is at between two steps, besides weights and optimizer state.
+// Where a run is between two steps, besides weights and optimizer state.
 typedef struct Progress {
     uint64_t step;         // steps done
     uint64_t epoch, batch; // the next batch

@@ -19,7 +19,7 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
 // Where the processes' mean gradients are averaged, all have the same number of rows in each batch.
 int checks_shares(const Strategy *strategy, Error *err);
 
-// Every file that the run is to write can be written: tried by beginning it and leaving it off.
+// Every file that the run is to write can be written: each is begun, and then abandoned.
 int checks_outputs(const TrainConfig *config, Error *err);
 
 // Every rank was started with the same options, but for the names of files: ranks that differ in a

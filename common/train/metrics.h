@@ -30,8 +30,8 @@ int metrics_reduce(Metrics *metrics, Strategy *strategy, Error *err);
 Evaluation metrics_result(const Metrics *metrics);
 
 // confusion[classes, classes + 1] counts pixels: row truth, column prediction, the last column for
-// none. Of each class, intersection over union = pixels that are and are said to be of it, over
-// those that are or are said to be; the mean over the classes that have a union. NaN: none has.
+// none. The intersection of a class counts the pixels that are of it and predicted so, its union
+// those that are or are predicted so. The mean of their ratios, of classes with a union; NaN: none.
 double metrics_mean_iou(const double *confusion, size_t classes);
 // Adds `count` pixels; those with a negative truth are ignored.
 void metrics_count_pixels(double *confusion, size_t classes, const int64_t *truth,

@@ -29,15 +29,15 @@ typedef struct Record {
 // Makes the folder and writes config.json.
 int record_open(Record *record, const TrainConfig *config, const Options *options,
                 const Strategy *strategy, size_t total_steps, Error *err);
-// Opens steps.csv for a run that begins at this step: rows of earlier steps stay, later ones, which
-// a killed run wrote after its last checkpoint, would come twice and go.
+// Opens steps.csv for a run that begins at this step. Rows of earlier steps stay; later ones, which
+// a killed run wrote after its last checkpoint, are removed, because they would come twice.
 int record_start(Record *record, uint64_t first_step, Error *err);
 void record_close(Record *record);
 // Keeps a step's length. Allocates nothing.
 void record_step_time(Record *record, uint64_t ns);
 // A logged step: one row and one line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
-// After that epoch; epochs count from 0, here as in the rows of steps.
+// Records the evaluation after that epoch. Epochs count from 0, here as in the rows of steps.
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
 // Of weights that were only evaluated.
 void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
@@ -53,7 +53,7 @@ typedef struct Summary {
     double scale; // of the last step
     uint64_t skipped_steps;
     Evaluation test;                 // NaN: not evaluated
-    bool has_accuracy, has_mean_iou; // what the best is the best of; neither: the loss
+    bool has_accuracy, has_mean_iou; // what `best` is of; neither: of the loss
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 

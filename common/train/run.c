@@ -32,8 +32,8 @@ static void synchronize(void *strategy) {
 static void open_profile(Run *run) {
     Strategy *strategy = run->strategy;
     if (run->config->profile && !strategy->device->kernels->host_memory) {
-        run->profile.settle = synchronize;
-        run->profile.settle_context = strategy;
+        run->profile.wait_for_device = synchronize;
+        run->profile.wait_context = strategy;
     }
     if (!run->config->trace) return;
     char name[64];

@@ -4,7 +4,7 @@
 
 #include "common/train/run.h"
 
-// Both are collective. Returns 0, or -1 with err filled.
+// Writes both. Collective. Returns 0, or -1 with err filled.
 int run_end(Run *run, const Evaluation *evaluation, Error *err);
 
 #endif

@@ -49,7 +49,7 @@ typedef struct SafeTensors {
 int safetensors_write(const char *path, const SafeTensors *content, Error *err);
 // The digits that safetensors_write would put into the file.
 void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]);
-// Reads the whole file. A "crc32" that is not its own is an error. Other dtypes than F32 and I64
+// Reads the whole file. A "crc32" that does not fit is an error. Other dtypes than F32 and I64
 // are an error, as are overlaps, holes, offsets outside the file, duplicate names, more than 4
 // dimensions, and a header of more than SAFE_HEADER_MAX bytes or SAFE_TENSORS_MAX tensors: reading
 // it takes 200 MB at most besides the tensors' own bytes.

@@ -8,12 +8,12 @@
 
 #include "common/base/error.h"
 
-// Weights of another format, by the file's first `count` bytes: an error that says which, and how
-// they become a file of safetensors. 0: nothing that is known here.
+// Recognizes weights of other formats by the file's first `count` bytes: -1 with an error that says
+// which it is, and how they become a file of safetensors. 0: it is none that is known here.
 int safetensors_check_foreign(const unsigned char *first, size_t count, Error *err);
 
-// The text has few enough tensors and values to be parsed in bounded memory, and no string in it
-// holds a zero or another raw control character, at which a C string would end. A NUL follows it.
+// Checks that the text has few enough tensors and values to be parsed in bounded memory, and no raw
+// control character in a string (a zero would end a C string). A NUL follows the text.
 int safetensors_check_text(const char *header, size_t length, Error *err);
 
 #endif

@@ -10,8 +10,8 @@ int saving_agree(Run *run, Error *err);
 
 // Writes the last checkpoint: --save's file, or that of --out. Collective.
 int save_last(Run *run, Error *err);
-// After every --keep-epochs epochs: writes --out's model_00010.safetensors, if ten are done.
-// Collective.
+// After every --keep-epochs epochs: writes a checkpoint that stays, --out's model_00010.safetensors
+// after ten epochs. Collective.
 int save_epoch(Run *run, Error *err);
 // Writes --out's best checkpoint if the evaluation is the best so far. Collective.
 int save_if_best(Run *run, const Evaluation *evaluation, Error *err);

@@ -2,7 +2,7 @@
  * (step_run, at the top of step.c).
  *
  * It asks the device for all of it and does not wait: the loss is known later (late_losses.h). What
- * a plain step does without is apart: 16 bits and their scaler in step_scaler.h, replaying a step
+ * a plain step does not need is apart: 16 bits and their scaler in step_scaler.h, replaying a step
  * that was captured once in step_graph.h.
  */
 #ifndef COMMON_TRAIN_STEP_H
@@ -39,7 +39,7 @@ int step_run(Step *step, Tape *tape, double lr, Error *err);
 // Two of the five lines, for other kinds of steps (step_graph.c).
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err);
 int step_optimize(Step *step, Tape *tape, double lr, Error *err);
-// All that uses the batch has been asked for, and its loss: [1], device memory.
+// To be called when all that uses the batch has been asked for. loss: [1], device memory.
 void step_done(Step *step, const float *loss);
 
 #endif

@@ -5,7 +5,7 @@
  * (PyTorch's no_sync). The loss is the mean over the whole batch, as PyTorch programs have it that
  * divide each part's loss by K. Batch norm sees the parts one by one, as there.
  *
- * A sum over K parts rounds in another places than one over the batch: without batch norm the
+ * A sum over K parts rounds in other places than one over the batch: without batch norm the
  * gradients are the plain step's to a few units of float32's last place (1e-6 of the largest), and
  * so are DataParallel's and DistributedDataParallel's among each other.
  */

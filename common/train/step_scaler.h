@@ -31,8 +31,8 @@ Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss);
 // and clipped if --clip-grad-norm says so. -1 with err filled.
 int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err);
 
-// The precision and the scaler's state, to and from what a checkpoint keeps. Of one that was made
-// without a scaler, the scaler starts anew. -1 with err filled if no scaler can be at that state.
+// The precision and the scaler's state, to and from what a checkpoint keeps. From one without a
+// scaler's state the scaler starts anew. -1 with err filled if no scaler can be at that state.
 void step_scaler_save(const StepScaler *scaler, Progress *progress);
 int step_scaler_load(StepScaler *scaler, const Progress *progress, Error *err);
 

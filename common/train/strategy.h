@@ -58,7 +58,7 @@ struct Strategy {
     // What the strategy carries from step to step of its own, for checkpoints. save_state is
     // collective; the main process gets it all (safetensors_free), the others nothing.
     int (*save_state)(Strategy *self, SafeTensors *state, Error *err);
-    // From what was saved, maybe on other devices or by a run that had none (then it is empty).
+    // Takes over what was saved, maybe on other devices, or by a run that had none (then empty).
     // What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
     int (*load_state)(Strategy *self, const char *path, const SafeTensors *state, Log *log,
                       Error *err);

@@ -98,13 +98,9 @@ static int evaluate_only(Run *run, Evaluation *evaluation, Error *err) {
     return 0;
 }
 
-static int train(Run *run, Evaluation *evaluation, Error *err) {
-    do { // once at least: a run resumed at its last step may not be evaluated yet
-        if (train_epoch(run, err) != 0 || evaluate_epoch(run, evaluation, err) != 0 ||
-            save_last(run, err) != 0 || save_epoch(run, err) != 0)
-            return -1;
-    } while (run->progress.step < run->total_steps);
-    return 0;
+static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
+    if (evaluate_epoch(run, evaluation, err) != 0 || save_last(run, err) != 0) return -1;
+    return save_epoch(run, err);
 }
 
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
@@ -112,9 +108,12 @@ int trainer_run(const TrainConfig *config, const Options *options, const DataSou
     Run run = {.config = config, .data = data, .strategy = strategy};
     Evaluation evaluation = {NAN, NAN, NAN};
     int failed = run_open(&run, options, err);
-    if (!failed)
-        failed = config->evaluate ? evaluate_only(&run, &evaluation, err)
-                                  : train(&run, &evaluation, err);
+    if (!failed && config->evaluate) failed = evaluate_only(&run, &evaluation, err);
+    bool more = !failed && !config->evaluate;
+    while (more) { // once at least: a run resumed at its last step may not be evaluated yet
+        failed = train_epoch(&run, err) != 0 || end_epoch(&run, &evaluation, err) != 0;
+        more = !failed && run.progress.step < run.total_steps;
+    }
     if (!failed) failed = run_end(&run, &evaluation, err);
     if (failed) strategy->watch->give_up(strategy->watch, err);
     run_close(&run);

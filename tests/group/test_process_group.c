@@ -289,6 +289,28 @@ static void test_queue(Mode mode) {
     assert_int_equal(seen.closed, 3);
 }
 
+// A trace that comes when the communication thread is at work already, and goes again.
+static void trace_later(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    enum { ROUNDS = 20 };
+    Trace *trace = trace_open(pg_rank(group), "rank");
+    int track = trace_track(trace, "comm", ROUNDS);
+    float x[ROUNDS] = {0};
+    for (int i = 0; i < ROUNDS; i++) {
+        Work *work = pg_start(group, pg_all_reduce(&x[i], 1, PG_F32, PG_SUM), &outcome->error);
+        pg_set_trace(group, i % 2 ? NULL : trace, track);
+        if (!work || work_wait(work, NULL, NULL, &outcome->error))
+            problem(outcome, "%s", outcome->error.message);
+    }
+    pg_set_trace(group, NULL, 0);
+    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "no barrier");
+    trace_close(trace);
+}
+
+static void test_trace_later(Mode mode) {
+    play_ranks(mode, 2, 60, trace_later, NULL, NULL);
+}
+
 // Works that nobody waits for: pg_close finishes them.
 static void forgotten(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
@@ -360,6 +382,7 @@ TEST(special_values)
 TEST(mixed_memory)
 TEST(zeroed_memory)
 TEST(queue)
+TEST(trace_later)
 TEST(forgotten)
 TEST(pairs)
 
@@ -376,6 +399,7 @@ int main(void) {
             cmocka_unit_test_prestate(run_mixed_memory, modes[m]),
             cmocka_unit_test_prestate(run_zeroed_memory, modes[m]),
             cmocka_unit_test_prestate(run_queue, modes[m]),
+            cmocka_unit_test_prestate(run_trace_later, modes[m]),
             cmocka_unit_test_prestate(run_forgotten, modes[m]),
             cmocka_unit_test_prestate(run_pairs, modes[m])};
         failed += cmocka_run_group_tests_name(m == 0 ? "processes" : "threads", tests, NULL, NULL);

@@ -69,6 +69,13 @@ train_ddp --dist-backend nccl; did you mean --backend?
 train_ddp --backend gloo; did you mean shm (between the processes of one machine)?
 train_ddp --backend mpi; is none of auto, shm, nccl: it is not built in
 train_ddp --local_rank=0; LOCAL_RANK in its environment
+train_ddp --gradient-accumulation-steps 2; did you mean --accumulate-steps?
+train_single --max-grad-norm 1; did you mean --clip-grad-norm?
+train_single --clip-grad 1; did you mean --clip-grad-norm?
+train_single --eval; did you mean --evaluate FILE?
+train_dp --amp-dtype fp16; did you mean --amp?
+train_ddp --gpus 2; ddprun --nproc-per-node N train_ddp
+train_ddp --nproc 2; ddprun --nproc-per-node N train_ddp
 train_ddp --nproc-per-node 2; ddprun --nproc-per-node N train_ddp
 train_ddp --devices 2; ddprun --nproc-per-node N train_ddp
 ddprun --nproc 4 true; did you mean --nproc-per-node?

@@ -88,5 +88,7 @@ run "merge_traces" "$bin/merge_traces" again.json trace.json
 checks=$((checks + 1))
 cmp -s trace.json again.json || fail "merging one trace changes it"
 refuse 2 'is no trace' "$bin/merge_traces" again.json events.txt
+checks=$((checks + 1))
+! "$bin/merge_traces" --help >/dev/full 2>err.txt || fail "merge_traces --help to a full device: status 0"
 
 tally traces

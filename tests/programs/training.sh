@@ -245,7 +245,7 @@ checks=$((checks + 1))
 grep -q 'idle' err.txt || fail "no word about idle devices: $(cat err.txt)"
 
 # ---- the model as a table -----------------------------------------------------------------------------------
-for program in train_single train_dp "ddprun --nproc-per-node 2 $bin/train_ddp"; do
+for program in train_single train_dp "ddprun --nproc-per-node 2 train_ddp"; do
     checks=$((checks + 1))
     "$bin"/$program --summary --model convnet >out.txt 2>err.txt || fail "$program --summary: $(cat err.txt)"
     [ "$(tail -n 1 out.txt)" = "6138 parameters (24552 bytes), 98 elements in buffers" ] || fail "$(cat out.txt)"

@@ -58,11 +58,31 @@ for options in '' '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
         tensors four dp
     done
 done
-# Processes that each do all the work; processes that share it, by messages or by all-reduces.
-for count in 1 2 3; do
-    ranks="$bin/ddprun --nproc-per-node $count"
-    train two "$bin/tutorial_02" --shards $count
-    train six $ranks "$bin/tutorial_06"
-    equal two six
+# Processes that each do all the work, and processes that share it by messages: any number, any shares.
+for options in '' '--global-batch 7 --steps 9'; do # 7 rows on 4 ranks are 2, 2, 2, 1; on 5 ranks one has none
+    for count in 1 2 3 4 5; do
+        train two "$bin/tutorial_02" --shards $count $options
+        train seven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07" $options
+        equal two seven
+        [ $count -le 2 ] || continue
+        train six "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_06" $options
+        equal two six
+    done
+done
+# Replicas: the same bits where the division by the number of ranks is exact, else to rounding; and always
+# those of the library's DistributedDataParallel, which averages as they do.
+for count in 1 2 3 4; do
+    train seven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_07"
+    train eight "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_08"
+    train average "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu --sampler blocked
+    train global "$bin/ddprun" --nproc-per-node $count "$bin/train_ddp" --device cpu --sampler blocked --normalize global
+    tensors eight average
+    tensors seven global
+    if [ $count = 3 ]; then close seven eight; else equal seven eight; fi
+done
+for options in '--model convnet --lr 0.02' '--optimizer adamw --lr 0.01'; do
+    train eight "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_08" $options
+    train average "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --sampler blocked $options
+    tensors eight average
 done
 tally tutorial_bits

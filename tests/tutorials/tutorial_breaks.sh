@@ -89,4 +89,27 @@ timeout --foreground -s INT 2 "$bin/ddprun" --nproc-per-node 2 "$bin/tutorial_06
 checks=$((checks + 1))
 grep -q 'received SIGINT: ending all ranks' err.txt || fail "no word of the signal: $(cat err.txt)"
 ! pgrep -f "$work/never" >/dev/null || fail "a rank is left after SIGINT"
+
+# ---- step 7: the loss of one rank --------------------------------------------------------------------------
+run 'the gathered loss' ranks 4 "$bin/tutorial_07" $short --log-every 1 --save gathered
+grep loss= out.txt >gathered.txt
+run 'the loss of rank 0' ranks 4 "$bin/tutorial_07" $short --log-every 1 --save alone --break=local-loss
+grep loss= out.txt >alone.txt
+! cmp -s gathered.txt alone.txt || fail "rank 0's loss is that of all"
+cmp gathered alone || fail "what is printed changes the weights"
+run 'the loss of one process' "$bin/tutorial_02" $short --log-every 1 --shards 4
+grep loss= out.txt | cmp - gathered.txt || fail "the gathered loss is not that of one process"
+
+# ---- step 8: replicas that drift apart ---------------------------------------------------------------------
+run 'replicas' ranks 3 "$bin/tutorial_08" $short
+says '^replicas: equal$'
+run 'no broadcast' ranks 3 "$bin/tutorial_08" $short --break=no-broadcast
+says '^replicas: DIFFERENT in [1-9]'
+run 'a forward beside the wrapper' ranks 3 "$bin/tutorial_08" $short --break=bypass
+says '^replicas: DIFFERENT in [1-9]'
+run '2 and 200' ranks 2 "$bin/tutorial_08_two_and_200"
+says '^rank 1: weight once wrapped +2.00$'
+[ "$(grep -c 'gradient after backward *2.00$' out.txt)" = 2 ] || fail "the first gradients: $(cat out.txt)"
+[ "$(grep -c 'gradient after backward *200.00$' out.txt)" = 2 ] || fail "the second gradients: $(cat out.txt)"
+says '^rank 1: weight after the step +198.00$'
 tally tutorial_breaks

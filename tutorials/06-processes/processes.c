@@ -90,13 +90,8 @@ static void join(Trainer *t) {
     if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
-    for (int rank = 0; rank < t->me.world_size; rank++) { // one after the other
-        if (rank == t->me.rank)
-            printf("I am rank %d of %d, process %d; we meet at %s:%d\n", rank, t->me.world_size,
-                   getpid(), t->me.master_addr, t->me.master_port);
-        fflush(stdout);
-        ranks_run(t->group, pg_barrier());
-    }
+    printf("I am rank %d of %d, process %d; we meet at %s:%d\n", t->me.rank, t->me.world_size,
+           getpid(), t->me.master_addr, t->me.master_port);
 }
 
 // Rank 0 has a slow disk. Whoever wants to read what it saves has to wait for it.

@@ -7,10 +7,12 @@
 #include "tutorials/grading/grading.h"
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
-#include <sys/resource.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -181,6 +183,7 @@ size_t watch_bytes(const WatchLog *log, CollectiveKind kind) {
 static void run_check(Grade *grade, const GradeCheck *check) {
     dup2(STDERR_FILENO, STDOUT_FILENO);
     alarm(CHECK_SECONDS);
+    signal(SIGSEGV, SIG_DFL); // a sanitizer, if there is one, would turn it into an exit
     grade->library = dlopen(grade->file, RTLD_NOW | RTLD_LOCAL);
     if (!grade->library) grade_miss(grade, "Your file cannot be loaded: %s", dlerror());
     check->run(grade);
@@ -209,11 +212,31 @@ static void say_how_it_ended(Outcome *outcome, int status) {
                  WEXITSTATUS(status));
 }
 
+// What the student's code started and left behind has become this process's child (grader_run asks
+// for that). All of it goes, and what it started in turn.
+static void end_leftovers(void) {
+    char path[64];
+    snprintf(path, sizeof path, "/proc/self/task/%d/children", getpid());
+    for (int rounds = 0; rounds < 100; rounds++) {
+        int pid, found = 0;
+        FILE *children = fopen(path, "r");
+        while (children && fscanf(children, "%d", &pid) == 1) {
+            kill(pid, SIGKILL);
+            found++;
+        }
+        if (children) fclose(children);
+        if (found == 0) return;
+        while (waitpid(-1, NULL, 0) > 0) continue;
+    }
+}
+
 static Outcome grade_check(const GradeCheck *check, const char *file) {
     Outcome outcome = {.result = RESULT_MISS};
     int ends[2], status = 0;
     fflush(NULL);
-    int failed = pipe(ends);
+    // A verdict fits into the pipe, so it can be read when the child has ended; without waiting, as
+    // what the child left behind may keep the other end open.
+    int failed = pipe2(ends, O_CLOEXEC | O_NONBLOCK);
     CHECK(failed == 0, "no pipe for a check");
     pid_t child = fork();
     CHECK(child >= 0, "no process for a check");
@@ -223,13 +246,12 @@ static Outcome grade_check(const GradeCheck *check, const char *file) {
         run_check(&grade, check);
     }
     close(ends[1]);
-    char text[SENTENCE_MAX] = "";
-    size_t length = 0;
-    for (ssize_t n; length + 1 < sizeof text &&
-                    (n = read(ends[0], text + length, sizeof text - 1 - length)) > 0;)
-        length += (size_t)n;
-    close(ends[0]);
     waitpid(child, &status, 0);
+    end_leftovers();
+    char text[SENTENCE_MAX] = "";
+    ssize_t length = read(ends[0], text, sizeof text - 1);
+    if (length < 0) text[0] = '\0';
+    close(ends[0]);
     if (text[0] == PASSED)
         outcome.result = RESULT_PASS;
     else if (text[0] == MISSED)
@@ -298,6 +320,7 @@ static void print_json(const Grader *grader, const Outcome *outcomes, int score)
 bool grader_run(const Grader *grader, const char *file, bool as_json) {
     Outcome outcomes[GRADE_MOST_CHECKS];
     int score = 0;
+    prctl(PR_SET_CHILD_SUBREAPER, 1); // see end_leftovers
     for (size_t i = 0; i < count_checks(grader); i++) {
         outcomes[i] = (Outcome){.result = RESULT_SKIP};
         if (may_run(grader, outcomes, i))

@@ -19,7 +19,7 @@ static DpTraffic measure(size_t rows, size_t devices, DpJob *job) {
     Device *opened[MOST];
     DpTraffic measured = {0};
     for (size_t i = 0; i < devices; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "cpu:%zu", i);
         opened[i] = device_open(name, &err);
     }

@@ -50,7 +50,7 @@ static double measure(const double *values, size_t rows, size_t devices) {
     Error err = {0};
     Device *opened[MOST_DEVICES];
     for (size_t i = 0; i < devices; i++) {
-        char name[16];
+        char name[32];
         snprintf(name, sizeof name, "cpu:%zu", i);
         opened[i] = device_open(name, &err);
     }

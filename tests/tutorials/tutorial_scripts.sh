@@ -1,0 +1,122 @@
+#!/bin/sh
+# tutorial_scripts.sh BIN_DIR: start, hint, grade and check_pages keep their word: in a folder whose path has spaces
+# and a quote in it, and with files that crash, hang, end the program, ask for all memory, or leave processes behind.
+source=$(cd "$(dirname "$0")/../.." && pwd)
+. "$source/tests/programs/checks.sh"
+TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
+export TUTORIAL_BUILD
+copy="$work/a student's folder"
+mkdir "$copy"
+(cd "$source" && find common dp ddp tutorials -name '*.h' -o -path 'tutorials/work' -prune -o -path 'tutorials/*' -type f |
+    tar -cf - -T -) | tar -C "$copy" -xf -
+cd "$copy"
+mine=tutorials/work/02-shards/03-batch-mean.c
+
+says() { # 'words': the last command printed them
+    grep -qF -- "$1" "$work/out" || fail "no \"$1\": $(cat "$work/out")"
+}
+try() { # STATUS COMMAND...
+    checks=$((checks + 1))
+    wanted=$1 status=0
+    shift
+    "$@" >"$work/out" 2>&1 </dev/null || status=$?
+    [ "$status" = "$wanted" ] || fail "status $status, not $wanted: $*: $(cat "$work/out")"
+}
+answer() { # the body of batch_mean
+    {
+        echo '#include <stdlib.h>'
+        echo '#include <string.h>'
+        echo '#include <unistd.h>'
+        echo '#include "tutorials/02-shards/exercises/03-batch-mean.h"'
+        echo 'double batch_mean(const double *means, const size_t *rows, size_t shards) {'
+        echo "(void)rows, (void)shards; $1 return means[0]; }"
+    } >"$mine"
+}
+
+# ---- start and hint ----------------------------------------------------------------------------------------
+try 2 tutorials/start
+try 2 tutorials/start 77
+says 'there is no step 77'
+try 0 tutorials/start 2
+says "wrote  tutorials/work/02-shards/03-batch-mean.c"
+echo '// mine' >>"$mine"
+try 0 tutorials/start 02
+says "kept   tutorials/work/02-shards/03-batch-mean.c"
+grep -q '// mine' "$mine" || fail "start has overwritten a file"
+for hint in 1 2 3 3; do # the last one is given again
+    try 0 tutorials/hint 02 3
+    says "hint $hint of 3"
+done
+
+# ---- grade -------------------------------------------------------------------------------------------------
+try 1 tutorials/grade 02 3
+says 'Score 0/10'
+try 1 tutorials/grade 02 3 --json
+says '"score": 0'
+cp "$source/tutorials/02-shards/exercises/03-batch-mean.c" "$mine"
+try 0 tutorials/grade 02 3
+says 'Score 10/10'
+try 1 tutorials/grade --all # the other two exercises are not done
+says '02-shards/01-shard-bounds'
+mkdir "$work/anna"
+cp -r tutorials/work/02-shards "$work/anna/"
+try 0 tutorials/grade 02 3 --work "$work/anna"
+try 2 tutorials/grade --work
+try 2 tutorials/grade
+
+echo 'no C at all' >"$mine"
+try 1 tutorials/grade 02 3
+says 'It does not compile'
+says 'Score 0/10'
+rm "$mine"
+try 1 tutorials/grade 02 3
+says 'tutorials/start 02 writes it'
+answer 'memset((void *)8, 1, 8);'
+try 1 tutorials/grade 02 3
+says 'It crashed (SIGSEGV)'
+answer 'exit(0);'
+try 1 tutorials/grade 02 3
+says 'It ended the whole program with status 0'
+answer 'for (volatile int i = 0;; i++) {}'
+try 1 tutorials/grade 02 3
+says 'It did not end within'
+# No score can be had by printing it.
+answer 'if (write(1, "Score 10/10\n", 12) < 0) abort();'
+try 1 tutorials/grade 02 3
+[ "$(tail -n 1 "$work/out")" = 'Score 0/10' ] || fail "a printed score counts: $(cat "$work/out")"
+if ! grep -q "sanitize='.*[a-z]" "$TUTORIAL_BUILD/tutorials/settings.sh"; then
+    answer 'for (;;) { volatile char *p = malloc(1 << 29); p[0] = 1; }'
+    try 1 tutorials/grade 02 3
+    says 'It crashed (SIGSEGV)'
+fi
+# Nothing stays behind, not even in a session of its own.
+answer "if (fork() == 0) { setsid(); execl(\"/bin/sleep\", \"left-by-$$\", \"300\", (char *)0); }"
+try 1 tutorials/grade 02 3
+! pgrep -f "left-by-$$" >/dev/null || fail "a process that a student's file started is left"
+
+# ---- check_pages -------------------------------------------------------------------------------------------
+page() { printf '%s\n' "$@" >"$copy/page.md"; }
+ln -s "$source"/bench "$source"/README.md . 2>/dev/null || true
+page '```console' '$ echo one; echo two' one two '```' '`tutorials/lesson.h:/^Rows lesson_rows/`'
+try 0 tutorials/check_pages page.md
+page '```console' '$ echo one; echo two' one three '```'
+try 1 tutorials/check_pages page.md
+says '+two'
+try 0 tutorials/check_pages --accept page.md
+grep -qx two page.md || fail "--accept has not taken it over"
+page '<!-- varies: [0-9]+ s -->' '```console' '$ echo took 5 s' 'took 17 s' '```'
+try 0 tutorials/check_pages page.md
+page '`tutorials/lesson.h:/^Rows lesson_cols/`'
+try 1 tutorials/check_pages page.md
+says 'nothing in tutorials/lesson.h matches'
+page '`dp/gone.h:/x/`'
+try 1 tutorials/check_pages page.md
+page '[gone](gone.md)'
+try 1 tutorials/check_pages page.md
+says 'leads nowhere'
+page '<!-- excerpt: tutorials/02-shards/shards.c nowhere -->' '```c' '```'
+try 1 tutorials/check_pages page.md
+says 'there is no ANCHOR: nowhere'
+page '<!-- not run: it needs a friend -->' '```console' '$ false' hello '```'
+try 0 tutorials/check_pages page.md
+tally tutorial_scripts

@@ -1,0 +1,117 @@
+/* 01-average-gradients.grade.c: against the mean that is known, on every rank; then frozen and
+ * shared parameters, and the bytes.
+ */
+#include "tutorials/08-replicas/exercises/01-average-gradients.h"
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_08_01;
+
+enum { MOST_RANKS = 5, PARAMETERS = 4, ROWS = 3, COLUMNS = 5, COUNT = ROWS * COLUMNS };
+
+typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared with parameter 3)
+
+typedef struct Scene {
+    Kind kind;
+    float gradients[MOST_RANKS][PARAMETERS][COUNT];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+} Scene;
+
+// Sums of powers of two: exact, also when divided by the number of ranks after adding.
+static float number(int rank, int parameter, size_t i) {
+    return (float)(1 << rank) + (float)(32 * (parameter + 1)) + (float)(256 * i);
+}
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    Tensor tensors[PARAMETERS];
+    Tensor *list[PARAMETERS];
+    for (int k = 0; k < PARAMETERS; k++) {
+        float *gradient = scene->gradients[rank->rank][k];
+        for (size_t i = 0; i < COUNT; i++) gradient[i] = number(rank->rank, k, i);
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 2, (size_t[]){ROWS, COLUMNS}, NULL);
+        tensors[k].requires_grad = tensors[k].has_grad = true;
+        tensors[k].grad = gradient;
+        list[k] = &tensors[k];
+    }
+    if (scene->kind == FROZEN) {
+        tensors[1].requires_grad = tensors[1].has_grad = false; // grad points to old numbers
+    }
+    if (scene->kind == SHARED) list[3] = list[1];
+    STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
+    scene->calls[rank->rank] = rank->log->count;
+    for (size_t i = 0; i < rank->log->count; i++)
+        scene->bytes[rank->rank] += rank->log->events[i].bytes;
+}
+
+// The sentences for what is common, for one gradient's number on one rank.
+static void check_number(Grade *grade, const Scene *scene, int world, int rank, int k, size_t i) {
+    float sum = 0, got = scene->gradients[rank][k][i];
+    for (int r = 0; r < world; r++) sum += number(r, k, i);
+    float scale = 1.0f / (float)world, mean = sum * scale;
+    GRADE_EXPECT(grade, got != 0.0f,
+                 "The gradients are 0 on every rank: all agree, and nobody learns.");
+    GRADE_EXPECT(grade, world == 1 || got != sum,
+                 "This is the sum of the gradients: every step is as many times too long as there "
+                 "are ranks.");
+    GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k != PARAMETERS - 1 || i > 0,
+                 "The last parameter was left out: its gradient still differs from rank to rank.");
+    GRADE_EXPECT(grade,
+                 world == 1 || got != number(rank, k, i) || i == 0 ||
+                     scene->gradients[rank][k][0] == number(rank, k, 0),
+                 "Only the first numbers of a gradient were averaged: it has "
+                 "tensor_count(parameter).");
+    GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
+                 "All ranks have rank 0's gradients: they are equal, and what the others computed "
+                 "is lost.");
+    GRADE_EXPECT(grade, got == mean,
+                 "%d ranks: the mean of gradient %d at %zu is %g, and rank %d has %g.", world, k, i,
+                 (double)mean, rank, (double)got);
+}
+
+static void check(Grade *grade, Scene *scene, int world, Kind kind) {
+    *scene = (Scene){.kind = kind};
+    grade_ranks(grade, world, run_rank, scene);
+    for (int rank = world - 1; rank >= 0; rank--)
+        for (int k = 0; k < PARAMETERS; k++)
+            for (size_t i = 0; i < COUNT; i++) {
+                if ((kind == FROZEN && k == 1) || (kind == SHARED && k == 3)) continue;
+                check_number(grade, scene, world, rank, k, i);
+            }
+}
+
+static void two_ranks(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 2, PLAIN);
+}
+
+static void all_worlds(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 1, PLAIN);
+    check(grade, &scene, 3, PLAIN);
+    check(grade, &scene, 5, PLAIN);
+}
+
+static void frozen(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 3, FROZEN);
+    GRADE_EXPECT(grade, scene.calls[0] <= PARAMETERS - 1,
+                 "A frozen parameter has no gradient, and there is nothing to average. (%zu "
+                 "collectives for 3 gradients)",
+                 scene.calls[0]);
+}
+
+static void shared(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 3, SHARED);
+    GRADE_EXPECT(grade, scene.bytes[0] <= (PARAMETERS - 1) * COUNT * sizeof(float),
+                 "The shared parameter was sent twice: it stands in the list under both of its "
+                 "names. (%zu bytes, and %zu are needed)",
+                 scene.bytes[0], (PARAMETERS - 1) * COUNT * sizeof(float));
+}
+
+const Grader grader_08_01 = {"08-replicas/01-average-gradients",
+                             {{"the mean on two ranks", 3, NULL, two_ranks},
+                              {"one, three and five ranks", 2, "the mean on two ranks", all_worlds},
+                              {"a frozen parameter", 2, "the mean on two ranks", frozen},
+                              {"a shared parameter", 3, "the mean on two ranks", shared}}};

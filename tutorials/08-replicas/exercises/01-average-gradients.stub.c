@@ -1,0 +1,5 @@
+/* Your part: an all-reduce for each gradient that there is. */
+int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
+    (void)group, (void)parameters, (void)count, (void)err;
+    return 0;
+}

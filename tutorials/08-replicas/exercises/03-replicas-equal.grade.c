@@ -1,0 +1,83 @@
+/* 03-replicas-equal.grade.c: equal ones, and differences of every small kind on every rank. */
+#include "tutorials/08-replicas/exercises/03-replicas-equal.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_08_03;
+
+enum { MOST_RANKS = 5, COUNT = 9 };
+
+typedef enum Change { NOTHING, FIRST, LAST, LAST_BIT, SIGN_OF_ZERO, EXCHANGED, ALL_NAN } Change;
+
+typedef struct Scene {
+    Change change;
+    int odd_one; // the rank that differs
+    bool equal[MOST_RANKS];
+    bool changed; // a rank's own weights were written to
+} Scene;
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    float weights[COUNT], scratch[COUNT];
+    bool odd = rank->rank == scene->odd_one;
+    for (int i = 0; i < COUNT; i++) weights[i] = 0.5f + (float)i;
+    weights[4] = 0.0f;
+    if (scene->change == ALL_NAN) weights[3] = NAN;
+    if (odd && scene->change == FIRST) weights[0] = -1.0f;
+    if (odd && scene->change == LAST) weights[COUNT - 1] = 77.0f;
+    if (odd && scene->change == LAST_BIT) weights[0] = nextafterf(weights[0], 1.0f);
+    if (odd && scene->change == SIGN_OF_ZERO) weights[4] = -0.0f;
+    if (odd && scene->change == EXCHANGED) weights[1] = 2.5f, weights[2] = 1.5f;
+    float kept = weights[COUNT - 1];
+    STUDENT(rank->grade, replicas_equal)
+    (rank->group, weights, scratch, COUNT, &scene->equal[rank->rank], &rank->err);
+    scene->changed = scene->changed || weights[COUNT - 1] != kept;
+}
+
+// All ranks must say the same, and the truth.
+static void ask(Grade *grade, int world, Change change, int odd_one, const char *sentence) {
+    Scene scene = {.change = change, .odd_one = odd_one};
+    bool truth = change == NOTHING || change == ALL_NAN;
+    grade_ranks(grade, world, run_rank, &scene);
+    for (int r = 1; r < world; r++)
+        GRADE_EXPECT(grade, scene.equal[r] == scene.equal[0],
+                     "The ranks do not agree: one says equal and another different. (%d ranks, "
+                     "rank %d differs)",
+                     world, odd_one);
+    GRADE_EXPECT(grade, scene.equal[0] == truth, "%s (%d ranks)", sentence, world);
+}
+
+static void equal(Grade *grade) {
+    for (int i = 0; i < 4; i++)
+        ask(grade, GRADE_WORLDS[i], NOTHING, -1, "Equal weights were called different.");
+}
+
+static void one_differs(Grade *grade) {
+    const char *sentence = "One rank differed, and all said equal: a minimum asks whether all do.";
+    ask(grade, 2, FIRST, 1, sentence);
+    for (int i = 2; i < 4; i++)
+        for (int odd_one = 0; odd_one < GRADE_WORLDS[i]; odd_one++)
+            ask(grade, GRADE_WORLDS[i], FIRST, odd_one, sentence);
+}
+
+static void every_bit(Grade *grade) {
+    ask(grade, 3, LAST, 2, "A difference in the last weight was not noticed: memcmp counts bytes.");
+    ask(grade, 3, EXCHANGED, 1,
+        "Two weights were exchanged on one rank, and it was not noticed: equal sums are not "
+        "enough.");
+    ask(grade, 3, LAST_BIT, 1, "The last bit of one weight differed, and it was called equal.");
+}
+
+static void bits_not_values(Grade *grade) {
+    ask(grade, 3, ALL_NAN, -1,
+        "The same NaN on all ranks was called different: compare bits and not values.");
+    ask(grade, 3, SIGN_OF_ZERO, 2, "0 and -0 are equal values with different bits.");
+}
+
+const Grader grader_08_03 = {"08-replicas/03-replicas-equal",
+                             {{"equal replicas", 2, NULL, equal},
+                              {"one rank differs", 3, "equal replicas", one_differs},
+                              {"every weight, every bit", 3, "one rank differs", every_bit},
+                              {"bits and not values", 2, "equal replicas", bits_not_values}}};
