@@ -406,7 +406,10 @@ static void connection_close(StoreServer *server, Connection *c) {
     server->connection_count--;
     unpark_request(c);
     LIST_REMOVE(c, all);
-    close(c->fd); // which also takes it out of epoll
+    // A process that was forked a moment ago may still hold the descriptor. Then closing it here
+    // does not take it out of epoll, which would report on a connection that is gone.
+    epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
+    close(c->fd);
     free(c->in.data);
     free(c->out.data);
     free(c);
