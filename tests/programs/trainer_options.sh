@@ -3,7 +3,8 @@
 # evaluation alone, parts of a step, clipped gradients, the order of the samples, checkpoints by epoch,
 # what resuming says, the loss that is printed, and outputs that cannot be written.
 . "$(dirname "$0")/checks.sh"
-single="$bin/train_single --log-every 1"
+PATH=$bin:$PATH # so that a command may stand in a variable, whatever the folder is called
+single="train_single --log-every 1"
 rank0='\[0\]: '
 
 says() { # 'part of a line of stderr'
@@ -29,8 +30,8 @@ done
 # ---- evaluation alone --------------------------------------------------------------------------------------
 run "a run to evaluate" $single --epochs 2 --model convnet --save last --save-init init --out run
 last=$(grep '^epoch=1 ' out.txt | cut -d ' ' -f 2-)
-for program in "$bin/train_single" "$bin/train_dp --devices 3" \
-    "$bin/ddprun --nproc-per-node 3 $bin/train_ddp"; do
+for program in train_single "train_dp --devices 3" \
+    "ddprun --nproc-per-node 3 train_ddp"; do
     run "--evaluate" $program --model convnet --evaluate last
     checks=$((checks + 1))
     [ "$(cat out.txt)" = "evaluated=last $last" ] || fail "$program: $(cat out.txt), not $last"
@@ -153,7 +154,7 @@ column() { # NAME FILE
 [ ! -s wrong.txt ] || fail "$(cat wrong.txt)"
 
 # ---- PowerSGD says what it is going to do, and does not do nothing -----------------------------------------
-power="$bin/train_ddp --comm-hook powersgd --no-eval"
+power="train_ddp --comm-hook powersgd --no-eval"
 refuse 2 "--powersgd-start 1000: the run ends after step 249" $power
 refuse 2 "--powersgd-start 23: the run ends after step 22" $power --epochs 1 --global-batch 64 --drop-last \
     --powersgd-start 23
