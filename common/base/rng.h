@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-// Streams keep the uses apart: no two are equal. A parameter's stream is RNG_STREAM_PARAMETER + its index.
+// Streams keep the uses apart: no two are equal. A parameter's is RNG_STREAM_PARAMETER + its index.
 enum {
     RNG_STREAM_AUGMENT = 1,
     RNG_STREAM_SPLIT = 2,
