@@ -1,7 +1,6 @@
 /* setup.c: see setup.h. */
 #include "common/train/setup.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/device/link.h"
@@ -67,7 +66,7 @@ static _Noreturn void end_with_summary(const TrainConfig *config, const DataSour
                data->name);
         summary_print(model, stdout);
     }
-    exit(fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED);
+    process_end(STATUS_OK);
 }
 
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
