@@ -1,4 +1,4 @@
-/* This divides by n - 1. Batch norm normalises with the variance of the rows that it has, and divides by n. */
+/* Batch norm normalises with the variance of the rows that it has, and divides by n. */
 int merge_statistics(ProcessGroup *group, const double *rows, size_t count, double *mean,
                      double *var, Error *err) {
     double own[3] = {0};

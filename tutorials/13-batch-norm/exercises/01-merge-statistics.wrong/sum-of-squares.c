@@ -1,4 +1,4 @@
-/* two large, nearly equal numbers were subtracted. */
+/* Rows around 1000000000 with the variance 5 came out with */
 int merge_statistics(ProcessGroup *group, const double *rows, size_t count, double *mean,
                      double *var, Error *err) {
     double own[3] = {0};

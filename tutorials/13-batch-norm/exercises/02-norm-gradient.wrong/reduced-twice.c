@@ -1,4 +1,4 @@
-/* The gradients of weight and bias are not this rank's part: DistributedDataParallel will reduce them once more. */
+/* The gradients of weight and bias are not this rank's part */
 int norm_gradient(ProcessGroup *group, const NormRows *rows, NormGradients *to, Error *err) {
     double sums[2] = {0}, n = (double)rows->all_rows;
     for (size_t i = 0; i < rows->count; i++) {
