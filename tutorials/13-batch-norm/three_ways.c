@@ -1,8 +1,8 @@
 /* three_ways.c: batch norm of one channel in three ways, by numbers that fit in the head.
  *
- * Rank r has two rows, 4r + 1 and 4r + 3, so two ranks together have 1, 3, 5, 7. A line for each way
- * and rank says what becomes of the rank's two rows, the running mean that the rank remembers of
- * them, and the one with which the next forward would begin.
+ * Rank r has two rows, 4r + 1 and 4r + 3, so two ranks together have 1, 3, 5, 7. Each line says of
+ * one way and one rank what becomes of the rank's two rows, the running mean that the rank
+ * remembers of them, and the one with which the next forward would begin.
  */
 #include "common/nn/layers.h"
 #include "ddp/features/sync_batch_norm.h"
