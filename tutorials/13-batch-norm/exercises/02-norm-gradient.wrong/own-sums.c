@@ -9,7 +9,7 @@ int norm_gradient(ProcessGroup *group, const NormRows *rows, NormGradients *to, 
     to->dweight = sums[1];
     (void)group, (void)err;
     for (size_t i = 0; i < rows->count; i++)
-        to->dx[i] = rows->weight * rows->invstd *
-                    (rows->dy[i] - sums[0] / n - rows->xhat[i] * sums[1] / n);
+        to->dx[i] =
+            rows->weight * rows->invstd * (rows->dy[i] - sums[0] / n - rows->xhat[i] * sums[1] / n);
     return 0;
 }
