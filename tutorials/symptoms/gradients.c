@@ -95,8 +95,8 @@ static double bypass(SymptomRank *me) {
     return difference;
 }
 
-// Two ranks with the gradients 6 and -2 clip to a length of 1; the mean of 2 becomes 1. The mistake:
-// each clips its own first, and the mean of 1 and -1 is 0.
+// Two ranks have the gradients 6 and -2 and clip to a length of 1: their mean, 2, becomes 1. The
+// mistake: each clips its own first, and the mean of 1 and -1 is 0.
 static double clip(SymptomRank *me) {
     Module *model = layer_linear(me->device, 1, 1);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);

@@ -99,8 +99,8 @@ static void train(Module *model, Optimizer *optimizer, int steps) {
     }
 }
 
-// Four steps, against two, a new process, and two more. The mistake: the weights were saved, and the
-// optimizer's momentum was not.
+// Four steps, against two, a new process, and two more. The mistake: the weights were saved, and
+// the optimizer's momentum was not.
 static double resume(SymptomRank *me) {
     Module *model = layer_linear(me->device, 1, 1), *again = layer_linear(me->device, 1, 1);
     const OptimizerConfig config = {.kind = OPTIMIZER_SGD, .momentum = 0.5};

@@ -14,7 +14,7 @@ static bool meets(SymptomRank *me) {
     return pg_run(me->group, pg_all_reduce(&one, 1, PG_F64, PG_SUM), &me->err) == 0;
 }
 
-// Rank 0 has three batches and rank 1 has two. The mistake: each goes on for as long as it has some.
+// Rank 0 has three batches and rank 1 has two. The mistake: each goes on as long as it has some.
 // The cure asks in every round who has one; Join does that inside of DistributedDataParallel.
 static double uneven(SymptomRank *me) {
     int batches = me->rank == 0 ? 3 : 2, done = 0;
@@ -25,8 +25,8 @@ static double uneven(SymptomRank *me) {
     }
 }
 
-// Between two steps the model is tested. The mistake: the test has a collective in it, and only rank
-// 0 is there; the others are at the next barrier.
+// Between two steps the model is tested. The mistake: the test has a collective in it, and only
+// rank 0 is there; the others are at the next barrier.
 static double rank_0_test(SymptomRank *me) {
     double correct = 150; // on each rank
     bool tests = me->rank == 0 || !me->broken;
