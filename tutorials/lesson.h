@@ -48,11 +48,11 @@ bool lesson_breaks(const Lesson *lesson, const char *name); // was --break=NAME 
 // run are counted anew. Before the first lesson_next.
 void lesson_use_sampler(Lesson *lesson, Sampler *sampler);
 
-// The next batch, all rows that the sampler gives it, in host memory; NULL after the last step. Valid until the next
-// call.
+// The next batch, all rows that the sampler gives it, in host memory; NULL after the last step.
+// Valid until the next call.
 const Batch *lesson_next(Lesson *lesson);
-// Adds normal noise of this standard deviation to the samples of the current batch: another for each
-// seed, step and place. Returns the first number drawn, before it is scaled.
+// Adds normal noise of this standard deviation to the samples of the current batch: other numbers
+// for each seed, step and place. Returns the first number drawn, before it is scaled.
 double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);

@@ -1,4 +1,4 @@
-/* 01-own-samples.grade.c: orders of known samples; numbers of samples that W divides, and others. */
+/* 01-own-samples.grade.c: known orders, of numbers that W divides, and others. */
 #include "tutorials/09-sampler/exercises/01-own-samples.h"
 
 #include "tutorials/grading/grading.h"

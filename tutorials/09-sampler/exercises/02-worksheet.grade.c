@@ -63,9 +63,9 @@ static void schedule(Grade *grade) {
     for (int i = 0; i < CASE_COUNT; i++) {
         const Job *job = &CASES[i].job;
         size_t got = filled(grade, &CASES[i]).total_steps, wanted = CASES[i].wanted.total_steps;
-        GRADE_EXPECT(grade, got == wanted || got != wanted * (size_t)job->world,
-                     "The schedule is told of W times as many steps: it counts those of the "
-                     "optimizer, and all ranks take them together.");
+        GRADE_EXPECT(
+            grade, got == wanted || got != wanted * (size_t)job->world,
+            "The schedule is told of W times too many steps: all ranks take them together.");
         GRADE_EXPECT(grade, got == wanted, "%zu epochs are %zu steps, not %zu.", job->epochs,
                      wanted, got);
     }

@@ -60,9 +60,9 @@ static void seed(Grade *grade) {
             uint64_t got = scene.scripts[r].seed;
             GRADE_EXPECT(grade, got < 1700000000,
                          "The seed comes from the clock: no run can be repeated.");
-            GRADE_EXPECT(grade, got == scene.scripts[0].seed,
-                         "Each rank shuffles with a seed of its own: some samples are dealt out "
-                         "twice, and others to nobody.");
+            GRADE_EXPECT(
+                grade, got == scene.scripts[0].seed,
+                "Each rank shuffles with a seed of its own: some samples are dealt out to nobody.");
             GRADE_EXPECT(grade, got == SEED, "The user asked for another seed: seed_option.");
         }
     }
@@ -72,13 +72,13 @@ static void search(Grade *grade) {
     play(grade, 3, false, 0);
     for (int r = 0; r < 3; r++)
         GRADE_EXPECT(grade, !scene.scripts[r].find_unused_parameters,
-                     "The search for unused parameters is on although no parameter rests: it walks "
-                     "the graph in every step for nothing.");
+                     "The search for unused parameters is on, and no parameter rests: it is work "
+                     "for nothing.");
     play(grade, 3, true, 0);
     for (int r = 0; r < 3; r++)
-        GRADE_EXPECT(grade, scene.scripts[r].find_unused_parameters,
-                     "Parameters may rest, and nobody looks for them: the reducer waits for "
-                     "gradients that never come.");
+        GRADE_EXPECT(
+            grade, scene.scripts[r].find_unused_parameters,
+            "Parameters may rest: without the search the reducer waits for gradients for ever.");
 }
 
 static void resume(Grade *grade) {
@@ -94,8 +94,8 @@ static void resume(Grade *grade) {
                          "%d of %d)",
                          r, GRADE_WORLDS[w]);
             GRADE_EXPECT(grade, script->weight != WEIGHT || script->epoch == EPOCH,
-                         "The weights are those of the checkpoint, and the epoch is not: the "
-                         "sampler deals out the orders of the first epochs again. (rank %d of %d)",
+                         "The epoch is not the saved one: the sampler deals out old orders once "
+                         "more. (rank %d of %d)",
                          r, GRADE_WORLDS[w]);
             GRADE_EXPECT(grade, script->weight == WEIGHT && script->epoch == EPOCH,
                          "Rank %d of %d goes on in epoch %d with the weight %g; saved were %d and "
@@ -144,8 +144,8 @@ static void check_accuracy(Grade *grade, int world, size_t samples) {
         bool is_mean = got > mean - 1e-9 && got < mean + 1e-9;
         bool is_true = got > truth - 1e-9 && got < truth + 1e-9;
         GRADE_EXPECT(grade, is_true || !is_mean,
-                     "This is the mean of the ranks' accuracies: a rank with fewer samples counts "
-                     "as much as one with more. (%zu samples, %d ranks)",
+                     "This is the mean of the ranks' accuracies, though one has fewer samples than "
+                     "another. (%zu samples, %d ranks)",
                      samples, world);
         GRADE_EXPECT(grade, is_true || r > 0 || got == scene.scripts[world - 1].accuracy,
                      "The accuracy is that of a part of the test set: each rank has only tested "

@@ -1,4 +1,4 @@
-/* The schedule is told of W times as many steps: it counts those of the optimizer, and all ranks take them together. */
+/* The schedule is told of W times too many steps: all ranks take them together. */
 Worksheet fill_worksheet(const Job *job) {
     const size_t ranks = (size_t)job->world;
     const size_t own = (job->samples + ranks - 1) / ranks;

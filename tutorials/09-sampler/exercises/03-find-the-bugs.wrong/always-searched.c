@@ -1,4 +1,4 @@
-/* The search for unused parameters is on although no parameter rests: it walks the graph in every step for nothing. */
+/* The search for unused parameters is on, and no parameter rests: it is work for nothing. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;

@@ -1,4 +1,4 @@
-/* The weights are those of the checkpoint, and the epoch is not: the sampler deals out the orders of the first epochs again. */
+/* The epoch is not the saved one: the sampler deals out old orders once more. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;

@@ -1,4 +1,4 @@
-/* This is the mean of the ranks' accuracies: a rank with fewer samples counts as much as one with more. */
+/* This is the mean of the ranks' accuracies, though one has fewer samples than another. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;

@@ -1,4 +1,4 @@
-/* Parameters may rest, and nobody looks for them: the reducer waits for gradients that never come. */
+/* Parameters may rest: without the search the reducer waits for gradients for ever. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;
