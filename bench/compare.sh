@@ -4,7 +4,7 @@
 # whether they compute the same bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
 # with --install), builds, runs.
 #
-# Writes summary.csv, equivalence.csv, five SVG figures, report.md and report.html. The exit status
+# Writes summary.csv, difference.csv, equivalence.csv, SVG figures, report.md and report.html. The exit status
 # is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
 # 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
 # shows the same equivalences, and no times.
@@ -16,7 +16,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices runs measure equivalence tables report; do
+for part in progress devices runs measure answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -97,7 +97,7 @@ trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 mkdir -p "$out" || exit 2
-rm -rf "$out/runs" "$out/plots" "$out"/{summary,equivalence}.csv "$out"/report.{md,html} \
+rm -rf "$out/runs" "$out/plots" "$out"/{summary,difference,equivalence}.csv "$out"/report.{md,html} \
     "$out"/*.svg "$out"/trace-*
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
@@ -113,6 +113,7 @@ plan
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
     summarize
+    [[ -z $(timed_worlds) ]] || compare_phases
     train_curves
     trace_steps
     lay_out_timeline

@@ -1,8 +1,12 @@
 # markdown.awk: the report's Markdown as one HTML page with its figures inside.
 #
-#   folder=DIR awk -v title="..." -f markdown.awk report.md >report.html
+#   folder=DIR awk -v title="..." -v style=page.css -f markdown.awk report.md >report.html
+#   folder=DIR awk -v fragment=ladder -f markdown.awk section.md >section.html
 #
-# Knows what report.sh writes and no more: headings, paragraphs, lists, tables, fenced code, `code`,
+# With fragment it is no page of its own but a part of one, and the ids of its figures begin with that word. A
+# line that is nothing but [section](FILE) brings in such a part as it is.
+#
+# Knows what report.sh writes and no more: headings, paragraphs, lists, tables, fenced code, details, `code`,
 # **bold**, *italics* and images that stand alone on a line (SVGs of `folder`, whose ids get a prefix
 # each, since in one page they would collide).
 function escape(text) {
@@ -29,15 +33,15 @@ function span(text) {
 # Closes the block that is open and opens another: "p", "ul", "table", "pre" or "" for none.
 function block(kind) {
     if (open == kind) return
-    if (open) print "</" open ">"
-    if (kind) print "<" kind ">"
+    if (open) print "</" open ">" (open == "table" ? "</div>" : "")
+    if (kind) print (kind == "table" ? "<div class=\"wide\">" : "") "<" kind ">"
     open = kind
-    rows = 0
 }
 
 function figure(file,    id, line) {
     id = file
     sub(/\.svg$/, "", id)
+    if (fragment) id = fragment "-" id
     print "<figure>"
     while ((getline line < (folder "/" file)) > 0) {
         if (line ~ /^<\?xml|^<!DOCTYPE|"http.*dtd">/) continue
@@ -51,26 +55,25 @@ function figure(file,    id, line) {
     print "</figure>"
 }
 
-function table_row(    cells, n, i, tag) {
-    n = split($0, cells, /[ ]*\|[ ]*/)
-    tag = rows++ ? "td" : "th"
-    printf "<tr>"
-    for (i = 2; i < n; i++) printf "<%s>%s</%s>", tag, span(cells[i]), tag
+# A row of a table. The first waits for the line under it, which says which columns stand to the right.
+function table_row(line, tag,    cells, n, i) {
+    n = split(line, cells, /[ ]*\|[ ]*/)
+    printf line ~ /\| disturbed \|/ ? "<tr class=\"disturbed\">" : "<tr>"
+    for (i = 2; i < n; i++) printf "<%s%s>%s</%s>", tag, right[i] ? " class=\"number\"" : "", span(cells[i]), tag
     print "</tr>"
 }
 
 BEGIN {
     folder = ENVIRON["folder"] # awk would take a backslash in -v for the begin of something else
+    if (!fragment) page_begins()
+}
+
+function page_begins(    line) {
     print "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">"
     print "<meta name=\"viewport\" content=\"width=device-width\">"
     print "<title>" escape(title) "</title>\n<style>"
-    print "body { max-width: 62rem; margin: 2rem auto; padding: 0 1rem; color: #222 }"
-    print "body { font: 16px/1.5 sans-serif }"
-    print "figure { margin: 1rem 0 } svg { max-width: 100%; height: auto }"
-    print "table { border-collapse: collapse; margin: 1rem 0; font-variant-numeric: tabular-nums }"
-    print "th, td { padding: .2rem .7rem; border-bottom: 1px solid #ddd; text-align: left }"
-    print "pre { background: #f5f5f5; padding: .7rem; overflow-x: auto; font-size: .8rem }"
-    print "code { background: #f5f5f5 }\n</style>\n</head>\n<body>"
+    while ((getline line < style) > 0) print line
+    print "</style>\n</head>\n<body>"
 }
 
 /^```/ {
@@ -98,11 +101,35 @@ open == "pre" {
     next
 }
 
-/^\|[-:| ]+\|$/ { next }
+/^\|[-:| ]+\|$/ && open == "table" {
+    n = split($0, cells, /\|/)
+    split("", right)
+    for (i = 2; i < n; i++) right[i] = cells[i] ~ /-:/
+    table_row(head, "th")
+    next
+}
 
 /^\|/ {
-    block("table")
-    table_row()
+    if (open == "table") {
+        table_row($0, "td")
+    } else {
+        block("table")
+        head = $0
+    }
+    next
+}
+
+/^\[section\]\(.*\)$/ {
+    block("")
+    file = folder "/" substr($0, 11, length($0) - 11)
+    while ((getline line < file) > 0) print line
+    close(file)
+    next
+}
+
+/^<\/?details/ {
+    block("")
+    print
     next
 }
 
@@ -124,5 +151,5 @@ open == "pre" {
 
 END {
     block("")
-    print "</body>\n</html>"
+    if (!fragment) print "</body>\n</html>"
 }

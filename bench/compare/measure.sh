@@ -159,6 +159,7 @@ models = "$models"
 curve_models = "$(curve_models | paste -sd ' ' -)"
 runs = "$(configurations | tr ' ' ':' | paste -sd ' ' -)"
 worlds = "$(timed_worlds)"
+answer_world = "$(answer_world)"
 cores = $cores
 units = "$units"
 END
@@ -194,6 +195,7 @@ draw() {
     for model in $(curve_models); do curves_of "$model" >"$out/plots/loss-$model.csv"; done
     [[ -z $(curve_models) ]] || plot loss
     [[ -n $(timed_worlds) ]] || return 0
+    plot difference
     plot throughput
     plot phases
     plot memory

@@ -23,7 +23,7 @@ commit_line() {
 write_report() {
     report_text >"$out/report.md"
     folder="$out" awk -v title="DataParallel and DistributedDataParallel, compared" \
-        -f bench/compare/markdown.awk "$out/report.md" >"$out/report.html"
+        -v style=bench/compare/page.css -f bench/compare/markdown.awk "$out/report.md" >"$out/report.html"
 }
 
 # What a reader should know before believing the speed-ups.
@@ -56,9 +56,29 @@ END
 END
 }
 
+# The answer, and the figure of it.
+answer_text() {
+    cat <<END
+## Which is faster here, and why?
+
+$(answer_lines | sed 's/^/- /')
+
+$(figure difference "What DDP takes more or less than DP, phase by phase")
+
+END
+}
+
+# What other commands found, whose results lie beside these: of DIR, those in DIR-ladder, DIR-peers and so on.
+sections() {
+    local section
+    for section in "$out"-*/section.html; do
+        [[ ! -s $section ]] || printf '[section](../%s)\n\n' "${section#"$(dirname "$out")/"}"
+    done
+}
+
 loss_figure() {
     if [[ -n $(curve_models) ]]; then
-        echo "![Training loss](loss.svg)"
+        figure loss "Training loss"
     else
         echo "(No model that learns the digits was asked for.)"
     fi
@@ -88,7 +108,7 @@ speed_text() {
     cat <<END
 ## Speed
 
-![Training speed](throughput.svg)
+$(figure throughput "Training speed")
 
 How to read it: to the right the same batch is shared by more devices; perfect scaling would climb
 along the dashed line. The gap below it is what parallelism costs: copying, waiting, and whatever
@@ -98,7 +118,7 @@ $(speed_remarks)
 
 ## Where a step goes
 
-![Phases of a step](phases.svg)
+$(figure phases "Phases of a step")
 
 How to read it: a bar is one step as the thread that drives it sees it: on DP the one process, on
 DDP rank 0. Blue and green is computing, warm colours move data. With N devices the blue parts
@@ -115,7 +135,7 @@ slower ranks included, and what is not *exposed* was hidden behind the backward 
 
 ## Memory
 
-![Peak memory](memory.svg)
+$(figure memory "Peak memory")
 
 How to read it: the tallest bar decides which network fits. Everywhere the activations shrink with
 a device's share of the batch; what is kept per weight does not. DP keeps the reduced gradients,
@@ -129,7 +149,7 @@ timeline_text() {
     cat <<END
 ## One step, as a timeline
 
-![Timeline](timeline.svg)
+$(figure timeline "Timeline")
 
 How to read it: one row is one thread, the step one of median length. Above, DP: the first row
 drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
@@ -176,6 +196,10 @@ The same networks, the same weights to begin with, the same batches: trained by 
 DataParallel (DP: one process, one thread per device) and by DistributedDataParallel (DDP: one
 process per device). **$(verdict_line)**
 
+$([[ -z $(timed_worlds) ]] || answer_text)
+
+## The figures
+
 $(speed_rows | markdown_table)
 
 Every row: $repeats runs, interleaved with those of the other rows, all their steps but the first
@@ -214,14 +238,20 @@ ranks' means would weight rows unequally or round.
 $([[ $kind == cpu ]] && bits_text || tolerance_text)
 $(batch_norm_remark)
 
+$(sections)
+
 ## The machine
 
 $(machine_lines)
 
 ## The commands
 
+<details><summary>$(wc -l <"$out/commands.txt") runs, in their order</summary>
+
 \`\`\`
 $(cat "$out/commands.txt")
 \`\`\`
+
+</details>
 END
 }

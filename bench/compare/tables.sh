@@ -6,13 +6,16 @@ speed_rows() {
     tabbed model strategy devices samples/s "step ms" p25-p75 speed-up "device 0 MB" "others MB" \
         "moved MB/step"
     csv '
-        of("strategy") == "single" { one[of("model")] = of("samples_per_s_p50") }
+        of("strategy") == "single" && !of("disturbed") { one[of("model")] = of("samples_per_s_p50") }
         {
+            speed_up = of("disturbed") ? "disturbed" : "-"
+            if (of("timed") && !of("disturbed") && of("model") in one)
+                speed_up = sprintf("%.2f", of("samples_per_s_p50") / one[of("model")])
             times = "-" OFS "-" OFS "-" OFS "-" # of a row that is not timed
             if (of("timed"))
                 times = sprintf("%.0f", of("samples_per_s_p50")) OFS sprintf("%.2f", of("step_ms_p50")) \
                     OFS sprintf("%.2f-%.2f", of("step_ms_p25"), of("step_ms_p75")) \
-                    OFS sprintf("%.2f", of("samples_per_s_p50") / one[of("model")])
+                    OFS speed_up
             print of("model"), of("strategy"), of("world_size"), times, \
                 sprintf("%.2f", of("peak_bytes_device0") / 1e6), \
                 (of("world_size") == 1 ? "-" : sprintf("%.2f", of("peak_bytes_other") / 1e6)), \
@@ -23,7 +26,7 @@ speed_rows() {
 # How long DDP's all-reduces took, and what of that the backward pass hid.
 communication_rows() {
     tabbed model devices "all-reduces ms" "exposed ms" hidden
-    csv 'of("strategy") == "ddp" && of("timed") && of("communication_ms") > 0 {
+    csv 'of("strategy") == "ddp" && of("timed") && !of("disturbed") && of("communication_ms") > 0 {
             hidden = 1 - of("exposed_ms") / of("communication_ms")
             print of("model"), of("world_size"), sprintf("%.2f", of("communication_ms")), \
                 sprintf("%.2f", of("exposed_ms")), sprintf("%.0f %%", hidden > 0 ? 100 * hidden : 0)
@@ -90,17 +93,25 @@ equivalence_rows() {
         }' "$out/equivalence.csv"
 }
 
-# Tab-separated rows as a Markdown table, and as aligned columns for the terminal.
+# Tab-separated rows as a Markdown table, and as aligned columns for the terminal. A column that holds
+# nothing but numbers stands to the right.
 markdown_table() {
     awk -F'\t' '{
-            printf "|"
-            for (i = 1; i <= NF; i++) printf " %s |", $i
-            print ""
+            line[NR] = "|"
+            for (i = 1; i <= NF; i++) {
+                line[NR] = line[NR] " " $i " |"
+                if (NR > 1 && $i !~ /^[-+]?[0-9][-+.0-9e]*( %)?$|^-$|^disturbed$/) words[i] = 1
+            }
         }
-        NR == 1 {
-            printf "|"
-            for (i = 1; i <= NF; i++) printf "---|"
-            print ""
+        NR == 1 { columns = NF }
+        END {
+            for (r = 1; r <= NR; r++) {
+                print line[r]
+                if (r > 1) continue
+                printf "|"
+                for (i = 1; i <= columns; i++) printf "%s|", words[i] ? "---" : "---:"
+                print ""
+            }
         }'
 }
 
@@ -113,15 +124,17 @@ terminal_table() {
         }
         END {
             for (r = 1; r <= NR; r++) {
-                for (i = 1; i <= NF; i++) printf (i < 3 ? "%-*s  " : "%*s  "), wide[i], cell[r, i]
-                print ""
+                line = ""
+                for (i = 1; i <= NF; i++) line = line sprintf(i < 3 ? "%-*s  " : "%*s  ", wide[i], cell[r, i])
+                sub(/ +$/, "", line)
+                print line
             }
         }'
 }
 
 # Configurations whose repeats disagree: something else was using the machine.
 disturbed() {
-    csv 'of("spread") > 0.25 {
+    csv 'of("disturbed") + 0 {
             printf "%s %s:%s (%.0f %%)\n", of("model"), of("strategy"), of("world_size"), \
                 100 * of("spread")
         }' "$out/summary.csv"
@@ -141,11 +154,15 @@ verdict_line() {
 
 print_summary() {
     echo
-    speed_rows | terminal_table
+    speed_rows | cut -f 1-7 | terminal_table
+    echo
+    speed_rows | cut -f 1-3,8-10 | terminal_table
     echo
     curve_rows | cut -f 1-7 | terminal_table
     echo
-    equivalence_rows | terminal_table
+    equivalence_rows | cut -f 1-4,6,10 | terminal_table
+    echo
+    [[ -z $(timed_worlds) ]] || answer_lines | fold -s -w 79
     echo
     disturbed | sed 's/^/disturbed: /'
     why_untimed

@@ -18,13 +18,13 @@ checks=$((checks + 1))
 found=$(find "$work" -name x)
 [ -z "$found" ] || fail "a name was carried out as a command: $found"
 cd "$nasty"
-for file in summary.csv equivalence.csv report.md report.html loss.svg memory.svg phases.svg throughput.svg \
-    timeline.svg; do
+for file in summary.csv difference.csv equivalence.csv report.md report.html difference.svg loss.svg memory.svg \
+    phases.svg throughput.svg timeline.svg; do
     checks=$((checks + 1))
     [ -s "$file" ] || fail "there is no $file"
 done
 checks=$((checks + 1))
-[ "$(grep -c '<svg' report.html)" = 5 ] || fail "not five figures in report.html"
+[ "$(grep -c '<svg' report.html)" = 6 ] || fail "not six figures in report.html"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 
 # ---- waiting ---------------------------------------------------------------------------------------------
@@ -102,6 +102,24 @@ agree() {
         }' >wrong.txt
     [ ! -s wrong.txt ] || fail "$1: $(cat wrong.txt)"
 }
+
+# difference: DDP's milliseconds less DP's, a panel for each model; small phases are one bar, and the bars add up.
+csv 'BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ") }
+    of("world_size") != 2 { next }
+    { m = of("model"); s = of("strategy") == "ddp" ? 1 : -1; if (!(m in panel)) panel[m] = panels++
+      for (i = 1; i <= n; i++) d[m, i] += s * of(phase[i] "_ms")
+      step[m] += s * of("step_ms_p50"); if (s < 0) dp[m] = of("step_ms_p50") }
+    END { for (m in panel) {
+        row = 0; left = step[m]
+        for (i = 1; i < n; i++) {
+            size = d[m, i] < 0 ? -d[m, i] : d[m, i]
+            if (size < 0.01 * dp[m]) continue
+            printf "%d %d %.4f\n", panel[m], ++row, d[m, i]; left -= d[m, i]
+        }
+        printf "%d %d %.4f\n%d %d %.4f\n", panel[m], row + 1, left, panel[m], row + 2, step[m]
+    } }' summary.csv >wanted-difference.txt
+drawn difference | awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' >drawn-difference.txt
+agree "difference.svg" wanted-difference.txt drawn-difference.txt
 
 # loss: means of as many steps as make at most 60 points; below, the distance from one device.
 runs="single-1 dp-2 ddp-2"
@@ -187,13 +205,14 @@ for file in plots/*.csv; do
         "$file" >turned.txt
     mv turned.txt "$file"
 done
-for name in loss throughput memory phases timeline; do
+for name in loss throughput memory phases timeline difference; do
     checks=$((checks + 1))
     drawn "$name" | sort >turned.txt
     case $name in # as above
     loss) grep -v '^2 ' turned.txt | grep -v NaN ;;
     throughput) awk '$2 > 1 && $1 < 2' turned.txt ;;
     memory) awk '$1 < 2' turned.txt ;;
+    difference) awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' turned.txt | sort ;;
     timeline) awk '$2 < 12 { print } $2 == 12 { print $1, $2, $3, $4, $5, $6 }' turned.txt ;;
     *) cat turned.txt ;;
     esac >drawn-again.txt

@@ -1,0 +1,302 @@
+/* allreduce.c: one rank's part in measuring all_reduce. See the header.
+ *
+ * For each size: warm up, then per iteration fill the buffer, meet, time one all_reduce on every
+ * rank, and check every element of that very result (as nccl-tests does). An iteration's time is
+ * the slowest rank's.
+ *
+ * The bound is measured in turns with it. It is the plain sum: each core adds up its share of W
+ * buffers, which the other cores have filled just as they fill those of the all_reduce, and writes
+ * the sum to all W, with the same loop. The bytes that cross between caches and memory are the
+ * same; but there is no group, and nobody waits for anybody.
+ */
+#include "bench/allreduce.h"
+
+#include <sched.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "bench/workload.h"
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "ddp/group/shm/internal.h"
+
+enum {
+    WARM_UP = 3,
+    LEAST = 10,
+    MOST = 1000,
+    BYTES_PER_SIZE = 512 * 1024 * 1024, // what the iterations of a size add up to
+    BOUND_FROM = 1024 * 1024,           // below, a sum takes less time than meeting does
+    ROUND_TRIPS = 200,                  // in a block that is timed,
+    BLOCKS = 51,                        // of which there are so many
+    HUGE_PAGE_BYTES = 2 * 1024 * 1024,
+};
+
+typedef struct Bench { // one rank
+    const AllReduceSettings *settings;
+    ProcessGroup *group;
+    Device *device; // NULL: the buffer is in host memory
+    int rank, world;
+    float *buffer; // [largest size], the group's, shared or on the device
+    float *host;   // [largest size], where it is filled and checked; the buffer, unless on a GPU
+    double *ours;  // us per iteration; after sort_slowest() the slowest rank's, sorted
+    double *bound; // the same of the plain sum
+    int64_t wrong; // elements, in all iterations so far
+    Error error;
+} Bench;
+
+// ---- memory that all ranks map --------------------------------------------------------------
+
+static void *map_shared(size_t bytes, Error *err) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    if (memory != MAP_FAILED) return memory;
+    error_set(err, STATUS_FAILED, "cannot map %zu bytes of shared memory", bytes);
+    return NULL;
+}
+
+int allreduce_share_memory(AllReduceSettings *settings, Error *err) {
+    settings->words = map_shared(2 * sizeof(SyncWord), err);
+    if (!settings->words) return -1;
+    if (settings->max_bytes < BOUND_FROM) return 0;
+    settings->block_bytes =
+        (settings->max_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
+    size_t bytes = settings->block_bytes * (size_t)settings->world;
+    settings->blocks = map_shared(bytes, err);
+    if (!settings->blocks) return -1;
+    madvise(settings->blocks, bytes, MADV_HUGEPAGE); // as the backend does
+    return 0;
+}
+
+// ---- filling and checking -------------------------------------------------------------------
+
+// Exact in F32: at most 1024 * 64 * 65 / 2 when summed.
+static float base_value(size_t i, size_t iteration) {
+    return (float)((i * 7 + iteration) % 1024);
+}
+
+static void fill_buffer(float *x, size_t count, int rank, size_t iteration) {
+    for (size_t i = 0; i < count; i++) x[i] = base_value(i, iteration) * (float)(rank + 1);
+}
+
+static int64_t count_wrong(const float *x, size_t count, int world, size_t iteration) {
+    int64_t wrong = 0;
+    float factor = (float)(world * (world + 1) / 2);
+    for (size_t i = 0; i < count; i++) wrong += !(x[i] == base_value(i, iteration) * factor);
+    return wrong;
+}
+
+// ---- one iteration --------------------------------------------------------------------------
+
+static int meet(Bench *bench) {
+    return pg_run(bench->group, pg_barrier(), &bench->error);
+}
+
+static double elapsed_us(uint64_t since_ns) {
+    return (double)(clock_ns() - since_ns) * 1e-3;
+}
+
+// One all_reduce of `count` elements: its time goes to *us.
+static int time_all_reduce(Bench *bench, size_t count, size_t iteration, double *us) {
+    Device *device = bench->device;
+    fill_buffer(bench->host, count, bench->rank, iteration);
+    if (device) {
+        device_copy(device, bench->buffer, NULL, bench->host, count * sizeof(float));
+        device_synchronize(device);
+    }
+    if (meet(bench)) return -1;
+    uint64_t begin = clock_ns();
+    if (pg_run(bench->group, pg_all_reduce(bench->buffer, count, PG_F32, PG_SUM), &bench->error))
+        return -1;
+    if (device) device_synchronize(device);
+    *us = elapsed_us(begin);
+    if (device) device_copy(NULL, bench->host, device, bench->buffer, count * sizeof(float));
+    bench->wrong += count_wrong(bench->host, count, bench->world, iteration);
+    return 0;
+}
+
+// The plain sum of this rank's slice; slices are cut as the backend cuts them.
+static int time_plain_sum(Bench *bench, size_t count, size_t iteration, double *us) {
+    const AllReduceSettings *s = bench->settings;
+    size_t rank = (size_t)bench->rank, world = (size_t)bench->world;
+    size_t line = CACHE_LINE / sizeof(float), slice = count / line / world * line;
+    size_t first = rank * slice, share = rank + 1 == world ? count - first : slice;
+    void *slices[PG_SHM_MAX_WORLD];
+    for (size_t r = 0; r < world; r++)
+        slices[r] = (float *)(void *)(s->blocks + r * s->block_bytes) + first;
+    float *own = (float *)(void *)(s->blocks + rank * s->block_bytes);
+    fill_buffer(own, count, bench->rank, iteration);
+    if (meet(bench)) return -1;
+    uint64_t begin = clock_ns();
+    shm_reduce(PG_F32, PG_SUM, slices, bench->world, slices, bench->world, share);
+    *us = elapsed_us(begin);
+    if (meet(bench)) return -1;
+    bench->wrong += count_wrong(own, count, bench->world, iteration);
+    return 0;
+}
+
+// ---- one size -------------------------------------------------------------------------------
+
+static size_t iterations_for(const AllReduceSettings *settings, size_t bytes) {
+    if (settings->iterations) return settings->iterations;
+    size_t n = BYTES_PER_SIZE / bytes;
+    return n < LEAST ? LEAST : n > MOST ? MOST : n;
+}
+
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+// Takes the slowest rank's time of each iteration, and sorts these times.
+static int sort_slowest(Bench *bench, double *times, size_t n) {
+    if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error)) return -1;
+    qsort(times, n, sizeof *times, compare_double);
+    return 0;
+}
+
+static double percentile(const double *sorted, size_t n, size_t percent) {
+    size_t i = n * percent / 100;
+    return sorted[i < n ? i : n - 1];
+}
+
+static bool has_bound(const Bench *bench, size_t bytes) {
+    return bench->settings->blocks && bytes >= BOUND_FROM;
+}
+
+static void print_row(const Bench *bench, size_t bytes, size_t n, int64_t wrong) {
+    double p50 = percentile(bench->ours, n, 50), bound = percentile(bench->bound, n, 50);
+    double algbw = (double)bytes / p50 * 1e-3; // bytes/us = MB/s
+    char busbw[32] = "-", bound_us[32] = "-", share[32] = "-";
+    if (bench->world > 1)
+        snprintf(busbw, sizeof busbw, "%.2f", algbw * 2 * (bench->world - 1) / bench->world);
+    if (has_bound(bench, bytes)) {
+        snprintf(bound_us, sizeof bound_us, "%.1f", bound);
+        snprintf(share, sizeof share, "%.2f", bound / p50);
+    }
+    printf("%10zu %9zu %9.2f %9.2f %9.2f %6.2f %6s %8s %5s %5jd\n", bytes, bytes / sizeof(float),
+           bench->ours[0], p50, percentile(bench->ours, n, 99), algbw, busbw, bound_us, share,
+           (intmax_t)wrong);
+    fflush(stdout);
+}
+
+static int measure_size(Bench *bench, size_t bytes) {
+    size_t count = bytes / sizeof(float), n = iterations_for(bench->settings, bytes);
+    int64_t before = bench->wrong;
+    int status = 0;
+    for (size_t i = 0; i < n + WARM_UP && !status; i++) {
+        size_t slot = i < WARM_UP ? 0 : i - WARM_UP; // overwritten by the first one that counts
+        status = time_all_reduce(bench, count, i, &bench->ours[slot]);
+        if (!status && has_bound(bench, bytes))
+            status = time_plain_sum(bench, count, i, &bench->bound[slot]);
+    }
+    int64_t wrong = bench->wrong - before;
+    if (status || sort_slowest(bench, bench->ours, n) || sort_slowest(bench, bench->bound, n) ||
+        pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error))
+        return -1;
+    bench->wrong = before + wrong; // now the same on all ranks
+    if (bench->rank == 0) print_row(bench, bytes, n, wrong);
+    return 0;
+}
+
+// ---- a cache line's way ---------------------------------------------------------------------
+
+// Looks for as long as a round trip may take; whoever is late or has no core is waited for.
+static int await_word(SyncWord *word, uint32_t target, double timeout_s) {
+    for (int turn = 0; turn < 1000; turn++)
+        if (sync_load(word) == target) return 0;
+    uint64_t deadline = clock_ns() + (uint64_t)(timeout_s * 1e9);
+    return sync_wait(word, target, NULL, deadline) == SYNC_DONE ? 0 : -1;
+}
+
+// Ranks 0 and 1 send a word to and fro: the time of one way and back, as rank 0 sees it.
+static int time_round_trip(Bench *bench, double *us) {
+    SyncWord *mine = &bench->settings->words[bench->rank != 0];
+    SyncWord *theirs = &bench->settings->words[bench->rank == 0];
+    uint32_t last = sync_load(mine);
+    if (meet(bench)) return -1;
+    uint64_t begin = clock_ns();
+    for (uint32_t i = 1; i <= ROUND_TRIPS && bench->rank < 2; i++) {
+        if (bench->rank == 0) sync_store(mine, last + i);
+        if (await_word(theirs, last + i, bench->settings->timeout_s))
+            return error_set(&bench->error, STATUS_FAILED, "round trip %u: nobody answers", i);
+        if (bench->rank == 1) sync_store(mine, last + i);
+    }
+    *us = elapsed_us(begin) / ROUND_TRIPS;
+    return 0;
+}
+
+static int measure_round_trip(Bench *bench) {
+    double us[BLOCKS];
+    if (!bench->settings->words || bench->world < 2) return 0;
+    for (int i = 0; i < BLOCKS; i++)
+        if (time_round_trip(bench, &us[i])) return -1;
+    if (bench->rank == 0) {
+        double p50 = bench_median(us, BLOCKS);
+        printf("# cache line between two cores and back: round_trip_us_p50=%.3f "
+               "round_trip_us_min=%.3f\n",
+               p50, us[0]);
+    }
+    return 0;
+}
+
+// ---- a rank ---------------------------------------------------------------------------------
+
+static void print_head(const Bench *bench) {
+    const AllReduceSettings *s = bench->settings;
+    const char *ranks = s->threads ? "threads" : "processes";
+    printf("# all_reduce F32 sum world=%d ranks=%s backend=%s\n", bench->world, ranks,
+           pg_backend(bench->group));
+    printf("# algbw = bytes / p50, in GB/s; busbw = algbw * 2(W-1)/W, what crosses each link\n"
+           "# at the least. bound = the same sum by the same cores, nobody waiting; of = its "
+           "share\n");
+    printf("%10s %9s %9s %9s %9s %6s %6s %8s %5s %5s\n", "bytes", "count", "min_us", "p50_us",
+           "p99_us", "algbw", "busbw", "bound_us", "of", "wrong");
+}
+
+static int run_sizes(Bench *bench) {
+    const AllReduceSettings *s = bench->settings;
+    if (bench->rank == 0) print_head(bench);
+    for (size_t bytes = s->min_bytes; bytes < s->max_bytes; bytes *= s->factor)
+        if (measure_size(bench, bytes / sizeof(float) * sizeof(float))) return -1;
+    if (measure_size(bench, s->max_bytes / sizeof(float) * sizeof(float))) return -1;
+    return measure_round_trip(bench);
+}
+
+// Binds the calling thread to the core of that number, of those that it may use. Ranks that wander
+// end up on one core, because a rank that waits looks idle.
+static void bind_to_core(int number) {
+    cpu_set_t allowed, one;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    int left = number % CPU_COUNT(&allowed);
+    for (size_t core = 0; core < CPU_SETSIZE; core++) {
+        if (!CPU_ISSET(core, &allowed) || left-- > 0) continue;
+        CPU_ZERO(&one);
+        CPU_SET(core, &one);
+        (void)sched_setaffinity(0, sizeof one, &one); // without it the times are only worse
+        return;
+    }
+}
+
+int allreduce_run_rank(const AllReduceSettings *settings, ProcessGroup *group, Device *device) {
+    Bench bench = {.settings = settings,
+                   .group = group,
+                   .device = device,
+                   .rank = pg_rank(group),
+                   .world = pg_size(group)};
+    size_t most = settings->iterations > MOST ? settings->iterations : MOST;
+    if (!device) bind_to_core(bench.rank);
+    bench.ours = memory_zalloc(most * sizeof *bench.ours);
+    bench.bound = memory_zalloc(most * sizeof *bench.bound);
+    bench.buffer = pg_shared_alloc(group, settings->max_bytes, &bench.error);
+    bench.host = device ? memory_zalloc(settings->max_bytes) : bench.buffer;
+    int status = bench.buffer ? run_sizes(&bench) : -1;
+    if (status)
+        fprintf(stderr, "error: %s\n", bench.error.message);
+    else if (bench.wrong)
+        fprintf(stderr, "error: rank %d found %jd wrong elements\n", bench.rank,
+                (intmax_t)bench.wrong);
+    pg_close(group);
+    if (device) free(bench.host);
+    free(bench.ours);
+    free(bench.bound);
+    return status || bench.wrong ? STATUS_FAILED : STATUS_OK;
+}

@@ -1,0 +1,82 @@
+# difference.awk: what DDP's step takes more or less than DP's, phase by phase, from summary.csv.
+#
+#   awk -f difference.awk summary.csv >difference.csv
+#
+# A row for each model, number of devices and phase: difference_ms is DDP's milliseconds less DP's, so that a
+# negative one is time that DDP saves. The phase "step" is the whole step (medians). "rest" is what the
+# phases, which are means of the middle half of the steps, leave of it: with it the phases add up.
+#
+# shown is the name under which sentences and figures have the row: those below a hundredth of DP's step, and
+# what belongs to no phase, are "all else".
+#
+# verdict, the same in all rows of a pair: saves, loses, ties (each one's median lies between the other's
+# quartiles) or disturbed (no conclusion).
+BEGIN {
+    FS = OFS = ","
+    count = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
+        phase, " ")
+}
+
+FNR == 1 {
+    for (i = 1; i <= NF; i++) at[$i] = i
+    print "model,world_size,verdict,phase,shown,dp_ms,ddp_ms,difference_ms"
+    next
+}
+
+# The field in the column of that name.
+function of(name) {
+    if (name in at) return $at[name]
+    print "error: " FILENAME " has no column " name > "/dev/stderr"
+    failed = 1
+    exit 1
+}
+
+of("strategy") != "single" && of("timed") {
+    run = of("model") SUBSEP of("world_size")
+    s = of("strategy")
+    if (s == "dp") order[++pairs] = run
+    for (p = 1; p <= count; p++) spent[s, run, p] = of(phase[p] "_ms")
+    p25[s, run] = of("step_ms_p25")
+    p50[s, run] = of("step_ms_p50")
+    p75[s, run] = of("step_ms_p75")
+    disturbed[run] += of("disturbed")
+}
+
+function size(x) {
+    return x < 0 ? -x : x
+}
+
+function inside(ms, s, run) {
+    return p25[s, run] + 0 <= ms + 0 && ms + 0 <= p75[s, run] + 0
+}
+
+function verdict_on(run) {
+    if (disturbed[run]) return "disturbed"
+    if (inside(p50["dp", run], "ddp", run) && inside(p50["ddp", run], "dp", run)) return "ties"
+    return p50["ddp", run] < p50["dp", run] ? "saves" : "loses"
+}
+
+function row(what, dp, ddp,    shown) {
+    shown = what
+    if (what != "step" && (what ~ /^(rest|other)$/ || size(ddp - dp) < 0.01 * p50["dp", run])) shown = "all else"
+    print key[1], key[2], verdict, what, shown, sprintf("%.4f", dp), sprintf("%.4f", ddp), sprintf("%.4f", ddp - dp)
+}
+
+END {
+    if (failed) exit 1
+    for (r = 1; r <= pairs; r++) {
+        run = order[r]
+        if (!(("ddp", run) in p50)) continue
+        split(run, key, SUBSEP)
+        verdict = verdict_on(run)
+        dp = p50["dp", run]
+        ddp = p50["ddp", run]
+        for (p = 1; p <= count; p++) {
+            row(phase[p], spent["dp", run, p], spent["ddp", run, p])
+            dp -= spent["dp", run, p]
+            ddp -= spent["ddp", run, p]
+        }
+        row("rest", dp, ddp)
+        row("step", p50["dp", run], p50["ddp", run])
+    }
+}

@@ -1,0 +1,52 @@
+# difference.gp: what DDP's step takes more or less than DP's, phase by phase: a bar to the left is time that
+# DDP saves. A panel per model, on as many devices as answer_world says. Reads plots/difference-MODEL.csv (row,
+# phase, difference_ms, disturbed): what was disturbed is grey.
+
+load "plots/settings.gp"
+name = "difference"
+set datafile separator ","
+set datafile columnheaders
+total = 0
+do for [model in models] {
+    stats "plots/difference-".model.".csv" using "row" name "row" nooutput
+    total = total + row_max + 3
+}
+width = 640
+height = 70 + 25 * total
+load "plots/style.gp"
+
+set multiplot title sprintf("What DDP takes more (right) or less (left) than DP, %s devices", answer_world) \
+    font ",16"
+unset key
+set border 1
+set grid xtics noytics
+unset ytics
+set lmargin at screen 120.0 / width
+set rmargin at screen 1 - 70.0 / width
+drawn_rows = 0
+do for [model in models] {
+    file = "plots/difference-".model.".csv"
+    set xrange [*:*] # stats leaves out what is out of range
+    set yrange [*:*]
+    stats file using "row" name "row" nooutput
+    n = row_max
+    stats file using "difference_ms" name "ms" nooutput
+    reach = 1.25 * (abs(ms_min) > abs(ms_max) ? abs(ms_min) : abs(ms_max))
+    set xrange [-reach:reach]
+    set yrange [n + 0.6:0.4]
+    set tmargin at screen 1 - (60.0 + 25 * drawn_rows) / height
+    set bmargin at screen 1 - (60.0 + 25 * (drawn_rows + n)) / height
+    drawn_rows = drawn_rows + n + 3
+    set title model.", milliseconds" offset 0, -0.6
+    set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"
+    colour(unused) = column("disturbed") > 0 ? 0xBBBBBB : strcol("phase") eq "step" ? 0x444444 : \
+        column("difference_ms") < 0 ? 0x0072B2 : 0xD55E00
+    plot file using (column("difference_ms") / 2):"row":(0):"difference_ms": \
+            (column("row") - 0.36):(column("row") + 0.36):(colour(0)) with boxxyerror linecolor rgb variable, \
+        file using (column("difference_ms") > 0 ? column("difference_ms") : NaN):"row": \
+            (sprintf("%+.2f", column("difference_ms"))) with labels left offset 0.5, 0, \
+        file using (column("difference_ms") <= 0 ? column("difference_ms") : NaN):"row": \
+            (sprintf("%+.2f", column("difference_ms"))) with labels right offset -0.5, 0, \
+        file using (-reach):"row":"phase" with labels right offset -1, 0
+}
+unset multiplot

@@ -1,0 +1,116 @@
+#!/usr/bin/env bash
+# report_sentences.sh BIN_DIR: the sentences of bench/compare.sh's report, from files made by hand whose answers
+# are known: what DDP saves and why, where it takes more, ties, and rows that were disturbed.
+set -euo pipefail
+export LC_ALL=C
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=$(mktemp -d)
+trap 'rm -rf "$out"' EXIT
+cd "$root"
+checks=0 failures=0
+
+# expect WHAT WANTED SEEN
+expect() {
+    checks=$((checks + 1))
+    [[ $2 == "$3" ]] && return
+    failures=$((failures + 1))
+    printf 'FAILED: %s\n  expected: %s\n  got:      %s\n' "$1" "$2" "$3"
+}
+
+phases="data scatter replicate forward gather loss backward reduce exposed optimizer other"
+# row STRATEGY MODEL WORLD DISTURBED P25 P50 P75 PHASE=MS...: a row of summary.csv
+row() {
+    local phase fact ms line="$1,$2,$3,1,$4,$5,$6,$7,300,$(awk -v ms="$6" 'BEGIN { print 300000 / ms }'),2e6"
+    for phase in $phases; do
+        ms=0
+        for fact in "${@:8}"; do [[ $fact != "$phase="* ]] || ms=${fact#*=}; done
+        line+=,$ms
+    done
+    echo "$line"
+}
+{
+    echo "strategy,model,world_size,timed,disturbed,step_ms_p25,step_ms_p50,step_ms_p75,global_batch,samples_per_s_p50,peak_bytes_device0,$(
+        for phase in $phases; do printf '%s_ms\n' "$phase"; done | paste -sd , -)"
+    row single mlp 1 0 29 30 31 forward=10 backward=20
+    row dp mlp 2 0 17.5 17.9 18.2 replicate=0.4 forward=5 gather=0.1 backward=10 reduce=1.9 optimizer=0.4
+    row ddp mlp 2 0 14.9 15.1 15.3 forward=5 backward=9.2 exposed=0.3 optimizer=0.4
+    row dp mlp 4 0 9.8 10 10.2 forward=4 backward=5 reduce=0.9
+    row ddp mlp 4 0 10.9 11 11.2 forward=4 backward=5 exposed=2
+    row single convnet 1 0 7 8 9 forward=8
+    row dp convnet 2 0 4 5 6 forward=5
+    row ddp convnet 2 0 4.5 5.5 6.5 forward=5.5
+    row dp convnet 4 1 4 5 6 forward=5
+    row ddp convnet 4 0 1.5 2.5 3.5 forward=2.5
+} >"$out/summary.csv"
+
+awk -f bench/compare/difference.awk "$out/summary.csv" >"$out/difference.csv"
+say() { awk -v where="on this machine" -v cores=2 -v units=cores -f bench/compare/answer.awk "$1"; }
+say "$out/difference.csv" >"$out/said"
+expect "DDP wins" "mlp, 2 devices: on this machine, DDP saves 2.80 ms of DP's 17.90 per step (15.6 %): reduce -1.90,\
+ backward -0.80, replicate -0.40, exposed +0.30, all else 0.00. The largest part is reduce: DP adds all\
+ gradients up on device 0." "$(sed -n 1p "$out/said")"
+expect "DP wins" "mlp, 4 devices: on this machine, DDP takes 1.00 ms more than DP's 10.00 per step (10.0 %): exposed\
+ +2.00, reduce -0.90, all else -0.10. The largest part is exposed: all-reduce that DDP's backward pass did not\
+ hide, and waits for a slower rank. With 4 devices on 2 cores they take turns, and each phase holds waits." \
+    "$(sed -n 2p "$out/said")"
+expect "a tie" "convnet, 2 devices: on this machine, DP and DDP tie: 5.00 and 5.50 ms per step, each within the\
+ other's quartiles (forward +0.50, all else 0.00)." "$(sed -n 3p "$out/said")"
+expect "disturbed" "convnet, 4 devices: disturbed by other work on the machine; no conclusion." \
+    "$(sed -n 4p "$out/said")"
+expect "lines" 4 "$(wc -l <"$out/said")"
+
+# The figures in a sentence add up, whatever was rounded.
+wrong=$(sed -n 's/.* DDP \(saves\|takes\) \([0-9.]*\) ms.*%): \(.*all else [-+0-9.]*[0-9]\).*/\1 \2 \3/p' "$out/said" | tr -d , |
+    awk '{ sum = 0; for (i = 3; i <= NF; i++) if ($i ~ /^[-+]?[0-9]/) sum += $i
+        want = $1 == "saves" ? -$2 : $2; d = sum - want; if (d > 0.005 || d < -0.005) print $0, sum }')
+expect "sums" "" "$wrong"
+
+# Phases that do not add up to the step: nothing is said.
+sed 's/^\(mlp,2,saves,reduce,reduce,.*\),-1.9000$/\1,-1.0000/' "$out/difference.csv" >"$out/wrong.csv"
+status=0
+say "$out/wrong.csv" >"$out/said" 2>"$out/err" || status=$?
+expect "status of phases that do not add up" 1 "$status"
+expect "phases that do not add up" "" "$(cat "$out/said")"
+
+# ---- the figures' sentences --------------------------------------------------------------------------------
+source bench/compare/runs.sh
+source bench/compare/answer.sh
+models="mlp convnet" cores=2
+timed_worlds() { echo "2 4"; }
+curve_models() { echo mlp; }
+mkdir "$out/plots"
+expect "the world of the figures" 2 "$(answer_world)"
+expect "the world of one core" 2 "$(cores=1 && answer_world)"
+expect "the world of eight cores" 4 "$(cores=8 && answer_world)"
+for model in $models; do
+    awk -F, -v model=$model 'NR == 1 || $2 == model' "$out/summary.csv" >"$out/plots/$model.csv"
+done
+compare_phases
+expect "difference" "mlp: the step differs by -2.80 ms, and most in reduce, by -1.90 ms; convnet: the step differs by\
+ +0.50 ms, and most in forward, by +0.50 ms." "$(caption_difference)"
+expect "throughput" "mlp: the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device;\
+ convnet: the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device." "$(caption_throughput)"
+expect "phases" "mlp on 2 devices: moving data and waiting take 13.4 % of DP's step and 2.0 % of DDP's; convnet on 2\
+ devices: moving data and waiting take 0.0 % of DP's step and 0.0 % of DDP's." "$(caption_phases)"
+expect "memory" "mlp on 2 devices: device 0 holds 2.00 MB under DP and 2.00 MB under DDP; convnet on 2 devices: device\
+ 0 holds 2.00 MB under DP and 2.00 MB under DDP." "$(caption_memory)"
+expect "speed-ups" "3.20 disturbed" "$(source bench/compare/tables.sh && sed 's/^\(strategy.*\)/\1,peak_bytes_other,moved_bytes_per_step/
+    2,$s/$/,1,1/' "$out/summary.csv" >"$out/s" && mv "$out/s" "$out/summary.csv" && speed_rows |
+    awk -F'\t' '$1 == "convnet" && $3 == 4 { print $7 }' | sort | paste -sd ' ' -)"
+printf 'step,single:1,dp:2,ddp:2\n0,2.5,2.5,2.5\n1,2.0,2.001,1.998\n' >"$out/plots/loss-mlp.csv"
+expect "loss" "mlp: the loss is at most 2.0e-03 from one device's, at step 1 of 1." "$(caption_loss)"
+printf 'from_row,from_ms,to_row,to_ms\n3,6,4,6.1\n3,9,4,9.2\n5,5,6,7\n' >"$out/plots/arrows.csv"
+printf 'row,begin_ms,end_ms,phase,span,bucket\n1,0,99,backward,backward,-1\n3,5,10,backward,backward,-1\n' \
+    >"$out/plots/timeline.csv"
+expect "timeline" "DDP's first of 2 buckets is ready after 20 % of the backward pass." "$(caption_timeline)"
+
+# Disturbed rows take part in no sentence.
+sed -i '2,$s/^\([a-z]*,[a-z]*,[0-9],1\),0/\1,1/' "$out/summary.csv" "$out"/plots/{mlp,convnet}.csv
+compare_phases
+for figure in difference throughput phases; do
+    expect "$figure, disturbed" "mlp: disturbed; convnet: disturbed." "$("caption_$figure")"
+done
+expect "answers, disturbed" "" "$(say "$out/difference.csv" | grep -v 'no conclusion' || true)"
+
+echo "report_sentences: $checks checks, $failures failures"
+[[ $failures == 0 ]]
