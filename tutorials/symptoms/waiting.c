@@ -85,9 +85,9 @@ static double dead_rank(SymptomRank *me) {
     return strstr(me->err.message, "my disk is full") != NULL;
 }
 
-// Rank 0 prepares data for three times as long as the others may wait. The mistake: they wait for it
-// in a collective, whose deadline runs. The cure is a deadline that fits, or to prepare before the
-// ranks meet.
+// Rank 0 prepares data for three times as long as the others may wait. The mistake: they wait for
+// it in a collective, whose deadline runs. The cure is a deadline that fits, or to prepare before
+// the ranks meet.
 static double timeout(SymptomRank *me) {
     struct timespec preparation = {.tv_sec = (time_t)(3 * SHORT_TIMEOUT_S)};
     if (me->rank == 0 && me->broken) nanosleep(&preparation, NULL);
