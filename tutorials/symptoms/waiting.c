@@ -10,7 +10,7 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/unused_parameters.h"
 
-#define SHORT_TIMEOUT_S 1.5
+#define SHORT_TIMEOUT_S 2.0
 
 // A collective that may fail: true if it was done.
 static bool meets(SymptomRank *me) {
