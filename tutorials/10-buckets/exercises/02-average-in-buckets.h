@@ -7,8 +7,8 @@
  *     pg_run(group, pg_all_reduce(memory, floats, PG_F32, PG_AVG), err)
  *
  * A frozen parameter (requires_grad is false) has no gradient and goes into no bucket. A parameter
- * that two layers share stands in the list twice, as the same Tensor, and goes into one bucket: that
- * of its last place in the list. The last bucket is reduced, too, though it may not be full.
+ * that two layers share stands in the list twice, as the same Tensor, and goes into one bucket:
+ * that of its last place in the list. The last bucket is reduced, too, though it may not be full.
  */
 #ifndef TUTORIALS_AVERAGE_IN_BUCKETS_H
 #define TUTORIALS_AVERAGE_IN_BUCKETS_H
