@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/memory.h"
 #include "common/base/options.h"
 #include "common/train/safetensors.h"
 
@@ -201,8 +202,27 @@ static int widest_name(const SafeTensors *files, const Settings *settings) {
     return (int)widest;
 }
 
+static int by_name(const void *a, const void *b) {
+    return strcmp((*(const SafeEntry *const *)a)->name, (*(const SafeEntry *const *)b)->name);
+}
+
+// The file's entries, sorted by their names: [count], free() it.
+static const SafeEntry **make_index(const SafeTensors *file) {
+    const SafeEntry **index = memory_zalloc((file->count + 1) * sizeof *index);
+    for (size_t i = 0; i < file->count; i++) index[i] = &file->entries[i];
+    qsort(index, file->count, sizeof *index, by_name);
+    return index;
+}
+
+// The entry of x's name; NULL: there is none.
+static const SafeEntry *find(const SafeEntry *const *index, size_t count, const SafeEntry *x) {
+    const SafeEntry *const *found = bsearch(&x, index, count, sizeof *index, by_name);
+    return found ? *found : NULL;
+}
+
 static Tally compare_files(const SafeTensors *files, const Settings *settings) {
     Tally tally = {0};
+    const SafeEntry **in_a = make_index(&files[0]), **in_b = make_index(&files[1]);
     int width = widest_name(files, settings);
     if (settings->csv) {
         puts("tensor,count,max_abs,max_rel,max_ulp,bitwise,max_b");
@@ -213,13 +233,15 @@ static Tally compare_files(const SafeTensors *files, const Settings *settings) {
     for (size_t i = 0; i < files[0].count; i++) {
         const SafeEntry *x = &files[0].entries[i];
         if (!wanted(x, settings)) continue;
-        compare_one(x, safetensors_find(&files[1], x->name), false, settings, width, &tally);
+        compare_one(x, find(in_b, files[1].count, x), false, settings, width, &tally);
     }
     for (size_t i = 0; i < files[1].count; i++) { // what only the second file has
         const SafeEntry *y = &files[1].entries[i];
-        if (!wanted(y, settings) || safetensors_find(&files[0], y->name)) continue;
+        if (!wanted(y, settings) || find(in_a, files[0].count, y)) continue;
         compare_one(y, NULL, true, settings, width, &tally);
     }
+    free(in_a);
+    free(in_b);
     return tally;
 }
 

@@ -1,4 +1,4 @@
-/* error.c: recording, extending and printing an Error, and the end of a failed CHECK.
+/* error.c: recording, extending and printing an Error, and how a process ends early.
  *
  * Invariant: once err->status is not STATUS_OK, the message is one line and is never replaced, only
  * prefixed. Control characters (a newline in the name of a file or of a tensor) become '?', so that
@@ -7,7 +7,9 @@
 #include "common/base/error.h"
 
 #include <stdarg.h>
+#include <stdbool.h>
 #include <string.h>
+#include <unistd.h>
 
 static void make_one_line(char *text) {
     for (; *text; text++) {
@@ -42,10 +44,15 @@ int error_prefix(Error *err, const char *format, ...) {
     return -1;
 }
 
+void process_end(int status) {
+    bool written = fflush(NULL) == 0 && !ferror(stdout);
+    _exit(status == STATUS_OK && !written ? STATUS_FAILED : status);
+}
+
 void error_exit(const Error *err) {
     fflush(stdout);
     fprintf(stderr, "error: %s\n", err->message);
-    exit(err->status != STATUS_OK ? err->status : STATUS_FAILED);
+    process_end(err->status != STATUS_OK ? err->status : STATUS_FAILED);
 }
 
 void check_failed(const char *file, int line, const char *condition, const char *format, ...) {

@@ -33,7 +33,13 @@ int error_set(Error *err, int status, const char *format, ...)
 // Puts "text: " in front of the recorded message, as an error travels up. Returns -1.
 int error_prefix(Error *err, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-// Prints "error: message" on stderr and ends the process with the error's status.
+// Ends the process in the middle of its work: writes out what its streams hold (if that fails,
+// STATUS_OK becomes STATUS_FAILED), then leaves at once, as _exit does. Its memory, its threads and
+// its files go back to the system, and nothing has to be closed before. A program that has come to
+// its end closes what it opened and returns from main.
+void process_end(int status) __attribute__((noreturn));
+
+// Prints "error: message" on stderr and ends the process (process_end) with the error's status.
 void error_exit(const Error *err) __attribute__((noreturn));
 
 // For programs, which can do nothing but end when something fails: what a call has returned, unless

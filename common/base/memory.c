@@ -14,7 +14,7 @@
 
 static _Noreturn void out_of_memory(size_t count, size_t bytes) {
     fprintf(stderr, "error: out of memory: %zu x %zu bytes asked for\n", count, bytes);
-    exit(STATUS_FAILED);
+    process_end(STATUS_FAILED);
 }
 
 void *memory_zalloc(size_t bytes) {

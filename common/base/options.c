@@ -325,7 +325,7 @@ static int add_positional(Options *options, const char *text, Error *err) {
 int options_parse(Options *options, int argc, char **argv, Error *err) {
     if (asks_for_help(options, argc, argv)) {
         options_print_help(options, stdout);
-        if (fflush(stdout) == 0 && !ferror(stdout)) exit(STATUS_OK);
+        if (fflush(stdout) == 0 && !ferror(stdout)) process_end(STATUS_OK);
         return error_set(err, STATUS_FAILED, "cannot write the help: %s", strerror(errno));
     }
     memset(options->given, 0, sizeof options->given);

@@ -13,7 +13,7 @@
 
 #include <stdint.h>
 
-// Streams keep the uses apart. A parameter's stream is RNG_STREAM_PARAMETER + its index.
+// Streams keep the uses apart: no two are equal. A parameter's is RNG_STREAM_PARAMETER + its index.
 enum {
     RNG_STREAM_AUGMENT = 1,
     RNG_STREAM_SPLIT = 2,
@@ -23,7 +23,7 @@ enum {
     RNG_STREAM_TEST = 6,
     RNG_STREAM_SHAPES = 7,
     RNG_STREAM_POWER_SGD = 20,
-    RNG_STREAM_RANK = 20,
+    RNG_STREAM_RANK = 21,
     RNG_STREAM_PARAMETER = 1000,
 };
 

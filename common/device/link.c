@@ -52,6 +52,12 @@ int link_parse(const char *text, LinkSpeed *speed, Error *err) {
     return 0;
 }
 
+const char *link_describe(LinkSpeed speed, char text[LINK_TEXT_MAX]) {
+    snprintf(text, LINK_TEXT_MAX, "an emulated link of %.4g Gbit/s and %.4g us",
+             speed.bytes_per_s / GBIT, speed.latency_s / MICROSECOND);
+    return text;
+}
+
 Link *link_create(LinkSpeed speed) {
     CHECK(speed.bytes_per_s > 0 && speed.latency_s >= 0, "a link of %g bytes/s and %g s",
           speed.bytes_per_s, speed.latency_s);

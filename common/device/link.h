@@ -35,6 +35,10 @@ typedef struct LinkSpeed {
 int link_parse(const char *text, LinkSpeed *speed, Error *err);
 const char *link_names(void); // "10gbe|pcie3x16|nvlink|paper-rdma"
 
+// "an emulated link of 10 Gbit/s and 20 us". Returns text.
+enum { LINK_TEXT_MAX = 64 };
+const char *link_describe(LinkSpeed speed, char text[LINK_TEXT_MAX]);
+
 // One device's link. Threads may share it.
 typedef struct Link Link;
 Link *link_create(LinkSpeed speed);

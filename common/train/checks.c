@@ -160,6 +160,9 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
     if (config->tf32 && strategy->device->kernels->host_memory)
         return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
                          strategy->device->name);
+    if (config->link && is(strategy->name, "single"))
+        return error_set(err, STATUS_USAGE,
+                         "--link is for train_dp and train_ddp: one device has nothing to send");
     if (check_parts(config, strategy, err) != 0) return -1;
     return config->cuda_graph ? check_graph(config, data, strategy, err) : 0;
 }

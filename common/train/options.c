@@ -56,6 +56,9 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_choice(o, "device", &c->device, "auto|cpu|cuda|ref",
                        "where to compute; auto: on GPUs if there are any; ref: the plain-C "
                        "reference kernels");
+    options_add_string(o, "link", &c->link, "GBIT,LATENCY_US|NAME",
+                       "cpu, several devices: what they exchange takes at least the time of such "
+                       "a network, emulated by sleeping; 10gbe, pcie3x16, nvlink, paper-rdma");
     options_add_enum(o, "amp", &c->amp, "none|bf16|fp16",
                      "mixed precision: linear and convolution in 16 bits, the rest and the "
                      "weights in 32");

@@ -12,6 +12,7 @@
 #include "common/base/file.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
+#include "common/device/link.h"
 #include "common/train/safetensors.h"
 
 // Steps that percentiles leave out: caches, the arena and DDP's buckets are still settling.
@@ -119,6 +120,13 @@ static void write_machine(Json *json, const Strategy *strategy) {
     json_string(json, "openblas_coretype", getenv("OPENBLAS_CORETYPE"));
 }
 
+// Whoever reads the file's times must see that they are not of this machine alone.
+static void write_link(Json *json, const Strategy *strategy) {
+    char text[LINK_TEXT_MAX];
+    if (!strategy->device->link) return;
+    json_string(json, "link", link_describe(link_speed(strategy->device->link), text));
+}
+
 static int write_config(const Record *record, const Options *options, Error *err) {
     JsonFile file;
     if (json_file_begin(&file, record, "config.json", err) != 0) return -1;
@@ -128,6 +136,7 @@ static int write_config(const Record *record, const Options *options, Error *err
     json_string(json, "backend", record->strategy->backend);
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
+    write_link(json, record->strategy);
     write_origin(json);
     write_machine(json, record->strategy);
     write_options(json, options, record->config);
@@ -163,7 +172,7 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
-    fprintf(record->steps, ",scale,communication_ms\n");
+    fprintf(record->steps, ",scale,communication_ms%s\n", record->config->link ? ",link" : "");
     return 0;
 }
 
@@ -209,14 +218,16 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
         snprintf(scale, sizeof scale, " scale=%.9g", step->scale);
     log_data(&record->log,
              "step=%" PRIu64 " epoch=%" PRIu64
-             " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f%s",
-             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s, scale);
+             " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f%s%s",
+             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s, scale,
+             record->config->link ? " link=emulated" : "");
     if (!record->steps) return;
     fprintf(record->steps, "%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6f,%.3f", step->step, step->epoch,
             step->lr, step->loss, ms(step->ns), samples_per_s);
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
-    fprintf(record->steps, ",%.9g,%.6f\n", step->scale, ms(profile->step_communication));
+    fprintf(record->steps, ",%.9g,%.6f%s\n", step->scale, ms(profile->step_communication),
+            record->config->link ? ",emulated" : "");
     fflush(record->steps);
 }
 
@@ -266,6 +277,7 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_string(json, "device", record->strategy->device->kernels->name);
     json_integer(json, "world_size", record->strategy->devices);
     json_bool(json, "fake_hosts", record->strategy->fake_hosts);
+    write_link(json, record->strategy);
     json_integer(json, "global_batch", (int64_t)record->config->global_batch);
     json_string(json, "amp", train_amp_name(record->config->amp));
     json_integer(json, "steps", (int64_t)s->steps);
@@ -310,7 +322,8 @@ static void print_profile(Record *record, const Profile *profile) {
     uint64_t total = 0;
     for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];
     if (profile->steps == 0 || total == 0) return;
-    log_say(&record->log, "%-12s %12s %8s", "phase", "ms per step", "share");
+    log_say(&record->log, "%-12s %12s %8s%s", "phase", "ms per step", "share",
+            record->config->link ? "  (over an emulated link)" : "");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         if (profile->total[phase] > 0)
             log_say(&record->log, "%-12s %12.4f %7.1f%%", phase_name(phase),

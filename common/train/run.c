@@ -3,6 +3,7 @@
 
 #include <math.h>
 
+#include "common/device/link.h"
 #include "common/train/bits.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
@@ -37,7 +38,8 @@ static void open_profile(Run *run) {
     }
     if (!run->config->trace) return;
     char name[64];
-    snprintf(name, sizeof name, "%s rank %d", strategy->name, strategy->rank);
+    snprintf(name, sizeof name, "%s rank %d%s", strategy->name, strategy->rank,
+             run->config->link ? ", emulated link" : "");
     run->trace = trace_open(strategy->rank, name);
     run->profile.trace = run->trace;
     run->profile.track = trace_track(run->trace, "main", TRACE_SPANS);
@@ -121,6 +123,10 @@ static void announce(Run *run) {
     log_say(&run->record.log, "global batch %zu, %zu per device; %zu batches per epoch, %zu steps",
             config->global_batch, (config->global_batch + devices - 1) / devices,
             s->sampler->batch_count, run->total_steps);
+    char link[LINK_TEXT_MAX];
+    if (config->link)
+        log_say(&run->record.log, "times are over %s between the devices",
+                link_describe(link_speed(s->device->link), link));
 }
 
 int run_open(Run *run, const Options *options, Error *err) {

@@ -1,9 +1,9 @@
 /* setup.c: see setup.h. */
 #include "common/train/setup.h"
 
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/device/link.h"
 #include "common/nn/models.h"
 #include "common/nn/summary.h"
 #include "common/train/safetensors.h"
@@ -35,12 +35,26 @@ const char *train_device_kind(const TrainConfig *config, int devices, bool tell)
     return "cpu";
 }
 
+static int emulate_link(const TrainConfig *config, Device *device, Error *err) {
+    LinkSpeed speed;
+    if (!config->link) return 0;
+    if (link_parse(config->link, &speed, err) != 0) return -1;
+    if (!device->kernels->host_memory)
+        return error_set(err, STATUS_USAGE, "--link is for --device cpu: %s has a real one",
+                         device->name);
+    device_emulate_link(device, speed);
+    return 0;
+}
+
 Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     char name[16];
     snprintf(name, sizeof name, "%s:%d", train_device_kind(config, index + 1, true), index);
     Device *device = device_open(name, err);
-    if (device) device->tf32 = config->tf32;
-    return device;
+    if (!device) return NULL;
+    device->tf32 = config->tf32;
+    if (emulate_link(config, device, err) == 0) return device;
+    device_close(device);
+    return NULL;
 }
 
 // --summary, as --help, is answered and ends the program.
@@ -52,7 +66,7 @@ static _Noreturn void end_with_summary(const TrainConfig *config, const DataSour
                data->name);
         summary_print(model, stdout);
     }
-    exit(fflush(stdout) == 0 ? STATUS_OK : STATUS_FAILED);
+    process_end(STATUS_OK);
 }
 
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,

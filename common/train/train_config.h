@@ -12,6 +12,7 @@ typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
+    const char *link; // between the devices, emulated (device/link.h); NULL: none
     int ignore_label; // a pixel's gray value in a picture of labels that does not count; -1: none
     size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
     size_t global_batch;

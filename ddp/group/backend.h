@@ -25,6 +25,7 @@ typedef struct PgCall {
     Collective collective;        // of a PgInternal only the count and the type (PG_U8) count
     uint64_t sequence;            // from 1; 0 for send and receive
     uint64_t issued_ns, begin_ns; // when it was issued, and when it was taken up
+    uint64_t met_ns; // when this rank saw all the others in it; 0: the backend does not say
     uint64_t deadline_ns;
     double timeout_s;  // what the deadline was made of, for messages; 0: the group's, not yet set
     const int *global; // [size], the ranks' numbers in the job, for messages; NULL: the same

@@ -34,6 +34,7 @@ struct ProcessGroup {
     pthread_t thread;
     bool busy; // the communication thread only: something that was queued is in flight
     PgObserver observer;
+    Link *link;             // to the other ranks, emulated; NULL: none
     FlightTrigger *trigger; // NULL unless there is a pipe
 
     pthread_mutex_t mutex;     // protects what follows

@@ -93,6 +93,11 @@ PgTotals pg_totals(const ProcessGroup *group) {
     return totals;
 }
 
+void pg_emulate_link(ProcessGroup *group, Link *link) {
+    CHECK(!group->thread_started, "rank %d: a link for a group that is in use", group->rank);
+    group->link = link;
+}
+
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track) {
     pthread_mutex_lock(&group->mutex);
     group->trace = trace;

@@ -39,6 +39,7 @@
 #include "common/base/trace.h"
 #include "ddp/group/collective.h"
 
+typedef struct Link Link; // common/device/link.h
 typedef struct ProcessGroup ProcessGroup;
 typedef struct Work Work;
 
@@ -123,6 +124,12 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 // Finishes what was started and ends the group for this rank. Does not wait for the others: what
 // they map of this rank's memory stays theirs until they close. NULL is fine.
 void pg_close(ProcessGroup *group);
+
+// Every collective from now on takes this rank at least as long as it would over such a network, by
+// the usual algorithm (collective_load.h): the thread that carries it out sleeps until then. All
+// ranks have links of the same speed, and the groups that are made within this one use the same
+// link. Before the first pg_start; the link must outlive the group. NULL: none, as at first.
+void pg_emulate_link(ProcessGroup *group, Link *link);
 
 // What the communication thread does from now on is recorded as spans of this track.
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track);

@@ -43,6 +43,7 @@ static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, vo
     FlightRecorder *flight = flight_recorder_open_inside(parent->flight, sequence);
     ProcessGroup *group =
         pg_new_around(parent->backend, state, rank, size, parent->timeout_s, flight);
+    group->link = parent->link;
     if (same)
         free(global);
     else

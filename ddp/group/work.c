@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "ddp/group/collective_load.h"
 #include "ddp/group/internal.h"
 
 #define POLL_S  0.001 // how often the communication thread looks at what is in flight,
@@ -90,6 +91,23 @@ static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
     return now;
 }
 
+// The emulated link: this rank sleeps until its part of the collective would be over, counted from
+// when all ranks had come. What a group is made of (PgInternal) crosses no link.
+static int cross_link(const ProcessGroup *group, const PgCall *call, Error *err) {
+    if (!group->link || call->operation > PG_BARRIER) return 0;
+    const LinkLoad load = collective_load(&call->collective, group->rank, group->size);
+    const uint64_t begin_ns = call->met_ns ? call->met_ns : clock_ns();
+    const uint64_t end_ns = link_reserve_collective(group->link, &load, begin_ns);
+    char text[PG_DESCRIPTION_MAX];
+    if (end_ns > call->deadline_ns)
+        return error_set(err, STATUS_FAILED,
+                         "%s takes %.3g s over the emulated link, the timeout is %g s",
+                         pg_describe(call->operation, &call->collective, text),
+                         (double)(end_ns - begin_ns) / 1e9, call->timeout_s);
+    link_sleep_until(end_ns);
+    return 0;
+}
+
 static int call_backend(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
     if (is_alone(group, call)) return 0;
@@ -104,7 +122,7 @@ static int call_backend(ProcessGroup *group, PgCall *call, Error *err) {
     pthread_mutex_lock(&group->mutex);
     group->totals.moved_bytes += moved;
     pthread_mutex_unlock(&group->mutex);
-    return status;
+    return status ? status : cross_link(group, call, err);
 }
 
 // Runs the call in this thread. On failure the group is broken and holds the error.

@@ -19,6 +19,7 @@
 #include "ddp/launch/env.h"
 #include "ddp/launch/launch.h"
 #include "ddp/launch/spawn.h"
+#include "ddp/store/net.h"
 
 enum { TOKEN_BYTES = 16 }; // 128 bits, written as hexadecimal digits
 
@@ -92,7 +93,7 @@ static int open_output(Launch *launch, Error *err) {
 static int open_store(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
     launch->port = o->master_port;
-    if (o->node != 0) return 0;
+    if (o->node != 0) return net_check_host(o->master_addr, err); // a wrong name stays wrong
     launch->server = store_serve(o->master_addr, o->master_port, launch->token, err);
     if (!launch->server) return -1;
     launch->port = store_server_port(launch->server);

@@ -74,11 +74,6 @@ static bool is_board(const void *page, size_t bytes, int local_rank) {
            (uint64_t)local_rank < header->ranks;
 }
 
-static const char *board_variable(void) { // an empty variable is a missing one
-    const char *text = getenv("DDPRUN_HEARTBEAT");
-    return text && *text ? text : NULL;
-}
-
 static void *map_board(const char *text, int local_rank, size_t *bytes) {
     char *end = NULL;
     errno = 0;
@@ -95,7 +90,7 @@ static void *map_board(const char *text, int local_rank, size_t *bytes) {
 }
 
 int heartbeat_check(int local_rank, Error *err) {
-    const char *text = board_variable();
+    const char *text = getenv("DDPRUN_HEARTBEAT");
     size_t bytes;
     void *page = text ? map_board(text, local_rank, &bytes) : NULL;
     if (page) munmap(page, bytes);
@@ -108,7 +103,7 @@ int heartbeat_check(int local_rank, Error *err) {
 }
 
 Heartbeat *heartbeat_open(int local_rank) {
-    const char *text = board_variable();
+    const char *text = getenv("DDPRUN_HEARTBEAT");
     size_t bytes;
     void *page = text ? map_board(text, local_rank, &bytes) : NULL;
     if (!page) return NULL;

@@ -458,6 +458,7 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
                          .options = &m->options};
     const PgObserver observer = m->options.observer;
     ProcessGroup *group = meet(m, err);
+    if (group && device) pg_emulate_link(group, device->link);
     if (group && level >= DEBUG_INFO) tell_group(group, timeout_s);
     if (!group && observer.close) observer.close(observer.context);
     return group;

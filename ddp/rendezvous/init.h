@@ -50,8 +50,8 @@ int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_si
 // DDPC_FLIGHT_DIR and DDPC_FLIGHT_PIPE (PgOptions), and DDPRUN_HEARTBEAT, by which the launcher
 // sees which collective each rank is in. backend: "auto" or the name of one in the list of
 // ddp/group/backends.c; auto is the first that can reach the device. device: where the ranks'
-// tensors are (it must outlive the group); NULL: host memory. timeout_s: the deadline of every
-// collective.
+// tensors are (it must outlive the group), whose emulated link becomes the group's; NULL: host
+// memory. timeout_s: the deadline of every collective.
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err);
 

@@ -164,6 +164,13 @@ static int connect_to(const struct addrinfo *address, uint64_t deadline_ns) {
     return -1;
 }
 
+int net_check_host(const char *host, Error *err) {
+    struct addrinfo *list = look_up(host, 0, STATUS_USAGE, err);
+    if (!list) return -1;
+    freeaddrinfo(list);
+    return 0;
+}
+
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err) {
     // A name that nobody knows yet may be known in a moment: when its machine has started.
     struct addrinfo *list = look_up(host, port, STATUS_FAILED, err);

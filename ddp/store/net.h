@@ -32,6 +32,9 @@ enum { NET_NAME_MAX = 64 };
 // Writes the address of the other side in digits, for a message, or "?" if it cannot be told.
 void net_peer_name(int socket_fd, char name[NET_NAME_MAX]);
 
+// Whether the host has an address. Returns 0, or -1 with err filled (STATUS_USAGE).
+int net_check_host(const char *host, Error *err);
+
 // One attempt to connect before clock_ns() reaches deadline_ns. Returns the socket, or -1 with err
 // filled. (Looking up a host name may take longer: the resolver has deadlines of its own.)
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err);

@@ -15,6 +15,7 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -77,6 +78,51 @@ static void test_error_long_messages_are_cut(void **state) {
     error_prefix(&err, "%s", text);
     assert_int_equal(strlen(err.message), sizeof err.message - 1);
     free(text);
+}
+
+typedef enum Ending { ENDS_WITH_ERROR, ENDS_WITHOUT_STATUS, ENDS_WELL } Ending;
+
+static void undo(void) {
+    _exit(99); // nothing that was put off to the regular end is done
+}
+
+// A process whose stdout, a file now, holds something, and that ends.
+static _Noreturn void end_process(const char *out, const char *said, Ending ending) {
+    Error err = {.status = ending == ENDS_WITH_ERROR ? STATUS_USAGE : STATUS_OK, .message = "why"};
+    if (!freopen(out, "w", stdout) || !freopen(said, "w", stderr) || atexit(undo) != 0) _exit(98);
+    printf("the last word");
+    if (ending != ENDS_WELL) error_exit(&err);
+    process_end(STATUS_OK);
+}
+
+// Returns its status.
+static int status_of_ending(const char *out, const char *said, Ending ending) {
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) end_process(out, said, ending);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    return WEXITSTATUS(status);
+}
+
+static void assert_reads(const char *path, const char *expected) {
+    char *text = slurp(path);
+    assert_string_equal(text, expected);
+    free(text);
+}
+
+static void test_process_ends_at_once(void **state) {
+    char *out = temp_folder_path(state, "out"), *said = temp_folder_path(state, "said");
+    assert_int_equal(status_of_ending(out, said, ENDS_WITH_ERROR), STATUS_USAGE);
+    assert_reads(out, "the last word");
+    assert_reads(said, "error: why\n");
+    assert_int_equal(status_of_ending(out, said, ENDS_WITHOUT_STATUS), STATUS_FAILED);
+    assert_int_equal(status_of_ending(out, said, ENDS_WELL), STATUS_OK);
+    assert_reads(out, "the last word");
+    assert_int_equal(status_of_ending("/dev/full", said, ENDS_WELL), STATUS_FAILED);
+    free(out);
+    free(said);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -215,6 +261,19 @@ static void test_rng_known_answers(void **state) {
     assert_true(rng_u64(ones, ones, ones) == 0x41c83b0e408f276du);
     assert_true(rng_u64(0x299f31d0a4093822u, 0x0370734413198a2eu, 0x85a308d3243f6a88u) ==
                 0x94fdccebd16cfe09u);
+}
+
+static void test_rng_streams_are_apart(void **state) {
+    (void)state;
+    static const uint64_t streams[] = {
+        RNG_STREAM_AUGMENT, RNG_STREAM_SPLIT,     RNG_STREAM_TEACHER, RNG_STREAM_SYNTHETIC,
+        RNG_STREAM_NOISE,   RNG_STREAM_TEST,      RNG_STREAM_SHAPES,  RNG_STREAM_POWER_SGD,
+        RNG_STREAM_RANK,    RNG_STREAM_PARAMETER, // the largest: parameters count upwards from it
+    };
+    const size_t count = sizeof streams / sizeof *streams;
+    for (size_t i = 0; i < count; i++) {
+        for (size_t j = 0; j < i; j++) assert_true(streams[j] < streams[i]);
+    }
 }
 
 static void test_rng_uniform_stays_below_high(void **state) {
@@ -419,6 +478,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_error_keeps_the_first),
         cmocka_unit_test(test_error_long_messages_are_cut),
+        cmocka_unit_test_setup_teardown(test_process_ends_at_once, temp_folder_make,
+                                        temp_folder_remove),
         cmocka_unit_test(test_memory),
         cmocka_unit_test_setup_teardown(test_file_replaces_whole, temp_folder_make,
                                         temp_folder_remove),
@@ -430,6 +491,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_file_make_folder, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(test_rng_known_answers),
+        cmocka_unit_test(test_rng_streams_are_apart),
         cmocka_unit_test(test_rng_uniform_stays_below_high),
         cmocka_unit_test(test_rng_normal_moments),
         cmocka_unit_test(test_rng_below_hits_everything),

@@ -79,7 +79,7 @@ static void strike(void) {
     if (fault_is("term")) kill(victim, SIGTERM);
     if (fault_is("stop")) kill(victim, SIGSTOP);
     if (fault_is("segv")) raise(SIGSEGV);
-    if (fault_is("exit3")) exit(3);
+    if (fault_is("exit3")) _exit(3);
     if (fault_is("nan")) poison(chaos.strategy->model);
     if (fault_is("order")) (void)pg_run(chaos.group, pg_barrier(), &ignored);
 }

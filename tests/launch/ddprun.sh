@@ -183,8 +183,11 @@ for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-r
 done
 job 2 --nproc-per-node 2
 says err 'which program'
+# A node of several does not wait for a master whose name nobody knows.
+DDPRUN_TOKEN=x job 2 --nnodes 2 --node-rank 1 --master-addr no..such..host true
+says err "^error: address 'no..such..host' cannot be looked up: "
 # A heartbeat page that is none is said by the rank.
-for page in abc 77 1 4294967299; do
+for page in abc 77 1 4294967299 ""; do
     DDPRUN_HEARTBEAT=$page timeout 30 "$1/train_ddp" --model toy --steps 1 >out 2>err
     [ $? -eq 2 ] || complain "DDPRUN_HEARTBEAT=$page"
     says err "^error: DDPRUN_HEARTBEAT is '$page', which is no heartbeat page"

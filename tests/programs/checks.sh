@@ -2,8 +2,6 @@
 # else. It goes to a folder of its own, which vanishes at the end.
 set -eu
 bin=$1
-# Under AddressSanitizer: a program that ends early, with an error, leaves its memory to the system.
-export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=0}"
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$work"

@@ -51,6 +51,14 @@ expect 1 '^step .* missing in B$' base fewer
 expect 1 '^step .* missing in A$' fewer base
 expect 1 '^result: differ: worst tensor extra \(missing in A\); 1 of 4' base more --tol 1e30
 
+# The time grows with the tensors, not with their square: that would be several times the limit, which is
+# one of the processor's seconds, not of the clock's.
+(ulimit -t 5; cd "$folder" && "$bin/compare_tensors" many many_reversed) >"$folder/answer" 2>&1 || {
+    echo "65536 tensors: status $?: $(tail -n 1 "$folder/answer")"
+    exit 1
+}
+grep -q '^result: equal bits (65536 tensors)$' "$folder/answer" || exit 1
+
 expect 0 '^result: equal bits \(1 tensors\)$' base step --only w
 expect 0 '^tensor,count,max_abs,max_rel,max_ulp,bitwise,max_b$' base base --csv
 expect 2 '^error: there is no tensor to compare' base base --only zebra

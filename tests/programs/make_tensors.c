@@ -1,6 +1,7 @@
 /* make_tensors.c: writes the files that compare_tensors.sh compares: make_tensors FOLDER.
  *
- * base: w [2, 3], b [2] and step, and each other file is base with one thing changed.
+ * base: w [2, 3], b [2] and step, and each other file is base with one thing changed. many and
+ * many_reversed: as many tensors as a file may have, all empty.
  */
 #include <math.h>
 #include <string.h>
@@ -34,6 +35,22 @@ static void save(const char *folder, const char *name, const Content *c) {
     free(path);
 }
 
+// The names are alike for long, as those of the layers of one network are.
+static void save_many(const char *folder, const char *name, bool reversed) {
+    char *path = memory_format("%s/%s", folder, name);
+    SafeTensors content = {.count = SAFE_TENSORS_MAX};
+    content.entries = memory_zalloc(content.count * sizeof *content.entries);
+    for (size_t i = 0; i < content.count; i++) {
+        size_t number = reversed ? content.count - 1 - i : i;
+        content.entries[i] = (SafeEntry){.dtype = DTYPE_F32, .ndim = 1, .data = ""};
+        snprintf(content.entries[i].name, sizeof content.entries[i].name, "%0100d.%zu", 0, number);
+    }
+    Error err = {0};
+    if (safetensors_write(path, &content, &err) != 0) error_exit(&err);
+    free(content.entries);
+    free(path);
+}
+
 int main(int argc, char **argv) {
     CHECK(argc == 2, "usage: make_tensors FOLDER");
     const char *folder = argv[1];
@@ -57,5 +74,7 @@ int main(int argc, char **argv) {
     save(folder, "fewer", &c);
     c = base(), c.count = 4;
     save(folder, "more", &c);
+    save_many(folder, "many", false);
+    save_many(folder, "many_reversed", true);
     return 0;
 }

@@ -125,6 +125,59 @@ static void test_client_that_never_reads(void **state) {
     assert_alive(served);
 }
 
+// How many descriptors the epolls of this process watch, by the kernel's own account.
+static int watched_descriptors(void) {
+    int watched = 0;
+    for (int fd = 0; fd < 1024; fd++) {
+        char path[64], kind[64] = "", line[256];
+        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+        if (readlink(path, kind, sizeof kind - 1) < 0 || !strstr(kind, "eventpoll")) continue;
+        snprintf(path, sizeof path, "/proc/self/fdinfo/%d", fd);
+        FILE *file = fopen(path, "re");
+        assert_non_null(file);
+        while (fgets(line, sizeof line, file)) watched += strncmp(line, "tfd:", 4) == 0;
+        fclose(file);
+    }
+    return watched;
+}
+
+// A process that was forked while a connection stood holds both its ends, so that closing them here
+// ends nothing. The server must forget the connection all the same: bytes that still come in on it
+// would be those of a client whose memory is freed (which AddressSanitizer sees).
+static void test_forked_process_holds_a_connection(void **state) {
+    Served *served = *state;
+    int pipe_ends[2];
+    assert_int_equal(pipe(pipe_ends), 0);
+    Error err = {0};
+    assert_int_equal(store_set(served->store, "k", "v", 1, &err), 0);
+    int watched = watched_descriptors();
+    int fd = raw_greeted(served);
+    assert_int_equal(watched_descriptors(), watched + 1);
+    pid_t pid = fork();
+    if (pid == 0) {
+        alarm(60);
+        char byte;
+        close(pipe_ends[1]);
+        _exit(read(pipe_ends[0], &byte, 1) == 0 ? 0 : 1); // until the parent closes its end
+    }
+    assert_true(pid > 0);
+    const StoreRequest broken = {.id = 1, .op = 99, .key_bytes = 1};
+    uint8_t header[STORE_REQUEST_BYTES], reply[STORE_REPLY_BYTES];
+    store_write_request(header, &broken);
+    raw_send(fd, header, sizeof header);
+    assert_int_equal(raw_receive(fd, reply, sizeof reply), NET_DONE); // and the server hangs up
+    assert_holds(served->store, "k", "v"); // a round later: the connection has been removed
+    raw_send(fd, header, sizeof header);
+    assert_holds(served->store, "k", "v");
+    assert_int_equal(watched_descriptors(), watched);
+    close(fd);
+    close(pipe_ends[0]);
+    close(pipe_ends[1]);
+    int status = 0;
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+}
+
 // ---- Many
 
 static void test_hundreds_of_clients(void **state) {
@@ -216,6 +269,7 @@ int main(void) {
         SERVED(test_byte_by_byte),
         SERVED(test_broken_requests),
         SERVED(test_client_that_never_reads),
+        SERVED(test_forked_process_holds_a_connection),
         SERVED(test_hundreds_of_clients),
         SERVED(test_concurrent_adds),
         cmocka_unit_test(test_refuses_beyond_its_limit),

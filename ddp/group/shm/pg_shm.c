@@ -201,14 +201,15 @@ static bool has_direct_form(CollectiveKind kind) {
     return kind == PG_ALL_REDUCE || kind == PG_BROADCAST || kind == PG_REDUCE;
 }
 
-static int run_together(PgShm *shm, Error *err) {
-    const Collective *c = &shm->call->collective;
+static int run_together(PgShm *shm, PgCall *call, Error *err) {
+    const Collective *c = &call->collective;
     size_t bytes = c->count * pg_type_bytes(c->type);
     const Allocation *a =
         has_direct_form(c->kind) && bytes > 0 ? find_allocation(shm, c->receive, bytes) : NULL;
     size_t offset = a ? (size_t)((unsigned char *)c->receive - block(a, shm->rank)) : 0;
     bool direct;
     if (shm_begin(shm, a ? a->id : 0, offset, &direct, err)) return -1;
+    call->met_ns = clock_ns();
     if (c->kind != PG_BARRIER && (direct ? shm_direct(shm, err) : shm_staged(shm, err))) return -1;
     shm_finish(shm);
     return 0;
@@ -224,7 +225,7 @@ static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     else if (call->operation == PG_RECV)
         status = shm_receive(shm, err);
     else
-        status = run_together(shm, err);
+        status = run_together(shm, call, err);
     *moved += shm->moved;
     return status;
 }

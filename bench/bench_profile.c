@@ -1,0 +1,222 @@
+/* bench_profile.c: what a training step is made of on one device, for the model in bench/model.
+ *
+ * Times forward, loss, backward and the optimizer for two batches, in turns, and lays a line
+ * through the medians: a fixed part and a part per row. And when in backward each gradient is
+ * ready, which is what decides how much communication can be hidden.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "bench/model/profile_file.h"
+#include "bench/workload.h"
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/base/options.h"
+#include "common/nn/ops.h"
+
+enum { WARMUP = 2, MAX_ROUNDS = 1000, BUNDLED_BYTES = 4096 };
+enum { FORWARD, LOSS, BACKWARD, OPTIMIZER, PARTS };
+
+typedef struct Settings {
+    const char *model, *hidden, *save;
+    size_t rows, rounds, features, outputs;
+} Settings;
+
+// Who notes when the gradients become ready.
+typedef struct ReadyWatch {
+    uint64_t begin_ns; // of backward
+    size_t count;      // gradients that were ready in this backward
+    NamedTensors parameters;
+    double *seconds; // [parameters], summed over the rounds
+    size_t *order;   // [parameters] the last backward's
+} ReadyWatch;
+
+static void gradient_ready(void *context, Tensor *tensor) {
+    ReadyWatch *watch = context;
+    double seconds = (double)(clock_ns() - watch->begin_ns) / 1e9;
+    for (size_t k = 0; k < watch->parameters.count; k++) {
+        if (watch->parameters.items[k].tensor != tensor) continue;
+        watch->seconds[k] += seconds;
+        watch->order[watch->count++] = k;
+    }
+}
+
+static ReadyWatch watch_open(Workload *w) {
+    ReadyWatch watch = {.parameters = module_tensors(w->model, MODULE_PARAMETERS)};
+    watch.seconds = memory_zalloc(watch.parameters.count * sizeof *watch.seconds);
+    watch.order = memory_zalloc(watch.parameters.count * sizeof *watch.order);
+    return watch;
+}
+
+static void watch_close(ReadyWatch *watch) {
+    named_tensors_free(&watch->parameters);
+    free(watch->seconds);
+    free(watch->order);
+}
+
+// One step; parts [PARTS] receives its seconds.
+static void timed_step(Workload *w, ReadyWatch *watch, double *parts) {
+    Error err = {0};
+    tape_reset(w->tape);
+    module_zero_grad(w->model);
+    Tensor *x = tape_input(w->tape, DTYPE_F32, 4,
+                           (size_t[]){w->batch, w->shape[0], w->shape[1], w->shape[2]}, w->samples);
+    Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->batch, w->labels);
+    uint64_t at[PARTS + 1] = {clock_ns()};
+    Tensor *outputs = module_forward(w->module, w->tape, x);
+    at[1] = clock_ns();
+    Tensor *loss = op_cross_entropy(w->tape, outputs, target, (double)w->batch);
+    if (tape_error(w->tape, &err) != 0) error_exit(&err);
+    at[2] = watch->begin_ns = clock_ns();
+    watch->count = 0;
+    if (tape_backward(w->tape, loss, &err) != 0) error_exit(&err);
+    at[3] = clock_ns();
+    optimizer_step(w->optimizer, 1e-3);
+    at[4] = clock_ns();
+    for (int i = 0; i < PARTS; i++) parts[i] = (double)(at[i + 1] - at[i]) / 1e9;
+}
+
+// Medians of the rounds: small [PARTS] for half of the rows, large [PARTS] for all of them.
+static void measure(Workload w[2], ReadyWatch watch[2], size_t rounds, double median[2][PARTS]) {
+    double parts[PARTS];
+    double *times = memory_zalloc(2 * PARTS * rounds * sizeof *times);
+    for (int i = 0; i < 2 * WARMUP; i++) timed_step(&w[i % 2], &watch[i % 2], parts);
+    for (int size = 0; size < 2; size++)
+        memset(watch[size].seconds, 0, watch[size].parameters.count * sizeof(double));
+    for (size_t i = 0; i < rounds; i++) {
+        for (int size = 0; size < 2; size++) {
+            timed_step(&w[size], &watch[size], parts);
+            for (int k = 0; k < PARTS; k++)
+                times[((size_t)size * PARTS + (size_t)k) * rounds + i] = parts[k];
+        }
+    }
+    for (int size = 0; size < 2; size++)
+        for (int k = 0; k < PARTS; k++)
+            median[size][k] =
+                bench_median(times + ((size_t)size * PARTS + (size_t)k) * rounds, rounds);
+    free(times);
+}
+
+// The line through two points; a fixed part below 0 (noise) becomes 0.
+static RowTime line_through(double small, double small_rows, double large, double large_rows) {
+    double per_row = (large - small) / (large_rows - small_rows);
+    if (per_row < 0) return (RowTime){large, 0};
+    double fixed = large - per_row * large_rows;
+    return fixed < 0 ? (RowTime){0, large / large_rows} : (RowTime){fixed, per_row};
+}
+
+static void fill_tensors(StepProfile *p, const ReadyWatch *watch, double backward, size_t rounds) {
+    p->tensors = memory_zalloc(watch->count * sizeof *p->tensors);
+    p->tensor_count = watch->count;
+    double before = 0;
+    bool any_small = false;
+    for (size_t i = 0; i < watch->count; i++) {
+        size_t k = watch->order[i];
+        double ready = watch->seconds[k] / (double)rounds / backward;
+        ready = ready > 1 ? 1 : ready < before ? before : ready;
+        size_t bytes = tensor_bytes(watch->parameters.items[k].tensor);
+        p->tensors[i] = (ModelTensor){(double)bytes, before = ready};
+        if (bytes > BUNDLED_BYTES) p->messages++;
+        any_small |= bytes <= BUNDLED_BYTES;
+    }
+    p->messages += any_small; // DataParallel sends the small ones as one (dp/bundle.h)
+}
+
+static StepProfile profile_of(const Settings *s, const Workload w[2], const ReadyWatch *watch,
+                              double median[2][PARTS]) {
+    StepProfile p = {.optimizer = median[1][OPTIMIZER]};
+    snprintf(p.name, sizeof p.name, "%s%s%s", s->model, strcmp(s->model, "mlp") == 0 ? " " : "",
+             strcmp(s->model, "mlp") == 0 ? s->hidden : "");
+    double small = (double)w[0].batch, large = (double)w[1].batch;
+    RowTime *lines[] = {&p.forward, &p.loss, &p.backward};
+    for (int k = 0; k < OPTIMIZER; k++)
+        *lines[k] = line_through(median[0][k], small, median[1][k], large);
+    p.sample_bytes = (double)(w[1].shape[0] * w[1].shape[1] * w[1].shape[2] * sizeof(float));
+    p.output_bytes = (double)(s->outputs * sizeof(float));
+    // The mean of backward's length belongs to the mean of the ready times; the last gradient of a
+    // network is ready as backward ends.
+    double last = 0;
+    for (size_t i = 0; i < watch->count; i++) {
+        double seconds = watch->seconds[watch->order[i]] / (double)s->rounds;
+        if (seconds > last) last = seconds;
+    }
+    fill_tensors(&p, watch, last, s->rounds);
+    return p;
+}
+
+static void say(const StepProfile *p, const Kernels *kernels, size_t rows) {
+    char blas[160];
+    kernels->describe(blas, sizeof blas);
+    double n = (double)rows, bytes = 0;
+    for (size_t k = 0; k < p->tensor_count; k++) bytes += p->tensors[k].bytes;
+    printf("blas=\"%s\"\n", blas);
+    printf("model=\"%s\" rows=%zu gradients=%.0f bytes tensors=%zu\n", p->name, rows, bytes,
+           p->tensor_count);
+    printf("forward_ms=%.3f loss_ms=%.3f backward_ms=%.3f optimizer_ms=%.3f\n",
+           1e3 * model_row_time(p->forward, n), 1e3 * model_row_time(p->loss, n),
+           1e3 * model_row_time(p->backward, n), 1e3 * p->optimizer);
+    printf("first gradient ready at %.0f %% of backward\n", 100 * p->tensors[0].ready);
+}
+
+static void run(const Settings *s) {
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    if (!device) error_exit(&err);
+    bool pictures = strcmp(s->model, "mlp") != 0;
+    ModelConfig model = {s->model,
+                         s->hidden,
+                         {pictures ? 3 : s->features, pictures ? 32 : 1, pictures ? 32 : 1},
+                         s->outputs,
+                         1};
+    Workload w[2];
+    ReadyWatch watch[2];
+    for (int i = 0; i < 2; i++) {
+        w[i] = workload_open(&model, device, i == 0 ? (s->rows + 1) / 2 : s->rows, NULL);
+        watch[i] = watch_open(&w[i]);
+        for (size_t k = 0; k < watch[i].parameters.count; k++) {
+            Tensor *tensor = watch[i].parameters.items[k].tensor;
+            tensor->on_ready = gradient_ready;
+            tensor->on_ready_context = &watch[i];
+        }
+    }
+    double median[2][PARTS];
+    measure(w, watch, s->rounds, median);
+    StepProfile profile = profile_of(s, w, &watch[1], median);
+    say(&profile, device->kernels, s->rows);
+    if (s->save &&
+        profile_file_write(&profile, (size_t[]){w[0].batch, w[1].batch}, s->save, &err) != 0)
+        error_exit(&err);
+    step_profile_free(&profile);
+    for (int i = 0; i < 2; i++) {
+        watch_close(&watch[i]);
+        workload_close(&w[i]);
+    }
+    device_close(device);
+}
+
+int main(int argc, char **argv) {
+    Settings s = {.model = "mlp",
+                  .hidden = "512,512,512,512,512,512,512,512",
+                  .rows = 64,
+                  .rounds = 30,
+                  .features = 64,
+                  .outputs = 10};
+    Options options = {.program = "bench_profile",
+                       .summary =
+                           "Measures the parts of a training step on one device, and when each "
+                           "gradient is ready.\n"
+                           "Example: bench_profile --model resnet20 --rows 64 --save profile.json"};
+    options_add_choice(&options, "model", &s.model, "mlp|convnet|resnet20", "");
+    options_add_string(&options, "hidden", &s.hidden, "LIST", "widths of mlp's hidden layers");
+    options_add_count(&options, "rows", &s.rows, 2, 1 << 20,
+                      "rows of the larger batch; the other has half");
+    options_add_count(&options, "features", &s.features, 1, 1 << 20,
+                      "numbers in a row of mlp's input");
+    options_add_count(&options, "outputs", &s.outputs, 2, 1 << 20, "classes");
+    options_add_count(&options, "rounds", &s.rounds, 1, MAX_ROUNDS, "timed steps of each batch");
+    options_add_string(&options, "save", &s.save, "FILE", "write the profile as JSON");
+    Error err = {0};
+    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    run(&s);
+    return STATUS_OK;
+}

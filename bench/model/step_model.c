@@ -1,0 +1,149 @@
+/* step_model.c: the algebra of bench/model/README.md. whatif.html has the same lines in JavaScript:
+ * change both, in the same order of operations.
+ */
+#include "bench/model/step_model.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double MEBIBYTE = 1048576, GBIT = 1e9 / 8;
+
+Cluster cluster_default(void) {
+    return (Cluster){.devices = 2,
+                     .link = {10 * GBIT, 10e-6},
+                     .inside = {200 * GBIT, 3e-6},
+                     .node_size = 1,
+                     .rows = 64,
+                     .bucket_cap_mb = -1,
+                     .straggler = 1,
+                     .overlap = true};
+}
+
+double model_row_time(RowTime time, double rows) {
+    return time.fixed + time.per_row * rows;
+}
+
+double model_message(ModelLink link, double bytes) {
+    return link.latency_s + bytes / link.bytes_per_s;
+}
+
+// ---- all-reduce --------------------------------------------------------------------------------
+
+// Half of a ring's all-reduce (a reduce-scatter, or an all-gather): count - 1 rounds.
+static double half_ring(ModelLink link, double bytes, double count) {
+    return (count - 1) * model_message(link, bytes / count);
+}
+
+double model_all_reduce(const Cluster *cluster, double bytes) {
+    double devices = cluster->devices, inside = cluster->node_size;
+    if (cluster->devices == 1) return 0;
+    if (cluster->algorithm == ALGORITHM_TREE)
+        return 2 * ceil(log2(devices)) * model_message(cluster->link, bytes);
+    if (cluster->algorithm == ALGORITHM_RING || cluster->node_size == 1)
+        return 2 * half_ring(cluster->link, bytes, devices);
+    if (inside > devices) inside = devices;
+    double nodes = ceil(devices / inside);
+    return 2 * half_ring(cluster->inside, bytes, inside) +
+           2 * half_ring(cluster->link, bytes / inside, nodes);
+}
+
+// ---- buckets -----------------------------------------------------------------------------------
+
+size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets) {
+    bool usual = cluster->bucket_cap_mb < 0;
+    double backward = model_row_time(profile->backward, cluster->rows) * cluster->straggler;
+    double free_at = 0;
+    size_t count = 0;
+    BucketTime bucket = {0};
+    for (size_t k = 0; k < profile->tensor_count; k++) {
+        double cap = usual ? (count == 0 ? 1 : 25) : cluster->bucket_cap_mb;
+        bucket.bytes += profile->tensors[k].bytes;
+        bucket.tensors++;
+        if (bucket.bytes < cap * MEBIBYTE && k + 1 < profile->tensor_count) continue;
+        bucket.ready = profile->tensors[k].ready * backward;
+        double from = cluster->overlap ? bucket.ready : backward;
+        bucket.begin = from > free_at ? from : free_at;
+        bucket.end = free_at = bucket.begin + model_all_reduce(cluster, bucket.bytes);
+        buckets[count++] = bucket;
+        bucket = (BucketTime){0};
+    }
+    return count;
+}
+
+// ---- steps -------------------------------------------------------------------------------------
+
+static double add_up(const StepParts *p) {
+    return p->scatter + p->replicate + p->forward + p->gather + p->loss + p->backward + p->reduce +
+           p->exposed + p->optimizer;
+}
+
+StepParts model_single(const StepProfile *profile, double rows) {
+    StepParts p = {.forward = model_row_time(profile->forward, rows),
+                   .loss = model_row_time(profile->loss, rows),
+                   .backward = model_row_time(profile->backward, rows),
+                   .optimizer = profile->optimizer};
+    p.step = add_up(&p);
+    return p;
+}
+
+// Device 0's link carries everything, to one device after the other.
+StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
+    double others = cluster->devices - 1, rows = cluster->rows, weights = 0;
+    for (size_t k = 0; k < profile->tensor_count; k++) weights += profile->tensors[k].bytes;
+    double all_weights =
+        profile->messages * cluster->link.latency_s + weights / cluster->link.bytes_per_s;
+    double outputs = model_message(cluster->link, rows * profile->output_bytes);
+    StepParts p = {.scatter = others * model_message(cluster->link, rows * profile->sample_bytes),
+                   .replicate = others * all_weights,
+                   .forward = model_row_time(profile->forward, rows) * cluster->straggler,
+                   .gather = 2 * others * outputs, // the outputs there, their gradients back
+                   .loss = model_row_time(profile->loss, rows * cluster->devices),
+                   .backward = model_row_time(profile->backward, rows) * cluster->straggler,
+                   .reduce = others * all_weights,
+                   .optimizer = profile->optimizer};
+    p.step = add_up(&p);
+    return p;
+}
+
+StepParts model_ddp(const StepProfile *profile, const Cluster *cluster) {
+    BucketTime *buckets = calloc(profile->tensor_count + 1, sizeof *buckets);
+    size_t count = buckets ? model_buckets(profile, cluster, buckets) : 0;
+    StepParts p = {.forward = model_row_time(profile->forward, cluster->rows) * cluster->straggler,
+                   .loss = model_row_time(profile->loss, cluster->rows) * cluster->straggler,
+                   .backward =
+                       model_row_time(profile->backward, cluster->rows) * cluster->straggler,
+                   .optimizer = profile->optimizer * cluster->straggler};
+    double end = count > 0 ? buckets[count - 1].end : 0;
+    p.exposed = end > p.backward ? end - p.backward : 0;
+    p.step = add_up(&p);
+    free(buckets);
+    return p;
+}
+
+// ---- break-even --------------------------------------------------------------------------------
+
+// Do the cluster's devices, on a network of so many Gbit/s, train more rows a second than one?
+static bool pays(const StepProfile *profile, Cluster cluster, double gbit, bool ddp) {
+    cluster.link.bytes_per_s = gbit * GBIT;
+    StepParts p = ddp ? model_ddp(profile, &cluster) : model_dp(profile, &cluster);
+    return p.step < cluster.devices * model_single(profile, cluster.rows).step;
+}
+
+double model_break_even(const StepProfile *profile, const Cluster *cluster, bool ddp) {
+    double slow = 1e-6, fast = 1e6;
+    if (pays(profile, *cluster, slow, ddp)) return 0;
+    if (!pays(profile, *cluster, fast, ddp)) return INFINITY;
+    for (int i = 0; i < 100; i++) {
+        double middle = sqrt(slow * fast);
+        if (pays(profile, *cluster, middle, ddp))
+            fast = middle;
+        else
+            slow = middle;
+    }
+    return fast;
+}
+
+void step_profile_free(StepProfile *profile) {
+    free(profile->tensors);
+    *profile = (StepProfile){0};
+}

@@ -1,0 +1,102 @@
+/* step_model.h: how long a training step takes on W devices, by algebra.
+ *
+ * It answers "what if there were 64 devices, on a 10 Gbit/s network?" from what was measured on one
+ * device. The page bench/model/README.md derives every line of it; whatif.html computes the same
+ * in a browser, in the same order of operations, so that both give the same numbers.
+ *
+ * Every device has its own link and its own cores. Each takes `rows` rows in a step, so W devices
+ * take W times as many.
+ *
+ *   DataParallel (DP)               DistributedDataParallel (DDP)
+ *
+ *   scatter, replicate              forward
+ *   forward                         backward     all-reduce of bucket 0
+ *   gather, loss, its gradient                   all-reduce of bucket 1
+ *   backward                                       ... what sticks out is exposed
+ *   reduce                          optimizer
+ *   optimizer
+ *
+ * A message of n bytes takes latency + n / bytes_per_s. Times are seconds.
+ */
+#ifndef BENCH_MODEL_STEP_MODEL_H
+#define BENCH_MODEL_STEP_MODEL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+// A parameter, in the order in which gradients become ready.
+typedef struct ModelTensor {
+    double bytes;
+    double ready; // when its gradient is: 0 as backward begins, 1 as it ends
+} ModelTensor;
+
+// A time that grows with the rows: fixed + per_row * rows.
+typedef struct RowTime {
+    double fixed, per_row;
+} RowTime;
+
+// What was measured on one device (bench_profile writes it, profile_file.h reads it).
+typedef struct StepProfile {
+    char name[96];                     // of the network, for titles
+    RowTime forward, loss, backward;   // loss with its gradient
+    double optimizer;                  // one optimizer's step
+    double sample_bytes, output_bytes; // of a row
+    double messages;      // copies in which DP sends all weights to one device (small ones bundled)
+    ModelTensor *tensors; // [tensor_count]
+    size_t tensor_count;
+} StepProfile;
+
+typedef enum Algorithm {
+    ALGORITHM_RING,         // 2 (W - 1) rounds of bytes / W
+    ALGORITHM_TREE,         // up and down a binary tree: 2 ceil(log2 W) rounds of all bytes
+    ALGORITHM_HIERARCHICAL, // rings inside the nodes, then a ring between them for each device
+} Algorithm;
+#define ALGORITHM_NAMES "ring|tree|hierarchical"
+
+typedef struct ModelLink {
+    double bytes_per_s, latency_s;
+} ModelLink;
+
+typedef struct Cluster {
+    int devices;
+    ModelLink link;   // between nodes; of every device if there are no nodes
+    ModelLink inside; // of the devices of one node; used where node_size > 1
+    int node_size;    // devices in a node; 1: every device is a node
+    Algorithm algorithm;
+    double rows;          // of each device
+    double bucket_cap_mb; // as DDP's option: 0 every tensor alone; negative: 1, then 25 MiB
+    double straggler;     // the slowest device's compute takes so many times as long; 1: none
+    bool overlap;         // false: nothing is reduced before backward has ended
+} Cluster;
+Cluster cluster_default(void); // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, one straggler of 1
+
+// What the device that drives the step spends its time on. The sum of all parts is `step`.
+typedef struct StepParts {
+    double scatter, replicate, forward, gather, loss, backward, reduce, exposed, optimizer, step;
+} StepParts;
+
+// A bucket's way through the step: seconds since backward began.
+typedef struct BucketTime {
+    double bytes, ready, begin, end;
+    size_t tensors;
+} BucketTime;
+
+double model_row_time(RowTime time, double rows);
+double model_message(ModelLink link, double bytes);
+double model_all_reduce(const Cluster *cluster, double bytes);
+
+// The buckets as the Reducer makes them after its first step. Fills at most tensor_count buckets
+// and returns how many. begin and end are those of this cluster.
+size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets);
+
+StepParts model_single(const StepProfile *profile, double rows);
+StepParts model_dp(const StepProfile *profile, const Cluster *cluster);
+StepParts model_ddp(const StepProfile *profile, const Cluster *cluster);
+
+// The Gbit/s at which W devices train as many rows a second as one device does, by DP or by DDP;
+// on a slower network they are slower than one. 0: they are faster on any; INFINITY: on none.
+double model_break_even(const StepProfile *profile, const Cluster *cluster, bool ddp);
+
+void step_profile_free(StepProfile *profile);
+
+#endif
