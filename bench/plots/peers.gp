@@ -8,7 +8,7 @@ stats "plots/peers.csv" using "row" name "row" nooutput
 n = row_max
 stats "plots/peers.csv" using "high" name "high" nooutput
 width = 680
-height = 90 + 26 * n
+height = 130 + 26 * n
 load "plots/style.gp"
 
 unset key
@@ -28,4 +28,4 @@ plot file using (column("ratio") / 2):"row":(0):"ratio":(column("row") - 0.36):(
     file using "ratio":"row":"low":"high" with xerrorbars pointtype -1 linecolor rgb black, \
     file using "target":(column("row") - 0.42):(0):(0.84) with vectors nohead linecolor rgb vermillion linewidth 3, \
     file using "high":"row":(sprintf("%.2f", column("ratio"))) with labels left offset 0.7, 0, \
-    file using (0):"row":"label" with labels right offset -1, 0
+    file using (0):"row":"label" with labels right offset -1, 0 noenhanced
