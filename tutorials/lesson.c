@@ -99,19 +99,6 @@ void lesson_report(Lesson *lesson, double loss) {
     fflush(stdout);
 }
 
-// How many of the rows have their largest output where their label says.
-static size_t count_correct(const Tensor *outputs, const int64_t *labels) {
-    size_t correct = 0, classes = outputs->shape[1];
-    for (size_t row = 0; row < outputs->shape[0]; row++) {
-        const float *output = tensor_f32(outputs) + row * classes;
-        size_t best = 0;
-        for (size_t c = 1; c < classes; c++)
-            if (output[c] > output[best]) best = c;
-        correct += labels[row] == (int64_t)best;
-    }
-    return correct;
-}
-
 // Over the whole test set. Regression has no accuracy: then nothing is printed.
 static void print_accuracy(const Lesson *lesson, Module *model) {
     Error err = {0};
@@ -127,7 +114,8 @@ static void print_accuracy(const Lesson *lesson, Module *model) {
         Rows rows = lesson_rows(tape, batch, 0, batch->count);
         Tensor *outputs = module_forward(model, tape, rows.samples);
         if (tape_error(tape, &err) != 0) error_exit(&err);
-        correct += count_correct(outputs, batch->labels);
+        for (size_t row = 0; row < batch->count; row++)
+            correct += lesson_answer(outputs, row) == (size_t)batch->labels[row];
     }
     printf("test_accuracy=%.4f\n", (double)correct / (double)set->count);
     tape_close(tape);
@@ -183,6 +171,14 @@ Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor)
     if (!outputs) return NULL;
     if (target->dtype == DTYPE_I64) return op_cross_entropy(tape, outputs, target, (double)divisor);
     return op_squared_error(tape, outputs, target, (double)(divisor * target->shape[1]));
+}
+
+size_t lesson_answer(const Tensor *outputs, size_t row) {
+    size_t classes = outputs->shape[1], best = 0;
+    const float *output = tensor_f32(outputs) + row * classes;
+    for (size_t c = 1; c < classes; c++)
+        if (output[c] > output[best]) best = c;
+    return best;
 }
 
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model) {

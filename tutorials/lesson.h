@@ -70,6 +70,8 @@ typedef struct Rows {
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end);
 // The rows' losses, added up and divided by `divisor` rows: a scalar.
 Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor);
+// The class that the outputs [n, classes] name for a row: the largest one's.
+size_t lesson_answer(const Tensor *outputs, size_t row);
 // The optimizer that --optimizer, --momentum and --weight-decay ask for.
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model);
 

@@ -52,4 +52,35 @@ run 'no buffers' ranks 2 "$bin/tutorial_13" $conv --break=no-buffers
 says '^replicas: equal$'
 says '^collectives in a step: 9$'
 [ "$(field 'running_mean.0.' 1)" != "$(field 'running_mean.0.' 2)" ] || fail "buffers are equal: $(cat out.txt)"
+
+# ---- step 14: metrics --------------------------------------------------------------------------------------
+tests() { # RANKS OPTION...: evaluates one and the same network
+    count=$1
+    shift
+    run "an evaluation by $count" ranks "$count" "$bin/tutorial_14" --only-test --load-init one --model convnet "$@"
+}
+tests 1
+grep -v '^rank' out.txt >alone.txt
+run 'the library' "$bin/train_single" --device cpu --model convnet --evaluate one
+[ "$(field accuracy 1)" = "$(printf %.4f "$(sed -n 's/.*accuracy=//p' alone.txt)")" ] || fail "the library has another accuracy: $(cat out.txt alone.txt)"
+for count in 2 3 4 5; do
+    tests $count
+    grep -v 'rank ' out.txt | cmp - alone.txt || fail "$count ranks find something else: $(cat out.txt)"
+done
+tests 4 --break=rank-0-alone
+grep -v 'rank ' out.txt | cmp - alone.txt || fail "rank 0 alone finds something else: $(cat out.txt)"
+says 'rank 0 looks at 297 rows$'
+says 'rank 3 looks at 0 rows$'
+tests 3 --break=padded # 297 is a multiple of 3
+grep -v 'rank ' out.txt | cmp - alone.txt || fail "three ranks need no padding: $(cat out.txt)"
+for count in 4 5; do
+    tests $count --break=padded
+    says '^counted=300 '
+done
+tests 4 --break=mean-of-ranks
+says '^counted=297 '
+[ "$(field accuracy 1)" != "$(sed -n 's/.*accuracy=//p' alone.txt)" ] || fail "the mean of the ranks is the accuracy"
+run 'training and evaluation' ranks 2 "$bin/tutorial_14" --steps 20 --save fourteen
+run 'step 8' ranks 2 "$bin/tutorial_08" --steps 20 --no-eval --save eight
+bits eight fourteen
 tally tutorial_exact
