@@ -101,6 +101,15 @@ double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviati
     return (double)rng_normal(seed, RNG_STREAM_NOISE, first);
 }
 
+void lesson_skip(Lesson *lesson, size_t steps) {
+    const size_t batches = lesson->sampler->batch_count;
+    if (steps == 0) return;
+    CHECK(lesson->step == 0 && steps <= lesson->steps, "%zu steps cannot be skipped", steps);
+    lesson->step = steps;
+    if (steps % batches != 0) loader_start(lesson->loader, steps / batches, steps % batches);
+    if (!lesson->quiet) printf("goes on at step=%zu\n", steps);
+}
+
 double lesson_lr(const Lesson *lesson) {
     return schedule_lr(&lesson->schedule, lesson->step - 1);
 }
@@ -151,6 +160,13 @@ void lesson_end(Lesson *lesson, Module *model) {
     sampler_close(lesson->sampler);
     device_close(lesson->host);
     dataset_close(lesson->data);
+}
+
+void lesson_need(bool fine, const char *name, const char *what) {
+    Error err = {0};
+    if (fine) return;
+    error_set(&err, STATUS_FAILED, "%s %s", name, what);
+    error_exit(&err);
 }
 
 Device *lesson_device(int index) {
