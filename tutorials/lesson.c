@@ -36,10 +36,10 @@ void lesson_options(Lesson *lesson, const char *program, const char *summary, co
     lesson->options = (Options){.program = program, .summary = summary};
     train_options(&lesson->options, &lesson->config);
     keep_known(&lesson->options);
-    options_add(&lesson->options, (Option){.type = OPTION_TITLE, .help = "This step"});
+    options_add_title(&lesson->options, "This step");
     if (strcmp(breaks, "none") != 0)
-        options_add(&lesson->options, (Option){"break", OPTION_CHOICE, &lesson->broken, breaks, 0,
-                                               0, "make this mistake, to see what it does"});
+        options_add_choice(&lesson->options, "break", &lesson->broken, breaks,
+                           "make this mistake, to see what it does");
 }
 
 bool lesson_breaks(const Lesson *lesson, const char *name) {
