@@ -1,7 +1,7 @@
 /* less_to_send.c: step 18: gradients that travel with fewer bytes.
  *
- * Step 8, with other ways to average: in the 16 bits of bf16, or of fp16, whose small range asks for
- * a scale and a joint decision; or each matrix as a column times a row (PowerSGD of rank 1).
+ * Step 8, with other ways to average: in the 16 bits of bf16, or of fp16, whose small range needs a
+ * scale and a joint decision; or each matrix as a column times a row (PowerSGD of rank 1).
  */
 #include <math.h>
 
