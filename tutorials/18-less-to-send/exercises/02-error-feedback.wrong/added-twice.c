@@ -7,7 +7,6 @@ int average_in_units(ProcessGroup *group, float *gradient, float *error, int32_t
         error[i] += wanted - unit * (float)wire[i];
     }
     if (pg_run(group, pg_all_reduce(wire, count, PG_I32, PG_SUM), err) != 0) return -1;
-    for (size_t i = 0; i < count; i++)
-        gradient[i] = unit * (float)wire[i] / (float)pg_size(group);
+    for (size_t i = 0; i < count; i++) gradient[i] = unit * (float)wire[i] / (float)pg_size(group);
     return 0;
 }
