@@ -57,7 +57,7 @@ emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
 tsan)
-    jobs='training|allreduce|segnet|checkpoint_kill|ddprun|chaos|compare|traces|help|bits|trainer_options|same_files|option_mixes'
+    jobs='training|allreduce|segnet|checkpoint_kill|ddprun|chaos|compare|traces|help|bits|trainer_options|same_files|option_mixes|link|ladder'
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
