@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/rng.h"
 #include "common/train/safetensors.h"
 
 enum { LOADER_DEPTH = 2, EVALUATION_BATCH = 256 };
@@ -35,10 +36,10 @@ void lesson_options(Lesson *lesson, const char *program, const char *summary, co
     lesson->options = (Options){.program = program, .summary = summary};
     train_options(&lesson->options, &lesson->config);
     keep_known(&lesson->options);
-    options_add(&lesson->options, (Option){.type = OPTION_TITLE, .help = "This step"});
+    options_add_title(&lesson->options, "This step");
     if (strcmp(breaks, "none") != 0)
-        options_add(&lesson->options, (Option){"break", OPTION_CHOICE, &lesson->broken, breaks, 0,
-                                               0, "make this mistake, to see what it does"});
+        options_add_choice(&lesson->options, "break", &lesson->broken, breaks,
+                           "make this mistake, to see what it does");
 }
 
 bool lesson_breaks(const Lesson *lesson, const char *name) {
@@ -60,12 +61,19 @@ void lesson_begin(Lesson *lesson, int argc, char **argv) {
     }
     lesson->host = device_open("cpu:0", &err);
     if (!lesson->host) error_exit(&err);
-    const Dataset *set = &lesson->data->train;
-    lesson->sampler = sampler_whole(set->count, config->global_batch, !config->no_shuffle, false,
-                                    config->seed, &err);
-    if (!lesson->sampler) error_exit(&err);
-    lesson->loader = loader_create(set, lesson->sampler, NULL, LOADER_DEPTH, lesson->host);
-    lesson->steps = config->steps ? config->steps : config->epochs * lesson->sampler->batch_count;
+    Sampler *whole = sampler_whole(lesson->data->train.count, config->global_batch,
+                                   !config->no_shuffle, false, config->seed, &err);
+    if (!whole) error_exit(&err);
+    lesson_use_sampler(lesson, whole);
+}
+
+void lesson_use_sampler(Lesson *lesson, Sampler *sampler) {
+    const TrainConfig *config = &lesson->config;
+    loader_close(lesson->loader);
+    sampler_close(lesson->sampler);
+    lesson->sampler = sampler;
+    lesson->loader = loader_create(&lesson->data->train, sampler, NULL, LOADER_DEPTH, lesson->host);
+    lesson->steps = config->steps ? config->steps : config->epochs * sampler->batch_count;
     lesson->schedule = (Schedule){.kind = config->schedule,
                                   .lr = config->lr,
                                   .warmup_steps = config->warmup_steps,
@@ -83,6 +91,14 @@ const Batch *lesson_next(Lesson *lesson) {
     if (lesson->step % batches == 0) loader_start(lesson->loader, lesson->step / batches, 0);
     lesson->step++;
     return loader_next(lesson->loader);
+}
+
+double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed) {
+    const size_t count = batch->count * dataset_sample_size(batch->set);
+    const uint64_t first = lesson->step * count;
+    for (size_t i = 0; i < count; i++)
+        batch->samples[i] += (float)deviation * rng_normal(seed, RNG_STREAM_NOISE, first + i);
+    return (double)rng_normal(seed, RNG_STREAM_NOISE, first);
 }
 
 double lesson_lr(const Lesson *lesson) {

@@ -44,10 +44,16 @@ void lesson_options(Lesson *lesson, const char *program, const char *summary, co
 // Parses, opens the data and begins. Any error ends the program with one line.
 void lesson_begin(Lesson *lesson, int argc, char **argv);
 bool lesson_breaks(const Lesson *lesson, const char *name); // was --break=NAME given?
+// The batches come from this sampler from now on, which is the lesson's to close; the steps of the
+// run are counted anew. Before the first lesson_next.
+void lesson_use_sampler(Lesson *lesson, Sampler *sampler);
 
-// The next batch, all of its rows, in host memory; NULL after the last step. Valid until the next
-// call.
+// The next batch, all rows that the sampler gives it, in host memory; NULL after the last step.
+// Valid until the next call.
 const Batch *lesson_next(Lesson *lesson);
+// Adds normal noise of this standard deviation to the samples of the current batch: other numbers
+// for each seed, step and place. Returns the first number drawn, before it is scaled.
+double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);
 // Prints a line "step=0 loss=2.3201" every --log-every steps, and at the last one.

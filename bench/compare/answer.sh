@@ -66,7 +66,8 @@ caption_throughput() {
         of("samples_per_s_p50") > best { best = of("samples_per_s_p50"); strategy = of("strategy"); n = of("world_size") }
         END {
             if (!one) { print model ": disturbed"; exit }
-            name = strategy == "dp" ? "DP on " n " devices" : strategy == "ddp" ? "DDP on " n " devices" : "one device"
+            if (strategy == "single") { print model ": nothing is faster than one device"; exit }
+            name = strategy == "dp" ? "DP on " n " devices" : "DDP on " n " devices"
             printf "%s: the fastest is %s with %.0f samples per second, %.2f times one device\n", model, name, best, best / one
         }'
 }

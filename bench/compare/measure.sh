@@ -108,18 +108,18 @@ train_curves() {
     done
 }
 
-# One traced step of DP and one of DDP on two devices. GPUs are waited for as in measure_phases.
+# One traced step of DP and one of DDP on two devices, of a network that is so deep that its first buckets are
+# full early in the backward pass. GPUs are waited for as in measure_phases.
+timeline_model="mlp of 8 layers of 512, buckets of 1 MB"
 trace_steps() {
     local strategy
     is_timed 2 || return 0
-    timeline_model=${models%% *}
     begin_section "timeline: $timeline_model"
     for strategy in dp ddp; do
         # shellcheck disable=SC2046 # the options are words
-        train "timeline-$strategy" $strategy 2 --model "$timeline_model" \
-            --data "$(data_of "$timeline_model")" $(speed_options "$timeline_model") \
-            --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
-            $([[ $kind == cpu ]] || echo --profile)
+        train "timeline-$strategy" $strategy 2 --model mlp --hidden 512,512,512,512,512,512,512,512 \
+            --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
+            $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
     done
 }
 
@@ -137,16 +137,61 @@ lay_out_timeline() {
     done
 }
 
+# plots/phases-MODEL.csv: the parts of each configuration's bar.
+lay_out_phases() {
+    local model
+    for model in $models; do
+        csv '
+            BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ")
+                print "row,label,phase,begin_ms,end_ms,disturbed" }
+            {
+                row++
+                label[row] = of("strategy") == "single" ? "one device" : toupper(of("strategy")) " " of("world_size")
+                disturbed[row] = of("disturbed") + 0
+                at_ms = 0
+                for (p = 1; p <= n; p++) {
+                    from[row, p] = at_ms
+                    at_ms += of(phase[p] "_ms")
+                    to[row, p] = at_ms
+                }
+            }
+            END {
+                for (r = 1; r <= row; r++)
+                    for (p = 1; p <= n; p++)
+                        printf "%d,%s,%s,%.4f,%.4f,%d\n", r, label[r], phase[p], from[r, p], to[r, p], \
+                            disturbed[r]
+            }' "$out/plots/$model.csv" >"$out/plots/phases-$model.csv"
+    done
+}
+
+# nameless WIDTH FILE...: the phases that are to be seen in a figure of so many pixels, and have room for their
+# name in no span of it: a letter takes 7. These are in the figure's key.
+nameless() {
+    local wide=$1 file
+    shift
+    for file; do
+        csv '{ n++; ms[n] = of("end_ms") - of("begin_ms"); p[n] = of("phase")
+                if (of("end_ms") + 0 > longest) longest = of("end_ms") + 0 }
+            END { for (i = 1; i <= n; i++) print p[i], ms[i] / longest * wide }' wide="$wide" "$file"
+    done | awk -F'\t' '$1 == "moving" || $1 == "waiting" { next }
+        $2 > 1.5 { seen[$1] = 1 } $2 > 7 * length($1) + 6 { named[$1] = 1 }
+        END { for (p in seen) if (!(p in named)) print p }' | sort | paste -sd ' ' -
+}
+
 # ---- figures ------------------------------------------------------------------------------------------
 # A figure is drawn inside the results' folder, from files whose names are known and settings that are
 # words and numbers: no path is ever read by gnuplot, which would take some for commands. So each can also
 # be drawn again: cd DIR && gnuplot plots/loss.gp
 
-# plot NAME: draws NAME.svg. Whatever gnuplot complains about, such as a column that is not there, is a
+# plot NAME TITLE: draws NAME.svg. Whatever gnuplot complains about, such as a column that is not there, is a
 # failure.
 plot() {
     (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
-    [[ -s $out/plots/$1.log ]] || return 0
+    if [[ ! -s $out/plots/$1.log ]]; then
+        title=$2 text=$("caption_$1") awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
+            mv "$out/plots/$1.svg" "$out/$1.svg"
+        return
+    fi
     cat "$out/plots/$1.log" >&2
     say "error: the figure $1.svg was not drawn as it should be"
     return 1
@@ -162,6 +207,9 @@ worlds = "$(timed_worlds)"
 answer_world = "$(answer_world)"
 cores = $cores
 units = "$units"
+key_phases = "$([[ -z $(timed_worlds) ]] || nameless 450 "$out"/plots/phases-*.csv)"
+key_timeline = "$(! is_timed 2 || nameless 580 "$out/plots/timeline.csv")"
+timeline_model = "$timeline_model"
 END
 }
 
@@ -191,13 +239,14 @@ curves_of() {
 draw() {
     local model
     cp bench/plots/*.gp "$out/plots"
+    [[ -z $(timed_worlds) ]] || lay_out_phases
     write_settings
     for model in $(curve_models); do curves_of "$model" >"$out/plots/loss-$model.csv"; done
-    [[ -z $(curve_models) ]] || plot loss
+    [[ -z $(curve_models) ]] || plot loss "Training loss under every strategy"
     [[ -n $(timed_worlds) ]] || return 0
-    plot difference
-    plot throughput
-    plot phases
-    plot memory
-    ! is_timed 2 || plot timeline
+    plot difference "What DDP takes more or less than DP"
+    plot throughput "Training speed against the number of devices"
+    plot phases "Where a step spends its time"
+    plot memory "Peak memory of a device"
+    ! is_timed 2 || plot timeline "One training step on two devices"
 }

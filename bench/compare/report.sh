@@ -212,8 +212,8 @@ $([[ -z $(timed_worlds) ]] || speed_text)
 
 $(loss_figure)
 
-How to read it: above, curves that coincide are drawn with falling width, so that all stay
-visible. Below, the distance from one device (1e-9 stands for zero): rounding, for a network
+How to read it: to the left, curves that coincide are drawn with falling width, so that all stay
+visible. To the right, the distance from one device (1e-9 stands for zero): rounding, for a network
 without batch norm. With batch norm every device normalises its own share of the batch, which is
 another function: the distance is real there, for DP, for DDP and in PyTorch alike, and harmless.
 Between DP and DDP a rounding error remains although their weights are the same bits: DP adds up

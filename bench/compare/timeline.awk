@@ -1,4 +1,4 @@
-# timeline.awk: the spans of a typical step of a run, from its Chrome trace (one event per line), as
+# timeline.awk: the spans of the shortest step of a run, from its Chrome trace (one event per line), as
 # rows "row,begin_ms,end_ms,phase,span,bucket" with times since that step began.
 #
 #   folder=DIR awk -v row=0 -v label=DP -f timeline.awk TRACE
@@ -6,9 +6,10 @@
 # row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
 # and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
 # "from_row,from_ms,to_row,to_ms". A span that belongs to no bucket has the bucket -1.
-# The typical step is the one of median length on the main track of the first process, without the first
-# two; all processes read the same clock. Spans that carry no phase's name are communication. The longer
-# spans of a track come first, so that shorter ones are drawn over them.
+# The shortest step on the main track of the first process, without the first two, is the one that was disturbed
+# least; all processes read the same clock. Spans that carry no phase's name are communication: "waiting" until
+# the last rank has come to the same collective, from there on "moving". The longer spans of a track come first,
+# so that shorter ones are drawn over them.
 BEGIN {
     OFS = ","
     split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
@@ -57,6 +58,8 @@ function number_of(key) {
     number[n] = number_of("number")
     bucket[n] = number_of("bucket")
     if (name[n] == "optimizer" && main == "") main = track[n]
+    collective[n] = name[n] SUBSEP digits_of("number")
+    if (begin[n] > last_begin[collective[n]]) last_begin[collective[n]] = begin[n]
 }
 
 # The begin and the end of an arrow.
@@ -70,25 +73,24 @@ function number_of(key) {
     to_time[digits_of("id")] = number_of("ts")
 }
 
-# Sets from and to: begin and end of the step of median length.
-function choose_step(    i, step, steps, j, sorted) {
+# Sets from and to: begin and end of the shortest step.
+function choose_step(    i, step, best) {
     for (i = 1; i <= n; i++) {
         step = number[i]
         if (track[i] != main || step < 2) continue
         if (!(step in first) || begin[i] < first[step]) first[step] = begin[i]
         if (finish[i] > final[step]) final[step] = finish[i]
     }
-    for (step in first) {
-        for (j = ++steps; j > 1 && length_of(sorted[j - 1]) > length_of(step); j--)
-            sorted[j] = sorted[j - 1]
-        sorted[j] = step
-    }
-    from = first[sorted[int((steps + 1) / 2)]]
-    to = final[sorted[int((steps + 1) / 2)]]
+    for (step in first)
+        if (best == "" || final[step] - first[step] < final[best] - first[best]) best = step
+    from = first[best]
+    to = final[best]
 }
 
-function length_of(step) {
-    return final[step] - first[step]
+# A span, as far as it lies in the step.
+function span(a, b, phase, i) {
+    if (b <= from || a >= to || b <= a) return
+    print row, ((a < from ? from : a) - from) / 1000, ((b > to ? to : b) - from) / 1000, phase, name[i], bucket[i]
 }
 
 END {
@@ -102,16 +104,20 @@ END {
         for (i = 1; i <= n; i++) {
             if (track[i] != order[t] || finish[i] <= from || begin[i] >= to) continue
             if (!used++) row++
-            a = begin[i] < from ? from : begin[i]
-            b = finish[i] > to ? to : finish[i]
-            phase = name[i] in is_phase ? name[i] : "communication"
-            print row, (a - from) / 1000, (b - from) / 1000, phase, name[i], bucket[i]
+            if (name[i] in is_phase) {
+                span(begin[i], finish[i], name[i], i)
+                continue
+            }
+            come = last_begin[collective[i]]
+            if (come > finish[i]) come = finish[i]
+            span(begin[i], come, "waiting", i)
+            span(come, finish[i], "moving", i)
         }
         row_of[order[t]] = row
         if (!used) continue
         split(order[t], ids, SUBSEP)
-        rank = label == "DDP" ? "rank " ids[1] " " : ""
-        print row, label " " rank track_name[ids[1], ids[2]] >> tracks
+        rank = label == "DDP" ? "rank " ids[1] " " : "DP "
+        print row, rank track_name[ids[1], ids[2]] >> tracks
     }
     for (id in to_time)
         if (from_time[id] >= from && to_time[id] < to)

@@ -12,7 +12,7 @@ do for [model in models] {
     total = total + row_max + 3
 }
 width = 640
-height = 70 + 25 * total
+height = 60 + 25 * total
 load "plots/style.gp"
 
 set multiplot title sprintf("What DDP takes more (right) or less (left) than DP, %s devices", answer_world) \
@@ -34,8 +34,8 @@ do for [model in models] {
     reach = 1.25 * (abs(ms_min) > abs(ms_max) ? abs(ms_min) : abs(ms_max))
     set xrange [-reach:reach]
     set yrange [n + 0.6:0.4]
-    set tmargin at screen 1 - (60.0 + 25 * drawn_rows) / height
-    set bmargin at screen 1 - (60.0 + 25 * (drawn_rows + n)) / height
+    set tmargin at screen panel_at(75 + 25 * drawn_rows)
+    set bmargin at screen panel_at(75 + 25 * (drawn_rows + n))
     drawn_rows = drawn_rows + n + 3
     set title model.", milliseconds" offset 0, -0.6
     set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"

@@ -1,12 +1,12 @@
-# loss.gp: the training loss of every strategy, drawn on top of each other, and below it how far each
+# loss.gp: the training loss of every strategy, drawn on top of each other, and beside it how far each
 # is from one device's. Reads plots/loss-MODEL.csv: a row for each step and a column for each run, such as
 # "single:1" or "dp:2". Batches differ in difficulty, so that a point is the mean of several steps.
 
 load "plots/settings.gp"
 models = curve_models
 name = "loss"
-width = words(models) > 1 ? 480 * words(models) : 680
-height = 680
+width = 640
+height = 120 + 275 * words(models)
 load "plots/style.gp"
 
 strategy_of(run) = run[1:strstrt(run, ":") - 1]
@@ -26,10 +26,7 @@ middle(unused) = (floor(column("step") / per_point) + 0.5) * per_point
 distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
 
 loss_label = per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss"
-set multiplot layout 2, words(models) columnsfirst \
-    margins screen 90.0 / width, 1 - 20.0 / width, 0.19, 0.88 spacing screen 90.0 / width, 0.16 \
-    title "Training loss of the same network under every strategy" font ",15"
-set xlabel "step"
+set multiplot title "Training loss of the same network under every strategy" font ",16"
 set autoscale xfix
 set logscale y
 set format y shown("10^{%L}")
@@ -37,14 +34,19 @@ unset key
 
 do for [m = 1:words(models)] {
     model = word(models, m)
-    if (m > 1) { unset ylabel } else { set ylabel loss_label }
-    set title model
+    set tmargin at screen panel_at(80 + 275 * (m - 1))
+    set bmargin at screen panel_at(275 + 275 * (m - 1))
+    if (m == words(models)) { set xlabel "step" }
+    set lmargin at screen 60.0 / width
+    set rmargin at screen 300.0 / width
+    set title model.": ".loss_label
     set yrange [*:*]
     plot for [i = 1:words(runs)] file(model) using (middle(0)):(column(word(runs, i))) \
         smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
 
-    if (m == 1) { set ylabel "|loss - loss of one device|" }
-    set title model.": distance from one device"
+    set lmargin at screen 380.0 / width
+    set rmargin at screen 620.0 / width
+    set title "distance from one device's"
     set yrange [5e-10:10]
     plot for [i = 2:words(runs)] file(model) \
         using (middle(0)):(distance(column(word(runs, 1)), column(word(runs, i)))) \
@@ -52,6 +54,8 @@ do for [m = 1:words(models)] {
 }
 
 eval key_panel
+set bmargin at screen 3.0 / height
+set tmargin at screen 50.0 / height
 set key maxrows 2 samplen 2.5 width 2
 plot NaN notitle, for [i = 1:words(runs)] keyentry with lines linewidth width_of(i) \
     linecolor rgb shade(word(runs, i)) title title_of(word(runs, i))

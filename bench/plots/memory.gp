@@ -1,33 +1,38 @@
-# memory.gp: peak memory of device 0 and of the fullest other device, one panel per model.
+# memory.gp: peak memory of device 0 and of the fullest other device, a panel for each model.
 # Reads plots/MODEL.csv: rows of summary.csv.
 
 load "plots/settings.gp"
 name = "memory"
-width = words(models) > 1 ? 480 * words(models) : 680
-height = 430
+width = 640
+height = 100 + 285 * words(models)
 load "plots/style.gp"
 
-set multiplot layout 1, words(models) margins screen 80.0 / width, 1 - 20.0 / width, 0.22, 0.82 \
-    spacing screen 80.0 / width title "Peak memory of a device" font ",15"
+set multiplot title "Peak memory of a device" font ",16"
 set style data histograms
 set style histogram clustered gap 1
 set boxwidth 0.9
+set style fill solid border rgb "white"
 set ylabel "peak memory, MB"
 set yrange [0:*]
 set xtics scale 0
 unset key
+set lmargin at screen 75.0 / width
+set rmargin at screen 1 - 15.0 / width
 
 do for [m = 1:words(models)] {
-    if (m > 1) { unset ylabel }
-    set title word(models, m)
+    set title word(models, m) offset 0, -0.5
+    set tmargin at screen panel_at(75 + 285 * (m - 1))
+    set bmargin at screen panel_at(275 + 285 * (m - 1))
     file = "plots/".word(models, m).".csv"
-    plot file using (column("peak_bytes_device0") / 1e6):xtic(bar_label(0)) linecolor rgb vermillion, \
+    plot file using (column("peak_bytes_device0") / 1e6):xtic(bar_label(0)) linecolor rgb "#A63C00", \
         file using (column("world_size") > 1 ? column("peak_bytes_other") / 1e6 : NaN) linecolor rgb sky
 }
 
 eval key_panel
+set bmargin at screen 5.0 / height
+set tmargin at screen 45.0 / height
 set key maxrows 1 samplen 1.2 width 2
 plot NaN notitle with lines, \
-    keyentry with boxes linecolor rgb vermillion title "device 0", \
+    keyentry with boxes linecolor rgb "#A63C00" title "device 0", \
     keyentry with boxes linecolor rgb sky title "the fullest other device"
 unset multiplot

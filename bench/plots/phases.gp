@@ -1,30 +1,61 @@
-# phases.gp: where a step's time goes, stacked, one bar per strategy, one panel per model.
-# Reads plots/MODEL.csv: rows of summary.csv, with a column "forward_ms" and so on for each phase.
+# phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each
+# phase a part of the bar. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms, disturbed).
+# Phases that have room for their name nowhere, key_phases, are in the key.
 
 load "plots/settings.gp"
 name = "phases"
-width = words(models) > 1 ? 380 * words(models) + 150 : 680
-height = 460
+set datafile separator ","
+set datafile columnheaders
+total = 0
+do for [model in models] {
+    stats "plots/phases-".model.".csv" using "row" name "row" nooutput
+    total = total + row_max + 3
+}
+width = 640
+height = 100 + 28 * total
 load "plots/style.gp"
 
-set multiplot layout 1, words(models) margins screen 75.0 / width, 1 - 150.0 / width, 0.14, 0.83 \
-    spacing screen 75.0 / width \
-    title "Where a training step spends its time, as the thread that drives it sees it" \
-    font ",15"
-set style data histograms
-set style histogram rowstacked
-set boxwidth 0.72
+set multiplot title "Where a step spends its time, as the thread that drives it sees it" font ",16"
 set style fill solid border rgb "white" # keeps neighbours apart, also where there is no colour
-set ylabel "milliseconds per step"
-set yrange [0:*]
-set xtics scale 0
-set key at screen 1 - 15.0 / width, 0.78 right top invert reverse Left samplen 1.2 spacing 1.3
-
+set border 1
+set grid xtics noytics
+unset ytics
+unset key
+set lmargin at screen 100.0 / width
+set rmargin at screen 1 - 80.0 / width
+middle(unused) = (column("begin_ms") + column("end_ms")) / 2
+# A letter takes 7 pixels.
+has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
+name_in(dark) = has_name(0) && is_on_dark(strcol("phase")) == dark ? middle(0) : NaN
+drawn_rows = 0
 do for [m = 1:words(models)] {
-    if (m > 1) { unset key; unset ylabel }
-    set title word(models, m)
-    file = "plots/".word(models, m).".csv"
-    plot for [p = 1:words(phases)] file using (column(word(phases, p)."_ms")):xtic(bar_label(0)) \
-        title word(phases, p) linecolor rgb phase_colour[p]
+    file = "plots/phases-".word(models, m).".csv"
+    set xrange [*:*] # stats leaves out what is out of range
+    set yrange [*:*]
+    stats file using "row" name "row" nooutput
+    stats file using "end_ms" name "end" nooutput
+    set tmargin at screen panel_at(75 + 28 * drawn_rows)
+    set bmargin at screen panel_at(75 + 28 * (drawn_rows + row_max))
+    drawn_rows = drawn_rows + row_max + 3
+    set xrange [0:1.03 * end_max]
+    set yrange [row_max + 0.6:0.4]
+    set title word(models, m).", milliseconds per step" offset 0, -0.5
+    plot for [p = 1:words(phases)] file using \
+            (strcol("phase") eq word(phases, p) ? middle(0) : NaN):"row":"begin_ms":"end_ms": \
+            (column("row") - 0.4):(column("row") + 0.4) with boxxyerror linecolor rgb phase_colour[p], \
+        file using (name_in(1)):"row":"phase" with labels textcolor rgb "#FEFEFE" font ",12", \
+        file using (name_in(0)):"row":"phase" with labels textcolor rgb "#010101" font ",12", \
+        file using (column("begin_ms") == 0 ? 0 : NaN):"row":"label" with labels right offset -1, 0, \
+        file using (column("begin_ms") == 0 ? 1.05 * end_max : NaN):"row":(column("disturbed") > 0 ? "disturbed" : "") \
+        with labels left textcolor rgb "#666666" font ",12"
 }
+
+eval key_panel
+set bmargin at screen 3.0 / height
+set tmargin at screen 50.0 / height
+set key maxrows 1 samplen 1.2 width 1
+key_colour(phase) = sum [p = 1:words(phases)] (word(phases, p) eq phase ? p : 0)
+plot NaN notitle with lines, \
+    for [k = 1:words(key_phases)] keyentry with boxes fillstyle solid \
+        linecolor rgb phase_colour[key_colour(word(key_phases, k))] title word(key_phases, k)
 unset multiplot

@@ -26,12 +26,15 @@ colour_of(strategy) = strategy eq "dp" ? orange : strategy eq "ddp" ? blue : bla
 bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : \
     (strcol("strategy") eq "dp" ? "DP\n" : "DDP\n").strcol("world_size")
 
-# Phases of a step in the order in which they are stacked: computing is blue and green, moving data is
-# warm, the rest is grey.
+# Phases of a step in the order in which they are stacked. Neighbours differ in lightness as well, so that
+# they stay apart in print without colours; text on the dark ones is white.
 phases = "data scatter replicate forward gather loss backward reduce exposed optimizer other"
-array phase_colour[11] = [grey, yellow, orange, sky, purple, indigo, blue, vermillion, wine, green, pale]
+array phase_colour[13] = [grey, yellow, "#A63C00", sky, purple, indigo, blue, orange, "#F2A6C4", "#00664B", pale, \
+    "#444444", "#444444"]
+on_dark = "replicate loss backward optimizer moving"
+is_on_dark(phase) = strstrt(" ".on_dark." ", " ".phase." ") > 0
 
-set terminal svg size width, height fixed enhanced font "sans-serif,13" background "white"
+set terminal svg size width, height fixed enhanced font "sans-serif,14" background "white"
 drawing = !exists("numbers_only")
 if (drawing) { set output name.".svg" } else { set output "/dev/null"; set table "plots/".name.".drawn" }
 shown(format) = drawing ? format : "%.9g" # for axes with a format of their own
@@ -43,6 +46,10 @@ set border 3 linecolor rgb "#444444"
 set tics nomirror
 set grid ytics linecolor rgb "#E4E4E4" linewidth 1 linetype 1
 set style fill solid noborder
+
+# Panels lie below each other, in a picture that a narrow page need not shrink much. Where they begin and end is
+# said in pixels from the top.
+panel_at(pixels) = 1 - pixels / real(height)
 
 # Figures of several panels end with a panel that holds nothing but the key they share:
 # eval key_panel, then plot keyentries.

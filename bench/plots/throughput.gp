@@ -1,18 +1,14 @@
-# throughput.gp: samples per second against the number of devices, one panel per model.
-# Reads plots/MODEL.csv: rows of summary.csv.
+# throughput.gp: samples per second against the number of devices, a panel for each model.
+# Reads plots/MODEL.csv: rows of summary.csv. What was disturbed has a ring.
 
 load "plots/settings.gp"
 name = "throughput"
-width = words(models) > 1 ? 480 * words(models) : 680
-height = 480
+width = 640
+height = 80 + 280 * words(models)
 load "plots/style.gp"
 
-set multiplot layout 1, words(models) margins screen 90.0 / width, 1 - 20.0 / width, 0.31, 0.85 \
-    spacing screen 100.0 / width \
-    title "Training speed against the number of devices (medians, bars: quartiles)" \
-    font ",15"
+set multiplot title "Training speed against the number of devices" font ",16"
 unset key
-set xlabel "devices (world size)"
 set ylabel "samples per second"
 set xtics (1)
 do for [world in worlds] { eval "set xtics add (".world.")" }
@@ -22,6 +18,9 @@ mark_of(strategy) = strategy eq "dp" ? 7 : strategy eq "ddp" ? 5 : 9
 series(strategy) = strcol("strategy") eq strategy || strcol("strategy") eq "single"
 world_in(strategy) = series(strategy) ? column("world_size") : NaN
 speed_at(milliseconds) = column("global_batch") * 1000 / column(milliseconds)
+last(strategy) = strcol("strategy") eq strategy && column("world_size") == world_max
+set lmargin at screen 85.0 / width
+set rmargin at screen 1 - 95.0 / width
 
 do for [m = 1:words(models)] {
     file = "plots/".word(models, m).".csv"
@@ -29,15 +28,32 @@ do for [m = 1:words(models)] {
     set yrange [*:*]
     stats file using (strcol("strategy") eq "single" ? column("samples_per_s_p50") : NaN) name "one" nooutput
     stats file using "world_size" name "world" nooutput
+    stats file using "disturbed" name "ring" nooutput
     stats file using (speed_at("step_ms_p25")) name "speed" nooutput
+    stats file using (last("dp") ? column("samples_per_s_p50") : NaN) name "dp" nooutput
+    stats file using (last("ddp") ? column("samples_per_s_p50") : NaN) name "ddp" nooutput
     # The ideal line may leave the picture: what was measured should fill it.
     possible = one_max * (world_max < 1.25 * cores ? world_max : 1.25 * cores)
-    if (m > 1) { unset ylabel }
-    set title word(models, m)
-    set yrange [0:1.05 * (speed_max > possible ? speed_max : possible)]
-    set xrange [1 - 0.04 * world_max:world_max * 1.03]
+    top = 1.05 * (speed_max > possible ? speed_max : possible)
+    set tmargin at screen panel_at(75 + 280 * (m - 1))
+    set bmargin at screen panel_at(285 + 280 * (m - 1))
+    if (m == words(models)) { set xlabel "devices (world size)" }
+    set title word(models, m).(ring_max > 0 ? " (in a ring: disturbed)" : "") offset 0, -0.5
+    set yrange [0:top]
+    set xrange [1 - 0.04 * world_max:world_max * 1.02]
+    # Labels at the ends of the lines. Where two would meet, they move apart.
+    near = abs(dp_max - ddp_max) < 0.09 * top
+    apart = near ? (ddp_max < dp_max ? -0.5 : 0.5) : 0
+    x_ideal = top / one_max < world_max ? top / one_max : world_max
+    set label 1 "ideal" at x_ideal, 0.97 * top right offset -1, 0 textcolor rgb "#666666"
+    set label 2 sprintf("%d %s", cores, units) at graph 0.02, first one_max * cores offset 0, 0.6 \
+        textcolor rgb "#666666"
+    if (cores >= world_max) { unset label 2 }
+    set label 3 "DP" at world_max, dp_max offset 1.5, -apart textcolor rgb "#A06E00"
+    set label 4 "DDP" at world_max, ddp_max offset 1.5, apart textcolor rgb blue
+    set label 5 "one device" at 1, one_max offset 1, -0.9
     plot one_max * x with lines dashtype 2 linewidth 1.5 linecolor rgb grey, \
-        one_max * (x < cores ? x : cores) with lines dashtype 3 linewidth 2 linecolor rgb black, \
+        one_max * (x < cores ? x : cores) with lines dashtype 3 linewidth 2 linecolor rgb "#666666", \
         for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
             (speed_at("step_ms_p75")):(speed_at("step_ms_p25")) \
             with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb colour_of(strategy), \
@@ -45,18 +61,8 @@ do for [m = 1:words(models)] {
             with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 \
             linecolor rgb colour_of(strategy), \
         file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50" \
-            with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black
+            with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black, \
+        file using "world_size":"samples_per_s_p50":(column("disturbed") > 0 ? 2 : 0) \
+            with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666"
 }
-
-eval key_panel
-set key maxrows 3 samplen 2.5 width -2
-plot NaN notitle, \
-    keyentry with lines dashtype 2 linewidth 1.5 linecolor rgb grey title "ideal: N times one device", \
-    keyentry with lines dashtype 3 linewidth 2 linecolor rgb black \
-        title sprintf("the most that %d %s can give", cores, units), \
-    keyentry with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black title "one device", \
-    keyentry with linespoints linewidth 2.5 pointtype mark_of("dp") pointsize 0.7 linecolor rgb orange \
-        title "DataParallel (DP)", \
-    keyentry with linespoints linewidth 2.5 pointtype mark_of("ddp") pointsize 0.7 linecolor rgb blue \
-        title "DistributedDataParallel (DDP)"
 unset multiplot

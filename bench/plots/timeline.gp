@@ -1,6 +1,7 @@
-# timeline.gp: one DP step above one DDP step, a row per track, spans coloured by phase, arrows from where
-# a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms, phase, span,
-# bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
+# timeline.gp: one DP step above one DDP step, a row per track, spans coloured by phase. What a communicator's
+# thread does is solid while data move (with the bucket's number) and hatched while it waits for other ranks;
+# arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
+# phase, span, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
 load "plots/settings.gp"
 name = "timeline"
@@ -10,35 +11,43 @@ set datafile separator ","
 set datafile columnheaders
 stats tracks using "row" name "row" nooutput
 stats spans using "end_ms" name "end" nooutput
-width = 1000
-height = 185 + 34 * row_max
+width = 720
+height = 190 + 40 * row_max
 load "plots/style.gp"
 
-set title "One training step of ".word(models, 1)." on two devices: " \
-    ."DataParallel above, DistributedDataParallel below" font ",15"
+set title "One training step on two devices: DP above, DDP below\n{/*0.85 ".timeline_model."}" font ",16"
 set xlabel "milliseconds since the step began"
-set xrange [0:end_max]
+set xrange [0:1.01 * end_max]
 set yrange [row_max + 0.6:0.4]
 set border 1
 set grid xtics noytics
-set key horizontal center bottom at screen 0.5, 0.01 reverse Left samplen 1.2
+set key horizontal center bottom at screen 0.5, 8.0 / height reverse Left samplen 1.2 width 1 maxrows 2
 unset ytics
-set lmargin at screen 0.17
-set rmargin at screen 0.97
-set bmargin at screen 125.0 / height
+set style fill solid border rgb "white"
+set lmargin at screen 105.0 / width
+set rmargin at screen 1 - 15.0 / width
+set tmargin at screen 1 - 66.0 / height
+set bmargin at screen 124.0 / height
 
-kinds = phases." communication"
-kind_colour(k) = k > words(phases) ? black : phase_colour[k]
+kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
-# A number fits into a span of a fiftieth of the width.
-has_number(unused) = column("bucket") >= 0 && column("end_ms") - column("begin_ms") > end_max / 50
-plot for [k = 1:words(kinds)] spans using \
-        (strcol("phase") eq word(kinds, k) ? middle(0) : NaN):"row":"begin_ms":"end_ms": \
+of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
+pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
+# A number needs 12 pixels, a letter of a name 7.
+numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 12
+named(dark) = !(strcol("phase") eq "moving" || strcol("phase") eq "waiting") \
+    && is_on_dark(strcol("phase")) == dark && pixels(0) > 7 * strlen(strcol("phase")) + 6
+in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : ""
+plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
-        title word(kinds, k) with boxxyerror linecolor rgb kind_colour(k), \
+        title in_key(word(kinds, k)) with boxxyerror linecolor rgb phase_colour[k], \
+    spans using (of_kind("waiting")):"row":"begin_ms":"end_ms":(column("row") - 0.4):(column("row") + 0.4) \
+        title "waiting for another rank" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \
-        notitle with vectors head filled size screen 0.006,20 linewidth 1.2 linecolor rgb black, \
-    spans using (has_number(0) ? middle(0) : NaN):"row":"bucket" \
-        notitle with labels textcolor rgb "white" font ",11", \
+        notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
+    spans using (numbered(0) ? middle(0) : NaN):"row":"bucket" \
+        notitle with labels textcolor rgb "#FEFEFE" font ",11", \
+    spans using (named(1) ? middle(0) : NaN):"row":"phase" notitle with labels textcolor rgb "#FEFEFE" font ",12", \
+    spans using (named(0) ? middle(0) : NaN):"row":"phase" notitle with labels textcolor rgb "#010101" font ",12", \
     tracks using (0):"row":"label" notitle with labels right offset -1, 0

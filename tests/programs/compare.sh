@@ -153,7 +153,8 @@ awk '$1 == 1 { far[$2, $3] = $4; at[$3] = 1 }
     }' drawn-loss.txt >wrong.txt
 [ ! -s wrong.txt ] || fail "DP and DDP are not as far from one device: $(head -n 3 wrong.txt)"
 
-# throughput: a panel for each model; with error bars, then with lines, then one device alone.
+# throughput: a panel for each model; with error bars, then with lines, then one device alone;
+# rings around what was disturbed.
 csv '!(of("model") in panel) { panel[of("model")] = panels++ }
     {
         p = panel[of("model")]; speed = of("samples_per_s_p50"); batch = of("global_batch") * 1000
@@ -165,11 +166,13 @@ csv '!(of("model") in panel) { panel[of("model")] = panels++ }
                 print p, 4 + c, of("world_size"), speed
             }
         if (strategy == "single") print p, 6, 1, speed
+        print p, 7, of("world_size"), speed
     }' summary.csv >wanted-throughput.txt
-drawn throughput | awk '$2 > 1 && $1 < 2' >drawn-throughput.txt
+rings='$2 == 7 { print $1, $2, $3, $4; next } $2 > 1'
+drawn throughput | awk "$rings" >drawn-throughput.txt
 agree "throughput.svg" wanted-throughput.txt drawn-throughput.txt
 
-# memory and phases: bars in the order of the rows.
+# memory and phases: bars in the order of the rows; a phase's part begins where the one before it ends.
 csv '{ p = of("model") != "mlp"; x = row[p]++
         printf "%d 0 %d %.9g\n", p, x, of("peak_bytes_device0") / 1e6
         if (of("world_size") > 1) printf "%d 1 %d %.9g\n", p, x, of("peak_bytes_other") / 1e6
@@ -177,22 +180,25 @@ csv '{ p = of("model") != "mlp"; x = row[p]++
 drawn memory | awk '$1 < 2' >drawn-memory.txt
 agree "memory.svg" wanted-memory.txt drawn-memory.txt
 csv 'BEGIN { n = split("data scatter replicate forward gather loss backward reduce exposed optimizer other", phase, " ") }
-    { p = of("model") != "mlp"; x = row[p]++; sum = 0
-        for (i = 1; i <= n; i++) { print p, i - 1, x, of(phase[i] "_ms"); sum += of(phase[i] "_ms") }
+    { p = of("model") != "mlp"; x = ++row[p]; sum = 0
+        for (i = 1; i <= n; i++) {
+            printf "%d %d %d %.6f %.6f\n", p, i - 1, x, sum, sum + of(phase[i] "_ms")
+            sum += of(phase[i] "_ms")
+        }
         if (sum < 0.5 * of("step_ms_p25") || sum > 1.5 * of("step_ms_p75")) print "a bar is no step"
     }' summary.csv >wanted-phases.txt
-drawn phases >drawn-phases.txt
+drawn phases | awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' >drawn-phases.txt
 agree "phases.svg" wanted-phases.txt drawn-phases.txt
 
 # timeline: the spans by phase, and the arrows, which lead from a rank's main thread to its communicator's.
-csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce exposed optimizer other communication", kind, " ") }
+csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce exposed optimizer other moving waiting", kind, " ") }
     { for (i in kind) if (kind[i] == of("phase"))
         printf "0 %d %.9g %s %s %s %.9g %.9g\n", i - 1, (of("begin_ms") + of("end_ms")) / 2, of("row"), \
             of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
-csv '{ printf "0 12 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
+csv '{ printf "0 13 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
         of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
 drawn timeline >all-timeline.txt
-awk '$2 < 12 { print } $2 == 12 { print $1, $2, $3, $4, $5, $6 }' all-timeline.txt >drawn-timeline.txt
+awk '$2 < 13 { print } $2 == 13 { print $1, $2, $3, $4, $5, $6 }' all-timeline.txt >drawn-timeline.txt
 agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
 checks=$((checks + 1))
 csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != of("from_row") + 1) print "bad arrow", $0 }
@@ -210,10 +216,11 @@ for name in loss throughput memory phases timeline difference; do
     drawn "$name" | sort >turned.txt
     case $name in # as above
     loss) grep -v '^2 ' turned.txt | grep -v NaN ;;
-    throughput) awk '$2 > 1 && $1 < 2' turned.txt ;;
+    throughput) awk "$rings" turned.txt ;;
     memory) awk '$1 < 2' turned.txt ;;
     difference) awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' turned.txt | sort ;;
-    timeline) awk '$2 < 12 { print } $2 == 12 { print $1, $2, $3, $4, $5, $6 }' turned.txt ;;
+    phases) awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' turned.txt | sort ;;
+    timeline) awk '$2 < 13 { print } $2 == 13 { print $1, $2, $3, $4, $5, $6 }' turned.txt ;;
     *) cat turned.txt ;;
     esac >drawn-again.txt
     sort "drawn-$name.txt" | cmp -s - drawn-again.txt || fail "$name.svg counts columns"

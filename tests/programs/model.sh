@@ -1,6 +1,7 @@
 #!/bin/sh
 # model.sh BIN: the model of a step (bench/model) against its algebra, worked out here from a profile whose numbers are
 # easy; what is wrong with a profile is named; SimGrid agrees where it is installed; a measured profile can be read.
+model=$(cd "$(dirname "$0")/../../bench/model" && pwd)
 . "$(dirname "$0")/checks.sh"
 
 # holds WHAT CONDITION: awk finds the condition true.
@@ -81,6 +82,12 @@ fi
 run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.json
 run "bench_scale reads it" "$bin/bench_scale" --profile measured.json --devices 2
 holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
+
+# The model beside real steps: a row for each link and strategy. (Times are nobody's promise.)
+if [ "$(nproc)" -ge 2 ]; then
+    run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10
+    holds "a row for each strategy" "$(grep -c '^10 Gbit/s + 10 us,d*dp,[0-9.]*,[0-9.]*,[0-9.]*$' real/real.csv) == 2"
+fi
 
 # broken WORDS SED-SCRIPT: the profile, changed so, is refused with these words.
 broken() {

@@ -1,0 +1,76 @@
+#!/bin/sh
+# real.sh: the model of a step beside real steps of train_dp and train_ddp on the emulated link.
+#
+#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--bin DIR]
+#
+# Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
+# with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
+# are compared. Prints a table and writes real.csv and profile.json to DIR (bench/out-real). Nothing fails by time.
+set -eu
+export LC_ALL=C
+root=$(cd "$(dirname "$0")/../.." && pwd)
+out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40
+while [ $# -gt 0 ]; do
+    case $1 in
+    --out | --rounds | --links | --bin | --steps)
+        [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2 && exit 2; }
+        case $1 in
+        --out) out=$2 ;;
+        --rounds) rounds=$2 ;;
+        --links) links=$2 ;;
+        --steps) steps=$2 ;;
+        --bin) bin=$2 ;;
+        esac
+        shift
+        ;;
+    --help | -h) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    *) echo "error: unknown option $1 (--help shows them)" >&2 && exit 2 ;;
+    esac
+    shift
+done
+[ -x "$bin/bench_scale" ] || { echo "error: there is no $bin/bench_scale; build the project first" >&2 && exit 2; }
+mkdir -p "$out"
+hidden=512,512,512,512,512,512,512,512
+common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval"
+
+taskset -c 1 "$bin/bench_profile" --hidden $hidden --rows 64 --rounds 150 >/dev/null 2>&1 &
+neighbour=$!
+taskset -c 0 "$bin/bench_profile" --hidden $hidden --rows 64 --rounds 60 --save "$out/profile.json"
+wait $neighbour || true
+
+# real STRATEGY LINK: the median step of one run, in milliseconds, its first steps left out.
+real() {
+    rm -rf "$out/run"
+    # shellcheck disable=SC2086 # options are words
+    case $1 in
+    dp) "$bin/train_dp" --devices 2 $common --link "$2" --log-every 1 --out "$out/run" ;;
+    ddp) "$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" $common --bucket-cap-mb 1 --link "$2" --log-every 1 --out "$out/run" ;;
+    esac >"$out/run.log" 2>&1 || { cat "$out/run.log" >&2 && exit 1; }
+    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "step_ms") at = i; next } NR > 4 { print $at }' "$out/run/steps.csv" |
+        sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+}
+
+: >"$out/real.txt"
+round=1
+while [ "$round" -le "$rounds" ]; do
+    for link in $links; do
+        for strategy in dp ddp; do
+            echo "$link $strategy $(real $strategy "$link")" >>"$out/real.txt"
+        done
+    done
+    round=$((round + 1))
+done
+
+echo "link,strategy,model_ms,real_ms,real_over_model" >"$out/real.csv"
+for link in $links; do
+    "$bin/bench_scale" --profile "$out/profile.json" --devices 2 --bucket-cap-mb 1 --gbit "${link%,*}" --latency-us "${link#*,}" |
+        awk -F, '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "step") at = i } /^2,/ { print $2, $at }' |
+        while read -r strategy model; do
+            median=$(awk -v s="$strategy" -v l="$link" '$1 == l && $2 == s { print $3 }' "$out/real.txt" |
+                sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }')
+            awk -v l="$link" -v s="$strategy" -v m="$model" -v r="$median" \
+                'BEGIN { sub(",", " Gbit/s, ", l); printf "%s us,%s,%.2f,%.2f,%.3f\n", l, s, m, r, r / m }'
+        done
+done | sed 's/ Gbit\/s, / Gbit\/s + /' >>"$out/real.csv"
+awk -F, '{ printf "%-22s %-9s %10s %10s %16s\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
+rm -rf "$out/run" "$out/run.log"
