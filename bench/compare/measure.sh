@@ -30,16 +30,21 @@ measure_speed() {
         begin_section "speed: repeat $repeat of $repeats"
         for model in $models; do
             while read -r strategy world; do
-                steps=$measured_steps
-                [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
-                is_timed "$world" || steps=$((warm_up + 1))
                 is_timed "$world" || [[ $repeat == 1 ]] || continue
-                speed_run "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" "$model" \
-                    --steps "$steps"
+                measure_run "speed-$model-$strategy-$world-$repeat"
             done < <(configurations)
         done
     done
     [[ $kind == cpu ]] || measure_phases
+}
+
+# measure_run NAME: one repeat, which its name describes.
+measure_run() {
+    local part model strategy world steps=$measured_steps
+    IFS=- read -r part model strategy world part <<<"$1"
+    [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
+    is_timed "$world" || steps=$((warm_up + 1))
+    between_probes "$1" speed_run "$1" "$strategy" "$world" "$model" --steps "$steps"
 }
 
 # speed_run NAME STRATEGY WORLD MODEL OPTION...
@@ -66,13 +71,16 @@ measure_phases() {
 # summary_row MODEL STRATEGY WORLD: a row of summary.csv.
 summary_row() {
     local run=$1-$2-$3 world=$3 first fact facts
+    local -a counted=()
     first=$out/runs/speed-$run-1/summary.json
     facts=strategy=$2,model=$1,world_size=$3
     for fact in device backend global_batch peak_bytes_device0 peak_bytes_other moved_bytes_per_step; do
         facts+=,$fact=$(json $fact "$first")
     done
     set --
-    ! is_timed "$world" || set -- "$out/runs/speed-$run-"*/steps.csv
+    ! is_timed "$world" || mapfile -t counted < <(undisturbed_of "speed-$run")
+    [[ ${counted[0]:-} != disturbed ]] || { facts+=,disturbed=1 && counted=("${counted[@]:1}"); }
+    set -- "${counted[@]}"
     [[ $# == 0 || $kind == cpu ]] || set -- "$@" only_phases=1 "$out/runs/phases-$run-1/steps.csv"
     awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }

@@ -10,8 +10,22 @@ machine_lines() {
     [[ $kind == cpu ]] || echo "- GPUs: $gpus for this run"
     echo "- $([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$record")"
     echo "- Commit: $(commit_line)"
+    machine_state
     echo "- Date: $(date -u '+%Y-%m-%d %H:%M UTC')"
     echo "- Command: \`$asked\`"
+}
+
+# What may change from one day to the next: clocks, other work, variables that change the libraries.
+machine_state() {
+    local governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
+    [[ ! -r $bin/../CMakeCache.txt ]] ||
+        echo "- Flags: $(sed -n 's/^CMAKE_C_FLAGS:[A-Z]*=//p; s/^CMAKE_C_FLAGS_RELEASE:[A-Z]*=//p' \
+            "$bin/../CMakeCache.txt" | paste -sd ' ' - | sed 's/^ *//')"
+    echo "- Cores: $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)," \
+        "governor $([[ -r $governor ]] && cat $governor || echo "not visible")," \
+        "load when the comparison began: $load"
+    variables=$(env | grep -E '^(OPENBLAS|OMP|GOTO|BLIS|MKL)_' | sort | paste -sd ' ' - || true)
+    echo "- Variables that change the libraries: ${variables:-none}"
 }
 
 commit_line() {
@@ -36,12 +50,23 @@ speed_remarks() {
   of each phase: without that, the host is in the next phase while the GPU is in this one.
 END
     if [[ -n $unsteady ]]; then
-        echo "- **Disturbed.** Repeats of the same run have medians more than 25 % apart here, so that"
-        echo "  something else used the machine: ${unsteady//;/, }. Conclude nothing from these."
+        echo "- **Disturbed.** Something else used the machine during these, and they take part in no"
+        echo "  conclusion: ${unsteady//;/, }."
     else
-        echo "- The medians of the repeats lie within 25 % of each other in every row: nothing disturbed"
-        echo "  the machine noticeably."
+        echo "- Nothing disturbed the machine noticeably."
     fi
+    [[ $kind != cpu ]] || probe_remark
+}
+
+# How disturbances are noticed, and what the probes found.
+probe_remark() {
+    cat <<END
+- Before and after each run a probe measured what all cores reach together: $(usual_probe |
+        awk -F'\t' '{ printf "%.0f GFLOP/s in products of matrices and %.1f GB/s in memory", $1, $2 }')
+  (medians). A run beside a probe below $(awk "BEGIN { print 100 * $undisturbed_share }") % of that is disturbed. It is repeated, up to
+  $retries times, and left out if that did not help; a row is disturbed if that leaves fewer than half of
+  its runs, or if medians of its runs are more than 25 % apart.
+END
 }
 
 cpu_remarks() {

@@ -112,5 +112,35 @@ for figure in difference throughput phases; do
 done
 expect "answers, disturbed" "" "$(say "$out/difference.csv" | grep -v 'no conclusion' || true)"
 
+# ---- what is disturbed ---------------------------------------------------------------------------------------
+source bench/compare/disturbed.sh
+kind=cpu
+probed() { # NAME BEFORE AFTER: a run between two probes
+    mkdir -p "$out/runs/$1"
+    printf 'gflops,triad_gbps\n%s\n%s\n' "$2" "$3" >"$out/runs/$1/probe.csv"
+    touch "$out/runs/$1/steps.csv"
+}
+for repeat in 1 2 3; do probed speed-mlp-dp-2-$repeat 100,20 98,21; done
+probed speed-mlp-ddp-2-1 101,19 100,20
+probed speed-mlp-ddp-2-2 100,20 79,20 # fewer products afterwards
+probed speed-mlp-ddp-2-3 100,15 100,20 # less memory before
+probed speed-mlp-single-1-1 50,20 100,20
+expect "the usual probe" "100 20" "$(usual_probe | tr '\t' ' ')"
+disturbed_runs >"$out/disturbed.txt"
+expect "disturbed runs" "speed-mlp-ddp-2-2 speed-mlp-ddp-2-3 speed-mlp-single-1-1" "$(sort "$out/disturbed.txt" | paste -sd ' ' -)"
+counted() { undisturbed_of "$1" | sed 's|.*/\(speed[^/]*\)/.*|\1|' | paste -sd ' ' -; }
+expect "all count" "speed-mlp-dp-2-1 speed-mlp-dp-2-2 speed-mlp-dp-2-3" "$(counted speed-mlp-dp-2)"
+expect "most are disturbed" "disturbed speed-mlp-ddp-2-1 speed-mlp-ddp-2-2 speed-mlp-ddp-2-3" "$(counted speed-mlp-ddp-2)"
+sed -i /ddp-2-2/d "$out/disturbed.txt"
+expect "one is left out" "speed-mlp-ddp-2-1 speed-mlp-ddp-2-2" "$(counted speed-mlp-ddp-2)"
+
+# What stayed disturbed makes the row of summary.csv so, however alike its steps are.
+printf 'step_ms,samples_per_s%s\n' "$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' |
+    grep '_ms$' | sed 's/^/,/' | tr -d '\n')" >"$out/steps.csv"
+for ((step = 0; step < 6; step++)); do echo "2,500$(printf ',0.1%.0s' {1..15})" >>"$out/steps.csv"; done
+last_field() { awk -v skip=2 -v facts="$1" -f bench/compare/summarize.awk "$out/steps.csv" | sed 's/.*,//'; }
+expect "an undisturbed row" 0 "$(last_field strategy=dp)"
+expect "a disturbed row" 1 "$(last_field strategy=dp,disturbed=1)"
+
 echo "report_sentences: $checks checks, $failures failures"
 [[ $failures == 0 ]]
