@@ -1,4 +1,4 @@
-/* ranks.c: collectives that end the program on an error, and a look at the replicas. */
+/* ranks.c: collectives that end the program on an error, and looks at what the ranks have. */
 #include "tutorials/ranks.h"
 
 #include <string.h>
@@ -33,4 +33,48 @@ void ranks_print_whether_equal(ProcessGroup *group, Module *model) {
     if (pg_rank(group) == 0 && different > 0)
         printf("replicas: DIFFERENT in %zu of %zu parameters\n", different, parameters.count);
     named_tensors_free(&parameters);
+}
+
+// ---- what each rank has -------------------------------------------------------------------------
+
+enum { MOST_RANKS = 64, FIRST_SAMPLES = 4 };
+
+void ranks_print(ProcessGroup *group, const char *what, double number) {
+    double numbers[MOST_RANKS];
+    CHECK(pg_size(group) <= MOST_RANKS, "%d ranks are too many to print", pg_size(group));
+    ranks_run(group, pg_all_gather(&number, numbers, 1, PG_F64));
+    for (int rank = 0; pg_rank(group) == 0 && rank < pg_size(group); rank++)
+        printf("rank %d: %s %.4f\n", rank, what, numbers[rank]);
+}
+
+static void print_first_samples(ProcessGroup *group, const Sampler *sampler) {
+    int64_t own[FIRST_SAMPLES] = {0}, all[MOST_RANKS][FIRST_SAMPLES];
+    CHECK(pg_size(group) <= MOST_RANKS, "%d ranks are too many to print", pg_size(group));
+    for (size_t i = 0; i < FIRST_SAMPLES && i < sampler->start[sampler->batch_count]; i++)
+        own[i] = (int64_t)sampler->indices[i];
+    ranks_run(group, pg_all_gather(own, all, FIRST_SAMPLES, PG_I64));
+    for (int rank = 0; pg_rank(group) == 0 && rank < pg_size(group); rank++)
+        printf("  rank %d begins with samples %d, %d, %d, %d\n", rank, (int)all[rank][0],
+               (int)all[rank][1], (int)all[rank][2], (int)all[rank][3]);
+}
+
+static size_t count_seen(ProcessGroup *group, const Sampler *sampler) {
+    int32_t *seen = memory_zalloc(sampler->samples * sizeof *seen);
+    size_t count = 0;
+    for (size_t i = 0; i < sampler->start[sampler->batch_count]; i++) seen[sampler->indices[i]] = 1;
+    ranks_run(group, pg_all_reduce(seen, sampler->samples, PG_I32, PG_MAX)); // by any rank?
+    for (size_t i = 0; i < sampler->samples; i++) count += seen[i] != 0;
+    free(seen);
+    return count;
+}
+
+void ranks_print_epoch(ProcessGroup *group, const Lesson *lesson, double lr) {
+    const Sampler *sampler = lesson->sampler;
+    if ((lesson->step - 1) % sampler->batch_count != 0) return;
+    size_t seen = count_seen(group, sampler);
+    if (pg_rank(group) == 0)
+        printf("epoch %zu: %zu steps, %zu of %zu samples are seen, lr=%.4f\n",
+               (lesson->step - 1) / sampler->batch_count, sampler->batch_count, seen,
+               sampler->samples, lr);
+    print_first_samples(group, sampler);
 }

@@ -147,7 +147,7 @@ static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
 // ---- fp16, bf16
 
 static bool on_host(const GradBucket *bucket) {
-    return bucket->device->kernels->host_memory;
+    return device_is_addressable(bucket->device);
 }
 
 static int start_compress(void *state, GradBucket *bucket, Error *err) {

@@ -1,0 +1,54 @@
+#!/bin/sh
+# tutorial_class.sh BIN_DIR: tutorials/class orders students by the gate, by points and by predictions, whatever they
+# are called and whatever they have handed in; and the right predictions are those of the pages.
+tutorials=$(cd "$(dirname "$0")/../../tutorials" && pwd)
+. "$(dirname "$0")/../programs/checks.sh"
+TUTORIAL_BUILD=$(cd "$bin/.." && pwd)
+export TUTORIAL_BUILD
+step=02-shards
+
+student() { # NAME [EXERCISE...]: has solved these
+    mkdir -p "class/$1/$step"
+    folder="class/$1"
+    shift
+    for exercise; do cp "$tutorials/$step/exercises/$exercise.c" "$folder/$step/"; done
+}
+student 'anna the first' 01-shard-bounds 02-sum-shards 03-batch-mean
+printf '04,device-1,212184\n4,device-0,102252\n' >"$folder/predictions.csv" # one is a half of what is right
+student 'berta "b"' 01-shard-bounds 02-sum-shards 03-batch-mean
+printf 'step,question,value\r\n04,device-1,212184\r\n04,device-1,1\r\n04,no-such-question,1\r\n04,device-0,many\r\n' >"$folder/predictions.csv"
+student carl 01-shard-bounds
+student dora 01-shard-bounds
+printf '02,rows,60\n' >"$folder/predictions.csv"
+student emil # a file that does not compile, and one that crashes
+echo 'no C at all' >"$folder/$step/01-shard-bounds.c"
+sed 's/^double batch_mean(.*{/&\n    *(volatile char *)8 = 1;/' "$tutorials/$step/exercises/03-batch-mean.c" >"$folder/$step/03-batch-mean.c"
+mkdir -p class/nobody class/nobody/77-no-such-step
+
+cat >wanted <<'END'
+berta "b"                yes       30/30            1   x 1.00
+anna the first           yes       30/30            2   x 1.41
+dora                     no        10/30            1  x 10.00
+carl                     no        10/30            0        -
+emil                     no         0/30            0        -
+nobody                   no         0/30            0        -
+END
+run 'a class' "$tutorials/class" class
+tail -n +2 out.txt | cmp - wanted || fail "another table: $(cat out.txt)"
+run 'a class, as JSON' "$tutorials/class" class 02 --json
+grep -qxF '{"student": "berta \"b\"", "gate": true, "score": 30, "points": 30, "predictions": 1, "factor": 1.0000}' out.txt ||
+    fail "other JSON: $(cat out.txt)"
+[ "$(wc -l <out.txt)" = 6 ] || fail "not six students: $(cat out.txt)"
+for arguments in '' missing '--what class' 'class 77'; do
+    checks=$((checks + 1)) status=0
+    # shellcheck disable=SC2086
+    "$tutorials/class" $arguments >/dev/null 2>&1 || status=$?
+    [ "$status" = 2 ] || fail "status $status of class $arguments"
+done
+# What is right stands on the page, with or without commas.
+tail -n +2 "$tutorials/predictions.csv" | while IFS=, read -r number question value what; do
+    sed 's/\([0-9]\),\([0-9]\)/\1\2/g' "$tutorials/$number"-*/README.md | grep -qE "(^|[^0-9.])$value(\.0*)?([^0-9]|\$)" ||
+        echo "step $number does not say $value ($question: $what)"
+done >unsaid
+[ ! -s unsaid ] || fail "$(cat unsaid)"
+tally tutorial_class

@@ -1,0 +1,10 @@
+/* The rate was not changed, although a step has another number of rows. */
+Worksheet fill_worksheet(const Job *job) {
+    const size_t ranks = (size_t)job->world;
+    const size_t own = (job->samples + ranks - 1) / ranks;
+    Worksheet sheet = {.global_batch = ranks * job->batch_per_rank,
+                       .steps_per_epoch = (own + job->batch_per_rank - 1) / job->batch_per_rank};
+    sheet.total_steps = job->epochs * sheet.steps_per_epoch;
+    sheet.lr = job->base_lr;
+    return sheet;
+}

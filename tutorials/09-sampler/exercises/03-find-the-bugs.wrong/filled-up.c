@@ -1,0 +1,25 @@
+/* A sample was tested twice: what fills up the shares in training has no place in a test. */
+int script_begin(Script *script, Error *err) {
+    (void)err;
+    script->seed = script->seed_option;
+    script->find_unused_parameters = script->some_weights_may_rest;
+    return 0;
+}
+
+int script_resume(Script *script, Error *err) {
+    (void)err;
+    script->epoch = script->saved_epoch;
+    script->weight = script->saved_weight;
+    return 0;
+}
+
+int script_test(Script *script, Error *err) {
+    const size_t rank = (size_t)pg_rank(script->group), world = (size_t)pg_size(script->group);
+    int64_t right = 0;
+    const size_t own = (script->test_count + world - 1) / world;
+    for (size_t i = 0; i < own; i++)
+        right += script->is_right(script, (rank + i * world) % script->test_count);
+    if (pg_run(script->group, pg_all_reduce(&right, 1, PG_I64, PG_SUM), err) != 0) return -1;
+    script->accuracy = (double)right / (double)script->test_count;
+    return 0;
+}

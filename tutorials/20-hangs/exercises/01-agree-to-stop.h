@@ -1,0 +1,28 @@
+/* 01-agree-to-stop.h: early stopping, decided by all ranks together.
+ *
+ * After each epoch every rank has looked at some rows of the validation set, and knows the sum of
+ * their losses. What counts is the mean over all rows of all ranks:
+ *
+ * - if it is smaller than state->best, it becomes state->best, and state->waited becomes 0;
+ * - else state->waited grows by 1;
+ * - *stop says whether state->waited has reached state->patience.
+ *
+ * All ranks must come to the same answer, for whoever goes on waits in the next collective for
+ * whoever has stopped. A rank may have no rows at all; it is needed all the same. One all-reduce is
+ * enough: sums may be added, and counts, too.
+ */
+#ifndef TUTORIALS_AGREE_TO_STOP_H
+#define TUTORIALS_AGREE_TO_STOP_H
+
+#include "ddp/group/process_group.h"
+
+typedef struct EarlyStop { // every rank has one
+    double best;           // the smallest mean loss so far; infinite at first
+    int waited, patience;  // epochs without a better one; how many are too many
+} EarlyStop;
+
+// loss_sum: over this rank's `rows` rows. Sets *stop. Returns 0, or -1 with err filled.
+int agree_to_stop(ProcessGroup *group, EarlyStop *state, double loss_sum, size_t rows, bool *stop,
+                  Error *err);
+
+#endif

@@ -1,0 +1,42 @@
+/* symptoms.h: the troubles of symptoms.md, each in few lines, as a number that shows it.
+ *
+ * A symptom is a function that every rank runs. me->broken says whether it is to make the mistake;
+ * what it returns is the number that rank 0 prints. Ranks are threads of this process, each with
+ * a group in which the others are; a mistake that makes them wait ends after BROKEN_TIMEOUT_S.
+ */
+#ifndef TUTORIALS_SYMPTOMS_H
+#define TUTORIALS_SYMPTOMS_H
+
+#include "tutorials/lesson.h"
+
+#include "ddp/rendezvous/init.h"
+
+#define BROKEN_TIMEOUT_S 2.0
+#define TIMEOUT_S        120.0
+
+typedef struct SymptomRank {
+    int rank, world;
+    ProcessGroup *group;
+    Device *device; // "cpu:rank", this rank's own
+    bool broken;    // make the mistake
+    Error err;      // what this rank was told; rank 0's is printed
+} SymptomRank;
+
+typedef struct Symptom {
+    const char *name;   // of --break
+    const char *what;   // the number is: "rows in a step of all ranks"
+    double least, most; // where it is right
+    int world;
+    double (*run)(SymptomRank *me);
+} Symptom;
+
+// One list per file, ended by a row without a name.
+extern const Symptom SYMPTOMS_OF_SPEED[], SYMPTOMS_OF_DATA[], SYMPTOMS_OF_GRADIENTS[],
+    SYMPTOMS_OF_STATE[], SYMPTOMS_OF_WAITING[];
+
+// Carries out a collective that cannot fail here: an error ends the program.
+void symptom_run(const SymptomRank *me, Collective collective);
+// The sum over all ranks.
+double symptom_sum(const SymptomRank *me, double number);
+
+#endif

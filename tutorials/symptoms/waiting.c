@@ -1,0 +1,127 @@
+/* waiting.c: symptoms that are about ranks that wait for others. Broken, they end by a timeout. */
+#include "tutorials/symptoms/symptoms.h"
+
+#include <string.h>
+#include <time.h>
+
+#include "common/nn/layers.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/features/unused_parameters.h"
+
+// A collective that may fail: true if it was done.
+static bool meets(SymptomRank *me) {
+    double one = 1;
+    return pg_run(me->group, pg_all_reduce(&one, 1, PG_F64, PG_SUM), &me->err) == 0;
+}
+
+// Rank 0 has three batches and rank 1 has two. The mistake: each goes on as long as it has some.
+// The cure asks in every round who has one; Join does that inside of DistributedDataParallel.
+static double uneven(SymptomRank *me) {
+    int batches = me->rank == 0 ? 3 : 2, done = 0;
+    for (;; done++) {
+        double has = done < batches;
+        if (!me->broken) has = symptom_sum(me, has);
+        if (has == 0 || !meets(me)) return done;
+    }
+}
+
+// Between two steps the model is tested. The mistake: the test has a collective in it, and only
+// rank 0 is there; the others are at the next barrier.
+static double rank_0_test(SymptomRank *me) {
+    double correct = 150; // on each rank
+    bool tests = me->rank == 0 || !me->broken;
+    Collective sum = pg_all_reduce(&correct, 1, PG_F64, PG_SUM);
+    if (tests && pg_run(me->group, sum, &me->err) != 0) return 0;
+    pg_run(me->group, pg_barrier(), &me->err);
+    return correct;
+}
+
+// ---- unused: a parameter that the loss does not depend on ---------------------------------------
+
+static Tensor *first_head(Module *self, Tape *tape, Tensor *x) {
+    return module_forward(self->children[0], tape, x);
+}
+
+// The mistake: the wrapper waits for the gradient of a head that was not used. Two steps.
+static double unused(SymptomRank *me) {
+    int steps = 0;
+    Module *model = module_create("TwoHeads", first_head);
+    module_add(model, "used", layer_linear(me->device, 1, 1));
+    module_add(model, "unused", layer_linear(me->device, 1, 1));
+    DdpConfig config = ddp_config_default();
+    Module *wrapper =
+        must_get(distributed_data_parallel(model, me->group, &config, &me->err), &me->err);
+    if (!me->broken) ddp_find_unused_parameters(wrapper);
+    Tape *tape = tape_create(me->device, NULL);
+    for (; steps < 2; steps++) {
+        Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){1, 1}, &(float){1});
+        Tensor *loss = op_mean(tape, module_forward(wrapper, tape, x));
+        if (tape_error(tape, &me->err) != 0 || tape_backward(tape, loss, &me->err) != 0 ||
+            ddp_finish_backward(wrapper, NULL, &me->err) != 0)
+            break;
+        tape_reset(tape);
+    }
+    tape_close(tape);
+    module_close(wrapper);
+    return steps;
+}
+
+// ---- dead-rank, timeout: somebody does not come -------------------------------------------------
+
+// Rank 1 fails before the collective. The mistake: it leaves without a word, and the others wait as
+// long as they may. (A launcher sees the end of a process and ends the others.)
+static double dead_rank(SymptomRank *me) {
+    Error cause = {0};
+    if (me->rank == 1) {
+        error_set(&cause, STATUS_FAILED, "my disk is full");
+        if (!me->broken) pg_abort(me->group, &cause);
+        return 0;
+    }
+    meets(me);
+    return strstr(me->err.message, "my disk is full") != NULL;
+}
+
+// Rank 0 prepares data for twice the timeout. The mistake: the others wait for it in a collective,
+// whose deadline runs. The cure is a deadline that fits, or to prepare before the ranks meet.
+static double timeout(SymptomRank *me) {
+    struct timespec preparation = {.tv_sec = (time_t)(2 * BROKEN_TIMEOUT_S)};
+    if (me->rank == 0 && me->broken) nanosleep(&preparation, NULL);
+    return meets(me);
+}
+
+// ---- port, localhost: ranks that do not find each other -----------------------------------------
+
+// Two jobs on one machine. The mistake: both were given the same port.
+static double port(SymptomRank *me) {
+    Error err = {0};
+    StoreServer *first = must_get(store_serve("127.0.0.1", 0, "", &err), &err);
+    int taken = me->broken ? store_server_port(first) : 0; // 0: the system chooses
+    StoreServer *second = store_serve("127.0.0.1", taken, "", &me->err);
+    int running = 1 + (second != NULL);
+    store_server_close(first);
+    if (second) store_server_close(second);
+    return running;
+}
+
+// Two machines, on which localhost is 127.0.0.1 and 127.0.0.2. Rank 0 serves on the first. The
+// mistake: rank 1 looks for it on its own.
+static double localhost(SymptomRank *me) {
+    Error err = {0};
+    StoreServer *server = must_get(store_serve("127.0.0.1", 0, "", &err), &err);
+    Store *store = store_connect(me->broken ? "127.0.0.2" : "127.0.0.1", store_server_port(server),
+                                 "", BROKEN_TIMEOUT_S, &me->err);
+    int found = store != NULL;
+    if (store) store_close(store);
+    store_server_close(server);
+    return found;
+}
+
+const Symptom SYMPTOMS_OF_WAITING[] = {
+    {"uneven", "steps that rank 0 has done, of the three that there are", 3, 3, 2, uneven},
+    {"rank-0-test", "of 300 samples, in the count that rank 0 has", 300, 300, 2, rank_0_test},
+    {"unused", "steps that were done, of 2", 2, 2, 2, unused},
+    {"dead-rank", "whether rank 0 knows why rank 1 has gone", 1, 1, 2, dead_rank},
+    {"timeout", "collectives that were done, of 1", 1, 1, 2, timeout},
+    {"port", "jobs that run, of 2", 2, 2, 1, port},
+    {"localhost", "ranks that have found rank 0, of 1", 1, 1, 1, localhost},
+    {0}};
