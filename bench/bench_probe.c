@@ -1,8 +1,9 @@
-/* bench_probe.c: how fast is this machine right now? Matrix products and a plain pass through memory on every
- * core at once, a tenth of a second in all. bench/compare.sh runs it before and after each measurement: where
- * it finds less than usual, something else was using the machine.
+/* bench_probe.c: how fast is this machine right now? Matrix products and a plain pass through
+ * memory on every core at once, a tenth of a second in all. bench/compare.sh runs it before and
+ * after each measurement: where it finds less than usual, something else was using the machine.
  *
- * A rate is all threads' work over the time until the last one was done, since a step waits for the slowest.
+ * A rate is all threads' work over the time until the last one was done, since a step waits for the
+ * slowest.
  */
 #include <pthread.h>
 #include <sched.h>

@@ -16,7 +16,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices runs disturbed measure answer equivalence tables report; do
+for part in progress devices runs disturbed measure link answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -72,9 +72,9 @@ while [[ $# -gt 0 ]]; do
 done
 
 if [[ $quick == 1 ]]; then
-    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 retries=1
+    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 retries=8
 else
-    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 retries=2
+    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 retries=40
 fi
 [[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
@@ -100,7 +100,7 @@ trap 'interrupted 143' TERM
 check_devices
 mkdir -p "$out" || exit 2
 [[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
-rm -rf "$out/plots" "$out"/{summary,difference,equivalence}.csv "$out"/report.{md,html} "$out/disturbed.txt" \
+rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/report.{md,html} "$out/disturbed.txt" \
     "$out"/*.svg
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
@@ -109,19 +109,22 @@ load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
 plan() {
     planning=1
-    [[ $only_equivalence == 1 ]] || { measure_speed && train_curves && trace_steps; }
+    [[ $only_equivalence == 1 ]] || { measure_speed && measure_link && train_curves && trace_steps; }
     check_equivalence
     planning=0
 }
 plan
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
+    measure_link
     repeat_disturbed
     summarize
+    summarize_link
     [[ -z $(timed_worlds) ]] || compare_phases
     train_curves
     trace_steps
     lay_out_timeline
+    lay_out_overlap
     draw
 fi
 check_equivalence

@@ -2,8 +2,8 @@
 #
 # bench_probe runs before and after each measurement of a step's speed (the probe between two runs belongs to
 # both): what all cores reach together in products and in memory. A run is disturbed if one of its two probes
-# found less than undisturbed_share of the comparison's own median probe. Such a run is repeated once or twice;
-# one that stays disturbed counts only where most of its repeats are, and then no sentence speaks of them.
+# found less than undisturbed_share of the comparison's own median probe. Such a run is made once more; one that
+# stays disturbed counts only where most of its repeats are, and then no sentence speaks of them.
 
 undisturbed_share=0.8
 last_probe= # "gflops,triad_gbps" of the latest probe
@@ -68,19 +68,21 @@ undisturbed_of() {
     fi
 }
 
-# Repeats what was disturbed, as often as `retries` says, and writes what stays so to disturbed.txt.
+# Repeats what was disturbed, each run up to twice and `retries` runs in all, and writes what stays so to
+# disturbed.txt.
 repeat_disturbed() {
-    local pass name
-    for ((pass = 1; pass <= retries; pass++)); do
-        disturbed_runs >"$out/disturbed.txt"
-        [[ -s $out/disturbed.txt ]] || return 0
-        begin_section "speed: $(wc -l <"$out/disturbed.txt") disturbed runs once more"
+    local pass name names
+    for pass in 1 2; do
+        names=$(disturbed_runs | awk -v most="$retries" 'NR <= most')
+        [[ -n $names ]] || break
+        begin_section "speed: $(wc -l <<<"$names") disturbed runs once more"
         last_probe=
-        while read -r name; do
-            again=1
+        again=1
+        for name in $names; do
             measure_run "$name" </dev/null
-            again=0
-        done <"$out/disturbed.txt"
+            retries=$((retries - 1))
+        done
+        again=0
     done
     disturbed_runs >"$out/disturbed.txt"
 }

@@ -11,7 +11,6 @@ set datafile separator ","
 set datafile columnheaders
 stats tracks using "row" name "row" nooutput
 stats spans using "end_ms" name "end" nooutput
-stats spans using (strcol("phase") eq "waiting" ? 1 : 0) name "wait" nooutput
 width = 720
 height = 190 + 40 * row_max
 load "plots/style.gp"
@@ -33,6 +32,7 @@ set bmargin at screen 124.0 / height
 kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
+waiting_end(unused) = strcol("phase") eq "waiting" ? column("end_ms") : column("begin_ms") # none: no width
 pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
 # A number needs 12 pixels, a letter of a name 7.
 numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 12
@@ -42,7 +42,7 @@ in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : "
 plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
         title in_key(word(kinds, k)) with boxxyerror linecolor rgb phase_colour[k], \
-    for [w = 1:(wait_max > 0 ? 1 : 0)] spans using (of_kind("waiting")):"row":"begin_ms":"end_ms":(column("row") - 0.4):(column("row") + 0.4) \
+    spans using (middle(0)):"row":"begin_ms":(waiting_end(0)):(column("row") - 0.4):(column("row") + 0.4) \
         title "waiting for another rank" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \

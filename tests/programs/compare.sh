@@ -18,13 +18,13 @@ checks=$((checks + 1))
 found=$(find "$work" -name x)
 [ -z "$found" ] || fail "a name was carried out as a command: $found"
 cd "$nasty"
-for file in summary.csv difference.csv equivalence.csv report.md report.html difference.svg loss.svg memory.svg \
+for file in summary.csv difference.csv equivalence.csv report.md report.html difference.svg loss.svg buckets.svg memory.svg \
     phases.svg throughput.svg timeline.svg; do
     checks=$((checks + 1))
     [ -s "$file" ] || fail "there is no $file"
 done
 checks=$((checks + 1))
-[ "$(grep -c '<svg' report.html)" = 6 ] || fail "not six figures in report.html"
+[ "$(grep -c '<svg' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 
 checks=$((checks + 1))
@@ -105,6 +105,12 @@ csv 'BEGIN { n = split("data scatter replicate forward gather loss backward redu
 drawn difference | awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' >drawn-difference.txt
 agree "difference.svg" wanted-difference.txt drawn-difference.txt
 
+# buckets: the step of every cap.
+csv '{ printf "0 0 %s %s %s %s\n0 1 %s %s\n", of("position"), of("step_ms_p50"), of("step_ms_p25"), of("step_ms_p75"), \
+    of("position"), of("step_ms_p50") }' plots/buckets.csv >wanted-buckets.txt
+drawn buckets | awk '$2 == 0 { print $1, $2, $3, $4, $5, $6 } $2 == 1' >drawn-buckets.txt
+agree "buckets.svg" wanted-buckets.txt drawn-buckets.txt
+
 # loss: means of as many steps as make at most 60 points; below, the distance from one device.
 runs="single-1 dp-2 ddp-2"
 set --
@@ -179,12 +185,11 @@ csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce e
     { for (i in kind) if (kind[i] == of("phase"))
         printf "0 %d %.9g %s %s %s %.9g %.9g\n", i - 1, (of("begin_ms") + of("end_ms")) / 2, of("row"), \
             of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
-arrows=12
-! grep -q ,waiting, plots/timeline.csv || arrows=13
-csv '{ printf "0 " curve " %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
-        of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' curve=$arrows plots/arrows.csv >>wanted-timeline.txt
-drawn timeline >all-timeline.txt
-awk '$2 < curve { print } $2 == curve { print $1, $2, $3, $4, $5, $6 }' curve=$arrows all-timeline.txt >drawn-timeline.txt
+csv '{ printf "0 13 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
+        of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
+timeline='$2 < 12 || $2 == 12 && $5 != $6 { print }
+    $2 == 13 { print $1, $2, $3, $4, $5, $6 }'
+drawn timeline | awk "$timeline" >drawn-timeline.txt
 agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
 checks=$((checks + 1))
 csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != of("from_row") + 1) print "bad arrow", $0 }
@@ -206,7 +211,7 @@ for name in loss throughput memory phases timeline difference; do
     memory) awk '$1 < 2' turned.txt ;;
     difference) awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' turned.txt | sort ;;
     phases) awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' turned.txt | sort ;;
-    timeline) awk '$2 < curve { print } $2 == curve { print $1, $2, $3, $4, $5, $6 }' curve=$arrows turned.txt ;;
+    timeline) awk "$timeline" turned.txt ;;
     *) cat turned.txt ;;
     esac >drawn-again.txt
     sort "drawn-$name.txt" | cmp -s - drawn-again.txt || fail "$name.svg counts columns"

@@ -142,5 +142,36 @@ last_field() { awk -v skip=2 -v facts="$1" -f bench/compare/summarize.awk "$out/
 expect "an undisturbed row" 0 "$(last_field strategy=dp)"
 expect "a disturbed row" 1 "$(last_field strategy=dp,disturbed=1)"
 
+# ---- overlap and buckets --------------------------------------------------------------------------------------
+source bench/compare/link.sh
+source bench/compare/tables.sh
+: >"$out/disturbed.txt"
+# Alone: backward 10, buckets of 3, 3 and 2. Ready at 2, 8 and 10 of 10: they have moved at 5, 11 and 13, so that
+# 3 of 8 stay exposed at least. 4 were: hidden 4 of 5. Backward took 20, and twice the times, beside communication.
+printf 'bucket,ready_ms,moving_ms\n0,10,3\n1,10,3\n2,10,2\nbackward,10,\nexposed,8,\nskew,0,\n' \
+    >"$out/plots/overlap-link-serial.csv"
+printf 'bucket,ready_ms,moving_ms\n0,4,9\n1,16,9\n2,20,9\nbackward,20,\nexposed,4,\nskew,0,\n' \
+    >"$out/plots/overlap-link-overlapped.csv"
+expect "overlap" "x 8.00 5.00 4.00 80 % 2.00" "$(overlap_row x link | tr '\t' ' ')"
+echo overlap-link-serial >"$out/disturbed.txt"
+expect "overlap, disturbed" "x - - - disturbed -" "$(overlap_row x link | tr '\t' ' ')"
+
+# A trace of two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 0.5 ms.
+for step in 0 1 2; do
+    t=$((step * 10000))
+    echo "{\"ph\": \"X\", \"name\": \"backward\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 1000)), \"dur\": 4000, \"args\": {\"number\": $step}},"
+    echo "{\"ph\": \"X\", \"name\": \"exposed\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 5000)), \"dur\": 1500, \"args\": {\"number\": $step}},"
+    echo "{\"ph\": \"i\", \"name\": \"bucket is ready\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 3000)), \"args\": {\"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 0, \"tid\": 1, \"ts\": $((t + 3100)), \"dur\": 700, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 1, \"tid\": 1, \"ts\": $((t + 3300)), \"dur\": 500, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+done >"$out/trace.json"
+expect "a trace" "bucket,ready_ms,moving_ms 0,2.0000,0.5000 backward,4.0000, exposed,1.5000, skew,0.2000," \
+    "$(awk -f bench/compare/overlap.awk "$out/trace.json" | paste -sd ' ' -)"
+
+printf 'position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed\n1,0,1,12,1,0\n2,1,1,10,1,0\n3,4,1,5,1,1\n4,25,1,13,1,0\n' \
+    >"$out/plots/buckets.csv"
+expect "buckets" "Over an emulated link of 10 Gbit/s and 20 us the best of these caps is 1 MB, with 10.00 ms per step;\
+ with 0 MB a step takes 20 % more; with 25 MB 30 % more." "$(caption_buckets)"
+
 echo "report_sentences: $checks checks, $failures failures"
 [[ $failures == 0 ]]
