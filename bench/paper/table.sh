@@ -42,7 +42,7 @@ widen() {
 
 # Figure 6's rows: run, shares of the serial step, the overlapped step, and how much of what could be hidden was.
 breakdown_rows() {
-    tabbed run forward backward comm optimizer rest overlap hidden
+    tabbed run fwd bwd comm opt rest overlap hidden
     {
         awk -F, 'NR > 1 { print $1 " " $2 "," $4 "," $5 "," $6 "," $7 "," $8 "," $9 }' "$out/breakdown.csv"
         awk -F, 'NR > 1 { print $1 " (paper)," $2 "," $3 "," $4 "," $5 ",0," $6 }' bench/paper/figure6.csv
