@@ -3,7 +3,6 @@
  * Every all-reduce costs a wait for the others, however few bytes it has. So gradients are put
  * together into buckets, and each bucket is reduced at once.
  */
-#include "ddp/distributed_sampler.h"
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
 
@@ -34,16 +33,6 @@ typedef struct Trainer {
     size_t bucket_count;
     size_t messages, bytes; // all-reduces of buckets so far
 } Trainer;
-
-static Sampler *open_sampler(const Trainer *t, const Lesson *lesson) {
-    Error err = {0};
-    const TrainConfig *c = &lesson->config;
-    Sampler *sampler =
-        distributed_sampler(lesson->data->train.count, c->global_batch, t->me.world_size,
-                            t->me.rank, !c->no_shuffle, false, c->seed, &err);
-    if (!sampler) error_exit(&err);
-    return sampler;
-}
 
 // ANCHOR: buckets
 // Cuts the gradients into buckets, beginning with the last one: backward has it first.
@@ -156,7 +145,7 @@ int main(int argc, char **argv) {
     lesson_begin(&lesson, argc, argv);
     join(&trainer);
     lesson.quiet = trainer.me.rank > 0;
-    lesson_use_sampler(&lesson, open_sampler(&trainer, &lesson));
+    ranks_share_samples(trainer.group, &lesson);
     if (lesson_breaks(&lesson, "other-buckets") && trainer.me.rank > 0) trainer.bucket_bytes = 0;
     trainer_open(&trainer, &lesson);
     trainer.bucket_count -= lesson_breaks(&lesson, "last-bucket-lost");
