@@ -38,20 +38,31 @@ median_seconds() {
         END { printf "%.6f", quantile(list, n, 0.5) / 1000 }' skip=$warm_up "$out/runs/$1/steps.csv"
 }
 
-# "forward,backward,communication,optimizer,rest": means over a run's steps.
+# "forward,backward,communication,optimizer,rest": means over the middle half of a run's steps, so that they add up.
 mean_parts() {
-    csv '
-        of("step") >= skip {
+    csv "$quantiles"'
+        of("step") < skip { next }
+        {
             n++
-            total += of("step_ms")
-            forward += of("forward_ms") + of("loss_ms")
-            backward += of("backward_ms")
-            communication += of("exposed_ms") + of("replicate_ms")
-            optimizer += of("optimizer_ms")
+            step[n] = sorted[n] = of("step_ms")
+            forward[n] = of("forward_ms") + of("loss_ms")
+            backward[n] = of("backward_ms")
+            communication[n] = of("exposed_ms") + of("replicate_ms")
+            optimizer[n] = of("optimizer_ms")
         }
         END {
-            printf "%.5f,%.5f,%.5f,%.5f,%.5f", forward / n, backward / n, communication / n, optimizer / n, \
-                (total - forward - backward - communication - optimizer) / n
+            low = quantile(sorted, n, 0.25)
+            high = quantile(sorted, n, 0.75)
+            for (i = 1; i <= n; i++) {
+                if (step[i] < low || step[i] > high) continue
+                used++
+                total += step[i]
+                f += forward[i]
+                b += backward[i]
+                c += communication[i]
+                o += optimizer[i]
+            }
+            printf "%.5f,%.5f,%.5f,%.5f,%.5f", f / used, b / used, c / used, o / used, (total - f - b - c - o) / used
         }' skip=$warm_up "$out/runs/$1/steps.csv"
 }
 
