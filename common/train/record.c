@@ -278,6 +278,20 @@ static double quantile_ms(const uint64_t *sorted, size_t count, double p) {
     return ms(sorted[(size_t)(p * (double)(count - 1) + 0.5)]);
 }
 
+// How good the model was: at the last step that was recorded, and on the test part.
+static void write_scores(Json *json, const Record *record, const Summary *s) {
+    json_number(json, "final_loss", record->final_loss);
+    json_number(json, "final_accuracy", record->final_score.accuracy);
+    json_number(json, "test_loss", s->test.loss);
+    json_number(json, "test_accuracy", s->test.score.accuracy);
+    json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
+    if (s->has_mean_iou) {
+        json_number(json, "final_miou", record->final_score.mean_iou);
+        json_number(json, "test_miou", s->test.score.mean_iou);
+        json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
+    }
+}
+
 static void write_summary(Json *json, Record *record, const Summary *s) {
     size_t skip = record->step_count > 2 * WARMUP_STEPS ? WARMUP_STEPS : 0;
     uint64_t *times = record->step_ns + skip;
@@ -306,16 +320,7 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_number(json, "peak_bytes_other", s->peak_bytes_other);
     double steps = s->steps ? (double)s->steps : 1;
     json_number(json, "moved_bytes_per_step", s->moved_bytes / steps);
-    json_number(json, "final_loss", record->final_loss);
-    json_number(json, "final_accuracy", record->final_score.accuracy);
-    json_number(json, "test_loss", s->test.loss);
-    json_number(json, "test_accuracy", s->test.score.accuracy);
-    json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
-    if (s->has_mean_iou) {
-        json_number(json, "final_miou", record->final_score.mean_iou);
-        json_number(json, "test_miou", s->test.score.mean_iou);
-        json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
-    }
+    write_scores(json, record, s);
     json_begin_object(json, "phase_ms");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         json_number(json, phase_name(phase), ms(s->profile->total[phase]) / steps);
