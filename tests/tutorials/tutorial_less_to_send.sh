@@ -1,0 +1,56 @@
+#!/bin/sh
+# tutorial_less_to_send.sh BIN_DIR: step 18 sends as many bytes as its page says, keeps the accuracy that it says, and
+# skips a step on all ranks or on none; without error feedback, or with a rank's own look, it does not.
+. "$(dirname "$0")/../programs/checks.sh"
+
+ranks() { # RANKS PROGRAM ...
+    count=$1
+    shift
+    "$bin/ddprun" --nproc-per-node "$count" "$@"
+}
+sends() { # BYTES: in each step of the last run
+    grep -q "^sent=$1 " out.txt || fail "$what does not send $1 bytes: $(cat out.txt)"
+}
+accuracy() { sed -n 's/^test_accuracy=0[.]//p' out.txt; } # of the last run, in units of 0.0001
+equal() { # of the last run
+    grep -q '^replicas: equal$' out.txt || fail "$what leaves different replicas: $(cat out.txt)"
+}
+
+# ---- the bits of step 8, and of the library's hook ---------------------------------------------------------
+run 'step 8' ranks 3 "$bin/tutorial_08" --steps 30 --no-eval --save eight
+run 'f32' ranks 3 "$bin/tutorial_18" --steps 30 --no-eval --save f32
+cmp eight f32 || fail "step 18 with f32 has other weights than step 8"
+run 'bf16' ranks 2 "$bin/tutorial_18" --steps 30 --no-eval --wire bf16 --save bf16
+run 'the hook' ranks 2 "$bin/train_ddp" --device cpu --sampler blocked --steps 30 --no-eval --comm-hook bf16 --save hook
+"$bin/compare_tensors" --bitwise bf16 hook >cmp.txt || fail "bf16 is not the library's hook: $(tail -n 1 cmp.txt)"
+
+# ---- bytes and accuracy ------------------------------------------------------------------------------------
+train() { run "$1" ranks 2 "$bin/tutorial_18" --epochs 4 --wire "$@"; }
+train f32
+sends 203304
+all=$(accuracy)
+train bf16
+sends 101652
+equal
+[ $((all - $(accuracy))) -lt 200 ] || fail "bf16 costs accuracy: $all, $(accuracy)"
+train rank-1
+sends 4944
+equal
+rank_1=$(accuracy)
+[ $((all - rank_1)) -lt 1000 ] || fail "rank 1 costs too much: $all, $rank_1"
+train rank-1 --break=no-feedback
+[ "$(accuracy)" -lt $((rank_1 - 500)) ] || fail "without error feedback it is as good: $rank_1, $(accuracy)"
+
+# ---- fp16 --------------------------------------------------------------------------------------------------
+train fp16 --scale 1 --no-eval
+lost=$(sed -n 's/.*vanished=//p' out.txt)
+train fp16 --scale 65536 --no-eval
+equal
+[ "$(sed -n 's/.*vanished=//p' out.txt)" -lt $((lost / 10)) ] || fail "the scale saves nothing: $lost, $(cat out.txt)"
+run 'a joint decision' ranks 3 "$bin/tutorial_18" --steps 4 --no-eval --wire fp16 --scale 1.5e6
+[ "$(grep -c 'skips step 0' out.txt)" = 3 ] || fail "not all ranks skip step 0: $(cat out.txt)"
+equal
+run 'a look of its own' ranks 3 "$bin/tutorial_18" --steps 1 --no-eval --wire fp16 --scale 1.5e6 --break=own-inf
+[ "$(grep -c 'skips step 0' out.txt)" = 1 ] || fail "not one rank skips step 0: $(cat out.txt)"
+! grep -q '^replicas: equal$' out.txt || fail "the replicas are equal: $(cat out.txt)"
+tally tutorial_less_to_send

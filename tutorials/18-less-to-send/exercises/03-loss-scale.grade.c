@@ -1,0 +1,100 @@
+/* 03-loss-scale.grade.c: steps in which one rank, or none, has a number that is not finite. */
+#include "tutorials/18-less-to-send/exercises/03-loss-scale.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_18_03;
+
+enum { MOST_RANKS = 5, STEPS = 10, COUNT = 6, INTERVAL = 3, NOBODY = -1 };
+
+typedef struct Scene {
+    int odd_one[STEPS]; // who has such a number; NOBODY
+    float number;       // which
+    size_t place;       // where
+    bool skip[MOST_RANKS][STEPS];
+    float scale[MOST_RANKS][STEPS];
+    size_t calls;
+} Scene;
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    LossScale scale = {.scale = 1024, .interval = INTERVAL};
+    for (int step = 0; step < STEPS && rank->err.status == STATUS_OK; step++) {
+        float gradients[COUNT] = {1, -2, 65504, 0, 3, 1e30f};
+        if (scene->odd_one[step] == rank->rank) gradients[scene->place] = scene->number;
+        STUDENT(rank->grade, update_scale)
+        (rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
+        scene->scale[rank->rank][step] = scale.scale;
+    }
+    if (rank->rank == 0) scene->calls = rank->log->count;
+}
+
+// In step 1 one rank has the number. All must skip, or the sentence says what else was seen.
+static void one_rank(Grade *grade, int world, int odd_one, float number, size_t place,
+                     const char *sentence) {
+    Scene scene = {.number = number, .place = place};
+    for (int step = 0; step < STEPS; step++) scene.odd_one[step] = step == 1 ? odd_one : NOBODY;
+    grade_ranks(grade, world, run_rank, &scene);
+    for (int r = 0; r < world; r++) {
+        GRADE_EXPECT(grade, scene.skip[r][1] == scene.skip[0][1],
+                     "One rank skipped the step and another took it: from now on their weights "
+                     "differ.");
+        GRADE_EXPECT(grade, !scene.skip[r][0],
+                     "All gradients were finite, and the step was skipped.");
+    }
+    GRADE_EXPECT(grade, scene.skip[0][1], "%s (rank %d of %d)", sentence, odd_one, world);
+    GRADE_EXPECT(grade, scene.calls <= STEPS, "%zu collectives in %d steps: one each is enough.",
+                 scene.calls, STEPS);
+}
+
+static void joint(Grade *grade) {
+    static const char SENTENCE[] =
+        "One rank had an infinite gradient, and nobody skipped the step: "
+        "with a minimum all ranks would have to have one.";
+    one_rank(grade, 2, 1, INFINITY, 0, SENTENCE);
+    one_rank(grade, 2, 0, INFINITY, 0, SENTENCE);
+}
+
+static void all_worlds(Grade *grade) {
+    for (int w = 0; w < 4; w++)
+        for (int odd_one = 0; odd_one < GRADE_WORLDS[w]; odd_one++)
+            one_rank(grade, GRADE_WORLDS[w], odd_one, INFINITY, 0,
+                     "One rank had an infinite gradient, and nobody skipped the step.");
+}
+
+static void every_kind(Grade *grade) {
+    one_rank(grade, 2, 1, NAN, 2, "A NaN was not noticed: it is not finite either.");
+    one_rank(grade, 2, 1, -INFINITY, 2, "Minus infinity was not noticed.");
+    one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not looked at.");
+}
+
+static void scale_changes(Grade *grade) {
+    Scene scene = {.odd_one = {NOBODY, NOBODY, 1, NOBODY, NOBODY, NOBODY, 0, 2, NOBODY, NOBODY},
+                   .number = INFINITY};
+    //                                  halved at 2; doubled at 5; halved at 6 and 7
+    static const float WANTED[STEPS] = {1024, 1024, 512, 512, 512, 1024, 512, 256, 256, 256};
+    grade_ranks(grade, 3, run_rank, &scene);
+    for (int step = 0; step < STEPS; step++)
+        for (int r = 0; r < 3; r++) {
+            float got = scene.scale[r][step];
+            GRADE_EXPECT(grade, got == WANTED[step] || step != 2 || got != 1024,
+                         "The step was skipped, and the scale is as large as before.");
+            GRADE_EXPECT(grade, got == WANTED[step] || step != 3 || got != 1024,
+                         "A skipped step was counted as a good one, or the counting did not begin "
+                         "anew after it.");
+            GRADE_EXPECT(grade, got == WANTED[step] || step != 5 || got != 512,
+                         "%d good steps in a row, and the scale has not grown.", INTERVAL);
+            GRADE_EXPECT(grade, got == WANTED[step],
+                         "After step %d the scale is %g, and should "
+                         "be %g.",
+                         step, (double)got, (double)WANTED[step]);
+        }
+}
+
+const Grader grader_18_03 = {"18-less-to-send/03-loss-scale",
+                             {{"a joint decision", 4, NULL, joint},
+                              {"one, three and five ranks", 1, "a joint decision", all_worlds},
+                              {"every kind, everywhere", 2, "a joint decision", every_kind},
+                              {"the scale", 3, "a joint decision", scale_changes}}};

@@ -1,0 +1,15 @@
+/* The latency is paid in every round, and here it is paid once. */
+double ring_s(LinkCosts link, int devices, double bytes) {
+    if (devices == 1) return 0;
+    return link.latency_s + 2 * (devices - 1) * (bytes / devices / link.bytes_per_s);
+}
+
+double tree_s(LinkCosts link, int devices, double bytes) {
+    int levels = 0;
+    while ((1 << levels) < devices) levels++;
+    return 2 * levels * (link.latency_s + bytes / link.bytes_per_s);
+}
+
+bool tree_is_faster(LinkCosts link, int devices, double bytes) {
+    return tree_s(link, devices, bytes) < ring_s(link, devices, bytes);
+}

@@ -1,0 +1,14 @@
+/* W - 1 rounds bring a part past all devices, and here there is one more. */
+double ring_s(LinkCosts link, int devices, double bytes) {
+    return 2 * (devices == 1 ? 0 : devices) * (link.latency_s + bytes / devices / link.bytes_per_s);
+}
+
+double tree_s(LinkCosts link, int devices, double bytes) {
+    int levels = 0;
+    while ((1 << levels) < devices) levels++;
+    return 2 * levels * (link.latency_s + bytes / link.bytes_per_s);
+}
+
+bool tree_is_faster(LinkCosts link, int devices, double bytes) {
+    return tree_s(link, devices, bytes) < ring_s(link, devices, bytes);
+}
