@@ -181,7 +181,7 @@ run 'nobody listens, and the messages are short' ranks 2 "$bin/tutorial_12" $sho
 says '^replicas: equal$'
 what='nobody listens' checks=$((checks + 1))
 ! ranks 2 "$bin/tutorial_12" $short --hidden 1024,512 --break=nobody-listens >out.txt 2>&1 || fail "somebody listens"
-says 'did not arrive within 5.0 s'
+says 'did not arrive within 8.0 s'
 run 'somebody listens' ranks 2 "$bin/tutorial_12" --steps 3 --no-eval --hidden 1024,512
 says '^replicas: equal$'
 tally tutorial_breaks

@@ -176,7 +176,7 @@ int main(int argc, char **argv) {
     lesson_begin(&lesson, argc, argv);
     trainer.all_speak = lesson_breaks(&lesson, "nobody-listens");
     trainer.lost_round = lesson_breaks(&lesson, "lost-round");
-    trainer.group = ranks_join(&trainer.me, trainer.all_speak ? 5.0 : 60.0);
+    trainer.group = ranks_join(&trainer.me, trainer.all_speak ? 8.0 : 60.0);
     lesson.quiet = trainer.me.rank > 0;
     ranks_share_samples(trainer.group, &lesson);
     trainer_open(&trainer, &lesson);
