@@ -97,15 +97,19 @@ interrupted() {
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 
-# run NAME COMMAND...: its output is in runs/NAME.txt; what it says on stderr goes on to the reader.
+# run NAME COMMAND...: its output is in runs/NAME.txt and .err. On a terminal its progress is seen.
 run() {
     local name=$1
     shift
     printf '%q ' "$@" >>"$out/commands.txt"
     echo >>"$out/commands.txt"
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" 2>"$out/runs/$name.err" && return 0
+    if [[ -t 2 ]]; then
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" && return 0
+    else
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" 2>"$out/runs/$name.err" && return 0
+        tail -n 20 "$out/runs/$name.err" >&2
+    fi
     cat "$out/runs/$name.txt" >&2
-    tail -n 20 "$out/runs/$name.err" >&2
     setup_say "error: this run failed: $(tail -n 1 "$out/commands.txt")"
     return 1
 }
@@ -137,7 +141,9 @@ train() {
 climb() {
     local link=() status=0
     [[ ${networks[$1]} == memory ]] || link=(--link "${networks[$1]}")
-    setup_say "the ladder over ${networks[$1]}: $total steps of train_dp, train_ddp and ten rungs, and the trainers again"
+    local left=
+    [[ $1 == 0 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (${#networks[@]} - $1) / $1))) left"
+    setup_say "over ${networks[$1]} ($(($1 + 1)) of ${#networks[@]}$left): $total steps of the trainers and the ten rungs"
     train train_dp 1 "$1" && train train_ddp 1 "$1" || return 1
     run "ladder-$1" "${ranks[@]}" "$bin/bench_ladder" "${network[@]}" --bucket-cap-mb "$cap" \
         --rounds "$rounds" --steps "$steps" --warmup $warmup "${link[@]}" \

@@ -53,6 +53,21 @@ status=0
 checks=$((checks + 1))
 [ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
 
+# Ctrl-C says what it keeps, and no job is left.
+checks=$((checks + 1))
+setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --rounds 100000 \
+    --out "$work/cut off" >out.txt 2>err.txt </dev/null &
+job=$!
+tries=0
+while [ ! -e "$work/cut off/runs/train_dp-0-1.txt" ] && [ $tries -lt 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+kill -INT "-$job"
+status=0
+wait $job || status=$?
+[ "$status" = 130 ] && grep -q '^interrupted; kept' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
+
 mkdir other && echo mine >other/file
 run "--help" ladder --help
 for wrong in "--rounds 0" "--steps x" "--world 1" "--bogus" "--out" "--out other"; do
