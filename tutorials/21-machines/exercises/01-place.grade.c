@@ -1,0 +1,60 @@
+/* 01-place.grade.c: equal nodes, unequal ones, and numbers that nobody has. */
+#include "tutorials/21-machines/exercises/01-place.h"
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_21_01;
+
+// All ranks of the job, in order.
+static void all_ranks(Grade *grade, const int *ranks_of_node, int nodes) {
+    int rank = 0;
+    for (int node = 0; node < nodes; node++)
+        for (int local = 0; local < ranks_of_node[node]; local++, rank++) {
+            Place got = STUDENT(grade, place_of_rank)(ranks_of_node, nodes, rank);
+            GRADE_EXPECT(grade, got.node != local || got.local_rank != node || node == local,
+                         "Rank %d was dealt out like a card, node after node; ranks are numbered "
+                         "node by node.",
+                         rank);
+            GRADE_EXPECT(grade, got.node == node, "Rank %d is on node %d, and not on node %d.",
+                         rank, node, got.node);
+            GRADE_EXPECT(grade, got.local_rank != rank || local == rank,
+                         "Rank %d is local rank %d: numbers on a node begin with 0, as its devices "
+                         "do.",
+                         rank, local);
+            GRADE_EXPECT(grade, got.local_rank == local, "Rank %d is local rank %d, and not %d.",
+                         rank, local, got.local_rank);
+        }
+}
+
+static void one_node(Grade *grade) {
+    all_ranks(grade, (int[]){4}, 1);
+    all_ranks(grade, (int[]){1}, 1);
+}
+
+static void equal(Grade *grade) {
+    all_ranks(grade, (int[]){2, 2}, 2);
+    all_ranks(grade, (int[]){3, 3, 3}, 3);
+    all_ranks(grade, (int[]){1, 1, 1, 1, 1}, 5);
+}
+
+static void unequal(Grade *grade) {
+    all_ranks(grade, (int[]){8, 4}, 2);
+    all_ranks(grade, (int[]){1, 2, 3, 1}, 4);
+}
+
+static void nobody(Grade *grade) {
+    static const int NODES[] = {2, 3};
+    static const int NUMBERS[] = {5, 6, 100, -1, -5};
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
+        Place got = STUDENT(grade, place_of_rank)(NODES, 2, NUMBERS[i]);
+        GRADE_EXPECT(grade, got.node == -1 && got.local_rank == -1,
+                     "No rank of 5 has the number %d, and it was put on node %d as %d.", NUMBERS[i],
+                     got.node, got.local_rank);
+    }
+}
+
+const Grader grader_21_01 = {"21-machines/01-place",
+                             {{"one node", 2, NULL, one_node},
+                              {"equal nodes", 3, "one node", equal},
+                              {"unequal nodes", 3, "equal nodes", unequal},
+                              {"numbers that nobody has", 2, "one node", nobody}}};
