@@ -29,11 +29,15 @@ awk -F, 'NR == 1 { columns = NF; next }
 checks=$((checks + 1))
 [ "$(grep -c '^train_d' trainers.csv)" = 8 ] || fail "trainers.csv: $(cat trainers.csv)"
 
+checks=$((checks + 1))
+[ "$(grep -c '<td>equal</td>' section.html)" = 20 ] || fail "not twenty rungs in section.html: $(cat section.md)"
+
 if command -v gnuplot >/dev/null; then
     checks=$((checks + 2))
     [ -s ladder.svg ] || fail "there is no ladder.svg"
     grep -q '>own optimizer<' ladder.svg || fail "the rungs have no names in ladder.svg"
     grep -q '>100,1, emulated<' ladder.svg || fail "the figure does not say that the link is emulated"
+    grep -q '<svg' section.html || fail "no figure in section.html"
 fi
 
 # Three devices, 41 rows: 14, 14 and 13.
