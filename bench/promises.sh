@@ -92,9 +92,9 @@ tables() { # HOW: terminal_table or markdown_table
 }
 
 speech() {
-    [[ $quick == 0 ]] || echo "**A quick run: its times mean nothing.**"
-    promise_sentence
     count_sentence
+    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing." && return; fi
+    promise_sentence
     limit_sentence
 }
 {
@@ -122,7 +122,7 @@ speech() {
     echo
     thread_rows | markdown_table
     echo
-    batch_sentence
+    [[ $quick == 1 ]] || batch_sentence
     echo
     draw_section batches
     echo
