@@ -108,7 +108,7 @@ write_paper_plots
         echo
         draw_section "paper-${figure% *}"
         echo
-        [[ $quick == 1 ]] || "${figure#* }_sentence"
+        [[ $quick == 1 ]] || ! is_steady "$out/buckets.csv" || "${figure#* }_sentence"
     done
     echo
     echo "The loss when gradients are sent only every so many iterations (the means of the first and of the last 40"
