@@ -39,7 +39,7 @@ typedef struct RankFact {
 int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
                       Error *err);
 
-// Every rank has training samples of the same shape, so that its model fits the others'. Collective.
+// Every rank has training samples of the same shape, so its model fits the others'. Collective.
 int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,
                        Error *err);
 
