@@ -55,7 +55,7 @@ expect "DP wins" "mlp, 4 devices: on this machine, DDP takes 1.00 ms more than D
     "$(sed -n 2p "$out/said")"
 expect "a tie" "convnet, 2 devices: on this machine, DP and DDP tie: 5.00 and 5.50 ms per step, each within the\
  other's quartiles (forward +0.50, all else 0.00)." "$(sed -n 3p "$out/said")"
-expect "disturbed" "convnet, 4 devices: disturbed by other work on the machine; no conclusion." \
+expect "disturbed" "convnet, 4 devices: on this machine, disturbed by other work; no conclusion." \
     "$(sed -n 4p "$out/said")"
 expect "lines" 4 "$(wc -l <"$out/said")"
 
