@@ -168,6 +168,6 @@ cause_rows() {
     [[ $kind != cpu ]] || tabbed "memory bandwidth" "a pass through memory by all cores (the probe)" \
         "$(usual_probe | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
     ! has_link || grep -qx overlap-memory-overlapped "$out/disturbed.txt" || csv 'of("bucket") == "skew" {
-        print "imbalance", "how far two ranks come apart to an all-reduce (median)", sprintf("%.2f ms", of("ready_ms")) }' \
+        print "imbalance", "how far apart two ranks end their backward passes (median)", sprintf("%.2f ms", of("ready_ms")) }' \
         "$out/plots/overlap-memory-overlapped.csv"
 }
