@@ -81,7 +81,7 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *
     bool equal = true;
     int64_t longest = 0;
     for (int rank = 0; rank < pg_size(group); rank++) {
-        const int64_t *theirs = facts + rank * FACT_COUNT;
+        const int64_t *theirs = facts + (size_t)(rank * FACT_COUNT);
         if (theirs[FACT_PARAMETERS] != facts[FACT_PARAMETERS])
             return error_set(err, STATUS_FAILED,
                              "DDP expects same model across all ranks, but Rank 0 has %lld params, "

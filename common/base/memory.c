@@ -18,7 +18,7 @@ static _Noreturn void out_of_memory(size_t count, size_t bytes) {
 }
 
 void *memory_zalloc(size_t bytes) {
-    if (bytes > SIZE_MAX - 2 * MEMORY_ALIGNMENT) out_of_memory(1, bytes);
+    if (bytes > SIZE_MAX - (size_t)2 * MEMORY_ALIGNMENT) out_of_memory(1, bytes);
     size_t lines = bytes / MEMORY_ALIGNMENT + 1; // aligned_alloc wants whole multiples, and not 0
     void *memory = aligned_alloc(MEMORY_ALIGNMENT, lines * MEMORY_ALIGNMENT);
     if (!memory) out_of_memory(1, bytes);

@@ -96,7 +96,7 @@ static int merge_file(Merging *merging, const char *path, bool first, Error *err
     cJSON *event;
     cJSON_ArrayForEach(event, cJSON_GetObjectItem(root, "traceEvents")) {
         cJSON *time = cJSON_GetObjectItem(event, "ts");
-        if (cJSON_IsNumber(time))
+        if (cJSON_IsNumber(time)) // so it is not NULL: NOLINTNEXTLINE(*NullDereference)
             cJSON_SetNumberValue(time, on_first_clock(&merging->clock, &own, time->valuedouble));
         write_value(&merging->json, NULL, event);
     }

@@ -165,7 +165,8 @@ static int check_names(ProcessGroup *group, const char *names, size_t bytes, Err
     uint64_t *theirs = memory_zalloc((size_t)world * sizeof mine);
     int status = pg_run(group, pg_all_gather(mine, theirs, 2, PG_I64), err);
     bool same = true;
-    for (int r = 1; r < world; r++) same = same && memcmp(theirs, theirs + 2 * r, sizeof mine) == 0;
+    for (int r = 1; r < world; r++)
+        same = same && memcmp(theirs, theirs + (size_t)(2 * r), sizeof mine) == 0;
     free(theirs);
     if (status != 0 || same) return status;
     RankBlobs all;

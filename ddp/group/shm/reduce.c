@@ -58,6 +58,7 @@ static bool sum_f32_in_place(float *const *s, int ranks, float factor, size_t co
 // ---- the general form -----------------------------------------------------------------------
 
 // sum[i] = sum[i] OP x[i], for one type and operation. EXPRESSION is in terms of a and b.
+// (A type cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
 #define COMBINE(NAME, TYPE, EXPRESSION)                                                     \
     VECTORISED static void NAME(void *restrict sum, const void *restrict x, size_t count) { \
         TYPE *restrict to = sum;                                                            \
@@ -67,6 +68,7 @@ static bool sum_f32_in_place(float *const *s, int ranks, float factor, size_t co
             to[i] = (TYPE)(EXPRESSION);                                                     \
         }                                                                                   \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 COMBINE(sum_f32, float, a + b)
 COMBINE(max_f32, float, b > a || b != b ? b : a)
