@@ -2,7 +2,7 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, emulator, plots
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, plots, peers
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails
 #
@@ -57,6 +57,11 @@ setup_missing() {
         tests) setup_has_library cmocka || echo libcmocka-dev ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
         plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
+        peers)
+            python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
+            command -v mpicc >/dev/null || echo libopenmpi-dev
+            command -v mpirun >/dev/null || echo openmpi-bin
+            ;;
         esac
     done
 }

@@ -42,7 +42,7 @@ Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *
     mine.device = train_device_kind(config, needed, me->local_rank == 0);
     int index = choose_device(me, mine.device, err);
     Device *device = index < 0 ? NULL : train_open_device(&mine, index, err);
-    if (device && me->fake_hosts && me->rank == 0 && !device->kernels->host_memory)
+    if (device && me->fake_hosts && me->rank == 0 && !device_is_cpu(device))
         fprintf(stderr, "fake hosts: ranks may share a GPU, and the times below mean nothing\n");
     return device;
 }

@@ -41,9 +41,9 @@ static void copy_staged(const SyncState *sync, size_t first, size_t end, bool ou
     char *staged = sync->staging;
     const Kernels *kernels = device_kernels(sync->device);
     if (sync->slices && out)
-        kernels->slices->unpack(sync->slices + first, end - first, (float *)staged);
+        kernels->slices->unpack(sync->slices + first, end - first, sync->staging);
     else if (sync->slices)
-        kernels->slices->pack((float *)staged, sync->slices + first, end - first);
+        kernels->slices->pack(sync->staging, sync->slices + first, end - first);
     for (size_t i = first; !sync->slices && i < end; i++) {
         const Tensor *tensor = sync->tensors.items[i].tensor;
         size_t bytes = tensor_bytes(tensor);

@@ -15,7 +15,7 @@ typedef struct SyncState {
     ProcessGroup *group; // not owned
     NamedTensors tensors;
     Device *device; // of the staging memory
-    char *staging;  // [staging_bytes]
+    void *staging;  // [staging_bytes]
     size_t staging_bytes;
     Slice *slices; // [tensors.count]: the tensors in units of 4 bytes; NULL: on several devices
 } SyncState;

@@ -31,7 +31,7 @@ static Slice *slices_on(const Bundle *bundle, int device) {
 bool bundle_add(Bundle *bundle, size_t k) {
     const Pieces *pieces = bundle->pieces;
     size_t bytes = tensor_bytes(pieces->tensors[k]), elements = bytes / sizeof(float);
-    bool host = bundle->tape->device->kernels->host_memory;
+    bool host = device_is_addressable(bundle->tape->device);
     if (pieces->count < 2 || bytes > (host ? ALONE_BYTES_HOST : ALONE_BYTES)) return false;
     if ((bundle->elements + elements) * sizeof(float) > PIECES_STAGING_BYTES) bundle_send(bundle);
     for (int i = 0; i < pieces->count; i++) {

@@ -71,8 +71,8 @@ static int check_distinct(Device *const *devices, int device_count, Error *err) 
     if (device_count < 1) return error_set(err, STATUS_USAGE, "DataParallel needs a device");
     for (int i = 0; i < device_count; i++)
         for (int j = 0; j < i; j++)
-            if (devices[i] == devices[j] || (devices[i]->kernels->host_memory &&
-                                             strcmp(devices[i]->name, devices[j]->name) == 0))
+            if (devices[i] == devices[j] ||
+                (device_is_cpu(devices[i]) && strcmp(devices[i]->name, devices[j]->name) == 0))
                 return error_set(err, STATUS_USAGE, "device %s is given twice", devices[i]->name);
     return 0;
 }

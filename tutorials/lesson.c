@@ -36,10 +36,10 @@ void lesson_options(Lesson *lesson, const char *program, const char *summary, co
     lesson->options = (Options){.program = program, .summary = summary};
     train_options(&lesson->options, &lesson->config);
     keep_known(&lesson->options);
-    options_add(&lesson->options, (Option){.type = OPTION_TITLE, .help = "This step"});
+    options_add_title(&lesson->options, "This step");
     if (strcmp(breaks, "none") != 0)
-        options_add(&lesson->options, (Option){"break", OPTION_CHOICE, &lesson->broken, breaks, 0,
-                                               0, "make this mistake, to see what it does"});
+        options_add_choice(&lesson->options, "break", &lesson->broken, breaks,
+                           "make this mistake, to see what it does");
 }
 
 bool lesson_breaks(const Lesson *lesson, const char *name) {
@@ -101,6 +101,15 @@ double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviati
     return (double)rng_normal(seed, RNG_STREAM_NOISE, first);
 }
 
+void lesson_skip(Lesson *lesson, size_t steps) {
+    const size_t batches = lesson->sampler->batch_count;
+    if (steps == 0) return;
+    CHECK(lesson->step == 0 && steps <= lesson->steps, "%zu steps cannot be skipped", steps);
+    lesson->step = steps;
+    if (steps % batches != 0) loader_start(lesson->loader, steps / batches, steps % batches);
+    if (!lesson->quiet) printf("goes on at step=%zu\n", steps);
+}
+
 double lesson_lr(const Lesson *lesson) {
     return schedule_lr(&lesson->schedule, lesson->step - 1);
 }
@@ -113,19 +122,6 @@ void lesson_report(Lesson *lesson, double loss) {
     if (lesson->quiet || !lesson_is_logged(lesson)) return;
     printf("step=%zu loss=%.4f\n", lesson->step - 1, loss);
     fflush(stdout);
-}
-
-// How many of the rows have their largest output where their label says.
-static size_t count_correct(const Tensor *outputs, const int64_t *labels) {
-    size_t correct = 0, classes = outputs->shape[1];
-    for (size_t row = 0; row < outputs->shape[0]; row++) {
-        const float *output = tensor_f32(outputs) + row * classes;
-        size_t best = 0;
-        for (size_t c = 1; c < classes; c++)
-            if (output[c] > output[best]) best = c;
-        correct += labels[row] == (int64_t)best;
-    }
-    return correct;
 }
 
 // Over the whole test set. Regression has no accuracy: then nothing is printed.
@@ -143,7 +139,8 @@ static void print_accuracy(const Lesson *lesson, Module *model) {
         Rows rows = lesson_rows(tape, batch, 0, batch->count);
         Tensor *outputs = module_forward(model, tape, rows.samples);
         if (tape_error(tape, &err) != 0) error_exit(&err);
-        correct += count_correct(outputs, batch->labels);
+        for (size_t row = 0; row < batch->count; row++)
+            correct += lesson_answer(outputs, row) == (size_t)batch->labels[row];
     }
     printf("test_accuracy=%.4f\n", (double)correct / (double)set->count);
     tape_close(tape);
@@ -163,6 +160,13 @@ void lesson_end(Lesson *lesson, Module *model) {
     sampler_close(lesson->sampler);
     device_close(lesson->host);
     dataset_close(lesson->data);
+}
+
+void lesson_need(bool fine, const char *name, const char *what) {
+    Error err = {0};
+    if (fine) return;
+    error_set(&err, STATUS_FAILED, "%s %s", name, what);
+    error_exit(&err);
 }
 
 Device *lesson_device(int index) {
@@ -199,6 +203,14 @@ Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor)
     if (!outputs) return NULL;
     if (target->dtype == DTYPE_I64) return op_cross_entropy(tape, outputs, target, (double)divisor);
     return op_squared_error(tape, outputs, target, (double)(divisor * target->shape[1]));
+}
+
+size_t lesson_answer(const Tensor *outputs, size_t row) {
+    size_t classes = outputs->shape[1], best = 0;
+    const float *output = tensor_f32(outputs) + row * classes;
+    for (size_t c = 1; c < classes; c++)
+        if (output[c] > output[best]) best = c;
+    return best;
 }
 
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model) {

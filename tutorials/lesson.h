@@ -54,6 +54,8 @@ const Batch *lesson_next(Lesson *lesson);
 // Adds normal noise of this standard deviation to the samples of the current batch: other numbers
 // for each seed, step and place. Returns the first number drawn, before it is scaled.
 double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
+// Goes on after so many steps of the run, which are not done again. Before the first lesson_next.
+void lesson_skip(Lesson *lesson, size_t steps);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);
 // Prints a line "step=0 loss=2.3201" every --log-every steps, and at the last one.
@@ -61,6 +63,9 @@ void lesson_report(Lesson *lesson, double loss);
 // Saves the weights (--save), prints the accuracy on the test set, and closes what lesson_begin
 // opened. Does not close the model.
 void lesson_end(Lesson *lesson, Module *model);
+
+// Ends the program with the line "error: NAME WHAT" unless all is fine.
+void lesson_need(bool fine, const char *name, const char *what);
 
 // Opens the device "cpu:index", a memory of its own; the program closes it.
 Device *lesson_device(int index);
@@ -76,6 +81,8 @@ typedef struct Rows {
 Rows lesson_rows(Tape *tape, const Batch *batch, size_t begin, size_t end);
 // The rows' losses, added up and divided by `divisor` rows: a scalar.
 Tensor *lesson_loss(Tape *tape, Tensor *outputs, Tensor *target, size_t divisor);
+// The class that the outputs [n, classes] name for a row: the largest one's.
+size_t lesson_answer(const Tensor *outputs, size_t row);
 // The optimizer that --optimizer, --momentum and --weight-decay ask for.
 Optimizer *lesson_optimizer(const Lesson *lesson, Module *model);
 

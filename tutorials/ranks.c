@@ -1,9 +1,18 @@
-/* ranks.c: collectives that end the program on an error, and looks at what the ranks have. */
+/* ranks.c: ranks meet, run collectives, share samples, and look at what they have. */
 #include "tutorials/ranks.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "ddp/distributed_sampler.h"
+
+ProcessGroup *ranks_join(Rendezvous *me, double timeout_s) {
+    Error err = {0};
+    if (init_from_env(me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    ProcessGroup *group = init_process_group("shm", me, NULL, timeout_s, &err);
+    if (!group) error_exit(&err);
+    return group;
+}
 
 void ranks_run(ProcessGroup *group, Collective collective) {
     Error err = {0};
@@ -33,6 +42,16 @@ void ranks_print_whether_equal(ProcessGroup *group, Module *model) {
     if (pg_rank(group) == 0 && different > 0)
         printf("replicas: DIFFERENT in %zu of %zu parameters\n", different, parameters.count);
     named_tensors_free(&parameters);
+}
+
+void ranks_share_samples(ProcessGroup *group, Lesson *lesson) {
+    Error err = {0};
+    const TrainConfig *config = &lesson->config;
+    Sampler *sampler =
+        distributed_sampler(lesson->data->train.count, config->global_batch, pg_size(group),
+                            pg_rank(group), !config->no_shuffle, false, config->seed, &err);
+    if (!sampler) error_exit(&err);
+    lesson_use_sampler(lesson, sampler);
 }
 
 // ---- what each rank has -------------------------------------------------------------------------

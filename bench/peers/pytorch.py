@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """PyTorch in eager mode and our programs, training the same models on the same data, in turns.
 
-    bench/peers/compare_pytorch.sh      builds the programs and calls this; its options are this one's
+    bench/peers/compare.sh --one-device     builds the programs and calls this; what follows are this one's options
 
 First the same thing must be measured: from our initial weights and on the same batches, the losses of the
 first steps must agree. Then every round runs each contestant once, in turns forwards and backwards, so that
@@ -284,7 +284,7 @@ def machine_lines(arguments, ours):
     yield f"- Ours: {ours}"
     yield f"- Theirs: {theirs}"
     yield f"- Rounds: {arguments.rounds}; steps per second are medians over them, with the range beside"
-    yield f"- Command: `bench/peers/compare_pytorch.sh {' '.join(sys.argv[3:])}`"
+    yield f"- Command: `bench/peers/compare.sh --one-device {' '.join(sys.argv[3:])}`"
 
 
 def markdown(rows):

@@ -85,6 +85,7 @@ static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, s
             label = (int64_t)k;
         }
     }
+    // cppcheck-suppress invalidFunctionArg; sum > 0, as there is a class
     *entropy = log(sum) - mean / sum;
     return label;
 }

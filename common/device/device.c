@@ -145,7 +145,7 @@ void device_copy(Device *to, void *destination, Device *from, const void *source
 }
 
 void device_emulate_link(Device *device, LinkSpeed speed) {
-    CHECK(device->kernels->host_memory, "%s has a link of its own", device->name);
+    CHECK(device_is_cpu(device), "%s has a link of its own", device->name);
     link_close(device->link);
     device->link = link_create(speed);
 }

@@ -6,7 +6,7 @@
  * every algorithm for many GPUs runs here as it is, and what it moves can be read off.
  * "ref:0" is the same with the plain-C reference kernels: slow, readable, and the tests' oracle.
  * "cuda:0", "cuda:1", ... are GPUs, with as many Devices as one likes on each ("cuda:0" twice: two
- * replicas on one card). The host cannot touch their memory (Kernels.host_memory is false).
+ * replicas on one card). The host cannot touch their memory (device_is_addressable).
  *
  * Work on a device is done in the order in which it was asked for: kernels, copies, fills. On a GPU
  * the calls return at once, and the host waits where a number comes back: a copy to the host,
@@ -55,6 +55,24 @@ void device_close(Device *device); // NULL is fine; all its memory must have bee
 // How many devices of a kind ("cpu", "cuda") this machine has; INT_MAX: as many as one likes. 0 if
 // this build cannot use them, or there are none.
 int device_available(const char *kind);
+
+// ---- what kind of device it is: three questions that happen to have one answer today ------------
+
+// Does it compute on the host's own cores? Then it has no streams, graphs or TF32.
+static inline bool device_is_cpu(const Device *device) {
+    return device->kernels->is_cpu;
+}
+
+// Is what was asked of it done when the call returns? If not, times are those of asking, and
+// numbers come back later.
+static inline bool device_is_synchronous(const Device *device) {
+    return device->kernels->is_synchronous;
+}
+
+// Can the host read and write its memory as its own, without device_copy?
+static inline bool device_is_addressable(const Device *device) {
+    return device->kernels->is_addressable;
+}
 
 // The device's kernels; the calling thread's current device is now this one. A table is to be used
 // at once, before another device is asked for its own.

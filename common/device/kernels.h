@@ -334,7 +334,10 @@ typedef struct OptimizerKernels {
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref", "cuda"
-    bool host_memory; // the host can read and write the devices' memory as its own
+    // What kind of device this is. Asked by device_is_cpu and its neighbours (device.h).
+    bool is_cpu;         // it computes on the host's own cores
+    bool is_synchronous; // what is asked of it is done when the call returns
+    bool is_addressable; // the host can read and write its memory as its own
     // What computes: "OpenBLAS 0.3.21 SkylakeX, pthread, 1 thread, ...", filled into
     // buffer[capacity].
     void (*describe)(char *buffer, size_t capacity);

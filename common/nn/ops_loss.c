@@ -33,7 +33,7 @@ static void cross_entropy_backward(Tape *tape, Node *node) {
 static size_t first_bad_label(const Tensor *target, size_t classes) {
     const int64_t *labels = target->data;
     size_t n = target->shape[0];
-    for (size_t i = 0; target->device->kernels->host_memory && i < n; i++)
+    for (size_t i = 0; device_is_addressable(target->device) && i < n; i++)
         if (labels[i] < 0 || (uint64_t)labels[i] >= classes) return i;
     return n;
 }

@@ -41,7 +41,7 @@ static bool fits(const Tensor *logits, const Tensor *target) {
 static size_t first_bad_pixel(const Tensor *target, size_t classes) {
     const int64_t *labels = target->data;
     size_t count = tensor_count(target);
-    for (size_t i = 0; target->device->kernels->host_memory && i < count; i++)
+    for (size_t i = 0; device_is_addressable(target->device) && i < count; i++)
         if (labels[i] >= 0 && (uint64_t)labels[i] >= classes) return i;
     return count;
 }

@@ -29,7 +29,7 @@ BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capaci
                           .target_bytes = set->labels ? dataset_label_size(set) * sizeof(int64_t)
                                                       : set->target_size * sizeof(float),
                           .capacity = capacity,
-                          .place_count = device->kernels->host_memory ? 1 : BATCH_PLACES};
+                          .place_count = device_is_synchronous(device) ? 1 : BATCH_PLACES};
     for (int i = 0; i < input->place_count; i++)
         input->places[i] = (Place){.samples = device_alloc(device, capacity * input->sample_bytes),
                                    .target = device_alloc(device, capacity * input->target_bytes),

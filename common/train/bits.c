@@ -27,7 +27,7 @@ static bool averages_are_exact(const Run *run) {
 
 // What no option of DistributedDataParallel changes.
 static void add_obstacles(const Run *run, char text[TEXT_MAX]) {
-    if (!run->strategy->device->kernels->host_memory) add(text, "GPUs add in another order");
+    if (!device_is_cpu(run->strategy->device)) add(text, "GPUs add in another order");
     if (run->config->accumulate_steps > 1) add(text, "--accumulate-steps adds up parts");
     if (run->config->ohem_threshold > 0) add(text, "each rank mines its own pixels");
 }

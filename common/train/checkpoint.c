@@ -85,7 +85,7 @@ static void *optimizer_memory(Optimizer *optimizer, size_t n, Device **device) {
 }
 
 static bool host_reads(const Device *device) {
-    return !device || device->kernels->host_memory;
+    return !device || device_is_addressable(device);
 }
 
 // The optimizer's tensors, described, as the host can read them. Free with safetensors_free.

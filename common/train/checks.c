@@ -126,7 +126,7 @@ int checks_config(const TrainConfig *config, const Options *options, const DataS
 // number in between.
 static int check_graph(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
                        Error *err) {
-    if (strategy->device->kernels->host_memory)
+    if (device_is_cpu(strategy->device))
         return error_set(err, STATUS_USAGE, "--cuda-graph is for --device cuda, not %s",
                          strategy->device->name);
     if (strategy->all_count > 1)
@@ -157,7 +157,7 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
 
 int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
                   Error *err) {
-    if (config->tf32 && strategy->device->kernels->host_memory)
+    if (config->tf32 && device_is_cpu(strategy->device))
         return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
                          strategy->device->name);
     if (config->link && is(strategy->name, "single"))

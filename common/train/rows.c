@@ -5,7 +5,7 @@
 
 // Whether the device works on its own: what it is asked for is not done when the call returns.
 static bool is_late(const Rows *rows) {
-    return !rows->step->strategy->device->kernels->host_memory;
+    return !device_is_synchronous(rows->step->strategy->device);
 }
 
 void rows_wait(const Rows *rows) {

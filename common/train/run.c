@@ -32,7 +32,7 @@ static void synchronize(void *strategy) {
 // of each: that makes a run slower, and its phases true.
 static void open_profile(Run *run) {
     Strategy *strategy = run->strategy;
-    if (run->config->profile && !strategy->device->kernels->host_memory) {
+    if (run->config->profile && !device_is_synchronous(strategy->device)) {
         run->profile.wait_for_device = synchronize;
         run->profile.wait_context = strategy;
     }

@@ -32,7 +32,7 @@ static void snapshot_add(Snapshot *snapshot, const NamedTensor *named, const voi
     memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
     entry->bytes = tensor_bytes(tensor);
     entry->data = data;
-    if (tensor->device->kernels->host_memory) return;
+    if (device_is_addressable(tensor->device)) return;
     entry->data = snapshot->copies[at] = memory_zalloc(entry->bytes + 1);
     device_copy(NULL, snapshot->copies[at], tensor->device, data, entry->bytes);
 }

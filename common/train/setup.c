@@ -39,7 +39,7 @@ static int emulate_link(const TrainConfig *config, Device *device, Error *err) {
     LinkSpeed speed;
     if (!config->link) return 0;
     if (link_parse(config->link, &speed, err) != 0) return -1;
-    if (!device->kernels->host_memory)
+    if (!device_is_cpu(device))
         return error_set(err, STATUS_USAGE, "--link is for --device cpu: %s has a real one",
                          device->name);
     device_emulate_link(device, speed);

@@ -87,6 +87,7 @@ static void pack(PgType type, float *buffer, size_t count, float divisor) {
             halves[i] = to_half(type, buffer[first + i]);
             if (divisor != 1) halves[i] = to_half(type, from_half(type, halves[i]) / divisor);
         }
+        // cppcheck-suppress uninitvar; n of them were written, n > 0
         memcpy((char *)buffer + first * sizeof *halves, halves, n * sizeof *halves);
     }
 }
@@ -147,7 +148,7 @@ static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
 // ---- fp16, bf16
 
 static bool on_host(const GradBucket *bucket) {
-    return bucket->device->kernels->host_memory;
+    return device_is_addressable(bucket->device);
 }
 
 static int start_compress(void *state, GradBucket *bucket, Error *err) {

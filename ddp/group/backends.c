@@ -14,7 +14,7 @@ _Static_assert((int)PG_ADDRESS_MAX >= (int)PG_NCCL_ADDRESS_MAX &&
 _Static_assert((int)PG_CARD_MAX == (int)PG_NCCL_CARD_MAX, "a card has room");
 
 static bool is_host(const Device *device) {
-    return !device || device->kernels->host_memory;
+    return !device || device_is_addressable(device);
 }
 
 static bool is_gpu(const Device *device) {

@@ -34,63 +34,68 @@ typedef struct CommandLine {
 
 static void add_job_options(CommandLine *c) {
     LaunchOptions *l = &c->launch;
-    Option rows[] = {
-        {"nproc-per-node", OPTION_STRING, &c->nproc, "N|auto|cpu|gpu", 0, 0,
-         "ranks on each node: a number; auto or cpu: one per core; gpu: one per GPU"},
-        {"nnodes", OPTION_STRING, &c->nnodes, "N", 0, 0,
-         "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret"},
-        {"node-rank", OPTION_INT, &l->node, "N", 0, INT_MAX, "this node, from 0"},
-        {"master-addr", OPTION_STRING, &l->master_addr, "ADDR", 0, 0,
-         "where node 0 serves the store; bound to this address only"},
-        {"master-port", OPTION_INT, &l->master_port, "PORT", 0, 65535,
-         "its port; 0: a free one, or on several nodes 29500"},
-        {"standalone", OPTION_FLAG, &c->standalone, NULL, 0, 0,
-         "one node, own store on 127.0.0.1 at a free port (what one node does anyway)"},
-        {"max-restarts", OPTION_INT, &l->max_restarts, "N", 0, 1000000,
-         "after a failure start all ranks anew, at most so often"},
-        {"bind", OPTION_CHOICE, &c->bind, "none|cores", 0, 0,
-         "cores: each rank on its own share of the cores"},
-        {"fake-hosts", OPTION_FLAG, &l->fake_hosts, NULL, 0, 0,
-         "ranks may share a GPU, each pretending to be on a host of its own: slow, to see that "
-         "results are right; times mean nothing"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+    options_add_string(&c->options, "nproc-per-node", &c->nproc, "N|auto|cpu|gpu",
+                       "ranks on each node: a number; auto or cpu: one per core; gpu: one per GPU");
+    options_add_string(
+        &c->options, "nnodes", &c->nnodes, "N",
+        "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret");
+    options_add_int(&c->options, "node-rank", &l->node, 0, INT_MAX, "this node, from 0");
+    options_add_string(&c->options, "master-addr", &l->master_addr, "ADDR",
+                       "where node 0 serves the store; bound to this address only");
+    options_add_int(&c->options, "master-port", &l->master_port, 0, 65535,
+                    "its port; 0: a free one, or on several nodes 29500");
+    options_metavar(&c->options, "PORT");
+    options_add_flag(&c->options, "standalone", &c->standalone,
+                     "one node, own store on 127.0.0.1 at a free port (what one node does anyway)");
+    options_add_int(&c->options, "max-restarts", &l->max_restarts, 0, 1000000,
+                    "after a failure start all ranks anew, at most so often");
+    options_add_choice(&c->options, "bind", &c->bind, "none|cores",
+                       "cores: each rank on its own share of the cores");
+    options_add_flag(
+        &c->options, "fake-hosts", &l->fake_hosts,
+        "ranks may share a GPU, each pretending to be on a host of its own: slow, to see that "
+        "results are right; times mean nothing");
 }
 
 static void add_output_options(CommandLine *c) {
     LaunchOptions *l = &c->launch;
-    Option rows[] = {
-        {"Output", OPTION_TITLE, NULL, NULL, 0, 0,
-         "Output (lines are marked [RANK]: except rank 0's stdout, which is the job's data)"},
-        {"log-dir", OPTION_STRING, &l->log_dir, "DIR", 0, 0,
-         "log files DIR/attempt_K/RANK/{stdout,stderr}.log; alone: of all ranks, beside the "
-         "console"},
-        {"redirects", OPTION_STRING, &l->redirects, "WHICH", 0, 0,
-         "to the files only: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2"},
-        {"tee", OPTION_STRING, &l->tee, "WHICH", 0, 0, "to the files and the console, likewise"},
-        {"local-ranks-filter", OPTION_STRING, &l->shown, "RANKS", 0, 0,
-         "show only these local ranks on the console: 0,2"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+    options_add_title(
+        &c->options,
+        "Output (lines are marked [RANK]: except rank 0's stdout, which is the job's data)");
+    options_add_string(
+        &c->options, "log-dir", &l->log_dir, "DIR",
+        "log files DIR/attempt_K/RANK/{stdout,stderr}.log; alone: of all ranks, beside the "
+        "console");
+    options_add_string(
+        &c->options, "redirects", &l->redirects, "WHICH",
+        "to the files only: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
+    options_add_string(&c->options, "tee", &l->tee, "WHICH",
+                       "to the files and the console, likewise");
+    options_add_string(&c->options, "local-ranks-filter", &l->shown, "RANKS",
+                       "show only these local ranks on the console: 0,2");
 }
 
 static void add_deadline_options(CommandLine *c) {
     LaunchOptions *l = &c->launch;
-    Option rows[] = {
-        {"Deadlines", OPTION_TITLE, NULL, NULL, 0, 0, "Deadlines, in seconds"},
-        {"monitor-interval", OPTION_FLOAT, &l->monitor_s, "S", 0.001, 60,
-         "how often heartbeats and other nodes are looked at; a death is seen at once"},
-        {"grace-seconds", OPTION_FLOAT, &l->grace_s, "S", 0, 86400,
-         "from SIGTERM to SIGKILL (torchrun: 30)"},
-        {"exit-timeout", OPTION_FLOAT, &l->exit_timeout_s, "S", 0, 1e6,
-         "all ranks must end so long after the first that ended well"},
-        {"heartbeat-timeout", OPTION_FLOAT, &l->heartbeat_s, "S", 0, 1e6,
-         "a rank that sent heartbeats and falls silent for so long, or is stopped for so long or "
-         "30 s, has failed; 0: never"},
-        {"start-timeout", OPTION_FLOAT, &l->start_timeout_s, "S", 0, 1e6,
-         "for the nodes to find each other, and then for their ranks"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&c->options, rows[i]);
+    options_add_title(&c->options, "Deadlines, in seconds");
+    options_add_float(
+        &c->options, "monitor-interval", &l->monitor_s, 0.001, 60,
+        "how often heartbeats and other nodes are looked at; a death is seen at once");
+    options_metavar(&c->options, "S");
+    options_add_float(&c->options, "grace-seconds", &l->grace_s, 0, 86400,
+                      "from SIGTERM to SIGKILL (torchrun: 30)");
+    options_metavar(&c->options, "S");
+    options_add_float(&c->options, "exit-timeout", &l->exit_timeout_s, 0, 1e6,
+                      "all ranks must end so long after the first that ended well");
+    options_metavar(&c->options, "S");
+    options_add_float(
+        &c->options, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
+        "a rank that sent heartbeats and falls silent for so long, or is stopped for so long or "
+        "30 s, has failed; 0: never");
+    options_metavar(&c->options, "S");
+    options_add_float(&c->options, "start-timeout", &l->start_timeout_s, 0, 1e6,
+                      "for the nodes to find each other, and then for their ranks");
+    options_metavar(&c->options, "S");
 }
 
 // ---- Values that are more than a number

@@ -10,27 +10,12 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "ddp/launch/env.h"
 #include "ddp/launch/launch.h"
 #include "ddp/launch/spawn.h"
 
 #define START_S 60.0 // a program on a network's file system may take a while to open
-
-// Local rank r's share of the cores that the launcher may use. If there are more ranks than cores,
-// several share one core.
-static void share_cores(int r, int ranks, cpu_set_t *share) {
-    cpu_set_t all;
-    CPU_ZERO(share);
-    if (sched_getaffinity(0, sizeof all, &all) != 0) CPU_ZERO(&all);
-    int cores = CPU_COUNT(&all), seen = 0;
-    int begin = cores >= ranks ? r * cores / ranks : cores ? r % cores : 0;
-    int end = cores >= ranks ? (r + 1) * cores / ranks : begin + 1;
-    for (size_t core = 0; core < CPU_SETSIZE; core++) {
-        if (!CPU_ISSET(core, &all)) continue;
-        if (seen >= begin && seen < end) CPU_SET(core, share);
-        seen++;
-    }
-}
 
 static char **make_environment(const Launch *launch, int r) {
     const LaunchOptions *o = launch->options;
@@ -54,8 +39,9 @@ static char **make_environment(const Launch *launch, int r) {
 static int start_rank(Launch *launch, int r, Error *err) {
     const LaunchOptions *o = launch->options;
     LaunchedRank *rank = &launch->ranks[r];
-    cpu_set_t cores;
-    share_cores(r, o->local_ranks, &cores);
+    cpu_set_t all, cores; // that the launcher may use, and this rank's share of them
+    if (sched_getaffinity(0, sizeof all, &all) != 0) CPU_ZERO(&all);
+    cores_share(&all, r, o->local_ranks, &cores);
     char **environment = make_environment(launch, r);
     Spawn spawn = {.path = launch->program,
                    .argv = o->command,

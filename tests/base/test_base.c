@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
@@ -474,8 +475,45 @@ static void test_trace_null_records_nothing(void **state) {
     trace_close(NULL);
 }
 
+// ---- cores --------------------------------------------------------------------------------------
+
+// Five cores that do not follow each other, as a container has them.
+static cpu_set_t some_cores(void) {
+    cpu_set_t all;
+    CPU_ZERO(&all);
+    for (size_t core = 3; core < 12; core += 2) CPU_SET(core, &all);
+    return all;
+}
+
+static void test_cores_are_shared_in_order(void **state) {
+    (void)state;
+    const cpu_set_t all = some_cores();
+    cpu_set_t first, second, both;
+    cores_share(&all, 0, 2, &first);
+    cores_share(&all, 1, 2, &second);
+    assert_true(CPU_COUNT(&first) == 2 && CPU_ISSET(3, &first) && CPU_ISSET(5, &first));
+    assert_true(CPU_COUNT(&second) == 3 && CPU_ISSET(11, &second));
+    CPU_OR(&both, &first, &second);
+    assert_true(CPU_EQUAL(&both, &all));
+}
+
+static void test_more_places_than_cores(void **state) {
+    (void)state;
+    const cpu_set_t all = some_cores();
+    cpu_set_t share, none;
+    for (int place = 0; place < 12; place++) {
+        cores_share(&all, place, 12, &share);
+        assert_true(CPU_COUNT(&share) == 1 && CPU_ISSET((size_t)(3 + 2 * (place % 5)), &share));
+    }
+    CPU_ZERO(&none);
+    cores_share(&none, 0, 2, &share);
+    assert_int_equal(CPU_COUNT(&share), 0);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_cores_are_shared_in_order),
+        cmocka_unit_test(test_more_places_than_cores),
         cmocka_unit_test(test_error_keeps_the_first),
         cmocka_unit_test(test_error_long_messages_are_cut),
         cmocka_unit_test_setup_teardown(test_process_ends_at_once, temp_folder_make,

@@ -332,14 +332,13 @@ int main(int argc, char **argv) {
     *suite = (Suite){.repeat = 1, .jobs = 4, .seed = 1};
     pthread_mutex_init(&suite->mutex, NULL);
     Options options = {.program = "chaos", .summary = "Faults at every point of a run."};
-    const Option rows[] = {
-        {"repeat", OPTION_INT, &suite->repeat, "N", 1, 10000, "runs of the whole matrix"},
-        {"seed", OPTION_U64, &suite->seed, "S", 0, 0, "decides which steps and calls are hit"},
-        {"jobs", OPTION_INT, &suite->jobs, "J", 1, 64, "cases at a time: most of them wait"},
-        {"only", OPTION_STRING, &suite->only, "TEXT", 0, 0,
-         "cases whose 'POINT FAULT VICTIM RANK WORLD' contains this"},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) options_add(&options, rows[i]);
+    options_add_int(&options, "repeat", &suite->repeat, 1, 10000, "runs of the whole matrix");
+    options_add_u64(&options, "seed", &suite->seed, "decides which steps and calls are hit");
+    options_metavar(&options, "S");
+    options_add_int(&options, "jobs", &suite->jobs, 1, 64, "cases at a time: most of them wait");
+    options_metavar(&options, "J");
+    options_add_string(&options, "only", &suite->only, "TEXT",
+                       "cases whose 'POINT FAULT VICTIM RANK WORLD' contains this");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     setenv("OMP_NUM_THREADS", "1", 1); // or ddprun's first line would be about this

@@ -72,7 +72,7 @@ static unsigned char *random_bytes(size_t count, uint64_t seed) {
 static void test_memory(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");
-    assert_false(device->kernels->host_memory);
+    assert_false(device_is_addressable(device));
     assert_true(device_available("cuda") >= 1);
     void *a = device_alloc(device, 1000), *b = device_alloc(device, 3 * MIB);
     void *nothing = device_alloc(device, 0);

@@ -258,7 +258,7 @@ programs='train_single train_dp train_ddp ddprun'
 [ ! -x "$bin/bench_allocations" ] || programs="$programs bench_allreduce bench_step bench_scaling"
 for program in $programs; do
     checks=$((checks + 1))
-    timeout 60 "$bin/$program" >out.txt 2>err.txt </dev/null || fail "$program: $(cat err.txt)"
+    timeout 300 "$bin/$program" >out.txt 2>err.txt </dev/null || fail "$program: $(cat err.txt)"
     [ -s out.txt ] || fail "$program printed nothing"
 done
 

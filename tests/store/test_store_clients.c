@@ -40,6 +40,20 @@ static void test_garbage(void **state) {
     assert_alive(served);
 }
 
+// Who connects and never greets is shut out when its time is over; one after the other, and all of
+// them in one go.
+static void test_silent_strangers(void **state) {
+    Served *served = *state;
+    int silent[3];
+    char byte;
+    for (int i = 0; i < 3; i++) silent[i] = raw_connect(served->port);
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(raw_receive(silent[i], &byte, 1), NET_CLOSED);
+        close(silent[i]);
+    }
+    assert_alive(served);
+}
+
 static void test_half_messages(void **state) {
     Served *served = *state;
     const uint8_t nonce[STORE_NONCE_BYTES] = {1};
@@ -265,6 +279,7 @@ static void test_refuses_beyond_its_limit(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         SERVED(test_garbage),
+        SERVED(test_silent_strangers),
         SERVED(test_half_messages),
         SERVED(test_byte_by_byte),
         SERVED(test_broken_requests),

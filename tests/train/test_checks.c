@@ -5,7 +5,11 @@
 
 #include "common/train/checks.h"
 
-static const Kernels ON_HOST = {.name = "cpu", .host_memory = true}, ON_GPU = {.name = "cuda"};
+static const Kernels ON_HOST = {.name = "cpu",
+                                .is_cpu = true,
+                                .is_synchronous = true,
+                                .is_addressable = true},
+                     ON_GPU = {.name = "cuda"};
 
 typedef struct Case {
     const char *words; // in the error; NULL: all is well

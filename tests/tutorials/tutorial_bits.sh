@@ -98,4 +98,16 @@ for count in 1 2 3; do
         if [ $count = 1 ]; then equal eight nine; else close eight nine; fi
     done
 done
+# Buckets of any size, after backward or during it: the bits of step 9.
+for count in 1 2 3; do
+    for options in '' '--model convnet --lr 0.02'; do
+        train nine "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_09" $options
+        for bytes in 0 1000 4096 1000000; do
+            train ten "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" --bucket-bytes $bytes $options
+            equal nine ten
+            train eleven "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_11" --bucket-bytes $bytes $options
+            equal nine eleven
+        done
+    done
+done
 tally tutorial_bits

@@ -143,4 +143,28 @@ run '60 rows each, four times the rate' ranks 4 "$bin/tutorial_09" --global-batc
 scaled=$(accuracy)
 [ "$scaled" -gt $((small - 100)) ] || fail "the accuracy is not kept: $scaled after $small"
 [ "$scaled" -gt $((unscaled + 200)) ] || fail "the old rate is as good: $unscaled, and $scaled"
+
+# ---- step 10: messages and bytes ---------------------------------------------------------------------------
+for buckets in 0,6 4096,3 100000,2 200000,1 1000000,1; do # BYTES,MESSAGES
+    run 'buckets' ranks 2 "$bin/tutorial_10" $short --bucket-bytes ${buckets%,*}
+    says "^each step: all_reduces=${buckets#*,} bytes=203304$"
+    says '^replicas: equal$'
+done
+run 'the last bucket lost' ranks 2 "$bin/tutorial_10" $short --bucket-bytes 4096 --break=last-bucket-lost
+says '^replicas: DIFFERENT in 2 of 6 parameters$'
+what='other buckets' checks=$((checks + 1))
+! ranks 2 "$bin/tutorial_10" $short --break=other-buckets >out.txt 2>&1 || fail "ranks with other buckets agree"
+says 'ranks disagree: rank 0 runs all_reduce.F32, 50826, avg., rank 1 runs all_reduce.F32, 10, avg.'
+
+# ---- step 11: the order of events --------------------------------------------------------------------------
+gradients_before() { sed '/bucket 0 starts/,$d' out.txt | grep -c 'a gradient of' || true; }
+run 'overlap' ranks 2 "$bin/tutorial_11" --steps 1 --no-eval --show --bucket-bytes 4096
+[ "$(gradients_before)" = 2 ] || fail "the first bucket does not start after two gradients: $(cat out.txt)"
+[ "$(sed '/backward is over/,$d' out.txt | grep -c starts)" = 3 ] || fail "a bucket starts after backward: $(cat out.txt)"
+run 'no overlap' ranks 2 "$bin/tutorial_11" --steps 1 --no-eval --show --bucket-bytes 4096 --break=no-overlap
+[ "$(gradients_before)" = 6 ] || fail "a bucket starts during backward: $(cat out.txt)"
+says '^replicas: equal$' # and no weight shows it
+what='an order of its own' checks=$((checks + 1))
+! ranks 2 "$bin/tutorial_11" $short --bucket-bytes 4096 --break=own-order >out.txt 2>&1 || fail "two orders agree"
+says 'ranks disagree: rank 0 runs all_reduce.F32, 1290, avg., rank 1 runs all_reduce.F32, 16640, avg.'
 tally tutorial_breaks

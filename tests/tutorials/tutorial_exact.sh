@@ -52,4 +52,114 @@ run 'no buffers' ranks 2 "$bin/tutorial_13" $conv --break=no-buffers
 says '^replicas: equal$'
 says '^collectives in a step: 9$'
 [ "$(field 'running_mean.0.' 1)" != "$(field 'running_mean.0.' 2)" ] || fail "buffers are equal: $(cat out.txt)"
+
+# ---- step 14: metrics --------------------------------------------------------------------------------------
+tests() { # RANKS OPTION...: evaluates one and the same network
+    count=$1
+    shift
+    run "an evaluation by $count" ranks "$count" "$bin/tutorial_14" --only-test --load-init one --model convnet "$@"
+}
+tests 1
+grep -v '^rank' out.txt >alone.txt
+run 'the library' "$bin/train_single" --device cpu --model convnet --evaluate one
+[ "$(field accuracy 1)" = "$(printf %.4f "$(sed -n 's/.*accuracy=//p' alone.txt)")" ] || fail "the library has another accuracy: $(cat out.txt alone.txt)"
+for count in 2 3 4 5; do
+    tests $count
+    grep -v 'rank ' out.txt | cmp - alone.txt || fail "$count ranks find something else: $(cat out.txt)"
+done
+tests 4 --break=rank-0-alone
+grep -v 'rank ' out.txt | cmp - alone.txt || fail "rank 0 alone finds something else: $(cat out.txt)"
+says 'rank 0 looks at 297 rows$'
+says 'rank 3 looks at 0 rows$'
+tests 3 --break=padded # 297 is a multiple of 3
+grep -v 'rank ' out.txt | cmp - alone.txt || fail "three ranks need no padding: $(cat out.txt)"
+for count in 4 5; do
+    tests $count --break=padded
+    says '^counted=300 '
+done
+tests 4 --break=mean-of-ranks
+says '^counted=297 '
+[ "$(field accuracy 1)" != "$(sed -n 's/.*accuracy=//p' alone.txt)" ] || fail "the mean of the ranks is the accuracy"
+run 'training and evaluation' ranks 2 "$bin/tutorial_14" --steps 20 --save fourteen
+run 'step 8' ranks 2 "$bin/tutorial_08" --steps 20 --no-eval --save eight
+bits eight fourteen
+
+# ---- step 15: checkpoints ----------------------------------------------------------------------------------
+killed() { # COMMAND...: a rank must die in it
+    checks=$((checks + 1))
+    ! "$@" >out.txt 2>err.txt </dev/null || fail "nobody was killed: $*"
+    grep -q 'rank 0 .* exited with status 137' err.txt || fail "rank 0 was not killed: $(cat err.txt)"
+}
+for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
+    for count in 1 2 3; do
+        rm -f c c.new
+        run 'a whole run' ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --save whole
+        killed ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --checkpoint c --kill-at 30
+        run 'and on' ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --checkpoint c --save parts
+        says '^goes on at step=20$'
+        cmp whole parts || fail "$count ranks $options: the killed run ends with other bits"
+    done
+done
+run 'step 8' ranks 3 "$bin/tutorial_08" --steps 40 --no-eval --model convnet --save eight
+bits eight whole
+rm -f c c.new
+killed ranks 2 "$bin/tutorial_15" --steps 40 --no-eval --checkpoint c --kill-at 30 --break=in-place
+refuse 1 'c is not a whole checkpoint' "$bin/tutorial_15" --steps 40 --no-eval --checkpoint c
+run 'a whole run' ranks 2 "$bin/tutorial_15" --steps 40 --no-eval --save whole
+for mistake in none no-momentum epoch-start momentum-on-rank-0; do
+    rm -f c
+    run 'a part' ranks 2 "$bin/tutorial_15" --steps 15 --no-eval --checkpoint c --schedule constant
+    run 'a whole run' ranks 2 "$bin/tutorial_15" --steps 40 --no-eval --schedule constant --save whole
+    run "$mistake" ranks 2 "$bin/tutorial_15" --steps 40 --no-eval --schedule constant --checkpoint c --break=$mistake --save parts
+    case $mistake in
+    none) bits whole parts && says '^replicas: equal$' ;;
+    momentum-on-rank-0) differ whole parts && says '^replicas: DIFFERENT in 6' ;;
+    *) differ whole parts && says '^replicas: equal$' ;;
+    esac
+done
+
+# ---- step 16: uneven steps ---------------------------------------------------------------------------------
+steps="--steps 20 --no-eval --schedule constant"
+for count in 1 2 3 4; do
+    run 'step 8' ranks $count "$bin/tutorial_08" $steps --save eight
+    run 'one micro-batch' ranks $count "$bin/tutorial_16" $steps --save sixteen
+    bits eight sixteen
+    says '^collectives=161 '
+    run 'four micro-batches' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --save four
+    agree eight four
+    says '^collectives=161 '
+    run 'every micro-batch' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=every --save every
+    agree eight every
+    says '^collectives=521 '
+    run 'mean of means' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=mean-of-means --save means
+    says '^replicas: equal$'
+    case $count in
+    1 | 3) agree eight means ;; # 60 and 20 rows make four equal micro-batches
+    *) differ eight means ;;    # 30 and 15 rows do not
+    esac
+    [ $count = 1 ] || run 'the first one' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=first
+    [ $count = 1 ] || says '^replicas: DIFFERENT in 6'
+    run 'clipping' ranks $count "$bin/tutorial_16" $steps --max-norm 0.1 --micro-batches 2 --save clip$count
+    agree clip1 clip$count
+    says '^replicas: equal$'
+    for mistake in clip-first norm-twice; do
+        run $mistake ranks $count "$bin/tutorial_16" $steps --max-norm 0.1 --break=$mistake --save wrong
+        if [ $count = 1 ]; then agree clip1 wrong; else differ clip1 wrong; fi # alone, it makes no difference
+    done
+    run 'unused parameters' ranks $count "$bin/tutorial_16_unused"
+done
+run 'unused parameters' ranks 2 "$bin/tutorial_16_unused"
+says '^gradient of a +rank 0: 1.00   rank 1: 1.00$'
+says '^b afterwards +rank 0: 0.56   rank 1: 0.56$'
+refuse 1 'not used in producing loss' "$bin/tutorial_16_unused" --break=not-searched
+for count in 2 3; do
+    run 'uneven ranks' ranks $count "$bin/tutorial_16" $steps --uneven 5
+    says '^replicas: equal$'
+    says '^collectives=161 '
+    run 'stale ranks' ranks $count "$bin/tutorial_16" $steps --uneven 5 --break=stale
+    says '^replicas: DIFFERENT in 6'
+    checks=$((checks + 1))
+    ! ranks $count "$bin/tutorial_16" $steps --uneven 5 --break=no-join >out.txt 2>err.txt || fail "no error without join"
+    grep -q 'ranks disagree' err.txt || fail "no word of the disagreement: $(cat err.txt)"
+done
 tally tutorial_exact

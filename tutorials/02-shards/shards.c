@@ -106,8 +106,8 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {.shard_count = 2};
     lesson_options(&lesson, "tutorial_02", SUMMARY, "none|mean-of-means");
-    options_add(&lesson.options, (Option){"shards", OPTION_INT, &trainer.shard_count, "N", 1, 64,
-                                          "parts that a batch is cut into"});
+    options_add_int(&lesson.options, "shards", &trainer.shard_count, 1, 64,
+                    "parts that a batch is cut into");
     lesson_begin(&lesson, argc, argv);
     trainer.mean_of_means = lesson_breaks(&lesson, "mean-of-means");
     trainer_open(&trainer, &lesson);

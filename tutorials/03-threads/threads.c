@@ -149,8 +149,8 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {.shard_count = 2};
     lesson_options(&lesson, "tutorial_03", SUMMARY, "none|other-order");
-    options_add(&lesson.options, (Option){"shards", OPTION_INT, &trainer.shard_count, "N", 1, 64,
-                                          "parts that a batch is cut into, a thread for each"});
+    options_add_int(&lesson.options, "shards", &trainer.shard_count, 1, 64,
+                    "parts that a batch is cut into, a thread for each");
     lesson_begin(&lesson, argc, argv);
     trainer.other_order = lesson_breaks(&lesson, "other-order");
     trainer_open(&trainer, &lesson);

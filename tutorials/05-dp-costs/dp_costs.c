@@ -87,8 +87,8 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {.device_count = 2};
     lesson_options(&lesson, "tutorial_05", SUMMARY, "none");
-    options_add(&lesson.options, (Option){"devices", OPTION_INT, &trainer.device_count, "N", 1, 64,
-                                          "devices, a replica of the model on each"});
+    options_add_int(&lesson.options, "devices", &trainer.device_count, 1, 64,
+                    "devices, a replica of the model on each");
     lesson_begin(&lesson, argc, argv);
     trainer_open(&trainer, &lesson);
     Optimizer *optimizer = lesson_optimizer(&lesson, trainer.model);

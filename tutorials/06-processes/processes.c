@@ -133,8 +133,8 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {.shard_count = 0};
     lesson_options(&lesson, "tutorial_06", SUMMARY, "none|every-rank-prints|no-barrier");
-    options_add(&lesson.options, (Option){"shards", OPTION_INT, &trainer.shard_count, "N", 0, 64,
-                                          "parts that a batch is cut into (0: one per rank)"});
+    options_add_int(&lesson.options, "shards", &trainer.shard_count, 0, 64,
+                    "parts that a batch is cut into (0: one per rank)");
     lesson_begin(&lesson, argc, argv);
     join(&trainer);
     lesson.quiet = trainer.me.rank > 0 && !lesson_breaks(&lesson, "every-rank-prints");

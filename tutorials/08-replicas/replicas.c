@@ -120,8 +120,8 @@ int main(int argc, char **argv) {
     Trainer trainer = {0};
     bool show_update = false;
     lesson_options(&lesson, "tutorial_08", SUMMARY, "none|no-broadcast|bypass");
-    options_add(&lesson.options, (Option){"show-update", OPTION_FLAG, &show_update, NULL, 0, 0,
-                                          "print how the first weight changes"});
+    options_add_flag(&lesson.options, "show-update", &show_update,
+                     "print how the first weight changes");
     lesson_begin(&lesson, argc, argv);
     trainer.broadcasts = !lesson_breaks(&lesson, "no-broadcast");
     trainer.bypassed = lesson_breaks(&lesson, "bypass");

@@ -142,9 +142,8 @@ int main(int argc, char **argv) {
     Lesson lesson;
     Trainer trainer = {.batch_norm = "own"};
     lesson_options(&lesson, "tutorial_13", SUMMARY, "none|no-buffers");
-    options_add(&lesson.options,
-                (Option){"batch-norm", OPTION_CHOICE, &trainer.batch_norm, "own|sync", 0, 0,
-                         "statistics of the rank's own rows, or of all ranks' rows"});
+    options_add_choice(&lesson.options, "batch-norm", &trainer.batch_norm, "own|sync",
+                       "statistics of the rank's own rows, or of all ranks' rows");
     lesson_begin(&lesson, argc, argv);
     trainer.keeps_buffers = lesson_breaks(&lesson, "no-buffers");
     join(&trainer);

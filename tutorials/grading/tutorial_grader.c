@@ -23,9 +23,8 @@ int main(int argc, char **argv) {
     Options options = {.program = "tutorial_grader",
                        .summary = "Judges an exercise: tutorial_grader EXERCISE FILE.so",
                        .positional_max = 2};
-    options_add(&options, (Option){"points", OPTION_FLAG, &points, NULL, 0, 0,
-                                   "only say how many points the exercise has"});
-    options_add(&options, (Option){"json", OPTION_FLAG, &json, NULL, 0, 0, "one line of JSON"});
+    options_add_flag(&options, "points", &points, "only say how many points the exercise has");
+    options_add_flag(&options, "json", &json, "one line of JSON");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     if (options.positional_count != (points ? 1 : 2)) {

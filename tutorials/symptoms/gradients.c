@@ -130,9 +130,9 @@ static double batch_norm(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_GRADIENTS[] = {
-    {"accumulation", "difference between the ranks' gradients", 0, 0, 2, accumulation},
-    {"mean-of-means", "the gradient of four rows, 3.5 by hand", 3.5, 3.5, 2, mean_of_means},
-    {"bypass", "difference between the ranks' gradients", 0, 0, 2, bypass},
-    {"clip", "the clipped gradient", 0.999, 1, 2, clip},
-    {"batch-norm", "the running mean, 0.5 by hand", 0.499, 0.501, 2, batch_norm},
+    {"accumulation", "difference between the ranks' gradients", 0, 0, 2, accumulation, 0},
+    {"mean-of-means", "the gradient of four rows, 3.5 by hand", 3.5, 3.5, 2, mean_of_means, 0},
+    {"bypass", "difference between the ranks' gradients", 0, 0, 2, bypass, 0},
+    {"clip", "the clipped gradient", 0.999, 1, 2, clip, 0},
+    {"batch-norm", "the running mean, 0.5 by hand", 0.499, 0.501, 2, batch_norm, 0},
     {0}};

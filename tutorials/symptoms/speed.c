@@ -169,9 +169,9 @@ static double accuracy(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_SPEED[] = {
-    {"slow", "how many times faster four ranks are than one device (emulated)", 2, 4, 4, slow},
-    {"threads", "threads of four ranks' libraries on 8 cores", 1, CORES, 4, threads},
-    {"batch-size", "rows in a step of four ranks, 60 wanted", BATCH, BATCH, 4, batch_size},
-    {"schedule", "part of the learning rate that is left at the end", 0, 0.001, 4, schedule},
-    {"accuracy", "of 297 digits, recognised after two epochs", 255, 297, 4, accuracy},
+    {"slow", "how many times faster four ranks are than one device (emulated)", 2, 4, 4, slow, 0},
+    {"threads", "threads of four ranks' libraries on 8 cores", 1, CORES, 4, threads, 0},
+    {"batch-size", "rows in a step of four ranks, 60 wanted", BATCH, BATCH, 4, batch_size, 0},
+    {"schedule", "part of the learning rate that is left at the end", 0, 0.001, 4, schedule, 0},
+    {"accuracy", "of 297 digits, recognised after two epochs", 255, 297, 4, accuracy, 0},
     {0}};

@@ -126,8 +126,10 @@ static double resume(SymptomRank *me) {
 
 const Symptom SYMPTOMS_OF_STATE[] = {
     {"map-location", "the first device's part of what the first two hold", 0.5, 0.5, 1,
-     map_location},
-    {"device-0", "bytes that device 0 receives in a forward of DataParallel", 0, 100, 1, device_0},
-    {"prefix", "checkpoints that could be read, of 1", 1, 1, 1, prefix},
-    {"resume", "difference between the weight of four steps and of two and two", 0, 0, 1, resume},
+     map_location, 0},
+    {"device-0", "bytes that device 0 receives in a forward of DataParallel", 0, 100, 1, device_0,
+     0},
+    {"prefix", "checkpoints that could be read, of 1", 1, 1, 1, prefix, 0},
+    {"resume", "difference between the weight of four steps and of two and two", 0, 0, 1, resume,
+     0},
     {0}};

@@ -49,7 +49,7 @@ static double run(const Symptom *symptom, bool broken, Error *err) {
     int world = symptom->world;
     ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
     RankThread *ranks = memory_zalloc((size_t)world * sizeof *ranks);
-    double timeout = broken ? BROKEN_TIMEOUT_S : TIMEOUT_S;
+    double timeout = broken && symptom->timeout_s > 0 ? symptom->timeout_s : TIMEOUT_S;
     must_do(init_thread_groups(world, timeout, groups, &failure), &failure);
     for (int r = 0; r < world; r++) {
         SymptomRank rank = {r, world, groups[r], lesson_device(r), broken, {0}};

@@ -2,7 +2,7 @@
  *
  * A symptom is a function that every rank runs. me->broken says whether it is to make the mistake;
  * what it returns is the number that rank 0 prints. Ranks are threads of this process, each with
- * a group in which the others are; a mistake that makes them wait ends after BROKEN_TIMEOUT_S.
+ * a group in which the others are.
  */
 #ifndef TUTORIALS_SYMPTOMS_H
 #define TUTORIALS_SYMPTOMS_H
@@ -11,8 +11,7 @@
 
 #include "ddp/rendezvous/init.h"
 
-#define BROKEN_TIMEOUT_S 2.0
-#define TIMEOUT_S        120.0
+#define TIMEOUT_S 120.0 // of collectives
 
 typedef struct SymptomRank {
     int rank, world;
@@ -28,6 +27,7 @@ typedef struct Symptom {
     double least, most; // where it is right
     int world;
     double (*run)(SymptomRank *me);
+    double timeout_s; // of collectives when broken; 0: TIMEOUT_S
 } Symptom;
 
 // One list per file, ended by a row without a name.

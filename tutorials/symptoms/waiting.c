@@ -1,4 +1,6 @@
-/* waiting.c: symptoms that are about ranks that wait for others. Broken, they end by a timeout. */
+/* waiting.c: symptoms that are about ranks that wait for others. Nobody waits for ever: a rank that
+ * has left is noticed, ranks in different collectives are told so, and the rest is a timeout.
+ */
 #include "tutorials/symptoms/symptoms.h"
 
 #include <string.h>
@@ -7,6 +9,8 @@
 #include "common/nn/layers.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/unused_parameters.h"
+
+#define SHORT_TIMEOUT_S 2.0
 
 // A collective that may fail: true if it was done.
 static bool meets(SymptomRank *me) {
@@ -81,10 +85,11 @@ static double dead_rank(SymptomRank *me) {
     return strstr(me->err.message, "my disk is full") != NULL;
 }
 
-// Rank 0 prepares data for twice the timeout. The mistake: the others wait for it in a collective,
-// whose deadline runs. The cure is a deadline that fits, or to prepare before the ranks meet.
+// Rank 0 prepares data for three times as long as the others may wait. The mistake: they wait for
+// it in a collective, whose deadline runs. The cure is a deadline that fits, or to prepare before
+// the ranks meet.
 static double timeout(SymptomRank *me) {
-    struct timespec preparation = {.tv_sec = (time_t)(2 * BROKEN_TIMEOUT_S)};
+    struct timespec preparation = {.tv_sec = (time_t)(3 * SHORT_TIMEOUT_S)};
     if (me->rank == 0 && me->broken) nanosleep(&preparation, NULL);
     return meets(me);
 }
@@ -109,7 +114,7 @@ static double localhost(SymptomRank *me) {
     Error err = {0};
     StoreServer *server = must_get(store_serve("127.0.0.1", 0, "", &err), &err);
     Store *store = store_connect(me->broken ? "127.0.0.2" : "127.0.0.1", store_server_port(server),
-                                 "", BROKEN_TIMEOUT_S, &me->err);
+                                 "", me->broken ? SHORT_TIMEOUT_S : TIMEOUT_S, &me->err);
     int found = store != NULL;
     if (store) store_close(store);
     store_server_close(server);
@@ -117,11 +122,11 @@ static double localhost(SymptomRank *me) {
 }
 
 const Symptom SYMPTOMS_OF_WAITING[] = {
-    {"uneven", "steps that rank 0 has done, of the three that there are", 3, 3, 2, uneven},
-    {"rank-0-test", "of 300 samples, in the count that rank 0 has", 300, 300, 2, rank_0_test},
-    {"unused", "steps that were done, of 2", 2, 2, 2, unused},
-    {"dead-rank", "whether rank 0 knows why rank 1 has gone", 1, 1, 2, dead_rank},
-    {"timeout", "collectives that were done, of 1", 1, 1, 2, timeout},
-    {"port", "jobs that run, of 2", 2, 2, 1, port},
-    {"localhost", "ranks that have found rank 0, of 1", 1, 1, 1, localhost},
+    {"uneven", "steps that rank 0 has done, of the three that there are", 3, 3, 2, uneven, 0},
+    {"rank-0-test", "of 300 samples, in the count that rank 0 has", 300, 300, 2, rank_0_test, 0},
+    {"unused", "steps that were done, of 2", 2, 2, 2, unused, 0},
+    {"dead-rank", "whether rank 0 knows why rank 1 has gone", 1, 1, 2, dead_rank, 0},
+    {"timeout", "collectives that were done, of 1", 1, 1, 2, timeout, SHORT_TIMEOUT_S},
+    {"port", "jobs that run, of 2", 2, 2, 1, port, 0},
+    {"localhost", "ranks that have found rank 0, of 1", 1, 1, 1, localhost, 0},
     {0}};

@@ -3,7 +3,9 @@
 
 const Kernels kernels_cpu = {
     .name = "cpu",
-    .host_memory = true,
+    .is_cpu = true,
+    .is_synchronous = true,
+    .is_addressable = true,
     .describe = cpu_describe,
     .prepare = cpu_prepare,
     .elementwise = &cpu_elementwise,

@@ -3,7 +3,9 @@
 
 const Kernels kernels_cuda = {
     .name = "cuda",
-    .host_memory = false,
+    .is_cpu = false,
+    .is_synchronous = false,
+    .is_addressable = false,
     .describe = cuda_describe,
     .prepare = cuda_prepare,
     .elementwise = &cuda_elementwise,

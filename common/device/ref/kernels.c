@@ -19,7 +19,9 @@ static int ref_prepare(Error *err) {
 
 const Kernels kernels_ref = {
     .name = "ref",
-    .host_memory = true,
+    .is_cpu = true,
+    .is_synchronous = true,
+    .is_addressable = true,
     .describe = ref_describe,
     .prepare = ref_prepare,
     .elementwise = &ref_elementwise,

@@ -1,0 +1,345 @@
+/* bench_ladder.c: from DataParallel to DistributedDataParallel, one ingredient at a time: what each
+ * is worth, and that none of them changes the weights. bench/ablation.sh starts it, by hand it is
+ *
+ *     ddprun --nproc-per-node 2 bench_ladder --link 10gbe
+ *
+ * What the rungs do is in ladder/rungs.c. Rungs whose devices are threads run in rank 0's process
+ * while the other ranks sleep; then all ranks do the rungs whose devices are processes. A round
+ * takes all rungs once, a few steps each, so that all of them see the same machine. What a rung is
+ * worth is the median over the rounds of the rung below minus this one, in the same round.
+ *
+ * In the end the weights of every rung are compared with those of the first one, byte for byte.
+ */
+#include <math.h>
+#include <string.h>
+
+#include "bench/ladder/rungs.h"
+#include "common/base/clock.h"
+#include "common/base/cores.h"
+#include "common/base/memory.h"
+#include "common/data/loader.h"
+#include "common/device/link.h"
+#include "common/nn/models.h"
+#include "common/train/safetensors.h"
+#include "common/train/setup.h"
+#include "ddp/rendezvous/init.h"
+
+static const double TIMEOUT_S = 300;
+
+typedef struct Settings {
+    size_t rounds, steps, warmup;
+    const char *csv, *save;
+} Settings;
+
+typedef struct Ladder {
+    const Settings *settings;
+    Course course;
+    Device *device;                // this rank's
+    ProcessGroup *control, *group; // the same ranks: to keep time, and to train (with the link)
+    cpu_set_t all, share;          // cores
+    Rung *rungs[RUNGS];            // NULL: a rung of threads, on another rank than 0
+    double *ms[RUNGS];             // [rounds] per step, on rank 0
+} Ladder;
+
+static bool is_first(const Ladder *ladder) {
+    return pg_rank(ladder->control) == 0;
+}
+
+static void barrier(const Ladder *ladder) {
+    Error err = {0};
+    must_do(pg_run(ladder->control, pg_barrier(), &err), &err);
+}
+
+// ---- measuring ----------------------------------------------------------------------------------
+
+// Ranks have a share of the cores each; while rank 0's threads are the devices, they have all.
+static void take_cores(const Ladder *ladder, Ingredient i) {
+    const cpu_set_t *cores = ingredient_is_rank(i) ? &ladder->share : &ladder->all;
+    (void)sched_setaffinity(0, sizeof *cores, cores);
+}
+
+// So many steps of a rung; returns milliseconds per step.
+static double run_rung(const Ladder *ladder, Ingredient i, size_t steps) {
+    take_cores(ladder, i);
+    barrier(ladder);
+    const uint64_t begin = clock_ns();
+    for (size_t s = 0; s < steps && ladder->rungs[i]; s++) rung_step(ladder->rungs[i]);
+    if (ingredient_is_rank(i)) barrier(ladder); // a step is over when all ranks are
+    const double ms = (double)(clock_ns() - begin) / 1e6 / (double)steps;
+    barrier(ladder);
+    return ms;
+}
+
+static void run_rounds(Ladder *ladder) {
+    const Settings *s = ladder->settings;
+    for (Ingredient i = 0; i < RUNGS; i++) (void)run_rung(ladder, i, s->warmup);
+    for (size_t round = 0; round < s->rounds; round++) {
+        for (Ingredient i = 0; i < RUNGS; i++) ladder->ms[i][round] = run_rung(ladder, i, s->steps);
+        if (is_first(ladder)) fprintf(stderr, "round %zu of %zu\n", round + 1, s->rounds);
+    }
+}
+
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+typedef struct Quartiles {
+    double p25, p50, p75;
+} Quartiles;
+
+static Quartiles quartiles(const double *values, size_t count) {
+    double *sorted = memory_zalloc(count * sizeof *sorted);
+    memcpy(sorted, values, count * sizeof *sorted);
+    qsort(sorted, count, sizeof *sorted, compare_double);
+    Quartiles q = {sorted[(count - 1) / 4], sorted[(count - 1) / 2],
+                   sorted[(3 * (count - 1) + 3) / 4]};
+    if (count % 2 == 0) q.p50 = (q.p50 + sorted[count / 2]) / 2;
+    free(sorted);
+    return q;
+}
+
+// Milliseconds per step that a rung saves over the one below it, round by round.
+static Quartiles worth(const Ladder *ladder, Ingredient i) {
+    const size_t rounds = ladder->settings->rounds;
+    if (i == 0) return (Quartiles){NAN, NAN, NAN};
+    double *saved = memory_zalloc(rounds * sizeof *saved);
+    for (size_t r = 0; r < rounds; r++) saved[r] = ladder->ms[i - 1][r] - ladder->ms[i][r];
+    Quartiles q = quartiles(saved, rounds);
+    free(saved);
+    return q;
+}
+
+// ---- comparing ----------------------------------------------------------------------------------
+
+// The name of the first parameter whose bytes differ from the first rung's; "" if none does.
+static void find_difference(const Ladder *ladder, Ingredient i, char *name, size_t room) {
+    NamedTensors first = module_tensors(rung_model(ladder->rungs[0]), MODULE_PARAMETERS);
+    NamedTensors other = module_tensors(rung_model(ladder->rungs[i]), MODULE_PARAMETERS);
+    name[0] = '\0';
+    for (size_t k = 0; k < first.count && !name[0]; k++) {
+        const Tensor *a = first.items[k].tensor, *b = other.items[k].tensor;
+        if (memcmp(a->data, b->data, tensor_bytes(a)) != 0)
+            snprintf(name, room, "%s", first.items[k].name);
+    }
+    named_tensors_free(&first);
+    named_tensors_free(&other);
+}
+
+// Whether the weights have moved at all: nothing is shown by weights that are as they were.
+static bool has_trained(const Ladder *ladder) {
+    Error err = {0};
+    const Course *c = &ladder->course;
+    Device *device = must_get(device_open("cpu:0", &err), &err);
+    Module *fresh = must_get(train_create_model(c->config, c->data, device, 0, &err), &err);
+    NamedTensors now = module_tensors(rung_model(ladder->rungs[0]), MODULE_PARAMETERS);
+    NamedTensors then = module_tensors(fresh, MODULE_PARAMETERS);
+    bool moved = true;
+    for (size_t k = 0; k < now.count; k++) {
+        const Tensor *a = now.items[k].tensor, *b = then.items[k].tensor;
+        moved = moved && memcmp(a->data, b->data, tensor_bytes(a)) != 0;
+    }
+    for (size_t j = 0; j < tensor_count(now.items[0].tensor); j++)
+        moved = moved && isfinite(tensor_f32(now.items[0].tensor)[j]);
+    named_tensors_free(&now);
+    named_tensors_free(&then);
+    module_close(fresh);
+    device_close(device);
+    return moved;
+}
+
+// ---- reporting ----------------------------------------------------------------------------------
+
+static const char *link_text(const Ladder *ladder, char text[LINK_TEXT_MAX]) {
+    LinkSpeed speed;
+    Error err = {0};
+    if (!ladder->course.config->link) return "memory";
+    must_do(link_parse(ladder->course.config->link, &speed, &err), &err);
+    return link_describe(speed, text);
+}
+
+static FILE *open_csv(const Ladder *ladder) {
+    Error err = {0};
+    if (!ladder->settings->csv) return NULL;
+    FILE *csv = fopen(ladder->settings->csv, "w");
+    if (!csv)
+        must_do(error_set(&err, STATUS_USAGE, "--csv %s: cannot be written", ladder->settings->csv),
+                &err);
+    fprintf(csv, "rung,says,devices,link,ms_p25,ms_p50,ms_p75,saved_ms_p25,saved_ms_p50,"
+                 "saved_ms_p75,weights\n");
+    return csv;
+}
+
+// One line of at most 80 columns, and one row.
+static int report_rung(const Ladder *ladder, Ingredient i, FILE *csv) {
+    char difference[MODULE_PATH], link[LINK_TEXT_MAX], saved[16] = "";
+    const Quartiles ms = quartiles(ladder->ms[i], ladder->settings->rounds);
+    const Quartiles gain = worth(ladder, i);
+    find_difference(ladder, i, difference, sizeof difference);
+    const char *weights = difference[0] ? difference : "equal";
+    if (i > 0) snprintf(saved, sizeof saved, "%+.3f", gain.p50);
+    printf("%-14s %-41s %7.3f %8s %s\n", ingredient_name(i), ingredient_says(i), ms.p50, saved,
+           difference[0] ? "DIFFER" : "equal");
+    if (csv)
+        fprintf(csv, "%s,\"%s\",%s,%s,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%s\n", ingredient_name(i),
+                ingredient_says(i), ingredient_is_rank(i) ? "processes" : "threads",
+                link_text(ladder, link), ms.p25, ms.p50, ms.p75, gain.p25, gain.p50, gain.p75,
+                weights);
+    return difference[0] != '\0';
+}
+
+// Returns how many rungs have other weights than the first one.
+static int report(const Ladder *ladder) {
+    char link[LINK_TEXT_MAX], text[160];
+    int different = 0;
+    const Course *c = &ladder->course;
+    FILE *csv = open_csv(ladder);
+    device_kernels(ladder->device)->describe(text, sizeof text);
+    printf("%s on %s, global batch %zu, %d devices\n", c->config->model, c->data->name, c->rows,
+           c->devices);
+    printf("over %s\n", link_text(ladder, link));
+    printf("%s\n", text);
+    printf("%-14s %-41s %7s %8s %s\n", "ingredient", "", "ms", "saves", "bits");
+    for (Ingredient i = 0; i < RUNGS; i++) different += report_rung(ladder, i, csv);
+    if (csv) fclose(csv);
+    if (different) printf("weights differ: the order of sums changed (or a rung is wrong)\n");
+    return different;
+}
+
+// The first rung's weights, for compare_tensors beside train_dp's and train_ddp's.
+static void save_weights(const Ladder *ladder) {
+    Error err = {0};
+    if (!ladder->settings->save) return;
+    must_do(safetensors_save_module(ladder->settings->save, rung_model(ladder->rungs[0]), NULL, 0,
+                                    &err),
+            &err);
+}
+
+// ---- the course ---------------------------------------------------------------------------------
+
+// All whole batches of an epoch, in the order in which the trainers with --no-shuffle take them.
+static Course open_course(const TrainConfig *config, int devices, double bucket_cap_mb) {
+    Error err = {0};
+    const DataSource *data = must_get(train_open_data(config, &err), &err);
+    const Dataset *set = &data->train;
+    const size_t rows = config->global_batch, sample = dataset_sample_size(set);
+    if (!set->labels || set->dense)
+        must_do(error_set(&err, STATUS_USAGE, "--data %s: samples with a class each are needed",
+                          data->name),
+                &err);
+    Sampler *whole = must_get(sampler_whole(set->count, rows, false, true, 0, &err), &err);
+    const size_t batches = whole->batch_count;
+    float *samples = memory_zalloc(batches * rows * sample * sizeof *samples);
+    int64_t *labels = memory_zalloc(batches * rows * sizeof *labels);
+    for (size_t i = 0; i < batches * rows; i++) {
+        dataset_sample(set, whole->indices[i], NULL, 0, samples + i * sample);
+        dataset_sample_labels(set, whole->indices[i], NULL, 0, labels + i);
+    }
+    sampler_close(whole);
+    return (Course){.config = config,
+                    .data = data,
+                    .samples = samples,
+                    .labels = labels,
+                    .batches = batches,
+                    .rows = rows,
+                    .sample = sample,
+                    .devices = devices,
+                    .bucket_cap_mb = bucket_cap_mb};
+}
+
+static void close_course(Course *course) {
+    free((void *)course->samples);
+    free((void *)course->labels);
+    dataset_close((DataSource *)course->data);
+}
+
+// ---- the program --------------------------------------------------------------------------------
+
+static void add_options(Options *options, TrainConfig *config, Settings *s, double *cap) {
+    Options *o = options;
+    options_add_choice(o, "model", &config->model, model_names(), "the network");
+    options_add_string(o, "hidden", &config->hidden, "N,N", "mlp: sizes of the hidden layers");
+    options_add_string(o, "data", &config->data, "NAME|DIR", "samples with a class each");
+    options_add_count(o, "global-batch", &config->global_batch, 1, 1 << 20, "rows of all devices");
+    options_add_float(o, "lr", &config->lr, 0, 1e6, "learning rate");
+    options_add_float(o, "bucket-cap-mb", cap, -1, 1e6, "as train_ddp's");
+    options_add_string(o, "link", &config->link, "GBIT,LATENCY_US|NAME", "as the trainers'");
+    options_add_count(o, "rounds", &s->rounds, 1, 1e6, "each of them takes all rungs");
+    options_add_count(o, "steps", &s->steps, 1, 1e6, "of a rung in a round");
+    options_add_count(o, "warmup", &s->warmup, 1, 1e6, "steps of each rung before the first round");
+    options_add_string(o, "csv", &s->csv, "FILE", "write the table as CSV");
+    options_add_string(o, "save", &s->save, "FILE", "write the first rung's weights");
+}
+
+static void check(const TrainConfig *config, const Rendezvous *me, Error *err) {
+    if (me->world_size < 2)
+        must_do(error_set(err, STATUS_USAGE,
+                          "one device has no ladder: ddprun --nproc-per-node 2 bench_ladder"),
+                err);
+    if (config->global_batch < (size_t)me->world_size)
+        must_do(error_set(err, STATUS_USAGE, "--global-batch %zu: %d devices need a row each",
+                          config->global_batch, me->world_size),
+                err);
+}
+
+static void open_ladder(Ladder *ladder, const Rendezvous *me) {
+    Error err = {0};
+    ladder->control = must_get(init_process_group("shm", me, NULL, TIMEOUT_S, &err), &err);
+    int *ranks = memory_zalloc((size_t)me->world_size * sizeof *ranks);
+    for (int r = 0; r < me->world_size; r++) ranks[r] = r;
+    ladder->group = must_get(pg_new_subgroup(ladder->control, ranks, me->world_size, &err), &err);
+    free(ranks);
+    pg_emulate_link(ladder->group, ladder->device->link);
+    if (sched_getaffinity(0, sizeof ladder->all, &ladder->all) != 0) CPU_ZERO(&ladder->all);
+    cores_share(&ladder->all, me->rank, me->world_size, &ladder->share);
+    for (Ingredient i = 0; i < RUNGS; i++) {
+        take_cores(ladder, i);
+        ladder->ms[i] = memory_zalloc(ladder->settings->rounds * sizeof *ladder->ms[i]);
+        if (ingredient_is_rank(i) || me->rank == 0)
+            ladder->rungs[i] = rung_open(&ladder->course, i, ladder->group, ladder->device);
+    }
+}
+
+static void close_ladder(Ladder *ladder) {
+    for (int i = RUNGS - 1; i >= 0; i--) {
+        if (ladder->rungs[i]) rung_close(ladder->rungs[i]);
+        free(ladder->ms[i]);
+    }
+    pg_close(ladder->group);
+    pg_close(ladder->control);
+    device_close(ladder->device);
+    close_course(&ladder->course);
+}
+
+int main(int argc, char **argv) {
+    Error err = {0};
+    Settings settings = {.rounds = 20, .steps = 4, .warmup = 4};
+    TrainConfig config = train_config_default();
+    config.hidden = "512,512,512,512,512,512,512,512";
+    config.data = "synthetic:1x28x28:10@4096";
+    config.global_batch = 256;
+    config.lr = 0.02;
+    double cap = 1;
+    Options options = {.program = "bench_ladder",
+                       .summary = "What each ingredient between DP and DDP is worth."};
+    add_options(&options, &config, &settings, &cap);
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    Rendezvous me;
+    must_do(init_from_env(&me, true, &err), &err);
+    check(&config, &me, &err);
+    Ladder ladder = {.settings = &settings,
+                     .device = must_get(train_open_device(&config, me.local_rank, &err), &err),
+                     .course = open_course(&config, me.world_size, cap)};
+    open_ladder(&ladder, &me);
+    run_rounds(&ladder);
+    int failed = 0;
+    if (is_first(&ladder)) {
+        failed = report(&ladder);
+        save_weights(&ladder);
+        if (!has_trained(&ladder))
+            failed = printf("the weights have not moved, or are not finite\n");
+    }
+    barrier(&ladder);
+    close_ladder(&ladder);
+    return failed ? STATUS_FAILED : STATUS_OK;
+}

@@ -1,0 +1,59 @@
+# section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
+# bench/promises.sh): their folder of results, quantiles, the figure, section.md and section.html. Sourced in
+# the root of the checkout after runs.sh and tables.sh; uses out, the folder.
+
+# Awk's part of a program for csv: the quantile q of list[1 .. n], between two values by their distance.
+# shellcheck disable=SC2034 # used by those who source this file
+quantiles='
+    function quantile(list, n, q,    i, j, value, place) {
+        for (i = 2; i <= n; i++) {
+            value = list[i]
+            for (j = i - 1; j > 0 && list[j] > value; j--) list[j + 1] = list[j]
+            list[j + 1] = value
+        }
+        place = 1 + (n - 1) * q
+        i = int(place)
+        return i >= n ? list[n] : list[i] + (place - i) * (list[i + 1] - list[i])
+    }'
+
+# open_results MARK: makes $out, or ends the script if it holds something that is not such results. MARK is the
+# file by which these are known.
+open_results() {
+    if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/$1 ]]; then
+        echo "error: --out $out: exists, and not from this command; nothing was touched" >&2
+        exit 2
+    fi
+    mkdir -p "$out/plots" || exit 2
+    rm -rf "$out/runs" "$out"/section.{md,html} "$out"/*.svg
+    : >"$out/$1"
+}
+
+# machine_facts [FACT...]: the machine and what is said besides, as a list.
+machine_facts() {
+    local fact
+    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(nproc) cores; $(uname -sr)"
+    echo "- Commit: $(git rev-parse --short HEAD 2>/dev/null || echo none); $(date -u '+%Y-%m-%d %H:%M UTC')"
+    for fact; do echo "- $fact"; done
+}
+
+# draw_section NAME: $out/NAME.svg by plots/NAME.gp, whose data lie in $out/plots. Prints the line of Markdown
+# that shows it.
+draw_section() {
+    if ! command -v gnuplot >/dev/null; then
+        echo "(There is no gnuplot here, so this figure was not drawn: $1.)"
+        return
+    fi
+    cp "bench/plots/style.gp" "bench/plots/$1.gp" "$out/plots"
+    (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
+    if [[ -s $out/plots/$1.log ]]; then
+        cat "$out/plots/$1.log" >&2
+        echo "error: the figure $1.svg was not drawn as it should be" >&2
+        return 1
+    fi
+    echo "![$1]($1.svg)"
+}
+
+# write_section NAME: section.html from section.md.
+write_section() {
+    folder="$out" awk -v fragment="$1" -f bench/compare/markdown.awk "$out/section.md" >"$out/section.html"
+}

@@ -1,0 +1,399 @@
+/* rungs.c: the rungs. Read rung_step first, then what it calls.
+ *
+ * A Part is what one device has: its rows of the batch, its model, its optimizer. The first two
+ * rungs are the library's DataParallel, which needs only the first device's Part; the last two are
+ * its DistributedDataParallel. What lies between is written out here, so that from rung to rung one
+ * line moves from the main thread to the devices, or goes away. To stay short, it sends each tensor
+ * alone, where the library packs small ones (dp/bundle.c): over a link, a latency more for each.
+ *
+ * Threads that outlive a step are bound to their device's share of the cores, as the processes are.
+ */
+#include "bench/ladder/rungs.h"
+
+#include "common/base/cores.h"
+#include "common/base/memory.h"
+#include "common/data/sampler.h"
+#include "common/device/worker.h"
+#include "common/nn/ops.h"
+#include "common/nn/optimizer.h"
+#include "common/nn/tape.h"
+#include "common/train/setup.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/rendezvous/init.h"
+#include "dp/data_parallel.h"
+
+enum { DEVICES_MAX = 64, LINE = 16 }; // floats of a cache line
+static const double TIMEOUT_S = 300;
+
+typedef struct Part {
+    const Rung *rung;
+    int place;
+    Device *device;
+    Module *model, *module; // module: the model, or its wrapper
+    NamedTensors parameters;
+    Optimizer *optimizer;
+    Tape *tape;
+    ProcessGroup *group; // of the parts, from ALL_REDUCE on
+    size_t begin, end;   // its rows of the batch
+    Tensor *x, *target, *outputs;
+    float *slab; // FLAT_GRADIENTS: [slab_floats], all gradients, shared memory
+    size_t slab_floats;
+} Part;
+
+struct Rung {
+    const Course *course;
+    Ingredient has;
+    size_t steps; // so far
+    Tape *head;   // the main thread's, on the first device
+    int count;
+    Part parts[DEVICES_MAX]; // [count]: of all devices, or this rank's
+};
+
+static const struct {
+    const char *name, *says;
+} texts[RUNGS] = {
+    [FRESH_THREADS] = {"fresh threads", "PyTorch's DP: new threads in each forward"},
+    [KEPT_THREADS] = {"kept threads", "train_dp: a device keeps its thread"},
+    [KEPT_WEIGHTS] = {"kept weights", "weights are sent after an update only"},
+    [LOCAL_LOSS] = {"local loss", "outputs stay where they are"},
+    [ALL_REDUCE] = {"all-reduce", "every device gets the sum of gradients"},
+    [OWN_OPTIMIZER] = {"own optimizer", "and updates its weights: none are sent"},
+    [PROCESSES] = {"processes", "a process per device with rows of its own"},
+    [FLAT_GRADIENTS] = {"flat gradients", "one all-reduce for all parameters"},
+    [BUCKETS] = {"buckets", "DDP without overlap: a few all-reduces"},
+    [OVERLAP] = {"overlap", "train_ddp: they begin within backward"},
+};
+
+const char *ingredient_name(Ingredient ingredient) {
+    return texts[ingredient].name;
+}
+const char *ingredient_says(Ingredient ingredient) {
+    return texts[ingredient].says;
+}
+bool ingredient_is_rank(Ingredient ingredient) {
+    return ingredient >= PROCESSES;
+}
+
+// ---- the batch ----------------------------------------------------------------------------------
+
+static Tensor *host_rows(const Rung *rung, Tape *tape, size_t begin, size_t end) {
+    const Course *c = rung->course;
+    const size_t *shape = c->data->train.shape, batch = rung->steps % c->batches;
+    const size_t all[] = {end - begin, shape[0], shape[1], shape[2]};
+    return tape_input(tape, DTYPE_F32, 4, all, c->samples + (batch * c->rows + begin) * c->sample);
+}
+
+static Tensor *host_labels(const Rung *rung, Tape *tape, size_t begin, size_t end) {
+    const Course *c = rung->course;
+    const size_t count = end - begin, batch = rung->steps % c->batches;
+    return tape_input(tape, DTYPE_I64, 1, &count, c->labels + batch * c->rows + begin);
+}
+
+// The part's rows of a tensor that lies on the first device: there a view, elsewhere a copy.
+static Tensor *take_rows(const Part *part, const Tensor *whole) {
+    size_t shape[TENSOR_MAX_DIMS] = {part->end - part->begin, whole->shape[1], whole->shape[2],
+                                     whole->shape[3]};
+    size_t row = tensor_bytes(whole) / whole->shape[0];
+    char *rows = (char *)whole->data + part->begin * row;
+    if (part->place == 0) return tape_view(part->tape, whole->dtype, whole->ndim, shape, rows);
+    Tensor *taken = tape_tensor(part->tape, whole->dtype, whole->ndim, shape);
+    device_copy(part->device, taken->data, whole->device, rows, tensor_bytes(taken));
+    return taken;
+}
+
+// The whole batch to the first device, and from there each device's rows to it.
+static void scatter(Rung *rung) {
+    Tensor *x = host_rows(rung, rung->head, 0, rung->course->rows);
+    Tensor *labels = host_labels(rung, rung->head, 0, rung->course->rows);
+    for (int i = 0; i < rung->count; i++) {
+        rung->parts[i].x = take_rows(&rung->parts[i], x);
+        if (rung->has >= LOCAL_LOSS) rung->parts[i].target = take_rows(&rung->parts[i], labels);
+    }
+}
+
+// ---- what a device does -------------------------------------------------------------------------
+
+static void forward(Part *part) {
+    part->outputs = module_forward(part->module, part->tape, part->x);
+}
+
+// Its rows' part of the mean over the whole batch.
+static void loss_and_backward(Part *part) {
+    Error err = {0};
+    const double rows = (double)part->rung->course->rows;
+    Tensor *loss = op_cross_entropy(part->tape, part->outputs, part->target, rows);
+    must_do(tape_error(part->tape, &err), &err);
+    must_do(tape_backward(part->tape, loss, &err), &err);
+}
+
+static void all_reduce(Part *part) {
+    Error err = {0};
+    if (part->rung->has >= BUCKETS) {
+        must_do(ddp_finish_backward(part->module, NULL, &err), &err);
+    } else if (part->rung->has >= FLAT_GRADIENTS) {
+        must_do(
+            pg_run(part->group, pg_all_reduce(part->slab, part->slab_floats, PG_F32, PG_SUM), &err),
+            &err);
+    } else {
+        for (size_t k = 0; k < part->parameters.count; k++) {
+            const Tensor *w = part->parameters.items[k].tensor;
+            must_do(
+                pg_run(part->group, pg_all_reduce(w->grad, tensor_count(w), PG_F32, PG_SUM), &err),
+                &err);
+        }
+    }
+}
+
+static void update(Part *part) {
+    optimizer_step(part->optimizer, part->rung->course->config->lr);
+}
+
+// On the device's own thread, or in its own process: all that it does without the others, and the
+// sum over them.
+static void work(void *argument) {
+    Part *part = argument;
+    forward(part);
+    if (part->rung->has >= LOCAL_LOSS) loss_and_backward(part);
+    if (part->rung->has >= ALL_REDUCE) all_reduce(part);
+    if (part->rung->has >= OWN_OPTIMIZER) update(part);
+}
+
+static void work_backward(void *argument) {
+    Part *part = argument;
+    Error err = {0};
+    must_do(tape_backward_from(part->tape, part->outputs, &err), &err);
+}
+
+static void run_on_all(Rung *rung, void (*function)(void *part)) {
+    Error err = {0};
+    for (int i = 0; i < rung->count; i++)
+        device_submit(rung->parts[i].device, function, &rung->parts[i]);
+    for (int i = 0; i < rung->count; i++)
+        must_do(device_wait(rung->parts[i].device, TIMEOUT_S, &err), &err);
+}
+
+// ---- what the main thread does for all of them --------------------------------------------------
+
+// The outputs to the first device, their loss there, and each device's rows of the gradient back.
+static void gathered_loss(Rung *rung) {
+    Tape *head = rung->head;
+    Device *first = head->device;
+    const size_t shape[] = {rung->course->rows, rung->parts[0].outputs->shape[1]};
+    Tensor *outputs = tape_tensor(head, DTYPE_F32, 2, shape);
+    Tensor *target = host_labels(rung, head, 0, shape[0]);
+    Error err = {0};
+    outputs->requires_grad = true;
+    for (int i = 0; i < rung->count; i++) {
+        const Part *part = &rung->parts[i];
+        device_copy(first, tensor_f32(outputs) + part->begin * shape[1], part->device,
+                    part->outputs->data, tensor_bytes(part->outputs));
+    }
+    Tensor *loss = op_cross_entropy(head, outputs, target, (double)shape[0]);
+    must_do(tape_backward(head, loss, &err), &err);
+    for (int i = 0; i < rung->count; i++) {
+        const Part *part = &rung->parts[i];
+        device_copy(part->device, tape_make_grad(part->tape, part->outputs), first,
+                    outputs->grad + part->begin * shape[1], tensor_bytes(part->outputs));
+    }
+}
+
+// ((g0 + g1) + g2) + ..., in the order of the devices.
+static void reduce_to_first(Rung *rung) {
+    const Part *first = &rung->parts[0];
+    for (size_t k = 0; k < first->parameters.count; k++) {
+        Tensor *sum = first->parameters.items[k].tensor;
+        for (int i = 1; i < rung->count; i++) {
+            const Tensor *w = rung->parts[i].parameters.items[k].tensor;
+            float *received = tape_scratch(rung->head, tensor_bytes(w));
+            device_copy(first->device, received, w->device, w->grad, tensor_bytes(w));
+            device_kernels(first->device)
+                ->elementwise->accumulate(sum->grad, received, tensor_count(w));
+        }
+    }
+}
+
+static void send_weights(Rung *rung) {
+    const Part *first = &rung->parts[0];
+    for (size_t k = 0; k < first->parameters.count; k++) {
+        const Tensor *w = first->parameters.items[k].tensor;
+        for (int i = 1; i < rung->count; i++) {
+            Tensor *copy = rung->parts[i].parameters.items[k].tensor;
+            device_copy(copy->device, copy->data, w->device, w->data, tensor_bytes(w));
+        }
+    }
+}
+
+// ---- a step -------------------------------------------------------------------------------------
+
+// The two lowest rungs: replicate, scatter, apply, gather and reduce are inside the wrapper.
+static void step_data_parallel(Rung *rung) {
+    Part *first = &rung->parts[0];
+    for (int i = 0; i < rung->count && rung->has == FRESH_THREADS; i++) {
+        worker_close(rung->parts[i].device->worker); // the next forward starts another one
+        rung->parts[i].device->worker = NULL;
+    }
+    first->x = host_rows(rung, first->tape, 0, rung->course->rows);
+    first->target = host_labels(rung, first->tape, 0, rung->course->rows);
+    forward(first);
+    loss_and_backward(first);
+    update(first);
+}
+
+static void step_threads(Rung *rung) {
+    scatter(rung);
+    run_on_all(rung, work);
+    if (rung->has < LOCAL_LOSS) gathered_loss(rung);
+    if (rung->has < LOCAL_LOSS) run_on_all(rung, work_backward);
+    if (rung->has < ALL_REDUCE) reduce_to_first(rung);
+    if (rung->has < OWN_OPTIMIZER) update(&rung->parts[0]);
+    if (rung->has < OWN_OPTIMIZER) send_weights(rung);
+}
+
+static void step_process(Rung *rung) {
+    Part *mine = &rung->parts[0];
+    mine->x = host_rows(rung, mine->tape, mine->begin, mine->end);
+    mine->target = host_labels(rung, mine->tape, mine->begin, mine->end);
+    work(mine);
+}
+
+void rung_step(Rung *rung) {
+    for (int i = 0; i < rung->count; i++)
+        if (rung->parts[i].model) module_zero_grad(rung->parts[i].model);
+    if (rung->has < KEPT_WEIGHTS)
+        step_data_parallel(rung);
+    else if (rung->has < PROCESSES)
+        step_threads(rung);
+    else
+        step_process(rung);
+    for (int i = 0; i < rung->count; i++)
+        if (rung->parts[i].tape) tape_reset(rung->parts[i].tape);
+    if (rung->head) tape_reset(rung->head);
+    rung->steps++;
+}
+
+// ---- opening and closing ------------------------------------------------------------------------
+
+// All gradients one after another in memory that the ranks share, each beginning on a cache line.
+static void flatten_gradients(Part *part) {
+    Error err = {0};
+    const NamedTensors *all = &part->parameters;
+    for (size_t k = 0; k < all->count; k++)
+        part->slab_floats += (tensor_count(all->items[k].tensor) + LINE - 1) / LINE * LINE;
+    part->slab =
+        must_get(pg_shared_alloc(part->group, part->slab_floats * sizeof(float), &err), &err);
+    module_release_grads(part->model, all);
+    float *next = part->slab;
+    for (size_t k = 0; k < all->count; k++) {
+        all->items[k].tensor->grad = next;
+        next += (tensor_count(all->items[k].tensor) + LINE - 1) / LINE * LINE;
+    }
+}
+
+static void wrap_in_ddp(Part *part) {
+    Error err = {0};
+    DdpConfig config = ddp_config_default();
+    config.bucket_cap_mb = part->rung->course->bucket_cap_mb;
+    config.overlap = part->rung->has >= OVERLAP;
+    config.global_normalization = true;
+    part->module =
+        must_get(distributed_data_parallel(part->model, part->group, &config, &err), &err);
+}
+
+static Optimizer *make_optimizer(const TrainConfig *config, Module *model) {
+    const OptimizerConfig optimizer = {.kind = config->optimizer,
+                                       .momentum = config->momentum,
+                                       .nesterov = config->nesterov,
+                                       .weight_decay = config->weight_decay,
+                                       .beta1 = config->betas[0],
+                                       .beta2 = config->betas[1],
+                                       .eps = config->eps};
+    return optimizer_create(model, &optimizer);
+}
+
+// The rung's part number `index`, of the device that has place `place` among all.
+static Part *open_part(Rung *rung, int index, int place, Device *device) {
+    Error err = {0};
+    const Course *course = rung->course;
+    Part *part = &rung->parts[index];
+    *part = (Part){.rung = rung, .place = place, .device = device};
+    chunk_bounds(course->rows, (size_t)course->devices, (size_t)place, &part->begin, &part->end);
+    if (rung->has < KEPT_WEIGHTS && place > 0) return part; // DataParallel makes replicas itself
+    part->model = part->module =
+        must_get(train_create_model(course->config, course->data, device, 0, &err), &err);
+    part->parameters = module_tensors(part->model, MODULE_PARAMETERS);
+    part->tape = tape_create(device, NULL);
+    return part;
+}
+
+static void bind_to_share(void *argument) {
+    const Part *part = argument;
+    cpu_set_t all, share;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    cores_share(&all, part->place, part->rung->course->devices, &share);
+    (void)sched_setaffinity(0, sizeof share, &share);
+}
+
+static void open_threads(Rung *rung) {
+    Error err = {0};
+    Device *devices[DEVICES_MAX];
+    ProcessGroup *groups[DEVICES_MAX];
+    rung->count = rung->course->devices;
+    for (int i = 0; i < rung->count; i++) {
+        devices[i] = must_get(train_open_device(rung->course->config, i, &err), &err);
+        open_part(rung, i, i, devices[i]);
+    }
+    if (rung->has < KEPT_WEIGHTS) {
+        Part *first = &rung->parts[0];
+        first->module = must_get(data_parallel(first->model, devices, rung->count, &err), &err);
+    }
+    if (rung->has >= ALL_REDUCE) {
+        must_do(init_thread_groups(rung->count, TIMEOUT_S, groups, &err), &err);
+        for (int i = 0; i < rung->count; i++) {
+            rung->parts[i].group = groups[i];
+            pg_emulate_link(groups[i], devices[i]->link);
+        }
+    }
+    rung->head = tape_create(devices[0], NULL);
+    run_on_all(rung, bind_to_share);
+}
+
+Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group, Device *device) {
+    Rung *rung = memory_zalloc(sizeof *rung);
+    *rung = (Rung){.course = course, .has = ingredient};
+    if (ingredient_is_rank(ingredient)) {
+        rung->count = 1;
+        Part *mine = open_part(rung, 0, pg_rank(group), device);
+        mine->group = group;
+        if (rung->has >= BUCKETS)
+            wrap_in_ddp(mine);
+        else if (rung->has >= FLAT_GRADIENTS)
+            flatten_gradients(mine);
+    } else {
+        open_threads(rung);
+    }
+    for (int i = 0; i < rung->count; i++)
+        if (rung->parts[i].model)
+            rung->parts[i].optimizer = make_optimizer(course->config, rung->parts[i].model);
+    return rung;
+}
+
+void rung_close(Rung *rung) {
+    for (int i = rung->count - 1; i >= 0; i--) {
+        Part *part = &rung->parts[i];
+        optimizer_close(part->optimizer);
+        tape_close(part->tape);
+        for (size_t k = 0; part->slab && k < part->parameters.count; k++)
+            part->parameters.items[k].tensor->grad = NULL; // the slab is the group's
+        named_tensors_free(&part->parameters);
+        if (i == 0) tape_close(rung->head);
+        module_close(part->module);
+        if (!ingredient_is_rank(rung->has)) pg_close(part->group);
+    }
+    for (int i = 0; i < rung->count && !ingredient_is_rank(rung->has); i++)
+        device_close(rung->parts[i].device);
+    free(rung);
+}
+
+Module *rung_model(const Rung *rung) {
+    return rung->parts[0].model;
+}

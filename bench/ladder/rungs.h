@@ -1,0 +1,50 @@
+/* rungs.h: the ladder from DataParallel to DistributedDataParallel. Each rung is a training step
+ * that has one ingredient more than the one below it, and computes the same weights.
+ */
+#ifndef BENCH_LADDER_RUNGS_H
+#define BENCH_LADDER_RUNGS_H
+
+#include "common/data/dataset.h"
+#include "common/train/train_config.h"
+#include "ddp/group/process_group.h"
+
+// The ingredients, from the bottom up. A rung has its own and all that are named before it.
+typedef enum Ingredient {
+    FRESH_THREADS,  // PyTorch's DataParallel: every forward starts a thread per device
+    KEPT_THREADS,   // each device keeps its thread: train_dp's step
+    KEPT_WEIGHTS,   // each device keeps its weights, and is sent them after an update
+    LOCAL_LOSS,     // each device has the labels of its rows, and computes their part of the loss
+    ALL_REDUCE,     // every device gets the sum of the gradients, not only the first one
+    OWN_OPTIMIZER,  // so each updates its own weights: none are sent any more
+    PROCESSES,      // and needs no other device but for that sum: each may be a process
+    FLAT_GRADIENTS, // all gradients in one piece of shared memory: one message, not one for each
+    BUCKETS,        // in pieces, which can leave one after the other
+    OVERLAP,        // as soon as backward has filled them: train_ddp's step
+    RUNGS
+} Ingredient;
+
+const char *ingredient_name(Ingredient ingredient); // "kept threads"
+const char *ingredient_says(Ingredient ingredient); // what it changes, in a few words
+bool ingredient_is_rank(Ingredient ingredient);     // its devices are processes, not threads
+
+// What all rungs train on: the same batches in the same order, in the host's memory.
+typedef struct Course {
+    const TrainConfig *config;
+    const DataSource *data;
+    const float *samples;  // [batches, rows, sample]
+    const int64_t *labels; // [batches, rows]
+    size_t batches, rows, sample;
+    int devices;
+    double bucket_cap_mb;
+} Course;
+
+typedef struct Rung Rung;
+// If the devices are threads, this process opens all of them, and group and device are not looked
+// at. If they are processes, this one is a rank of the group, and all ranks open the rung. Ends the
+// program on an error.
+Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group, Device *device);
+void rung_close(Rung *rung);
+void rung_step(Rung *rung);           // the next batch: forward, backward, reduce, update
+Module *rung_model(const Rung *rung); // that of the first device, or of this rank
+
+#endif

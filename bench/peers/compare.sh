@@ -1,0 +1,150 @@
+#!/usr/bin/env bash
+# compare.sh: our programs beside PyTorch's DDP, DataParallel and single process, and our all-reduce beside Open
+# MPI's and Gloo's: the same weights and batches, one thread per rank, in turns. peers.py says what is measured
+# and how; table.sh, what is said of it.
+#
+# PyTorch comes from $PYTHON, else from the virtual environment that --install-peers makes, else from python3.
+# Writes peers.csv, gradients.csv, table.txt, peers.svg, section.md and section.html, which bench/compare.sh's
+# report brings in. The exit status is 0 only if the gradients agreed and every sum was right; 77 without torch
+# and safetensors, or without a GPU for --device cuda.
+set -euo pipefail
+export LC_ALL=C
+
+here=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+source bench/setup.sh
+for part in compare/runs compare/tables compare/section peers/table; do
+    # shellcheck source=/dev/null
+    source "bench/$part.sh"
+done
+
+usage() {
+    cat <<END
+usage: bench/peers/compare.sh [options]
+  --device NAME      cpu (default) or cuda
+  --model "A B"      of mlp, convnet and resnet20 (default: all three)
+  --world "N M"      numbers of ranks (default: 1 2 4; with cuda, as many as there are GPUs)
+  --rounds N         rounds that must be undisturbed (default: 5)
+  --quick            two rounds of a few small steps: tries the command, and measures no speed
+  --out DIR          where the results go (default: bench/out-peers)
+  --bin DIR          use the programs in DIR, build nothing
+  --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
+  --venv DIR         where (default: ~/.cache/ddpc/peers)
+  --one-device ...   PyTorch's single process in all precisions and modes; the rest of the line is for
+                     pytorch.py: --device, --model, --precision, --rounds, --extra, --quick
+  --help             this text
+END
+}
+
+fail_usage() {
+    echo "error: $1" >&2
+    echo "bench/peers/compare.sh --help shows the options" >&2
+    exit 2
+}
+
+device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds=5 quick=0 out=bench/out-peers bin="" install=0
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers one_device=0
+asked=$(quoted bench/peers/compare.sh "$@")
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --quick) quick=1 rounds=2 ;;
+    --install-peers) install=1 ;;
+    --one-device) one_device=1 && shift && break ;;
+    --help | -h) usage || exit 1; exit 0 ;;
+    --device | --model | --world | --rounds | --out | --bin | --venv)
+        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
+        case $1 in
+        --device) device=$2 ;;
+        --model) models=$2 ;;
+        --world) worlds=$2 ;;
+        --rounds) rounds=$2 ;;
+        --out) out=$(cd "$here" && realpath -m "$2") ;;
+        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
+        --venv) venv=$(cd "$here" && realpath -m "$2") ;;
+        esac
+        shift
+        ;;
+    *) fail_usage "unknown option $1" ;;
+    esac
+    shift
+done
+[[ $device =~ ^(cpu|cuda)$ ]] || fail_usage "--device $device: expected cpu or cuda"
+[[ "$models " =~ ^(\ *(mlp|convnet|resnet20)\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
+[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] || fail_usage "--world \"$worlds\": expected numbers from 1"
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
+unset OPENBLAS_CORETYPE # each side chooses its kernels itself
+
+# A virtual environment outside the tree; nothing of the system's Python changes.
+install_peers() {
+    setup_require 1 peers
+    "${PYTHON:-python3}" -m venv "$venv"
+    "$venv/bin/pip" install --quiet torch safetensors numpy || exit 2
+}
+
+find_python() {
+    python=${PYTHON:-}
+    [[ -n $python || ! -x $venv/bin/python ]] || python=$venv/bin/python
+    python=${python:-python3}
+    PYTHONDONTWRITEBYTECODE=1 "$python" -c 'import torch, safetensors.torch' 2>/dev/null && return
+    echo "skipped: $python has no torch and safetensors; --install-peers makes an environment that has"
+    exit 77
+}
+
+# Open MPI's program, where its compiler is.
+build_mpi() {
+    rm -f "$out/mpi_allreduce"
+    if command -v mpicc >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
+        mpicc -std=c11 -O2 -o "$out/mpi_allreduce" bench/peers/mpi_allreduce.c
+    else
+        echo "there is no Open MPI here: its all-reduce is left out" >&2
+    fi
+}
+
+[[ $install == 0 ]] || install_peers
+find_python
+[[ -n $bin ]] || {
+    setup_require 0 build
+    setup_build "$root" build train_single train_dp train_ddp ddprun dump_data compare_tensors bench_allreduce
+    bin=$root/build/bin
+}
+export PYTHONDONTWRITEBYTECODE=1
+[[ $one_device == 0 ]] || exec "$python" bench/peers/pytorch.py --bin "$bin" "$@"
+
+if [[ $device == cuda ]]; then
+    gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')
+    [[ $gpus != 0 ]] || { echo "skipped: PyTorch sees no GPU" && exit 77; }
+    worlds=$(tr -s ' ' '\n' <<<"$worlds" | awk -v gpus="$gpus" '$1 != "" && $1 <= gpus' | paste -sd ' ' -)
+fi
+open_results peers.csv
+build_mpi
+status=0
+"$python" bench/peers/peers.py --bin "$bin" --out "$out" --device "$device" --model "$models" --world "$worlds" \
+    --rounds "$rounds" $([[ $quick == 0 ]] || echo --quick) || status=$?
+[[ -f $out/facts.txt ]] || exit "$status"
+mapfile -t facts <"$out/facts.txt"
+peer_rows | terminal_table >"$out/table.txt"
+write_peers_plot
+{
+    echo "## Beside PyTorch, Open MPI and Gloo"
+    echo
+    [[ $quick == 0 ]] || echo "**A quick run: its times mean nothing.**"
+    peer_sentences
+    gradient_sentence
+    echo
+    peer_rows | markdown_table
+    echo
+    echo "Of a model a training step is timed, of so many MiB an all-reduce. Times are medians over the rounds"
+    echo "that nothing disturbed; a ratio is the peer's time by ours in the same round, then its median and"
+    echo "quartiles. A step of ours has its loader in it, PyTorch's has not."
+    echo
+    peers_figure
+    echo
+    machine_facts "${facts[@]}" "Command: \`$asked\`"
+} >"$out/section.md"
+write_section peers
+cat "$out/table.txt"
+peer_sentences
+gradient_sentence
+echo "the section for the report: $out/section.html" >&2
+exit "$status"

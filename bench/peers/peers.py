@@ -1,0 +1,285 @@
+#!/usr/bin/env python3
+"""Our programs beside PyTorch's DDP and DataParallel, Open MPI and Gloo, in turns. compare.sh starts it.
+
+Each round runs ours and the peer one after the other, the order changing from round to round, so that what
+disturbs the machine meets both; what counts is the ratio within the round. Both begin from the same weights
+on the same batches, with one thread per rank on the same cores, and the gradients of the first step are
+compared tensor by tensor in the very runs that are timed. The first steps of a run do not count.
+
+A round is disturbed if a probe before or after it (a matrix product on the cores of the ranks) ran slower
+than UNDISTURBED times the probes' median. Disturbed rounds are repeated, as many as there were rounds.
+
+    peers.csv       a row per round: the peer's and our median in ms, and whether it was disturbed
+    gradients.csv   a row per tensor and round, from compare_tensors
+
+The exit status is 1 if gradients disagree or a sum was wrong.
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+UNDISTURBED = 0.85
+LR, MOMENTUM, CLASSES, BATCHES = 0.01, 0.9, 10, 8
+MODELS = {  # shape of a sample, hidden layers, global batch, steps; the first WARM_UP of these do not count
+    "mlp": dict(shape=(1, 28, 28), hidden=(1024, 1024), batch=256, steps=40),
+    "convnet": dict(shape=(1, 28, 28), hidden=(), batch=240, steps=30),
+    "resnet20": dict(shape=(3, 32, 32), hidden=(), batch=64, steps=12),
+}
+WARM_UP = 3
+BUCKET = 25 * 1024 * 1024  # bytes: DDP's default bucket
+# The largest difference in a tensor, of its largest magnitude: only the order of sums differs. In resnet20 an
+# input within rounding of 0 can fall on the other side of a relu, and moves a gradient by more.
+TOLERANCE = {"mlp": 1e-4, "convnet": 1e-4, "resnet20": 0.1}
+
+
+def say(text):
+    print(text, file=sys.stderr, flush=True)
+
+
+def environment():
+    """For ours and theirs: one thread per rank, and each library chooses its own kernels."""
+    result = {k: v for k, v in os.environ.items() if k not in ("OPENBLAS_CORETYPE", "RANK", "WORLD_SIZE")}
+    result.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", GLOO_SOCKET_IFNAME="lo",
+                  PYTHONDONTWRITEBYTECODE="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
+                  OMPI_MCA_rmaps_base_oversubscribe="1")
+    return result
+
+
+def run(command, timeout=300):
+    command = [str(word) for word in command]
+    done = subprocess.run(command, capture_output=True, text=True, env=environment(), timeout=timeout)
+    if done.returncode != 0:
+        sys.exit(f"error: this failed: {' '.join(command)}\n{done.stderr}")
+    return done.stdout
+
+
+class TorchRanks:
+    """The ranks of PyTorch for one world size; `with` ends them."""
+
+    def __init__(self, arguments, world, strategy):
+        count = world if strategy == "ddp" else 1
+        self.ranks = [subprocess.Popen(
+            [sys.executable, HERE / "torch_rank.py", str(rank), str(world), strategy, arguments.device,
+             arguments.out], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment())
+            for rank in range(count)]
+        self.version = self.answers()[0]["ready"]
+
+    def answers(self):
+        lines = [rank.stdout.readline() for rank in self.ranks]
+        if not all(lines):
+            sys.exit("error: a rank of PyTorch has ended; its own words are above")
+        return [json.loads(line) for line in lines]
+
+    def ask(self, **request):
+        for rank in self.ranks:
+            rank.stdin.write(json.dumps(request) + "\n")
+            rank.stdin.flush()
+        return self.answers()
+
+    def probe(self):
+        return min(answer["per_s"] for answer in self.ask(do="probe", size=512, repeats=8))
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *unused):
+        for rank in self.ranks:
+            rank.stdin.close()
+        for rank in self.ranks:
+            try:
+                rank.wait(20)
+            except subprocess.TimeoutExpired:
+                rank.kill()
+
+
+class Training:
+    """One model on so many devices, by PyTorch and by us."""
+
+    kind = "train"
+
+    def __init__(self, arguments, torch, model, world, strategy):
+        self.arguments, self.torch, self.world, self.strategy = arguments, torch, world, strategy
+        settings = MODELS[model]
+        self.what, self.shape, self.hidden = model, settings["shape"], settings["hidden"]
+        self.batch, self.steps = settings["batch"], settings["steps"]
+        if arguments.quick:
+            self.batch, self.steps = 16, WARM_UP + 2
+        self.peer = "PyTorch" if world == 1 else {"ddp": "PyTorch DDP", "dp": "PyTorch DP"}[strategy]
+        self.data = f"synthetic:{'x'.join(map(str, self.shape))}:{CLASSES}@{BATCHES * self.batch}"
+        self.folder = pathlib.Path(arguments.out, "runs", f"{model}-{strategy}-{world}")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        run([f"{arguments.bin}/dump_data", self.data, BATCHES * self.batch, self.folder / "data"])
+        self.run_ours(1, "--save-init", self.folder / "init")
+
+    def run_ours(self, steps, *options):
+        device, binary = self.arguments.device, self.arguments.bin
+        if self.world == 1:
+            command = [f"{binary}/train_single"]
+        elif self.strategy == "dp":
+            command = [f"{binary}/train_dp", "--devices", self.world]
+        else:
+            command = [f"{binary}/ddprun", "--bind", "cores", "--nproc-per-node", self.world,
+                       f"{binary}/train_ddp", "--sampler", "blocked"]
+        hidden = ["--hidden", ",".join(map(str, self.hidden))] if self.hidden else []
+        run([*command, "--model", self.what, *hidden, "--data", self.data, "--device", device, "--no-shuffle",
+             "--global-batch", self.batch, "--steps", steps, "--schedule", "constant", "--lr", LR,
+             "--momentum", MOMENTUM, "--weight-decay", 0, "--log-every", 1, "--no-eval",
+             "--out", self.folder / "ours", *options])
+
+    def time_ours(self):
+        self.run_ours(self.steps, "--load-init", self.folder / "init", "--dump-grads", self.folder / "ours.grads")
+        with open(self.folder / "ours/steps.csv", newline="") as file:
+            return statistics.median([float(row["step_ms"]) for row in csv.DictReader(file)][WARM_UP:])
+
+    def time_theirs(self):
+        answers = self.torch.ask(do="train", model=self.what, shape=self.shape, classes=CLASSES,
+                                 hidden=self.hidden, batch=self.batch, steps=self.steps, lr=LR,
+                                 momentum=MOMENTUM, init=str(self.folder / "init"),
+                                 data=str(self.folder / "data"), gradients=str(self.folder / "theirs.grads"))
+        return statistics.median(max(times) for times in
+                                 list(zip(*(answer["ms"] for answer in answers)))[WARM_UP:])
+
+    def check(self, number, rows):
+        """True if the gradients of the first step agree; a row per tensor."""
+        command = [f"{self.arguments.bin}/compare_tensors", self.folder / "theirs.grads",
+                   self.folder / "ours.grads", "--csv"]
+        done = subprocess.run([str(word) for word in command], capture_output=True, text=True)
+        agree, tensors = True, list(csv.DictReader(done.stdout.splitlines()))
+        for row in tensors:
+            held = 0 < float(row["max_b"]) and float(row["max_abs"]) <= TOLERANCE[self.what] * float(row["max_b"])
+            agree = agree and held
+            rows.writerow([self.what, self.peer, self.world, number, row["tensor"], row["count"], row["max_abs"],
+                           row["max_rel"], row["max_ulp"], row["max_b"], int(held)])
+        if not agree or not tensors:
+            say(f"error: {self.what}, world {self.world}: gradients disagree with {self.peer}'s\n{done.stderr}")
+        return agree and bool(tensors)
+
+    def describe_blas(self):
+        return json.loads((self.folder / "ours/config.json").read_text())["blas"]
+
+
+class AllReduce:
+    """An all-reduce of 25 MiB: ours, and Open MPI's or Gloo's (on GPUs NCCL's own, through PyTorch)."""
+
+    kind = "all-reduce"
+
+    def __init__(self, arguments, torch, world, peer):
+        self.arguments, self.torch, self.world, self.peer = arguments, torch, world, peer
+        self.bytes, self.iterations = (65536, 3) if arguments.quick else (BUCKET, 20)
+        self.what = "64 KiB" if arguments.quick else "25 MiB"
+        self.wrong = 0
+
+    def time_ours(self):
+        command = [f"{self.arguments.bin}/bench_allreduce", "--min-bytes", self.bytes, "--max-bytes", self.bytes,
+                   "--iterations", self.iterations]
+        if self.arguments.device == "cuda":
+            command = [f"{self.arguments.bin}/ddprun", "--nproc-per-node", self.world, *command, "--device", "cuda"]
+        else:
+            command += ["--world", self.world]
+        rows = [line.split() for line in run(command).splitlines() if not line.startswith("#")]
+        return float(rows[1][rows[0].index("p50_us")]) / 1e3
+
+    def time_theirs(self):
+        if self.peer == "Open MPI":
+            lines = run(["mpirun", "--bind-to", "core" if self.world <= os.cpu_count() else "none", "-np",
+                         self.world, f"{self.arguments.out}/mpi_allreduce", self.bytes, self.iterations])
+            return statistics.median(map(float, lines.split())) / 1e3
+        answers = self.torch.ask(do="allreduce", count=self.bytes // 4, iterations=self.iterations)
+        self.wrong += sum(answer["wrong"] for answer in answers)
+        return statistics.median(answers[0]["us"]) / 1e3
+
+    def check(self, number, rows):
+        if self.wrong:
+            say(f"error: {self.peer}: {self.wrong} wrong elements in round {number}")
+        return self.wrong == 0
+
+
+class Rounds:
+    """The rounds of one world size, and which of them were disturbed."""
+
+    def __init__(self, arguments, torch, pairs):
+        self.arguments, self.torch, self.pairs = arguments, torch, pairs
+        self.results = {pair: [] for pair in pairs}  # (probe, ours, theirs)
+        self.probes, self.agree = [], True
+
+    def probe(self):
+        self.probes.append(self.torch.probe())
+        return self.probes[-1]
+
+    def measure(self, pair, gradients):
+        number = len(self.results[pair])
+        before = self.probe()
+        times = {}
+        sides = [("ours", pair.time_ours), ("theirs", pair.time_theirs)]
+        for side, measure in sides if number % 2 == 0 else reversed(sides):
+            times[side] = measure()
+        self.agree = pair.check(number, gradients) and self.agree
+        self.results[pair].append((min(before, self.probe()), times["ours"], times["theirs"]))
+
+    def is_disturbed(self, result):
+        return result[0] < UNDISTURBED * statistics.median(self.probes)
+
+    def missing(self, pair):
+        good = sum(not self.is_disturbed(result) for result in self.results[pair])
+        return good < self.arguments.rounds and len(self.results[pair]) < 2 * self.arguments.rounds
+
+    def run(self, gradients):
+        for number in range(2 * self.arguments.rounds):
+            for pair in self.pairs:
+                if number < self.arguments.rounds or self.missing(pair):
+                    self.measure(pair, gradients)
+
+    def write(self, rows):
+        for pair, results in self.results.items():
+            for number, result in enumerate(results):
+                rows.writerow([pair.kind, pair.what, pair.world, pair.peer, number,
+                               f"{result[1]:.5f}", f"{result[2]:.5f}", int(self.is_disturbed(result))])
+
+
+def pairs_of(arguments, torch, world, strategy):
+    pairs = [Training(arguments, torch, model, world, strategy) for model in arguments.model.split()]
+    if world > 1 and strategy == "ddp":
+        gloo = "Gloo" if arguments.device == "cpu" else "PyTorch NCCL"
+        pairs.append(AllReduce(arguments, torch, world, gloo))
+        if arguments.device == "cpu" and pathlib.Path(arguments.out, "mpi_allreduce").exists():
+            pairs.append(AllReduce(arguments, torch, world, "Open MPI"))
+    return pairs
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    for name in ("bin", "out", "device", "model", "world"):
+        parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--rounds", type=int, required=True)
+    parser.add_argument("--quick", action="store_true")
+    arguments = parser.parse_args()
+    agree, worlds = True, [int(world) for world in arguments.world.split()]
+    out = pathlib.Path(arguments.out)
+    with open(out / "peers.csv", "w") as peers, open(out / "gradients.csv", "w") as tensors:
+        rows, gradients = csv.writer(peers, lineterminator="\n"), csv.writer(tensors, lineterminator="\n")
+        rows.writerow("kind,what,world,peer,round,ours_ms,theirs_ms,disturbed".split(","))
+        gradients.writerow("model,peer,world,round,tensor,count,max_abs,max_rel,max_ulp,max_magnitude,held".split(","))
+        for world in worlds:
+            for strategy in ["ddp", "dp"] if arguments.device == "cuda" and world > 1 else ["ddp"]:
+                say(f"{world} {'rank' if world == 1 else 'ranks'}, {strategy}: {arguments.rounds} rounds or more")
+                with TorchRanks(arguments, world, strategy) as torch:
+                    pairs = pairs_of(arguments, torch, world, strategy)
+                    rounds = Rounds(arguments, torch, pairs)
+                    rounds.run(gradients)
+                    rounds.write(rows)
+                    peers.flush()
+                    agree = rounds.agree and agree
+                    facts = [f"PyTorch {torch.version}, one thread per rank", pairs[0].describe_blas()]
+    (out / "facts.txt").write_text("\n".join(facts) + "\n")
+    sys.exit(0 if agree else 1)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,24 @@
+# batches.gp: a step of one device, DP and DDP on two, by the rows of the global batch. Reads plots/batches.csv
+# (batch, single, dp, ddp: milliseconds).
+
+name = "batches"
+width = 680
+height = 380
+load "plots/style.gp"
+
+set title "A step of an mlp by its batch: one device, DP and DDP on two"
+set xlabel "rows of the global batch"
+set ylabel "milliseconds"
+set format y "%g"
+unset key
+set rmargin at screen 1 - 90.0 / width
+file = "plots/batches.csv"
+stats file using "batch" name "batch" nooutput
+last(name) = column("batch") == batch_max ? column(name) : NaN
+set logscale xy 2
+plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidth 2 pointtype 7 linecolor rgb black, \
+    file using "batch":"dp" with linespoints linewidth 2 pointtype 5 linecolor rgb orange, \
+    file using "batch":"ddp" with linespoints linewidth 2 pointtype 9 linecolor rgb blue, \
+    file using "batch":(last("single")):("one device") with labels left offset 1, 0, \
+    file using "batch":(last("dp")):("DP") with labels left offset 1, 0, \
+    file using "batch":(last("ddp")):("DDP") with labels left offset 1, 0

@@ -1,0 +1,31 @@
+# peers.gp: how many times as fast as the peers ours are: a bar per pair, its quartiles, and a red tick where the
+# aim is. Reads plots/peers.csv (row, label, ratio, low, high, target).
+
+name = "peers"
+set datafile separator ","
+set datafile columnheaders
+stats "plots/peers.csv" using "row" name "row" nooutput
+n = row_max
+stats "plots/peers.csv" using "high" name "high" nooutput
+width = 680
+height = 130 + 26 * n
+load "plots/style.gp"
+
+unset key
+set title "Our speed as a multiple of the peer's, beside each other in the same rounds"
+set border 1
+set grid xtics noytics
+unset ytics
+set lmargin at screen 230.0 / width
+set rmargin at screen 1 - 60.0 / width
+set xlabel "times (in parentheses: ranks); the line is at 1"
+set xrange [0:1.1 * (high_max > 1 ? high_max : 1)]
+set yrange [n + 0.6:0.4]
+set arrow 1 from 1, 0.4 to 1, n + 0.6 nohead linecolor rgb "#444444" front
+file = "plots/peers.csv"
+plot file using (column("ratio") / 2):"row":(0):"ratio":(column("row") - 0.36):(column("row") + 0.36) \
+        with boxxyerror linecolor rgb blue, \
+    file using "ratio":"row":"low":"high" with xerrorbars pointtype -1 linecolor rgb black, \
+    file using "target":(column("row") - 0.42):(0):(0.84) with vectors nohead linecolor rgb vermillion linewidth 3, \
+    file using "high":"row":(sprintf("%.2f", column("ratio"))) with labels left offset 0.7, 0, \
+    file using (0):"row":"label" with labels right offset -1, 0 noenhanced

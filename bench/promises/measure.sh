@@ -1,0 +1,245 @@
+# measure.sh: the runs of promises.sh and what they wrote: prices.csv (a row per run: its median step) and
+# counts.csv (collectives of one step, by the trace). Sourced after compare/section.sh; uses out, bin, rounds,
+# steps, batch and hidden.
+
+warm_up=5 # steps that do not count
+
+# What a model trains on here.
+model_options() {
+    case $1 in
+    mlp) echo --model mlp --hidden "$hidden" --data "synthetic:1x28x28:10@2048" ;;
+    convnet) echo --model convnet --data "synthetic:1x28x28:10@2048" ;;
+    esac
+}
+
+# The promises: a name, and the options that give it. `plain` is DDP as it comes.
+promises_of() {
+    cat <<END
+plain
+noop --comm-hook noop
+find-unused --find-unused-parameters
+static-graph --static-graph
+no-bucket-view --no-gradient-as-bucket-view
+no_sync-4 --accumulate-steps 4
+fp16 --comm-hook fp16
+bf16 --comm-hook bf16
+powersgd --comm-hook powersgd --powersgd-start 2
+END
+    [[ $1 != convnet ]] || cat <<END
+no-buffers --no-broadcast-buffers
+sync-batch-norm --sync-batch-norm
+END
+}
+
+# job NAME COMMAND...: one run, its files in $out/runs/NAME.
+job() {
+    local folder=$out/runs/$1
+    shift
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    set -- "$@" --log-every "${log_every:-1}" # a line is an all-reduce of the loss
+    quoted "$@" >>"$out/commands.txt"
+    timeout --foreground 600 "$@" --no-eval --out "$folder" >"$folder/log.txt" 2>&1 </dev/null && return
+    tail -n 20 "$folder/log.txt" >&2
+    echo "error: this run failed: $(quoted "$@")" >&2
+    exit 1
+}
+
+# The median of a run's steps, in ms.
+median_step() {
+    csv "$quantiles"'
+        of("step") >= skip { list[++n] = of("step_ms") }
+        END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/$1/steps.csv"
+}
+
+# price SET NAME ROUND RUN: a row of prices.csv.
+price() {
+    echo "$1,$2,$3,$(median_step "$4")" >>"$out/prices.csv"
+}
+
+# ranks N: the words that start train_ddp so often, each rank on its own cores, with the rows that DP gives.
+ranks() {
+    echo "$bin/ddprun --bind cores --nproc-per-node $1 $bin/train_ddp --sampler blocked"
+}
+
+# shellcheck disable=SC2046,SC2086 # commands and options are words
+time_promises() { # ROUND
+    local model name options
+    for model in $models; do
+        while read -r name options; do
+            job "price-$model-$name" $(ranks 2) $(model_options "$model") --global-batch $batch --steps $steps $options
+            price "$model" "$name" "$1" "price-$model-$name"
+        done < <(promises_of "$model")
+    done
+}
+
+# What two devices cannot do faster than twice: one device with the whole batch and with half of it; two such at
+# once, which share nothing but the machine.
+# shellcheck disable=SC2046,SC2086
+time_limits() { # ROUND
+    local half=$((batch / 2)) rank
+    job limit-whole "$bin/train_single" $(model_options mlp) --global-batch $batch --steps $steps
+    job limit-half "$bin/train_single" $(model_options mlp) --global-batch $half --steps $steps
+    rm -rf "$out/runs/limit-pair"
+    mkdir -p "$out/runs/limit-pair"
+    FOLDER=$out/runs/limit-pair PROGRAM=$bin/train_single "$bin/ddprun" --bind cores --nproc-per-node 2 \
+        sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER-$RANK"' sh \
+        $(model_options mlp) --global-batch $half --steps $steps >"$out/runs/limit-pair/log.txt" 2>&1
+    for rank in whole half pair-0 pair-1; do
+        price limit "$rank" "$1" "limit-$rank"
+        echo "limit,$rank-optimizer,$1,$(csv "$quantiles"'
+            of("step") >= skip { list[++n] = of("optimizer_ms") }
+            END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/limit-$rank/steps.csv")" \
+            >>"$out/prices.csv"
+    done
+}
+
+# Threads per rank: beyond the cores they take turns.
+# shellcheck disable=SC2046,SC2086
+time_threads() { # ROUND
+    local threads
+    for threads in 1 2 4; do
+        job "threads-$threads" env OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads $(ranks 2) \
+            $(model_options mlp) --global-batch $batch --steps $steps
+        price threads $threads "$1" "threads-$threads"
+    done
+}
+
+# The batch, from where one device wins to where two do.
+# shellcheck disable=SC2046,SC2086
+time_batches() { # ROUND
+    local rows
+    for rows in $batches; do
+        job "batch-single-$rows" "$bin/train_single" $(model_options mlp) --global-batch $rows --steps $steps
+        job "batch-dp-$rows" "$bin/train_dp" --devices 2 $(model_options mlp) --global-batch $rows --steps $steps
+        job "batch-ddp-$rows" $(ranks 2) $(model_options mlp) --global-batch $rows --steps $steps
+        for strategy in single dp ddp; do price "batch-$rows" $strategy "$1" "batch-$strategy-$rows"; done
+    done
+}
+
+# ---- what is counted ----------------------------------------------------------------------------------
+
+# of_last_step TRACE: rank 0's collectives of the last step, a line "bytes" each.
+of_last_step() {
+    awk '
+        function number_of(key,    rest) {
+            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
+            rest = substr($0, RSTART, RLENGTH)
+            sub(/^"[^"]*": */, "", rest)
+            return rest + 0
+        }
+        !/"ph": *"X"/ || number_of("pid") != 0 { next }
+        /"name": *"optimizer"/ { before = last; last = number_of("ts") + number_of("dur"); next }
+        number_of("bytes") >= 0 { at[++n] = number_of("ts"); bytes[n] = number_of("bytes") }
+        END { for (i = 1; i <= n; i++) if (at[i] >= before && at[i] < last) print bytes[i] }' "$1"
+}
+
+# How many buckets a traced run has.
+buckets_in() {
+    grep -o '"bucket": *[0-9]*' "$1" | sort -u | wc -l
+}
+
+# parameter_shapes FILE: of a safetensors file, "16 9" for a matrix (its dimensions from the second on multiplied,
+# as PowerSGD sees it), "10" for a vector; a line each.
+parameter_shapes() {
+    head -c 1000000 "$1" | tr -c '[:print:]' '\n' | tr -d '\n' | grep -o '"shape": *\[[0-9, ]*\]' |
+        awk -F'[][]' '{
+            n = split($2, size, /, */)
+            rest = 1
+            for (i = 2; i <= n; i++) rest *= size[i]
+            print (n > 1 ? size[1] " " rest : size[1])
+        }'
+}
+
+# formula NAME BUCKETS BUFFER_BYTES <SHAPES: "messages bytes" of a step. A gradient begins on a cache line, so
+# that its bytes are those of whole lines; PowerSGD (rank 1) sends of an n x m matrix n + m numbers if these are
+# less than half of it, and the rest as it is.
+formula() {
+    awk -v name="$1" -v buckets="$2" -v buffers="$3" '
+        function lines(count) { return int((4 * count + 63) / 64) * 64 }
+        { tensors++; count = $1 * (NF > 1 ? $2 : 1); gradients += lines(count) }
+        NF > 1 && 2 * ($1 + $2) < count { p += 4 * $1; q += 4 * $2; next }
+        { plain += 4 * count }
+        END {
+            messages = buckets
+            bytes = gradients
+            if (name == "noop") messages = bytes = 0
+            if (name == "fp16" || name == "bf16") bytes = gradients / 2
+            if (name == "powersgd") { messages = 3 * buckets; bytes = p + q + plain }
+            if (name == "find-unused") { messages++; bytes += 4 * tensors }
+            if (buffers && name != "no-buffers") { messages++; bytes += buffers }
+            print messages, bytes
+        }'
+}
+
+# Bytes of the running statistics, which rank 0 broadcasts: float32, and an int64 counter per batch norm.
+# shellcheck disable=SC2046
+buffer_bytes() {
+    "$bin/train_single" $(model_options "$1") --summary | awk '
+        $2 == "BatchNorm" { counters++ }
+        /elements in buffers/ { elements = $(NF - 3) }
+        END { print 4 * (elements - counters) + 8 * counters }'
+}
+
+# shellcheck disable=SC2046,SC2086
+count_promises() {
+    local model name options folder
+    echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
+    for model in $models; do
+        while read -r name options; do
+            folder=$out/runs/count-$model-$name
+            log_every=1000 job "count-$model-$name" $(ranks 2) $(model_options "$model") --global-batch 16 --steps 6 \
+                --trace "$out/runs/trace.json" --dump-grads "$out/runs/gradients" $options
+            of_last_step "$out/runs/trace.json" | awk -v model="$model" -v name="$name" -v wanted="$(
+                parameter_shapes "$out/runs/gradients" |
+                    formula "$name" "$(buckets_in "$out/runs/trace.json")" "$(buffer_bytes "$model")"
+            )" '
+                { messages++; bytes += $1 }
+                END {
+                    split(wanted, of_formula, " ")
+                    held = messages + 0 == of_formula[1] && bytes + 0 == of_formula[2]
+                    print model "," name "," messages + 0 "," bytes + 0 "," of_formula[1] "," of_formula[2] "," held
+                }' >>"$out/counts.csv"
+        done < <(promises_of "$model")
+    done
+}
+
+# Depth against width, with about as many parameters: when the first bucket is ready, as a share of backward.
+# shellcheck disable=SC2046,SC2086
+measure_shapes() {
+    local sizes
+    echo hidden,buckets,first_ready >"$out/shapes.csv"
+    for sizes in 1536 780,780 520,520,520,520 372,372,372,372,372,372,372,372; do
+        job "shape-$sizes" $(ranks 2) --model mlp --hidden $sizes --data "synthetic:1x28x28:10@2048" \
+            --bucket-cap-mb 1 --global-batch $batch --steps $steps --trace "$out/runs/trace.json"
+        echo "${sizes//,/-},$(buckets_in "$out/runs/trace.json"),$(first_ready "$out/runs/trace.json")" >>"$out/shapes.csv"
+    done
+}
+
+# The median over rank 0's steps of the time from the begin of backward to the first bucket's readiness, as a
+# share of backward.
+first_ready() {
+    awk "$quantiles"'
+        function number_of(key,    rest) {
+            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
+            rest = substr($0, RSTART, RLENGTH)
+            sub(/^"[^"]*": */, "", rest)
+            return rest + 0
+        }
+        number_of("pid") != 0 { next }
+        /"name": *"bucket is ready"/ { ready[++r] = number_of("ts"); next }
+        /"name": *"backward"/ { begin[++b] = number_of("ts"); finish[b] = begin[b] + number_of("dur") }
+        /"name": *"optimizer"/ { steps[++s] = number_of("ts") }
+        END {
+            for (i = 2; i <= s; i++) {
+                first = 0; from = 0; to = 0
+                for (k = 1; k <= b; k++) if (begin[k] > steps[i - 1] && begin[k] < steps[i]) {
+                    if (!from || begin[k] < from) from = begin[k]
+                    if (finish[k] > to) to = finish[k]
+                }
+                for (k = 1; k <= r; k++) if (ready[k] > from && ready[k] <= to && (!first || ready[k] < first)) first = ready[k]
+                if (from && first) share[++n] = (first - from) / (to - from)
+            }
+            printf "%.3f", n ? quantile(share, n, 0.5) : 1
+        }' "$1"
+}

@@ -1,0 +1,45 @@
+#!/usr/bin/env bash
+# peers.sh BIN: a small run of bench/peers/compare.sh: rounds against PyTorch's DDP and Gloo, gradients compared,
+# the section for the report; and a gradient that is not PyTorch's must be seen. 77 without torch.
+set -euo pipefail
+export LC_ALL=C
+bin=$1
+compare=$(cd "$(dirname "$0")/../.." && pwd)/bench/peers/compare.sh
+folder=$(mktemp -d)
+trap 'rm -rf "$folder"' EXIT
+
+fail() {
+    echo "FAILED: $*"
+    cat "$folder/log"
+    exit 1
+}
+
+# run WANTED_STATUS OUT BIN
+run() {
+    local status=0
+    "$compare" --quick --world 2 --model mlp --out "$2" --bin "$3" >"$folder/log" 2>&1 || status=$?
+    [[ $status != 77 ]] || { cat "$folder/log" && exit 77; }
+    [[ $status == "$1" ]] || fail "status $status, not $1"
+}
+
+run 0 "$folder/good results" "$bin"
+results="$folder/good results"
+for peer in "PyTorch DDP" Gloo; do
+    [[ $(grep -c ",$peer," "$results/peers.csv") -ge 2 ]] || fail "rounds with $peer: $(cat "$results/peers.csv")"
+done
+rounds=$(grep -c ",PyTorch DDP," "$results/peers.csv")
+[[ $(grep -c ',1$' "$results/gradients.csv") == $((6 * rounds)) ]] || fail "gradients: $(cat "$results/gradients.csv")"
+grep -q "agreed in $((6 * rounds)) of $((6 * rounds)) comparisons" "$folder/log" || fail "no sentence on gradients"
+[[ $(grep -c '<h2>' "$results/section.html") == 1 ]] || fail "not one heading"
+! grep -q '<html' "$results/section.html" || fail "a page, not a part of one"
+[[ $(awk 'length($0) > 80' "$results/table.txt") == "" ]] || fail "wide: $(cat "$results/table.txt")"
+
+# Ranks that keep their own gradients, with all else the same.
+mkdir "$folder/wrong"
+ln -s "$bin"/* "$folder/wrong"
+rm "$folder/wrong/train_ddp"
+printf '#!/bin/sh\nexec "%s/train_ddp" --comm-hook noop "$@"\n' "$bin" >"$folder/wrong/train_ddp"
+chmod +x "$folder/wrong/train_ddp"
+run 1 "$folder/bad" "$folder/wrong"
+grep -q "gradients disagree with PyTorch DDP's" "$folder/log" || fail "no word of wrong gradients"
+echo "peers: gradients of $rounds rounds agreed, wrong ones were seen"

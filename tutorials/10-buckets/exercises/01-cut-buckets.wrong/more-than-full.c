@@ -1,0 +1,13 @@
+/* A bucket that holds exactly `cap` bytes is full. */
+size_t cut_buckets(const size_t *bytes, size_t count, size_t cap, size_t *bucket_of) {
+    size_t buckets = 0, held = 0;
+    for (size_t k = count; k-- > 0;) {
+        if (buckets == 0 || held > cap) {
+            buckets++;
+            held = 0;
+        }
+        bucket_of[k] = buckets - 1;
+        held += bytes[k];
+    }
+    return buckets;
+}

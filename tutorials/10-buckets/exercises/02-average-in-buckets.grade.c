@@ -1,0 +1,148 @@
+/* 02-average-in-buckets.grade.c: known means on every rank; then messages (at most so many) and
+ * bytes (at least so many, for fewer mean that a gradient was left out).
+ */
+#include "tutorials/10-buckets/exercises/02-average-in-buckets.h"
+
+#include <string.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_10_02;
+
+enum { MOST_RANKS = 5, PARAMETERS = 5, MOST = 24, ROOM = PARAMETERS * MOST };
+
+static const size_t FLOATS[PARAMETERS] = {15, 4, 24, 4, 6}; // 60, 16, 96, 16 and 24 bytes
+
+typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared with parameter 3)
+
+typedef struct Scene {
+    Kind kind;
+    size_t cap;
+    float gradients[MOST_RANKS][PARAMETERS][MOST];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+} Scene;
+
+// Sums of powers of two: exact, also when divided by the number of ranks after adding.
+static float number(int rank, int parameter, size_t i) {
+    return (float)(1 << rank) + (float)(32 * (parameter + 1)) + (float)(256 * i);
+}
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    Tensor tensors[PARAMETERS];
+    Tensor *list[PARAMETERS];
+    float memory[ROOM];
+    for (size_t i = 0; i < ROOM; i++) memory[i] = -1.0f;
+    for (int k = 0; k < PARAMETERS; k++) {
+        float *gradient = scene->gradients[rank->rank][k];
+        for (size_t i = 0; i < FLOATS[k]; i++) gradient[i] = number(rank->rank, k, i);
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 1, &FLOATS[k], NULL);
+        tensors[k].requires_grad = tensors[k].has_grad = true;
+        tensors[k].grad = gradient;
+        list[k] = &tensors[k];
+    }
+    if (scene->kind == FROZEN) tensors[1].requires_grad = tensors[1].has_grad = false;
+    if (scene->kind == SHARED) list[1] = list[3];
+    STUDENT(rank->grade, average_in_buckets)
+    (rank->group, list, PARAMETERS, scene->cap, memory, &rank->err);
+    scene->calls[rank->rank] = rank->log->count;
+    for (size_t i = 0; i < rank->log->count; i++)
+        scene->bytes[rank->rank] += rank->log->events[i].bytes;
+}
+
+static bool is_own(const Scene *scene, int rank, int k) {
+    return scene->gradients[rank][k][0] == number(rank, k, 0);
+}
+
+// The sentences for what is common, for one number of a gradient on one rank.
+static void check_number(Grade *grade, const Scene *scene, int world, int rank, int k, size_t i) {
+    float sum = 0, got = scene->gradients[rank][k][i];
+    for (int r = 0; r < world; r++) sum += number(r, k, i);
+    float scale = 1.0f / (float)world, mean = sum * scale;
+    bool nothing = is_own(scene, rank, 0) && is_own(scene, rank, PARAMETERS - 1);
+    GRADE_EXPECT(grade, got != 0.0f,
+                 "The gradients are 0 on every rank: all agree, and nobody learns.");
+    GRADE_EXPECT(grade, world == 1 || got != sum,
+                 "This is the sum of the gradients: every step is as many times too long as there "
+                 "are ranks.");
+    GRADE_EXPECT(grade, world == 1 || !nothing || scene->calls[rank] == 0 || rank == 0,
+                 "The means stayed in memory: no gradient has changed.");
+    GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k > 0 || nothing,
+                 "The last bucket was not reduced: it was never full, and nobody closed it.");
+    GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
+                 "All ranks have the gradients of rank 0: what the others computed is lost.");
+    for (int other = 0; other < PARAMETERS; other++)
+        GRADE_EXPECT(grade, other == k || got != mean + 32.0f * (float)(other - k),
+                     "Gradients of one bucket lie over one another: each begins behind the one "
+                     "before it.");
+    GRADE_EXPECT(grade, got == mean,
+                 "%d ranks: the mean of gradient %d at %zu is %g, and rank %d has %g.", world, k, i,
+                 (double)mean, rank, (double)got);
+}
+
+static void check(Grade *grade, Scene *scene, int world, Kind kind, size_t cap) {
+    *scene = (Scene){.kind = kind, .cap = cap};
+    grade_ranks(grade, world, run_rank, scene);
+    for (int rank = world - 1; rank >= 0; rank--)
+        for (int k = 0; k < PARAMETERS; k++)
+            for (size_t i = 0; i < FLOATS[k]; i++)
+                if (kind == PLAIN || k != 1) check_number(grade, scene, world, rank, k, i);
+}
+
+static void two_ranks(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 2, PLAIN, 0);
+    check(grade, &scene, 2, PLAIN, 120);
+    check(grade, &scene, 2, PLAIN, 10000);
+}
+
+static void all_worlds(Grade *grade) {
+    static Scene scene;
+    for (int w = 0; w < 4; w++) {
+        check(grade, &scene, GRADE_WORLDS[w], PLAIN, 1);
+        check(grade, &scene, GRADE_WORLDS[w], PLAIN, 64);
+    }
+}
+
+static void messages(Grade *grade) {
+    static Scene scene;
+    const size_t CAPS[][2] = {{0, 5}, {30, 3}, {120, 2}, {10000, 1}}; // and their buckets
+    for (int i = 0; i < 4; i++) {
+        check(grade, &scene, 3, PLAIN, CAPS[i][0]);
+        GRADE_EXPECT(grade, scene.bytes[0] >= 53 * sizeof(float),
+                     "%zu bytes were sent; the gradients have %zu.", scene.bytes[0],
+                     53 * sizeof(float));
+        GRADE_EXPECT(grade, scene.calls[0] <= CAPS[i][1],
+                     "Each gradient travels alone: these are too many messages. (cap %zu: %zu, and "
+                     "%zu are enough)",
+                     CAPS[i][0], scene.calls[0], CAPS[i][1]);
+        GRADE_EXPECT(grade, scene.calls[0] == CAPS[i][1],
+                     "Everything travels in one bucket, and `cap` says that it is to be several. "
+                     "(cap %zu: %zu buckets)",
+                     CAPS[i][0], CAPS[i][1]);
+    }
+}
+
+static void frozen(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 3, FROZEN, 30);
+    GRADE_EXPECT(grade, scene.gradients[2][1][0] == number(2, 1, 0) && scene.bytes[0] <= 49 * 4,
+                 "A frozen parameter was put into a bucket; it has no gradient.");
+}
+
+static void shared(Grade *grade) {
+    static Scene scene;
+    check(grade, &scene, 3, SHARED, 10000);
+    GRADE_EXPECT(grade, scene.bytes[0] <= 49 * sizeof(float),
+                 "The shared parameter was sent twice: it stands in the list under both of its "
+                 "names. (%zu bytes, and %zu are needed)",
+                 scene.bytes[0], 49 * sizeof(float));
+    check(grade, &scene, 2, SHARED, 0);
+}
+
+const Grader grader_10_02 = {"10-buckets/02-average-in-buckets",
+                             {{"the mean on two ranks", 3, NULL, two_ranks},
+                              {"one, three and five ranks", 1, "the mean on two ranks", all_worlds},
+                              {"messages and bytes", 3, "the mean on two ranks", messages},
+                              {"a frozen parameter", 1, "the mean on two ranks", frozen},
+                              {"a shared parameter", 2, "the mean on two ranks", shared}}};

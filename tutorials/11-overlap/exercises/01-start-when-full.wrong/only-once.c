@@ -1,0 +1,27 @@
+/* In the second step nothing was started anew: overlap_begin sets the counters. */
+void overlap_begin(Overlap *overlap) {
+    for (size_t b = 0; b < overlap->count && overlap->started == 0; b++)
+        overlap->buckets[b].pending = overlap->buckets[b].gradients;
+}
+
+int overlap_ready(Overlap *overlap, size_t bucket, Error *err) {
+    overlap->buckets[bucket].pending--;
+    while (overlap->started < overlap->count) {
+        OverlapBucket *next = &overlap->buckets[overlap->started];
+        if (next->pending > 0) return 0;
+        Collective mean = pg_all_reduce(next->buffer, next->floats, PG_F32, PG_AVG);
+        next->work = pg_start(overlap->group, mean, err);
+        if (!next->work) return -1;
+        overlap->started++;
+    }
+    return 0;
+}
+
+int overlap_finish(Overlap *overlap, Error *err) {
+    for (size_t b = 0; b < overlap->count; b++) {
+        OverlapBucket *bucket = &overlap->buckets[b];
+        if (bucket->work && work_wait(bucket->work, NULL, NULL, err) != 0) return -1;
+        bucket->work = NULL;
+    }
+    return 0;
+}

@@ -1,0 +1,63 @@
+/* 03-undo-padding.grade.c: by hand first, then against the library's sampler. */
+#include "tutorials/14-metrics/exercises/03-undo-padding.h"
+
+#include <string.h>
+
+#include "ddp/distributed_sampler.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_14_03;
+
+enum { MOST = 64, BEHIND = -7 };
+
+// The answer to row i is 100 + i.
+static void check(Grade *grade, size_t rows, size_t world) {
+    size_t per_rank = distributed_count(rows, (int)world, false);
+    int gathered[MOST + 16], answers[MOST + 16];
+    for (size_t r = 0; r < world; r++) {
+        size_t order[MOST + 16];
+        for (size_t i = 0; i < rows; i++) order[i] = i;
+        distributed_indices(order, rows, (int)world, (int)r, false);
+        for (size_t i = 0; i < per_rank; i++) gathered[r * per_rank + i] = 100 + (int)order[i];
+    }
+    for (size_t i = 0; i < MOST + 16; i++) answers[i] = BEHIND;
+    STUDENT(grade, undo_padding)(gathered, world, per_rank, rows, answers);
+    GRADE_EXPECT(grade,
+                 world == 1 || per_rank == 1 || memcmp(answers, gathered, rows * sizeof(int)) != 0,
+                 "These are rank 0's answers, then rank 1's: but rank 0 does not have the first "
+                 "rows, it has every %zu-th.",
+                 world);
+    for (size_t i = 0; i < rows; i++)
+        GRADE_EXPECT(grade, answers[i] == 100 + (int)i,
+                     "%zu rows on %zu ranks: in the place of row %zu stands the answer to row %d.",
+                     rows, world, i, answers[i] - 100);
+    GRADE_EXPECT(grade, answers[rows] == BEHIND,
+                 "%zu rows on %zu ranks: more than %zu answers: the repeated ones were kept.", rows,
+                 world, rows);
+}
+
+static void one_rank(Grade *grade) {
+    check(grade, 5, 1);
+}
+
+static void without_padding(Grade *grade) {
+    check(grade, 6, 2);
+    check(grade, 12, 3);
+}
+
+static void with_padding(Grade *grade) {
+    check(grade, 5, 2);
+    check(grade, 7, 3);
+    check(grade, 11, 5);
+}
+
+static void every_case(Grade *grade) {
+    for (size_t world = 1; world <= 8; world++)
+        for (size_t rows = 1; rows <= 40; rows++) check(grade, rows, world);
+}
+
+const Grader grader_14_03 = {"14-metrics/03-undo-padding",
+                             {{"one rank", 1, NULL, one_rank},
+                              {"without padding", 3, "one rank", without_padding},
+                              {"with padding", 4, "without padding", with_padding},
+                              {"every small case", 2, "with padding", every_case}}};

@@ -1,0 +1,154 @@
+/* 02-atomic-write.grade.c: what is at the path before, while and after the content is written; when
+ * writing fails; when the disk is full. fsync and rename are this file's, so that their order is
+ * seen: a program's own functions come before the C library's.
+ */
+#include "tutorials/15-checkpoints/exercises/02-atomic-write.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_15_02;
+
+enum { LONG = 1000, LIMIT = 100 };
+
+static int syncs, renames, syncs_before_rename;
+static char renamed_from[512];
+
+int fsync(int file) {
+    syncs++;
+    return (int)syscall(SYS_fsync, file);
+}
+
+int rename(const char *from, const char *to) {
+    renames++;
+    syncs_before_rename = syncs;
+    snprintf(renamed_from, sizeof renamed_from, "%s", from);
+    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+typedef struct Scene {
+    bool old_file, fails, disk_is_full; // what is given
+    char folder[64], path[128];
+    char during[16]; // what was at the path while the content was written
+    char after[16];  // and at the end
+    int status;
+    size_t files; // in the folder at the end
+} Scene;
+
+// The beginning of what is at the path, "" if nothing is.
+static void look(const char *path, char *text, size_t size) {
+    memset(text, 0, size);
+    FILE *file = fopen(path, "rb");
+    if (!file) return;
+    size_t length = fread(text, 1, size - 1, file);
+    text[length] = '\0';
+    fclose(file);
+}
+
+static int write_content(FILE *file, void *context) {
+    Scene *s = context;
+    static const char padding[LONG];
+    fputs("new", file);
+    if (s->disk_is_full) fwrite(padding, 1, LONG, file); // into the buffer: this does not fail yet
+    look(s->path, s->during, sizeof s->during);
+    return s->fails ? -1 : 0;
+}
+
+// How many files there are; they are removed.
+static size_t empty_folder(const char *folder) {
+    size_t count = 0;
+    DIR *open = opendir(folder);
+    for (const struct dirent *entry; open && (entry = readdir(open));) {
+        if (entry->d_name[0] == '.' && strlen(entry->d_name) < 3) continue;
+        unlinkat(dirfd(open), entry->d_name, 0);
+        count++;
+    }
+    if (open) closedir(open);
+    rmdir(folder);
+    return count;
+}
+
+static Scene play(Grade *grade, Scene s) {
+    snprintf(s.folder, sizeof s.folder, "/tmp/grade-XXXXXX");
+    if (!mkdtemp(s.folder)) grade_miss(grade, "There is no room for a file in /tmp.");
+    snprintf(s.path, sizeof s.path, "%s/checkpoint", s.folder);
+    FILE *file = s.old_file ? fopen(s.path, "wb") : NULL;
+    if (file) fputs("old", file);
+    if (file) fclose(file);
+    struct rlimit before, limit;
+    getrlimit(RLIMIT_FSIZE, &before);
+    limit = before;
+    limit.rlim_cur = LIMIT;
+    signal(SIGXFSZ, SIG_IGN);
+    if (s.disk_is_full) setrlimit(RLIMIT_FSIZE, &limit);
+    s.status = STUDENT(grade, atomic_write)(s.path, write_content, &s);
+    setrlimit(RLIMIT_FSIZE, &before);
+    look(s.path, s.after, sizeof s.after);
+    s.files = empty_folder(s.folder);
+    return s;
+}
+
+static void writes(Grade *grade) {
+    Scene s = play(grade, (Scene){0});
+    GRADE_EXPECT(grade, s.status == 0, "It returned %d, and nothing had failed.", s.status);
+    GRADE_EXPECT(grade, strcmp(s.after, "new") == 0,
+                 "What the content's function has written is not at the path afterwards.");
+    GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
+}
+
+static void replaces(Grade *grade) {
+    Scene s = play(grade, (Scene){.old_file = true}), first = play(grade, (Scene){0});
+    GRADE_EXPECT(grade,
+                 strcmp(s.during, "old") == 0 && first.during[0] == '\0' &&
+                     access(first.path, F_OK) != 0,
+                 "The old file was gone while the new one was being written: whoever is killed now "
+                 "has neither.");
+    GRADE_EXPECT(grade, s.status == 0 && strcmp(s.after, "new") == 0,
+                 "The old file was not replaced by the new one.");
+    GRADE_EXPECT(grade, renames > 0, "The new file did not get its name by rename.");
+    GRADE_EXPECT(grade, strncmp(renamed_from, first.folder, strlen(first.folder)) == 0,
+                 "The temporary file lies in another folder: rename does not work from one file "
+                 "system to another.");
+    GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
+}
+
+static void failure(Grade *grade) {
+    Scene s = play(grade, (Scene){.old_file = true, .fails = true});
+    GRADE_EXPECT(grade, strcmp(s.after, "old") == 0,
+                 "Writing the content failed, and the half of it replaced the old file.");
+    GRADE_EXPECT(grade, s.status == -1, "Writing the content failed, and it returned %d, not -1.",
+                 s.status);
+    GRADE_EXPECT(grade, s.files == 1,
+                 "Writing the content failed, and the temporary file was left in the folder.");
+}
+
+static void full_disk(Grade *grade) {
+    Scene s = play(grade, (Scene){.old_file = true, .disk_is_full = true});
+    GRADE_EXPECT(grade, strcmp(s.after, "old") == 0 && s.status == -1,
+                 "The disk was full, and nobody noticed: fflush and fclose say whether the buffer "
+                 "was written.");
+    GRADE_EXPECT(grade, s.files == 1,
+                 "The disk was full, and the temporary file was left in the folder.");
+}
+
+static void on_the_disk(Grade *grade) {
+    play(grade, (Scene){.old_file = true});
+    GRADE_EXPECT(grade, syncs_before_rename > 0,
+                 "There is no fsync before the rename: after a power failure, the name may be "
+                 "there and the content not.");
+}
+
+const Grader grader_15_02 = {"15-checkpoints/02-atomic-write",
+                             {{"a new file", 2, NULL, writes},
+                              {"the old one or the new one", 3, "a new file", replaces},
+                              {"writing fails", 2, "the old one or the new one", failure},
+                              {"the disk is full", 2, "writing fails", full_disk},
+                              {"on the disk", 1, "the old one or the new one", on_the_disk}}};
