@@ -117,4 +117,49 @@ for mistake in none no-momentum epoch-start momentum-on-rank-0; do
     *) differ whole parts && says '^replicas: equal$' ;;
     esac
 done
+
+# ---- step 16: uneven steps ---------------------------------------------------------------------------------
+steps="--steps 20 --no-eval --schedule constant"
+for count in 1 2 3 4; do
+    run 'step 8' ranks $count "$bin/tutorial_08" $steps --save eight
+    run 'one micro-batch' ranks $count "$bin/tutorial_16" $steps --save sixteen
+    bits eight sixteen
+    says '^collectives=161 '
+    run 'four micro-batches' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --save four
+    agree eight four
+    says '^collectives=161 '
+    run 'every micro-batch' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=every --save every
+    agree eight every
+    says '^collectives=521 '
+    run 'mean of means' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=mean-of-means --save means
+    says '^replicas: equal$'
+    case $count in
+    1 | 3) agree eight means ;; # 60 and 20 rows make four equal micro-batches
+    *) differ eight means ;;    # 30 and 15 rows do not
+    esac
+    [ $count = 1 ] || run 'the first one' ranks $count "$bin/tutorial_16" $steps --micro-batches 4 --break=first
+    [ $count = 1 ] || says '^replicas: DIFFERENT in 6'
+    run 'clipping' ranks $count "$bin/tutorial_16" $steps --max-norm 0.1 --micro-batches 2 --save clip$count
+    agree clip1 clip$count
+    says '^replicas: equal$'
+    for mistake in clip-first norm-twice; do
+        run $mistake ranks $count "$bin/tutorial_16" $steps --max-norm 0.1 --break=$mistake --save wrong
+        if [ $count = 1 ]; then agree clip1 wrong; else differ clip1 wrong; fi # alone, it makes no difference
+    done
+    run 'unused parameters' ranks $count "$bin/tutorial_16_unused"
+done
+run 'unused parameters' ranks 2 "$bin/tutorial_16_unused"
+says '^gradient of a +rank 0: 1.00   rank 1: 1.00$'
+says '^b afterwards +rank 0: 0.56   rank 1: 0.56$'
+refuse 1 'not used in producing loss' "$bin/tutorial_16_unused" --break=not-searched
+for count in 2 3; do
+    run 'uneven ranks' ranks $count "$bin/tutorial_16" $steps --uneven 5
+    says '^replicas: equal$'
+    says '^collectives=161 '
+    run 'stale ranks' ranks $count "$bin/tutorial_16" $steps --uneven 5 --break=stale
+    says '^replicas: DIFFERENT in 6'
+    checks=$((checks + 1))
+    ! ranks $count "$bin/tutorial_16" $steps --uneven 5 --break=no-join >out.txt 2>err.txt || fail "no error without join"
+    grep -q 'ranks disagree' err.txt || fail "no word of the disagreement: $(cat err.txt)"
+done
 tally tutorial_exact

@@ -23,7 +23,7 @@ function relinked(rest, done, text, target, picture) {
         sub(/\)$/, "", target)
         sub(/\]\([^)]*\)$/, "", text)
         sub(/^!?\[/, "", text)
-        if (picture) done = done "![" text "](" ENVIRON["FOLDER"] "/" target ")"
+        if (picture) done = done "![" text "](<" ENVIRON["FOLDER"] "/" target ">)"
         else if (target ~ /^(https?:|#)/) done = done "[" text "](" target ")"
         else if (page_of(target) != "") done = done "[" text "](#page-" page_of(target) ")"
         else done = done text

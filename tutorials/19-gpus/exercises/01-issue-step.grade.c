@@ -85,7 +85,7 @@ static void all_calls(Grade *grade) {
     for (int layer = 3; layer >= 0; layer--) {
         int backward = find(plan, BACKWARD, layer, "Backward");
         GRADE_EXPECT(grade, plan->calls[backward].stream == COMPUTE,
-                     "Backward belongs into the stream COMPUTE.");
+                     "Backward belongs in the stream COMPUTE.");
         GRADE_EXPECT(grade, backward > before, "Backward begins with the last layer.");
         find(plan, ALL_REDUCE, layer, "The all-reduce");
         before = backward;

@@ -1,0 +1,122 @@
+/* 02-clip-gradients.grade.c: the mean gradient is (3, 4, 12), whose length is 13. */
+#include "tutorials/16-uneven/exercises/02-clip-gradients.h"
+
+#include <math.h>
+
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_16_02;
+
+enum { MOST_RANKS = 5, PARAMETERS = 3, LIST = 4, COUNT = 4 };
+
+static const float MEANS[PARAMETERS] = {3, 4, 12}; // the first number of each; the others are 0
+
+typedef struct Scene {
+    double max_norm;
+    bool frozen, shared; // parameter 1 is frozen; parameter 0 stands in the list again, as the last
+    float gradients[MOST_RANKS][PARAMETERS][COUNT];
+    double norm[MOST_RANKS];
+    size_t bytes[MOST_RANKS];
+} Scene;
+
+// Rank r's part: the means' W-fold, shared out unequally: 1, 2, ... of 1 + 2 + ... + W.
+static float own(int rank, int world, int k) {
+    return MEANS[k] * (float)world * (float)(rank + 1) / ((float)(world * (world + 1)) / 2.0f);
+}
+
+static void run_rank(GradeRank *rank) {
+    Scene *s = rank->context;
+    int r = rank->rank;
+    Tensor tensors[PARAMETERS];
+    Tensor *list[LIST];
+    for (int k = 0; k < PARAMETERS; k++) {
+        float *gradient = s->gradients[r][k];
+        for (size_t i = 0; i < COUNT; i++) gradient[i] = i ? 0 : own(r, rank->world, k);
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL);
+        tensors[k].requires_grad = tensors[k].has_grad = !(s->frozen && k == 1);
+        tensors[k].grad = gradient;
+        list[k] = &tensors[k];
+    }
+    if (s->frozen) s->gradients[r][1][0] = 84; // from before it was frozen
+    list[LIST - 1] = list[0];
+    STUDENT(rank->grade, clip_gradients)
+    (rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
+    for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
+}
+
+static bool is(double got, double wanted) {
+    return fabs(got - wanted) < 1e-4 * (1 + fabs(wanted));
+}
+
+// Every rank's gradients must be the means times `scale`, and the norm as told.
+static void check(Grade *grade, Scene *s, int world, double norm, double scale) {
+    grade_ranks(grade, world, run_rank, s);
+    double root = sqrt((double)world);
+    for (int r = 0; r < world; r++) {
+        double got = s->norm[r], first = (double)s->gradients[r][2][0] / (double)MEANS[2];
+        double own_norm = norm * (double)own(r, world, 2) / (double)MEANS[2];
+        GRADE_EXPECT(grade, world == 1 || !is(got, own_norm) || is(own_norm, norm),
+                     "This is the length of the rank's own gradients. Clip after the reduction: "
+                     "the ranks' lengths differ, and so would what they shorten.");
+        GRADE_EXPECT(grade, world == 1 || (!is(got, norm * world) && !is(got, norm * root)),
+                     "The length was reduced once more: the gradients were averaged already, and "
+                     "all ranks have the same length.");
+        GRADE_EXPECT(grade, !is(got, norm * norm),
+                     "This is the sum of the squares; the length is its root.");
+        GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 9)),
+                     "The shared parameter was counted twice: it stands in the list under both of "
+                     "its names.");
+        GRADE_EXPECT(grade, !s->frozen || got < 80,
+                     "The frozen parameter was counted: what stands in its gradient is old.");
+        GRADE_EXPECT(grade, is(got, norm), "%d ranks: the length is %g, and rank %d says %g.",
+                     world, norm, r, got);
+        GRADE_EXPECT(grade, norm > s->max_norm || !is(first, s->max_norm / norm),
+                     "Gradients that were short enough were made longer: clipping only shortens.");
+        GRADE_EXPECT(grade, scale > 0.9 || !is(first, 1),
+                     "The length is over the limit, and the gradients were not shortened.");
+        for (int k = 0; k < PARAMETERS; k++) {
+            double each = (double)s->gradients[r][k][0];
+            if (s->frozen && k == 1) continue;
+            GRADE_EXPECT(grade, !s->shared || k > 0 || !is(each, (double)MEANS[k] * scale * scale),
+                         "The shared parameter was shortened twice.");
+            GRADE_EXPECT(grade, is(each, (double)MEANS[k] * scale),
+                         "%d ranks: gradient %d is %g after clipping, and rank %d has %g.", world,
+                         k, (double)MEANS[k] * scale, r, each);
+        }
+    }
+}
+
+static void alone(Grade *grade) {
+    Scene over = {.max_norm = 6.5};
+    check(grade, &over, 1, 13, 0.5);
+}
+
+static void short_enough(Grade *grade) {
+    Scene one = {.max_norm = 26}, three = {.max_norm = 26};
+    check(grade, &one, 1, 13, 1);
+    check(grade, &three, 3, 13, 1);
+}
+
+static void several(Grade *grade) {
+    Scene two = {.max_norm = 6.5}, three = {.max_norm = 6.5}, five = {.max_norm = 1.3};
+    check(grade, &two, 2, 13, 0.5);
+    check(grade, &three, 3, 13, 0.5);
+    check(grade, &five, 5, 13, 0.1);
+}
+
+static void frozen(Grade *grade) {
+    Scene s = {.max_norm = 1, .frozen = true};
+    check(grade, &s, 3, sqrt(153), 1 / sqrt(153));
+}
+
+static void shared(Grade *grade) {
+    Scene s = {.max_norm = 6.5, .shared = true};
+    check(grade, &s, 3, 13, 0.5);
+}
+
+const Grader grader_16_02 = {"16-uneven/02-clip-gradients",
+                             {{"one rank", 2, NULL, alone},
+                              {"short enough", 2, "one rank", short_enough},
+                              {"two, three and five ranks", 3, "one rank", several},
+                              {"a frozen parameter", 1, "one rank", frozen},
+                              {"a shared parameter", 2, "one rank", shared}}};

@@ -1,0 +1,5 @@
+/* Your part: go on until nobody has a batch. */
+int train_uneven(ProcessGroup *group, const Training *training, Error *err) {
+    (void)group, (void)training, (void)err;
+    return 0;
+}
