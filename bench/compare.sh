@@ -8,7 +8,7 @@
 # is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
 # 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
 # shows the same equivalences, and no times.
-# Ctrl-C keeps the runs that were finished. A figure is drawn again by: cd DIR && gnuplot plots/loss.gp
+# Ctrl-C keeps the runs that were finished, and --resume goes on with them. A figure is drawn again by: cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
 export LC_ALL=C
 
@@ -16,7 +16,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices runs measure answer equivalence tables report; do
+for part in progress devices runs disturbed measure link answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -31,6 +31,7 @@ usage: bench/compare.sh [options]
   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
   --out DIR          where the results go (default: bench/out)
   --install          install missing packages with sudo (root does so unasked)
+  --resume           go on with a comparison that was interrupted (the same options)
   --only-equivalence compare gradients and weights only
   --bin DIR          use the programs in DIR, build nothing
   --help             this text
@@ -43,13 +44,14 @@ fail_usage() {
     exit 2
 }
 
-quick=0 install=0 only_equivalence=0
+quick=0 install=0 resume=0 only_equivalence=0
 device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin=""
 asked=$(quoted bench/compare.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
     --install) install=1 ;;
+    --resume) resume=1 ;;
     --only-equivalence) only_equivalence=1 ;;
     --help | -h) usage || exit 1; exit 0 ;;
     --device | --model | --world | --repeats | --out | --bin)
@@ -70,9 +72,9 @@ while [[ $# -gt 0 ]]; do
 done
 
 if [[ $quick == 1 ]]; then
-    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6
+    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 retries=8
 else
-    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30
+    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 retries=40
 fi
 [[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
@@ -86,7 +88,7 @@ worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -
 [[ $only_equivalence == 1 ]] || setup_require $install plots
 [[ -n $bin ]] || {
     setup_require $install build
-    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors
+    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors bench_probe
     bin=build/bin
 }
 if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
@@ -97,26 +99,32 @@ trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 mkdir -p "$out" || exit 2
-rm -rf "$out/runs" "$out/plots" "$out"/{summary,difference,equivalence}.csv "$out"/report.{md,html} \
-    "$out"/*.svg "$out"/trace-*
+[[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
+rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/report.{md,html} "$out/disturbed.txt" \
+    "$out"/*.svg
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
 started=$SECONDS
+load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 
 plan() {
     planning=1
-    [[ $only_equivalence == 1 ]] || { measure_speed && train_curves && trace_steps; }
+    [[ $only_equivalence == 1 ]] || { measure_speed && measure_link && train_curves && trace_steps; }
     check_equivalence
     planning=0
 }
 plan
 if [[ $only_equivalence == 0 ]]; then
     measure_speed
+    measure_link
+    repeat_disturbed
     summarize
+    summarize_link
     [[ -z $(timed_worlds) ]] || compare_phases
     train_curves
     trace_steps
     lay_out_timeline
+    lay_out_overlap
     draw
 fi
 check_equivalence

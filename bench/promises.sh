@@ -56,7 +56,7 @@ while [[ $# -gt 0 ]]; do
 done
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
-[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=512,512; }
+[[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 

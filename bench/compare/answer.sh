@@ -31,6 +31,7 @@ compare_phases() {
 answer_lines() {
     awk -v where="on this machine" -v cores="$cores" -v units="$units" -f bench/compare/answer.awk \
         "$out/difference.csv"
+    ! has_link || awk -v where="over $link_text" -f bench/compare/answer.awk "$out/difference-link.csv"
 }
 
 # per_model PROGRAM: joins what a CSV program prints of each of the plots/MODEL.csv. `world` is answer_world.

@@ -30,16 +30,22 @@ measure_speed() {
         begin_section "speed: repeat $repeat of $repeats"
         for model in $models; do
             while read -r strategy world; do
-                steps=$measured_steps
-                [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
-                is_timed "$world" || steps=$((warm_up + 1))
                 is_timed "$world" || [[ $repeat == 1 ]] || continue
-                speed_run "speed-$model-$strategy-$world-$repeat" "$strategy" "$world" "$model" \
-                    --steps "$steps"
+                measure_run "speed-$model-$strategy-$world-$repeat"
             done < <(configurations)
         done
     done
     [[ $kind == cpu ]] || measure_phases
+}
+
+# measure_run NAME: one repeat, which its name describes.
+measure_run() {
+    local part model strategy world steps=$measured_steps
+    IFS=- read -r part model strategy world _ <<<"$1"
+    [[ $part == speed ]] || { between_probes "$1" link_run "$1" && return; }
+    [[ $model != resnet20 ]] || steps=$((warm_up + measured_steps / 6))
+    is_timed "$world" || steps=$((warm_up + 1))
+    between_probes "$1" speed_run "$1" "$strategy" "$world" "$model" --steps "$steps"
 }
 
 # speed_run NAME STRATEGY WORLD MODEL OPTION...
@@ -63,17 +69,20 @@ measure_phases() {
     done
 }
 
-# summary_row MODEL STRATEGY WORLD: a row of summary.csv.
+# summary_row MODEL STRATEGY WORLD [KIND]: a row of summary.csv, from the runs of that kind (speed).
 summary_row() {
-    local run=$1-$2-$3 world=$3 first fact facts
-    first=$out/runs/speed-$run-1/summary.json
+    local run=${4:-speed}-$1-$2-$3 world=$3 first fact facts
+    local -a counted=()
+    first=$out/runs/$run-1/summary.json
     facts=strategy=$2,model=$1,world_size=$3
     for fact in device backend global_batch peak_bytes_device0 peak_bytes_other moved_bytes_per_step; do
         facts+=,$fact=$(json $fact "$first")
     done
     set --
-    ! is_timed "$world" || set -- "$out/runs/speed-$run-"*/steps.csv
-    [[ $# == 0 || $kind == cpu ]] || set -- "$@" only_phases=1 "$out/runs/phases-$run-1/steps.csv"
+    ! is_timed "$world" || mapfile -t counted < <(undisturbed_of "$run")
+    [[ ${counted[0]:-} != disturbed ]] || { facts+=,disturbed=1 && counted=("${counted[@]:1}"); }
+    set -- "${counted[@]}"
+    [[ $# == 0 || $kind == cpu ]] || set -- "$@" only_phases=1 "$out/runs/phases-${run#*-}-1/steps.csv"
     awk -v skip=$warm_up -v facts="$facts" -f bench/compare/summarize.awk "$@" </dev/null
 }
 
@@ -117,7 +126,7 @@ trace_steps() {
     begin_section "timeline: $timeline_model"
     for strategy in dp ddp; do
         # shellcheck disable=SC2046 # the options are words
-        train "timeline-$strategy" $strategy 2 --model mlp --hidden 512,512,512,512,512,512,512,512 \
+        train "timeline-$strategy" $strategy 2 --model mlp --hidden $deep \
             --data digits --global-batch 300 --steps 20 --no-eval --trace "$out/trace-$strategy.json" \
             $([[ $strategy == dp ]] || echo --bucket-cap-mb 1) $([[ $kind == cpu ]] || echo --profile)
     done
@@ -210,6 +219,7 @@ units = "$units"
 key_phases = "$([[ -z $(timed_worlds) ]] || nameless 450 "$out"/plots/phases-*.csv)"
 key_timeline = "$(! is_timed 2 || nameless 580 "$out/plots/timeline.csv")"
 timeline_model = "$timeline_model"
+link_text = "$link_text"
 END
 }
 
@@ -249,4 +259,5 @@ draw() {
     plot phases "Where a step spends its time"
     plot memory "Peak memory of a device"
     ! is_timed 2 || plot timeline "One training step on two devices"
+    ! has_link || plot buckets "DDP's step and the size of its buckets"
 }

@@ -5,7 +5,7 @@
 # On a terminal one line at the bottom is drawn anew with every run; elsewhere each section gets one line.
 
 declare -A planned=() finished=() spent_ms=() # by kind
-planned_runs=0 finished_runs=0 all_spent_ms=0
+planned_runs=0 finished_runs=0 found_runs=0 all_spent_ms=0
 planning=0    # 1: train counts its runs and starts none
 section=      # what is being done, for the line
 current_run=  # the folder of the run that goes on now
@@ -42,16 +42,24 @@ run_has_ended() { # NAME MILLISECONDS
     all_spent_ms=$((all_spent_ms + $2))
 }
 
+# A run that an interrupted comparison left: it takes no time, and says nothing of how long others take.
+run_was_there() { # NAME
+    kind_of "$1"
+    planned[$run_kind]=$((${planned[$run_kind]} - 1))
+    finished_runs=$((finished_runs + 1))
+    found_runs=$((found_runs + 1))
+}
+
 # "about 1:20 left", by the means of the runs so far: of the same kind, or of all while there is none.
 time_left() {
     local key n left=0
-    ((finished_runs > 0)) || return 0
+    ((finished_runs > found_runs)) || return 0
     for key in "${!planned[@]}"; do
         n=$((planned[$key] - ${finished[$key]:-0}))
         if [[ -n ${finished[$key]:-} ]]; then
             left=$((left + n * spent_ms[$key] / finished[$key]))
         else
-            left=$((left + n * all_spent_ms / finished_runs))
+            left=$((left + n * all_spent_ms / (finished_runs - found_runs)))
         fi
     done
     printf ', about %d:%02d left' $((left / 60000)) $((left / 1000 % 60))
@@ -84,6 +92,7 @@ interrupted() { # STATUS
     [[ -z $current_run ]] || rm -rf "$current_run"
     if [[ $finished_runs -gt 0 ]]; then
         say "kept: what was finished, in $out/runs; the commands are in $out/commands.txt"
+        say "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")"
         for kept in summary.csv equivalence.csv; do
             [[ ! -s $out/$kept ]] || [[ $(wc -l <"$out/$kept") -lt 2 ]] || say "kept: $out/$kept, of what was finished"
         done

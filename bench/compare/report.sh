@@ -10,8 +10,22 @@ machine_lines() {
     [[ $kind == cpu ]] || echo "- GPUs: $gpus for this run"
     echo "- $([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$record")"
     echo "- Commit: $(commit_line)"
+    machine_state
     echo "- Date: $(date -u '+%Y-%m-%d %H:%M UTC')"
     echo "- Command: \`$asked\`"
+}
+
+# What may change from one day to the next: clocks, other work, variables that change the libraries.
+machine_state() {
+    local governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
+    [[ ! -r $bin/../CMakeCache.txt ]] ||
+        echo "- Flags: $(sed -n 's/^CMAKE_C_FLAGS:[A-Z]*=//p; s/^CMAKE_C_FLAGS_RELEASE:[A-Z]*=//p' \
+            "$bin/../CMakeCache.txt" | paste -sd ' ' - | sed 's/^ *//')"
+    echo "- Cores: $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)," \
+        "governor $([[ -r $governor ]] && cat $governor || echo "not visible")," \
+        "load when the comparison began: $load"
+    variables=$(env | grep -E '^(OPENBLAS|OMP|GOTO|BLIS|MKL)_' | sort | paste -sd ' ' - || true)
+    echo "- Variables that change the libraries: ${variables:-none}"
 }
 
 commit_line() {
@@ -36,12 +50,23 @@ speed_remarks() {
   of each phase: without that, the host is in the next phase while the GPU is in this one.
 END
     if [[ -n $unsteady ]]; then
-        echo "- **Disturbed.** Repeats of the same run have medians more than 25 % apart here, so that"
-        echo "  something else used the machine: ${unsteady//;/, }. Conclude nothing from these."
+        echo "- **Disturbed.** Something else used the machine during these, and they take part in no"
+        echo "  conclusion: ${unsteady//;/, }."
     else
-        echo "- The medians of the repeats lie within 25 % of each other in every row: nothing disturbed"
-        echo "  the machine noticeably."
+        echo "- Nothing disturbed the machine noticeably."
     fi
+    [[ $kind != cpu ]] || probe_remark
+}
+
+# How disturbances are noticed, and what the probes found.
+probe_remark() {
+    cat <<END
+- Before and after each run a probe measured what all cores reach together: $(usual_probe |
+        awk -F'\t' '{ printf "%.0f GFLOP/s in products of matrices and %.1f GB/s in memory", $1, $2 }')
+  (medians). A run beside a probe below $(awk "BEGIN { print 100 * $undisturbed_share }") % of that is disturbed. It is repeated, up to
+  twice, and left out if that did not help; a row is disturbed if that leaves fewer than half of
+  its runs, or if medians of its runs are more than 25 % apart.
+END
 }
 
 cpu_remarks() {
@@ -151,11 +176,11 @@ timeline_text() {
 
 $(figure timeline "Timeline")
 
-How to read it: one row is one thread, the step one of median length. Above, DP: the first row
-drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
+How to read it: one row is one thread, the step the shortest of 18, which was disturbed least. Above, DP: the
+first row drives, and what it does alone (everything but light and dark blue) keeps the devices' rows
 waiting. Below, DDP: the ranks work side by side, and the communication rows show how much of the
 all-reduce runs under the backward pass, each arrow from the moment a bucket's last gradient was
-ready to the all-reduce of that bucket (the number in it); a rank that is early waits there for the others.
+ready to the all-reduce of that bucket (the number in it). Hatched, a rank that is early waits for the other.
 \`trace-dp.json\` and \`trace-ddp.json\` open in ui.perfetto.dev.
 END
 }
@@ -180,6 +205,39 @@ at a learning rate of 1e-5: where a rounding error carries an input of a relu ac
 gradients by per cents, and every further step amplifies it. (Sums of 16 or 10 bits are not compared
 here: all of this is in float32 without TF32.) \`graph\` replays captured steps. ULP numbers are large
 where elements cancel to nearly zero.
+END
+}
+
+slow_text() {
+    cat <<END
+## Why is it slow?
+
+$(cause_rows | markdown_table)
+
+With N devices computing should take one Nth of one device's time. It takes more where N products of a smaller
+batch are less efficient, where cores share memory bandwidth, or where communication takes a core away.
+$(! has_link || overlap_text)
+
+END
+}
+
+overlap_text() {
+    cat <<END
+
+### Is communication hidden?
+
+$(overlap_rows | markdown_table)
+
+Measured with $timeline_model on 2 devices. Bucket k is ready r(k) after the backward pass began and takes c(k) to
+move, so that it has moved at e(k) = max(r(k), e(k - 1)) + c(k). If backward takes B, at least E = max(0, e(last) - B)
+stays exposed: overlap can hide the sum of all c(k) less E. What it did hide is that sum less what was exposed. c(k)
+and B are from a run with --no-overlap, r(k) from one with overlap, as a share of its backward pass, which is as many
+times longer as the last column says: there communication and computing compete.
+
+$(figure buckets "The time of DDP's step against the size of its buckets")
+
+How to read it: to the left every gradient travels alone and pays the link's latency; to the right one bucket is
+full only when backward is nearly over, and nothing can be hidden. Times are over $link_text.
 END
 }
 
@@ -221,6 +279,8 @@ the loss over the gathered batch, DDP over each rank's part; only what is printe
 what is learnt.
 
 $(curve_rows | markdown_table)
+
+$(! is_timed 2 || slow_text)
 
 $(! is_timed 2 || timeline_text)
 

@@ -2,6 +2,7 @@
 # out (where everything goes), bin (the programs) and device. Where it runs: devices.sh.
 
 deadline=600 # seconds for any one run
+again=0      # 1: this run is made once more, and was counted
 
 # data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
 data_of() {
@@ -45,12 +46,16 @@ now_ms() {
     date +%s%3N
 }
 
+# With --resume: has an interrupted comparison left this run whole? The command is written last.
+is_finished() {
+    [[ $resume == 1 && -s $out/runs/$1/command.txt ]]
+}
+
 # train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.
 train() {
     local name=$1 folder=$out/runs/$1 strategy=$2 world=$3 begin
     shift 3
     [[ $planning == 0 ]] || { plan_run "$name" && return; }
-    draw_bar "$name"
     local -a command
     # shellcheck disable=SC2046 # the options are words
     case $strategy in
@@ -67,13 +72,19 @@ train() {
     [[ $strategy != ddp || $world =~ ^[124]$ ]] || command+=(--normalize global)
     command+=(--device "$device" "$@" --out "$folder")
 
+    [[ $again == 1 ]] || quoted "${command[@]}" >>"$out/commands.txt"
+    if [[ $again == 0 ]] && is_finished "$name" && [[ $(<"$folder/command.txt") == $(quoted "${command[@]}") ]]; then
+        run_was_there "$name"
+        return 0
+    fi
+    draw_bar "$name"
     rm -rf "$folder"
     mkdir -p "$folder"
-    quoted "${command[@]}" >>"$out/commands.txt"
     current_run=$folder begin=$(now_ms)
     if timeout --foreground "$deadline" "${command[@]}" >"$folder/log.txt" 2>&1; then
+        quoted "${command[@]}" >"$folder/command.txt"
         current_run=
-        run_has_ended "$name" $(($(now_ms) - begin))
+        [[ $again == 1 ]] || run_has_ended "$name" $(($(now_ms) - begin))
         return 0
     fi
     current_run=

@@ -28,10 +28,15 @@ open_results() {
     : >"$out/$1"
 }
 
+# The cores of this process. (nproc would take OMP_NUM_THREADS for them.)
+count_cores() {
+    env -u OMP_NUM_THREADS nproc
+}
+
 # machine_facts [FACT...]: the machine and what is said besides, as a list.
 machine_facts() {
     local fact
-    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(nproc) cores; $(uname -sr)"
+    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(count_cores) cores; $(uname -sr)"
     echo "- Commit: $(git rev-parse --short HEAD 2>/dev/null || echo none); $(date -u '+%Y-%m-%d %H:%M UTC')"
     for fact; do echo "- $fact"; done
 }
@@ -43,7 +48,7 @@ draw_section() {
         echo "(There is no gnuplot here, so this figure was not drawn: $1.)"
         return
     fi
-    cp "bench/plots/style.gp" "bench/plots/$1.gp" "$out/plots"
+    cp bench/plots/style.gp "bench/plots/${1%%-*}"*.gp "$out/plots"
     (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
     if [[ -s $out/plots/$1.log ]]; then
         cat "$out/plots/$1.log" >&2

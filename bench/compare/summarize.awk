@@ -8,7 +8,8 @@
 # Times of phases are means over the middle half of the steps (from quartile to quartile), so that they
 # add up to about the median step; where a file follows only_phases=1, they are that file's. spread is
 # how far the repeats' own medians lie apart, (largest - smallest) / smallest. Without files the row has no
-# times, and timed is 0. disturbed is 1 where that is more than a quarter: then no sentence speaks of the row.
+# times, and timed is 0. disturbed is 1 where that is more than a quarter or the facts
+# say so (probes: disturbed.sh): then no sentence speaks of the row.
 BEGIN {
     FS = ","
     columns = "strategy,model,device,backend,world_size,global_batch,samples_per_s_p50," \
@@ -84,7 +85,7 @@ function measure() {
     value["step_ms_p50"] = sprintf("%.4f", quantile(milliseconds, n, 0.5))
     value["step_ms_p75"] = sprintf("%.4f", quantile(milliseconds, n, 0.75))
     value["spread"] = sprintf("%.3f", smallest > 0 ? (largest - smallest) / smallest : 0)
-    if (value["spread"] > 0.25) value["disturbed"] = 1
+    if (value["spread"] > 0.25) value["disturbed"] = 1 # whatever the facts say
     mean_phases()
 }
 
@@ -95,10 +96,10 @@ END {
         print "error: no steps were measured for " facts > "/dev/stderr"
         exit 1
     }
+    value["disturbed"] += 0
     value["repeats"] = repeats ? repeats : 1
     value["steps"] = n + 0
     value["timed"] = n > 0 ? 1 : 0
-    value["disturbed"] = 0
     if (n) measure()
     for (c = 1; c <= count_of_columns; c++)
         printf "%s%s", value[column_names[c]], c < count_of_columns ? "," : "\n"

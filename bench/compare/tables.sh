@@ -132,7 +132,7 @@ terminal_table() {
         }'
 }
 
-# Configurations whose repeats disagree: something else was using the machine.
+# Configurations that something else disturbed, and how far their repeats' medians lie apart.
 disturbed() {
     csv 'of("disturbed") + 0 {
             printf "%s %s:%s (%.0f %%)\n", of("model"), of("strategy"), of("world_size"), \

@@ -32,6 +32,7 @@ do for [model in models] {
     n = row_max
     stats file using "difference_ms" name "ms" nooutput
     reach = 1.25 * (abs(ms_min) > abs(ms_max) ? abs(ms_min) : abs(ms_max))
+    if (reach < 1e-3) { reach = 1e-3 } # a tie to the digit
     set xrange [-reach:reach]
     set yrange [n + 0.6:0.4]
     set tmargin at screen panel_at(75 + 25 * drawn_rows)
@@ -41,12 +42,11 @@ do for [model in models] {
     set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"
     colour(unused) = column("disturbed") > 0 ? 0xBBBBBB : strcol("phase") eq "step" ? 0x444444 : \
         column("difference_ms") < 0 ? 0x0072B2 : 0xD55E00
+    number(unused) = sprintf("%+.2f", column("difference_ms"))
     plot file using (column("difference_ms") / 2):"row":(0):"difference_ms": \
             (column("row") - 0.36):(column("row") + 0.36):(colour(0)) with boxxyerror linecolor rgb variable, \
-        file using (column("difference_ms") > 0 ? column("difference_ms") : NaN):"row": \
-            (sprintf("%+.2f", column("difference_ms"))) with labels left offset 0.5, 0, \
-        file using (column("difference_ms") <= 0 ? column("difference_ms") : NaN):"row": \
-            (sprintf("%+.2f", column("difference_ms"))) with labels right offset -0.5, 0, \
+        file using "difference_ms":"row":(column("difference_ms") > 0 ? number(0) : "") with labels left offset 0.5, 0, \
+        file using "difference_ms":"row":(column("difference_ms") > 0 ? "" : number(0)) with labels right offset -0.5, 0, \
         file using (-reach):"row":"phase" with labels right offset -1, 0
 }
 unset multiplot

@@ -26,7 +26,7 @@ set rmargin at screen 1 - 80.0 / width
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 # A letter takes 7 pixels.
 has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
-name_in(dark) = has_name(0) && is_on_dark(strcol("phase")) == dark ? middle(0) : NaN
+name_in(dark) = has_name(0) && is_on_dark(strcol("phase")) == dark ? strcol("phase") : ""
 drawn_rows = 0
 do for [m = 1:words(models)] {
     file = "plots/phases-".word(models, m).".csv"
@@ -43,8 +43,8 @@ do for [m = 1:words(models)] {
     plot for [p = 1:words(phases)] file using \
             (strcol("phase") eq word(phases, p) ? middle(0) : NaN):"row":"begin_ms":"end_ms": \
             (column("row") - 0.4):(column("row") + 0.4) with boxxyerror linecolor rgb phase_colour[p], \
-        file using (name_in(1)):"row":"phase" with labels textcolor rgb "#FEFEFE" font ",12", \
-        file using (name_in(0)):"row":"phase" with labels textcolor rgb "#010101" font ",12", \
+        file using (middle(0)):"row":(name_in(1)) with labels textcolor rgb "#FEFEFE" font ",12", \
+        file using (middle(0)):"row":(name_in(0)) with labels textcolor rgb "#010101" font ",12", \
         file using (column("begin_ms") == 0 ? 0 : NaN):"row":"label" with labels right offset -1, 0, \
         file using (column("begin_ms") == 0 ? 1.05 * end_max : NaN):"row":(column("disturbed") > 0 ? "disturbed" : "") \
         with labels left textcolor rgb "#666666" font ",12"

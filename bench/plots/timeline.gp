@@ -32,6 +32,7 @@ set bmargin at screen 124.0 / height
 kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
+waiting_end(unused) = strcol("phase") eq "waiting" ? column("end_ms") : column("begin_ms") # none: no width
 pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
 # A number needs 12 pixels, a letter of a name 7.
 numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 12
@@ -41,13 +42,13 @@ in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : "
 plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
         title in_key(word(kinds, k)) with boxxyerror linecolor rgb phase_colour[k], \
-    spans using (of_kind("waiting")):"row":"begin_ms":"end_ms":(column("row") - 0.4):(column("row") + 0.4) \
+    spans using (middle(0)):"row":"begin_ms":(waiting_end(0)):(column("row") - 0.4):(column("row") + 0.4) \
         title "waiting for another rank" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \
         notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
-    spans using (numbered(0) ? middle(0) : NaN):"row":"bucket" \
+    spans using (middle(0)):"row":(numbered(0) ? strcol("bucket") : "") \
         notitle with labels textcolor rgb "#FEFEFE" font ",11", \
-    spans using (named(1) ? middle(0) : NaN):"row":"phase" notitle with labels textcolor rgb "#FEFEFE" font ",12", \
-    spans using (named(0) ? middle(0) : NaN):"row":"phase" notitle with labels textcolor rgb "#010101" font ",12", \
+    spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
+    spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
     tracks using (0):"row":"label" notitle with labels right offset -1, 0

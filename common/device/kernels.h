@@ -286,6 +286,10 @@ typedef struct PixelKernels {
     // the logits is NaN.
     void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
                            size_t inner);
+    // confusion[classes, classes + 1]: how many pixels are of the row's class and predicted as the
+    // column's, predicted[n, inner]; the last column counts those predicted as none. Pixels whose
+    // target is negative or no class are not counted.
+    void (*count_pixels)(PixelLabels labels, const int32_t *predicted, int64_t *confusion);
 } PixelKernels;
 
 // ---- optimizers: a list of parameters in one call ----------------------------------------------

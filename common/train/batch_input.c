@@ -18,7 +18,7 @@ struct BatchInput {
     Place places[BATCH_PLACES];
     int place_count, place;
     const Batch *batch;
-    size_t begin, end, parts; // the samples of the current part, and of how many it is one
+    size_t begin, end, part, parts; // the samples of the current part, which, and of how many
 };
 
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
@@ -75,11 +75,15 @@ void batch_input_used(BatchInput *input) {
 
 void batch_input_select(BatchInput *input, size_t i, size_t parts) {
     chunk_bounds(input->batch->count, parts, i, &input->begin, &input->end);
+    input->part = i;
     input->parts = parts;
 }
 
 size_t batch_input_count(const BatchInput *input) {
     return input->end - input->begin;
+}
+size_t batch_input_part(const BatchInput *input) {
+    return input->part;
 }
 size_t batch_input_parts(const BatchInput *input) {
     return input->parts;

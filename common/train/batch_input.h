@@ -35,6 +35,7 @@ void batch_input_used(BatchInput *input);
 // be empty. After batch_input_send, all of it is the only part.
 void batch_input_select(BatchInput *input, size_t i, size_t parts);
 size_t batch_input_count(const BatchInput *input); // samples in the part
+size_t batch_input_part(const BatchInput *input);  // i
 size_t batch_input_parts(const BatchInput *input);
 
 const Batch *batch_input_batch(const BatchInput *input); // the last one sent, all of it

@@ -5,7 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/memory.h"
-#include "common/train/metrics.h"
+#include "common/train/hits.h"
 
 void images_color(int64_t label, uint8_t rgb[3]) {
     static const uint8_t colors[][3] = {{0, 0, 0},     {230, 159, 0},  {86, 180, 233},
@@ -59,7 +59,7 @@ static int predict(Module *module, Tape *tape, const Dataset *set, size_t count,
     tape->training = training;
     free(samples);
     if (tape_error(tape, err) != 0) return -1;
-    metrics_predict(tape, logits, predicted);
+    hits_predict(tape, logits, predicted);
     tape_reset(tape);
     return 0;
 }

@@ -1,4 +1,5 @@
-/* late_losses.h: the losses of the last steps, on their way from the device to the host.
+/* late_losses.h: what the last steps came to, on its way from the device to the host: the loss, and
+ * how many predictions were right.
  *
  * A step is asked for, not waited for: while step k is computed, the host is already asking for
  * step k + 1, and learns the loss of step k afterwards.
@@ -6,21 +7,32 @@
 #ifndef COMMON_TRAIN_LATE_LOSSES_H
 #define COMMON_TRAIN_LATE_LOSSES_H
 
-#include "common/device/device.h"
+#include "common/train/hits.h"
 
 enum { LATE_LOSSES = 2 }; // steps that are looked back at
 
 typedef struct LateLosses {
+    const Dataset *set;
+    size_t parts;                 // of a step (step_accumulated.h)
+    float *total;                 // [1], device memory: the sum of the parts' losses
+    int64_t *hits;                // [parts, hits_size], device memory: of the step being asked for
     Readback *items[LATE_LOSSES]; // [1] float each; step k's is at k mod LATE_LOSSES
-    size_t steps;                 // so far
+    Readback *item_hits[LATE_LOSSES]; // as hits
+    size_t steps;                     // so far
 } LateLosses;
 
-LateLosses late_losses_open(Device *device);
-void late_losses_close(LateLosses *losses);
+// Steps are on batches of the set, in so many parts each.
+LateLosses late_losses_open(Device *device, const Dataset *set, size_t parts);
+void late_losses_close(LateLosses *losses, Device *device);
 
+// Within a step: counts what is right among the outputs of a part.
+void late_losses_count(const LateLosses *losses, Tape *tape, const BatchInput *input,
+                       const BatchLoss *loss);
 // A step has been asked for, whose loss will be at `loss` ([1], device memory).
 void late_losses_add(LateLosses *losses, const float *loss);
 // The loss of the last step, or the one before it (back: 0 or 1): waits until that is computed.
 double late_losses_get(const LateLosses *losses, int back);
+// Its hits, [hits_size]: of all parts together.
+void late_losses_get_hits(const LateLosses *losses, int back, double *hits);
 
 #endif

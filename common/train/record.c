@@ -172,7 +172,8 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
-    fprintf(record->steps, ",scale,communication_ms%s\n", record->config->link ? ",link" : "");
+    fprintf(record->steps, ",scale,communication_ms,accuracy,mean_iou%s\n",
+            record->config->link ? ",link" : "");
     return 0;
 }
 
@@ -190,7 +191,8 @@ int record_open(Record *record, const TrainConfig *config, const Options *option
                        .strategy = strategy,
                        .main = strategy_is_main(strategy),
                        .log = log_open(!strategy_is_main(strategy)),
-                       .final_loss = NAN};
+                       .final_loss = NAN,
+                       .final_score = {NAN, NAN}};
     record->step_capacity = total_steps < MOST_STEPS ? total_steps : MOST_STEPS;
     record->step_ns = memory_zalloc((record->step_capacity + 1) * sizeof *record->step_ns);
     if (!record->main || !config->out) return 0;
@@ -209,35 +211,46 @@ void record_step_time(Record *record, uint64_t ns) {
     if (record->step_count < record->step_capacity) record->step_ns[record->step_count++] = ns;
 }
 
+enum { SCORE_ROOM = 80 };
+
+// " accuracy=0.9735 miou=0.8113", the names after the prefix. What is not defined is left out.
+static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
+    int used = 0;
+    text[0] = '\0';
+    if (!isnan(score.accuracy))
+        used = snprintf(text, SCORE_ROOM, " %saccuracy=%.4f", prefix, score.accuracy);
+    if (!isnan(score.mean_iou))
+        snprintf(text + used, SCORE_ROOM - (size_t)used, " %smiou=%.4f", prefix, score.mean_iou);
+}
+
 void record_step(Record *record, const StepRecord *step, const Profile *profile) {
     record->final_loss = step->loss;
+    record->final_score = step->score;
     if (!record->main) return;
     double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
-    char scale[32] = ""; // where there is a scaler
+    char score[SCORE_ROOM], scale[32] = ""; // where there is a scaler
+    score_text(score, "", step->score);
     if (record->config->amp == PRECISION_F16)
         snprintf(scale, sizeof scale, " scale=%.9g", step->scale);
     log_data(&record->log,
              "step=%" PRIu64 " epoch=%" PRIu64
-             " loss=%.6f lr=%.6g step_ms=%.3f samples_per_s=%.0f%s%s",
-             step->step, step->epoch, step->loss, step->lr, ms(step->ns), samples_per_s, scale,
-             record->config->link ? " link=emulated" : "");
+             " loss=%.6f%s lr=%.6g step_ms=%.3f samples_per_s=%.0f%s%s",
+             step->step, step->epoch, step->loss, score, step->lr, ms(step->ns), samples_per_s,
+             scale, record->config->link ? " link=emulated" : "");
     if (!record->steps) return;
     fprintf(record->steps, "%" PRIu64 ",%" PRIu64 ",%.9g,%.9g,%.6f,%.3f", step->step, step->epoch,
             step->lr, step->loss, ms(step->ns), samples_per_s);
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
-    fprintf(record->steps, ",%.9g,%.6f%s\n", step->scale, ms(profile->step_communication),
-            record->config->link ? ",emulated" : "");
+    fprintf(record->steps, ",%.9g,%.6f,%.9g,%.9g%s\n", step->scale, ms(profile->step_communication),
+            step->score.accuracy, step->score.mean_iou, record->config->link ? ",emulated" : "");
     fflush(record->steps);
 }
 
 static void tell_evaluation(Record *record, const char *of, const Evaluation *evaluation) {
-    char accuracy[40] = "", mean_iou[40] = ""; // what is not defined is left out
-    if (!isnan(evaluation->accuracy))
-        snprintf(accuracy, sizeof accuracy, " test_accuracy=%.4f", evaluation->accuracy);
-    if (!isnan(evaluation->mean_iou))
-        snprintf(mean_iou, sizeof mean_iou, " test_miou=%.4f", evaluation->mean_iou);
-    log_data(&record->log, "%s test_loss=%.6f%s%s", of, evaluation->loss, accuracy, mean_iou);
+    char score[SCORE_ROOM];
+    score_text(score, "test_", evaluation->score);
+    log_data(&record->log, "%s test_loss=%.6f%s", of, evaluation->loss, score);
 }
 
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation) {
@@ -263,6 +276,20 @@ static int compare_u64(const void *a, const void *b) {
 static double quantile_ms(const uint64_t *sorted, size_t count, double p) {
     if (count == 0) return NAN;
     return ms(sorted[(size_t)(p * (double)(count - 1) + 0.5)]);
+}
+
+// How good the model was: at the last step that was recorded, and on the test part.
+static void write_scores(Json *json, const Record *record, const Summary *s) {
+    json_number(json, "final_loss", record->final_loss);
+    json_number(json, "final_accuracy", record->final_score.accuracy);
+    json_number(json, "test_loss", s->test.loss);
+    json_number(json, "test_accuracy", s->test.score.accuracy);
+    json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
+    if (s->has_mean_iou) {
+        json_number(json, "final_miou", record->final_score.mean_iou);
+        json_number(json, "test_miou", s->test.score.mean_iou);
+        json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
+    }
 }
 
 static void write_summary(Json *json, Record *record, const Summary *s) {
@@ -293,14 +320,7 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_number(json, "peak_bytes_other", s->peak_bytes_other);
     double steps = s->steps ? (double)s->steps : 1;
     json_number(json, "moved_bytes_per_step", s->moved_bytes / steps);
-    json_number(json, "final_loss", record->final_loss);
-    json_number(json, "test_loss", s->test.loss);
-    json_number(json, "test_accuracy", s->test.accuracy);
-    json_number(json, "best_test_accuracy", s->has_accuracy && isfinite(s->best) ? s->best : NAN);
-    if (s->has_mean_iou) {
-        json_number(json, "test_miou", s->test.mean_iou);
-        json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
-    }
+    write_scores(json, record, s);
     json_begin_object(json, "phase_ms");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         json_number(json, phase_name(phase), ms(s->profile->total[phase]) / steps);

@@ -10,6 +10,7 @@
 typedef struct StepRecord {
     uint64_t step, epoch;
     double lr, loss; // the mean loss of the global batch
+    Score score;     // of the outputs that the loss was of
     double scale;    // of the loss in backward; 1 without a GradScaler
     uint64_t ns;     // the whole step
     size_t samples;  // in all ranks
@@ -24,6 +25,7 @@ typedef struct Record {
     uint64_t *step_ns; // [step_capacity] every step's length, for the percentiles
     size_t step_count, step_capacity;
     double final_loss;
+    Score final_score;
 } Record;
 
 // Makes the folder and writes config.json.

@@ -3,6 +3,19 @@
 
 #include <math.h>
 
+#include "common/base/memory.h"
+
+Rows rows_open(const Step *step, Record *record, size_t total_steps) {
+    Rows rows = {.step = step, .record = record, .total_steps = total_steps};
+    rows.sums = memory_zalloc((1 + hits_size(step->losses.set)) * sizeof *rows.sums);
+    return rows;
+}
+
+void rows_close(Rows *rows) {
+    free(rows->sums);
+    *rows = (Rows){0};
+}
+
 // Whether the device works on its own: what it is asked for is not done when the call returns.
 static bool is_late(const Rows *rows) {
     return !device_is_synchronous(rows->step->strategy->device);
@@ -14,12 +27,14 @@ void rows_wait(const Rows *rows) {
 
 // The loss that the run is trained on: where gradients are averaged over the processes, the average
 // of their losses, however many samples or pixels each is a mean over.
-static int start_sum(Rows *rows, double loss, Error *err) {
+static int start_sum(Rows *rows, double loss, int back, Error *err) {
     Strategy *strategy = rows->step->strategy;
+    const LateLosses *losses = &rows->step->losses;
     Row *row = &rows->row;
     *row = rows->next;
-    row->step.loss = strategy->global_mean ? loss : loss / strategy_processes(strategy);
-    row->sum = strategy->sum_start(strategy, &row->step.loss, 1, err);
+    rows->sums[0] = strategy->global_mean ? loss : loss / strategy_processes(strategy);
+    late_losses_get_hits(losses, back, rows->sums + 1);
+    row->sum = strategy->sum_start(strategy, rows->sums, 1 + hits_size(losses->set), err);
     return row->sum ? 0 : -1;
 }
 
@@ -30,6 +45,8 @@ int rows_finish(Rows *rows, Error *err) {
     row->sum = NULL;
     if (!sum) return 0;
     if (strategy->sum_wait(strategy, sum, err) != 0) return -1;
+    row->step.loss = rows->sums[0];
+    row->step.score = hits_score(rows->step->losses.set, rows->sums + 1, (double)row->step.samples);
     record_step(rows->record, &row->step, &row->profile);
     return 0;
 }
@@ -46,8 +63,8 @@ static int look_at_loss(Rows *rows, int back, Error *err) {
                          loss, (unsigned long long)next->step.step,
                          (unsigned long long)next->step.epoch, next->step.lr);
     bool last = next->step.step + 1 == rows->total_steps;
-    if (next->step.step % rows->log_every != 0 && !last) return 0;
-    return start_sum(rows, loss, err);
+    if (next->step.step % rows->step->config->log_every != 0 && !last) return 0;
+    return start_sum(rows, loss, back, err);
 }
 
 int rows_add(Rows *rows, const StepRecord *step, const Profile *profile, Error *err) {

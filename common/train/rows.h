@@ -1,7 +1,7 @@
 /* rows.h: the rows of the records, one for each logged step, on their way.
  *
- * A row needs the step's loss, which the device has not computed yet, and its mean over the
- * processes, which have to add theirs up. Nobody waits for either: the loss is looked at a step
+ * A row needs the step's loss and hits, which the device has not computed yet, and their sum over
+ * the processes. Nobody waits for either: the loss is looked at a step
  * later where the device works on its own, and the sum, started then, is taken up after the next
  * step.
  *
@@ -18,7 +18,7 @@
 
 typedef struct Row {
     bool known; // there is such a step, whose loss nobody has looked at yet
-    void *sum;  // of the losses over the processes, on its way into step.loss; NULL: none
+    void *sum;  // of its numbers over the processes, on its way into Rows.sums; NULL: none
     StepRecord step;
     Profile profile;
 } Row;
@@ -26,9 +26,13 @@ typedef struct Row {
 typedef struct Rows {
     const Step *step;
     Record *record;
-    size_t log_every, total_steps;
+    size_t total_steps;
     Row next, row; // of the last step, and of one that is being added up
+    double *sums;  // [1 + hits_size]: the latter's loss and hits
 } Rows;
+
+Rows rows_open(const Step *step, Record *record, size_t total_steps);
+void rows_close(Rows *rows);
 
 // Within a step's time, when all of it is asked for: waits for the loss of the step before.
 void rows_wait(const Rows *rows);

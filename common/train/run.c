@@ -80,10 +80,7 @@ static void open_step(Run *run) {
     run->step = step_open(config, run->strategy, run->optimizer, &run->profile, &run->data->train,
                           loader_capacity(run->loader));
     if (config->cuda_graph) run->graph = step_graph_open(run->step);
-    run->rows = (Rows){.step = run->step,
-                       .record = &run->record,
-                       .log_every = config->log_every,
-                       .total_steps = run->total_steps};
+    run->rows = rows_open(run->step, &run->record, run->total_steps);
 }
 
 static Progress first_progress(const Run *run) {
@@ -155,6 +152,7 @@ int run_open(Run *run, const Options *options, Error *err) {
 void run_close(Run *run) {
     Error lost = {0};
     if (run->step) rows_finish(&run->rows, &lost); // a failed run's last row, if it came through
+    rows_close(&run->rows);
     record_close(&run->record);
     step_graph_close(run->graph);
     step_close(run->step);

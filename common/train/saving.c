@@ -100,8 +100,8 @@ int save_epoch(Run *run, Error *err) {
 
 // What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.
 static double best_score(const Dataset *set, const Evaluation *evaluation) {
-    if (set->dense) return evaluation->mean_iou;
-    return set->classes ? evaluation->accuracy : -evaluation->loss;
+    if (set->dense) return evaluation->score.mean_iou;
+    return set->classes ? evaluation->score.accuracy : -evaluation->loss;
 }
 
 int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {

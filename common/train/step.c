@@ -20,6 +20,7 @@ int step_run(Step *step, Tape *tape, double lr, Error *err) {
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
     const LossRule rule = loss_rule_mining(step->config, step->input);
     if (batch_mean_loss(loss, tape, step->input, &rule, step->strategy, err) != 0) return -1;
+    late_losses_count(&step->losses, tape, step->input, loss);
     loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
     return 0;
 }
@@ -55,17 +56,15 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
                    .tape = tape_create(strategy->device, profile),
                    .input = batch_input_create(strategy->device, set, capacity),
                    .scaler = step_scaler_open(config, optimizer),
-                   .total = device_alloc(strategy->device, sizeof *step->total),
-                   .losses = late_losses_open(strategy->device)};
+                   .losses = late_losses_open(strategy->device, set, config->accumulate_steps)};
     step->tape->precision = step->scaler.precision;
     return step;
 }
 
 void step_close(Step *step) {
     if (!step) return;
-    late_losses_close(&step->losses);
+    late_losses_close(&step->losses, step->strategy->device);
     step_scaler_close(&step->scaler);
-    device_free(step->strategy->device, step->total, sizeof *step->total);
     batch_input_close(step->input);
     tape_close(step->tape);
     free(step);

@@ -20,7 +20,6 @@ typedef struct Step { // what every step works with
     Tape *tape;           // of plain steps; between two of them, of evaluation
     BatchInput *input;    // the batch, on the device
     StepScaler scaler;
-    float *total; // [1], device memory: the loss of the parts of a step (step_accumulated.h)
     LateLosses losses;
 } Step;
 

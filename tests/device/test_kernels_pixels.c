@@ -295,6 +295,43 @@ static void predictions_agree_with_reference(void **state) {
     }
 }
 
+// ---- counts -----------------------------------------------------------------------------------
+
+static void counts_known_answers(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLE_COUNT; t++) {
+        // right twice, wrong, none predicted; ignored and no class are not counted
+        const int64_t target[] = {0, 0, 0, 1, -1, 2, INT64_MIN, 1};
+        const int32_t predicted[] = {0, 0, 1, -1, 1, 0, 0, 0};
+        const int64_t wanted[2 * 3] = {2, 1, 0, 1, 0, 1};
+        int64_t confusion[2 * 3] = {7, 7, 7, 7, 7, 7};
+        TABLES[t]->pixels->count_pixels((PixelLabels){target, 2, 2, 4}, predicted, confusion);
+        assert_memory_equal(confusion, wanted, sizeof wanted);
+    }
+}
+
+static void counts_agree_with_reference(void **state) {
+    TwoDevices *two = *state;
+    const size_t inners[] = {0, 1, 257, 70001}, classes[] = {1, 2, 33};
+    for (size_t i = 0; i < 4 * 3; i++) {
+        size_t inner = inners[i % 4], k = classes[i / 4], n = 2;
+        int64_t *truth = two_take(two, NULL, NULL, n * inner * sizeof *truth);
+        int32_t *said = two_take(two, NULL, NULL, n * inner * sizeof *said);
+        for (size_t j = 0; j < n * inner; j++) {
+            truth[j] = (int64_t)rng_below(5, RNG_STREAM_TEST, j, k + 2) - 1; // -1 and k, too
+            said[j] = (int32_t)rng_below(6, RNG_STREAM_TEST, j, k + 1) - 1;
+        }
+        Both target = both_bytes(two, truth, n * inner * sizeof *truth);
+        Both predicted = both_bytes(two, said, n * inner * sizeof *said);
+        Both confusion = both_bytes(two, NULL, k * (k + 1) * sizeof(int64_t));
+        for (int d = 0; d < DEVICES; d++)
+            two_kernels(two, d)->pixels->count_pixels((PixelLabels){target.of[d], n, k, inner},
+                                                      predicted.of[d], confusion.of[d]);
+        both_check_bytes(confusion, "count_pixels");
+        two_free(two);
+    }
+}
+
 int main(int argc, char **argv) {
     TwoDevices two = two_open(argc, argv);
     const struct CMUnitTest tests[] = {
@@ -308,6 +345,8 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(mining_of_many_agrees_with_reference, &two),
         cmocka_unit_test(predictions_known_answers),
         cmocka_unit_test_prestate(predictions_agree_with_reference, &two),
+        cmocka_unit_test(counts_known_answers),
+        cmocka_unit_test_prestate(counts_agree_with_reference, &two),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     two_close(&two);

@@ -18,14 +18,18 @@ checks=$((checks + 1))
 found=$(find "$work" -name x)
 [ -z "$found" ] || fail "a name was carried out as a command: $found"
 cd "$nasty"
-for file in summary.csv difference.csv equivalence.csv report.md report.html difference.svg loss.svg memory.svg \
+for file in summary.csv difference.csv equivalence.csv report.md report.html difference.svg loss.svg buckets.svg memory.svg \
     phases.svg throughput.svg timeline.svg; do
     checks=$((checks + 1))
     [ -s "$file" ] || fail "there is no $file"
 done
 checks=$((checks + 1))
-[ "$(grep -c '<svg' report.html)" = 6 ] || fail "not six figures in report.html"
+[ "$(grep -c '<svg' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
+
+checks=$((checks + 1))
+wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
+[ -z "$wide" ] || fail "wider than a terminal: $wide"
 
 # ---- waiting ---------------------------------------------------------------------------------------------
 # Elsewhere than on a terminal: a plain line for each section, with what is done and what is left.
@@ -37,7 +41,7 @@ grep -Eq '^equivalence: toy \([0-9]+ of [0-9]+ runs done, about [0-9]+:[0-9][0-9
 runs_said=$(sed -n 's/.* of \([0-9]*\) runs done.*/\1/p' "$work/err.txt" | sort -u)
 [ "$runs_said" = "$(find runs -name summary.json | wc -l)" ] || fail "$runs_said runs were announced"
 
-# On a terminal: a build and the runs, in one line that is drawn anew. Ctrl-C says what it keeps.
+# On a terminal: a build, in one line that is drawn anew.
 if command -v script >/dev/null; then
     checks=$((checks + 1))
     cat >"$work/build.sh" <<END
@@ -49,26 +53,6 @@ END
     grep -q '40 % built, about 0:0[1-9] left' "$work/terminal.txt" || fail "$(cat "$work/terminal.txt")"
     [ "$(wc -l <"$work/setup.log")" = 2 ] || fail "not all of a build's lines are in its log"
 fi
-checks=$((checks + 1))
-setsid env --default-signal=INT "$bench/compare.sh" --bin "$bin" --quick --model mlp --world "1 2" \
-    --out "$work/cut off" >"$work/out.txt" 2>"$work/err.txt" </dev/null &
-job=$!
-tries=0
-while [ "$(ls "$work/cut off/runs" 2>/dev/null | wc -l)" -lt 3 ] && [ $tries -lt 600 ]; do
-    tries=$((tries + 1))
-    sleep 0.1
-done
-kill -s INT -- -$job
-status=0
-wait $job || status=$?
-[ $status = 130 ] || fail "status $status of an interrupted comparison: $(cat "$work/err.txt")"
-grep -Eq '^interrupted after [0-9]+ of [0-9]+ runs; there is no report$' "$work/err.txt" || fail "$(cat "$work/err.txt")"
-grep -Fq "kept: what was finished, in $work/cut off/runs" "$work/err.txt" || fail "$(cat "$work/err.txt")"
-for run in "$work/cut off/runs"/*; do
-    [ -s "$run/summary.json" ] || fail "half a run was kept: $(ls "$run")"
-done
-[ -d "$run" ] || fail "no run was kept"
-
 # ---- what was drawn -------------------------------------------------------------------------------------
 # drawn NAME: "panel curve x y ..." for every point that the figure shows
 drawn() {
@@ -120,6 +104,12 @@ csv 'BEGIN { n = split("data scatter replicate forward gather loss backward redu
     } }' summary.csv >wanted-difference.txt
 drawn difference | awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' >drawn-difference.txt
 agree "difference.svg" wanted-difference.txt drawn-difference.txt
+
+# buckets: the step of every cap.
+csv '{ printf "0 0 %s %s %s %s\n0 1 %s %s\n", of("position"), of("step_ms_p50"), of("step_ms_p25"), of("step_ms_p75"), \
+    of("position"), of("step_ms_p50") }' plots/buckets.csv >wanted-buckets.txt
+drawn buckets | awk '$2 == 0 { print $1, $2, $3, $4, $5, $6 } $2 == 1' >drawn-buckets.txt
+agree "buckets.svg" wanted-buckets.txt drawn-buckets.txt
 
 # loss: means of as many steps as make at most 60 points; below, the distance from one device.
 runs="single-1 dp-2 ddp-2"
@@ -197,8 +187,9 @@ csv 'BEGIN { split("data scatter replicate forward gather loss backward reduce e
             of("begin_ms"), of("end_ms"), of("row") - 0.4, of("row") + 0.4 }' plots/timeline.csv >wanted-timeline.txt
 csv '{ printf "0 13 %s %.9g %.9g %.9g\n", of("from_ms"), of("from_row") + 0.4, \
         of("to_ms") - of("from_ms"), of("to_row") - of("from_row") - 0.8 }' plots/arrows.csv >>wanted-timeline.txt
-drawn timeline >all-timeline.txt
-awk '$2 < 13 { print } $2 == 13 { print $1, $2, $3, $4, $5, $6 }' all-timeline.txt >drawn-timeline.txt
+timeline='$2 < 12 || $2 == 12 && $5 != $6 { print }
+    $2 == 13 { print $1, $2, $3, $4, $5, $6 }'
+drawn timeline | awk "$timeline" >drawn-timeline.txt
 agree "timeline.svg" wanted-timeline.txt drawn-timeline.txt
 checks=$((checks + 1))
 csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != of("from_row") + 1) print "bad arrow", $0 }
@@ -220,7 +211,7 @@ for name in loss throughput memory phases timeline difference; do
     memory) awk '$1 < 2' turned.txt ;;
     difference) awk '$2 == 0 { printf "%s %s %.4f\n", $1, $4, $3 * 2 }' turned.txt | sort ;;
     phases) awk '$1 < 2 && $2 < 11 { printf "%d %d %d %.6f %.6f\n", $1, $2, $4, $5, $6 }' turned.txt | sort ;;
-    timeline) awk '$2 < 13 { print } $2 == 13 { print $1, $2, $3, $4, $5, $6 }' turned.txt ;;
+    timeline) awk "$timeline" turned.txt ;;
     *) cat turned.txt ;;
     esac >drawn-again.txt
     sort "drawn-$name.txt" | cmp -s - drawn-again.txt || fail "$name.svg counts columns"

@@ -24,7 +24,7 @@ fail() {
 train() {
     local name=$1
     shift
-    "$@" --save "$work/$name" >"$work/out" 2>&1 || fail "$*"
+    "$@" --save "$work/$name" --out "$work/$name.out" >"$work/out" 2>&1 || fail "$*"
 }
 
 single() {
@@ -41,16 +41,31 @@ close() {
     "$bin/compare_tensors" --tol "$3" "$work/$1" "$work/$2" >"$work/out" || fail "$4"
 }
 
+# same_scores A B tolerance what: the accuracy and the mean IoU of the steps
+same_scores() {
+    for name in "$1" "$2"; do
+        awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) at[$i] = i; next }
+            { print $1, $at["accuracy"], $at["mean_iou"] }' "$work/$name.out/steps.csv" >"$work/$name.scores"
+    done
+    paste -d ' ' "$work/$1.scores" "$work/$2.scores" | awk -v tolerance="$3" '
+        function near(a, b) { return a == b || (a - b) ^ 2 <= tolerance ^ 2 }
+        $1 != $4 || !near($2, $5) || !near($3, $6)
+        END { if (NR != 10) print NR, "rows" }' >"$work/out"
+    [[ ! -s $work/out ]] || fail "$4: other scores"
+}
+
 # Ten steps follow the CPU's. (A relu within rounding of 0 may switch, so learning rates are small.)
 while read -r model lr batch; do
-    run=(--model "$model" --lr "$lr" --global-batch "$batch" --steps 10)
+    run=(--model "$model" --lr "$lr" --global-batch "$batch" --steps 10 --log-every 1)
     [[ $model == segnet ]] && run+=(--data shapes:32x32@64)
     single cpu --device cpu "${run[@]}"
     single cuda --device cuda "${run[@]}"
     close cuda cpu 1e-4 "$model: ten steps on cuda and on the cpu"
+    same_scores cuda cpu "$([[ $model == segnet ]] && echo 0.01 || echo 0.13)" "$model: ten steps on cuda and on the cpu"
     [[ $model == segnet ]] && continue # how many pixels count is known in the middle of a step
     single graph --device cuda --cuda-graph "${run[@]}"
     same graph cuda "$model: a captured step"
+    same_scores graph cuda 0 "$model: a captured step"
 done <<'END'
 mlp 0.01 60
 convnet 0.01 60

@@ -112,5 +112,66 @@ for figure in difference throughput phases; do
 done
 expect "answers, disturbed" "" "$(say "$out/difference.csv" | grep -v 'no conclusion' || true)"
 
+# ---- what is disturbed ---------------------------------------------------------------------------------------
+source bench/compare/disturbed.sh
+kind=cpu
+probed() { # NAME BEFORE AFTER: a run between two probes
+    mkdir -p "$out/runs/$1"
+    printf 'gflops,triad_gbps\n%s\n%s\n' "$2" "$3" >"$out/runs/$1/probe.csv"
+    touch "$out/runs/$1/steps.csv"
+}
+for repeat in 1 2 3; do probed speed-mlp-dp-2-$repeat 100,20 98,21; done
+probed speed-mlp-ddp-2-1 101,19 100,20
+probed speed-mlp-ddp-2-2 100,20 79,20 # fewer products afterwards
+probed speed-mlp-ddp-2-3 100,15 100,20 # less memory before
+probed speed-mlp-single-1-1 50,20 100,20
+expect "the usual probe" "100 20" "$(usual_probe | tr '\t' ' ')"
+disturbed_runs >"$out/disturbed.txt"
+expect "disturbed runs" "speed-mlp-ddp-2-2 speed-mlp-ddp-2-3 speed-mlp-single-1-1" "$(sort "$out/disturbed.txt" | paste -sd ' ' -)"
+counted() { undisturbed_of "$1" | sed 's|.*/\(speed[^/]*\)/.*|\1|' | paste -sd ' ' -; }
+expect "all count" "speed-mlp-dp-2-1 speed-mlp-dp-2-2 speed-mlp-dp-2-3" "$(counted speed-mlp-dp-2)"
+expect "most are disturbed" "disturbed speed-mlp-ddp-2-1 speed-mlp-ddp-2-2 speed-mlp-ddp-2-3" "$(counted speed-mlp-ddp-2)"
+sed -i /ddp-2-2/d "$out/disturbed.txt"
+expect "one is left out" "speed-mlp-ddp-2-1 speed-mlp-ddp-2-2" "$(counted speed-mlp-ddp-2)"
+
+# What stayed disturbed makes the row of summary.csv so, however alike its steps are.
+printf 'step_ms,samples_per_s%s\n' "$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' |
+    grep '_ms$' | sed 's/^/,/' | tr -d '\n')" >"$out/steps.csv"
+for ((step = 0; step < 6; step++)); do echo "2,500$(printf ',0.1%.0s' {1..15})" >>"$out/steps.csv"; done
+last_field() { awk -v skip=2 -v facts="$1" -f bench/compare/summarize.awk "$out/steps.csv" | sed 's/.*,//'; }
+expect "an undisturbed row" 0 "$(last_field strategy=dp)"
+expect "a disturbed row" 1 "$(last_field strategy=dp,disturbed=1)"
+
+# ---- overlap and buckets --------------------------------------------------------------------------------------
+source bench/compare/link.sh
+source bench/compare/tables.sh
+: >"$out/disturbed.txt"
+# Alone: backward 10, buckets of 3, 3 and 2. Ready at 2, 8 and 10 of 10: they have moved at 5, 11 and 13, so that
+# 3 of 8 stay exposed at least. 4 were: hidden 4 of 5. Backward took 20, and twice the times, beside communication.
+printf 'bucket,ready_ms,moving_ms\n0,10,3\n1,10,3\n2,10,2\nbackward,10,\nexposed,8,\nskew,0,\n' \
+    >"$out/plots/overlap-link-serial.csv"
+printf 'bucket,ready_ms,moving_ms\n0,4,9\n1,16,9\n2,20,9\nbackward,20,\nexposed,4,\nskew,0,\n' \
+    >"$out/plots/overlap-link-overlapped.csv"
+expect "overlap" "x 8.00 5.00 4.00 80 % 2.00" "$(overlap_row x link | tr '\t' ' ')"
+echo overlap-link-serial >"$out/disturbed.txt"
+expect "overlap, disturbed" "x - - - disturbed -" "$(overlap_row x link | tr '\t' ' ')"
+
+# A trace of two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 0.5 ms.
+for step in 0 1 2; do
+    t=$((step * 10000))
+    echo "{\"ph\": \"X\", \"name\": \"backward\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 1000)), \"dur\": 4000, \"args\": {\"number\": $step}},"
+    echo "{\"ph\": \"X\", \"name\": \"exposed\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 5000)), \"dur\": 1500, \"args\": {\"number\": $step}},"
+    echo "{\"ph\": \"i\", \"name\": \"bucket is ready\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 3000)), \"args\": {\"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 0, \"tid\": 1, \"ts\": $((t + 3100)), \"dur\": 700, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 1, \"tid\": 1, \"ts\": $((t + 3300)), \"dur\": 500, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+done >"$out/trace.json"
+expect "a trace" "bucket,ready_ms,moving_ms 0,2.0000,0.5000 backward,4.0000, exposed,1.5000, skew,0.2000," \
+    "$(awk -f bench/compare/overlap.awk "$out/trace.json" | paste -sd ' ' -)"
+
+printf 'position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed\n1,0,1,12,1,0\n2,1,1,10,1,0\n3,4,1,5,1,1\n4,25,1,13,1,0\n' \
+    >"$out/plots/buckets.csv"
+expect "buckets" "Over an emulated link of 10 Gbit/s and 20 us the best of these caps is 1 MB, with 10.00 ms per step;\
+ with 0 MB a step takes 20 % more; with 25 MB 30 % more." "$(caption_buckets)"
+
 echo "report_sentences: $checks checks, $failures failures"
 [[ $failures == 0 ]]

@@ -44,8 +44,11 @@ static void mean_iou_is_intersection_over_union(void **state) {
             if (i % 2) predicted[i] = (int32_t)truth[i];
         }
         double confusion[CLASSES * (CLASSES + 1)] = {0};
-        metrics_count_pixels(confusion, CLASSES, truth, predicted, COUNT);
-        check_close(metrics_mean_iou(confusion, CLASSES),
+        int64_t counts[CLASSES * (CLASSES + 1)];
+        kernels_ref.pixels->count_pixels((PixelLabels){truth, 1, CLASSES, COUNT}, predicted,
+                                         counts);
+        for (size_t i = 0; i < CLASSES * (CLASSES + 1); i++) confusion[i] = (double)counts[i];
+        check_close(hits_mean_iou(confusion, CLASSES),
                     brute_force_mean_iou(truth, predicted, COUNT, CLASSES), 1e-12, "mean IoU");
     }
 }
@@ -54,10 +57,10 @@ static void mean_iou_known_answers(void **state) {
     (void)state;
     // 2 classes and "none": class 0 is right in 3 of 4, class 1 in 1 of 3 and once not predicted.
     const double confusion[] = {3, 1, 0, 1, 1, 1};
-    check_close(metrics_mean_iou(confusion, 2), (3.0 / 5 + 1.0 / 4) / 2, 1e-12, "mean IoU");
+    check_close(hits_mean_iou(confusion, 2), (3.0 / 5 + 1.0 / 4) / 2, 1e-12, "mean IoU");
     const double nothing[6] = {0}, perfect[] = {5, 0, 0, 0, 0, 0};
-    assert_true(isnan(metrics_mean_iou(nothing, 2)));
-    check_close(metrics_mean_iou(perfect, 2), 1, 1e-12, "one class alone");
+    assert_true(isnan(hits_mean_iou(nothing, 2)));
+    check_close(hits_mean_iou(perfect, 2), 1, 1e-12, "one class alone");
 }
 
 // ---- a model, data, a tape --------------------------------------------------------------------
@@ -161,10 +164,11 @@ static void check_shares(const char *data, const char *model, size_t cut) {
     CHECK_OK(metrics_reduce(&first, &pair.strategy, &err) == 0, err);
     Evaluation a = metrics_result(&whole), b = metrics_result(&first);
     check_close(b.loss, a.loss, 1e-6, "loss");
-    assert_true(a.accuracy > 0 && a.accuracy < 1);
-    assert_true(b.accuracy == a.accuracy); // counts: exact
-    assert_int_equal(isnan(a.mean_iou), !rig.source->train.dense);
-    if (rig.source->train.dense) assert_true(b.mean_iou == a.mean_iou && a.mean_iou > 0);
+    assert_true(a.score.accuracy > 0 && a.score.accuracy < 1);
+    assert_true(b.score.accuracy == a.score.accuracy); // counts: exact
+    assert_int_equal(isnan(a.score.mean_iou), !rig.source->train.dense);
+    if (rig.source->train.dense)
+        assert_true(b.score.mean_iou == a.score.mean_iou && a.score.mean_iou > 0);
     metrics_close(&whole);
     metrics_close(&first);
     metrics_close(&second);
@@ -218,7 +222,7 @@ static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
         assert_true(gradient_size(rig.model) == 0);
         Metrics metrics = metrics_open(&rig.source->train);
         metrics_add(&metrics, rig.tape, &batch, &loss);
-        assert_true(isnan(metrics_result(&metrics).mean_iou));
+        assert_true(isnan(metrics_result(&metrics).score.mean_iou));
         metrics_close(&metrics);
     }
     batch_free(&batch);
@@ -242,7 +246,7 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
         metrics_add(&metrics, rig.tape, batch, &loss);
         losses[i] = (double)tensor_item(loss.loss);
         counts[i] = loss.count;
-        accuracies[i] = metrics_result(&metrics).accuracy;
+        accuracies[i] = metrics_result(&metrics).score.accuracy;
         metrics_close(&metrics);
     }
     assert_true(losses[0] == losses[1] && losses[0] > 0);
@@ -312,7 +316,7 @@ static void pictures_show_input_truth_and_prediction(void **state) {
     rig.tape->training = false;
     size_t shape[] = {IMAGES_SAMPLES, 3, SIDE, SIDE};
     Tensor *x = tape_input(rig.tape, DTYPE_F32, 4, shape, batch.samples);
-    metrics_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
+    hits_predict(rig.tape, module_forward(rig.model, rig.tape, x), predicted);
     for (size_t i = 0; i < IMAGES_SAMPLES; i++) {
         uint8_t pixels[3 * 24 * 8], color[3];
         char *path = memory_format("%s/images/epoch_0003_sample_%02zu.ppm", (char *)*state, i);

@@ -175,6 +175,16 @@ static void cpu_predict_pixels(const float *logits, int32_t *predicted, size_t n
                           inner - first < BLOCK ? inner - first : BLOCK, classes, inner);
 }
 
+static void cpu_count_pixels(PixelLabels labels, const int32_t *predicted, int64_t *confusion) {
+    size_t columns = labels.classes + 1;
+    memset(confusion, 0, labels.classes * columns * sizeof *confusion);
+    for (size_t i = 0; i < labels.n * labels.inner; i++) {
+        if (labels.target[i] < 0 || (size_t)labels.target[i] >= labels.classes) continue;
+        size_t column = predicted[i] < 0 ? labels.classes : (size_t)predicted[i];
+        confusion[(size_t)labels.target[i] * columns + column]++;
+    }
+}
+
 const PixelKernels cpu_pixels = {
     .upsample2x = cpu_upsample2x,
     .upsample2x_gradient = cpu_upsample2x_gradient,
@@ -182,4 +192,5 @@ const PixelKernels cpu_pixels = {
     .hard_pixels = cpu_hard_pixels,
     .pixel_cross_entropy_gradient = cpu_pixel_cross_entropy_gradient,
     .predict_pixels = cpu_predict_pixels,
+    .count_pixels = cpu_count_pixels,
 };

@@ -122,6 +122,31 @@ static void cuda_predict_pixels(const float *logits, int32_t *predicted, size_t 
                 n * inner);
 }
 
+static __global__ void clear_counts(int64_t *counts, size_t count) {
+    FOR_EACH(i, count) {
+        counts[i] = 0;
+    }
+}
+
+// Whole numbers: in whatever order they are added, the sums are the same.
+static __global__ void count_predicted(const int64_t *target, const int32_t *predicted,
+                                       int64_t *confusion, size_t classes, size_t count) {
+    FOR_EACH(i, count) {
+        if (target[i] < 0 || (size_t)target[i] >= classes) continue;
+        size_t column = predicted[i] < 0 ? classes : (size_t)predicted[i];
+        int64_t *cell = &confusion[(size_t)target[i] * (classes + 1) + column];
+        atomicAdd(reinterpret_cast<unsigned long long *>(cell), 1ull);
+    }
+}
+
+static void cuda_count_pixels(PixelLabels labels, const int32_t *predicted, int64_t *confusion) {
+    const CudaDevice *cuda = cuda_current();
+    size_t cells = labels.classes * (labels.classes + 1), count = labels.n * labels.inner;
+    cuda_launch(cuda, clear_counts, cuda_grid(cuda, cells), confusion, cells);
+    cuda_launch(cuda, count_predicted, cuda_grid(cuda, count), labels.target, predicted, confusion,
+                labels.classes, count);
+}
+
 // ---- hard pixels -----------------------------------------------------------------------------
 //
 // A loss becomes a whole number of 32 bits that orders as it does (rank_of), and the question
@@ -333,4 +358,5 @@ extern "C" const PixelKernels cuda_pixels = {
     .hard_pixels = cuda_hard_pixels,
     .pixel_cross_entropy_gradient = cuda_pixel_cross_entropy_gradient,
     .predict_pixels = cuda_predict_pixels,
+    .count_pixels = cuda_count_pixels,
 };

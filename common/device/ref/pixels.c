@@ -4,6 +4,7 @@
 #include "common/device/ref/kernels.h"
 
 #include <math.h>
+#include <string.h>
 
 // ---- upsampling ------------------------------------------------------------------------------
 
@@ -113,6 +114,16 @@ static void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n
         }
 }
 
+static void ref_count_pixels(PixelLabels labels, const int32_t *predicted, int64_t *confusion) {
+    size_t columns = labels.classes + 1;
+    memset(confusion, 0, labels.classes * columns * sizeof *confusion);
+    for (size_t i = 0; i < labels.n * labels.inner; i++) {
+        if (labels.target[i] < 0 || (size_t)labels.target[i] >= labels.classes) continue;
+        size_t column = predicted[i] < 0 ? labels.classes : (size_t)predicted[i];
+        confusion[(size_t)labels.target[i] * columns + column]++;
+    }
+}
+
 const PixelKernels ref_pixels = {
     .upsample2x = ref_upsample2x,
     .upsample2x_gradient = ref_upsample2x_gradient,
@@ -120,4 +131,5 @@ const PixelKernels ref_pixels = {
     .hard_pixels = ref_hard_pixels,
     .pixel_cross_entropy_gradient = ref_pixel_cross_entropy_gradient,
     .predict_pixels = ref_predict_pixels,
+    .count_pixels = ref_count_pixels,
 };

@@ -1,0 +1,165 @@
+# link.sh: the same comparison over a slower network than the memory of this machine, emulated by --link, and
+# what overlap is worth there. Sourced by compare.sh after measure.sh. CPU devices only.
+#
+# Runs: link-MODEL-STRATEGY-2-REPEAT (a step of DP and DDP), buckets-CAP-ddp-2-REPEAT (DDP with buckets of CAP MB)
+# and overlap-WHERE-HOW (traces; WHERE is memory or link, HOW overlapped or serial). The last two train the deep
+# network of the timeline.
+
+slow_link=10gbe
+link_text="an emulated link of 10 Gbit/s and 20 us"
+bucket_caps="0 0.1 0.5 1 2 4 25"
+deep="512,512,512,512,512,512,512,512"
+
+has_link() {
+    [[ $kind == cpu && " $worlds " == *" 2 "* ]]
+}
+
+# link_run NAME: one of these runs, which its name describes.
+link_run() {
+    local part what strategy
+    local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
+    IFS=- read -r part what strategy _ <<<"$1"
+    case $1 in
+    link-*)
+        # shellcheck disable=SC2046 # the options are words
+        train "$1" "$strategy" 2 --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
+            --link $slow_link --steps $((measured_steps / 2)) --no-eval --log-every 1
+        ;;
+    buckets-*)
+        train "$1" ddp 2 "${options[@]}" --link $slow_link --bucket-cap-mb "$what" \
+            --steps $((measured_steps / 2)) --log-every 1
+        ;;
+    overlap-*)
+        [[ $what == memory ]] || options+=(--link $slow_link)
+        [[ $strategy == overlapped ]] || options+=(--no-overlap)
+        train "$1" ddp 2 "${options[@]}" --bucket-cap-mb 1 --steps 20 --trace "$out/trace-$what-$strategy.json"
+        ;;
+    esac </dev/null
+}
+
+measure_link() {
+    local repeat cap strategy where
+    has_link || return 0
+    for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
+        begin_section "over $link_text: repeat $repeat of $(((repeats + 1) / 2))"
+        for strategy in dp ddp; do measure_run "link-${models%% *}-$strategy-2-$repeat"; done
+        for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
+    done
+    for where in memory link; do
+        measure_run overlap-$where-serial
+        measure_run overlap-$where-overlapped
+    done
+}
+
+# difference-link.csv and plots/buckets.csv.
+summarize_link() {
+    local strategy cap header
+    has_link || return 0
+    header=$(awk -v header=1 -f bench/compare/summarize.awk)
+    {
+        echo "$header"
+        for strategy in dp ddp; do summary_row "${models%% *}" $strategy 2 link; done
+    } >"$out/summary-link.csv"
+    awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
+    {
+        echo "$header"
+        for cap in $bucket_caps; do summary_row "$cap" ddp 2 buckets; done
+    } >"$out/plots/buckets-runs.csv"
+    csv 'BEGIN { print "position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed" }
+        { printf "%d,%s,%s,%s,%s,%d\n", ++n, of("model"), of("step_ms_p25"), of("step_ms_p50"), of("step_ms_p75"), \
+            of("disturbed") }' "$out/plots/buckets-runs.csv" >"$out/plots/buckets.csv"
+}
+
+caption_buckets() {
+    csv '
+        of("disturbed") + 0 { next }
+        { cap[++n] = of("cap_mb"); ms[n] = of("step_ms_p50") + 0; if (n == 1 || ms[n] < ms[best]) best = n }
+        END {
+            if (!n) { print "Disturbed."; exit }
+            printf "Over '"$link_text"' the best of these caps is %s MB, with %.2f ms per step", cap[best], ms[best]
+            if (best > 1) printf "; with %s MB a step takes %.0f %% more", cap[1], 100 * (ms[1] / ms[best] - 1)
+            if (best < n) printf "; with %s MB %.0f %% more", cap[n], 100 * (ms[n] / ms[best] - 1)
+            print "."
+        }' "$out/plots/buckets.csv"
+}
+
+# How much of the communication overlap hides of what it could, for one place: tab-separated fields. WHERE is memory or link. From the
+# serial run: each bucket's time to move and the backward pass when nothing else goes on; from the overlapped one:
+# when buckets were ready (as a share of backward), and what was exposed.
+overlap_row() { # LABEL WHERE
+    local files=$out/plots/overlap-$2
+    if grep -q "^overlap-$2-" "$out/disturbed.txt"; then
+        tabbed "$1" - - - disturbed -
+        return
+    fi
+    csv '
+        file == 1 && of("bucket") ~ /^[0-9]/ { move[of("bucket")] = of("moving_ms") + 0; all += of("moving_ms") }
+        file == 1 && of("bucket") == "backward" { alone = of("ready_ms") + 0 }
+        file == 2 && of("bucket") ~ /^[0-9]/ { ready[of("bucket")] = of("ready_ms") + 0; n++ }
+        file == 2 && of("bucket") == "backward" { beside = of("ready_ms") + 0 }
+        file == 2 && of("bucket") == "exposed" { exposed = of("ready_ms") + 0 }
+        END {
+            for (b = 0; b < n; b++) { # each bucket moves when it is ready and the one before has moved
+                start = ready[b] * alone / beside
+                if (start < done) start = done
+                done = start + move[b]
+            }
+            least = done > alone ? done - alone : 0
+            hidden = all > exposed ? all - exposed : 0
+            print label, sprintf("%.2f", all), sprintf("%.2f", all - least), sprintf("%.2f", hidden), \
+                sprintf("%.0f %%", all > least ? 100 * hidden / (all - least) : 0), \
+                sprintf("%.2f", beside / alone)
+        }' label="$1" "$files-serial.csv" "$files-overlapped.csv"
+}
+
+# plots/overlap-RUN.csv, from the traces.
+lay_out_overlap() {
+    local run
+    has_link || return 0
+    for run in {memory,link}-{serial,overlapped}; do
+        awk -f bench/compare/overlap.awk "$out/trace-$run.json" >"$out/plots/overlap-$run.csv"
+    done
+}
+
+overlap_rows() {
+    tabbed network "all-reduces ms" "can hide ms" "hidden ms" "hidden of that" "backward inflated"
+    overlap_row "shared memory" memory
+    overlap_row "10 Gbit/s, 20 us (emulated)" link
+}
+
+# ---- why is it slow? ----------------------------------------------------------------------------------------
+
+# A row for each cause, with this machine's figure for the first model, from the files that the report shows.
+cause_rows() {
+    local world
+    world=$(answer_world)
+    tabbed cause "what was measured (${models%% *}, $world devices)" here
+    csv '
+        of("disturbed") + 0 && (of("strategy") == "single" || of("world_size") == world) { disturbed = 1 }
+        of("strategy") != "single" && of("world_size") != world { next }
+        { s = of("strategy")
+          compute[s] = of("forward_ms") + of("loss_ms") + of("backward_ms")
+          moving[s] = of("scatter_ms") + of("replicate_ms") + of("gather_ms") + of("reduce_ms") + of("exposed_ms")
+          host[s] = of("data_ms") + of("other_ms"); update[s] = of("optimizer_ms"); step[s] = of("step_ms_p50")
+          moved[s] = of("moved_bytes_per_step") / 1e6; busy[s] = of("communication_ms") }
+        function row(cause, what, text) { print cause, what, text }
+        END {
+            if (disturbed) { row("all", "the runs of this model", "disturbed"); exit }
+            ideal = compute["single"] / world
+            row("compute", "forward, loss and backward: one device'\''s, shared by " world, sprintf("%.2f ms", ideal))
+            row("compute", "DP'\''s, and how many times that", sprintf("%.2f ms, %.2f", compute["dp"], compute["dp"] / ideal))
+            row("compute", "DDP'\''s, and how many times that", sprintf("%.2f ms, %.2f", compute["ddp"], compute["ddp"] / ideal))
+            row("exposed communication", "DP: scatter, replicate, gather, reduce", sprintf("%.2f ms", moving["dp"]))
+            row("exposed communication", "DDP: what backward did not hide", sprintf("%.2f ms", moving["ddp"]))
+            row("host", "taking the batch, and between the phases: DP, DDP", sprintf("%.2f, %.2f ms", host["dp"], host["ddp"]))
+            row("replicated work", "the optimizer, as long on N devices as on one: DP, DDP", \
+                sprintf("%.2f, %.2f ms", update["dp"], update["ddp"]))
+            row("memory bandwidth", "bytes that DDP'\''s all-reduces move, and how fast", busy["ddp"] > 0 ? \
+                sprintf("%.2f MB, %.1f GB/s", moved["ddp"], moved["ddp"] / busy["ddp"]) : "-")
+        }' world="$world" "$out/plots/${models%% *}.csv"
+    [[ $kind != cpu ]] || tabbed "memory bandwidth" "a pass through memory by all cores (the probe)" \
+        "$(usual_probe | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
+    ! has_link || csv 'of("bucket") == "skew" {
+        print "imbalance", "how far two ranks come apart to an all-reduce (median)", sprintf("%.2f ms", of("ready_ms")) }' \
+        "$out/plots/overlap-memory-overlapped.csv"
+}

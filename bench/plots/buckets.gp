@@ -1,0 +1,26 @@
+# buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets
+# pay the latency often, large ones start late. Reads plots/buckets.csv (position, cap_mb, step_ms_p25, step_ms_p50,
+# step_ms_p75, disturbed).
+
+load "plots/settings.gp"
+name = "buckets"
+width = 640
+height = 340
+load "plots/style.gp"
+
+set title "DDP's step and the size of its buckets\n{/*0.85 2 devices, ".link_text."}" font ",16"
+set xlabel "bucket-cap-mb"
+set ylabel "milliseconds per step"
+unset key
+file = "plots/buckets.csv"
+stats file using "step_ms_p75" name "ms" nooutput
+stats file using "position" name "position" nooutput
+stats file using "disturbed" name "ring" nooutput
+set xrange [0.5:position_max + 0.5]
+set yrange [0:1.1 * ms_max]
+plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":xtic(strcol("cap_mb")) \
+        with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb blue, \
+    file using "position":"step_ms_p50" with linespoints linewidth 2.5 pointtype 5 pointsize 0.7 linecolor rgb blue, \
+    file using "position":"step_ms_p50":(sprintf("%.1f", column("step_ms_p50"))) with labels offset 2.2, 0.7 font ",12", \
+    file using "position":"step_ms_p50":(column("disturbed") > 0 ? 2 : 0) \
+        with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666"

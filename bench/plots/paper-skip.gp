@@ -1,0 +1,9 @@
+# paper-skip.gp: see paper-lines.gp.
+
+name = "paper-skip"
+data = "skip"
+figure_title = "Synchronising only every so many iterations (figure 10)"
+xlabel_here = "iterations per synchronisation"
+xlabel_paper = "the same, on 256 GPUs"
+
+load "plots/paper-lines.gp"

@@ -1,0 +1,57 @@
+#!/bin/sh
+# compare_interrupted.sh BIN_DIR: Ctrl-C in bench/compare.sh keeps the runs that were finished and says how to
+# go on; --resume makes only the others, and ends with what an undisturbed comparison finds.
+bench=$(cd "$(dirname "$0")/../../bench" && pwd)
+. "$(dirname "$0")/checks.sh"
+
+compare() { # FOLDER OPTION...: in a subshell, whose process becomes the comparison
+    folder=$1
+    shift
+    exec setsid env --default-signal=INT "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model toy --world 2 \
+        --out "$folder" "$@" >out.txt 2>err.txt </dev/null
+}
+
+(compare "cut off") &
+job=$!
+tries=0
+while [ "$(ls "cut off/runs" 2>/dev/null | wc -l)" -lt 4 ] && [ $tries -lt 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+checks=$((checks + 1))
+kill -s INT -- -$job
+status=0
+wait $job || status=$?
+[ $status = 130 ] || fail "status $status of an interrupted comparison: $(cat err.txt)"
+grep -Eq '^interrupted after [0-9]+ of [0-9]+ runs; there is no report$' err.txt || fail "$(cat err.txt)"
+grep -Fq "kept: what was finished, in $work/cut off/runs" err.txt || fail "$(cat err.txt)"
+grep -Eq '^to go on: bench/compare.sh .* --resume$' err.txt || fail "no way to go on: $(cat err.txt)"
+for kept in "cut off/runs"/*; do
+    [ -s "$kept/summary.json" ] || fail "half a run was kept: $(ls "$kept")"
+done
+[ -d "$kept" ] || fail "no run was kept"
+ls -i "cut off/runs"/*/summary.json >before.txt
+
+checks=$((checks + 1))
+(compare "cut off" --resume) || fail "--resume: $(cat err.txt)"
+grep -q 'disturbed runs once more' err.txt || disturbed=no
+checks=$((checks + 1))
+while read -r inode file; do # with a disturbance a run may be made again; the others are as they were
+    [ "${disturbed:-yes}" = yes ] || [ "$(ls -i "$file")" = "$inode $file" ] || fail "made again: $file"
+    case $file in
+    *"/speed-"*) ;;
+    *) [ "$(ls -i "$file")" = "$inode $file" ] || fail "made again: $file" ;;
+    esac
+done <before.txt
+
+checks=$((checks + 1))
+(compare whole) || fail "an uninterrupted comparison: $(cat err.txt)"
+cmp -s "cut off/equivalence.csv" whole/equivalence.csv || fail "another equivalence.csv"
+[ "$(ls "cut off/runs")" = "$(ls whole/runs)" ] || fail "other runs"
+sed "s|'$work/cut off|'$work/whole|g; s|$work/cut off|$work/whole|g" "cut off/commands.txt" | tr -d "'" >commands.txt
+tr -d "'" <whole/commands.txt | cmp -s - commands.txt || fail "other commands: $(diff whole/commands.txt commands.txt | head -n 4)"
+for folder in "cut off" whole; do cut -d, -f 1-6,11,12,26 "$folder/summary.csv" >"$folder.csv"; done
+cmp -s "cut off.csv" whole.csv || fail "another summary: $(diff "cut off.csv" whole.csv)"
+[ -s "cut off/report.html" ] || fail "no report"
+
+tally compare_interrupted

@@ -1,0 +1,101 @@
+#!/bin/sh
+# scores.sh BIN_DIR: the accuracy and the mean IoU that stand beside the training loss. They are those of the
+# rows that the step was trained on, of all devices and ranks and of all parts of the step, and count exactly:
+# one device, DataParallel and DistributedDataParallel print the same.
+. "$(dirname "$0")/checks.sh"
+
+column() { # NAME FOLDER: of its steps.csv, in one line
+    awk -F, -v name="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == name) at = i; next }
+        { printf "%s ", $at }' "$2/steps.csv"
+}
+
+value() { sed -n "s/^ *\"$1\": *\([^,]*\),*$/\1/p" "$2/summary.json"; } # KEY FOLDER
+
+expect() { # WHAT GOT WANTED
+    checks=$((checks + 1))
+    [ "$2" = "$3" ] || fail "$1: '$2', not '$3'"
+}
+
+train() { # FOLDER COMMAND...: into out.txt and steps.csv
+    folder=$1
+    shift
+    run "$folder" "$@" --no-eval --out "$folder"
+}
+
+# --- Samples: batches that the devices do not share evenly, the last one of an epoch short
+
+options="--model mlp --global-batch 61 --steps 30 --log-every 1"
+ranks="--sampler blocked --normalize global"
+# shellcheck disable=SC2086 # the options are words
+{
+    train single "$bin/train_single" $options
+    train dp "$bin/train_dp" --devices 3 $options
+    train ddp "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" $options $ranks
+    train parts "$bin/train_single" $options --accumulate-steps 4
+    train ddp-parts "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $options $ranks --accumulate-steps 3
+}
+accuracy=$(column accuracy single)
+# Whole numbers of 61 rows (36 in an epoch's 25th batch), neither all nor none, and not always the same.
+echo "$accuracy" | tr ' ' '\n' | awk 'NF { rows = NR == 25 ? 36 : 61; hits = $1 * rows
+    if (hits < 1 || hits > rows - 1 || (hits - int(hits + 0.5)) ^ 2 > 1e-8) print "step", NR - 1, $1 }
+    NF && !seen[$1]++ { count++ } END { if (NR < 30 || count < 10) print "only", count }' >odd.txt
+checks=$((checks + 1))
+[ ! -s odd.txt ] || fail "no shares of a batch: $(cat odd.txt)"
+for folder in dp ddp parts ddp-parts; do
+    expect "accuracy of $folder" "$(column accuracy $folder)" "$accuracy"
+done
+expect "final_accuracy" "$(value final_accuracy single | cut -c 1-8)" \
+    "$(echo "$accuracy" | awk '{ print substr($NF, 1, 8) }')"
+grep -qE 'step=0 epoch=0 loss=[0-9.]+ accuracy=0\.[0-9]{4} lr=' out.txt || fail "no accuracy on the line of a step"
+
+# Before an update the ranks' rows are one device's rows, however they are dealt out.
+train alone "$bin/train_single" --model mlp --steps 1
+train interleaved "$bin/ddprun" --nproc-per-node 3 "$bin/train_ddp" --model mlp --steps 1
+expect "the accuracy of interleaved rows" "$(column accuracy interleaved)" "$(column accuracy alone)"
+
+# A line of some steps has those steps' own.
+# shellcheck disable=SC2086
+train some "$bin/train_single" $options --log-every 7
+expect "every seventh" "$(column accuracy some)" "$(echo "$accuracy" | cut -d ' ' -f 1,8,15,22,29,30) "
+
+# Without an update (all but), the accuracy of a batch of all rows is the evaluation's, of the same rows.
+mkdir same
+for file in 1 2 3 4 5; do
+    awk -v file=$file 'BEGIN { for (i = 0; i < 8; i++) printf "%d\n", (i * file) % 7 }' | while read -r label; do
+        printf "\\00$label"
+        awk -v n=$((label * 9 + file)) 'BEGIN { for (i = 0; i < 3072; i++) printf "%c", 33 + (i * n + n * n) % 90 }'
+    done >same/data_batch_$file.bin
+done
+cat same/data_batch_?.bin >same/test_batch.bin
+run "the same data twice" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --data same --model mlp \
+    --global-batch 40 --steps 1 --lr 1e-30 --out twice
+expect "the evaluation's accuracy" "$(value final_accuracy twice)" "$(value test_accuracy twice)"
+checks=$((checks + 1))
+value test_accuracy twice | grep -qE '^0\.[0-9]*[1-9]' || fail "nothing is right: $(value test_accuracy twice)"
+
+# --- Pixels: both, and ignored ones count in neither
+
+options="--model segnet --data shapes:16x16@40 --global-batch 16 --epochs 4 --log-every 1"
+# shellcheck disable=SC2086
+{
+    train pixels-dp "$bin/train_dp" --devices 2 $options
+    train pixels-ddp "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $options $ranks
+}
+for name in accuracy mean_iou; do
+    expect "$name of pixels" "$(column $name pixels-ddp)" "$(column $name pixels-dp)"
+    checks=$((checks + 1))
+    column $name pixels-dp | tr ' ' '\n' |
+        awk 'NF { if (!($1 > 0 && $1 < 1)) exit 1; if (!seen[$1]++) count++ } END { exit count < 5 }' ||
+        fail "$name of pixels: $(column $name pixels-dp)"
+done
+grep -qE 'step=0 .* accuracy=0\.[0-9]{4} miou=0\.[0-9]{4} lr=' out.txt || fail "no mean IoU on the line of a step"
+expect "final_miou" "$(value final_miou pixels-dp | cut -c 1-8)" \
+    "$(column mean_iou pixels-dp | awk '{ print substr($NF, 1, 8) }')"
+
+# --- Regression has neither
+
+train numbers "$bin/train_single" --model toy --steps 2
+expect "no accuracy" "$(column accuracy numbers)$(column mean_iou numbers)" "nan nan nan nan "
+checks=$((checks + 1))
+! grep -qE 'accuracy|miou' out.txt || fail "an accuracy of regression: $(cat out.txt)"
+tally scores
