@@ -3,9 +3,10 @@
 # memory and over an emulated slow link. Needs nothing but a Debian or Ubuntu: it installs (as root or with
 # --install), builds, runs. Some minutes.
 #
-# Writes ladder.csv, trainers.csv, ladder.txt and ladder.svg. The exit status is 0 only if all rungs, train_dp
-# and train_ddp have trained the same weights, bit for bit; 1 if not or if a run failed; 2 for usage or set-up.
-# The rungs are bench/ladder/rungs.c. Without gnuplot there is no figure.
+# Writes ladder.csv, trainers.csv, ladder.txt, ladder.svg, section.md and section.html, which bench/compare.sh's
+# report brings in. The exit status is 0 only if all rungs, train_dp and train_ddp have trained
+# the same weights, bit for bit; 1 if not or if a run failed; 2 for usage or set-up. The rungs are
+# bench/ladder/rungs.c. Without gnuplot there is no figure.
 set -euo pipefail
 export LC_ALL=C
 
@@ -13,6 +14,10 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
+for part in compare/runs compare/section; do
+    # shellcheck source=/dev/null
+    source "bench/$part.sh"
+done
 
 usage() {
     cat <<END
@@ -42,6 +47,7 @@ fail_usage() {
 }
 
 quick=0 install=0 world=2 links=10gbe rounds="" steps=4 out=bench/out-ladder bin=""
+asked=$(quoted bench/ablation.sh "$@")
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
 while [[ $# -gt 0 ]]; do
     case $1 in
@@ -81,13 +87,9 @@ read -ra networks <<<"memory $links"
     setup_build "$root" build train_dp train_ddp ddprun bench_ladder compare_tensors
     bin=build/bin
 }
-if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
-    fail_usage "--out $out: exists, and not from ablation.sh; nothing was touched"
-fi
-mkdir -p "$out" || exit 2
-rm -rf "$out/runs" "$out/plots" "$out"/ladder.{csv,txt,svg} "$out"/trainers.csv
-mkdir -p "$out/runs" "$out/plots"
-: >"$out/commands.txt"
+open_results commands.txt
+rm -f "$out"/ladder.{csv,txt} "$out"/trainers.csv
+mkdir -p "$out/runs"
 
 interrupted() {
     trap - INT TERM
@@ -97,15 +99,18 @@ interrupted() {
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 
-# run NAME COMMAND...: its output is in runs/NAME.txt; what it says on stderr goes on to the reader.
+# run NAME COMMAND...: its output is in runs/NAME.txt and .err. On a terminal its progress is seen.
 run() {
     local name=$1
     shift
-    printf '%q ' "$@" >>"$out/commands.txt"
-    echo >>"$out/commands.txt"
-    OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" 2>"$out/runs/$name.err" && return 0
+    quoted "$@" >>"$out/commands.txt"
+    if [[ -t 2 ]]; then
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" && return 0
+    else
+        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" 2>"$out/runs/$name.err" && return 0
+        tail -n 20 "$out/runs/$name.err" >&2
+    fi
     cat "$out/runs/$name.txt" >&2
-    tail -n 20 "$out/runs/$name.err" >&2
     setup_say "error: this run failed: $(tail -n 1 "$out/commands.txt")"
     return 1
 }
@@ -137,7 +142,9 @@ train() {
 climb() {
     local link=() status=0
     [[ ${networks[$1]} == memory ]] || link=(--link "${networks[$1]}")
-    setup_say "the ladder over ${networks[$1]}: $total steps of train_dp, train_ddp and ten rungs, and the trainers again"
+    local left=
+    [[ $1 == 0 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (${#networks[@]} - $1) / $1))) left"
+    setup_say "over ${networks[$1]} ($(($1 + 1)) of ${#networks[@]}$left): $total steps of ten rungs and the trainers"
     train train_dp 1 "$1" && train train_ddp 1 "$1" || return 1
     run "ladder-$1" "${ranks[@]}" "$bin/bench_ladder" "${network[@]}" --bucket-cap-mb "$cap" \
         --rounds "$rounds" --steps "$steps" --warmup $warmup "${link[@]}" \
@@ -169,26 +176,75 @@ waterfall() {
         END { printf "%d,DDP,0,%s,0,last\n", NR, ms }' "$1"
 }
 
-draw() {
-    command -v gnuplot >/dev/null || {
-        setup_say "there is no gnuplot: no figure; the numbers are in $out/ladder.csv"
-        return 0
-    }
+# What the figure must know beside its data.
+write_data() {
     local i
-    cp bench/plots/style.gp bench/ladder/ladder.gp "$out/plots"
-    for i in "${!networks[@]}"; do waterfall "$out/runs/ladder-$i.csv" >"$out/plots/ladder-$((i + 1)).csv"; done
-    {
-        printf 'panels = %d\narray networks[panels]\n' ${#networks[@]}
-        for i in "${!networks[@]}"; do
-            printf 'networks[%d] = "%s%s"\n' $((i + 1)) "${networks[$i]/memory/through memory}" \
-                "$([[ ${networks[$i]} == memory ]] || echo ", emulated")"
-        done
-    } >"$out/plots/settings.gp"
-    (cd "$out" && gnuplot plots/ladder.gp) >"$out/plots/ladder.log" 2>&1 || true
-    [[ -s $out/plots/ladder.log ]] || return 0
-    cat "$out/plots/ladder.log" >&2
-    setup_say "error: the figure ladder.svg was not drawn as it should be"
-    return 1
+    printf 'panels = %d\narray networks[panels]\n' ${#networks[@]} >"$out/plots/settings.gp"
+    for i in "${!networks[@]}"; do
+        waterfall "$out/runs/ladder-$i.csv" >"$out/plots/ladder-$((i + 1)).csv"
+        printf 'networks[%d] = "%s"\n' $((i + 1)) "$(called "$i")" >>"$out/plots/settings.gp"
+    done
+}
+
+# called NUMBER: a network, in words
+called() {
+    [[ ${networks[$1]} == memory ]] && echo "through memory" || echo "${networks[$1]}, emulated"
+}
+
+# What a ladder says, in a sentence: the rungs that save or cost more than a fiftieth of DP's step.
+sentence() {
+    awk -F, -v network="$(called "$1")" '
+        $1 == "kept threads" { dp = $(NF - 5) }
+        NR > 3 { name[++n] = $1; saved[n] = $(NF - 2); ddp = $(NF - 5) }
+        END {
+            for (i = 1; i <= n; i++) {
+                if (saved[i] > dp / 50) saves = saves sprintf("%s%s %.1f", saves ? ", " : "", name[i], saved[i])
+                if (saved[i] < -dp / 50) costs = costs sprintf("%s%s %.1f", costs ? ", " : "", name[i], -saved[i])
+            }
+            printf "**%s**: DataParallel takes %.1f ms a step, DistributedDataParallel %.1f. ", network, dp, ddp
+            printf "Milliseconds saved by: %s; added by: %s.\n", saves ? saves : "nothing", costs ? costs : "nothing"
+        }' "$out/runs/ladder-$1.csv"
+}
+
+ladder_table() {
+    awk -F, 'NR == 1 { print "| ingredient | | ms | saves | quartiles | bits |\n|---|---|---:|---:|---:|---|"; next }
+        { saved = NR == 2 ? " | " : sprintf("%+.3f | %+.3f to %+.3f", $(NF - 2), $(NF - 3), $(NF - 1))
+          split($0, says, "\"")
+          printf "| %s | %s | %.3f | %s | %s |\n", $1, says[2], $(NF - 5), saved, $NF }' "$1"
+}
+
+# The figure, with a title and dark colours; prints the line that shows it.
+figure() {
+    draw_section ladder || return 1
+    [[ -s $out/ladder.svg ]] || return 0
+    title="From DP to DDP, one ingredient at a time" text=$(for i in "${!networks[@]}"; do sentence "$i"; done) \
+        awk -f bench/compare/figure.awk "$out/ladder.svg" >"$out/plots/ladder.svg" &&
+        mv "$out/plots/ladder.svg" "$out/ladder.svg"
+}
+
+write_report() {
+    local i status=0
+    echo "## From DP to DDP, one ingredient at a time"
+    echo
+    for i in "${!networks[@]}"; do
+        sentence "$i"
+        echo
+    done
+    figure || status=1
+    for i in "${!networks[@]}"; do
+        echo
+        echo "### $(called "$i")"
+        echo
+        ladder_table "$out/runs/ladder-$i.csv"
+        echo
+        sed -n 's/.* ms; train_.*/- &/p' "$out/runs/ladder-$i.txt"
+    done
+    echo
+    echo "Each ingredient is added to those above it. *saves* is the median, over $rounds rounds that take all rungs in"
+    echo "turn, of the rung above minus this one. All rungs are compared with the first by their weights' bytes."
+    echo
+    machine_facts "$(sed -n 3p "$out/runs/ladder-0.txt")" "Command: \`$asked\`"
+    return $status
 }
 
 status=0 begun=$SECONDS
@@ -204,6 +260,9 @@ for i in "${!networks[@]}"; do
     sed "s/$/,\"${networks[$i]}\"/" "$out/runs/trainers-$i.csv" >>"$out/trainers.csv"
     awk -v first="$i" 'NR > 1 || first == 0' "$out/runs/ladder-$i.csv" >>"$out/ladder.csv"
 done
-draw || status=1
-setup_say "the tables: $out/ladder.txt, $out/ladder.csv; the figure: $out/ladder.svg ($((SECONDS - begun)) s)"
+write_data
+write_report >"$out/section.md" || status=1
+write_section ladder
+setup_say "the tables: $out/ladder.txt, $out/ladder.csv ($((SECONDS - begun)) s)"
+setup_say "the section for the report: $out/section.html"
 exit $status

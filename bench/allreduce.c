@@ -79,7 +79,7 @@ static void fill_buffer(float *x, size_t count, int rank, size_t iteration) {
 
 static int64_t count_wrong(const float *x, size_t count, int world, size_t iteration) {
     int64_t wrong = 0;
-    float factor = (float)(world * (world + 1) / 2);
+    float factor = 0.5f * (float)(world * (world + 1)); // 1 + 2 + ... + world
     for (size_t i = 0; i < count; i++) wrong += !(x[i] == base_value(i, iteration) * factor);
     return wrong;
 }

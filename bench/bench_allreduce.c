@@ -135,7 +135,7 @@ static int parse_options(Settings *s, int argc, char **argv, Error *err) {
 int main(int argc, char **argv) {
     Settings settings = {.world = 2,
                          .min_bytes = 4,
-                         .max_bytes = 256 * 1024 * 1024,
+                         .max_bytes = (size_t)256 * 1024 * 1024,
                          .factor = 4,
                          .device = "cpu",
                          .timeout_s = 30};

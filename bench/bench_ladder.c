@@ -16,6 +16,7 @@
 #include "bench/ladder/rungs.h"
 #include "common/base/clock.h"
 #include "common/base/cores.h"
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/data/loader.h"
 #include "common/device/link.h"
@@ -72,11 +73,13 @@ static double run_rung(const Ladder *ladder, Ingredient i, size_t steps) {
 
 static void run_rounds(Ladder *ladder) {
     const Settings *s = ladder->settings;
+    Log log = log_open(!is_first(ladder));
     for (Ingredient i = 0; i < RUNGS; i++) (void)run_rung(ladder, i, s->warmup);
     for (size_t round = 0; round < s->rounds; round++) {
         for (Ingredient i = 0; i < RUNGS; i++) ladder->ms[i][round] = run_rung(ladder, i, s->steps);
-        if (is_first(ladder)) fprintf(stderr, "round %zu of %zu\n", round + 1, s->rounds);
+        log_progress(&log, round + 1, s->rounds, "rounds", 0);
     }
+    log_close(&log);
 }
 
 static int compare_double(const void *a, const void *b) {
@@ -202,7 +205,13 @@ static int report(const Ladder *ladder) {
     printf("%-14s %-41s %7s %8s %s\n", "ingredient", "", "ms", "saves", "bits");
     for (Ingredient i = 0; i < RUNGS; i++) different += report_rung(ladder, i, csv);
     if (csv) fclose(csv);
-    if (different) printf("weights differ: the order of sums changed (or a rung is wrong)\n");
+    for (Ingredient i = 0; i < RUNGS; i++) {
+        find_difference(ladder, i, text, sizeof text);
+        if (text[0])
+            printf("%s: %s is the first parameter that differs from the first rung's. All rungs\n"
+                   "add up in the order of the devices: a difference is a mistake, not rounding.\n",
+                   ingredient_name(i), text);
+    }
     return different;
 }
 

@@ -85,10 +85,12 @@ fi
 worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
 
-[[ $only_equivalence == 1 ]] || setup_require $install plots
+# Figures are worth an installation, and no failure.
+[[ $only_equivalence == 1 ]] || command -v gnuplot >/dev/null || (setup_require $install plots) ||
+    say "there is no gnuplot: the numbers come without figures"
 [[ -n $bin ]] || {
     setup_require $install build
-    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors bench_probe
+    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors bench_probe bench_profile bench_scale
     bin=build/bin
 }
 if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
@@ -100,7 +102,7 @@ trap 'interrupted 143' TERM
 check_devices
 mkdir -p "$out" || exit 2
 [[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
-rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/report.{md,html} "$out/disturbed.txt" \
+rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/repeats.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \
     "$out"/*.svg
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
@@ -119,12 +121,14 @@ if [[ $only_equivalence == 0 ]]; then
     measure_link
     repeat_disturbed
     summarize
+    list_repeats >"$out/repeats.csv"
     summarize_link
     [[ -z $(timed_worlds) ]] || compare_phases
     train_curves
     trace_steps
     lay_out_timeline
     lay_out_overlap
+    write_what_if
     draw
 fi
 check_equivalence

@@ -101,14 +101,14 @@ write_paper_plots
 {
     echo "## The DDP paper's figures"
     echo
-    [[ $quick == 0 ]] || echo "**A quick run: its times mean nothing.**"
+    [[ $quick == 0 ]] || echo "A quick run: its times mean nothing."
     echo "Ours are medians over $rounds round(s) on $(count_cores) cores with emulated links; a \`convnet\` has few gradients"
     echo "for its computing, the \`mlp\` many."
     for figure in "breakdown breakdown" "buckets bucket" "worlds world" "skip skip"; do
         echo
         draw_section "paper-${figure% *}"
         echo
-        "${figure#* }_sentence"
+        [[ $quick == 1 ]] || ! is_steady "$out/buckets.csv" || "${figure#* }_sentence"
     done
     echo
     echo "The loss when gradients are sent only every so many iterations (the means of the first and of the last 40"

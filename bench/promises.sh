@@ -92,9 +92,10 @@ tables() { # HOW: terminal_table or markdown_table
 }
 
 speech() {
-    [[ $quick == 0 ]] || echo "**A quick run: its times mean nothing.**"
-    promise_sentence
     count_sentence
+    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing." && return; fi
+    is_steady "$out/prices.csv" || return 0
+    promise_sentence
     limit_sentence
 }
 {
@@ -122,7 +123,7 @@ speech() {
     echo
     thread_rows | markdown_table
     echo
-    batch_sentence
+    [[ $quick == 1 ]] || ! is_steady "$out/prices.csv" >/dev/null || batch_sentence
     echo
     draw_section batches
     echo

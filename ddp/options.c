@@ -3,6 +3,8 @@
 
 #include <string.h>
 
+#include "ddp/strategy_ddp.h"
+
 DdpOptions ddp_options_default(void) {
     return (DdpOptions){.backend = "auto",
                         .normalize = "average",
@@ -51,7 +53,9 @@ static int check_model(const DdpOptions *ddp, Module *model, Error *err) {
     return 0;
 }
 
-int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err) {
+int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
+                        Module *model, ProcessGroup *group, Error *err) {
+    if (strategy_ddp_check_data(config, data, group, err) != 0) return -1;
     if (check_model(ddp, model, err) != 0) return -1;
     return features_prepare_model(&ddp->features, model, group, err);
 }

@@ -4,6 +4,7 @@
 #define DDP_OPTIONS_H
 
 #include "common/base/options.h"
+#include "common/train/setup.h"
 #include "ddp/features/features.h"
 
 typedef struct DdpOptions {
@@ -23,9 +24,10 @@ void ddp_options(Options *options, DdpOptions *ddp); // appends them, bound to d
 // Completes ddp when the options have been parsed. Refuses what was given and would have no effect.
 // Returns 0, or -1 with err filled, as the others.
 int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
-// Before the model is wrapped: lets the features change it (--sync-batch-norm), and refuses options
-// for what it does not have.
-int ddp_options_prepare(const DdpOptions *ddp, Module *model, ProcessGroup *group, Error *err);
+// Before the model is wrapped: refuses data of another shape than the other ranks have, lets the
+// features change the model (--sync-batch-norm), and refuses options for what it does not have.
+int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
+                        Module *model, ProcessGroup *group, Error *err);
 // After: adds the features that were asked for, and the communication hook that was chosen.
 // In a run of `steps` steps, each has to have an effect.
 int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err);

@@ -7,6 +7,7 @@
 
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
+#include "common/train/checks.h"
 #include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };
@@ -72,6 +73,18 @@ static void *start_sum(Strategy *self, double *values, size_t count, Error *err)
 static int wait_for_sum(Strategy *self, void *sum, Error *err) {
     (void)self;
     return work_wait(sum, NULL, NULL, err);
+}
+
+int strategy_ddp_check_data(const TrainConfig *config, const DataSource *data, ProcessGroup *group,
+                            Error *err) {
+    DdpStrategy state = {.group = group};
+    Strategy ranks = {.devices = pg_size(group),
+                      .all_count = 1,
+                      .rank = pg_rank(group),
+                      .sum_start = start_sum,
+                      .sum_wait = wait_for_sum,
+                      .state = &state};
+    return checks_same_shapes(&ranks, config, data, err);
 }
 
 static int sync_buffers(Strategy *self, Error *err) {

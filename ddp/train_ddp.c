@@ -29,7 +29,7 @@ int main(int argc, char **argv) {
     ProcessGroup *group =
         must_get(init_process_group(ddp.backend, &me, device, ddp.timeout_s, &err), &err);
     Module *model = must_get(train_create_model(&config, data, device, me.rank, &err), &err);
-    must_do(ddp_options_prepare(&ddp, model, group, &err), &err); // ddp: --sync-batch-norm, ...
+    must_do(ddp_options_prepare(&ddp, &config, data, model, group, &err), &err); // ddp: its options
     // ddp: rank 0's weights for all; from now on, a backward also averages over the ranks
     Module *wrapper = must_get(distributed_data_parallel(model, group, &ddp.config, &err), &err);
     // ddp: PyTorch's, or the rows that DataParallel's device of this number would get

@@ -5,6 +5,7 @@
 #
 #   rooms      each folder includes only what the list below allows: arrows run downwards
 #   sizes      no source file over 600 lines, no line over 100 columns
+#   top        at the top lie the files of the list below and the six folders, and what begins with a dot
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
 #   format     clang-format 14 leaves every file as it is (other versions format otherwise: not asked)
 set -eu
@@ -75,6 +76,14 @@ may tutorials common dp ddp ddp/group ddp/rendezvous ddp/features
 may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch
 
 [ "$graph" = 0 ] || exit 0
+
+# Of the files that git knows: what is built or written there is nobody's business. In a copy without git
+# there is nothing to ask.
+top='CMakeLists.txt README.md LICENSE CONTRIBUTING.md CMakePresets.json common dp ddp bench tutorials tests'
+stray=$(git ls-files -z 2>/dev/null | tr '\0\n' '\n?' | cut -d / -f 1 | sort -u | grep -v '^\.' |
+    awk -v top="$top" 'BEGIN { n = split(top, names, " "); for (i = 1; i <= n; i++) may[names[i]] }
+        !($0 in may)')
+[ -z "$stray" ] || breach "these do not belong at the top: $stray"
 
 for file in $sources; do
     lines=$(wc -l <"$file")

@@ -51,13 +51,13 @@ set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
 case $preset in
 # (`compare` is about figures and the tutorials' tests about graders: the programs that they start have tests
 # of their own.)
-asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|promises|paper|tutorial_.*)$' ;;
+asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
 tsan)
-    jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|traces|help|bits|trainer_options|same_files|option_mixes'
+    jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|trainer_options|same_files|option_mixes'
     jobs="$jobs|link|ladder"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;

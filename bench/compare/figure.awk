@@ -20,6 +20,7 @@ function escape(text) {
     print "<style>@media (prefers-color-scheme: dark) {"
     print "rect[fill=\"#ffffff\"] { fill: #16181c }"
     print "[fill=\"black\"], [fill=\"rgb(0,0,0)\"], [fill=\"rgb(68,68,68)\"], [fill=\"rgb(102,102,102)\"] { fill: #ddd }"
+    print "polygon[fill=\"rgb( 68,  68,  68)\"] { fill: #7d838c }"
     print "[color=\"black\"] { color: #ddd }"
     print "[stroke=\"rgb(  0,   0,   0)\"], [stroke=\"rgb( 68,  68,  68)\"] { stroke: #bbb }"
     print "[stroke=\"rgb(102, 102, 102)\"] { stroke: #aaa }"

@@ -127,6 +127,14 @@ overlap_rows() {
     overlap_row "10 Gbit/s, 20 us (emulated)" link
 }
 
+# What the model in bench/model says of other numbers of devices and other networks, from this machine's profile of
+# the deep network: a part of the report.
+write_what_if() {
+    has_link || return 0
+    "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt"
+    bench/model/section.sh "$out/profile.json" "$bin" >"$out/whatif.html"
+}
+
 # ---- why is it slow? ----------------------------------------------------------------------------------------
 
 # A row for each cause, with this machine's figure for the first model, from the files that the report shows.

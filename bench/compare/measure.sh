@@ -99,6 +99,24 @@ summarize() {
     done
 }
 
+# repeats.csv: the median step of every run of measure_speed, for bench/regress.sh.
+list_repeats() {
+    local model strategy world repeat run
+    echo model,strategy,world_size,repeat,step_ms_p50,disturbed
+    for model in $models; do
+        while read -r strategy world; do
+            is_timed "$world" || continue
+            for ((repeat = 1; repeat <= repeats; repeat++)); do
+                run=speed-$model-$strategy-$world-$repeat
+                awk -v skip=$warm_up -v facts="" -f bench/compare/summarize.awk "$out/runs/$run/steps.csv" |
+                    awk -F, -v what="$model,$strategy,$world,$repeat" \
+                        -v disturbed="$(grep -cxF "$run" "$out/disturbed.txt" || true)" \
+                        '{ printf "%s,%s,%d\n", what, $9, disturbed }'
+            done
+        done < <(configurations)
+    done
+}
+
 # The models that learn the digits.
 curve_models() {
     local model
@@ -195,6 +213,7 @@ nameless() {
 # plot NAME TITLE: draws NAME.svg. Whatever gnuplot complains about, such as a column that is not there, is a
 # failure.
 plot() {
+    command -v gnuplot >/dev/null || return 0
     (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
     if [[ ! -s $out/plots/$1.log ]]; then
         title=$2 text=$("caption_$1") awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&

@@ -89,6 +89,7 @@ answer_text() {
 $(answer_lines | sed 's/^/- /')
 
 $(figure difference "What DDP takes more or less than DP, phase by phase")
+$(command -v gnuplot >/dev/null || printf '\nThere was no gnuplot, so that this report has its numbers without figures.\n')
 
 END
 }
@@ -299,6 +300,8 @@ $([[ $kind == cpu ]] && bits_text || tolerance_text)
 $(batch_norm_remark)
 
 $(sections)
+
+$([[ ! -s $out/whatif.html ]] || echo '[section](whatif.html)')
 
 ## The machine
 

@@ -28,6 +28,32 @@ open_results() {
     : >"$out/$1"
 }
 
+# spread FILE: how far the rounds of the same run lie apart, in percent of the smallest: the median over all runs.
+# The last two columns are the round and the time, those before name the run.
+spread() {
+    awk -F, "$quantiles"'
+        NR == 1 { next }
+        {
+            run = $1
+            for (i = 2; i < NF - 1; i++) run = run FS $i
+            if (!(run in least) || $NF < least[run]) least[run] = $NF + 0
+            if ($NF > most[run]) most[run] = $NF + 0
+        }
+        END {
+            for (run in least) apart[++n] = least[run] > 0 ? 100 * (most[run] / least[run] - 1) : 0
+            printf "%.1f", quantile(apart, n, 0.5)
+        }' "$1"
+}
+
+# is_steady FILE: true if that is at most 25 %. Otherwise says so: then nothing else is said of these times.
+is_steady() {
+    local apart
+    apart=$(spread "$1")
+    awk -v apart="$apart" 'BEGIN { exit !(apart <= 25) }' && return
+    echo "The machine was **disturbed**: the same run's times lie $apart % apart, so nothing is said of them."
+    return 1
+}
+
 # The cores of this process. (nproc would take OMP_NUM_THREADS for them.)
 count_cores() {
     env -u OMP_NUM_THREADS nproc

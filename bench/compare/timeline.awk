@@ -6,8 +6,8 @@
 # row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
 # and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
 # "from_row,from_ms,to_row,to_ms". A span that belongs to no bucket has the bucket -1.
-# The shortest step on the main track of the first process, without the first two, is the one that was disturbed
-# least; all processes read the same clock. Spans that carry no phase's name are communication: "waiting" until
+# The shortest step, from the first rank's begin to the last one's end and without the first two, is the one that
+# was disturbed least; all processes read the same clock. Spans that carry no phase's name are communication: "waiting" until
 # the last rank has come to the same collective, from there on "moving". The longer spans of a track come first,
 # so that shorter ones are drawn over them.
 BEGIN {
@@ -57,7 +57,7 @@ function number_of(key) {
     finish[n] = begin[n] + number_of("dur")
     number[n] = number_of("number")
     bucket[n] = number_of("bucket")
-    if (name[n] == "optimizer" && main == "") main = track[n]
+    if (name[n] == "optimizer") main[track[n]] = 1
     collective[n] = name[n] SUBSEP digits_of("number")
     if (begin[n] > last_begin[collective[n]]) last_begin[collective[n]] = begin[n]
 }
@@ -77,7 +77,7 @@ function number_of(key) {
 function choose_step(    i, step, best) {
     for (i = 1; i <= n; i++) {
         step = number[i]
-        if (track[i] != main || step < 2) continue
+        if (!(track[i] in main) || step < 2) continue
         if (!(step in first) || begin[i] < first[step]) first[step] = begin[i]
         if (finish[i] > final[step]) final[step] = finish[i]
     }
@@ -94,7 +94,8 @@ function span(a, b, phase, i) {
 }
 
 END {
-    if (main == "") {
+    for (t in main) mains++
+    if (!mains) {
         print "error: no optimizer step in the trace" > "/dev/stderr"
         exit 1
     }

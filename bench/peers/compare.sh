@@ -123,14 +123,16 @@ status=0
     --rounds "$rounds" $([[ $quick == 0 ]] || echo --quick) || status=$?
 [[ -f $out/facts.txt ]] || exit "$status"
 mapfile -t facts <"$out/facts.txt"
+speech() {
+    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing."; else peer_sentences; fi
+    gradient_sentence
+}
 peer_rows | terminal_table >"$out/table.txt"
 write_peers_plot
 {
     echo "## Beside PyTorch, Open MPI and Gloo"
     echo
-    [[ $quick == 0 ]] || echo "**A quick run: its times mean nothing.**"
-    peer_sentences
-    gradient_sentence
+    speech
     echo
     peer_rows | markdown_table
     echo
@@ -144,7 +146,6 @@ write_peers_plot
 } >"$out/section.md"
 write_section peers
 cat "$out/table.txt"
-peer_sentences
-gradient_sentence
+speech
 echo "the section for the report: $out/section.html" >&2
 exit "$status"

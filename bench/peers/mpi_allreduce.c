@@ -26,7 +26,7 @@ static double time_all_reduce(float *x, int count, int rank, int iteration) {
 
 static int count_wrong(const float *x, int count, int world, int iteration) {
     int wrong = 0;
-    float factor = (float)(world * (world + 1) / 2);
+    float factor = 0.5f * (float)(world * (world + 1)); // 1 + 2 + ... + world
     for (int i = 0; i < count; i++) wrong += !(x[i] == base_value((size_t)i, iteration) * factor);
     return wrong;
 }
@@ -41,6 +41,7 @@ int main(int argc, char **argv) {
     float *x = count > 0 ? malloc((size_t)count * sizeof *x) : NULL;
     if (!x || iterations < 1) {
         fprintf(stderr, "usage: mpi_allreduce BYTES ITERATIONS\n");
+        free(x);
         MPI_Abort(MPI_COMM_WORLD, 2);
         return 2;
     }

@@ -54,9 +54,9 @@ peer_rows() {
     tabbed what peer ranks "ours ms" theirs ratio quartiles aim rounds
     pair_rows | awk -F'\t' -v OFS='\t' 'NR > 1 {
         if ($13 == "disturbed") print $2, $4, $3, "-", "-", "-", "disturbed", $12, $5 "/" $6
-        else print $2, $4, $3, sprintf("%.2f", $7), sprintf("%.2f", $8), sprintf("%.2f", $9), \
-            sprintf("%.2f-%.2f", $10, $11), $12, $5 "/" $6
-    }'
+        else print $2, $4, $3, sprintf("%.3g", $7), sprintf("%.3g", $8), short($9), short($10) "-" short($11), $12, $5 "/" $6
+    }
+    function short(ratio) { return sprintf(ratio < 100 ? "%.2f" : "%.0f", ratio) }'
 }
 
 # One sentence per peer with two ranks, from the undisturbed rows; and what became of the aims.

@@ -12,7 +12,7 @@ set datafile columnheaders
 stats tracks using "row" name "row" nooutput
 stats spans using "end_ms" name "end" nooutput
 width = 720
-height = 190 + 40 * row_max
+height = 215 + 40 * row_max
 load "plots/style.gp"
 
 set title "One training step on two devices: DP above, DDP below\n{/*0.85 ".timeline_model."}" font ",16"
@@ -26,29 +26,29 @@ unset ytics
 set style fill solid border rgb "white"
 set lmargin at screen 105.0 / width
 set rmargin at screen 1 - 15.0 / width
-set tmargin at screen 1 - 66.0 / height
-set bmargin at screen 124.0 / height
+set tmargin at screen 1 - 74.0 / height
+set bmargin at screen 142.0 / height
 
 kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
 waiting_end(unused) = strcol("phase") eq "waiting" ? column("end_ms") : column("begin_ms") # none: no width
 pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
-# A number needs 12 pixels, a letter of a name 7.
-numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 12
+# A number needs 14 pixels, a letter of a name 7.
+numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 14
 named(dark) = !(strcol("phase") eq "moving" || strcol("phase") eq "waiting") \
     && is_on_dark(strcol("phase")) == dark && pixels(0) > 7 * strlen(strcol("phase")) + 6
 in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : ""
 plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
-        title in_key(word(kinds, k)) with boxxyerror linecolor rgb phase_colour[k], \
+        title in_key(word(kinds, k)) with boxxyerror linewidth 0.4 linecolor rgb phase_colour[k], \
     spans using (middle(0)):"row":"begin_ms":(waiting_end(0)):(column("row") - 0.4):(column("row") + 0.4) \
         title "waiting for another rank" with boxxyerror fillstyle pattern 4 noborder linecolor rgb "#666666", \
     "plots/arrows.csv" using "from_ms":(column("from_row") + 0.4):(column("to_ms") - column("from_ms")): \
         (column("to_row") - column("from_row") - 0.8) \
         notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
     spans using (middle(0)):"row":(numbered(0) ? strcol("bucket") : "") \
-        notitle with labels textcolor rgb "#FEFEFE" font ",11", \
+        notitle with labels textcolor rgb "#FEFEFE" font ",13", \
     spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
     spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
     tracks using (0):"row":"label" notitle with labels right offset -1, 0

@@ -180,8 +180,8 @@ enum { FIELDS = 8, META = FIELDS + 8 + PROGRESS_NOTES };
 static const char *const FIELD_NAMES[FIELDS] = {"step",         "epoch",   "batch",    "seed",
                                                 "global_batch", "samples", "shuffled", "devices"};
 
-static const char *const NOTE_NAMES[PROGRESS_NOTES] = {"lr", "schedule", "total_steps",
-                                                       "sampler_seed"};
+static const char *const NOTE_NAMES[PROGRESS_NOTES] = {
+    "lr", "schedule", "momentum", "weight_decay", "total_steps", "sampler_seed"};
 
 static uint64_t *field(Progress *progress, int i) {
     uint64_t *fields[FIELDS] = {&progress->step,     &progress->epoch,        &progress->batch,

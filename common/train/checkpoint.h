@@ -20,6 +20,8 @@
 typedef enum ProgressNote {
     NOTE_LR,
     NOTE_SCHEDULE,
+    NOTE_MOMENTUM,
+    NOTE_WEIGHT_DECAY,
     NOTE_STEPS, // in all
     NOTE_SAMPLER_SEED,
     PROGRESS_NOTES,

@@ -248,6 +248,8 @@ static int compare_notes(const char *path, const Progress *saved, const Progress
     static const char *const WHAT[PROGRESS_NOTES] = {
         [NOTE_LR] = "--lr",
         [NOTE_SCHEDULE] = "--schedule",
+        [NOTE_MOMENTUM] = "--momentum",
+        [NOTE_WEIGHT_DECAY] = "--weight-decay",
         [NOTE_STEPS] = "steps in all",
         [NOTE_SAMPLER_SEED] = "--sampler-seed",
     };

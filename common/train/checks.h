@@ -39,6 +39,10 @@ typedef struct RankFact {
 int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
                       Error *err);
 
+// Every rank has training samples of the same shape, so its model fits the others'. Collective.
+int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                       Error *err);
+
 // Every rank has opened the same data: sizes, shapes, classes, and a hash of all labels of samples
 // and of some samples. Collective.
 int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,

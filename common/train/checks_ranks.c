@@ -110,12 +110,10 @@ static uint64_t hash_set(const Dataset *set) {
     return hash;
 }
 
-enum { SET_FACTS = 8 };
+enum { SHAPE_FACTS = 6, SET_FACTS = SHAPE_FACTS + 2 };
 
-static void describe_set(const Dataset *set, bool training, RankFact facts[SET_FACTS]) {
-    const RankFact of_set[SET_FACTS] = {
-        {training ? "number of training samples" : "number of test samples", (double)set->count,
-         false},
+static void describe_shape(const Dataset *set, bool training, RankFact facts[SHAPE_FACTS]) {
+    const RankFact of_shape[SHAPE_FACTS] = {
         {training ? "channels of training samples" : "channels of test samples",
          (double)set->shape[0], false},
         {training ? "height of training samples" : "height of test samples", (double)set->shape[1],
@@ -129,10 +127,32 @@ static void describe_set(const Dataset *set, bool training, RankFact facts[SET_F
         {training ? "labels of training pixels (1: there are some)"
                   : "labels of test pixels (1: there are some)",
          set->dense, false},
-        {training ? "contents of the training samples" : "contents of the test samples",
-         hash_value(hash_set(set)), true},
     };
-    memcpy(facts, of_set, sizeof of_set);
+    memcpy(facts, of_shape, sizeof of_shape);
+}
+
+static void describe_set(const Dataset *set, bool training, RankFact facts[SET_FACTS]) {
+    facts[0] = (RankFact){training ? "number of training samples" : "number of test samples",
+                          (double)set->count, false};
+    describe_shape(set, training, facts + 1);
+    facts[SET_FACTS - 1] =
+        (RankFact){training ? "contents of the training samples" : "contents of the test samples",
+                   hash_value(hash_set(set)), true};
+}
+
+static int compare_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                        const RankFact *facts, size_t count, Error *err) {
+    char *where = memory_format("--data %s", config->data ? config->data : data->name);
+    int failed = checks_same_facts(strategy, where, facts, count, err);
+    free(where);
+    return failed;
+}
+
+int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+                       Error *err) {
+    RankFact facts[SHAPE_FACTS];
+    describe_shape(&data->train, true, facts);
+    return compare_data(strategy, config, data, facts, SHAPE_FACTS, err);
 }
 
 int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
@@ -141,10 +161,7 @@ int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSo
     if (strategy->devices == strategy->all_count) return 0; // this process has all ranks
     describe_set(&data->train, true, facts);
     describe_set(&data->test, false, facts + SET_FACTS);
-    char *where = memory_format("--data %s", config->data ? config->data : data->name);
-    int failed = checks_same_facts(strategy, where, facts, 2 * SET_FACTS, err);
-    free(where);
-    return failed;
+    return compare_data(strategy, config, data, facts, 2 * SET_FACTS, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------

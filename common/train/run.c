@@ -93,6 +93,8 @@ static Progress first_progress(const Run *run) {
     const size_t room = sizeof progress.notes[0];
     snprintf(progress.notes[NOTE_LR], room, "%g", run->config->lr);
     snprintf(progress.notes[NOTE_SCHEDULE], room, "%s", schedule_name(run->config->schedule));
+    snprintf(progress.notes[NOTE_MOMENTUM], room, "%g", run->config->momentum);
+    snprintf(progress.notes[NOTE_WEIGHT_DECAY], room, "%g", run->config->weight_decay);
     snprintf(progress.notes[NOTE_STEPS], room, "%zu", run->total_steps);
     snprintf(progress.notes[NOTE_SAMPLER_SEED], room, "%llu",
              (unsigned long long)train_sampler_seed(run->config));

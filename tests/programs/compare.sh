@@ -24,7 +24,8 @@ for file in summary.csv difference.csv equivalence.csv report.md report.html dif
     [ -s "$file" ] || fail "there is no $file"
 done
 checks=$((checks + 1))
-[ "$(grep -c '<svg' report.html)" = 7 ] || fail "not seven figures in report.html"
+[ "$(grep -c '<figure>' report.html)" = 7 ] || fail "not seven figures in report.html"
+grep -q 'id="what-if"' report.html || fail "no what-if"
 grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 commands.txt)"
 
 checks=$((checks + 1))

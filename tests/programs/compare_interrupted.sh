@@ -7,7 +7,7 @@ bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 compare() { # FOLDER OPTION...: in a subshell, whose process becomes the comparison
     folder=$1
     shift
-    exec setsid env --default-signal=INT "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model toy --world 2 \
+    exec setsid env --default-signal=INT "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model toy --world 3 \
         --out "$folder" "$@" >out.txt 2>err.txt </dev/null
 }
 
@@ -45,7 +45,11 @@ while read -r inode file; do # with a disturbance a run may be made again; the o
 done <before.txt
 
 checks=$((checks + 1))
-(compare whole) || fail "an uninterrupted comparison: $(cat err.txt)"
+# Without gnuplot: numbers and sentences, and a line about figures.
+mkdir path
+for folder in /usr/local/bin /usr/bin /bin; do ln -s "$folder"/* path/ 2>/dev/null || true; done
+rm -f path/gnuplot* path/apt-get path/sudo
+(PATH=$work/path && compare whole) || fail "an uninterrupted comparison: $(cat err.txt)"
 cmp -s "cut off/equivalence.csv" whole/equivalence.csv || fail "another equivalence.csv"
 [ "$(ls "cut off/runs")" = "$(ls whole/runs)" ] || fail "other runs"
 sed "s|'$work/cut off|'$work/whole|g; s|$work/cut off|$work/whole|g" "cut off/commands.txt" | tr -d "'" >commands.txt
@@ -53,5 +57,12 @@ tr -d "'" <whole/commands.txt | cmp -s - commands.txt || fail "other commands: $
 for folder in "cut off" whole; do cut -d, -f 1-6,11,12,26 "$folder/summary.csv" >"$folder.csv"; done
 cmp -s "cut off.csv" whole.csv || fail "another summary: $(diff "cut off.csv" whole.csv)"
 [ -s "cut off/report.html" ] || fail "no report"
+checks=$((checks + 1))
+[ -z "$(find whole -name '*.svg')" ] || fail "figures without gnuplot"
+grep -q '^there is no gnuplot: the numbers come without figures$' err.txt || fail "not a word about figures: $(cat err.txt)"
+grep -q 'moving data and waiting\|disturbed' whole/report.md || fail "no sentences in place of the figures"
+checks=$((checks + 1))
+awk -F, 'NR > 1 && ($5 <= 0 || $6 !~ /^[01]$/) { exit 1 } END { exit NR != 4 }' whole/repeats.csv ||
+    fail "repeats.csv: $(cat whole/repeats.csv)"
 
 tally compare_interrupted

@@ -29,11 +29,15 @@ awk -F, 'NR == 1 { columns = NF; next }
 checks=$((checks + 1))
 [ "$(grep -c '^train_d' trainers.csv)" = 8 ] || fail "trainers.csv: $(cat trainers.csv)"
 
+checks=$((checks + 1))
+[ "$(grep -c '<td>equal</td>' section.html)" = 20 ] || fail "not twenty rungs in section.html: $(cat section.md)"
+
 if command -v gnuplot >/dev/null; then
     checks=$((checks + 2))
     [ -s ladder.svg ] || fail "there is no ladder.svg"
     grep -q '>own optimizer<' ladder.svg || fail "the rungs have no names in ladder.svg"
     grep -q '>100,1, emulated<' ladder.svg || fail "the figure does not say that the link is emulated"
+    grep -q '<svg' section.html || fail "no figure in section.html"
 fi
 
 # Three devices, 41 rows: 14, 14 and 13.
@@ -52,6 +56,21 @@ status=0
     --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
 checks=$((checks + 1))
 [ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
+
+# Ctrl-C says what it keeps, and no job is left.
+checks=$((checks + 1))
+setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --rounds 100000 \
+    --out "$work/cut off" >out.txt 2>err.txt </dev/null &
+job=$!
+tries=0
+while [ ! -e "$work/cut off/runs/train_dp-0-1.txt" ] && [ $tries -lt 600 ]; do
+    tries=$((tries + 1))
+    sleep 0.1
+done
+kill -INT "-$job"
+status=0
+wait $job || status=$?
+[ "$status" = 130 ] && grep -q '^interrupted; kept' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
 
 mkdir other && echo mine >other/file
 run "--help" ladder --help

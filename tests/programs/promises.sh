@@ -77,6 +77,12 @@ and is 1.28 times as fast as one device. What is missing to 2: the optimizer, wh
 products of half the batch +0.00; two devices on one memory +0.50; what DDP does besides +1.75; communication +0.75." \
     "$(limit_sentence)"
 
+# plain's rounds lie 20 % apart, noop's 28 %, the pair's 3 %, the other four nothing.
+expect "steady" "1.5 steady" "$(spread "$out/prices.csv") $(is_steady "$out/prices.csv" && echo steady)"
+printf 'set,name,round,ms\nmlp,plain,1,10\nmlp,plain,2,15\n' >"$out/disturbed.csv"
+expect "disturbed" "The machine was **disturbed**: the same run's times lie 50.0 % apart, so nothing is said of them." \
+    "$(is_steady "$out/disturbed.csv" || true)"
+
 # A small run.
 results="$out/small results"
 bench/promises.sh --quick --bin "$bin" --out "$results" >"$out/log" 2>&1 || { cat "$out/log" && exit 1; }

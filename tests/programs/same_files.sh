@@ -7,8 +7,8 @@
 octal() { printf '\\%03o' "$(($1))"; }
 number() { printf "$(octal "$1 / 16777216 % 256")$(octal "$1 / 65536 % 256")$(octal "$1 / 256 % 256")$(octal "$1 % 256")"; }
 images() { # COUNT TEXT: the pixels' bytes are the text again and again
-    printf '\0\0\010\003' && number "$1" && number 4 && number 4
-    yes "$2" | head -c $((16 * $1))
+    printf '\0\0\010\003' && number "$1" && number "${height:-4}" && number 4
+    yes "$2" | head -c $((4 * ${height:-4} * $1))
 }
 labels() { # COUNT TEXT: letters from a to j
     printf '\0\0\010\001' && number "$1"
@@ -45,6 +45,11 @@ differs '--data data: rank 2 does not see the same contents of the training samp
 data 2/data 60 20 pixels abcdefghji
 differs '--data data: rank 2 does not see the same contents of the training samples as rank 0'
 data 2/data 60 20
+height=6
+data 1/data 60 20
+differs '--data data: rank 1 does not see the same height of training samples as rank 0: 6, not 4'
+height=
+data 1/data 60 20
 
 # ---- checkpoints -------------------------------------------------------------------------------------------
 # Another run's, of the same length, lies on rank 1's disk.

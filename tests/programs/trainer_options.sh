@@ -61,10 +61,15 @@ refuse 2 "--keep-epochs has no effect: it needs --out" $single --keep-epochs 2
 # ---- what resuming says ------------------------------------------------------------------------------------
 run "a finished run" $single $few --resume second
 says "the run is finished: all of its 100 steps are done"
-run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --resume second
+run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --momentum 0.5 \
+    --weight-decay 0.02 --resume second
 says "second was made with --lr 0.08, this run has 0.02: it goes on with that"
 says "second was made with --schedule constant, this run has step: it goes on with that"
+says "second was made with --momentum 0.9, this run has 0.5: it goes on with that"
+says "second was made with --weight-decay 0.01, this run has 0.02: it goes on with that"
 says "second was made with steps in all 100, this run has 125: it goes on with that"
+refuse 2 "was written by optimizer sgd, this run uses adamw" $single --epochs 5 --hidden 16 --optimizer adamw \
+    --resume second
 run "the same options" $single $few --resume kept/last.safetensors --seed 3
 checks=$((checks + 1))
 ! grep -q 'was made with' err.txt || fail "nothing has changed: $(cat err.txt)"

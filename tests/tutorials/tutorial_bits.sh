@@ -110,4 +110,20 @@ for count in 1 2 3; do
         done
     done
 done
+# The ring: another order of sums from three ranks on, and then the buckets make a difference, too.
+for options in '' '--model convnet --lr 0.02'; do
+    for count in 1 2 3 5; do
+        options="$options --global-batch 60"
+        train ten "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_10" $options
+        train ring "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" $options
+        train each "$bin/ddprun" --nproc-per-node $count "$bin/tutorial_12" --bucket-bytes 0 $options
+        if [ $count -le 2 ]; then
+            equal ten ring
+            equal ring each
+        else
+            close ten ring
+            close ring each
+        fi
+    done
+done
 tally tutorial_bits

@@ -167,4 +167,21 @@ says '^replicas: equal$' # and no weight shows it
 what='an order of its own' checks=$((checks + 1))
 ! ranks 2 "$bin/tutorial_11" $short --bucket-bytes 4096 --break=own-order >out.txt 2>&1 || fail "two orders agree"
 says 'ranks disagree: rank 0 runs all_reduce.F32, 1290, avg., rank 1 runs all_reduce.F32, 16640, avg.'
+
+# ---- step 12: the ring -------------------------------------------------------------------------------------
+run 'the orders of a sum' ranks 3 "$bin/tutorial_12" $short --orders
+for line in 'chunk 0: 16777216' 'chunk 1: 16777218' 'chunk 2: 16777216'; do says "^$line$"; done
+says '^each step: rank 0 sends messages=4 bytes=271072$' # 2 (W - 1) chunks of a third
+says '^replicas: equal$'
+run 'chunks without numbers' ranks 5 "$bin/tutorial_12" $short --model toy --bucket-bytes 0
+says '^replicas: equal$'
+run 'a lost round' ranks 3 "$bin/tutorial_12" $short --break=lost-round
+says '^replicas: DIFFERENT in 6 of 6 parameters$'
+run 'nobody listens, and the messages are short' ranks 2 "$bin/tutorial_12" $short --break=nobody-listens
+says '^replicas: equal$'
+what='nobody listens' checks=$((checks + 1))
+! ranks 2 "$bin/tutorial_12" $short --hidden 1024,512 --break=nobody-listens >out.txt 2>&1 || fail "somebody listens"
+says 'did not arrive within 8.0 s'
+run 'somebody listens' ranks 2 "$bin/tutorial_12" --steps 3 --no-eval --hidden 1024,512
+says '^replicas: equal$'
 tally tutorial_breaks

@@ -1,0 +1,165 @@
+/* 02-reduce-scatter.grade.c: known sums in the chunk that is complete, who spoke with whom, the
+ * order of the sum, and messages that are longer than the memory between two ranks.
+ */
+#include "tutorials/12-ring/exercises/02-reduce-scatter.h"
+
+#include <math.h>
+
+#include "common/base/memory.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_12_02;
+
+enum { LENGTH = 4, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit between two ranks
+
+typedef struct Scene {
+    size_t length;
+    float (*number)(int rank, size_t place);
+    float *data[MOST_RANKS]; // [world * length]
+    WatchLog *logs[MOST_RANKS];
+} Scene;
+
+static float whole(int rank, size_t place) {
+    return (float)(1 << rank) + (float)(32 * (place % 64 + 1));
+}
+
+static float rough(int rank, size_t place) {
+    return sinf((float)(1 + place * MOST_RANKS) + (float)rank) *
+           ldexpf(1.0f, (int)(((size_t)rank * 7 + place) % 11));
+}
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    const size_t count = scene->length * (size_t)rank->world;
+    float *data = memory_zalloc(count * sizeof *data);
+    float *scratch = memory_zalloc(scene->length * sizeof *scratch);
+    for (size_t i = 0; i < count; i++) data[i] = scene->number(rank->rank, i);
+    STUDENT(rank->grade, ring_reduce_scatter)
+    (rank->group, data, scratch, scene->length, &rank->err);
+    free(scratch);
+    GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
+                 "There was a round too many: W - 1 are enough. (one rank, which has sent "
+                 "something)");
+    scene->data[rank->rank] = data;
+    scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
+    *scene->logs[rank->rank] = *rank->log;
+    GRADE_EXPECT(rank->grade, scene->length < LONG || rank->err.status == STATUS_OK,
+                 "All ranks send and none listens: with long messages they wait for ever. (%d "
+                 "ranks; rank %d was told: %s)",
+                 rank->world, rank->rank, rank->err.message);
+}
+
+static Scene play(Grade *grade, int world, size_t length, float (*number)(int, size_t)) {
+    Scene scene = {.length = length, .number = number};
+    grade_ranks(grade, world, run_rank, &scene);
+    return scene;
+}
+
+static void scene_close(Scene *scene) {
+    for (int r = 0; r < MOST_RANKS; r++) {
+        free(scene->data[r]);
+        free(scene->logs[r]);
+    }
+}
+
+// The number at place i of the chunk that rank holds in the end.
+static void check_number(Grade *grade, const Scene *scene, int world, int rank, size_t i) {
+    const int left = (rank + world - 1) % world, chunk = (rank + 1) % world;
+    const size_t place = (size_t)chunk * scene->length + i;
+    const float got = scene->data[rank][place], own = whole(rank, place);
+    float sum = 0;
+    for (int r = 0; r < world; r++) sum += whole(r, place);
+    bool is_first = world > 1 && got != sum;
+    GRADE_EXPECT(grade, !is_first || got != whole(left, place),
+                 "What arrived took the place of the own numbers; it is to be added to them.");
+    GRADE_EXPECT(grade, !is_first || got != own + whole(left, (size_t)left * scene->length + i),
+                 "Rank r sent chunk r in every round; what has just grown is what goes on.");
+    for (int missing = 0; missing < world; missing++)
+        GRADE_EXPECT(grade, !is_first || (got != sum - whole(missing, place) && got != own),
+                     "A round is missing: there are W - 1, and one rank has not been added. (%d "
+                     "ranks, rank %d)",
+                     world, rank);
+    GRADE_EXPECT(grade, got == sum, "%d ranks: rank %d has %g in chunk %d, and the sum is %g.",
+                 world, rank, (double)got, chunk, (double)sum);
+}
+
+static void check_sums(Grade *grade, int world) {
+    Scene scene = play(grade, world, LENGTH, whole);
+    for (int rank = 0; rank < world; rank++)
+        for (size_t i = 0; i < LENGTH; i++) check_number(grade, &scene, world, rank, i);
+    scene_close(&scene);
+}
+
+static void two_ranks(Grade *grade) {
+    check_sums(grade, 2);
+}
+
+static void all_worlds(Grade *grade) {
+    for (int i = 0; i < 4; i++) check_sums(grade, GRADE_WORLDS[i]);
+}
+
+static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
+    const int right = (rank + 1) % world, left = (rank + world - 1) % world;
+    size_t sends = watch_count(log, PG_SEND), receives = watch_count(log, PG_RECV);
+    for (size_t e = 0; e < log->count; e++) {
+        const Collective *collective = &log->events[e].collective;
+        if (log->events[e].kind == WATCH_WAIT) continue;
+        GRADE_EXPECT(grade, collective->kind == PG_SEND || collective->kind == PG_RECV,
+                     "This is a collective of the library; the exercise is to make one of sends "
+                     "and receives.");
+        GRADE_EXPECT(grade, collective->root == (collective->kind == PG_SEND ? right : left),
+                     "A rank spoke with one that is not its neighbour: there is no middle in a "
+                     "ring. (rank %d of %d, with rank %d)",
+                     rank, world, collective->root);
+    }
+    GRADE_EXPECT(grade, sends < (size_t)world && receives < (size_t)world,
+                 "There was a round too many: W - 1 are enough. (%d ranks: rank %d has sent %zu "
+                 "messages)",
+                 world, rank, sends);
+    GRADE_EXPECT(grade, watch_bytes(log, PG_SEND) == sends * LENGTH * sizeof(float),
+                 "A message is one chunk; rank %d has sent %zu bytes in %zu messages.", rank,
+                 watch_bytes(log, PG_SEND), sends);
+}
+
+static void neighbours(Grade *grade) {
+    for (int i = 0; i < 4; i++) {
+        Scene scene = play(grade, GRADE_WORLDS[i], LENGTH, whole);
+        for (int rank = 0; rank < GRADE_WORLDS[i]; rank++)
+            check_log(grade, scene.logs[rank], GRADE_WORLDS[i], rank);
+        scene_close(&scene);
+    }
+}
+
+static void order(Grade *grade) {
+    for (int world = 3; world <= 5; world += 2) {
+        Scene scene = play(grade, world, LENGTH, rough);
+        for (int rank = 0; rank < world; rank++)
+            for (size_t i = 0; i < LENGTH; i++) {
+                const int chunk = (rank + 1) % world;
+                const size_t place = (size_t)chunk * LENGTH + i;
+                float sum = rough(chunk, place);
+                for (int k = 1; k < world; k++) sum += rough((chunk + k) % world, place);
+                GRADE_EXPECT(grade, scene.data[rank][place] == sum,
+                             "The sum is right, but its last bits are those of another order: "
+                             "chunk c begins at rank c and goes to the right. (%d ranks)",
+                             world);
+            }
+        scene_close(&scene);
+    }
+}
+
+static void long_messages(Grade *grade) {
+    for (int world = 2; world <= 3; world++) {
+        Scene scene = play(grade, world, LONG, whole);
+        check_number(grade, &scene, world, 0, 0);
+        check_number(grade, &scene, world, world - 1, LONG - 1);
+        scene_close(&scene);
+    }
+}
+
+const Grader grader_12_02 = {"12-ring/02-reduce-scatter",
+                             {{"the sums of two ranks", 2, NULL, two_ranks},
+                              {"one, three and five ranks", 2, "the sums of two ranks", all_worlds},
+                              {"neighbours only", 2, "the sums of two ranks", neighbours},
+                              {"the order of the sum", 2, "one, three and five ranks", order},
+                              {"long messages", 2, "the sums of two ranks", long_messages}}};

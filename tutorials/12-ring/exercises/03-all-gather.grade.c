@@ -1,0 +1,131 @@
+/* 03-all-gather.grade.c: each rank holds one complete chunk and old numbers of its own. */
+#include "tutorials/12-ring/exercises/03-all-gather.h"
+
+#include "common/base/memory.h"
+#include "tutorials/grading/grading.h"
+
+extern const Grader grader_12_03;
+
+enum { LENGTH = 3, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit between two ranks
+
+typedef struct Scene {
+    size_t length;
+    float *data[MOST_RANKS]; // [world * length]
+    WatchLog *logs[MOST_RANKS];
+} Scene;
+
+static float complete(int chunk, size_t i) {
+    return (float)(65536 + 1024 * chunk + (int)(i % 1000));
+}
+
+static float old(int rank) {
+    return -(float)(rank + 1);
+}
+
+static void run_rank(GradeRank *rank) {
+    Scene *scene = rank->context;
+    const size_t length = scene->length;
+    float *data = memory_zalloc(length * (size_t)rank->world * sizeof *data);
+    for (int chunk = 0; chunk < rank->world; chunk++)
+        for (size_t i = 0; i < length; i++)
+            data[(size_t)chunk * length + i] =
+                chunk == (rank->rank + 1) % rank->world ? complete(chunk, i) : old(rank->rank);
+    STUDENT(rank->grade, ring_all_gather)(rank->group, data, length, &rank->err);
+    GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
+                 "There was a round too many: W - 1 are enough. (one rank, which has sent "
+                 "something)");
+    scene->data[rank->rank] = data;
+    scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
+    *scene->logs[rank->rank] = *rank->log;
+    GRADE_EXPECT(rank->grade, length < LONG || rank->err.status == STATUS_OK,
+                 "All ranks send and none listens: with long messages they wait for ever. (%d "
+                 "ranks; rank %d was told: %s)",
+                 rank->world, rank->rank, rank->err.message);
+}
+
+static void scene_close(Scene *scene) {
+    for (int r = 0; r < MOST_RANKS; r++) {
+        free(scene->data[r]);
+        free(scene->logs[r]);
+    }
+}
+
+static void check_number(Grade *grade, const Scene *scene, int world, int rank, int chunk,
+                         size_t i) {
+    const float got = scene->data[rank][(size_t)chunk * scene->length + i];
+    const float wanted = complete(chunk, i);
+    for (int other = 0; other < world; other++) {
+        GRADE_EXPECT(grade, other == rank || got != old(other),
+                     "Rank r holds chunk r + 1, and sent another one: what is not complete was "
+                     "spread. (%d ranks, rank %d, chunk %d)",
+                     world, rank, chunk);
+        GRADE_EXPECT(grade, other == chunk || got != complete(other, i),
+                     "A rank sent the same chunk in every round; what has just arrived is what "
+                     "goes on. (%d ranks, rank %d, chunk %d)",
+                     world, rank, chunk);
+    }
+    GRADE_EXPECT(grade, got != wanted + old(rank),
+                 "What arrived was added; it is complete, and takes the place of what stands "
+                 "there.");
+    GRADE_EXPECT(grade, got != old(rank),
+                 "A round is missing: there are W - 1, and one chunk has not arrived everywhere. "
+                 "(%d ranks, rank %d, chunk %d)",
+                 world, rank, chunk);
+    GRADE_EXPECT(grade, got == wanted, "%d ranks: rank %d has %g in chunk %d, and %g is right.",
+                 world, rank, (double)got, chunk, (double)wanted);
+}
+
+static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
+    const int right = (rank + 1) % world, left = (rank + world - 1) % world;
+    size_t sends = watch_count(log, PG_SEND);
+    for (size_t e = 0; e < log->count; e++) {
+        const Collective *collective = &log->events[e].collective;
+        if (log->events[e].kind == WATCH_WAIT) continue;
+        GRADE_EXPECT(grade, collective->kind == PG_SEND || collective->kind == PG_RECV,
+                     "This is a collective of the library; the exercise is to make one of sends "
+                     "and receives.");
+        GRADE_EXPECT(grade, collective->root == (collective->kind == PG_SEND ? right : left),
+                     "A rank spoke with one that is not its neighbour: there is no middle in a "
+                     "ring. (rank %d of %d, with rank %d)",
+                     rank, world, collective->root);
+    }
+    GRADE_EXPECT(grade, sends < (size_t)world,
+                 "There was a round too many: W - 1 are enough. (%d ranks: rank %d has sent %zu "
+                 "messages)",
+                 world, rank, sends);
+}
+
+static void check(Grade *grade, int world, size_t length, bool judges_messages) {
+    Scene scene = {.length = length};
+    grade_ranks(grade, world, run_rank, &scene);
+    for (int rank = 0; rank < world; rank++) {
+        for (int c = 1; c <= world; c++) // its own complete chunk first
+            for (size_t i = 0; i < length; i++)
+                check_number(grade, &scene, world, rank, (rank + c) % world, i);
+        if (judges_messages) check_log(grade, scene.logs[rank], world, rank);
+    }
+    scene_close(&scene);
+}
+
+static void two_ranks(Grade *grade) {
+    check(grade, 2, LENGTH, false);
+}
+
+static void all_worlds(Grade *grade) {
+    for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], LENGTH, false);
+}
+
+static void neighbours(Grade *grade) {
+    for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], LENGTH, true);
+}
+
+static void long_messages(Grade *grade) {
+    check(grade, 2, LONG, false);
+    check(grade, 3, LONG, false);
+}
+
+const Grader grader_12_03 = {"12-ring/03-all-gather",
+                             {{"two ranks", 3, NULL, two_ranks},
+                              {"one, three and five ranks", 3, "two ranks", all_worlds},
+                              {"neighbours only", 2, "two ranks", neighbours},
+                              {"long messages", 2, "two ranks", long_messages}}};
