@@ -35,7 +35,7 @@ static int run_threads(const Settings *settings, Error *err) {
     RankThread ranks[PG_SHM_MAX_WORLD];
     int status = STATUS_OK;
     if (pg_shm_threads(settings->world, &(PgOptions){.timeout_s = settings->timeout_s}, groups,
-                       err))
+                       err) != 0)
         return err->status;
     for (int r = 0; r < settings->world; r++) {
         ranks[r] = (RankThread){.settings = settings, .group = groups[r]};
@@ -69,7 +69,7 @@ static int run_child(const Settings *settings, const char *address, int rank) {
 static int run_processes(const Settings *settings, Error *err) {
     PgShmSegment *segment;
     char address[PG_SHM_ADDRESS_MAX];
-    if (pg_shm_create(settings->world, &segment, address, err)) return err->status;
+    if (pg_shm_create(settings->world, &segment, address, err) != 0) return err->status;
     for (int r = 1; r < settings->world; r++) {
         pid_t child = fork();
         CHECK(child >= 0, "cannot fork rank %d", r);
@@ -86,7 +86,7 @@ static int run_launched(const Settings *settings, Error *err) {
     Rendezvous me;
     Device *device = NULL;
     char name[16];
-    if (init_from_env(&me, false, err)) return err->status;
+    if (init_from_env(&me, false, err) != 0) return err->status;
     snprintf(name, sizeof name, "cuda:%d", me.local_rank);
     if (strcmp(settings->device, "cuda") == 0 && !(device = device_open(name, err)))
         return err->status;

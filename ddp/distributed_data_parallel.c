@@ -170,10 +170,10 @@ void ddp_no_sync_end(Module *wrapper, bool before) {
 
 int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
-    if (recording && reducer_prepare(ddp->reducer, reduces, err)) return -1;
+    if (recording && reducer_prepare(ddp->reducer, reduces, err) != 0) return -1;
     // PyTorch's rule: whether training or evaluating, but not if no gradients were reduced since.
     bool due = ddp->config.broadcast_buffers && ddp->reduces;
-    if (due && ddp_sync_buffers(wrapper, root, err)) return -1;
+    if (due && ddp_sync_buffers(wrapper, root, err) != 0) return -1;
     ddp->reduces = reduces;
     return 0;
 }
@@ -181,7 +181,7 @@ int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, E
 int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
     if (!ddp->reduces && !reducer_expecting(ddp->reducer)) return 0;
-    if (reducer_finish(ddp->reducer, profile, err)) return -1;
+    if (reducer_finish(ddp->reducer, profile, err) != 0) return -1;
     reducer_after_backward(ddp->reducer);
     return 0;
 }

@@ -36,7 +36,8 @@ static void layout_interleaved(Sampler *self, size_t epoch) {
 Sampler *distributed_sampler(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                              bool drop_last, uint64_t seed, Error *err) {
     Sampler wanted;
-    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err))
+    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err) !=
+        0)
         return NULL;
     wanted.layout = layout_interleaved;
     wanted.interleaved = true;

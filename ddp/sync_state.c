@@ -69,7 +69,7 @@ int sync_state_run(const SyncState *sync, int root, Error *err) {
         bool staged = end > first + 1;
         if (staged && pg_rank(sync->group) == root) copy_staged(sync, first, end, false);
         void *memory = staged ? sync->staging : alone->data;
-        if (pg_run(sync->group, pg_broadcast(memory, bytes, PG_U8, root), err)) return -1;
+        if (pg_run(sync->group, pg_broadcast(memory, bytes, PG_U8, root), err) != 0) return -1;
         if (staged && pg_rank(sync->group) != root) copy_staged(sync, first, end, true);
     }
     return 0;

@@ -58,7 +58,7 @@ emulator) set -- "$@" -L 'gpu|emulator' ;;
 # would only be slow.
 tsan)
     jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|trainer_options|same_files|option_mixes'
-    jobs="$jobs|link|ladder"
+    jobs="$jobs|link|ladder|model|model_page|peers|peers_table|promises|paper|scores|regress"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;

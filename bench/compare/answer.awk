@@ -70,7 +70,7 @@ function sentence(pair,    head, change, share, text, key) {
     split(pair, key, FS)
     head = key[1] ", " key[2] " devices: "
     if (verdict[pair] == "disturbed")
-        return head "disturbed by other work on the machine; no conclusion."
+        return head where ", disturbed by other work; no conclusion."
     digits = dp[pair] >= 100 ? "%.1f" : "%.2f"
     change = difference[pair, "step"]
     share = sprintf("%.1f %%", dp[pair] > 0 ? 100 * size(change) / dp[pair] : 0)

@@ -41,7 +41,7 @@ measure_link() {
     local repeat cap strategy where
     has_link || return 0
     for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
-        begin_section "over $link_text: repeat $repeat of $(((repeats + 1) / 2))"
+        begin_section "slow link: repeat $repeat of $(((repeats + 1) / 2))"
         for strategy in dp ddp; do measure_run "link-${models%% *}-$strategy-2-$repeat"; done
         for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
     done
@@ -167,7 +167,7 @@ cause_rows() {
         }' world="$world" "$out/plots/${models%% *}.csv"
     [[ $kind != cpu ]] || tabbed "memory bandwidth" "a pass through memory by all cores (the probe)" \
         "$(usual_probe | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
-    ! has_link || csv 'of("bucket") == "skew" {
-        print "imbalance", "how far two ranks come apart to an all-reduce (median)", sprintf("%.2f ms", of("ready_ms")) }' \
+    ! has_link || grep -qx overlap-memory-overlapped "$out/disturbed.txt" || csv 'of("bucket") == "skew" {
+        print "imbalance", "how far apart two ranks end their backward passes (median)", sprintf("%.2f ms", of("ready_ms")) }' \
         "$out/plots/overlap-memory-overlapped.csv"
 }

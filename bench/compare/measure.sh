@@ -127,7 +127,7 @@ curve_models() {
 train_curves() {
     local model strategy world
     for model in $(curve_models); do
-        begin_section "loss curves: $model, $epochs epochs under each strategy"
+        begin_section "loss curves: $model, $epochs epochs"
         while read -r strategy world; do
             train "curve-$model-$strategy-$world" "$strategy" "$world" --model "$model" --data digits \
                 --epochs "$epochs" --log-every 1 </dev/null

@@ -1,9 +1,10 @@
 # overlap.awk: when buckets were ready and how long they moved, from the Chrome trace of a DDP run (an event a
 # line), as medians over its steps but the first two:
 #
-#   awk -f overlap.awk TRACE        "bucket,ready_ms,moving_ms" lines of the first rank, and two more:
-#                                   "backward,MS," and "exposed,MS,"; and "skew,MS,", how far the ranks' arrivals
-#                                   at an all-reduce lie apart
+#   awk -f overlap.awk TRACE        "bucket,ready_ms,moving_ms" lines of the first rank, and more:
+#                                   "backward,MS,"; "exposed,MS,", from the end of the last rank's backward pass
+#                                   to the end of the last all-reduce; and "skew,MS,", how far the ranks' ends of
+#                                   backward lie apart, which is no communication
 #
 # Times count from the begin of the step's backward pass. Moving begins when the last rank has come.
 BEGIN { OFS = "," }
@@ -24,12 +25,16 @@ function digits_of(key,    rest) {
     if (step > steps) steps = step
 }
 
-/"ph": *"X"/ && /"pid": *0,/ && /"name": *"exposed"/ { exposed[digits_of("number") + 0] += digits_of("dur") }
+/"ph": *"X"/ && /"name": *"backward"/ { # of a rank it comes in several pieces
+    step = digits_of("number") + 0
+    pid = digits_of("pid")
+    if (pid + 1 > ranks) ranks = pid + 1
+    if (digits_of("ts") + digits_of("dur") > ends[step, pid]) ends[step, pid] = digits_of("ts") + digits_of("dur")
+}
 
 /"ph": *"X"/ && /"bucket": *[0-9]/ {
     n = digits_of("number")
     ts = digits_of("ts") + 0
-    if (!(n in first) || ts < first[n]) first[n] = ts
     if (ts > last[n]) last[n] = ts
     if (/"pid": *0,/) {
         finish[n] = ts + digits_of("dur")
@@ -75,12 +80,19 @@ END {
     for (n in finish) {
         if (step_at(finish[n]) < 2) continue
         moving[bucket[n]] = moving[bucket[n]] " " (finish[n] - last[n]) / 1000
-        apart = apart " " (last[n] - first[n]) / 1000
+        s = step_at(finish[n])
+        if (finish[n] > reduced[s]) reduced[s] = finish[n]
     }
     for (s in from) {
         if (s < 2) continue
         backward = backward " " (to[s] - from[s]) / 1000
-        shown = shown " " exposed[s] / 1000
+        early = late = ends[s, 0]
+        for (r = 1; r < ranks; r++) {
+            if (ends[s, r] > late) late = ends[s, r]
+            if (ends[s, r] < early) early = ends[s, r]
+        }
+        shown = shown " " (reduced[s] > late ? reduced[s] - late : 0) / 1000
+        apart = apart " " (late - early) / 1000
     }
     print "bucket,ready_ms,moving_ms"
     for (b = 0; b < buckets; b++) printf "%d,%.4f,%.4f\n", b, median(ready[b]), median(moving[b])

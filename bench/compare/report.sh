@@ -231,7 +231,8 @@ $(overlap_rows | markdown_table)
 
 Measured with $timeline_model on 2 devices. Bucket k is ready r(k) after the backward pass began and takes c(k) to
 move, so that it has moved at e(k) = max(r(k), e(k - 1)) + c(k). If backward takes B, at least E = max(0, e(last) - B)
-stays exposed: overlap can hide the sum of all c(k) less E. What it did hide is that sum less what was exposed. c(k)
+stays exposed: overlap can hide the sum of all c(k) less E. What it did hide is that sum less what was exposed, from the end of the
+slower rank's backward pass to the end of the last bucket. c(k)
 and B are from a run with --no-overlap, r(k) from one with overlap, as a share of its backward pass, which is as many
 times longer as the last column says: there communication and computing compete.
 

@@ -104,7 +104,8 @@ static void layout_blocked(Sampler *self, size_t epoch) {
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err) {
     Sampler wanted;
-    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err))
+    if (sampler_begin(&wanted, samples, global_batch, world, rank, shuffle, drop_last, seed, err) !=
+        0)
         return NULL;
     wanted.layout = layout_blocked;
     wanted.batch_count = samples / global_batch + (!drop_last && samples % global_batch != 0);

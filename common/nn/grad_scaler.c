@@ -79,7 +79,8 @@ int grad_scaler_step(GradScaler *scaler, Optimizer *optimizer, double lr, Error 
     if (scaler->stage == SCALER_STEPPED)
         return error_set(err, STATUS_FAILED,
                          "step() has already been called since the last update().");
-    if (scaler->stage == SCALER_READY && grad_scaler_unscale(scaler, optimizer, err)) return -1;
+    if (scaler->stage == SCALER_READY && grad_scaler_unscale(scaler, optimizer, err) != 0)
+        return -1;
     if (!scaler->found_inf) optimizer_step(optimizer, lr);
     scaler->stage = SCALER_STEPPED;
     return 0;

@@ -61,10 +61,10 @@ static int sum(Join *join, int32_t *value, Error *err) {
 int join_notify(Join *join, const void *joinable_state, Error *err) {
     if (join->config.disable || joinable_state != join->joinables[0].state) return 0;
     int32_t active = 1, ended = 0;
-    if (sum(join, &active, err)) return -1;
+    if (sum(join, &active, err) != 0) return -1;
     join->active = (int)active;
     if (!join->config.throw_on_early_termination) return 0;
-    if (sum(join, &ended, err)) return -1;
+    if (sum(join, &ended, err) != 0) return -1;
     if (ended == 0) return 0;
     return error_set(
         err, STATUS_FAILED,
@@ -74,7 +74,7 @@ int join_notify(Join *join, const void *joinable_state, Error *err) {
 static int mirror_iteration(Join *join, Error *err) {
     int32_t ended = 1;
     if (join->config.throw_on_early_termination) {
-        if (sum(join, &ended, err)) return -1;
+        if (sum(join, &ended, err) != 0) return -1;
         return error_set(err, STATUS_FAILED, "Rank %d exhausted all inputs.", pg_rank(join->group));
     }
     for (size_t i = 0; i < join->count; i++) {
@@ -96,12 +96,12 @@ static int wait_for_all(Join *join, Error *err) {
     bool last = true;
     for (int mirrored = 0;; mirrored++) {
         int32_t active = 0;
-        if (sum(join, &active, err)) return -1;
+        if (sum(join, &active, err) != 0) return -1;
         join->active = (int)active;
         if (active == 0) break;
         last = false;
         if (mirrored == SKEW_WARNING) warn_of_skew(join);
-        if (mirror_iteration(join, err)) return -1;
+        if (mirror_iteration(join, err) != 0) return -1;
     }
     for (size_t i = 0; i < join->count; i++) {
         const Joinable *joinable = &join->joinables[i];
@@ -118,7 +118,7 @@ int join_end(Join *join, Error *err) {
 
 int join_elect(ProcessGroup *group, bool candidate, Error *err) {
     int32_t rank = candidate ? pg_rank(group) : -1;
-    if (pg_run(group, pg_all_reduce(&rank, 1, PG_I32, PG_MAX), err)) return -1;
+    if (pg_run(group, pg_all_reduce(&rank, 1, PG_I32, PG_MAX), err) != 0) return -1;
     if (rank >= 0) return (int)rank;
     return error_set(err, STATUS_FAILED, "no rank can be elected: none is a candidate");
 }

@@ -10,7 +10,7 @@
 static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool *anyone,
                  Error *err) {
     int32_t highest[] = {trains ? pg_rank(group) : -1, reduces};
-    if (pg_run(group, pg_all_reduce(highest, 2, PG_I32, PG_MAX), err)) return -1;
+    if (pg_run(group, pg_all_reduce(highest, 2, PG_I32, PG_MAX), err) != 0) return -1;
     *root = highest[0];
     *anyone = highest[1] > 0;
     return 0;
@@ -27,7 +27,7 @@ static const char NAME[] = "join"; // of the DdpIteration
 static int before_forward(void *state, bool reduces, int *root, Error *err) {
     const JoinedDdp *joined = state;
     bool anyone;
-    if (join_notify(joined->join, joined->wrapper, err)) return -1;
+    if (join_notify(joined->join, joined->wrapper, err) != 0) return -1;
     return agree(ddp_group(joined->wrapper), true, reduces, root, &anyone, err);
 }
 
@@ -40,7 +40,7 @@ static int start_sum(void *state, GradBucket *bucket, Error *err) {
 
 static int finish_average(void *state, GradBucket *bucket, Error *err) {
     const JoinedDdp *joined = state;
-    if (grad_bucket_finish(bucket, err)) return -1;
+    if (grad_bucket_finish(bucket, err) != 0) return -1;
     int ranks = join_divisor(joined->join);
     if (bucket->op == PG_AVG)
         device_kernels(bucket->device)
@@ -97,11 +97,11 @@ static int mirror(void *state, Error *err) {
     Reducer *reducer = ddp_reducer(wrapper);
     int root;
     bool anyone;
-    if (agree(ddp_group(wrapper), false, false, &root, &anyone, err)) return -1;
-    if (ddp_begin_forward(wrapper, anyone, anyone, root, err)) return -1;
+    if (agree(ddp_group(wrapper), false, false, &root, &anyone, err) != 0) return -1;
+    if (ddp_begin_forward(wrapper, anyone, anyone, root, err) != 0) return -1;
     if (!anyone) return 0;
     contribute_zeros(reducer);
-    if (reducer_finish(reducer, NULL, err)) return -1;
+    if (reducer_finish(reducer, NULL, err) != 0) return -1;
     module_zero_grad(ddp_module(wrapper));
     return 0;
 }

@@ -235,10 +235,10 @@ static int finish(void *context, GradBucket *bucket, Error *err) {
         return grad_bucket_finish(bucket, err);
     }
     int failed = work_wait(part->rest_work, NULL, NULL, err);
-    if (work_wait(part->p_work, NULL, NULL, err) || failed) return -1;
+    if (work_wait(part->p_work, NULL, NULL, err) != 0 || failed) return -1;
     project_back(state, bucket, part);
     Work *q = start_sum(state, bucket, part->q, part->q_count, bucket->op, err);
-    if (!q || work_wait(q, NULL, NULL, err)) return -1;
+    if (!q || work_wait(q, NULL, NULL, err) != 0) return -1;
     decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
     state->iteration += bucket->is_last;
     state->compressed += bucket->is_last;

@@ -200,7 +200,7 @@ static void write_all(FILE *file, const FlightRecorder *recorder, const FlightAb
 // of a process, not of the machine, and the launcher gives the rank only a moment.
 int flight_write(const FlightRecorder *recorder, const FlightAbout *about, const char *folder,
                  Error *err) {
-    if (file_make_folder(folder, err)) return -1;
+    if (file_make_folder(folder, err) != 0) return -1;
     char *path = memory_format("%s/flight_%s_rank_%d.json", folder, recorder->name,
                                global_rank(about, about->rank));
     char *temporary = memory_format("%s.%d.tmp", path, (int)gettid()); // the pipe's thread may, too
@@ -234,7 +234,7 @@ static void say_last(const FlightRecorder *recorder, const FlightAbout *about) {
 void flight_write_broken(const FlightRecorder *recorder, const FlightAbout *about) {
     Error err = {0};
     if (recorder->say) say_last(recorder, about);
-    if (recorder->folder[0] && flight_write(recorder, about, recorder->folder, &err))
+    if (recorder->folder[0] && flight_write(recorder, about, recorder->folder, &err) != 0)
         fprintf(stderr, "rank %d: the flight records are lost: %s\n",
                 global_rank(about, about->rank), err.message);
 }

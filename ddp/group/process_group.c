@@ -168,7 +168,7 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
 
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
     PgCall call = {.operation = PG_SHARED_ALLOC, .collective = {.count = bytes, .type = PG_U8}};
-    if (pg_admit(group, &call, err) || pg_perform(group, &call, err)) return NULL;
+    if (pg_admit(group, &call, err) != 0 || pg_perform(group, &call, err) != 0) return NULL;
     return call.object;
 }
 

@@ -78,7 +78,7 @@ static int collect(ProcessGroup *group, RankBlobs *all, const void *data, Error 
         if (bytes == 0) continue;
         if (r == rank_get(group))
             memcpy(place, data, bytes);
-        else if (pg_run(group, pg_recv(place, bytes, PG_U8, r), err))
+        else if (pg_run(group, pg_recv(place, bytes, PG_U8, r), err) != 0)
             return -1;
     }
     return 0;

@@ -53,7 +53,7 @@ static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, vo
 
 ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count, Error *err) {
     pg_drain(parent);
-    if (pg_check_sound(parent, err)) return NULL;
+    if (pg_check_sound(parent, err) != 0) return NULL;
     Error error = {0};
     PgCall call = {.operation = PG_NEW_SUBGROUP, .collective = {.type = PG_U8}};
     uint64_t members;
@@ -64,7 +64,7 @@ ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count,
         return NULL;
     }
     call.collective.count = members;
-    if (pg_admit(parent, &call, err) || pg_perform(parent, &call, err)) return NULL;
+    if (pg_admit(parent, &call, err) != 0 || pg_perform(parent, &call, err) != 0) return NULL;
     return call.object ? new_member(parent, members, call.object, call.sequence) : NULL;
 }
 

@@ -207,10 +207,10 @@ static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
     Error error = {0};
     if (!pg_collective_check(&call->collective, group->rank, group->size, &error)) {
-        if (pg_admit(group, call, err)) return -1;
+        if (pg_admit(group, call, err) != 0) return -1;
         bool queued = backend->issue && !is_alone(group, call);
         if (!queued || !backend->issue(group->state, call, &error)) return 0;
-    } else if (pg_check_sound(group, err)) {
+    } else if (pg_check_sound(group, err) != 0) {
         return -1;
     }
     if (group->global) error_prefix(&error, "global rank %d", group->global[group->rank]);

@@ -55,7 +55,7 @@ expect "DP wins" "mlp, 4 devices: on this machine, DDP takes 1.00 ms more than D
     "$(sed -n 2p "$out/said")"
 expect "a tie" "convnet, 2 devices: on this machine, DP and DDP tie: 5.00 and 5.50 ms per step, each within the\
  other's quartiles (forward +0.50, all else 0.00)." "$(sed -n 3p "$out/said")"
-expect "disturbed" "convnet, 4 devices: disturbed by other work on the machine; no conclusion." \
+expect "disturbed" "convnet, 4 devices: on this machine, disturbed by other work; no conclusion." \
     "$(sed -n 4p "$out/said")"
 expect "lines" 4 "$(wc -l <"$out/said")"
 
@@ -156,16 +156,17 @@ expect "overlap" "x 8.00 5.00 4.00 80 % 2.00" "$(overlap_row x link | tr '\t' ' 
 echo overlap-link-serial >"$out/disturbed.txt"
 expect "overlap, disturbed" "x - - - disturbed -" "$(overlap_row x link | tr '\t' ' ')"
 
-# A trace of two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 0.5 ms.
+# A trace of two steps to warm up and one that counts: rank 1 comes 0.2 ms after rank 0, and both move for 2.5 ms, until 0.5 ms
+# after rank 1 has ended its backward pass, 0.3 ms after rank 0.
 for step in 0 1 2; do
     t=$((step * 10000))
     echo "{\"ph\": \"X\", \"name\": \"backward\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 1000)), \"dur\": 4000, \"args\": {\"number\": $step}},"
-    echo "{\"ph\": \"X\", \"name\": \"exposed\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 5000)), \"dur\": 1500, \"args\": {\"number\": $step}},"
+    echo "{\"ph\": \"X\", \"name\": \"backward\", \"pid\": 1, \"tid\": 0, \"ts\": $((t + 1000)), \"dur\": 4300, \"args\": {\"number\": $step}},"
     echo "{\"ph\": \"i\", \"name\": \"bucket is ready\", \"pid\": 0, \"tid\": 0, \"ts\": $((t + 3000)), \"args\": {\"bucket\": 0}},"
-    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 0, \"tid\": 1, \"ts\": $((t + 3100)), \"dur\": 700, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
-    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 1, \"tid\": 1, \"ts\": $((t + 3300)), \"dur\": 500, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 0, \"tid\": 1, \"ts\": $((t + 3100)), \"dur\": 2700, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
+    echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 1, \"tid\": 1, \"ts\": $((t + 3300)), \"dur\": 2500, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
 done >"$out/trace.json"
-expect "a trace" "bucket,ready_ms,moving_ms 0,2.0000,0.5000 backward,4.0000, exposed,1.5000, skew,0.2000," \
+expect "a trace" "bucket,ready_ms,moving_ms 0,2.0000,2.5000 backward,4.0000, exposed,0.5000, skew,0.3000," \
     "$(awk -f bench/compare/overlap.awk "$out/trace.json" | paste -sd ' ' -)"
 
 printf 'position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed\n1,0,1,12,1,0\n2,1,1,10,1,0\n3,4,1,5,1,1\n4,25,1,13,1,0\n' \

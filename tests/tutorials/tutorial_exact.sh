@@ -102,6 +102,7 @@ for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
 done
 run 'step 8' ranks 3 "$bin/tutorial_08" --steps 40 --no-eval --model convnet --save eight
 bits eight whole
+run 'the names of the bare model' "$bin/tutorial_01" --model convnet --steps 1 --no-eval --load-init whole # no "module."
 rm -f c c.new
 killed ranks 2 "$bin/tutorial_15" --steps 40 --no-eval --checkpoint c --kill-at 30 --break=in-place
 refuse 1 'c is not a whole checkpoint' "$bin/tutorial_15" --steps 40 --no-eval --checkpoint c

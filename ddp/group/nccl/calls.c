@@ -157,7 +157,7 @@ static int call_nccl(PgNccl *nccl, const Collective *c, const OnDevice *at, Erro
 }
 
 static int run_on_device(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
-    if (call_nccl(nccl, c, at, err)) return -1;
+    if (call_nccl(nccl, c, at, err) != 0) return -1;
     bool averages = c->op == PG_AVG && (c->kind == PG_ALL_REDUCE || c->kind == PG_REDUCE_SCATTER ||
                                         (c->kind == PG_REDUCE && c->root == nccl->rank));
     if (averages) nccl_scale(nccl, c->type, at->receive, c->count);
@@ -181,7 +181,7 @@ void nccl_close_stages(PgNccl *nccl) {
 // deadline.
 static int grow_stage(PgNccl *nccl, Stage *stage, size_t bytes, Error *err) {
     if (bytes <= stage->bytes) return 0;
-    if (nccl_await_stream(nccl, err)) return -1;
+    if (nccl_await_stream(nccl, err) != 0) return -1;
     close_stage(stage);
     size_t room = bytes < STAGE_MIN ? STAGE_MIN : bytes + bytes / 2;
     if (cudaMalloc(&stage->device, room) != cudaSuccess ||
@@ -194,7 +194,7 @@ static int grow_stage(PgNccl *nccl, Stage *stage, size_t bytes, Error *err) {
 }
 
 static int stage_in(PgNccl *nccl, Stage *stage, const void *buffer, size_t bytes, Error *err) {
-    if (grow_stage(nccl, stage, bytes, err)) return -1;
+    if (grow_stage(nccl, stage, bytes, err) != 0) return -1;
     if (bytes == 0) return 0;
     memcpy(stage->host, buffer, bytes);
     CUDA(cudaMemcpyAsync(stage->device, stage->host, bytes, cudaMemcpyHostToDevice, nccl->stream));
@@ -205,7 +205,7 @@ static int stage_out(PgNccl *nccl, Stage *stage, void *buffer, size_t bytes, Err
     if (bytes > 0)
         CUDA(cudaMemcpyAsync(stage->host, stage->device, bytes, cudaMemcpyDeviceToHost,
                              nccl->stream));
-    if (nccl_await_stream(nccl, err)) return -1;
+    if (nccl_await_stream(nccl, err) != 0) return -1;
     if (bytes > 0) memcpy(buffer, stage->host, bytes);
     return 0;
 }
@@ -214,17 +214,17 @@ static int run_staged(PgNccl *nccl, const Collective *c, const Ticket *ticket, E
     OnDevice at = {c->send, c->receive};
     size_t sent = send_bytes(nccl, c), received = receive_bytes(nccl, c);
     if (ticket->host_send && !is_in_place(c)) {
-        if (stage_in(nccl, &nccl->send, c->send, sent, err)) return -1;
+        if (stage_in(nccl, &nccl->send, c->send, sent, err) != 0) return -1;
         at.send = nccl->send.device;
     }
     if (ticket->host_receive) {
         size_t in = is_in_place(c) ? received : 0;
-        if (grow_stage(nccl, &nccl->receive, received, err) ||
-            stage_in(nccl, &nccl->receive, c->receive, in, err))
+        if (grow_stage(nccl, &nccl->receive, received, err) != 0 ||
+            stage_in(nccl, &nccl->receive, c->receive, in, err) != 0)
             return -1;
         at.receive = nccl->receive.device;
     }
-    if (run_on_device(nccl, c, &at, err)) return -1;
+    if (run_on_device(nccl, c, &at, err) != 0) return -1;
     // A reduce leaves the other ranks' buffers as they were.
     bool keeps = !ticket->host_receive || (c->kind == PG_REDUCE && c->root != nccl->rank);
     return stage_out(nccl, &nccl->receive, c->receive, keeps ? 0 : received, err);

@@ -43,7 +43,7 @@ static int read_version(int *version, Error *err) {
 int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
     ncclUniqueId id;
     int version;
-    if (read_version(&version, err)) return -1;
+    if (read_version(&version, err) != 0) return -1;
     ncclResult_t result = ncclGetUniqueId(&id);
     if (result != ncclSuccess)
         return error_set(err, STATUS_FAILED, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
@@ -83,7 +83,7 @@ static void describe_host(char text[96]) {
 int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Error *err) {
     char host[96], bus[32];
     int version;
-    if (read_version(&version, err)) return -1;
+    if (read_version(&version, err) != 0) return -1;
     const char *sharing = getenv("NCCL_MULTI_RANK_GPU_ENABLE");
     bool shared = sharing && strcmp(sharing, "1") == 0 && version >= SHARED_GPU;
     CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, cuda_enter(device)->ordinal));
@@ -100,7 +100,7 @@ int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Er
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err) {
     uint64_t start_ns = clock_ns();
     while (result == ncclInProgress) {
-        if (nccl_look(nccl, nccl->call, err)) return -1;
+        if (nccl_look(nccl, nccl->call, err) != 0) return -1;
         ncclResult_t asked = ncclCommGetAsyncError(nccl->communicator, &result);
         if (asked != ncclSuccess) result = asked;
         if (result == ncclInProgress) nccl_wait_a_little(start_ns);
@@ -115,7 +115,7 @@ int nccl_connect(PgNccl *nccl, const char *address, Error *err) {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
-    if (parse_address(address, &id, err)) return -1;
+    if (parse_address(address, &id, err) != 0) return -1;
     (void)cuda_enter(nccl->device);
     return NCCL(nccl,
                 ncclCommInitRankConfig(&nccl->communicator, nccl->world, id, nccl->rank, &config),

@@ -96,9 +96,9 @@ static int queue_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     Ticket *ticket = call->ticket;
     bool on_host = ticket->host_send || ticket->host_receive || call->collective.kind == PG_BARRIER;
     (void)cuda_enter(nccl->device);
-    if (nccl_arrive(nccl, call, err)) return -1;
+    if (nccl_arrive(nccl, call, err) != 0) return -1;
     CUDA(cudaStreamWaitEvent(nccl->stream, ticket->begin, cudaEventWaitDefault));
-    if (nccl_queue(nccl, call, ticket, moved, err)) return -1;
+    if (nccl_queue(nccl, call, ticket, moved, err) != 0) return -1;
     CUDA(cudaEventRecord(ticket->end, nccl->stream));
     call->in_flight = !on_host && !ticket->captured;
     if (call->in_flight) put_in_flight(nccl, call);
@@ -148,7 +148,7 @@ static int queue_poll(void *state, PgCall *done, bool *busy, Error *err) {
     }
     if (status != cudaErrorNotReady)
         return error_set(err, STATUS_FAILED, "rank %d: %s", nccl->rank, cudaGetErrorString(status));
-    if (nccl_look(nccl, ticket ? &ticket->call : NULL, err)) return -1;
+    if (nccl_look(nccl, ticket ? &ticket->call : NULL, err) != 0) return -1;
     *busy = ticket != NULL;
     return 0;
 }
@@ -174,7 +174,7 @@ static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
     PgNccl *nccl = state;
     size_t bytes = call->collective.count ? call->collective.count : 1;
     (void)cuda_enter(nccl->device);
-    if (nccl_arrive(nccl, call, err) || nccl_await_stream(nccl, err)) return NULL;
+    if (nccl_arrive(nccl, call, err) != 0 || nccl_await_stream(nccl, err) != 0) return NULL;
     Region *region = memory_zalloc(sizeof *region);
     if (ncclMemAlloc(&region->memory, bytes) != ncclSuccess) {
         error_set(err, STATUS_FAILED, "rank %d: no memory on the device for %zu bytes", nccl->rank,
@@ -272,16 +272,16 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
         count++;
     }
     *member = NULL;
-    if (nccl_arrive(nccl, call, err)) return -1;
+    if (nccl_arrive(nccl, call, err) != 0) return -1;
     if (place < 0) return 0;
     char address[PG_NCCL_ADDRESS_MAX], name[NCCL_NAME_MAX];
     char key[NCCL_KEY_MAX];
     snprintf(name, sizeof name, "%.40s.%ju", nccl->name, (uintmax_t)call->sequence);
     snprintf(key, sizeof key, "nccl/%s/address", name);
     if (place > 0) {
-        if (nccl_read_key(nccl, key, "", address, sizeof address, err)) return -1;
-    } else if (pg_nccl_create(address, err) ||
-               store_set(nccl->place.store, key, address, strlen(address), err)) {
+        if (nccl_read_key(nccl, key, "", address, sizeof address, err) != 0) return -1;
+    } else if (pg_nccl_create(address, err) != 0 ||
+               store_set(nccl->place.store, key, address, strlen(address), err) != 0) {
         return -1;
     }
     Store *store = store_clone(nccl->place.store, STORE_S, err);

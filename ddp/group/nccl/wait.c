@@ -90,7 +90,7 @@ int nccl_read_key(PgNccl *nccl, const char *key, const char *prefix, char *text,
     while (!hear(nccl, key, text, capacity) || strncmp(text, prefix, strlen(prefix)) != 0) {
         if (nccl->store_lost)
             return error_set(err, STATUS_FAILED, "rank %d: the store does not answer", nccl->rank);
-        if (nccl_look(nccl, nccl->call, err)) return -1;
+        if (nccl_look(nccl, nccl->call, err) != 0) return -1;
         nccl_wait_a_little(start_ns);
     }
     return 0;
@@ -171,14 +171,14 @@ static int fail_asynchronously(PgNccl *nccl, const PgCall *call, ncclResult_t re
     char what[NCCL_AT_MAX];
     nanosleep(&pause, NULL);
     nccl->looked_ns = 0;
-    if (look_for_failure(nccl, err)) return -1;
+    if (look_for_failure(nccl, err) != 0) return -1;
     return error_set(err, STATUS_FAILED, "rank %d: %s: %s: %s", nccl->rank,
                      call ? describe_call(call, what) : "between collectives",
                      ncclGetErrorString(result), ncclGetLastError(nccl->communicator));
 }
 
 int nccl_look(PgNccl *nccl, const PgCall *call, Error *err) {
-    if (look_for_failure(nccl, err)) return -1;
+    if (look_for_failure(nccl, err) != 0) return -1;
     ncclResult_t state = ncclSuccess, asked = ncclSuccess;
     if (nccl->communicator) asked = ncclCommGetAsyncError(nccl->communicator, &state);
     if (asked != ncclSuccess) state = asked;
@@ -197,7 +197,7 @@ int nccl_await_event(PgNccl *nccl, cudaEvent_t event, Error *err) {
         if (status != cudaErrorNotReady)
             return error_set(err, STATUS_FAILED, "rank %d: %s", nccl->rank,
                              cudaGetErrorString(status));
-        if (nccl_look(nccl, nccl->call, err)) return -1;
+        if (nccl_look(nccl, nccl->call, err) != 0) return -1;
         nccl_wait_a_little(start_ns);
     }
 }
@@ -223,13 +223,13 @@ static int compare(PgNccl *nccl, const PgCall *call, Error *err) {
     for (int r = 0; r < nccl->world; r++) {
         uintmax_t count;
         make_key(nccl, key, "call/%u/%d", turn, r);
-        if (nccl_read_key(nccl, key, number, text, sizeof text, err)) return -1;
+        if (nccl_read_key(nccl, key, number, text, sizeof text, err) != 0) return -1;
         if (sscanf(text + strlen(number), "%ju %d %d %d %d", &count, &other.operation, &other.type,
                    &other.op, &other.root) != 5)
             return error_set(err, STATUS_FAILED, "rank %d left '%s' in the store", r, text);
         other.count = count;
         if (r == 0) first = other;
-        if (pg_fingerprint_compare(call, &first, &other, r, err)) return -1;
+        if (pg_fingerprint_compare(call, &first, &other, r, err) != 0) return -1;
     }
     return 0;
 }
@@ -246,6 +246,6 @@ int nccl_arrive(PgNccl *nccl, const PgCall *call, Error *err) {
         snprintf(nccl->at, sizeof nccl->at, "%ju %s", (uintmax_t)call->sequence,
                  pg_describe(call->operation, &call->collective, name));
     }
-    if (nccl_look(nccl, call, err)) return -1;
+    if (nccl_look(nccl, call, err) != 0) return -1;
     return nccl->detail && call->sequence > 0 ? compare(nccl, call, err) : 0;
 }

@@ -124,7 +124,7 @@ int shm_staged(PgShm *shm, Error *err) {
                        .size = size,
                        .half = (int)(shm->turn++ & 1)};
         put(shm, &chunk);
-        if (shm_barrier(shm, err)) return -1;
+        if (shm_barrier(shm, err) != 0) return -1;
         take(shm, &chunk);
     }
     return 0;
@@ -172,11 +172,11 @@ int shm_send(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
     Channel *channel = shm_channel(shm, shm->rank, c->root);
     size_t bytes = c->count * pg_type_bytes(c->type), done = 0;
-    if (shm_check_abort(shm, err)) return -1;
+    if (shm_check_abort(shm, err) != 0) return -1;
     do {
         uint32_t posted = sync_load(&channel->posted);
         // The half that comes next was filled two chunks ago.
-        if (shm_await(shm, c->root, &channel->taken, posted - 1, err)) return -1;
+        if (shm_await(shm, c->root, &channel->taken, posted - 1, err) != 0) return -1;
         size_t end = chunk_end(done, bytes);
         channel->message[posted & 1] = (Message){.count = c->count, .type = (int32_t)c->type};
         copy(channel->data[posted & 1], at(c->send, done, 1), end - done);
@@ -207,11 +207,11 @@ int shm_receive(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
     Channel *channel = shm_channel(shm, c->root, shm->rank);
     size_t bytes = c->count * pg_type_bytes(c->type), done = 0;
-    if (shm_check_abort(shm, err)) return -1;
+    if (shm_check_abort(shm, err) != 0) return -1;
     do {
         uint32_t taken = sync_load(&channel->taken);
-        if (shm_await(shm, c->root, &channel->posted, taken + 1, err)) return -1;
-        if (check_message(shm, &channel->message[taken & 1], err)) return -1;
+        if (shm_await(shm, c->root, &channel->posted, taken + 1, err) != 0) return -1;
+        if (check_message(shm, &channel->message[taken & 1], err) != 0) return -1;
         size_t end = chunk_end(done, bytes);
         copy(at(c->receive, done, 1), channel->data[taken & 1], end - done);
         sync_store(&channel->taken, taken + 1);

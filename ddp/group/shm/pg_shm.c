@@ -172,7 +172,7 @@ static Allocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
 // its pages lie), then maps the others' pages, so that no training step takes page faults.
 static int settle(PgShm *shm, Allocation *a, Error *err) {
     memset(block(a, shm->rank), 0, a->stride);
-    if (shm_barrier(shm, err)) return -1;
+    if (shm_barrier(shm, err) != 0) return -1;
     if (shm->rank == 0) segment_seal(a->segment); // all have opened it
 #ifdef MADV_POPULATE_WRITE // Linux 5.14; elsewhere the first step takes the faults
     if (!shm->threads) madvise(a->segment->base, a->segment->bytes, MADV_POPULATE_WRITE);
@@ -186,11 +186,11 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     bool direct, is_first = shm->rank == 0;
     size_t bytes = call->collective.count, stride = whole_pages(bytes ? bytes : 1);
     shm->call = call;
-    if (shm_begin(shm, 0, 0, &direct, err)) return NULL;
+    if (shm_begin(shm, 0, 0, &direct, err) != 0) return NULL;
     if (is_first && !(a = make_blocks(shm, stride, err))) return NULL;
-    if (shm_barrier(shm, err)) return NULL;
+    if (shm_barrier(shm, err) != 0) return NULL;
     if (!is_first && !(a = find_blocks(shm, stride, err))) return NULL;
-    if (settle(shm, a, err)) return NULL;
+    if (settle(shm, a, err) != 0) return NULL;
     shm_finish(shm);
     return block(a, shm->rank);
 }
@@ -208,7 +208,7 @@ static int run_together(PgShm *shm, PgCall *call, Error *err) {
         has_direct_form(c->kind) && bytes > 0 ? find_allocation(shm, c->receive, bytes) : NULL;
     size_t offset = a ? (size_t)((unsigned char *)c->receive - block(a, shm->rank)) : 0;
     bool direct;
-    if (shm_begin(shm, a ? a->id : 0, offset, &direct, err)) return -1;
+    if (shm_begin(shm, a ? a->id : 0, offset, &direct, err) != 0) return -1;
     call->met_ns = clock_ns();
     if (c->kind != PG_BARRIER && (direct ? shm_direct(shm, err) : shm_staged(shm, err))) return -1;
     shm_finish(shm);
@@ -280,7 +280,7 @@ static int shm_new_subgroup(void *state, const PgCall *call, void **member, Erro
     }
     bool direct;
     shm->call = call;
-    if (shm_begin(shm, 0, 0, &direct, err)) return -1;
+    if (shm_begin(shm, 0, 0, &direct, err) != 0) return -1;
     if (place == 0 && !(own = join_members(shm, place, count, err))) return -1;
     int status = shm_barrier(shm, err);
     if (!status && place > 0 && !(own = join_members(shm, place, count, err))) status = -1;
@@ -316,7 +316,7 @@ static int check_place(PgShmSegment *segment, int rank, Error *err) {
 }
 
 ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *options, Error *err) {
-    if (check_place(segment, rank, err)) {
+    if (check_place(segment, rank, err) != 0) {
         segment_release(segment);
         return NULL;
     }

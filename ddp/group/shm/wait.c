@@ -204,7 +204,8 @@ int shm_barrier(PgShm *shm, Error *err) {
     Wait wait = {.peer = -1, .word = NULL, .target = target};
     sync_store(&slot(shm, shm->rank)->arrived, target);
     for (int r = 0; r < shm->world; r++)
-        if (r != shm->rank && await(shm, &wait, &slot(shm, r)->arrived, target, err)) return -1;
+        if (r != shm->rank && await(shm, &wait, &slot(shm, r)->arrived, target, err) != 0)
+            return -1;
     return 0;
 }
 
@@ -217,7 +218,7 @@ static const Fingerprint *fingerprint(const PgShm *shm, int rank) {
 static int compare(const PgShm *shm, Error *err) {
     for (int r = 1; r < shm->world; r++)
         if (pg_fingerprint_compare(shm->call, &fingerprint(shm, 0)->call,
-                                   &fingerprint(shm, r)->call, r, err))
+                                   &fingerprint(shm, r)->call, r, err) != 0)
             return -1;
     return 0;
 }
@@ -225,7 +226,8 @@ static int compare(const PgShm *shm, Error *err) {
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
     slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] = (Fingerprint){
         .call = pg_fingerprint(shm->call), .allocation = allocation, .offset = offset};
-    if (shm_check_abort(shm, err) || shm_barrier(shm, err) || compare(shm, err)) return -1;
+    if (shm_check_abort(shm, err) != 0 || shm_barrier(shm, err) != 0 || compare(shm, err) != 0)
+        return -1;
     *direct = allocation != 0;
     for (int r = 0; r < shm->world; r++) {
         const Fingerprint *f = fingerprint(shm, r);
