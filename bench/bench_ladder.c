@@ -168,6 +168,7 @@ static FILE *open_csv(const Ladder *ladder) {
     if (!csv)
         must_do(error_set(&err, STATUS_USAGE, "--csv %s: cannot be written", ladder->settings->csv),
                 &err);
+    // cppcheck-suppress nullPointerRedundantCheck; must_do does not return from a failure
     fprintf(csv, "rung,says,devices,link,ms_p25,ms_p50,ms_p75,saved_ms_p25,saved_ms_p50,"
                  "saved_ms_p75,weights\n");
     return csv;

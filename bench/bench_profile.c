@@ -79,7 +79,7 @@ static void timed_step(Workload *w, ReadyWatch *watch, double *parts) {
 // Medians of the rounds: small [PARTS] for half of the rows, large [PARTS] for all of them.
 static void measure(Workload w[2], ReadyWatch watch[2], size_t rounds, double median[2][PARTS]) {
     double parts[PARTS];
-    double *times = memory_zalloc(2 * PARTS * rounds * sizeof *times);
+    double *times = memory_zalloc((size_t)2 * PARTS * rounds * sizeof *times);
     for (int i = 0; i < 2 * WARMUP; i++) timed_step(&w[i % 2], &watch[i % 2], parts);
     for (int size = 0; size < 2; size++)
         memset(watch[size].seconds, 0, watch[size].parameters.count * sizeof(double));

@@ -98,7 +98,7 @@ static void print_all(const StepProfile *profile, Settings *s, const int *worlds
            "optimizer,step,rows_per_s,efficiency%s\n",
            s->simulate ? ",simulated,model_over_simulated" : "");
     for (int i = 0; i < count; i++) {
-        cluster->devices = worlds[i];
+        cluster->devices = worlds[i]; // count were parsed: NOLINT(*uninitialized.Assign)
         print_row(profile, s, cluster, false);
         print_row(profile, s, cluster, true);
     }

@@ -127,6 +127,7 @@ static int idx_read_header(IdxFile *file, size_t min_dims, size_t max_dims, Erro
                          file->path);
     for (size_t d = 0; d < file->dims; d++) {
         const uint8_t *b = raw + 4 * d;
+        // All were read: NOLINTNEXTLINE(*UndefinedBinaryOperatorResult)
         size_t size = (size_t)b[0] << 24 | (size_t)b[1] << 16 | (size_t)b[2] << 8 | b[3];
         if (size == 0)
             return error_set(err, STATUS_USAGE, "%s: dimension %zu of the IDX file is 0",

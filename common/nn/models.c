@@ -47,6 +47,7 @@ static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
     size_t in = input_size(config);
     char name[MODULE_NAME];
     for (int i = 0; i <= count; i++) {
+        // So many were parsed: NOLINTNEXTLINE(clang-analyzer-core.uninitialized.Assign)
         size_t out = i < count ? hidden[i] : config->outputs;
         snprintf(name, sizeof name, "fc%d", i + 1);
         module_add(model, name,

@@ -38,6 +38,7 @@ static void create_runs(Optimizer *optimizer) {
             optimizer->run_count ? &optimizer->runs[optimizer->run_count - 1] : NULL;
         if (!run || run->device != device) {
             run = &optimizer->runs[optimizer->run_count++];
+            // There is one for each parameter: NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
             *run = (OptimizerRun){.device = device, .first = i};
         }
         run->count++;

@@ -24,6 +24,7 @@ double schedule_lr(const Schedule *schedule, size_t step) {
     case SCHEDULE_CONSTANT:
         return schedule->lr;
     case SCHEDULE_STEP:
+        // Whole periods only: NOLINTNEXTLINE(bugprone-integer-division)
         return schedule->lr * pow(schedule->gamma, (double)(after / schedule->step_every));
     case SCHEDULE_COSINE:
         return schedule->lr * 0.5 * (1.0 + cos(3.14159265358979323846 * done));

@@ -161,7 +161,7 @@ int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSo
     if (strategy->devices == strategy->all_count) return 0; // this process has all ranks
     describe_set(&data->train, true, facts);
     describe_set(&data->test, false, facts + SET_FACTS);
-    return compare_data(strategy, config, data, facts, 2 * SET_FACTS, err);
+    return compare_data(strategy, config, data, facts, (size_t)2 * SET_FACTS, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------

@@ -33,6 +33,7 @@ static int write_sample(const char *path, const Dataset *set, size_t sample,
     for (size_t row = 0; row < height; row++)
         for (size_t column = 0; column < 3 * width; column++) {
             uint8_t rgb[3];
+            // There are columns here: NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
             size_t p = row * width + column % width;
             if (column < width)
                 input_color(set, sample, p, rgb);

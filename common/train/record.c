@@ -293,7 +293,7 @@ static void write_scores(Json *json, const Record *record, const Summary *s) {
 }
 
 static void write_summary(Json *json, Record *record, const Summary *s) {
-    size_t skip = record->step_count > 2 * WARMUP_STEPS ? WARMUP_STEPS : 0;
+    size_t skip = record->step_count > (size_t)2 * WARMUP_STEPS ? WARMUP_STEPS : 0;
     uint64_t *times = record->step_ns + skip;
     size_t count = record->step_count - skip;
     qsort(times, count, sizeof *times, compare_u64);

@@ -3,7 +3,7 @@
 # should not let pass.
 tutorials=$(cd "$(dirname "$0")/../../tutorials" && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
-run 'the pages of the tree' "$tutorials/check_chinese"
+run 'the pages of the tree, each in Chinese' "$tutorials/check_chinese" --complete
 
 copy="$work/a copy"
 mkdir -p "$copy/grading" "$copy/01-one"

@@ -75,6 +75,7 @@ static int no_graph(Device *device, Error *err) {
                      device->name);
 }
 
+// (Designators cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
 #define HOST_DEVICE(kind, table)                                                                   \
     {                                                                                              \
         .name = kind, .kernels = table, .available = unlimited, .open = open, .close = nothing,    \
@@ -84,6 +85,7 @@ static int no_graph(Device *device, Error *err) {
         .event_wait = event_nothing, .upload = upload, .download = download,                       \
         .graph_begin = no_graph                                                                    \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 const DeviceBackend device_cpu = HOST_DEVICE("cpu", &kernels_cpu);
 const DeviceBackend device_ref = HOST_DEVICE("ref", &kernels_ref);
