@@ -12,6 +12,8 @@ void dp_options(Options *options, DpOptions *dp) {
     options_add_string(options, "device-ids", &dp->device_ids, "N,N",
                        "use these instead; the first holds the model; a GPU may come twice "
                        "(0,0: two replicas on one card, to try the algorithm out)");
+    options_add_enum(options, "bind", &dp->bind, "none|cores",
+                     "cores: each device's thread on its own share of the cores");
 }
 
 int dp_options_check(const DpOptions *dp, const Options *options, Error *err) {

@@ -8,8 +8,9 @@
 #include "dp/data_parallel.h"
 
 typedef struct DpOptions {
-    int devices;            // the devices 0 to N-1; 0: dp_open_devices decides
-    const char *device_ids; // "0,2": these instead; NULL: not given
+    int devices;                               // the devices 0 to N-1; 0: dp_open_devices decides
+    const char *device_ids;                    // "0,2": these instead; NULL: not given
+    enum { DP_BIND_NONE, DP_BIND_CORES } bind; // cores: each device's thread on its own share
 } DpOptions;
 
 DpOptions dp_options_default(void);

@@ -30,6 +30,8 @@ int dp_open_devices(const TrainConfig *config, const DpOptions *dp, Device *devi
         while (i-- > 0) device_close(devices[i]);
         return -1;
     }
+    for (int i = 0; dp->bind == DP_BIND_CORES && i < count; i++)
+        device_bind_cores(devices[i], i, count);
     return count;
 }
 

@@ -60,9 +60,9 @@ train() {
     # shellcheck disable=SC2046 # the options are words
     case $strategy in
     single) command=("$bin/train_single") ;;
-    dp) command=("$bin/train_dp" $(dp_devices "$world")) ;;
+    dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
     ddp)
-        command=("$bin/ddprun" $(ddp_ranks "$world") "$bin/train_ddp" --sampler blocked)
+        command=("$bin/ddprun" $(ddp_ranks "$world") --bind cores "$bin/train_ddp" --sampler blocked)
         [[ $kind != cuda ]] || command+=(--backend nccl)
         ;;
     esac

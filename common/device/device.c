@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "common/base/memory.h"
 #include "common/device/device_backend.h"
 #include "common/device/link.h"
@@ -243,6 +244,18 @@ void device_graph_close(Device *device, DeviceGraph *graph) {
 void device_submit(Device *device, void (*function)(void *argument), void *argument) {
     if (!device->worker) device->worker = worker_create(device->name);
     worker_submit(device->worker, function, argument);
+}
+
+static void bind_this_thread(void *share) {
+    sched_setaffinity(0, sizeof(cpu_set_t), share); // a hint: where it is refused, nothing is lost
+}
+
+void device_bind_cores(Device *device, int place, int places) {
+    cpu_set_t all, share;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    cores_share(&all, place, places, &share);
+    device_submit(device, bind_this_thread, &share);
+    while (worker_wait(device->worker, 60) != 0) continue; // it reads `share`
 }
 
 int device_wait(Device *device, double seconds, Error *err) {

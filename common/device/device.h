@@ -146,6 +146,9 @@ void device_graph_close(Device *device, DeviceGraph *graph); // NULL is fine
 // Runs function(argument) on the device's own thread, which is started at the first call and
 // lives until device_close. One job at a time per device: submit, then wait.
 void device_submit(Device *device, void (*function)(void *argument), void *argument);
+// Keeps that thread on the share `place` of `places` of the cores that this process may use
+// (base/cores.h): threads that wait for each other are slow when the system puts them on one core.
+void device_bind_cores(Device *device, int place, int places);
 // Waits for the job. Returns 0, or -1 with err filled after `seconds` without an end.
 int device_wait(Device *device, double seconds, Error *err);
 
