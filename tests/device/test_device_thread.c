@@ -1,5 +1,5 @@
-/* test_device_thread.c: a device's own thread runs what it is given, and stays on the cores that it is
- * bound to, while the calling thread keeps its own.
+/* test_device_thread.c: a device's own thread runs what it is given, and stays on the cores that it
+ * is bound to, while the calling thread keeps its own.
  */
 #include <setjmp.h>
 #include <stdarg.h>
