@@ -5,7 +5,8 @@
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
-# are compared. Prints a table and writes real.csv and profile.json to DIR (bench/out-real). Nothing fails by time.
+# are compared. Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
+# takes in, to DIR (bench/out-real). Nothing fails by time.
 set -eu
 export LC_ALL=C
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -23,7 +24,7 @@ while [ $# -gt 0 ]; do
         esac
         shift
         ;;
-    --help | -h) sed -n '2,9s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    --help | -h) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "error: unknown option $1 (--help shows them)" >&2 && exit 2 ;;
     esac
     shift
@@ -43,7 +44,7 @@ real() {
     rm -rf "$out/run"
     # shellcheck disable=SC2086 # options are words
     case $1 in
-    dp) "$bin/train_dp" --devices 2 $common --link "$2" --log-every 1 --out "$out/run" ;;
+    dp) "$bin/train_dp" --devices 2 --bind cores $common --link "$2" --log-every 1 --out "$out/run" ;;
     ddp) "$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" $common --bucket-cap-mb 1 --link "$2" --log-every 1 --out "$out/run" ;;
     esac >"$out/run.log" 2>&1 || { cat "$out/run.log" >&2 && exit 1; }
     awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "step_ms") at = i; next } NR > 4 { print $at }' "$out/run/steps.csv" |
@@ -74,3 +75,15 @@ for link in $links; do
 done | sed 's/ Gbit\/s, / Gbit\/s + /' >>"$out/real.csv"
 awk -F, '{ printf "%-22s %-9s %10s %10s %16s\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
 rm -rf "$out/run" "$out/run.log"
+
+{
+    echo "## The model beside real steps"
+    echo
+    awk -F, 'NR == 1 { next }
+        { off = $5 > 1 ? $5 - 1 : 1 - $5; if (off > most) { most = off; where = toupper($2) " over " $1 } n++ }
+        END { printf "Two devices on emulated links: of %d median steps the one farthest from the model is %s, %.0f %% off.\n", n, where, 100 * most }' "$out/real.csv"
+    echo
+    awk -F, 'NR == 1 { print "| link | strategy | model, ms | real, ms | real over model |"; print "|---|---|---|---|---|"; next }
+        { printf "| %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
+} >"$out/section.md"
+folder=$out awk -v fragment=real -f "$root/bench/compare/markdown.awk" "$out/section.md" >"$out/section.html"

@@ -87,6 +87,7 @@ holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 if [ "$(nproc)" -ge 2 ]; then
     run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10
     holds "a row for each strategy" "$(grep -c '^10 Gbit/s + 10 us,d*dp,[0-9.]*,[0-9.]*,[0-9.]*$' real/real.csv) == 2"
+    holds "a section for the report" "$(grep -c '<h2>The model beside real steps' real/section.html) == 1"
 fi
 
 # broken WORDS SED-SCRIPT: the profile, changed so, is refused with these words.
