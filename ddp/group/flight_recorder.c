@@ -123,6 +123,7 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
 
 // What goes in and comes out, in elements (process_group.h says it at each constructor).
 static void write_sizes(Json *json, const FlightRecord *record, int size) {
+    // cppcheck-suppress duplicateAssignExpression; most operations have as many out as in
     uint64_t in = record->count, out = record->count;
     int kind = record->operation;
     if (kind == PG_SCATTER || kind == PG_REDUCE_SCATTER) in *= (uint64_t)size;
