@@ -32,7 +32,7 @@ class Rank:
         self.is_ddp = strategy == "ddp" and world > 1
         if self.is_ddp:
             dist.init_process_group("nccl" if device == "cuda" else "gloo", rank=rank, world_size=world,
-                                    init_method=f"file://{folder}/meeting-{world}")
+                                    init_method=f"file://{os.path.abspath(folder)}/meeting-{world}")
 
     def wait(self):
         if self.device.type == "cuda":
