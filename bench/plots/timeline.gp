@@ -12,7 +12,7 @@ set datafile columnheaders
 stats tracks using "row" name "row" nooutput
 stats spans using "end_ms" name "end" nooutput
 width = 720
-height = 215 + 40 * row_max
+height = 241 + 40 * row_max
 load "plots/style.gp"
 
 set title "One training step on two devices: DP above, DDP below\n{/*0.85 ".timeline_model."}" font ",16"
@@ -27,7 +27,7 @@ set style fill solid border rgb "white"
 set lmargin at screen 105.0 / width
 set rmargin at screen 1 - 15.0 / width
 set tmargin at screen 1 - 74.0 / height
-set bmargin at screen 142.0 / height
+set bmargin at screen 168.0 / height
 
 kinds = phases." moving"
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
