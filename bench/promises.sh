@@ -65,9 +65,6 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     setup_build "$root" build train_single train_dp train_ddp ddprun
     bin=$root/build/bin
 }
-# What starts train_ddp twice, each rank on its own cores, with the rows that DP gives.
-# shellcheck disable=SC2034 # promises/measure.sh uses it
-two_ranks=("$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked)
 open_results prices.csv
 : >"$out/commands.txt"
 mkdir -p "$out/runs"

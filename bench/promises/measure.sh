@@ -45,6 +45,13 @@ job() {
     exit 1
 }
 
+# rank_job NAME OPTION...: two ranks of train_ddp, each on its own cores, with the rows that DP gives.
+rank_job() {
+    local name=$1
+    shift
+    job "$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked "$@"
+}
+
 # The median of a run's steps, in ms.
 median_step() {
     csv "$quantiles"'
@@ -62,7 +69,7 @@ time_promises() { # ROUND
     local model name options
     for model in $models; do
         while read -r name options; do
-            job "price-$model-$name" "${two_ranks[@]}" $(model_options "$model") --global-batch $batch --steps $steps $options
+            rank_job "price-$model-$name" $(model_options "$model") --global-batch $batch --steps $steps $options
             price "$model" "$name" "$1" "price-$model-$name"
         done < <(promises_of "$model")
     done
@@ -94,7 +101,8 @@ time_limits() { # ROUND
 time_threads() { # ROUND
     local threads
     for threads in 1 2 4; do
-        job "threads-$threads" env OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads "${two_ranks[@]}" \
+        job "threads-$threads" env OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads \
+            "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked \
             $(model_options mlp) --global-batch $batch --steps $steps
         price threads $threads "$1" "threads-$threads"
     done
@@ -107,7 +115,7 @@ time_batches() { # ROUND
     for rows in $batches; do
         job "batch-single-$rows" "$bin/train_single" $(model_options mlp) --global-batch $rows --steps $steps
         job "batch-dp-$rows" "$bin/train_dp" --devices 2 $(model_options mlp) --global-batch $rows --steps $steps
-        job "batch-ddp-$rows" "${two_ranks[@]}" $(model_options mlp) --global-batch $rows --steps $steps
+        rank_job "batch-ddp-$rows" $(model_options mlp) --global-batch $rows --steps $steps
         for strategy in single dp ddp; do price "batch-$rows" $strategy "$1" "batch-$strategy-$rows"; done
     done
 }
@@ -183,7 +191,7 @@ count_promises() {
     for model in $models; do
         while read -r name options; do
             folder=$out/runs/count-$model-$name
-            log_every=1000 job "count-$model-$name" "${two_ranks[@]}" $(model_options "$model") --global-batch 16 --steps 6 \
+            log_every=1000 rank_job "count-$model-$name" $(model_options "$model") --global-batch 16 --steps 6 \
                 --trace "$out/runs/trace.json" --dump-grads "$out/runs/gradients" $options
             of_last_step "$out/runs/trace.json" | awk -v model="$model" -v name="$name" -v wanted="$(
                 parameter_shapes "$out/runs/gradients" |
@@ -205,7 +213,7 @@ measure_shapes() {
     local sizes
     echo hidden,buckets,first_ready >"$out/shapes.csv"
     for sizes in 1536 780,780 520,520,520,520 372,372,372,372,372,372,372,372; do
-        job "shape-$sizes" "${two_ranks[@]}" --model mlp --hidden $sizes --data "synthetic:1x28x28:10@2048" \
+        rank_job "shape-$sizes" --model mlp --hidden $sizes --data "synthetic:1x28x28:10@2048" \
             --bucket-cap-mb 1 --global-batch $batch --steps $steps --trace "$out/runs/trace.json"
         echo "${sizes//,/-},$(buckets_in "$out/runs/trace.json"),$(first_ready "$out/runs/trace.json")" >>"$out/shapes.csv"
     done
