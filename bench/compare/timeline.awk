@@ -11,6 +11,7 @@
 # the last rank has come to the same collective, from there on "moving". The longer spans of a track come first,
 # so that shorter ones are drawn over them.
 BEGIN {
+    OFMT = "%.9g" # nanoseconds: else spans of less than a microsecond would have no length
     OFS = ","
     split("data scatter replicate forward gather loss backward reduce exposed optimizer other", \
         names, " ")
