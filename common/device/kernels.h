@@ -2,10 +2,9 @@
  *
  *                          Kernels of a backend (kernels_cpu, kernels_ref, kernels_cuda)
  *                                               |
- *      +-----------+--------+--------+----------+--+------+------+--------+-----------+
- *      |           |        |        |             |      |      |        |           |
- *  elementwise   slices   matrix   convolution   norm   loss   pixels   optimizer    name,
- *                                                                                    describe, ...
+ *      +-----------+--------+--------+----------+--+------+------+---------+-----------+
+ *      |           |        |        |             |      |      |         |           |
+ *  elementwise   slices   matrix   convolution   norm   loss   pixels   transformer  optimizer
  *
  * A family is one table, and is exported by the file of a backend that computes it: cpu/norm.c has
  * cpu_norm, ref/norm.c ref_norm, cuda/norm.cu cuda_norm. cpu/ is fast (OpenBLAS, and loops that the
@@ -292,6 +291,66 @@ typedef struct PixelKernels {
     void (*count_pixels)(PixelLabels labels, const int32_t *predicted, int64_t *confusion);
 } PixelKernels;
 
+// ---- transformers ------------------------------------------------------------------------------
+
+// Rows of a table are looked up: row r of y[rows, channels] is wte[tokens[r]] + wpe[r % length],
+// as `rows / length` texts of `length` tokens lie one behind the other. A token that is not in
+// [0, vocabulary) makes its row NaN, and has no gradient.
+typedef struct Embedding {
+    const int64_t *tokens; // [rows]
+    size_t rows, length, vocabulary, channels;
+} Embedding;
+
+// Every row of x[rows, channels] gets mean 0 and variance 1, then a weight and a bias per channel.
+typedef struct LayerNorm {
+    const float *x;
+    size_t rows, channels;
+    const float *weight, *bias; // [channels]
+    float *mean, *invstd;       // [rows]: average, 1/sqrt(biased variance + eps)
+    float eps;
+} LayerNorm;
+
+// Causal attention. Each row of qkv[batch length, 3 heads size] holds the query, key and value of
+// one token: 3 times `heads` vectors of `size`. In each of the batch's texts and each head, token t
+// takes the average of the values of the tokens s <= t, with the softmax over those s of
+// q[t].k[s] / sqrt(size) as weights. y is [batch length, heads size].
+typedef struct Attention {
+    size_t batch, length, heads, size;
+} Attention;
+
+// In 16 bits (PyTorch's scaled_dot_product_attention under autocast): qkv and dy are rounded
+// before, the weights before they meet the values, the gradients of the scores before they meet
+// queries and keys, and what comes out after it; scores, softmax and sums stay in float32.
+typedef struct TransformerKernels {
+    void (*embedding)(const Embedding *of, const float *wte, const float *wpe, float *y);
+    // dwte[vocabulary, channels] (+)= for each token the sum of its rows of dy, in their order;
+    // rows of tokens that do not occur are 0 (or left alone). The workspace is device memory.
+    size_t (*embedding_workspace)(const Embedding *of);
+    void (*embedding_gradient)(const Embedding *of, const float *dy, float *dwte, bool accumulate,
+                               void *workspace);
+    // dwpe[length, channels] (+)= for each position the sum over the texts, in their order
+    void (*position_gradient)(const Embedding *of, const float *dy, float *dwpe, bool accumulate);
+
+    void (*layer_norm)(const LayerNorm *norm, float *y); // writes mean and invstd
+    // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=
+    void (*layer_norm_gradient)(const LayerNorm *norm, const float *dy, const NormGradient *to);
+
+    // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): PyTorch's GELU, approximate='tanh'
+    void (*gelu)(float *y, const float *x, size_t count);
+    // dx (+)= dy times its derivative at x; dx may be dy (then accumulate is false)
+    void (*gelu_gradient)(float *dx, const float *x, const float *dy, size_t count,
+                          bool accumulate);
+
+    // What attention saves for its gradient, in bytes of device memory: a backend keeps all weights
+    // of its averages, or as little as a number per row and computes them again.
+    size_t (*attention_saved)(const Attention *of);
+    size_t (*attention_workspace)(Precision precision, const Attention *of);
+    void (*attention)(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
+    // dqkv (+)= from qkv, y, what was saved, and dy[batch length, heads size]
+    void (*attention_gradient)(Compute how, const Attention *of, const float *qkv, const float *y,
+                               const void *saved, const float *dy, float *dqkv, bool accumulate);
+} TransformerKernels;
+
 // ---- optimizers: a list of parameters in one call ----------------------------------------------
 
 // What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
@@ -356,6 +415,7 @@ typedef struct Kernels {
     const NormKernels *norm;
     const LossKernels *loss;
     const PixelKernels *pixels;
+    const TransformerKernels *transformer; // NULL where a backend has none: gpt is refused there
     const OptimizerKernels *optimizer;
 } Kernels;
 

@@ -1,6 +1,9 @@
 /* kernels.c: the CPU backend's families of kernels, put together. */
 #include "common/device/cpu/kernels.h"
 
+// Its own plain C, until there are faster ones here.
+extern const TransformerKernels ref_transformer;
+
 const Kernels kernels_cpu = {
     .name = "cpu",
     .is_cpu = true,
@@ -15,5 +18,6 @@ const Kernels kernels_cpu = {
     .norm = &cpu_norm,
     .loss = &cpu_loss,
     .pixels = &cpu_pixels,
+    .transformer = &ref_transformer,
     .optimizer = &cpu_optimizer,
 };

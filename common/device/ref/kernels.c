@@ -31,5 +31,6 @@ const Kernels kernels_ref = {
     .norm = &ref_norm,
     .loss = &ref_loss,
     .pixels = &ref_pixels,
+    .transformer = &ref_transformer,
     .optimizer = &ref_optimizer,
 };

@@ -14,6 +14,7 @@ extern const ConvolutionKernels ref_convolution;
 extern const NormKernels ref_norm;
 extern const LossKernels ref_loss;
 extern const PixelKernels ref_pixels;
+extern const TransformerKernels ref_transformer;
 extern const OptimizerKernels ref_optimizer;
 
 // Overwrites or adds to one output element.
