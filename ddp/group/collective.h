@@ -42,13 +42,15 @@ Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op);
 Collective pg_broadcast(void *buffer, size_t count, PgType type, int root);
 // In place, buffer [count]; on the other ranks than root it is left as it was.
 Collective pg_reduce(void *buffer, size_t count, PgType type, ReduceOp op, int root);
-// send [count] -> receive [W, count].
+// send [count] -> receive [W, count]; in place, send is piece `rank` of receive.
 Collective pg_all_gather(const void *send, void *receive, size_t count, PgType type);
 // send [count] -> receive [W, count], which is used at the root only (NULL elsewhere is fine).
 Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root);
 // send [W, count], used at the root only (NULL elsewhere is fine) -> receive [count].
 Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root);
-// send [W, count] -> receive [count].
+// send [W, count] -> receive [count]; in place, receive is piece `rank` of send. (On shm these two
+// copy nothing in or out if all ranks' [W, count] lie at the same place of a shared allocation, for
+// the gather in place.)
 Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
                              ReduceOp op);
 // [count]. A send returns when its buffer may be used again; the message may still be on its way.

@@ -168,6 +168,68 @@ static void test_special_values(Mode mode) {
     play_ranks(mode, 3, 60, special_values, NULL, NULL);
 }
 
+// ---- pieces in place --------------------------------------------------------------------------
+
+// reduce_scatter and all_gather where the pieces lie: a rank keeps its sum in its own piece, and no
+// other piece of its changes; then everybody has all sums. Bit by bit, in rank order.
+static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    bool shared = *(const bool *)argument;
+    size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
+    for (size_t count = 1; count < 70002; count += 35000) {
+        size_t all = world * count;
+        float *x = shared ? pg_shared_alloc(group, all * sizeof *x, &outcome->error)
+                          : memory_zalloc(all * sizeof *x);
+        float *mine = x + rank * count;
+        for (size_t i = 0; i < all; i++) x[i] = rounding_value((int)rank, i);
+        uint64_t moved = pg_moved_bytes(group);
+        if (pg_run(group, pg_reduce_scatter(x, mine, count, PG_F32, PG_AVG), &outcome->error))
+            problem(outcome, "%s", outcome->error.message);
+        for (size_t i = 0; i < all; i++) {
+            float want = rounding_value((int)rank, i), sum = rounding_value(0, i);
+            for (int r = 1; r < (int)world; r++) sum += rounding_value(r, i);
+            if (i / count == rank) want = sum * (float)(1.0 / (double)world);
+            if (memcmp(&x[i], &want, sizeof want) != 0) problem(outcome, "element %zu differs", i);
+        }
+        if (pg_run(group, pg_all_gather(mine, x, count, PG_F32), &outcome->error))
+            problem(outcome, "%s", outcome->error.message);
+        for (size_t i = 0; i < all; i++) {
+            float sum = rounding_value(0, i);
+            for (int r = 1; r < (int)world; r++) sum += rounding_value(r, i);
+            if (x[i] != sum * (float)(1.0 / (double)world)) problem(outcome, "gathered %zu", i);
+        }
+        moved = pg_moved_bytes(group) - moved;
+        if (moved != 2 * (world - 1) * count * sizeof *x)
+            problem(outcome, "moved %zu bytes", (size_t)moved);
+        if (!shared) free(x);
+    }
+}
+
+static void test_pieces_in_place(Mode mode) {
+    for (int world = 1; world <= 5; world++)
+        for (int shared = 0; shared < 2; shared++) {
+            bool argument = shared;
+            play_ranks(mode, world, 60, pieces_in_place, &argument, NULL);
+        }
+}
+
+// A sum that goes into another rank's piece, which that rank may still be reading: by the mailbox.
+static void sum_into_the_first_piece(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    enum { COUNT = 100000 };
+    size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
+    float *x = pg_shared_alloc(group, world * COUNT * sizeof *x, &outcome->error);
+    for (size_t i = 0; i < world * COUNT; i++) x[i] = (float)(i % 1000 + rank);
+    if (pg_run(group, pg_reduce_scatter(x, x, COUNT, PG_F32, PG_SUM), &outcome->error))
+        problem(outcome, "%s", outcome->error.message);
+    for (size_t i = 0; i < COUNT; i++)
+        if (x[i] != (float)(world * (i % 1000) + world * (world - 1) / 2))
+            problem(outcome, "element %zu is %g", i, (double)x[i]);
+}
+
+static void test_sum_into_the_first_piece(Mode mode) {
+    play_ranks(mode, 4, 60, sum_into_the_first_piece, NULL, NULL);
+}
+
 // ---- where buffers lie ----------------------------------------------------------------------
 
 // All ranks must take the same way, whatever the mixture.
@@ -378,6 +440,8 @@ static Mode mode_of(void **state) {
 TEST(every_collective)
 TEST(every_type)
 TEST(rank_order)
+TEST(pieces_in_place)
+TEST(sum_into_the_first_piece)
 TEST(special_values)
 TEST(mixed_memory)
 TEST(zeroed_memory)
@@ -395,6 +459,8 @@ int main(void) {
             cmocka_unit_test_prestate(run_every_collective, modes[m]),
             cmocka_unit_test_prestate(run_every_type, modes[m]),
             cmocka_unit_test_prestate(run_rank_order, modes[m]),
+            cmocka_unit_test_prestate(run_pieces_in_place, modes[m]),
+            cmocka_unit_test_prestate(run_sum_into_the_first_piece, modes[m]),
             cmocka_unit_test_prestate(run_special_values, modes[m]),
             cmocka_unit_test_prestate(run_mixed_memory, modes[m]),
             cmocka_unit_test_prestate(run_zeroed_memory, modes[m]),

@@ -3,7 +3,8 @@
  *
  * Direct, when all ranks' buffers lie at the same place of a shared allocation: each rank adds up
  * one slice over all ranks' buffers and writes the sum back to all of them. Every byte crosses
- * once, nothing is copied in or out, and two barriers enclose it.
+ * once, nothing is copied in or out, and two barriers enclose it. A reduce_scatter adds up its
+ * piece of all ranks' and keeps it; an all_gather in place copies the others' pieces.
  *
  * Staged, for private memory: chunk by chunk, each rank puts what it contributes into its mailbox;
  * a barrier; then each takes what it needs from all mailboxes. A mailbox has two halves, used in
@@ -149,14 +150,44 @@ static void reduce_slice(PgShm *shm) {
     shm->moved += (world - 1 + written) * count * size;
 }
 
+// Adds up piece `rank` of all ranks' [W, count]: nobody else reads that piece of this rank's.
+static void reduce_piece(PgShm *shm, size_t bytes) {
+    const Collective *c = &shm->call->collective;
+    void *pieces[PG_SHM_MAX_WORLD], *target = c->receive;
+    for (int r = 0; r < shm->world; r++)
+        pieces[r] = at(shm_peer_buffer(shm, c->send, r), (size_t)shm->rank, bytes);
+    shm_reduce(c->type, c->op, pieces, shm->world, &target, 1, c->count);
+    shm->moved += (size_t)(shm->world - 1) * bytes;
+}
+
+// Each rank's piece lies where it belongs already, in that rank's [W, count].
+static void copy_pieces(PgShm *shm, size_t bytes) {
+    void *mine = shm->call->collective.receive;
+    for (int r = 0; r < shm->world; r++) {
+        if (r == shm->rank) continue;
+        copy(at(mine, (size_t)r, bytes), at(shm_peer_buffer(shm, mine, r), (size_t)r, bytes),
+             bytes);
+        shm->moved += bytes;
+    }
+}
+
 int shm_direct(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
     size_t bytes = c->count * pg_type_bytes(c->type);
-    if (c->kind != PG_BROADCAST) {
-        reduce_slice(shm);
-    } else if (shm->rank != c->root) {
+    switch (c->kind) {
+    case PG_REDUCE_SCATTER:
+        reduce_piece(shm, bytes);
+        break;
+    case PG_ALL_GATHER:
+        copy_pieces(shm, bytes);
+        break;
+    case PG_BROADCAST:
+        if (shm->rank == c->root) break;
         copy(c->receive, shm_peer_buffer(shm, c->receive, c->root), bytes);
         shm->moved += bytes;
+        break;
+    default: // PG_ALL_REDUCE, PG_REDUCE
+        reduce_slice(shm);
     }
     return shm_barrier(shm, err);
 }

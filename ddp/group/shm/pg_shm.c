@@ -197,16 +197,35 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
 
 // ---- the backend ----------------------------------------------------------------------------
 
-static bool has_direct_form(CollectiveKind kind) {
-    return kind == PG_ALL_REDUCE || kind == PG_BROADCAST || kind == PG_REDUCE;
+// Whether this rank takes its sum to where no other rank reads: its own piece, or outside.
+static bool keeps_to_itself(const PgShm *shm, const Collective *c, size_t bytes) {
+    const unsigned char *send = c->send, *receive = c->receive;
+    size_t world = (size_t)shm->world;
+    return receive == send + (size_t)shm->rank * bytes || receive + bytes <= send ||
+           receive >= send + world * bytes;
+}
+
+// What the other ranks would read and write of this rank's in a direct collective, *bytes of it;
+// NULL: it has no direct form.
+static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *bytes) {
+    const unsigned char *send = c->send;
+    size_t own = c->count * pg_type_bytes(c->type);
+    bool in_pieces = c->kind == PG_REDUCE_SCATTER || c->kind == PG_ALL_GATHER;
+    *bytes = in_pieces ? own * (size_t)shm->world : own;
+    if (*bytes == 0) return NULL;
+    if (c->kind == PG_REDUCE_SCATTER) return keeps_to_itself(shm, c, own) ? send : NULL;
+    if (c->kind == PG_ALL_GATHER)
+        return send == (unsigned char *)c->receive + (size_t)shm->rank * own ? c->receive : NULL;
+    return c->kind == PG_ALL_REDUCE || c->kind == PG_BROADCAST || c->kind == PG_REDUCE ? c->receive
+                                                                                       : NULL;
 }
 
 static int run_together(PgShm *shm, PgCall *call, Error *err) {
     const Collective *c = &call->collective;
-    size_t bytes = c->count * pg_type_bytes(c->type);
-    const Allocation *a =
-        has_direct_form(c->kind) && bytes > 0 ? find_allocation(shm, c->receive, bytes) : NULL;
-    size_t offset = a ? (size_t)((unsigned char *)c->receive - block(a, shm->rank)) : 0;
+    size_t bytes;
+    const void *buffer = direct_buffer(shm, c, &bytes);
+    const Allocation *a = buffer ? find_allocation(shm, buffer, bytes) : NULL;
+    size_t offset = a ? (size_t)((const unsigned char *)buffer - block(a, shm->rank)) : 0;
     bool direct;
     if (shm_begin(shm, a ? a->id : 0, offset, &direct, err) != 0) return -1;
     call->met_ns = clock_ns();
