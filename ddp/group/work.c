@@ -19,6 +19,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/cores.h"
 #include "ddp/group/collective_load.h"
 #include "ddp/group/internal.h"
 
@@ -183,6 +184,7 @@ static void look_after_queued(ProcessGroup *group) {
 
 static void *communication_thread(void *context) {
     ProcessGroup *group = context;
+    cores_take_short_turns(); // it shares its core with the thread that computes
     Work *work;
     while (next_work(group, &work)) {
         if (work) do_work(group, work);

@@ -7,6 +7,7 @@
  */
 #include "tests/rigs/trial.h"
 
+#include "common/base/cores.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 
@@ -292,6 +293,7 @@ static void test_zeroed_memory(Mode mode) {
 typedef struct Seen {
     pthread_mutex_t mutex;
     uint64_t calls, closed;
+    uint64_t longest_turn_ns; // of the communication threads (base/cores.h); 0: nobody says
 } Seen;
 
 static void observe(void *context, uint64_t sequence, const char *name) {
@@ -299,6 +301,8 @@ static void observe(void *context, uint64_t sequence, const char *name) {
     pthread_mutex_lock(&seen->mutex);
     bool right = strcmp(name, sequence == 101 ? "broadcast" : "all_reduce") == 0;
     seen->calls += right && sequence >= 1 && sequence <= 101;
+    uint64_t turn_ns = sequence <= 100 ? cores_turn_ns() : 0; // the last one is run by the caller
+    if (turn_ns > seen->longest_turn_ns) seen->longest_turn_ns = turn_ns;
     pthread_mutex_unlock(&seen->mutex);
 }
 
@@ -349,6 +353,7 @@ static void test_queue(Mode mode) {
     if (mode == AS_PROCESSES) return; // each had a copy
     assert_int_equal(seen.calls, 3 * 101);
     assert_int_equal(seen.closed, 3);
+    assert_true(seen.longest_turn_ns <= 100000); // backward leaves it the core soon
 }
 
 // A trace that comes when the communication thread is at work already, and goes again.
