@@ -6,7 +6,8 @@
 #   -DWITH_NCCL=AUTO|ON|OFF, -DWITH_CUDNN=AUTO|ON|OFF
 #
 # AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,
-# HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), the function gpu_sources, and the targets `gpu` (headers and
+# HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), GPU_DRIVER (the library that knows whether there is a GPU),
+# the functions gpu_sources, gpu_module and gpu_modules_of, and the targets `gpu` (headers and
 # libraries for all that calls CUDA), NCCL::nccl and CUDNN::cudnn.
 include(wheel)
 
@@ -41,6 +42,26 @@ function(gpu_sources target)
     list(FILTER ARGN INCLUDE REGEX "\\.cu$")
     set_source_files_properties(${ARGN} PROPERTIES LANGUAGE CXX)
   endif()
+endfunction()
+
+# gpu_module(target file...): a shared object that calls CUDA and that programs load when a GPU is
+# asked for (common/base/shared_object.h). What it uses of our libraries it has inside, for itself.
+function(gpu_module target)
+  add_library(${target} SHARED)
+  gpu_sources(${target} ${ARGN})
+  target_link_libraries(${target} PUBLIC gpu)
+  target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,--no-undefined)
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib
+                                             INSTALL_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
+endfunction()
+
+# gpu_modules_of(program): it may load them, so whoever builds it builds them as well.
+function(gpu_modules_of program)
+  foreach(module ddpc_cuda ddpc_nccl)
+    if((module STREQUAL ddpc_cuda AND HAVE_CUDA) OR (module STREQUAL ddpc_nccl AND HAVE_NCCL))
+      add_dependencies(${program} ${module})
+    endif()
+  endforeach()
 endfunction()
 
 # ---- the compiler -------------------------------------------------------------------------------
@@ -112,10 +133,12 @@ if(gpu_missing)
 elseif(WITH_CUDA STREQUAL "EMULATED")
   set(HAVE_CUDA TRUE)
   target_link_libraries(gpu INTERFACE cuda_emulator)
+  set(GPU_DRIVER ${CMAKE_BINARY_DIR}/lib/libcuda_emulator.so)
   string(APPEND gpu_found ", emulated CUDA")
 else()
   set(HAVE_CUDA TRUE)
   target_link_libraries(gpu INTERFACE CUDA::cudart CUDA::cublasLt)
+  set(GPU_DRIVER libcuda.so.1)
   list(JOIN CMAKE_CUDA_ARCHITECTURES " " gpu_architectures)
   string(APPEND gpu_found ", CUDA ${CMAKE_CUDA_COMPILER_VERSION} (for ${gpu_architectures})")
 endif()

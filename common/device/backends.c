@@ -5,17 +5,20 @@
 
 #include "common/device/device_backend.h"
 
-static const DeviceBackend *const backends[] = {
-    &device_cpu,
-    &device_ref,
+static const DeviceBackend *load_cuda(Error *err) {
 #ifdef WITH_CUDA
-    &device_cuda,
+    return device_cuda_load(err);
+#else
+    error_set(err, STATUS_SKIPPED, "this build has no backend \"cuda\"");
+    return NULL;
 #endif
-};
+}
 
-const DeviceBackend *backend_find(const char *kind, bool *known) {
-    *known = strcmp(kind, "cuda") == 0;
-    for (size_t i = 0; i < sizeof backends / sizeof *backends; i++)
-        if (strcmp(backends[i]->name, kind) == 0) return backends[i];
+const DeviceBackend *backend_find(const char *kind, Error *err) {
+    static const DeviceBackend *const always[] = {&device_cpu, &device_ref};
+    for (size_t i = 0; i < sizeof always / sizeof *always; i++)
+        if (strcmp(always[i]->name, kind) == 0) return always[i];
+    if (strcmp(kind, "cuda") == 0) return load_cuda(err);
+    error_set(err, STATUS_USAGE, "this build has no backend \"%s\"", kind);
     return NULL;
 }

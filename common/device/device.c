@@ -31,15 +31,13 @@ static int parse_name(const char *name, char *backend, size_t capacity, int *ind
 Device *device_open(const char *name, Error *err) {
     char kind[8];
     int index;
-    bool known;
     if (parse_name(name, kind, sizeof kind, &index) != 0) {
         error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0", name);
         return NULL;
     }
-    const DeviceBackend *backend = backend_find(kind, &known);
+    const DeviceBackend *backend = backend_find(kind, err);
     if (!backend) {
-        error_set(err, known ? STATUS_SKIPPED : STATUS_USAGE,
-                  "device %s: this build has no backend \"%s\"", name, kind);
+        error_prefix(err, "device %s", name);
         return NULL;
     }
     Device *device = memory_zalloc(sizeof *device);
@@ -63,9 +61,12 @@ void device_close(Device *device) {
 }
 
 int device_available(const char *kind) {
-    bool known;
-    const DeviceBackend *backend = backend_find(kind, &known);
-    return backend ? backend->available() : 0;
+    Error err = {0};
+    const DeviceBackend *backend = backend_find(kind, &err);
+    if (backend) return backend->available();
+    if (err.status == STATUS_FAILED) // there is one, and it is not used
+        fprintf(stderr, "device %s: %s\n", kind, err.message);
+    return 0;
 }
 
 const Kernels *device_kernels(const Device *device) {

@@ -39,9 +39,13 @@ struct DeviceBackend {
     void (*graph_close)(Device *device, void *graph);
 };
 
-extern const DeviceBackend device_cpu, device_ref, device_cuda; // device_cuda: builds with CUDA
+extern const DeviceBackend device_cpu, device_ref;
+extern const DeviceBackend device_cuda; // in libddpc_cuda.so alone
+// The same, loaded; for builds with CUDA. NULL with err filled: STATUS_SKIPPED if there is no GPU.
+const DeviceBackend *device_cuda_load(Error *err);
 
-// By kind, or NULL. *known: this build lacks it, but others may have it.
-const DeviceBackend *backend_find(const char *kind, bool *known);
+// By kind. NULL with err filled: STATUS_USAGE if nobody knows that kind, STATUS_SKIPPED if this
+// build or this machine lacks it, STATUS_FAILED if it cannot be loaded.
+const DeviceBackend *backend_find(const char *kind, Error *err);
 
 #endif

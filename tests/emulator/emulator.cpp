@@ -269,6 +269,16 @@ cudaError_t cudaGetDeviceCount(int *count) {
     });
 }
 
+// The driver's own interface, as far as a program asks it before it loads CUDA's runtime.
+extern "C" int cuInit(unsigned) {
+    return runtime().settings.devices == 0 ? cudaErrorNoDevice : cudaSuccess;
+}
+
+extern "C" int cuDeviceGetCount(int *count) {
+    *count = runtime().settings.devices;
+    return cudaSuccess;
+}
+
 cudaError_t cudaSetDevice(int device) {
     return call([=](Runtime &r, Lock &) {
         if (!device_exists(r, device)) return cudaErrorInvalidDevice;

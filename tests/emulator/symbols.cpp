@@ -1,6 +1,6 @@
 /* symbols.cpp: the name of a kernel, for messages. Kernels are mostly static or templates, which
- * the dynamic linker does not know; so the program's own file is asked, whose symbol table has them
- * all unless it was stripped.
+ * the dynamic linker does not know; so the file that the kernel was loaded from is asked, whose
+ * symbol table has them all unless it was stripped.
  */
 #include <cstdio>
 #include <cstdlib>
@@ -16,10 +16,23 @@
 
 namespace emulator {
 
-// Where the program was loaded, relative to what its file says.
-static int on_first_object(struct dl_phdr_info *info, size_t, void *base) {
-    *static_cast<uintptr_t *>(base) = info->dlpi_addr;
-    return 1; // the first one is the program
+struct Object {        // the program, or a shared object that it has loaded
+    uintptr_t address; // of the kernel: given
+    uintptr_t base;    // where it was loaded, relative to what its file says
+    const char *path;
+};
+
+static int on_object(struct dl_phdr_info *info, size_t, void *context) {
+    auto *object = static_cast<Object *>(context);
+    for (int i = 0; i < info->dlpi_phnum; i++) {
+        const auto &part = info->dlpi_phdr[i];
+        uintptr_t begin = info->dlpi_addr + part.p_vaddr;
+        if (part.p_type != PT_LOAD || object->address - begin >= part.p_memsz) continue;
+        object->base = info->dlpi_addr;
+        object->path = info->dlpi_name[0] != '\0' ? info->dlpi_name : "/proc/self/exe";
+        return 1;
+    }
+    return 0;
 }
 
 static const char *find_in(const char *file, uintptr_t address) {
@@ -40,16 +53,15 @@ static const char *find_in(const char *file, uintptr_t address) {
 const char *symbol_name(const void *function) {
     static thread_local char unnamed[32];
     snprintf(unnamed, sizeof unnamed, "%p", function);
-    int fd = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    Object object = {reinterpret_cast<uintptr_t>(function), 0, nullptr};
+    if (dl_iterate_phdr(on_object, &object) == 0) return unnamed;
+    int fd = open(object.path, O_RDONLY | O_CLOEXEC);
     struct stat status;
     if (fd < 0 || fstat(fd, &status) != 0) return unnamed;
     void *file = mmap(nullptr, static_cast<size_t>(status.st_size), PROT_READ, MAP_PRIVATE, fd, 0);
     close(fd);
     if (file == MAP_FAILED) return unnamed;
-    uintptr_t base = 0;
-    dl_iterate_phdr(on_first_object, &base);
-    const char *name =
-        find_in(static_cast<const char *>(file), reinterpret_cast<uintptr_t>(function) - base);
+    const char *name = find_in(static_cast<const char *>(file), object.address - object.base);
     if (name == nullptr) return unnamed;
     int status_code = 0;
     const char *readable = abi::__cxa_demangle(name, nullptr, nullptr, &status_code);

@@ -21,7 +21,8 @@
  *    been waited for before a graph with collectives is launched, or it overtakes them on some
  *    ranks; and it must be closed before the group.
  *
- * A build without NCCL has absent.c in the place of the other files.
+ * The files here are a shared object, which programs load at the first call (load.c, module.h). A
+ * build without NCCL has absent.c in the place of load.c.
  */
 #ifndef DDP_GROUP_NCCL_PG_NCCL_H
 #define DDP_GROUP_NCCL_PG_NCCL_H

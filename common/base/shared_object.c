@@ -1,0 +1,48 @@
+/* shared_object.c: see shared_object.h. */
+#include "common/base/shared_object.h"
+
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdbool.h>
+#include <string.h>
+#include <unistd.h>
+
+// The folder of the file that this code was loaded from.
+static bool own_folder(char folder[PATH_MAX]) {
+    Dl_info info;
+    char *slash;
+    if (dladdr(__func__, &info) == 0 || !info.dli_fname) return false;
+    // A program is known by the name it was called by, which may be relative to another folder.
+    if (!realpath(info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe", folder) ||
+        !(slash = strrchr(folder, '/')))
+        return false;
+    *slash = '\0';
+    return true;
+}
+
+// Where the file is. If it is nowhere, its plain name: the system's loader looks on.
+static void find_file(const char *file, char path[PATH_MAX]) {
+    char own[PATH_MAX] = "";
+    const bool known = own_folder(own);
+    const char *const places[][2] = {
+        {own, ""}, {own, "../lib/"}, {DDPC_BUILD_LIB, ""}, {DDPC_INSTALL_LIB, ""}};
+    for (size_t i = known ? 0 : 2; i < sizeof places / sizeof *places; i++) {
+        int length = snprintf(path, PATH_MAX, "%s/%s%s", places[i][0], places[i][1], file);
+        if (length > 0 && length < PATH_MAX && access(path, F_OK) == 0) return;
+    }
+    snprintf(path, PATH_MAX, "%s", file);
+}
+
+const void *shared_object_find(const char *file, const char *symbol, Error *err) {
+    char path[PATH_MAX];
+    find_file(file, path);
+    void *object = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    if (!object) {
+        error_set(err, STATUS_FAILED, "%s", dlerror());
+        return NULL;
+    }
+    const void *found = dlsym(object, symbol);
+    if (!found)
+        error_set(err, STATUS_FAILED, "%s has no %s: is it of another build?", path, symbol);
+    return found;
+}
