@@ -86,6 +86,29 @@ static void test_windows(void **state) {
     assert_true(checked > 200);
 }
 
+// Windows of 2 x 2 with a stride of 2 have a path of their own: every width around the four that it
+// takes at a time, edges that no window reaches, and what is not a number.
+static void test_common_pools(void **state) {
+    TwoDevices *two = *state;
+    for (size_t i = 0; i < 3 * 10 * 4; i++) {
+        Window v = {.n = i % 3, .c = 3, .h = i / 30 + 2, .w = i / 3 % 10 + 2, .k = 3, .kernel = 2};
+        v.stride = 2;
+        assert_true(window_fits(&v));
+        check_pools(two, &v, i % 2);
+        size_t inputs = v.n * v.c * v.h * v.w, outputs = v.n * v.c * v.oh * v.ow;
+        float *values = two_normal(two, inputs, 1);
+        for (size_t j = 0; j < inputs; j++) values[j] = j % 3 == 0 ? NAN : roundf(values[j]);
+        Both x = both_floats(two, values, inputs);
+        Both y = both_bytes(two, NULL, outputs * sizeof(float));
+        Both chosen = both_bytes(two, NULL, outputs * sizeof(int32_t));
+        for (int d = 0; d < DEVICES; d++)
+            two_kernels(two, d)->convolution->max_pool(&v, x.of[d], y.of[d], chosen.of[d]);
+        both_check_bytes(chosen, "max_pool's choice with NaN");
+        both_check_bytes(y, "max_pool with NaN");
+        two_free(two);
+    }
+}
+
 // Shapes that the CPU backend cuts into several strips of rows, whose edges must meet.
 static void test_large_windows(void **state) {
     Window windows[] = {
@@ -134,6 +157,7 @@ int main(int argc, char **argv) {
     TwoDevices two = two_open(argc, argv);
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(test_windows, &two),
+        cmocka_unit_test_prestate(test_common_pools, &two),
         cmocka_unit_test_prestate(test_large_windows, &two),
         cmocka_unit_test_prestate(test_shortcut, &two),
     };
