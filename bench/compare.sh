@@ -102,7 +102,7 @@ trap 'interrupted 143' TERM
 check_devices
 mkdir -p "$out" || exit 2
 [[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
-rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/repeats.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \
+rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/{growth,repeats}.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \
     "$out"/*.svg
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"

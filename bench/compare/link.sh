@@ -1,12 +1,13 @@
 # link.sh: the same comparison over a slower network than the memory of this machine, emulated by --link, and
 # what overlap is worth there. Sourced by compare.sh after measure.sh. CPU devices only.
 #
-# Runs: link-MODEL-STRATEGY-2-REPEAT (a step of DP and DDP), buckets-CAP-ddp-2-REPEAT (DDP with buckets of CAP MB)
-# and overlap-WHERE-HOW (traces; WHERE is memory or link, HOW overlapped or serial). The last two train the deep
+# Runs: link-MODEL-STRATEGY-2-REPEAT (a step of DP and DDP), growth-MODEL-dp-WORLD-REPEAT (DP on more devices, over a
+# link so slow that little else counts), buckets-CAP-ddp-2-REPEAT (DDP with buckets of CAP MB) and overlap-WHERE-HOW (traces; WHERE is memory or link, HOW overlapped or serial). The last two train the deep
 # network of the timeline.
 
 slow_link=10gbe
 link_text="an emulated link of 10 Gbit/s and 20 us"
+growth_gbit=1
 bucket_caps="0 0.1 0.5 1 2 4 25"
 deep="512,512,512,512,512,512,512,512"
 
@@ -16,14 +17,19 @@ has_link() {
 
 # link_run NAME: one of these runs, which its name describes.
 link_run() {
-    local part what strategy
+    local part what strategy world
     local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
-    IFS=- read -r part what strategy _ <<<"$1"
+    IFS=- read -r part what strategy world _ <<<"$1"
     case $1 in
     link-*)
         # shellcheck disable=SC2046 # the options are words
         train "$1" "$strategy" 2 --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
             --link $slow_link --steps $((measured_steps / 2)) --no-eval --log-every 1
+        ;;
+    growth-*)
+        # shellcheck disable=SC2046 # the options are words
+        train "$1" dp "$world" --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
+            --link $growth_gbit,20 --steps $((warm_up + 6)) --no-eval --log-every 1
         ;;
     buckets-*)
         train "$1" ddp 2 "${options[@]}" --link $slow_link --bucket-cap-mb "$what" \
@@ -38,11 +44,12 @@ link_run() {
 }
 
 measure_link() {
-    local repeat cap strategy where
+    local repeat cap strategy where world
     has_link || return 0
     for ((repeat = 1; repeat <= (repeats + 1) / 2; repeat++)); do
         begin_section "slow link: repeat $repeat of $(((repeats + 1) / 2))"
         for strategy in dp ddp; do measure_run "link-${models%% *}-$strategy-2-$repeat"; done
+        for world in $(timed_worlds); do measure_run "growth-${models%% *}-dp-$world-$repeat"; done
         for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
     done
     for where in memory link; do
@@ -51,9 +58,9 @@ measure_link() {
     done
 }
 
-# difference-link.csv and plots/buckets.csv.
+# difference-link.csv, growth.csv and plots/buckets.csv.
 summarize_link() {
-    local strategy cap header
+    local strategy cap header world
     has_link || return 0
     header=$(awk -v header=1 -f bench/compare/summarize.awk)
     {
@@ -61,6 +68,10 @@ summarize_link() {
         for strategy in dp ddp; do summary_row "${models%% *}" $strategy 2 link; done
     } >"$out/summary-link.csv"
     awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
+    {
+        echo "$header"
+        for world in $(timed_worlds); do summary_row "${models%% *}" dp "$world" growth; done
+    } >"$out/growth.csv"
     {
         echo "$header"
         for cap in $bucket_caps; do summary_row "$cap" ddp 2 buckets; done
@@ -81,6 +92,23 @@ caption_buckets() {
             if (best < n) printf "; with %s MB %.0f %% more", cap[n], 100 * (ms[n] / ms[best] - 1)
             print "."
         }' "$out/plots/buckets.csv"
+}
+
+# Every device more costs DP the same bytes through device 0's link: does its step grow as they say?
+growth_text() {
+    csv '
+        of("disturbed") + 0 { disturbed = 1 }
+        { n++; world[n] = of("world_size"); ms[n] = of("step_ms_p50"); bytes[n] = of("moved_bytes_per_step") }
+        END {
+            if (n < 2) exit
+            if (disturbed) { print "How DP grows with the number of devices: disturbed."; exit }
+            more = ms[n] - ms[1]
+            predicted = (bytes[n] - bytes[1]) * 8 / (gbit * 1e6)
+            printf "Over an emulated link of %g Gbit/s, DP takes %.1f ms per step on %d devices and %.1f on %d: %.1f ms more. ", \
+                gbit, ms[1], world[1], ms[n], world[n], more
+            printf "Device 0 moves %.2f MB more, one device after the other, which takes %.1f ms: the step grows by %.0f %% of what the bytes say.\n", \
+                (bytes[n] - bytes[1]) / 1e6, predicted, 100 * more / predicted
+        }' gbit=$growth_gbit "$out/growth.csv"
 }
 
 # How much of the communication overlap hides of what it could, for one place: tab-separated fields. WHERE is memory or link. From the

@@ -75,9 +75,9 @@ cpu_remarks() {
   faster: they take turns, and pay for moving data on top. The dotted line is that limit.
 END
     cat <<END
-- DDP hides communication behind the backward pass only if something can move the data meanwhile:
-  on GPUs the copy engines, here a communication thread that needs a core of its own. With as many
-  devices as cores there is none to spare, and hidden communication slows the backward pass.
+- DDP hides communication behind the backward pass. What it hides is waiting; what must be moved, somebody
+  has to move: on GPUs the copy engines, here a communication thread. With as many devices as cores that has no
+  core of its own: while it moves data the backward pass stands still, and takes as much longer.
 END
 }
 
@@ -235,6 +235,10 @@ stays exposed: overlap can hide the sum of all c(k) less E. What it did hide is 
 slower rank's backward pass to the end of the last bucket. c(k)
 and B are from a run with --no-overlap, r(k) from one with overlap, as a share of its backward pass, which is as many
 times longer as the last column says: there communication and computing compete.
+
+### Does DP grow as its bytes say?
+
+$(growth_text)
 
 $(figure buckets "The time of DDP's step against the size of its buckets")
 
