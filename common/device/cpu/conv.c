@@ -409,8 +409,8 @@ static FourFloats largest_of_2x2(const float *plane, int32_t width, FourPlaces c
     return record;
 }
 
-// One row of windows of 2 x 2 with a stride of 2, which most networks have. The first one's corner is
-// at position `first` of the plane.
+// One row of windows of 2 x 2 with a stride of 2, which most networks have. The first one's corner
+// is at position `first` of the plane.
 static void max_pool_row_2x2(const Window *v, const float *plane, size_t first, float *y,
                              int32_t *chosen) {
     const FourPlaces last = (int32_t)(first + 2 * (v->ow - 1)) + (FourPlaces){0};
