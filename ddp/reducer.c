@@ -440,10 +440,8 @@ void reducer_remove_iteration(Reducer *reducer, const void *state) {
     reducer->iterations[i] = reducer->iterations[--reducer->iteration_count];
 }
 
-void *reducer_find_iteration(const Reducer *reducer, const char *name) {
-    for (size_t i = 0; i < reducer->iteration_count; i++)
-        if (strcmp(reducer->iterations[i].name, name) == 0) return reducer->iterations[i].state;
-    return NULL;
+const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i) {
+    return i < reducer->iteration_count ? &reducer->iterations[i] : NULL;
 }
 
 int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err) {

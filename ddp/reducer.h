@@ -27,6 +27,8 @@
 #ifndef DDP_REDUCER_H
 #define DDP_REDUCER_H
 
+#include <string.h>
+
 #include "common/base/profile.h"
 #include "common/nn/module.h"
 #include "ddp/buckets.h"
@@ -117,6 +119,7 @@ typedef struct CommHook {
     // cannot go on bit for bit is said on the log.
     int (*save)(void *state, SafeTensors *content, Error *err);
     int (*load)(void *state, const char *path, const SafeTensors *content, Log *log, Error *err);
+    bool graph_safe; // see reducer_unrecordable
 } CommHook;
 
 // Takes the hook (it is closed with the reducer, or now if it is refused), before the first
@@ -143,6 +146,7 @@ typedef struct ReadyPolicy {
     int (*buckets_started)(void *state, Error *err);
     int (*buckets_reduced)(void *state, Error *err); // also after an error
     void (*close)(void *state);
+    bool graph_safe; // see reducer_unrecordable
 } ReadyPolicy;
 
 // Takes the policy, before the first forward; the one that was there is closed.
@@ -169,16 +173,40 @@ typedef struct DdpIteration {
     BucketEvent *bucket_full, *bucket_reduced;
     void (*after)(void *state); // ddp_finish_backward has reduced all gradients, without an error
     void (*close)(void *state); // before the reducer lets go of the gradients
+    bool graph_safe;            // see reducer_unrecordable
 } DdpIteration;
 
 enum { DDP_ITERATIONS_MAX = 8 };
 // Takes one more. They must not depend on each other's order.
 void reducer_add_iteration(Reducer *reducer, DdpIteration iteration);
-void reducer_remove_iteration(Reducer *reducer, const void *state); // closes it
+void reducer_remove_iteration(Reducer *reducer, const void *state);      // closes it
+const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i); // NULL: there are no more
 // The state of the one with this name, or NULL.
-void *reducer_find_iteration(const Reducer *reducer, const char *name);
+static inline void *reducer_find_iteration(const Reducer *reducer, const char *name) {
+    const DdpIteration *iteration = reducer_iteration(reducer, 0);
+    for (size_t i = 0; iteration; iteration = reducer_iteration(reducer, ++i))
+        if (strcmp(iteration->name, name) == 0) return iteration->state;
+    return NULL;
+}
 // For the wrapper: calls every `before`, and every `after`.
 int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err);
 void reducer_after_backward(Reducer *reducer);
+
+// ---- steps that are recorded once and replayed (common/train/step_graph.h) --------------------
+
+// What hangs here is called while a step is recorded, and not when it is replayed. It is graph_safe
+// if a replay does what it would do: it asks the device for the same in every step, waits for
+// nothing, and looks at no number of the device. Who says nothing is not. Returns the name of one
+// that is not; NULL: a step may be recorded.
+static inline const char *reducer_unrecordable(const Reducer *reducer) {
+    const CommHook *hook = reducer_hook(reducer);
+    const ReadyPolicy *policy = reducer_policy(reducer);
+    const DdpIteration *iteration = reducer_iteration(reducer, 0);
+    if (hook->name && !hook->graph_safe) return hook->name;
+    if (policy->name && !policy->graph_safe) return policy->name;
+    for (size_t i = 0; iteration; iteration = reducer_iteration(reducer, ++i))
+        if (!iteration->graph_safe) return iteration->name;
+    return NULL;
+}
 
 #endif

@@ -150,6 +150,7 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->fake_hosts = me->fake_hosts;
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
     strategy->other_bits = other_bits(wrapper, sampler);
+    strategy->unrecordable = reducer_unrecordable(ddp_reducer(wrapper));
     strategy->module = wrapper;
     strategy->watch = rank_watch_open(group, me->local_rank);
     strategy->hold_gradients = hold_gradients;

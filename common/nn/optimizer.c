@@ -29,6 +29,35 @@ static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
 
 // ---- creation -----------------------------------------------------------------------------------
 
+static size_t scalar_bytes(const OptimizerRun *run) {
+    return run->count * SCALARS * sizeof(float);
+}
+
+static void create_slots(OptimizerRun *run) {
+    Device *device = run->device;
+    const size_t bytes = scalar_bytes(run);
+    run->slot_count = device_is_synchronous(device) ? 1 : OPTIMIZER_SLOTS;
+    for (int s = 0; s < run->slot_count; s++) {
+        OptimizerSlot *slot = &run->slots[s];
+        *slot = (OptimizerSlot){.memory = device_alloc(device, bytes),
+                                .host = device_host_alloc(device, bytes),
+                                .used = device_event_create(device),
+                                .sent = device_event_create(device)};
+        memset(slot->host, 0xff, bytes); // NaN: nothing is there yet
+    }
+}
+
+static void close_slots(const OptimizerRun *run) {
+    for (int s = 0; s < run->slot_count; s++) {
+        const OptimizerSlot *slot = &run->slots[s];
+        device_event_wait(slot->sent);
+        device_event_close(slot->used);
+        device_event_close(slot->sent);
+        device_host_free(run->device, slot->host);
+        device_free(run->device, slot->memory, scalar_bytes(run));
+    }
+}
+
 static void create_runs(Optimizer *optimizer) {
     size_t count = optimizer->parameters.count;
     optimizer->runs = memory_zalloc(count * sizeof *optimizer->runs);
@@ -43,14 +72,8 @@ static void create_runs(Optimizer *optimizer) {
         }
         run->count++;
     }
-    for (size_t r = 0; r < optimizer->run_count; r++)
-        optimizer->runs[r].scalars =
-            device_alloc(optimizer->runs[r].device,
-                         optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
-    size_t bytes = count * SCALARS * sizeof *optimizer->scalars;
-    optimizer->scalars = memory_zalloc(bytes);
-    optimizer->sent = memory_zalloc(bytes);
-    if (bytes > 0) memset(optimizer->sent, 0xff, bytes); // NaN: nothing is there yet
+    for (size_t r = 0; r < optimizer->run_count; r++) create_slots(&optimizer->runs[r]);
+    optimizer->scalars = memory_zalloc(count * SCALARS * sizeof *optimizer->scalars);
     size_t item = is_sgd(optimizer) ? sizeof(SgdTensor) : sizeof(AdamTensor);
     optimizer->list = memory_zalloc(count * item);
 }
@@ -83,12 +106,9 @@ void optimizer_close(Optimizer *optimizer) {
         }
         free(optimizer->state[s]);
     }
-    for (size_t r = 0; r < optimizer->run_count; r++)
-        device_free(optimizer->runs[r].device, optimizer->runs[r].scalars,
-                    optimizer->runs[r].count * SCALARS * sizeof *optimizer->scalars);
+    for (size_t r = 0; r < optimizer->run_count; r++) close_slots(&optimizer->runs[r]);
     free(optimizer->runs);
     free(optimizer->scalars);
-    free(optimizer->sent);
     free(optimizer->list);
     free(optimizer->steps);
     named_tensors_free(&optimizer->parameters);
@@ -111,23 +131,42 @@ static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
 }
 
-// To the device, for parameters [first, first + count) of the run, if they have changed: a learning
-// rate often has not, and a copy holds up the GPU longer than a kernel does.
-static void upload(const Optimizer *optimizer, const OptimizerRun *run, size_t first,
-                   size_t count) {
-    const float *scalars = optimizer->scalars + first * SCALARS;
-    float *sent = optimizer->sent + first * SCALARS;
-    size_t bytes = count * SCALARS * sizeof(float);
-    if (memcmp(sent, scalars, bytes) == 0) return;
-    memcpy(sent, scalars, bytes);
-    device_copy(run->device, run->scalars + (first - run->first) * SCALARS, NULL, scalars, bytes);
+static const OptimizerSlot *slot_of(const Optimizer *optimizer, const OptimizerRun *run) {
+    return &run->slots[optimizer->slot % run->slot_count];
+}
+
+// To the device, beside its work, if they have changed: a learning rate often has not.
+static void upload(const Optimizer *optimizer, const OptimizerRun *run) {
+    const float *scalars = optimizer->scalars + run->first * SCALARS;
+    const OptimizerSlot *slot = slot_of(optimizer, run);
+    if (memcmp(slot->host, scalars, scalar_bytes(run)) == 0) return;
+    device_event_wait(slot->sent); // two steps ago
+    memcpy(slot->host, scalars, scalar_bytes(run));
+    device_upload(run->device, slot->memory, slot->host, scalar_bytes(run), slot->used, slot->sent);
+}
+
+// One parameter's: in order with the work.
+static void upload_parameter(const Optimizer *optimizer, const OptimizerRun *run, size_t i) {
+    const OptimizerSlot *slot = slot_of(optimizer, run);
+    const size_t at = (i - run->first) * SCALARS, bytes = SCALARS * sizeof(float);
+    device_event_wait(slot->sent);
+    memcpy(slot->host + at, optimizer->scalars + i * SCALARS, bytes);
+    device_copy(run->device, slot->memory + at, NULL, slot->host + at, bytes);
+}
+
+void optimizer_choose_slot(Optimizer *optimizer, int slot) {
+    optimizer->slot = slot;
 }
 
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         if (parameter_of(optimizer, i)->has_grad) begin_parameter(optimizer, i, lr);
+    for (size_t r = 0; r < optimizer->run_count; r++) upload(optimizer, &optimizer->runs[r]);
+}
+
+void optimizer_end_step(Optimizer *optimizer) {
     for (size_t r = 0; r < optimizer->run_count; r++)
-        upload(optimizer, &optimizer->runs[r], optimizer->runs[r].first, optimizer->runs[r].count);
+        device_event_record(slot_of(optimizer, &optimizer->runs[r])->used);
 }
 
 // ---- the work -----------------------------------------------------------------------------------
@@ -136,6 +175,7 @@ static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t firs
     const SgdConfig config = {.momentum = (float)optimizer->config.momentum,
                               .weight_decay = (float)optimizer->config.weight_decay,
                               .nesterov = optimizer->config.nesterov};
+    const float *scalars = slot_of(optimizer, run)->memory;
     SgdTensor *list = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
@@ -144,7 +184,7 @@ static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t firs
         list[length++] = (SgdTensor){.weight = tensor_f32(parameter),
                                      .gradient = parameter->grad,
                                      .velocity = optimizer->state[0][i],
-                                     .scalars = run->scalars + (i - run->first) * SCALARS,
+                                     .scalars = scalars + (i - run->first) * SCALARS,
                                      .first = optimizer->steps[i] == 1,
                                      .count = tensor_count(parameter)};
     }
@@ -158,6 +198,7 @@ static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t fir
                                .weight_decay = optimizer->config.kind == OPTIMIZER_ADAM
                                                    ? (float)optimizer->config.weight_decay
                                                    : 0};
+    const float *scalars = slot_of(optimizer, run)->memory;
     AdamTensor *list = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
@@ -167,7 +208,7 @@ static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t fir
                                       .gradient = parameter->grad,
                                       .exp_avg = optimizer->state[0][i],
                                       .exp_avg_sq = optimizer->state[1][i],
-                                      .scalars = run->scalars + (i - run->first) * SCALARS,
+                                      .scalars = scalars + (i - run->first) * SCALARS,
                                       .count = tensor_count(parameter)};
     }
     device_kernels(run->device)->optimizer->adam(&config, list, length);
@@ -186,14 +227,16 @@ void optimizer_apply(Optimizer *optimizer) {
 }
 
 void optimizer_step(Optimizer *optimizer, double lr) {
+    optimizer_choose_slot(optimizer, (optimizer->slot + 1) % OPTIMIZER_SLOTS);
     optimizer_begin_step(optimizer, lr);
     optimizer_apply(optimizer);
+    optimizer_end_step(optimizer);
 }
 
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
     const OptimizerRun *run = optimizer->runs;
     while (i >= run->first + run->count) run++;
     begin_parameter(optimizer, i, lr);
-    upload(optimizer, run, i, 1);
+    upload_parameter(optimizer, run, i);
     apply(optimizer, run, i, 1);
 }

@@ -22,11 +22,22 @@ typedef struct OptimizerConfig {
     double beta1, beta2, eps; // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
 } OptimizerConfig;
 
+// A place for the numbers of a step (kernels.h). There are two on a device that works on its own,
+// for steps in turn: those of step k + 1 are sent, beside the work, while step k reads its own.
+typedef struct OptimizerSlot {
+    float *memory;     // [count, SCALARS], device memory
+    float *host;       // the same: what was sent there last, in memory that the device reads
+    DeviceEvent *used; // the last work that read `memory`
+    DeviceEvent *sent; // `host` may be changed
+} OptimizerSlot;
+enum { OPTIMIZER_SLOTS = 2 };
+
 // Parameters that follow each other and lie on one device.
 typedef struct OptimizerRun {
     Device *device;
     size_t first, count;
-    float *scalars; // [count, SCALARS] (kernels.h), device memory
+    OptimizerSlot slots[OPTIMIZER_SLOTS];
+    int slot_count;
 } OptimizerRun;
 
 typedef struct Optimizer {
@@ -38,18 +49,22 @@ typedef struct Optimizer {
     int64_t *steps; // per parameter: updates so far (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;
-    float *scalars,
-        *sent;  // [parameters.count, SCALARS], the host's: now, and as the device has them
-    void *list; // [parameters.count] SgdTensor or AdamTensor: what a call works through
+    int slot;       // of every run: the step's
+    float *scalars; // [parameters.count, SCALARS], the host's, now
+    void *list;     // [parameters.count] SgdTensor or AdamTensor: what a call works through
 } Optimizer;
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);
-// Its two halves: what changes from step to step (counts, and what follows from lr) goes to the
-// device; then the work, which is the same in every step and can be captured in a graph.
+// Its parts: which slot the step takes (optimizer_step: the next one; work that was captured in a
+// graph reads the one that was chosen then); what changes from step to step (counts, and what
+// follows from lr) goes there; the work, which is the same in every step and can be captured; its
+// end.
+void optimizer_choose_slot(Optimizer *optimizer, int slot);
 void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
+void optimizer_end_step(Optimizer *optimizer);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
 // "sgd", "adam", "adamw"

@@ -57,6 +57,8 @@ static int look_at_loss(Rows *rows, int back, Error *err) {
     if (!next->known) return 0;
     next->known = false;
     double loss = late_losses_get(&rows->step->losses, back);
+    const JobWatch *watch = rows->step->strategy->watch;
+    if (watch->check(watch, err) != 0) return -1; // or of gradients that nobody has reduced
     if (!isfinite(loss))
         return error_set(err, STATUS_FAILED,
                          "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",

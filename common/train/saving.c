@@ -69,6 +69,12 @@ static int write_last(Run *run, const SafeTensors *state, Error *err) {
     return save_in_folder(run, "last", keep_previous, state, err);
 }
 
+// What a device that works on its own has been asked for may still go wrong. When all processes
+// have come here, the steps that they took together are done, or the error of one is known.
+static int settle_steps(Strategy *strategy, Error *err) {
+    return device_is_synchronous(strategy->device) ? 0 : strategy_barrier(strategy, err);
+}
+
 // Gathers what all processes carry, then lets the main one write. A process that dies before it has
 // handed its part over leaves every file as it is.
 static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Error *err) {
@@ -76,7 +82,8 @@ static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Err
     SafeTensors state = {0};
     run_enter(run, "checkpoint");
     step_scaler_save(&run->step->scaler, &run->progress);
-    if (strategy->save_state(strategy, &state, err) != 0) return -1;
+    if (settle_steps(strategy, err) != 0 || strategy->save_state(strategy, &state, err) != 0)
+        return -1;
     int failed = strategy_is_main(strategy) ? write(run, &state, err) : 0;
     safetensors_free(&state);
     return failed;

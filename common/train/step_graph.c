@@ -19,6 +19,8 @@ struct StepGraph {
     // sizes and evaluation have another tape: the step's.
     Tape *tape;
     Captured captured[BATCH_PLACES];
+    // Of the global batch: a replayed collective is one of ranks that all replay, and ranks whose
+    // own shares differ have only this number in common.
     size_t rows;      // all captured steps have batches of this many samples
     size_t same_rows; // plain steps in a row that had
     uint64_t replayed_bytes;
@@ -32,10 +34,16 @@ StepGraph *step_graph_open(Step *step) {
     return graph;
 }
 
+static void close_captured(StepGraph *graph) {
+    for (int i = 0; i < BATCH_PLACES; i++) {
+        device_graph_close(graph->step->strategy->device, graph->captured[i].graph);
+        graph->captured[i].graph = NULL;
+    }
+}
+
 void step_graph_close(StepGraph *graph) {
     if (!graph) return;
-    for (int i = 0; i < BATCH_PLACES; i++)
-        device_graph_close(graph->step->strategy->device, graph->captured[i].graph);
+    close_captured(graph);
     tape_close(graph->tape);
     free(graph);
 }
@@ -71,13 +79,26 @@ static int capture(StepGraph *graph, Captured *captured, Error *err) {
     return 0;
 }
 
+// Nobody waits for the collectives of a replay one by one, so a failure of one would go unnoticed,
+// and what the step made of it would pass for weights. A communicator that has failed moreover
+// waits for its graphs to be closed.
+static int check_job(StepGraph *graph, Error *err) {
+    const JobWatch *watch = graph->step->strategy->watch;
+    if (watch->check(watch, err) == 0) return 0;
+    close_captured(graph);
+    return -1;
+}
+
 static int replay(StepGraph *graph, double lr, Error *err) {
     Step *step = graph->step;
+    if (check_job(graph, err) != 0) return -1;
     Captured *captured = &graph->captured[batch_input_place(step->input)];
     bool first = !captured->graph;
+    optimizer_choose_slot(step->optimizer, batch_input_place(step->input));
     if (first && capture(graph, captured, err) != 0) return -1;
     optimizer_begin_step(step->optimizer, lr);
     device_graph_launch(step->strategy->device, captured->graph);
+    optimizer_end_step(step->optimizer);
     if (!first) graph->replayed_bytes += captured->moved;
     step_done(step, captured->loss);
     return 0;
@@ -93,7 +114,7 @@ static bool is_warm(StepGraph *graph, size_t rows) {
 
 int step_graph_run(StepGraph *graph, double lr, Error *err) {
     Step *step = graph->step;
-    size_t rows = batch_input_batch(step->input)->count;
+    size_t rows = batch_input_batch(step->input)->global_count;
     if (is_warm(graph, rows)) return replay(graph, lr, err);
     return step_run(step, rows == graph->rows ? graph->tape : step->tape, lr, err);
 }

@@ -2,9 +2,10 @@
  *
  * After a few plain steps the work of one is captured, and from then on replayed in one call, which
  * saves the host the thousand calls that it consists of. What changes between steps is no part of
- * it: the batch (batch_input.h) and the optimizer's numbers (optimizer_begin_step). A batch of
- * another size takes a plain step. In between, the host's view (tape, gradients' state, the
- * strategy's counters) stays as the captured step left it.
+ * it: the batch (batch_input.h) and the optimizer's numbers (optimizer_begin_step). A global batch
+ * of another size takes a plain step. In between, the host's view (tape, gradients' state, the
+ * strategy's counters) stays as the captured step left it: what decides in every step anew cannot
+ * be captured (Strategy.unrecordable).
  */
 #ifndef COMMON_TRAIN_STEP_GRAPH_H
 #define COMMON_TRAIN_STEP_GRAPH_H

@@ -38,8 +38,10 @@ struct Strategy {
                             // gradients are added up, not averaged (--normalize global)
     const char *other_bits; // why its gradients are not DataParallel's bit for bit, and what would
                             // help; NULL: nothing that it knows of
-    Module *model;          // the bare model: parameters, names, checkpoints
-    Module *module;         // what training steps run
+    const char
+        *unrecordable; // what keeps its steps from being recorded and replayed; NULL: nothing
+    Module *model;     // the bare model: parameters, names, checkpoints
+    Module *module;    // what training steps run
     Module *evaluation_module;
     const JobWatch *watch; // never NULL
 

@@ -53,7 +53,8 @@ CommHook comm_hook_all_reduce(ProcessGroup *group) {
                       .state = simple(group, PG_F32),
                       .start = start_all_reduce,
                       .finish = finish_all_reduce,
-                      .close = close_state};
+                      .close = close_state,
+                      .graph_safe = true};
 }
 
 static int do_nothing(void *state, GradBucket *bucket, Error *err) {
@@ -62,7 +63,8 @@ static int do_nothing(void *state, GradBucket *bucket, Error *err) {
 }
 
 CommHook comm_hook_noop(void) {
-    return (CommHook){.name = "noop", .start = do_nothing, .finish = do_nothing};
+    return (CommHook){
+        .name = "noop", .start = do_nothing, .finish = do_nothing, .graph_safe = true};
 }
 
 // ---- 16 bits --------------------------------------------------------------------------------
@@ -177,7 +179,8 @@ CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
                       .state = simple(group, type),
                       .start = start_compress,
                       .finish = finish_compress,
-                      .close = close_state};
+                      .close = close_state,
+                      .graph_safe = true}; // its room is there after the largest bucket
 }
 
 // ---- around another hook --------------------------------------------------------------------
@@ -250,6 +253,7 @@ CommHook comm_hook_round(CommHook inner, PgType type) {
     CommHook hook = around_hook(name, (Around){.inner = inner, .type = type});
     hook.start = start_round;
     hook.finish = finish_round;
+    hook.graph_safe = inner.graph_safe;
     return hook;
 }
 
@@ -277,5 +281,5 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
     return strcmp(name, "noop") == 0 ? comm_hook_noop() : comm_hook_all_reduce(group);
 }
 
-const DdpFeature comm_hooks_feature = {.hook_names = "allreduce|fp16|bf16|noop",
-                                       .make_hook = make_hook};
+const DdpFeature comm_hooks_feature = {
+    .graph_safe = true, .hook_names = "allreduce|fp16|bf16|noop", .make_hook = make_hook};

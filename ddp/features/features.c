@@ -35,7 +35,9 @@ void features_add_options(Options *options, FeatureSettings *settings) {
     for (int i = 0; features[i]; i++) {
         CHECK(features[i]->settings_bytes <= FEATURE_SETTINGS_BYTES,
               "raise FEATURE_SETTINGS_BYTES");
+        settings->options[i] = options->count;
         if (features[i]->add_options) features[i]->add_options(options, &settings->each[i]);
+        settings->options[i + 1] = options->count;
         if (features[i]->hook_names) add_hook_names(settings, features[i]->hook_names);
     }
     options_add_choice(options, "comm-hook", &settings->comm_hook, settings->hook_names,
@@ -43,10 +45,22 @@ void features_add_options(Options *options, FeatureSettings *settings) {
                        "any network)");
 }
 
+// What was turned on must be fit for steps that are recorded once.
+static int check_graph(const Options *options, const FeatureSettings *settings, Error *err) {
+    for (int i = 0; features[i]; i++)
+        for (size_t o = settings->options[i]; o < settings->options[i + 1]; o++)
+            if (options->given[o] && !features[i]->graph_safe)
+                return error_set(err, STATUS_USAGE,
+                                 "--cuda-graph: a recorded step cannot have --%s, in which the "
+                                 "host has a part in every step",
+                                 options->table[o].name);
+    return 0;
+}
+
 int features_check(const Options *options, const FeatureSettings *settings, Error *err) {
     for (int i = 0; features[i]; i++)
         if (features[i]->check && features[i]->check(options, &settings->each[i], err)) return -1;
-    return 0;
+    return options_given(options, "cuda-graph") ? check_graph(options, settings, err) : 0;
 }
 
 int features_check_run(const FeatureSettings *settings, size_t steps, Error *err) {

@@ -29,7 +29,10 @@ enum { FEATURES_MAX = 16, FEATURE_SETTINGS_BYTES = 64 };
 
 // settings: the feature's own struct, which holds what the command line says to it. It is zero
 // before add_options. All functions are optional: NULL means that there is nothing to do.
+// graph_safe: a step may be recorded and replayed (--cuda-graph) with this feature's options, by
+// the rule of reducer_unrecordable. A communication hook says so itself.
 typedef struct DdpFeature {
+    bool graph_safe;
     size_t settings_bytes; // of that struct, at most FEATURE_SETTINGS_BYTES
     // Adds the feature's options to the table, bound to its settings, with their defaults.
     void (*add_options)(Options *options, void *settings);
@@ -53,8 +56,9 @@ typedef struct FeatureSettings {
     struct {
         _Alignas(max_align_t) char bytes[FEATURE_SETTINGS_BYTES];
     } each[FEATURES_MAX];
-    char hook_names[128];  // "none|..."
-    const char *comm_hook; // one of them
+    size_t options[FEATURES_MAX + 1]; // feature i's are [i] to [i + 1] - 1 of the table
+    char hook_names[128];             // "none|..."
+    const char *comm_hook;            // one of them
 } FeatureSettings;
 
 void features_add_options(Options *options, FeatureSettings *settings);

@@ -65,7 +65,8 @@ void ddp_keep_gradients_beside_buckets(Module *wrapper) {
                                                   .state = copies,
                                                   .bucket_full = copy_in,
                                                   .bucket_reduced = copy_back,
-                                                  .close = close_copies});
+                                                  .close = close_copies,
+                                                  .graph_safe = true});
 }
 
 // ---- the command line -----------------------------------------------------------------------
@@ -85,5 +86,7 @@ static void add_to(const void *settings, Module *wrapper) {
     if (((const Settings *)settings)->beside) ddp_keep_gradients_beside_buckets(wrapper);
 }
 
-const DdpFeature gradient_as_bucket_view_feature = {
-    .settings_bytes = sizeof(Settings), .add_options = add_options, .add_to = add_to};
+const DdpFeature gradient_as_bucket_view_feature = {.graph_safe = true,
+                                                    .settings_bytes = sizeof(Settings),
+                                                    .add_options = add_options,
+                                                    .add_to = add_to};

@@ -82,8 +82,11 @@ void ddp_start_logging(Module *wrapper) {
     *logger = (DdpLogger){.wrapper = wrapper, .rate = DEFAULT_RATE};
     write_sizes(reducer, logger->first_buckets, sizeof logger->first_buckets);
     reducer_add_iteration(
-        reducer,
-        (DdpIteration){.name = NAME, .state = logger, .after = after_backward, .close = free});
+        reducer, (DdpIteration){.name = NAME,
+                                .state = logger,
+                                .after = after_backward,
+                                .close = free,
+                                .graph_safe = true}); // of replayed steps there is nothing to note
 }
 
 DdpLogger *ddp_logger(Module *wrapper) {
@@ -205,4 +208,4 @@ static void add_to(const void *settings, Module *wrapper) {
     ddp_start_logging(wrapper);
 }
 
-const DdpFeature logging_data_feature = {.add_to = add_to};
+const DdpFeature logging_data_feature = {.graph_safe = true, .add_to = add_to};

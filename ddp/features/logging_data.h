@@ -1,7 +1,8 @@
 /* logging_data.h: what a wrapped model can tell about itself: PyTorch's DDPLoggingData.
  *
  * Times are those of reducer_times, from sampled iterations only (the first ten, then every
- * `rate`-th), with their running means. The environment of NCCL and Gloo is left out.
+ * `rate`-th), with their running means. Steps that are replayed from a graph are not counted. The
+ * environment of NCCL and Gloo is left out.
  *
  * ddp_start_logging gives a wrapped model its logger; train_ddp's have one. At debug level INFO
  * (debug_level.h) each rank says on stderr how its model is set up, after the first iteration.

@@ -134,7 +134,8 @@ static ReadyPolicy open_graph(Reducer *reducer) {
                          .backward_done = backward_done,
                          .buckets_started = buckets_started,
                          .buckets_reduced = buckets_reduced,
-                         .close = close_graph};
+                         .close = close_graph,
+                         .graph_safe = true}; // that is what it promises
 }
 
 void ddp_set_static_graph(Module *wrapper) {
@@ -158,5 +159,7 @@ static void add_to(const void *settings, Module *wrapper) {
     if (((const Settings *)settings)->on) ddp_set_static_graph(wrapper);
 }
 
-const DdpFeature static_graph_feature = {
-    .settings_bytes = sizeof(Settings), .add_options = add_options, .add_to = add_to};
+const DdpFeature static_graph_feature = {.graph_safe = true,
+                                         .settings_bytes = sizeof(Settings),
+                                         .add_options = add_options,
+                                         .add_to = add_to};

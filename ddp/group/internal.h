@@ -58,8 +58,6 @@ ProcessGroup *pg_new_around(const PgBackend *backend, void *state, int rank, int
                             double timeout_s, FlightRecorder *flight);
 // Copies an error, if it is one: then -1, otherwise 0.
 int pg_copy_error(const Error *from, Error *to);
-// 0 if the group is sound, otherwise -1 and the first error.
-int pg_check_sound(ProcessGroup *group, Error *err);
 // Breaks the group, here and on the other ranks, which would otherwise wait for this one. Only the
 // first error counts. Always returns -1.
 int pg_break(ProcessGroup *group, const Error *cause);

@@ -107,6 +107,9 @@ ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count,
 // color stays outside and gets NULL and no error. Collective over the parent.
 ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err);
 
+// 0 if the group is sound, otherwise -1 with the first error. Any thread may ask.
+int pg_check_sound(ProcessGroup *group, Error *err);
+
 // Breaks a sound group because of an error that this rank met elsewhere: the other ranks' waits end
 // at once, with an error that names this rank and says the same. False if it was broken already:
 // then nothing changes.

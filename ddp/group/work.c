@@ -173,8 +173,19 @@ static void do_work(ProcessGroup *group, Work *work) {
     pthread_mutex_unlock(&group->mutex);
 }
 
+// Is there a Work in the queue of a broken group? Then its owner may wait for it.
+static bool owes_failure(ProcessGroup *group) {
+    pthread_mutex_lock(&group->mutex);
+    bool owes = group->error.status != STATUS_OK && group->first;
+    pthread_mutex_unlock(&group->mutex);
+    return owes;
+}
+
+// After a failure poll may wait for the owner (it stops what is in flight, graphs among it), who
+// must not wait for this thread then.
 static void look_after_queued(ProcessGroup *group) {
     Error error = {0};
+    if (owes_failure(group)) return;
     PgCall ended;
     int status;
     while ((status = group->backend->poll(group->state, &ended, &group->busy, &error)) > 0)
@@ -276,10 +287,11 @@ static Work *hand_over(ProcessGroup *group, const PgCall *call, Error *err) {
     if (alone || !start_thread(group, &error)) {
         pthread_mutex_lock(&group->mutex);
         work = take_work(group, call);
-        if (work && !alone) enqueue(group, work);
-        while (work && call->recorded && !work->done) wait_over(group);
+        bool here = alone || group->error.status != STATUS_OK; // broken: it fails at once
+        if (work && !here) enqueue(group, work);
+        while (work && !here && call->recorded && !work->done) wait_over(group);
         pthread_mutex_unlock(&group->mutex);
-        if (work && alone) do_work(group, work);
+        if (work && here) do_work(group, work);
         if (work) return work;
         error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
                   group->rank, PG_MAX_WORKS);

@@ -16,6 +16,10 @@ static void enter(const JobWatch *self, const char *phase, uint64_t step) {
     heartbeat_phase(watch->heartbeat, phase);
 }
 
+static int check(const JobWatch *self, Error *err) {
+    return pg_check_sound(((const RankWatch *)self)->group, err);
+}
+
 // The group is broken already if this error came from it: then another rank's is the cause.
 static void give_up(const JobWatch *self, const Error *cause) {
     const RankWatch *watch = (const RankWatch *)self;
@@ -24,7 +28,7 @@ static void give_up(const JobWatch *self, const Error *cause) {
 
 const JobWatch *rank_watch_open(ProcessGroup *group, int local_rank) {
     RankWatch *watch = memory_zalloc(sizeof *watch);
-    *watch = (RankWatch){.watch = {.enter = enter, .give_up = give_up},
+    *watch = (RankWatch){.watch = {.enter = enter, .check = check, .give_up = give_up},
                          .group = group,
                          .heartbeat = heartbeat_open(local_rank)};
     return &watch->watch;

@@ -208,10 +208,57 @@ static void test_iterations_are_told_in_order(void **state) {
     play_both(2, keep_diary, NULL, NULL);
 }
 
+// ---- steps that are replayed --------------------------------------------------------------------
+
+static int hook_does_nothing(void *state, GradBucket *bucket, Error *err) {
+    (void)state, (void)bucket, (void)err;
+    return 0;
+}
+
+static bool is_named(const Reducer *reducer, const char *name) {
+    const char *unrecordable = reducer_unrecordable(reducer);
+    return name ? unrecordable && strcmp(unrecordable, name) == 0 : !unrecordable;
+}
+
+// Whatever does not say that it is graph_safe is not.
+static void hang_on(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = {.overlap = true};
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    Reducer *reducer = ddp_reducer(rig->wrapper);
+    CommHook hook = {.name = "hook", .start = hook_does_nothing, .finish = hook_does_nothing};
+    Diary safe = {""}, other = {""};
+    EXPECT(is_named(reducer, NULL));
+    reducer_add_iteration(reducer,
+                          (DdpIteration){.name = "safe", .state = &safe, .graph_safe = true});
+    EXPECT(is_named(reducer, NULL));
+    reducer_add_iteration(reducer, (DdpIteration){.name = "iteration", .state = &other});
+    EXPECT(is_named(reducer, "iteration"));
+    reducer_set_policy(reducer, (ReadyPolicy){.name = "policy"});
+    EXPECT(is_named(reducer, "policy"));
+    reducer_set_policy(reducer, (ReadyPolicy){.name = "policy", .graph_safe = true});
+    EXPECT(is_named(reducer, "iteration"));
+    EXPECT(reducer_set_hook(reducer, hook, NULL) == 0);
+    EXPECT(is_named(reducer, "hook"));
+    reducer_remove_hook(reducer);
+    hook.graph_safe = true;
+    EXPECT(reducer_set_hook(reducer, hook, NULL) == 0);
+    reducer_remove_iteration(reducer, &other);
+    EXPECT(is_named(reducer, NULL));
+    rig_close(rig);
+}
+
+static void test_a_step_is_recorded_only_if_all_agree(void **state) {
+    (void)state;
+    play_both(1, hang_on, NULL, NULL);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_failures_that_do_not_say_why),
         cmocka_unit_test(test_iterations_are_told_in_order),
+        cmocka_unit_test(test_a_step_is_recorded_only_if_all_agree),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,18 +1,25 @@
 /* count.cpp: what a program asks of the GPU, counted: with DDPC_EMULATOR_COUNT=1 a table at its
- * end, on stderr. The difference of two runs, of n and of n + 1 steps, is what a step costs: on a
- * real GPU every line is a few microseconds, of the host if it was asked for, of the GPU if it was
- * replayed from a graph.
+ * end, on stderr. A copy from the host that stands between kernels is counted apart: it holds them
+ * up for longer than a kernel does. The difference of two runs, of n and of n + 1 steps, is what a
+ * step costs: on a real GPU every line is a few microseconds, of the host if it was asked for, of
+ * the GPU if it was replayed from a graph.
  */
 #include <cstdio>
+#include <cstring>
 #include <string>
 
 #include "emulator.h"
 
 namespace emulator {
 
-void count_task(Runtime &r, const Task &task) {
+static const char FROM_HOST[] = "cudaMemcpyAsync (host to device)";
+
+void count_task(Runtime &r, cudaStream_t stream, const Task &task) {
     if (!r.settings.count) return;
-    Count &count = r.counts[{task.kernel, task.what}];
+    stream->computes = stream->computes || task.kernel != nullptr;
+    const bool between = stream->computes && strcmp(task.what, FROM_HOST) == 0;
+    Count &count =
+        r.counts[{task.kernel, between ? "a copy from the host between kernels" : task.what}];
     count.times++;
     count.bytes += task.bytes;
 }

@@ -72,6 +72,7 @@ struct CUstream_st {
     std::deque<emulator::Task> queue;
     bool destroyed = false; // goes away when the queue is empty
     bool stalled = false;   // its first task waits for another process
+    bool computes = false;  // it was given a kernel
     unsigned priority = 0;  // the highest goes first; changes at random
     std::shared_ptr<emulator::Capture> capture;
     std::vector<size_t> tail; // while recording: the nodes that the next one comes after
@@ -157,7 +158,7 @@ const char *symbol_name(const void *function);
 const char *task_name(const Task &task);
 
 // For DDPC_EMULATOR_COUNT (count.cpp): work that is queued, and calls that cost something else.
-void count_task(Runtime &r, const Task &task);
+void count_task(Runtime &r, cudaStream_t stream, const Task &task);
 void count_call(Runtime &r, const char *name);
 void count_report(const Runtime &r);
 

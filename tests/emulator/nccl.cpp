@@ -7,12 +7,17 @@
  * are on different hosts, a rank that dies is not noticed, and nothing but ncclCommAbort ends an
  * operation whose other ranks do not come.
  *
+ * As with NCCL, a communicator waits at its end, be it ncclCommDestroy or ncclCommAbort, until no
+ * graph holds an operation of it any more; ncclCommAbort lets what is under way return first,
+ * undone.
+ *
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
  *
  * Faults, by environment variables of the process; K counts its collectives, from 1:
  *   DDPC_EMULATED_NCCL_ERROR_AT=K     the K-th fails asynchronously (ncclRemoteError)
  *   DDPC_EMULATED_NCCL_HANG_AT=K      the K-th never ends
+ *   DDPC_EMULATED_NCCL_REPLAY_ERROR_AT=K  the K-th that a graph replays fails asynchronously
  *   DDPC_EMULATED_NCCL_ABORT_HANGS=1  ncclCommAbort does not return
  */
 #include <cstdio>
@@ -57,7 +62,7 @@ struct Group { // between ncclGroupStart and ncclGroupEnd
 };
 
 thread_local Group group;
-std::atomic<long> collectives{0}; // of this process
+std::atomic<long> collectives{0}, replays{0}; // of this process
 
 long setting(const char *name) {
     const char *text = getenv(name);
@@ -127,20 +132,37 @@ ncclResult_t look_around(ncclComm_t comm) {
 class StreamWork {
     std::shared_ptr<State> state;
     std::vector<Operation> operations;
-    bool hangs;
+    bool hangs, recorded, begun = false;
+
+    void begin() {
+        begun = true;
+        if (!recorded || ++replays != setting("DDPC_EMULATED_NCCL_REPLAY_ERROR_AT")) return;
+        state->error = ncclRemoteError;
+        hangs = true;
+    }
 
     void restart() {
         for (Operation &o : operations) o.offset = 0, o.shown = false;
+        begun = false;
     }
 
   public:
     StreamWork(std::shared_ptr<State> s, std::vector<Operation> list, bool never_ends)
-        : state(std::move(s)), operations(std::move(list)), hangs(never_ends) {}
+        : state(std::move(s)), operations(std::move(list)), hangs(never_ends),
+          recorded(operations[0].agreement.recorded > 0) {
+        if (recorded) state->graphs++;
+    }
+    StreamWork(const StreamWork &) = delete;
+    StreamWork &operator=(const StreamWork &) = delete;
+    ~StreamWork() {
+        if (recorded) state->graphs--;
+    }
 
     bool operator()() {
         if (state->aborted) return true;
         if (state->active && state->active != this) return false;
         state->active = this;
+        if (!begun) begin();
         bool over = !hangs;
         for (Operation &o : operations) over = operation_advance(*state, o) && over;
         if (!over) return false;
@@ -158,6 +180,10 @@ ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Operation>
         comm->last_error = "the emulator was told to fail here";
         state.error = ncclRemoteError;
         hangs = true;
+    }
+    if (emulator::stream_is_recording(stream)) {
+        state.recorded++;
+        for (Operation &o : operations) o.agreement.recorded = state.recorded;
     }
     auto work = std::make_shared<StreamWork>(comm->state, std::move(operations), hangs);
     if (emulator::stream_put(stream, "a collective of NCCL", [work] { return (*work)(); }) !=
@@ -208,9 +234,14 @@ ncclResult_t submit(ncclComm_t comm, cudaStream_t stream, const Agreement &agree
     return ncclSuccess;
 }
 
+void wait_for_graphs(const State &state) {
+    while (state.graphs > 0) usleep(1000);
+}
+
 Agreement agree(Kind kind, size_t count, ncclDataType_t type, int op, int root) {
-    return {static_cast<uint64_t>(kind), count, static_cast<uint64_t>(type),
-            static_cast<uint64_t>(op), static_cast<uint64_t>(root)};
+    return {static_cast<uint64_t>(kind), count,
+            static_cast<uint64_t>(type), static_cast<uint64_t>(op),
+            static_cast<uint64_t>(root), 0};
 }
 
 } // namespace
@@ -296,6 +327,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
     ncclResult_t checked = check_comm(comm);
     if (checked != ncclSuccess) return checked;
+    wait_for_graphs(*comm->state);
     delete comm;
     return ncclSuccess;
 }
@@ -304,6 +336,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
     if (!comm) return ncclInvalidArgument;
     while (setting("DDPC_EMULATED_NCCL_ABORT_HANGS")) sleep(1);
     comm->state->aborted = true;
+    wait_for_graphs(*comm->state);
     delete comm;
     return ncclSuccess;
 }

@@ -24,9 +24,12 @@ enum class Kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEN
 // What ranks must agree on. Ranks that do not agree wait for each other for ever, as with NCCL.
 struct Agreement {
     uint64_t kind, count, type, op, root;
+    // The how manieth that the communicator recorded into a graph, from 1; 0: it was not. A replay
+    // is a collective of those that recorded it together: NCCL leaves open what else happens.
+    uint64_t recorded = 0;
     bool operator==(const Agreement &other) const {
         return kind == other.kind && count == other.count && type == other.type && op == other.op &&
-               root == other.root;
+               root == other.root && recorded == other.recorded;
     }
 };
 
@@ -63,8 +66,10 @@ struct State { // of a communicator; operations on streams keep it alive
     Shared *shared = nullptr;
     int rank = 0, ranks = 0, device = 0;
     uint64_t round = 0;                                   // pieces that went through the slots
+    uint64_t recorded = 0;                                // operations that graphs were given
     uint64_t sent[RANKS_MAX] = {}, taken[RANKS_MAX] = {}; // chunks, per peer
     const void *active = nullptr;                         // which piece of stream work is under way
+    std::atomic<int> graphs{0};                           // operations that graphs hold
     std::atomic<bool> aborted{false};
     std::atomic<ncclResult_t> error{ncclSuccess};
     ~State();

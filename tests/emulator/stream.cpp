@@ -160,7 +160,7 @@ void stream_enqueue(Runtime &r, Lock &lock, cudaStream_t stream, Task task) {
         capture_record(stream, std::move(task));
         return;
     }
-    count_task(r, task);
+    count_task(r, stream, task);
     if (stream->queue.size() >= QUEUE_MAX)
         run_until(r, lock, [=] { return stream->queue.size() < QUEUE_MAX / 2; });
     stream->queue.push_back(std::move(task));
@@ -184,6 +184,12 @@ int stream_device(cudaStream_t stream) {
     Runtime &r = runtime();
     Lock lock(r.mutex);
     return stream_find(r, stream) == nullptr ? HOST : stream->device;
+}
+
+bool stream_is_recording(cudaStream_t stream) {
+    Runtime &r = runtime();
+    Lock lock(r.mutex);
+    return stream_find(r, stream) != nullptr && stream->capture != nullptr;
 }
 
 static cudaError_t stream_create(Runtime &r, cudaStream_t *stream) {

@@ -24,9 +24,12 @@ using Work = std::function<bool()>;
 // device and of that device's peers. Errors are those of cudaMemsetAsync.
 cudaError_t stream_put(cudaStream_t stream, const char *what, Work work);
 
-// These two take the lock: they are not for use inside of work.
+// These take the lock: they are not for use inside of work.
 // The device that the stream belongs to; -1 for a stream that is none.
 int stream_device(cudaStream_t stream);
+
+// Whether what the stream is asked for is recorded into a graph at present.
+bool stream_is_recording(cudaStream_t stream);
 
 // The device on which [memory, memory + bytes) lies inside one allocation; -1: it does not.
 int memory_device(const void *memory, size_t bytes);

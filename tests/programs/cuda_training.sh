@@ -13,6 +13,7 @@ if [[ $skipped == 77 ]]; then
     exit 77
 fi
 
+emulated=$(grep -c 'emulated GPU' "$work/out" || true)
 failures=0
 fail() {
     echo "FAILED  $*"
@@ -72,6 +73,19 @@ convnet 0.01 60
 resnet20 0.0002 8
 segnet 0.01 8
 END
+
+# No step's kernels wait for a copy from the host, though the schedule changes the optimizer's numbers in
+# every step: 30 steps have as many such copies as 20. (Only the emulator counts.)
+copies() {
+    DDPC_EMULATOR_COUNT=1 "$bin/train_single" --device cuda --no-eval --log-every 1000 "$@" 2>&1 |
+        sed -n 's/^cuda_emulator: *\([0-9]*\) x a copy from the host between kernels.*/\1/p'
+}
+for options in "" "--optimizer adamw" --cuda-graph; do
+    [[ $emulated != 0 ]] || continue
+    # shellcheck disable=SC2086 # the options are words
+    few=$(copies --steps 20 $options) many=$(copies --steps 30 $options)
+    [[ $few == "$many" ]] || fail "copies in 20 and in 30 steps, $options: $few, $many"
+done
 
 # AdamW, whose numbers change in every step, and a last batch of another size, over two epochs with
 # an evaluation in between.

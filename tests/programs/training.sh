@@ -190,6 +190,7 @@ refuse 2 '--amp' "$one" --amp fp8
 refuse 2 '--comm-hook powersgd: with --amp fp16' "$bin/train_ddp" --comm-hook powersgd --amp fp16
 refuse 2 '--tf32 is for --device cuda, not cpu' "$one" --tf32 --steps 1
 refuse 2 '--cuda-graph is for --device cuda, not cpu' "$bin/train_dp" --cuda-graph --steps 1
+refuse 2 'a recorded step cannot have --sync-batch-norm' "$bin/train_ddp" --cuda-graph --sync-batch-norm
 
 # Options that the others leave without effect: named, before the first step. (Of pixels: segnet.sh.)
 useless() { # OPTION 'why' COMMAND...

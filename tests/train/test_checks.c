@@ -17,29 +17,43 @@ typedef struct Case {
     const Kernels *kernels;
     int devices; // of this process
     bool dense;
+    const char *unrecordable;
 } Case;
 
 static const Case CASES[] = {
-    {NULL, {.amp = PRECISION_F32}, &ON_HOST, 4, true},
-    {NULL, {.amp = PRECISION_BF16}, &ON_HOST, 1, false},
-    {NULL, {.amp = PRECISION_F16, .profile = true}, &ON_HOST, 2, true},
+    {NULL, {.amp = PRECISION_F32}, &ON_HOST, 4, true, NULL},
+    {NULL, {.amp = PRECISION_BF16}, &ON_HOST, 1, false, NULL},
+    {NULL, {.amp = PRECISION_F16, .profile = true}, &ON_HOST, 2, true, NULL},
     {"--tf32 is for --device cuda, not this:0",
      {.amp = PRECISION_F32, .tf32 = true},
      &ON_HOST,
      1,
-     false},
-    {NULL, {.amp = PRECISION_F16, .tf32 = true, .profile = true}, &ON_GPU, 2, true},
+     false,
+     NULL},
+    {NULL, {.amp = PRECISION_F16, .tf32 = true, .profile = true}, &ON_GPU, 2, true, NULL},
     {"--cuda-graph is for --device cuda, not this:0",
      {.amp = PRECISION_F32, .cuda_graph = true},
      &ON_HOST,
      1,
-     false},
-    {NULL, {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 1, false},
-    {NULL, {.amp = PRECISION_BF16, .cuda_graph = true, .tf32 = true}, &ON_GPU, 1, false},
-    {"one GPU per process", {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 2, false},
-    {"how many pixels count", {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 1, true},
-    {"--amp fp16", {.amp = PRECISION_F16, .cuda_graph = true}, &ON_GPU, 1, false},
-    {"--profile", {.amp = PRECISION_F32, .cuda_graph = true, .profile = true}, &ON_GPU, 1, false},
+     false,
+     NULL},
+    {NULL, {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 1, false, NULL},
+    {NULL, {.amp = PRECISION_BF16, .cuda_graph = true, .tf32 = true}, &ON_GPU, 1, false, NULL},
+    {"one GPU per process", {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 2, false, NULL},
+    {"how many pixels count", {.amp = PRECISION_F32, .cuda_graph = true}, &ON_GPU, 1, true, NULL},
+    {"--amp fp16", {.amp = PRECISION_F16, .cuda_graph = true}, &ON_GPU, 1, false, NULL},
+    {"--cuda-graph: a hook has something to decide in every step",
+     {.amp = PRECISION_F32, .cuda_graph = true},
+     &ON_GPU,
+     1,
+     false,
+     "a hook"},
+    {"--profile",
+     {.amp = PRECISION_F32, .cuda_graph = true, .profile = true},
+     &ON_GPU,
+     1,
+     false,
+     NULL},
 };
 
 static void what_a_device_is_asked(void **state) {
@@ -49,7 +63,8 @@ static void what_a_device_is_asked(void **state) {
         Device device = {.kernels = c->kernels};
         snprintf(device.name, sizeof device.name, "this:0");
         DataSource data = {.train = {.dense = c->dense}};
-        const Strategy strategy = {.device = &device, .all_count = c->devices};
+        const Strategy strategy = {
+            .device = &device, .all_count = c->devices, .unrecordable = c->unrecordable};
         Error err = {0};
         int failed = checks_device(&c->config, &data, &strategy, &err);
         if ((failed != 0) != (c->words != NULL)) fail_msg("case %zu: %s", i, err.message);
