@@ -1,8 +1,8 @@
 /* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
  *
- * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c). What is
- * done here is the same for all of them: mean and standard deviation are computed over the training
- * set, never looked up, and used for the test set too.
+ * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c, text.c).
+ * What is done here is the same for all of them: mean and standard deviation are computed over the
+ * training set, never looked up, and used for the test set too.
  */
 #include "common/data/dataset.h"
 
@@ -19,6 +19,7 @@
 #include "common/data/pixel_folder.h"
 #include "common/data/shapes.h"
 #include "common/data/synthetic.h"
+#include "common/data/text.h"
 
 enum { DATASET_PATH = 1000 };
 
@@ -47,19 +48,31 @@ static void set_moments(DataSource *source) {
     memcpy(source->test.std, source->train.std, sizeof source->test.std);
 }
 
-static int open_folder(const char *folder, int ignore_label, DataSource *source, Error *err) {
+static TextShape text_shape(const DataOptions *options) {
+    return (TextShape){options->context ? options->context : DATASET_CONTEXT, options->vocabulary};
+}
+
+static int check_folder(const char *folder, Error *err) {
     struct stat st;
     if (strlen(folder) > DATASET_PATH)
         return error_set(err, STATUS_USAGE, "the path of the data set has more than %d bytes",
                          DATASET_PATH);
     if (stat(folder, &st) != 0)
         return error_set(err, STATUS_USAGE,
-                         "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]', 'shapes[:SHAPE]' or "
-                         "a folder)",
+                         "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]', 'shapes[:SHAPE]', "
+                         "'text', a FILE.txt or a folder)",
                          folder, strerror(errno));
-    if (!S_ISDIR(st.st_mode))
-        return error_set(err, STATUS_USAGE,
-                         "%s: not a folder; name the folder that the files are in", folder);
+    if (S_ISDIR(st.st_mode)) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s: not a folder; name the folder that the files are in, or a FILE.txt",
+                     folder);
+}
+
+static int open_folder(const char *folder, const DataOptions *options, DataSource *source,
+                       Error *err) {
+    if (check_folder(folder, err) != 0) return -1;
+    if (text_tokens_present(folder))
+        return text_open_tokens(folder, text_shape(options), source, err);
     if (idx_present(folder)) {
         snprintf(source->name, sizeof source->name, "idx");
         if (idx_open(folder, source, err) != 0) return -1;
@@ -68,13 +81,13 @@ static int open_folder(const char *folder, int ignore_label, DataSource *source,
         if (cifar_open(folder, source, err) != 0) return -1;
     } else if (pixel_folder_present(folder)) {
         snprintf(source->name, sizeof source->name, "pixels");
-        if (pixel_folder_open(folder, ignore_label, source, err) != 0) return -1;
+        if (pixel_folder_open(folder, options->ignore_label, source, err) != 0) return -1;
     } else {
         return error_set(
             err, STATUS_USAGE,
             "%s: no data set in it: neither IDX files (train-images-idx3-ubyte[.gz], ...) "
             "nor CIFAR-10 batches (data_batch_1.bin, ...) nor pictures with labels (train/NAME.ppm "
-            "and train/NAME.pgm, ...)",
+            "and train/NAME.pgm, ...) nor tokens (train.bin and val.bin)",
             folder);
     }
     set_moments(source);
@@ -92,46 +105,85 @@ static bool program_folder(char *path, size_t room) {
     return true;
 }
 
-static bool has_digits(char *path, size_t room, const char *folder, const char *below) {
-    int length = snprintf(path, room, "%s/%s", folder, below);
-    return length >= 0 && (size_t)length < room && idx_present(path);
-}
-
-static int open_digits(DataSource *source, Error *err) {
-    char path[DATASET_PATH], program[DATASET_PATH];
+// Finds the folder `name` of what is shipped with the programs; present says whether it is there.
+static int find_shipped(const char *name, bool (*present)(const char *folder),
+                        char path[DATASET_PATH], Error *err) {
+    char program[DATASET_PATH];
     const char *data = getenv("DDPC_DATA");
     bool known = program_folder(program, sizeof program);
-    if (!(data && has_digits(path, sizeof path, data, "digits")) &&
-        !(known && has_digits(path, sizeof path, program, "../../common/data/digits")) &&
-        !(known && has_digits(path, sizeof path, program, "../share/ddp.c/digits")) &&
-        !has_digits(path, sizeof path, DDPC_SOURCE_DIR, "common/data/digits"))
-        return error_set(
-            err, STATUS_USAGE,
-            "the digits are neither in $DDPC_DATA/digits, nor beside the program, nor in "
-            "%s/common/data/digits",
-            DDPC_SOURCE_DIR);
-    if (open_folder(path, -1, source, err) != 0) return -1;
+    const char *const places[][2] = {{data, ""},
+                                     {known ? program : NULL, "/../../common/data"},
+                                     {known ? program : NULL, "/../share/ddp.c"},
+                                     {DDPC_SOURCE_DIR, "/common/data"}};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        if (!places[i][0]) continue;
+        int length = snprintf(path, DATASET_PATH, "%s%s/%s", places[i][0], places[i][1], name);
+        if (length >= 0 && length < DATASET_PATH && present(path)) return 0;
+    }
+    return error_set(
+        err, STATUS_USAGE,
+        "the data of '%s' are neither in $DDPC_DATA/%s, nor beside the program, nor in "
+        "%s/common/data/%s",
+        name, name, DDPC_SOURCE_DIR, name);
+}
+
+static int open_digits(const DataOptions *options, DataSource *source, Error *err) {
+    char path[DATASET_PATH];
+    if (find_shipped("digits", idx_present, path, err) != 0 ||
+        open_folder(path, options, source, err) != 0)
+        return -1;
     snprintf(source->name, sizeof source->name, "digits");
     return 0;
 }
 
-DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
-    return dataset_open_ignoring(name, seed, -1, err);
+static char *plays_path(const char *folder) {
+    return memory_format("%s/shakespeare.txt.gz", folder);
 }
 
-DataSource *dataset_open_ignoring(const char *name, uint64_t seed, int ignore_label, Error *err) {
+static bool plays_present(const char *folder) {
+    char *path = plays_path(folder);
+    bool present = access(path, F_OK) == 0;
+    free(path);
+    return present;
+}
+
+static int open_text(const DataOptions *options, DataSource *source, Error *err) {
+    char folder[DATASET_PATH];
+    if (find_shipped("text", plays_present, folder, err) != 0) return -1;
+    char *path = plays_path(folder);
+    int failed = text_open_file(path, text_shape(options), source, err);
+    free(path);
+    return failed;
+}
+
+DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
+    return dataset_open_with(&(DataOptions){.name = name, .seed = seed, .ignore_label = -1}, err);
+}
+
+// Is it the name, or the name with something behind it, as in "shapes:32x32"?
+static bool is_made_up(const char *name, const char *word) {
+    size_t length = strlen(word);
+    return strncmp(name, word, length) == 0 && (name[length] == '\0' || name[length] == ':');
+}
+
+DataSource *dataset_open_with(const DataOptions *options, Error *err) {
     DataSource *source = memory_zalloc(sizeof *source);
+    const char *name = options->name;
     source->loss_floor = NAN;
     int rc;
     if (strcmp(name, "digits") == 0) {
-        rc = open_digits(source, err);
-    } else if (strcmp(name, "synthetic") == 0 || strncmp(name, "synthetic:", 10) == 0) {
-        rc = synthetic_open(name, seed, source, err);
-    } else if (strcmp(name, "shapes") == 0 || strncmp(name, "shapes:", 7) == 0) {
-        rc = shapes_open(name, seed, source, err);
+        rc = open_digits(options, source, err);
+    } else if (strcmp(name, "text") == 0) {
+        rc = open_text(options, source, err);
+    } else if (is_made_up(name, "synthetic")) {
+        rc = synthetic_open(name, options->seed, source, err);
+    } else if (is_made_up(name, "shapes")) {
+        rc = shapes_open(name, options->seed, source, err);
         if (rc == 0) set_moments(source);
+    } else if (text_names_file(name)) {
+        rc = text_open_file(name, text_shape(options), source, err);
     } else {
-        rc = open_folder(name, ignore_label, source, err);
+        rc = open_folder(name, options, source, err);
     }
     if (rc == 0) return source;
     dataset_close(source);
@@ -143,12 +195,14 @@ static void free_set(Dataset *set) {
     free(set->floats);
     free(set->labels);
     free(set->targets);
+    free(set->tokens);
 }
 
 void dataset_close(DataSource *source) {
     if (!source) return;
     free_set(&source->train);
     free_set(&source->test);
+    free(source->characters);
     free(source);
 }
 
@@ -200,6 +254,7 @@ void dataset_sample(const Dataset *set, size_t index, const Augment *augment, si
                     float *out) {
     CHECK(index < set->count, "sample %zu of %zu", index, set->count);
     size_t size = dataset_sample_size(set), plane = set->shape[1] * set->shape[2];
+    CHECK(!set->tokens, "sample %zu of a text has tokens, not floats", index);
     if (set->floats) {
         memcpy(out, set->floats + index * size, size * sizeof *out);
         return;
@@ -217,7 +272,22 @@ void dataset_sample(const Dataset *set, size_t index, const Augment *augment, si
     }
 }
 
+// `count` tokens of the stream from `first` on, which may be the last ones.
+static void copy_tokens(const Dataset *set, size_t first, size_t count, int64_t *out) {
+    CHECK(first + count <= set->token_count, "tokens %zu.. of %zu", first, set->token_count);
+    for (size_t i = 0; i < count; i++) out[i] = set->tokens[first + i];
+}
+
+void dataset_sample_tokens(const Dataset *set, size_t index, int64_t *out) {
+    copy_tokens(set, index * set->shape[0], set->shape[0], out);
+}
+
+bool dataset_has_labels(const Dataset *set) {
+    return set->labels || set->tokens;
+}
+
 size_t dataset_label_size(const Dataset *set) {
+    if (set->tokens) return set->shape[0];
     return set->dense ? set->shape[1] * set->shape[2] : 1;
 }
 
@@ -225,6 +295,10 @@ void dataset_sample_labels(const Dataset *set, size_t index, const Augment *augm
                            int64_t *out) {
     CHECK(index < set->count, "sample %zu of %zu", index, set->count);
     size_t size = dataset_label_size(set), height = set->shape[1], width = set->shape[2];
+    if (set->tokens) {
+        copy_tokens(set, index * size + 1, size, out);
+        return;
+    }
     const int64_t *labels = set->labels + index * size;
     if (!set->dense || !augment || set->floats) {
         memcpy(out, labels, size * sizeof *out);

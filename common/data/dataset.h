@@ -4,8 +4,9 @@
  * folder with MNIST-style IDX files (plain or .gz), CIFAR-10 binary batches or pictures with labels
  * of their pixels (pixel_folder.h), "synthetic[:SHAPE]" (a random teacher with noise: regression
  * "synthetic:10:5", classification "synthetic:3x32x32:10", an optional sample count
- * "synthetic:3x32x32:10@2048"), whose loss floor is known, and "shapes[:HxW[@COUNT]]" (images with
- * a label for every pixel).
+ * "synthetic:3x32x32:10@2048"), whose loss floor is known, "shapes[:HxW[@COUNT]]" (images with a
+ * label for every pixel), "text" (shipped: eight plays by Shakespeare), a text file FILE.txt, or a
+ * folder with token files (text.h).
  */
 #ifndef COMMON_DATA_DATASET_H
 #define COMMON_DATA_DATASET_H
@@ -21,23 +22,30 @@ enum { LABEL_IGNORE = -1 };
 
 typedef struct Dataset {
     size_t count;
-    size_t shape[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
-    size_t classes;     // 0: regression
+    size_t shape[3];    // one sample: channels, height, width (a vector or text: its length, 1, 1)
+    size_t classes;     // 0: regression; text: the vocabulary
     size_t target_size; // regression: floats per target
-    // Either bytes or floats, and either labels or targets; the other is NULL. The set's memory.
+    // Either bytes, floats or tokens, and either labels or targets (tokens bring their labels with
+    // them); the others are NULL. The set's memory.
     uint8_t *bytes; // [count, c, h, w]
     float *floats;
     int64_t *labels; // [count], or [count, h, w] if dense
     float *targets;  // [count, target_size]
-    bool dense;      // every pixel has a label, from 0 to classes - 1 or LABEL_IGNORE
+    // Text: sample i is tokens [i T, (i + 1) T) and their successors, where T is shape[0].
+    uint16_t *tokens; // [token_count]
+    size_t token_count;
+    bool dense; // every pixel has a label, from 0 to classes - 1 or LABEL_IGNORE
     // value = (byte / 255 - mean[channel]) / std[channel], for bytes
     float mean[4], std[4];
 } Dataset;
 
 typedef struct DataSource {
-    char name[32]; // "digits", "idx", "cifar10", "pixels", "synthetic", "shapes"
+    char name[32]; // "digits", "idx", "cifar10", "pixels", "synthetic", "shapes", "text", "tokens"
     Dataset train, test;
     double loss_floor; // synthetic: the noise's own loss; NaN elsewhere
+    // Text: the character of each token. NULL and 0 elsewhere.
+    uint32_t *characters; // [character_count], Unicode
+    size_t character_count;
 } DataSource;
 
 // Random crop (after zero-padding by `crop_pad` pixels) and horizontal flip of training samples.
@@ -53,16 +61,26 @@ typedef struct Augment {
 // source tree that built it. NULL with err filled: one line that names the file and what is wrong
 // (missing, truncated, wrong magic, sizes that disagree, a label out of range).
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
-// As dataset_open, for a folder of pictures with labels: pixels whose label is ignore_label, a gray
-// value, do not count. With a negative one all pixels count, as for dataset_open.
-DataSource *dataset_open_ignoring(const char *name, uint64_t seed, int ignore_label, Error *err);
+// As dataset_open, with all that can be said about one kind of data or another.
+typedef struct DataOptions {
+    const char *name;
+    uint64_t seed;
+    int ignore_label;  // folder of pictures: this gray value does not count; negative: all do
+    size_t context;    // text: tokens of a sample (0: DATASET_CONTEXT)
+    size_t vocabulary; // text: tokens that the model shall know (0: those that there are)
+} DataOptions;
+enum { DATASET_CONTEXT = 64 };
+DataSource *dataset_open_with(const DataOptions *options, Error *err);
 void dataset_close(DataSource *source);
 
-size_t dataset_sample_size(const Dataset *set); // floats per sample
-// Writes sample `index` as floats, [c, h, w]. augment may be NULL.
+size_t dataset_sample_size(const Dataset *set); // floats, or tokens, per sample
+// Writes sample `index` as floats, [c, h, w], of a set that is no text. augment may be NULL.
 void dataset_sample(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                     float *out);
-size_t dataset_label_size(const Dataset *set); // labels per sample: 1, or h * w if dense
+// Writes the tokens of a sample of text, [T].
+void dataset_sample_tokens(const Dataset *set, size_t index, int64_t *out);
+bool dataset_has_labels(const Dataset *set);   // otherwise it has targets
+size_t dataset_label_size(const Dataset *set); // labels per sample: 1; h * w if dense; text: T
 // Writes the sample's label or labels, augmented as dataset_sample augments its pixels.
 void dataset_sample_labels(const Dataset *set, size_t index, const Augment *augment, size_t epoch,
                            int64_t *out);

@@ -46,7 +46,10 @@ static void fill_batch(const Loader *loader, size_t epoch, size_t number, Batch 
           batch->count, loader->capacity);
     for (size_t i = 0; i < batch->count; i++) {
         size_t index = indices[i];
-        dataset_sample(set, index, loader->augment, epoch, batch->samples + i * size);
+        if (batch->tokens)
+            dataset_sample_tokens(set, index, batch->tokens + i * size);
+        else
+            dataset_sample(set, index, loader->augment, epoch, batch->samples + i * size);
         if (batch->labels)
             dataset_sample_labels(set, index, loader->augment, epoch,
                                   batch->labels + i * label_size);
@@ -78,13 +81,16 @@ static void *loader_run(void *argument) {
 }
 
 static void create_batch(Batch *batch, const Dataset *set, size_t capacity, Device *device) {
-    size_t samples = capacity * dataset_sample_size(set) * sizeof *batch->samples;
+    size_t values = capacity * dataset_sample_size(set);
     size_t labels = capacity * dataset_label_size(set) * sizeof *batch->labels;
     size_t targets = capacity * set->target_size * sizeof *batch->targets;
     *batch = (Batch){.set = set,
-                     .samples = device_host_alloc(device, samples),
-                     .labels = set->labels ? device_host_alloc(device, labels) : NULL,
+                     .labels = dataset_has_labels(set) ? device_host_alloc(device, labels) : NULL,
                      .targets = set->targets ? device_host_alloc(device, targets) : NULL};
+    if (set->tokens)
+        batch->tokens = device_host_alloc(device, values * sizeof *batch->tokens);
+    else
+        batch->samples = device_host_alloc(device, values * sizeof *batch->samples);
 }
 
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
@@ -130,6 +136,7 @@ void loader_close(Loader *loader) {
     pthread_mutex_destroy(&loader->lock);
     for (size_t i = 0; i < loader->slots; i++) {
         device_host_free(loader->device, loader->ring[i].samples);
+        device_host_free(loader->device, loader->ring[i].tokens);
         device_host_free(loader->device, loader->ring[i].labels);
         device_host_free(loader->device, loader->ring[i].targets);
     }

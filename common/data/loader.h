@@ -15,9 +15,10 @@ typedef struct Batch {
     size_t count;        // samples in this batch, on this rank; may be 0
     size_t global_count; // in all ranks together
     const Dataset *set;  // where the samples are from; has their shapes
-    float *samples;      // [count, c, h, w], the loader's memory until the next loader_next
-    int64_t *labels;     // [count], dense: [count, h, w], or NULL
-    float *targets;      // [count, target_size], or NULL
+    float *samples;  // [count, c, h, w], or NULL; the loader's memory until the next loader_next
+    int64_t *tokens; // [count, T], of text, which has no samples; otherwise NULL
+    int64_t *labels; // [count], dense: [count, h, w], text: [count, T], or NULL
+    float *targets;  // [count, target_size], or NULL
 } Batch;
 
 typedef struct Loader Loader;

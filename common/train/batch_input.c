@@ -5,7 +5,7 @@
 #include "common/nn/tape.h"
 
 typedef struct Place {
-    float *samples;    // [capacity, c, h, w], device memory, as the target's
+    void *samples;     // [capacity, c, h, w] or [capacity, T], device memory, as the target's
     void *target;      // labels or targets
     DeviceEvent *free; // the last computation that used it
     DeviceEvent *sent; // the host's copy may be changed
@@ -23,13 +23,14 @@ struct BatchInput {
 
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
     BatchInput *input = memory_zalloc(sizeof *input);
-    *input = (BatchInput){.device = device,
-                          .set = set,
-                          .sample_bytes = dataset_sample_size(set) * sizeof(float),
-                          .target_bytes = set->labels ? dataset_label_size(set) * sizeof(int64_t)
-                                                      : set->target_size * sizeof(float),
-                          .capacity = capacity,
-                          .place_count = device_is_synchronous(device) ? 1 : BATCH_PLACES};
+    *input = (BatchInput){
+        .device = device,
+        .set = set,
+        .sample_bytes = dataset_sample_size(set) * (set->tokens ? sizeof(int64_t) : sizeof(float)),
+        .target_bytes = dataset_has_labels(set) ? dataset_label_size(set) * sizeof(int64_t)
+                                                : set->target_size * sizeof(float),
+        .capacity = capacity,
+        .place_count = device_is_synchronous(device) ? 1 : BATCH_PLACES};
     for (int i = 0; i < input->place_count; i++)
         input->places[i] = (Place){.samples = device_alloc(device, capacity * input->sample_bytes),
                                    .target = device_alloc(device, capacity * input->target_bytes),
@@ -65,8 +66,9 @@ void batch_input_send(BatchInput *input, const Batch *batch) {
     device_upload(input->device, place->target,
                   batch->labels ? (const void *)batch->labels : batch->targets,
                   batch->count * input->target_bytes, place->free, NULL);
-    device_upload(input->device, place->samples, batch->samples, batch->count * input->sample_bytes,
-                  place->free, place->sent);
+    device_upload(input->device, place->samples,
+                  batch->tokens ? (const void *)batch->tokens : batch->samples,
+                  batch->count * input->sample_bytes, place->free, place->sent);
 }
 
 void batch_input_used(BatchInput *input) {
@@ -99,9 +101,11 @@ int batch_input_place(const BatchInput *input) {
 
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
     const size_t *sample = input->set->shape;
-    return tape_view(
-        tape, DTYPE_F32, 4, (size_t[]){batch_input_count(input), sample[0], sample[1], sample[2]},
-        (char *)input->places[input->place].samples + input->begin * input->sample_bytes);
+    size_t shape[] = {batch_input_count(input), sample[0], sample[1], sample[2]};
+    void *samples =
+        (char *)input->places[input->place].samples + input->begin * input->sample_bytes;
+    if (input->set->tokens) return tape_view(tape, DTYPE_I64, 2, shape, samples);
+    return tape_view(tape, DTYPE_F32, 4, shape, samples);
 }
 
 Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
@@ -111,6 +115,7 @@ Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
     if (set->dense)
         return tape_view(tape, DTYPE_I64, 3, (size_t[]){count, set->shape[1], set->shape[2]},
                          target);
-    if (set->labels) return tape_view(tape, DTYPE_I64, 1, &count, target);
+    size_t labels = count * dataset_label_size(set);
+    if (dataset_has_labels(set)) return tape_view(tape, DTYPE_I64, 1, &labels, target);
     return tape_view(tape, DTYPE_F32, 2, (size_t[]){count, set->target_size}, target);
 }

@@ -40,8 +40,8 @@ size_t batch_input_parts(const BatchInput *input);
 
 const Batch *batch_input_batch(const BatchInput *input); // the last one sent, all of it
 int batch_input_place(const BatchInput *input);          // where it is: [0, BATCH_PLACES)
-// The last one sent, as tensors of the tape: samples [count, c, h, w]; target: labels [count] or
-// [count, h, w] (I64), or [count, target_size].
+// The last one sent, as tensors of the tape: samples [count, c, h, w], or tokens [count, T] (I64);
+// target: labels [count], [count, h, w] or, of text, [count * T] (I64), or [count, target_size].
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape);
 Tensor *batch_input_target(const BatchInput *input, Tape *tape);
 

@@ -65,8 +65,10 @@ static Tensor *answers_loss(const BatchLoss *result, Tape *tape, double pos_weig
 static int sample_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const LossRule *rule,
                        Strategy *strategy, Error *err) {
     const Batch *batch = batch_input_batch(input);
-    result->count = batch_input_count(input);
-    if (find_divisor(result, tape, batch->count, batch->global_count, strategy, err) != 0)
+    const size_t labels = dataset_label_size(batch->set);
+    result->count = batch_input_count(input) * labels;
+    if (find_divisor(result, tape, batch->count * labels, batch->global_count * labels, strategy,
+                     err) != 0)
         return -1;
     if (batch->labels && rule->kind == LOSS_BCE)
         result->loss = answers_loss(result, tape, rule->pos_weight);

@@ -27,7 +27,7 @@ typedef struct BatchLoss {
     Tensor *outputs, *target;
     Tensor *loss;   // a scalar: sum / divisor
     Tensor *root;   // where backward begins: the loss; of fp16 times the scale (step_loss)
-    size_t count;   // of this rank's samples, or kept pixels, that are in the sum
+    size_t count;   // of this rank's samples, tokens or kept pixels, that are in the sum
     double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
 

@@ -82,6 +82,9 @@ static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     if (set->floats) {
         hash = hash_bytes(hash, set->floats + index * size, size * sizeof *set->floats);
     }
+    if (set->tokens) {
+        hash = hash_bytes(hash, set->tokens + index * size, size * sizeof *set->tokens);
+    }
     if (set->labels && set->dense) {
         hash = hash_bytes(hash, set->labels + index * pixels, pixels * sizeof *set->labels);
     }

@@ -27,11 +27,18 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     return failed;
 }
 
+// Batches as large as memory surely allows: of text, no larger than those of training.
+static size_t batch_size(const Run *run) {
+    if (!run->data->test.tokens) return EVALUATION_BATCH;
+    size_t share = run->config->global_batch / (size_t)run->strategy->devices;
+    return share == 0 ? 1 : share < EVALUATION_BATCH ? share : EVALUATION_BATCH;
+}
+
 // This process's part of the test split.
 static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     const Strategy *strategy = run->strategy;
     const Dataset *set = &run->data->test;
-    Sampler *part = sampler_evaluation(set->count, EVALUATION_BATCH, strategy_processes(strategy),
+    Sampler *part = sampler_evaluation(set->count, batch_size(run), strategy_processes(strategy),
                                        strategy->rank);
     Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
     int failed = evaluate_batches(run, loader, metrics, err);

@@ -52,8 +52,12 @@ double hits_mean_iou(const double *confusion, size_t classes) {
     return present > 0 ? total / present : NAN;
 }
 
-Score hits_score(const Dataset *set, const double *hits, double samples) {
-    Score score = {.accuracy = NAN, .mean_iou = NAN};
+double hits_perplexity(Score score) {
+    return exp2(score.bits);
+}
+
+Score hits_score(const Dataset *set, const double *hits, double samples, double loss) {
+    Score score = SCORE_NONE;
     size_t classes = set->classes;
     if (set->dense) {
         double correct = 0, pixels = 0;
@@ -62,7 +66,8 @@ Score hits_score(const Dataset *set, const double *hits, double samples) {
         if (pixels > 0) score.accuracy = correct / pixels;
         score.mean_iou = hits_mean_iou(hits, classes);
     } else if (classes) {
-        score.accuracy = hits[0] / samples;
+        score.accuracy = hits[0] / (samples * (double)dataset_label_size(set));
     }
+    if (set->tokens) score.bits = loss / log(2);
     return score;
 }

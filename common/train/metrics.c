@@ -41,6 +41,6 @@ int metrics_reduce(Metrics *metrics, Strategy *strategy, Error *err) {
 Evaluation metrics_result(const Metrics *metrics) {
     const double *sums = metrics->sums;
     Evaluation result = {.loss = sums[LOSS] / sums[COUNT]};
-    result.score = hits_score(metrics->set, sums + HITS, sums[SAMPLES]);
+    result.score = hits_score(metrics->set, sums + HITS, sums[SAMPLES], result.loss);
     return result;
 }

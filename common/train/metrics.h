@@ -10,7 +10,7 @@
 #include "common/train/hits.h"
 
 typedef struct Evaluation {
-    double loss; // a mean over all samples or, of a dense set, all pixels that are not ignored
+    double loss; // a mean over all samples, tokens or, of a dense set, pixels that are not ignored
     Score score;
 } Evaluation;
 

@@ -172,7 +172,7 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
-    fprintf(record->steps, ",scale,communication_ms,accuracy,mean_iou%s\n",
+    fprintf(record->steps, ",scale,communication_ms,accuracy,mean_iou,perplexity,bits%s\n",
             record->config->link ? ",link" : "");
     return 0;
 }
@@ -192,7 +192,7 @@ int record_open(Record *record, const TrainConfig *config, const Options *option
                        .main = strategy_is_main(strategy),
                        .log = log_open(!strategy_is_main(strategy)),
                        .final_loss = NAN,
-                       .final_score = {NAN, NAN}};
+                       .final_score = SCORE_NONE};
     record->step_capacity = total_steps < MOST_STEPS ? total_steps : MOST_STEPS;
     record->step_ns = memory_zalloc((record->step_capacity + 1) * sizeof *record->step_ns);
     if (!record->main || !config->out) return 0;
@@ -211,7 +211,7 @@ void record_step_time(Record *record, uint64_t ns) {
     if (record->step_count < record->step_capacity) record->step_ns[record->step_count++] = ns;
 }
 
-enum { SCORE_ROOM = 80 };
+enum { SCORE_ROOM = 160 };
 
 // " accuracy=0.9735 miou=0.8113", the names after the prefix. What is not defined is left out.
 static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
@@ -221,6 +221,9 @@ static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
         used = snprintf(text, SCORE_ROOM, " %saccuracy=%.4f", prefix, score.accuracy);
     if (!isnan(score.mean_iou))
         snprintf(text + used, SCORE_ROOM - (size_t)used, " %smiou=%.4f", prefix, score.mean_iou);
+    if (!isnan(score.bits))
+        snprintf(text + used, SCORE_ROOM - (size_t)used, " %sperplexity=%.4g %sbits=%.4f", prefix,
+                 hits_perplexity(score), prefix, score.bits);
 }
 
 void record_step(Record *record, const StepRecord *step, const Profile *profile) {
@@ -242,8 +245,10 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
             step->lr, step->loss, ms(step->ns), samples_per_s);
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%.6f", ms(profile->step[phase]));
-    fprintf(record->steps, ",%.9g,%.6f,%.9g,%.9g%s\n", step->scale, ms(profile->step_communication),
-            step->score.accuracy, step->score.mean_iou, record->config->link ? ",emulated" : "");
+    fprintf(record->steps, ",%.9g,%.6f,%.9g,%.9g,%.9g,%.9g%s\n", step->scale,
+            ms(profile->step_communication), step->score.accuracy, step->score.mean_iou,
+            hits_perplexity(step->score), step->score.bits,
+            record->config->link ? ",emulated" : "");
     fflush(record->steps);
 }
 
@@ -289,6 +294,12 @@ static void write_scores(Json *json, const Record *record, const Summary *s) {
         json_number(json, "final_miou", record->final_score.mean_iou);
         json_number(json, "test_miou", s->test.score.mean_iou);
         json_number(json, "best_test_miou", isfinite(s->best) ? s->best : NAN);
+    }
+    if (s->has_bits) {
+        json_number(json, "final_perplexity", hits_perplexity(record->final_score));
+        json_number(json, "final_bits", record->final_score.bits);
+        json_number(json, "test_perplexity", hits_perplexity(s->test.score));
+        json_number(json, "test_bits", s->test.score.bits);
     }
 }
 

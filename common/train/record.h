@@ -56,6 +56,7 @@ typedef struct Summary {
     uint64_t skipped_steps;
     Evaluation test;                 // NaN: not evaluated
     bool has_accuracy, has_mean_iou; // what `best` is of; neither: of the loss
+    bool has_bits;                   // of text
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 

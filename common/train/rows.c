@@ -46,7 +46,8 @@ int rows_finish(Rows *rows, Error *err) {
     if (!sum) return 0;
     if (strategy->sum_wait(strategy, sum, err) != 0) return -1;
     row->step.loss = rows->sums[0];
-    row->step.score = hits_score(rows->step->losses.set, rows->sums + 1, (double)row->step.samples);
+    row->step.score = hits_score(rows->step->losses.set, rows->sums + 1, (double)row->step.samples,
+                                 row->step.loss);
     record_step(rows->record, &row->step, &row->profile);
     return 0;
 }

@@ -36,8 +36,9 @@ static int summarise(Run *run, const Evaluation *evaluation, Error *err) {
                        .scale = run->step->scaler.scale,
                        .skipped_steps = run->step->scaler.skipped,
                        .test = *evaluation,
-                       .has_accuracy = test->classes > 0 && !test->dense,
-                       .has_mean_iou = test->dense};
+                       .has_accuracy = test->classes > 0 && !test->dense && !test->tokens,
+                       .has_mean_iou = test->dense,
+                       .has_bits = test->tokens != NULL};
     if (gather_peaks(run, &summary, err) != 0) return -1;
     trace_mark(run->trace); // all ranks have just waited for each other
     return record_summary(&run->record, &summary, err);

@@ -105,10 +105,11 @@ int save_epoch(Run *run, Error *err) {
     return due && run->saves.saves_best ? save(run, write_epoch, err) : 0;
 }
 
-// What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss.
+// What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss of
+// text and of numbers.
 static double best_score(const Dataset *set, const Evaluation *evaluation) {
     if (set->dense) return evaluation->score.mean_iou;
-    return set->classes ? evaluation->score.accuracy : -evaluation->loss;
+    return set->labels ? evaluation->score.accuracy : -evaluation->loss;
 }
 
 int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {

@@ -16,7 +16,10 @@ const char *train_data_name(const TrainConfig *config) {
 }
 
 DataSource *train_open_data(const TrainConfig *config, Error *err) {
-    return dataset_open_ignoring(train_data_name(config), config->seed, config->ignore_label, err);
+    return dataset_open_with(&(DataOptions){.name = train_data_name(config),
+                                            .seed = config->seed,
+                                            .ignore_label = config->ignore_label},
+                             err);
 }
 
 size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
@@ -77,6 +80,11 @@ Module *train_create_model(const TrainConfig *config, const DataSource *data, De
                                 .input = {set->shape[0], set->shape[1], set->shape[2]},
                                 .outputs = set->classes ? set->classes : set->target_size,
                                 .seed = config->seed + (uint64_t)rank};
+    if (set->tokens) {
+        error_set(err, STATUS_USAGE, "--model %s does not read text, and %s is text", config->model,
+                  data->name);
+        return NULL;
+    }
     if (model_is_dense(config->model) != set->dense) {
         error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s",
                   config->model, model_is_dense(config->model) ? "pixels" : "samples", data->name,

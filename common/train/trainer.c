@@ -106,7 +106,7 @@ static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
                 Strategy *strategy, Error *err) {
     Run run = {.config = config, .data = data, .strategy = strategy};
-    Evaluation evaluation = {NAN, {NAN, NAN}};
+    Evaluation evaluation = {NAN, SCORE_NONE};
     int failed = run_open(&run, options, err);
     if (!failed && config->evaluate) failed = evaluate_only(&run, &evaluation, err);
     bool more = !failed && !config->evaluate;

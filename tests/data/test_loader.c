@@ -44,20 +44,28 @@ static void expect_batch(const Batch *got, const Dataset *set, const Sampler *sa
     assert_ptr_equal(got->set, set);
     assert_int_equal(got->count, sampler->start[number + 1] - sampler->start[number]);
     assert_int_equal(got->global_count, sampler->global[number]);
-    assert_true((got->labels != NULL) == (set->labels != NULL));
+    assert_true((got->labels != NULL) == dataset_has_labels(set));
+    assert_true((got->tokens != NULL) == (set->tokens != NULL));
     assert_true((got->targets != NULL) == (set->targets != NULL));
     size_t size = dataset_sample_size(set);
     float *want = memory_zalloc(size * sizeof *want);
+    int64_t *tokens = memory_zalloc(size * sizeof *tokens);
     for (size_t i = 0; i < got->count; i++) {
         size_t index = sampler->indices[sampler->start[number] + i];
-        dataset_sample(set, index, augment, epoch, want);
-        assert_memory_equal(got->samples + i * size, want, size * sizeof *want);
-        if (set->labels) expect_labels(got, set, i, index, augment, epoch);
+        if (set->tokens) {
+            dataset_sample_tokens(set, index, tokens);
+            assert_memory_equal(got->tokens + i * size, tokens, size * sizeof *tokens);
+        } else {
+            dataset_sample(set, index, augment, epoch, want);
+            assert_memory_equal(got->samples + i * size, want, size * sizeof *want);
+        }
+        if (got->labels) expect_labels(got, set, i, index, augment, epoch);
         if (set->targets)
             assert_memory_equal(got->targets + i * set->target_size,
                                 set->targets + index * set->target_size,
                                 set->target_size * sizeof *want);
     }
+    free(tokens);
     free(want);
 }
 
@@ -98,6 +106,7 @@ static void test_contents_do_not_depend_on_depth(void **state) {
     check_source("digits", &(Augment){.crop_pad = 1, .flip = true, .seed = 3}, 2, 1);
     check_source("shapes:8x8@150", &(Augment){.crop_pad = 2, .flip = true, .seed = 5}, 1, 0);
     check_source("synthetic:10->5@300", NULL, 1, 0);
+    check_source("text", NULL, 2, 1);
     check_source("synthetic:3x4x4->10@130", NULL, 3, 2); // the last share, of 2 rows on 3, is empty
 }
 

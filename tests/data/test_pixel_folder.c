@@ -49,7 +49,8 @@ static void write_good(void **state) {
 static void test_good(void **state) {
     Error err = {0};
     write_good(state);
-    DataSource *source = dataset_open_ignoring(*state, 0, 255, &err);
+    DataSource *source =
+        dataset_open_with(&(DataOptions){.name = *state, .ignore_label = 255}, &err);
     if (!source) fail_msg("%s", err.message);
     const Dataset *train = &source->train, *test = &source->test;
     assert_string_equal(source->name, "pixels");
@@ -72,7 +73,8 @@ static void test_good(void **state) {
 
 static void refused(void **state, int ignore_label, const char *says) {
     Error err = {0};
-    DataSource *source = dataset_open_ignoring(*state, 0, ignore_label, &err);
+    DataSource *source =
+        dataset_open_with(&(DataOptions){.name = *state, .ignore_label = ignore_label}, &err);
     if (source) fail_msg("opened, but \"%s\" was to come", says);
     assert_int_equal(err.status, STATUS_USAGE);
     check_message(&err, says);

@@ -44,7 +44,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     }
 
     Error err = {0};
-    DataSource *source = dataset_open_ignoring(folder, 0, ignored, &err);
+    DataSource *source =
+        dataset_open_with(&(DataOptions){.name = folder, .ignore_label = ignored}, &err);
     if (!source) fuzz_check_error(&err);
     if (source) use(&source->train);
     if (source) use(&source->test);

@@ -1,0 +1,249 @@
+/* test_text.c: characters and token files become windows and their successors, value by value; and
+ * every way to break them gives one line that names the file and what is wrong with it.
+ */
+#include "tests/rigs/check.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include "common/base/memory.h"
+#include "common/data/text.h"
+#include "tests/rigs/temp_folder.h"
+
+// A C string literal with NULs in it, and its length.
+#define BYTES(text) (text), sizeof(text) - 1
+
+static void write_file(void **state, const char *name, const void *bytes, size_t count) {
+    char *path = temp_folder_path(state, name);
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, count, file), count);
+    fclose(file);
+    free(path);
+}
+
+static DataSource *open_named(void **state, const char *name, TextShape shape, Error *err) {
+    char *path = temp_folder_path(state, name);
+    DataSource *source = dataset_open_with(
+        &(DataOptions){.name = path, .context = shape.context, .vocabulary = shape.vocabulary},
+        err);
+    free(path);
+    return source;
+}
+
+static DataSource *must_open(void **state, const char *name, TextShape shape) {
+    Error err = {0};
+    DataSource *source = open_named(state, name, shape, &err);
+    if (!source) fail_msg("%s", err.message);
+    return source;
+}
+
+static void expect_error(void **state, const char *name, TextShape shape, const char *part) {
+    Error err = {0};
+    DataSource *source = open_named(state, name, shape, &err);
+    if (source) fail_msg("%s was opened, and should say: %s", name, part);
+    assert_int_equal(err.status, STATUS_USAGE);
+    if (!strstr(err.message, part) || strchr(err.message, '\n'))
+        fail_msg("\"%s\" does not say: %s", err.message, part);
+}
+
+// A window, then its successors, as characters of the source.
+static void expect_window(const DataSource *source, const Dataset *set, size_t index,
+                          const char *window, const char *after) {
+    const char *const wanted[] = {window, after};
+    for (int part = 0; part < 2; part++) {
+        int64_t tokens[16];
+        char got[16 * TEXT_CHARACTER_ROOM] = "", one[TEXT_CHARACTER_ROOM];
+        if (part == 0)
+            dataset_sample_tokens(set, index, tokens);
+        else
+            dataset_sample_labels(set, index, NULL, 3, tokens);
+        for (size_t i = 0; i < set->shape[0]; i++) {
+            size_t used = text_character(source, (size_t)tokens[i], one);
+            assert_int_equal(used, strlen(one));
+            strcat(got, one);
+        }
+        assert_string_equal(got, wanted[part]);
+    }
+}
+
+// 36 characters to train on, in one, two, three and four bytes, and 4 to test on: a z that is not
+// in the training part, "at", and a Z.
+#define TRAINING "the cat sat on the mat; and \xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80 tooo"
+#define UNKNOWN  "\xef\xbf\xbd"
+
+static void expect_cat(const DataSource *source) {
+    const Dataset *train = &source->train, *test = &source->test;
+    assert_string_equal(source->name, "text");
+    assert_int_equal(train->token_count, 36);
+    assert_int_equal(test->token_count, 4);
+    assert_int_equal(train->count, 11); // 35 / 3: two characters are left for no window
+    assert_int_equal(test->count, 1);
+    assert_int_equal(train->shape[0], 3);
+    assert_int_equal(dataset_sample_size(train), 3);
+    assert_int_equal(dataset_label_size(train), 3);
+    assert_true(dataset_has_labels(train) && !train->dense);
+    // ' ' ; a c d e h m n o s t, the three long ones, and the unknown at the end
+    assert_int_equal(train->classes, 16);
+    assert_int_equal(test->classes, 16);
+    expect_window(source, train, 0, "the", "he ");
+    expect_window(source, train, 1, " ca", "cat");
+    expect_window(source, train, 9, " \xc3\xa9\xe4\xb8\xad",
+                  "\xc3\xa9\xe4\xb8\xad\xf0\x9f\x98\x80");
+    expect_window(source, train, 10, "\xf0\x9f\x98\x80 t", " to");
+    expect_window(source, test, 0, UNKNOWN "at", "at" UNKNOWN);
+    int64_t tokens[3];
+    dataset_sample_tokens(train, 0, tokens);
+    assert_true(tokens[0] == 11 && tokens[1] == 6 && tokens[2] == 5); // in ascending order
+}
+
+static void characters_become_windows(void **state) {
+    write_file(state, "cat.txt", BYTES(TRAINING "zatZ"));
+    DataSource *source = must_open(state, "cat.txt", (TextShape){.context = 3});
+    expect_cat(source);
+    dataset_close(source);
+    char *path = temp_folder_path(state, "cat.txt.gz");
+    gzFile file = gzopen(path, "wb");
+    assert_true(gzwrite(file, BYTES(TRAINING "zatZ")) == sizeof(TRAINING "zatZ") - 1);
+    gzclose(file);
+    free(path);
+    source = must_open(state, "cat.txt.gz", (TextShape){.context = 3});
+    expect_cat(source);
+    dataset_close(source);
+}
+
+static void vocabulary(void **state) {
+    char utf8[TEXT_CHARACTER_ROOM];
+    write_file(state, "known.txt", BYTES(TRAINING "tato"));
+    DataSource *source = must_open(state, "known.txt", (TextShape){.context = 3});
+    assert_int_equal(source->train.classes, 15); // nothing is unknown
+    dataset_close(source);
+    source = must_open(state, "known.txt", (TextShape){.context = 3, .vocabulary = 20});
+    assert_int_equal(source->train.classes, 20);
+    assert_int_equal(source->test.classes, 20);
+    assert_int_equal(text_character(source, 19, utf8), 3); // a token without a character
+    assert_string_equal(utf8, UNKNOWN);
+    dataset_close(source);
+    expect_error(state, "known.txt", (TextShape){.context = 3, .vocabulary = 14},
+                 "known.txt: has 15 different tokens, --vocabulary is 14");
+}
+
+static void shipped(void **state) {
+    (void)state;
+    Error err = {0};
+    DataSource *source = dataset_open("text", 0, &err);
+    if (!source) fail_msg("%s", err.message);
+    assert_int_equal(source->train.token_count + source->test.token_count, 1104330);
+    assert_int_equal(source->train.token_count, 993897);
+    assert_int_equal(source->train.classes, 74); // of 76 three are in the test part alone
+    assert_int_equal(source->train.count, 993896 / DATASET_CONTEXT);
+    assert_int_equal(source->test.count, 110432 / DATASET_CONTEXT);
+    dataset_close(source);
+}
+
+static void broken_texts(void **state) {
+    TextShape shape = {.context = 3};
+    expect_error(state, "none.txt", shape, "none.txt: No such file");
+    write_file(state, "empty.txt", "", 0);
+    expect_error(state, "empty.txt", shape, "empty.txt: a part of it has 0 tokens");
+    write_file(state, "short.txt", BYTES("too short for three"));
+    expect_error(state, "short.txt", shape, "a part of it has 2 tokens; a sample is 3 and their");
+    const struct {
+        const char *bytes, *says;
+    } broken[] = {{"ab\xff", "byte 2 is not UTF-8"},
+                  {"ab\x80", "byte 2 is not UTF-8"},
+                  {"\xc3", "byte 0 is not UTF-8"},
+                  {"a\xc3(", "byte 1 is not UTF-8"},
+                  {"\xc0\xaf", "byte 0 is not UTF-8"},
+                  {"\xe0\x80\xaf", "byte 0"},
+                  {"x\xed\xa0\x80", "byte 1"},
+                  {"\xf4\x90\x80\x80", "byte 0"},
+                  {"\xf0\x9f\x98", "byte 0 is not UTF-8"},
+                  {"\xf8\x88\x80\x80\x80", "byte 0"}};
+    for (size_t i = 0; i < sizeof broken / sizeof *broken; i++) {
+        write_file(state, "broken.txt", broken[i].bytes, strlen(broken[i].bytes));
+        expect_error(state, "broken.txt", shape, broken[i].says);
+    }
+    write_file(state, "half.txt.gz", BYTES("\x1f\x8b\x08\0\0\0\0\0\0\x03KL"));
+    expect_error(state, "half.txt.gz", shape, "half.txt.gz: ");
+}
+
+// ---- token files -------------------------------------------------------------------------------
+
+static void write_tokens(void **state, const char *name, const uint16_t *tokens, size_t count) {
+    char *path = temp_folder_path(state, "tokens");
+    (void)mkdir(path, 0700);
+    free(path);
+    write_file(state, name, tokens, count * sizeof *tokens);
+}
+
+static void expect_seven(void **state, size_t vocabulary, size_t classes) {
+    TextShape shape = {.context = 3, .vocabulary = vocabulary};
+    DataSource *source = must_open(state, "tokens", shape);
+    int64_t window[3], after[3];
+    assert_string_equal(source->name, "tokens");
+    assert_int_equal(source->train.count, 2);
+    assert_int_equal(source->test.count, 1);
+    assert_int_equal(source->train.classes, classes);
+    assert_int_equal(source->test.classes, classes);
+    dataset_sample_tokens(&source->train, 1, window);
+    dataset_sample_labels(&source->train, 1, NULL, 0, after);
+    assert_true(window[0] == 300 && window[1] == 5 && window[2] == 6);
+    assert_true(after[0] == 5 && after[1] == 6 && after[2] == 7);
+    dataset_close(source);
+}
+
+static void token_files(void **state) {
+    static uint16_t with_header[512 + 7] = {0xd888, 0x0134, 1, 0, 7, 0};
+    const uint16_t train[] = {1, 2, 3, 300, 5, 6, 7}, val[] = {4, 4, 0, 299};
+    write_tokens(state, "tokens/train.bin", train, 7);
+    write_tokens(state, "tokens/val.bin", val, 4);
+    expect_seven(state, 0, 301);
+    expect_seven(state, 50257, 50257);
+    memcpy(with_header + 512, train, sizeof train);
+    write_tokens(state, "tokens/train.bin", with_header, 512 + 7);
+    expect_seven(state, 0, 301);
+}
+
+static void broken_token_files(void **state) {
+    static uint16_t header[512 + 4] = {0xd888, 0x0134, 1, 0, 7, 0};
+    const uint16_t good[] = {1, 2, 3, 4}, large[] = {1, 2, 3, 5};
+    TextShape shape = {.context = 3};
+    write_tokens(state, "tokens/train.bin", good, 4);
+    write_tokens(state, "tokens/val.bin", large, 4);
+    expect_error(state, "tokens", shape, "val.bin: token 5, the vocabulary is 0..4");
+    write_tokens(state, "tokens/val.bin", good, 3);
+    expect_error(state, "tokens", shape, "val.bin: a part of it has 3 tokens; a sample is 3");
+    write_file(state, "tokens/val.bin", BYTES("1234567"));
+    expect_error(state, "tokens", shape, "val.bin: 7 bytes of tokens: must be two for each");
+    write_tokens(state, "tokens/val.bin", header, 512 + 4);
+    expect_error(state, "tokens", shape, "val.bin: the header says 7 tokens, 8 bytes follow");
+    header[2] = 2;
+    write_tokens(state, "tokens/val.bin", header, 512 + 4);
+    expect_error(state, "tokens", shape, "val.bin: a header of version 2");
+    write_tokens(state, "tokens/val.bin", header, 100);
+    expect_error(state, "tokens", shape, "val.bin: a header of version 2, or half of one");
+    char *path = temp_folder_path(state, "tokens/val.bin");
+    unlink(path);
+    expect_error(state, "tokens", shape, "val.bin: No such file");
+    assert_int_equal(mkdir(path, 0700), 0);
+    expect_error(state, "tokens", shape, "val.bin: not a regular file");
+    rmdir(path);
+    free(path);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(characters_become_windows),
+        cmocka_unit_test(vocabulary),
+        cmocka_unit_test(shipped),
+        cmocka_unit_test(broken_texts),
+        cmocka_unit_test(token_files),
+        cmocka_unit_test(broken_token_files),
+    };
+    return cmocka_run_group_tests(tests, temp_folder_make, temp_folder_remove);
+}
