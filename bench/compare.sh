@@ -4,11 +4,12 @@
 # whether they compute the same bits. Needs nothing but a Debian or Ubuntu: it installs (as root or
 # with --install), builds, runs.
 #
-# Writes summary.csv, difference.csv, equivalence.csv, SVG figures, report.md and report.html. The exit status
-# is 0 only if every equivalence check held; 1 if one did not or a run failed; 2 for usage or set-up;
-# 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share cards: that
-# shows the same equivalences, and no times.
-# Ctrl-C keeps the runs that were finished, and --resume goes on with them. A figure is drawn again by: cd DIR && gnuplot plots/loss.gp
+# Writes summary.csv, difference.csv, equivalence.csv, figures (SVG for pages, PNG for slides), report.md and
+# report.html. The exit status is 0 only if every equivalence check held; 1 if one did not or a run failed;
+# 2 for usage or set-up; 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share
+# cards: that shows the same equivalences, and no times.
+# Ctrl-C keeps the runs that were finished, and --resume goes on with them. A figure is drawn again by:
+# cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
 export LC_ALL=C
 
@@ -103,7 +104,7 @@ check_devices
 mkdir -p "$out" || exit 2
 [[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
 rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/{growth,repeats}.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \
-    "$out"/*.svg
+    "$out"/*.{svg,png}
 mkdir -p "$out/runs" "$out/plots"
 : >"$out/commands.txt"
 started=$SECONDS

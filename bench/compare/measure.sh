@@ -210,12 +210,13 @@ nameless() {
 # words and numbers: no path is ever read by gnuplot, which would take some for commands. So each can also
 # be drawn again: cd DIR && gnuplot plots/loss.gp
 
-# plot NAME TITLE: draws NAME.svg. Whatever gnuplot complains about, such as a column that is not there, is a
+# plot NAME TITLE: draws NAME.svg, and NAME.png where gnuplot can. Whatever gnuplot complains about, such as a column that is not there, is a
 # failure.
 plot() {
     command -v gnuplot >/dev/null || return 0
     (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
     if [[ ! -s $out/plots/$1.log ]]; then
+        (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
         title=$2 text=$("caption_$1") awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
             mv "$out/plots/$1.svg" "$out/$1.svg"
         return

@@ -24,7 +24,7 @@ open_results() {
         exit 2
     fi
     mkdir -p "$out/plots" || exit 2
-    rm -rf "$out/runs" "$out"/section.{md,html} "$out"/*.svg
+    rm -rf "$out/runs" "$out"/section.{md,html} "$out"/*.{svg,png}
     : >"$out/$1"
 }
 
@@ -81,6 +81,7 @@ draw_section() {
         echo "error: the figure $1.svg was not drawn as it should be" >&2
         return 1
     fi
+    (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
     echo "![$1]($1.svg)"
 }
 

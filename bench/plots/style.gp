@@ -34,9 +34,14 @@ array phase_colour[13] = [grey, yellow, "#A63C00", sky, purple, indigo, blue, or
 on_dark = "replicate loss backward optimizer moving"
 is_on_dark(phase) = strstrt(" ".on_dark." ", " ".phase." ") > 0
 
-set terminal svg size width, height fixed enhanced font "sans-serif,14" background "white"
+# As SVG for pages; with as_png set as PNG for slides, twice as large.
+if (exists("as_png")) {
+    set terminal pngcairo size 2 * width, 2 * height enhanced font "sans-serif,14" fontscale 1.5 linewidth 2 background "white"
+} else {
+    set terminal svg size width, height fixed enhanced font "sans-serif,14" background "white"
+}
 drawing = !exists("numbers_only")
-if (drawing) { set output name.".svg" } else { set output "/dev/null"; set table "plots/".name.".drawn" }
+if (drawing) { set output name.(exists("as_png") ? ".png" : ".svg") } else { set output "/dev/null"; set table "plots/".name.".drawn" }
 shown(format) = drawing ? format : "%.9g" # for axes with a format of their own
 if (!drawing) { set format "%.9g" }
 set datafile separator ","

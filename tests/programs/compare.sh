@@ -23,6 +23,13 @@ for file in summary.csv difference.csv equivalence.csv report.md report.html dif
     checks=$((checks + 1))
     [ -s "$file" ] || fail "there is no $file"
 done
+# The same figures for slides, where this gnuplot can draw them.
+if echo 'set terminal pngcairo' | gnuplot 2>/dev/null; then
+    for file in *.svg; do
+        checks=$((checks + 1))
+        [ "$(head -c 4 "${file%.svg}.png" | tail -c 3)" = PNG ] || fail "there is no ${file%.svg}.png"
+    done
+fi
 checks=$((checks + 1))
 [ "$(grep -c '<figure>' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -q 'id="what-if"' report.html || fail "no what-if"
