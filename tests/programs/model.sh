@@ -90,6 +90,17 @@ if [ "$(nproc)" -ge 2 ]; then
     holds "a section for the report" "$(grep -c '<h2>The model beside real steps' real/section.html) == 1"
 fi
 
+# The model beside the paper: the networks are the real ones, and the points that calibrate are met.
+run "published.sh" "$model/published.sh" --bin "$bin" --out published
+size() { grep -o '"bytes": [0-9]*' "published/$1.json" | awk '{ sum += $2 } END { printf "%d tensors, %d", NR, sum / 4 }'; }
+checks=$((checks + 2))
+[ "$(size ResNet50-NCCL)" = "161 tensors, 25557032" ] || fail "ResNet-50: $(size ResNet50-NCCL)"
+[ "$(size BERT-Gloo)" = "391 tensors, 335141888" ] || fail "BERT: $(size BERT-Gloo)"
+holds "32 points, of which 12 calibrate" "$(awk -F, 'NR > 1 { n++; c += $3 } END { print n * 100 + c }' published/published.csv) == 3212"
+awk -F, 'NR > 1 && $3 && $2 != 32 && ($6 < 0.98 || $6 > 1.02)' published/published.csv >missed
+[ ! -s missed ] || fail "a calibrated point is missed: $(cat missed)"
+holds "a section for the report" "$(grep -c '<h2>The model beside published steps' published/section.html) == 1"
+
 # broken WORDS SED-SCRIPT: the profile, changed so, is refused with these words.
 broken() {
     sed "$2" profile.json >broken.json
