@@ -167,7 +167,7 @@ static void run(const Settings *s) {
                          s->hidden,
                          {pictures ? 3 : s->features, pictures ? 32 : 1, pictures ? 32 : 1},
                          s->outputs,
-                         1};
+                         .seed = 1};
     Workload w[2];
     ReadyWatch watch[2];
     for (int i = 0; i < 2; i++) {

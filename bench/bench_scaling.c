@@ -103,7 +103,7 @@ static void *run_rank(void *argument) {
     snprintf(name, sizeof name, "cpu:%d", me);
     Device *device = device_open(name, &err);
     if (!device) error_exit(&err);
-    ModelConfig model = {s->model, "1024,1024", {3, 32, 32}, 10, 1};
+    ModelConfig model = {s->model, "1024,1024", {3, 32, 32}, 10, .seed = 1};
     Workload share = workload_open(&model, device, s->global_batch / (size_t)world, rank->group);
     Workload single = {0};
     if (me == 0) single = workload_open(&model, device, s->global_batch, NULL);

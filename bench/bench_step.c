@@ -56,7 +56,7 @@ static Workload open_mlp(const Sizes *s, Device *device) {
     for (size_t i = 0; i < s->layers; i++)
         snprintf(hidden + strlen(hidden), sizeof hidden - strlen(hidden), "%s%zu", i ? "," : "",
                  s->width);
-    ModelConfig model = {"mlp", hidden, {s->width, 1, 1}, CLASSES, 1};
+    ModelConfig model = {"mlp", hidden, {s->width, 1, 1}, CLASSES, .seed = 1};
     return workload_open(&model, device, s->batch, NULL);
 }
 

@@ -11,16 +11,22 @@
 // ---- linear, convolution: parameters {weight, bias} -------------------------------------------
 
 static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
-    return op_linear(tape, x, module_parameter(self, 0), module_parameter(self, 1));
+    return op_linear(tape, x, module_parameter(self, 0),
+                     self->parameter_count > 1 ? module_parameter(self, 1) : NULL);
 }
 
 static Tensor *linear_relu_forward(Module *self, Tape *tape, Tensor *x) {
     return op_linear_relu(tape, x, module_parameter(self, 0), module_parameter(self, 1));
 }
 
-Module *layer_linear(Device *device, size_t in, size_t out) {
+Module *layer_linear_without_bias(Device *device, size_t in, size_t out) {
     Module *module = module_create("Linear", linear_forward);
     module_add_parameter(module, device, "weight", 2, (size_t[]){out, in});
+    return module;
+}
+
+Module *layer_linear(Device *device, size_t in, size_t out) {
+    Module *module = layer_linear_without_bias(device, in, out);
     module_add_parameter(module, device, "bias", 1, (size_t[]){out});
     return module;
 }
@@ -80,6 +86,20 @@ Module *layer_batch_norm(Device *device, size_t channels) {
     return module;
 }
 
+// ---- layer norm: parameters {weight, bias} ------------------------------------------------------
+
+static Tensor *layer_norm_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_layer_norm(tape, x, module_parameter(self, 0), module_parameter(self, 1));
+}
+
+Module *layer_norm(Device *device, size_t channels) {
+    Module *module = module_create("LayerNorm", layer_norm_forward);
+    Tensor *weight = module_add_parameter(module, device, "weight", 1, &channels);
+    module_add_parameter(module, device, "bias", 1, &channels);
+    device_kernels(device)->elementwise->fill(tensor_f32(weight), 1.0f, channels);
+    return module;
+}
+
 // ---- layers without tensors -------------------------------------------------------------------
 
 static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
@@ -98,6 +118,15 @@ static Tensor *relu_forward(Module *self, Tape *tape, Tensor *x) {
 
 Module *layer_relu(void) {
     return module_create("ReLU", relu_forward);
+}
+
+static Tensor *gelu_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)self;
+    return op_gelu(tape, x);
+}
+
+Module *layer_gelu(void) {
+    return module_create("GELU", gelu_forward);
 }
 
 static Tensor *flatten_forward(Module *self, Tape *tape, Tensor *x) {

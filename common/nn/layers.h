@@ -1,5 +1,5 @@
 /* layers.h: the modules that models are built of. Sizes as in PyTorch; initialised to zero (batch
- * norm: weight 1, running_var 1) until module_initialize.
+ * and layer norm: weight 1, running_var 1) until module_initialize.
  */
 #ifndef COMMON_NN_LAYERS_H
 #define COMMON_NN_LAYERS_H
@@ -12,12 +12,15 @@
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
 // Linear and ReLU, which a GPU does in one go.
 Module *layer_linear_relu(Device *device, size_t in, size_t out);
+Module *layer_linear_without_bias(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);
 Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d
 BatchNormState layer_batch_norm_state(Module *module);     // the tensors of such a layer
+Module *layer_norm(Device *device, size_t channels);       // of rows [n, channels], eps 1e-5
 Module *layer_sequential(const char *type);                // runs its children in order
 Module *layer_relu(void);
+Module *layer_gelu(void);
 Module *layer_flatten(void);
 Module *layer_max_pool(size_t kernel, size_t stride, size_t pad);
 Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad);

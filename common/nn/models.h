@@ -6,12 +6,17 @@
  *   resnet20  He et al. 2015 for CIFAR: 3 stages of 3 blocks, parameter-free shortcuts, 269,722
  *             parameters for 3x32x32 and 10 classes
  *   segnet    a class for every pixel: encoder, decoder and skip connections over three resolutions
+ *   gpt       GPT-2's architecture (gpt.h) for texts, of any size; by itself gpt-small's:
+ *   gpt-small 4 layers, 4 heads, 128 channels, texts of 64 tokens
+ *   gpt2      12 layers, 12 heads, 768 channels, texts of 1024 tokens; so are the larger ones,
+ *             gpt2-medium (24, 16, 1024), gpt2-large (36, 20, 1280), gpt2-xl (48, 25, 1600)
  */
 #ifndef COMMON_NN_MODELS_H
 #define COMMON_NN_MODELS_H
 
 #include <stdint.h>
 
+#include "common/nn/gpt.h"
 #include "common/nn/module.h"
 
 enum { MLP_MAX_HIDDEN = 32, MLP_MAX_WIDTH = 1 << 20 };
@@ -22,15 +27,20 @@ typedef struct ModelConfig {
     size_t input[3];    // one sample: channels, height, width (a vector: its length, 1, 1)
     size_t outputs;     // classes, or the length of the target vector
     uint64_t seed;
+    GptSizes gpt; // what is not 0 replaces the size that the name has
 } ModelConfig;
 
-// Builds and initialises. NULL with err filled: unknown name, bad --hidden, an input too small.
+// Builds and initialises. NULL with err filled: unknown name, bad --hidden, an input too small,
+// sizes that do not fit each other. A gpt's vocabulary is `outputs`; `input` says nothing to it.
 Module *model_create(const ModelConfig *config, Device *device, Error *err);
 // --hidden, "256,128" -> {256, 128}. Returns how many, at most MLP_MAX_HIDDEN, or -1 with err
 // filled.
 int model_parse_hidden(const char *text, size_t *sizes, Error *err);
-const char *model_names(void); // "toy|mlp|convnet|resnet20|segnet", for the options table
+const char *model_names(void); // "toy|mlp|...|gpt2-xl", for the options table
 // Does the model give logits for every pixel, [n, outputs, h, w]? The others': [n, outputs].
 bool model_is_dense(const char *name);
+// Does it read texts, tokens [n, length], and give logits for every token, [n length, outputs]?
+bool model_is_text(const char *name);
+GptSizes model_gpt_sizes(const ModelConfig *config); // of such a model: all sizes, none 0
 
 #endif

@@ -46,6 +46,14 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x);
 // ResNet's shortcut without parameters ("option A"): every stride-th pixel, zero channels around.
 Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 
+// Transformers. tokens[batch, length] I64, wte[vocabulary, c], wpe[longest, c] -> [batch length, c],
+// each row wte's of its token plus wpe's of its position.
+Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe);
+Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias); // x[n, c], [c], [c]
+Tensor *op_gelu(Tape *tape, Tensor *x); // PyTorch's GELU with approximate='tanh'
+// Causal attention: qkv[batch length, 3c], a token's query, key and value -> [batch length, c]
+Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
+
 // Losses. The result is a scalar: the sum over this batch divided by `divisor`. The divisor is the
 // number of rows (cross-entropy) or elements (squared error) of the batch that the mean is over:
 // this batch's for PyTorch's default, the global batch's for DDP's --normalize global.

@@ -23,7 +23,7 @@ static int teardown(void **state) {
 
 static Module *create(const char *name, size_t size, uint64_t seed) {
     Error err = {0};
-    ModelConfig config = {name, "20,30", {3, size, size}, 10, seed};
+    ModelConfig config = {name, "20,30", {3, size, size}, 10, .seed = seed};
     Module *model = model_create(&config, device, &err);
     CHECK_OK(model, err);
     return model;
@@ -132,15 +132,15 @@ static void bad_models_get_one_line(void **state) {
         ModelConfig config;
         const char *message;
     } cases[] = {
-        {{"vgg", "", {1, 8, 8}, 10, 0}, "there is no model \"vgg\""},
-        {{"mlp", "12,x", {1, 8, 8}, 10, 0}, "--hidden 12,x"},
-        {{"mlp", "12,", {1, 8, 8}, 10, 0}, "--hidden 12,"},
-        {{"mlp", "0", {1, 8, 8}, 10, 0}, "--hidden 0"},
-        {{"mlp", "99999999999999999999", {1, 8, 8}, 10, 0}, "--hidden"},
-        {{"convnet", "", {10, 1, 1}, 10, 0}, "at least 4x4"},
-        {{"resnet20", "", {3, 8, 16}, 10, 0}, "square"},
-        {{"segnet", "", {3, 8, 18}, 4, 0}, "sides that 4 divides, got 8x18"},
-        {{"segnet", "", {3, 0, 8}, 4, 0}, "sides that 4 divides"},
+        {{"vgg", "", {1, 8, 8}, 10, .seed = 0}, "there is no model \"vgg\""},
+        {{"mlp", "12,x", {1, 8, 8}, 10, .seed = 0}, "--hidden 12,x"},
+        {{"mlp", "12,", {1, 8, 8}, 10, .seed = 0}, "--hidden 12,"},
+        {{"mlp", "0", {1, 8, 8}, 10, .seed = 0}, "--hidden 0"},
+        {{"mlp", "99999999999999999999", {1, 8, 8}, 10, .seed = 0}, "--hidden"},
+        {{"convnet", "", {10, 1, 1}, 10, .seed = 0}, "at least 4x4"},
+        {{"resnet20", "", {3, 8, 16}, 10, .seed = 0}, "square"},
+        {{"segnet", "", {3, 8, 18}, 4, .seed = 0}, "sides that 4 divides, got 8x18"},
+        {{"segnet", "", {3, 0, 8}, 4, .seed = 0}, "sides that 4 divides"},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         Error err = {0};

@@ -98,7 +98,32 @@ static Tensor *build_answers(Tape *tape, Tensor **x) { // 3 rows, 4 classes
     Tensor *half = op_binary_cross_entropy(tape, x[0], target, weight, 5);
     return op_add(tape, half, op_binary_cross_entropy(tape, x[0], target, NULL, -7));
 }
+// Two texts of three tokens, of which one occurs twice; the tables have unused rows.
+static Tensor *build_embedding(Tape *tape, Tensor **x) {
+    const int64_t values[] = {4, 0, 2, 1, 4, 6};
+    Tensor *tokens = tape_input(tape, DTYPE_I64, 2, (size_t[]){2, 3}, values);
+    return op_add(tape, op_embedding(tape, tokens, x[0], x[1]),
+                  op_embedding(tape, tokens, x[0], x[1])); // the second adds to the first
+}
+static Tensor *build_layer_norm(Tape *tape, Tensor **x) {
+    return op_layer_norm(tape, op_add(tape, x[0], op_layer_norm(tape, x[0], x[1], x[2])), x[1],
+                         x[2]);
+}
+static Tensor *build_gelu(Tape *tape, Tensor **x) {
+    return op_add(tape, op_gelu(tape, x[0]), op_gelu(tape, op_add(tape, x[0], x[1])));
+}
+static Tensor *build_attention(Tape *tape, Tensor **x) { // texts of five tokens, three heads
+    return op_attention(tape, x[0], 5, 3);
+}
+static Tensor *build_attention_twice(Tape *tape, Tensor **x) {
+    return op_add(tape, op_attention(tape, x[0], 3, 1), op_attention(tape, x[0], 2, 2));
+}
 static const Case CASES[] = {
+    {"embedding", 2, {{2, {8, 5}}, {2, {4, 5}}}, build_embedding},
+    {"layer_norm", 3, {{2, {5, 7}}, {1, {7}}, {1, {7}}}, build_layer_norm},
+    {"gelu", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_gelu},
+    {"attention", 1, {{2, {10, 36}}}, build_attention},
+    {"attention twice", 1, {{2, {6, 12}}}, build_attention_twice},
     {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
     {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
     {"conv2d stride 2", 3, {{4, {2, 3, 5, 7}}, {4, {4, 3, 3, 3}}, {1, {4}}}, build_conv},
@@ -297,6 +322,21 @@ static void each_op_refuses_what_does_not_fit(void **state) {
     target = tape_input(tape, DTYPE_I64, 3, (size_t[]){2, 1, 2}, (int64_t[]){0, -1, 1, 2});
     check_failure(op_pixel_cross_entropy(tape, image, target, NULL, &kept),
                   "target 2 of pixel 1 of image 1 is out of range [0, 2)");
+    weight = random_tensor(tape, 2, (size_t[]){5, 3}, 1);
+    target = tape_input(tape, DTYPE_I64, 2, (size_t[]){1, 2}, (int64_t[]){4, 5});
+    check_failure(op_embedding(tape, target, weight, weight), "token 5 is out of range [0, 5)");
+    weight = random_tensor(tape, 2, (size_t[]){1, 3}, 1);
+    target = tape_input(tape, DTYPE_I64, 2, (size_t[]){1, 2}, (int64_t[]){0, 0});
+    check_failure(op_embedding(tape, target, weight, weight),
+                  "[batch, length up to 1], got I64 [1, 2]");
+    logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
+    weight = random_tensor(tape, 1, (size_t[]){2}, 1);
+    check_failure(op_layer_norm(tape, logits, weight, weight), "[2, 3] does not fit 2 channels");
+    logits = random_tensor(tape, 2, (size_t[]){4, 12}, 1);
+    check_failure(op_attention(tape, logits, 3, 2),
+                  "[4, 12] is no query, key and value of 2 heads");
+    logits = random_tensor(tape, 2, (size_t[]){4, 9}, 1);
+    check_failure(op_attention(tape, logits, 2, 2), "[4, 9] is no query, key and value of 2 heads");
     Tensor *a = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
     Tensor *b = random_tensor(tape, 2, (size_t[]){3, 2}, 1);
     check_failure(op_add(tape, a, b), "shapes [2, 3] and [3, 2] differ");

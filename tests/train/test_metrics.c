@@ -81,7 +81,7 @@ static Rig rig_open(const char *data, const char *model) {
     CHECK_OK(rig.source, err);
     const Dataset *set = &rig.source->train;
     ModelConfig config = {
-        model, "5", {set->shape[0], set->shape[1], set->shape[2]}, set->classes, 1};
+        model, "5", {set->shape[0], set->shape[1], set->shape[2]}, set->classes, .seed = 1};
     rig.model = model_create(&config, rig.device, &err);
     CHECK_OK(rig.model, err);
     rig.tape = tape_create(rig.device, NULL);

@@ -1,0 +1,106 @@
+/* gpt.c: the model as one would write it in PyTorch. */
+#include "common/nn/gpt.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/nn/layers.h"
+
+enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT,
+enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // of its transformer,
+enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // of a block
+enum { ATTENTION_QKV, ATTENTION_OUT };                         // and of its attention
+enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
+
+static Tensor *attend(Module *self, Tape *tape, Tensor *x, size_t length) {
+    Tensor *qkv = module_forward(self->children[ATTENTION_QKV], tape, x);
+    Tensor *y = op_attention(tape, qkv, length, self->config[CONFIG_HEADS]);
+    return module_forward(self->children[ATTENTION_OUT], tape, y);
+}
+
+static Tensor *block(Module *self, Tape *tape, Tensor *x, size_t length) {
+    Module **part = self->children;
+    Tensor *normal = module_forward(part[BLOCK_NORM1], tape, x);
+    x = op_add(tape, x, attend(part[BLOCK_ATTENTION], tape, normal, length));
+    normal = module_forward(part[BLOCK_NORM2], tape, x);
+    return op_add(tape, x, module_forward(part[BLOCK_MLP], tape, normal));
+}
+
+static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
+    Module **part = self->children[GPT_TRANSFORMER]->children, *blocks = part[BODY_BLOCKS];
+    size_t length = tokens->shape[1];
+    Tensor *x = op_embedding(tape, tokens, module_parameter(part[BODY_WTE], 0),
+                             module_parameter(part[BODY_WPE], 0));
+    for (int i = 0; i < blocks->child_count; i++) x = block(blocks->children[i], tape, x, length);
+    x = module_forward(part[BODY_NORM], tape, x);
+    return module_forward(self->children[GPT_HEAD], tape, x);
+}
+
+static Module *table(Device *device, size_t rows, size_t channels) {
+    Module *module = module_create("Embedding", NULL); // GPT looks up both of its tables at once
+    module_add_parameter(module, device, "weight", 2, (size_t[]){rows, channels});
+    return module;
+}
+
+static Module *create_block(const GptSizes *sizes, Device *device) {
+    size_t width = sizes->embedding;
+    Module *module = module_create("Block", NULL), *attention = module_create("Attention", NULL);
+    module_add(module, "ln_1", layer_norm(device, width));
+    module_add(module, "attn", attention);
+    attention->config[CONFIG_HEADS] = sizes->heads;
+    module_add(attention, "c_attn", layer_linear(device, width, 3 * width));
+    module_add(attention, "c_proj", layer_linear(device, width, width));
+    module_add(module, "ln_2", layer_norm(device, width));
+    Module *mlp = module_add(module, "mlp", layer_sequential("MLP"));
+    module_add(mlp, "c_fc", layer_linear(device, width, 4 * width));
+    module_add(mlp, "gelu", layer_gelu());
+    module_add(mlp, "c_proj", layer_linear(device, 4 * width, width));
+    return module;
+}
+
+Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err) {
+    if (!device_kernels(device)->transformer) {
+        error_set(err, STATUS_USAGE, "%s has no kernels for a transformer yet", device->name);
+        return NULL;
+    }
+    if (sizes->heads == 0 || sizes->embedding % sizes->heads != 0) {
+        error_set(err, STATUS_USAGE, "an embedding of %zu does not divide among %zu heads",
+                  sizes->embedding, sizes->heads);
+        return NULL;
+    }
+    Module *gpt = module_create("GPT", gpt_forward), *body = module_create("Transformer", NULL);
+    gpt->config[CONFIG_LAYERS] = sizes->layers;
+    module_add(gpt, "transformer", body);
+    Module *tokens = module_add(body, "wte", table(device, vocabulary, sizes->embedding));
+    module_add(body, "wpe", table(device, sizes->context, sizes->embedding));
+    Module *blocks = module_add(body, "h", module_create("Blocks", NULL));
+    char name[MODULE_NAME];
+    for (size_t i = 0; i < sizes->layers; i++) {
+        snprintf(name, sizeof name, "%zu", i);
+        module_add(blocks, name, create_block(sizes, device));
+    }
+    module_add(body, "ln_f", layer_norm(device, sizes->embedding));
+    Module *head = layer_linear_without_bias(device, sizes->embedding, vocabulary);
+    module_tie_parameter(module_add(gpt, "lm_head", head), "weight", tokens, "weight");
+    return gpt;
+}
+
+void gpt_initialize(Module *gpt, uint64_t seed) {
+    NamedTensors list = module_tensors(gpt, MODULE_PARAMETERS);
+    double less = sqrt(2.0 * (double)gpt->config[CONFIG_LAYERS]);
+    for (size_t i = 0; i < list.count; i++) {
+        const Tensor *tensor = list.items[i].tensor;
+        if (tensor->ndim < 2) continue; // biases are 0 and layer norms 1 already
+        bool adds = strstr(list.items[i].name, ".c_proj.") != NULL;
+        float deviation = (float)(adds ? 0.02 / less : 0.02);
+        size_t count = tensor_count(tensor);
+        float *host = memory_zalloc(count * sizeof *host);
+        for (size_t j = 0; j < count; j++)
+            host[j] = deviation * rng_normal(seed, RNG_STREAM_PARAMETER + i, j);
+        device_copy(tensor->device, tensor->data, NULL, host, count * sizeof *host);
+        free(host);
+    }
+    named_tensors_free(&list);
+}

@@ -1,0 +1,28 @@
+/* gpt.h: GPT-2's architecture (Radford et al. 2019) under the names of Karpathy's nanoGPT, so that
+ * its state dict loads there with strict=True; lm_head.weight is transformer.wte.weight.
+ *
+ *   tokens [batch, length] --wte + wpe--> h.0, h.1, ... --ln_f--> lm_head --> logits
+ *   a block: x + c_proj(attention(c_attn(ln_1 x))), then x + c_proj(gelu(c_fc(ln_2 x)))
+ *
+ * Logits are [batch length, vocabulary]: a row for every token, about the one that follows it.
+ * There is no dropout.
+ */
+#ifndef COMMON_NN_GPT_H
+#define COMMON_NN_GPT_H
+
+#include <stdint.h>
+
+#include "common/nn/module.h"
+
+typedef struct GptSizes {
+    size_t layers, heads, embedding; // blocks; heads of attention; channels, which heads divides
+    size_t context;                  // the longest text, in tokens
+} GptSizes;
+
+// NULL with err filled: sizes that do not fit each other, or a device without the kernels.
+Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err);
+// GPT-2's: weights normal with deviation 0.02, by sqrt(2 layers) less where a block adds to x;
+// biases 0, layer norms 1 and 0. An element is a pure function of (seed, its parameter, its place).
+void gpt_initialize(Module *gpt, uint64_t seed);
+
+#endif

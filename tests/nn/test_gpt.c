@@ -1,0 +1,213 @@
+/* test_gpt.c: names and sizes of a gpt, its first weights, the gradient of the weight that is used
+ * twice, and what is refused.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/rng.h"
+#include "common/nn/models.h"
+#include "common/nn/ops.h"
+#include "common/nn/tape.h"
+
+enum { VOCABULARY = 11, TEXTS = 3, LENGTH = 5 };
+
+static Device *device;
+
+static int setup(void **state) {
+    (void)state;
+    Error err = {0};
+    device = device_open("cpu:0", &err);
+    return device ? 0 : -1;
+}
+
+static int teardown(void **state) {
+    (void)state;
+    device_close(device); // CHECKs that every byte came back
+    return 0;
+}
+
+static Module *create(GptSizes sizes, size_t vocabulary, uint64_t seed) {
+    Error err = {0};
+    ModelConfig config = {.name = "gpt", .outputs = vocabulary, .seed = seed, .gpt = sizes};
+    Module *model = model_create(&config, device, &err);
+    CHECK_OK(model, err);
+    return model;
+}
+
+static void names_are_nanogpts(void **state) {
+    (void)state;
+    const char *expected[] = {"transformer.wte.weight",
+                              "transformer.wpe.weight",
+                              "transformer.h.0.ln_1.weight",
+                              "transformer.h.0.ln_1.bias",
+                              "transformer.h.0.attn.c_attn.weight",
+                              "transformer.h.0.attn.c_attn.bias",
+                              "transformer.h.0.attn.c_proj.weight",
+                              "transformer.h.0.attn.c_proj.bias",
+                              "transformer.h.0.ln_2.weight",
+                              "transformer.h.0.ln_2.bias",
+                              "transformer.h.0.mlp.c_fc.weight",
+                              "transformer.h.0.mlp.c_fc.bias",
+                              "transformer.h.0.mlp.c_proj.weight",
+                              "transformer.h.0.mlp.c_proj.bias",
+                              "transformer.ln_f.weight",
+                              "transformer.ln_f.bias",
+                              "lm_head.weight"};
+    enum { NAMES = sizeof expected / sizeof *expected };
+    Module *model = create((GptSizes){.layers = 1}, 76, 0);
+    NamedTensors all = module_tensors(model, MODULE_STATE | MODULE_ALL_NAMES);
+    assert_int_equal(all.count, NAMES);
+    for (size_t i = 0; i < NAMES; i++) assert_string_equal(all.items[i].name, expected[i]);
+    assert_ptr_equal(all.items[0].tensor, all.items[NAMES - 1].tensor); // tied
+    named_tensors_free(&all);
+    module_close(model);
+    size_t count = 0;
+    model = create((GptSizes){0}, 76, 0); // gpt-small
+    all = module_tensors(model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < all.count; i++) count += tensor_count(all.items[i].tensor);
+    assert_int_equal(count, 811264);
+    assert_int_equal(all.count, 4 + 4 * 12);
+    named_tensors_free(&all);
+    module_close(model);
+}
+
+static void sizes_are_the_names_unless_given(void **state) {
+    (void)state;
+    ModelConfig config = {.name = "gpt2-xl", .gpt = {.layers = 3, .context = 7}};
+    GptSizes sizes = model_gpt_sizes(&config);
+    assert_true(sizes.layers == 3 && sizes.context == 7);
+    assert_true(sizes.heads == 25 && sizes.embedding == 1600);
+    assert_true(model_is_text("gpt2") && !model_is_text("mlp") && !model_is_text("gpt3"));
+}
+
+static void check_deviation(const NamedTensor *item, double deviation) {
+    size_t count = tensor_count(item->tensor);
+    double sum = 0, squares = 0;
+    for (size_t i = 0; i < count; i++) {
+        double w = (double)tensor_f32(item->tensor)[i];
+        sum += w;
+        squares += w * w;
+    }
+    check_close(sum / (double)count / deviation, 0, 0.05, item->name);
+    check_close(sqrt(squares / (double)count) / deviation, 1, 0.02, item->name);
+}
+
+static void first_weights_are_gpt2s(void **state) {
+    (void)state;
+    GptSizes sizes = {.layers = 2};
+    Module *model = create(sizes, 76, 3), *same = create(sizes, 76, 3),
+           *other = create(sizes, 76, 4);
+    NamedTensors a = module_tensors(model, MODULE_PARAMETERS);
+    NamedTensors b = module_tensors(same, MODULE_PARAMETERS);
+    NamedTensors c = module_tensors(other, MODULE_PARAMETERS);
+    for (size_t i = 0; i < a.count; i++) {
+        const Tensor *tensor = a.items[i].tensor;
+        assert_memory_equal(tensor->data, b.items[i].tensor->data, tensor_bytes(tensor));
+        if (tensor->ndim == 2) { // sqrt(2 layers) is 2
+            check_deviation(&a.items[i], strstr(a.items[i].name, "c_proj") ? 0.01 : 0.02);
+            assert_memory_not_equal(tensor->data, c.items[i].tensor->data, tensor_bytes(tensor));
+        } else {
+            float one = strstr(a.items[i].name, "ln_") && strstr(a.items[i].name, "weight");
+            for (size_t j = 0; j < tensor_count(tensor); j++)
+                assert_true(tensor_f32(tensor)[j] == one);
+        }
+    }
+    named_tensors_free(&a);
+    named_tensors_free(&b);
+    named_tensors_free(&c);
+    module_close(model);
+    module_close(same);
+    module_close(other);
+}
+
+// ---- gradients ----------------------------------------------------------------------------------
+
+static double text_loss(Module *model, Tape *tape, bool backward) {
+    int64_t tokens[TEXTS * LENGTH], target[TEXTS * LENGTH];
+    for (int i = 0; i < TEXTS * LENGTH; i++) {
+        tokens[i] = (int64_t)rng_below(1, RNG_STREAM_TEST, (uint64_t)i, VOCABULARY);
+        target[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, (uint64_t)i, VOCABULARY);
+    }
+    Tensor *x = tape_input(tape, DTYPE_I64, 2, (size_t[]){TEXTS, LENGTH}, tokens);
+    Tensor *t = tape_input(tape, DTYPE_I64, 1, (size_t[]){TEXTS * LENGTH}, target);
+    Tensor *logits = module_forward(model, tape, x);
+    Tensor *loss = op_cross_entropy(tape, logits, t, 1);
+    Error err = {0};
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    assert_true(logits->shape[0] == TEXTS * LENGTH && logits->shape[1] == VOCABULARY);
+    if (backward) CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    double value = (double)tensor_item(loss);
+    tape_reset(tape);
+    return value;
+}
+
+static void move(Tensor *tensor, float h) {
+    for (size_t i = 0; i < tensor_count(tensor); i++)
+        tensor_f32(tensor)[i] += h * rng_normal(9, RNG_STREAM_TEST, i);
+}
+
+typedef struct Order {
+    int next, of_wte;
+} Order;
+
+static void became_ready(void *context, Tensor *tensor) {
+    Order *order = context;
+    if (tensor->shape[0] == VOCABULARY) order->of_wte = order->next;
+    order->next++;
+}
+
+// Every parameter's gradient against central differences; and the tied weight is one parameter,
+// which is ready once, after all others, as its last use is the first operation.
+static void gradients_match_differences(void **state) {
+    (void)state;
+    Module *model = create((GptSizes){2, 2, 8, LENGTH + 1}, VOCABULARY, 1);
+    Tape *tape = tape_create(device, NULL);
+    NamedTensors list = module_tensors(model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < list.count; i++) move(list.items[i].tensor, 0.3f); // far from symmetric
+    Order order = {0};
+    for (size_t i = 0; i < list.count; i++) {
+        list.items[i].tensor->on_ready = became_ready;
+        list.items[i].tensor->on_ready_context = &order;
+    }
+    text_loss(model, tape, true);
+    assert_int_equal(order.next, list.count);
+    assert_int_equal(order.of_wte, list.count - 1);
+    for (size_t i = 0; i < list.count; i++) {
+        Tensor *tensor = list.items[i].tensor;
+        const float h = 2e-3f;
+        double slope = 0, size = 0;
+        for (size_t j = 0; j < tensor_count(tensor); j++) {
+            slope += (double)tensor->grad[j] * (double)rng_normal(9, RNG_STREAM_TEST, j);
+            size += fabs((double)tensor->grad[j]);
+        }
+        assert_true(size > 1e-6);
+        move(tensor, h);
+        double plus = text_loss(model, tape, false);
+        move(tensor, -2 * h);
+        double minus = text_loss(model, tape, false);
+        move(tensor, h);
+        check_close((plus - minus) / (2 * (double)h), slope, 1e-2, list.items[i].name);
+    }
+    named_tensors_free(&list);
+    tape_close(tape);
+    module_close(model);
+}
+
+static void what_does_not_fit_is_refused(void **state) {
+    (void)state;
+    Error err = {0};
+    ModelConfig config = {.name = "gpt", .outputs = 9, .gpt = {.heads = 3}};
+    assert_null(model_create(&config, device, &err));
+    assert_int_equal(err.status, STATUS_USAGE);
+    check_message(&err, "an embedding of 128 does not divide among 3 heads");
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(names_are_nanogpts),
+        cmocka_unit_test(sizes_are_the_names_unless_given),
+        cmocka_unit_test(first_weights_are_gpt2s),
+        cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(what_does_not_fit_is_refused),
+    };
+    return cmocka_run_group_tests(tests, setup, teardown);
+}
