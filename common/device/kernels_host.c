@@ -22,8 +22,8 @@ static float rounded(Precision precision, float x) {
                                       : half_from_bf16(half_to_bf16(x));
 }
 
-static void rounded_copy(Precision precision, float *copy, const float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) copy[i] = rounded(precision, x[i]);
+void host_round(Precision precision, float *y, const float *x, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = rounded(precision, x[i]);
 }
 
 void host_product(Precision precision, HostProduct *product, HostFactors f, float *c,
@@ -34,9 +34,9 @@ void host_product(Precision precision, HostProduct *product, HostFactors f, floa
     }
     float *a = workspace, *b = a + f.a_count, *bias = b + f.b_count;
     float *result = bias + f.bias_count;
-    rounded_copy(precision, a, f.a, f.a_count);
-    rounded_copy(precision, b, f.b, f.b_count);
-    if (f.bias) rounded_copy(precision, bias, f.bias, f.bias_count);
+    host_round(precision, a, f.a, f.a_count);
+    host_round(precision, b, f.b, f.b_count);
+    if (f.bias) host_round(precision, bias, f.bias, f.bias_count);
     product(f.shape, a, b, f.bias ? bias : NULL, result, false, result + f.c_count);
     for (size_t i = 0; i < f.c_count; i++) {
         float value = rounded(precision, result[i]);

@@ -9,6 +9,8 @@
 #include "common/device/kernels.h"
 
 void host_narrow(Precision precision, uint16_t *y, const float *x, size_t count);
+// y = x rounded to 16 bits, and as float again; may be in place.
+void host_round(Precision precision, float *y, const float *x, size_t count);
 void host_widen(Precision precision, float *y, const uint16_t *x, size_t count);
 
 // A product c (+)= a b (+ bias, if that is not NULL) in float32 of whatever shape.

@@ -46,8 +46,8 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x);
 // ResNet's shortcut without parameters ("option A"): every stride-th pixel, zero channels around.
 Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 
-// Transformers. tokens[batch, length] I64, wte[vocabulary, c], wpe[longest, c] -> [batch length, c],
-// each row wte's of its token plus wpe's of its position.
+// Transformers. tokens[batch, length] I64, wte[vocabulary, c], wpe[longest, c] -> rows
+// [batch length, c], each of wte for its token plus that of wpe for its position.
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe);
 Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias); // x[n, c], [c], [c]
 Tensor *op_gelu(Tape *tape, Tensor *x); // PyTorch's GELU with approximate='tanh'

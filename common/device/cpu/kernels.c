@@ -1,9 +1,6 @@
 /* kernels.c: the CPU backend's families of kernels, put together. */
 #include "common/device/cpu/kernels.h"
 
-// Its own plain C, until there are faster ones here.
-extern const TransformerKernels ref_transformer;
-
 const Kernels kernels_cpu = {
     .name = "cpu",
     .is_cpu = true,
@@ -18,6 +15,6 @@ const Kernels kernels_cpu = {
     .norm = &cpu_norm,
     .loss = &cpu_loss,
     .pixels = &cpu_pixels,
-    .transformer = &ref_transformer,
+    .transformer = &cpu_transformer,
     .optimizer = &cpu_optimizer,
 };

@@ -67,6 +67,7 @@ extern const ConvolutionKernels cpu_convolution;
 extern const NormKernels cpu_norm;
 extern const LossKernels cpu_loss;
 extern const PixelKernels cpu_pixels;
+extern const TransformerKernels cpu_transformer;
 extern const OptimizerKernels cpu_optimizer;
 
 // ---- blas.c ----
@@ -81,6 +82,13 @@ typedef struct CpuMatrix {
 // c[m,n] = a b (+ c), where c's rows are c_stride elements apart.
 void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, float *c,
                         size_t c_stride, bool accumulate);
+
+// ---- attention.c, of the family in transformer.c ----
+size_t cpu_attention_saved(const Attention *of);
+size_t cpu_attention_workspace(Precision precision, const Attention *of);
+void cpu_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
+void cpu_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
+                            const void *saved, const float *dy, float *dqkv, bool accumulate);
 
 // ---- elementwise.c ----
 double cpu_sum(const float *x, size_t count);

@@ -1,6 +1,7 @@
 /* loss.c: the CPU backend's losses of rows, their gradients, and how many predictions are right. */
 #include <math.h>
 
+#include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
 // The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.
@@ -11,6 +12,11 @@ static float row_max(const float *row, size_t count) {
     return max;
 }
 
+KERNEL_CLONES static void exponentials(float *p, const float *row, float max, size_t count) {
+    KERNEL_INDEPENDENT
+    for (size_t j = 0; j < count; j++) p[j] = exponential(row[j] - max);
+}
+
 static void cpu_cross_entropy(Labels labels, const float *logits, double divisor,
                               float *probabilities, float *loss) {
     double sum = 0;
@@ -18,7 +24,7 @@ static void cpu_cross_entropy(Labels labels, const float *logits, double divisor
         const float *row = logits + i * labels.classes;
         float *p = probabilities + i * labels.classes;
         float max = row_max(row, labels.classes); // subtracted, so that no exponential overflows
-        for (size_t j = 0; j < labels.classes; j++) p[j] = expf(row[j] - max);
+        exponentials(p, row, max, labels.classes);
         double total = cpu_sum(p, labels.classes);
         for (size_t j = 0; j < labels.classes; j++) p[j] = (float)((double)p[j] / total);
         bool is_class = labels.target[i] >= 0 && (uint64_t)labels.target[i] < labels.classes;

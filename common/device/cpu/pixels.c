@@ -4,9 +4,10 @@
  * pixels side by side. So the loops run over classes outside and pixels inside, along memory, and
  * are vectorised over pixels. Blocks of pixels keep a pass's planes in the cache.
  */
-#include "common/device/cpu/kernels.h"
-
 #include <math.h>
+
+#include "common/device/cpu/exponential.h"
+#include "common/device/cpu/kernels.h"
 
 // ---- upsampling ------------------------------------------------------------------------------
 
@@ -51,7 +52,8 @@ KERNEL_CLONES static void softmax_block(const float *x, float *p, float *maxima,
         }
     for (size_t j = 0; j < count; j++) totals[j] = 0;
     for (size_t k = 0; k < classes; k++) {
-        for (size_t j = 0; j < count; j++) p[k * inner + j] = expf(x[k * inner + j] - maxima[j]);
+        for (size_t j = 0; j < count; j++)
+            p[k * inner + j] = exponential(x[k * inner + j] - maxima[j]);
         for (size_t j = 0; j < count; j++) totals[j] += p[k * inner + j];
     }
     for (size_t k = 0; k < classes; k++)

@@ -1,0 +1,219 @@
+/* attention.c: the CPU backend's causal attention: a product after the other, head by head.
+ *
+ * A head's queries, keys and values are matrices [length, size] inside qkv, whose rows lie
+ * 3 channels apart: OpenBLAS takes them as they are, and nothing is transposed or copied. Queries
+ * come in blocks of BLOCK: of a block only the keys up to its last query are looked at, which saves
+ * nearly half of the work on long texts. All weights are saved for the gradient.
+ */
+#include <math.h>
+
+#include "common/device/cpu/exponential.h"
+#include "common/device/cpu/kernels.h"
+#include "common/device/kernels_host.h"
+
+enum { BLOCK = 64, VECTOR = 16 };
+
+size_t cpu_attention_saved(const Attention *of) {
+    return of->batch * of->heads * of->length * of->length * sizeof(float);
+}
+
+// Two blocks of scores; in 16 bits also qkv and dy, rounded, and dqkv before it is rounded.
+size_t cpu_attention_workspace(Precision precision, const Attention *of) {
+    size_t activation = of->batch * of->length * of->heads * of->size;
+    size_t rounded = precision == PRECISION_F32 ? 0 : (3 + 1 + 3) * activation;
+    return (2 * BLOCK * of->length + rounded) * sizeof(float);
+}
+
+// What both directions work on, after rounding.
+typedef struct Work {
+    const Attention *of;
+    Precision precision;
+    size_t channels;
+    const float *qkv; // [batch length, 3 channels]
+    float *scores;    // [BLOCK, length]
+    float *lowered;   // [BLOCK, length]: weights rounded to 16 bits
+} Work;
+
+// A block of queries of one head: what stands where.
+typedef struct Block {
+    size_t first, rows; // queries [first, first + rows) of the text
+    size_t keys;        // that they see: first + rows
+    size_t text, head;
+} Block;
+
+static CpuMatrix part_of(const Work *work, Block block, size_t part, size_t row, bool transpose) {
+    size_t stride = 3 * work->channels;
+    const float *data = work->qkv + (block.text * work->of->length + row) * stride +
+                        part * work->channels + block.head * work->of->size;
+    return (CpuMatrix){data, stride, transpose};
+}
+
+enum { QUERY, KEY, VALUE };
+
+// The place of a head's row in a tensor [batch length, channels].
+static size_t row_of(const Work *work, Block block, size_t row) {
+    return (block.text * work->of->length + row) * work->channels + block.head * work->of->size;
+}
+
+static size_t weights_of(const Work *work, Block block) {
+    size_t length = work->of->length;
+    return ((block.text * work->of->heads + block.head) * length + block.first) * length;
+}
+
+// Scores become weights: exp(scale (x - max)) over their sum, for the first `seen`; the rest is 0.
+// Whole vectors are computed, with what is not seen in the last one.
+KERNEL_CLONES static void row_softmax(float *row, size_t seen, size_t count, float scale) {
+    float largest[VECTOR], max = row[0];
+    size_t j = 0, whole = (seen + VECTOR - 1) / VECTOR * VECTOR,
+           filled = whole < count ? whole : count;
+    for (size_t k = 0; k < VECTOR; k++) largest[k] = max;
+    for (; j + VECTOR <= seen; j += VECTOR)
+        for (size_t k = 0; k < VECTOR; k++)
+            largest[k] = row[j + k] > largest[k] ? row[j + k] : largest[k];
+    for (; j < seen; j++) max = row[j] > max ? row[j] : max;
+    for (size_t k = 0; k < VECTOR; k++) max = largest[k] > max ? largest[k] : max;
+    KERNEL_INDEPENDENT
+    for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
+    for (j = seen; j < count; j++) row[j] = 0;
+    float factor = (float)(1 / cpu_sum(row, filled));
+    KERNEL_INDEPENDENT
+    for (j = 0; j < filled; j++) row[j] *= factor;
+}
+
+// The weights as they meet values: rounded to 16 bits, if so asked for.
+static const float *lowered(const Work *work, const float *weights, Block block) {
+    size_t length = work->of->length;
+    if (work->precision == PRECISION_F32) return weights;
+    for (size_t i = 0; i < block.rows; i++)
+        host_round(work->precision, work->lowered + i * length, weights + i * length, block.keys);
+    return work->lowered;
+}
+
+static void block_forward(const Work *work, Block block, float *weights, float *y) {
+    size_t length = work->of->length, size = work->of->size;
+    float scale = (float)(1 / sqrt((double)size));
+    cpu_matmul_strided(block.rows, block.keys, size,
+                       part_of(work, block, QUERY, block.first, false),
+                       part_of(work, block, KEY, 0, true), weights, length, false);
+    for (size_t i = 0; i < block.rows; i++)
+        row_softmax(weights + i * length, block.first + i + 1, block.keys, scale);
+    cpu_matmul_strided(block.rows, size, block.keys,
+                       (CpuMatrix){lowered(work, weights, block), length, false},
+                       part_of(work, block, VALUE, 0, false), y + row_of(work, block, block.first),
+                       work->channels, false);
+}
+
+// dp becomes factor p (dp - sum of p dp): with the scale as factor, what queries and keys meet.
+KERNEL_CLONES static void row_score_gradient(float *dp, const float *p, size_t count,
+                                             float factor) {
+    Lanes sums[2] = {{0}}, a, b;
+    double sum = 0;
+    size_t j = 0;
+    for (; j + LANES_ROUND <= count; j += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&a, p + j + half * LANES);
+            lanes_load(&b, dp + j + half * LANES);
+            sums[half] += a * b;
+        }
+    for (; j < count; j++) sum += (double)p[j] * (double)dp[j];
+    float mean = (float)(sum + lanes_sum(sums));
+    KERNEL_INDEPENDENT
+    for (j = 0; j < count; j++) dp[j] = factor * (p[j] * (dp[j] - mean));
+}
+
+// The last block of a head comes first: it reaches all keys, so it writes where the others add.
+static void block_backward(const Work *work, Block block, const float *weights, const float *dy,
+                           float *dqkv, bool accumulate) {
+    size_t length = work->of->length, size = work->of->size, stride = 3 * work->channels;
+    bool add = accumulate || block.keys < length;
+    float scale = (float)(1 / sqrt((double)size)), *ds = work->scores;
+    CpuMatrix from = {dy + row_of(work, block, block.first), work->channels, false};
+    float *to = dqkv + (part_of(work, block, QUERY, 0, false).data - work->qkv);
+    cpu_matmul_strided(block.keys, size, block.rows,
+                       (CpuMatrix){lowered(work, weights, block), length, true}, from,
+                       to + 2 * work->channels, stride, add); // dv
+    cpu_matmul_strided(block.rows, block.keys, size, from, part_of(work, block, VALUE, 0, true), ds,
+                       length, false);
+    bool rounding = work->precision != PRECISION_F32;
+    for (size_t i = 0; i < block.rows; i++) {
+        float *row = ds + i * length;
+        row_score_gradient(row, weights + i * length, block.keys, rounding ? 1 : scale);
+        if (!rounding) continue;
+        host_round(work->precision, row, row, block.keys);
+        cpu_elementwise.scale(row, scale, block.keys);
+    }
+    cpu_matmul_strided(block.rows, size, block.keys, (CpuMatrix){ds, length, false},
+                       part_of(work, block, KEY, 0, false), to + block.first * stride, stride,
+                       accumulate); // dq
+    cpu_matmul_strided(block.keys, size, block.rows, (CpuMatrix){ds, length, true},
+                       part_of(work, block, QUERY, block.first, false), to + work->channels, stride,
+                       add); // dk
+}
+
+static Work work_of(Compute how, const Attention *of, const float *qkv) {
+    float *scores = how.workspace;
+    return (Work){.of = of,
+                  .precision = how.precision,
+                  .channels = of->heads * of->size,
+                  .qkv = qkv,
+                  .scores = scores,
+                  .lowered = scores ? scores + BLOCK * of->length : NULL};
+}
+
+static float *after_blocks(const Work *work) {
+    return work->lowered + BLOCK * work->of->length;
+}
+
+static Block block_at(const Work *work, size_t head, size_t first) {
+    size_t left = work->of->length - first, rows = left < BLOCK ? left : BLOCK;
+    return (Block){first, rows, first + rows, head / work->of->heads, head % work->of->heads};
+}
+
+void cpu_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved) {
+    Work work = work_of(how, of, qkv);
+    size_t count = of->batch * of->length * work.channels;
+    if (count == 0) return;
+    if (how.precision != PRECISION_F32) {
+        work.qkv = after_blocks(&work);
+        host_round(how.precision, after_blocks(&work), qkv, 3 * count);
+    }
+    for (size_t head = 0; head < of->batch * of->heads; head++)
+        for (size_t first = 0; first < of->length; first += BLOCK) {
+            Block block = block_at(&work, head, first);
+            block_forward(&work, block, (float *)saved + weights_of(&work, block), y);
+        }
+    if (how.precision != PRECISION_F32) host_round(how.precision, y, y, count);
+}
+
+static void all_gradients(const Work *work, const float *saved, const float *dy, float *dqkv,
+                          bool accumulate) {
+    size_t blocks = (work->of->length + BLOCK - 1) / BLOCK;
+    for (size_t head = 0; head < work->of->batch * work->of->heads; head++)
+        for (size_t i = blocks; i-- > 0;) {
+            Block block = block_at(work, head, i * BLOCK);
+            block_backward(work, block, saved + weights_of(work, block), dy, dqkv, accumulate);
+        }
+}
+
+void cpu_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
+                            const void *saved, const float *dy, float *dqkv, bool accumulate) {
+    Work work = work_of(how, of, qkv);
+    size_t count = of->batch * of->length * work.channels;
+    (void)y;
+    if (count == 0) return;
+    if (how.precision == PRECISION_F32) {
+        all_gradients(&work, saved, dy, dqkv, accumulate);
+        return;
+    }
+    float *rounded = after_blocks(&work), *rounded_dy = rounded + 3 * count;
+    float *result = rounded_dy + count;
+    host_round(how.precision, rounded, qkv, 3 * count);
+    host_round(how.precision, rounded_dy, dy, count);
+    work.qkv = rounded;
+    all_gradients(&work, saved, rounded_dy, result, false);
+    host_round(how.precision, result, result, 3 * count);
+    if (accumulate)
+        cpu_elementwise.accumulate(dqkv, result, 3 * count);
+    else
+        memcpy(dqkv, result, 3 * count * sizeof *result);
+}
