@@ -71,6 +71,11 @@ typedef struct SliceKernels {
     // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
     // alone otherwise.
     void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
+    // PyTorch's clip_grad_norm_. squares[slice_count] = the sum of squares of each slice; norm[1] =
+    // the square root of their sum, added in order; and the slices times max_norm / (norm + 1e-6),
+    // if that is under 1 or not a number.
+    void (*clip)(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+                 double *norm);
     // y[i] = x[i] of slice after slice: the slices, packed. Bits are kept, so that integers can be
     // packed as floats.
     void (*pack)(float *y, const Slice *slices, size_t slice_count);

@@ -1,7 +1,7 @@
 /* clip.h: PyTorch's clip_grad_norm_: all gradients together are made no longer than a given length.
  *
  * The length is the square root of the sum of squares of the gradients' own lengths, each found by
- * one kernel, taken in the order of the parameters: whoever holds equal gradients finds equal bits.
+ * itself, taken in the order of the parameters: whoever holds equal gradients finds equal bits.
  * So clip what has been reduced (after ddp_finish_backward) and is not scaled (after
  * grad_scaler_unscale). Not finite: then so is every gradient afterwards, as in PyTorch.
  */
@@ -16,8 +16,10 @@ typedef struct GradClip GradClip;
 GradClip *grad_clip_open(const NamedTensors *parameters);
 void grad_clip_close(GradClip *clip); // NULL is fine
 
-// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. Returns the length
-// before. Waits for the device.
+// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. The length stays on the
+// device, nobody waits for it, and a captured graph (device.h) may hold the work.
+void grad_clip_queue(GradClip *clip, double max_norm);
+// The same. Returns the length before: waits for the device.
 double grad_clip(GradClip *clip, double max_norm);
 
 #endif

@@ -146,10 +146,6 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: with --amp fp16 the host decides in every step whether the "
                          "optimizer steps; bf16 needs no such decision");
-    if (config->clip_grad_norm > 0)
-        return error_set(err, STATUS_USAGE,
-                         "--cuda-graph: with --clip-grad-norm the host looks at a number in every "
-                         "step");
     if (config->accumulate_steps > 1)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: with --accumulate-steps a step has parts of its own");

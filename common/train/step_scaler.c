@@ -26,13 +26,13 @@ Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss) {
 
 int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err) {
     if (!is_scaled(scaler)) {
-        if (scaler->clip) grad_clip(scaler->clip, scaler->max_norm);
+        if (scaler->clip) grad_clip_queue(scaler->clip, scaler->max_norm);
         optimizer_step(optimizer, lr);
         return 0;
     }
     if (scaler->clip) {
         if (grad_scaler_unscale(&scaler->scaler, optimizer, err) != 0) return -1;
-        if (!scaler->scaler.found_inf) grad_clip(scaler->clip, scaler->max_norm);
+        if (!scaler->scaler.found_inf) grad_clip_queue(scaler->clip, scaler->max_norm);
     }
     scaler->scale = (double)scaler->scaler.state.scale;
     if (grad_scaler_step(&scaler->scaler, optimizer, lr, err) != 0) return -1;

@@ -54,6 +54,26 @@ static void test_lists(void **state) {
     }
 }
 
+static void test_clip(void **state) {
+    (void)state;
+    for (int t = 0; t < TABLES; t++) {
+        float a[] = {1, -2, 2}, b[17] = {[3] = 4}, squares[3];
+        const Slice slices[] = {{a, 3}, {NULL, 0}, {b, 17}};
+        double norm;
+        table(t)->slices->clip(slices, 3, 5.1, squares, &norm);
+        assert_true(squares[0] == 9 && squares[1] == 0 && squares[2] == 16 && norm == 5);
+        assert_true(a[0] == 1 && b[3] == 4); // short enough
+        table(t)->slices->clip(slices, 3, 2.5, squares, &norm);
+        check_close((double)a[1], -1, 1e-6, "clipped");
+        check_close((double)b[3], 2, 1e-6, "clipped");
+        b[16] = NAN;
+        table(t)->slices->clip(slices, 3, 100, squares, &norm);
+        assert_true(isnan(norm) && isnan(a[0]) && isnan(b[0]));
+        table(t)->slices->clip(NULL, 0, 1, squares, &norm);
+        assert_true(norm == 0);
+    }
+}
+
 static void test_halves(void **state) {
     (void)state;
     const float values[] = {0, -0.0f, 1, 1.0f / 3, 65504, 65536, 1e-7f, -3e38f};
@@ -74,6 +94,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_describe),
         cmocka_unit_test(test_lists),
+        cmocka_unit_test(test_clip),
         cmocka_unit_test(test_halves),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

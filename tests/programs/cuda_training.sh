@@ -87,9 +87,10 @@ for options in "" "--optimizer adamw" --cuda-graph; do
     [[ $few == "$many" ]] || fail "copies in 20 and in 30 steps, $options: $few, $many"
 done
 
-# AdamW, whose numbers change in every step, and a last batch of another size, over two epochs with
-# an evaluation in between.
-adamw=(--device cuda --model convnet --optimizer adamw --lr 0.001 --global-batch 401 --epochs 2)
+# AdamW, whose numbers change in every step, clipped gradients, and a last batch of another size, over
+# two epochs with an evaluation in between.
+adamw=(--device cuda --model convnet --optimizer adamw --lr 0.001 --global-batch 401 --epochs 2
+       --clip-grad-norm 0.3)
 train eager "$bin/train_single" "${adamw[@]}"
 train graph "$bin/train_single" "${adamw[@]}" --cuda-graph
 same graph eager "adamw over two epochs"

@@ -1,4 +1,6 @@
 /* slices.c: the CPU backend's work on lists of pieces of memory. */
+#include <math.h>
+
 #include "common/device/cpu/kernels.h"
 
 // Whether all numbers were finite: x - x is 0 for those, NaN for inf and NaN.
@@ -16,6 +18,32 @@ static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, f
         if (!scale_checked(slices[s].data, factor, slices[s].count)) *not_finite = 1;
 }
 
+KERNEL_CLONES static double sum_squares(const float *x, size_t count) {
+    Lanes sums[2] = {{0}}, values;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&values, x + i + half * LANES);
+            sums[half] += values * values;
+        }
+    for (; i < count; i++) sum += (double)x[i] * (double)x[i];
+    return sum + lanes_sum(sums);
+}
+
+static void cpu_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+                     double *norm) {
+    double total = 0;
+    for (size_t s = 0; s < slice_count; s++) {
+        squares[s] = (float)sum_squares(slices[s].data, slices[s].count);
+        total += (double)squares[s];
+    }
+    *norm = sqrt(total);
+    double factor = max_norm / (*norm + 1e-6);
+    for (size_t s = 0; !(factor >= 1) && s < slice_count; s++)
+        cpu_elementwise.scale(slices[s].data, (float)factor, slices[s].count);
+}
+
 static void cpu_pack(float *y, const Slice *slices, size_t slice_count) {
     for (size_t s = 0; s < slice_count; y += slices[s].count, s++)
         if (slices[s].count) memcpy(y, slices[s].data, slices[s].count * sizeof *y);
@@ -28,6 +56,7 @@ static void cpu_unpack(const Slice *slices, size_t slice_count, const float *x) 
 
 const SliceKernels cpu_slices = {
     .unscale = cpu_unscale,
+    .clip = cpu_clip,
     .pack = cpu_pack,
     .unpack = cpu_unpack,
 };

@@ -8,6 +8,7 @@
 #include <float.h>
 
 #include "common/device/cuda/map.cuh"
+#include "common/device/cuda/reduce.cuh"
 
 extern "C" {
 #include "common/device/cuda/kernels.h"
@@ -77,6 +78,77 @@ static void cuda_unscale(const Slice *slices, size_t slice_count, float factor, 
     list_flush(work, &list);
 }
 
+// sums[b] = the sum of squares of block b's piece.
+static __global__ void squares_kernel(List<Slice> list, double *sums) {
+    unsigned chosen = 0;
+    while (blockIdx.x >= list.first[chosen + 1]) chosen++;
+    const Slice &slice = list.items[chosen];
+    size_t begin = (size_t)(blockIdx.x - list.first[chosen]) * PIECE;
+    size_t end = begin + PIECE < slice.count ? begin + PIECE : slice.count;
+    double own = 0;
+    for (size_t i = begin + threadIdx.x; i < end; i += CUDA_BLOCK)
+        own += (double)slice.data[i] * (double)slice.data[i];
+    own = block_sum(own);
+    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+}
+
+// squares[b] = the sum of slice b's pieces.
+static __global__ void slice_sums_kernel(List<Slice> list, const double *sums, float *squares) {
+    unsigned first = list.first[blockIdx.x], count = list.first[blockIdx.x + 1] - first;
+    double sum = block_sum_of(sums + first, count);
+    if (threadIdx.x == 0) squares[blockIdx.x] = (float)sum;
+}
+
+static __global__ void norm_kernel(const float *squares, size_t count, double *norm) {
+    double sum = 0;
+    for (size_t i = threadIdx.x; i < count; i += CUDA_BLOCK) sum += (double)squares[i];
+    sum = block_sum(sum);
+    if (threadIdx.x == 0) *norm = sqrt(sum);
+}
+
+struct Clip {
+    double max_norm;
+    const double *norm;
+
+    __device__ bool is_wide(const Slice &slice) const { return ::is_wide(slice.data); }
+
+    template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
+        double factor = max_norm / (*norm + 1e-6);
+        if (factor >= 1) return;
+        Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
+        for (int k = 0; k < WIDTH; k++) x.at[k] *= (float)factor;
+        vector_store(slice.data, i, x);
+    }
+};
+
+// Of up to LIST slices at a time, empty ones too.
+static void cuda_squares(const Slice *slices, size_t slice_count, float *squares) {
+    CudaDevice *cuda = cuda_current();
+    for (size_t begin = 0; begin < slice_count; begin += LIST) {
+        List<Slice> list = {};
+        for (; list.count < LIST && begin + list.count < slice_count; list.count++) {
+            const Slice &slice = list.items[list.count] = slices[begin + list.count];
+            list.first[list.count + 1] =
+                list.first[list.count] + (unsigned)((slice.count + PIECE - 1) / PIECE);
+        }
+        unsigned pieces = list.first[list.count];
+        double *sums = (double *)cuda_workspace(cuda, (pieces + 1) * sizeof *sums);
+        if (pieces) cuda_launch(cuda, squares_kernel, pieces, list, sums);
+        cuda_launch(cuda, slice_sums_kernel, list.count, list, (const double *)sums,
+                    squares + begin);
+    }
+}
+
+static void cuda_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+                      double *norm) {
+    cuda_squares(slices, slice_count, squares);
+    cuda_launch(cuda_current(), norm_kernel, 1, (const float *)squares, slice_count, norm);
+    List<Slice> list = {};
+    Clip work = {max_norm, norm};
+    for (size_t i = 0; i < slice_count; i++) list_add(work, &list, slices[i]);
+    list_flush(work, &list);
+}
+
 struct Transfer {
     float *to;
     const float *from;
@@ -109,6 +181,7 @@ static void cuda_unpack(const Slice *slices, size_t slice_count, const float *x)
 
 extern "C" const SliceKernels cuda_slices = {
     .unscale = cuda_unscale,
+    .clip = cuda_clip,
     .pack = cuda_pack,
     .unpack = cuda_unpack,
 };

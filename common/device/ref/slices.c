@@ -11,6 +11,21 @@ static void ref_unscale(const Slice *slices, size_t slice_count, float factor, f
         }
 }
 
+static void ref_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,
+                     double *norm) {
+    double total = 0;
+    for (size_t s = 0; s < slice_count; s++) {
+        double sum = 0;
+        for (size_t i = 0; i < slices[s].count; i++) sum += pow((double)slices[s].data[i], 2);
+        squares[s] = (float)sum;
+        total += (double)squares[s];
+    }
+    *norm = sqrt(total);
+    double factor = max_norm / (*norm + 1e-6);
+    for (size_t s = 0; !(factor >= 1) && s < slice_count; s++)
+        for (size_t i = 0; i < slices[s].count; i++) slices[s].data[i] *= (float)factor;
+}
+
 static void ref_pack(float *y, const Slice *slices, size_t slice_count) {
     for (size_t s = 0; s < slice_count; s++)
         for (size_t i = 0; i < slices[s].count; i++) *y++ = slices[s].data[i];
@@ -23,6 +38,7 @@ static void ref_unpack(const Slice *slices, size_t slice_count, const float *x) 
 
 const SliceKernels ref_slices = {
     .unscale = ref_unscale,
+    .clip = ref_clip,
     .pack = ref_pack,
     .unpack = ref_unpack,
 };
