@@ -111,8 +111,61 @@ class SegNet(nn.Module):
         return self.head(y)
 
 
+class Attention(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.c_attn = nn.Linear(width, 3 * width)
+        self.c_proj = nn.Linear(width, width)
+        self.heads = heads
+
+    def forward(self, x):
+        parts = self.c_attn(x).chunk(3, dim=2)
+        q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in parts)
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return self.c_proj(y.transpose(1, 2).flatten(2))
+
+
+class Block(nn.Module):
+    def __init__(self, heads, width):
+        super().__init__()
+        self.ln_1 = nn.LayerNorm(width)
+        self.attn = Attention(heads, width)
+        self.ln_2 = nn.LayerNorm(width)
+        self.mlp = nn.ModuleDict(dict(c_fc=nn.Linear(width, 4 * width), c_proj=nn.Linear(4 * width, width)))
+
+    def forward(self, x):
+        x = x + self.attn(self.ln_1(x))
+        return x + self.mlp.c_proj(F.gelu(self.mlp.c_fc(self.ln_2(x)), approximate="tanh"))
+
+
+class GPT(nn.Module):
+    """nanoGPT's names; logits [texts times tokens, vocabulary]."""
+
+    def __init__(self, vocabulary, layers=4, heads=4, embedding=128, context=64):
+        super().__init__()
+        self.transformer = nn.ModuleDict(dict(
+            wte=nn.Embedding(vocabulary, embedding), wpe=nn.Embedding(context, embedding),
+            h=nn.ModuleList(Block(heads, embedding) for _ in range(layers)), ln_f=nn.LayerNorm(embedding)))
+        self.lm_head = nn.Linear(embedding, vocabulary, bias=False)
+        self.transformer.wte.weight = self.lm_head.weight
+        for name, parameter in self.named_parameters():
+            if parameter.dim() > 1:
+                nn.init.normal_(parameter, 0, 0.02 / (2 * layers) ** 0.5 if "c_proj" in name else 0.02)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def forward(self, tokens):
+        body = self.transformer
+        x = body.wte(tokens) + body.wpe(torch.arange(tokens.shape[1], device=tokens.device))
+        for block in body.h:
+            x = block(x)
+        return self.lm_head(body.ln_f(x)).flatten(0, 1)
+
+
 def build(name, shape, outputs, hidden=()):
-    """shape: (channels, height, width) of one sample."""
+    """shape: (channels, height, width) of one sample; of gpt (layers, heads, embedding, context)."""
+    if name == "gpt":
+        return GPT(outputs, *shape)
     inputs = shape[0] * shape[1] * shape[2]
     if name == "mlp":
         return MLP([inputs, *hidden, outputs])
@@ -146,6 +199,13 @@ def pixel_loss(output, target, threshold=float("-inf"), least=0):
     losses = losses.sort(descending=True).values
     above = int((losses > threshold).sum())
     return losses[:max(above, least)].mean()
+
+
+def decay_groups(parameters, weight_decay):
+    """nanoGPT's: weights of products and tables decay, biases and layer norms do not."""
+    parameters = list(parameters)
+    return [dict(params=[p for p in parameters if p.dim() > 1], weight_decay=weight_decay),
+            dict(params=[p for p in parameters if p.dim() < 2], weight_decay=0.0)]
 
 
 def optimizer(name, parameters, lr, momentum=0.9, weight_decay=0.0, nesterov=False, **moments):

@@ -27,6 +27,10 @@ static Tensor *parameter_of(const Optimizer *optimizer, size_t i) {
     return optimizer->parameters.items[i].tensor;
 }
 
+static bool decays(const Optimizer *optimizer, size_t i) {
+    return !optimizer->config.decay_matrices_only || parameter_of(optimizer, i)->ndim > 1;
+}
+
 // ---- creation -----------------------------------------------------------------------------------
 
 static size_t scalar_bytes(const OptimizerRun *run) {
@@ -125,7 +129,8 @@ static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     scalars[SCALAR_LR] = (float)rate;
     if (config->kind == OPTIMIZER_SGD) return;
     double beta1 = (double)(float)config->beta1, beta2 = (double)(float)config->beta2;
-    double decay = config->kind == OPTIMIZER_ADAMW ? (double)(float)config->weight_decay : 0;
+    bool adamw = config->kind == OPTIMIZER_ADAMW && decays(optimizer, i);
+    double decay = adamw ? (double)(float)config->weight_decay : 0;
     scalars[SCALAR_KEEP] = (float)(1 - lr * decay);
     scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(beta1, step)));
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));

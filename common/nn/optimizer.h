@@ -19,6 +19,7 @@ typedef struct OptimizerConfig {
     double momentum;          // sgd
     bool nesterov;            // sgd
     double weight_decay;      // adamw: of the weight itself; the others add it to the gradient
+    bool decay_matrices_only; // of biases and norms, which have one dimension, nothing decays
     double beta1, beta2, eps; // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
 } OptimizerConfig;
 

@@ -4,6 +4,7 @@
 #include <math.h>
 
 #include "common/device/link.h"
+#include "common/nn/models.h"
 #include "common/train/bits.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
@@ -52,6 +53,7 @@ static void open_optimizer(Run *run) {
                                  .momentum = config->momentum,
                                  .nesterov = config->nesterov,
                                  .weight_decay = config->weight_decay,
+                                 .decay_matrices_only = model_is_text(config->model),
                                  .beta1 = config->betas[0],
                                  .beta2 = config->betas[1],
                                  .eps = config->eps};

@@ -4,6 +4,7 @@
  */
 #include "tests/rigs/check.h"
 
+#include "common/nn/clip.h"
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
@@ -27,6 +28,15 @@ static const Mining MINING = {.threshold = 1.2, .least = 270};
 
 #define SGD(m, wd, n) \
     { .kind = OPTIMIZER_SGD, .momentum = m, .weight_decay = wd, .nesterov = n }
+#define GPT                                                   \
+    {                                                         \
+        .name = "gpt", .outputs = 13, .gpt = { 2, 2, 16, 10 } \
+    }
+#define GPT_ADAMW                                                                                \
+    {                                                                                            \
+        .kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .decay_matrices_only = true, .beta1 = 0.9, \
+        .beta2 = 0.999, .eps = 1e-5                                                              \
+    }
 #define FLOAT32 PRECISION_F32, 2e-5, 1e-5, 1e-3
 static const Fixture FIXTURES[] = {
     {"mlp", {"mlp", "24,16", {1, 8, 8}, 10, .seed = 0}, SGD(0.9, 0, false), 0.1, FLOAT32},
@@ -44,6 +54,9 @@ static const Fixture FIXTURES[] = {
      0.01,
      FLOAT32},
     {"segnet", {"segnet", NULL, {2, 8, 8}, 3, .seed = 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
+    {"gpt", GPT, GPT_ADAMW, 0.01, FLOAT32},
+    // PyTorch adds up a bias's gradient of 16-bit numbers.
+    {"gpt_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 2e-3, 0.1},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, .seed = 0}, SGD(0, 0, false), 0.05, FLOAT32},
     // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
     // of the first step are the same to 1e-5, but where a sum ends so close to the middle between
@@ -132,7 +145,8 @@ static Tensor *fixture_loss(Tape *tape, const SafeTensors *file, Tensor *output,
     if (weights) return answers_loss(tape, output, wanted, weights);
     if (wanted->dtype == DTYPE_F32)
         return op_squared_error(tape, output, wanted, (double)tensor_count(wanted));
-    if (wanted->ndim == 1) return op_cross_entropy(tape, output, wanted, BATCH);
+    if (wanted->ndim == 1)
+        return op_cross_entropy(tape, output, wanted, (double)tensor_count(wanted));
     size_t kept;
     Tensor *sum = op_pixel_cross_entropy(tape, output, wanted, &MINING, &kept);
     return op_divide(tape, sum, (double)kept);
@@ -140,16 +154,18 @@ static Tensor *fixture_loss(Tape *tape, const SafeTensors *file, Tensor *output,
 
 static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_t step) {
     const SafeEntry *x = find(file, "", "x"), *target = find(file, "", "target");
+    bool texts = x->ndim == 2; // tokens, and a target for every token
     size_t shape[] = {BATCH, x->shape[1], x->shape[2], x->shape[3]};
     size_t row = x->bytes / x->shape[0], target_row = target->bytes / target->shape[0];
     tape_reset(tape);
     module_zero_grad(model);
     Tensor *input =
-        tape_input(tape, DTYPE_F32, 4, shape, (const char *)x->data + step * BATCH * row);
+        tape_input(tape, x->dtype, x->ndim, shape, (const char *)x->data + step * BATCH * row);
     const void *rows = (const char *)target->data + step * BATCH * target_row;
     Tensor *output = module_forward(model, tape, input);
     size_t target_shape[] = {BATCH, target->shape[1], target->shape[2]};
-    Tensor *wanted = tape_input(tape, target->dtype, target->ndim, target_shape, rows);
+    if (texts) target_shape[0] *= target_shape[1];
+    Tensor *wanted = tape_input(tape, target->dtype, texts ? 1 : target->ndim, target_shape, rows);
     Tensor *loss = fixture_loss(tape, file, output, wanted);
     Error err = {0};
     CHECK_OK(tape_error(tape, &err) == 0, err);
@@ -172,17 +188,21 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     tape->precision = fixture->precision;
     const float *losses = find(&file, "", "losses")->data;
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    bool clipped = strcmp(fixture->model.name, "gpt") == 0;
+    GradClip *clip = clipped ? grad_clip_open(&parameters) : NULL;
     for (size_t step = 0; step < STEPS; step++) {
         double loss = run_step(tape, model, &file, step);
         for (size_t i = 0; step == 0 && i < parameters.count; i++)
             check_tensor(&file, "grad.", parameters.items[i].name, parameters.items[i].tensor,
                          parameters.items[i].tensor->grad, fixture->gradient);
+        if (clip) grad_clip(clip, 1.0);
         optimizer_step(optimizer, fixture->lr);
         double difference = fabs(loss - (double)losses[step]) / fabs((double)losses[step]);
         if (!(difference <= fixture->loss))
             fail_msg("%s on %s, step %zu: loss %.9g, PyTorch has %.9g", fixture->file, device_name,
                      step, loss, (double)losses[step]);
     }
+    grad_clip_close(clip);
     NamedTensors state = module_tensors(model, MODULE_STATE);
     for (size_t i = 0; i < state.count; i++)
         check_tensor(&file, "final.", state.items[i].name, state.items[i].tensor,
