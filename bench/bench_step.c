@@ -1,9 +1,10 @@
 /* bench_step.c: how much of a training step is matrix product.
  *
- * Trains an mlp of wide layers and, between its steps, times cblas_sgemm alone on the products that
- * its layers need. Both are measured in one process, alternating, so that whatever disturbs one
- * disturbs the other. The figure is the step's floating-point rate over sgemm's; what is missing
- * from 1 is what everything else costs: bias, relu, loss, optimizer, the tape itself.
+ * Trains an mlp of wide layers, or a gpt, and, between its steps, times cblas_sgemm alone on the
+ * products that its linear layers need. Both are measured in one process, alternating, so that
+ * whatever disturbs one disturbs the other. The figure is the step's floating-point rate over
+ * sgemm's; what is missing from 1 is what everything else costs: bias, relu or GELU, layer norm,
+ * attention's small products and its softmax, loss, optimizer, the tape itself.
  */
 #include <string.h>
 
@@ -13,35 +14,84 @@
 #include "common/base/options.h"
 #include "common/base/rng.h"
 
-enum { CLASSES = 10, PERIOD = 1 << 20 };
+enum { CLASSES = 10, CHARACTERS = 76, PERIOD = 1 << 20 };
 
 typedef struct Sizes {
-    size_t width, layers, batch, rounds;
+    const char *model;
+    size_t width, layers, batch, rounds; // 0: the model's
+    GptSizes gpt;
 } Sizes;
 
-typedef struct Operands { // random numbers for sgemm alone, each [width, max(width, batch)]
+// So many linear layers, y[rows, out] from x[rows, in]. In a step each takes three products:
+// forward, weight gradient, and input gradient unless the input wants none.
+typedef struct Layers {
+    size_t rows, in, out, count;
+    bool is_input;
+} Layers;
+
+enum { KINDS_MAX = 5 };
+typedef struct Work {
+    Layers kinds[KINDS_MAX];
+    int count;
+    double flops, others; // of those products; of the model's other products
+} Work;
+
+static void add_layers(Work *work, Layers layers) {
+    double products = (double)(layers.count * (layers.is_input ? 2 : 3));
+    work->flops += 2.0 * (double)(layers.rows * layers.in * layers.out) * products;
+    work->kinds[work->count++] = layers;
+}
+
+// The narrow head is not timed.
+static Work mlp_work(const Sizes *s) {
+    Work work = {.others = 3 * 2.0 * (double)(s->batch * s->width * CLASSES)};
+    add_layers(&work, (Layers){s->batch, s->width, s->width, 1, true});
+    add_layers(&work, (Layers){s->batch, s->width, s->width, s->layers - 1, false});
+    return work;
+}
+
+// Attention's two products forward and four backward see half of all pairs of tokens.
+static Work gpt_work(const Sizes *s) {
+    size_t rows = s->batch * s->gpt.context, c = s->gpt.embedding, n = s->gpt.layers;
+    Work work = {.others = 6.0 * (double)n * (double)(rows * (s->gpt.context + 1)) * (double)c};
+    add_layers(&work, (Layers){rows, c, 3 * c, n, false});
+    add_layers(&work, (Layers){rows, c, c, n, false});
+    add_layers(&work, (Layers){rows, c, 4 * c, n, false});
+    add_layers(&work, (Layers){rows, 4 * c, c, n, false});
+    add_layers(&work, (Layers){rows, c, CHARACTERS, 1, false});
+    return work;
+}
+
+typedef struct
+    Operands { // random numbers for sgemm alone, each as long as the longest that is wanted
     float *x, *w, *y;
 } Operands;
 
-// The products of one step: forward, weight gradient and input gradient of every wide layer (the
-// first layer's input wants no gradient).
-static double products_seconds(const Sizes *s, const Kernels *kernels, const Operands *o) {
-    size_t n = s->batch, k = s->width;
+static void layer_products(const Layers *l, const Kernels *kernels, const Operands *o) {
+    size_t n = l->rows, in = l->in, out = l->out;
+    Compute how = {PRECISION_F32, NULL};
+    kernels->matrix->matmul(how, (MatmulShape){false, true, n, out, in}, o->x, o->w, o->y, false);
+    kernels->matrix->matmul(how, (MatmulShape){true, false, out, in, n}, o->x, o->w, o->y, false);
+    if (!l->is_input)
+        kernels->matrix->matmul(how, (MatmulShape){false, false, n, in, out}, o->x, o->w, o->y,
+                                false);
+}
+
+static double products_seconds(const Work *work, const Kernels *kernels, const Operands *o) {
     uint64_t start = clock_ns();
-    for (size_t i = 0; i < s->layers; i++) {
-        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, k, k},
-                                o->x, o->w, o->y, false);
-        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, k, k, n},
-                                o->x, o->x, o->y, false);
-        if (i > 0)
-            kernels->matrix->matmul((Compute){PRECISION_F32, NULL},
-                                    (MatmulShape){false, false, n, k, k}, o->x, o->w, o->y, false);
-    }
+    for (int i = 0; i < work->count; i++)
+        for (size_t k = 0; k < work->kinds[i].count; k++)
+            layer_products(&work->kinds[i], kernels, o);
     return (double)(clock_ns() - start) / 1e9;
 }
 
-static Operands operands_open(const Sizes *s) {
-    size_t count = s->width * (s->width > s->batch ? s->width : s->batch);
+static Operands operands_open(const Work *work) {
+    size_t count = 0;
+    for (int i = 0; i < work->count; i++) {
+        const Layers *l = &work->kinds[i];
+        size_t wide = l->in > l->out ? l->in : l->out, high = l->rows > wide ? l->rows : wide;
+        if (wide * high > count) count = wide * high;
+    }
     Operands o = {memory_zalloc(count * sizeof *o.x), memory_zalloc(count * sizeof *o.w),
                   memory_zalloc(count * sizeof *o.y)};
     for (size_t i = 0; i < count; i++) { // PERIOD different numbers, repeated
@@ -51,24 +101,33 @@ static Operands operands_open(const Sizes *s) {
     return o;
 }
 
-static Workload open_mlp(const Sizes *s, Device *device) {
+static bool is_mlp(const Sizes *s) {
+    return strcmp(s->model, "mlp") == 0;
+}
+
+static Workload open_model(const Sizes *s, Device *device) {
     char hidden[256] = "";
-    for (size_t i = 0; i < s->layers; i++)
+    for (size_t i = 0; is_mlp(s) && i < s->layers; i++)
         snprintf(hidden + strlen(hidden), sizeof hidden - strlen(hidden), "%s%zu", i ? "," : "",
                  s->width);
-    ModelConfig model = {"mlp", hidden, {s->width, 1, 1}, CLASSES, .seed = 1};
+    ModelConfig model = {.name = s->model, .seed = 1, .gpt = s->gpt, .outputs = CHARACTERS};
+    if (is_mlp(s)) model = (ModelConfig){"mlp", hidden, {s->width, 1, 1}, CLASSES, .seed = 1};
     return workload_open(&model, device, s->batch, NULL);
 }
 
-static void report(const Sizes *s, const Kernels *kernels, double step, double products) {
-    double square = 2.0 * (double)(s->batch * s->width) * (double)s->width;
-    double wide = (3.0 * (double)s->layers - 1) * square;
-    double head = 3 * 2.0 * (double)(s->batch * s->width * CLASSES);
-    double step_rate = (wide + head) / step / 1e9, sgemm_rate = wide / products / 1e9;
+static void report(const Sizes *s, const Work *work, double step, double products,
+                   const Kernels *kernels) {
+    double step_rate = (work->flops + work->others) / step / 1e9;
+    double sgemm_rate = work->flops / products / 1e9;
     char blas[160];
     kernels->describe(blas, sizeof blas);
     printf("blas=\"%s\"\n", blas);
-    printf("width=%zu layers=%zu batch=%zu rounds=%zu\n", s->width, s->layers, s->batch, s->rounds);
+    if (is_mlp(s))
+        printf("width=%zu layers=%zu", s->width, s->layers);
+    else
+        printf("layers=%zu heads=%zu embedding=%zu context=%zu", s->gpt.layers, s->gpt.heads,
+               s->gpt.embedding, s->gpt.context);
+    printf(" batch=%zu rounds=%zu\n", s->batch, s->rounds);
     printf("step_ms_p50=%.3f step_gflops=%.1f sgemm_gflops=%.1f step_to_sgemm=%.3f\n", step * 1e3,
            step_rate, sgemm_rate, step_rate / sgemm_rate);
 }
@@ -77,36 +136,55 @@ static void run(const Sizes *s) {
     Error err = {0};
     Device *device = device_open("cpu:0", &err);
     if (!device) error_exit(&err);
-    Workload mlp = open_mlp(s, device);
-    Operands operands = operands_open(s);
+    Workload model = open_model(s, device);
+    const Work work = is_mlp(s) ? mlp_work(s) : gpt_work(s);
+    Operands operands = operands_open(&work);
     double *steps = memory_zalloc(s->rounds * sizeof *steps);
     double *products = memory_zalloc(s->rounds * sizeof *products);
-    workload_step(&mlp); // fills the arena and the caches
-    products_seconds(s, device->kernels, &operands);
+    workload_step(&model); // fills the arena and the caches
+    products_seconds(&work, device->kernels, &operands);
     for (size_t i = 0; i < s->rounds; i++) {
-        steps[i] = workload_step(&mlp);
-        products[i] = products_seconds(s, device->kernels, &operands);
+        steps[i] = workload_step(&model);
+        products[i] = products_seconds(&work, device->kernels, &operands);
     }
-    report(s, device->kernels, bench_median(steps, s->rounds), bench_median(products, s->rounds));
+    report(s, &work, bench_median(steps, s->rounds), bench_median(products, s->rounds),
+           device->kernels);
     free(operands.x);
     free(operands.w);
     free(operands.y);
     free(steps);
     free(products);
-    workload_close(&mlp);
+    workload_close(&model);
     device_close(device);
 }
 
+// What was not asked for is the model's: an mlp of two layers, gpt-small with twelve texts.
+static void fill_sizes(Sizes *s) {
+    if (is_mlp(s)) {
+        if (s->layers == 0) s->layers = 2;
+        if (s->batch == 0) s->batch = 256;
+        return;
+    }
+    s->gpt.layers = s->layers;
+    s->gpt = model_gpt_sizes(&(ModelConfig){.name = s->model, .gpt = s->gpt});
+    if (s->batch == 0) s->batch = 12;
+}
+
 int main(int argc, char **argv) {
-    Sizes s = {.width = 4096, .layers = 2, .batch = 256, .rounds = 5};
+    Sizes s = {.model = "mlp", .width = 4096, .rounds = 5};
     Options options = {.program = "bench_step",
-                       .summary = "Compares an mlp's training step with sgemm alone."};
-    options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer");
-    options_add_count(&options, "layers", &s.layers, 1, 16, "wide layers");
-    options_add_count(&options, "batch", &s.batch, 1, 1 << 14, "rows");
+                       .summary = "Compares a model's training step with sgemm alone."};
+    options_add_choice(&options, "model", &s.model, "mlp|gpt", "what is trained");
+    options_add_count(&options, "width", &s.width, 1, 1 << 14, "of a layer of the mlp");
+    options_add_count(&options, "layers", &s.layers, 0, 16, "wide layers, or blocks (0: 2, or 4)");
+    options_add_count(&options, "heads", &s.gpt.heads, 0, 256, "of the gpt (0: 4)");
+    options_add_count(&options, "embedding", &s.gpt.embedding, 0, 1 << 14, "of the gpt (0: 128)");
+    options_add_count(&options, "context", &s.gpt.context, 0, 1 << 14, "tokens of a text (0: 64)");
+    options_add_count(&options, "batch", &s.batch, 0, 1 << 14, "rows (0: 256), or texts (0: 12)");
     options_add_count(&options, "rounds", &s.rounds, 1, 1000, "timed steps");
     Error err = {0};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    fill_sizes(&s);
     run(&s);
     return STATUS_OK;
 }

@@ -10,10 +10,13 @@
 static void make_batch(Workload *w, size_t classes) {
     size_t sample = w->shape[0] * w->shape[1] * w->shape[2];
     w->samples = memory_zalloc(w->batch * sample * sizeof *w->samples);
-    w->labels = memory_zalloc(w->batch * sizeof *w->labels);
+    w->tokens = w->length ? memory_zalloc(w->batch * w->length * sizeof *w->tokens) : NULL;
+    w->labels = memory_zalloc(w->targets * sizeof *w->labels);
     for (size_t i = 0; i < w->batch * sample; i++)
         w->samples[i] = rng_normal(1, RNG_STREAM_TEST, i);
-    for (size_t i = 0; i < w->batch; i++)
+    for (size_t i = 0; i < w->batch * w->length; i++)
+        w->tokens[i] = (int64_t)rng_below(2, RNG_STREAM_TEST, i, classes);
+    for (size_t i = 0; i < w->targets; i++)
         w->labels[i] = (int64_t)rng_below(1, RNG_STREAM_TEST + 1, i, classes);
 }
 
@@ -30,8 +33,17 @@ Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
         w.module = distributed_data_parallel(w.model, group, &ddp, &err);
         if (!w.module) error_exit(&err);
     }
-    OptimizerConfig optimizer = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
-    w.optimizer = optimizer_create(w.model, &optimizer);
+    bool is_text = model_is_text(config->name);
+    if (is_text) w.length = model_gpt_sizes(config).context;
+    w.targets = is_text ? batch * w.length : batch;
+    const OptimizerConfig sgd = {.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    const OptimizerConfig adamw = {.kind = OPTIMIZER_ADAMW,
+                                   .weight_decay = 0.1,
+                                   .decay_matrices_only = true,
+                                   .beta1 = 0.9,
+                                   .beta2 = 0.999,
+                                   .eps = 1e-8};
+    w.optimizer = optimizer_create(w.model, is_text ? &adamw : &sgd);
     w.tape = tape_create(device, NULL);
     make_batch(&w, config->outputs);
     return w;
@@ -42,7 +54,15 @@ void workload_close(Workload *w) {
     optimizer_close(w->optimizer);
     module_close(w->module);
     free(w->samples);
+    free(w->tokens);
     free(w->labels);
+}
+
+static Tensor *batch_input(const Workload *w) {
+    if (w->length)
+        return tape_input(w->tape, DTYPE_I64, 2, (size_t[]){w->batch, w->length}, w->tokens);
+    return tape_input(w->tape, DTYPE_F32, 4,
+                      (size_t[]){w->batch, w->shape[0], w->shape[1], w->shape[2]}, w->samples);
 }
 
 double workload_step(Workload *w) {
@@ -50,11 +70,10 @@ double workload_step(Workload *w) {
     Error err = {0};
     tape_reset(w->tape);
     module_zero_grad(w->model);
-    Tensor *x = tape_input(w->tape, DTYPE_F32, 4,
-                           (size_t[]){w->batch, w->shape[0], w->shape[1], w->shape[2]}, w->samples);
-    Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->batch, w->labels);
-    Tensor *loss =
-        op_cross_entropy(w->tape, module_forward(w->module, w->tape, x), target, (double)w->batch);
+    Tensor *x = batch_input(w);
+    Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->targets, w->labels);
+    Tensor *loss = op_cross_entropy(w->tape, module_forward(w->module, w->tape, x), target,
+                                    (double)w->targets);
     if (tape_error(w->tape, &err) != 0 || tape_backward(w->tape, loss, &err) != 0) error_exit(&err);
     if (w->is_ddp && ddp_finish_backward(w->module, NULL, &err) != 0) error_exit(&err);
     optimizer_step(w->optimizer, 1e-3);

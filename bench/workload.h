@@ -17,15 +17,19 @@ typedef struct Workload {
     Tape *tape;
     size_t batch, shape[3];
     float *samples;  // [batch, shape], random
-    int64_t *labels; // [batch], random
+    size_t length;   // of a text model's texts; others: 0, and `tokens` is NULL
+    int64_t *tokens; // [batch, length], random
+    size_t targets;  // batch, or batch length
+    int64_t *labels; // [targets], random
 } Workload;
 
 // batch: the rows of this rank's step. group: NULL for a single device. Ends the program on an
 // error.
 Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
                        ProcessGroup *group);
-void workload_close(Workload *workload);  // all but the device and the group
-double workload_step(Workload *workload); // forward, backward, reduce, SGD; returns seconds
+void workload_close(Workload *workload); // all but the device and the group
+double
+workload_step(Workload *workload); // forward, backward, reduce, SGD (texts: AdamW); returns seconds
 
 double bench_median(double *values, size_t count); // sorts them
 

@@ -16,8 +16,8 @@ typedef struct GradClip GradClip;
 GradClip *grad_clip_open(const NamedTensors *parameters);
 void grad_clip_close(GradClip *clip); // NULL is fine
 
-// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. The length stays on the
-// device, nobody waits for it, and a captured graph (device.h) may hold the work.
+// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. The length stays on
+// the device, nobody waits for it, and a captured graph (device.h) may hold the work.
 void grad_clip_queue(GradClip *clip, double max_norm);
 // The same. Returns the length before: waits for the device.
 double grad_clip(GradClip *clip, double max_norm);
