@@ -9,6 +9,7 @@ data_of() {
     case $1 in
     toy) echo 'synthetic:10:5' ;;
     resnet20) echo 'synthetic:3x32x32:10@480' ;;
+    gpt*) echo text ;;
     *) echo digits ;;
     esac
 }

@@ -15,7 +15,8 @@ static const DeviceBackend *load_cuda(Error *err) {
 }
 
 const DeviceBackend *backend_find(const char *kind, Error *err) {
-    static const DeviceBackend *const always[] = {&device_cpu, &device_ref};
+    static const DeviceBackend *const always[] = {&device_cpu, &device_ref, &device_dry_cpu,
+                                                  &device_dry_cuda};
     for (size_t i = 0; i < sizeof always / sizeof *always; i++)
         if (strcmp(always[i]->name, kind) == 0) return always[i];
     if (strcmp(kind, "cuda") == 0) return load_cuda(err);

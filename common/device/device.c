@@ -29,7 +29,7 @@ static int parse_name(const char *name, char *backend, size_t capacity, int *ind
 }
 
 Device *device_open(const char *name, Error *err) {
-    char kind[8];
+    char kind[12];
     int index;
     if (parse_name(name, kind, sizeof kind, &index) != 0) {
         error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0", name);

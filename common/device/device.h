@@ -5,6 +5,7 @@
  * Nothing crosses from one device to another except by device_copy, which counts the bytes. So
  * every algorithm for many GPUs runs here as it is, and what it moves can be read off.
  * "ref:0" is the same with the plain-C reference kernels: slow, readable, and the tests' oracle.
+ * "dry-cpu:0", "dry-cuda:0", ... only count what they are asked to hold (dry.c).
  * "cuda:0", "cuda:1", ... are GPUs, with as many Devices as one likes on each ("cuda:0" twice: two
  * replicas on one card). The host cannot touch their memory (device_is_addressable).
  *

@@ -10,7 +10,7 @@ struct DeviceBackend {
     const char *name; // "cuda"
     const Kernels *kernels;
     int (*available)(void); // devices of this kind; INT_MAX: as many as one likes
-    // Fills device->state, which may be NULL. -1 with err filled.
+    // Fills device->state, which may be NULL; may give it kernels of its own. -1 with err filled.
     int (*open)(Device *device, Error *err);
     void (*close)(Device *device);
     void (*enter)(const Device *device);          // the thread's current device from now on
@@ -39,7 +39,7 @@ struct DeviceBackend {
     void (*graph_close)(Device *device, void *graph);
 };
 
-extern const DeviceBackend device_cpu, device_ref;
+extern const DeviceBackend device_cpu, device_ref, device_dry_cpu, device_dry_cuda;
 extern const DeviceBackend device_cuda; // in libddpc_cuda.so alone
 // The same, loaded; for builds with CUDA. NULL with err filled: STATUS_SKIPPED if there is no GPU.
 const DeviceBackend *device_cuda_load(Error *err);

@@ -181,7 +181,7 @@ static const char *const FIELD_NAMES[FIELDS] = {"step",         "epoch",   "batc
                                                 "global_batch", "samples", "shuffled", "devices"};
 
 static const char *const NOTE_NAMES[PROGRESS_NOTES] = {
-    "lr", "schedule", "momentum", "weight_decay", "total_steps", "sampler_seed"};
+    "lr", "schedule", "momentum", "weight_decay", "total_steps", "sampler_seed", "text"};
 
 static uint64_t *field(Progress *progress, int i) {
     uint64_t *fields[FIELDS] = {&progress->step,     &progress->epoch,        &progress->batch,

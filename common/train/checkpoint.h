@@ -24,6 +24,7 @@ typedef enum ProgressNote {
     NOTE_WEIGHT_DECAY,
     NOTE_STEPS, // in all
     NOTE_SAMPLER_SEED,
+    NOTE_TEXT, // a hash of the text and its vocabulary; "" of other data
     PROGRESS_NOTES,
 } ProgressNote;
 

@@ -21,7 +21,8 @@ static int check_used(const TrainConfig *config, const Options *options, const D
     const bool sgd = config->optimizer == OPTIMIZER_SGD, pixels = data->train.dense;
     const bool steps = config->schedule == SCHEDULE_STEP;
     const bool polynomial = config->schedule == SCHEDULE_POLYNOMIAL;
-    const bool trains = config->evaluate == NULL;
+    const bool computes = !config->dry_run;
+    const bool trains = config->evaluate == NULL, text = data->train.tokens != NULL;
     const OptionUse uses[] = {
         {"epochs", trains, "--evaluate does not train"},
         {"steps", trains, "--evaluate does not train"},
@@ -39,6 +40,21 @@ static int check_used(const TrainConfig *config, const Options *options, const D
         {"keep-epochs", config->out != NULL, "it needs --out to write to"},
         {"dump-grads", trains, "--evaluate has no gradients"},
         {"dump-images", trains, "--evaluate has no epochs"},
+        {"evaluate", computes, "--dry-run computes nothing"},
+        {"sample", computes, "--dry-run computes nothing"},
+        {"resume", computes, "--dry-run computes nothing"},
+        {"save", computes, "--dry-run writes nothing"},
+        {"out", computes, "--dry-run writes nothing"},
+        {"trace", computes, "--dry-run takes no time"},
+        {"profile", computes, "--dry-run takes no time"},
+        {"dump-grads", computes, "--dry-run has no gradients"},
+        {"cuda-graph", computes, "--dry-run takes no step that could be replayed"},
+        {"layers", text, "only a gpt has sizes to choose"},
+        {"heads", text, "only a gpt has sizes to choose"},
+        {"embedding", text, "only a gpt has sizes to choose"},
+        {"context", text, "only a gpt has sizes to choose"},
+        {"vocabulary", text, "only a gpt has tokens to know"},
+        {"sample", text, "only a gpt writes"},
         {"hidden", is(config->model, "mlp"), "only --model mlp has layers of sizes to choose"},
         {"augment", data->train.bytes != NULL, "it moves the pixels of pictures, --data has none"},
         {"epochs", config->steps == 0, "--steps says when the run ends"},
@@ -243,7 +259,7 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
 // ---- resuming ---------------------------------------------------------------------------------
 
 // What the run may change on its way: it goes on, and says so. But another order of the samples
-// would show some of them twice in an epoch.
+// would show some of them twice in an epoch, and of another text the tokens mean something else.
 static int compare_notes(const char *path, const Progress *saved, const Progress *now, Log *log,
                          Error *err) {
     static const char *const WHAT[PROGRESS_NOTES] = {
@@ -253,11 +269,12 @@ static int compare_notes(const char *path, const Progress *saved, const Progress
         [NOTE_WEIGHT_DECAY] = "--weight-decay",
         [NOTE_STEPS] = "steps in all",
         [NOTE_SAMPLER_SEED] = "--sampler-seed",
+        [NOTE_TEXT] = "a text whose hash is",
     };
     for (int i = 0; i < PROGRESS_NOTES; i++) {
         const char *was = saved->notes[i], *is_now = now->notes[i];
         if (!*was || strcmp(was, is_now) == 0) continue; // "": older than the note
-        if (i == NOTE_SAMPLER_SEED)
+        if (i == NOTE_SAMPLER_SEED || i == NOTE_TEXT)
             return error_set(err, STATUS_USAGE,
                              "%s: was made with %s %s, this run has %s: it would not continue but "
                              "become another run",

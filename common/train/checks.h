@@ -48,6 +48,9 @@ int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const Data
 int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
                      Error *err);
 
+// What two texts are told apart by: their tokens, and the characters that these stand for.
+uint64_t checks_hash_text(const DataSource *data);
+
 // Every rank has found the same checkpoint at --resume, or none. Each has looked for itself, and
 // nodes with disks of their own may differ. Collective.
 int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,

@@ -113,6 +113,13 @@ static uint64_t hash_set(const Dataset *set) {
     return hash;
 }
 
+uint64_t checks_hash_text(const DataSource *data) {
+    const Dataset *set = &data->train;
+    uint64_t hash = hash_set(set);
+    hash = hash_bytes(hash, data->characters, data->character_count * sizeof *data->characters);
+    return hash_bytes(hash, set->shape, sizeof set->shape);
+}
+
 enum { SHAPE_FACTS = 6, SET_FACTS = SHAPE_FACTS + 2 };
 
 static void describe_shape(const Dataset *set, bool training, RankFact facts[SHAPE_FACTS]) {

@@ -32,15 +32,26 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Model and data");
     options_add_choice(o, "model", &c->model, model_names(), "the network");
     options_add_string(o, "hidden", &c->hidden, "N,N", "mlp: sizes of the hidden layers");
-    options_add_string(o, "data", &c->data, "NAME|DIR",
+    options_add_count(o, "layers", &c->gpt.layers, 0, 1000, "gpt: blocks (0: the model's)");
+    options_add_count(o, "heads", &c->gpt.heads, 0, 1000, "gpt: heads of attention");
+    options_add_count(o, "embedding", &c->gpt.embedding, 0, 1 << 16, "gpt: channels");
+    options_add_count(o, "context", &c->gpt.context, 0, 1 << 16,
+                      "gpt: tokens of a sample, the most that it looks back on");
+    options_add_count(o, "vocabulary", &c->vocabulary, 0, 1 << 16,
+                      "gpt: tokens that it knows (0: those of --data; GPT-2's are 50257)");
+    options_add_string(o, "data", &c->data, "NAME|FILE|DIR",
                        "digits (default), synthetic[:3x32x32:10[@COUNT]], "
-                       "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), or a folder "
-                       "with MNIST-style IDX files, CIFAR-10 binary batches, or train/ and test/ "
-                       "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm)");
+                       "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), text (plays by "
+                       "Shakespeare, for gpt), a text FILE.txt, or a folder "
+                       "with MNIST-style IDX files, CIFAR-10 binary batches, train/ and test/ "
+                       "with pictures and the labels of their pixels (NAME.ppm, NAME.pgm), or "
+                       "tokens (train.bin, val.bin)");
     options_add_int(o, "ignore-label", &c->ignore_label, -1, 255,
                     "segnet: pixels of this gray value in a NAME.pgm do not count (-1: all do)");
     options_add_flag(o, "summary", &c->summary,
                      "print the model, its shapes and its parameters, and end");
+    options_add_flag(o, "dry-run", &c->dry_run,
+                     "compute nothing: print how many bytes the run would take, by kind, and end");
     options_add_flag(o, "augment", &c->augment,
                      "random crop (padding 4) and horizontal flip of training images");
     options_add_flag(o, "no-shuffle", &c->no_shuffle, "take the samples in their order");
@@ -138,6 +149,9 @@ static void file_options(Options *o, TrainConfig *c) {
     options_metavar(o, "K");
     options_add_string(o, "evaluate", &c->evaluate, "FILE",
                        "do not train: evaluate these weights, or this checkpoint");
+    options_add_count(
+        o, "sample", &c->sample, 0, 1 << 24,
+        "gpt: at the end, write so many characters that the model makes up, by --seed");
     options_add_flag(o, "no-eval", &c->no_eval, "do not evaluate on the test split");
     options_add_flag(o, "profile", &c->profile, "end with a table of where the steps' time went");
     options_add_string(o, "trace", &c->trace, "FILE",

@@ -100,6 +100,9 @@ static Progress first_progress(const Run *run) {
     snprintf(progress.notes[NOTE_STEPS], room, "%zu", run->total_steps);
     snprintf(progress.notes[NOTE_SAMPLER_SEED], room, "%llu",
              (unsigned long long)train_sampler_seed(run->config));
+    if (run->data->train.tokens)
+        snprintf(progress.notes[NOTE_TEXT], room, "%016llx",
+                 (unsigned long long)checks_hash_text(run->data));
     return progress;
 }
 

@@ -11,15 +11,29 @@
 const char *train_data_name(const TrainConfig *config) {
     if (config->data) return config->data;
     if (model_is_dense(config->model)) return "shapes";
+    if (model_is_text(config->model)) return "text";
     bool toy = strcmp(config->model, "toy") == 0; // the tutorial's toy regresses 10 numbers to 5
     return toy ? "synthetic:10:5" : "digits";
 }
 
+// All that the options say about the model; its input and outputs are the data's.
+static ModelConfig model_config(const TrainConfig *config, int rank) {
+    return (ModelConfig){.name = config->model,
+                         .hidden = config->hidden,
+                         .gpt = config->gpt,
+                         .seed = config->seed + (uint64_t)rank};
+}
+
 DataSource *train_open_data(const TrainConfig *config, Error *err) {
-    return dataset_open_with(&(DataOptions){.name = train_data_name(config),
-                                            .seed = config->seed,
-                                            .ignore_label = config->ignore_label},
-                             err);
+    ModelConfig model = model_config(config, 0);
+    bool text = model_is_text(config->model);
+    return dataset_open_with(
+        &(DataOptions){.name = train_data_name(config),
+                       .seed = config->seed,
+                       .ignore_label = config->ignore_label,
+                       .context = text ? model_gpt_sizes(&model).context : config->gpt.context,
+                       .vocabulary = config->vocabulary},
+        err);
 }
 
 size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
@@ -28,7 +42,7 @@ size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
     return config->steps ? config->steps : config->epochs * batches;
 }
 
-const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
+static const char *device_kind(const TrainConfig *config, int devices, bool tell) {
     if (strcmp(config->device, "auto") != 0) return config->device;
     int gpus = device_available("cuda");
     if (gpus > 0 && gpus >= devices) return "cuda";
@@ -36,6 +50,12 @@ const char *train_device_kind(const TrainConfig *config, int devices, bool tell)
         fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
                 gpus == 1 ? "" : "s");
     return "cpu";
+}
+
+const char *train_device_kind(const TrainConfig *config, int devices, bool tell) {
+    const char *kind = device_kind(config, devices, tell);
+    if (!config->dry_run || strncmp(kind, "dry-", 4) == 0) return kind;
+    return strcmp(kind, "cuda") == 0 ? "dry-cuda" : "dry-cpu";
 }
 
 static int emulate_link(const TrainConfig *config, Device *device, Error *err) {
@@ -64,34 +84,40 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
 static _Noreturn void end_with_summary(const TrainConfig *config, const DataSource *data,
                                        Module *model, int rank) {
     const size_t *shape = data->train.shape;
-    if (rank == 0) {
+    if (rank == 0 && data->train.tokens)
+        printf("%s for samples of %zu tokens out of %zu (%s)\n", config->model, shape[0],
+               data->train.classes, data->name);
+    else if (rank == 0)
         printf("%s for samples of %zux%zux%zu (%s)\n", config->model, shape[0], shape[1], shape[2],
                data->name);
+    if (rank == 0) {
         summary_print(model, stdout);
     }
     process_end(STATUS_OK);
 }
 
+static const char *kind_name(bool dense, bool text) {
+    return dense ? "pixels" : text ? "tokens" : "samples";
+}
+
+// The model's kind of output must be what the data have labels of.
+static int check_kind(const TrainConfig *config, const DataSource *data, Error *err) {
+    const char *name = config->model;
+    const char *predicts = kind_name(model_is_dense(name), model_is_text(name));
+    const char *labels = kind_name(data->train.dense, data->train.tokens != NULL);
+    if (strcmp(predicts, labels) == 0) return 0;
+    return error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s", name,
+                     predicts, data->name, labels);
+}
+
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
                            int rank, Error *err) {
     const Dataset *set = &data->train;
-    ModelConfig model_config = {.name = config->model,
-                                .hidden = config->hidden,
-                                .input = {set->shape[0], set->shape[1], set->shape[2]},
-                                .outputs = set->classes ? set->classes : set->target_size,
-                                .seed = config->seed + (uint64_t)rank};
-    if (set->tokens) {
-        error_set(err, STATUS_USAGE, "--model %s does not read text, and %s is text", config->model,
-                  data->name);
-        return NULL;
-    }
-    if (model_is_dense(config->model) != set->dense) {
-        error_set(err, STATUS_USAGE, "--model %s predicts %s, but %s has labels of %s",
-                  config->model, model_is_dense(config->model) ? "pixels" : "samples", data->name,
-                  set->dense ? "pixels" : "samples");
-        return NULL;
-    }
-    Module *model = model_create(&model_config, device, err);
+    ModelConfig wanted = model_config(config, rank);
+    memcpy(wanted.input, set->shape, sizeof wanted.input);
+    wanted.outputs = set->classes ? set->classes : set->target_size;
+    if (check_kind(config, data, err) != 0) return NULL;
+    Module *model = model_create(&wanted, device, err);
     if (model && config->summary) end_with_summary(config, data, model, rank);
     if (!model || rank != 0) return model;
     int failed = 0;

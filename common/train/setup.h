@@ -10,7 +10,7 @@
 #include "common/train/train_config.h"
 
 // The data that --data names: by default the digits, for the toy model synthetic:10:5, and for a
-// model of pixels shapes.
+// model of pixels shapes, for a gpt text, in samples as long as its context.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
 const char *train_data_name(const TrainConfig *config); // what it opens
 
@@ -18,7 +18,8 @@ const char *train_data_name(const TrainConfig *config); // what it opens
 size_t train_steps(const TrainConfig *config, const Sampler *sampler);
 
 // The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
-// so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu".
+// so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu". With
+// --dry-run "dry-cpu" or "dry-cuda".
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell);
 // The device `index` of that kind (auto: "cuda" if there is such a one).
 Device *train_open_device(const TrainConfig *config, int index, Error *err);

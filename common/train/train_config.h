@@ -5,6 +5,7 @@
 #include <stdint.h>
 
 #include "common/base/options.h"
+#include "common/nn/gpt.h"
 #include "common/nn/optimizer.h"
 
 typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels ask for
@@ -12,8 +13,10 @@ typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
-    const char *link; // between the devices, emulated (device/link.h); NULL: none
-    int ignore_label; // a pixel's gray value in a picture of labels that does not count; -1: none
+    const char *link;  // between the devices, emulated (device/link.h); NULL: none
+    GptSizes gpt;      // sizes of a gpt and its samples; 0: those that the model's name has
+    size_t vocabulary; // tokens that a gpt knows; 0: as many as the text has
+    int ignore_label;  // a pixel's gray value in a picture of labels that does not count; -1: none
     size_t epochs, steps; // steps > 0 ends the run after so many, whatever the epochs
     size_t global_batch;
     size_t accumulate_steps; // parts that a step's batch is worked on in
@@ -42,9 +45,11 @@ typedef struct TrainConfig {
     size_t dump_images;                 // every so many epochs; 0: never
     size_t keep_epochs;   // also keep a checkpoint of every so many epochs; 0: of none
     const char *evaluate; // weights to evaluate instead of training
+    size_t sample;        // characters to write at the end (generation.h)
     bool profile;
     bool no_eval;
     bool summary; // print the model and end
+    bool dry_run; // count bytes instead of training (dry_run.h)
     const char *trace;
 } TrainConfig;
 

@@ -6,7 +6,9 @@
 
 #include <math.h>
 
+#include "common/train/dry_run.h"
 #include "common/train/evaluation.h"
+#include "common/train/generation.h"
 #include "common/train/run_end.h"
 #include "common/train/saving.h"
 #include "common/train/step_accumulated.h"
@@ -109,12 +111,14 @@ int trainer_run(const TrainConfig *config, const Options *options, const DataSou
     Evaluation evaluation = {NAN, SCORE_NONE};
     int failed = run_open(&run, options, err);
     if (!failed && config->evaluate) failed = evaluate_only(&run, &evaluation, err);
-    bool more = !failed && !config->evaluate;
+    if (!failed && config->dry_run) failed = dry_run_print(&run, err);
+    bool more = !failed && !config->evaluate && !config->dry_run;
     while (more) { // once at least: a run resumed at its last step may not be evaluated yet
         failed = train_epoch(&run, err) != 0 || end_epoch(&run, &evaluation, err) != 0;
         more = !failed && run.progress.step < run.total_steps;
     }
-    if (!failed) failed = run_end(&run, &evaluation, err);
+    if (!failed) failed = generation_print(&run, err);
+    if (!failed && !config->dry_run) failed = run_end(&run, &evaluation, err);
     if (failed) strategy->watch->give_up(strategy->watch, err);
     run_close(&run);
     return failed ? -1 : 0;

@@ -1,0 +1,155 @@
+/* dry.c: devices that count what they are asked to hold, and compute nothing: "dry-cpu:0" asks for
+ * what "cpu:0" would, "dry-cuda:0" for what "cuda:0" would, by the same calls, in the same order.
+ *
+ * Memory is only promised: the system gives none before it is touched, and nobody touches it.
+ * Kernels and copies do nothing; what is never written reads as zero. The functions that say how
+ * much memory an operation needs are those of the device that is imitated.
+ */
+#include <limits.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "common/base/memory.h"
+#include "common/device/device_backend.h"
+
+enum { PAGE = 4096 };
+
+// ---- kernels that do nothing -------------------------------------------------------------------
+
+typedef struct DryKernels { // device->state
+    Kernels kernels;
+    ElementwiseKernels elementwise;
+    SliceKernels slices;
+    MatrixKernels matrix;
+    ConvolutionKernels convolution;
+    NormKernels norm;
+    LossKernels loss;
+    PixelKernels pixels;
+    TransformerKernels transformer;
+    OptimizerKernels optimizer;
+} DryKernels;
+
+typedef void (*AnyKernel)(void);
+
+static void nothing(void) {}
+
+// Fills a family of kernels, which is function pointers and nothing else. On all machines that this
+// is built for, a function may ignore its arguments.
+static void do_nothing(void *family, size_t bytes) {
+    const AnyKernel kernel = nothing;
+    CHECK(bytes % sizeof kernel == 0, "a family of %zu bytes", bytes);
+    for (size_t at = 0; at < bytes; at += sizeof kernel)
+        memcpy((char *)family + at, &kernel, sizeof kernel);
+}
+
+#define FAMILY(name) do_nothing(&dry->name, sizeof dry->name), dry->kernels.name = &dry->name
+
+static DryKernels *imitate(const Kernels *of) {
+    DryKernels *dry = memory_zalloc(sizeof *dry);
+    dry->kernels = *of;
+    FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
+    FAMILY(loss), FAMILY(pixels), FAMILY(optimizer);
+    dry->matrix.matmul_workspace = of->matrix->matmul_workspace;
+    dry->convolution.conv2d_workspace = of->convolution->conv2d_workspace;
+    if (!of->transformer) return dry;
+    FAMILY(transformer);
+    dry->transformer.embedding_workspace = of->transformer->embedding_workspace;
+    dry->transformer.attention_saved = of->transformer->attention_saved;
+    dry->transformer.attention_workspace = of->transformer->attention_workspace;
+    return dry;
+}
+
+// ---- the device --------------------------------------------------------------------------------
+
+static int unlimited(void) {
+    return INT_MAX;
+}
+
+static int open(Device *device, Error *err) {
+    const DeviceBackend *of = backend_find(device->backend->name + strlen("dry-"), err);
+    if (!of) return -1;
+    DryKernels *dry = imitate(of->kernels);
+    device->state = dry;
+    device->kernels = &dry->kernels;
+    return 0;
+}
+
+static void close(Device *device) {
+    free(device->state);
+}
+
+static void enter(const Device *device) {
+    (void)device;
+}
+
+static size_t pages(size_t bytes) {
+    return (bytes + PAGE - 1) / PAGE * PAGE;
+}
+
+static void *promise(Device *device, size_t bytes) {
+    (void)device;
+    void *memory = mmap(NULL, pages(bytes), PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    return memory == MAP_FAILED ? NULL : memory;
+}
+
+static void take_back(Device *device, void *memory, size_t bytes) {
+    (void)device;
+    munmap(memory, pages(bytes ? bytes : 1));
+}
+
+static void *host_alloc(Device *device, size_t bytes) {
+    (void)device;
+    return memory_zalloc(bytes);
+}
+
+static void host_free(Device *device, void *memory) {
+    (void)device;
+    free(memory);
+}
+
+static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
+    (void)from, (void)source;
+    if (!to) memset(destination, 0, bytes);
+}
+
+static void synchronize(Device *device) {
+    (void)device;
+}
+
+static void *event_create(Device *device) {
+    return device;
+}
+
+static void event_nothing(Device *device, void *event) {
+    (void)device, (void)event;
+}
+
+static void upload(Device *device, void *destination, const void *source, size_t bytes,
+                   void *free_event, void *done_event) {
+    (void)device, (void)destination, (void)source, (void)bytes, (void)free_event, (void)done_event;
+}
+
+static void download(Device *device, void *destination, const void *source, size_t bytes,
+                     void *done_event) {
+    (void)device, (void)source, (void)done_event;
+    memset(destination, 0, bytes);
+}
+
+static int no_graph(Device *device, Error *err) {
+    return error_set(err, STATUS_USAGE, "%s has no graphs: it computes nothing", device->name);
+}
+
+// (Designators cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
+#define DRY_DEVICE(kind)                                                                          \
+    {                                                                                             \
+        .name = kind, .available = unlimited, .open = open, .close = close, .enter = enter,       \
+        .alloc = promise, .free = take_back, .host_alloc = host_alloc, .host_free = host_free,    \
+        .copy = copy, .synchronize = synchronize, .event_create = event_create,                   \
+        .event_close = event_nothing, .event_record = event_nothing, .event_wait = event_nothing, \
+        .upload = upload, .download = download, .graph_begin = no_graph                           \
+    }
+// NOLINTEND(bugprone-macro-parentheses)
+
+const DeviceBackend device_dry_cpu = DRY_DEVICE("dry-cpu");
+const DeviceBackend device_dry_cuda = DRY_DEVICE("dry-cuda");

@@ -1,0 +1,54 @@
+#!/bin/sh
+# dry_run.sh BIN_DIR [DEVICE]: --dry-run says what a run's devices hold, to the byte: it is compared with the
+# counters of runs that compute, of several networks, under all three programs.
+. "$(dirname "$0")/checks.sh"
+PATH=$bin:$PATH
+device=${2:-cpu}
+value() { sed -n "s/^$1=\([0-9]*\).*/\1/p" out.txt | head -n 1; }
+
+# held WHAT COMMAND...: its dry run, then three of its steps
+held() {
+    what=$1
+    shift
+    run "$what, dry" "$@" --device "$device" --dry-run
+    peak=$(value peak_bytes)
+    other=$(sed -n 's/^peak_bytes=\([0-9]*\).*/\1/p' out.txt | tail -n +2 | sort -n | tail -n 1)
+    sum=$(awk -F= '/^[a-z]*_bytes=/ && !/^peak/ { n += $2 } END { printf "%.0f", n }' out.txt)
+    checks=$((checks + 2))
+    [ "$sum" = "$peak" ] || fail "$what: the kinds add up to $sum, not to $peak"
+    ! grep -q '=1844674407' out.txt || fail "$what: fewer bytes than none: $(cat out.txt)"
+    cp out.txt dry.txt
+    run "$what" "$@" --device "$device" --steps 3 --no-eval --out computed
+    checks=$((checks + 1))
+    computed=$(sed -n 's/.*"peak_bytes_device0": *\([0-9]*\).*/\1/p' computed/summary.json)
+    [ "$peak" = "$computed" ] || fail "$what takes $computed bytes, and said $peak: $(cat dry.txt)"
+    [ -n "$other" ] || return 0
+    computed=$(sed -n 's/.*"peak_bytes_other": *\([0-9]*\).*/\1/p' computed/summary.json)
+    [ "$other" = "$computed" ] || fail "$what: other devices take $computed bytes, and it said $other"
+}
+
+if [ "$device" = cuda ]; then
+    status=0
+    train_single --device cuda --steps 1 --no-eval >out.txt 2>err.txt || status=$?
+    [ $status != 77 ] || { cat err.txt && exit 77; }
+fi
+tiny="--model gpt --layers 2 --heads 2 --embedding 32 --context 16 --global-batch 6 --optimizer adamw"
+held "a gpt" train_single $tiny
+held "a larger one" train_single $tiny --layers 3 --context 33 --global-batch 5 --clip-grad-norm 1
+held "a gpt in bf16" train_single $tiny --amp bf16
+held "an mlp" train_single
+held "a convnet in two parts" train_single --model convnet --accumulate-steps 2
+held "two devices" train_dp --devices 2 $tiny
+if [ "$device" = cpu ]; then
+    held "two ranks" ddprun --nproc-per-node 2 train_ddp $tiny
+    held "segnet" train_single --model segnet --global-batch 8
+    # What nobody has the memory for here: 124 million parameters, of which each has 4 bytes, and takes 16.
+    gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"
+    run "GPT-2" train_single $gpt2 --dry-run
+    checks=$((checks + 2))
+    [ "$(value weights_bytes)" = $((124439808 * 4)) ] || fail "GPT-2 has $(value weights_bytes) bytes of weights"
+    [ "$(value optimizer_bytes)" = $((124439808 * 8)) ] || fail "its optimizer: $(value optimizer_bytes)"
+    [ "$(value logits_bytes)" = $((8 * 1024 * 50257 * 4)) ] || fail "its logits: $(value logits_bytes)"
+    refuse 2 '--out has no effect: --dry-run' train_single --dry-run --out x
+fi
+tally dry_run
