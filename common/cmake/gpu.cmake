@@ -2,7 +2,8 @@
 # before there is any target (CUDA has to be enabled first).
 #
 #   -DWITH_CUDA=AUTO|ON|OFF|EMULATED    EMULATED: the same sources, carried out on the CPU by
-#                                       tests/emulator, and NCCL with them; for the tests
+#                                       tests/emulator, NCCL and cuDNN with them; for the
+#                                       tests
 #   -DWITH_NCCL=AUTO|ON|OFF, -DWITH_CUDNN=AUTO|ON|OFF
 #
 # AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,
@@ -149,13 +150,12 @@ function(gpu_find library least)
     gpu_without(${library} "WITH_${library} is OFF")
   elseif(NOT HAVE_CUDA)
     gpu_without(${library} "it needs CUDA")
-  elseif(WITH_CUDA STREQUAL "EMULATED" AND library STREQUAL "NCCL")
-    set(HAVE_NCCL TRUE PARENT_SCOPE)
-    add_library(NCCL::nccl INTERFACE IMPORTED)
-    target_link_libraries(NCCL::nccl INTERFACE cuda_emulator)
-    string(APPEND gpu_found ", emulated NCCL")
   elseif(WITH_CUDA STREQUAL "EMULATED")
-    gpu_without(${library} "it is not emulated")
+    set(HAVE_${library} TRUE PARENT_SCOPE)
+    string(TOLOWER ${library} target)
+    add_library(${library}::${target} INTERFACE IMPORTED)
+    target_link_libraries(${library}::${target} INTERFACE cuda_emulator)
+    string(APPEND gpu_found ", emulated ${library}")
   else()
     find_package(${library} ${least} QUIET)
     if(${library}_FOUND)

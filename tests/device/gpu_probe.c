@@ -1,10 +1,12 @@
 /* gpu_probe.c: what a machine's GPU can do, one question at a time; gpu_probes.sh asks them.
  *
  *   gpu_probe all-reduce BYTES    a rank of a job: sums over NCCL, checked, and how long one takes
- *   gpu_probe convolutions        what computes, and how many of resnet20's convolutions cuDNN
- *                                 has a plan for
+ *   gpu_probe convolutions        each of resnet20's convolutions and how it is done (algorithm,
+ *                                 layout, mathematics), then what computes, and how many of them
+ *                                 cuDNN has a plan for
  *
- * Rank 0 prints one line. The status is 77 without a GPU, 1 if the sums are wrong.
+ * Rank 0 prints; the last line is the answer. The status is 77 without a GPU, 1 if the sums are
+ * wrong.
  */
 #include <stdio.h>
 #include <string.h>
@@ -79,6 +81,18 @@ static int all_reduce(size_t bytes) {
 
 // ---- convolutions -------------------------------------------------------------------------------
 
+// One line; returns whether cuDNN does it.
+static bool print_plan(ConvolutionPass pass, Precision precision, const Window *window) {
+    static const char *const passes[] = {"forward", "input gradient", "weight gradient"};
+    static const char *const precisions[] = {"float32", "bf16", "fp16"};
+    const ConvolutionPlan *plan = cuda_convolution_plan(pass, precision, window);
+    char text[128];
+    cuda_convolution_plan_describe(plan, text, sizeof text);
+    printf("%zu channels of %zux%zu to %zu, stride %zu, %s, %s: %s\n", window->c, window->h,
+           window->w, window->k, window->stride, passes[pass], precisions[precision], text);
+    return plan;
+}
+
 static int convolutions(void) {
     static const size_t layers[][4] = {// c, size, k, stride
                                        {3, 32, 16, 1},  {16, 32, 16, 1}, {16, 32, 32, 2},
@@ -101,8 +115,7 @@ static int convolutions(void) {
                          .ow = out};
         for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++)
             for (int p = 0; p < 3; p++, asked++)
-                planned +=
-                    cuda_convolution_plan((ConvolutionPass)pass, precisions[p], &window) != NULL;
+                planned += print_plan((ConvolutionPass)pass, precisions[p], &window);
     }
     char name[256];
     device_kernels(device)->describe(name, sizeof name);

@@ -11,13 +11,13 @@
  * Matrices must lie in device memory, each inside one allocation.
  */
 #include <cblas.h>
+#include <cmath>
 #include <cstring>
 
 #include <cublasLt.h>
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 
 #include "emulator.h"
+#include "numbers.h"
 
 struct cublasLtContext {
     int device;
@@ -72,9 +72,6 @@ static_assert(sizeof(Algorithm) == sizeof(cublasLtMatmulAlgo_t), "the caller kee
 
 // ---- what can be done --------------------------------------------------------------------------
 
-static size_t type_size(uint32_t type) {
-    return type == CUDA_R_32F ? 4 : 2;
-}
 static bool is_16_bits(uint32_t type) {
     return type == CUDA_R_16BF || type == CUDA_R_16F;
 }
@@ -142,28 +139,6 @@ static size_t extent_of_all(const Layout &layout) {
            extent(layout);
 }
 
-static float load(const void *data, uint32_t type, size_t i) {
-    if (type == CUDA_R_32F) return static_cast<const float *>(data)[i];
-    unsigned short bits = static_cast<const unsigned short *>(data)[i];
-    return type == CUDA_R_16BF ? __bfloat162float({bits}) : __half2float({bits});
-}
-
-static void store(void *data, uint32_t type, size_t i, float value) {
-    if (type == CUDA_R_32F)
-        static_cast<float *>(data)[i] = value;
-    else
-        static_cast<unsigned short *>(data)[i] =
-            type == CUDA_R_16BF ? __float2bfloat16_rn(value).bits : __float2half_rn(value).bits;
-}
-
-// To 10 bits of fraction, ties to even. (Tensor cores round like this where cuBLAS converts for
-// them; where they only cut off, the result differs by as much again.)
-static float round_to_tf32(float x) {
-    unsigned bits = __float_as_uint(x);
-    if ((bits & 0x7f800000) == 0x7f800000) return x;
-    return __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
-}
-
 static float round_factor(cublasComputeType_t compute, float x) {
     switch (compute) {
     case CUBLAS_COMPUTE_32F_FAST_TF32:
@@ -196,6 +171,7 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
     const Product &p = call.product;
     bool bias = (p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
     bool relu = (p.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+    bool relu_nan = runtime().settings.relu_nan;
     uint32_t bias_type = p.bias_type < 0 ? d.type : static_cast<uint32_t>(p.bias_type);
     auto at = [](const Layout &layout, size_t row, size_t column) {
         size_t ld = static_cast<size_t>(layout.ld);
@@ -207,8 +183,7 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
             if (call.beta != 0) // otherwise c is not read: it may be NaN
                 value += call.beta * load(call.c, c.type, first_c + at(c, row, column));
             if (bias) value += load(p.bias, bias_type, row);
-            if (relu && value < 0) // NaN stays NaN
-                value = 0;
+            if (relu && (value < 0 || (std::isnan(value) && !relu_nan))) value = 0;
             store(call.d, d.type, first_d + at(d, row, column), value);
         }
 }

@@ -1,9 +1,9 @@
 /* emulator.cpp: a small CUDA that runs on the CPU, to test CUDA code where no GPU is. This file
  * holds the emulated machine's settings, its devices and errors.
  *
- * What it is. A library with the names of CUDA's runtime, of cuBLASLt and of NCCL, as far as this
- * project calls them. Its headers (include/) take the place of NVIDIA's; the project's sources are
- * the same for both. `cmake -DWITH_CUDA=EMULATED` builds them so.
+ * What it is. A library with the names of CUDA's runtime, of cuBLASLt, of cuDNN and of NCCL, as far
+ * as this project calls them. Its headers (include/) take the place of NVIDIA's; the project's
+ * sources are the same for both. `cmake -DWITH_CUDA=EMULATED` builds them so.
  *
  * What it checks, by being less kind than a real GPU:
  *   - order: the work of streams is carried out late and in random order; only events and the
@@ -30,6 +30,11 @@
  *   DDPC_EMULATED_GPUS    number of devices, 0 to 8 (2). 0: every call fails, as without a GPU
  *   DDPC_EMULATED_MEMORY  bytes of memory of each device (1 GiB)
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
+ *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it makes a zero of it (1). The real
+ *                         one promises neither
+ *   DDPC_EMULATED_CUDNN_REFUSES  what cuDNN refuses when it is run, though its queries promised it
+ *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
+ *                         of the gradients; "memory": the same, for lack of memory; "all"
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
  *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
  *
@@ -43,6 +48,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <string>
 #include <unistd.h>
 
 #include "emulator.h"
@@ -71,6 +77,18 @@ static size_t setting(const char *name, size_t missing, size_t most) {
     return value;
 }
 
+static void set_refusals(Settings &settings) {
+    const char *text = getenv("DDPC_EMULATED_CUDNN_REFUSES");
+    std::string word = text == nullptr ? "" : text;
+    settings.refuses_channels_last = word == "channels-last";
+    settings.refuses_preferred = word == "preferred";
+    settings.refuses_memory = word == "memory";
+    settings.refuses_all = word == "all";
+    if (word != "" && !settings.refuses_channels_last && !settings.refuses_preferred &&
+        !settings.refuses_memory && !settings.refuses_all)
+        fail("DDPC_EMULATED_CUDNN_REFUSES=%s: no such word", text);
+}
+
 // Runs at the end of the process: what was never given back, unless the program failed anyway.
 static void report_leaks(int status, void *) {
     Runtime &r = runtime();
@@ -97,6 +115,8 @@ static Runtime *runtime_create() {
     r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
     r->settings.seed = static_cast<unsigned>(setting("DDPC_EMULATOR_SEED", 1, UINT_MAX));
     r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
+    r->settings.relu_nan = setting("DDPC_EMULATED_RELU_NAN", 1, 1) != 0;
+    set_refusals(r->settings);
     r->random.seed(r->settings.seed);
     r->process = getpid();
     on_exit(report_leaks, nullptr);

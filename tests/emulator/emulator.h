@@ -29,6 +29,9 @@ struct Settings { // read from the environment once (emulator.cpp)
     size_t memory; // bytes per device
     unsigned seed; // 0: everything at once and in order
     bool count;    // say at the end what was asked for (count.cpp)
+    bool relu_nan; // cuBLASLt's RELU keeps NaN
+    // What cuDNN refuses to run though its queries promised it (dnn.cpp).
+    bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all;
 };
 
 // ---- work (stream.cpp) -------------------------------------------------------------------------

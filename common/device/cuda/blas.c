@@ -8,11 +8,12 @@
  * product is one call that neither allocates nor asks, as the recording of a graph needs. Its
  * scratch memory is the device's workspace.
  *
- * In float32, products are rounded as the device says (tf32), and bias and relu are part of the
- * product, if cuBLASLt knows a way; otherwise cuda_finish adds them. In 16 bits the factors are
- * narrowed into the caller's workspace first; the product is added up in float32, rounded to 16
- * bits as it is stored there, and cuda_finish takes it to c. One that gets a bias is rounded after
- * it: it is stored in float32, in c, and finished there.
+ * In float32, products are rounded as the device says (tf32), and the bias is part of the
+ * product, if cuBLASLt knows a way; otherwise cuda_finish adds it. Relu is always cuda_finish's:
+ * what cuBLASLt's own makes of a NaN is said nowhere, and a NaN that became 0 would hide a
+ * failure. In 16 bits the factors are narrowed into the caller's workspace first; the product is
+ * added up in float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c.
+ * One that gets a bias is rounded after it: it is stored in float32, in c, and finished there.
  */
 #include <cublasLt.h>
 
@@ -167,7 +168,7 @@ static uint64_t alignment_of(const void *a, const void *b, const void *bias, con
 }
 
 // The shape but for tf32 and the alignment, which are filled in here. False, with nothing done:
-// there is no such product with bias or relu.
+// there is no such product with a bias.
 static bool multiply(Shape shape, const void *a, const void *b, const float *bias, void *c) {
     CudaDevice *cuda = cuda_current();
     shape.tf32 = cuda->device->tf32;
@@ -275,14 +276,14 @@ static void cuda_linear(Compute how, LinearShape s, const float *x, const float 
         multiply_narrowed(shape, x, weight, y, finish, how.workspace);
         return;
     }
-    shape.epilogue = bias && s.relu ? CUBLASLT_EPILOGUE_RELU_BIAS
-                     : bias         ? CUBLASLT_EPILOGUE_BIAS
-                     : s.relu       ? CUBLASLT_EPILOGUE_RELU
-                                    : CUBLASLT_EPILOGUE_DEFAULT;
-    if (multiply(shape, x, weight, bias, y)) return;
-    shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-    (void)multiply(shape, x, weight, NULL, y);
-    cuda_finish(&finish, y, y, s.rows * s.out);
+    shape.epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (multiply(shape, x, weight, bias, y)) {
+        finish.bias = NULL; // is in it
+    } else {
+        shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+        (void)multiply(shape, x, weight, NULL, y);
+    }
+    if (finish.bias || finish.relu) cuda_finish(&finish, y, y, s.rows * s.out);
 }
 
 void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, const void *b,

@@ -6,8 +6,10 @@
  *
  * Which algorithm is best is asked of cuDNN's heuristics once per pass, precision and window, and
  * kept (a plan). Only algorithms that give the same result every time are taken: some are faster by
- * adding atomically, in whatever order the blocks of the GPU come. If none is left, there is no
- * plan, and conv.cu convolves by im2col.
+ * adding atomically, in whatever order the blocks of the GPU come. Nor are those taken that lose
+ * digits in a transform, where digits count. cuDNN may refuse to run what its queries promised, so
+ * each candidate is run once before it becomes the plan. If none is left, there is no plan, and
+ * conv.cu convolves by im2col. Every refusal is told on stderr, once.
  *
  * In 16 bits all three tensors are narrow for cuDNN: the factors are narrowed into the workspace,
  * with the channels last if cuDNN has a way for that (it is what tensor cores read), and
@@ -18,6 +20,7 @@
 #include <limits.h>
 
 #include "common/base/memory.h"
+#include "common/device/cuda/allocator.h"
 #include "common/device/cuda/kernels.h"
 #include "common/device/plan_cache.h"
 
@@ -41,9 +44,11 @@ struct ConvolutionPlan {
     cudnnTensorDescriptor_t x, y; // and of their gradients
     cudnnFilterDescriptor_t weight;
     cudnnConvolutionDescriptor_t convolution;
+    bool exact; // float32 without TF32: no answer may bring it in
     bool possible;
     bool channels_last;
-    int algorithm;  // cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t or ...BwdFilterAlgo_t
+    int algorithm; // cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t or ...BwdFilterAlgo_t
+    cudnnMathType_t math;
     size_t scratch; // bytes for cuDNN
     CudaImages a, b, result;
 };
@@ -81,6 +86,109 @@ void cuda_convolution_describe(char *buffer, size_t capacity) {
     size_t version = cudnnGetVersion();
     snprintf(buffer, capacity, "cuDNN %zu.%zu.%zu", version / 10000, version / 100 % 100,
              version % 100);
+}
+
+// ---- in words --------------------------------------------------------------------------------
+
+enum { PLAN_TEXT = 96 }; // bytes that the description of a plan needs
+
+static const char *algorithm_name(const ConvolutionPlan *plan) {
+    static const char *const forward[] = {
+        "IMPLICIT_GEMM", "IMPLICIT_PRECOMP_GEMM", "GEMM", "DIRECT", "FFT", "FFT_TILING",
+        "WINOGRAD",      "WINOGRAD_NONFUSED"};
+    static const char *const input[] = {"ALGO_0",     "ALGO_1",   "FFT",
+                                        "FFT_TILING", "WINOGRAD", "WINOGRAD_NONFUSED"};
+    static const char *const weight[] = {
+        "ALGO_0", "ALGO_1", "FFT", "ALGO_3", "WINOGRAD", "WINOGRAD_NONFUSED", "FFT_TILING"};
+    size_t i = (size_t)plan->algorithm;
+    if (plan->pass == CONVOLUTION_FORWARD) return i < 8 ? forward[i] : "?";
+    if (plan->pass == CONVOLUTION_INPUT_GRADIENT) return i < 6 ? input[i] : "?";
+    return i < 7 ? weight[i] : "?";
+}
+
+static void describe_choice(const ConvolutionPlan *plan, char *buffer, size_t capacity) {
+    static const char *const maths[] = {"default math", "tensor cores", "tensor cores, narrowed",
+                                        "FMA"};
+    size_t math = (size_t)plan->math;
+    snprintf(buffer, capacity, "cuDNN's %s (channels %s, %s)", algorithm_name(plan),
+             plan->channels_last ? "last" : "first", math < 4 ? maths[math] : "?");
+}
+
+void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, size_t capacity) {
+    if (plan)
+        describe_choice(plan, buffer, capacity);
+    else
+        snprintf(buffer, capacity, "im2col");
+}
+
+// ---- one pass --------------------------------------------------------------------------------
+
+static void find_shapes(ConvolutionPlan *plan) {
+    const Window *v = &plan->window;
+    CudaImages x = {v->n, v->c, v->h * v->w}, y = {v->n, v->k, v->oh * v->ow};
+    CudaImages weight = {v->k, v->c, v->kernel * v->kernel};
+    plan->a = plan->pass == CONVOLUTION_INPUT_GRADIENT ? weight : x;
+    plan->b = plan->pass == CONVOLUTION_FORWARD ? weight : y;
+    plan->result = plan->pass == CONVOLUTION_FORWARD          ? y
+                   : plan->pass == CONVOLUTION_INPUT_GRADIENT ? x
+                                                              : weight;
+}
+
+static size_t count_of(const CudaImages *images) {
+    return images->n * images->c * images->inner;
+}
+
+static void describe_tensors(ConvolutionPlan *plan, bool channels_last) {
+    const Window *v = &plan->window;
+    cudnnDataType_t type = plan->precision == PRECISION_BF16  ? CUDNN_DATA_BFLOAT16
+                           : plan->precision == PRECISION_F16 ? CUDNN_DATA_HALF
+                                                              : CUDNN_DATA_FLOAT;
+    cudnnTensorFormat_t order = channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+    int n = (int)v->n, c = (int)v->c, k = (int)v->k, kernel = (int)v->kernel;
+    plan->channels_last = channels_last;
+    CUDNN(cudnnSetTensor4dDescriptor(plan->x, order, type, n, c, (int)v->h, (int)v->w));
+    CUDNN(cudnnSetTensor4dDescriptor(plan->y, order, type, n, k, (int)v->oh, (int)v->ow));
+    CUDNN(cudnnSetFilter4dDescriptor(plan->weight, type, order, k, c, kernel, kernel));
+}
+
+// cuDNN's scratch, and memory for the three tensors where they are not the caller's.
+typedef struct Room {
+    void *a, *b, *result, *scratch;
+    size_t bytes;
+} Room;
+
+static void *room_take(Room *room, char *memory, size_t bytes) {
+    char *place = memory ? memory + room->bytes : NULL;
+    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return place;
+}
+
+static Room room_split(const ConvolutionPlan *plan, void *memory, bool with_tensors) {
+    Room room = {0};
+    room.scratch = room_take(&room, memory, plan->scratch);
+    if (!with_tensors) return room;
+    size_t bytes = plan->precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
+    room.a = room_take(&room, memory, count_of(&plan->a) * bytes);
+    room.b = room_take(&room, memory, count_of(&plan->b) * bytes);
+    room.result = room_take(&room, memory, count_of(&plan->result) * bytes);
+    return room;
+}
+
+// out = the product + old out
+static cudnnStatus_t convolve(cudnnHandle_t handle, const ConvolutionPlan *p, const void *a,
+                              const void *b, float old, void *out, void *scratch) {
+    const float one = 1;
+    if (p->pass == CONVOLUTION_FORWARD)
+        return cudnnConvolutionForward(handle, &one, p->x, a, p->weight, b, p->convolution,
+                                       (cudnnConvolutionFwdAlgo_t)p->algorithm, scratch, p->scratch,
+                                       &old, p->y, out);
+    if (p->pass == CONVOLUTION_INPUT_GRADIENT)
+        return cudnnConvolutionBackwardData(handle, &one, p->weight, a, p->y, b, p->convolution,
+                                            (cudnnConvolutionBwdDataAlgo_t)p->algorithm, scratch,
+                                            p->scratch, &old, p->x, out);
+    return cudnnConvolutionBackwardFilter(handle, &one, p->x, a, p->y, b, p->convolution,
+                                          (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, scratch,
+                                          p->scratch, &old, p->weight, out);
 }
 
 // ---- the choice of an algorithm --------------------------------------------------------------
@@ -143,58 +251,100 @@ static cudnnStatus_t ask_scratch(cudnnHandle_t handle, const ConvolutionPlan *p,
         bytes);
 }
 
-// Without TF32, no answer may bring it in.
-static void choose_algorithm(cudnnHandle_t handle, ConvolutionPlan *plan, bool exact) {
+// "Deterministic" is not "accurate": Winograd's and Fourier's transforms lose digits, in float32
+// more than the 1e-6 that is asked of an exact product. In 16 bits it is the Winograd that stores
+// its transformed factors in 16 bits again.
+static bool is_accurate(const ConvolutionPlan *p, int algorithm) {
+    if (p->pass == CONVOLUTION_FORWARD)
+        return p->exact ? algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM ||
+                              algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM
+                        : p->precision == PRECISION_F32 ||
+                              algorithm != CUDNN_CONVOLUTION_FWD_ALGO_WINOGRAD_NONFUSED;
+    if (p->pass == CONVOLUTION_INPUT_GRADIENT)
+        return p->exact ? algorithm == CUDNN_CONVOLUTION_BWD_DATA_ALGO_1
+                        : p->precision == PRECISION_F32 ||
+                              algorithm != CUDNN_CONVOLUTION_BWD_DATA_ALGO_WINOGRAD_NONFUSED;
+    return p->exact ? algorithm == CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1
+                    : p->precision == PRECISION_F32 ||
+                          algorithm != CUDNN_CONVOLUTION_BWD_FILTER_ALGO_WINOGRAD_NONFUSED;
+}
+
+static void set_math(ConvolutionPlan *plan, cudnnMathType_t math) {
+    plan->math = math;
+    CUDNN(cudnnSetConvolutionMathType(plan->convolution, math));
+}
+
+// Runs the plan once over zeros, in memory that is given back: NULL, or why it cannot be run.
+static const char *try_plan(const CudaDevice *cuda, cudnnHandle_t handle,
+                            const ConvolutionPlan *plan) {
+    size_t bytes = room_split(plan, NULL, true).bytes;
+    void *memory = cuda_allocator_take(cuda->allocator, bytes);
+    if (!memory) return "the GPU has no memory to try it";
+    CUDA(cudaMemsetAsync(memory, 0, bytes, cuda->compute));
+    Room room = room_split(plan, memory, true);
+    bool adds = plan->precision == PRECISION_F32 && plan->pass != CONVOLUTION_FORWARD;
+    cudnnStatus_t status =
+        convolve(handle, plan, room.a, room.b, adds ? 1 : 0, room.result, room.scratch);
+    cuda_wait_stream(cuda->compute);
+    cuda_allocator_give_back(cuda->allocator, memory);
+    return status == CUDNN_STATUS_SUCCESS ? NULL : cudnnGetErrorString(status);
+}
+
+static void tell(const ConvolutionPlan *plan, const char *algorithm, const char *why) {
+    static const char *const passes[] = {"convolution", "convolution's input gradient",
+                                         "convolution's weight gradient"};
+    const Window *v = &plan->window;
+    fprintf(stderr,
+            "note: %s: the %s of [%zu, %zu, %zu, %zu], kernel %zux%zu to %zu channels, goes "
+            "without %s: %s\n",
+            cuda_current()->device->name, passes[plan->pass], v->n, v->c, v->h, v->w, v->kernel,
+            v->kernel, v->k, algorithm, why);
+}
+
+// The first candidate that keeps its promises. What the last one left in the descriptor is no
+// part of the question.
+static void choose_algorithm(const CudaDevice *cuda, cudnnHandle_t handle, ConvolutionPlan *plan) {
     Candidate candidates[CANDIDATES];
+    set_math(plan, plan->exact                        ? CUDNN_FMA_MATH
+                   : plan->precision == PRECISION_F32 ? CUDNN_DEFAULT_MATH
+                                                      : CUDNN_TENSOR_OP_MATH);
     int count = ask_candidates(handle, plan, candidates);
     for (int i = 0; i < count && !plan->possible; i++) {
-        cudnnMathType_t math = exact ? CUDNN_FMA_MATH : candidates[i].math;
-        CUDNN(cudnnSetConvolutionMathType(plan->convolution, math));
         plan->algorithm = candidates[i].algorithm;
-        plan->possible =
-            ask_scratch(handle, plan, plan->algorithm, &plan->scratch) == CUDNN_STATUS_SUCCESS &&
-            plan->scratch <= SCRATCH_MOST;
+        if (!is_accurate(plan, plan->algorithm)) continue;
+        set_math(plan, plan->exact ? CUDNN_FMA_MATH : candidates[i].math);
+        if (ask_scratch(handle, plan, plan->algorithm, &plan->scratch) != CUDNN_STATUS_SUCCESS ||
+            plan->scratch > SCRATCH_MOST)
+            continue;
+        const char *why = try_plan(cuda, handle, plan);
+        plan->possible = !why;
+        if (!why) return;
+        char name[PLAN_TEXT];
+        describe_choice(plan, name, sizeof name);
+        tell(plan, name, why);
     }
 }
 
 // ---- plans -----------------------------------------------------------------------------------
 
-static void find_shapes(ConvolutionPlan *plan) {
-    const Window *v = &plan->window;
-    CudaImages x = {v->n, v->c, v->h * v->w}, y = {v->n, v->k, v->oh * v->ow};
-    CudaImages weight = {v->k, v->c, v->kernel * v->kernel};
-    plan->a = plan->pass == CONVOLUTION_INPUT_GRADIENT ? weight : x;
-    plan->b = plan->pass == CONVOLUTION_FORWARD ? weight : y;
-    plan->result = plan->pass == CONVOLUTION_FORWARD          ? y
-                   : plan->pass == CONVOLUTION_INPUT_GRADIENT ? x
-                                                              : weight;
+// cuDNN counts in int.
+static bool fits(const ConvolutionPlan *plan) {
+    const size_t most = INT_MAX;
+    return count_of(&plan->a) <= most && count_of(&plan->b) <= most &&
+           count_of(&plan->result) <= most;
 }
 
-static size_t count_of(const CudaImages *images) {
-    return images->n * images->c * images->inner;
-}
-
-static void describe_tensors(ConvolutionPlan *plan, bool channels_last) {
-    const Window *v = &plan->window;
-    cudnnDataType_t type = plan->precision == PRECISION_BF16  ? CUDNN_DATA_BFLOAT16
-                           : plan->precision == PRECISION_F16 ? CUDNN_DATA_HALF
-                                                              : CUDNN_DATA_FLOAT;
-    cudnnTensorFormat_t order = channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
-    int n = (int)v->n, c = (int)v->c, k = (int)v->k, kernel = (int)v->kernel;
-    plan->channels_last = channels_last;
-    CUDNN(cudnnSetTensor4dDescriptor(plan->x, order, type, n, c, (int)v->h, (int)v->w));
-    CUDNN(cudnnSetTensor4dDescriptor(plan->y, order, type, n, k, (int)v->oh, (int)v->ow));
-    CUDNN(cudnnSetFilter4dDescriptor(plan->weight, type, order, k, c, kernel, kernel));
-}
-
-static ConvolutionPlan *plan_create(cudnnHandle_t handle, ConvolutionPass pass, Precision precision,
-                                    const Window *v, bool tf32) {
+static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass,
+                                    Precision precision, const Window *v) {
+    CHECK(!cuda->capturing, "%s meets a new convolution while it records a graph",
+          cuda->device->name);
+    cudnnHandle_t handle = cuda->convolutions->handle;
     ConvolutionPlan *plan = memory_zalloc(sizeof *plan);
     plan->pass = pass;
     plan->precision = precision;
     plan->window = *v;
+    plan->exact = precision == PRECISION_F32 && !cuda->device->tf32;
     find_shapes(plan);
-    bool exact = precision == PRECISION_F32 && !tf32;
     int stride = (int)v->stride, pad = (int)v->pad;
     CUDNN(cudnnCreateTensorDescriptor(&plan->x));
     CUDNN(cudnnCreateTensorDescriptor(&plan->y));
@@ -202,90 +352,40 @@ static ConvolutionPlan *plan_create(cudnnHandle_t handle, ConvolutionPass pass, 
     CUDNN(cudnnCreateConvolutionDescriptor(&plan->convolution));
     CUDNN(cudnnSetConvolution2dDescriptor(plan->convolution, pad, pad, stride, stride, 1, 1,
                                           CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    CUDNN(cudnnSetConvolutionMathType(plan->convolution, exact ? CUDNN_FMA_MATH
-                                                         : precision == PRECISION_F32
-                                                             ? CUDNN_DEFAULT_MATH
-                                                             : CUDNN_TENSOR_OP_MATH));
-    if (precision != PRECISION_F32) {
-        describe_tensors(plan, true);
-        choose_algorithm(handle, plan, exact);
+    for (int last = precision != PRECISION_F32; last >= 0 && fits(plan) && !plan->possible;
+         last--) {
+        describe_tensors(plan, last);
+        choose_algorithm(cuda, handle, plan);
     }
-    if (!plan->possible) {
-        describe_tensors(plan, false);
-        choose_algorithm(handle, plan, exact);
-    }
+    if (!plan->possible) tell(plan, "cuDNN", "none of its algorithms will do, im2col takes over");
     return plan;
-}
-
-// cuDNN counts in int, and knows no tensors without elements.
-static bool fits(const Window *v) {
-    const size_t most = INT_MAX;
-    size_t x = v->n * v->c * v->h * v->w, y = v->n * v->k * v->oh * v->ow;
-    size_t weight = v->k * v->c * v->kernel * v->kernel;
-    return x > 0 && y > 0 && weight > 0 && x <= most && y <= most && weight <= most;
 }
 
 const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision precision,
                                              const Window *v) {
     const CudaDevice *cuda = cuda_current();
-    CudaConvolutions *convolutions = cuda->convolutions;
-    if (!convolutions || !fits(v)) return NULL;
-    bool tf32 = cuda->device->tf32;
-    Key key = {pass, precision, tf32,      v->n,   v->c,  v->h, v->w,
-               v->k, v->kernel, v->stride, v->pad, v->oh, v->ow};
-    ConvolutionPlan *plan = plan_cache_find(convolutions->plans, &key);
+    bool empty = v->n * v->c * v->h * v->w == 0 || v->k * v->oh * v->ow == 0;
+    if (!cuda->convolutions || empty) return NULL; // cuDNN knows no tensors without elements
+    PlanCache *plans = cuda->convolutions->plans;
+    Key key = {pass, precision, cuda->device->tf32, v->n,   v->c,  v->h, v->w,
+               v->k, v->kernel, v->stride,          v->pad, v->oh, v->ow};
+    ConvolutionPlan *plan = plan_cache_find(plans, &key);
     if (!plan) {
-        plan = plan_create(convolutions->handle, pass, precision, v, tf32);
-        plan_cache_add(convolutions->plans, &key, plan);
+        plan = plan_create(cuda, pass, precision, v);
+        plan_cache_add(plans, &key, plan);
     }
     return plan->possible ? plan : NULL;
 }
 
 // ---- running one -----------------------------------------------------------------------------
 
-// The caller's workspace: cuDNN's scratch, and in 16 bits the three tensors.
-typedef struct Room {
-    uint16_t *a, *b, *result;
-    void *scratch;
-    size_t bytes;
-} Room;
-
-static void *room_take(Room *room, char *memory, size_t bytes) {
-    char *place = memory ? memory + room->bytes : NULL;
-    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return place;
-}
-
-static Room room_split(const ConvolutionPlan *plan, void *memory) {
-    Room room = {0};
-    room.scratch = room_take(&room, memory, plan->scratch);
-    if (plan->precision == PRECISION_F32) return room;
-    room.a = room_take(&room, memory, count_of(&plan->a) * sizeof *room.a);
-    room.b = room_take(&room, memory, count_of(&plan->b) * sizeof *room.b);
-    room.result = room_take(&room, memory, count_of(&plan->result) * sizeof *room.result);
-    return room;
+// The caller's workspace, which in 16 bits has the tensors too.
+static Room workspace_split(const ConvolutionPlan *plan, void *memory) {
+    return room_split(plan, memory, plan->precision != PRECISION_F32);
 }
 
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan) {
-    return room_split(plan, NULL).bytes;
-}
-
-// out = the product + old out
-static void convolve(cudnnHandle_t handle, const ConvolutionPlan *p, const void *a, const void *b,
-                     float old, void *out, void *scratch) {
-    const float one = 1;
-    if (p->pass == CONVOLUTION_FORWARD)
-        CUDNN(cudnnConvolutionForward(handle, &one, p->x, a, p->weight, b, p->convolution,
-                                      (cudnnConvolutionFwdAlgo_t)p->algorithm, scratch, p->scratch,
-                                      &old, p->y, out));
-    else if (p->pass == CONVOLUTION_INPUT_GRADIENT)
-        CUDNN(cudnnConvolutionBackwardData(handle, &one, p->weight, a, p->y, b, p->convolution,
-                                           (cudnnConvolutionBwdDataAlgo_t)p->algorithm, scratch,
-                                           p->scratch, &old, p->x, out));
-    else
-        CUDNN(cudnnConvolutionBackwardFilter(handle, &one, p->x, a, p->y, b, p->convolution,
-                                             (cudnnConvolutionBwdFilterAlgo_t)p->algorithm, scratch,
-                                             p->scratch, &old, p->weight, out));
+    return workspace_split(plan, NULL).bytes;
 }
 
 static void narrow(const ConvolutionPlan *plan, const float *a, const float *b, const Room *room) {
@@ -301,19 +401,19 @@ static void narrow(const ConvolutionPlan *plan, const float *a, const float *b, 
 void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
                           const float *bias, float *out, bool accumulate, void *workspace) {
     cudnnHandle_t handle = cuda_current()->convolutions->handle;
-    Room room = room_split(plan, workspace);
+    Room room = workspace_split(plan, workspace);
     CudaFinish finish = {.stored = plan->precision,
                          .rounding = plan->precision,
                          .bias = bias,
                          .inner = plan->window.oh * plan->window.ow,
                          .channels = plan->window.k};
     if (plan->precision == PRECISION_F32) {
-        convolve(handle, plan, a, b, accumulate ? 1 : 0, out, room.scratch);
+        CUDNN(convolve(handle, plan, a, b, accumulate ? 1 : 0, out, room.scratch));
         if (bias) cuda_finish(&finish, out, out, count_of(&plan->result));
         return;
     }
     narrow(plan, a, b, &room);
-    convolve(handle, plan, room.a, room.b, 0, room.result, room.scratch);
+    CUDNN(convolve(handle, plan, room.a, room.b, 0, room.result, room.scratch));
     finish.accumulate = accumulate;
     if (plan->channels_last)
         cuda_finish_images(&finish, &plan->result, out, room.result);

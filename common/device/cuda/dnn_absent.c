@@ -1,5 +1,5 @@
-/* dnn_absent.c: takes the place of dnn.c in builds without cuDNN: no
- * convolution has a plan, so all of them run by im2col. */
+/* dnn_absent.c: takes the place of dnn.c in builds without cuDNN: no convolution has a plan, so all
+ * of them run by im2col. */
 #include "common/device/cuda/kernels.h"
 
 CudaConvolutions *cuda_convolutions_create(CudaDevice *cuda) {
@@ -19,6 +19,11 @@ const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision pre
                                              const Window *window) {
     (void)pass, (void)precision, (void)window;
     return NULL;
+}
+
+void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, size_t capacity) {
+    CHECK(!plan, "a plan in a build without cuDNN");
+    snprintf(buffer, capacity, "im2col");
 }
 
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan) {

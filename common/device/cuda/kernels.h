@@ -73,9 +73,12 @@ typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
     CONVOLUTION_WEIGHT_GRADIENT // x, dy: dweight
 } ConvolutionPass;
 typedef struct ConvolutionPlan ConvolutionPlan; // the current device's
-// NULL: by im2col (always, without cuDNN).
+// NULL: by im2col (always, without cuDNN). The first call for a window tries the plan out, and
+// waits for that: it must not be while a graph is recorded.
 const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision precision,
                                              const Window *window);
+// "cuDNN's IMPLICIT_PRECOMP_GEMM (channels last, tensor cores)", "im2col" for NULL.
+void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, size_t capacity);
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan);
 // out (+)= the pass's product of a and b, + bias[k] (may be NULL, and is in the gradients)
 void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,

@@ -1,0 +1,157 @@
+/* test_cuda_libraries.c: what NVIDIA's libraries do not promise, or promise and do not keep: which
+ * convolutions are planned with cuDNN, and what becomes of a NaN in cuBLASLt.
+ *
+ *   test_cuda_libraries cuda [WORD]    WORD: what the emulator's cuDNN refuses to run
+ *                                      (DDPC_EMULATED_CUDNN_REFUSES); a real one refuses nothing
+ */
+#include "tests/rigs/two_devices.h"
+
+#include <unistd.h>
+
+#include "common/device/cuda/kernels.h"
+
+static const Window WINDOW = {
+    .n = 2, .c = 4, .h = 8, .w = 8, .k = 8, .kernel = 3, .stride = 1, .pad = 1, .oh = 8, .ow = 8};
+
+enum { PASSES = 3, TEXT = 128 };
+
+typedef struct State {
+    TwoDevices *two;
+    const char *word; // "": nothing is refused
+} State;
+
+static void expect_plan(const State *state, Precision precision, const char *const wanted[PASSES]) {
+    two_kernels(state->two, TESTED); // the thread's current device
+    for (int pass = 0; pass < PASSES; pass++) {
+        char text[TEXT];
+        cuda_convolution_plan_describe(
+            cuda_convolution_plan((ConvolutionPass)pass, precision, &WINDOW), text, sizeof text);
+        if (!strstr(text, wanted[pass]))
+            fail_msg("pass %d in precision %d: \"%s\", expected \"%s\"", pass, (int)precision, text,
+                     wanted[pass]);
+    }
+}
+
+static bool is_word(const State *state, const char *word) {
+    return strcmp(state->word, word) == 0;
+}
+
+// No Winograd or Fourier transform where 1e-6 is asked for, nor TF32.
+static void exact_plans(void **context) {
+    const State *state = *context;
+    bool preferred = is_word(state, "preferred") || is_word(state, "memory");
+    const char *const usual[] = {"IMPLICIT_PRECOMP_GEMM (channels first, FMA)",
+                                 "ALGO_1 (channels first, FMA)", "ALGO_1 (channels first, FMA)"};
+    const char *const second[] = {"IMPLICIT_GEMM (channels first, FMA)", "im2col", "im2col"};
+    const char *const none[] = {"im2col", "im2col", "im2col"};
+    expect_plan(state, PRECISION_F32, is_word(state, "all") ? none : preferred ? second : usual);
+}
+
+// On tensor cores, whatever the attempts before have left behind.
+static void plans_in_16_bits(void **context) {
+    const State *state = *context;
+    const char *const usual[] = {"IMPLICIT_PRECOMP_GEMM (channels last, tensor cores)",
+                                 "ALGO_1 (channels last, tensor cores)",
+                                 "ALGO_1 (channels last, tensor cores)"};
+    const char *const first[] = {"IMPLICIT_PRECOMP_GEMM (channels first, tensor cores)",
+                                 "ALGO_1 (channels first, tensor cores)",
+                                 "ALGO_1 (channels first, tensor cores)"};
+    const char *const second[] = {"IMPLICIT_GEMM (channels last, tensor cores)", "im2col",
+                                  "im2col"};
+    const char *const none[] = {"im2col", "im2col", "im2col"};
+    const char *const *wanted = is_word(state, "all")             ? none
+                                : is_word(state, "channels-last") ? first
+                                : is_word(state, "")              ? usual
+                                                                  : second;
+    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) expect_plan(state, (Precision)p, wanted);
+}
+
+// Whichever way is left.
+static void results(void **context) {
+    TwoDevices *two = ((const State *)*context)->two;
+    size_t inputs = WINDOW.n * WINDOW.c * WINDOW.h * WINDOW.w;
+    size_t outputs = WINDOW.n * WINDOW.k * WINDOW.oh * WINDOW.ow;
+    Both x = both_normal(two, inputs, 1), weight = both_normal(two, WINDOW.k * WINDOW.c * 9, 2);
+    for (int p = PRECISION_F32; p <= PRECISION_F16; p++) {
+        Both y = both_start(two, outputs, false);
+        for (int d = 0; d < DEVICES; d++) {
+            const ConvolutionKernels *table = two_kernels(two, d)->convolution;
+            size_t bytes = table->conv2d_workspace((Precision)p, &WINDOW);
+            Compute how = {(Precision)p, two_take(two, two->of[d], NULL, bytes)};
+            table->conv2d(how, &WINDOW, x.of[d], weight.of[d], NULL, y.of[d]);
+        }
+        both_check(y, p == PRECISION_F32 ? 1e-6 : 8e-3, "conv2d");
+    }
+    two_free(two);
+}
+
+// How many lines a convolution's plan writes on stderr.
+static size_t count_notes(const Window *window) {
+    FILE *notes = tmpfile();
+    assert_non_null(notes);
+    int kept = dup(STDERR_FILENO);
+    fflush(stderr);
+    assert_true(dup2(fileno(notes), STDERR_FILENO) >= 0);
+    cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, PRECISION_F32, window);
+    fflush(stderr);
+    assert_true(dup2(kept, STDERR_FILENO) >= 0);
+    close(kept);
+    rewind(notes);
+    char line[512];
+    size_t count = 0;
+    while (fgets(line, sizeof line, notes)) count += strncmp(line, "note: cuda:0: ", 14) == 0;
+    fclose(notes);
+    return count;
+}
+
+// A convolution that goes another way than the best says so, once.
+static void a_fallback_is_told_once(void **context) {
+    const State *state = *context;
+    Window window = WINDOW;
+    window.n = 3; // not met yet
+    two_kernels(state->two, TESTED);
+    bool refused = !is_word(state, "") && !is_word(state, "channels-last");
+    assert_int_equal(count_notes(&window), refused ? 2 : 0); // the algorithm, and im2col
+    assert_int_equal(count_notes(&window), 0);
+}
+
+// The emulator's cuBLASLt makes 0 of a NaN in its own relu here; the real one says nothing.
+static void relu_keeps_nan(void **context) {
+    const State *state = *context;
+    enum { ROWS = 8, IN = 16, OUT = 16 };
+    TwoDevices *two = state->two;
+    float *values = two_normal(two, ROWS * IN, 1);
+    values[3 * IN + 5] = NAN; // in row 3
+    Both x = both_floats(two, values, ROWS * IN), weight = both_normal(two, OUT * IN, 2);
+    Both bias = both_normal(two, OUT, 3);
+    for (int with_bias = 0; with_bias < 2; with_bias++) {
+        Both y = both_start(two, ROWS * OUT, false);
+        two_kernels(two, TESTED)
+            ->matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){ROWS, OUT, IN, true},
+                             x.of[TESTED], weight.of[TESTED], with_bias ? bias.of[TESTED] : NULL,
+                             y.of[TESTED]);
+        const float *got = both_read(y, TESTED, y.bytes);
+        for (size_t i = 0; i < ROWS * OUT; i++)
+            if ((i / OUT == 3) != (bool)isnan(got[i]) || got[i] < 0)
+                fail_msg("y[%zu] is %.9g", i, (double)got[i]);
+    }
+    two_free(two);
+}
+
+int main(int argc, char **argv) {
+    State state = {.word = argc > 2 ? argv[2] : ""};
+    setenv("DDPC_EMULATED_CUDNN_REFUSES", state.word, 1);
+    setenv("DDPC_EMULATED_RELU_NAN", "0", 1);
+    TwoDevices two = two_open(argc, argv);
+    state.two = &two;
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(exact_plans, &state),
+        cmocka_unit_test_prestate(plans_in_16_bits, &state),
+        cmocka_unit_test_prestate(results, &state),
+        cmocka_unit_test_prestate(a_fallback_is_told_once, &state),
+        cmocka_unit_test_prestate(relu_keeps_nan, &state),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    two_close(&two);
+    return failed;
+}

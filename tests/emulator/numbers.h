@@ -1,0 +1,44 @@
+/* numbers.h: the formats that the emulated libraries (blas.cpp, dnn.cpp) read and write, one number
+ * at a time, by cudaDataType_t.
+ */
+#ifndef TESTS_EMULATOR_NUMBERS_H
+#define TESTS_EMULATOR_NUMBERS_H
+
+#include <cstddef>
+#include <cstdint>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <library_types.h>
+
+namespace emulator {
+
+inline size_t type_size(uint32_t type) {
+    return type == CUDA_R_32F ? 4 : 2;
+}
+
+inline float load(const void *data, uint32_t type, size_t i) {
+    if (type == CUDA_R_32F) return static_cast<const float *>(data)[i];
+    unsigned short bits = static_cast<const unsigned short *>(data)[i];
+    return type == CUDA_R_16BF ? __bfloat162float({bits}) : __half2float({bits});
+}
+
+inline void store(void *data, uint32_t type, size_t i, float value) {
+    if (type == CUDA_R_32F)
+        static_cast<float *>(data)[i] = value;
+    else
+        static_cast<unsigned short *>(data)[i] =
+            type == CUDA_R_16BF ? __float2bfloat16_rn(value).bits : __float2half_rn(value).bits;
+}
+
+// To 10 bits of fraction, ties to even. (Tensor cores round like this where a library converts for
+// them; where they only cut off, the result differs by as much again.)
+inline float round_to_tf32(float x) {
+    unsigned bits = __float_as_uint(x);
+    if ((bits & 0x7f800000) == 0x7f800000) return x;
+    return __uint_as_float((bits + 0xfff + (bits >> 13 & 1)) & ~0x1fffu);
+}
+
+} // namespace emulator
+
+#endif
