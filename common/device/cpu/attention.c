@@ -11,7 +11,7 @@
 #include "common/device/cpu/kernels.h"
 #include "common/device/kernels_host.h"
 
-enum { BLOCK = 64, VECTOR = 16 };
+enum { BLOCK = 64 };
 
 size_t cpu_attention_saved(const Attention *of) {
     return of->batch * of->heads * of->length * of->length * sizeof(float);
@@ -60,24 +60,40 @@ static size_t weights_of(const Work *work, Block block) {
     return ((block.text * work->of->heads + block.head) * length + block.first) * length;
 }
 
-// Scores become weights: exp(scale (x - max)) over their sum, for the first `seen`; the rest is 0.
-// Whole vectors are computed, with what is not seen in the last one.
-KERNEL_CLONES static void row_softmax(float *row, size_t seen, size_t count, float scale) {
-    float largest[VECTOR], max = row[0];
-    size_t j = 0, whole = (seen + VECTOR - 1) / VECTOR * VECTOR,
-           filled = whole < count ? whole : count;
-    for (size_t k = 0; k < VECTOR; k++) largest[k] = max;
-    for (; j + VECTOR <= seen; j += VECTOR)
-        for (size_t k = 0; k < VECTOR; k++)
+// The largest of the first `seen`; of NaN, any.
+static inline float row_max(const float *row, size_t seen) {
+    float largest[WIDE], max = row[0];
+    size_t j = 0;
+    for (size_t k = 0; k < WIDE; k++) largest[k] = max;
+    for (; j + WIDE <= seen; j += WIDE)
+        for (size_t k = 0; k < WIDE; k++)
             largest[k] = row[j + k] > largest[k] ? row[j + k] : largest[k];
     for (; j < seen; j++) max = row[j] > max ? row[j] : max;
-    for (size_t k = 0; k < VECTOR; k++) max = largest[k] > max ? largest[k] : max;
-    KERNEL_INDEPENDENT
-    for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
-    for (j = seen; j < count; j++) row[j] = 0;
-    float factor = (float)(1 / cpu_sum(row, filled));
-    KERNEL_INDEPENDENT
-    for (j = 0; j < filled; j++) row[j] *= factor;
+    for (size_t k = 0; k < WIDE; k++) max = largest[k] > max ? largest[k] : max;
+    return max;
+}
+
+// Scores [rows, keys], `length` apart, become weights: exp(scale (x - max)) over their sum for the
+// tokens that a row sees, one more than the row before, and 0 for the rest. Whole vectors are
+// computed, with what is not seen in the last one.
+KERNEL_CLONES static void block_softmax(float *row, Block block, size_t length, float scale) {
+    for (size_t i = 0; i < block.rows; i++, row += length) {
+        size_t seen = block.first + i + 1, whole = (seen + WIDE - 1) / WIDE * WIDE;
+        size_t filled = whole < block.keys ? whole : block.keys, j = 0;
+        float max = row_max(row, seen), total = 0;
+        KERNEL_INDEPENDENT
+        for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
+        for (j = seen; j < block.keys; j++) row[j] = 0;
+        Wide sums = {0}, values;
+        for (j = 0; j + WIDE <= filled; j += WIDE) {
+            wide_load(&values, row + j);
+            sums += values;
+        }
+        for (; j < filled; j++) total += row[j];
+        float factor = 1 / (total + wide_sum(&sums));
+        KERNEL_INDEPENDENT
+        for (j = 0; j < filled; j++) row[j] *= factor;
+    }
 }
 
 // The weights as they meet values: rounded to 16 bits, if so asked for.
@@ -95,8 +111,7 @@ static void block_forward(const Work *work, Block block, float *weights, float *
     cpu_matmul_strided(block.rows, block.keys, size,
                        part_of(work, block, QUERY, block.first, false),
                        part_of(work, block, KEY, 0, true), weights, length, false);
-    for (size_t i = 0; i < block.rows; i++)
-        row_softmax(weights + i * length, block.first + i + 1, block.keys, scale);
+    block_softmax(weights, block, length, scale);
     cpu_matmul_strided(block.rows, size, block.keys,
                        (CpuMatrix){lowered(work, weights, block), length, false},
                        part_of(work, block, VALUE, 0, false), y + row_of(work, block, block.first),
@@ -104,21 +119,22 @@ static void block_forward(const Work *work, Block block, float *weights, float *
 }
 
 // dp becomes factor p (dp - sum of p dp): with the scale as factor, what queries and keys meet.
-KERNEL_CLONES static void row_score_gradient(float *dp, const float *p, size_t count,
-                                             float factor) {
-    Lanes sums[2] = {{0}}, a, b;
-    double sum = 0;
-    size_t j = 0;
-    for (; j + LANES_ROUND <= count; j += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&a, p + j + half * LANES);
-            lanes_load(&b, dp + j + half * LANES);
-            sums[half] += a * b;
+KERNEL_CLONES static void score_gradients(float *dp, const float *p, Block block, size_t length,
+                                          float factor) {
+    size_t whole = block.keys / WIDE * WIDE;
+    for (size_t i = 0; i < block.rows; i++, dp += length, p += length) {
+        Wide sums = {0}, a, b;
+        float sum = 0;
+        for (size_t j = 0; j < whole; j += WIDE) {
+            wide_load(&a, p + j);
+            wide_load(&b, dp + j);
+            sums += a * b;
         }
-    for (; j < count; j++) sum += (double)p[j] * (double)dp[j];
-    float mean = (float)(sum + lanes_sum(sums));
-    KERNEL_INDEPENDENT
-    for (j = 0; j < count; j++) dp[j] = factor * (p[j] * (dp[j] - mean));
+        for (size_t j = whole; j < block.keys; j++) sum += p[j] * dp[j];
+        float mean = sum + wide_sum(&sums);
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < block.keys; j++) dp[j] = factor * (p[j] * (dp[j] - mean));
+    }
 }
 
 // The last block of a head comes first: it reaches all keys, so it writes where the others add.
@@ -135,10 +151,9 @@ static void block_backward(const Work *work, Block block, const float *weights, 
     cpu_matmul_strided(block.rows, block.keys, size, from, part_of(work, block, VALUE, 0, true), ds,
                        length, false);
     bool rounding = work->precision != PRECISION_F32;
-    for (size_t i = 0; i < block.rows; i++) {
+    score_gradients(ds, weights, block, length, rounding ? 1 : scale);
+    for (size_t i = 0; rounding && i < block.rows; i++) {
         float *row = ds + i * length;
-        row_score_gradient(row, weights + i * length, block.keys, rounding ? 1 : scale);
-        if (!rounding) continue;
         host_round(work->precision, row, row, block.keys);
         cpu_elementwise.scale(row, scale, block.keys);
     }

@@ -49,6 +49,22 @@ static inline double lanes_sum(const Lanes sums[2]) {
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
 }
 
+// Sixteen partial sums in float, for short sums.
+typedef float Wide __attribute__((vector_size(64)));
+enum { WIDE = 16 };
+
+static inline void wide_load(Wide *wide, const float *x) {
+    memcpy(wide, x, sizeof *wide);
+}
+
+static inline float wide_sum(const Wide *sums) {
+    float part[WIDE];
+    memcpy(part, sums, sizeof part);
+    for (size_t half = WIDE / 2; half > 0; half /= 2)
+        for (size_t k = 0; k < half; k++) part[k] += part[k + half];
+    return part[0];
+}
+
 // A gradient goes into its place, or on top of what other uses of the tensor left there.
 static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;

@@ -48,102 +48,89 @@ static void cpu_position_gradient(const Embedding *of, const float *dy, float *d
 
 // ---- layer norm ---------------------------------------------------------------------------------
 
-// The sum of (x - shift)^power over a row, power 1 or 2.
-KERNEL_CLONES static double row_moment(const float *x, size_t count, double shift, bool squared) {
-    Lanes sums[2] = {{0}}, values;
-    double sum = 0;
-    size_t j = 0;
-    for (; j + LANES_ROUND <= count; j += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&values, x + j + half * LANES);
-            values -= shift;
-            sums[half] += squared ? values * values : values;
+// Rows are short and stay in the first-level cache: a pass for the mean, one for the variance, one
+// for the result, in sixteen partial sums each.
+KERNEL_CLONES static void cpu_layer_norm(const LayerNorm *norm, float *y) {
+    size_t width = norm->channels, whole = width / WIDE * WIDE;
+    for (size_t row = 0; row < norm->rows; row++, y += width) {
+        const float *x = norm->x + row * width, *weight = norm->weight, *bias = norm->bias;
+        Wide sums = {0}, squares = {0}, values;
+        float sum = 0, square = 0;
+        for (size_t j = 0; j < whole; j += WIDE) {
+            wide_load(&values, x + j);
+            sums += values;
         }
-    for (; j < count; j++) {
-        double value = (double)x[j] - shift;
-        sum += squared ? value * value : value;
-    }
-    return sum + lanes_sum(sums);
-}
-
-KERNEL_CLONES static void row_normalize(const LayerNorm *norm, size_t row, float *y) {
-    const float *x = norm->x + row * norm->channels, *weight = norm->weight, *bias = norm->bias;
-    float mean = norm->mean[row], invstd = norm->invstd[row];
-    KERNEL_INDEPENDENT
-    for (size_t j = 0; j < norm->channels; j++) y[j] = (x[j] - mean) * invstd * weight[j] + bias[j];
-}
-
-static void cpu_layer_norm(const LayerNorm *norm, float *y) {
-    size_t width = norm->channels;
-    for (size_t row = 0; row < norm->rows; row++) {
-        const float *x = norm->x + row * width;
-        double mean = row_moment(x, width, 0, false) / (double)width;
-        double variance = row_moment(x, width, mean, true) / (double)width;
-        norm->mean[row] = (float)mean;
-        norm->invstd[row] = (float)(1 / sqrt(variance + (double)norm->eps));
-        row_normalize(norm, row, y + row * width);
-    }
-}
-
-typedef struct RowSums { // with g = dy weight and normal = (x - mean) invstd
-    double g, product;   // the sums of g and of g normal
-} RowSums;
-
-KERNEL_CLONES static RowSums row_products(const LayerNorm *norm, const float *dy, size_t row) {
-    const float *x = norm->x + row * norm->channels, *weight = norm->weight;
-    double mean = (double)norm->mean[row], invstd = (double)norm->invstd[row];
-    Lanes sums[2] = {{0}}, products[2] = {{0}}, values, gradient, factor;
-    RowSums rest = {0, 0};
-    size_t j = 0;
-    for (; j + LANES_ROUND <= norm->channels; j += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&values, x + j + half * LANES);
-            lanes_load(&gradient, dy + j + half * LANES);
-            lanes_load(&factor, weight + j + half * LANES);
-            gradient *= factor;
-            sums[half] += gradient;
-            products[half] += gradient * (values - mean);
+        for (size_t j = whole; j < width; j++) sum += x[j];
+        float mean = (sum + wide_sum(&sums)) / (float)width;
+        for (size_t j = 0; j < whole; j += WIDE) {
+            wide_load(&values, x + j);
+            values -= mean;
+            squares += values * values;
         }
-    for (; j < norm->channels; j++) {
-        double g = (double)dy[j] * (double)weight[j];
-        rest.g += g;
-        rest.product += g * ((double)x[j] - mean);
+        for (size_t j = whole; j < width; j++) square += (x[j] - mean) * (x[j] - mean);
+        float variance = (square + wide_sum(&squares)) / (float)width;
+        float invstd = 1 / sqrtf(variance + norm->eps);
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < width; j++) y[j] = (x[j] - mean) * invstd * weight[j] + bias[j];
+        norm->mean[row] = mean;
+        norm->invstd[row] = invstd;
     }
-    return (RowSums){rest.g + lanes_sum(sums), (rest.product + lanes_sum(products)) * invstd};
 }
 
+// With g = dy weight and normal = (x - mean) invstd:
 // dx (+)= invstd (g - mean(g) - normal mean(g normal))
-KERNEL_CLONES static void row_project(const LayerNorm *norm, const float *dy, size_t row,
-                                      RowSums sums, float *dx, bool accumulate) {
-    const float *x = norm->x + row * norm->channels, *weight = norm->weight;
-    float mean = norm->mean[row], invstd = norm->invstd[row];
-    float of_g = (float)(sums.g / (double)norm->channels);
-    float of_product = (float)(sums.product / (double)norm->channels);
-    if (accumulate) {
+KERNEL_CLONES static void input_gradient(const LayerNorm *norm, const float *dy, float *dx,
+                                         bool accumulate) {
+    size_t width = norm->channels, whole = width / WIDE * WIDE;
+    for (size_t row = 0; row < norm->rows; row++, dy += width, dx += width) {
+        const float *x = norm->x + row * width, *weight = norm->weight;
+        float mean = norm->mean[row], invstd = norm->invstd[row], sum = 0, product = 0;
+        Wide sums = {0}, products = {0}, values, g, factor;
+        for (size_t j = 0; j < whole; j += WIDE) {
+            wide_load(&values, x + j);
+            wide_load(&g, dy + j);
+            wide_load(&factor, weight + j);
+            g *= factor;
+            sums += g;
+            products += g * (values - mean);
+        }
+        for (size_t j = whole; j < width; j++) {
+            sum += dy[j] * weight[j];
+            product += dy[j] * weight[j] * (x[j] - mean);
+        }
+        float of_g = (sum + wide_sum(&sums)) / (float)width;
+        float slope = (product + wide_sum(&products)) / (float)width * invstd * invstd;
         KERNEL_INDEPENDENT
-        for (size_t j = 0; j < norm->channels; j++)
-            dx[j] += invstd * (dy[j] * weight[j] - of_g - (x[j] - mean) * invstd * of_product);
-    } else {
-        KERNEL_INDEPENDENT
-        for (size_t j = 0; j < norm->channels; j++)
-            dx[j] = invstd * (dy[j] * weight[j] - of_g - (x[j] - mean) * invstd * of_product);
+        for (size_t j = 0; j < width; j++) {
+            float gradient = invstd * (dy[j] * weight[j] - of_g - (x[j] - mean) * slope);
+            float before = dx[j]; // read in any case, used if it is added to
+            dx[j] = accumulate ? before + gradient : gradient;
+        }
     }
 }
 
-enum { COLUMNS = 128 }; // whose sums stay in the first-level cache
+enum { COLUMNS = 128, ROWS = 16 }; // whose sums stay in the first-level cache
 
-// Of neighbouring columns, the sums over rows of dy and of dy normal.
+// Of neighbouring columns, the sums over rows of dy and of dy normal: in float over ROWS rows, then
+// in double.
 KERNEL_CLONES static void column_sums(const LayerNorm *norm, const float *dy, size_t first,
                                       size_t columns, double sums[2][COLUMNS]) {
     for (size_t j = 0; j < columns; j++) sums[0][j] = sums[1][j] = 0;
-    for (size_t row = 0; row < norm->rows; row++) {
-        const float *x = norm->x + row * norm->channels + first;
-        const float *from = dy + row * norm->channels + first;
-        double mean = (double)norm->mean[row], invstd = (double)norm->invstd[row];
-        KERNEL_INDEPENDENT
+    for (size_t row = 0; row < norm->rows;) {
+        float part[2][COLUMNS] = {{0}};
+        for (size_t end = row + ROWS; row < end && row < norm->rows; row++) {
+            const float *x = norm->x + row * norm->channels + first;
+            const float *from = dy + row * norm->channels + first;
+            float mean = norm->mean[row], invstd = norm->invstd[row];
+            KERNEL_INDEPENDENT
+            for (size_t j = 0; j < columns; j++) {
+                part[0][j] += from[j];
+                part[1][j] += from[j] * ((x[j] - mean) * invstd);
+            }
+        }
         for (size_t j = 0; j < columns; j++) {
-            sums[0][j] += (double)from[j];
-            sums[1][j] += (double)from[j] * (((double)x[j] - mean) * invstd);
+            sums[0][j] += (double)part[0][j];
+            sums[1][j] += (double)part[1][j];
         }
     }
 }
@@ -160,11 +147,7 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
         for (size_t j = 0; to->dweight && j < columns; j++)
             kernel_store(&to->dweight[first + j], sums[1][j], to->add_dweight);
     }
-    for (size_t row = 0; to->dx && row < norm->rows; row++) {
-        const float *from = dy + row * width;
-        row_project(norm, from, row, row_products(norm, from, row), to->dx + row * width,
-                    to->add_dx);
-    }
+    if (to->dx) input_gradient(norm, dy, to->dx, to->add_dx);
 }
 
 // ---- GELU ---------------------------------------------------------------------------------------
