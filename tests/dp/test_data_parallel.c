@@ -63,6 +63,13 @@ static void test_convnet(void **state) {
     compare_all_batches(build_convnet, 1);
 }
 
+// Rows are texts, whose tokens' logits are gathered in order; the weight of the table and of the
+// head is one parameter.
+static void test_gpt(void **state) {
+    (void)state;
+    compare_all_batches(build_gpt, 2);
+}
+
 static void test_shared_and_unused_parameters(void **state) {
     (void)state;
     compare_all_batches(build_odd, 2);
@@ -216,6 +223,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_mlp),
         cmocka_unit_test(test_convnet),
+        cmocka_unit_test(test_gpt),
         cmocka_unit_test(test_shared_and_unused_parameters),
         cmocka_unit_test(test_scalar_outputs),
         cmocka_unit_test(test_frozen_parameter),

@@ -22,7 +22,7 @@
 #include "dp/data_parallel.h"
 #include "tests/rigs/serial_shards.h"
 
-enum { SEED = 7, INPUTS = 6, CLASSES = 3, LARGEST_BATCH = 17, IMAGE = 8, CHANNELS = 2 };
+enum { SEED = 7, INPUTS = 6, CLASSES = 3, LARGEST_BATCH = 17, IMAGE = 8, CHANNELS = 2, TEXT = 3 };
 
 static inline Module *build_mlp(Device *device) {
     Module *model = layer_sequential("MLP");
@@ -36,6 +36,15 @@ static inline Module *build_mlp(Device *device) {
 static inline Module *build_convnet(Device *device) {
     const ModelConfig config = {
         .name = "convnet", .input = {CHANNELS, IMAGE, IMAGE}, .outputs = CLASSES, .seed = SEED};
+    Error err = {0};
+    Module *model = model_create(&config, device, &err);
+    CHECK(model, "%s", err.message);
+    return model;
+}
+
+static inline Module *build_gpt(Device *device) { // reads texts of TEXT tokens
+    const ModelConfig config = {
+        .name = "gpt", .outputs = CLASSES, .seed = SEED, .gpt = {2, 2, 8, TEXT}};
     Error err = {0};
     Module *model = model_create(&config, device, &err);
     CHECK(model, "%s", err.message);
@@ -128,14 +137,19 @@ static inline Tensor *rig_tensor(Tape *tape, int ndim, const size_t *shape, uint
 // The same batch on either tape.
 static inline Tensor *rig_batch(const Rig *rig, Tape *tape, size_t rows) {
     bool images = rig->build == build_convnet;
+    if (rig->build == build_gpt) {
+        int64_t tokens[LARGEST_BATCH * TEXT];
+        for (size_t i = 0; i < rows * TEXT; i++) tokens[i] = (int64_t)(i * i / 2 % CLASSES);
+        return tape_input(tape, DTYPE_I64, 2, (size_t[]){rows, TEXT}, tokens);
+    }
     size_t shape[] = {rows, images ? CHANNELS : INPUTS, IMAGE, IMAGE};
     return rig_tensor(tape, images ? 4 : 2, shape, 0);
 }
 
 static inline Tensor *rig_loss(Tape *tape, Tensor *y) {
     if (y && y->ndim == 2) {
-        int64_t labels[LARGEST_BATCH];
-        CHECK(y->shape[0] <= LARGEST_BATCH, "%zu rows", y->shape[0]);
+        int64_t labels[LARGEST_BATCH * TEXT];
+        CHECK(y->shape[0] <= LARGEST_BATCH * TEXT, "%zu rows", y->shape[0]);
         for (size_t i = 0; i < y->shape[0]; i++) labels[i] = (int64_t)(i * i + 1) % CLASSES;
         Tensor *target = tape_input(tape, DTYPE_I64, 1, y->shape, labels);
         return op_cross_entropy(tape, y, target, (double)y->shape[0]);
