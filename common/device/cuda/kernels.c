@@ -15,5 +15,6 @@ const Kernels kernels_cuda = {
     .norm = &cuda_norm,
     .loss = &cuda_loss,
     .pixels = &cuda_pixels,
+    .transformer = &cuda_transformer,
     .optimizer = &cuda_optimizer,
 };

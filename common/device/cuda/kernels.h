@@ -20,6 +20,7 @@ extern const ConvolutionKernels cuda_convolution;
 extern const NormKernels cuda_norm;
 extern const LossKernels cuda_loss;
 extern const PixelKernels cuda_pixels;
+extern const TransformerKernels cuda_transformer; // transformer.cu and attention.cu
 extern const OptimizerKernels cuda_optimizer;
 
 // ---- elementwise.cu ----
@@ -84,6 +85,13 @@ size_t cuda_convolution_workspace(const ConvolutionPlan *plan);
 void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
                           const float *bias, float *out, bool accumulate, void *workspace);
 void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0", "no cuDNN"
+
+// ---- attention.cu: see TransformerKernels ----
+size_t cuda_attention_saved(const Attention *of);
+size_t cuda_attention_workspace(Precision precision, const Attention *of);
+void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
+void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
+                             const void *saved, const float *dy, float *dqkv, bool accumulate);
 
 // ---- norm.cu ----
 // sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.
