@@ -129,7 +129,7 @@ class Training:
                        f"{binary}/train_ddp", "--sampler", "blocked"]
         hidden = ["--hidden", ",".join(map(str, self.hidden))] if self.hidden else []
         run([*command, "--model", self.what, *hidden, "--data", self.data, "--device", device, "--no-shuffle",
-             "--global-batch", self.batch, "--steps", steps, "--schedule", "constant", "--lr", LR,
+             "--global-batch", self.batch, "--steps", steps, "--lr", LR,
              "--momentum", MOMENTUM, "--weight-decay", 0, "--log-every", 1, "--no-eval",
              "--out", self.folder / "ours", *options])
 

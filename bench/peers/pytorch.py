@@ -9,8 +9,8 @@ whatever disturbs the machine meets all of them; the table has medians over the 
 
 What is timed. PyTorch: blocks of steps (forward, loss, backward, SGD with momentum, zero_grad), waiting
 for the device at the end of each; its batches lie on the device beforehand, and it never looks at a loss. Ours:
-the median step of train_single (summary.json), with its loader, the upload of every batch, and a look at every
-loss. Warm-up steps count on neither side. --data is synthetic and made before the clock starts.
+the median step of train_single (summary.json), with its loader, the upload of every batch, a look at every
+loss, and the default schedule, by which each step has another learning rate (PyTorch's keeps its own). Warm-up steps count on neither side. --data is synthetic and made before the clock starts.
 
 On a GPU three ratios are promised, and the exit status is 1 if one is missed or if losses disagree. On a CPU
 (one thread on either side) nothing is promised. 77: torch is not installed, or the device is not here.
@@ -103,7 +103,7 @@ class Case:
         """One run of a program; what it recorded stays in self.folder/ours."""
         command = [f"{self.arguments.bin}/{program}", "--model", self.model, "--data", self.data,
                    "--device", self.device, "--global-batch", str(self.batch), "--steps", str(steps),
-                   "--schedule", "constant", "--momentum", str(MOMENTUM), "--no-eval",
+                   "--momentum", str(MOMENTUM), "--no-eval",
                    "--out", f"{self.folder}/ours", *OUR_PRECISION[self.precision], *options]
         if self.hidden:
             command += ["--hidden", ",".join(map(str, self.hidden))]
@@ -124,7 +124,7 @@ class Case:
 
     def losses_of_ours(self):
         self.run_ours("train_single", CHECKED_STEPS, "--lr", str(self.check_lr), "--weight-decay",
-                      str(WEIGHT_DECAY), "--log-every", "1", "--no-shuffle",
+                      str(WEIGHT_DECAY), "--log-every", "1", "--no-shuffle", "--schedule", "constant",
                       "--save-init", f"{self.folder}/init")
         rows = pathlib.Path(f"{self.folder}/ours/steps.csv").read_text().split()
         column = rows[0].split(",").index("loss")

@@ -17,6 +17,12 @@
  * among themselves is the same. And time: in the Reducer's queue, a layer would wait for
  * all buckets before it, and backward with it.
  *
+ * On GPUs that makes two communicators, whose collectives two threads launch in an order of chance.
+ * That is well as long as neither waits for the other on the device, where a kernel waits for those
+ * before it in the same of CUDA's queues. There are eight of them, unless
+ * CUDA_DEVICE_MAX_CONNECTIONS says otherwise; with fewer a second communicator is refused
+ * (pg_nccl.h).
+ *
  * Unlike PyTorch: one value per channel in all ranks together is an error, not a NaN.
  */
 #ifndef DDP_FEATURES_SYNC_BATCH_NORM_H

@@ -1,4 +1,4 @@
-/* gpu_probe.c: what a machine's GPU can do, one question at a time; gpu_probes.sh asks them.
+/* gpu_probe.c: what a machine's GPU can do, one question at a time; tests/first_contact.sh asks.
  *
  *   gpu_probe all-reduce BYTES    a rank of a job: sums over NCCL, checked, and how long one takes
  *   gpu_probe convolutions        each of resnet20's convolutions and how it is done (algorithm,

@@ -11,6 +11,9 @@
  * graph holds an operation of it any more; ncclCommAbort lets what is under way return first,
  * undone.
  *
+ * Where a communicator may block, the first collective of each kind returns when all ranks have
+ * come to it, or when another thread aborts the communicator, which is then gone.
+ *
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
  *
@@ -172,8 +175,29 @@ class StreamWork {
     }
 };
 
+// Waits until all ranks have begun a collective of this kind. False: the communicator was aborted.
+bool connect(State &state, uint64_t kind) {
+    const uint32_t bit = 1U << kind;
+    emulator::Slot *slots = state.shared->slots;
+    slots[state.rank].connected |= bit;
+    for (int r = 0; r < state.ranks; r++)
+        while ((slots[r].connected & bit) == 0) {
+            if (state.aborted) return false;
+            usleep(1000);
+        }
+    return true;
+}
+
+bool is_pairwise(const Operation &operation) {
+    return operation.agreement.kind >= static_cast<uint64_t>(Kind::SEND);
+}
+
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Operation> operations) {
-    State &state = *comm->state;
+    const std::shared_ptr<State> kept = comm->state; // somebody may abort the communicator
+    State &state = *kept;
+    if (comm->blocking && !is_pairwise(operations[0]) &&
+        !connect(state, operations[0].agreement.kind))
+        return ncclInternalError;
     long number = ++collectives;
     bool hangs = number == setting("DDPC_EMULATED_NCCL_HANG_AT");
     if (number == setting("DDPC_EMULATED_NCCL_ERROR_AT")) {

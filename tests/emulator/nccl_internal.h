@@ -37,6 +37,7 @@ struct Slot { // written by its rank only
     std::atomic<uint32_t> present;
     char host[96], bus[24];                 // complete before `present`
     std::atomic<uint64_t> posted, finished; // rounds
+    std::atomic<uint32_t> connected;        // a bit for each kind of collective that it has begun
     Agreement agreement;
     alignas(64) unsigned char piece[PIECE_BYTES];
 };

@@ -52,6 +52,38 @@ static void test_killed_rank(void **state) {
     }
 }
 
+// The same where NCCL itself waits for the others: the first broadcast of a communicator that
+// blocks.
+static void lose_one_inside(ProcessGroup *group, Device *device, const void *argument,
+                            Outcome *outcome) {
+    (void)argument;
+    float *x = device_alloc(device, 1000 * sizeof *x);
+    device_kernels(device)->elementwise->fill(x, 1, 1000);
+    if (pg_rank(group) == 1) {
+        struct timespec pause = {.tv_nsec = 700 * 1000 * 1000};
+        nanosleep(&pause, NULL);
+        outcome->ends = SIGKILL;
+        raise(SIGKILL);
+    }
+    if (pg_run(group, pg_broadcast(x, 1000, PG_F32, 0), &outcome->error) == 0)
+        problem(outcome, "it went well");
+    device_synchronize(device);
+    device_free(device, x, 1000 * sizeof *x);
+}
+
+static void test_killed_rank_of_a_blocking_communicator(void **state) {
+    (void)state;
+    need_gpus(2);
+    Outcome outcomes[RANKS_MAX];
+    Play play = {.world = gpus, .timeout_s = SHORT_S, .body = lose_one_inside};
+    setenv("NCCL_COMM_BLOCKING", "1", 1);
+    play_well(&play, outcomes);
+    unsetenv("NCCL_COMM_BLOCKING");
+    for (int r = 0; r < gpus; r++)
+        if (r != 1 && !strstr(outcomes[r].error.message, "rank 1 did not arrive within"))
+            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
 // Rank 0 fails elsewhere; the others wait in a collective with a long deadline.
 static void give_up(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
     (void)argument, (void)device;
@@ -217,10 +249,15 @@ static void test_abort_hangs(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_killed_rank),       cmocka_unit_test(test_abort),
-        cmocka_unit_test(test_disagreement),      cmocka_unit_test(test_shared_gpu),
-        cmocka_unit_test(test_monitored_barrier), cmocka_unit_test(test_asynchronous_error),
-        cmocka_unit_test(test_standstill),        cmocka_unit_test(test_abort_hangs),
+        cmocka_unit_test(test_killed_rank),
+        cmocka_unit_test(test_killed_rank_of_a_blocking_communicator),
+        cmocka_unit_test(test_abort),
+        cmocka_unit_test(test_disagreement),
+        cmocka_unit_test(test_shared_gpu),
+        cmocka_unit_test(test_monitored_barrier),
+        cmocka_unit_test(test_asynchronous_error),
+        cmocka_unit_test(test_standstill),
+        cmocka_unit_test(test_abort_hangs),
     };
     gpus = find_gpus();
     return gpus > 0 ? cmocka_run_group_tests(tests, NULL, NULL) : STATUS_SKIPPED;

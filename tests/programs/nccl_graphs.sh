@@ -75,5 +75,11 @@ refuse '--powersgd-start' --comm-hook powersgd --powersgd-start 2
 refuse '--sync-batch-norm' --model convnet --sync-batch-norm
 refuse '--find-unused-parameters' --find-unused-parameters
 
+# Two communicators on a device need queues of their own.
+status=0
+CUDA_DEVICE_MAX_CONNECTIONS=1 two --steps 2 --model convnet --sync-batch-norm || status=$?
+[[ $status == 2 ]] && grep -q 'error: CUDA_DEVICE_MAX_CONNECTIONS=1: ' "$work/out" || fail "one queue: status $status"
+CUDA_DEVICE_MAX_CONNECTIONS=1 two --steps 2 --model mlp || fail "one queue, one communicator"
+
 echo "nccl_graphs: $failures failures"
 [[ $failures == 0 ]]

@@ -1,8 +1,10 @@
 /* communicator.c: communicators: how they are made, ended and aborted.
  *
  * They are non-blocking: no NCCL call waits for another rank, so that this thread can look at the
- * clock meanwhile, and abort. The price is that almost every call may answer "in progress", and
- * that nothing else may be asked of the communicator until it is done (nccl_settle).
+ * clock meanwhile, and abort. The price is that almost every call may answer "in progress", that
+ * nothing else may be asked of the communicator until it is done (nccl_settle), and that NCCL
+ * carries out each call in a thread that it starts for it. With NCCL_COMM_BLOCKING=1 they block,
+ * and another thread looks at the clock (guard.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -99,6 +101,7 @@ int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Er
 
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err) {
     uint64_t start_ns = clock_ns();
+    if (nccl_guard_leave(nccl, err) != 0) return -1;
     while (result == ncclInProgress) {
         if (nccl_look(nccl, nccl->call, err) != 0) return -1;
         ncclResult_t asked = ncclCommGetAsyncError(nccl->communicator, &result);
@@ -114,12 +117,14 @@ int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err)
 int nccl_connect(PgNccl *nccl, const char *address, Error *err) {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    config.blocking = 0;
+    ncclComm_t made = NULL, *place = nccl->guard ? &made : &nccl->communicator;
+    config.blocking = nccl->guard != NULL;
     if (parse_address(address, &id, err) != 0) return -1;
     (void)cuda_enter(nccl->device);
-    return NCCL(nccl,
-                ncclCommInitRankConfig(&nccl->communicator, nccl->world, id, nccl->rank, &config),
-                err);
+    if (NCCL(nccl, ncclCommInitRankConfig(place, nccl->world, id, nccl->rank, &config), err))
+        return -1;
+    nccl->communicator = *place;
+    return 0;
 }
 
 // Ends the process if it is not told in time that an abort has returned.

@@ -4,6 +4,7 @@
  *     communicator.c  communicators: made, ended, aborted
  *     calls.c         the collectives as NCCL calls, and buffers in host memory
  *     wait.c          waiting, and what is said when it was in vain
+ *     guard.c         waiting for a call that blocks, by another thread
  *     scale.cu        averages
  *
  * Threads: NCCL is called by one thread, first by the owner (while the group is opened), then by
@@ -44,6 +45,8 @@ typedef struct Stage {
     size_t bytes;
 } Stage;
 
+typedef struct Guard Guard; // guard.c
+
 typedef struct Region Region; // one pg_shared_alloc
 struct Region {
     void *memory;
@@ -58,6 +61,7 @@ typedef struct PgNccl { // one rank's end of a group
     ncclComm_t communicator; // NULL once it was aborted
     int rank, world;
     double timeout_s;
+    Guard *guard;             // NULL unless the communicator blocks (NCCL_COMM_BLOCKING=1)
     bool detail;              // debug level DETAIL: calls are compared
     char name[NCCL_NAME_MAX]; // of the group, in the store's keys
     PgNcclPlace place;
@@ -81,13 +85,25 @@ typedef struct PgNccl { // one rank's end of a group
 
 // ---- communicator.c: 0, or -1 with err filled ---------------------------------------
 
-// Checks an NCCL call's result; waits (to the current call's deadline) if it is in progress.
-#define NCCL(nccl, result, err) nccl_settle((nccl), (result), #result, (err))
+// Makes an NCCL call and checks its result; waits (to the current call's deadline) if it is in
+// progress.
+#define NCCL(nccl, result, err) \
+    (nccl_guard_enter(nccl), nccl_settle((nccl), (result), #result, (err)))
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err);
 int nccl_connect(PgNccl *nccl, const char *address, Error *err);
 void nccl_disconnect(PgNccl *nccl); // in peace, if it is possible in time
 // Ends whatever the communicator does on the device. Ends the process if that takes too long.
 void nccl_abort(PgNccl *nccl, const char *reason);
+
+// ---- guard.c ------------------------------------------------------------------------
+
+// For a communicator that blocks; otherwise there is none, and enter and leave do nothing.
+int nccl_guard_open(PgNccl *nccl, Error *err);
+void nccl_guard_close(PgNccl *nccl);
+// This thread is about to be inside NCCL, and has come out. If it was too late, or something had
+// failed, then -1 with err filled: the communicator is gone.
+void nccl_guard_enter(PgNccl *nccl);
+int nccl_guard_leave(PgNccl *nccl, Error *err);
 
 // ---- calls.c ------------------------------------------------------------------------
 

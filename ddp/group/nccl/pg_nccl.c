@@ -2,7 +2,9 @@
  * the table of functions that a ProcessGroup calls. Threads and order are in internal.h.
  *
  * After a failure the communicator is aborted by the communication thread, at its next poll. That
- * ends NCCL's kernels on the device, and so frees an owner that waits for its compute stream.
+ * ends NCCL's kernels on the device, and so frees an owner that waits for its compute stream. NCCL
+ * then waits for the owner: until it has closed the graphs that hold collectives (pg_check_sound
+ * tells it when), or until the time for an abort is over.
  */
 #include "ddp/group/nccl/pg_nccl.h"
 
@@ -209,6 +211,7 @@ static void queue_close(void *state) {
         release_region(nccl, region);
     }
     nccl_disconnect(nccl);
+    nccl_guard_close(nccl);
     nccl_close_stages(nccl);
     close_tickets(nccl);
     CUDA(cudaEventDestroy(nccl->staged));
@@ -247,8 +250,8 @@ static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err
     pthread_mutex_init(&nccl->mutex, NULL);
     CUDA(cudaEventCreateWithFlags(&nccl->staged, cudaEventDisableTiming));
     nccl->call = &joining;
-    if (debug_level_read(&level, &error) == 0 && nccl_connect(nccl, place->address, &error) == 0 &&
-        nccl_barrier(nccl, &error) == 0) {
+    if (debug_level_read(&level, &error) == 0 && nccl_guard_open(nccl, &error) == 0 &&
+        nccl_connect(nccl, place->address, &error) == 0 && nccl_barrier(nccl, &error) == 0) {
         nccl->detail = level == DEBUG_DETAIL;
         nccl->call = NULL;
         return nccl;
@@ -262,6 +265,19 @@ static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err
 
 // ---- subgroups ------------------------------------------------------------------------------
 
+enum { CONNECTIONS = 8 }; // CUDA's own number of queues
+
+static int check_connections(Error *err) {
+    const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
+    if (!text || atoi(text) >= CONNECTIONS) return 0;
+    return error_set(
+        err, STATUS_USAGE,
+        "CUDA_DEVICE_MAX_CONNECTIONS=%s: a group within the group has a communicator of "
+        "its own, and two of them need queues that do not wait for each other: %d, as "
+        "without it",
+        text, CONNECTIONS);
+}
+
 // The first member makes the new group's address and leaves it in the store. Ranks outside go on.
 static int queue_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     PgNccl *nccl = state;
@@ -272,7 +288,7 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
         count++;
     }
     *member = NULL;
-    if (nccl_arrive(nccl, call, err) != 0) return -1;
+    if (check_connections(err) != 0 || nccl_arrive(nccl, call, err) != 0) return -1;
     if (place < 0) return 0;
     char address[PG_NCCL_ADDRESS_MAX], name[NCCL_NAME_MAX];
     char key[NCCL_KEY_MAX];

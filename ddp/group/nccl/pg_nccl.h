@@ -19,7 +19,17 @@
  *  - while a step is recorded into a graph (device.h), its collectives are recorded, too: such ones
  *    must have their buffers on the device. No deadline watches over a replay. All Works must have
  *    been waited for before a graph with collectives is launched, or it overtakes them on some
- *    ranks; and it must be closed before the group.
+ *    ranks; all ranks launch the graphs that they recorded together; before each launch the owner
+ *    asks pg_check_sound, and closes its graphs when it fails: a communicator that is aborted waits
+ *    for them; and they are closed before the group.
+ * - groups within the group have communicators of their own, and each has a thread that launches
+ * its
+ * collectives: those of two groups reach the device in different orders on different ranks. Where
+ * streams share one of CUDA's queues, the second launched waits for the first on one rank, and the
+ *    first for the second on another, for ever. So a group within the group is refused if
+ *    CUDA_DEVICE_MAX_CONNECTIONS asks for fewer queues than CUDA's own eight;
+ *  - NCCL_COMM_BLOCKING, NCCL's own variable, says whether its calls may block (1) or not (0, ours
+ *    without it). Deadlines hold for either; which is faster is the machine's business.
  *
  * The files here are a shared object, which programs load at the first call (load.c, module.h). A
  * build without NCCL has absent.c in the place of load.c.

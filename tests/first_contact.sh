@@ -1,0 +1,154 @@
+#!/usr/bin/env bash
+# first_contact.sh: the first thing to run on a machine with a GPU. It asks everything that nobody could know
+# without one, in the order of what would hurt most, and leaves one folder to send back, with an index page:
+#
+#   tests/first_contact.sh                 builds, asks all, writes first-contact/summary.txt
+#   tests/first_contact.sh --out DIR       writes there instead
+#   tests/first_contact.sh --build DIR     asks the programs of a build that is there, and builds nothing
+#   tests/first_contact.sh --only WORD     only the questions whose names begin so: plans, kernels, sanitizer,
+#                                          graph, hosts, kill, figure, peers
+#   tests/first_contact.sh --quick         shorter questions: tries the command, and measures no speed
+#
+# Each question has a time after which it is ended by force ($FIRST_CONTACT_SECONDS: for all of them), and none
+# depends on another's answer. What a question printed is in DIR/NUMBER-NAME.log. A tool that is missing
+# (compute-sanitizer, PyTorch) is a line, not a failure. The status is 77 without a GPU, 1 if an answer was wrong
+# or none came, 2 for usage.
+set -uo pipefail
+export LC_ALL=C
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+build="" out=first-contact only="" quick=0
+
+usage() { sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    --quick) quick=1 ;;
+    --help | -h) usage && exit 0 ;;
+    --build | --out | --only)
+        [[ $# -ge 2 ]] || { echo "error: $1 needs a value" >&2 && exit 2; }
+        case $1 in
+        --build) build=$2 ;;
+        --out) out=$2 ;;
+        *) only=$2 ;;
+        esac
+        shift
+        ;;
+    *) echo "error: unknown option $1" >&2 && usage >&2 && exit 2 ;;
+    esac
+    shift
+done
+
+mkdir -p "$out" || exit 2
+out=$(cd "$out" && pwd)
+if [[ -z $build ]]; then
+    build=$root/build
+    (cd "$root" && . bench/setup.sh && setup_require 0 build tests && setup_build . build) || exit 2
+fi
+build=$(cd "$build" && pwd) || exit 2
+bin=$build/bin
+[[ -x $bin/gpu_probe ]] || { echo "skipped: this build has no CUDA" && exit 77; }
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# ---- questions ------------------------------------------------------------------------------------------------
+
+number=0 failures=0
+summary=$out/summary.txt
+
+answer() { # NAME ok|FAILED|HANGS|skipped SECONDS TEXT
+    [[ $2 == ok || $2 == skipped ]] || failures=$((failures + 1))
+    printf '%-30s %-7s %5s s  %s\n' "$1" "$2" "$3" "$4" | cut -c -200 | tee -a "$summary"
+}
+
+# What stands for a log in the index: the error, or the last line.
+last_words() {
+    local line
+    line=$(grep -a -m 1 -E '(^|: )error: |FAILED' "$1" || tail -n 1 "$1")
+    printf '%s\n' "${line:-it printed nothing}"
+}
+
+# ask NAME SECONDS COMMAND...: its log is NUMBER-NAME.log, whose last line is the answer.
+ask() {
+    local name=$1 seconds=${FIRST_CONTACT_SECONDS:-$2} begin=$SECONDS status=0 log
+    shift 2
+    [[ $name == "$only"* ]] || return 0
+    number=$((number + 1))
+    log=$out/$(printf '%02d' $number)-${name// /-}.log
+    printf '$ %s\n' "$*" >"$log"
+    (cd "$work" && exec timeout -k 5 "$seconds" "$@") >>"$log" 2>&1 </dev/null || status=$?
+    case $status in
+    0) answer "$name" ok $((SECONDS - begin)) "$(tail -n 1 "$log")" ;;
+    77) answer "$name" skipped $((SECONDS - begin)) "$(tail -n 1 "$log")" ;;
+    124 | 137) answer "$name" HANGS $((SECONDS - begin)) "ended by force after $seconds s" ;;
+    *) answer "$name" FAILED $((SECONDS - begin)) "status $status: $(last_words "$log")" ;;
+    esac
+}
+
+
+# ---- what would hurt most, first -------------------------------------------------------------------------------
+
+{
+    echo "first contact of $(git -C "$root" describe --always --dirty 2>/dev/null || echo "ddp.c") on $(date -Is)"
+    nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
+        echo "nvidia-smi says nothing"
+    echo "each line: question, answer, seconds, what it said last; the whole of it is in NUMBER-QUESTION.log"
+    echo
+} >"$summary"
+nvidia-smi topo -m >"$out/machine.txt" 2>&1
+grep -E '^(CUDA|CMAKE_CUDA|NCCL|CUDNN|WITH)_' "$build/CMakeCache.txt" >>"$out/machine.txt"
+
+"$bin/train_single" --device cuda --model mlp --steps 1 --no-eval >"$work/out" 2>&1
+[[ $? != 77 ]] || { tail -n 1 "$work/out" | tee -a "$summary" && exit 77; }
+
+size=full
+[[ $quick == 0 ]] || size=quick
+
+# 1. Which algorithm, layout and mathematics cuDNN has for each convolution.
+ask "plans" 300 "$bin/gpu_probe" convolutions
+
+# 2. All that CTest knows of GPUs, the kernels first. A test of its own each: one that hangs takes no other along.
+gpu_tests() {
+    ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' |
+        awk '{ print /^test_(cuda_)?kernels/ ? 1 : /^test_cuda/ ? 2 : /^test_/ ? 3 : 4, $1 }' | sort | cut -d ' ' -f 2
+}
+for test in $([[ $quick == 1 ]] && echo test_cuda_layout || gpu_tests); do
+    ask "kernels $test" 900 ctest --test-dir "$build" --output-on-failure --no-tests=error -R "^$test\$"
+done
+
+# 3. What the tools of CUDA see in the short ones.
+sanitizer=$(command -v compute-sanitizer || ls /usr/local/cuda/bin/compute-sanitizer 2>/dev/null)
+for tool in memcheck racecheck initcheck synccheck; do
+    ask "sanitizer $tool" 1800 bash "$root/tests/first_contact/sanitizer.sh" "$bin" "$tool" "$size" "$sanitizer"
+done
+
+# 4. A step that is replayed from a graph is the step itself, bit for bit.
+ask "graph" 900 bash "$root/tests/first_contact/graph.sh" "$bin" "$size"
+
+# 5. Ranks that share a card, small sums and large ones, by NCCL and by CUDA's own IPC.
+for bytes in 4096 1048576 67108864; do
+    [[ $quick == 0 || $bytes == 4096 ]] || continue
+    ask "hosts NCCL $bytes" 60 "$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/gpu_probe" all-reduce $bytes
+    if [[ -x $bin/gpu_probe_ipc ]]; then # the emulator has no IPC
+        ask "hosts IPC $bytes" 60 "$bin/gpu_probe_ipc" $bytes
+    fi
+done
+
+# 6. A rank that is killed in the middle of replayed steps.
+ask "kill" 240 bash "$root/tests/first_contact/kill.sh" "$bin"
+
+# 7. Single figures, for the model of what a step costs.
+for figure in graph-gap product channels-last; do
+    ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
+done
+for blocking in 0 1; do
+    ask "figure all-reduce blocking=$blocking" 120 env NCCL_COMM_BLOCKING=$blocking "$bin/ddprun" --fake-hosts \
+        --nproc-per-node 2 "$bin/gpu_probe" all-reduce 1048576
+done
+
+# 8. The same training by PyTorch, in all its modes.
+peers=(--device cuda --extra)
+[[ $quick == 0 ]] || peers+=(--quick --model mlp --precision fp32)
+ask "peers" 7200 bash "$root/bench/peers/compare.sh" --bin "$bin" --one-device "${peers[@]}"
+
+echo >>"$summary"
+echo "$number questions, $failures failures; send back the folder $out" | tee -a "$summary"
+[[ $failures == 0 ]]

@@ -1,0 +1,26 @@
+#!/usr/bin/env bash
+# graph.sh BIN_DIR full|quick: training with --cuda-graph ends with the same bits as without: one device and two
+# ranks, in 32 and in 16 bits.
+set -euo pipefail
+bin=$1 size=$2
+cd "$(mktemp -d)"
+trap 'rm -rf "$PWD"' EXIT
+runs=0
+two=("$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp")
+
+same() { # COMMAND...
+    runs=$((runs + 1))
+    "$@" --device cuda --no-eval --steps 12 --save eager
+    "$@" --device cuda --no-eval --steps 12 --save graph --cuda-graph
+    "$bin/compare_tensors" --bitwise graph eager || { echo "FAILED: other bits: $*" && exit 1; }
+}
+
+same "${two[@]}" --model mlp
+if [[ $size == full ]]; then
+    for model in mlp convnet resnet20; do
+        same "$bin/train_single" --model "$model"
+        same "$bin/train_single" --model "$model" --amp bf16
+    done
+    same "${two[@]}" --model convnet --comm-hook bf16
+fi
+echo "$runs trainings, each with the same bits from a graph"

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# kill.sh BIN_DIR: kill -9 of a rank in the middle of replayed steps, of which each is saved. The job must end by
+# itself, with everybody, and the checkpoint that is there must be that of a step that went well.
+set -uo pipefail
+bin=$1
+cd "$(mktemp -d)" || exit 1
+trap 'rm -rf "$PWD"' EXIT
+run=(--device cuda --cuda-graph --schedule constant --no-eval --save last)
+
+fail() {
+    echo "FAILED: $*"
+    exit 1
+}
+
+# shellcheck disable=SC2016 # the ranks' shells fill in $$ and $RANK
+"$bin/ddprun" --fake-hosts --nproc-per-node 2 sh -c 'echo $$ >"pid$RANK"; exec "$0" "$@"' "$bin/train_ddp" \
+    "${run[@]}" --epochs 1000000 --log-every 10 --save-every 1 >out 2>err &
+tries=0
+until grep -q '^step=20 ' out || ! kill -0 $! 2>/dev/null || [[ $tries == 600 ]]; do
+    sleep 0.2
+    tries=$((tries + 1))
+done
+begin=$SECONDS status=0
+kill -9 "$(cat pid1)" 2>>err
+wait $! || status=$?
+seconds=$((SECONDS - begin + 1))
+cat err
+for rank in 0 1; do
+    kill -0 "$(cat "pid$rank")" 2>/dev/null && kill -9 "$(cat "pid$rank")" && fail "rank $rank was still alive"
+done
+[[ $status == 137 ]] || fail "status $status, not 137" # 128 + 9: how the rank ended
+step=$(grep -ao '[^"/]*\.optimizer' last | head -n 1 | cut -d . -f 2)
+[[ -n $step ]] || fail "there is no checkpoint"
+mv last lost
+"$bin/ddprun" --fake-hosts --nproc-per-node 2 "$bin/train_ddp" "${run[@]}" --steps "$step" || exit 1
+"$bin/compare_tensors" --bitwise lost last || fail "the checkpoint of step $step holds other weights"
+echo "the job ended within $seconds s, with all ranks, and the checkpoint of step $step is right"

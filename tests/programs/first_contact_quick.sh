@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# first_contact_quick.sh BIN BUILD: tests/first_contact.sh on the emulator: it asks everything, in its order, and
+# leaves a log of each question; a tool that fails or hangs keeps no other question from being asked.
+set -euo pipefail
+. "$(dirname "$0")/checks.sh"
+build=$2
+first_contact=$(cd "$(dirname "$0")/../.." && pwd)/tests/first_contact.sh
+
+# A compute-sanitizer whose tools do what the questions must survive; no PyTorch.
+export PYTHON=/bin/false
+mkdir tools
+cat >tools/compute-sanitizer <<'END'
+#!/bin/sh
+case $2 in
+racecheck) echo "a race"; exit 9 ;;
+initcheck) [ -z "${FIRST_CONTACT_SECONDS:-}" ] || sleep 600 ;;
+esac
+END
+chmod +x tools/compute-sanitizer
+export PATH=$PWD/tools:$PATH
+
+# contact FOLDER [options]: a question fails
+contact() {
+    folder=$1 status=0 line=0
+    shift
+    "$first_contact" --quick --build "$build" --out "$folder" "$@" >out.txt 2>err.txt || status=$?
+    cat out.txt
+    [ $status = 1 ] || fail "status $status, though a question failed"
+}
+
+# expect ANSWER NAME: in the order of the calls
+expect() {
+    checks=$((checks + 1))
+    at=$(grep -n "^$2 .*$1 " "$folder/summary.txt" | head -n 1 | cut -d : -f 1)
+    [ -n "$at" ] || { fail "$2 is not $1" && return; }
+    [ "$at" -gt "$line" ] || fail "$2 comes too early"
+    line=$at
+}
+contact folder
+expect ok plans
+expect ok 'kernels test_cuda_layout'
+expect ok 'sanitizer memcheck'
+expect FAILED 'sanitizer racecheck'
+expect ok 'sanitizer initcheck'
+expect ok 'sanitizer synccheck'
+expect ok graph
+expect ok 'hosts NCCL 4096'
+expect ok kill
+expect ok 'figure graph-gap'
+expect ok 'figure product'
+expect ok 'figure channels-last'
+expect ok 'figure all-reduce blocking=0'
+expect ok 'figure all-reduce blocking=1'
+expect skipped peers
+[ "$(find folder -name '[0-9][0-9]-*.log' | wc -l)" = 15 ] || fail "$(ls folder)"
+grep -q '15 questions, 1 failures' folder/summary.txt || fail "the last line of the index"
+
+FIRST_CONTACT_SECONDS=3 contact hanging --only sanitizer
+expect FAILED 'sanitizer racecheck'
+expect HANGS 'sanitizer initcheck'
+expect ok 'sanitizer synccheck'
+grep -q '4 questions, 2 failures' hanging/summary.txt || fail "--only asked for something else"
+
+status=0
+"$first_contact" --colour >out.txt 2>err.txt || status=$?
+[ $status = 2 ] || fail "an option that is not known: status $status"
+tally first_contact_quick
