@@ -10,7 +10,7 @@ speed_options() {
     case $1 in
     mlp) echo --global-batch 300 --hidden 1024,1024 ;;
     resnet20) echo --global-batch 60 ;;
-    gpt*) echo --global-batch 12 --optimizer adamw --lr 1e-3 ;;
+    gpt*) echo --global-batch 12 --drop-last --optimizer adamw --lr 1e-3 ;;
     *) echo --global-batch 300 ;;
     esac
 }

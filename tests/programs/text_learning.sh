@@ -5,7 +5,7 @@
 . "$(dirname "$0")/checks.sh"
 PATH=$bin:$PATH
 plan="--model gpt-small --global-batch 12 --steps 2000 --optimizer adamw --lr 1e-3 --schedule cosine --warmup-steps 100"
-plan="$plan --clip-grad-norm 1 --log-every 500"
+plan="$plan --drop-last --clip-grad-norm 1 --log-every 500"
 learn() { # NAME COMMAND...
     name=$1
     shift
