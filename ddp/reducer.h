@@ -100,8 +100,9 @@ int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, Redu
                       Error *err);
 int grad_bucket_finish(GradBucket *bucket, Error *err);
 
-typedef struct Log Log;                 // common/base/log.h
-typedef struct SafeTensors SafeTensors; // common/train/safetensors.h
+typedef struct Log Log;                             // common/base/log.h
+typedef struct SafeTensors SafeTensors;             // common/train/safetensors.h
+typedef struct OptimizerSharding OptimizerSharding; // common/nn/optimizer.h
 
 // start is called inside backward as soon as the bucket is full, finish after backward; both in
 // index order, the same on every rank, and finish for every bucket whose start succeeded. What
@@ -110,6 +111,7 @@ typedef struct SafeTensors SafeTensors; // common/train/safetensors.h
 typedef struct CommHook {
     const char *name;
     void *state;
+    OptimizerSharding *sharding; // optional: it divides the optimizer, too. Its own, as the state
     int (*start)(void *state, GradBucket *bucket, Error *err);
     int (*finish)(void *state, GradBucket *bucket, Error *err);
     void (*close)(void *state); // optional

@@ -132,8 +132,9 @@ static bool has_type(const Module *module, const char *type) {
 
 // See Strategy.other_bits.
 static const char *other_bits(Module *wrapper, const Sampler *sampler) {
-    const char *hook = reducer_hook(ddp_reducer(wrapper))->name;
-    if (hook && strcmp(hook, "allreduce") != 0) return "--comm-hook changes gradients";
+    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
+    if (hook->name && !hook->sharding && strcmp(hook->name, "allreduce") != 0)
+        return "--comm-hook changes gradients";
     if (has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
     return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
 }
@@ -152,6 +153,7 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->other_bits = other_bits(wrapper, sampler);
     strategy->unrecordable = reducer_unrecordable(ddp_reducer(wrapper));
     strategy->module = wrapper;
+    strategy->sharding = reducer_hook(ddp_reducer(wrapper))->sharding;
     strategy->watch = rank_watch_open(group, me->local_rank);
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;

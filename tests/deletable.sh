@@ -23,6 +23,7 @@ unused_parameters --find-unused-parameters
 gradient_as_bucket_view --no-gradient-as-bucket-view
 comm_hooks allreduce
 powersgd_hook powersgd
+zero_optimizer --zero-optimizer
 logging_data
 post_local_sgd
 optimizer_hook

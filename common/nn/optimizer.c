@@ -31,6 +31,16 @@ static bool decays(const Optimizer *optimizer, size_t i) {
     return !optimizer->config.decay_matrices_only || parameter_of(optimizer, i)->ndim > 1;
 }
 
+OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i) {
+    const OptimizerSharding *sharding = optimizer->config.sharding;
+    return sharding ? sharding->parts[i]
+                    : (OptimizerPart){0, tensor_count(parameter_of(optimizer, i))};
+}
+
+static size_t state_bytes(const Optimizer *optimizer, size_t i) {
+    return optimizer_part(optimizer, i).count * sizeof(float);
+}
+
 // ---- creation -----------------------------------------------------------------------------------
 
 static size_t scalar_bytes(const OptimizerRun *run) {
@@ -92,12 +102,14 @@ Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
         optimizer->state[s] = memory_zalloc(count * sizeof *optimizer->state[s]);
         for (size_t i = 0; optimizer_state_name(optimizer, s) && i < count; i++) {
             const Tensor *parameter = parameter_of(optimizer, i);
-            optimizer->state[s][i] = device_alloc(parameter->device, tensor_bytes(parameter));
+            optimizer->state[s][i] = device_alloc(parameter->device, state_bytes(optimizer, i));
             device_kernels(parameter->device)
-                ->elementwise->fill(optimizer->state[s][i], 0.0f, tensor_count(parameter));
+                ->elementwise->fill(optimizer->state[s][i], 0.0f,
+                                    optimizer_part(optimizer, i).count);
         }
     }
     create_runs(optimizer);
+    if (config->sharding) config->sharding->optimizer = optimizer;
     return optimizer;
 }
 
@@ -106,7 +118,7 @@ void optimizer_close(Optimizer *optimizer) {
     for (int s = 0; s < STATES; s++) {
         for (size_t i = 0; i < optimizer->parameters.count; i++) {
             const Tensor *parameter = parameter_of(optimizer, i);
-            device_free(parameter->device, optimizer->state[s][i], tensor_bytes(parameter));
+            device_free(parameter->device, optimizer->state[s][i], state_bytes(optimizer, i));
         }
         free(optimizer->state[s]);
     }
@@ -176,45 +188,69 @@ void optimizer_end_step(Optimizer *optimizer) {
 
 // ---- the work -----------------------------------------------------------------------------------
 
+static SgdConfig sgd_config(const Optimizer *optimizer) {
+    return (SgdConfig){.momentum = (float)optimizer->config.momentum,
+                       .weight_decay = (float)optimizer->config.weight_decay,
+                       .nesterov = optimizer->config.nesterov};
+}
+
+static AdamConfig adam_config(const Optimizer *optimizer) {
+    return (AdamConfig){.beta1 = (float)optimizer->config.beta1,
+                        .beta2 = (float)optimizer->config.beta2,
+                        .eps = (float)optimizer->config.eps,
+                        .weight_decay = optimizer->config.kind == OPTIMIZER_ADAM
+                                            ? (float)optimizer->config.weight_decay
+                                            : 0};
+}
+
+// Where these elements' state s begins; NULL: none.
+static float *state_of(const Optimizer *optimizer, int s, size_t i, OptimizerPart elements) {
+    float *state = optimizer->state[s][i];
+    return state ? state + (elements.first - optimizer_part(optimizer, i).first) : NULL;
+}
+
+static SgdTensor sgd_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
+                            OptimizerPart elements, const float *gradient) {
+    return (SgdTensor){.weight = tensor_f32(parameter_of(optimizer, i)) + elements.first,
+                       .gradient = gradient,
+                       .velocity = state_of(optimizer, 0, i, elements),
+                       .scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS,
+                       .first = optimizer->steps[i] == 1,
+                       .count = elements.count};
+}
+
+static AdamTensor adam_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
+                              OptimizerPart elements, const float *gradient) {
+    return (AdamTensor){.weight = tensor_f32(parameter_of(optimizer, i)) + elements.first,
+                        .gradient = gradient,
+                        .exp_avg = state_of(optimizer, 0, i, elements),
+                        .exp_avg_sq = state_of(optimizer, 1, i, elements),
+                        .scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS,
+                        .count = elements.count};
+}
+
 static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    const SgdConfig config = {.momentum = (float)optimizer->config.momentum,
-                              .weight_decay = (float)optimizer->config.weight_decay,
-                              .nesterov = optimizer->config.nesterov};
-    const float *scalars = slot_of(optimizer, run)->memory;
+    const SgdConfig config = sgd_config(optimizer);
     SgdTensor *list = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
         const Tensor *parameter = parameter_of(optimizer, i);
-        if (!parameter->has_grad) continue;
-        list[length++] = (SgdTensor){.weight = tensor_f32(parameter),
-                                     .gradient = parameter->grad,
-                                     .velocity = optimizer->state[0][i],
-                                     .scalars = scalars + (i - run->first) * SCALARS,
-                                     .first = optimizer->steps[i] == 1,
-                                     .count = tensor_count(parameter)};
+        const OptimizerPart part = optimizer_part(optimizer, i);
+        if (parameter->has_grad && part.count > 0)
+            list[length++] = sgd_tensor(optimizer, run, i, part, parameter->grad + part.first);
     }
     device_kernels(run->device)->optimizer->sgd(&config, list, length);
 }
 
 static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    const AdamConfig config = {.beta1 = (float)optimizer->config.beta1,
-                               .beta2 = (float)optimizer->config.beta2,
-                               .eps = (float)optimizer->config.eps,
-                               .weight_decay = optimizer->config.kind == OPTIMIZER_ADAM
-                                                   ? (float)optimizer->config.weight_decay
-                                                   : 0};
-    const float *scalars = slot_of(optimizer, run)->memory;
+    const AdamConfig config = adam_config(optimizer);
     AdamTensor *list = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
         const Tensor *parameter = parameter_of(optimizer, i);
-        if (!parameter->has_grad) continue;
-        list[length++] = (AdamTensor){.weight = tensor_f32(parameter),
-                                      .gradient = parameter->grad,
-                                      .exp_avg = optimizer->state[0][i],
-                                      .exp_avg_sq = optimizer->state[1][i],
-                                      .scalars = scalars + (i - run->first) * SCALARS,
-                                      .count = tensor_count(parameter)};
+        const OptimizerPart part = optimizer_part(optimizer, i);
+        if (parameter->has_grad && part.count > 0)
+            list[length++] = adam_tensor(optimizer, run, i, part, parameter->grad + part.first);
     }
     device_kernels(run->device)->optimizer->adam(&config, list, length);
 }
@@ -231,17 +267,40 @@ void optimizer_apply(Optimizer *optimizer) {
         apply(optimizer, &optimizer->runs[r], optimizer->runs[r].first, optimizer->runs[r].count);
 }
 
+static const OptimizerRun *run_of(const Optimizer *optimizer, size_t i) {
+    const OptimizerRun *run = optimizer->runs;
+    while (i >= run->first + run->count) run++;
+    return run;
+}
+
+void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
+                        const float *gradient) {
+    const OptimizerRun *run = run_of(optimizer, i);
+    if (is_sgd(optimizer)) {
+        const SgdConfig config = sgd_config(optimizer);
+        const SgdTensor tensor = sgd_tensor(optimizer, run, i, elements, gradient);
+        device_kernels(run->device)->optimizer->sgd(&config, &tensor, 1);
+    } else {
+        const AdamConfig config = adam_config(optimizer);
+        const AdamTensor tensor = adam_tensor(optimizer, run, i, elements, gradient);
+        device_kernels(run->device)->optimizer->adam(&config, &tensor, 1);
+    }
+}
+
 void optimizer_step(Optimizer *optimizer, double lr) {
+    const OptimizerSharding *sharding = optimizer->config.sharding;
     optimizer_choose_slot(optimizer, (optimizer->slot + 1) % OPTIMIZER_SLOTS);
     optimizer_begin_step(optimizer, lr);
-    optimizer_apply(optimizer);
+    if (sharding)
+        sharding->apply(sharding->state);
+    else
+        optimizer_apply(optimizer);
     optimizer_end_step(optimizer);
 }
 
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
-    const OptimizerRun *run = optimizer->runs;
-    while (i >= run->first + run->count) run++;
+    CHECK(!optimizer->config.sharding, "a step of one parameter alone, of which others have parts");
     begin_parameter(optimizer, i, lr);
-    upload_parameter(optimizer, run, i);
-    apply(optimizer, run, i, 1);
+    upload_parameter(optimizer, run_of(optimizer, i), i);
+    apply(optimizer, run_of(optimizer, i), i, 1);
 }

@@ -14,13 +14,32 @@
 typedef enum OptimizerKind { OPTIMIZER_SGD, OPTIMIZER_ADAM, OPTIMIZER_ADAMW } OptimizerKind;
 #define OPTIMIZER_WORDS "sgd|adam|adamw" // what options and checkpoints call them, in that order
 
+typedef struct Optimizer Optimizer;
+
+typedef struct OptimizerPart { // of a parameter's elements
+    size_t first, count;
+} OptimizerPart;
+
+// Several processes hold equal weights, and each steps only a part of every parameter, for which it
+// alone has the state (ZeRO-1: ddp/features/zero_optimizer.h). Made by who divides the work.
+typedef struct OptimizerSharding {
+    const OptimizerPart *parts; // [parameters] this process's, in module_tensors' order
+    // In the place of optimizer_apply: this process's part, and all processes get all new weights.
+    void (*apply)(void *state);
+    void *state;
+    // Set by who makes the optimizer: the gradients are looked at between backward and step.
+    bool whole_gradients;
+    Optimizer *optimizer; // set by optimizer_create
+} OptimizerSharding;
+
 typedef struct OptimizerConfig {
     OptimizerKind kind;
-    double momentum;          // sgd
-    bool nesterov;            // sgd
-    double weight_decay;      // adamw: of the weight itself; the others add it to the gradient
-    bool decay_matrices_only; // of biases and norms, which have one dimension, nothing decays
-    double beta1, beta2, eps; // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
+    double momentum;             // sgd
+    bool nesterov;               // sgd
+    double weight_decay;         // adamw: of the weight itself; the others add it to the gradient
+    bool decay_matrices_only;    // of biases and norms, which have one dimension, nothing decays
+    double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
+    OptimizerSharding *sharding; // not owned; NULL: this process steps everything
 } OptimizerConfig;
 
 // A place for the numbers of a step (kernels.h). There are two on a device that works on its own,
@@ -41,11 +60,11 @@ typedef struct OptimizerRun {
     int slot_count;
 } OptimizerRun;
 
-typedef struct Optimizer {
+struct Optimizer {
     OptimizerConfig config;
     NamedTensors parameters;
     // Per parameter, device memory: sgd {momentum_buffer, -}, others {exp_avg, exp_avg_sq}; NULL:
-    // none.
+    // none. Of this process's part only.
     float **state[2];
     int64_t *steps; // per parameter: updates so far (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
@@ -53,7 +72,7 @@ typedef struct Optimizer {
     int slot;       // of every run: the step's
     float *scalars; // [parameters.count, SCALARS], the host's, now
     void *list;     // [parameters.count] SgdTensor or AdamTensor: what a call works through
-} Optimizer;
+};
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
@@ -66,6 +85,12 @@ void optimizer_choose_slot(Optimizer *optimizer, int slot);
 void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
 void optimizer_end_step(Optimizer *optimizer);
+// Of the work, some elements of one parameter, all of this process's part; their gradient is
+// given: [elements.count].
+void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
+                        const float *gradient);
+// The elements of parameters[i] that this process steps.
+OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
 // "sgd", "adam", "adamw"

@@ -71,38 +71,58 @@ static SafeTensors describe_optimizer(const Optimizer *optimizer) {
     return content;
 }
 
+typedef struct Memory {
+    Device *device; // NULL: the host's
+    void *data;
+    size_t offset, bytes; // which part it is of the whole tensor
+} Memory;
+
 // Where entry number `n` of describe_optimizer lies in the optimizer.
-static void *optimizer_memory(Optimizer *optimizer, size_t n, Device **device) {
+static Memory optimizer_memory(Optimizer *optimizer, size_t n) {
     for (size_t i = 0; i < optimizer->parameters.count; i++) {
-        *device = optimizer->parameters.items[i].tensor->device;
+        const OptimizerPart part = optimizer_part(optimizer, i);
         for (int s = 0; s < 2; s++)
-            if (optimizer->state[s][i] && n-- == 0) return optimizer->state[s][i];
-        *device = NULL; // step counts are the host's
-        if (n-- == 0) return &optimizer->steps[i];
+            if (optimizer->state[s][i] && n-- == 0)
+                return (Memory){optimizer->parameters.items[i].tensor->device,
+                                optimizer->state[s][i], part.first * sizeof(float),
+                                part.count * sizeof(float)};
+        if (n-- == 0) return (Memory){NULL, &optimizer->steps[i], 0, sizeof(int64_t)};
     }
     CHECK(false, "there is no optimizer tensor %zu", n);
-    return NULL;
+    return (Memory){0};
 }
 
 static bool host_reads(const Device *device) {
     return !device || device_is_addressable(device);
 }
 
+static const char OPTIMIZER[] = "optimizer/"; // see checkpoint_save
+
+// The whole of an optimizer's tensor among what the strategy gave; NULL: it is not divided.
+static const SafeEntry *find_whole(const SafeTensors *state, const char *name) {
+    char path[sizeof state->entries->name + sizeof OPTIMIZER];
+    snprintf(path, sizeof path, "%s%s", OPTIMIZER, name);
+    return safetensors_find(state, path);
+}
+
 // The optimizer's tensors, described, as the host can read them. Free with safetensors_free.
-static SafeTensors snapshot_optimizer(const Optimizer *optimizer) {
+static SafeTensors snapshot_optimizer(const Optimizer *optimizer, const SafeTensors *state) {
     SafeTensors content = describe_optimizer(optimizer);
     size_t elsewhere = 0;
-    Device *device;
     for (size_t n = 0; n < content.count; n++) {
-        content.entries[n].data = optimizer_memory((Optimizer *)optimizer, n, &device);
-        if (!host_reads(device)) elsewhere += content.entries[n].bytes;
+        const SafeEntry *whole = find_whole(state, content.entries[n].name);
+        const Memory memory = optimizer_memory((Optimizer *)optimizer, n);
+        CHECK(whole || memory.bytes == content.entries[n].bytes, "%s: a part, and nobody's rest",
+              content.entries[n].name);
+        content.entries[n].data = whole ? whole->data : memory.data;
+        if (!whole && !host_reads(memory.device)) elsewhere += memory.bytes;
     }
     char *at = content.buffer = memory_zalloc(elsewhere + 1);
     for (size_t n = 0; n < content.count; n++) {
         SafeEntry *entry = &content.entries[n];
-        const void *memory = optimizer_memory((Optimizer *)optimizer, n, &device);
-        if (host_reads(device)) continue;
-        device_copy(NULL, at, device, memory, entry->bytes);
+        const Memory memory = optimizer_memory((Optimizer *)optimizer, n);
+        if (host_reads(memory.device) || entry->data != memory.data) continue;
+        device_copy(NULL, at, memory.device, memory.data, entry->bytes);
         entry->data = at;
         at += entry->bytes;
     }
@@ -134,10 +154,10 @@ static int check_optimizer(const char *path, const SafeTensors *file, const Safe
 static void apply_optimizer(const SafeTensors *file, const SafeTensors *wanted,
                             Optimizer *optimizer) {
     for (size_t n = 0; n < wanted->count; n++) {
-        Device *device;
-        void *memory = optimizer_memory(optimizer, n, &device);
+        const Memory memory = optimizer_memory(optimizer, n);
         const SafeEntry *have = safetensors_find(file, wanted->entries[n].name);
-        device_copy(device, memory, NULL, have->data, have->bytes);
+        device_copy(memory.device, memory.data, NULL, (const char *)have->data + memory.offset,
+                    memory.bytes);
     }
 }
 
@@ -149,6 +169,7 @@ static void append_strategy(SafeTensors *content, const SafeTensors *state) {
     content->entries =
         memory_grow(content->entries, content->count + state->count + 1, sizeof *content->entries);
     for (size_t i = 0; i < state->count; i++) {
+        if (strncmp(state->entries[i].name, OPTIMIZER, sizeof OPTIMIZER - 1) == 0) continue;
         SafeEntry *entry = &content->entries[content->count++];
         *entry = state->entries[i];
         int length =
@@ -345,7 +366,7 @@ int checkpoint_save(const char *path, const char *previous, Module *model,
                     const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err) {
     char digits[SAFE_DIGITS + 1];
-    SafeTensors content = snapshot_optimizer(optimizer);
+    SafeTensors content = snapshot_optimizer(optimizer, state);
     append_strategy(&content, state);
     safetensors_checksum(&content, digits);
     char *name =

@@ -43,7 +43,9 @@ typedef struct Progress {
 } Progress;
 
 // previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:
-// nowhere. state: of the strategy, under its own names and in host memory; may be empty.
+// nowhere. state: of the strategy, under its own names and in host memory; may be empty. What is
+// called "optimizer/NAME" there is the optimizer's tensor NAME, whole, of which a divided optimizer
+// has only a part here.
 int checkpoint_save(const char *path, const char *previous, Module *model,
                     const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err);

@@ -56,7 +56,11 @@ static void open_optimizer(Run *run) {
                                  .decay_matrices_only = model_is_text(config->model),
                                  .beta1 = config->betas[0],
                                  .beta2 = config->betas[1],
-                                 .eps = config->eps};
+                                 .eps = config->eps,
+                                 .sharding = run->strategy->sharding};
+    if (optimizer.sharding)
+        optimizer.sharding->whole_gradients =
+            config->clip_grad_norm > 0 || config->amp == PRECISION_F16 || config->dump_grads;
     run->optimizer = optimizer_create(run->strategy->model, &optimizer);
     run->schedule =
         (Schedule){.kind = config->schedule,

@@ -19,7 +19,7 @@
 #include "common/base/log.h"
 #include "common/base/trace.h"
 #include "common/data/sampler.h"
-#include "common/nn/module.h"
+#include "common/nn/optimizer.h"
 #include "common/train/job_watch.h"
 #include "common/train/safetensors.h"
 
@@ -43,7 +43,8 @@ struct Strategy {
     Module *model;     // the bare model: parameters, names, checkpoints
     Module *module;    // what training steps run
     Module *evaluation_module;
-    const JobWatch *watch; // never NULL
+    const JobWatch *watch;       // never NULL
+    OptimizerSharding *sharding; // how the step is divided over the processes; NULL: it is not
 
     // Whether the forwards that follow belong to a step that goes on after their backward: then
     // gradients add up here, and are not reduced (PyTorch's no_sync).
@@ -57,8 +58,9 @@ struct Strategy {
     int (*sum_wait)(Strategy *self, void *sum, Error *err);
     // Makes every process's buffers the main one's, before evaluation.
     int (*sync_buffers)(Strategy *self, Error *err);
-    // What the strategy carries from step to step of its own, for checkpoints. save_state is
-    // collective; the main process gets it all (safetensors_free), the others nothing.
+    // What the strategy carries from step to step of its own, for checkpoints; and, where the step
+    // is divided, the optimizer's state (checkpoint_save). save_state is collective; the main
+    // process gets it all (safetensors_free), the others nothing.
     int (*save_state)(Strategy *self, SafeTensors *state, Error *err);
     // Takes over what was saved, maybe on other devices, or by a run that had none (then empty).
     // What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.

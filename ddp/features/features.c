@@ -14,6 +14,7 @@
     FEATURE(gradient_as_bucket_view) \
     FEATURE(comm_hooks)              \
     FEATURE(powersgd_hook)           \
+    FEATURE(zero_optimizer)          \
     FEATURE(logging_data)
 
 // ddp/NAME.c defines NAME_feature.

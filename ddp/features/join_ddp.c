@@ -24,9 +24,17 @@ typedef struct JoinedDdp {
 
 static const char NAME[] = "join"; // of the DdpIteration
 
+// A step that the ranks divide has collectives that a joined rank would have to mirror.
+static int check_hook(Module *wrapper, Error *err) {
+    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
+    if (!hook->sharding) return 0;
+    return error_set(err, STATUS_FAILED, "Join cannot be combined with %s", hook->name);
+}
+
 static int before_forward(void *state, bool reduces, int *root, Error *err) {
     const JoinedDdp *joined = state;
     bool anyone;
+    if (check_hook(joined->wrapper, err) != 0) return -1;
     if (join_notify(joined->join, joined->wrapper, err) != 0) return -1;
     return agree(ddp_group(joined->wrapper), true, reduces, root, &anyone, err);
 }
@@ -97,6 +105,7 @@ static int mirror(void *state, Error *err) {
     Reducer *reducer = ddp_reducer(wrapper);
     int root;
     bool anyone;
+    if (check_hook(wrapper, err) != 0) return -1;
     if (agree(ddp_group(wrapper), false, false, &root, &anyone, err) != 0) return -1;
     if (ddp_begin_forward(wrapper, anyone, anyone, root, err) != 0) return -1;
     if (!anyone) return 0;

@@ -46,6 +46,8 @@ typedef struct PgBackend {
     // Does the collective, and adds to *moved the bytes read from or written to other ranks.
     int (*run)(void *state, PgCall *call, uint64_t *moved, Error *err);
     void *(*shared_alloc)(void *state, const PgCall *call, Error *err);
+    // Rank `rank`'s end of this rank's shared memory at `mine`; NULL: it cannot be reached.
+    void *(*peer_memory)(void *state, const void *mine, int rank); // NULL: none can
     // Makes a group of the call's members; *member is its state for this rank, NULL if outside.
     int (*new_subgroup)(void *state, const PgCall *call, void **member, Error *err);
     // This rank has failed: let the others fail with this message at once, unless they have

@@ -172,6 +172,17 @@ void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err) {
     return call.object;
 }
 
+void *pg_peer_memory(ProcessGroup *group, const void *mine, int rank) {
+    if (!group->backend->peer_memory || group->link) return NULL;
+    return group->backend->peer_memory(group->state, mine, rank);
+}
+
+void pg_count_moved(ProcessGroup *group, uint64_t bytes) {
+    pthread_mutex_lock(&group->mutex);
+    group->totals.moved_bytes += bytes;
+    pthread_mutex_unlock(&group->mutex);
+}
+
 void pg_close(ProcessGroup *group) {
     if (!group) return;
     flight_trigger_close(group->trigger);

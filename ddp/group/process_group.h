@@ -98,6 +98,12 @@ int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err);
 // err filled. Freed by pg_close.
 void *pg_shared_alloc(ProcessGroup *group, size_t bytes, Error *err);
 
+// Where rank `rank` has what this rank has at `mine`, in memory of pg_shared_alloc: it may be read
+// and written between two barriers, directly. NULL where ranks cannot reach each other's memory
+// (nccl), or are to behave so (an emulated link). Who does so tells how many bytes it moved.
+void *pg_peer_memory(ProcessGroup *group, const void *mine, int rank);
+void pg_count_moved(ProcessGroup *group, uint64_t bytes);
+
 // Makes a group of some ranks of the parent (PyTorch's new_group): ranks[count], in any order, are
 // numbered anew in ascending order. Collective over the parent, which has at most 64 ranks: all of
 // them call, with the same set. A rank outside the set gets NULL and no error; NULL with err filled

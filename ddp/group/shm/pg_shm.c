@@ -128,6 +128,10 @@ void *shm_peer_buffer(const PgShm *shm, const void *buffer, int rank) {
     return block(a, rank) + offset;
 }
 
+static void *shm_peer_memory(void *state, const void *mine, int rank) {
+    return shm_peer_buffer(state, mine, rank);
+}
+
 // Keeps a segment; close gives it back, whatever happens next.
 static Allocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stride) {
     Allocation *a = memory_zalloc(sizeof *a);
@@ -317,6 +321,7 @@ static int shm_new_subgroup(void *state, const PgCall *call, void **member, Erro
 static const PgBackend backend_shm = {.name = "shm",
                                       .run = shm_run,
                                       .shared_alloc = shm_shared_alloc,
+                                      .peer_memory = shm_peer_memory,
                                       .new_subgroup = shm_new_subgroup,
                                       .abort = shm_abort_state,
                                       .close = shm_close};

@@ -1,0 +1,479 @@
+/* zero_optimizer.c: see zero_optimizer.h.
+ *
+ * It is a communication hook, which owns the reduction of buckets, and an OptimizerSharding, which
+ * owns the step. What ties them together is the place of each parameter: which bucket it lies in,
+ * and where. A bucket is cut at cache lines into W equal parts; the last rank also takes what is
+ * left over. A part may begin and end inside of parameters.
+ *
+ * Invariant: between two steps all ranks' weights are equal, and nobody touches those of another
+ * rank except between the two barriers of share_step.
+ */
+#include "ddp/features/zero_optimizer.h"
+
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/train/safetensors.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/features/features.h"
+#include "ddp/group/rank_helpers.h"
+
+// Floats of a cache line, at which gradients begin; floats that are summed and stepped at a time,
+// so that the sum stays in the first-level cache.
+enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024 };
+
+static const char NAME[] = "zero_optimizer";
+
+typedef enum Way { UNDECIDED, FUSED, SCATTERED, WHOLE } Way;
+
+// One parameter of the optimizer.
+typedef struct Place {
+    Tensor *tensor;
+    float *slice; // its gradient's place in a bucket; NULL: it is not reduced, every rank steps it
+    size_t offset, bucket_count; // of the slice in the bucket, of the bucket: floats
+} Place;
+
+typedef struct Zero {
+    ProcessGroup *group;
+    Reducer *reducer;
+    OptimizerSharding sharding;
+    OptimizerPart *parts; // [places] this rank's
+    Place *places;        // [place_count] in the optimizer's order
+    size_t place_count;
+    Place **reduced; // [the reducer's parameters] in its order
+    Way way;
+    ReduceOp op; // of the gradients
+    // The weights, if the ranks reach each other's memory: the group's, counted as the devices'.
+    float *weights; // NULL: they stay where they were
+    // Rank r's ends of `weights` and of the gradients' slab, whose first float here is `gradients`.
+    float **peer_weights, **peer_gradients; // [W]
+    float *gradients;
+} Zero;
+
+// ---- who is in charge of what -----------------------------------------------------------------
+
+static size_t whole_lines(size_t floats) {
+    return (floats + LINE - 1) / LINE * LINE;
+}
+
+// What each rank but the last has of a bucket: floats.
+static size_t share_of(const Zero *zero, size_t bucket_count) {
+    return bucket_count / LINE / (size_t)pg_size(zero->group) * LINE;
+}
+
+// Which elements of a parameter rank `rank` is in charge of.
+static OptimizerPart part_of(const Zero *zero, const Place *place, int rank) {
+    size_t count = tensor_count(place->tensor), share = share_of(zero, place->bucket_count);
+    if (!place->slice) return (OptimizerPart){0, count};
+    size_t begin = (size_t)rank * share, end = begin + share;
+    if (rank + 1 == pg_size(zero->group)) end = place->bucket_count;
+    // From the bucket's elements to the parameter's.
+    begin = begin > place->offset ? begin - place->offset : 0;
+    end = end > place->offset ? end - place->offset : 0;
+    if (end > count) end = count;
+    return begin < end ? (OptimizerPart){begin, end - begin} : (OptimizerPart){0, 0};
+}
+
+// The parameters of a bucket lie one after another, each on whole lines.
+static void place_bucket(Zero *zero, size_t bucket) {
+    const BucketPlan *plan = reducer_plan(zero->reducer);
+    size_t count = 0;
+    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
+        Place *place = zero->reduced[plan->order[i]];
+        place->slice = reducer_slice(zero->reducer, plan->order[i]);
+        place->offset = count;
+        count += whole_lines(tensor_count(place->tensor));
+    }
+    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++)
+        zero->reduced[plan->order[i]]->bucket_count = count;
+}
+
+// The reducer's parameters are among the model's, in the same order.
+static void find_places(Zero *zero, Module *model) {
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    const NamedTensors *reduced = reducer_parameters(zero->reducer);
+    zero->place_count = parameters.count;
+    zero->places = memory_zalloc(parameters.count * sizeof *zero->places);
+    zero->reduced = memory_zalloc(parameters.count * sizeof *zero->reduced);
+    for (size_t i = 0, next = 0; i < parameters.count; i++) {
+        zero->places[i].tensor = parameters.items[i].tensor;
+        if (next < reduced->count && reduced->items[next].tensor == zero->places[i].tensor)
+            zero->reduced[next++] = &zero->places[i];
+    }
+    named_tensors_free(&parameters);
+}
+
+static void place_all(Zero *zero, Module *model) {
+    find_places(zero, model);
+    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++) place_bucket(zero, b);
+    zero->sharding.parts = zero->parts = memory_zalloc(zero->place_count * sizeof *zero->parts);
+    for (size_t i = 0; i < zero->place_count; i++)
+        zero->parts[i] = part_of(zero, &zero->places[i], pg_rank(zero->group));
+}
+
+// ---- weights where all ranks can write them ---------------------------------------------------
+
+static size_t weight_floats(const Place *place) {
+    return place->slice ? whole_lines(tensor_count(place->tensor)) : 0;
+}
+
+static float **reach_peers(const Zero *zero, const float *mine) {
+    float **peers = memory_zalloc((size_t)pg_size(zero->group) * sizeof *peers);
+    for (int r = 0; r < pg_size(zero->group); r++) peers[r] = pg_peer_memory(zero->group, mine, r);
+    return peers;
+}
+
+// Moves them there. The module's own memory is given back.
+static int share_weights(Zero *zero, Error *err) {
+    size_t floats = 0;
+    for (size_t i = 0; i < zero->place_count; i++) floats += weight_floats(&zero->places[i]);
+    float *next = zero->weights = pg_shared_alloc(zero->group, floats * sizeof *next, err);
+    if (!next) return -1;
+    for (size_t i = 0; i < zero->place_count; i++) {
+        Tensor *tensor = zero->places[i].tensor;
+        if (!zero->places[i].slice) continue;
+        memcpy(next, tensor->data, tensor_bytes(tensor));
+        device_free(tensor->device, tensor->data, tensor_bytes(tensor));
+        device_count(tensor->device, weight_floats(&zero->places[i]) * sizeof *next);
+        tensor->data = next;
+        next += weight_floats(&zero->places[i]);
+    }
+    zero->gradients = reducer_slice(zero->reducer, 0);
+    zero->peer_weights = reach_peers(zero, zero->weights);
+    zero->peer_gradients = reach_peers(zero, zero->gradients);
+    return 0;
+}
+
+static void return_weights(Zero *zero) {
+    for (size_t i = 0; i < zero->place_count && zero->weights; i++) {
+        Tensor *tensor = zero->places[i].tensor;
+        if (!zero->places[i].slice) continue;
+        float *own = device_alloc(tensor->device, tensor_bytes(tensor));
+        memcpy(own, tensor->data, tensor_bytes(tensor));
+        device_uncount(tensor->device, weight_floats(&zero->places[i]) * sizeof *own);
+        tensor->data = own;
+    }
+}
+
+// ---- gradients --------------------------------------------------------------------------------
+
+static Way choose_way(const Zero *zero) {
+    if (zero->sharding.whole_gradients || reducer_policy(zero->reducer)->name != NAME) return WHOLE;
+    return zero->weights ? FUSED : SCATTERED;
+}
+
+static int start_bucket(void *state, GradBucket *bucket, Error *err) {
+    Zero *zero = state;
+    size_t share = share_of(zero, bucket->count);
+    zero->op = bucket->op;
+    bucket->work = NULL;
+    if (zero->way == UNDECIDED) zero->way = choose_way(zero);
+    if (zero->way == WHOLE) return grad_bucket_start(bucket, zero->group, PG_F32, bucket->op, err);
+    if (zero->way == FUSED || share == 0) return 0;
+    float *mine = bucket->buffer + (size_t)pg_rank(zero->group) * share;
+    Collective sum = pg_reduce_scatter(bucket->buffer, mine, share, PG_F32, bucket->op);
+    bucket->work = pg_start(zero->group, pg_of_bucket(sum, bucket->index), err);
+    return bucket->work ? 0 : -1;
+}
+
+// The last rank's rest, which is less than W cache lines.
+static Collective rest_of(const Zero *zero, const GradBucket *bucket) {
+    size_t even = share_of(zero, bucket->count) * (size_t)pg_size(zero->group);
+    return pg_reduce(bucket->buffer + even, bucket->count - even, PG_F32, bucket->op,
+                     pg_size(zero->group) - 1);
+}
+
+static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
+    const Zero *zero = state;
+    if (bucket->work && grad_bucket_finish(bucket, err) != 0) return -1;
+    const Collective rest = rest_of(zero, bucket);
+    return zero->way == SCATTERED && rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
+}
+
+// ---- the step, where ranks reach each other's memory ------------------------------------------
+
+// The ranks' gradients [count] from here on, added up in rank order: into sum.
+static void add_up(const Zero *zero, const Place *place, size_t first, float *sum, size_t count) {
+    const ElementwiseKernels *kernels = device_kernels(place->tensor->device)->elementwise;
+    size_t at = (size_t)(place->slice - zero->gradients) + first;
+    memcpy(sum, zero->peer_gradients[0] + at, count * sizeof *sum);
+    int world = pg_size(zero->group);
+    for (int r = 1; r < world; r++) kernels->accumulate(sum, zero->peer_gradients[r] + at, count);
+    if (zero->op == PG_AVG) kernels->scale(sum, (float)(1.0 / world), count);
+}
+
+// Gives all ranks the weights [count] from here on, which this rank has just stepped.
+static void hand_out(const Zero *zero, const float *weight, size_t count) {
+    size_t at = (size_t)(weight - zero->weights);
+    for (int r = 0; r < pg_size(zero->group); r++)
+        if (r != pg_rank(zero->group))
+            memcpy(zero->peer_weights[r] + at, weight, count * sizeof *weight);
+}
+
+// This rank's part of parameter i: sum, step, write to all.
+static void step_part(const Zero *zero, size_t i) {
+    _Alignas(MEMORY_ALIGNMENT) float sum[BLOCK];
+    const Place *place = &zero->places[i];
+    size_t end = zero->parts[i].first + zero->parts[i].count, count;
+    for (size_t first = zero->parts[i].first; first < end; first += count) {
+        count = end - first < BLOCK ? end - first : BLOCK;
+        bool shared = place->slice && zero->way == FUSED;
+        if (shared) add_up(zero, place, first, sum, count);
+        optimizer_apply_to(zero->sharding.optimizer, i, (OptimizerPart){first, count},
+                           shared ? sum : place->tensor->grad + first);
+        if (place->slice) hand_out(zero, tensor_f32(place->tensor) + first, count);
+    }
+    size_t crossings = zero->way == FUSED ? 2 : 1; // gradients in, weights out
+    if (place->slice)
+        pg_count_moved(zero->group, crossings * zero->parts[i].count * sizeof *sum *
+                                        (size_t)(pg_size(zero->group) - 1));
+}
+
+static int share_step(Zero *zero, Error *err) {
+    // All have ended their backward: nobody reads weights or writes gradients.
+    if (pg_run(zero->group, pg_barrier(), err) != 0) return -1;
+    for (size_t i = 0; i < zero->place_count; i++)
+        if (zero->places[i].tensor->has_grad) step_part(zero, i);
+    return pg_run(zero->group, pg_barrier(), err); // all weights are there
+}
+
+// ---- the step, where they do not --------------------------------------------------------------
+
+static void copy_floats(const Tensor *tensor, float *to, const float *from, size_t count) {
+    device_copy(tensor->device, to, tensor->device, from, count * sizeof *to);
+}
+
+// A bucket's weights, gathered in its memory. rest: those of the last rank's that are left over.
+static Collective gather_of(const Zero *zero, float *buffer, size_t count, bool rest) {
+    size_t share = share_of(zero, count), even = share * (size_t)pg_size(zero->group);
+    if (rest) return pg_broadcast(buffer + even, count - even, PG_F32, pg_size(zero->group) - 1);
+    return pg_all_gather(buffer + (size_t)pg_rank(zero->group) * share, buffer, share, PG_F32);
+}
+
+static Work *start_gather(Zero *zero, size_t bucket, Error *err) {
+    const BucketPlan *plan = reducer_plan(zero->reducer);
+    const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
+    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
+        const Place *place = zero->reduced[plan->order[i]];
+        const OptimizerPart *part = &zero->parts[place - zero->places];
+        copy_floats(place->tensor, place->slice + part->first,
+                    tensor_f32(place->tensor) + part->first, part->count);
+    }
+    return pg_start(zero->group, gather_of(zero, first->slice, first->bucket_count, false), err);
+}
+
+static int finish_gather(Zero *zero, size_t bucket, Work *work, Error *err) {
+    const BucketPlan *plan = reducer_plan(zero->reducer);
+    const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
+    const Collective rest = gather_of(zero, first->slice, first->bucket_count, true);
+    if (work_wait(work, NULL, NULL, err) != 0) return -1;
+    if (rest.count > 0 && pg_run(zero->group, rest, err) != 0) return -1;
+    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
+        const Place *place = zero->reduced[plan->order[i]];
+        copy_floats(place->tensor, place->tensor->data, place->slice, tensor_count(place->tensor));
+    }
+    return 0;
+}
+
+static int gather_weights(Zero *zero, Error *err) {
+    size_t count = reducer_plan(zero->reducer)->bucket_count, started = 0;
+    Work **works = memory_zalloc(count * sizeof *works);
+    int status = 0;
+    while (started < count && (works[started] = start_gather(zero, started, err))) started++;
+    for (size_t b = 0; b < started; b++)
+        if (finish_gather(zero, b, works[b], err) != 0) status = -1;
+    free(works);
+    return started < count ? -1 : status;
+}
+
+// Whole gradients stay where they are, so each part goes alone.
+static int broadcast_weights(Zero *zero, Error *err) {
+    for (size_t i = 0; i < zero->place_count; i++) {
+        const Place *place = &zero->places[i];
+        for (int r = 0; r < pg_size(zero->group) && place->slice; r++) {
+            const OptimizerPart part = part_of(zero, place, r);
+            float *weight = tensor_f32(place->tensor) + part.first;
+            if (part.count > 0 &&
+                pg_run(zero->group, pg_broadcast(weight, part.count, PG_F32, r), err) != 0)
+                return -1;
+        }
+    }
+    return 0;
+}
+
+// OptimizerSharding.apply. It cannot fail, so an error is kept: the next forward returns it.
+static void apply(void *state) {
+    Zero *zero = state;
+    Error *err = reducer_error(zero->reducer);
+    if (err->status != STATUS_OK) return;
+    if (zero->weights) {
+        (void)share_step(zero, err);
+    } else {
+        optimizer_apply(zero->sharding.optimizer);
+        (void)(zero->way == WHOLE ? broadcast_weights(zero, err) : gather_weights(zero, err));
+    }
+    for (size_t i = 0; i < zero->place_count && zero->way != WHOLE; i++)
+        zero->places[i].tensor->has_grad = false;
+}
+
+// ---- checkpoints ------------------------------------------------------------------------------
+
+// What rank r's part of parameter i is in a checkpoint. What all ranks step, rank 0 saves.
+static OptimizerPart saved_part(const Zero *zero, size_t i, int rank) {
+    if (!zero->places[i].slice && rank > 0) return (OptimizerPart){0, 0};
+    return part_of(zero, &zero->places[i], rank);
+}
+
+static size_t saved_floats(const Zero *zero, int rank) {
+    size_t floats = 0;
+    for (size_t i = 0; i < zero->place_count; i++) floats += saved_part(zero, i, rank).count;
+    return floats;
+}
+
+// [state, parameter, part's elements], on the host.
+static float *pack_state(const Zero *zero, size_t *bytes) {
+    const Optimizer *optimizer = zero->sharding.optimizer;
+    float *packed =
+        memory_zalloc((2 * saved_floats(zero, pg_rank(zero->group)) + 1) * sizeof(float));
+    float *next = packed;
+    for (int s = 0; s < 2 && optimizer_state_name(optimizer, s); s++)
+        for (size_t i = 0; i < zero->place_count; i++) {
+            size_t count = saved_part(zero, i, pg_rank(zero->group)).count;
+            device_copy(NULL, next, zero->places[i].tensor->device, optimizer->state[s][i],
+                        count * sizeof *next);
+            next += count;
+        }
+    *bytes = (size_t)(next - packed) * sizeof *next;
+    return packed;
+}
+
+// Parameter i's elements of state s, from all ranks' packed parts.
+static void unpack_state(const Zero *zero, const RankBlobs *all, int s, size_t i, float *whole) {
+    for (int r = 0; r < all->count; r++) {
+        const OptimizerPart part = saved_part(zero, i, r);
+        size_t before = (size_t)s * saved_floats(zero, r);
+        for (size_t j = 0; j < i; j++) before += saved_part(zero, j, r).count;
+        const unsigned char *from = all->data + all->offset[r] + before * sizeof *whole;
+        if (part.count > 0) memcpy(whole + part.first, from, part.count * sizeof *whole);
+    }
+}
+
+static void describe_state(const Zero *zero, const RankBlobs *all, SafeTensors *content) {
+    const Optimizer *optimizer = zero->sharding.optimizer;
+    size_t floats = 0;
+    for (size_t i = 0; i < zero->place_count; i++) floats += tensor_count(zero->places[i].tensor);
+    content->entries = memory_zalloc((2 * zero->place_count + 1) * sizeof *content->entries);
+    float *next = memory_zalloc((2 * floats + 1) * sizeof *next);
+    content->buffer = next;
+    for (int s = 0; s < 2 && optimizer_state_name(optimizer, s); s++)
+        for (size_t i = 0; i < zero->place_count; i++) {
+            SafeEntry *entry = &content->entries[content->count++];
+            *entry = (SafeEntry){.bytes = tensor_bytes(zero->places[i].tensor), .data = next};
+            snprintf(entry->name, sizeof entry->name, "optimizer/%s.%s",
+                     optimizer->parameters.items[i].name, optimizer_state_name(optimizer, s));
+            unpack_state(zero, all, s, i, next);
+            next += tensor_count(zero->places[i].tensor);
+        }
+}
+
+static int save(void *state, SafeTensors *content, Error *err) {
+    const Zero *zero = state;
+    RankBlobs all;
+    size_t bytes;
+    float *packed = pack_state(zero, &bytes);
+    int status = rank_gather_blobs(zero->group, packed, bytes, 0, &all, err);
+    free(packed);
+    if (status != 0) return -1;
+    if (pg_rank(zero->group) == 0) describe_state(zero, &all, content);
+    rank_blobs_free(&all);
+    return 0;
+}
+
+// The optimizer's part has been loaded with the optimizer: each rank took its own.
+static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
+    (void)state, (void)path, (void)content, (void)log, (void)err;
+    return 0;
+}
+
+// ---- opening and closing ----------------------------------------------------------------------
+
+static void close_zero(void *state) {
+    Zero *zero = state;
+    return_weights(zero);
+    free(zero->peer_weights);
+    free(zero->peer_gradients);
+    free(zero->places);
+    free(zero->reduced);
+    free(zero->parts);
+    free(zero);
+}
+
+int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
+    Reducer *reducer = ddp_reducer(wrapper);
+    if (reducer_policy(reducer)->name && !reducer_policy(reducer)->permanent_buckets)
+        return error_set(err, STATUS_FAILED, "%s needs buckets that stay, and %s rebuilds them",
+                         NAME, reducer_policy(reducer)->name);
+    Zero *zero = memory_zalloc(sizeof *zero);
+    *zero = (Zero){.group = ddp_group(wrapper), .reducer = reducer};
+    zero->sharding = (OptimizerSharding){.state = zero, .apply = apply};
+    const CommHook hook = {.name = NAME,
+                           .state = zero,
+                           .sharding = &zero->sharding,
+                           .start = start_bucket,
+                           .finish = finish_bucket,
+                           .close = close_zero,
+                           .save = save,
+                           .load = load};
+    if (reducer_set_hook(reducer, hook, err) != 0) return -1;
+    if (!reducer_policy(reducer)->name)
+        reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
+    place_all(zero, ddp_module(wrapper));
+    bool reachable = pg_peer_memory(zero->group, reducer_slice(reducer, 0), 0) != NULL;
+    return reachable && !config->apart ? share_weights(zero, err) : 0;
+}
+
+OptimizerSharding *zero_optimizer_sharding(Module *wrapper) {
+    return reducer_hook(ddp_reducer(wrapper))->sharding;
+}
+
+// ---- the command line -------------------------------------------------------------------------
+
+typedef struct Settings {
+    bool on;
+} Settings;
+
+static void add_options(Options *options, void *settings) {
+    Settings *own = settings;
+    options_add_flag(options, "zero-optimizer", &own->on,
+                     "divide the optimizer's state and step over the ranks (ZeRO-1)");
+}
+
+static int check(const Options *options, const void *settings, Error *err) {
+    static const char *const others[][2] = {
+        {"static-graph", "rebuilds the buckets that the optimizer's state belongs to"},
+        {"no-gradient-as-bucket-view", "keeps the gradients outside of what is divided"},
+        {"cuda-graph", "replays a step without its collectives of weights"},
+    };
+    if (!((const Settings *)settings)->on) return 0;
+    if (options_given(options, "comm-hook") && !options_is(options, "comm-hook", "none"))
+        return error_set(err, STATUS_USAGE,
+                         "--zero-optimizer cannot be combined with --comm-hook, which reduces the "
+                         "buckets in its own way");
+    for (size_t i = 0; i < sizeof others / sizeof *others; i++)
+        if (options_given(options, others[i][0]))
+            return error_set(err, STATUS_USAGE,
+                             "--zero-optimizer cannot be combined with --%s, which %s",
+                             others[i][0], others[i][1]);
+    return 0;
+}
+
+// An error is the first forward's.
+static void add_to(const void *settings, Module *wrapper) {
+    if (((const Settings *)settings)->on)
+        (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));
+}
+
+const DdpFeature zero_optimizer_feature = {.settings_bytes = sizeof(Settings),
+                                           .add_options = add_options,
+                                           .check = check,
+                                           .add_to = add_to};
