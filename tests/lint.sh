@@ -71,7 +71,7 @@ may ddp common ddp/group
 may ddp/features common ddp/group ddp
 may train_ddp common ddp ddp/group ddp/features ddp/rendezvous
 may ddp/launch common ddp/store ddp/group ddp/rendezvous
-may bench common dp ddp ddp/group ddp/rendezvous
+may bench common dp ddp ddp/features ddp/group ddp/rendezvous
 may tutorials common dp ddp ddp/group ddp/rendezvous ddp/features
 may tests common dp ddp ddp/store ddp/group ddp/rendezvous ddp/features ddp/launch
 

@@ -250,7 +250,8 @@ static Collective gather_of(const Zero *zero, float *buffer, size_t count, bool 
     return pg_all_gather(buffer + (size_t)pg_rank(zero->group) * share, buffer, share, PG_F32);
 }
 
-static Work *start_gather(Zero *zero, size_t bucket, Error *err) {
+// *work stays NULL if all of the bucket is the last rank's.
+static int start_gather(Zero *zero, size_t bucket, Work **work, Error *err) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
     const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
     for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
@@ -259,14 +260,17 @@ static Work *start_gather(Zero *zero, size_t bucket, Error *err) {
         copy_floats(place->tensor, place->slice + part->first,
                     tensor_f32(place->tensor) + part->first, part->count);
     }
-    return pg_start(zero->group, gather_of(zero, first->slice, first->bucket_count, false), err);
+    const Collective even = gather_of(zero, first->slice, first->bucket_count, false);
+    if (even.count == 0) return 0;
+    *work = pg_start(zero->group, even, err);
+    return *work ? 0 : -1;
 }
 
 static int finish_gather(Zero *zero, size_t bucket, Work *work, Error *err) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
     const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
     const Collective rest = gather_of(zero, first->slice, first->bucket_count, true);
-    if (work_wait(work, NULL, NULL, err) != 0) return -1;
+    if (work && work_wait(work, NULL, NULL, err) != 0) return -1;
     if (rest.count > 0 && pg_run(zero->group, rest, err) != 0) return -1;
     for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
         const Place *place = zero->reduced[plan->order[i]];
@@ -279,7 +283,7 @@ static int gather_weights(Zero *zero, Error *err) {
     size_t count = reducer_plan(zero->reducer)->bucket_count, started = 0;
     Work **works = memory_zalloc(count * sizeof *works);
     int status = 0;
-    while (started < count && (works[started] = start_gather(zero, started, err))) started++;
+    while (started < count && start_gather(zero, started, &works[started], err) == 0) started++;
     for (size_t b = 0; b < started; b++)
         if (finish_gather(zero, b, works[b], err) != 0) status = -1;
     free(works);

@@ -3,7 +3,8 @@
  *     chaos [--repeat N] [--seed S] [--jobs J] [--only TEXT]
  *
  * A case is a point of the run (while the ranks meet, construct, in a step, in backward, inside a
- * collective, while a checkpoint is written, at evaluation, at shutdown), a fault, a victim (rank
+ * collective, while a checkpoint is written, at evaluation, at shutdown, and in each phase of a
+ * step that is divided over the ranks), a fault, a victim (rank
  * 0, the last rank, the launcher) and a world size. tests/chaos/chaos_rank.c plants the fault in
  * train_ddp. Then: the job ends by itself; its exit status is the fault's; the first line of the
  * report names the right rank and cause; nothing is left: no process, no file in /dev/shm, no
@@ -35,6 +36,7 @@ typedef struct Case {
     int first, last;          // the visit to the point that counts: one of these
     const char *fault, *victim;
     int rank, world;
+    const char *const *options; // of train_ddp besides TRAINING, ended by a NULL; NULL: none
 } Case;
 
 typedef struct Suite {
@@ -90,15 +92,16 @@ static void add_launcher(Suite *suite, Case c, const char *fault, int world) {
 // The run has two epochs of five steps and saves after every second step.
 static void add_world(Suite *suite, int world) {
     const Case points[] = {
-        {"init", "init", "init", 1, 1, NULL, NULL, 0, 0},
-        {"construct", "construct", "init", 1, 1, NULL, NULL, 0, 0},
-        {"first step", "step", "train", 1, 1, NULL, NULL, 0, 0},
-        {"later step", "step", "train", 3, 10, NULL, NULL, 0, 0},
-        {"backward", "backward", "train", 2, 9, NULL, NULL, 0, 0},
-        {"collective", "collective", "train", 1, 14, NULL, NULL, 0, 0},
-        {"checkpoint", "checkpoint", "checkpoint", 2, 9, NULL, NULL, 0, 0}, // the 1st: config.json
-        {"evaluation", "evaluate", "evaluate", 1, 2, NULL, NULL, 0, 0},
-        {"shutdown", "shutdown", "shutdown", 1, 1, NULL, NULL, 0, 0},
+        {"init", "init", "init", 1, 1, NULL, NULL, 0, 0, NULL},
+        {"construct", "construct", "init", 1, 1, NULL, NULL, 0, 0, NULL},
+        {"first step", "step", "train", 1, 1, NULL, NULL, 0, 0, NULL},
+        {"later step", "step", "train", 3, 10, NULL, NULL, 0, 0, NULL},
+        {"backward", "backward", "train", 2, 9, NULL, NULL, 0, 0, NULL},
+        {"collective", "collective", "train", 1, 14, NULL, NULL, 0, 0, NULL},
+        {"checkpoint", "checkpoint", "checkpoint", 2, 9, NULL, NULL, 0, 0,
+         NULL}, // the 1st: config.json
+        {"evaluation", "evaluate", "evaluate", 1, 2, NULL, NULL, 0, 0, NULL},
+        {"shutdown", "shutdown", "shutdown", 1, 1, NULL, NULL, 0, 0, NULL},
     };
     enum { CONSTRUCT = 1, FIRST = 2, LATER = 3, BACKWARD = 4, EVALUATION = 7, SHUTDOWN = 8 };
     const char *everywhere[] = {"kill", "stop", "segv", "exit3"};
@@ -112,7 +115,27 @@ static void add_world(Suite *suite, int world) {
     for (size_t i = 0; i < 5; i++) add_ranks(suite, points[calls[i]], "order", world);
     add_ranks(suite, points[CONSTRUCT], "shape", world);
     add_ranks(suite, points[BACKWARD], "shape", world);
-    add_ranks(suite, (Case){"epoch", "epoch", "train", 1, 1, NULL, NULL, 0, 0}, "short", world);
+    add_ranks(suite, (Case){"epoch", "epoch", "train", 1, 1, NULL, NULL, 0, 0, NULL}, "short",
+              world);
+}
+
+// The optimizer divided over the ranks: in shared memory, and by collectives over an emulated link.
+static const char *const FUSED[] = {"--zero-optimizer", "--optimizer", "adamw", NULL};
+static const char *const SCATTERED[] = {"--zero-optimizer", "--link", "100,1", NULL};
+
+static void add_zero(Suite *suite, int world) {
+    const Case points[] = {
+        {"zero meeting", "meeting", "train", 1, 18, NULL, NULL, 0, 0, FUSED},
+        {"zero step", "divided", "train", 2, 9, NULL, NULL, 0, 0, FUSED},
+        {"zero state", "state", "checkpoint", 1, 4, NULL, NULL, 0, 0, FUSED},
+        {"zero scatter", "backward", "train", 1, 9, NULL, NULL, 0, 0, SCATTERED},
+        {"zero sum", "collective", "train", 1, 9, NULL, NULL, 0, 0, SCATTERED},
+        {"zero gather", "gather", "train", 1, 9, NULL, NULL, 0, 0, SCATTERED},
+    };
+    for (size_t p = 0; p < sizeof points / sizeof points[0]; p++) {
+        add_ranks(suite, points[p], "kill", world);
+        add_ranks(suite, points[p], "stop", world);
+    }
 }
 
 // ---- what is expected -------------------------------------------------------------------------
@@ -258,10 +281,12 @@ static void run_job(const Suite *suite, const Case *c, Job *job, const char *pla
                     const char *out) {
     const char *silence_s = is(c->fault, "stop") ? "1" : "300";
     const char *world = c->world == 2 ? "2" : "4";
-    const char *argv[TRAINING_WORDS + 9] = {
+    const char *argv[TRAINING_WORDS + 13] = {
         suite->ddprun, "--nproc-per-node", world,   "--heartbeat-timeout",
         silence_s,     suite->train,       "--out", out};
     memcpy(argv + 8, TRAINING, sizeof TRAINING);
+    for (size_t i = 0; c->options && c->options[i]; i++)
+        argv[8 + TRAINING_WORDS + i] = c->options[i];
     *job = (Job){.argv = argv, .variables = {plan, mark}, .deadline_s = DEADLINE_S};
     job_start(job);
     job_await(job);
@@ -354,6 +379,8 @@ int main(int argc, char **argv) {
     if (!suite->ports_are_ours) printf("ports are shared with other programs: not checked\n");
     add_world(suite, 2);
     add_world(suite, 4);
+    add_zero(suite, 2);
+    add_zero(suite, 4);
 
     uint64_t begin_ns = clock_ns();
     run_suite(suite);

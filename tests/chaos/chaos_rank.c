@@ -18,6 +18,7 @@
 #include "common/nn/tape.h"
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/group/rank_helpers.h"
 #include "ddp/group/shm/internal.h"
 #include "ddp/strategy_ddp.h"
 
@@ -150,6 +151,7 @@ Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
         strike();
         if (fault_is("shape")) collective.count--;
     }
+    if (collective.kind == PG_ALL_GATHER && arrive("gather")) strike();
     return __real_pg_start(group, collective, err);
 }
 
@@ -163,6 +165,39 @@ void __wrap_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks
                        void *const *targets, int target_count, size_t count) {
     if (chaos.steps > 0 && arrive("collective")) strike();
     __real_shm_reduce(type, op, sources, ranks, targets, target_count, count);
+}
+
+int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
+
+// The meetings before and after a divided step in shared memory.
+int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
+    if (collective.kind == PG_BARRIER && chaos.steps > 0 && arrive("meeting")) strike();
+    return __real_pg_run(group, collective, err);
+}
+
+void __real_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
+                               const float *gradient);
+void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
+                               const float *gradient);
+
+// In between: some of this rank's new weights are with the others, and some are not.
+void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
+                               const float *gradient) {
+    if (arrive("divided")) strike();
+    __real_optimizer_apply_to(optimizer, i, elements, gradient);
+}
+
+int __real_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
+                             RankBlobs *all, Error *err);
+int __wrap_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
+                             RankBlobs *all, Error *err);
+
+// The optimizer's state is on its way to the rank that saves.
+int __wrap_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
+                             RankBlobs *all, Error *err) {
+    if (chaos.steps > 0 && arrive("state")) strike();
+    return __real_rank_gather_blobs(group, data, bytes, root, all, err);
 }
 
 int __real_rename(const char *from, const char *to);

@@ -1,0 +1,182 @@
+/* bench_zero.c: what exchanging gradients and stepping costs, by DistributedDataParallel and with
+ * the optimizer divided over the ranks (ZeRO-1). By hand:
+ *
+ *     ddprun --bind cores --nproc-per-node 2 bench_zero
+ *
+ * Nothing is computed: each rank declares its gradients ready, and from there to equal new weights
+ * on all ranks is what is timed. Three ways take turns, a few steps each, so that all of them see
+ * the same machine: ddp (all-reduce, everybody steps everything), scattered (reduce_scatter, a part
+ * of the step, all_gather) and fused (one pass). A ratio is the median over the rounds of a way's
+ * time to ddp's in the same round. In the end all weights must be equal, byte for byte.
+ */
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "common/base/options.h"
+#include "common/nn/models.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/features/zero_optimizer.h"
+#include "ddp/rendezvous/init.h"
+
+enum { WAYS = 3, CLASSES = 10, INPUTS = 784, ROUNDS_MAX = 1000 };
+static const char *const NAMES[WAYS] = {"ddp", "scattered", "fused"};
+
+typedef struct Settings {
+    const char *hidden;
+    OptimizerKind optimizer;
+    size_t rounds, steps;
+} Settings;
+
+typedef struct Way {
+    Device *device;
+    Module *wrapper;
+    Optimizer *optimizer;
+    double ms[ROUNDS_MAX]; // per step
+} Way;
+
+static void open_way(Way *way, int which, const Settings *settings, ProcessGroup *group) {
+    Error err = {0};
+    const ModelConfig model = {"mlp", settings->hidden, {INPUTS, 1, 1}, CLASSES, 1};
+    const DdpConfig config = ddp_config_default();
+    OptimizerConfig optimizer = {.kind = settings->optimizer,
+                                 .momentum = 0.9,
+                                 .weight_decay = 0.01,
+                                 .beta1 = 0.9,
+                                 .beta2 = 0.999,
+                                 .eps = 1e-8};
+    Module *module = must_get(model_create(&model, way->device, &err), &err);
+    way->wrapper = must_get(distributed_data_parallel(module, group, &config, &err), &err);
+    if (which > 0) {
+        must_do(ddp_zero_optimizer(way->wrapper, &(ZeroConfig){.apart = which == 1}, &err), &err);
+        optimizer.sharding = zero_optimizer_sharding(way->wrapper);
+    }
+    way->optimizer = optimizer_create(module, &optimizer);
+}
+
+// Gradients that no rank shares with another, and that are small enough for any number of steps.
+static void fill_gradients(const Way *way, int rank) {
+    const NamedTensors *parameters = reducer_parameters(ddp_reducer(way->wrapper));
+    for (size_t i = 0; i < parameters->count; i++) {
+        const Tensor *tensor = parameters->items[i].tensor;
+        for (size_t k = 0; k < tensor_count(tensor); k++)
+            tensor->grad[k] = 1e-3f * (float)((k + (size_t)rank) % 7);
+    }
+}
+
+// From gradients that are ready to weights that are equal.
+static void take_step(const Way *way) {
+    Error err = {0};
+    Reducer *reducer = ddp_reducer(way->wrapper);
+    const NamedTensors *parameters = reducer_parameters(reducer);
+    must_do(reducer_prepare(reducer, true, &err), &err);
+    for (size_t i = parameters->count; i-- > 0;) {
+        parameters->items[i].tensor->has_grad = true;
+        reducer_mark_ready(reducer, i);
+    }
+    must_do(reducer_finish(reducer, NULL, &err), &err);
+    optimizer_step(way->optimizer, 1e-3);
+}
+
+// Milliseconds per step. Writing the gradients, which is backward's work, does not count.
+static double time_steps(const Way *way, size_t steps, ProcessGroup *group) {
+    Error err = {0};
+    uint64_t total = 0;
+    for (size_t s = 0; s < steps; s++) {
+        fill_gradients(way, pg_rank(group));
+        must_do(pg_run(group, pg_barrier(), &err), &err);
+        const uint64_t begin = clock_ns();
+        take_step(way);
+        must_do(pg_run(group, pg_barrier(), &err), &err);
+        total += clock_ns() - begin;
+    }
+    return (double)total / 1e6 / (double)steps;
+}
+
+// ---- comparing and telling ----------------------------------------------------------------------
+
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Of values[r] / base[r]; base NULL: of the values.
+static double median(const double *values, const double *base, size_t count) {
+    double sorted[ROUNDS_MAX];
+    for (size_t r = 0; r < count; r++) sorted[r] = values[r] / (base ? base[r] : 1);
+    qsort(sorted, count, sizeof *sorted, compare_double);
+    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+static double least(const double *values, size_t count) {
+    double best = values[0];
+    for (size_t r = 1; r < count; r++) best = values[r] < best ? values[r] : best;
+    return best;
+}
+
+static bool same_weights(const Way *a, const Way *b) {
+    const NamedTensors *one = &a->optimizer->parameters, *two = &b->optimizer->parameters;
+    for (size_t i = 0; i < one->count; i++)
+        if (memcmp(one->items[i].tensor->data, two->items[i].tensor->data,
+                   tensor_bytes(one->items[i].tensor)) != 0)
+            return false;
+    return true;
+}
+
+static void tell(const Way *ways, const Settings *settings, size_t parameters, int world) {
+    for (int w = 0; w < WAYS; w++)
+        printf("way=%s optimizer=%s world_size=%d parameters=%zu ms=%.4f ratio=%.4f best_ms=%.4f "
+               "bytes=%zu "
+               "weights=%s\n",
+               NAMES[w], optimizer_name(ways[w].optimizer), world, parameters,
+               median(ways[w].ms, NULL, settings->rounds),
+               median(ways[w].ms, ways[0].ms, settings->rounds),
+               least(ways[w].ms, settings->rounds), ways[w].device->bytes,
+               same_weights(&ways[0], &ways[w]) ? "equal" : "DIFFER");
+}
+
+static Way *run_rounds(const Settings *settings, ProcessGroup *group) {
+    Error err = {0};
+    Way *ways = memory_zalloc(WAYS * sizeof *ways);
+    for (int w = 0; w < WAYS; w++) {
+        ways[w].device = must_get(device_open("cpu:0", &err), &err);
+        open_way(&ways[w], w, settings, group);
+        (void)time_steps(&ways[w], 2, group); // buckets are rebuilt, and memory is touched
+    }
+    for (size_t round = 0; round < settings->rounds; round++)
+        for (int w = 0; w < WAYS; w++)
+            ways[w].ms[round] = time_steps(&ways[w], settings->steps, group);
+    return ways;
+}
+
+int main(int argc, char **argv) {
+    Settings settings = {.hidden = "1024,1024,1024,1024", .optimizer = OPTIMIZER_ADAMW};
+    settings.rounds = 15;
+    settings.steps = 10;
+    Options options = {.program = "bench_zero",
+                       .summary = "Exchange and step: DDP's, and with the optimizer divided."};
+    options_add_string(&options, "hidden", &settings.hidden, "N,...", "widths of the mlp");
+    options_add_enum(&options, "optimizer", &settings.optimizer, OPTIMIZER_WORDS, "");
+    options_add_count(&options, "rounds", &settings.rounds, 1, ROUNDS_MAX, "turns of each way");
+    options_add_count(&options, "steps", &settings.steps, 1, 10000, "steps in a turn");
+    Error err = {0};
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    Rendezvous me;
+    must_do(init_from_env(&me, true, &err), &err);
+    ProcessGroup *group = must_get(init_process_group("shm", &me, NULL, 300, &err), &err);
+    Way *ways = run_rounds(&settings, group);
+    size_t parameters = 0;
+    bool same = true;
+    for (size_t i = 0; i < ways->optimizer->parameters.count; i++)
+        parameters += tensor_count(ways->optimizer->parameters.items[i].tensor);
+    for (int w = 1; w < WAYS; w++) same = same && same_weights(&ways[0], &ways[w]);
+    if (pg_rank(group) == 0) tell(ways, &settings, parameters, pg_size(group));
+    for (int w = 0; w < WAYS; w++) {
+        optimizer_close(ways[w].optimizer);
+        module_close(ways[w].wrapper);
+        device_close(ways[w].device);
+    }
+    free(ways);
+    pg_close(group);
+    return same ? STATUS_OK : STATUS_FAILED;
+}
