@@ -37,7 +37,7 @@ typedef struct OptimizerConfig {
     double momentum;             // sgd
     bool nesterov;               // sgd
     double weight_decay;         // adamw: of the weight itself; the others add it to the gradient
-    bool decay_matrices_only;    // of biases and norms, which have one dimension, nothing decays
+    bool decay_matrices_only;    // adamw: biases and norms, of one dimension, do not decay
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process steps everything
 } OptimizerConfig;

@@ -3,8 +3,9 @@
 
     python3 tests/parity/check_torch.py BUILD_DIR     exit 77: torch or safetensors is not installed
 
-For each model: train_single runs ten steps on the shipped digits (segnet: on shapes, from all pixels,
-then from the hard ones, among which the threshold decides in some steps and the least number in others),
+For each model: train_single runs ten steps on the shipped digits (gpt: on the shipped text; segnet: on
+shapes, from all pixels, then from the hard ones, among which the threshold decides in some steps and the
+least number in others),
 PyTorch repeats them from train_single's own initial weights, and the losses must agree (relative). The
 final checkpoint must load with load_state_dict(strict=True) and agree with PyTorch's weights. The
 tolerance is 1e-5, and 1e-4 for resnet20 and segnet with smaller steps: among the 20,000 relu inputs per
@@ -95,7 +96,12 @@ CASES = [  # model, hidden, options of train_single, PyTorch's optimizer, PyTorc
      dict(amp="fp16", lr=0.02, batch=4), F.cross_entropy, 5e-3),
     ("convnet", "", ["--amp", "fp16", "--global-batch", "4", "--lr", "0.02", "--clip-grad-norm", "1"],
      dict(amp="fp16", lr=0.02, batch=4, clip=1), F.cross_entropy, 5e-3),
+    # The gradient of a bias of keys is 0 but for rounding: eps keeps Adam from making steps of it.
+    ("gpt", "", ["--data", "text", "--optimizer", "adamw", "--lr", "0.001", "--weight-decay", "0.1", "--eps", "1e-5",
+                 "--clip-grad-norm", "1"],
+     dict(name="adamw", lr=0.001, weight_decay=0.1, eps=1e-5, clip=1), F.cross_entropy, 1e-5),
 ]
+GPT_SMALL = (4, 4, 128, 64)
 
 
 def read_idx(path):
@@ -120,6 +126,15 @@ def shapes(build, folder):
     run(f"{build}/bin/dump_data", SHAPES, str(STEPS * BATCH), f"{folder}/data")
     data = load_file(f"{folder}/data")
     return data["x"], data["target"]
+
+
+def text():
+    words = gzip.decompress(next((ROOT / "common/data/text").glob("*.txt.gz")).read_bytes()).decode()
+    words = words[:len(words) * 9 // 10]
+    number = {character: i for i, character in enumerate(sorted(set(words)))}
+    tokens = torch.tensor([number[c] for c in words])
+    count = STEPS * BATCH * GPT_SMALL[3]
+    return tokens[:count].view(-1, GPT_SMALL[3]), tokens[1:count + 1].view(-1, GPT_SMALL[3])
 
 
 def run_ours(build, folder, model, hidden, options):
@@ -148,7 +163,10 @@ def run_torch(folder, model, settings, loss_of, x, y):
     amp, batch = settings.pop("amp", "none"), settings.pop("batch", BATCH)
     clip, parts = settings.pop("clip", None), settings.pop("parts", 1)
     make = settings.pop("schedule", lambda o: [lr.ConstantLR(o, 1, total_iters=0)])
-    optimizer = models.optimizer(parameters=model.parameters(), **settings)
+    parameters = model.parameters()
+    if isinstance(model, models.GPT):
+        parameters = models.decay_groups(parameters, settings["weight_decay"])
+    optimizer = models.optimizer(parameters=parameters, **settings)
     scaler = torch.amp.GradScaler("cpu", enabled=amp == "fp16")
     schedule = scheduler(optimizer, make)
     losses, scales, rates = [], [], []
@@ -161,7 +179,8 @@ def run_torch(folder, model, settings, loss_of, x, y):
             first, count = step * batch + part * batch // parts, batch // parts
             with models.autocast(amp):
                 output = model(x[first:first + count])
-            loss = loss_of(output.float(), y[first:first + count]) / parts
+            wanted = y[first:first + count]
+            loss = loss_of(output.float(), wanted.flatten() if isinstance(model, models.GPT) else wanted) / parts
             scaler.scale(loss).backward()
             losses[-1] += loss.item()
         if clip:
@@ -176,9 +195,11 @@ def run_torch(folder, model, settings, loss_of, x, y):
 def check(build, model_name, hidden, options, settings, loss_of, tolerance):
     sizes = [int(n) for n in hidden.split(",")] if hidden else []
     with tempfile.TemporaryDirectory() as folder:
-        x, y = shapes(build, folder) if model_name == "segnet" else digits()
-        shape, outputs = tuple(x.shape[1:]), int(y.max()) + 1
+        x, y = shapes(build, folder) if model_name == "segnet" else text() if model_name == "gpt" else digits()
+        shape = GPT_SMALL if model_name == "gpt" else tuple(x.shape[1:])
         ours, scales, rates = run_ours(build, folder, model_name, hidden, options)
+        outputs = load_file(f"{folder}/init.safetensors")["lm_head.weight"].shape[0] if model_name == "gpt" else \
+            int(y.max()) + 1
         reference = models.build(model_name, shape, outputs, sizes)
         theirs, their_scales, their_rates = run_torch(folder, reference, settings, loss_of, x, y)
         loaded = models.build(model_name, shape, outputs, sizes)
