@@ -3,27 +3,26 @@
 
 #include <dlfcn.h>
 #include <limits.h>
-#include <stdbool.h>
 #include <string.h>
 #include <unistd.h>
 
-// The folder of the file that this code was loaded from.
-static bool own_folder(char folder[PATH_MAX]) {
+bool shared_object_own_folder(char *folder, size_t room) {
     Dl_info info;
-    char *slash;
+    char path[PATH_MAX], *slash;
     if (dladdr(__func__, &info) == 0 || !info.dli_fname) return false;
     // A program is known by the name it was called by, which may be relative to another folder.
-    if (!realpath(info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe", folder) ||
-        !(slash = strrchr(folder, '/')))
+    if (!realpath(info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe", path) ||
+        !(slash = strrchr(path, '/')))
         return false;
     *slash = '\0';
-    return true;
+    int length = snprintf(folder, room, "%s", path);
+    return length >= 0 && (size_t)length < room;
 }
 
 // Where the file is. If it is nowhere, its plain name: the system's loader looks on.
 static void find_file(const char *file, char path[PATH_MAX]) {
     char own[PATH_MAX] = "";
-    const bool known = own_folder(own);
+    const bool known = shared_object_own_folder(own, sizeof own);
     const char *const places[][2] = {
         {own, ""}, {own, "../lib/"}, {DDPC_BUILD_LIB, ""}, {DDPC_INSTALL_LIB, ""}};
     for (size_t i = known ? 0 : 2; i < sizeof places / sizeof *places; i++) {

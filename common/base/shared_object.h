@@ -9,6 +9,8 @@
 #ifndef COMMON_BASE_SHARED_OBJECT_H
 #define COMMON_BASE_SHARED_OBJECT_H
 
+#include <stdbool.h>
+
 #include "common/base/error.h"
 
 // The symbol of the shared object `file` ("libddpc_cuda.so"), which stays loaded until the program
@@ -17,5 +19,9 @@
 // Returns NULL with err filled (STATUS_FAILED, in the loader's words) if it is nowhere, or if the
 // first one that is there cannot be loaded.
 const void *shared_object_find(const char *file, const char *symbol, Error *err);
+
+// Writes the folder of the file that this code was loaded from, a program or a shared library,
+// without a slash at its end. False if the system does not tell, or if it is too long.
+bool shared_object_own_folder(char *folder, size_t room);
 
 #endif

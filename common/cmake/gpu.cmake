@@ -8,7 +8,7 @@
 #
 # AUTO takes what is there and says so; ON fails when it is not there. Leaves behind HAVE_CUDA,
 # HAVE_NCCL, HAVE_CUDNN (TRUE or FALSE), GPU_DRIVER (the library that knows whether there is a GPU),
-# the functions gpu_sources, gpu_module and gpu_modules_of, and the targets `gpu` (headers and
+# the functions gpu_sources, gpu_module and gpu_modules_of, and the targets `ddpc_gpu` (headers and
 # libraries for all that calls CUDA), NCCL::nccl and CUDNN::cudnn.
 include(wheel)
 
@@ -26,7 +26,7 @@ foreach(library NCCL CUDNN)
 endforeach()
 set(HAVE_CUDA FALSE)
 set(gpu_found "")
-add_library(gpu INTERFACE)
+add_library(ddpc_gpu INTERFACE)
 
 # What is asked for and is not there ends the configuration.
 function(gpu_without library reason)
@@ -50,9 +50,9 @@ endfunction()
 function(gpu_module target)
   add_library(${target} SHARED)
   gpu_sources(${target} ${ARGN})
-  target_link_libraries(${target} PUBLIC gpu)
+  target_link_libraries(${target} PUBLIC ddpc_gpu)
   target_link_options(${target} PRIVATE -Wl,--exclude-libs,ALL -Wl,-Bsymbolic -Wl,--no-undefined)
-  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${CMAKE_BINARY_DIR}/lib
+  set_target_properties(${target} PROPERTIES LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
                                              INSTALL_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
 endfunction()
 
@@ -133,12 +133,12 @@ if(gpu_missing)
   gpu_without(CUDA "${gpu_missing}")
 elseif(WITH_CUDA STREQUAL "EMULATED")
   set(HAVE_CUDA TRUE)
-  target_link_libraries(gpu INTERFACE cuda_emulator)
-  set(GPU_DRIVER ${CMAKE_BINARY_DIR}/lib/libcuda_emulator.so)
+  target_link_libraries(ddpc_gpu INTERFACE cuda_emulator)
+  set(GPU_DRIVER ${PROJECT_BINARY_DIR}/lib/libcuda_emulator.so)
   string(APPEND gpu_found ", emulated CUDA")
 else()
   set(HAVE_CUDA TRUE)
-  target_link_libraries(gpu INTERFACE CUDA::cudart CUDA::cublasLt)
+  target_link_libraries(ddpc_gpu INTERFACE CUDA::cudart CUDA::cublasLt)
   set(GPU_DRIVER libcuda.so.1)
   list(JOIN CMAKE_CUDA_ARCHITECTURES " " gpu_architectures)
   string(APPEND gpu_found ", CUDA ${CMAKE_CUDA_COMPILER_VERSION} (for ${gpu_architectures})")

@@ -14,6 +14,7 @@
 
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "common/base/shared_object.h"
 #include "common/data/cifar.h"
 #include "common/data/idx.h"
 #include "common/data/pixel_folder.h"
@@ -94,27 +95,19 @@ static int open_folder(const char *folder, const DataOptions *options, DataSourc
     return 0;
 }
 
-// Writes the folder of the running program, without a slash at its end.
-static bool program_folder(char *path, size_t room) {
-    ssize_t length = readlink("/proc/self/exe", path, room);
-    if (length <= 0 || (size_t)length >= room) return false;
-    path[length] = '\0';
-    char *slash = strrchr(path, '/');
-    if (!slash) return false;
-    *slash = '\0';
-    return true;
-}
-
 // Finds the folder `name` of what is shipped with the programs; present says whether it is there.
 static int find_shipped(const char *name, bool (*present)(const char *folder),
                         char path[DATASET_PATH], Error *err) {
-    char program[DATASET_PATH];
+    char own[DATASET_PATH]; // the place of the file that this code is in: a program, a library
     const char *data = getenv("DDPC_DATA");
-    bool known = program_folder(program, sizeof program);
-    const char *const places[][2] = {{data, ""},
-                                     {known ? program : NULL, "/../../common/data"},
-                                     {known ? program : NULL, "/../share/ddp.c"},
-                                     {DDPC_SOURCE_DIR, "/common/data"}};
+    const char *near = shared_object_own_folder(own, sizeof own) ? own : NULL;
+    const char *const places[][2] = {
+        {data, ""},
+        {near, "/../../common/data"}, // build/bin or build/lib
+        {near, "/../share/ddpc"},     // PREFIX/bin or PREFIX/lib, also after a move
+        {near, "/../../share/ddpc"},  // PREFIX/lib/ARCHITECTURE
+        {DDPC_SOURCE_DIR, "/common/data"},
+        {DDPC_DATA_DIR, ""}};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!places[i][0]) continue;
         int length = snprintf(path, DATASET_PATH, "%s%s/%s", places[i][0], places[i][1], name);
@@ -122,9 +115,9 @@ static int find_shipped(const char *name, bool (*present)(const char *folder),
     }
     return error_set(
         err, STATUS_USAGE,
-        "the data of '%s' are neither in $DDPC_DATA/%s, nor beside the program, nor in "
-        "%s/common/data/%s",
-        name, name, DDPC_SOURCE_DIR, name);
+        "the data of '%s' are neither in $DDPC_DATA/%s, nor beside the program or its library, nor "
+        "in %s/common/data/%s, nor in %s/%s",
+        name, name, DDPC_SOURCE_DIR, name, DDPC_DATA_DIR, name);
 }
 
 static int open_digits(const DataOptions *options, DataSource *source, Error *err) {

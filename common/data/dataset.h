@@ -57,8 +57,9 @@ typedef struct Augment {
     uint64_t seed;
 } Augment;
 
-// Opens a source. The shipped digits are found in $DDPC_DATA, beside the executable, or in the
-// source tree that built it. NULL with err filled: one line that names the file and what is wrong
+// Opens a source. The shipped digits are found in $DDPC_DATA, beside the executable or the shared
+// library, in the source tree that built it, or where that was to be installed. NULL with err
+// filled: one line that names the file and what is wrong
 // (missing, truncated, wrong magic, sizes that disagree, a label out of range).
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
 // As dataset_open, with all that can be said about one kind of data or another.

@@ -103,7 +103,8 @@ int tape_error(const Tape *tape, Error *err); // 0, or -1 with err filled (a cop
 
 // ---- backward ---------------------------------------------------------------------------------
 // Gradients of `loss` (a scalar of this tape) with respect to all that requires one. Gradients of
-// parameters are added to defined ones. Returns 0, or -1 with err filled.
+// parameters are added to defined ones. A loss of NULL is one that an error of the forward has
+// prevented. Returns 0, or -1 with err filled: with that error, or with what failed here.
 int tape_backward(Tape *tape, Tensor *loss, Error *err);
 // The same from any tensor, whose gradient output->grad the caller has filled (tape_make_grad), or
 // from all tensors of a tuple whose gradients the caller has filled, at once.

@@ -55,9 +55,15 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b);
 // "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
 static inline float *tensor_f32(const Tensor *tensor) {
-    return tensor->data;
+    return (float *)tensor->data;
 }
-// A scalar's value on the host (on a GPU this waits for the device).
-float tensor_item(const Tensor *tensor);
+
+// Between a tensor, wherever it is, and an array of the caller's in host memory: tensor_bytes long,
+// of the tensor's type, in its order. On a GPU they wait until the device has done what it was
+// asked for, so that the array is complete (tensor_to_host) or may be reused (tensor_from_host)
+// when they return.
+float tensor_item(const Tensor *tensor); // the value of a scalar, which a loss is
+void tensor_to_host(const Tensor *tensor, void *host);
+void tensor_from_host(Tensor *tensor, const void *host);
 
 #endif

@@ -53,8 +53,9 @@ typedef struct DdpFeature {
 
 // The command line's answers, kept by the program.
 typedef struct FeatureSettings {
-    struct {
-        _Alignas(max_align_t) char bytes[FEATURE_SETTINGS_BYTES];
+    union { // with room for any struct, and aligned as any may have to be
+        char bytes[FEATURE_SETTINGS_BYTES];
+        max_align_t aligned;
     } each[FEATURES_MAX];
     size_t options[FEATURES_MAX + 1]; // feature i's are [i] to [i + 1] - 1 of the table
     char hook_names[128];             // "none|..."

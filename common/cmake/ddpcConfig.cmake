@@ -1,0 +1,25 @@
+# find_package(ddpc [COMPONENTS common dp ddp static]): ddp.c as it was installed.
+#
+#   ddpc::common, ddpc::dp, ddpc::ddp    shared libraries; dp and ddp bring common along
+#   ddpc::common_static, ...             with the component `static`, which needs the development packages of
+#                                        zlib, cJSON, OpenBLAS and OpenSSL
+include(CMakeFindDependencyMacro)
+include(${CMAKE_CURRENT_LIST_DIR}/ddpcTargets.cmake)
+foreach(component IN LISTS ddpc_FIND_COMPONENTS)
+  set(ddpc_${component}_FOUND FALSE)
+  if(component MATCHES "^(common|dp|ddp|static)$")
+    set(ddpc_${component}_FOUND TRUE)
+  elseif(ddpc_FIND_REQUIRED_${component})
+    set(ddpc_FOUND FALSE)
+    set(ddpc_NOT_FOUND_MESSAGE "ddpc has no component ${component}: there are common, dp, ddp and static")
+  endif()
+endforeach()
+if("static" IN_LIST ddpc_FIND_COMPONENTS)
+  find_dependency(Threads)
+  find_dependency(ZLIB)
+  find_dependency(OpenSSL COMPONENTS Crypto)
+  find_dependency(PkgConfig)
+  pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
+  pkg_search_module(OPENBLAS REQUIRED IMPORTED_TARGET openblas-pthread openblas)
+  include(${CMAKE_CURRENT_LIST_DIR}/ddpcStaticTargets.cmake)
+endif()

@@ -1,0 +1,56 @@
+# Writes FILE, the header ddpc/ddpc.h: it includes every header of HEADERS (paths below SOURCE, one space between them).
+# C++ sees their functions as C's. Headers of the system are included before that begins, as they may
+# have C++ of their own. A public header must find what it includes from this project among the others.
+cmake_minimum_required(VERSION 3.25)
+separate_arguments(headers UNIX_COMMAND "${HEADERS}")
+set(system "")
+set(includes "")
+foreach(header IN LISTS headers)
+  file(STRINGS ${SOURCE}/${header} lines REGEX "^#include ")
+  foreach(line IN LISTS lines)
+    if(line MATCHES "<(.*)>")
+      list(APPEND system "${line}")
+    elseif(line MATCHES "\"(.*)\"" AND NOT CMAKE_MATCH_1 IN_LIST headers)
+      message(FATAL_ERROR "${header} is public and includes ${CMAKE_MATCH_1}, which is not: add that to a ddpc_public \
+of a CMakeLists.txt, or do without it")
+    endif()
+  endforeach()
+  string(APPEND includes "#include \"${header}\"\n")
+endforeach()
+list(SORT system)
+list(REMOVE_DUPLICATES system)
+list(JOIN system "\n" system)
+string(REPLACE "." ";" parts ${VERSION}.0.0)
+list(GET parts 0 major)
+list(GET parts 1 minor)
+file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
+/* ddpc.h: everything that ddp.c offers to other programs, from C and from C++. Written by
+ * common/cmake/umbrella.cmake. Each header begins with what it is; those who know what they need may
+ * include them by their own names, inside an extern "C" block where the program is C++.
+ */
+#ifndef DDPC_DDPC_H
+#define DDPC_DDPC_H
+
+#define DDPC_VERSION "@VERSION@"
+#define DDPC_VERSION_MAJOR @major@
+#define DDPC_VERSION_MINOR @minor@
+
+@system@
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+@includes@
+#ifdef __cplusplus
+}
+
+// In C++ a call does not lose the type of what it passes on.
+template <typename T> T *must_get(T *result, const Error *err) {
+    if (!result) error_exit(err);
+    return result;
+}
+#endif
+
+#endif
+]])
