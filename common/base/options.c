@@ -288,11 +288,12 @@ static Argument next_argument(const Options *options, int argc, char **argv, int
     return a;
 }
 
-static bool asks_for_help(const Options *options, int argc, char **argv) {
+// Whether `what`, "--help" or "--help=man", stands where an option may stand.
+static bool asks_for(const char *what, const Options *options, int argc, char **argv) {
     for (int i = 1; i < argc;) {
         Argument a = next_argument(options, argc, argv, i);
         if (a.ends_options || (options->takes_command && !a.is_option)) return false;
-        if (strcmp(argv[i], "--help") == 0) return true;
+        if (strcmp(argv[i], what) == 0) return true;
         i += a.taken;
     }
     return false;
@@ -323,8 +324,12 @@ static int add_positional(Options *options, const char *text, Error *err) {
 }
 
 int options_parse(Options *options, int argc, char **argv, Error *err) {
-    if (asks_for_help(options, argc, argv)) {
-        options_print_help(options, stdout);
+    const bool man = asks_for("--help=man", options, argc, argv);
+    if (man || asks_for("--help", options, argc, argv)) {
+        if (man)
+            options_print_man(options, stdout);
+        else
+            options_print_help(options, stdout);
         if (fflush(stdout) == 0 && !ferror(stdout)) process_end(STATUS_OK);
         return error_set(err, STATUS_FAILED, "cannot write the help: %s", strerror(errno));
     }

@@ -83,8 +83,9 @@ void options_add_enum(Options *options, const char *name, void *value, const cha
 // Changes what stands for the value in --help, N or F, for the option that was added last.
 void options_metavar(Options *options, const char *metavar);
 
-// Parses argv. --help prints the table on stdout and ends the process with status 0; where it
-// cannot be printed, that is an error. Returns 0, or -1 with err filled.
+// Parses argv. --help prints the table on stdout and ends the process with status 0, --help=man
+// prints it as a manual page; where it cannot be printed, that is an error. Returns 0, or -1 with
+// err filled.
 int options_parse(Options *options, int argc, char **argv, Error *err);
 
 // An option that the values of other options can leave without effect.
@@ -111,6 +112,7 @@ const char *option_text(const Option *option, char *buffer, size_t capacity);
 bool options_has_word(const char *words, const char *word);
 
 void options_print_help(const Options *options, FILE *stream);
+void options_print_man(const Options *options, FILE *stream); // roff, for man(1)
 
 // What other programs call a thing that is named differently here.
 typedef struct OptionSynonym {

@@ -1,8 +1,10 @@
-/* options_help.c: what --help prints, from the same table that parses.
+/* options_help.c: what --help and --help=man print, from the same table that parses.
  *
  * Two columns, "--name METAVAR" and the help text, wrapped at 100 columns; a row whose left column
  * is too long puts its text on the next line. Defaults are read from where the values stand, so the
- * caller prints before anything is stored there.
+ * caller prints before anything is stored there. The manual page is roff's source, with one
+ * paragraph for each option; what it says of exit statuses, the environment and examples stands in
+ * common/man.
  */
 
 #include <stdint.h>
@@ -11,6 +13,8 @@
 #include "common/base/options.h"
 
 enum { PAGE_COLUMNS = 100, LEFT_MAX = 34 };
+
+static const Option HELP = {.name = "help", .type = OPTION_FLAG, .help = "print this and end"};
 
 // "  --name METAVAR" into text; returns its length.
 static size_t format_left(const Option *option, char *text, size_t capacity) {
@@ -97,7 +101,6 @@ static void print_usage(FILE *stream, const Options *options) {
 }
 
 void options_print_help(const Options *options, FILE *stream) {
-    static const Option help = {.name = "help", .type = OPTION_FLAG, .help = "print this and end"};
     size_t indent = 0;
     for (size_t i = 0; i < options->count; i++) {
         char left[256];
@@ -118,5 +121,76 @@ void options_print_help(const Options *options, FILE *stream) {
             print_row(stream, option, indent);
         }
     }
-    print_row(stream, &help, indent);
+    print_row(stream, &HELP, indent);
+}
+
+// ---- the manual page ----------------------------------------------------------------------------
+
+// Prints text for roff, to which a backslash, a dash, and a dot or quote that begins a line are
+// commands.
+static void print_roff(FILE *stream, const char *text) {
+    for (const char *at = text; *at; at++) {
+        if ((*at == '.' || *at == '\'') && (at == text || at[-1] == '\n')) fputs("\\&", stream);
+        if (*at == '\\') {
+            fputs("\\e", stream);
+        } else if (*at == '-') {
+            fputs("\\-", stream);
+        } else {
+            fputc(*at, stream);
+        }
+    }
+}
+
+static void print_roff_option(FILE *stream, const Option *option) {
+    char fallback[300];
+    fputs(".TP\n\\fB\\-\\-", stream);
+    print_roff(stream, option->name);
+    fputs("\\fR", stream);
+    if (option->type != OPTION_FLAG && option->metavar) {
+        fputs(" \\fI", stream);
+        print_roff(stream, option->metavar);
+        fputs("\\fR", stream);
+    }
+    fputc('\n', stream);
+    print_roff(stream, option->help);
+    format_default(option, fallback, sizeof fallback);
+    print_roff(stream, fallback);
+    fputc('\n', stream);
+}
+
+// The summary's first line, without its full stop, names the program; the others are kept as they
+// are.
+static void print_roff_summary(FILE *stream, const Options *options) {
+    const char *summary = options->summary ? options->summary : "";
+    char first[200];
+    snprintf(first, sizeof first, "%.*s", (int)strcspn(summary, ".\n"), summary);
+    fprintf(stream, ".TH \"%s\" 1 \"\" \"ddp.c\" \"ddp.c\"\n.SH NAME\n", options->program);
+    print_roff(stream, options->program);
+    fputs(" \\- ", stream);
+    print_roff(stream, first);
+    fputs("\n.SH SYNOPSIS\n.B ", stream);
+    print_roff(stream, options->program);
+    fputs("\n[\\fIoptions\\fR]", stream);
+    for (int i = 0; i < options->positional_max; i++) fprintf(stream, " \\fI%c\\fR", 'A' + i);
+    fputs(options->takes_command ? " \\fICOMMAND\\fR [\\fIARGUMENT\\fR ...]\n" : "\n", stream);
+    fputs(".SH DESCRIPTION\n.nf\n", stream);
+    print_roff(stream, summary);
+    fputs("\n.fi\n.SH OPTIONS\n", stream);
+}
+
+void options_print_man(const Options *options, FILE *stream) {
+    print_roff_summary(stream, options);
+    for (size_t i = 0; i < options->count; i++) {
+        const Option *option = &options->table[i];
+        if (option->type == OPTION_TITLE) {
+            fputs(".SS ", stream);
+            print_roff(stream, option->help);
+            fputc('\n', stream);
+        } else {
+            print_roff_option(stream, option);
+        }
+    }
+    fputs(".SS Help\n", stream);
+    print_roff_option(stream, &HELP);
+    fputs(".TP\n\\fB\\-\\-help=man\\fR\nprint this page, as roff's source, and end\n", stream);
 }

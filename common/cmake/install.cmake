@@ -130,6 +130,27 @@ install(DIRECTORY common/data/digits common/data/text DESTINATION ${CMAKE_INSTAL
         PATTERN "*.gz" PATTERN "README.md")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
 
+# ---- manual pages -------------------------------------------------------------------------------
+# ddpc_man(program part...): from its options table, and what common/man/PART.man adds.
+function(ddpc_man program)
+  set(page ${PROJECT_BINARY_DIR}/man/${program}.1)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/common/man/)
+  list(TRANSFORM ARGN APPEND .man)
+  list(JOIN ARGN " " parts)
+  add_custom_command(
+    OUTPUT ${page}
+    COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D FILE=${page} -D PARTS=${parts}
+            -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
+    DEPENDS ${program} ${ARGN} ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
+    COMMENT "Writing ${program}'s manual page" VERBATIM)
+  add_custom_target(ddpc_man_${program} ALL DEPENDS ${page})
+  install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+endfunction()
+ddpc_man(train_single training environment train_single)
+ddpc_man(train_dp training environment train_dp)
+ddpc_man(train_ddp training environment train_ddp)
+ddpc_man(ddprun ddprun)
+
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)
 install(EXPORT ddpcTargets NAMESPACE ddpc:: DESTINATION ${package})

@@ -33,6 +33,8 @@ static int check_used(const TrainConfig *config, const Options *options, const D
         {"sampler-seed", !config->no_shuffle, "with --no-shuffle there is no order to draw"},
         {"resume", trains, "--evaluate brings its own weights"},
         {"load-init", trains, "--evaluate brings its own weights"},
+        {"strip-prefix", config->load_init || config->evaluate,
+         "it is for --load-init and --evaluate"},
         {"no-eval", trains, "--evaluate does nothing else"},
         {"save", trains, "--evaluate leaves the weights as they are"},
         {"save-every", trains, "--evaluate leaves the weights as they are"},

@@ -84,13 +84,17 @@ static void optimisation_options(Options *o, TrainConfig *c) {
     options_add_count(o, "epochs", &c->epochs, 1, 1e9, "passes over the data");
     options_add_count(o, "steps", &c->steps, 0, 1e12,
                       "end after so many steps instead of epochs (0: epochs)");
-    options_add_enum(o, "optimizer", &c->optimizer, OPTIMIZER_WORDS, "");
+    options_add_enum(o, "optimizer", &c->optimizer, OPTIMIZER_WORDS, "how gradients become steps");
     options_add_float(o, "lr", &c->lr, 0, 1e6, "learning rate");
-    options_add_float(o, "momentum", &c->momentum, 0, 1, "sgd");
-    options_add_flag(o, "nesterov", &c->nesterov, "sgd");
-    options_add_float(o, "weight-decay", &c->weight_decay, 0, 1e6, "");
-    options_add_pair(o, "betas", c->betas, 0, 0.999999, "adam, adamw");
-    options_add_float(o, "eps", &c->eps, 0, 1, "adam, adamw");
+    options_add_float(o, "momentum", &c->momentum, 0, 1,
+                      "sgd: the part of each step that the next one keeps");
+    options_add_flag(o, "nesterov", &c->nesterov, "sgd: Nesterov's momentum");
+    options_add_float(o, "weight-decay", &c->weight_decay, 0, 1e6,
+                      "pull of the weights towards 0, as PyTorch's optimizer of that name has it");
+    options_add_pair(o, "betas", c->betas, 0, 0.999999,
+                     "adam, adamw: decay of the means of the gradient and of its square");
+    options_add_float(o, "eps", &c->eps, 0, 1,
+                      "adam, adamw: what is added to the root that they divide by");
     options_add_float(o, "clip-grad-norm", &c->clip_grad_norm, 0, 1e30,
                       "make the reduced gradients, all together, no longer than F (0: leave them)");
     options_add_enum(o, "schedule", &c->schedule, SCHEDULE_WORDS, "of the learning rate");
@@ -102,8 +106,10 @@ static void optimisation_options(Options *o, TrainConfig *c) {
     options_add_count(o, "step-every", &c->step_every, 0, 1e12,
                       "schedule step: multiply the rate by --gamma every N steps (0: a third of "
                       "the run)");
-    options_add_float(o, "gamma", &c->gamma, 0, 1e6, "schedule step");
-    options_add_float(o, "power", &c->power, 0, 1e6, "schedule polynomial");
+    options_add_float(o, "gamma", &c->gamma, 0, 1e6,
+                      "schedule step: what the rate is multiplied by");
+    options_add_float(o, "power", &c->power, 0, 1e6,
+                      "schedule polynomial: the power of what is left of the run");
     options_add_enum(o, "loss", &c->loss, "auto|bce",
                      "auto: cross-entropy of classes, squared error of numbers; bce: binary "
                      "cross-entropy, a yes or no for each class");
@@ -139,6 +145,10 @@ static void file_options(Options *o, TrainConfig *c) {
     options_add_string(o, "save-init", &c->save_init, "FILE", "the initial weights");
     options_add_string(o, "load-init", &c->load_init, "FILE",
                        "initial weights instead of random ones");
+    options_add_string(
+        o, "strip-prefix", &c->strip_prefix, "PREFIX",
+        "--load-init, --evaluate: leave PREFIX out where a name in the file begins with it "
+        "(module. of a wrapped model, _orig_mod. of a compiled one)");
     options_add_string(o, "dump-grads", &c->dump_grads, "FILE",
                        "write the reduced gradients of --dump-step; {step} in the name is "
                        "replaced by the step");

@@ -71,6 +71,10 @@ int safetensors_save_module(const char *path, Module *module, const SafeMeta *me
 // Nothing is changed unless everything fits. Shared weights may be there under any of their names,
 // but under two only with the same values.
 int safetensors_load_module(const char *path, Module *module, Error *err);
+// As safetensors_load_module, for a file whose names may have `prefix` in front, which is left out
+// where it is there (PyTorch's consume_prefix_in_state_dict_if_present). A prefix that no name has
+// is an error. NULL: none.
+int safetensors_load_stripped(const char *path, const char *prefix, Module *module, Error *err);
 // Its two halves, for a file that was read already. What was checked can be applied.
 int safetensors_check_module(const SafeTensors *content, const char *path, Module *module,
                              Error *err);

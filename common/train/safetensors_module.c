@@ -114,8 +114,8 @@ static int fail_missing(const SafeTensors *content, const NamedTensor *named, Er
     if (prefixed) {
         bool wrapped = strncmp(prefixed->name, "module.", strlen("module.")) == 0;
         snprintf(hint, sizeof hint, " (it has %s: %s)", prefixed->name,
-                 wrapped ? "a wrapped model was saved; save model.module.state_dict() instead"
-                         : "save the names without what stands before them");
+                 wrapped ? "a wrapped model was saved: --strip-prefix module."
+                         : "--strip-prefix leaves out what stands before the names");
     }
     return error_set(err, STATUS_USAGE,
                      "holds another model: there is no %s in the file, in this model it is %s%s",
@@ -178,11 +178,39 @@ void safetensors_apply_module(const SafeTensors *content, Module *module) {
     named_tensors_free(&all);
 }
 
-int safetensors_load_module(const char *path, Module *module, Error *err) {
+// Leaves the prefix out of each name that has it. -1 with err filled if none has.
+static int strip_prefix(SafeTensors *content, const char *path, const char *prefix, Error *err) {
+    size_t length = strlen(prefix), stripped = 0;
+    for (size_t i = 0; i < content->count; i++) {
+        char *name = content->entries[i].name;
+        if (strncmp(name, prefix, length) != 0) continue;
+        memmove(name, name + length, strlen(name + length) + 1);
+        stripped++;
+    }
+    if (stripped > 0) return 0;
+    return error_set(err, STATUS_USAGE, "%s: no name begins with the prefix '%s'", path, prefix);
+}
+
+// Two names may have become one.
+static int check_distinct(const SafeTensors *content, const char *path, Error *err) {
+    for (size_t i = 0; i < content->count; i++)
+        if (safetensors_find(content, content->entries[i].name) != &content->entries[i])
+            return error_set(err, STATUS_USAGE, "%s: without the prefix, %s is there twice", path,
+                             content->entries[i].name);
+    return 0;
+}
+
+int safetensors_load_stripped(const char *path, const char *prefix, Module *module, Error *err) {
     SafeTensors content;
     if (safetensors_read(path, &content, err) != 0) return -1;
-    int status = safetensors_check_module(&content, path, module, err);
+    int status = prefix ? strip_prefix(&content, path, prefix, err) : 0;
+    if (status == 0) status = safetensors_check_module(&content, path, module, err);
+    if (status == 0 && prefix) status = check_distinct(&content, path, err);
     if (status == 0) safetensors_apply_module(&content, module);
     safetensors_free(&content);
     return status;
+}
+
+int safetensors_load_module(const char *path, Module *module, Error *err) {
+    return safetensors_load_stripped(path, NULL, module, err);
 }

@@ -122,7 +122,7 @@ Module *train_create_model(const TrainConfig *config, const DataSource *data, De
     if (!model || rank != 0) return model;
     int failed = 0;
     const char *weights = config->evaluate ? config->evaluate : config->load_init;
-    if (weights) failed = safetensors_load_module(weights, model, err);
+    if (weights) failed = safetensors_load_stripped(weights, config->strip_prefix, model, err);
     if (!failed && config->save_init)
         failed = safetensors_save_module(config->save_init, model, NULL, 0, err);
     if (!failed) return model;

@@ -40,6 +40,7 @@ typedef struct TrainConfig {
     uint64_t seed;
     size_t log_every;
     const char *out, *save, *resume, *save_init, *load_init;
+    const char *strip_prefix; // of the names in the file of --load-init or --evaluate; or NULL
     size_t save_every; // also write the checkpoint every so many steps (0: at the end of epochs)
     const char *dump_grads, *dump_step; // dump_step: "0" or "0,1,10"; then FILE contains {step}
     size_t dump_images;                 // every so many epochs; 0: never

@@ -487,12 +487,11 @@ static void test_wrapped_names(void **state) {
     assert_not_loaded(
         state, (SafeEntry[]){bias, wrapped}, 2,
         "holds another model: there is no block.weight in the file, in this model it is [2, 3] (it "
-        "has module.block.weight: a wrapped model was saved; save model.module.state_dict() "
-        "instead)");
+        "has module.block.weight: a wrapped model was saved: --strip-prefix module.)");
     assert_not_loaded(
         state, (SafeEntry[]){bias, compiled}, 2,
         "holds another model: there is no block.weight in the file, in this model it is [2, 3] (it "
-        "has _orig_mod.block.weight: save the names without what stands before them)");
+        "has _orig_mod.block.weight: --strip-prefix leaves out what stands before the names)");
 }
 
 // ---- shared weights -----------------------------------------------------------------------------
