@@ -17,6 +17,7 @@ enum { PAGE = 4096 };
 // ---- kernels that do nothing -------------------------------------------------------------------
 
 typedef struct DryKernels { // device->state
+    Device *imitated;       // is asked how much memory an operation needs, and for nothing else
     Kernels kernels;
     ElementwiseKernels elementwise;
     SliceKernels slices;
@@ -42,11 +43,16 @@ static void do_nothing(void *family, size_t bytes) {
         memcpy((char *)family + at, &kernel, sizeof kernel);
 }
 
+static void describe(char *buffer, size_t capacity) {
+    snprintf(buffer, capacity, "nothing is computed");
+}
+
 #define FAMILY(name) do_nothing(&dry->name, sizeof dry->name), dry->kernels.name = &dry->name
 
 static DryKernels *imitate(const Kernels *of) {
     DryKernels *dry = memory_zalloc(sizeof *dry);
     dry->kernels = *of;
+    dry->kernels.describe = describe;
     FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
     FAMILY(loss), FAMILY(pixels), FAMILY(optimizer);
     dry->matrix.matmul_workspace = of->matrix->matmul_workspace;
@@ -66,20 +72,24 @@ static int unlimited(void) {
 }
 
 static int open(Device *device, Error *err) {
-    const DeviceBackend *of = backend_find(device->backend->name + strlen("dry-"), err);
+    Device *of = device_open(device->backend->name + strlen("dry-"), err);
     if (!of) return -1;
     DryKernels *dry = imitate(of->kernels);
+    dry->imitated = of;
     device->state = dry;
     device->kernels = &dry->kernels;
     return 0;
 }
 
 static void close(Device *device) {
-    free(device->state);
+    DryKernels *dry = device->state;
+    device_close(dry->imitated);
+    free(dry);
 }
 
 static void enter(const Device *device) {
-    (void)device;
+    const DryKernels *dry = device->state;
+    dry->imitated->backend->enter(dry->imitated);
 }
 
 static size_t pages(size_t bytes) {
