@@ -15,13 +15,18 @@ comparisons=0
 # probe MODEL NAME STRATEGY WORLD OPTION...: a run that the comparisons read. One that failed leaves
 # nothing to compare, which fails them.
 probe() {
+    local files=$out/runs/equivalence-$1-$2
+    probe_state "$@" --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}"
+}
+
+# The same, of which only the end is compared: no gradient is written down.
+probe_state() {
     local model=$1 name=$2 strategy=$3 world=$4
     shift 4
     local files=$out/runs/equivalence-$model-$name
     train "equivalence-$model-$name" "$strategy" "$world" --model "$model" \
-        --steps "$equivalence_steps" --no-eval \
-        --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}" \
-        --save "$files/weights.safetensors" "$@" || rm -f "$files"/*.safetensors*
+        --steps "$equivalence_steps" --no-eval --save "$files/weights.safetensors" "$@" ||
+        rm -f "$files"/*.safetensors*
 }
 
 # How many tensors a safetensors file says it holds.
@@ -61,6 +66,14 @@ compare_runs() {
         compare_files "$model" "$a" "$b" gradient "$step" "$files_a/$step.safetensors" \
             "$files_b/$step.safetensors" "$required" "$(tolerance_at "$model" "$step")"
     done
+    compare_states "$@"
+}
+
+# Of these the state at the end only.
+compare_states() {
+    [[ $planning == 0 ]] || return 0
+    local model=$1 a=$2 b=$4 required=$6
+    local files_a=$out/runs/equivalence-$model-$3 files_b=$out/runs/equivalence-$model-$5
     compare_files "$model" "$a" "$b" weight "$equivalence_steps" "$files_a/weights.safetensors" \
         "$files_b/weights.safetensors" "$required" "$(tolerance_at "$model" end)"
     compare_files "$model" "$a" "$b" optimizer "$equivalence_steps" "$(optimizer_file "$files_a")" \
@@ -128,6 +141,16 @@ equivalence_of() {
         probe "$model" "cap$cap" ddp "$world" --bucket-cap-mb "$cap" "$@"
         compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" "$same"
     done
+    # The optimizer divided over the ranks: where its gradients are looked at they are whole; else the sum, the
+    # step and the new weights are one pass.
+    for world in $worlds; do
+        probe "$model" "zero1-$world" zero1 "$world" "$@"
+        compare_runs "$model" "ddp:$world" "ddp$world" "zero1:$world" "zero1-$world" "$same"
+        probe_state "$model" "zero1-$world-fused" zero1 "$world" "$@"
+        compare_states "$model" "ddp:$world" "ddp$world" "zero1:$world fused" "zero1-$world-fused" "$same"
+    done
+
+    world=${worlds%% *}
     probe "$model" no-overlap ddp "$world" --no-overlap "$@"
     compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world no-overlap" no-overlap "$same"
 

@@ -62,15 +62,16 @@ train() {
     case $strategy in
     single) command=("$bin/train_single") ;;
     dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
-    ddp)
+    ddp | zero1)
         command=("$bin/ddprun" $(ddp_ranks "$world") --bind cores "$bin/train_ddp" --sampler blocked)
         [[ $kind != cuda ]] || command+=(--backend nccl)
+        [[ $strategy != zero1 ]] || command+=(--zero-optimizer)
         ;;
     esac
     # The average of the ranks' means is DP's mean to the bit if all ranks have as many rows and
     # dividing by their number is exact: the batches here are multiples of 4. Otherwise divide by the
     # global batch.
-    [[ $strategy != ddp || $world =~ ^[124]$ ]] || command+=(--normalize global)
+    [[ $strategy =~ ^(single|dp)$ || $world =~ ^[124]$ ]] || command+=(--normalize global)
     command+=(--device "$device" "$@" --out "$folder")
 
     [[ $again == 1 ]] || quoted "${command[@]}" >>"$out/commands.txt"

@@ -39,6 +39,12 @@ checks=$((checks + 1))
 wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
 [ -z "$wide" ] || fail "wider than a terminal: $wide"
 
+# The optimizer divided over the ranks: the bits of DDP, with whole gradients and in one pass.
+for pair in 'ddp:2,zero1:2,gradient' 'ddp:2,zero1:2,optimizer' 'ddp:2,zero1:2 fused,weight' 'ddp:2,zero1:2 fused,optimizer'; do
+    checks=$((checks + 1))
+    grep -q "^mlp,$pair,.*,1,bitwise,0,1$" equivalence.csv || fail "no row $pair with equal bits in equivalence.csv"
+done
+
 # ---- waiting ---------------------------------------------------------------------------------------------
 # Elsewhere than on a terminal: a plain line for each section, with what is done and what is left.
 checks=$((checks + 1))
