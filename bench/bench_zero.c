@@ -37,7 +37,11 @@ typedef struct Way {
 
 static void open_way(Way *way, int which, const Settings *settings, ProcessGroup *group) {
     Error err = {0};
-    const ModelConfig model = {"mlp", settings->hidden, {INPUTS, 1, 1}, CLASSES, 1};
+    const ModelConfig model = {.name = "mlp",
+                               .hidden = settings->hidden,
+                               .input = {INPUTS, 1, 1},
+                               .outputs = CLASSES,
+                               .seed = 1};
     const DdpConfig config = ddp_config_default();
     OptimizerConfig optimizer = {.kind = settings->optimizer,
                                  .momentum = 0.9,
