@@ -488,10 +488,11 @@ void reducer_close(Reducer *reducer) {
 
 ReducerTimes reducer_times(const Reducer *reducer) {
     uint64_t begin = reducer->first_launch, end = reducer->backward_end;
+    uint64_t both_end = end < reducer->last_done ? end : reducer->last_done;
     return (ReducerTimes){.forward_compute = reducer->forward_end - reducer->forward_start,
                           .backward_compute = end - reducer->forward_end,
                           .backward_comm = reducer->last_done - begin,
-                          .overlap = begin < end ? end - begin : 0,
+                          .overlap = begin < both_end ? both_end - begin : 0,
                           .exposed = reducer->finish_end - end};
 }
 
