@@ -18,6 +18,7 @@
 #include "bench/workload.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/group/reduce.h"
 #include "ddp/group/shm/internal.h"
 
 enum {
@@ -126,7 +127,7 @@ static int time_plain_sum(Bench *bench, size_t count, size_t iteration, double *
     fill_buffer(own, count, bench->rank, iteration);
     if (meet(bench)) return -1;
     uint64_t begin = clock_ns();
-    shm_reduce(PG_F32, PG_SUM, slices, bench->world, slices, bench->world, share);
+    reduce_in_rank_order(PG_F32, PG_SUM, slices, bench->world, slices, bench->world, share);
     *us = elapsed_us(begin);
     if (meet(bench)) return -1;
     bench->wrong += count_wrong(own, count, bench->world, iteration);

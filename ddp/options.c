@@ -16,7 +16,7 @@ DdpOptions ddp_options_default(void) {
 void ddp_options(Options *options, DdpOptions *ddp) {
     Options *o = options;
     options_add_title(o, "DistributedDataParallel");
-    options_add_choice(o, "backend", &ddp->backend, "auto|shm|nccl", "how the ranks communicate");
+    options_add_choice(o, "backend", &ddp->backend, "auto|shm|mpi|nccl", "how ranks communicate");
     options_add_float(o, "bucket-cap-mb", &ddp->config.bucket_cap_mb, -1, 1e6,
                       "MiB per gradient bucket; 0: every gradient alone; negative: PyTorch's "
                       "25 after a first one of 1");

@@ -8,7 +8,7 @@
 #include "ddp/features/features.h"
 
 typedef struct DdpOptions {
-    const char *backend;   // "auto", "shm", "nccl"
+    const char *backend;   // "auto", "shm", "mpi", "nccl"
     const char *normalize; // "average", "global"
     const char *sampler;   // "interleaved", "blocked"
     double timeout_s;

@@ -166,7 +166,6 @@ static const OptionSynonym synonyms[] = {
     {"dist-backend", "backend", NULL},
     {"distributed-backend", "backend", NULL},
     {"backend=gloo", "shm", "between the processes of one machine"},
-    {"backend=mpi", NULL, "it is not built in; shm connects the processes of one machine"},
     {"bucket-cap", "bucket-cap-mb", NULL},
     {"bucket-size-mb", "bucket-cap-mb", NULL},
     {"ddp-bucket-cap-mb", "bucket-cap-mb", NULL},

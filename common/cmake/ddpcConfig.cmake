@@ -2,7 +2,7 @@
 #
 #   ddpc::common, ddpc::dp, ddpc::ddp    shared libraries; dp and ddp bring common along
 #   ddpc::common_static, ...             with the component `static`, which needs the development packages of
-#                                        zlib, cJSON, OpenBLAS and OpenSSL
+#                                        zlib, cJSON, OpenBLAS and OpenSSL, and of the build's MPI
 include(CMakeFindDependencyMacro)
 include(${CMAKE_CURRENT_LIST_DIR}/ddpcTargets.cmake)
 foreach(component IN LISTS ddpc_FIND_COMPONENTS)
@@ -18,6 +18,7 @@ if("static" IN_LIST ddpc_FIND_COMPONENTS)
   find_dependency(Threads)
   find_dependency(ZLIB)
   find_dependency(OpenSSL COMPONENTS Crypto)
+  find_package(MPI QUIET COMPONENTS C) # where the build had it
   find_dependency(PkgConfig)
   pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
   pkg_search_module(OPENBLAS REQUIRED IMPORTED_TARGET openblas-pthread openblas)

@@ -107,8 +107,12 @@ endfunction()
 ddpc_library(common ROOMS common train LINKS Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::OPENBLAS m
                                              ${CMAKE_DL_LIBS} SHOWS common/base/sync.h common/train/checks.h)
 ddpc_library(dp ROOMS dp dp_trainer USES common)
+set(mpi "")
+if(HAVE_MPI)
+  set(mpi MPI::MPI_C)
+endif()
 ddpc_library(ddp ROOMS ddp_store ddp_group ddp ddp_features ddp_rendezvous ddp_launch ddp_trainer USES common
-                 LINKS OpenSSL::Crypto PkgConfig::CJSON m)
+                 LINKS OpenSSL::Crypto PkgConfig::CJSON m ${mpi})
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()

@@ -54,6 +54,9 @@ typedef struct PgBackend {
     // already.
     void (*abort)(void *state, const char *message);
     void (*close)(void *state);
+    // From now on all-reduces may add in another order than the ranks'. NULL: there is no faster
+    // one.
+    int (*use_fast_sums)(void *state);
 
     // For backends that queue; NULL otherwise. The owner's thread issues and joins: the call begins
     // when what the device was asked before issue is done, and what it is asked after join comes
@@ -82,5 +85,8 @@ PgFingerprint pg_fingerprint(const PgCall *call);
 // Returns 0, or -1 with err filled.
 int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
                            const PgFingerprint *other, int rank, Error *err);
+// Compares a message of the call's root, of so many elements of that type, with what rank `rank`
+// receives. Returns 0, or -1 with err filled.
+int pg_message_compare(const PgCall *call, int rank, uint64_t count, int type, Error *err);
 
 #endif

@@ -5,6 +5,7 @@
 
 #include <string.h>
 
+#include "ddp/group/mpi/pg_mpi.h"
 #include "ddp/group/nccl/pg_nccl.h"
 #include "ddp/group/shm/pg_shm.h"
 
@@ -42,6 +43,24 @@ static ProcessGroup *nccl_open(PgPlace *place, Error *err) {
                                 .leave = place->leave,
                                 .context = place->context};
     return pg_nccl_open(&inside, err);
+}
+
+// ---- mpi --------------------------------------------------------------------------------------
+
+static int mpi_refuse(const Device *device, Error *err) {
+    return error_set(err, STATUS_USAGE,
+                     "backend mpi cannot reach the memory of %s: use --backend nccl", device->name);
+}
+
+// The ranks know each other already: the address is a word.
+static int mpi_create(PgPlace *place, Error *err) {
+    (void)err;
+    strcpy(place->address, "mpi");
+    return 0;
+}
+
+static ProcessGroup *mpi_open(PgPlace *place, Error *err) {
+    return pg_mpi_open(place->rank, place->world, place->options, err);
 }
 
 // ---- shm --------------------------------------------------------------------------------------
@@ -89,6 +108,14 @@ static const PgOpener openers[] = {
      .reach = shm_reach,
      .open = shm_open_group,
      .release = shm_release},
+    {.name = "mpi",
+     .built = pg_mpi_built,
+     .fits = is_host,
+     .refuse = mpi_refuse,
+     .prepare = pg_mpi_prepare,
+     .tell = pg_mpi_tell,
+     .create = mpi_create,
+     .open = mpi_open},
     {.name = "nccl",
      .keeps_store = true,
      .built = pg_nccl_built,

@@ -41,6 +41,11 @@ typedef struct PgOpener {
     // What distinguishes this rank's device from other ranks', in one word: no two ranks may have
     // the same. NULL: they may.
     int (*card)(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
+    // Before the ranks meet: is this process what the backend needs? NULL: any is.
+    int (*prepare)(int rank, int world, double timeout_s, Error *err);
+    // After prepare: rank 0's text [capacity] for all ranks, without a store. NULL: there is no
+    // way.
+    void (*tell)(char *text, int capacity, double timeout_s);
     int (*create)(PgPlace *place, Error *err);
     int (*reach)(PgPlace *place, Error *err);          // NULL: the address is enough
     ProcessGroup *(*open)(PgPlace *place, Error *err); // `found` is gone afterwards, in any case

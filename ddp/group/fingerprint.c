@@ -54,3 +54,19 @@ int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
                      describe_call(first, one), pg_rank_name(call->global, rank, other_name),
                      describe_call(other, two), aspects);
 }
+
+int pg_message_compare(const PgCall *call, int rank, uint64_t count, int type, Error *err) {
+    const Collective *c = &call->collective;
+    if (count == c->count && type == (int)c->type) return 0;
+    Collective sent = *c;
+    char one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
+    char from[PG_RANK_NAME_MAX], to[PG_RANK_NAME_MAX];
+    sent.kind = PG_SEND;
+    sent.count = (size_t)count;
+    sent.type = (PgType)type;
+    sent.root = rank;
+    return error_set(err, STATUS_FAILED, "ranks disagree: rank %s runs %s, rank %s runs %s",
+                     pg_rank_name(call->global, c->root, from),
+                     pg_describe((int)sent.kind, &sent, one), pg_rank_name(call->global, rank, to),
+                     pg_describe((int)c->kind, c, two));
+}

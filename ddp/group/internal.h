@@ -34,6 +34,7 @@ struct ProcessGroup {
     pthread_t thread;
     bool busy; // the communication thread only: something that was queued is in flight
     PgObserver observer;
+    bool fast_sums;         // pg_use_fast_sums
     Link *link;             // to the other ranks, emulated; NULL: none
     FlightTrigger *trigger; // NULL unless there is a pipe
 

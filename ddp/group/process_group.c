@@ -98,6 +98,19 @@ void pg_emulate_link(ProcessGroup *group, Link *link) {
     group->link = link;
 }
 
+int pg_use_fast_sums(ProcessGroup *group, Error *err) {
+    if (!group->backend->use_fast_sums)
+        return error_set(err, STATUS_USAGE,
+                         "backend %s has no faster sums than those in rank order",
+                         group->backend->name);
+    group->fast_sums = true;
+    return group->backend->use_fast_sums(group->state);
+}
+
+bool pg_sums_in_rank_order(const ProcessGroup *group) {
+    return !group->fast_sums;
+}
+
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track) {
     pthread_mutex_lock(&group->mutex);
     group->trace = trace;

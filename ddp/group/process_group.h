@@ -22,7 +22,8 @@
  * parentheses, in the job: "rank 0 (global 2)".
  *
  * Backends: "shm" (ddp/group/shm/pg_shm.h): ranks are processes of one host, or threads of one
- * process; "nccl" (ddp/group/nccl/pg_nccl.h): ranks are GPUs.
+ * process; "mpi" (ddp/group/mpi/pg_mpi.h): processes of several hosts, which MPI starts; "nccl"
+ * (ddp/group/nccl/pg_nccl.h): ranks are GPUs.
  *
  * With nccl, buffers in device memory are worked on in the device's order: a collective begins when
  * what the device was asked for before is done, and what it is asked for after pg_run or work_wait
@@ -139,6 +140,14 @@ void pg_close(ProcessGroup *group);
 // ranks have links of the same speed, and the groups that are made within this one use the same
 // link. Before the first pg_start; the link must outlive the group. NULL: none, as at first.
 void pg_emulate_link(ProcessGroup *group, Link *link);
+
+// Gives up the order of the sums for speed: from now on all_reduce adds floats as the backend's own
+// library does (mpi: MPI_Allreduce). All ranks get the same bits, but other ones than with shm, and
+// other ones with other buckets. All ranks must say so before their next collective. -1 with err
+// filled: this backend has nothing faster.
+int pg_use_fast_sums(ProcessGroup *group, Error *err);
+// False after pg_use_fast_sums.
+bool pg_sums_in_rank_order(const ProcessGroup *group);
 
 // What the communication thread does from now on is recorded as spans of this track.
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track);

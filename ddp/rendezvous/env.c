@@ -112,10 +112,8 @@ static bool several_hosts(const Rendezvous *r) {
 
 static int read_master(Rendezvous *r, Error *err) {
     const char *address = read_text("MASTER_ADDR");
-    if (!address && several_hosts(r)) {
-        return error_set(err, STATUS_USAGE,
-                         "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
-    }
+    r->master_unknown = !address;
+    r->several_hosts = several_hosts(r);
     if (!address) address = "127.0.0.1";
     if (strlen(address) >= sizeof r->master_addr) {
         return error_set(err, STATUS_USAGE, "MASTER_ADDR is longer than %zu bytes",

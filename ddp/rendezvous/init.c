@@ -24,6 +24,7 @@
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/rendezvous/internal.h"
 #include "ddp/rendezvous/meeting_file.h"
+#include "ddp/rendezvous/own_address.h"
 
 enum { CARD_MAX = 340 + PG_CARD_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
 
@@ -186,7 +187,8 @@ static int check_system(const Meeting *m, int rank, const Card *mine, const Card
                        strcmp(theirs->pid_namespace, mine->pid_namespace) == 0;
     if (same_system && strcmp(theirs->host, mine->host) == 0) return 0;
     return error_set(err, STATUS_USAGE,
-                     "backend %s needs all ranks in one system: rank %d is on %s, rank %d on %s%s",
+                     "backend %s needs all ranks in one system: rank %d is on %s, rank %d on "
+                     "%s%s: use --backend mpi",
                      m->backend->name, m->me.rank, mine->host, rank, theirs->host,
                      strcmp(theirs->host, mine->host) == 0 ? " in another container" : "");
 }
@@ -301,20 +303,50 @@ static int serve(Meeting *m, int *port, const char *token, Error *err) {
     return 0;
 }
 
-// file://: rank 0 serves wherever there is room; the token is in the file, for its owner.
-static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
-    const Rendezvous *me = &m->me;
+static int make_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
     uint64_t random[2];
-    m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
-    if (!m->file) return -1;
-    if (me->rank != 0) return meeting_file_await(m->file, port, token, m->deadline_ns, err);
     if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
         return error_set(err, STATUS_FAILED, "getrandom gave no random bytes");
     snprintf(token, STORE_TOKEN_MAX + 1, "%016jx%016jx", (uintmax_t)random[0],
              (uintmax_t)random[1]);
+    return 0;
+}
+
+// file://: rank 0 serves wherever there is room; the token is in the file, for its owner.
+static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
+    const Rendezvous *me = &m->me;
+    m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
+    if (!m->file) return -1;
+    if (me->rank != 0) return meeting_file_await(m->file, port, token, m->deadline_ns, err);
     *port = 0;
-    if (serve(m, port, token, err) != 0) return -1;
+    if (make_token(token, err) != 0 || serve(m, port, token, err) != 0) return -1;
     return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
+}
+
+// What rank 0 tells the others by the backend: "ok ADDRESS PORT TOKEN", or "error ...".
+static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
+                      char text[VERDICT_MAX], Error *err) {
+    Error error = {0};
+    char *host = m->me.master_addr;
+    *port = 0;
+    if (m->me.several_hosts) (void)own_address(host, sizeof m->me.master_addr, &error);
+    if (error.status == STATUS_OK && make_token(token, &error) == 0 &&
+        serve(m, port, token, &error) == 0)
+        snprintf(text, VERDICT_MAX, "ok %s %d %s", host, *port, token);
+    else
+        snprintf(text, VERDICT_MAX, "error %s", error.message);
+    if (error.status != STATUS_OK) error_set(err, error.status, "%s", error.message);
+}
+
+// Without MASTER_ADDR, where the backend can tell: rank 0 serves where there is room.
+static int find_told_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
+    char text[VERDICT_MAX] = "";
+    if (m->me.rank == 0) say_where(m, port, token, text, err);
+    m->backend->tell(text, sizeof text, m->options.timeout_s);
+    if (m->me.rank == 0) return m->server ? 0 : -1;
+    if (sscanf(text, "ok %255s %d %64s", m->me.master_addr, port, token) == 3) return 0;
+    return error_set(err, STATUS_FAILED, "%s",
+                     strncmp(text, "error ", 6) == 0 ? text + 6 : "rank 0 said nothing");
 }
 
 // Connects to where the ranks meet, and serves it if that is this rank's part.
@@ -326,6 +358,8 @@ static Store *open_store(Meeting *m, Error *err) {
     memcpy(token, me->token, sizeof token);
     if (me->file_path[0]) {
         if (find_store(m, &port, token, err) != 0) return NULL;
+    } else if (me->master_unknown && m->backend->tell) {
+        if (find_told_store(m, &port, token, err) != 0) return NULL;
     } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
         return NULL;
     }
@@ -433,12 +467,22 @@ int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_si
     return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank, world_size);
 }
 
+static int check_master(const Rendezvous *me, const PgOpener *backend, Error *err) {
+    if (!me->several_hosts || !me->master_unknown || backend->tell) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
+}
+
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err) {
     DebugLevel level;
     char card[PG_CARD_MAX] = "-";
     const PgOpener *opener = pg_backend_find(backend, device, err);
     if (!opener) return NULL;
+    if (check_master(rendezvous, opener, err) != 0) return NULL;
+    if (opener->prepare &&
+        opener->prepare(rendezvous->rank, rendezvous->world_size, timeout_s, err) != 0)
+        return NULL;
     if (opener->card && opener->card(device, rendezvous->rank, card, err) != 0) return NULL;
     if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
     if (debug_level_read(&level, err) != 0) return NULL;

@@ -3,7 +3,8 @@
  * env://: RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT, which ddprun and torchrun set; missing
  * ones are all named in one error. Without RANK and WORLD_SIZE, what mpirun (Open MPI, PMI) or srun
  * say counts, and the store's address is 127.0.0.1:29500 unless set. The ranks meet in the store at
- * MASTER_ADDR:MASTER_PORT, which the launcher serves when DDPRUN_STORE is set, else rank 0.
+ * MASTER_ADDR:MASTER_PORT, which the launcher serves when DDPRUN_STORE is set, else rank 0. With
+ * backend mpi and without MASTER_ADDR, rank 0 serves at a free port and says where by MPI.
  *
  * tcp://host:port: the same without the environment; rank 0 serves the store there.
  * A store of the caller's: nothing is served, and nobody is looked for (init_from_store).
@@ -23,6 +24,8 @@ typedef struct Rendezvous {
     int rank, world_size, local_rank, local_world_size;
     char master_addr[256];
     int master_port;
+    bool master_unknown; // MASTER_ADDR is not set: what stands there is good for one host
+    bool several_hosts;  // the starter says so
     char token[STORE_TOKEN_MAX + 1]; // DDPRUN_TOKEN; "" without a launcher
     bool launcher_store;             // the launcher serves the store
     bool fake_hosts;                 // ranks may share a GPU (ddprun --fake-hosts)

@@ -155,16 +155,16 @@ Work *__wrap_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     return __real_pg_start(group, collective, err);
 }
 
-void __real_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
-                       void *const *targets, int target_count, size_t count);
-void __wrap_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
-                       void *const *targets, int target_count, size_t count);
+void __real_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
+                                 void *const *targets, int target_count, size_t count);
+void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
+                                 void *const *targets, int target_count, size_t count);
 
 // Between the two barriers of an all-reduce of a step: the others wait at the second.
-void __wrap_shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks,
-                       void *const *targets, int target_count, size_t count) {
+void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
+                                 void *const *targets, int target_count, size_t count) {
     if (chaos.steps > 0 && arrive("collective")) strike();
-    __real_shm_reduce(type, op, sources, ranks, targets, target_count, count);
+    __real_reduce_in_rank_order(type, op, sources, ranks, targets, target_count, count);
 }
 
 int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);

@@ -67,7 +67,6 @@ train_ddp --fp16; did you mean --amp fp16?
 train_ddp --device gpu; did you mean cuda?
 train_ddp --dist-backend nccl; did you mean --backend?
 train_ddp --backend gloo; did you mean shm (between the processes of one machine)?
-train_ddp --backend mpi; is none of auto, shm, nccl: it is not built in
 train_ddp --local_rank=0; LOCAL_RANK in its environment
 train_ddp --gradient-accumulation-steps 2; did you mean --accumulate-steps?
 train_single --max-grad-norm 1; did you mean --clip-grad-norm?

@@ -1,4 +1,5 @@
-/* ranks.h: playing all ranks of a process group in one test, as threads or as forked processes.
+/* ranks.h: playing all ranks of a process group in one test, as threads or as forked processes, or
+ * one of them, in a test that mpirun starts on each.
  *
  * A body runs once per rank and notes what it finds in its Outcome (in memory that parent and
  * children share), because cmocka's asserts must run in the test's own thread. Ranks are forked
@@ -22,6 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/sync.h"
+#include "ddp/group/mpi/pg_mpi.h"
 #include "ddp/group/shm/pg_shm.h"
 
 enum { RANKS_MAX = 8 };
@@ -32,7 +34,10 @@ enum { UNDER_TSAN = 1 };
 enum { UNDER_TSAN = 0 };
 #endif
 
-typedef enum Mode { AS_THREADS, AS_PROCESSES } Mode;
+// AS_MPI: this process is one rank of several, started by mpirun: it plays its own part.
+typedef enum Mode { AS_THREADS, AS_PROCESSES, AS_MPI } Mode;
+
+static const char *const mode_names[] = {"threads", "processes", "mpi"};
 
 typedef struct Outcome {
     char problem[400]; // the first one; "" if none
@@ -129,6 +134,18 @@ static inline void ranks_as_processes(Ranks *ranks, int world, const PgOptions *
     }
 }
 
+// The part of this process, if the world is as large as that of mpirun.
+static inline void ranks_of_mpi(Ranks *ranks, int world, const PgOptions *options, RankBody *body,
+                                const void *argument) {
+    const int rank = atoi(getenv("TEST_MPI_RANK"));
+    Error error = {0};
+    if (world != atoi(getenv("TEST_MPI_WORLD"))) return;
+    ProcessGroup *group = pg_mpi_open(rank, world, options, &error);
+    if (!group) fail_msg("%s", error.message);
+    body(group, argument, &ranks->outcomes[rank]);
+    pg_close(group);
+}
+
 // Runs the body on all ranks; the test fails with the first problem that a rank noted.
 // outcomes (may be NULL) receives what the ranks left.
 static inline void play_ranks_with(Mode mode, int world, const PgOptions *options, RankBody *body,
@@ -138,12 +155,14 @@ static inline void play_ranks_with(Mode mode, int world, const PgOptions *option
     assert_true(ranks != MAP_FAILED);
     if (mode == AS_THREADS)
         ranks_as_threads(ranks, world, options, body, argument);
+    else if (mode == AS_MPI)
+        ranks_of_mpi(ranks, world, options, body, argument);
     else
         ranks_as_processes(ranks, world, options, body, argument);
     for (int r = 0; r < world; r++)
         if (ranks->outcomes[r].problem[0])
-            fail_msg("%s, world %d, rank %d: %s", mode == AS_THREADS ? "threads" : "processes",
-                     world, r, ranks->outcomes[r].problem);
+            fail_msg("%s, world %d, rank %d: %s", mode_names[mode], world, r,
+                     ranks->outcomes[r].problem);
     if (outcomes) memcpy(outcomes, ranks->outcomes, sizeof ranks->outcomes);
     munmap(ranks, sizeof *ranks);
 }

@@ -4,7 +4,6 @@
  *     pg_shm.c          groups, shared allocations, the backend's table
  *     wait.c     how ranks meet (barrier, fingerprints) and what is said when they do not
  *     moves.c    the collectives: who copies or adds what, between which barriers
- *     reduce.c   the sums
  *     segment.c  memory that several processes map
  *
  * The rule that makes it all safe without locks: every word has one writer. A rank writes its own
@@ -120,12 +119,5 @@ int shm_staged(PgShm *shm, Error *err);
 int shm_direct(PgShm *shm, Error *err);
 int shm_send(PgShm *shm, Error *err);
 int shm_receive(PgShm *shm, Error *err);
-
-// ---- reduce.c ------------------------------------------------------------------------
-
-// Writes op over the ranks of sources[0..ranks)[0..count), taken in rank order element by element,
-// to each of targets[0..target_count). A target is one of the sources or does not touch any.
-void shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks, void *const *targets,
-                int target_count, size_t count);
 
 #endif

@@ -15,6 +15,7 @@
  */
 #include <string.h>
 
+#include "ddp/group/reduce.h"
 #include "ddp/group/shm/internal.h"
 
 static size_t min_size(size_t a, size_t b) {
@@ -81,7 +82,7 @@ static void take_reduced(PgShm *shm, const Chunk *chunk, size_t piece) {
     size_t bytes = chunk->count * chunk->size;
     void *sources[PG_SHM_MAX_WORLD], *target = at(c->receive, chunk->first, chunk->size);
     for (int r = 0; r < shm->world; r++) sources[r] = half_of(shm, r, chunk) + piece * bytes;
-    shm_reduce(c->type, c->op, sources, shm->world, &target, 1, chunk->count);
+    reduce_in_rank_order(c->type, c->op, sources, shm->world, &target, 1, chunk->count);
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
@@ -144,8 +145,9 @@ static void reduce_slice(PgShm *shm) {
     for (int r = 0; r < shm->world; r++)
         buffers[r] = at(shm_peer_buffer(shm, c->receive, r), first, size);
     bool everywhere = c->kind == PG_ALL_REDUCE;
-    shm_reduce(c->type, c->op, buffers, shm->world, everywhere ? buffers : &buffers[c->root],
-               everywhere ? shm->world : 1, count);
+    reduce_in_rank_order(c->type, c->op, buffers, shm->world,
+                         everywhere ? buffers : &buffers[c->root], everywhere ? shm->world : 1,
+                         count);
     size_t written = everywhere ? world - 1 : (size_t)(c->root != shm->rank);
     shm->moved += (world - 1 + written) * count * size;
 }
@@ -156,7 +158,7 @@ static void reduce_piece(PgShm *shm, size_t bytes) {
     void *pieces[PG_SHM_MAX_WORLD], *target = c->receive;
     for (int r = 0; r < shm->world; r++)
         pieces[r] = at(shm_peer_buffer(shm, c->send, r), (size_t)shm->rank, bytes);
-    shm_reduce(c->type, c->op, pieces, shm->world, &target, 1, c->count);
+    reduce_in_rank_order(c->type, c->op, pieces, shm->world, &target, 1, c->count);
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
@@ -218,22 +220,6 @@ int shm_send(PgShm *shm, Error *err) {
     return 0;
 }
 
-static int check_message(const PgShm *shm, const Message *message, Error *err) {
-    const Collective *c = &shm->call->collective;
-    if (message->count == c->count && message->type == (int32_t)c->type) return 0;
-    Collective sent = *c;
-    const int *global = shm->call->global;
-    char one[PG_DESCRIPTION_MAX], two[PG_DESCRIPTION_MAX];
-    char from[PG_RANK_NAME_MAX], to[PG_RANK_NAME_MAX];
-    sent.kind = PG_SEND;
-    sent.count = (size_t)message->count;
-    sent.type = (PgType)message->type;
-    sent.root = shm->rank;
-    return error_set(err, STATUS_FAILED, "ranks disagree: rank %s runs %s, rank %s runs %s",
-                     pg_rank_name(global, c->root, from), pg_describe((int)sent.kind, &sent, one),
-                     pg_rank_name(global, shm->rank, to), pg_describe((int)c->kind, c, two));
-}
-
 int shm_receive(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
     Channel *channel = shm_channel(shm, c->root, shm->rank);
@@ -242,7 +228,9 @@ int shm_receive(PgShm *shm, Error *err) {
     do {
         uint32_t taken = sync_load(&channel->taken);
         if (shm_await(shm, c->root, &channel->posted, taken + 1, err) != 0) return -1;
-        if (check_message(shm, &channel->message[taken & 1], err) != 0) return -1;
+        const Message *message = &channel->message[taken & 1];
+        if (pg_message_compare(shm->call, shm->rank, message->count, message->type, err) != 0)
+            return -1;
         size_t end = chunk_end(done, bytes);
         copy(at(c->receive, done, 1), channel->data[taken & 1], end - done);
         sync_store(&channel->taken, taken + 1);

@@ -1,4 +1,4 @@
-/* reduce.c: the sums of the shm backend, in rank order.
+/* reduce.c: sums over ranks, in rank order, for the backends that add up themselves.
  *
  * What is computed is always ((s0 + s1) + s2) + ... for each element, in the element's own type,
  * and for PG_AVG that sum once times 1/W. The specialised loops below do the same roundings in the
@@ -8,10 +8,14 @@
  *
  * Integer sums wrap around. For MAX and MIN of floats a NaN wins, so that it cannot hide.
  */
+#include "ddp/group/reduce.h"
+
+#include <stdbool.h>
+#include <stdint.h>
 #include <string.h>
 
 #include "common/base/half.h"
-#include "ddp/group/shm/internal.h"
+#include "common/base/sync.h"
 
 // One body, compiled for several instruction sets; the loader picks one. It does so before a
 // sanitizer's runtime is up, so sanitized builds go without, and so do those with clang.
@@ -115,7 +119,7 @@ static Combine *find_combine(PgType type, ReduceOp op) {
     return table[type][op == PG_MAX ? 1 : op == PG_MIN ? 2 : 0];
 }
 
-static void scale(PgType type, void *values, int ranks, size_t count) {
+void reduce_scale(PgType type, void *values, int ranks, size_t count) {
     float *f32 = values, factor32 = (float)(1.0 / ranks);
     double *f64 = values, factor64 = 1.0 / ranks;
     if (type == PG_F32)
@@ -133,14 +137,14 @@ static void reduce_in_blocks(PgType type, ReduceOp op, void *const *sources, int
         size_t n = count - first < BLOCK ? count - first : BLOCK, offset = first * size;
         memcpy(sum, (unsigned char *)sources[0] + offset, n * size);
         for (int r = 1; r < ranks; r++) combine(sum, (unsigned char *)sources[r] + offset, n);
-        if (op == PG_AVG) scale(type, sum, ranks, n);
+        if (op == PG_AVG) reduce_scale(type, sum, ranks, n);
         for (int t = 0; t < target_count; t++)
             memcpy((unsigned char *)targets[t] + offset, sum, n * size);
     }
 }
 
-void shm_reduce(PgType type, ReduceOp op, void *const *sources, int ranks, void *const *targets,
-                int target_count, size_t count) {
+void reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,
+                          void *const *targets, int target_count, size_t count) {
     bool in_place = targets == sources && target_count == ranks;
     if (in_place && type == PG_F32 && (op == PG_SUM || op == PG_AVG)) {
         float *s[4] = {NULL};

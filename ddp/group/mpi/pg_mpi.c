@@ -1,0 +1,167 @@
+/* pg_mpi.c: the mpi backend: opening and closing groups, shared memory, groups within groups, and
+ * the table of functions that a ProcessGroup calls.
+ */
+#include "ddp/group/mpi/pg_mpi.h"
+
+#include <string.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "ddp/group/mpi/internal.h"
+
+// ---- a call -------------------------------------------------------------------------------------
+
+static int run_together(PgMpi *mpi, PgCall *call, Error *err) {
+    const Collective *c = &call->collective;
+    const size_t bytes = c->count * pg_type_bytes(c->type);
+    const bool shares = c->kind == PG_ALL_REDUCE && bytes > 0 && mpi->hosts.blocked && !mpi->fast;
+    const MpiAllocation *a = shares ? mpi_find_allocation(mpi, c->receive, bytes) : NULL;
+    const size_t offset = a ? (size_t)((unsigned char *)c->receive - a->base) -
+                                  (size_t)mpi->hosts.local_rank * a->stride
+                            : 0;
+    bool direct;
+    if (mpi_meet(mpi, a ? a->id : 0, offset, &direct, err) != 0) return -1;
+    call->met_ns = clock_ns();
+    return direct ? mpi_host_all_reduce(mpi, a, err) : mpi_move(mpi, err);
+}
+
+static int run(void *state, PgCall *call, uint64_t *moved, Error *err) {
+    PgMpi *mpi = state;
+    int status;
+    mpi->call = call;
+    mpi->moved = 0;
+    if (call->operation == PG_SEND)
+        status = mpi_send(mpi, err);
+    else if (call->operation == PG_RECV)
+        status = mpi_receive(mpi, err);
+    else
+        status = run_together(mpi, call, err);
+    *moved += mpi->moved;
+    return status;
+}
+
+static void abort_group(void *state, const char *message) {
+    mpi_tell_failure(state, message);
+    mpi_end_soon();
+}
+
+static int use_fast_sums(void *state) {
+    PgMpi *mpi = state;
+    mpi->fast = true;
+    return 0;
+}
+
+// ---- shared memory ------------------------------------------------------------------------------
+
+static MpiAllocation *allocate_alone(size_t bytes) {
+    MpiAllocation *a = memory_zalloc(sizeof *a);
+    a->stride = mpi_whole_pages(bytes);
+    a->base = aligned_alloc(mpi_whole_pages(1), a->stride);
+    CHECK(a->base, "no memory for %zu bytes", bytes);
+    memset(a->base, 0, a->stride);
+    return a;
+}
+
+static void *shared_alloc(void *state, const PgCall *call, Error *err) {
+    PgMpi *mpi = state;
+    const size_t bytes = call->collective.count;
+    bool direct;
+    mpi->call = call;
+    if (mpi_meet(mpi, 0, 0, &direct, err) != 0) return NULL;
+    MpiAllocation *a = mpi->hosts.blocked ? mpi_share(mpi, bytes, err) : allocate_alone(bytes);
+    if (!a) return NULL;
+    a->id = mpi->hosts.blocked ? call->sequence : 0;
+    a->next = mpi->allocations;
+    mpi->allocations = a;
+    return a->base + (size_t)mpi->hosts.local_rank * a->stride;
+}
+
+static void free_allocations(PgMpi *mpi) {
+    while (mpi->allocations) {
+        MpiAllocation *a = mpi->allocations;
+        mpi->allocations = a->next;
+        if (a->segment)
+            segment_release(a->segment);
+        else
+            free(a->base);
+        free(a);
+    }
+}
+
+// ---- opening and closing ------------------------------------------------------------------------
+
+static void close_group(void *state) {
+    PgMpi *mpi = state;
+    if (mpi->failed) return; // messages may still be on their way to what is in it
+    free_allocations(mpi);
+    MPI_Comm_free(&mpi->comm);
+    pthread_mutex_destroy(&mpi->mutex);
+    free(mpi->requests);
+    free(mpi->peers);
+    free(mpi->headers);
+    free(mpi->sources);
+    free(mpi->buffers);
+    free(mpi->scratch);
+    free(mpi);
+}
+
+// The group of `count` ranks of a communicator, which all call. tag: tells apart what is opened at
+// the same time. NULL with err filled.
+static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, double timeout_s,
+                         Error *err) {
+    PgMpi *mpi = memory_zalloc(sizeof *mpi);
+    MPI_Group all = MPI_GROUP_NULL, members = MPI_GROUP_NULL;
+    pthread_mutex_init(&mpi->mutex, NULL);
+    mpi->timeout_s = timeout_s;
+    mpi->world = count;
+    mpi->headers = memory_zalloc((size_t)count * sizeof *mpi->headers);
+    mpi->sources = memory_zalloc(((size_t)count + 1) * sizeof *mpi->sources);
+    mpi->buffers = memory_zalloc((size_t)count * sizeof *mpi->buffers);
+    MpiWatch *watch = mpi_watch_begin("the beginning of an MPI group", timeout_s);
+    int status = MPI(MPI_Comm_group(comm, &all), err) ||
+                 MPI(MPI_Group_incl(all, count, ranks, &members), err) ||
+                 MPI(MPI_Comm_create_group(comm, members, tag, &mpi->comm), err) ||
+                 MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN), err) ||
+                 MPI(MPI_Comm_rank(mpi->comm, &mpi->rank), err) || mpi_find_hosts(mpi, err);
+    mpi_watch_end(watch);
+    if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
+    if (members != MPI_GROUP_NULL) MPI_Group_free(&members);
+    return status ? NULL : mpi;
+}
+
+static int new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
+    PgMpi *mpi = state;
+    int count = 0, ranks[PG_SUBGROUP_PARENT_MAX];
+    bool direct, inside = false;
+    *member = NULL;
+    mpi->call = call;
+    for (int r = 0; r < mpi->world; r++) {
+        if (!((uint64_t)call->collective.count >> r & 1)) continue;
+        ranks[count++] = r;
+        inside = inside || r == mpi->rank;
+    }
+    if (mpi_meet(mpi, 0, 0, &direct, err) != 0) return -1;
+    if (!inside) return 0;
+    const int tag = (int)(call->sequence & 0x3fff);
+    *member = open_state(mpi->comm, ranks, count, tag, mpi->timeout_s, err);
+    return *member ? 0 : -1;
+}
+
+static const PgBackend backend_mpi = {.name = "mpi",
+                                      .run = run,
+                                      .shared_alloc = shared_alloc,
+                                      .new_subgroup = new_subgroup,
+                                      .abort = abort_group,
+                                      .close = close_group,
+                                      .use_fast_sums = use_fast_sums};
+
+ProcessGroup *pg_mpi_open(int rank, int world, const PgOptions *options, Error *err) {
+    int *ranks = memory_zalloc((size_t)world * sizeof *ranks);
+    for (int r = 0; r < world; r++) ranks[r] = r;
+    PgMpi *mpi = open_state(MPI_COMM_WORLD, ranks, world, 0x4000, options->timeout_s, err);
+    free(ranks);
+    if (!mpi) return NULL;
+    ProcessGroup *group = pg_new(&backend_mpi, mpi, rank, world, options, err);
+    if (!group) close_group(mpi);
+    return group;
+}

@@ -1,0 +1,243 @@
+/* wait.c: how the ranks of an mpi group wait for each other, and what is said when they wait in
+ * vain.
+ *
+ * MPI has no deadlines, and does not report a rank that has died. So whatever waits here asks MPI,
+ * looks whether another rank has sent word of a failure, looks at the clock, and sleeps. Each look
+ * also moves the messages on, of this rank and through it.
+ */
+#include <stdarg.h>
+#include <string.h>
+#include <time.h>
+
+#include "common/base/clock.h"
+#include "common/base/memory.h"
+#include "ddp/group/mpi/internal.h"
+
+enum {
+    NAP_NS = 50 * 1000,
+    // One message of MPI carries at most so much: INT_MAX elements are far away.
+    PIECE_BYTES = 8 << 20,
+    TELL_NS = 200 * 1000 * 1000, // how long a failing rank tries to tell the others
+};
+
+void mpi_nap(void) {
+    nanosleep(&(struct timespec){.tv_nsec = NAP_NS}, NULL);
+}
+
+// ---- what is said -------------------------------------------------------------------------------
+
+typedef struct Text {
+    char data[MPI_FAILURE_MAX];
+    size_t length;
+} Text;
+
+__attribute__((format(printf, 2, 3))) static void text_add(Text *text, const char *format, ...) {
+    size_t room = sizeof text->data - text->length;
+    va_list arguments;
+    va_start(arguments, format);
+    int wanted = vsnprintf(text->data + text->length, room, format, arguments);
+    va_end(arguments);
+    if (wanted > 0) text->length += (size_t)wanted < room ? (size_t)wanted : room - 1;
+}
+
+static void add_call(Text *text, const PgCall *call) {
+    char name[PG_DESCRIPTION_MAX];
+    if (call->sequence != 0) text_add(text, "collective %ju ", (uintmax_t)call->sequence);
+    text_add(text, "%s: ", pg_describe(call->operation, &call->collective, name));
+}
+
+// Is a message to or from the rank still on its way?
+static bool is_awaited(const PgMpi *mpi, int rank) {
+    for (int i = 0; i < mpi->count; i++) {
+        int done = 1;
+        MPI_Status status;
+        if (mpi->peers[i] == rank) MPI_Request_get_status(mpi->requests[i], &done, &status);
+        if (!done) return true;
+    }
+    return false;
+}
+
+static void add_rank_state(Text *text, const PgMpi *mpi, int rank) {
+    const PgFingerprint *last = &mpi->headers[rank].call;
+    char name[PG_RANK_NAME_MAX];
+    text_add(text, "rank %s", pg_rank_name(mpi->call->global, rank, name));
+    if (last->sequence == 0)
+        text_add(text, " has begun no collective");
+    else if (last->sequence == mpi->call->sequence)
+        text_add(text, " had begun it");
+    else
+        text_add(text, " last began %ju %s", (uintmax_t)last->sequence,
+                 pg_operation_name(last->operation));
+}
+
+// "collective 18 all_reduce(F32, 10, sum): rank 1 did not arrive within 30.0 s; rank 1 last began
+// 17 barrier"
+static int fail_late(PgMpi *mpi, Error *err) {
+    const PgCall *call = mpi->call;
+    Text text = {.length = 0}, list = {.length = 0}, states = {.length = 0};
+    char name[PG_RANK_NAME_MAX];
+    int late = 0;
+    for (int r = 0; r < mpi->world && !(late && call->monitor == MONITOR_FIRST); r++) {
+        if (!is_awaited(mpi, r)) continue;
+        text_add(&list, "%s%s", late ? ", " : "", pg_rank_name(call->global, r, name));
+        text_add(&states, "%s", late++ ? ", " : "");
+        add_rank_state(&states, mpi, r);
+    }
+    add_call(&text, call);
+    if (call->monitor == MONITOR_NONE)
+        text_add(&text, "rank %.100s did not arrive within %.1f s; %.500s", list.data,
+                 call->timeout_s, states.data);
+    else
+        text_add(&text, "Rank%s %.100s failed to pass monitoredBarrier in %.0f ms; %.500s",
+                 late == 1 ? "" : "s", list.data, call->timeout_s * 1e3, states.data);
+    return error_set(err, STATUS_FAILED, "%s", text.data);
+}
+
+// ---- failures -----------------------------------------------------------------------------------
+
+// Marks the group as broken; the first message stands. False if it was broken before.
+static bool mark_failed(PgMpi *mpi, const char *message) {
+    pthread_mutex_lock(&mpi->mutex);
+    bool first = !mpi->failed;
+    if (first) snprintf(mpi->message, sizeof mpi->message, "%s", message);
+    mpi->failed = true;
+    pthread_mutex_unlock(&mpi->mutex);
+    return first;
+}
+
+// Has another rank sent word? Then it is this rank's failure, too.
+static void hear_failure(PgMpi *mpi) {
+    int there = 0;
+    MPI_Status status;
+    char message[MPI_FAILURE_MAX];
+    if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILURE, mpi->comm, &there, &status) || !there) return;
+    if (MPI_Recv(message, sizeof message, MPI_CHAR, status.MPI_SOURCE, TAG_FAILURE, mpi->comm,
+                 &status) == MPI_SUCCESS)
+        (void)mark_failed(mpi, message);
+}
+
+void mpi_tell_failure(PgMpi *mpi, const char *message) {
+    int count = 0, done = 0;
+    uint64_t end_ns = clock_ns() + TELL_NS;
+    if (!mark_failed(mpi, message)) return; // heard from another rank: all have
+    // These and the message stay where they are: nobody frees a broken group's state.
+    MPI_Request *requests = memory_zalloc((size_t)mpi->world * sizeof *requests);
+    for (int r = 0; r < mpi->world; r++) {
+        if (r == mpi->rank) continue;
+        if (MPI_Isend(mpi->message, MPI_FAILURE_MAX, MPI_CHAR, r, TAG_FAILURE, mpi->comm,
+                      &requests[count]) == MPI_SUCCESS)
+            count++;
+    }
+    while (!done && clock_ns() < end_ns) {
+        if (MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE) != MPI_SUCCESS) break;
+        if (!done) mpi_nap();
+    }
+    if (done) free(requests);
+}
+
+int mpi_look(PgMpi *mpi, Error *err) {
+    hear_failure(mpi);
+    pthread_mutex_lock(&mpi->mutex);
+    int status = mpi->failed ? error_set(err, STATUS_FAILED, "%s", mpi->message) : 0;
+    pthread_mutex_unlock(&mpi->mutex);
+    if (status) return -1;
+    return clock_ns() >= mpi->call->deadline_ns ? fail_late(mpi, err) : 0;
+}
+
+// ---- messages -----------------------------------------------------------------------------------
+
+int mpi_add_requests(PgMpi *mpi, int count, int peer) {
+    const int first = mpi->count;
+    if (first + count > mpi->room) {
+        mpi->room = 2 * (first + count) + 64;
+        mpi->requests = memory_grow(mpi->requests, (size_t)mpi->room, sizeof *mpi->requests);
+        mpi->peers = memory_grow(mpi->peers, (size_t)mpi->room, sizeof *mpi->peers);
+    }
+    mpi->count += count;
+    for (int i = first; i < mpi->count; i++) {
+        mpi->requests[i] = MPI_REQUEST_NULL;
+        mpi->peers[i] = peer;
+    }
+    return first;
+}
+
+static int piece_of(size_t bytes, size_t done) {
+    return (int)(bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES);
+}
+
+int mpi_post_send(PgMpi *mpi, const void *data, size_t bytes, int peer, int tag, Error *err) {
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
+        const int index = mpi_add_requests(mpi, 1, peer);
+        if (MPI(MPI_Isend((const char *)data + done, piece_of(bytes, done), MPI_BYTE, peer, tag,
+                          mpi->comm, &mpi->requests[index]),
+                err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int mpi_post_receive(PgMpi *mpi, void *data, size_t bytes, int peer, int tag, Error *err) {
+    for (size_t done = 0; done < bytes; done += PIECE_BYTES) {
+        const int index = mpi_add_requests(mpi, 1, peer);
+        if (MPI(MPI_Irecv((char *)data + done, piece_of(bytes, done), MPI_BYTE, peer, tag,
+                          mpi->comm, &mpi->requests[index]),
+                err) != 0)
+            return -1;
+    }
+    return 0;
+}
+
+int mpi_wait(PgMpi *mpi, Error *err) {
+    for (;;) {
+        int done = 0;
+        if (MPI(MPI_Testall(mpi->count, mpi->requests, &done, MPI_STATUSES_IGNORE), err) != 0)
+            return -1;
+        if (done) break;
+        if (mpi_look(mpi, err) != 0) return -1;
+        mpi_nap();
+    }
+    mpi->count = 0;
+    return 0;
+}
+
+// ---- meeting ------------------------------------------------------------------------------------
+
+static int exchange_headers(PgMpi *mpi, Error *err) {
+    for (int r = 0; r < mpi->world; r++) {
+        MpiHeader *from = &mpi->headers[r];
+        if (r == mpi->rank)
+            *from = mpi->own;
+        else if (mpi_post_receive(mpi, from, sizeof *from, r, TAG_HEADER, err) != 0 ||
+                 mpi_post_send(mpi, &mpi->own, sizeof mpi->own, r, TAG_HEADER, err) != 0)
+            return -1;
+    }
+    return mpi_wait(mpi, err);
+}
+
+static int compare_headers(const PgMpi *mpi, Error *err) {
+    const MpiHeader *first = &mpi->headers[0];
+    for (int r = 1; r < mpi->world; r++) {
+        const MpiHeader *other = &mpi->headers[r];
+        if (pg_fingerprint_compare(mpi->call, &first->call, &other->call, r, err) != 0) return -1;
+        if (first->fast != other->fast)
+            return error_set(err, STATUS_USAGE, "rank 0 runs %s fast sums, and rank %d %s",
+                             first->fast ? "with" : "without", r,
+                             other->fast ? "with them" : "without");
+    }
+    return 0;
+}
+
+int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
+    mpi->count = 0;
+    mpi->own = (MpiHeader){.call = pg_fingerprint(mpi->call),
+                           .allocation = allocation,
+                           .offset = offset,
+                           .fast = mpi->fast};
+    if (exchange_headers(mpi, err) != 0 || compare_headers(mpi, err) != 0) return -1;
+    *direct = allocation != 0;
+    for (int r = 0; r < mpi->world; r++) {
+        const MpiHeader *header = &mpi->headers[r];
+        *direct = *direct && header->allocation == allocation && header->offset == offset;
+    }
+    return 0;
+}

@@ -1,0 +1,32 @@
+/* own_address.c: see own_address.h. Interfaces are asked and not the host's name, which often leads
+ * to 127.0.1.1.
+ */
+#include "ddp/rendezvous/own_address.h"
+
+#include <arpa/inet.h>
+#include <errno.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <netinet/in.h>
+#include <stdbool.h>
+#include <string.h>
+
+static bool reaches_others(const struct ifaddrs *interface) {
+    const unsigned up = IFF_UP | IFF_RUNNING;
+    return interface->ifa_addr && interface->ifa_addr->sa_family == AF_INET &&
+           (interface->ifa_flags & up) == up && !(interface->ifa_flags & IFF_LOOPBACK);
+}
+
+int own_address(char *text, size_t capacity, Error *err) {
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0)
+        return error_set(err, STATUS_FAILED, "getifaddrs: %s", strerror(errno));
+    const struct ifaddrs *i = all;
+    while (i && !reaches_others(i)) i = i->ifa_next;
+    const struct sockaddr_in *address = i ? (const void *)i->ifa_addr : NULL;
+    const bool found = address && inet_ntop(AF_INET, &address->sin_addr, text, (socklen_t)capacity);
+    freeifaddrs(all);
+    return found ? 0
+                 : error_set(err, STATUS_FAILED,
+                             "this host has no network: set MASTER_ADDR to rank 0's host");
+}

@@ -1,0 +1,30 @@
+# mpi.sh: what the tests with MPI share; sourced after programs/checks.sh. $2 says which MPI the programs are
+# built with: openmpi, mpich or none. Ends with 77 (skipped) where that one's mpirun is not to be had.
+#
+# Output goes to files and never through pipes: a daemon of MPI that is left behind a dead link would hold a
+# pipe open. Everything is under a timeout.
+mpi=$2
+skip() {
+    echo "skipped: $*"
+    exit 77
+}
+[ "$mpi" != none ] || skip "this build has no MPI"
+mpirun=$(command -v "mpirun.$mpi") || mpirun=$(command -v mpirun) || skip "there is no mpirun"
+case $mpi-$("$mpirun" --version 2>&1) in
+openmpi-*"Open MPI"* | openmpi-*OpenRTE* | mpich-*HYDRA* | mpich-*MPICH*) ;;
+*) skip "$mpirun is not $mpi's" ;;
+esac
+# For Open MPI: root may, more ranks than cores are fine, and none is bound to a core.
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+export OMPI_MCA_hwloc_base_binding_policy=none
+# What a starter around this test has said is not for those in it.
+for name in $(env | sed -n 's/^\(OMPI_COMM[A-Z_]*\|PMI_[A-Z_]*\|PMIX_[A-Z_]*\|SLURM_[A-Z_]*\)=.*/\1/p'); do
+    unset "$name"
+done
+
+# ranks N COMMAND...: N ranks on this machine
+ranks() {
+    count=$1
+    shift
+    timeout -k 5 "${limit:-60}" "$mpirun" -np "$count" "$@"
+}

@@ -1,0 +1,30 @@
+#!/bin/sh
+# mpi_bits.sh BIN_DIR MPI: training over MPI has the bits of shm and of DataParallel, in weights and optimizer.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+
+# over_both N OPTION...: over mpi and over shm
+over_both() {
+    n=$1
+    shift
+    run "mpi $n $*" ranks "$n" "$bin/train_ddp" --backend mpi --sampler blocked --normalize global --no-eval \
+        --save mpi "$@"
+    run "shm $n $*" "$bin/ddprun" --nproc-per-node "$n" "$bin/train_ddp" --sampler blocked --normalize global \
+        --no-eval --save shm "$@"
+    same mpi shm
+}
+# train N OPTION...: and with DataParallel
+train() {
+    over_both "$@"
+    n=$1
+    shift
+    run "dp $n $*" "$bin/train_dp" --devices "$n" --no-eval --save dp "$@"
+    same mpi dp
+}
+worlds='2 3 4 5'
+[ "$mpi" = openmpi ] || worlds=2
+for world in $worlds; do train "$world" --steps 12 --optimizer adamw; done
+train 2 --model convnet --steps 5 --global-batch 41
+over_both 2 --model convnet --steps 5 --bucket-cap-mb 0 --no-overlap
+
+tally mpi_bits

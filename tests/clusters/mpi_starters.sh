@@ -1,0 +1,42 @@
+#!/bin/sh
+# mpi_starters.sh BIN_DIR MPI: who starts the ranks of backend mpi in the wrong way is told what to type; and who
+# asks for one that is not there.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+other=mpich srun='srun --mpi=pmix'
+[ "$mpi" = openmpi ] || other=openmpi srun='srun --mpi=pmi2'
+unset RANK WORLD_SIZE MASTER_ADDR MASTER_PORT
+
+# says WORDS COMMAND...: it fails, and one of its ranks says the words
+says() {
+    checks=$((checks + 1))
+    words=$1 status=0
+    shift
+    timeout -k 5 60 "$@" >out.txt 2>err.txt </dev/null || status=$?
+    [ "$status" = 2 ] || fail "status $status, not 2: $*: $(cat err.txt)"
+    grep -qF -- "$words" out.txt err.txt || fail "no \"$words\" from $*: $(cat err.txt)"
+}
+
+says "ddprun does not start MPI's ranks: mpirun.$mpi -np 2 PROGRAM" \
+    "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --backend mpi
+says "something else has started it: start it with mpirun.$mpi -np 2, or with $srun" \
+    env RANK=0 WORLD_SIZE=2 MASTER_ADDR=127.0.0.1 MASTER_PORT=29531 "$bin/train_ddp" --backend mpi
+says "of which srun knows nothing here: start it with $srun" \
+    env SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0 "$bin/train_ddp" --backend mpi
+if command -v "mpirun.$other" >/dev/null; then
+    says "something else has started it: start it with mpirun.$mpi -np 2" \
+        "mpirun.$other" -np 2 "$bin/train_ddp" --backend mpi
+fi
+# The right one, but for the environment.
+says "this is rank 0 of 3 in the environment and rank 0 of 2" \
+    "$mpirun" -np 2 env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29531 \
+    "$bin/train_ddp" --backend mpi
+# Alone is fine, without any starter.
+run alone "$bin/train_ddp" --backend mpi --steps 2 --no-eval
+# Two jobs at the same time do not meet at one port.
+ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval >first.txt 2>&1 &
+run "a second job" ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval
+checks=$((checks + 1))
+wait $! || fail "two jobs at a time: $(cat first.txt)"
+
+tally mpi_starters
