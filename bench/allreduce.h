@@ -15,6 +15,8 @@ typedef struct AllReduceSettings {
     size_t iterations;                   // 0: by size
     bool threads, processes;             // what the ranks are; neither: processes
     const char *device;                  // "cpu" or "cuda"; for ranks that a launcher started
+    const char *backend;                 // likewise
+    bool fast_sums;                      // MPI's own
     double timeout_s;
     // Memory of all ranks, made before they began, or NULL (ranks of a launcher): W blocks of
     // block_bytes for the plain sum, and two words that are sent to and fro.

@@ -81,7 +81,7 @@ static int run_processes(const Settings *settings, Error *err) {
     return status;
 }
 
-// Under ddprun or torchrun, this process is one rank.
+// Under ddprun, torchrun or mpirun, this process is one rank.
 static int run_launched(const Settings *settings, Error *err) {
     Rendezvous me;
     Device *device = NULL;
@@ -90,7 +90,9 @@ static int run_launched(const Settings *settings, Error *err) {
     snprintf(name, sizeof name, "cuda:%d", me.local_rank);
     if (strcmp(settings->device, "cuda") == 0 && !(device = device_open(name, err)))
         return err->status;
-    ProcessGroup *group = init_process_group("auto", &me, device, settings->timeout_s, err);
+    ProcessGroup *group =
+        init_process_group(settings->backend, &me, device, settings->timeout_s, err);
+    if (group && settings->fast_sums && pg_use_fast_sums(group, err) != 0) return err->status;
     int status = group ? allreduce_run_rank(settings, group, device) : err->status;
     device_close(device);
     return status;
@@ -102,6 +104,8 @@ static int check_options(const Settings *s, Error *err) {
     if (s->min_bytes > s->max_bytes)
         return error_set(err, STATUS_USAGE, "--min-bytes %zu is more than --max-bytes %zu",
                          s->min_bytes, s->max_bytes);
+    if (s->fast_sums && strcmp(s->backend, "mpi") != 0)
+        return error_set(err, STATUS_USAGE, "--fast-sums is for --backend mpi");
     if (strcmp(s->device, "cuda") == 0 && !getenv("RANK"))
         return error_set(err, STATUS_USAGE, "--device cuda: start the ranks with ddprun");
     return 0;
@@ -125,6 +129,11 @@ static int parse_options(Settings *s, int argc, char **argv, Error *err) {
     options_add_flag(options, "threads", &s->threads, "ranks are threads of one process");
     options_add_choice(options, "device", &s->device, "cpu|cuda",
                        "cuda: ranks of ddprun, each with its GPU, through NCCL");
+    options_add_choice(options, "backend", &s->backend, "auto|shm|mpi|nccl",
+                       "how ranks that a launcher started communicate; mpi: mpirun -np N "
+                       "bench_allreduce --backend mpi");
+    options_add_flag(options, "fast-sums", &s->fast_sums,
+                     "MPI's own all-reduce, in an order of its own");
     options_add_float(options, "timeout", &s->timeout_s, 0.1, 86400, "deadline of each collective");
     options_metavar(options, "SECONDS");
     int status = options_parse(options, argc, argv, err);
@@ -138,10 +147,11 @@ int main(int argc, char **argv) {
                          .max_bytes = (size_t)256 * 1024 * 1024,
                          .factor = 4,
                          .device = "cpu",
+                         .backend = "auto",
                          .timeout_s = 30};
     Error error = {0};
     if (parse_options(&settings, argc, argv, &error)) error_exit(&error);
-    bool launched = getenv("RANK") != NULL;
+    bool launched = getenv("RANK") != NULL || strcmp(settings.backend, "mpi") == 0;
     if (!launched && allreduce_share_memory(&settings, &error)) error_exit(&error);
     int status = launched           ? run_launched(&settings, &error)
                  : settings.threads ? run_threads(&settings, &error)

@@ -130,11 +130,11 @@ static bool has_type(const Module *module, const char *type) {
     return false;
 }
 
-// See Strategy.other_bits.
 static const char *other_bits(Module *wrapper, const Sampler *sampler) {
     const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
     if (hook->name && !hook->sharding && strcmp(hook->name, "allreduce") != 0)
         return "--comm-hook changes gradients";
+    if (!pg_sums_in_rank_order(ddp_group(wrapper))) return "--fast-sums adds in another order";
     if (has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
     return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
 }

@@ -24,6 +24,7 @@ gradient_as_bucket_view --no-gradient-as-bucket-view
 comm_hooks allreduce
 powersgd_hook powersgd
 zero_optimizer --zero-optimizer
+fast_sums --fast-sums
 logging_data
 post_local_sgd
 optimizer_hook

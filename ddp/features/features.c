@@ -15,6 +15,7 @@
     FEATURE(comm_hooks)              \
     FEATURE(powersgd_hook)           \
     FEATURE(zero_optimizer)          \
+    FEATURE(fast_sums)               \
     FEATURE(logging_data)
 
 // ddp/NAME.c defines NAME_feature.

@@ -22,9 +22,18 @@ for name in $(env | sed -n 's/^\(OMPI_COMM[A-Z_]*\|PMI_[A-Z_]*\|PMIX_[A-Z_]*\|SL
     unset "$name"
 done
 
+# Each job of Open MPI keeps its files in a folder of its own: one that ends takes away what it shares.
+jobs=0
+new_job() {
+    jobs=$((jobs + 1))
+    mkdir -p "$work/job.$$.$jobs"
+    export OMPI_MCA_orte_tmpdir_base="$work/job.$$.$jobs"
+}
+
 # ranks N COMMAND...: N ranks on this machine
 ranks() {
     count=$1
     shift
+    new_job
     timeout -k 5 "${limit:-60}" "$mpirun" -np "$count" "$@"
 }

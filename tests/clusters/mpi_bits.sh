@@ -1,5 +1,6 @@
 #!/bin/sh
-# mpi_bits.sh BIN_DIR MPI: training over MPI has the bits of shm and of DataParallel, in weights and optimizer.
+# mpi_bits.sh BIN_DIR MPI: training over MPI has the bits of shm and of DataParallel, in weights and optimizer;
+# and MPI's own sums, which are promised nothing, say so.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
@@ -26,5 +27,14 @@ worlds='2 3 4 5'
 for world in $worlds; do train "$world" --steps 12 --optimizer adamw; done
 train 2 --model convnet --steps 5 --global-batch 41
 over_both 2 --model convnet --steps 5 --bucket-cap-mb 0 --no-overlap
+
+# MPI's own sums: the ranks agree, and the run says what is not promised any more.
+run "fast sums" ranks 2 "$bin/train_ddp" --backend mpi --fast-sums --sampler blocked --steps 5 --no-eval --save fast
+checks=$((checks + 1))
+grep -qF 'bits: not promised against DataParallel (--fast-sums adds in another order)' err.txt ||
+    fail "fast sums say nothing: $(cat err.txt)"
+run "close" "$bin/train_dp" --devices 2 --steps 5 --no-eval --save dp
+run "fast sums are as good" "$bin/compare_tensors" --tol 1e-5 fast dp
+refuse 2 "--fast-sums: backend shm has no faster sums" "$bin/train_ddp" --fast-sums --steps 1
 
 tally mpi_bits

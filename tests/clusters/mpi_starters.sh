@@ -35,6 +35,7 @@ says "this is rank 0 of 3 in the environment and rank 0 of 2" \
 run alone "$bin/train_ddp" --backend mpi --steps 2 --no-eval
 # Two jobs at the same time do not meet at one port.
 ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval >first.txt 2>&1 &
+jobs=$((jobs + 1))
 run "a second job" ranks 2 "$bin/train_ddp" --backend mpi --steps 20 --no-eval
 checks=$((checks + 1))
 wait $! || fail "two jobs at a time: $(cat first.txt)"

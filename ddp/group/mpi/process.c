@@ -13,6 +13,8 @@
 #include "common/base/memory.h"
 #include "ddp/group/mpi/internal.h"
 
+#define START_S 30.0 // MPI_Init has at least so long: it starts processes and opens connections
+
 #ifdef OPEN_MPI
 #define MPI_NAME "Open MPI"
 #define MPIRUN   "mpirun.openmpi"
@@ -155,7 +157,7 @@ static int start_mpi(double timeout_s, Error *err) {
     int provided = MPI_THREAD_SINGLE;
     // Two connections between two hosts: on a slow link they carry what one leaves unused.
     setenv("OMPI_MCA_btl_tcp_links", "2", 0);
-    MpiWatch *w = mpi_watch_begin("MPI_Init_thread", timeout_s);
+    MpiWatch *w = mpi_watch_begin("MPI_Init_thread", timeout_s < START_S ? START_S : timeout_s);
     int result = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     mpi_watch_end(w);
     if (MPI(result, err) != 0) return -1;

@@ -1,0 +1,88 @@
+# hosts.sh: two hosts on one machine, for the tests that need them; sourced after mpi.sh. A host is a network
+# namespace and a name of its own (a UTS namespace: with one name MPI takes two hosts for one), and a cable is
+# a pair of veth devices. Ends with 77 (skipped) without root, or where namespaces are not to be had.
+#
+#     hosts_open [RATE]     makes them; RATE like 1gbit shapes both ends of the cable
+#     on HOST COMMAND...    HOST is 1 or 2, 10.88.N.1 or 10.88.N.2
+#     across NP COMMAND...  NP ranks on each host, started on the first, by Open MPI
+#     hosts_cut             pulls the cable
+#     hosts_close           ends what runs on the hosts, and the hosts
+#
+# Several tests may run at a time: the hosts' names and their network contain this process's number.
+[ "$(id -u)" = 0 ] || skip "two hosts need root"
+for tool in ip tc unshare nsenter; do
+    command -v $tool >/dev/null || skip "there is no $tool"
+done
+net=10.$((64 + $$ / 256 % 64)).$(($$ % 256))
+host() { echo "ddpc$$-$1"; }
+
+hosts_close() {
+    for n in 1 2; do
+        pids=$(ip netns pids "$(host $n)" 2>/dev/null) || continue
+        # shellcheck disable=SC2086 # numbers
+        [ -z "$pids" ] || kill -9 $pids 2>/dev/null
+        ip netns del "$(host $n)"
+    done
+    return 0
+}
+
+hosts_open() {
+    trap 'hosts_close; rm -rf "$work"' EXIT
+    for n in 1 2; do
+        ip netns add "$(host $n)" 2>err.txt || skip "no network namespaces: $(cat err.txt)"
+    done
+    ip link add cable netns "$(host 1)" type veth peer name cable netns "$(host 2)" 2>err.txt ||
+        skip "no veth: $(cat err.txt)"
+    for n in 1 2; do
+        ip -n "$(host $n)" link set lo up
+        ip -n "$(host $n)" addr add "$net.$n/24" dev cable
+        ip -n "$(host $n)" link set cable up
+        [ -z "${1-}" ] || tc -n "$(host $n)" qdisc add dev cable root tbf rate "$1" burst 1mb limit 8mb \
+            2>err.txt || skip "no shaping: $(cat err.txt)"
+    done
+    # What mpirun calls in the place of ssh: HOST COMMAND.
+    cat >agent.sh <<'AGENT'
+#!/bin/sh
+n=${1##*.}
+shift
+exec ip netns exec "$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
+AGENT
+    chmod +x agent.sh
+    export HOSTS="ddpc$$"
+}
+
+on() {
+    n=$1
+    shift
+    ip netns exec "$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
+}
+
+across() {
+    np=$1
+    shift
+    new_job
+    on 1 timeout -k 5 "${limit:-60}" "$mpirun" --mca plm_rsh_agent "$work/agent.sh" \
+        --host "$net.1:$np,$net.2:$np" -np $((2 * np)) --mca btl vader,tcp,self \
+        --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"
+}
+
+hosts_cut() {
+    ip -n "$(host 1)" link set cable down
+}
+
+# hosts_idle PROGRAM: no process of that name is left on either host, but for MPI's own daemon
+hosts_idle() {
+    tries=0
+    while :; do
+        left=
+        for n in 1 2; do
+            for pid in $(ip netns pids "$(host $n)"); do
+                case $(cat "/proc/$pid/comm" 2>/dev/null) in "$1") left="$left $pid on host $n" ;; esac
+            done
+        done
+        [ -n "$left" ] || return 0
+        tries=$((tries + 1))
+        [ $tries -lt 150 ] || return 1
+        sleep 0.1
+    done
+}

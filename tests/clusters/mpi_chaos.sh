@@ -1,0 +1,61 @@
+#!/bin/sh
+# mpi_chaos.sh BIN_DIR MPI: jobs over MPI that lose a rank: killed, or stopped. The job ends, within the ranks'
+# deadline and MPI's own, somebody says which rank it was, and nothing is left.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+export DDPC_FLIGHT_DIR="$work/flight"
+mkdir -p flight
+
+# Each rank says who it is, so that one of them can be found.
+cat >rank.sh <<'RANK'
+#!/bin/sh
+r=${OMPI_COMM_WORLD_RANK:-${PMI_RANK:-$SLURM_PROCID}}
+echo $$ >"pid.$r"
+exec "$@"
+RANK
+chmod +x rank.sh
+
+# strike SIGNAL RANK WORLD: in the middle of a training
+strike() {
+    rm -f pid.*
+    limit=60 ranks "$3" ./rank.sh "$bin/train_ddp" --backend mpi --epochs 100000 --no-eval --log-every 1 \
+        --timeout-s 4 >out.txt 2>err.txt </dev/null &
+    job=$!
+    tries=0
+    until grep -q '^step=5 ' out.txt && [ -s "pid.$2" ]; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || { fail "no training: $(cat err.txt)" && break; }
+        sleep 0.1
+    done
+    kill -"$1" "$(cat "pid.$2")"
+    status=0
+    wait $job || status=$?
+    checks=$((checks + 1))
+    case $status in 0 | 124) fail "status $status after $1 of rank $2: $(tail -n 5 err.txt)" ;; esac
+    checks=$((checks + 1))
+    for pid in $(cat pid.*); do
+        tries=0
+        while kill -0 "$pid" 2>/dev/null; do
+            tries=$((tries + 1))
+            [ $tries -lt 100 ] || { fail "$1: process $pid is left" && break; }
+            sleep 0.1
+        done
+    done
+}
+
+strike KILL 1 2
+checks=$((checks + 1))
+grep -qiE 'rank 1 .*signal 9|BAD TERMINATION|RANK 1 PID' err.txt out.txt || fail "nobody names rank 1: $(cat err.txt)"
+strike STOP 1 2
+checks=$((checks + 1))
+grep -qE 'all_reduce\(.*: rank 1 did not arrive within 4.0 s; rank 1 (last began|had begun)' err.txt ||
+    fail "nobody names the stopped rank: $(cat err.txt)"
+checks=$((checks + 1))
+[ -s flight/rank_0.json ] || ls flight | grep -q . || fail "no flight record"
+if [ "$mpi" = openmpi ]; then
+    strike STOP 2 4
+    checks=$((checks + 1))
+    grep -qE 'rank 2 did not arrive within' err.txt || fail "nobody names rank 2 of 4: $(cat err.txt)"
+fi
+
+tally mpi_chaos

@@ -1,0 +1,36 @@
+#!/bin/sh
+# mpi_slurm.sh BIN_DIR MPI: two nodes of Slurm. srun starts MPI's ranks by --mpi=pmix (Open MPI) or pmi2
+# (MPICH), with the bits of DataParallel; without it they are told what to type; ranks of shm on one node, and
+# ddprun on each node, work as they do without Slurm.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+. "$(dirname "$0")/hosts.sh"
+. "$(dirname "$0")/slurm.sh"
+plugin=pmix
+[ "$mpi" = openmpi ] || plugin=pmi2
+hosts_open
+slurm_open
+export OMPI_MCA_btl_tcp_if_include="$net.0/24" OMPI_MCA_oob_tcp_if_include="$net.0/24"
+same_work='--sampler blocked --normalize global --model convnet --steps 5 --no-eval'
+tasks='1 2'
+[ "$mpi" = openmpi ] || tasks=1
+
+for np in $tasks; do
+    # shellcheck disable=SC2086 # the options are words
+    run "srun --mpi=$plugin, $np on each node" step 60 --mpi=$plugin -n $((2 * np)) --ntasks-per-node=$np \
+        "$bin/train_ddp" --backend mpi $same_work --save "$work/mpi"
+    run dp "$bin/train_dp" --devices $((2 * np)) --model convnet --steps 5 --no-eval --save dp
+    same mpi dp
+done
+
+checks=$((checks + 1))
+step 60 --mpi=none -n2 "$bin/train_ddp" --backend mpi --steps 2 >out.txt 2>err.txt && fail "srun without MPI works"
+grep -q "srun knows nothing here: start it with srun --mpi=$plugin" err.txt || fail "srun --mpi=none: $(cat err.txt)"
+
+# The other two ways, as they are without Slurm: shm's ranks by srun on one node, and one ddprun on each.
+run "shm under srun" on 1 timeout -k 5 60 srun -N1 -n2 --mpi=none "$bin/train_ddp" --steps 2 --no-eval
+run "ddprun under srun" step 60 -n2 --ntasks-per-node=1 --mpi=none --export="ALL,DDPRUN_TOKEN=0123456789abcdef" sh -c \
+    "exec '$bin/ddprun' --nnodes 2 --node-rank \$SLURM_NODEID --master-addr $net.1 --nproc-per-node 1 \
+    '$bin/train_ddp' --model mlp --steps 5 --no-eval"
+
+tally mpi_slurm

@@ -1,0 +1,32 @@
+#!/bin/sh
+# mpi_two_hosts.sh BIN_DIR MPI: Open MPI across two hosts, over an open cable and over one of 1 Gbit/s: the bits
+# of DataParallel, with one rank on each host and with two; and the message of those who asked for shm.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+[ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
+. "$(dirname "$0")/hosts.sh"
+train="$bin/train_ddp --backend mpi --sampler blocked --normalize global --model convnet --steps 5 --no-eval"
+
+for rate in '' 1gbit; do
+    hosts_open $rate
+    for np in 1 2; do
+        # shellcheck disable=SC2086 # the command is words
+        run "$np on each host${rate:+, $rate}" across $np $train --save mpi
+        run "dp" "$bin/train_dp" --devices $((2 * np)) --model convnet --steps 5 --no-eval --save dp
+        same mpi dp
+    done
+    hosts_close
+done
+
+hosts_open
+checks=$((checks + 1))
+across 1 "$bin/train_ddp" --backend shm >out.txt 2>err.txt &&
+    fail "shm works across two hosts"
+grep -q "the ranks are on several hosts: set MASTER_ADDR" err.txt || fail "shm on two hosts: $(cat err.txt)"
+checks=$((checks + 1))
+across 1 -x MASTER_ADDR="$net.1" "$bin/train_ddp" --backend shm >out.txt 2>err.txt &&
+    fail "shm works across two hosts"
+grep -q "backend shm needs all ranks in one system: .*: use --backend mpi" err.txt ||
+    fail "shm on two hosts with an address: $(cat err.txt)"
+
+tally mpi_two_hosts
