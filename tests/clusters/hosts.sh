@@ -45,7 +45,7 @@ hosts_open() {
 #!/bin/sh
 n=${1##*.}
 shift
-exec ip netns exec "$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
+exec nsenter --net="/run/netns/$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
 AGENT
     chmod +x agent.sh
     export HOSTS="ddpc$$"
@@ -54,7 +54,7 @@ AGENT
 on() {
     n=$1
     shift
-    ip netns exec "$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
+    nsenter --net="/run/netns/$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
 }
 
 across() {

@@ -27,10 +27,13 @@ checks=$((checks + 1))
 step 60 --mpi=none -n2 "$bin/train_ddp" --backend mpi --steps 2 >out.txt 2>err.txt && fail "srun without MPI works"
 grep -q "srun knows nothing here: start it with srun --mpi=$plugin" err.txt || fail "srun --mpi=none: $(cat err.txt)"
 
-# The other two ways, as they are without Slurm: shm's ranks by srun on one node, and one ddprun on each.
+# shm's ranks by srun or by ddprun, on one node, as they are without Slurm; on two they are told what to do.
 run "shm under srun" on 1 timeout -k 5 60 srun -N1 -n2 --mpi=none "$bin/train_ddp" --steps 2 --no-eval
-run "ddprun under srun" step 60 -n2 --ntasks-per-node=1 --mpi=none --export="ALL,DDPRUN_TOKEN=0123456789abcdef" sh -c \
-    "exec '$bin/ddprun' --nnodes 2 --node-rank \$SLURM_NODEID --master-addr $net.1 --nproc-per-node 1 \
-    '$bin/train_ddp' --model mlp --steps 5 --no-eval"
+run "ddprun under srun" on 1 timeout -k 5 60 srun -N1 -n1 --mpi=none \
+    "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 2 --no-eval
+checks=$((checks + 1))
+step 60 -n2 --mpi=none --export="ALL,MASTER_ADDR=$net.1" "$bin/train_ddp" --steps 2 >out.txt 2>err.txt &&
+    fail "shm works on two nodes"
+grep -q "backend shm needs all ranks in one system: .*: use --backend mpi" err.txt || fail "shm on two nodes: $(cat err.txt)"
 
 tally mpi_slurm

@@ -49,7 +49,7 @@ NodeName=$two NodeHostname=$two NodeAddr=$net.2 Port=26818 CPUs=2
 PartitionName=p Nodes=$one,$two Default=YES State=UP OverSubscribe=FORCE:8
 CONF
     on 1 slurmctld -c -f "$SLURM_CONF" >ctld.txt 2>&1 || skip "slurmctld: $(cat ctld.txt)"
-    on 1 slurmd -N "$one" -f "$SLURM_CONF" >slurmd1.txt 2>&1 || skip "slurmd: $(cat slurmd1.txt)"
+    on 1 slurmd -N "$one" -f "$SLURM_CONF" >slurmd1.txt 2>&1 || skip "slurmd: $(tail -n 3 slurmd1.txt "$one.log")"
     on 2 slurmd -N "$two" -f "$SLURM_CONF" >slurmd2.txt 2>&1 || skip "slurmd: $(cat slurmd2.txt)"
     trap 'slurm_close; hosts_close; rm -rf "$work"' EXIT
     tries=0
