@@ -29,6 +29,8 @@ usage: bench/compare.sh [options]
   --device NAME      cpu (default), cuda or auto
   --model "A B"      models (default: mlp convnet; without --quick also resnet20)
   --world "N M"      numbers of devices (default: 1 2 4)
+  --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
+  --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
   --out DIR          where the results go (default: bench/out)
   --install          install missing packages with sudo (root does so unasked)
@@ -46,7 +48,7 @@ fail_usage() {
 }
 
 quick=0 install=0 resume=0 only_equivalence=0
-device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin=""
+device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin="" backend=auto hosts=""
 asked=$(quoted bench/compare.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
@@ -55,12 +57,14 @@ while [[ $# -gt 0 ]]; do
     --resume) resume=1 ;;
     --only-equivalence) only_equivalence=1 ;;
     --help | -h) usage || exit 1; exit 0 ;;
-    --device | --model | --world | --repeats | --out | --bin)
+    --device | --model | --world | --repeats | --out | --bin | --backend | --hosts)
         [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
         case $1 in
         --device) device=$2 ;;
         --model) models=$2 ;;
         --world) worlds=$2 ;;
+        --backend) backend=$2 ;;
+        --hosts) hosts=$2 ;;
         --repeats) repeats=$2 ;;
         --out) out=$(cd "$here" && realpath -m "$2") ;;
         --bin) bin=$(cd "$here" && realpath -m "$2") ;;
@@ -79,6 +83,10 @@ else
 fi
 [[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
+[[ $backend =~ ^(auto|shm|mpi)$ ]] || fail_usage "--backend $backend: expected auto, shm or mpi"
+[[ $backend == mpi || -z $hosts ]] || fail_usage "--hosts is for --backend mpi"
+[[ $backend != mpi || $device == cpu ]] || fail_usage "--backend mpi is for --device cpu"
+[[ $backend != mpi ]] || command -v mpirun >/dev/null || fail_usage "--backend mpi: there is no mpirun"
 [[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
 [[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] ||
     fail_usage "--world \"$worlds\": expected numbers from 1"

@@ -87,3 +87,13 @@ ddp_ranks() {
     has_gpus_for "$1" || echo --fake-hosts
     echo --nproc-per-node "$1"
 }
+
+# What starts so many ranks. Open MPI lets root start some, and more than there are cores, only when told.
+ddp_starter() {
+    if [[ $backend == mpi ]]; then
+        echo env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
+            mpirun ${hosts:+-host "$hosts"} -np "$1"
+    else
+        echo "$bin/ddprun" "$(ddp_ranks "$1")" --bind cores
+    fi
+}

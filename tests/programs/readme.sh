@@ -76,7 +76,10 @@ done
 
 for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/$program" --help; done >"$work/help"
 for option in $(grep -oE -- '--[a-z][a-z-]+' README.md | sort -u); do
-    case $option in --quick | --install | --help | --label | --preset | --all | --prefix) continue ;; esac # of scripts
+    case $option in
+    --quick | --install | --help | --label | --preset | --all | --prefix) continue ;; # of scripts
+    --host | --mca | --mpi | --ntasks-per-node) continue ;;                # of mpirun and srun
+    esac
     check "$option" grep -q -- "  $option" "$work/help"
 done
 
