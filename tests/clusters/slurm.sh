@@ -15,6 +15,7 @@ slurm_open() {
     chmod 755 "$work"
     dd if=/dev/urandom of=munge.key bs=1024 count=1 2>/dev/null
     chmod 400 munge.key
+    trap 'slurm_close; hosts_close; rm -rf "$work"' EXIT
     munged --force --key-file="$work/munge.key" --socket="$work/munge.socket" --pid-file="$work/munge.pid" \
         --log-file="$work/munge.log" --seed-file="$work/munge.seed" --num-threads=1 >munged.txt 2>&1 ||
         skip "munged does not start: $(cat munged.txt)"
@@ -51,7 +52,6 @@ CONF
     on 1 slurmctld -c -f "$SLURM_CONF" >ctld.txt 2>&1 || skip "slurmctld: $(cat ctld.txt)"
     on 1 slurmd -N "$one" -f "$SLURM_CONF" >slurmd1.txt 2>&1 || skip "slurmd: $(tail -n 3 slurmd1.txt "$one.log")"
     on 2 slurmd -N "$two" -f "$SLURM_CONF" >slurmd2.txt 2>&1 || skip "slurmd: $(cat slurmd2.txt)"
-    trap 'slurm_close; hosts_close; rm -rf "$work"' EXIT
     tries=0
     until [ "$(on 1 timeout 10 sinfo -h -t idle -o %D 2>/dev/null)" = 2 ]; do
         tries=$((tries + 1))
@@ -61,7 +61,7 @@ CONF
 }
 
 slurm_close() {
-    kill "$(cat munge.pid)" 2>/dev/null
+    [ ! -s munge.pid ] || kill "$(cat munge.pid)" 2>/dev/null
     return 0
 }
 
