@@ -138,14 +138,14 @@ install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
 # ddpc_man(program part...): from its options table, and what common/man/PART.man adds.
 function(ddpc_man program)
   set(page ${PROJECT_BINARY_DIR}/man/${program}.1)
-  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/common/man/)
-  list(TRANSFORM ARGN APPEND .man)
   list(JOIN ARGN " " parts)
+  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/common/man/ OUTPUT_VARIABLE files)
+  list(TRANSFORM files APPEND .man)
   add_custom_command(
     OUTPUT ${page}
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D FILE=${page} -D PARTS=${parts}
-            -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
-    DEPENDS ${program} ${ARGN} ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
+            -D FOLDER=${PROJECT_SOURCE_DIR}/common/man -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
+    DEPENDS ${program} ${files} ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
     COMMENT "Writing ${program}'s manual page" VERBATIM)
   add_custom_target(ddpc_man_${program} ALL DEPENDS ${page})
   install(FILES ${page} DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)

@@ -1,9 +1,9 @@
-# Writes FILE, a program's manual page: what PROGRAM --help=man prints, and after it the PARTS (files, one space
-# between them).
+# Writes FILE, a program's manual page: what PROGRAM --help=man prints, and after it the PARTS (names of files in
+# FOLDER, one space between them).
 separate_arguments(parts UNIX_COMMAND "${PARTS}")
 execute_process(COMMAND ${PROGRAM} --help=man OUTPUT_VARIABLE page COMMAND_ERROR_IS_FATAL ANY)
 foreach(part IN LISTS parts)
-  file(READ ${part} text)
+  file(READ "${FOLDER}/${part}.man" text)
   string(APPEND page "${text}")
 endforeach()
 file(WRITE ${FILE} "${page}")
