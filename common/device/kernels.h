@@ -163,6 +163,11 @@ typedef struct BatchNorm {
     float *mean, *invstd; // of this batch: average, 1/sqrt(variance + eps)
     float *running_mean, *running_var;
     float momentum, eps;
+    int64_t *num_batches_tracked; // [1]; NULL: not counted
+    // What follows in the same pass, of the functions that say "then": y = relu(y + residual).
+    bool relu;
+    const float *residual; // [n, c, inner], with relu only; NULL: nothing is added
+    const float *y;        // with relu: forward's result, for the gradient
 } BatchNorm;
 
 typedef struct NormGradient { // where gradients go; a tensor whose gradient nobody wants is NULL
@@ -171,14 +176,18 @@ typedef struct NormGradient { // where gradients go; a tensor whose gradient nob
 } NormGradient;
 
 typedef struct NormKernels {
-    // Training: y = (x - mean) invstd weight + bias. Writes mean and invstd (with the biased
-    // variance) and moves the running ones: running = (1-momentum) running + momentum batch, with
-    // the unbiased variance. n*inner == 0 leaves everything untouched (1 is refused by the op).
+    // Training: y = (x - mean) invstd weight + bias, then relu if asked for. Writes mean and invstd
+    // (with the biased variance), moves the running ones: running = (1-momentum) running + momentum
+    // batch, with the unbiased variance, and counts the batch. n*inner == 0 leaves everything but
+    // the count untouched (1 is refused by the op).
     void (*batch_norm)(const BatchNorm *norm, float *y);
-    // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) weight + bias; may be in place
+    // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) weight + bias, then relu if
+    // asked for; may be in place
     void (*batch_norm_eval)(const BatchNorm *norm, float *y);
-    // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=
-    void (*batch_norm_gradient)(const BatchNorm *norm, const float *dy, const NormGradient *to);
+    // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=. After a relu, dy
+    // counts where y > 0 only, and its contents are undefined afterwards. (Not for a residual: its
+    // gradient is dy, cut, so the caller has to make that first.)
+    void (*batch_norm_gradient)(const BatchNorm *norm, float *dy, const NormGradient *to);
     // Of batch_norm_eval: the running statistics are constants.
     void (*batch_norm_eval_gradient)(const BatchNorm *norm, const float *dy,
                                      const NormGradient *to);

@@ -73,6 +73,13 @@ static Tensor *batch_norm_forward(Module *self, Tape *tape, Tensor *x) {
     return op_batch_norm(tape, x, &state);
 }
 
+Tensor *layer_batch_norm_relu(Module *layer, Tape *tape, Tensor *x, Tensor *residual) {
+    const BatchNormState state = layer_batch_norm_state(layer);
+    if (layer->forward == batch_norm_forward) return op_batch_norm_relu(tape, x, &state, residual);
+    Tensor *y = module_forward(layer, tape, x);
+    return op_relu(tape, residual ? op_add(tape, y, residual) : y);
+}
+
 Module *layer_batch_norm(Device *device, size_t channels) {
     Module *module = module_create("BatchNorm", batch_norm_forward);
     size_t shape[] = {channels};

@@ -17,8 +17,11 @@ Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_
                      size_t pad, bool bias);
 Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d
 BatchNormState layer_batch_norm_state(Module *module);     // the tensors of such a layer
-Module *layer_norm(Device *device, size_t channels);       // of rows [n, channels], eps 1e-5
-Module *layer_sequential(const char *type);                // runs its children in order
+// relu(layer x (+ residual)), for a model's own forward: in one operation, unless the layer's
+// forward is another one by now (a batch norm over all ranks). residual may be NULL.
+Tensor *layer_batch_norm_relu(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
+Module *layer_norm(Device *device, size_t channels); // of rows [n, channels], eps 1e-5
+Module *layer_sequential(const char *type);          // runs its children in order
 Module *layer_relu(void);
 Module *layer_gelu(void);
 Module *layer_flatten(void);

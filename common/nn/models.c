@@ -90,12 +90,12 @@ enum { BLOCK_CONV1, BLOCK_BN1, BLOCK_CONV2, BLOCK_BN2 }; // children, in this or
 // relu(bn2(conv2(relu(bn1(conv1 x)))) + shortcut x)
 static Tensor *block_forward(Module *self, Tape *tape, Tensor *x) {
     Tensor *y = module_forward(self->children[BLOCK_CONV1], tape, x);
-    y = op_relu(tape, module_forward(self->children[BLOCK_BN1], tape, y));
+    y = layer_batch_norm_relu(self->children[BLOCK_BN1], tape, y, NULL);
     y = module_forward(self->children[BLOCK_CONV2], tape, y);
-    y = module_forward(self->children[BLOCK_BN2], tape, y);
     size_t channels = self->config[BLOCK_CHANNELS], stride = self->config[BLOCK_STRIDE];
     bool same = x && stride == 1 && x->shape[1] == channels;
-    return op_relu(tape, op_add(tape, y, same ? x : op_shortcut(tape, x, channels, stride)));
+    Tensor *shortcut = same ? x : op_shortcut(tape, x, channels, stride);
+    return layer_batch_norm_relu(self->children[BLOCK_BN2], tape, y, shortcut);
 }
 
 static Module *block(Device *device, size_t in, size_t out, size_t stride) {

@@ -95,24 +95,9 @@ Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     return y ? record_relu(tape, y) : NULL;
 }
 
-// Gives an input the output's gradient as it is: the memory itself if it may, a copy otherwise.
-static void pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
-    bool accumulate;
-    if (!(may_take && tape_grad_take(tape, node, input))) {
-        float *grad = tape_grad(tape, input, &accumulate);
-        size_t count = tensor_count(node->output);
-        if (grad && accumulate)
-            KERNELS(tape)->elementwise->accumulate(grad, node->output->grad, count);
-        else if (grad)
-            device_copy(tape->device, grad, tape->device, node->output->grad,
-                        count * sizeof(float));
-    }
-    tape_grad_done(tape, input);
-}
-
 static void add_backward(Tape *tape, Node *node) {
-    pass_gradient(tape, node, node->inputs[0], false);
-    pass_gradient(tape, node, node->inputs[1], true);
+    tape_pass_gradient(tape, node, node->inputs[0], false);
+    tape_pass_gradient(tape, node, node->inputs[1], true);
 }
 
 Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
@@ -129,7 +114,7 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
 }
 
 static void flatten_backward(Tape *tape, Node *node) {
-    pass_gradient(tape, node, node->inputs[0], true);
+    tape_pass_gradient(tape, node, node->inputs[0], true);
 }
 
 Tensor *op_flatten(Tape *tape, Tensor *x) {

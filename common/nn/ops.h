@@ -26,6 +26,9 @@ typedef struct BatchNormState { // one layer's tensors, each [c]
 // x[n, c] or [n, c, h, w] -> the same shape. While tape->training: batch statistics, and the
 // running ones are updated in place. A batch with one value per channel is PyTorch's error.
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state);
+// op_relu(op_batch_norm(...)), or with a residual of the same shape relu of its sum with that: the
+// same numbers, in passes over memory that a device may share.
+Tensor *op_batch_norm_relu(Tape *tape, Tensor *x, const BatchNormState *state, Tensor *residual);
 // What every batch norm does with its input and its counter. The check returns false after
 // recording an error.
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,

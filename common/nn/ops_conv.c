@@ -95,7 +95,7 @@ typedef struct BatchNormSaved {
 static void batch_norm_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const BatchNormSaved *saved = node->saved;
-    const float *dy = node->output->grad;
+    float *dy = node->output->grad;
     NormGradient to = {0};
     to.dx = tape_grad(tape, x, &to.add_dx);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
@@ -107,6 +107,20 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
+}
+
+// The residual's gradient is what the relu leaves of dy, which has to be made then; without a
+// residual the kernel cuts dy on its way.
+static void batch_norm_relu_backward(Tape *tape, Node *node) {
+    BatchNormSaved *saved = node->saved;
+    Tensor *y = node->output, *residual = node->inputs[3];
+    saved->norm.y = tensor_f32(y);
+    saved->norm.relu = saved->training && !residual;
+    if (!saved->norm.relu)
+        KERNELS(tape)->elementwise->relu_gradient(y->grad, tensor_f32(y), y->grad, tensor_count(y),
+                                                  false);
+    batch_norm_backward(tape, node);
+    if (residual) tape_pass_gradient(tape, node, residual, true);
 }
 
 void batch_norm_count_batch(const BatchNormState *state) {
@@ -143,25 +157,53 @@ static void batch_norm_train(Tape *tape, BatchNorm *norm, Tensor *y) {
     KERNELS(tape)->norm->batch_norm(norm, tensor_f32(y));
 }
 
-Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
-    if (!x) return NULL;
+// The forward of both. NULL after recording an error.
+static Tensor *normalize(Tape *tape, Tensor *x, const BatchNormState *state,
+                         BatchNormSaved *saved) {
     char shape[64];
-    if (!batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
-    BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (BatchNormSaved){batch_norm_of(x, state), tape->training};
     if (tape->training && saved->norm.n * saved->norm.inner == 1)
         return tape_fail(tape, "batch_norm",
                          "Expected more than 1 value per channel when training, got input size %s",
                          tensor_describe(x, shape, sizeof shape));
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    if (tape->training) {
+    saved->norm.num_batches_tracked = state->num_batches_tracked->data;
+    if (tape->training)
         batch_norm_train(tape, &saved->norm, y);
-        batch_norm_count_batch(state);
-    } else {
+    else
         KERNELS(tape)->norm->batch_norm_eval(&saved->norm, tensor_f32(y));
-    }
-    tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
-                (Tensor *[]){x, state->weight, state->bias}, saved);
+    return y;
+}
+
+static BatchNormSaved *save_norm(Tape *tape, const Tensor *x, const BatchNormState *state) {
+    BatchNormSaved *saved = tape_alloc(tape, sizeof *saved);
+    *saved = (BatchNormSaved){batch_norm_of(x, state), tape->training};
+    return saved;
+}
+
+Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
+    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
+    BatchNormSaved *saved = save_norm(tape, x, state);
+    Tensor *y = normalize(tape, x, state, saved);
+    if (y)
+        tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
+                    (Tensor *[]){x, state->weight, state->bias}, saved);
+    return y;
+}
+
+Tensor *op_batch_norm_relu(Tape *tape, Tensor *x, const BatchNormState *state, Tensor *residual) {
+    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
+    char shape_x[64], shape_r[64];
+    if (residual && !tensor_same_shape(x, residual))
+        return tape_fail(tape, "batch_norm", "a residual %s does not fit %s",
+                         tensor_describe(residual, shape_r, sizeof shape_r),
+                         tensor_describe(x, shape_x, sizeof shape_x));
+    BatchNormSaved *saved = save_norm(tape, x, state);
+    saved->norm.relu = true;
+    saved->norm.residual = residual ? tensor_f32(residual) : NULL;
+    Tensor *y = normalize(tape, x, state, saved);
+    if (y)
+        tape_record(tape, "batch_norm_relu", batch_norm_relu_backward, y, 4,
+                    (Tensor *[]){x, state->weight, state->bias, residual}, saved);
     return y;
 }
 

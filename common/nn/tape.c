@@ -208,6 +208,20 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     return true;
 }
 
+void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
+    bool accumulate;
+    if (!(may_take && tape_grad_take(tape, node, input))) {
+        float *grad = tape_grad(tape, input, &accumulate);
+        size_t count = tensor_count(node->output);
+        if (grad && accumulate)
+            device_kernels(tape->device)->elementwise->accumulate(grad, node->output->grad, count);
+        else if (grad)
+            device_copy(tape->device, grad, tape->device, node->output->grad,
+                        count * sizeof(float));
+    }
+    tape_grad_done(tape, input);
+}
+
 // ---- backward ---------------------------------------------------------------------------------
 
 // A tuple stands for those of its tensors that were given a gradient.

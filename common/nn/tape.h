@@ -119,5 +119,8 @@ void tape_grad_done(Tape *tape, Tensor *input);
 // flatten): if the input has no gradient yet, hands it the memory of node->output's, which then has
 // none, and returns true; otherwise returns false and changes nothing. Then call tape_grad_done.
 bool tape_grad_take(Tape *tape, Node *node, Tensor *input);
+// Gives an input the output's gradient as it is, and is done with it: the memory itself if it may,
+// a copy otherwise.
+void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take);
 
 #endif

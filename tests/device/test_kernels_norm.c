@@ -33,7 +33,8 @@ static Both positive_output(TwoDevices *two, size_t count) {
     return both_output(two, x, count);
 }
 
-static void check_forward(TwoDevices *two, NormCase s) {
+// what: 0 batch norm, 1 with relu, 2 with a residual and relu.
+static void check_forward(TwoDevices *two, NormCase s, int what) {
     size_t count = s.n * s.c * s.inner;
     bool any = count > 0;
     Both x = spread_around(two, count, s.mean, s.spread);
@@ -42,14 +43,29 @@ static void check_forward(TwoDevices *two, NormCase s) {
     Both mean = both_start(two, s.c, !any), invstd = both_start(two, s.c, !any);
     Both r_mean = both_start(two, s.c, true), r_var = positive_output(two, s.c);
     Both known_mean = both_normal(two, s.c, 4), known_var = positive_output(two, s.c);
+    Both residual = both_normal(two, count, 5);
+    const int64_t before = 41;
+    Both counted = both_bytes(two, &before, sizeof before);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        BatchNorm norm = {x.of[d],    s.n,          s.c,          s.inner,     w.of[d], b.of[d],
-                          mean.of[d], invstd.of[d], r_mean.of[d], r_var.of[d], 0.1f,    1e-10f};
+        BatchNorm norm = {.x = x.of[d],
+                          .n = s.n,
+                          .c = s.c,
+                          .inner = s.inner,
+                          .weight = w.of[d],
+                          .bias = b.of[d],
+                          .mean = mean.of[d],
+                          .invstd = invstd.of[d],
+                          .running_mean = r_mean.of[d],
+                          .running_var = r_var.of[d],
+                          .momentum = 0.1f,
+                          .eps = 1e-10f,
+                          .num_batches_tracked = counted.of[d],
+                          .relu = what > 0,
+                          .residual = what == 2 ? residual.of[d] : NULL};
         k->norm->batch_norm(&norm, y.of[d]);
-        norm = (BatchNorm){e.of[d], s.n,  s.c,  s.inner,          w.of[d],
-                           b.of[d], NULL, NULL, known_mean.of[d], known_var.of[d],
-                           0,       1e-5f};
+        norm.x = e.of[d], norm.eps = 1e-5f;
+        norm.running_mean = known_mean.of[d], norm.running_var = known_var.of[d];
         k->norm->batch_norm_eval(&norm, e.of[d]);
     }
     // The mean is rounded to float before it is subtracted.
@@ -60,16 +76,19 @@ static void check_forward(TwoDevices *two, NormCase s) {
     both_check(r_mean, 2e-7, "batch_norm running_mean");
     both_check(r_var, 3e-7, "batch_norm running_var");
     both_check(e, 1e-6, "batch_norm_eval");
+    assert_int_equal(*(int64_t *)both_read(counted, TESTED, sizeof before), before + 1);
     two_free(two);
 }
 
 static void check_gradient(TwoDevices *two, NormCase s, int flags) {
     size_t count = s.n * s.c * s.inner;
     bool add = flags & 1, eval = flags & 2, want_dx = flags & 4, want_parameters = flags & 8;
+    bool relu = flags & 16;
     Both x = spread_around(two, count, s.mean, s.spread);
     Both mean = spread_around(two, s.c, s.mean, 0.1f * s.spread);
     Both inverse = spread_around(two, s.c, 1 / s.spread, 0.0f);
     Both dy = both_normal(two, count, 4), w = both_normal(two, s.c, 2);
+    Both y = both_normal(two, count, 7); // relu's: negative here where it is 0
     Both dx = both_start(two, count, add || !want_dx);
     Both dw = both_start(two, s.c, add || !want_parameters);
     Both db = both_start(two, s.c, add || !want_parameters);
@@ -84,6 +103,7 @@ static void check_gradient(TwoDevices *two, NormCase s, int flags) {
             k->norm->batch_norm_eval_gradient(&norm, dy.of[d], &to);
         } else {
             norm.mean = mean.of[d], norm.invstd = inverse.of[d];
+            norm.relu = relu, norm.y = y.of[d];
             k->norm->batch_norm_gradient(&norm, dy.of[d], &to);
         }
     }
@@ -97,8 +117,10 @@ static void test_batch_norm(void **state) {
     TwoDevices *two = *state;
     for (two->shift = 0; two->shift < 2; two->shift++)
         for (size_t i = 0; i < CASES; i++) {
-            check_forward(two, cases[i]);
+            for (int what = 0; what < 3; what++) check_forward(two, cases[i], what);
             for (int flags = 0; flags < 16; flags++) check_gradient(two, cases[i], flags);
+            const int after_relu[] = {16 + 4, 16 + 8, 16 + 8 + 4 + 1};
+            for (int j = 0; j < 3; j++) check_gradient(two, cases[i], after_relu[j]);
         }
     two->shift = 0;
 }

@@ -35,7 +35,8 @@ static Tensor *build_conv(Tape *tape, Tensor **x) {
 static Tensor *build_conv_plain(Tape *tape, Tensor **x) {
     return op_conv2d(tape, x[0], x[1], NULL, 1, 1);
 }
-static Tensor *build_batch_norm(Tape *tape, Tensor **x) {
+// Its tensors, with weight x[1] and bias x[2].
+static BatchNormState batch_norm_state(Tape *tape, Tensor **x) {
     size_t c = x[1]->shape[0];
     Tensor *mean = tape_tensor(tape, DTYPE_F32, 1, &c), *var = tape_tensor(tape, DTYPE_F32, 1, &c);
     Tensor *count = tape_tensor(tape, DTYPE_I64, 0, NULL);
@@ -44,8 +45,25 @@ static Tensor *build_batch_norm(Tape *tape, Tensor **x) {
         tensor_f32(var)[i] = 1.5f;
     }
     *(int64_t *)count->data = 0;
-    BatchNormState state = {x[1], x[2], mean, var, count, 0.1f, 1e-5f};
+    return (BatchNormState){x[1], x[2], mean, var, count, 0.1f, 1e-5f};
+}
+static Tensor *build_batch_norm(Tape *tape, Tensor **x) {
+    const BatchNormState state = batch_norm_state(tape, x);
     return op_batch_norm(tape, x[0], &state);
+}
+static Tensor *build_batch_norm_relu(Tape *tape, Tensor **x) {
+    const BatchNormState state = batch_norm_state(tape, x);
+    return op_batch_norm_relu(tape, x[0], &state, NULL);
+}
+static Tensor *build_batch_norm_residual(Tape *tape, Tensor **x) {
+    const BatchNormState state = batch_norm_state(tape, x);
+    return op_batch_norm_relu(tape, x[0], &state, x[3]);
+}
+static Tensor *build_norm_then_relu(Tape *tape, Tensor **x) {
+    return op_relu(tape, build_batch_norm(tape, x));
+}
+static Tensor *build_norm_add_relu(Tape *tape, Tensor **x) {
+    return op_relu(tape, op_add(tape, build_batch_norm(tape, x), x[3]));
 }
 static Tensor *build_relu(Tape *tape, Tensor **x) {
     return op_relu(tape, op_add(tape, x[0], x[1])); // relu is in place: not on a leaf
@@ -130,6 +148,11 @@ static const Case CASES[] = {
     {"conv2d no bias", 2, {{4, {3, 2, 4, 4}}, {4, {5, 2, 3, 3}}}, build_conv_plain},
     {"batch_norm 2d", 3, {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}}, build_batch_norm},
     {"batch_norm 1d", 3, {{2, {6, 3}}, {1, {3}}, {1, {3}}}, build_batch_norm},
+    {"batch_norm_relu", 3, {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}}, build_batch_norm_relu},
+    {"batch_norm_relu, residual",
+     4,
+     {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}, {4, {3, 4, 3, 2}}},
+     build_batch_norm_residual},
     {"relu", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_relu},
     {"shared", 2, {{2, {4, 9}}, {2, {4, 9}}}, build_shared},
     {"max_pool", 1, {{4, {2, 3, 5, 7}}}, build_max_pool},
@@ -196,6 +219,57 @@ static void gradients_match_differences(void **state) {
                 for (int which = 0; which < CASES[i].input_count; which++)
                     check_case(tape, &CASES[i], which);
         }
+        tape_close(tape);
+        device_close(device);
+    }
+}
+
+// ---- one operation for several ---------------------------------------------------------------
+
+enum { FUSED_N = 5, FUSED_C = 3, FUSED_SIDE = 7 };
+
+// The output and all gradients of a case, one after the other; returns how many bytes.
+static size_t all_results(Tape *tape, const Case *c, char *bytes) {
+    Tensor *leaves[MAX_INPUTS];
+    size_t used = 0;
+    case_loss(tape, c, 0, 0.0f, leaves);
+    for (int i = 0; i < c->input_count; i++) {
+        memcpy(bytes + used, leaves[i]->grad, tensor_bytes(leaves[i]));
+        used += tensor_bytes(leaves[i]);
+    }
+    Tensor *y = tape->nodes[tape->count - 2].output; // before the loss
+    memcpy(bytes + used, y->data, tensor_bytes(y));
+    return used + tensor_bytes(y);
+}
+
+// A batch norm with its relu is bit for bit what the separate operations are.
+static void fused_batch_norm_keeps_bits(void **state) {
+    enum { BYTES = 4 * 4 * FUSED_N * FUSED_C * FUSED_SIDE * FUSED_SIDE };
+    static Tensor *(*const builds[2][2])(Tape *, Tensor **) = {
+        {build_batch_norm_relu, build_norm_then_relu},
+        {build_batch_norm_residual, build_norm_add_relu}};
+    const char *names[] = {"cpu:0", "ref:0"};
+    (void)state;
+    for (int i = 0; i < 2 * 2 * 2; i++) {
+        Error err = {0};
+        Device *device = device_open(names[i % 2], &err);
+        CHECK_OK(device, err);
+        Tape *tape = tape_create(device, NULL);
+        tape->training = i / 2 % 2;
+        char results[2][BYTES];
+        size_t bytes[2];
+        for (int way = 0; way < 2; way++) {
+            const Case c = {"fused",
+                            i / 4 ? 4 : 3,
+                            {{4, {FUSED_N, FUSED_C, FUSED_SIDE, FUSED_SIDE}},
+                             {1, {FUSED_C}},
+                             {1, {FUSED_C}},
+                             {4, {FUSED_N, FUSED_C, FUSED_SIDE, FUSED_SIDE}}},
+                            builds[i / 4][way]};
+            bytes[way] = all_results(tape, &c, results[way]);
+        }
+        assert_int_equal(bytes[0], bytes[1]);
+        assert_memory_equal(results[0], results[1], bytes[0]);
         tape_close(tape);
         device_close(device);
     }
@@ -364,6 +438,7 @@ int main(void) {
 #define WITH_TAPE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(fused_batch_norm_keeps_bits),
         WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
         WITH_TAPE(ohem_keeps_the_hard_pixels),
         WITH_TAPE(each_op_refuses_what_does_not_fit),

@@ -78,6 +78,31 @@ KERNEL_CLONES static void channel_normalize(Channel channel, const float *x, flo
     }
 }
 
+// y = relu(y + residual), if that is asked for: in a channel that lies in the cache still
+KERNEL_CLONES static void channel_finish(Channel channel, const BatchNorm *norm, size_t at,
+                                         float *y) {
+    for (size_t i = 0; norm->relu && i < channel.n; i++) {
+        float *out = y + at + i * channel.stride;
+        const float *more = norm->residual ? norm->residual + at + i * channel.stride : NULL;
+        if (more) {
+            KERNEL_INDEPENDENT
+            for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] + more[j];
+        }
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] < 0 ? 0 : out[j]; // a NaN stays
+    }
+}
+
+// dy = y > 0 ? dy : 0
+KERNEL_CLONES static void channel_mask(Channel channel, const float *y, float *dy) {
+    for (size_t i = 0; i < channel.n; i++) {
+        const float *run = y + i * channel.stride;
+        float *out = dy + i * channel.stride;
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < channel.inner; j++) out[j] = run[j] > 0 ? out[j] : 0;
+    }
+}
+
 // dx (+)= slope dy
 KERNEL_CLONES static void channel_scale(Channel channel, const float *dy, float *dx, bool add,
                                         float slope) {
@@ -130,6 +155,7 @@ static void update_running(float *running, double value, float momentum) {
 }
 
 static void cpu_batch_norm(const BatchNorm *norm, float *y) {
+    if (norm->num_batches_tracked) *norm->num_batches_tracked += 1;
     if (norm->n * norm->inner == 0) return;
     Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
     double count = (double)(norm->n * norm->inner);
@@ -142,6 +168,7 @@ static void cpu_batch_norm(const BatchNorm *norm, float *y) {
                        norm->momentum); // unbiased
         channel_normalize(channel, norm->x + i * norm->inner, y + i * norm->inner, norm->mean[i],
                           norm->invstd[i] * norm->weight[i], norm->bias[i]);
+        channel_finish(channel, norm, i * norm->inner, y);
     }
 }
 
@@ -151,18 +178,21 @@ static float eval_invstd(float running_var, float eps) {
 
 static void cpu_batch_norm_eval(const BatchNorm *norm, float *y) {
     Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    for (size_t i = 0; i < norm->c; i++)
+    for (size_t i = 0; i < norm->c; i++) {
         channel_normalize(
             channel, norm->x + i * norm->inner, y + i * norm->inner, norm->running_mean[i],
             eval_invstd(norm->running_var[i], norm->eps) * norm->weight[i], norm->bias[i]);
+        channel_finish(channel, norm, i * norm->inner, y);
+    }
 }
 
-static void cpu_batch_norm_gradient(const BatchNorm *norm, const float *dy,
-                                    const NormGradient *to) {
+static void cpu_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
     Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
     double count = (double)(norm->n * norm->inner);
     for (size_t i = 0; i < norm->c; i++) {
-        const float *xi = norm->x + i * norm->inner, *dyi = dy + i * norm->inner;
+        const float *xi = norm->x + i * norm->inner;
+        float *dyi = dy + i * norm->inner;
+        if (norm->relu) channel_mask(channel, norm->y + i * norm->inner, dyi);
         double scale = (double)norm->invstd[i];
         Sums sums = channel_products(channel, xi, dyi, (double)norm->mean[i]);
         if (to->dweight) kernel_store(&to->dweight[i], sums.second * scale, to->add_dweight);

@@ -42,13 +42,16 @@ struct Moments { // x - shift, and its square
     }
 };
 
-struct Products { // dy, and dy (x - mean)
+struct Products { // dy, and dy (x - mean); after a relu, dy where y > 0
     const float *mean;
     double center;
     __device__ void enter(size_t channel) { center = mean[channel]; }
     __device__ void add(Sums *sums, float x, float dy) const {
         sums->first += dy;
         sums->second += dy * (x - center);
+    }
+    __device__ void add(Sums *sums, float x, float dy, float y) const {
+        add(sums, x, y > 0 ? dy : 0);
     }
 };
 
@@ -204,10 +207,11 @@ void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, s
     if (!one_part) cuda_launch(cuda, values_kernel, warp_grid(c), parts, sums, accumulate);
 }
 
-typedef struct Statistics { // where they go; [c], all of them
+typedef struct Statistics { // where they go; [c], all of them but the counter
     float *mean, *invstd;
     float *running_mean, *running_var; // or NULL
     float momentum, eps;
+    int64_t *counter; // [1], counts up; or NULL
 } Statistics;
 
 static __device__ void update_running(float *running, double value, float momentum) {
@@ -230,6 +234,7 @@ static __global__ void statistics_kernel(ChannelSums sums, const float *x, Stati
     if (channel >= sums.c) return;
     Sums total = channel_total(sums, channel);
     if (threadIdx.x % CUDA_WARP != 0) return;
+    if (to.counter && channel == 0) *to.counter += 1;
     if (count > 0) {
         double offset = total.first / count; // of the mean from the shift
         double squares = total.second - offset * total.first;
@@ -242,8 +247,9 @@ static __global__ void statistics_kernel(ChannelSums sums, const float *x, Stati
 
 static void measure(CudaDevice *cuda, const BatchNorm *norm, bool running) {
     if (norm->c == 0) return;
-    Statistics to = {norm->mean,        norm->invstd,   running ? norm->running_mean : NULL,
-                     norm->running_var, norm->momentum, norm->eps};
+    Statistics to = {
+        norm->mean,     norm->invstd, running ? norm->running_mean : NULL,       norm->running_var,
+        norm->momentum, norm->eps,    running ? norm->num_batches_tracked : NULL};
     ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
     sum_channels(cuda, sums, Moments{norm->x, norm->inner, 0}, {}, norm->x);
     cuda_launch(cuda, statistics_kernel, warp_grid(norm->c), sums, norm->x, to);
@@ -298,6 +304,16 @@ struct Normalize { // (x - mean) invstd weight + bias
     __device__ float operator()(float x) const { return (x - center) * scale + shift; }
 };
 
+struct NormalizeRelu { // relu(the same (+ residual)); a NaN stays one
+    Normalize normal;
+    __device__ void enter(size_t channel) { normal.enter(channel); }
+    static __device__ float relu(float value) { return value < 0 ? 0 : value; }
+    __device__ float operator()(float x) const { return relu(normal(x)); }
+    __device__ float operator()(float x, float residual) const {
+        return relu(normal(x) + residual);
+    }
+};
+
 struct Stretch { // dy invstd weight
     const float *invstd, *weight;
     float slope;
@@ -320,6 +336,9 @@ struct Project {
     __device__ float operator()(float x, float dy) const {
         return slope * (dy - level - (x - center) * tilt);
     }
+    __device__ float operator()(float x, float dy, float y) const { // after a relu
+        return (*this)(x, y > 0 ? dy : 0);
+    }
 };
 
 // ---- one device -----------------------------------------------------------------------------
@@ -329,14 +348,30 @@ static void normalize(const BatchNorm *norm, const float *mean, const float *inv
                  norm->n, norm->c, norm->inner, y, norm->x);
 }
 
+// The same, then relu if asked for.
+static void finish(const BatchNorm *norm, const float *mean, const float *invstd, float *y) {
+    CudaDevice *cuda = cuda_current();
+    NormalizeRelu operation = {{mean, invstd, norm->weight, norm->bias, 0, 0, 0}};
+    size_t n = norm->n, c = norm->c, inner = norm->inner;
+    if (!norm->relu)
+        normalize(norm, mean, invstd, y);
+    else if (norm->residual)
+        map_channels(cuda, operation, n, c, inner, y, norm->x, norm->residual);
+    else
+        map_channels(cuda, operation, n, c, inner, y, norm->x);
+}
+
 static void cuda_batch_norm_apply(const BatchNorm *norm, float *y) {
     normalize(norm, norm->mean, norm->invstd, y);
 }
 
 static void cuda_batch_norm(const BatchNorm *norm, float *y) {
-    if (norm->n * norm->inner == 0) return;
+    if (norm->n * norm->c * norm->inner == 0) {
+        if (norm->num_batches_tracked) cuda_elementwise.count_up(norm->num_batches_tracked);
+        return;
+    }
     measure(cuda_current(), norm, true);
-    normalize(norm, norm->mean, norm->invstd, y);
+    finish(norm, norm->mean, norm->invstd, y);
 }
 
 static __global__ void eval_invstd_kernel(const float *running_var, float eps, float *invstd,
@@ -353,7 +388,7 @@ static void cuda_batch_norm_eval(const BatchNorm *norm, float *y) {
     CudaDevice *cuda = cuda_current();
     float *invstd = (float *)cuda_workspace(cuda, norm->c * sizeof *invstd);
     eval_invstd(cuda, norm, invstd);
-    normalize(norm, norm->running_mean, invstd, y);
+    finish(norm, norm->running_mean, invstd, y);
 }
 
 // What Project subtracts, room[2, c], from a channel's sums over count elements.
@@ -390,18 +425,24 @@ static __global__ void gradient_kernel(ChannelSums sums, const float *invstd, Gr
 // room: what put_projection left there.
 static void project(CudaDevice *cuda, const BatchNorm *norm, const float *dy, const float *room,
                     const NormGradient *to) {
-    size_t c = norm->c;
+    size_t n = norm->n, c = norm->c, inner = norm->inner;
     Project operation = {norm->mean, norm->invstd, norm->weight, room, room + c, 0, 0, 0, 0};
-    map_channels_to(to->add_dx, cuda, operation, norm->n, c, norm->inner, to->dx, norm->x, dy);
+    if (norm->relu)
+        map_channels_to(to->add_dx, cuda, operation, n, c, inner, to->dx, norm->x, dy, norm->y);
+    else
+        map_channels_to(to->add_dx, cuda, operation, n, c, inner, to->dx, norm->x, dy);
 }
 
-static void cuda_batch_norm_gradient(const BatchNorm *norm, const float *dy,
-                                     const NormGradient *to) {
+static void cuda_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
     if (norm->c == 0) return;
     CudaDevice *cuda = cuda_current();
     ChannelSums sums = plan_sums(cuda, norm->n, norm->c, norm->inner);
     Gradients places = {*to, NULL, to->dx ? sums.room : NULL};
-    sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, dy);
+    const float *gradient = dy; // stays as it is: both passes cut it for themselves
+    if (norm->relu)
+        sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, gradient, norm->y);
+    else
+        sum_channels(cuda, sums, Products{norm->mean, 0}, {}, norm->x, gradient);
     cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), sums, norm->invstd, places);
     if (to->dx) project(cuda, norm, dy, sums.room, to);
 }
@@ -458,8 +499,9 @@ static __global__ void merge_kernel(const float *rows, size_t ranks, Statistics 
 static void cuda_batch_norm_merge(const BatchNorm *norm, const float *rows, size_t ranks,
                                   double *count) {
     CudaDevice *cuda = cuda_current();
-    Statistics to = {norm->mean,        norm->invstd,   norm->running_mean,
-                     norm->running_var, norm->momentum, norm->eps};
+    Statistics to = {
+        norm->mean, norm->invstd, norm->running_mean, norm->running_var, norm->momentum,
+        norm->eps,  NULL};
     cuda_launch(cuda, merge_kernel, cuda_grid(cuda, norm->c), rows, ranks, to, count, norm->c);
 }
 

@@ -40,7 +40,15 @@ static void channel_normalize(Shape shape, const float *x, float *y, size_t chan
         }
 }
 
+// y = relu(y + residual), if that is asked for
+static void finish(const BatchNorm *norm, float *y) {
+    size_t count = norm->n * norm->c * norm->inner;
+    if (norm->relu && norm->residual) ref_elementwise.add(y, y, norm->residual, count);
+    if (norm->relu) ref_elementwise.relu(y, y, count);
+}
+
 static void ref_batch_norm(const BatchNorm *norm, float *y) {
+    if (norm->num_batches_tracked) *norm->num_batches_tracked += 1;
     if (norm->n * norm->inner == 0) return;
     Shape shape = {norm->n, norm->c, norm->inner};
     double count = (double)(norm->n * norm->inner), new = (double)norm->momentum;
@@ -56,6 +64,7 @@ static void ref_batch_norm(const BatchNorm *norm, float *y) {
         ref_put(&norm->running_var[i],
                 (1 - new) * (double)norm->running_var[i] + new *squares / (count - 1), false);
     }
+    finish(norm, y);
 }
 
 static void ref_batch_norm_eval(const BatchNorm *norm, float *y) {
@@ -64,6 +73,7 @@ static void ref_batch_norm_eval(const BatchNorm *norm, float *y) {
                           (double)norm->running_mean[i],
                           1 / sqrt((double)norm->running_var[i] + (double)norm->eps),
                           norm->weight[i], norm->bias[i]);
+    finish(norm, y);
 }
 
 // With normal = (x - mean) invstd: dbias = sum of dy, dweight = sum of dy normal. And with the
@@ -98,8 +108,9 @@ static void channel_project(Shape shape, const float *x, const float *dy, float 
         }
 }
 
-static void ref_batch_norm_gradient(const BatchNorm *norm, const float *dy,
-                                    const NormGradient *to) {
+static void ref_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
+    size_t all = norm->n * norm->c * norm->inner;
+    if (norm->relu) ref_elementwise.relu_gradient(dy, norm->y, dy, all, false);
     Shape shape = {norm->n, norm->c, norm->inner};
     double count = (double)(norm->n * norm->inner);
     for (size_t k = 0; k < norm->c; k++) {

@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# launches.sh [BUILD_DIR [OPTION...]]: what one training step asks of a GPU, counted by the emulator
+# (no GPU is needed, and nothing is timed): launches of kernels and library calls, copies, bytes copied.
+#
+# A step is the difference of a run of six steps and one of five. Without OPTIONs: mlp 1024-1024 and
+# resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
+# BUILD_DIR (default: build-emulator) is of `cmake --preset emulator`. The status is 77 without it.
+set -euo pipefail
+build=${1:-build-emulator}
+[[ $# == 0 ]] || shift
+program=$build/bin/train_single
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+# FILE STEPS OPTION...: "times<tab>what<tab>bytes" of a whole run.
+count() {
+    local file=$1 steps=$2
+    shift 2
+    DDPC_EMULATED_GPUS=1 DDPC_EMULATOR_COUNT=1 "$program" --device cuda --no-eval --steps "$steps" \
+        --log-every 1000 "$@" 2>"$file.err" >"$file.out" || { cat "$file.err" >&2 && return 1; }
+    sed -nE 's/^cuda_emulator: +([0-9]+) x (.*)$/\1\t\2/p' "$file.err" |
+        sed -E 's/, ([0-9]+) bytes$/\t\1/' >"$file"
+}
+
+# What the sixth step adds to five: the same three columns.
+a_step() {
+    count "$work/five" 5 "$@" && count "$work/six" 6 "$@" &&
+        awk -F '\t' 'FNR == NR { times[$2] = $1; bytes[$2] = $3; next }
+                     $1 > times[$2] { print $1 - times[$2] "\t" $2 "\t" $3 - bytes[$2] }' \
+            "$work/five" "$work/six"
+}
+
+# Launches are what the GPU begins: neither copies nor what only the host does.
+totals() {
+    awk -F '\t' -v name="$1" '/cudaMemcpy/ { copies += $1; bytes += $3; next }
+                              /cudaEvent|cudaStream|the host|cudaGraph|cudaHost/ { next }
+                              { launches += $1 }
+                              END { printf "| %s | %d | %d | %d |\n", name, launches, copies, bytes }'
+}
+
+[[ -x $program ]] || { echo "skipped: $program is missing (cmake --preset emulator)" && exit 77; }
+"$program" --device cuda --steps 1 --no-eval >"$work/first" 2>&1 ||
+    { echo "skipped: $build has no emulated GPU" && exit 77; }
+if [[ $# -gt 0 ]]; then
+    a_step "$@"
+    exit
+fi
+mlp=(--model mlp --hidden 1024,1024 --global-batch 64)
+resnet=(--model resnet20 --data synthetic:3x32x32:10 --global-batch 2)
+echo "| a step of | launches | copies | bytes copied |"
+echo "|---|---:|---:|---:|"
+a_step "${mlp[@]}" | totals "mlp 1024-1024"
+a_step "${resnet[@]}" | totals "resnet20"
+a_step "${resnet[@]}" --amp bf16 | totals "resnet20, --amp bf16"
