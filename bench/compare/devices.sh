@@ -88,12 +88,14 @@ ddp_ranks() {
     echo --nproc-per-node "$1"
 }
 
-# What starts so many ranks. Open MPI lets root start some, and more than there are cores, only when told.
-ddp_starter() {
+# Makes `command` what starts so many ranks. Open MPI lets root start some, and more than there are cores, only when
+# told.
+start_ranks() {
     if [[ $backend == mpi ]]; then
-        echo env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1 \
-            mpirun ${hosts:+-host "$hosts"} -np "$1"
+        command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
+            mpirun ${hosts:+-host "$hosts"} -np "$1")
     else
-        echo "$bin/ddprun" "$(ddp_ranks "$1")" --bind cores
+        # shellcheck disable=SC2046 # the options are words
+        command=("$bin/ddprun" $(ddp_ranks "$1") --bind cores)
     fi
 }

@@ -63,7 +63,8 @@ train() {
     single) command=("$bin/train_single") ;;
     dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
     ddp | zero1)
-        command=($(ddp_starter "$world") "$bin/train_ddp" --sampler blocked)
+        start_ranks "$world"
+        command+=("$bin/train_ddp" --sampler blocked)
         [[ $backend != mpi ]] || command+=(--backend mpi)
         [[ $kind != cuda ]] || command+=(--backend nccl)
         [[ $strategy != zero1 ]] || command+=(--zero-optimizer)
