@@ -23,6 +23,7 @@ static const size_t MAX_TOKENS = (size_t)1 << 32; // of a token file: 8 GiB
 // Gives a set its tokens and cuts them into windows.
 static int set_windows(Dataset *set, uint16_t *tokens, size_t count, const char *path,
                        TextShape shape, Error *err) {
+    CHECK(shape.context > 0, "windows of %zu tokens", shape.context);
     set->tokens = tokens;
     set->token_count = count;
     set->shape[0] = shape.context;

@@ -264,7 +264,10 @@ int tape_backward_from(Tape *tape, Tensor *output, Error *err) {
 }
 
 int tape_backward(Tape *tape, Tensor *loss, Error *err) {
-    if (!loss && tape_error(tape, err) != 0) return -1;
+    if (!loss) {
+        CHECK(tape->error.status != STATUS_OK, "there is no loss, and nothing has failed");
+        return tape_error(tape, err);
+    }
     CHECK(tensor_count(loss) == 1, "the loss has %zu elements", tensor_count(loss));
     if (!loss->requires_grad)
         return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");

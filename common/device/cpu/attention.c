@@ -21,7 +21,7 @@ size_t cpu_attention_saved(const Attention *of) {
 size_t cpu_attention_workspace(Precision precision, const Attention *of) {
     size_t activation = of->batch * of->length * of->heads * of->size;
     size_t rounded = precision == PRECISION_F32 ? 0 : (3 + 1 + 3) * activation;
-    return (2 * BLOCK * of->length + rounded) * sizeof(float);
+    return ((size_t)2 * BLOCK * of->length + rounded) * sizeof(float);
 }
 
 // What both directions work on, after rounding.
