@@ -1,6 +1,6 @@
 /* clock.c: time, from CLOCK_MONOTONIC: it never jumps when somebody sets the date, and all
- * processes of a machine read the same one. Leaves to others: waiting (sync.c), and dates (there
- * are none).
+ * processes of a machine read the same one. Waiting is left to sync.c, and dates are left to those
+ * who need one.
  */
 #include "common/base/clock.h"
 

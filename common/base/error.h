@@ -42,8 +42,9 @@ void process_end(int status) __attribute__((noreturn));
 // Prints "error: message" on stderr and ends the process (process_end) with the error's status.
 void error_exit(const Error *err) __attribute__((noreturn));
 
-// For programs, which can do nothing but end when something fails: what a call has returned, unless
-// that is NULL, or below 0, which ends the process as error_exit does.
+// For programs, which can do nothing but end when a call fails. Both return what the call has
+// returned; if that is NULL (must_get) or below 0 (must_do), they end the process as error_exit
+// does.
 //     Device *device = must_get(device_open("cpu:0", &err), &err);
 static inline void *must_get(void *result, const Error *err) {
     if (!result) error_exit(err);
@@ -54,7 +55,8 @@ static inline int must_do(int result, const Error *err) {
     return result;
 }
 
-// What must hold for the program to make sense. The text says what and with which values.
+// Aborts unless the condition holds, which must be so for the program to make sense. The text says
+// what is wrong and with which values.
 #define CHECK(condition, ...)                                                        \
     do {                                                                             \
         if (!(condition)) check_failed(__FILE__, __LINE__, #condition, __VA_ARGS__); \

@@ -5,8 +5,8 @@
  * the new name with no contents; fsync of the folder after it, because the name itself is data
  * there.
  *
- * A writer holds a lock (flock) on its temporary file. The lock goes with the process, so a
- * temporary file that can be locked is a dead one's, whatever process has its number today.
+ * A writer holds a lock (flock) on its temporary file. The lock ends with the process, so a
+ * temporary file that can be locked belongs to a dead one, whichever process has its number today.
  */
 #include "common/base/file.h"
 

@@ -11,7 +11,7 @@
 
 #include "common/base/error.h"
 
-enum { MAX_DEPTH = 32, OPEN_LEVELS = 2, INDENT = 2 }; // MAX_DEPTH: as needs_comma
+enum { MAX_DEPTH = 32, OPEN_LEVELS = 2, INDENT = 2 }; // MAX_DEPTH: the length of needs_comma
 
 static void new_line(const Json *json) {
     fprintf(json->file, "\n%*s", INDENT * json->depth, "");

@@ -21,9 +21,9 @@ typedef struct Log {
 } Log;
 
 Log log_open(bool quiet);
-// One line on stderr, after removing the bar.
+// Prints one line on stderr, after removing the bar.
 void log_say(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// One data line on stdout, flushed, after removing the bar.
+// Prints one data line on stdout, flushed, after removing the bar.
 void log_data(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Draws the bar: `done` of `total` items are done, which `what` names ("steps"). A samples_per_item
 // above 0 adds samples/s.

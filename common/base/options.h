@@ -127,7 +127,7 @@ const OptionSynonym *options_synonyms(size_t *count); // in options_synonyms.c
 
 // For the parser (options_meant.c): the error for an option that the table lacks, and for a value
 // that is none of an option's choices. They name what was probably meant: by another program's name
-// for it, else by a word that differs in few letters. Return -1.
+// for it, else by a word that differs in few letters. Both return -1.
 int options_refuse_name(const Options *options, const char *argument, Error *err);
 int options_refuse_choice(const Option *option, const char *text, Error *err);
 

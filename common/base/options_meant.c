@@ -16,7 +16,8 @@ static size_t smallest(size_t a, size_t b, size_t c) {
     return least < c ? least : c;
 }
 
-// Letters to insert, remove or replace to make b out of a (Levenshtein 1966), by rows of the table.
+// Counts the letters to insert, remove or replace to make b out of a (Levenshtein 1966), row by row
+// of the table.
 static size_t edit_distance(const char *a, const char *b) {
     size_t row[NAME_MAX_LENGTH + 1], columns = strlen(b);
     if (columns > NAME_MAX_LENGTH) return SIZE_MAX;

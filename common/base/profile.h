@@ -34,8 +34,9 @@ typedef struct Profile {
     uint64_t step[PHASE_COUNT];  // ns in this step
     uint64_t total[PHASE_COUNT]; // ns in all steps since profile_reset
     uint64_t steps;
-    // ns that DDP's all-reduces took, in this step and in all: beside the phases, not one of them.
-    // What of it is not in PHASE_EXPOSED was hidden behind the backward pass.
+    // How many ns DDP's all-reduces took, in this step and in all steps. They run beside the phases
+    // and are none of them; the part of them that is not in PHASE_EXPOSED was hidden behind the
+    // backward pass.
     uint64_t step_communication, total_communication;
     Trace *trace; // not owned; NULL: no trace
     int track;    // of the trace: where the phases are drawn

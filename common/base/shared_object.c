@@ -19,7 +19,8 @@ bool shared_object_own_folder(char *folder, size_t room) {
     return length >= 0 && (size_t)length < room;
 }
 
-// Where the file is. If it is nowhere, its plain name: the system's loader looks on.
+// Finds where the file is. If it is in none of these folders, gives its plain name, by which the
+// system's loader looks in its own.
 static void find_file(const char *file, char path[PATH_MAX]) {
     char own[PATH_MAX] = "";
     const bool known = shared_object_own_folder(own, sizeof own);

@@ -1,6 +1,6 @@
-/* shared_object.h: parts of this program that are loaded when they are needed. What costs every
- * start something, and is of use on few machines, is a shared object of its own: GPUs
- * (common/device/cuda, ddp/group/nccl).
+/* shared_object.h: parts of this program that are loaded when they are needed. What would slow down
+ * every start, and is of use on few machines, is a shared object of its own: so is the code for
+ * GPUs (common/device/cuda, ddp/group/nccl).
  *
  * Such a part gives the program one symbol, a table of functions. It has its own copies of whatever
  * it uses of this project (there is no state in which two copies could differ), so it asks nothing

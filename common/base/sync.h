@@ -1,4 +1,4 @@
-/* sync.h: how threads and processes wait for each other. The only file with atomics or futexes.
+/* sync.h: how threads and processes wait for each other. No other file has atomics or futexes.
  *
  * Threads of one process can also wait with a mutex and a condition, which are pthread's own. A
  * SyncWord works between processes that map the same memory, too, because it holds no pointers.

@@ -103,7 +103,8 @@ static void write_metadata(Json *json, int pid, int tid, const char *what, const
     json_end_object(json);
 }
 
-// What all events but metadata begin with. The time is in microseconds, with the ns as decimals.
+// Writes what all events but metadata begin with. The time is in microseconds, with the ns as
+// decimals.
 static void begin_event(Json *json, const char *ph, const char *name, int pid, int tid,
                         uint64_t at_ns) {
     json_begin_object(json, NULL);
@@ -128,7 +129,7 @@ static void write_span(Json *json, int pid, int tid, const TraceSpan *span) {
     json_end_object(json);
 }
 
-// One end of the arrow to a bucket's span; an end binds to what the track does at that time.
+// Writes one end of the arrow to a bucket's span; an end binds to what the track does at that time.
 static void write_arrow_end(Json *json, const char *ph, int pid, int tid, uint64_t at_ns,
                             int64_t id) {
     begin_event(json, ph, "bucket", pid, tid, at_ns);

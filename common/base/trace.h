@@ -16,7 +16,8 @@
 
 typedef struct Trace Trace; // NULL is a trace that records nothing
 
-// pid is the rank: the process row in the viewer; process_name its label ("rank 1", "dp").
+// pid is the rank, by which the viewer tells the processes apart; process_name is what it shows for
+// the process ("rank 1", "dp").
 Trace *trace_open(int pid, const char *process_name);
 void trace_close(Trace *trace);
 
@@ -42,8 +43,8 @@ typedef struct TraceSpan {
 } TraceSpan;
 void trace_add(Trace *trace, int track, const TraceSpan *span);
 
-// Notes the time. Every process calls it right after the same barrier, twice (at the begin and at
-// the end): so clocks of different machines can be laid on one axis.
+// Notes the time. Every process calls it twice, at the beginning and at the end of a run, each time
+// right after the same barrier: so the clocks of different machines can be laid on one axis.
 enum { TRACE_MARKS = 2 };
 void trace_mark(Trace *trace);
 

@@ -205,7 +205,7 @@ size_t dataset_sample_size(const Dataset *set) {
 
 // Where the crop begins in the padded image, and whether it is mirrored.
 typedef struct View {
-    size_t down, right; // 0 .. 2 pad; pad: not moved
+    size_t down, right; // from 0 to 2 pad, in pixels; pad moves nothing
     size_t pad;
     bool flip;
 } View;

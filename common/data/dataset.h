@@ -58,9 +58,9 @@ typedef struct Augment {
 } Augment;
 
 // Opens a source. The shipped digits are found in $DDPC_DATA, beside the executable or the shared
-// library, in the source tree that built it, or where that was to be installed. NULL with err
-// filled: one line that names the file and what is wrong
-// (missing, truncated, wrong magic, sizes that disagree, a label out of range).
+// library, in the source tree that built it, or where that was to be installed. Returns NULL after
+// a failure, with one line in err that names the file and what is wrong (missing, truncated, wrong
+// magic, sizes that disagree, a label out of range).
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err);
 // As dataset_open, with all that can be said about one kind of data or another.
 typedef struct DataOptions {

@@ -19,7 +19,8 @@
 
 enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4, IDX_FIRST_READ = 1 << 20 };
 static const size_t IDX_MAX_TOTAL = (size_t)8 << 30; // bytes of values in one file
-// Photographs and drawings do not become a hundred times smaller. What is small anyway may.
+// Images do not become a hundred times smaller when they are packed, so a gzip file whose header
+// says that they did is refused, unless the values are at most IDX_SMALL bytes.
 enum { IDX_MAX_RATIO = 100, IDX_SMALL = 64 << 20 };
 
 typedef struct IdxFile {
@@ -186,7 +187,8 @@ static void idx_close(IdxFile *file) {
     free(file->values);
 }
 
-// The set's sizes, from the headers alone. set->shape is the training set's, or zeros.
+// Stores the set's sizes, which the headers alone tell, after a comparison: set->shape comes with
+// the training set's shape, or with zeros if there is nothing to compare with.
 static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
                            Dataset *set, Error *err) {
     size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one

@@ -5,8 +5,8 @@
  * the caller's; the thread makes batch `made` while made - given < depth, so it never touches a
  * slot that is ready or held.
  *
- * A batch is filled outside the lock, with `busy` set. Who changes what the thread reads while it
- * fills (the sampler's arrays, at the start of an epoch) first waits until it is not busy. The
+ * A batch is filled outside the lock, with `busy` set. Whoever changes what the thread reads while
+ * it fills (the sampler's arrays, at the start of an epoch) first waits until it is not busy. The
  * waits need no deadline: the other side only computes, on memory, and cannot be lost.
  */
 #include "common/data/loader.h"

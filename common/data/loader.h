@@ -2,7 +2,8 @@
  *
  * The loader walks a sampler's batches, normalises and augments into a ring of host buffers, and
  * hands them out in order. What a batch holds is a pure function of the sampler and the data set:
- * the thread changes when, never what. After the first batches it allocates nothing.
+ * the thread changes when a batch is made, never what it holds. After the first batches it
+ * allocates nothing.
  */
 #ifndef COMMON_DATA_LOADER_H
 #define COMMON_DATA_LOADER_H

@@ -18,7 +18,7 @@ static int next_byte(FILE *file) {
     return ftell(file) < HEADER_MAX ? getc(file) : EOF;
 }
 
-// Skips white space and comments, and reads a number of at most 65536. -1: there is none.
+// Skips white space and comments, and reads a number of at most 65536. Returns -1 if there is none.
 static long read_number(FILE *file) {
     int c = next_byte(file);
     while (isspace(c) || c == '#') {

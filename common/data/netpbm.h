@@ -1,5 +1,6 @@
 /* netpbm.h: reading pictures in the simplest format there is: binary PPM ("P6": red, green, blue)
- * and PGM ("P5": gray) with values of one byte. A header in text, then the pixels, row by row.
+ * and PGM ("P5": gray) with values of one byte. The header is text; the pixels follow it, row by
+ * row.
  *
  * A file is measured before it is read: it must be as long as its header says, to the byte.
  */

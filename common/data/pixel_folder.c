@@ -56,7 +56,7 @@ static int compare_entries(const struct dirent **a, const struct dirent **b) {
     return order != 0 ? order : -strcmp(x + x_stem, y + y_stem);
 }
 
-// Every picture must have its labels: then each second name is that of labels.
+// Checks that every picture has its labels beside it: then every second name is that of labels.
 static int check_pairs(const Split *split, Error *err) {
     for (int i = 0; i < split->count; i += 2) {
         const char *name = split->entries[i]->d_name;

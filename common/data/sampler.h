@@ -44,7 +44,8 @@ Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool d
 // Makes a sampler of the blocked layout. A rank's share of the last batch may be empty.
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err);
-// What both layouts for several ranks look like: this, and distributed_sampler.
+// The type of the functions that make a layout for several ranks: sampler_blocked and
+// distributed_sampler.
 typedef Sampler *SamplerOfRank(size_t samples, size_t global_batch, int world, int rank,
                                bool shuffle, bool drop_last, uint64_t seed, Error *err);
 void sampler_close(Sampler *sampler); // NULL is fine

@@ -94,7 +94,7 @@ static uint8_t with_noise(const Drawing *d, float color, size_t place) {
     return (uint8_t)lrintf(255 * fminf(fmaxf(value, 0), 1));
 }
 
-// pixels [3, h, w], labels [h, w]
+// Draws one sample into pixels [3, h, w] and labels [h, w].
 static void draw_sample(const Drawing *d, uint8_t *pixels, int64_t *labels) {
     float background[CHANNELS];
     Shape shapes[MAX_SHAPES];

@@ -23,7 +23,7 @@ typedef struct Teacher {
 enum { TEACHER_HIDDEN = 10 };            // units of a regression's teacher, as in `toy`
 static const double TEACHER_NOISE = 0.1; // standard deviation of a regression's noise
 
-// A pure function of its arguments.
+// Makes a teacher whose weights are a pure function of the arguments.
 Teacher teacher_create(uint64_t seed, size_t inputs, size_t hidden, size_t outputs);
 void teacher_close(Teacher *teacher);
 void teacher_apply(const Teacher *teacher, const float *x, double *out); // [inputs] -> [outputs]

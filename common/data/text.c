@@ -37,7 +37,7 @@ static int set_windows(Dataset *set, uint16_t *tokens, size_t count, const char 
     return 0;
 }
 
-// found: how many tokens the data needs the model to know.
+// Sets the vocabulary's size. found: how many tokens the data needs the model to know.
 static int set_vocabulary(DataSource *source, size_t found, const char *path, TextShape shape,
                           Error *err) {
     if (found > MAX_VOCABULARY)
@@ -59,7 +59,8 @@ bool text_names_file(const char *path) {
            (length > 7 && strcmp(path + length - 7, ".txt.gz") == 0);
 }
 
-// Reads a file to its end, at most MAX_TEXT bytes of it. *text: free() it, also after a failure.
+// Reads a file to its end, at most MAX_TEXT bytes of it. The caller frees *text, also after a
+// failure.
 static int read_text(const char *path, uint8_t **text, size_t *bytes, Error *err) {
     errno = 0;
     gzFile file = gzopen(path, "rb");
@@ -102,7 +103,7 @@ static bool next_character(const uint8_t *text, size_t bytes, size_t *at, uint32
            (*character < 0xd800 || *character > 0xdfff);
 }
 
-// *characters: [*count], free() it, also after a failure.
+// Makes code points of UTF-8: *characters is [*count]. The caller frees it, also after a failure.
 static int decode(const char *path, const uint8_t *text, size_t bytes, uint32_t **characters,
                   size_t *count, Error *err) {
     *characters = memory_zalloc((bytes + 1) * sizeof **characters);
@@ -204,7 +205,8 @@ bool text_tokens_present(const char *folder) {
     return present;
 }
 
-// Leaves the file behind its header, if it has one. *bytes: those of the file, then of its tokens.
+// Moves to what follows the file's header, if it has one. *bytes is the size of the file, and
+// becomes that of its tokens.
 static int skip_header(FILE *file, const char *path, size_t *bytes, Error *err) {
     uint32_t header[HEADER_NUMBERS] = {0};
     bool whole = fread(header, sizeof header, 1, file) == 1;
@@ -256,8 +258,8 @@ static int open_part(const char *path, TextShape shape, Dataset *set, Error *err
     return failed;
 }
 
-// A token that the training part does not have needs --vocabulary: it is no character that could
-// be read as unknown.
+// Refuses a token that the training part does not have, unless --vocabulary makes room for it:
+// there is no character here that could be read as unknown.
 static int check_tokens(const Dataset *set, const char *path, Error *err) {
     size_t largest = largest_token(set);
     if (largest < set->classes) return 0;

@@ -37,8 +37,8 @@ int text_open_tokens(const char *folder, TextShape shape, DataSource *source, Er
 bool text_names_file(const char *path); // does it end in .txt or .txt.gz?
 bool text_tokens_present(const char *folder);
 
-// Writes the character of a token as UTF-8, with a NUL behind it. Returns its bytes. A token
-// without a character becomes U+FFFD.
+// Writes the character of a token as UTF-8, with a NUL behind it. Returns how many bytes it has. A
+// token without a character becomes U+FFFD.
 enum { TEXT_CHARACTER_ROOM = 5 };
 size_t text_character(const DataSource *source, size_t token, char utf8[TEXT_CHARACTER_ROOM]);
 

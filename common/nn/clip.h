@@ -1,9 +1,10 @@
 /* clip.h: PyTorch's clip_grad_norm_: all gradients together are made no longer than a given length.
  *
  * The length is the square root of the sum of squares of the gradients' own lengths, each found by
- * itself, taken in the order of the parameters: whoever holds equal gradients finds equal bits.
- * So clip what has been reduced (after ddp_finish_backward) and is not scaled (after
- * grad_scaler_unscale). Not finite: then so is every gradient afterwards, as in PyTorch.
+ * itself, taken in the order of the parameters: whoever holds equal gradients finds equal bits. So
+ * clip what has been reduced (after ddp_finish_backward) and is not scaled (after
+ * grad_scaler_unscale). As in PyTorch, a length of NaN makes every gradient NaN, and an infinite
+ * length makes each number 0, or NaN if it was infinite.
  */
 #ifndef COMMON_NN_CLIP_H
 #define COMMON_NN_CLIP_H
@@ -12,14 +13,15 @@
 
 typedef struct GradClip GradClip;
 
-// Memory for the parameters, which are all on one device and outlive it.
+// Takes memory for clipping the gradients of these parameters, which are all on one device and
+// outlive it.
 GradClip *grad_clip_open(const NamedTensors *parameters);
 void grad_clip_close(GradClip *clip); // NULL is fine
 
 // Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. The length stays on
 // the device, nobody waits for it, and a captured graph (device.h) may hold the work.
 void grad_clip_queue(GradClip *clip, double max_norm);
-// The same. Returns the length before: waits for the device.
+// Does the same, then waits for the device and returns the length before.
 double grad_clip(GradClip *clip, double max_norm);
 
 #endif

@@ -19,10 +19,12 @@ typedef struct GptSizes {
     size_t context;                  // the longest text, in tokens
 } GptSizes;
 
-// NULL with err filled: sizes that do not fit each other, or a device without the kernels.
+// Returns NULL with err filled if the sizes do not fit each other, or if the device lacks the
+// kernels.
 Module *gpt_create(const GptSizes *sizes, size_t vocabulary, Device *device, Error *err);
-// GPT-2's: weights normal with deviation 0.02, by sqrt(2 layers) less where a block adds to x;
-// biases 0, layer norms 1 and 0. An element is a pure function of (seed, its parameter, its place).
+// Initialises as GPT-2 does. Weights are normal with deviation 0.02, which is divided by sqrt(2
+// layers) where a block adds to x; biases are 0; layer norms have weight 1 and bias 0. An element
+// is a pure function of (seed, its parameter, its place).
 void gpt_initialize(Module *gpt, uint64_t seed);
 
 #endif

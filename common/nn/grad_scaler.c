@@ -15,7 +15,7 @@ GradScalerState grad_scaler_default(void) {
         .scale = 65536, .growth_factor = 2, .backoff_factor = 0.5, .growth_interval = 2000};
 }
 
-// Written so that a NaN fails.
+// The comparisons are written so that a NaN fails.
 int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *err) {
     if (!(state->growth_factor > 1))
         return error_set(err, STATUS_USAGE, "The growth factor must be > 1.0, not %g.",
@@ -38,7 +38,7 @@ Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss) {
     return op_divide(tape, loss, 1.0 / (double)scaler->state.scale);
 }
 
-// The gradients of parameters that lie on one device. Returns how many there are.
+// Unscales the gradients of parameters that lie on one device. Returns how many there are.
 static size_t unscale_run(GradScaler *scaler, const Optimizer *optimizer, const OptimizerRun *run) {
     Slice *slices = memory_zalloc(run->count * sizeof *slices);
     size_t count = 0;

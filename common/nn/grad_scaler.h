@@ -44,23 +44,24 @@ typedef struct GradScaler {
 // PyTorch's defaults: 65536, 2, 0.5, 2000.
 GradScalerState grad_scaler_default(void);
 
-// Starts a scaler, or takes it back to a saved state. -1 with err filled, and the scaler as it was,
-// if no scaler can have that state.
+// Starts a scaler, or takes it back to a saved state. If no scaler can have that state, returns -1
+// with err filled and leaves the scaler as it was.
 int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *err);
 
-// loss (a scalar) times the scale, on the tape.
+// Returns loss (a scalar) times the scale, on the tape.
 Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss);
 
 // Looks for what is not finite, and multiplies the optimizer's gradients by 1 / scale (computed in
-// double, rounded to float). At most once per step. -1 with PyTorch's error.
+// double, rounded to float). This may be done at most once per step; otherwise returns -1 with
+// PyTorch's error.
 int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err);
 
-// Unscales if that was not done, then steps unless something was not finite. At most once before
-// an update. -1 with PyTorch's error.
+// Unscales if that was not done, then steps unless something was not finite. This may be done at
+// most once before an update; otherwise returns -1 with PyTorch's error.
 int grad_scaler_step(GradScaler *scaler, Optimizer *optimizer, double lr, Error *err);
 
-// The next step's scale, from what was found in this one. -1 with err filled if nothing was looked
-// at.
+// Sets the next step's scale by what was found in this one. Returns -1 with err filled if nothing
+// was looked at.
 int grad_scaler_update(GradScaler *scaler, Error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* layers.h: the modules that models are built of. Sizes as in PyTorch; initialised to zero (batch
- * and layer norm: weight 1, running_var 1) until module_initialize.
+/* layers.h: the modules that models are built of. Sizes are as in PyTorch. All tensors are zero (of
+ * batch and layer norm, weight and running_var are 1) until module_initialize.
  */
 #ifndef COMMON_NN_LAYERS_H
 #define COMMON_NN_LAYERS_H

@@ -30,14 +30,15 @@ typedef struct ModelConfig {
     GptSizes gpt; // what is not 0 replaces the size that the name has
 } ModelConfig;
 
-// Builds and initialises. NULL with err filled: unknown name, bad --hidden, an input too small,
-// sizes that do not fit each other. A gpt's vocabulary is `outputs`; `input` says nothing to it.
+// Builds and initialises a model. Returns NULL with err filled after an unknown name, a bad
+// --hidden, an input that is too small, or sizes that do not fit each other. A gpt's vocabulary is
+// `outputs`; `input` says nothing to it.
 Module *model_create(const ModelConfig *config, Device *device, Error *err);
-// --hidden, "256,128" -> {256, 128}. Returns how many, at most MLP_MAX_HIDDEN, or -1 with err
-// filled.
+// Reads --hidden, "256,128", into sizes, {256, 128}. Returns how many there are, at most
+// MLP_MAX_HIDDEN, or -1 with err filled.
 int model_parse_hidden(const char *text, size_t *sizes, Error *err);
 const char *model_names(void); // "toy|mlp|...|gpt2-xl", for the options table
-// Does the model give logits for every pixel, [n, outputs, h, w]? The others': [n, outputs].
+// Does the model give logits for every pixel, [n, outputs, h, w]? The others give [n, outputs].
 bool model_is_dense(const char *name);
 // Does it read texts, tokens [n, length], and give logits for every token, [n length, outputs]?
 bool model_is_text(const char *name);

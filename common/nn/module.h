@@ -53,7 +53,8 @@ Tensor *module_add_buffer(Module *module, Device *device, const char *name, DTyp
                           const size_t *shape);
 
 // Makes a parameter the same tensor as another module's, as PyTorch's `b.weight = a.weight` does,
-// and gives back its own memory. Before wrapping. The owner must live as long, and stay an owner.
+// and gives back its own memory. It must be called before wrapping. The owner must live as long,
+// and stay an owner.
 void module_tie_parameter(Module *module, const char *name, Module *owner, const char *owner_name);
 // Parameter i of the module itself, not of its children.
 static inline Tensor *module_parameter(Module *module, int i) {
@@ -62,8 +63,8 @@ static inline Tensor *module_parameter(Module *module, int i) {
 }
 
 // Runs the module. x and the result are tensors of the tape, or tuples (nn/tuple.h) where the
-// module takes or returns several. NULL after an error (see tape.h), also after an earlier one:
-// forward functions never see NULL; no inputs at all are a tuple of no items.
+// module takes or returns several; a module without inputs takes a tuple of no items. Returns NULL
+// after an error (see tape.h), also after an earlier one, so forward functions never see NULL.
 static inline Tensor *module_forward(Module *module, Tape *tape, Tensor *x) {
     return x ? module->forward(module, tape, x) : NULL;
 }
@@ -102,7 +103,8 @@ Module *module_replica(const Module *module, Device *device);
 // Gives these parameters' gradient memory back to the device, for whoever keeps gradients elsewhere
 // from now on (DDP's buckets) and sets tensor->grad itself.
 void module_release_grads(Module *module, const NamedTensors *which);
-// The other way round: memory for every gradient that has none; its value is None.
+// Does the reverse: takes memory for every gradient that has none. The value of such a gradient is
+// None.
 void module_own_grads(Module *module);
 
 #endif

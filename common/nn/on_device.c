@@ -1,4 +1,4 @@
-/* on_device.c: there and back, in forward and in backward. */
+/* on_device.c: copies to the part's device and back, in forward and in backward. */
 #include "common/nn/on_device.h"
 
 #include "common/base/memory.h"
@@ -19,7 +19,7 @@ typedef struct Part {
 typedef struct Crossing { // what a node saves
     Part *part;
     Tape *tape;    // on the part's device
-    Tensor *x, *y; // there
+    Tensor *x, *y; // the part's input and output, on its device
 } Crossing;
 
 // A copy of x on the tape's device.
@@ -30,7 +30,8 @@ static Tensor *copy_to(Tape *tape, const Tensor *x) {
 }
 
 // The part's tape counts uses for itself, and would call a parameter ready that has another use
-// elsewhere. Here only this operation's one use counts, and that it is over is said by the caller.
+// elsewhere. On the caller's tape the whole part is one use of the parameter, and the caller says
+// when it is over.
 static void run_part_backward(Tape *tape, Node *node) {
     Crossing *crossing = node->saved;
     Tensor **parameters = node->inputs + 1, *y = crossing->y;

@@ -74,18 +74,18 @@ typedef struct Mining {
     double threshold; // those whose loss is above it; -INFINITY: all
     size_t least;     // but at least so many, the hardest (if there are so many)
 } Mining;
-// logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel. The
-// *sum* of the kept pixels' losses, and in *kept how many they are: op_divide makes a mean of it.
-// These are two steps because the divisor may be all ranks' *kept together. Without any pixel the
-// loss and its gradient are 0. mining NULL: all pixels.
+// logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel.
+// Returns the *sum* of the kept pixels' losses, and stores in *kept how many they are: op_divide
+// makes a mean of it. These are two steps because the divisor may be all ranks' *kept together.
+// Without any pixel the loss and its gradient are 0. If mining is NULL, all pixels are kept.
 Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
                                size_t *kept);
-Tensor *op_divide(Tape *tape, Tensor *x, double divisor); // a scalar's; by 0: 0
+Tensor *op_divide(Tape *tape, Tensor *x, double divisor); // x is a scalar; divided by 0, it is 0
 // x and target of the same shape
 Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor);
 
-// The mean of all elements, a scalar: what follows a DataParallel whose module returns its own
-// loss.
+// The mean of all elements, a scalar: for a DataParallel whose module returns its own loss, of
+// which there is one from each device.
 Tensor *op_mean(Tape *tape, Tensor *x);
 
 #endif

@@ -157,7 +157,7 @@ static void batch_norm_train(Tape *tape, BatchNorm *norm, Tensor *y) {
     KERNELS(tape)->norm->batch_norm(norm, tensor_f32(y));
 }
 
-// The forward of both. NULL after recording an error.
+// The forward of batch norm, with or without the relu. Returns NULL after recording an error.
 static Tensor *normalize(Tape *tape, Tensor *x, const BatchNormState *state,
                          BatchNormSaved *saved) {
     char shape[64];

@@ -37,7 +37,8 @@ static bool fits(const Tensor *logits, const Tensor *target) {
            target->shape[2] == logits->shape[3];
 }
 
-// The first pixel whose target is no class, or their number; also where the host cannot look.
+// Returns the first pixel whose target is no class. If there is none, or if the host cannot look,
+// returns the number of pixels.
 static size_t first_bad_pixel(const Tensor *target, size_t classes) {
     const int64_t *labels = target->data;
     size_t count = tensor_count(target);

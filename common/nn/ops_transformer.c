@@ -41,8 +41,8 @@ static void embedding_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, wte);
 }
 
-// Where the host can look; on other devices the kernel makes the rows NaN. Returns the first token
-// that is in no row of the table, or how many there are.
+// Returns the first token that is in no row of the table, or how many tokens there are. It looks
+// only where the host can; on other devices the kernel makes the rows NaN.
 static size_t first_bad_token(const Embedding *of, const Device *device) {
     for (size_t i = 0; device_is_addressable(device) && i < of->rows; i++)
         if (of->tokens[i] < 0 || (uint64_t)of->tokens[i] >= of->vocabulary) return i;

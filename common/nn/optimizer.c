@@ -152,17 +152,18 @@ static const OptimizerSlot *slot_of(const Optimizer *optimizer, const OptimizerR
     return &run->slots[optimizer->slot % run->slot_count];
 }
 
-// To the device, beside its work, if they have changed: a learning rate often has not.
+// Sends the numbers of a step to the device, beside its work, if they have changed: a learning rate
+// often has not.
 static void upload(const Optimizer *optimizer, const OptimizerRun *run) {
     const float *scalars = optimizer->scalars + run->first * SCALARS;
     const OptimizerSlot *slot = slot_of(optimizer, run);
     if (memcmp(slot->host, scalars, scalar_bytes(run)) == 0) return;
-    device_event_wait(slot->sent); // two steps ago
+    device_event_wait(slot->sent); // it was sent two steps ago
     memcpy(slot->host, scalars, scalar_bytes(run));
     device_upload(run->device, slot->memory, slot->host, scalar_bytes(run), slot->used, slot->sent);
 }
 
-// One parameter's: in order with the work.
+// Sends one parameter's numbers, in order with the work.
 static void upload_parameter(const Optimizer *optimizer, const OptimizerRun *run, size_t i) {
     const OptimizerSlot *slot = slot_of(optimizer, run);
     const size_t at = (i - run->first) * SCALARS, bytes = SCALARS * sizeof(float);

@@ -21,13 +21,15 @@ typedef struct OptimizerPart { // of a parameter's elements
 } OptimizerPart;
 
 // Several processes hold equal weights, and each steps only a part of every parameter, for which it
-// alone has the state (ZeRO-1: ddp/features/zero_optimizer.h). Made by who divides the work.
+// alone has the state (ZeRO-1: ddp/features/zero_optimizer.h). Whoever divides the work makes it.
 typedef struct OptimizerSharding {
     const OptimizerPart *parts; // [parameters] this process's, in module_tensors' order
-    // In the place of optimizer_apply: this process's part, and all processes get all new weights.
+    // Called in place of optimizer_apply: updates this process's part, and all processes get all
+    // new weights.
     void (*apply)(void *state);
     void *state;
-    // Set by who makes the optimizer: the gradients are looked at between backward and step.
+    // Set by whoever makes the optimizer: whether the gradients are looked at between backward and
+    // step.
     bool whole_gradients;
     Optimizer *optimizer; // set by optimizer_create
 } OptimizerSharding;
@@ -69,34 +71,34 @@ struct Optimizer {
     int64_t *steps; // per parameter: updates so far (Adam's bias correction; 0: no state yet)
     OptimizerRun *runs;
     size_t run_count;
-    int slot;       // of every run: the step's
-    float *scalars; // [parameters.count, SCALARS], the host's, now
+    int slot;       // which one the step takes, in every run
+    float *scalars; // [parameters.count, SCALARS], host memory: this step's numbers
     void *list;     // [parameters.count] SgdTensor or AdamTensor: what a call works through
 };
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);
-// Its parts: which slot the step takes (optimizer_step: the next one; work that was captured in a
-// graph reads the one that was chosen then); what changes from step to step (counts, and what
-// follows from lr) goes there; the work, which is the same in every step and can be captured; its
-// end.
+// The parts of optimizer_step. choose_slot says which slot the step takes: optimizer_step takes the
+// next one, and work that was captured in a graph reads the one that was chosen then. begin_step
+// sends there what changes from step to step (counts, and what follows from lr). apply is the work,
+// which is the same in every step and can be captured. end_step marks when the slot is free again.
 void optimizer_choose_slot(Optimizer *optimizer, int slot);
 void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
 void optimizer_end_step(Optimizer *optimizer);
-// Of the work, some elements of one parameter, all of this process's part; their gradient is
-// given: [elements.count].
+// The work on some elements of one parameter, all of this process's part. Their gradient is given:
+// [elements.count].
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                         const float *gradient);
 // The elements of parameters[i] that this process steps.
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
 void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
-// "sgd", "adam", "adamw"
+// One of OPTIMIZER_WORDS.
 const char *optimizer_name(const Optimizer *optimizer);
-// Names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg", "exp_avg_sq"; NULL: no
-// such state in this configuration.
+// The names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg" and "exp_avg_sq" (the
+// others). NULL if there is no such state in this configuration.
 const char *optimizer_state_name(const Optimizer *optimizer, int which);
 
 // ---- schedules --------------------------------------------------------------------------------
@@ -107,7 +109,7 @@ typedef enum ScheduleKind {
     SCHEDULE_POLYNOMIAL // PolynomialLR
 } ScheduleKind;
 #define SCHEDULE_WORDS "constant|step|cosine|polynomial"
-const char *schedule_name(ScheduleKind kind); // one of them
+const char *schedule_name(ScheduleKind kind); // one of SCHEDULE_WORDS
 
 typedef struct Schedule {
     ScheduleKind kind;

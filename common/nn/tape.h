@@ -85,7 +85,8 @@ Tensor *tape_tensor(Tape *tape, DType dtype, int ndim, const size_t *shape);
 Tensor *tape_view(Tape *tape, DType dtype, int ndim, const size_t *shape, void *data);
 // A copy of host data on the tape's device: an input.
 Tensor *tape_input(Tape *tape, DType dtype, int ndim, const size_t *shape, const void *host);
-// Memory that lives as long as the step: of the host, for structs and lists; of the device.
+// Both give memory that lives as long as the step: tape_alloc on the host, for structs and lists,
+// and tape_memory on the device.
 void *tape_alloc(Tape *tape, size_t bytes);
 void *tape_memory(Tape *tape, size_t bytes);
 // Memory of the tape's device for the moment: valid until the next call. Undefined contents.
@@ -106,8 +107,8 @@ int tape_error(const Tape *tape, Error *err); // 0, or -1 with err filled (a cop
 // parameters are added to defined ones. A loss of NULL is one that an error of the forward has
 // prevented. Returns 0, or -1 with err filled: with that error, or with what failed here.
 int tape_backward(Tape *tape, Tensor *loss, Error *err);
-// The same from any tensor, whose gradient output->grad the caller has filled (tape_make_grad), or
-// from all tensors of a tuple whose gradients the caller has filled, at once.
+// Does the same from any tensor, whose gradient output->grad the caller has filled
+// (tape_make_grad), or from all tensors of a tuple whose gradients the caller has filled, at once.
 int tape_backward_from(Tape *tape, Tensor *output, Error *err);
 float *tape_make_grad(Tape *tape, Tensor *output);
 

@@ -5,10 +5,10 @@
 #include "common/nn/tape.h"
 
 typedef struct Place {
-    void *samples;     // [capacity, c, h, w] or [capacity, T], device memory, as the target's
+    void *samples;     // [capacity, c, h, w] or [capacity, T]; in device memory, as the target is
     void *target;      // labels or targets
     DeviceEvent *free; // the last computation that used it
-    DeviceEvent *sent; // the host's copy may be changed
+    DeviceEvent *sent; // when this is reached, the host's copy may be changed
 } Place;
 
 struct BatchInput {
@@ -18,7 +18,7 @@ struct BatchInput {
     Place places[BATCH_PLACES];
     int place_count, place;
     const Batch *batch;
-    size_t begin, end, part, parts; // the samples of the current part, which, and of how many
+    size_t begin, end, part, parts; // samples [begin, end) are part number `part` of `parts`
 };
 
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {

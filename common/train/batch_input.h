@@ -22,8 +22,8 @@ enum { BATCH_PLACES = 2 };
 typedef struct BatchInput BatchInput;
 typedef struct Tape Tape; // common/nn/tape.h
 
-// For batches of up to `capacity` samples of the set, in the memory of a loader made for the
-// device.
+// Takes memory for batches of up to `capacity` samples of the set. The batches come from a loader
+// that was made for the same device.
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity);
 void batch_input_close(BatchInput *input); // NULL is fine
 
@@ -31,17 +31,19 @@ void batch_input_wait(BatchInput *input);
 void batch_input_send(BatchInput *input, const Batch *batch);
 void batch_input_used(BatchInput *input);
 
-// Of the last one sent, what follows is about part i of `parts` (PyTorch's chunk rule). A part may
-// be empty. After batch_input_send, all of it is the only part.
+// Chooses part i of `parts` of the batch that was sent last (PyTorch's chunk rule); the functions
+// below are about this part. A part may be empty. After batch_input_send the whole batch is the
+// only part.
 void batch_input_select(BatchInput *input, size_t i, size_t parts);
 size_t batch_input_count(const BatchInput *input); // samples in the part
 size_t batch_input_part(const BatchInput *input);  // i
 size_t batch_input_parts(const BatchInput *input);
 
-const Batch *batch_input_batch(const BatchInput *input); // the last one sent, all of it
+const Batch *batch_input_batch(const BatchInput *input); // all of the last one sent
 int batch_input_place(const BatchInput *input);          // where it is: [0, BATCH_PLACES)
-// The last one sent, as tensors of the tape: samples [count, c, h, w], or tokens [count, T] (I64);
-// target: labels [count], [count, h, w] or, of text, [count * T] (I64), or [count, target_size].
+// The chosen part, as tensors of the tape. Samples: [count, c, h, w], or tokens [count, T] (I64).
+// Target: labels [count], [count, h, w] or, of text, [count * T] (I64), or numbers [count,
+// target_size].
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape);
 Tensor *batch_input_target(const BatchInput *input, Tape *tape);
 

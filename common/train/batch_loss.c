@@ -1,4 +1,4 @@
-/* batch_loss.c: forward, loss. */
+/* batch_loss.c: the forward pass of one batch, and its loss. */
 #include <math.h>
 
 #include "common/train/batch_loss.h"
@@ -51,7 +51,8 @@ static int pixel_loss(BatchLoss *result, Tape *tape, const BatchInput *input, co
     return 0;
 }
 
-// "Is it this class?", for each class: the mean over rows and classes.
+// The loss of the questions "is it this class?", one for each class: the mean over rows and
+// classes.
 static Tensor *answers_loss(const BatchLoss *result, Tape *tape, double pos_weight) {
     Tensor *logits = result->outputs;
     if (!logits) return NULL;

@@ -2,9 +2,9 @@
  * or of pixels, or squared error, whatever the data set's targets ask for; or, of labels, binary
  * cross-entropy of the questions "is it this class?", one for each class (--loss bce).
  *
- * What the mean is over. Of samples, every strategy knows the number beforehand. Of pixels it is
- * the number that count (neither ignored nor, with hard-example mining, too easy), which is known
- * after the forward only, and differs from rank to rank:
+ * What the mean is taken over: the number of samples is known to every strategy beforehand. The
+ * number of pixels that count (neither ignored nor, with hard-example mining, too easy) is known
+ * only after the forward pass, and differs from rank to rank:
  *
  *   single, DP       one loss over the gathered outputs: the mining looks at the whole batch, and
  *                    the mean is over the pixels that it kept
@@ -26,7 +26,7 @@
 typedef struct BatchLoss {
     Tensor *outputs, *target;
     Tensor *loss;   // a scalar: sum / divisor
-    Tensor *root;   // where backward begins: the loss; of fp16 times the scale (step_loss)
+    Tensor *root;   // where backward begins: at the loss, which fp16 scales (step_loss)
     size_t count;   // of this rank's samples, tokens or kept pixels, that are in the sum
     double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
 } BatchLoss;
@@ -37,18 +37,20 @@ typedef struct LossRule { // which loss, as the options say
     Mining mining;     // of pixels; .threshold -INFINITY: all
 } LossRule;
 
-// Without hard-example mining, as evaluation has it, or with it, for the batch that was sent.
+// The loss that the options ask for: without hard-example mining, as evaluation has it, or with it,
+// for the batch that was sent last.
 LossRule loss_rule(const TrainConfig *config);
 LossRule loss_rule_mining(const TrainConfig *config, const BatchInput *input);
 
-// Runs the module on the batch that was sent last: outputs and target. Returns 0, or -1 with err
-// filled, as the others.
+// Runs the module on the batch that was sent last, and sets outputs and target. As the functions
+// below, returns 0, or -1 with err filled.
 int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                   Error *err);
-// Then the loss of these outputs. strategy says over what a training step's mean is; NULL: over
-// this batch alone.
+// Computes the loss of these outputs. strategy says what a training step's mean is over; with NULL
+// it is over this batch alone.
 int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const LossRule *rule,
-                    Strategy *strategy, Error *err); // Both.
+                    Strategy *strategy, Error *err);
+// Does both, one after the other.
 int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                const LossRule *rule, Strategy *strategy, Error *err);
 

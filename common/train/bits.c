@@ -1,7 +1,8 @@
 /* bits.c: see bits.h.
  *
- * Both ways take sums in device order. They have the same bits if every device works on the same
- * rows, and if what each rank's loss is divided by rounds nothing away that DataParallel's keeps.
+ * DataParallel and DistributedDataParallel both take sums in device order. They have the same bits
+ * if every device works on the same rows, and if the division of each rank's loss rounds nothing
+ * away that DataParallel's division keeps.
  */
 #include "common/train/bits.h"
 
@@ -25,7 +26,7 @@ static bool averages_are_exact(const Run *run) {
     return true;
 }
 
-// What no option of DistributedDataParallel changes.
+// Adds the reasons that no option of DistributedDataParallel removes.
 static void add_obstacles(const Run *run, char text[TEXT_MAX]) {
     if (!device_is_cpu(run->strategy->device)) add(text, "GPUs add in another order");
     if (run->config->accumulate_steps > 1) add(text, "--accumulate-steps adds up parts");

@@ -98,7 +98,8 @@ static bool host_reads(const Device *device) {
 
 static const char OPTIMIZER[] = "optimizer/"; // see checkpoint_save
 
-// The whole of an optimizer's tensor among what the strategy gave; NULL: it is not divided.
+// Finds the whole of an optimizer's tensor among what the strategy gave. Returns NULL if the tensor
+// is not divided.
 static const SafeEntry *find_whole(const SafeTensors *state, const char *name) {
     char path[sizeof state->entries->name + sizeof OPTIMIZER];
     snprintf(path, sizeof path, "%s%s", OPTIMIZER, name);
@@ -178,7 +179,8 @@ static void append_strategy(SafeTensors *content, const SafeTensors *state) {
     }
 }
 
-// Moves the strategy's tensors out of a file's, back under their own names. Their bytes stay there.
+// Takes the strategy's tensors out of a file's, and gives them back their own names. Their bytes
+// stay in the file's buffer.
 static SafeTensors split_strategy(SafeTensors *file) {
     SafeTensors state = {.entries = memory_zalloc((file->count + 1) * sizeof *state.entries)};
     size_t prefix = sizeof STRATEGY - 1, kept = 0;
@@ -298,8 +300,8 @@ static size_t optimizer_name_length(const char *file, const char *entry) {
     return strncmp(entry + length, END, sizeof END - 1) == 0 ? length + sizeof END - 1 : 0;
 }
 
-// Removes the optimizer files of `path` that are neither of the two, and what killed writers of any
-// of them left.
+// Removes the optimizer files of `path` other than `keep` and `keep_too`, and what killed writers
+// of any optimizer file have left.
 static void sweep(const char *path, const char *keep, const char *keep_too) {
     char *folder = beside(path, ".");
     DIR *entries = opendir(folder);
@@ -325,15 +327,15 @@ static bool is_there(const char *path) {
 // Removes what neither of the two checkpoints needs, after a save that succeeded or failed.
 static void tidy(const char *path, const char *previous) {
     char *needed = optimizer_of(path), *needed_too = previous ? optimizer_of(previous) : NULL;
-    // A checkpoint that cannot be read just now may still be somebody's hope: leave it its files.
+    // A checkpoint that cannot be read just now may be readable later, so its files are left alone.
     bool known = (needed || !is_there(path)) && (needed_too || !is_there(previous));
     if (known) sweep(path, needed ? needed : "", needed_too ? needed_too : "");
     free(needed);
     free(needed_too);
 }
 
-// A second name for the file at `path`, as temporary files of `previous` are called; free it. NULL
-// if there is no such file or no second name to be had.
+// Gives the file at `path` a second name, as temporary files of `previous` are called, and returns
+// it; free it. Returns NULL if there is no such file or if the file system gives no second name.
 static char *hold(const char *path, const char *previous) {
     file_sweep(previous);
     char *second = memory_format("%s.%ld.0.tmp", previous, (long)getpid());
@@ -456,7 +458,7 @@ static int apply_pair(const Pair *pair, const char *path, Module *model, Optimiz
     return failed;
 }
 
-// The strategy's tensors, with the bytes that they lie in.
+// Takes the strategy's tensors out of the pair, with the bytes that they lie in.
 static SafeTensors take_strategy(Pair *pair) {
     SafeTensors state = pair->strategy;
     state.buffer = pair->state.buffer;

@@ -42,25 +42,26 @@ typedef struct Progress {
     uint32_t checksum; // of the checkpoint that it was read from, both files; 0: from none
 } Progress;
 
-// previous: where the checkpoint that this one replaces lives on, in the same folder; NULL:
-// nowhere. state: of the strategy, under its own names and in host memory; may be empty. What is
-// called "optimizer/NAME" there is the optimizer's tensor NAME, whole, of which a divided optimizer
-// has only a part here.
+// Writes a checkpoint. The one that it replaces is kept under the name `previous`, in the same
+// folder, unless that name is NULL. `state` holds the strategy's tensors, under its own names and
+// in host memory, and may be empty. What is called "optimizer/NAME" there is the whole of the
+// optimizer's tensor NAME, of which a divided optimizer has only a part here.
 int checkpoint_save(const char *path, const char *previous, Module *model,
                     const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err);
-// All or nothing. *state receives what was saved as that, for the strategy to look at; free with
-// safetensors_free. Errors: what safetensors.h reports, a file that is no checkpoint, an optimizer
-// file that is missing, of another kind, or not the one that was saved with it.
+// Loads all or nothing. *state receives the strategy's tensors that were saved, for the strategy to
+// look at; free it with safetensors_free. Errors are what safetensors.h reports, a file that is no
+// checkpoint, and an optimizer file that is missing, of another kind, or not the one that was saved
+// with it.
 int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, SafeTensors *state,
                     Progress *progress, Error *err);
 // Removes FILE and all optimizer files that were saved under its name.
 void checkpoint_remove(const char *path);
 
 // Looks through the folder's *.safetensors for the whole checkpoint with the most steps
-// (checkpoint_find.c). *path is then its path (free() it), or NULL if there is none and never was
-// one. -1: there are some, and all are damaged, or the folder cannot be read. Says on the log what
-// it skips and why.
+// (checkpoint_find.c). *path is then its path, which the caller frees, or NULL if there is none and
+// never was one. Returns -1 if there are some and all are damaged, or if the folder cannot be read.
+// Says on the log what it skips and why.
 int checkpoint_find(const char *folder, char **path, Log *log, Error *err);
 
 typedef enum CheckpointState {
@@ -68,8 +69,8 @@ typedef enum CheckpointState {
     CHECKPOINT_OTHER,
     CHECKPOINT_WHOLE
 } CheckpointState;
-// Reads both files without a model. OTHER: a file of tensors that is not one of a checkpoint's. err
-// says why it is not WHOLE.
+// Reads both files without a model. OTHER is a file of tensors that is no part of a checkpoint.
+// Unless the checkpoint is WHOLE, err says why.
 CheckpointState checkpoint_check(const char *path, Progress *progress, Error *err);
 
 #endif

@@ -15,7 +15,7 @@ static bool is(const char *value, const char *word) {
     return strcmp(value, word) == 0;
 }
 
-// Options that were given and that the others leave without effect.
+// Refuses options that were given and that the others leave without effect.
 static int check_used(const TrainConfig *config, const Options *options, const DataSource *data,
                       Error *err) {
     const bool sgd = config->optimizer == OPTIMIZER_SGD, pixels = data->train.dense;
@@ -260,8 +260,9 @@ int checks_same_options(Strategy *strategy, const Options *options, Error *err) 
 
 // ---- resuming ---------------------------------------------------------------------------------
 
-// What the run may change on its way: it goes on, and says so. But another order of the samples
-// would show some of them twice in an epoch, and of another text the tokens mean something else.
+// Compares what the run may change on its way: it goes on, and says so. But another order of the
+// samples would show some of them twice in an epoch, and in another text the tokens mean something
+// else: these are errors.
 static int compare_notes(const char *path, const Progress *saved, const Progress *now, Log *log,
                          Error *err) {
     static const char *const WHAT[PROGRESS_NOTES] = {

@@ -7,57 +7,60 @@
 #include "common/train/checkpoint.h"
 #include "common/train/trainer.h"
 
-// Options that exclude or need each other, options that were given and would have no effect, and
-// steps to dump that the run will not have.
+// Refuses options that exclude each other or lack one that they need, options that were given and
+// would have no effect, and steps to dump that the run will not have.
 int checks_config(const TrainConfig *config, const Options *options, const DataSource *data,
                   size_t total_steps, Error *err);
 
-// What --cuda-graph, --amp and --tf32 need of the device and the strategy.
+// Checks what --cuda-graph, --amp and --tf32 need of the device and the strategy.
 int checks_device(const TrainConfig *config, const DataSource *data, const Strategy *strategy,
                   Error *err);
 
-// Where the processes' mean gradients are averaged, all have the same number of rows in each batch.
+// Checks, where the processes' mean gradients are averaged, that all processes have the same number
+// of rows in each batch.
 int checks_shares(const Strategy *strategy, Error *err);
 
-// Every file that the run is to write can be written: each is begun, and then abandoned.
+// Checks that every file that the run is to write can be written: each is begun, and then
+// abandoned.
 int checks_outputs(const TrainConfig *config, Error *err);
 
-// Every rank was started with the same options, but for the names of files: ranks that differ in a
-// learning rate or a seed would train on, each its own way. Collective. Names the first that
-// differs.
+// Checks that every rank was started with the same options, but for the names of files: ranks that
+// differ in a learning rate or a seed would train on, each its own way. Collective. The error names
+// the first option that differs.
 int checks_same_options(Strategy *strategy, const Options *options, Error *err);
 
 // A number that has to be the same on every rank, and what it says: "training samples".
 typedef struct RankFact {
     const char *what;
     double value;
-    bool is_hash; // its digits tell a reader nothing
+    bool is_hash; // then an error does not show its digits, which tell a reader nothing
 } RankFact;
 
-// Every rank has the same numbers. Collective. If not, the error names the ranks that do not see
-// what rank 0 sees, and where: "--data digits", "--resume out".
+// Checks that every rank has the same numbers. Collective. If not, the error names the ranks that
+// do not see what rank 0 sees, and where: "--data digits", "--resume out".
 int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
                       Error *err);
 
-// Every rank has training samples of the same shape, so its model fits the others'. Collective.
+// Checks that every rank has training samples of the same shape, so that its model fits the
+// others'. Collective.
 int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,
                        Error *err);
 
-// Every rank has opened the same data: sizes, shapes, classes, and a hash of all labels of samples
-// and of some samples. Collective.
+// Checks that every rank has opened the same data: sizes, shapes, classes, a hash of all labels of
+// samples, and a hash of some samples. Collective.
 int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
                      Error *err);
 
-// What two texts are told apart by: their tokens, and the characters that these stand for.
+// A hash that tells two texts apart: of their tokens, and of the characters that these stand for.
 uint64_t checks_hash_text(const DataSource *data);
 
-// Every rank has found the same checkpoint at --resume, or none. Each has looked for itself, and
-// nodes with disks of their own may differ. Collective.
+// Checks that every rank has found the same checkpoint at --resume, or none. Each has looked for
+// itself, and nodes with disks of their own may differ. Collective.
 int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,
                            Error *err);
 
-// A checkpoint's place in its run makes sense in this one. What would make it another run is an
-// error; what only ends bit-for-bit continuation is said on the log.
+// Checks that a checkpoint's place in its run makes sense in this one. What would make it another
+// run is an error; what only ends bit-for-bit continuation is said on the log.
 int checks_resumed(const char *path, const Progress *saved, const Progress *now,
                    size_t batches_per_epoch, Log *log, Error *err);
 

@@ -34,7 +34,7 @@ static void name_ranks(const double *column, size_t stride, size_t ranks, char *
     snprintf(text + used, room - used, count == 1 ? " does" : " do");
 }
 
-// Looks for the first fact that some rank has otherwise. table: [ranks, count].
+// Looks for the first fact that differs between ranks. table: [ranks, count].
 static int compare_ranks(const double *table, size_t ranks, const char *where,
                          const RankFact *facts, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
@@ -74,8 +74,8 @@ static double hash_value(uint64_t hash) {
 
 // ---- data -------------------------------------------------------------------------------------
 
-// One sample, with the labels that belong to its pixels. All labels of whole samples are hashed
-// apart: they are small.
+// Hashes one sample, with the labels of its pixels if it has such. Labels of whole samples are
+// small: hash_set hashes all of them.
 static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     size_t size = dataset_sample_size(set), pixels = dataset_label_size(set);
     if (set->bytes) hash = hash_bytes(hash, set->bytes + index * size, size);
@@ -91,7 +91,7 @@ static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     return hash;
 }
 
-// Of a large set samples at equal distances, the first and the last among them.
+// Hashes a set: of a large one samples at equal distances, the first and the last among them.
 static uint64_t hash_set(const Dataset *set) {
     uint64_t hash = HASH_START;
     if (set->count == 0) return hash;

@@ -4,7 +4,7 @@
 #include "common/base/memory.h"
 #include "common/train/step_accumulated.h"
 
-enum { STEPS = 2 }; // in the second one, all that is made once is there
+enum { STEPS = 2 }; // before the second one, all that is made only once is there
 
 static size_t bytes_of(Module *model, int which) {
     NamedTensors tensors = module_tensors(model, which);
@@ -32,7 +32,7 @@ static size_t batch_bytes(const Run *run) {
     return places * loader_capacity(run->loader) * (samples + labels);
 }
 
-// Of a device's part of the batch.
+// The bytes of the logits of one device's part of the batch.
 static size_t logits_bytes(const Run *run) {
     const Dataset *set = &run->data->train;
     size_t begin, end, outputs = set->classes ? set->classes : set->target_size;

@@ -1,5 +1,5 @@
-/* dry_run.h: how much memory a run would take (--dry-run): two of its steps on devices that compute
- * nothing (device/dry.c), and what they were asked for, by kind.
+/* dry_run.h: how much memory a run would take (--dry-run). It takes two of its steps on devices
+ * that compute nothing (device/dry.c), which count by kind the bytes that they are asked for.
  */
 #ifndef COMMON_TRAIN_DRY_RUN_H
 #define COMMON_TRAIN_DRY_RUN_H
@@ -13,7 +13,7 @@
 //   batch        samples and labels
 //   logits       what the model puts out, once: the loss keeps as much again, and so does backward
 //   activations  all else: what the forward keeps for the backward, and what both work with
-// Their sum is the largest number of bytes that the device holds at any time, but for evaluation.
+// Their sum is the largest number of bytes that the device holds at any time in training.
 int dry_run_print(Run *run, Error *err);
 
 #endif

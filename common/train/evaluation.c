@@ -34,7 +34,7 @@ static size_t batch_size(const Run *run) {
     return share == 0 ? 1 : share < EVALUATION_BATCH ? share : EVALUATION_BATCH;
 }
 
-// This process's part of the test split.
+// Evaluates this process's part of the test split.
 static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     const Strategy *strategy = run->strategy;
     const Dataset *set = &run->data->test;

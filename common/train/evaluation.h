@@ -6,8 +6,8 @@
 
 // Evaluates between two steps. Collective.
 int evaluate_run(Run *run, Evaluation *result, Error *err);
-// Every --dump-images epochs, pictures of what the model makes of some test images. epoch: the one
-// that has just ended, from 0.
+// Every --dump-images epochs, writes pictures of what the model makes of some test images. epoch:
+// the one that has just ended, counted from 0.
 int evaluation_write_images(Run *run, uint64_t epoch, Error *err);
 
 #endif

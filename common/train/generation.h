@@ -11,11 +11,12 @@
 
 #include "common/train/run.h"
 
-// What --sample asks for, on stdout between two lines; of token files their numbers. Without
-// --sample, and on other processes, nothing.
+// Prints the text that --sample asks for on stdout, between two lines; where the data are token
+// files, it prints the tokens' numbers. Does nothing without --sample, and on other processes than
+// the main one.
 int generation_print(Run *run, Error *err);
-// The token whose part of [0, 1) holds `at`, when each has a part as large as the softmax of its
-// logit says.
+// Returns the token whose part of [0, 1) holds `at`, when each token has a part as large as the
+// softmax of its logit says.
 size_t generation_draw(const float *logits, size_t count, double at);
 
 #endif

@@ -1,9 +1,10 @@
 /* hits.h: how many predictions are right.
  *
- * Of samples with a label, or of tokens: one number, those predicted right. Of a dense set: a
- * confusion matrix, [classes, classes + 1], which counts pixels: row truth, column prediction, the
- * last column for none. Of regression: nothing. Those of several batches, parts of a batch or ranks
- * add up, and whole numbers do so exactly.
+ * What is counted depends on the data. For samples with a label, and for tokens, it is one number:
+ * how many were predicted right. For a dense set it is a confusion matrix of pixels, [classes,
+ * classes + 1]: a row for each true class, a column for each predicted one, and the last column for
+ * pixels without a prediction. For a regression nothing is counted. The counts of several batches,
+ * parts of a batch or ranks add up, and exactly, because they are whole numbers.
  */
 #ifndef COMMON_TRAIN_HITS_H
 #define COMMON_TRAIN_HITS_H
@@ -24,13 +25,14 @@ typedef struct Score {
 // hits: [hits_size], of so many samples; loss: their mean loss.
 Score hits_score(const Dataset *set, const double *hits, double samples, double loss);
 #define SCORE_NONE ((Score){.accuracy = NAN, .mean_iou = NAN, .bits = NAN})
-double hits_perplexity(Score score); // of text: exp(loss), among how many tokens it wavers
-// Of a confusion matrix. The intersection of a class counts the pixels that are of it and predicted
-// so, its union those that are or are predicted so. The mean of their ratios, of classes with a
-// union; NaN: none.
+double hits_perplexity(Score score); // of text: exp(loss), as if guessing among so many tokens
+// Returns the mean over the classes of intersection over union. The intersection of a class counts
+// the pixels that are of it and predicted so, its union those that are of it or predicted so.
+// Classes without a union are left out; NaN if no class has one.
 double hits_mean_iou(const double *confusion, size_t classes);
 
-// The class predicted for each pixel, -1: none. logits [n, classes, h, w] -> host [n, h, w].
+// Finds the class predicted for each pixel, or -1 for none: logits [n, classes, h, w] on the
+// device, predicted [n, h, w] on the host.
 void hits_predict(Tape *tape, const Tensor *logits, int32_t *predicted);
 
 #endif

@@ -23,7 +23,7 @@ static void input_color(const Dataset *set, size_t sample, size_t p, uint8_t rgb
     for (size_t c = 0; c < 3; c++) rgb[c] = pixels[(set->shape[0] >= 3 ? c * plane : 0) + p];
 }
 
-// predicted [h, w]
+// Writes one picture. predicted: [h, w].
 static int write_sample(const char *path, const Dataset *set, size_t sample,
                         const int32_t *predicted, Error *err) {
     AtomicFile file;
@@ -46,7 +46,7 @@ static int write_sample(const char *path, const Dataset *set, size_t sample,
     return file_commit(&file, err);
 }
 
-// predicted [count, h, w]
+// Predicts the first `count` samples of the set. predicted: [count, h, w].
 static int predict(Module *module, Tape *tape, const Dataset *set, size_t count, int32_t *predicted,
                    Error *err) {
     size_t size = dataset_sample_size(set);

@@ -1,4 +1,4 @@
-/* job_watch.c: nobody watches. */
+/* job_watch.c: the watch of a process that nobody watches. */
 #include "common/train/job_watch.h"
 
 static void enter_unseen(const JobWatch *self, const char *phase, uint64_t step) {

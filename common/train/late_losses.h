@@ -17,11 +17,11 @@ typedef struct LateLosses {
     float *total;                 // [1], device memory: the sum of the parts' losses
     int64_t *hits;                // [parts, hits_size], device memory: of the step being asked for
     Readback *items[LATE_LOSSES]; // [1] float each; step k's is at k mod LATE_LOSSES
-    Readback *item_hits[LATE_LOSSES]; // as hits
+    Readback *item_hits[LATE_LOSSES]; // each as `hits`, at the same places
     size_t steps;                     // so far
 } LateLosses;
 
-// Steps are on batches of the set, in so many parts each.
+// Opens a record of steps on batches of the set, each step in so many parts.
 LateLosses late_losses_open(Device *device, const Dataset *set, size_t parts);
 void late_losses_close(LateLosses *losses, Device *device);
 
@@ -32,7 +32,7 @@ void late_losses_count(const LateLosses *losses, Tape *tape, const BatchInput *i
 void late_losses_add(LateLosses *losses, const float *loss);
 // The loss of the last step, or the one before it (back: 0 or 1): waits until that is computed.
 double late_losses_get(const LateLosses *losses, int back);
-// Its hits, [hits_size]: of all parts together.
+// The hits of that step, [hits_size]: the sum over its parts.
 void late_losses_get_hits(const LateLosses *losses, int back, double *hits);
 
 #endif

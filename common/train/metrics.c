@@ -3,7 +3,8 @@
 
 #include "common/base/memory.h"
 
-// The sums, in one array because they travel together. From HITS on what hits_count counts.
+// The sums, in one array because they travel together. From HITS on they are what hits_count
+// counts.
 enum { LOSS, COUNT, SAMPLES, HITS };
 
 Metrics metrics_open(const Dataset *set) {

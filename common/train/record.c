@@ -1,4 +1,6 @@
-/* record.c: formats. The columns and keys are contracts: bench/compare.sh and others read them. */
+/* record.c: the formats of the records. The columns and keys are contracts: bench/compare.sh and
+ * others read them.
+ */
 #include "common/train/record.h"
 
 #include <errno.h>
@@ -100,7 +102,7 @@ static void write_options(Json *json, const Options *options, const TrainConfig 
     json_end_object(json);
 }
 
-// Which program this was, where, and when it began.
+// Writes which program this was, where, and when it began.
 static void write_origin(Json *json) {
     char host[256] = "", date[32];
     time_t now = time(NULL);
@@ -339,8 +341,8 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_number(json, "communication_ms", ms(s->profile->total_communication) / steps);
 }
 
-// DDP's all-reduces, which are no phase: they go on beside backward. What they did not hide is
-// PHASE_EXPOSED, which has some work of its own, too; so a share below zero is none.
+// Prints DDP's all-reduces, which are no phase: they go on beside backward. What they did not hide
+// is PHASE_EXPOSED, which has some work of its own, too; so a share below zero is none.
 static void print_communication(Record *record, const Profile *profile) {
     double total = (double)profile->total_communication;
     double hidden = 100 * (1 - (double)profile->total[PHASE_EXPOSED] / total);
@@ -348,7 +350,7 @@ static void print_communication(Record *record, const Profile *profile) {
             total / 1e6 / (double)profile->steps, hidden > 0 ? hidden : 0.0);
 }
 
-// --profile: where the steps' time went.
+// Prints where the steps' time went (--profile).
 static void print_profile(Record *record, const Profile *profile) {
     uint64_t total = 0;
     for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];

@@ -37,11 +37,11 @@ int record_start(Record *record, uint64_t first_step, Error *err);
 void record_close(Record *record);
 // Keeps a step's length. Allocates nothing.
 void record_step_time(Record *record, uint64_t ns);
-// A logged step: one row and one line.
+// Records a logged step: one row and one line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
 // Records the evaluation after that epoch. Epochs count from 0, here as in the rows of steps.
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
-// Of weights that were only evaluated.
+// Records the evaluation of weights that were only evaluated; path is their file.
 void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
 
 typedef struct Summary {
@@ -55,7 +55,7 @@ typedef struct Summary {
     double scale; // of the last step
     uint64_t skipped_steps;
     Evaluation test;                 // NaN: not evaluated
-    bool has_accuracy, has_mean_iou; // what `best` is of; neither: of the loss
+    bool has_accuracy, has_mean_iou; // which of them `best` is; if neither, it is of the loss
     bool has_bits;                   // of text
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);

@@ -9,7 +9,8 @@
 #include "common/train/checks.h"
 #include "common/train/saving.h"
 
-// The checkpoint that --resume means: *path, free() it; NULL: auto, and there is none yet.
+// Finds the checkpoint that --resume means. *path is its path, which the caller frees; it is NULL
+// if --resume is auto and there is none yet.
 static int choose_checkpoint(Run *run, char **path, Error *err) {
     const TrainConfig *config = run->config;
     bool automatic = strcmp(config->resume, "auto") == 0;

@@ -25,8 +25,9 @@ void rows_wait(const Rows *rows) {
     if (is_late(rows) && rows->next.known) (void)late_losses_get(&rows->step->losses, 1);
 }
 
-// The loss that the run is trained on: where gradients are averaged over the processes, the average
-// of their losses, however many samples or pixels each is a mean over.
+// Starts the sum over the processes of a step's loss and hits. The loss is the one that the run is
+// trained on: where gradients are averaged over the processes, it is the average of their losses,
+// however many samples or pixels each is a mean over.
 static int start_sum(Rows *rows, double loss, int back, Error *err) {
     Strategy *strategy = rows->step->strategy;
     const LateLosses *losses = &rows->step->losses;
@@ -59,7 +60,8 @@ static int look_at_loss(Rows *rows, int back, Error *err) {
     next->known = false;
     double loss = late_losses_get(&rows->step->losses, back);
     const JobWatch *watch = rows->step->strategy->watch;
-    if (watch->check(watch, err) != 0) return -1; // or of gradients that nobody has reduced
+    // If another process has failed, gradients went unreduced, and the loss says nothing.
+    if (watch->check(watch, err) != 0) return -1;
     if (!isfinite(loss))
         return error_set(err, STATUS_FAILED,
                          "the loss is %f at step %llu (epoch %llu, lr %g): training has diverged",

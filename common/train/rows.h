@@ -1,4 +1,5 @@
-/* rows.h: the rows of the records, one for each logged step, on their way.
+/* rows.h: the rows of the records, one for each logged step, on their way from the step to the
+ * file.
  *
  * A row needs the step's loss and hits, which the device has not computed yet, and their sum over
  * the processes. Nobody waits for either: the loss is looked at a step
@@ -27,21 +28,22 @@ typedef struct Rows {
     const Step *step;
     Record *record;
     size_t total_steps;
-    Row next, row; // of the last step, and of one that is being added up
-    double *sums;  // [1 + hits_size]: the latter's loss and hits
+    Row next, row; // the last step's, and the one whose sum is on its way
+    double *sums;  // [1 + hits_size]: loss and hits of `row`
 } Rows;
 
 Rows rows_open(const Step *step, Record *record, size_t total_steps);
 void rows_close(Rows *rows);
 
-// Within a step's time, when all of it is asked for: waits for the loss of the step before.
+// Waits for the loss of the step before. It is called when all of a step has been asked for, and
+// before its time is taken, so the wait belongs to the step.
 void rows_wait(const Rows *rows);
-// After a step, which has been asked for. -1 with err filled if an earlier one's loss is not finite
-// or could not be added up.
+// Adds a step that has been asked for. Returns -1 with err filled if an earlier one's loss is not
+// finite or could not be added up.
 int rows_add(Rows *rows, const StepRecord *step, const Profile *profile, Error *err);
 // Takes up the sum that is on its way, if there is one.
 int rows_finish(Rows *rows, Error *err);
-// Afterwards no step's loss is on its way: every row up to here is written.
+// Writes every row up to here: afterwards no step's loss is on its way.
 int rows_settle(Rows *rows, Error *err);
 
 #endif

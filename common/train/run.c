@@ -29,8 +29,9 @@ static void synchronize(void *strategy) {
     for (int i = 0; i < s->all_count; i++) device_synchronize(s->all[i]);
 }
 
-// Where a device works on its own, phases are those of asking, unless it is waited for at the end
-// of each: that makes a run slower, and its phases true.
+// Where a device works on its own, a phase is only the time that it takes to ask for the work. With
+// --profile the device is waited for at the end of each phase: that makes a run slower, and its
+// phases true.
 static void open_profile(Run *run) {
     Strategy *strategy = run->strategy;
     if (run->config->profile && !device_is_synchronous(strategy->device)) {

@@ -9,7 +9,7 @@
 
 typedef struct Saves {           // which checkpoints this run writes (saving.h)
     bool owns_folder, owns_last; // --out's checkpoints, and the last one there, are this run's
-    bool saves_last, saves_best; // the main process does, if this is another
+    bool saves_last, saves_best; // the main process saves these, whichever process this is
 } Saves;
 
 typedef struct Run {

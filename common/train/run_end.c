@@ -6,8 +6,8 @@
 #include "common/base/memory.h"
 #include "common/base/trace_merge.h"
 
-// Peak memory of every device: this process's devices, or one of each rank, found by a sum over a
-// vector in which each rank fills its own place.
+// Gathers the peak memory of every device (this process's devices, or one of each rank) by a sum
+// over a vector in which each rank fills its own place.
 static int gather_peaks(const Run *run, Summary *summary, Error *err) {
     Strategy *strategy = run->strategy;
     size_t devices = (size_t)strategy->devices;
@@ -52,7 +52,7 @@ static int write_trace(Run *run, Error *err) {
     return failed;
 }
 
-// All ranks have written theirs: the main one makes one file of them.
+// Makes one file of all ranks' traces, which they have written by now: the main one does.
 static int merge_traces(Run *run, Error *err) {
     const Strategy *strategy = run->strategy;
     int processes = strategy_processes(strategy);

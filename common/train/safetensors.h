@@ -45,7 +45,8 @@ typedef struct SafeTensors {
     void *buffer; // what the entries' data points into, when read from a file
 } SafeTensors;
 
-// Entries are laid out in the order given (aligned types first). Returns 0, or -1 with err filled.
+// Writes a file. Entries are laid out in the order given (aligned types first). Returns 0, or -1
+// with err filled.
 int safetensors_write(const char *path, const SafeTensors *content, Error *err);
 // The digits that safetensors_write would put into the file.
 void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 1]);
@@ -62,24 +63,25 @@ const char *safetensors_meta(const SafeTensors *content, const char *key);      
 // Where the digits of "crc32" stand in the text of a header; NULL if it has none.
 char *safetensors_find_digits(char *header, size_t length);
 
-// A module's state (parameters and buffers) by PyTorch's names; shared weights under each of
-// theirs.
+// Writes a module's state (parameters and buffers) by PyTorch's names; shared weights are written
+// under each of theirs.
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err);
-// Strict, as load_state_dict: every tensor of the module must be in the file with its shape and
-// dtype, and nothing else. The error names the first that is missing, unexpected or differs.
-// Nothing is changed unless everything fits. Shared weights may be there under any of their names,
-// but under two only with the same values.
+// Loads strictly, as load_state_dict does: every tensor of the module must be in the file with its
+// shape and dtype, and nothing else. The error names the first that is missing, unexpected or
+// differs. Nothing is changed unless everything fits. Shared weights may be there under any of
+// their names, and under several if the values are the same.
 int safetensors_load_module(const char *path, Module *module, Error *err);
 // As safetensors_load_module, for a file whose names may have `prefix` in front, which is left out
 // where it is there (PyTorch's consume_prefix_in_state_dict_if_present). A prefix that no name has
-// is an error. NULL: none.
+// is an error. If prefix is NULL, nothing is left out.
 int safetensors_load_stripped(const char *path, const char *prefix, Module *module, Error *err);
-// Its two halves, for a file that was read already. What was checked can be applied.
+// The two halves of safetensors_load_module, for a file that was read already: the check, and the
+// copying, which cannot fail after it.
 int safetensors_check_module(const SafeTensors *content, const char *path, Module *module,
                              Error *err);
 void safetensors_apply_module(const SafeTensors *content, Module *module);
-// The defined gradients of a module, by the parameters' names.
+// Writes the defined gradients of a module, by the parameters' names.
 int safetensors_save_grads(const char *path, Module *module, Error *err);
 
 #endif

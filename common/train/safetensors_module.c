@@ -82,8 +82,9 @@ static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *e
         dtype_name(tensor->dtype), tensor_describe(tensor, in_model, sizeof in_model));
 }
 
-// The first entry that holds the tensor, under any of its names; NULL: none. Shared weights need
-// not be there under all: safetensors.torch.save_model writes one, a state_dict has every one.
+// Returns the first entry that holds the tensor, under any of its names, or NULL if there is none.
+// Shared weights need not be there under all: safetensors.torch.save_model writes one, a state_dict
+// has every one.
 static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTensors *names,
                                     const Tensor *tensor) {
     for (size_t i = 0; i < names->count; i++) {
@@ -94,8 +95,8 @@ static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTenso
     return NULL;
 }
 
-// An entry whose name is `name` behind something else: "module.fc1.weight" for "fc1.weight". NULL:
-// none.
+// Returns an entry whose name is `name` behind something else, as "module.fc1.weight" is for
+// "fc1.weight", or NULL if there is none.
 static const SafeEntry *find_prefixed(const SafeTensors *content, const char *name) {
     for (size_t i = 0; i < content->count; i++) {
         const char *in_file = content->entries[i].name;
@@ -178,7 +179,7 @@ void safetensors_apply_module(const SafeTensors *content, Module *module) {
     named_tensors_free(&all);
 }
 
-// Leaves the prefix out of each name that has it. -1 with err filled if none has.
+// Leaves the prefix out of each name that has it. Returns -1 with err filled if none has.
 static int strip_prefix(SafeTensors *content, const char *path, const char *prefix, Error *err) {
     size_t length = strlen(prefix), stripped = 0;
     for (size_t i = 0; i < content->count; i++) {
@@ -191,7 +192,7 @@ static int strip_prefix(SafeTensors *content, const char *path, const char *pref
     return error_set(err, STATUS_USAGE, "%s: no name begins with the prefix '%s'", path, prefix);
 }
 
-// Two names may have become one.
+// Refuses a file in which two names have become one now that the prefix is gone.
 static int check_distinct(const SafeTensors *content, const char *path, Error *err) {
     for (size_t i = 0; i < content->count; i++)
         if (safetensors_find(content, content->entries[i].name) != &content->entries[i])

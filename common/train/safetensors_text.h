@@ -8,8 +8,9 @@
 
 #include "common/base/error.h"
 
-// Recognizes weights of other formats by the file's first `count` bytes: -1 with an error that says
-// which it is, and how they become a file of safetensors. 0: it is none that is known here.
+// Recognizes weights of other formats by the file's first `count` bytes: returns -1 with an error
+// that says which format it is, and how they become a file of safetensors. Returns 0 if it is no
+// format that is known here.
 int safetensors_check_foreign(const unsigned char *first, size_t count, Error *err);
 
 // Checks that the text has few enough tensors and values to be parsed in bounded memory, and no raw

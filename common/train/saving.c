@@ -1,4 +1,4 @@
-/* saving.c: writing checkpoints: the main process does, with what all processes carry. */
+/* saving.c: writing checkpoints. The main process writes them, with what all processes carry. */
 #include "common/train/saving.h"
 
 #include <dirent.h>

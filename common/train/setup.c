@@ -100,7 +100,7 @@ static const char *kind_name(bool dense, bool text) {
     return dense ? "pixels" : text ? "tokens" : "samples";
 }
 
-// The model's kind of output must be what the data have labels of.
+// Checks that the model's kind of output fits the data's kind of labels.
 static int check_kind(const TrainConfig *config, const DataSource *data, Error *err) {
     const char *name = config->model;
     const char *predicts = kind_name(model_is_dense(name), model_is_text(name));

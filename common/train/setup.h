@@ -9,10 +9,11 @@
 #include "common/nn/module.h"
 #include "common/train/train_config.h"
 
-// The data that --data names: by default the digits, for the toy model synthetic:10:5, and for a
-// model of pixels shapes, for a gpt text, in samples as long as its context.
+// Opens the data that --data names. Without --data they are the digits, for the toy model
+// synthetic:10:5, for a model of pixels the shapes, and for a gpt the text. For a gpt, a sample of
+// a text is as long as the model's context.
 DataSource *train_open_data(const TrainConfig *config, Error *err);
-const char *train_data_name(const TrainConfig *config); // what it opens
+const char *train_data_name(const TrainConfig *config); // the name of what it opens
 
 // The steps of a run whose batches this sampler makes.
 size_t train_steps(const TrainConfig *config, const Sampler *sampler);
@@ -21,7 +22,7 @@ size_t train_steps(const TrainConfig *config, const Sampler *sampler);
 // so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu". With
 // --dry-run "dry-cpu" or "dry-cuda".
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell);
-// The device `index` of that kind (auto: "cuda" if there is such a one).
+// Opens the device `index` of that kind. auto is "cuda" here if there is such a device.
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
 // Builds the model that --model names for the data's shapes. Rank r draws its own weights, with

@@ -23,7 +23,7 @@ typedef struct Step { // what every step works with
     LateLosses losses;
 } Step;
 
-// Batches are of the set and of at most `capacity` samples. profile as the tape's.
+// Batches are of the set and of at most `capacity` samples. profile is for the tape.
 Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimizer,
                 Profile *profile, const Dataset *set, size_t capacity);
 void step_close(Step *step); // NULL is fine

@@ -19,10 +19,10 @@ struct StepGraph {
     // sizes and evaluation have another tape: the step's.
     Tape *tape;
     Captured captured[BATCH_PLACES];
-    // Of the global batch: a replayed collective is one of ranks that all replay, and ranks whose
-    // own shares differ have only this number in common.
+    // Both numbers are of the global batch: all ranks must replay a collective together, and ranks
+    // whose own shares differ have only this number in common.
     size_t rows;      // all captured steps have batches of this many samples
-    size_t same_rows; // plain steps in a row that had
+    size_t same_rows; // how many plain steps in a row had such batches
     uint64_t replayed_bytes;
 };
 
@@ -104,7 +104,8 @@ static int replay(StepGraph *graph, double lr, Error *err) {
     return 0;
 }
 
-// Whether a step on this many samples is to be replayed: that is the usual number, and all is warm.
+// Whether a step on this many samples is to be replayed: if the number is the usual one, and enough
+// plain steps have had it.
 static bool is_warm(StepGraph *graph, size_t rows) {
     if (graph->same_rows >= WARM_UP) return rows == graph->rows;
     graph->same_rows = rows == graph->rows ? graph->same_rows + 1 : 1;

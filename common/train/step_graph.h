@@ -17,9 +17,10 @@ typedef struct StepGraph StepGraph;
 StepGraph *step_graph_open(Step *step);  // which must outlive it
 void step_graph_close(StepGraph *graph); // NULL is fine
 
-// As step_run, replayed if it can be.
+// Takes a step as step_run does, by a replay if that is possible.
 int step_graph_run(StepGraph *graph, double lr, Error *err);
-// What replayed steps moved between devices, which the strategy has not counted. NULL: 0.
+// The bytes that replayed steps moved between devices, which the strategy has not counted; 0 if
+// graph is NULL.
 uint64_t step_graph_moved_bytes(const StepGraph *graph);
 
 #endif

@@ -27,12 +27,13 @@ StepScaler step_scaler_open(const TrainConfig *config, const Optimizer *optimize
 void step_scaler_close(StepScaler *scaler);
 // The tensor that backward starts at: the loss, with fp16 times the scale.
 Tensor *step_scaler_root(const StepScaler *scaler, Tape *tape, Tensor *loss);
-// Steps the optimizer, with fp16 unless a gradient is not finite: on gradients that are not scaled,
-// and clipped if --clip-grad-norm says so. -1 with err filled.
+// Steps the optimizer, on gradients that are no longer scaled, and clipped if --clip-grad-norm says
+// so. With fp16 the step is skipped if a gradient is not finite. Returns 0, or -1 with err filled.
 int step_scaler_optimize(StepScaler *scaler, Optimizer *optimizer, double lr, Error *err);
 
-// The precision and the scaler's state, to and from what a checkpoint keeps. From one without a
-// scaler's state the scaler starts anew. -1 with err filled if no scaler can be at that state.
+// Save and load the precision and the scaler's state, which a checkpoint keeps. If the checkpoint
+// has no scaler's state, the scaler starts anew. Returns -1 with err filled if no scaler can be in
+// that state.
 void step_scaler_save(const StepScaler *scaler, Progress *progress);
 int step_scaler_load(StepScaler *scaler, const Progress *progress, Error *err);
 

@@ -11,7 +11,7 @@
  *   finish_backward  nothing           nothing: backward did it     waits for the buckets
  *   sums             are there         are there                    all-reduce over the ranks
  *
- * No function is NULL. What has nothing to do does nothing.
+ * No function is NULL. One that has nothing to do in a strategy does nothing.
  */
 #ifndef COMMON_TRAIN_STRATEGY_H
 #define COMMON_TRAIN_STRATEGY_H
@@ -58,12 +58,12 @@ struct Strategy {
     int (*sum_wait)(Strategy *self, void *sum, Error *err);
     // Makes every process's buffers the main one's, before evaluation.
     int (*sync_buffers)(Strategy *self, Error *err);
-    // What the strategy carries from step to step of its own, for checkpoints; and, where the step
-    // is divided, the optimizer's state (checkpoint_save). save_state is collective; the main
-    // process gets it all (safetensors_free), the others nothing.
+    // What the strategy itself carries from step to step, for checkpoints; and, where the step is
+    // divided, the optimizer's state (checkpoint_save). save_state is collective; the main process
+    // gets it all (safetensors_free), the others get nothing.
     int (*save_state)(Strategy *self, SafeTensors *state, Error *err);
-    // Takes over what was saved, maybe on other devices, or by a run that had none (then empty).
-    // What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
+    // Takes over what was saved, maybe on other devices, or by a run that had none (then state is
+    // empty). What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
     int (*load_state)(Strategy *self, const char *path, const SafeTensors *state, Log *log,
                       Error *err);
     // Bytes this process moved between devices since it was opened.

@@ -1,5 +1,5 @@
-/* strategy_single.c: one device. Every part of the seam is its simplest self; also what all
- * strategies share.
+/* strategy_single.c: one device, so that every part of the seam is as simple as it can be. What all
+ * strategies share is here, too.
  */
 #include "common/base/memory.h"
 #include "common/train/strategy.h"

@@ -15,7 +15,7 @@
 
 // ---- one step -----------------------------------------------------------------------------------
 
-// The next batch, from the loader's thread to the device.
+// Takes the next batch from the loader's thread and sends it to the device.
 static const Batch *fetch_batch(Run *run) {
     Phase phase = profile_enter(&run->profile, PHASE_DATA);
     step_wait_batch(run->step);
@@ -25,7 +25,7 @@ static const Batch *fetch_batch(Run *run) {
     return batch;
 }
 
-// The other kinds of steps: in parts, or replayed.
+// Takes one of the other kinds of steps: in parts, or replayed.
 static int run_other_step(Run *run, double lr, Error *err) {
     if (!run->graph) return step_run_accumulated(run->step, run->step->tape, lr, err);
     // The collectives of a replayed step may not overtake one that is still on its way.
@@ -60,7 +60,7 @@ static int train_batch(Run *run, Error *err) {
 
 // ---- the run ------------------------------------------------------------------------------------
 
-// Steps until the epoch or the run ends.
+// Takes steps until the epoch or the run ends.
 static int train_epoch(Run *run, Error *err) {
     Progress *progress = &run->progress;
     loader_start(run->loader, progress->epoch, progress->batch);
