@@ -12,7 +12,7 @@
 #include "common/base/error.h"
 #include "common/base/memory.h"
 
-// What is being filled for one key.
+// The bucket that is being filled with tensors of one key.
 typedef struct Filling {
     int key;
     bool open;
@@ -25,7 +25,7 @@ typedef struct Filled {
     size_t key_count;
     size_t bucket_count, closed_count;
     size_t *bucket_of; // [tensor_count]
-    // By number of opening, [tensor_count] of room:
+    // One entry for each bucket, in the order of opening, with room for tensor_count of them:
     size_t *closed_as; // place in the order of closing
     size_t *limit;     // bytes
     size_t *members;   // tensors inside

@@ -36,7 +36,7 @@ static bool is_ignored(const DdpConfig *config, const char *name) {
     return false;
 }
 
-// The tensors of the module that are to be made equal. trained: those that are to be reduced.
+// The tensors of the module that are to be made equal or, if `trained`, those to be reduced.
 static NamedTensors tensors_of(Module *module, int which, bool trained, const DdpConfig *config) {
     NamedTensors tensors = module_tensors(module, which);
     size_t kept = 0;
@@ -171,7 +171,7 @@ void ddp_no_sync_end(Module *wrapper, bool before) {
 int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
     if (recording && reducer_prepare(ddp->reducer, reduces, err) != 0) return -1;
-    // PyTorch's rule: whether training or evaluating, but not if no gradients were reduced since.
+    // PyTorch broadcasts in training and in evaluation, but only if gradients were reduced since.
     bool due = ddp->config.broadcast_buffers && ddp->reduces;
     if (due && ddp_sync_buffers(wrapper, root, err) != 0) return -1;
     ddp->reduces = reduces;

@@ -31,8 +31,8 @@ DdpConfig ddp_config_default(void);
 // does, the ranks and the shapes. Then the module stays the caller's, too.
 Module *distributed_data_parallel(Module *module, ProcessGroup *group, const DdpConfig *config,
                                   Error *err);
-// Gives the module back, with gradients of its own (None), and closes the wrapper. For wrapping it
-// anew after an error.
+// Gives the module back, with gradients of its own (None), and closes the wrapper. This is for
+// wrapping it anew after an error.
 Module *ddp_unwrap(Module *wrapper);
 const DdpConfig *ddp_config(Module *wrapper);
 Reducer *ddp_reducer(Module *wrapper);

@@ -42,7 +42,7 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
     return features_check(options, &ddp->features, err);
 }
 
-// An option that only a model can leave without effect.
+// Refuses an option that has no effect on this model.
 static int check_model(const DdpOptions *ddp, Module *model, Error *err) {
     NamedTensors buffers = module_tensors(model, MODULE_BUFFERS);
     const size_t count = buffers.count;

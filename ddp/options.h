@@ -28,8 +28,8 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
 // features change the model (--sync-batch-norm), and refuses options for what it does not have.
 int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
                         Module *model, ProcessGroup *group, Error *err);
-// After: adds the features that were asked for, and the communication hook that was chosen.
-// In a run of `steps` steps, each has to have an effect.
+// After the model is wrapped: adds the features that were asked for, and the communication hook
+// that was chosen. Refuses what would have no effect in a run of `steps` steps.
 int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err);
 
 #endif

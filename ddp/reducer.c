@@ -81,7 +81,7 @@ static int device_key(const Reducer *reducer, size_t parameter) {
     return (int)first;
 }
 
-// Whether it lies in its slice, and not where a feature keeps it.
+// Whether the parameter's gradient lies in its slice, and not where a feature keeps it.
 static bool is_here(const Reducer *reducer, size_t parameter) {
     return tensor_of(reducer, parameter)->grad == reducer->gradients[parameter].slice;
 }
@@ -158,7 +158,7 @@ static size_t mebibytes(double count) {
     return bytes < 1e18 ? (size_t)bytes : BUCKET_UNLIMITED;
 }
 
-// capped: by bucket_cap_mb; otherwise one bucket per device. indices: see buckets_assign.
+// Plans buckets: by bucket_cap_mb if capped, otherwise one per device. indices: see buckets_assign.
 static void assign_buckets(Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
     size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
@@ -167,14 +167,14 @@ static void assign_buckets(Reducer *reducer, bool capped, const size_t *indices)
     reducer->plan = buckets_assign(reducer->sizes, reducer->parameters.count, limits, 2, indices);
 }
 
-// The first buckets; see reducer.h.
+// Makes the first buckets; reducer.h says which they are.
 static void plan_first(Reducer *reducer) {
     assign_buckets(reducer, reducer->policy.permanent_buckets, NULL);
     buckets_reverse(&reducer->plan);
     lay_out_buckets(reducer, NULL);
 }
 
-// By the order in which gradients became ready on rank 0, for all ranks must have the same buckets.
+// The order is that of readiness on rank 0, because all ranks must have the same buckets.
 static int rebuild_buckets(Reducer *reducer) {
     size_t count = reducer->parameters.count;
     if (pg_run(reducer->group, pg_broadcast(reducer->ready_order, count, PG_I64, 0),

@@ -44,7 +44,8 @@ typedef struct ReducerConfig {
 typedef struct Reducer Reducer;
 
 // Takes over the gradients of these parameters: from now on their memory is the slab. Each must
-// want one, and have no memory for it yet. Owns the list now. Collective. NULL with err filled.
+// want one, and have no memory for it yet. The list is the reducer's from then on. Collective. NULL
+// with err filled.
 Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err);
 void reducer_close(Reducer *reducer); // the parameters have no gradient memory afterwards
@@ -95,7 +96,7 @@ typedef struct GradBucket {
     uint64_t done_ns; // when communication ended, if finish says so
 } GradBucket;
 
-// For hooks, the all-reduce of the whole buffer, between start and finish: bucket->work.
+// For hooks: the all-reduce of the whole buffer, which is bucket->work between start and finish.
 int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, ReduceOp op,
                       Error *err);
 int grad_bucket_finish(GradBucket *bucket, Error *err);
@@ -111,7 +112,7 @@ typedef struct OptimizerSharding OptimizerSharding; // common/nn/optimizer.h
 typedef struct CommHook {
     const char *name;
     void *state;
-    OptimizerSharding *sharding; // optional: it divides the optimizer, too. Its own, as the state
+    OptimizerSharding *sharding; // optional: the hook's own; it divides the optimizer, too
     int (*start)(void *state, GradBucket *bucket, Error *err);
     int (*finish)(void *state, GradBucket *bucket, Error *err);
     void (*close)(void *state); // optional
@@ -170,8 +171,8 @@ typedef struct DdpIteration {
     // A forward begins. reduces: its backward will be reduced. May change *root, the rank whose
     // buffers (batch norm's running statistics) all ranks take over. An error fails the forward.
     int (*before)(void *state, bool reduces, int *root, Error *err);
-    // In index order: all gradients of the bucket are ready and its hook is about to start; its
-    // hook has finished.
+    // Both are called in index order. bucket_full: all gradients of the bucket are ready, and its
+    // hook is about to start. bucket_reduced: its hook has finished.
     BucketEvent *bucket_full, *bucket_reduced;
     void (*after)(void *state); // ddp_finish_backward has reduced all gradients, without an error
     void (*close)(void *state); // before the reducer lets go of the gradients
@@ -179,7 +180,7 @@ typedef struct DdpIteration {
 } DdpIteration;
 
 enum { DDP_ITERATIONS_MAX = 8 };
-// Takes one more. They must not depend on each other's order.
+// Takes one more DdpIteration. They must not depend on each other's order.
 void reducer_add_iteration(Reducer *reducer, DdpIteration iteration);
 void reducer_remove_iteration(Reducer *reducer, const void *state);      // closes it
 const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i); // NULL: there are no more
@@ -198,8 +199,8 @@ void reducer_after_backward(Reducer *reducer);
 
 // What hangs here is called while a step is recorded, and not when it is replayed. It is graph_safe
 // if a replay does what it would do: it asks the device for the same in every step, waits for
-// nothing, and looks at no number of the device. Who says nothing is not. Returns the name of one
-// that is not; NULL: a step may be recorded.
+// nothing, and looks at no number of the device. What says nothing is not graph_safe. Returns the
+// name of one that is not; NULL: a step may be recorded.
 static inline const char *reducer_unrecordable(const Reducer *reducer) {
     const CommHook *hook = reducer_hook(reducer);
     const ReadyPolicy *policy = reducer_policy(reducer);

@@ -23,7 +23,8 @@ static DdpStrategy *state_of(const Strategy *self) {
 
 // ---- the device ---------------------------------------------------------------------------------
 
-// Fewer GPUs than ranks: an error if GPUs were asked for, unless the ranks may share one.
+// Returns the index of this rank's device, or -1 with err filled if there are fewer GPUs than
+// ranks, unless the ranks may share one.
 static int choose_device(const Rendezvous *me, const char *kind, Error *err) {
     int devices = device_available(kind);
     if (devices == 0 || me->local_world_size <= devices) // 0: opening it will say why

@@ -1,4 +1,4 @@
-/* sync_state.h: one rank's tensors for all: a list of tensors that can be broadcast again and
+/* sync_state.h: gives one rank's tensors to all: a list of tensors that can be broadcast again and
  * again.
  *
  * Whatever the dtype, they travel as bytes. Neighbours that fit together into the staging memory

@@ -94,7 +94,7 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *
     return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
 }
 
-// Of each rank's own model: what can be trained lies on devices of one kind.
+// Checks this rank's own model: some of it can be trained, and that lies on devices of one kind.
 static int check_trained(const NamedTensors *parameters, Error *err) {
     const NamedTensor *first = NULL;
     for (size_t i = 0; i < parameters->count; i++) {

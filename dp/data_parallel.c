@@ -25,7 +25,7 @@ typedef struct DataParallel { // the wrapper's state
     Device *output_device; // NULL: the first one
 } DataParallel;
 
-enum { TRACE_SPANS = 1 << 16 }; // per device: two a step
+enum { TRACE_SPANS = 1 << 16 }; // for each device; a step takes two
 
 // Checked in every forward: tensors may have been moved since the module was wrapped.
 static int check_devices(const DataParallel *dp, Error *err) {

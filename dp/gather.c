@@ -51,7 +51,7 @@ static void gather_backward(Tape *tape, Node *node) {
         begin = end;
     }
     bool accumulate;
-    tape_grad(tape, node->inputs[0], &accumulate); // a token's: nothing to write
+    tape_grad(tape, node->inputs[0], &accumulate); // it is a token's: there is nothing to write
     tape_grad_done(tape, node->inputs[0]);
     profile_leave(tape->profile, phase);
 }

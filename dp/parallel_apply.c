@@ -64,7 +64,7 @@ static void parallel_apply_backward(Tape *tape, Node *node) {
     report_error(tape, pieces);
     for (size_t i = 0; i < node->input_count; i++) {
         bool accumulate;
-        tape_grad(tape, node->inputs[i], &accumulate); // a token's: nothing to write
+        tape_grad(tape, node->inputs[i], &accumulate); // it is a token's: there is nothing to write
         tape_grad_done(tape, node->inputs[i]);
     }
 }

@@ -54,7 +54,8 @@ void replicate_install(const Pieces *pieces) {
     }
 }
 
-// Only then can the gradients travel in a bundle: it adds up what every replica sent.
+// Has every replica a gradient of tensor k? Only then can these travel in a bundle, which adds up
+// what every replica sent.
 static bool is_everywhere(const Pieces *pieces, size_t k) {
     for (int i = 0; i < pieces->count; i++)
         if (!pieces->items[i].replica->tensors[k]->has_grad) return false;

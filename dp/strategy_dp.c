@@ -13,7 +13,7 @@ static int devices_here(const TrainConfig *config) {
     int available = device_available(train_device_kind(config, 1, false));
     if (available == INT_MAX) return 2;
     if (available > DP_MAX_DEVICES) return DP_MAX_DEVICES;
-    return available > 0 ? available : 1; // none: opening the first says why
+    return available > 0 ? available : 1; // if there is none, opening the first says why
 }
 
 int dp_open_devices(const TrainConfig *config, const DpOptions *dp, Device *devices[DP_MAX_DEVICES],

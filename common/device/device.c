@@ -64,7 +64,7 @@ int device_available(const char *kind) {
     Error err = {0};
     const DeviceBackend *backend = backend_find(kind, &err);
     if (backend) return backend->available();
-    if (err.status == STATUS_FAILED) // there is one, and it is not used
+    if (err.status == STATUS_FAILED) // this build has that kind, but cannot use it here
         fprintf(stderr, "device %s: %s\n", kind, err.message);
     return 0;
 }
@@ -121,7 +121,7 @@ void device_host_free(Device *device, void *memory) {
 
 // ---- copies -------------------------------------------------------------------------------------
 
-// Two kinds of devices meet in the host's memory.
+// A copy between devices of two kinds goes through the host's memory.
 static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
     if (!to && !from) {
         memcpy(destination, source, bytes);

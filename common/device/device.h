@@ -96,7 +96,8 @@ void device_uncount(Device *device, size_t bytes);
 void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
 
 // From now on a copy to or from another device that has a link too takes at least the time that it
-// would take over such a network (device/link.h). For devices that copy when they are asked (CPUs).
+// would take over such a network (device/link.h). This is for devices whose copies are done when
+// the call returns (CPUs).
 void device_emulate_link(Device *device, LinkSpeed speed);
 
 // Waits until everything that was asked of the device is done.
@@ -132,9 +133,9 @@ const void *readback_wait(Readback *readback);               // [bytes], until t
 // ---- graphs: a step recorded once and replayed -------------------------------------------------
 
 // Between begin and end, what is asked of the device is recorded and not done. It must not wait,
-// take or give back memory, or involve another Device. A device without graphs (a CPU): -1 with err
-// filled (STATUS_USAGE). `end` returns NULL with err filled if something in between could not be
-// recorded.
+// take or give back memory, or involve another Device. If the device has no graphs (a CPU), `begin`
+// returns -1 with err filled (STATUS_USAGE). `end` returns NULL with err filled if something in
+// between could not be recorded.
 typedef struct DeviceGraph DeviceGraph;
 int device_graph_begin(Device *device, Error *err);
 DeviceGraph *device_graph_end(Device *device, Error *err);

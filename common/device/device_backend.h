@@ -29,7 +29,7 @@ struct DeviceBackend {
     // The events may be NULL.
     void (*upload)(Device *device, void *destination, const void *source, size_t bytes,
                    void *free_event, void *done_event);
-    // To device_host_alloc's memory, in order; it is there once `done` is over.
+    // Copies to device_host_alloc's memory, in order; the copy is there once `done` is over.
     void (*download)(Device *device, void *destination, const void *source, size_t bytes,
                      void *done_event);
 
@@ -44,8 +44,8 @@ extern const DeviceBackend device_cuda; // in libddpc_cuda.so alone
 // The same, loaded; for builds with CUDA. NULL with err filled: STATUS_SKIPPED if there is no GPU.
 const DeviceBackend *device_cuda_load(Error *err);
 
-// By kind. NULL with err filled: STATUS_USAGE if nobody knows that kind, STATUS_SKIPPED if this
-// build or this machine lacks it, STATUS_FAILED if it cannot be loaded.
+// Finds the backend of a kind. NULL with err filled: STATUS_USAGE if nobody knows that kind,
+// STATUS_SKIPPED if this build or this machine lacks it, STATUS_FAILED if it cannot be loaded.
 const DeviceBackend *backend_find(const char *kind, Error *err);
 
 #endif

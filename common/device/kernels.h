@@ -164,7 +164,7 @@ typedef struct BatchNorm {
     float *running_mean, *running_var;
     float momentum, eps;
     int64_t *num_batches_tracked; // [1]; NULL: not counted
-    // What follows in the same pass, of the functions that say "then": y = relu(y + residual).
+    // Functions whose comment says "then" do y = relu(y + residual) in the same pass.
     bool relu;
     const float *residual; // [n, c, inner], with relu only; NULL: nothing is added
     const float *y;        // with relu: forward's result, for the gradient
@@ -172,7 +172,7 @@ typedef struct BatchNorm {
 
 typedef struct NormGradient { // where gradients go; a tensor whose gradient nobody wants is NULL
     float *dx, *dweight, *dbias;
-    bool add_dx, add_dweight, add_dbias; // accumulate, of each
+    bool add_dx, add_dweight, add_dbias; // `accumulate` of each one
 } NormGradient;
 
 typedef struct NormKernels {
@@ -185,14 +185,14 @@ typedef struct NormKernels {
     // asked for; may be in place
     void (*batch_norm_eval)(const BatchNorm *norm, float *y);
     // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=. After a relu, dy
-    // counts where y > 0 only, and its contents are undefined afterwards. (Not for a residual: its
-    // gradient is dy, cut, so the caller has to make that first.)
+    // counts where y > 0 only, and its contents are undefined afterwards. (This is not for a norm
+    // with a residual: the caller cuts dy so first, because that is the residual's gradient.)
     void (*batch_norm_gradient)(const BatchNorm *norm, float *dy, const NormGradient *to);
-    // Of batch_norm_eval: the running statistics are constants.
+    // The gradient of batch_norm_eval, for which the running statistics are constants.
     void (*batch_norm_eval_gradient)(const BatchNorm *norm, const float *dy,
                                      const NormGradient *to);
 
-    // A batch that is spread over ranks, in the steps between which they talk.
+    // What follows is for a batch that is spread over ranks: the steps between which they talk.
     // Writes mean and invstd of this rank's elements; without elements, zeros.
     void (*batch_norm_statistics)(const BatchNorm *norm);
     // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:

@@ -22,7 +22,8 @@ typedef struct HostFactors {
     size_t a_count, b_count, bias_count, c_count;
 } HostFactors;
 
-// Runs it in any precision. workspace: what the product itself needs, after host_room bytes.
+// Runs a product in any precision. The workspace has host_room bytes, and behind them as many as
+// the product itself needs.
 void host_product(Precision precision, HostProduct *product, HostFactors factors, float *c,
                   bool accumulate, void *workspace);
 size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,

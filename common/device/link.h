@@ -49,7 +49,7 @@ LinkSpeed link_speed(const Link *link);
 // arrived. It begins when both ways are free. The slower of two links sets the pace.
 uint64_t link_reserve(Link *from, Link *to, size_t bytes, uint64_t now_ns);
 
-// What one rank has to send and to receive in a collective, at the same time, in so many rounds
+// What one rank sends and receives in a collective, both at the same time, and in how many rounds
 // that wait for each other (each costs the latency once).
 typedef struct LinkLoad {
     double out_bytes, in_bytes;

@@ -80,7 +80,8 @@ static float from_half(PgType type, uint16_t half) {
 }
 
 // The halves go into the first half of the bucket's own memory: they need no other, and are where
-// all ranks see them. Block by block from the front, so nothing is overwritten unread.
+// all ranks see them. They are written block by block from the front, so that nothing is
+// overwritten before it was read.
 static void pack(PgType type, float *buffer, size_t count, float divisor) {
     uint16_t halves[BLOCK];
     for (size_t first = 0; first < count; first += BLOCK) {
@@ -94,7 +95,7 @@ static void pack(PgType type, float *buffer, size_t count, float divisor) {
     }
 }
 
-// From the end, likewise.
+// Goes block by block from the end, for the same reason.
 static void unpack(PgType type, float *buffer, size_t count) {
     uint16_t halves[BLOCK];
     for (size_t end = count, n; end > 0; end -= n) {
@@ -119,7 +120,7 @@ static Precision precision_of(PgType type) {
     return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
 }
 
-// Rounds and comes back.
+// Rounds the bucket's floats to 16 bits, and makes them floats again.
 static void round_on_device(Room *room, PgType type, const GradBucket *bucket) {
     const Kernels *kernels = device_kernels(bucket->device);
     uint16_t *halves = make_room(room, bucket);
@@ -180,7 +181,7 @@ CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
                       .start = start_compress,
                       .finish = finish_compress,
                       .close = close_state,
-                      .graph_safe = true}; // its room is there after the largest bucket
+                      .graph_safe = true}; // after the largest bucket it takes no more memory
 }
 
 // ---- around another hook --------------------------------------------------------------------

@@ -10,19 +10,20 @@
 
 #include "ddp/reducer.h"
 
-// Sum over the ranks, times 1/W for averages. PyTorch divides first; the order here keeps the bits
-// of training without a hook.
+// Makes the gradient the sum over the ranks, times 1/W for averages. PyTorch divides first; the
+// order here keeps the bits of training without a hook.
 CommHook comm_hook_all_reduce(ProcessGroup *group);
 
 // No communication: each rank keeps its own gradient. Training is wrong, and as fast as with a
 // network that costs nothing: the bound for everything else.
 CommHook comm_hook_noop(void);
 
-// Travels in 16 bits: round, divide by W (for averages), sum in rank order rounding each time, back
-// to float. Dividing first keeps sums within the range of fp16. type: PG_F16 or PG_BF16.
+// Gradients travel in 16 bits: they are rounded, divided by W (for averages), summed in rank order
+// with a rounding each time, and made floats again. Dividing first keeps sums within the range of
+// fp16. type: PG_F16 or PG_BF16.
 CommHook comm_hook_compress(ProcessGroup *group, PgType type);
 
-// Around another hook (takes it): rounds what goes in and what comes out to 16 bits. PyTorch's
+// Wraps another hook, which it takes: rounds what goes in and what comes out to 16 bits. PyTorch's
 // wrappers hand the inner hook a tensor of 16 bits; here it gets floats that fit into 16.
 CommHook comm_hook_round(CommHook inner, PgType type);
 

@@ -18,7 +18,7 @@
     FEATURE(fast_sums)               \
     FEATURE(logging_data)
 
-// ddp/NAME.c defines NAME_feature.
+// ddp/features/NAME.c defines NAME_feature.
 #define DECLARE(name) extern const DdpFeature name##_feature;
 #define ADDRESS(name) &name##_feature,
 FEATURES(DECLARE)

@@ -5,7 +5,7 @@
 
 #include "common/base/memory.h"
 
-// A rank's own tensor, of all ranks.
+// Describes a tensor that each rank has of its own as it is saved: those of all ranks, stacked.
 static SafeEntry stack(const SafeEntry *entry, size_t ranks) {
     CHECK(entry->ndim < TENSOR_MAX_DIMS, "%s has too many dimensions", entry->name);
     SafeEntry stacked = *entry;
@@ -77,7 +77,7 @@ static int check_content(const HookState *state, const SafeTensors *content, con
                      path, content->count, state->hook_name, state->count);
 }
 
-// saved NULL: zeros.
+// Fills the tensor with what was saved, or with zeros if `saved` is NULL.
 static void fill_tensor(const HookTensor *tensor, const char *saved) {
     size_t bytes = tensor->entry.bytes;
     if (saved && tensor->device)

@@ -5,8 +5,8 @@
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
 
-// Before a forward that some rank runs: the highest rank that trains (its buffers count), and
-// whether any rank's backward is to be reduced.
+// Finds out, before a forward that some rank runs, which is the highest rank that trains (its
+// buffers count), and whether any rank's backward is to be reduced.
 static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool *anyone,
                  Error *err) {
     int32_t highest[] = {trains ? pg_rank(group) : -1, reduces};

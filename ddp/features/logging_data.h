@@ -26,7 +26,7 @@ typedef struct DdpLogger {
 } DdpLogger;
 
 void ddp_start_logging(Module *wrapper); // before the first forward
-// The logger of a wrapper for which ddp_start_logging was called. So for all that follows.
+// The logger of a wrapper for which ddp_start_logging was called, as all functions below need it.
 DdpLogger *ddp_logger(Module *wrapper);
 
 typedef struct DdpLoggingData {

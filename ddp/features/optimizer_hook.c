@@ -24,7 +24,7 @@ static size_t index_in(const NamedTensors *parameters, const Tensor *parameter) 
 static int finish(void *state, GradBucket *bucket, Error *err) {
     OptimizerHook *hook = state;
     if (hook->inner.finish(hook->inner.state, bucket, err)) return -1;
-    // Every parameter of the bucket, used on this rank or not: that is the same on all ranks.
+    // Parameters that this rank did not use are stepped, too: all ranks must do the same.
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Tensor *parameter = bucket->parameters[i];
         size_t index = index_in(&hook->optimizer->parameters, parameter);

@@ -9,7 +9,7 @@
 #include "common/nn/optimizer.h"
 #include "ddp/reducer.h"
 
-// Around another hook, which is taken; the optimizer is not. *lr is read at every step.
+// Wraps another hook, which it takes; the optimizer stays the caller's. *lr is read at every step.
 CommHook optimizer_hook(CommHook inner, Optimizer *optimizer, const double *lr);
 
 #endif

@@ -1,4 +1,4 @@
-/* post_local_sgd.c: gradients of all, then of a few; parameters now and then. */
+/* post_local_sgd.c: the hook that averages gradients, and the averaging of parameters. */
 #include "ddp/features/post_local_sgd.h"
 
 #include "common/base/memory.h"

@@ -47,7 +47,7 @@ struct PowerSgd {
     float *host; // [the larger of p_count, q_count] room for one P or Q
     Part *parts; // [count]: there are at most so many buckets
     int64_t iteration;
-    int64_t compressed; // of the iterations; none: the matrices' q are not of an earlier one
+    int64_t compressed; // iterations that were compressed; 0: no q is of an earlier one yet
 };
 
 PowerSgdConfig power_sgd_config_default(void) {
@@ -207,8 +207,8 @@ static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, co
                                 p, q, gradient, false);
 }
 
-// The gradients, and what they have lost. `share` is this rank's part of the gradient: all of an
-// average, 1/W of a sum.
+// Computes the gradients, and what they have lost. `share` is this rank's part of the gradient: all
+// of an average, 1/W of a sum.
 static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *part, float share) {
     const float *p = part->p, *q = part->q, *rest = part->rest;
     for (size_t i = 0; i < bucket->parameter_count; i++) {
@@ -258,7 +258,7 @@ static void add_tensor(HookState *list, const char *what, const char *name, DTyp
     snprintf(tensor->entry.name, sizeof tensor->entry.name, "powersgd.%s%s", what, name);
 }
 
-// Its tensors are for free().
+// The caller frees its tensors with free().
 static HookState list_state(PowerSgd *state) {
     HookState list = {.hook_name = NAME,
                       .group = state->group,

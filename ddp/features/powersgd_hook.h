@@ -18,11 +18,11 @@
 #include "ddp/reducer.h"
 
 typedef struct PowerSgdConfig {
-    size_t rank;                     // r; 1
-    uint64_t start_iteration;        // 1000: before it, a plain all-reduce
-    double min_compression_rate;     // 2: M is compressed if (n + m) r times this is below n m
-    bool error_feedback, warm_start; // true
-    uint64_t seed;                   // of the first Q, equal on all ranks; 0
+    size_t rank;                     // r (default: 1)
+    uint64_t start_iteration;        // before it, a plain all-reduce (default: 1000)
+    double min_compression_rate;     // M is compressed if (n + m) r times this < n m (default: 2)
+    bool error_feedback, warm_start; // default: true
+    uint64_t seed;                   // of the first Q, equal on all ranks (default: 0)
 } PowerSgdConfig;
 
 PowerSgdConfig power_sgd_config_default(void);
@@ -32,7 +32,7 @@ typedef struct PowerSgd PowerSgd;
 // For the reducer's parameters and group. NULL with PyTorch's error if error feedback or a warm
 // start is wanted before the buckets are settled.
 PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error *err);
-void power_sgd_close(PowerSgd *state); // before the device; NULL is fine
+void power_sgd_close(PowerSgd *state); // comes before closing the device; NULL is fine
 // The state stays the caller's, and outlives the hook.
 CommHook power_sgd_hook(PowerSgd *state);
 int64_t power_sgd_iteration(const PowerSgd *state);

@@ -79,7 +79,7 @@ static bool exchange_statistics(Tape *tape, Saved *s) {
     norm->invstd = tape_memory(tape, c * sizeof *norm->invstd);
     s->count = tape_memory(tape, sizeof *s->count);
     kernels_of(tape)->norm->batch_norm_merge(norm, rows, ranks, s->count);
-    double count; // the host waits for it, for this error
+    double count; // the host waits for this number, only to report the error
     device_copy(NULL, &count, tape->device, s->count, sizeof count);
     if (count != 1) return true;
     tape_fail(tape, OP,

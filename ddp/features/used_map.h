@@ -15,11 +15,11 @@ typedef struct UsedMap UsedMap;
 
 UsedMap *used_map_create(Reducer *reducer);
 void used_map_close(UsedMap *map);
-// This rank has a gradient of the parameter. Stays so until used_map_wait.
+// Notes that this rank has a gradient of the parameter. The note stays until used_map_wait.
 void used_map_mark(UsedMap *map, size_t parameter);
 // Makes the parameter ready without a gradient of this backward.
 void used_map_contribute(UsedMap *map, size_t parameter);
-// Whether it was, since the last used_map_return_gradients.
+// Whether used_map_contribute was called for it since the last used_map_return_gradients.
 bool used_map_contributed(const UsedMap *map, size_t parameter);
 // Starts the all-reduce of the map, which tells how many ranks have used each parameter. -1 with
 // err filled.

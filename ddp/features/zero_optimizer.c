@@ -30,7 +30,7 @@ typedef enum Way { UNDECIDED, FUSED, SCATTERED, WHOLE } Way;
 typedef struct Place {
     Tensor *tensor;
     float *slice; // its gradient's place in a bucket; NULL: it is not reduced, every rank steps it
-    size_t offset, bucket_count; // of the slice in the bucket, of the bucket: floats
+    size_t offset, bucket_count; // the slice's place in its bucket, the bucket's size: floats
 } Place;
 
 typedef struct Zero {
@@ -43,7 +43,7 @@ typedef struct Zero {
     Place **reduced; // [the reducer's parameters] in its order
     Way way;
     ReduceOp op; // of the gradients
-    // The weights, if the ranks reach each other's memory: the group's, counted as the devices'.
+    // The weights, if the ranks reach each other's memory. The group owns it, the devices count it.
     float *weights; // NULL: they stay where they were
     // Rank r's ends of `weights` and of the gradients' slab, whose first float here is `gradients`.
     float **peer_weights, **peer_gradients; // [W]
@@ -56,7 +56,7 @@ static size_t whole_lines(size_t floats) {
     return (floats + LINE - 1) / LINE * LINE;
 }
 
-// What each rank but the last has of a bucket: floats.
+// How many floats of a bucket each rank but the last is in charge of.
 static size_t share_of(const Zero *zero, size_t bucket_count) {
     return bucket_count / LINE / (size_t)pg_size(zero->group) * LINE;
 }
@@ -67,7 +67,7 @@ static OptimizerPart part_of(const Zero *zero, const Place *place, int rank) {
     if (!place->slice) return (OptimizerPart){0, count};
     size_t begin = (size_t)rank * share, end = begin + share;
     if (rank + 1 == pg_size(zero->group)) end = place->bucket_count;
-    // From the bucket's elements to the parameter's.
+    // Positions in the bucket become positions in the parameter.
     begin = begin > place->offset ? begin - place->offset : 0;
     end = end > place->offset ? end - place->offset : 0;
     if (end > count) end = count;
@@ -123,7 +123,7 @@ static float **reach_peers(const Zero *zero, const float *mine) {
     return peers;
 }
 
-// Moves them there. The module's own memory is given back.
+// Moves the weights there, and gives back the module's own memory.
 static int share_weights(Zero *zero, Error *err) {
     size_t floats = 0;
     for (size_t i = 0; i < zero->place_count; i++) floats += weight_floats(&zero->places[i]);
@@ -176,7 +176,7 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
     return bucket->work ? 0 : -1;
 }
 
-// The last rank's rest, which is less than W cache lines.
+// The reduction of what is left over for the last rank, which is less than W cache lines.
 static Collective rest_of(const Zero *zero, const GradBucket *bucket) {
     size_t even = share_of(zero, bucket->count) * (size_t)pg_size(zero->group);
     return pg_reduce(bucket->buffer + even, bucket->count - even, PG_F32, bucket->op,
@@ -192,7 +192,7 @@ static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
 
 // ---- the step, where ranks reach each other's memory ------------------------------------------
 
-// The ranks' gradients [count] from here on, added up in rank order: into sum.
+// Adds up the ranks' gradients [count] of a parameter, from element `first` on, in rank order.
 static void add_up(const Zero *zero, const Place *place, size_t first, float *sum, size_t count) {
     const ElementwiseKernels *kernels = device_kernels(place->tensor->device)->elementwise;
     size_t at = (size_t)(place->slice - zero->gradients) + first;
@@ -202,7 +202,7 @@ static void add_up(const Zero *zero, const Place *place, size_t first, float *su
     if (zero->op == PG_AVG) kernels->scale(sum, (float)(1.0 / world), count);
 }
 
-// Gives all ranks the weights [count] from here on, which this rank has just stepped.
+// Gives all ranks weight[count], which this rank has just stepped.
 static void hand_out(const Zero *zero, const float *weight, size_t count) {
     size_t at = (size_t)(weight - zero->weights);
     for (int r = 0; r < pg_size(zero->group); r++)
@@ -210,7 +210,7 @@ static void hand_out(const Zero *zero, const float *weight, size_t count) {
             memcpy(zero->peer_weights[r] + at, weight, count * sizeof *weight);
 }
 
-// This rank's part of parameter i: sum, step, write to all.
+// Sums and steps this rank's part of parameter i, and writes it to all ranks.
 static void step_part(const Zero *zero, size_t i) {
     _Alignas(MEMORY_ALIGNMENT) float sum[BLOCK];
     const Place *place = &zero->places[i];
@@ -243,14 +243,15 @@ static void copy_floats(const Tensor *tensor, float *to, const float *from, size
     device_copy(tensor->device, to, tensor->device, from, count * sizeof *to);
 }
 
-// A bucket's weights, gathered in its memory. rest: those of the last rank's that are left over.
+// The collective that gathers a bucket's weights in the bucket's memory or, if `rest` is set, those
+// that are left over for the last rank.
 static Collective gather_of(const Zero *zero, float *buffer, size_t count, bool rest) {
     size_t share = share_of(zero, count), even = share * (size_t)pg_size(zero->group);
     if (rest) return pg_broadcast(buffer + even, count - even, PG_F32, pg_size(zero->group) - 1);
     return pg_all_gather(buffer + (size_t)pg_rank(zero->group) * share, buffer, share, PG_F32);
 }
 
-// *work stays NULL if all of the bucket is the last rank's.
+// Starts the gathering of a bucket. *work stays NULL if all of it is the last rank's.
 static int start_gather(Zero *zero, size_t bucket, Work **work, Error *err) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
     const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
@@ -290,7 +291,7 @@ static int gather_weights(Zero *zero, Error *err) {
     return started < count ? -1 : status;
 }
 
-// Whole gradients stay where they are, so each part goes alone.
+// Broadcasts each part alone: the buckets hold whole gradients that are still wanted.
 static int broadcast_weights(Zero *zero, Error *err) {
     for (size_t i = 0; i < zero->place_count; i++) {
         const Place *place = &zero->places[i];
@@ -322,7 +323,7 @@ static void apply(void *state) {
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
-// What rank r's part of parameter i is in a checkpoint. What all ranks step, rank 0 saves.
+// Which part of parameter i rank `rank` saves in a checkpoint. What all ranks step, rank 0 saves.
 static OptimizerPart saved_part(const Zero *zero, size_t i, int rank) {
     if (!zero->places[i].slice && rank > 0) return (OptimizerPart){0, 0};
     return part_of(zero, &zero->places[i], rank);
@@ -334,7 +335,8 @@ static size_t saved_floats(const Zero *zero, int rank) {
     return floats;
 }
 
-// [state, parameter, part's elements], on the host.
+// Copies this rank's part of the state, [state, parameter, part's elements], to host memory that
+// the caller frees.
 static float *pack_state(const Zero *zero, size_t *bytes) {
     const Optimizer *optimizer = zero->sharding.optimizer;
     float *packed =
@@ -351,7 +353,7 @@ static float *pack_state(const Zero *zero, size_t *bytes) {
     return packed;
 }
 
-// Parameter i's elements of state s, from all ranks' packed parts.
+// Fills `whole` with parameter i's elements of state s, from all ranks' packed parts.
 static void unpack_state(const Zero *zero, const RankBlobs *all, int s, size_t i, float *whole) {
     for (int r = 0; r < all->count; r++) {
         const OptimizerPart part = saved_part(zero, i, r);
@@ -471,7 +473,7 @@ static int check(const Options *options, const void *settings, Error *err) {
     return 0;
 }
 
-// An error is the first forward's.
+// An error is kept by the reducer, and the first forward returns it.
 static void add_to(const void *settings, Module *wrapper) {
     if (((const Settings *)settings)->on)
         (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));

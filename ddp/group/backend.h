@@ -60,7 +60,7 @@ typedef struct PgBackend {
 
     // For backends that queue; NULL otherwise. The owner's thread issues and joins: the call begins
     // when what the device was asked before issue is done, and what it is asked after join comes
-    // after the call. Neither waits. No join after a failure.
+    // after the call. Neither waits. After a failure there is no join.
     int (*issue)(void *state, PgCall *call, Error *err);
     void (*join)(void *state, PgCall *call);
     // Called every POLL_NS while something is in flight, and now and then when nothing is: 1 with

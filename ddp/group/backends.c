@@ -52,7 +52,7 @@ static int mpi_refuse(const Device *device, Error *err) {
                      "backend mpi cannot reach the memory of %s: use --backend nccl", device->name);
 }
 
-// The ranks know each other already: the address is a word.
+// MPI's ranks know each other already, so the address says nothing: it is the backend's name.
 static int mpi_create(PgPlace *place, Error *err) {
     (void)err;
     strcpy(place->address, "mpi");

@@ -43,8 +43,8 @@ typedef struct PgOpener {
     int (*card)(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
     // Before the ranks meet: is this process what the backend needs? NULL: any is.
     int (*prepare)(int rank, int world, double timeout_s, Error *err);
-    // After prepare: rank 0's text [capacity] for all ranks, without a store. NULL: there is no
-    // way.
+    // Gives rank 0's text [capacity] to all ranks without a store, after prepare. NULL: the backend
+    // has no way to.
     void (*tell)(char *text, int capacity, double timeout_s);
     int (*create)(PgPlace *place, Error *err);
     int (*reach)(PgPlace *place, Error *err);          // NULL: the address is enough

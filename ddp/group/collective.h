@@ -48,9 +48,9 @@ Collective pg_all_gather(const void *send, void *receive, size_t count, PgType t
 Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root);
 // send [W, count], used at the root only (NULL elsewhere is fine) -> receive [count].
 Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root);
-// send [W, count] -> receive [count]; in place, receive is piece `rank` of send. (On shm these two
-// copy nothing in or out if all ranks' [W, count] lie at the same place of a shared allocation, for
-// the gather in place.)
+// send [W, count] -> receive [count]; in place, receive is piece `rank` of send. (On shm, this and
+// an all_gather in place copy nothing in or out if all [W, count] lie at one place of a shared
+// allocation.)
 Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
                              ReduceOp op);
 // [count]. A send returns when its buffer may be used again; the message may still be on its way.

@@ -19,7 +19,7 @@
 #include "common/device/link.h"
 #include "ddp/group/collective.h"
 
-// Of rank `rank` in a group of `size`. All zero in a group of one.
+// The load of rank `rank` in a group of `size` ranks. All of it is zero in a group of one.
 LinkLoad collective_load(const Collective *collective, int rank, int size);
 
 #endif

@@ -23,8 +23,8 @@ static const char *describe_call(const PgFingerprint *f, char text[PG_DESCRIPTIO
     return pg_describe(f->operation, &collective, text);
 }
 
-// "; they differ in operation, size": PyTorch's fingerprints name the aspects, too. Returns whether
-// there is one.
+// Writes "; they differ in operation, size": PyTorch's fingerprints name the aspects, too. Returns
+// whether there is one.
 static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char text[ASPECTS_MAX]) {
     const struct {
         const char *name;

@@ -106,7 +106,7 @@ static Collective collective_of(const FlightRecord *record) {
                         .root = record->root};
 }
 
-// One buffer of `count` elements, or none: the lists of sizes and of types.
+// Writes the lists of sizes and of types for one buffer of `count` elements; they are empty for 0.
 static void write_buffer(Json *json, const char *sizes_key, const char *types_key, uint64_t count,
                          const char *type) {
     json_begin_array(json, sizes_key);
@@ -121,7 +121,7 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
     json_end_array(json);
 }
 
-// What goes in and comes out, in elements (process_group.h says it at each constructor).
+// Writes what goes in and comes out, in elements (collective.h says it at each constructor).
 static void write_sizes(Json *json, const FlightRecord *record, int size) {
     // cppcheck-suppress duplicateAssignExpression; most operations have as many out as in
     uint64_t in = record->count, out = record->count;
@@ -197,8 +197,8 @@ static void write_all(FILE *file, const FlightRecorder *recorder, const FlightAb
     json_end_object(&json);
 }
 
-// Whole or not there, like all files, but without the fsync of base/file.h: this is about the death
-// of a process, not of the machine, and the launcher gives the rank only a moment.
+// The file is there whole or not at all, like all files, but without the fsync of base/file.h: it
+// is about the death of a process, not of the machine, and the launcher gives a rank only a moment.
 int flight_write(const FlightRecorder *recorder, const FlightAbout *about, const char *folder,
                  Error *err) {
     if (file_make_folder(folder, err) != 0) return -1;

@@ -27,8 +27,8 @@ typedef struct FlightRecorder FlightRecorder;
 // said on stderr. NULL with err filled: the path is too long.
 FlightRecorder *flight_recorder_open(const char *group_name, const char *folder, bool say,
                                      Error *err);
-// For a group within the parent's group, made by the parent's collective `sequence`: named after
-// it, and written where the parent's is.
+// Opens one for a group within the parent's group, made by the parent's collective `sequence`: it
+// is named after that, and written where the parent's is.
 FlightRecorder *flight_recorder_open_inside(const FlightRecorder *parent, uint64_t sequence);
 FlightRecorder *flight_recorder_copy(const FlightRecorder *recorder); // close it as well
 void flight_recorder_close(FlightRecorder *recorder);

@@ -28,7 +28,7 @@ static void *watch(void *context) {
     struct pollfd entries[] = {{.fd = trigger->pipe_fd, .events = POLLIN},
                                {.fd = trigger->stop_fd, .events = POLLIN}};
     for (;;) {
-        // Not a wait for a peer: flight_trigger_close ends it.
+        // This is no wait for a peer: flight_trigger_close ends it.
         if (poll(entries, 2, -1) < 0 && errno != EINTR) return NULL;
         if (entries[1].revents) return NULL;
         char bytes[64];

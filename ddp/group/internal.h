@@ -54,10 +54,10 @@ struct ProcessGroup {
 
 // ---- process_group.c ------------------------------------------------------------------------
 
-// Without flight records, which it takes.
+// Makes the group around a backend's state, as pg_new does, and takes a recorder that is open.
 ProcessGroup *pg_new_around(const PgBackend *backend, void *state, int rank, int size,
                             double timeout_s, FlightRecorder *flight);
-// Copies an error, if it is one: then -1, otherwise 0.
+// Copies `from` to `to` and returns -1 if `from` is an error; otherwise returns 0.
 int pg_copy_error(const Error *from, Error *to);
 // Breaks the group, here and on the other ranks, which would otherwise wait for this one. Only the
 // first error counts. Always returns -1.

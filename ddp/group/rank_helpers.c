@@ -69,7 +69,7 @@ int rank_all_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, R
     return status;
 }
 
-// The root's part, and that of the others.
+// The root's part is to receive the blobs; deliver, below, is the part of the others.
 static int collect(ProcessGroup *group, RankBlobs *all, const void *data, Error *err) {
     all->data = memory_zalloc(all->offset[all->count]);
     for (int r = 0; r < all->count; r++) {

@@ -90,7 +90,7 @@ COMBINE(sum_u8, uint8_t, a + b)
 COMBINE(max_u8, uint8_t, b > a ? b : a)
 COMBINE(min_u8, uint8_t, b < a ? b : a)
 
-// 16-bit floats: in float, then rounded.
+// 16-bit floats are combined as floats, and the result is rounded.
 #define COMBINE_HALF(NAME, FROM, TO, EXPRESSION)                                            \
     VECTORISED static void NAME(void *restrict sum, const void *restrict x, size_t count) { \
         uint16_t *restrict to = sum;                                                        \

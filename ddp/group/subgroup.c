@@ -32,7 +32,7 @@ static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, vo
                                 uint64_t sequence) {
     int size = count_members(members), rank = 0;
     int *global = memory_zalloc((size_t)size * sizeof *global);
-    bool same = true; // as in the job: then names need not say both
+    bool same = true; // numbers are as in the job, so names need not say both
     for (int r = 0, place = 0; r < parent->size; r++) {
         if (!(members >> r & 1)) continue;
         if (r == parent->rank) rank = place;

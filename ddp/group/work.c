@@ -268,7 +268,7 @@ static Work *take_work(ProcessGroup *group, const PgCall *call) {
     return work;
 }
 
-// With the mutex held.
+// Puts a Work at the end of the queue, with the mutex held.
 static void enqueue(ProcessGroup *group, Work *work) {
     if (group->last)
         group->last->next = work;

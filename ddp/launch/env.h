@@ -8,10 +8,10 @@
  * is 0 where there is none, and for all other ranks.
  *
  * Fake hosts: NCCL refuses two ranks on one GPU of one host, and takes NCCL_HOSTID for the host's
- * identity. With another one for each rank they talk over the network, here the loopback device;
- * the other NCCL_ variables keep it from trying what only works between real hosts, and make it as
- * small as possible, because ranks that share a GPU take turns on it. DDPRUN_FAKE_HOSTS=1 tells the
- * ranks.
+ * identity. With another identity for each rank they talk over the network, here the loopback
+ * device; the other NCCL_ variables keep it from trying what only works between real hosts, and
+ * make it as small as possible, because ranks that share a GPU take turns on it.
+ * DDPRUN_FAKE_HOSTS=1 tells the ranks.
  */
 #ifndef DDP_LAUNCH_ENV_H
 #define DDP_LAUNCH_ENV_H

@@ -185,7 +185,8 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
-// Ranks that each used all cores would slow each other down. torchrun does the same, and says so.
+// Says that each rank has one thread: ranks that each used all cores would slow each other down.
+// torchrun does and says the same.
 static void say_threads(Launch *launch) {
     const char *names = launch_env_threads(launch->options->local_ranks);
     if (names)

@@ -93,7 +93,7 @@ static const char *skip_bars(const char *line, size_t *bytes) {
 }
 
 // All ranks are given the same command, so a mistake in it is met by each of them, and said once.
-// Whether this line, the stream's last words, is an error that another rank has just shown.
+// Tells whether this line, the stream's last words, is an error that another rank has just shown.
 static bool is_repeated(Output *output, const Stream *stream, const char *line, size_t bytes) {
     if (bytes < 7 || memcmp(line, "error: ", 7) != 0) return false;
     if (output->error[0]) return strcmp(output->error, stream->last) == 0;

@@ -33,10 +33,10 @@ void output_close(Output *output);
 
 // Makes log_dir/attempt_K/RANK/{stdout,stderr}.log for this attempt.
 int output_begin(Output *output, int attempt, Error *err);
-// From now on brings what comes through these read ends of the rank's two pipes.
+// From now on, what comes through these read ends of the rank's two pipes is passed on.
 void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd);
-// What is left in the pipes, then closes pipes and files. Whoever still holds a write end (a stray
-// grandchild) is not waited for.
+// Passes on what is left in the pipes, then closes pipes and files. Whoever still holds a write end
+// (a stray grandchild) is not waited for.
 void output_end(Output *output);
 
 // For poll: the descriptors worth waking up for. entries has room for output_poll_max.
@@ -44,7 +44,7 @@ size_t output_poll_max(const Output *output);
 size_t output_poll(const Output *output, struct pollfd *entries);
 // Moves what can be moved without waiting.
 void output_pump(Output *output);
-// All that this rank has written until now, so that its last words are known.
+// Passes on all that this rank has written until now, so that its last words are known.
 void output_drain(Output *output, int local_rank);
 // Waits until the console has taken everything, at most this long.
 void output_flush(Output *output, double seconds);

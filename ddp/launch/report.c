@@ -120,7 +120,7 @@ void report_root(Launch *launch) {
     nodes_tell(launch->nodes, launch->attempt, false, text.data);
 }
 
-// What every rank has met needs no list of what became of each.
+// A mistake that every rank has met needs no list of what became of each rank.
 static bool needs_no_line(const Launch *launch, const LaunchedRank *rank) {
     bool all_alike = launch->root >= 0 && is_said(launch, &launch->ranks[launch->root]);
     return all_alike && rank->fate != RANK_ALIVE && (rank->sent || is_said(launch, rank));

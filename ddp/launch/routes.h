@@ -6,8 +6,8 @@
 
 #include "ddp/launch/output.h"
 
-// Fills files and hidden, [options->ranks] bytes that are 0 before: bit 1 stands for stdout, bit 2
-// for stderr; which go to a file, and which not to the console. 0, or -1 with err filled.
+// Fills [options->ranks] bytes, which are 0 before: `files` says what goes to a file, `hidden` what
+// does not go to the console. Bit 1 stands for stdout, bit 2 for stderr. 0, or -1 with err filled.
 int routes_read(const OutputOptions *options, unsigned char *files, unsigned char *hidden,
                 Error *err);
 

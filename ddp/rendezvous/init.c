@@ -119,7 +119,8 @@ static void publish_error(Meeting *m, const char *key, const Error *cause) {
     (void)publish(m, key, "error", cause->message, &ignored);
 }
 
-// Reads a verdict. Rank 0 gives up at the deadline and then says who is missing: worth one second.
+// Reads a verdict. Rank 0 gives up at the deadline and then says who is missing, which is worth
+// waiting another second for.
 static int await_verdict(Meeting *m, const char *key, char *payload, size_t capacity, Error *err) {
     char text[VERDICT_MAX];
     if (read_key(m, key, 1.0, text, sizeof text, err) != 0) {
@@ -312,7 +313,7 @@ static int make_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
     return 0;
 }
 
-// file://: rank 0 serves wherever there is room; the token is in the file, for its owner.
+// With file://, rank 0 serves at any free port; the token is in the file, for its owner alone.
 static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
     const Rendezvous *me = &m->me;
     m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
@@ -338,7 +339,7 @@ static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
     if (error.status != STATUS_OK) error_set(err, error.status, "%s", error.message);
 }
 
-// Without MASTER_ADDR, where the backend can tell: rank 0 serves where there is room.
+// Without MASTER_ADDR, rank 0 serves at any free port, and the backend tells the others where.
 static int find_told_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
     char text[VERDICT_MAX] = "";
     if (m->me.rank == 0) say_where(m, port, token, text, err);
@@ -408,7 +409,7 @@ static void leave_group(void *meeting) {
 
 // ---- The group
 
-// Opens the group when all have come. *kept: it has kept the meeting.
+// Opens the group when all have come. *kept tells whether it has kept the meeting.
 static ProcessGroup *open_group(Meeting *m, bool *kept, Error *err) {
     double patience_s = m->options.timeout_s < STORE_S ? m->options.timeout_s : STORE_S;
     if (m->backend->keeps_store && !(m->place.store = store_clone(m->store, patience_s, err)))

@@ -163,7 +163,7 @@ static int open_locked(MeetingFile *f, uint64_t deadline_ns, Error *err) {
     }
 }
 
-// One "joined" line of somebody who has not left: alive, and not this rank?
+// Checks a "joined" line of somebody who has not left: is that process alive, and not this rank?
 static int check_guest(const MeetingFile *f, const char *line, Error *err) {
     int rank, pid;
     unsigned long long start;

@@ -5,8 +5,8 @@
  * there before the job starts is the sign of one that died: if one of the processes in it is gone,
  * that is said, instead of waiting for it.
  *
- * All ranks must be on one host for now: the store is at 127.0.0.1. Readable by its owner only, for
- * it holds the token.
+ * All ranks must be on one host for now: the store is at 127.0.0.1. The file is readable by its
+ * owner only, for it holds the token.
  */
 #ifndef DDP_RENDEZVOUS_MEETING_FILE_H
 #define DDP_RENDEZVOUS_MEETING_FILE_H

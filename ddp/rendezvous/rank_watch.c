@@ -5,7 +5,7 @@
 #include "ddp/rendezvous/heartbeat.h"
 
 typedef struct RankWatch {
-    JobWatch watch; // first
+    JobWatch watch; // must be the first field: the functions below are given a pointer to it
     ProcessGroup *group;
     Heartbeat *heartbeat; // NULL without a launcher
 } RankWatch;

@@ -54,7 +54,7 @@ NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t byt
     return NET_DONE;
 }
 
-// status: of the error, if there is no such address.
+// The error has this status if there is no such address.
 static struct addrinfo *look_up(const char *host, int port, int status, Error *err) {
     char service[16];
     snprintf(service, sizeof service, "%d", port);

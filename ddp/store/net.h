@@ -39,7 +39,7 @@ int net_check_host(const char *host, Error *err);
 // filled. (Looking up a host name may take longer: the resolver has deadlines of its own.)
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err);
 
-// Takes one waiting connection, prepared like the others; -1 with errno if there is none.
+// Takes one waiting connection, prepared like the others; -1 with errno set if there is none.
 int net_accept(int listener);
 
 // Moves bytes [*moved, bytes) of data, advancing *moved, until all are moved or clock_ns() reaches

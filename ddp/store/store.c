@@ -281,7 +281,7 @@ static int fail_status(const Store *store, const char *key, StoreStatus status, 
                      store->host, store->port, why);
 }
 
-// Asks what every status but STORE_DONE is an error for.
+// Asks, and treats every status but STORE_DONE as an error.
 static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     StoreStatus status = STORE_DONE;
     if (call_server(store, ask, &status, value, err) != 0) return -1;

@@ -1,9 +1,9 @@
-/* attention.c: the CPU backend's causal attention: a product after the other, head by head.
+/* attention.c: the CPU backend's causal attention, as matrix products, head by head.
  *
- * A head's queries, keys and values are matrices [length, size] inside qkv, whose rows lie
- * 3 channels apart: OpenBLAS takes them as they are, and nothing is transposed or copied. Queries
- * come in blocks of BLOCK: of a block only the keys up to its last query are looked at, which saves
- * nearly half of the work on long texts. All weights are saved for the gradient.
+ * A head's queries, keys and values are matrices [length, size] inside qkv, whose rows are 3 times
+ * `channels` elements apart: OpenBLAS takes them as they are, and nothing is transposed or copied.
+ * Queries come in blocks of BLOCK: of a block only the keys up to its last query are looked at,
+ * which saves nearly half of the work on long texts. All weights are saved for the gradient.
  */
 #include <math.h>
 
@@ -17,14 +17,15 @@ size_t cpu_attention_saved(const Attention *of) {
     return of->batch * of->heads * of->length * of->length * sizeof(float);
 }
 
-// Two blocks of scores; in 16 bits also qkv and dy, rounded, and dqkv before it is rounded.
+// Counts the bytes of two blocks of scores; in 16 bits also those of qkv and dy after rounding, and
+// of dqkv before rounding.
 size_t cpu_attention_workspace(Precision precision, const Attention *of) {
     size_t activation = of->batch * of->length * of->heads * of->size;
     size_t rounded = precision == PRECISION_F32 ? 0 : (3 + 1 + 3) * activation;
     return ((size_t)2 * BLOCK * of->length + rounded) * sizeof(float);
 }
 
-// What both directions work on, after rounding.
+// What forward and backward work on, after rounding.
 typedef struct Work {
     const Attention *of;
     Precision precision;
@@ -34,10 +35,10 @@ typedef struct Work {
     float *lowered;   // [BLOCK, length]: weights rounded to 16 bits
 } Work;
 
-// A block of queries of one head: what stands where.
+// A block of queries, and the text and the head that they are of.
 typedef struct Block {
     size_t first, rows; // queries [first, first + rows) of the text
-    size_t keys;        // that they see: first + rows
+    size_t keys;        // how many of the keys these queries see: first + rows
     size_t text, head;
 } Block;
 
@@ -60,7 +61,8 @@ static size_t weights_of(const Work *work, Block block) {
     return ((block.text * work->of->heads + block.head) * length + block.first) * length;
 }
 
-// The largest of the first `seen`; of NaN, any.
+// Returns the largest of the first `seen` elements. A NaN need not be found: it reaches the sum of
+// exponentials by itself.
 static inline float row_max(const float *row, size_t seen) {
     float largest[WIDE], max = row[0];
     size_t j = 0;
@@ -96,7 +98,7 @@ KERNEL_CLONES static void block_softmax(float *row, Block block, size_t length, 
     }
 }
 
-// The weights as they meet values: rounded to 16 bits, if so asked for.
+// Returns the weights as the values are multiplied by them: rounded, if the precision is 16 bits.
 static const float *lowered(const Work *work, const float *weights, Block block) {
     size_t length = work->of->length;
     if (work->precision == PRECISION_F32) return weights;
@@ -118,7 +120,8 @@ static void block_forward(const Work *work, Block block, float *weights, float *
                        work->channels, false);
 }
 
-// dp becomes factor p (dp - sum of p dp): with the scale as factor, what queries and keys meet.
+// Replaces dp by factor p (dp - sum of p dp). With the scale as factor, these are the numbers by
+// which queries and keys are multiplied.
 KERNEL_CLONES static void score_gradients(float *dp, const float *p, Block block, size_t length,
                                           float factor) {
     size_t whole = block.keys / WIDE * WIDE;

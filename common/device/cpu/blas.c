@@ -15,14 +15,14 @@
 #include <string.h>
 
 #if defined(__x86_64__)
-// In OpenBLAS builds that carry kernels for many CPUs; absent (NULL) in the others.
+// OpenBLAS has this if it was built with kernels for many CPUs; otherwise it is NULL here.
 void gotoblas_dynamic_init(void) __attribute__((weak));
 void gotoblas_dynamic_quit(void) __attribute__((weak));
 
 // OpenBLAS chooses its kernels by the CPU's model number, when it is loaded. A model newer than the
 // library gets those of a Prescott of 2004: right results at a fifth of the speed. Then we choose
-// again, by what the CPU can do. Before main, because later other threads may be inside the
-// library. Whoever sets OPENBLAS_CORETYPE has chosen, and is left alone.
+// again, by what the CPU can do. This happens before main, because later other threads may be
+// inside the library. If OPENBLAS_CORETYPE is set, the user has chosen, and we do not.
 __attribute__((constructor)) static void blas_choose_kernels(void) {
     if (getenv("OPENBLAS_CORETYPE") || !gotoblas_dynamic_init || !gotoblas_dynamic_quit) return;
     if (strcmp(openblas_get_corename(), "Prescott") != 0) return;

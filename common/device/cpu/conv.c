@@ -41,7 +41,7 @@ static size_t strip_rows(const Window *v) {
     size_t rows = pixels / v->ow > 0 ? pixels / v->ow : 1;
     if (rows >= v->oh) return v->oh;
     size_t strips = (v->oh + rows - 1) / rows;
-    return (v->oh + strips - 1) / strips; // all about equally high
+    return (v->oh + strips - 1) / strips; // so that all strips are about equally high
 }
 
 // Moves on to the next strip, starting from {0}. False after the last one.
@@ -122,7 +122,7 @@ static void scatter_row(const float *row, float *destination, size_t count, size
     for (size_t i = 0; i < count; i++) destination[i * stride] += row[i];
 }
 
-// What one tap sees of plane[h, w], to out[pixels].
+// Copies what one tap sees of plane[h, w] to out[pixels].
 static void gather_tap(const Window *v, const Strip *strip, const Tap *tap, const float *plane,
                        float *out) {
     size_t above = tap->rows.begin * v->ow, inside_end = tap->rows.end * v->ow;
@@ -153,7 +153,8 @@ static void scatter_tap(const Window *v, const Tap *tap, float *in, float *plane
     }
 }
 
-// columns[c, kernel, kernel, pixels] of a strip of x[n, c, h, w]: a matrix [taps, pixels]
+// Returns the columns of a strip of x[n, c, h, w] as a matrix [taps, pixels]. They are written to
+// columns[c, kernel, kernel, pixels], unless they lie in x already.
 static CpuMatrix strip_gather(const Window *v, const Strip *strip, const float *x, float *columns) {
     size_t plane = v->h * v->w, area = v->kernel * v->kernel;
     const float *image = x + strip->image * v->c * plane;
@@ -401,7 +402,7 @@ static FourFloats largest_of_2x2(const float *plane, int32_t width, FourPlaces c
     *chosen = corner;
     for (int i = 1; i < 4; i++) {
         FourFloats value = four_at(plane, places[i]);
-        // All bits set where the value is greater, or the first that is not a number.
+        // All bits are set where the value is greater, or is the first that is not a number.
         FourPlaces wins = ~(value <= record) & (record == record);
         record = (FourFloats)((wins & (FourPlaces)value) | (~wins & (FourPlaces)record));
         *chosen = (wins & places[i]) | (~wins & *chosen);
@@ -416,7 +417,7 @@ static void max_pool_row_2x2(const Window *v, const float *plane, size_t first, 
     const FourPlaces last = (int32_t)(first + 2 * (v->ow - 1)) + (FourPlaces){0};
     for (size_t i = 0; i < v->ow; i += 4) {
         FourPlaces corner = (int32_t)(first + 2 * i) + (FourPlaces){0, 2, 4, 6}, best;
-        FourPlaces beyond = corner > last; // then the last window once more
+        FourPlaces beyond = corner > last; // there the last window is computed again
         corner = (beyond & last) | (~beyond & corner);
         FourFloats record = largest_of_2x2(plane, (int32_t)v->w, corner, &best);
         for (size_t k = 0; k < 4 && i + k < v->ow; k++) {

@@ -24,8 +24,8 @@
 #define KERNEL_CLONES
 #endif
 
-// Before a loop whose iterations touch their own index only: may be vectorised even where the
-// output is the input, which the compiler cannot know from two pointers.
+// Stands before a loop whose iterations touch their own index only. Such a loop may be vectorised
+// even where the output is the input, which the compiler cannot know from two pointers.
 #if defined(__clang__)
 #define KERNEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #else
@@ -70,7 +70,7 @@ static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;
 }
 
-// A sum over the divisor; an empty batch has no mean, and a loss of 0.
+// Divides a sum by the divisor. An empty batch has no mean: its loss is 0.
 static inline double quotient(double sum, double divisor) {
     return divisor > 0 ? sum / divisor : 0;
 }

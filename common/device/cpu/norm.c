@@ -78,7 +78,7 @@ KERNEL_CLONES static void channel_normalize(Channel channel, const float *x, flo
     }
 }
 
-// y = relu(y + residual), if that is asked for: in a channel that lies in the cache still
+// y = relu(y + residual), if that is asked for, while the channel still lies in the cache.
 KERNEL_CLONES static void channel_finish(Channel channel, const BatchNorm *norm, size_t at,
                                          float *y) {
     for (size_t i = 0; norm->relu && i < channel.n; i++) {
@@ -140,9 +140,9 @@ typedef struct Statistics {
 static Statistics channel_statistics(Channel channel, const float *x, double count) {
     double shift = (double)x[0];
     Sums sums = channel_moments(channel, x, shift);
-    double offset = sums.first / count; // of the mean from the shift
+    double offset = sums.first / count; // how far the mean lies from the shift
     double squares = sums.second - offset * sums.first;
-    if (squares < 0) squares = 0; // by rounding, when all x are equal
+    if (squares < 0) squares = 0; // rounding can do that when all x are equal
     return (Statistics){shift + offset, squares};
 }
 
@@ -237,8 +237,9 @@ static void cpu_batch_norm_statistics(const BatchNorm *norm) {
     }
 }
 
-// Of one channel, rank by rank: what is known of the first n elements and what a rank says of its
-// own give what is known of both (PyTorch's batch_norm_gather_stats, Chan's algorithm).
+// Merges the statistics of one channel, rank by rank: those of the first n elements and those that
+// a rank reports of its own elements give those of both together (PyTorch's
+// batch_norm_gather_stats, Chan's algorithm).
 static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_t i, float eps) {
     Statistics all = {0, 0};
     double n = 0;
@@ -247,7 +248,7 @@ static Statistics merge_channel(const float *rows, size_t ranks, size_t c, size_
         double mean = (double)row[i], invstd = (double)row[c + i], count = (double)row[2 * c];
         if (count < 1) continue;
         double squares = (1 / (invstd * invstd) - (double)eps) * count;
-        if (squares < 0) squares = 0; // by rounding, when all x of the rank are equal
+        if (squares < 0) squares = 0; // rounding can do that when all x of the rank are equal
         double apart = all.mean - mean, factor = 1 / (n + count);
         all.squares += squares + apart * apart * n * count * factor;
         all.mean = n * factor * all.mean + count * factor * mean;

@@ -82,7 +82,8 @@ static void cpu_pixel_cross_entropy(PixelLabels labels, const float *logits, flo
         }
 }
 
-// Losses are not negative, and such floats are in the order of their bits. NaN is on top.
+// Returns a number by which losses can be compared: floats that are not negative have the order of
+// their bits. NaN gets the largest.
 static inline uint32_t order_of(float loss) {
     const uint32_t top = 0x7fc00000;
     uint32_t bits;

@@ -111,8 +111,8 @@ KERNEL_CLONES static void input_gradient(const LayerNorm *norm, const float *dy,
 
 enum { COLUMNS = 128, ROWS = 16 }; // whose sums stay in the first-level cache
 
-// Of neighbouring columns, the sums over rows of dy and of dy normal: in float over ROWS rows, then
-// in double.
+// Computes the sums over rows of dy and of dy normal, for neighbouring columns: ROWS rows are added
+// up in float, and their sums in double.
 KERNEL_CLONES static void column_sums(const LayerNorm *norm, const float *dy, size_t first,
                                       size_t columns, double sums[2][COLUMNS]) {
     for (size_t j = 0; j < columns; j++) sums[0][j] = sums[1][j] = 0;

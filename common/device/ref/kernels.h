@@ -22,7 +22,7 @@ static inline void ref_put(float *place, double value, bool accumulate) {
     *place = (float)(accumulate ? (double)*place + value : value);
 }
 
-// A sum over the divisor; an empty batch has no mean, and a loss of 0.
+// Divides a sum by the divisor. An empty batch has no mean: its loss is 0.
 static inline double quotient(double sum, double divisor) {
     return divisor > 0 ? sum / divisor : 0;
 }

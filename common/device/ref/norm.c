@@ -143,7 +143,7 @@ static void ref_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
     }
 }
 
-// The steps of a batch norm over several ranks. rows: [ranks, 2c + 1].
+// What follows are the steps of a batch norm over several ranks. rows: [ranks, 2c + 1].
 static void ref_batch_norm_statistics(const BatchNorm *norm) {
     Shape shape = {norm->n, norm->c, norm->inner};
     double count = (double)(norm->n * norm->inner);
@@ -155,8 +155,9 @@ static void ref_batch_norm_statistics(const BatchNorm *norm) {
     }
 }
 
-// The mean of the means, each weighted with its rank's count; and the mean square of the distances
-// from it: a rank's variance around its own mean, and that mean's distance.
+// The mean is that of the ranks' means, each weighted with its rank's count. The variance is the
+// mean square of the distances from it: a rank's variance around its own mean, plus the square of
+// that mean's distance.
 static void ref_batch_norm_merge(const BatchNorm *norm, const float *rows, size_t ranks,
                                  double *all) {
     size_t row = 2 * norm->c + 1;

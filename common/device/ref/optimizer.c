@@ -22,7 +22,7 @@ static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
 
 static void adam_step(const AdamConfig *config, const AdamTensor *t) {
     double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
-    // AdamW's W: the weight decays beside the gradient. In Adam the gradient contains the decay.
+    // In AdamW the weight decays beside the gradient; in Adam the gradient contains the decay.
     double keep = (double)t->scalars[SCALAR_KEEP];
     double step_size = (double)t->scalars[SCALAR_STEP_SIZE];
     double correction = (double)t->scalars[SCALAR_BIAS_CORRECTION];

@@ -33,7 +33,7 @@ static int rank_at(const PgMpi *mpi, int host, int local_rank) {
 
 // ---- which ranks share a host -------------------------------------------------------------------
 
-// Each rank says who is the first rank of its host, and how many there are.
+// Each rank says which is the first rank of its host, and how many ranks the host has.
 static int ask_mpi(PgMpi *mpi, int (*answers)[2], Error *err) {
     MPI_Comm local;
     int mine[2] = {mpi->rank, 0};
@@ -172,7 +172,7 @@ typedef struct Chain {
     size_t size;                 // of an element
     size_t first, count, chunk;  // this rank's slice, and a chunk of it, in elements
     unsigned char *partial;      // [count], sums that come or go
-    int chunks, added, returned; // of them: in which this host's part is; that are complete here
+    int chunks, added, returned; // how many in all; with this host's part added; complete here
     int in, out, back, on;       // the first request of each kind; chunk c's is c further
 } Chain;
 
@@ -313,7 +313,7 @@ static Chain plan_chain(PgMpi *mpi, void **buffers) {
     return chain;
 }
 
-// This rank is done with the others' buffers, and they with its own.
+// Returns when this rank is done with the others' buffers, and they with its own.
 static int part(PgMpi *mpi, Error *err) {
     static const char done = 1;
     char *theirs = mpi_scratch(mpi, (size_t)mpi->hosts.local_size);

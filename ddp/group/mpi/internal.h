@@ -56,11 +56,12 @@ struct MpiAllocation {
     MpiAllocation *next;
 };
 
-// Where the ranks are. Only where rank r is on host r / local_size, and the ranks of a host can map
-// each other's memory, is a host more than one of its ranks.
+// Where the ranks are. Ranks count as being on one host only if rank r is on host r / local_size
+// everywhere, and the ranks of each host can map each other's memory (`blocked`). Otherwise each
+// rank is a host.
 typedef struct MpiHosts {
     bool blocked;
-    int host, count;            // this rank's, and of all
+    int host, count;            // this rank's host, and how many hosts there are
     int local_rank, local_size; // 0 and 1 unless blocked
 } MpiHosts;
 
@@ -102,12 +103,12 @@ int mpi_settle(int result, const char *what, Error *err);
 typedef struct MpiWatch MpiWatch;
 MpiWatch *mpi_watch_begin(const char *what, double seconds);
 void mpi_watch_end(MpiWatch *watch);
-// This process has PG_MPI_LINGER_S left to end by itself.
+// From now on this process has PG_MPI_LINGER_S seconds left in which it may end by itself.
 void mpi_end_soon(void);
 
 // ---- wait.c: 0, or -1 with err filled ----------------------------------------------------------
 
-// Between two looks at something that is waited for.
+// Sleeps a little, between two looks at something that is waited for.
 void mpi_nap(void);
 // Has this rank's owner broken the group, or another rank? Is the time over?
 int mpi_look(PgMpi *mpi, Error *err);
@@ -115,8 +116,8 @@ int mpi_look(PgMpi *mpi, Error *err);
 int mpi_post_send(PgMpi *mpi, const void *data, size_t bytes, int peer, int tag, Error *err);
 int mpi_post_receive(PgMpi *mpi, void *data, size_t bytes, int peer, int tag, Error *err);
 int mpi_wait(PgMpi *mpi, Error *err);
-// The beginning of a collective: all ranks are here and agree. *direct: all of them named the same
-// place of a shared allocation (0: this rank's buffer is in memory of its own).
+// Begins a collective: returns when all ranks are here and agree. *direct: all of them named the
+// same place of a shared allocation (0: this rank's buffer is in memory of its own).
 int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err);
 // Tells the others why this rank's group is broken.
 void mpi_tell_failure(PgMpi *mpi, const char *message);
@@ -126,23 +127,23 @@ int mpi_add_requests(PgMpi *mpi, int count, int peer);
 
 // ---- moves.c -----------------------------------------------------------------------------------
 
-// At least so many bytes, until the next call.
+// Returns memory of at least so many bytes, which is this caller's until the next call.
 void *mpi_scratch(PgMpi *mpi, size_t bytes);
-// A collective that all ranks have begun.
+// Carries out a collective that all ranks have begun.
 int mpi_move(PgMpi *mpi, Error *err);
 int mpi_send(PgMpi *mpi, Error *err);
 int mpi_receive(PgMpi *mpi, Error *err);
 
 // ---- hosts.c -----------------------------------------------------------------------------------
 
-// Which ranks share a host? Collective, before the group is used.
+// Finds out which ranks share a host. Collective; to be called before the group is used.
 int mpi_find_hosts(PgMpi *mpi, Error *err);
 size_t mpi_whole_pages(size_t bytes); // at least one
-// A block for each rank of this host in one piece of memory, of whole pages.
+// Makes a block for each rank of this host in one piece of memory, of whole pages.
 MpiAllocation *mpi_share(PgMpi *mpi, size_t bytes, Error *err);
 // The block that holds [buffer, buffer + bytes) of this rank, or NULL.
 const MpiAllocation *mpi_find_allocation(const PgMpi *mpi, const void *buffer, size_t bytes);
-// An all-reduce, where all ranks' buffers lie at the same place of the allocation.
+// Does an all-reduce, where all ranks' buffers lie at the same place of the allocation.
 int mpi_host_all_reduce(PgMpi *mpi, const MpiAllocation *allocation, Error *err);
 
 #endif

@@ -66,7 +66,7 @@ static void add_up(const PgMpi *mpi, void *own, unsigned char *scratch, void *ta
     reduce_in_rank_order(c->type, c->op, mpi->sources, mpi->world, &target, 1, count);
 }
 
-// Each rank's slice of the sum, in its place of the buffer, or where `target` is.
+// Makes each rank's slice of the sum, in its place of the buffer, or where `target` is.
 static int reduce_slices(PgMpi *mpi, void *target, unsigned char *scratch, Error *err) {
     const Collective *c = &mpi->call->collective;
     const Slice mine = slice_of(mpi, mpi->rank);
@@ -145,7 +145,7 @@ static int broadcast(PgMpi *mpi, size_t bytes, Error *err) {
     return mpi_wait(mpi, err);
 }
 
-// All ranks' buffers, one behind the other, at the root or (all) everywhere.
+// Brings all ranks' buffers, one behind the other, to the root or, if `all` is set, to every rank.
 static int gather(PgMpi *mpi, size_t bytes, bool all, Error *err) {
     const Collective *c = &mpi->call->collective;
     bool gathers = all || mpi->rank == c->root;
@@ -172,8 +172,8 @@ static int scatter(PgMpi *mpi, size_t bytes, Error *err) {
 
 // ---- MPI's own all-reduce -----------------------------------------------------------------------
 
-// What MPI adds as we do, but for the order. (16-bit floats it does not know, and what a maximum of
-// NaN is it does not say.)
+// Finds MPI's type for what MPI adds as we do, but for the order. (It does not know 16-bit floats,
+// and does not say what the maximum is where there is a NaN.)
 static bool find_fast_type(const Collective *c, MPI_Datatype *type) {
     if (c->op != PG_SUM && c->op != PG_AVG) return false;
     if (c->type == PG_F32)

@@ -105,8 +105,8 @@ static void close_group(void *state) {
     free(mpi);
 }
 
-// The group of `count` ranks of a communicator, which all call. tag: tells apart what is opened at
-// the same time. NULL with err filled.
+// Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
+// opened at the same time. Returns NULL with err filled after a failure.
 static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, double timeout_s,
                          Error *err) {
     PgMpi *mpi = memory_zalloc(sizeof *mpi);

@@ -10,8 +10,8 @@
  *     pg_mpi_tell(text)            rank 0's word for all, before there is a group
  *
  * Sums are taken in rank order, with the functions of ddp/group/reduce.h, so they have the bits of
- * shm and of DataParallel. MPI_Allreduce has not: its order is its own. pg_use_fast_sums
- * (process_group.h) gives up the promise and takes it.
+ * shm and of DataParallel. The sums of MPI_Allreduce have not: its order is its own.
+ * pg_use_fast_sums (process_group.h) gives up the promise and takes it.
  *
  * Waiting never spins: whoever waits asks MPI, and sleeps 50 us. A thread that waits inside MPI
  * takes a core, and with it the computing that it should overlap with.
@@ -38,11 +38,12 @@ bool pg_mpi_built(void); // is it part of this build?
 // Returns 0, or -1 with err filled. Ends the process if MPI_Init does not return in time.
 int pg_mpi_prepare(int rank, int world, double timeout_s, Error *err);
 
-// Rank 0's text [capacity] for all ranks, by MPI. Collective. Ends the process if it does not
+// Gives rank 0's text [capacity] to all ranks, by MPI. Collective. Ends the process if it does not
 // return in time.
 void pg_mpi_tell(char *text, int capacity, double timeout_s);
 
-// All ranks, prepared: the group of the first `world` ranks. NULL with err filled.
+// Makes the group of the first `world` ranks. All of them call, after pg_mpi_prepare. Returns NULL
+// with err filled after a failure.
 ProcessGroup *pg_mpi_open(int rank, int world, const PgOptions *options, Error *err);
 
 #endif

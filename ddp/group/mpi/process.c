@@ -107,8 +107,8 @@ void mpi_end_soon(void) {
     pthread_detach(thread);
 }
 
-// At exit() or the return from main. A process that ends by _exit after an error is noticed by the
-// starter, which ends the others.
+// Runs at exit() or at the return from main. A process that ends by _exit after an error is noticed
+// by the starter, which ends the others.
 static void leave_mpi(int status, void *nothing) {
     int finalized = 0;
     (void)nothing;
@@ -133,7 +133,7 @@ static bool started_by_us(void) {
     return false;
 }
 
-// Before MPI_Init, which in some of these cases ends the process with words of its own.
+// Runs before MPI_Init, which in some of these cases ends the process with words of its own.
 static int check_starter(int rank, int world, Error *err) {
     if (is_set("DDPRUN_STORE"))
         return error_set(err, STATUS_USAGE,

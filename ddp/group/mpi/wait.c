@@ -119,7 +119,7 @@ static void hear_failure(PgMpi *mpi) {
 void mpi_tell_failure(PgMpi *mpi, const char *message) {
     int count = 0, done = 0;
     uint64_t end_ns = clock_ns() + TELL_NS;
-    if (!mark_failed(mpi, message)) return; // heard from another rank: all have
+    if (!mark_failed(mpi, message)) return; // another rank has told it to all already
     // These and the message stay where they are: nobody frees a broken group's state.
     MPI_Request *requests = memory_zalloc((size_t)mpi->world * sizeof *requests);
     for (int r = 0; r < mpi->world; r++) {

@@ -141,7 +141,7 @@ static Allocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stri
     return a;
 }
 
-// Shows the others where a new segment is: they look after the next barrier.
+// Shows the others where a new segment is. They read that once the next barrier is over.
 static void announce(PgShm *shm, PgShmSegment *segment) {
     shm->control->pid = (int)getpid();
     shm->control->fd = segment->fd;
@@ -166,7 +166,7 @@ static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
     return add_allocation(shm, segment, stride);
 }
 
-// The others' part.
+// The other ranks' part: they open the segment that rank 0 has made.
 static Allocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
     PgShmSegment *segment = find_announced(shm, stride * (size_t)shm->world, err);
     return segment ? add_allocation(shm, segment, stride) : NULL;
@@ -209,8 +209,8 @@ static bool keeps_to_itself(const PgShm *shm, const Collective *c, size_t bytes)
            receive >= send + world * bytes;
 }
 
-// What the other ranks would read and write of this rank's in a direct collective, *bytes of it;
-// NULL: it has no direct form.
+// Returns the buffer of this rank that others would read and write in a direct collective, and its
+// size in *bytes; NULL: the collective has no direct form.
 static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *bytes) {
     const unsigned char *send = c->send;
     size_t own = c->count * pg_type_bytes(c->type);

@@ -26,7 +26,7 @@ static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
         close(fd);
         return NULL;
     }
-    // Fewer page-table walks; where the kernel does not do it, nothing is lost.
+    // Huge pages save page-table walks; where the kernel gives none, nothing is lost.
     if (bytes >= HUGE_PAGE_BYTES) madvise(base, bytes, MADV_HUGEPAGE);
     PgShmSegment *segment = memory_zalloc(sizeof *segment);
     segment->base = base;

@@ -59,8 +59,8 @@ static bool is_missing(const PgShm *shm, const Wait *wait, int rank) {
     return rank == wait->peer && !reached(wait->word, wait->target);
 }
 
-// Gone, or a zombie whose parent has not looked yet: the state follows the name, which is in
-// parentheses and may itself contain some.
+// Is the process gone, or a zombie whose parent has not looked yet? The state follows the name,
+// which is in parentheses and may itself contain some.
 static bool process_gone(int pid) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
@@ -83,7 +83,7 @@ static bool is_gone(const PgShm *shm, int rank) {
     return !shm->threads && pid != 0 && process_gone(pid);
 }
 
-// Will never come: asked before the counter is read for the last time.
+// Will this rank never come? This is asked before the counter is read for the last time.
 static bool is_lost(const PgShm *shm, const Wait *wait, int rank) {
     return (is_closed(shm, rank) || is_gone(shm, rank)) && is_missing(shm, wait, rank);
 }
@@ -119,7 +119,8 @@ static void add_rank_state(Text *text, const PgShm *shm, int rank) {
                  pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
 }
 
-// The ranks that had not come at the deadline; of a barrier monitored for the first one only that.
+// Adds the ranks that had not come at the deadline, or only the first of them if the barrier is
+// monitored for that one.
 static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
     const PgCall *call = shm->call;
     Text list = {.length = 0};
