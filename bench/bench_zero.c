@@ -106,7 +106,7 @@ static int compare_double(const void *a, const void *b) {
 
 // Of values[r] / base[r]; base NULL: of the values.
 static double median(const double *values, const double *base, size_t count) {
-    double sorted[ROUNDS_MAX];
+    double sorted[ROUNDS_MAX] = {0};
     for (size_t r = 0; r < count; r++) sorted[r] = values[r] / (base ? base[r] : 1);
     qsort(sorted, count, sizeof *sorted, compare_double);
     return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;

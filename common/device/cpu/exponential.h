@@ -45,9 +45,9 @@ static inline float exponential(float x) {
     int32_t power = exponential_bits(shifted) - exponential_bits(round); // n
     int32_t result =
         exponential_bits(p * exponential_from((int32_t)((uint32_t)(power + 127) << 23)));
-    // All ones where x is NaN, and where exp(x) is 0 or infinite.
-    int32_t nan = -(size > infinite), far = -(size > limit);
-    int32_t edge = (bits & nan) | (infinite & ~nan & ~(bits >> 31));
+    // All ones where x is NaN, where exp(x) is 0 or infinite, and where x is negative.
+    int32_t nan = -(size > infinite), far = -(size > limit), negative = -(bits < 0);
+    int32_t edge = (bits & nan) | (infinite & ~nan & ~negative);
     return exponential_from((result & ~far) | (edge & far));
 }
 
