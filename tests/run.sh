@@ -50,15 +50,15 @@ SETUP_PRESET=$preset setup_build . "$build"
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
 case $preset in
 # (`compare` is about figures and the tutorials' tests about graders: the programs that they start have tests
-# of their own. `installed` links programs that know nothing of a sanitizer.)
-asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|installed|tutorial_.*)$' ;;
+# of their own. `installed` links programs that know nothing of a sanitizer, and `gpu_modules` looks at what is linked.)
+asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|installed|gpu_modules|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow.
 tsan)
     jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|trainer_options|same_files|option_mixes'
-    jobs="$jobs|installed|zero_optimizer|text|dry_run|foreign_weights|manual|link|ladder|model|model_page|peers|peers_table|promises|paper|scores|regress"
+    jobs="$jobs|installed|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual|link|ladder|model|model_page|peers|peers_table|promises|paper|scores|regress"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
