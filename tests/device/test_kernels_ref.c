@@ -126,7 +126,8 @@ static void known_batch_norm(const Kernels *k) {
     const float x[] = {1, 2, 3, 4}, weight[] = {2}, bias[] = {1}; // mean 2.5, variance 1.25
     float y[4], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1};
     float inverse = 1 / sqrtf(1.25f);
-    BatchNorm norm = {x, 2, 1, 2, weight, bias, mean, invstd, running_mean, running_var, 0.1f, 0};
+    BatchNorm norm = {x,           2,    1, 2,    weight, bias, mean, invstd, running_mean,
+                      running_var, 0.1f, 0, NULL, false,  NULL, NULL};
     k->norm->batch_norm(&norm, y);
     KNOWN(mean, 2.5f);
     KNOWN(invstd, inverse);
@@ -142,12 +143,13 @@ static void known_batch_norm(const Kernels *k) {
 // A batch of [4, 1, 2] that lies on three ranks, the second of which has nothing, must give what
 // one device computes.
 static void known_batch_norm_over_ranks(const Kernels *k) {
-    const float x[] = {1, 2, 3, 5, 8, 13, 21, 34}, dy[] = {1, -2, 3, 0, 2, 1, -1, 4};
+    const float x[] = {1, 2, 3, 5, 8, 13, 21, 34};
+    float dy[] = {1, -2, 3, 0, 2, 1, -1, 4};
     const float weight[] = {2}, bias[] = {1};
     const size_t from[] = {0, 1, 1, 4}; // rank r has rows from[r] to from[r + 1]
     float y[8], mean[1], invstd[1], running_mean[] = {1}, running_var[] = {1}, dx[8], dw[1], db[1];
-    BatchNorm norm = {x,           4,    1,    2, weight, bias, mean, invstd, running_mean,
-                      running_var, 0.1f, 1e-5f};
+    BatchNorm norm = {x,           4,    1,     2,    weight, bias, mean, invstd, running_mean,
+                      running_var, 0.1f, 1e-5f, NULL, false,  NULL, NULL};
     k->norm->batch_norm(&norm, y);
     k->norm->batch_norm_gradient(&norm, dy, &(NormGradient){dx, dw, db, false, false, false});
 
@@ -432,8 +434,8 @@ static void test_pool_gradients(void **state) {
 
 static double norm_objective(Case *s) {
     float mean[3], invstd[3], running_mean[3] = {0}, running_var[3] = {0};
-    BatchNorm norm = {s->x, s->n,   s->c,         s->inner,    s->weight, s->bias,
-                      mean, invstd, running_mean, running_var, 0.1f,      1e-5f};
+    BatchNorm norm = {s->x,         s->n,        s->c, s->inner, s->weight, s->bias, mean, invstd,
+                      running_mean, running_var, 0.1f, 1e-5f,    NULL,      false,   NULL, NULL};
     if (s->eval) norm.running_mean = s->running_mean, norm.running_var = s->running_var;
     if (s->eval)
         kernels_ref.norm->batch_norm_eval(&norm, s->y);
@@ -449,7 +451,8 @@ static void test_norm_gradients(void **state) {
         s.n = 4, s.c = 3, s.inner = 5, s.eval = eval;
         float mean[3], invstd[3], dx[60], dw[3], db[3];
         for (size_t i = 0; i < 3; i++) s.running_var[i] = 0.5f + (float)i;
-        BatchNorm norm = {s.x, 4, 3, 5, s.weight, s.bias, mean, invstd, dw, db, 0.1f, 1e-5f};
+        BatchNorm norm = {s.x, 4,  3,    5,     s.weight, s.bias, mean, invstd,
+                          dw,  db, 0.1f, 1e-5f, NULL,     false,  NULL, NULL};
         const NormGradient to = {dx, dw, db, false, false, false};
         kernels_ref.norm->batch_norm(&norm, s.y);
         norm.running_mean = s.running_mean, norm.running_var = s.running_var;
