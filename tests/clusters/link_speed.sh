@@ -3,10 +3,11 @@
 # and a cable of RATE (1gbit) between them. Prints how long an all-reduce of 25 MiB takes, beside the 210 ms
 # that its bytes take at 1 Gbit/s, and how much of min(compute, communication) of a training step is hidden:
 # a step that sends nothing computes; one without overlap does both in turns; one with overlap at a time.
-. "$(dirname "$0")/../programs/checks.sh"
-. "$(dirname "$0")/mpi.sh"
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/../programs/checks.sh"
+. "$here/mpi.sh"
 [ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
-. "$(dirname "$0")/hosts.sh"
+. "$here/hosts.sh"
 rate=${3-1gbit}
 limit=300
 export OPENBLAS_NUM_THREADS=1
