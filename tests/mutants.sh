@@ -124,6 +124,7 @@ run_test() {
     case $1 in
     test_*) must_build "$1" ;;
     grade_* | tutorial_*) must_build ;;
+    mpi_collectives) must_build $programs test_process_group ;; # which it starts itself
     *) must_build $programs ;; # a script: it may ask for any of them
     esac
     status=0

@@ -1,5 +1,7 @@
-# figure.awk: what gnuplot leaves out of an SVG: a title and a description for those who cannot see it, and
-# colours for a dark page. Numbers and lines stay as they are.
+# figure.awk: what gnuplot leaves out of an SVG: a title and a description for those who cannot see it, colours for
+# a dark page, and answers to the mouse: a value's text shows where it stands, and a click on a series fades it or
+# brings it back (in the report and in a browser; a picture in a page of Markdown stays still). Numbers and lines
+# stay as they are.
 #
 #   title="..." text="..." awk -f figure.awk NAME.svg
 #
@@ -27,8 +29,23 @@ function escape(text) {
     print "[stroke=\"rgb(228, 228, 228)\"] { stroke: #3a3d43 }"
     print "[stroke=\"rgb(255, 255, 255)\"] { stroke: #16181c }"
     print "[fill=\"rgb(0,114,178)\"] { fill: #56b4e9 }"
-    print "}</style>"
+    print "}"
+    print "[onclick] { cursor: pointer }</style>"
     next
+}
+
+# A series. Its title would be gnuplot's command.
+/<g id="gnuplot_plot_[0-9]+[a-z]*" *><title>/ {
+    sub(/ *><title>.*<\/title>/, " onclick=\"if (!event.target.closest('.value')) " \
+        "style.opacity = style.opacity ? '' : 0.1\">")
+}
+
+# The text of a point, which gnuplot hands to a script of its own: a title needs none.
+/onmousemove="gnuplot_svg.showHypertext/ {
+    text = $0
+    sub(/.*showHypertext\(evt,'/, "", text)
+    sub(/'\)".*/, "", text)
+    $0 = "<g class=\"value\"><title>" escape(text) "</title>"
 }
 
 { print }

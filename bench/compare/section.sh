@@ -82,6 +82,8 @@ draw_section() {
         return 1
     fi
     (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
+    title=$1 text="The figure $1; its numbers are in the tables beside it." awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
+        mv "$out/plots/$1.svg" "$out/$1.svg"
     echo "![$1]($1.svg)"
 }
 

@@ -19,13 +19,20 @@ unset key
 set lmargin at screen 75.0 / width
 set rmargin at screen 1 - 15.0 / width
 
+megabytes(name) = column(name) / 1e6
+device0(unused) = sprintf("device 0: %.2f MB", megabytes("peak_bytes_device0"))
+other(unused) = sprintf("the fullest other: %.2f MB", megabytes("peak_bytes_other"))
+several(bytes) = column("world_size") > 1 ? bytes : NaN
+values = at_mouse('file using 0:(megabytes("peak_bytes_device0")):(device0(0))'). \
+    at_mouse('file using ($0 + 0.25):(several(megabytes("peak_bytes_other"))):(other(0))')
+
 do for [m = 1:words(models)] {
     set title word(models, m) offset 0, -0.5
     set tmargin at screen panel_at(75 + 285 * (m - 1))
     set bmargin at screen panel_at(275 + 285 * (m - 1))
     file = "plots/".word(models, m).".csv"
-    plot file using (column("peak_bytes_device0") / 1e6):xtic(bar_label(0)) linecolor rgb "#A63C00", \
-        file using (column("world_size") > 1 ? column("peak_bytes_other") / 1e6 : NaN) linecolor rgb sky
+    plot file using (megabytes("peak_bytes_device0")):xtic(bar_label(0)) linecolor rgb "#A63C00", \
+        file using (several(megabytes("peak_bytes_other"))) linecolor rgb sky @values
 }
 
 eval key_panel

@@ -11,12 +11,13 @@ set multiplot layout 1, 2 title figure_title font ",15" margins 0.08, 0.98, 0.30
 set key below vertical maxrows 2 samplen 2 noenhanced
 set yrange [0:*]
 set offsets graph 0.05, graph 0.05, 0, 0
+values = at_mouse('for [i = 2:1 + value(data."_".side)] file using 1:i:(sprintf("%g: %g s", column(1), column(i)))')
 do for [side in "here paper"] {
     file = "plots/".data."-".side.".csv"
     set title side eq "here" ? "this machine, emulated links" : "the paper"
     set xlabel side eq "here" ? xlabel_here : xlabel_paper
     set ylabel side eq "here" ? "seconds per iteration" : ""
     plot for [i = 2:1 + value(data."_".side)] file using 1:i with linespoints linewidth 2 pointtype 3 + 2 * i \
-        linecolor rgb word("#000000 #E69F00 #0072B2 #009E73 #CC79A7", i - 1) title columnheader(i)
+        linecolor rgb word("#000000 #E69F00 #0072B2 #009E73 #CC79A7", i - 1) title columnheader(i) @values
 }
 unset multiplot

@@ -27,6 +27,9 @@ middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 # A letter takes 7 pixels.
 has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
 name_in(dark) = has_name(0) && is_on_dark(strcol("phase")) == dark ? strcol("phase") : ""
+length(unused) = column("end_ms") - column("begin_ms")
+told(unused) = sprintf("%s: %.3f ms", strcol("phase"), length(0))
+values = at_mouse('file using (length(0) > 0 ? middle(0) : NaN):"row":(told(0))')
 drawn_rows = 0
 do for [m = 1:words(models)] {
     file = "plots/phases-".word(models, m).".csv"
@@ -47,7 +50,7 @@ do for [m = 1:words(models)] {
         file using (middle(0)):"row":(name_in(0)) with labels textcolor rgb "#010101" font ",12", \
         file using (column("begin_ms") == 0 ? 0 : NaN):"row":"label" with labels right offset -1, 0, \
         file using (column("begin_ms") == 0 ? 1.05 * end_max : NaN):"row":(column("disturbed") > 0 ? "disturbed" : "") \
-        with labels left textcolor rgb "#666666" font ",12"
+        with labels left textcolor rgb "#666666" font ",12" @values
 }
 
 eval key_panel

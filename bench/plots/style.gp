@@ -41,6 +41,9 @@ if (exists("as_png")) {
     set terminal svg size width, height fixed enhanced font "sans-serif,14" background "white"
 }
 drawing = !exists("numbers_only")
+# A figure may end its plot with @values, a layer of points that are not seen, whose texts show when the mouse is over
+# them: at_mouse(DATA) says which. Numbers alone have no such layer.
+at_mouse(data) = drawing ? ', '.data.' with labels hypertext point pointtype 7 pointsize 1.6 linecolor rgb "#FFFFFFFF" notitle' : ''
 if (drawing) { set output name.(exists("as_png") ? ".png" : ".svg") } else { set output "/dev/null"; set table "plots/".name.".drawn" }
 shown(format) = drawing ? format : "%.9g" # for axes with a format of their own
 if (!drawing) { set format "%.9g" }

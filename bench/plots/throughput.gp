@@ -19,6 +19,8 @@ series(strategy) = strcol("strategy") eq strategy || strcol("strategy") eq "sing
 world_in(strategy) = series(strategy) ? column("world_size") : NaN
 speed_at(milliseconds) = column("global_batch") * 1000 / column(milliseconds)
 last(strategy) = strcol("strategy") eq strategy && column("world_size") == world_max
+told(unused) = sprintf("%s on %d: %.0f samples/s", strcol("strategy"), column("world_size"), column("samples_per_s_p50"))
+values = at_mouse('file using "world_size":"samples_per_s_p50":(told(0))')
 set lmargin at screen 85.0 / width
 set rmargin at screen 1 - 95.0 / width
 
@@ -63,6 +65,6 @@ do for [m = 1:words(models)] {
         file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50" \
             with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black, \
         file using "world_size":"samples_per_s_p50":(column("disturbed") > 0 ? 2 : 0) \
-            with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666"
+            with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" @values
 }
 unset multiplot

@@ -39,6 +39,9 @@ numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixel
 named(dark) = !(strcol("phase") eq "moving" || strcol("phase") eq "waiting") \
     && is_on_dark(strcol("phase")) == dark && pixels(0) > 7 * strlen(strcol("phase")) + 6
 in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : ""
+of_bucket(unused) = column("bucket") >= 0 ? " of bucket ".strcol("bucket") : ""
+told(unused) = sprintf("%s%s: %.3f ms", strcol("phase"), of_bucket(0), column("end_ms") - column("begin_ms"))
+values = at_mouse('spans using (pixels(0) > 1 ? middle(0) : NaN):"row":(told(0))')
 plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin_ms":"end_ms": \
         (column("row") - 0.4):(column("row") + 0.4) \
         title in_key(word(kinds, k)) with boxxyerror linewidth 0.4 linecolor rgb phase_colour[k], \
@@ -51,4 +54,4 @@ plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin
         notitle with labels textcolor rgb "#FEFEFE" font ",13", \
     spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
     spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
-    tracks using (0):"row":"label" notitle with labels right offset -1, 0
+    tracks using (0):"row":"label" notitle with labels right offset -1, 0 @values

@@ -30,6 +30,16 @@ if echo 'set terminal pngcairo' | gnuplot 2>/dev/null; then
         [ "$(head -c 4 "${file%.svg}.png" | tail -c 3)" = PNG ] || fail "there is no ${file%.svg}.png"
     done
 fi
+# They answer to the mouse: each series to a click, each value of a series where it stands.
+for file in *.svg; do
+    checks=$((checks + 1))
+    [ "$(grep -c 'onclick=' "$file")" = "$(grep -c 'gnuplot_plot_' "$file")" ] || fail "$file: not every series answers"
+    if grep -qE 'gnuplot_svg|<title>file using' "$file"; then fail "$file: what is gnuplot's own is left"; fi
+done
+for figure in throughput memory phases timeline buckets; do
+    checks=$((checks + 1))
+    grep -qE 'class="value"><title>[a-zA-Z0-9_ ]+: [0-9.]+ [a-zA-Z]' "$figure.svg" || fail "$figure.svg tells no value"
+done
 checks=$((checks + 1))
 [ "$(grep -c '<figure>' report.html)" = 7 ] || fail "not seven figures in report.html"
 grep -q 'id="what-if"' report.html || fail "no what-if"

@@ -24,6 +24,9 @@ for (const svg of document.querySelectorAll("figure > svg")) {
     const shrunk = svg.getBoundingClientRect().width / svg.viewBox.baseVal.width
     const paper = light(getComputedStyle(svg.querySelector("rect")).fill)
     if (Math.abs(paper - page) > 0.05) faults.push(title + ": another ground than the page's")
+    const series = svg.querySelector("[onclick]") // a click fades it, another brings it back
+    const click = () => { series.dispatchEvent(new MouseEvent("click", { bubbles: true })); return series.style.opacity }
+    if (click() !== "0.1" || click() !== "") faults.push(title + ": a series does not answer to a click")
     for (const text of svg.querySelectorAll("text")) {
         if (!text.textContent.trim()) continue
         texts++
