@@ -5,12 +5,12 @@
  * looks whether another rank has sent word of a failure, looks at the clock, and sleeps. Each look
  * also moves the messages on, of this rank and through it.
  */
-#include <stdarg.h>
 #include <string.h>
 #include <time.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/group/message.h"
 #include "ddp/group/mpi/internal.h"
 
 enum {
@@ -26,26 +26,6 @@ void mpi_nap(void) {
 
 // ---- what is said -------------------------------------------------------------------------------
 
-typedef struct Text {
-    char data[MPI_FAILURE_MAX];
-    size_t length;
-} Text;
-
-__attribute__((format(printf, 2, 3))) static void text_add(Text *text, const char *format, ...) {
-    size_t room = sizeof text->data - text->length;
-    va_list arguments;
-    va_start(arguments, format);
-    int wanted = vsnprintf(text->data + text->length, room, format, arguments);
-    va_end(arguments);
-    if (wanted > 0) text->length += (size_t)wanted < room ? (size_t)wanted : room - 1;
-}
-
-static void add_call(Text *text, const PgCall *call) {
-    char name[PG_DESCRIPTION_MAX];
-    if (call->sequence != 0) text_add(text, "collective %ju ", (uintmax_t)call->sequence);
-    text_add(text, "%s: ", pg_describe(call->operation, &call->collective, name));
-}
-
 // Is a message to or from the rank still on its way?
 static bool is_awaited(const PgMpi *mpi, int rank) {
     for (int i = 0; i < mpi->count; i++) {
@@ -57,40 +37,34 @@ static bool is_awaited(const PgMpi *mpi, int rank) {
     return false;
 }
 
-static void add_rank_state(Text *text, const PgMpi *mpi, int rank) {
+static void add_rank_state(PgMessage *message, const PgMpi *mpi, int rank) {
     const PgFingerprint *last = &mpi->headers[rank].call;
     char name[PG_RANK_NAME_MAX];
-    text_add(text, "rank %s", pg_rank_name(mpi->call->global, rank, name));
+    pg_message_add(message, "rank %s", pg_rank_name(mpi->call->global, rank, name));
     if (last->sequence == 0)
-        text_add(text, " has begun no collective");
+        pg_message_add(message, " has begun no collective");
     else if (last->sequence == mpi->call->sequence)
-        text_add(text, " had begun it");
+        pg_message_add(message, " had begun it");
     else
-        text_add(text, " last began %ju %s", (uintmax_t)last->sequence,
-                 pg_operation_name(last->operation));
+        pg_message_add(message, " last began %ju %s", (uintmax_t)last->sequence,
+                       pg_operation_name(last->operation));
 }
 
 // "collective 18 all_reduce(F32, 10, sum): rank 1 did not arrive within 30.0 s; rank 1 last began
 // 17 barrier"
 static int fail_late(PgMpi *mpi, Error *err) {
-    const PgCall *call = mpi->call;
-    Text text = {.length = 0}, list = {.length = 0}, states = {.length = 0};
-    char name[PG_RANK_NAME_MAX];
-    int late = 0;
-    for (int r = 0; r < mpi->world && !(late && call->monitor == MONITOR_FIRST); r++) {
-        if (!is_awaited(mpi, r)) continue;
-        text_add(&list, "%s%s", late ? ", " : "", pg_rank_name(call->global, r, name));
-        text_add(&states, "%s", late++ ? ", " : "");
+    PgMessage message = {.length = 0}, states = {.length = 0};
+    PgLate late = {.count = 0};
+    for (int r = 0; r < mpi->world; r++) {
+        if (!is_awaited(mpi, r) || !pg_late_add(&late, mpi->call, r)) continue;
+        pg_message_add(&states, "%s", late.count > 1 ? ", " : "");
         add_rank_state(&states, mpi, r);
     }
-    add_call(&text, call);
-    if (call->monitor == MONITOR_NONE)
-        text_add(&text, "rank %.100s did not arrive within %.1f s; %.500s", list.data,
-                 call->timeout_s, states.data);
-    else
-        text_add(&text, "Rank%s %.100s failed to pass monitoredBarrier in %.0f ms; %.500s",
-                 late == 1 ? "" : "s", list.data, call->timeout_s * 1e3, states.data);
-    return error_set(err, STATUS_FAILED, "%s", text.data);
+    pg_message_add_call(&message, mpi->call);
+    pg_message_add(&message, ": ");
+    pg_message_add_late(&message, mpi->call, &late);
+    pg_message_add(&message, "%.500s", states.data);
+    return error_set(err, STATUS_FAILED, "%s", message.data);
 }
 
 // ---- failures -----------------------------------------------------------------------------------

@@ -13,29 +13,14 @@
  */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "ddp/group/message.h"
 #include "ddp/group/shm/internal.h"
 
 enum { LOOK_UP_NS = 100 * 1000 * 1000 };
-
-// A message that is built piece by piece and cut at the end of its room.
-typedef struct Text {
-    char data[FAILURE_MAX];
-    size_t length;
-} Text;
-
-__attribute__((format(printf, 2, 3))) static void text_add(Text *text, const char *format, ...) {
-    size_t room = sizeof text->data - text->length;
-    va_list arguments;
-    va_start(arguments, format);
-    int wanted = vsnprintf(text->data + text->length, room, format, arguments);
-    va_end(arguments);
-    if (wanted > 0) text->length += (size_t)wanted < room ? (size_t)wanted : room - 1;
-}
 
 static RankSlot *slot(const PgShm *shm, int rank) {
     return &shm->control->slots[rank];
@@ -90,51 +75,35 @@ static bool is_lost(const PgShm *shm, const Wait *wait, int rank) {
 
 // ---- what is said ---------------------------------------------------------------------------
 
-static void add_call(Text *text, const PgShm *shm) {
-    const PgCall *call = shm->call;
-    char name[PG_DESCRIPTION_MAX];
-    if (call->sequence != 0)
-        text_add(text, "collective %ju ", (uintmax_t)call->sequence);
-    else if (call->operation == PG_BARRIER) {
-        text_add(text, "joining a group of %d", shm->world);
-        return;
-    }
-    text_add(text, "%s", pg_describe(call->operation, &call->collective, name));
+static void add_call(PgMessage *message, const PgShm *shm) {
+    if (shm->call->sequence == 0 && shm->call->operation == PG_BARRIER)
+        pg_message_add(message, "joining a group of %d", shm->world);
+    else
+        pg_message_add_call(message, shm->call);
 }
 
-static void add_rank_state(Text *text, const PgShm *shm, int rank) {
+static void add_rank_state(PgMessage *message, const PgShm *shm, int rank) {
     uint32_t finished = sync_load(&slot(shm, rank)->finished);
     char name[PG_RANK_NAME_MAX];
-    text_add(text, "rank %s", pg_rank_name(shm->call->global, rank, name));
+    pg_message_add(message, "rank %s", pg_rank_name(shm->call->global, rank, name));
     if (is_closed(shm, rank))
-        text_add(text, " has closed its group;");
+        pg_message_add(message, " has closed its group;");
     else if (sync_load(&slot(shm, rank)->presence) == RANK_ABSENT)
-        text_add(text, " never joined;");
+        pg_message_add(message, " never joined;");
     else if (is_gone(shm, rank))
-        text_add(text, " (pid %d) is gone;", (int)sync_load(&slot(shm, rank)->pid));
+        pg_message_add(message, " (pid %d) is gone;", (int)sync_load(&slot(shm, rank)->pid));
     if (finished == 0)
-        text_add(text, " has finished no collective");
+        pg_message_add(message, " has finished no collective");
     else
-        text_add(text, " last finished %u %s", finished,
-                 pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
+        pg_message_add(message, " last finished %u %s", finished,
+                       pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
 }
 
-// Adds the ranks that had not come at the deadline, or only the first of them if the barrier is
-// monitored for that one.
-static void add_late(Text *text, const PgShm *shm, const Wait *wait) {
-    const PgCall *call = shm->call;
-    Text list = {.length = 0};
-    char name[PG_RANK_NAME_MAX];
-    int late = 0;
-    for (int r = 0; r < shm->world && !(late && call->monitor == MONITOR_FIRST); r++) {
-        if (!is_missing(shm, wait, r)) continue;
-        text_add(&list, "%s%s", late++ ? ", " : "", pg_rank_name(call->global, r, name));
-    }
-    if (call->monitor == MONITOR_NONE)
-        text_add(text, "rank %s did not arrive within %.1f s; ", list.data, call->timeout_s);
-    else
-        text_add(text, "Rank%s %s failed to pass monitoredBarrier in %.0f ms; ",
-                 late == 1 ? "" : "s", list.data, call->timeout_s * 1e3);
+static void add_late(PgMessage *message, const PgShm *shm, const Wait *wait) {
+    PgLate late = {.count = 0};
+    for (int r = 0; r < shm->world; r++)
+        if (is_missing(shm, wait, r)) (void)pg_late_add(&late, shm->call, r);
+    pg_message_add_late(message, shm->call, &late);
 }
 
 int shm_check_abort(PgShm *shm, Error *err) {
@@ -157,18 +126,18 @@ void shm_abort(PgShm *shm, const char *message) {
 // deadline (then all that are missing are). Another rank may have given up meanwhile, and those
 // that are missing here may only have left a broken group: what counts is what was said first.
 static int report_missing(PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
-    Text text = {.length = 0};
+    PgMessage message = {.length = 0};
     const char *separator = "";
-    add_call(&text, shm);
-    text_add(&text, ": ");
-    if (!lost_only) add_late(&text, shm, wait);
+    add_call(&message, shm);
+    pg_message_add(&message, ": ");
+    if (!lost_only) add_late(&message, shm, wait);
     for (int r = 0; r < shm->world; r++) {
         if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
-        text_add(&text, "%s", separator);
-        add_rank_state(&text, shm, r);
+        pg_message_add(&message, "%s", separator);
+        add_rank_state(&message, shm, r);
         separator = ", ";
     }
-    shm_abort(shm, text.data);
+    shm_abort(shm, message.data);
     return shm_check_abort(shm, err);
 }
 
