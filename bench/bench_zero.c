@@ -4,10 +4,13 @@
  *     ddprun --bind cores --nproc-per-node 2 bench_zero
  *
  * Nothing is computed: each rank declares its gradients ready, and from there to equal new weights
- * on all ranks is what is timed. Three ways take turns, a few steps each, so that all of them see
- * the same machine: ddp (all-reduce, everybody steps everything), scattered (reduce_scatter, a part
- * of the step, all_gather) and fused (one pass). A ratio is the median over the rounds of a way's
- * time to ddp's in the same round. In the end all weights must be equal, byte for byte.
+ * on all ranks is what is timed. Four ways take turns, in another order each round, so that all of
+ * them see the same machine: ddp (all-reduce, everybody steps everything), whole (all-reduce, a
+ * part of the step, the weights to all: what --clip-grad-norm needs), scattered (reduce_scatter, a
+ * part of the step, all_gather) and fused (one pass). A turn counts by its median step, so that a
+ * step that something else disturbed does not count. A ratio is a way's turn to ddp's in the same
+ * round; its quartiles over the rounds say how sure it is. In the end all weights must be equal,
+ * byte for byte.
  */
 #include <string.h>
 
@@ -19,8 +22,9 @@
 #include "ddp/features/zero_optimizer.h"
 #include "ddp/rendezvous/init.h"
 
-enum { WAYS = 3, CLASSES = 10, INPUTS = 784, ROUNDS_MAX = 1000 };
-static const char *const NAMES[WAYS] = {"ddp", "scattered", "fused"};
+enum { DDP, WHOLE, SCATTERED, FUSED, WAYS };
+enum { CLASSES = 10, INPUTS = 784, TURNS_MAX = 1000 }; // a turn's steps, and turns
+static const char *const NAMES[WAYS] = {"ddp", "whole", "scattered", "fused"};
 
 typedef struct Settings {
     const char *hidden;
@@ -32,7 +36,7 @@ typedef struct Way {
     Device *device;
     Module *wrapper;
     Optimizer *optimizer;
-    double ms[ROUNDS_MAX]; // per step
+    double ms[TURNS_MAX]; // [rounds] of a step
 } Way;
 
 static void open_way(Way *way, int which, const Settings *settings, ProcessGroup *group) {
@@ -51,17 +55,20 @@ static void open_way(Way *way, int which, const Settings *settings, ProcessGroup
                                  .eps = 1e-8};
     Module *module = must_get(model_create(&model, way->device, &err), &err);
     way->wrapper = must_get(distributed_data_parallel(module, group, &config, &err), &err);
-    if (which > 0) {
-        must_do(ddp_zero_optimizer(way->wrapper, &(ZeroConfig){.apart = which == 1}, &err), &err);
+    if (which != DDP) {
+        const ZeroConfig zero = {.apart = which == SCATTERED};
+        must_do(ddp_zero_optimizer(way->wrapper, &zero, &err), &err);
         optimizer.sharding = zero_optimizer_sharding(way->wrapper);
+        optimizer.sharding->whole_gradients = which == WHOLE;
     }
     way->optimizer = optimizer_create(module, &optimizer);
 }
 
 // Gradients that no rank shares with another, and that are small enough for any number of steps.
+// They are written in backward's order, for what was written last is still in the caches.
 static void fill_gradients(const Way *way, int rank) {
     const NamedTensors *parameters = reducer_parameters(ddp_reducer(way->wrapper));
-    for (size_t i = 0; i < parameters->count; i++) {
+    for (size_t i = parameters->count; i-- > 0;) {
         const Tensor *tensor = parameters->items[i].tensor;
         for (size_t k = 0; k < tensor_count(tensor); k++)
             tensor->grad[k] = 1e-3f * (float)((k + (size_t)rank) % 7);
@@ -82,41 +89,36 @@ static void take_step(const Way *way) {
     optimizer_step(way->optimizer, 1e-3);
 }
 
-// Milliseconds per step. Writing the gradients, which is backward's work, does not count.
+static int compare_double(const void *a, const void *b) {
+    double x = *(const double *)a, y = *(const double *)b;
+    return x < y ? -1 : x > y;
+}
+
+// Of values[k] / base[k]; base NULL: of the values. q is from 0 to 1, the median at 0.5.
+static double quantile(const double *values, const double *base, size_t count, double q) {
+    double sorted[TURNS_MAX] = {0}, at = q * (double)(count - 1);
+    for (size_t k = 0; k < count; k++) sorted[k] = values[k] / (base ? base[k] : 1);
+    qsort(sorted, count, sizeof *sorted, compare_double);
+    const size_t low = (size_t)at, high = low + 1 < count ? low + 1 : low;
+    return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
+}
+
+// Milliseconds of a step. Writing the gradients, which is backward's work, does not count.
 static double time_steps(const Way *way, size_t steps, ProcessGroup *group) {
     Error err = {0};
-    uint64_t total = 0;
+    double ms[TURNS_MAX];
     for (size_t s = 0; s < steps; s++) {
         fill_gradients(way, pg_rank(group));
         must_do(pg_run(group, pg_barrier(), &err), &err);
         const uint64_t begin = clock_ns();
         take_step(way);
         must_do(pg_run(group, pg_barrier(), &err), &err);
-        total += clock_ns() - begin;
+        ms[s] = (double)(clock_ns() - begin) / 1e6;
     }
-    return (double)total / 1e6 / (double)steps;
+    return quantile(ms, NULL, steps, 0.5);
 }
 
 // ---- comparing and telling ----------------------------------------------------------------------
-
-static int compare_double(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Of values[r] / base[r]; base NULL: of the values.
-static double median(const double *values, const double *base, size_t count) {
-    double sorted[ROUNDS_MAX] = {0};
-    for (size_t r = 0; r < count; r++) sorted[r] = values[r] / (base ? base[r] : 1);
-    qsort(sorted, count, sizeof *sorted, compare_double);
-    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
-}
-
-static double least(const double *values, size_t count) {
-    double best = values[0];
-    for (size_t r = 1; r < count; r++) best = values[r] < best ? values[r] : best;
-    return best;
-}
 
 static bool same_weights(const Way *a, const Way *b) {
     const NamedTensors *one = &a->optimizer->parameters, *two = &b->optimizer->parameters;
@@ -127,16 +129,17 @@ static bool same_weights(const Way *a, const Way *b) {
     return true;
 }
 
-static void tell(const Way *ways, const Settings *settings, size_t parameters, int world) {
-    for (int w = 0; w < WAYS; w++)
-        printf("way=%s optimizer=%s world_size=%d parameters=%zu ms=%.4f ratio=%.4f best_ms=%.4f "
-               "bytes=%zu "
-               "weights=%s\n",
+static void tell(const Way *ways, size_t rounds, size_t parameters, int world) {
+    for (int w = 0; w < WAYS; w++) {
+        const double *ms = ways[w].ms, *ddp = ways[DDP].ms;
+        printf("way=%s optimizer=%s world_size=%d parameters=%zu ms=%.4f best_ms=%.4f ratio=%.4f "
+               "ratio_p25=%.4f ratio_p75=%.4f bytes=%zu weights=%s\n",
                NAMES[w], optimizer_name(ways[w].optimizer), world, parameters,
-               median(ways[w].ms, NULL, settings->rounds),
-               median(ways[w].ms, ways[0].ms, settings->rounds),
-               least(ways[w].ms, settings->rounds), ways[w].device->bytes,
-               same_weights(&ways[0], &ways[w]) ? "equal" : "DIFFER");
+               quantile(ms, NULL, rounds, 0.5), quantile(ms, NULL, rounds, 0),
+               quantile(ms, ddp, rounds, 0.5), quantile(ms, ddp, rounds, 0.25),
+               quantile(ms, ddp, rounds, 0.75), ways[w].device->bytes,
+               same_weights(&ways[DDP], &ways[w]) ? "equal" : "DIFFER");
+    }
 }
 
 static Way *run_rounds(const Settings *settings, ProcessGroup *group) {
@@ -148,21 +151,23 @@ static Way *run_rounds(const Settings *settings, ProcessGroup *group) {
         (void)time_steps(&ways[w], 2, group); // buckets are rebuilt, and memory is touched
     }
     for (size_t round = 0; round < settings->rounds; round++)
-        for (int w = 0; w < WAYS; w++)
-            ways[w].ms[round] = time_steps(&ways[w], settings->steps, group);
+        for (size_t turn = 0; turn < WAYS; turn++) {
+            Way *way = &ways[(round + turn) % WAYS];
+            way->ms[round] = time_steps(way, settings->steps, group);
+        }
     return ways;
 }
 
 int main(int argc, char **argv) {
     Settings settings = {.hidden = "1024,1024,1024,1024", .optimizer = OPTIMIZER_ADAMW};
-    settings.rounds = 15;
-    settings.steps = 10;
+    settings.rounds = 40;
+    settings.steps = 5;
     Options options = {.program = "bench_zero",
                        .summary = "Exchange and step: DDP's, and with the optimizer divided."};
     options_add_string(&options, "hidden", &settings.hidden, "N,...", "widths of the mlp");
     options_add_enum(&options, "optimizer", &settings.optimizer, OPTIMIZER_WORDS, "");
-    options_add_count(&options, "rounds", &settings.rounds, 1, ROUNDS_MAX, "turns of each way");
-    options_add_count(&options, "steps", &settings.steps, 1, 10000, "steps in a turn");
+    options_add_count(&options, "rounds", &settings.rounds, 1, TURNS_MAX, "turns of each way");
+    options_add_count(&options, "steps", &settings.steps, 1, TURNS_MAX, "steps in a turn");
     Error err = {0};
     must_do(options_parse(&options, argc, argv, &err), &err);
     Rendezvous me;
@@ -174,7 +179,7 @@ int main(int argc, char **argv) {
     for (size_t i = 0; i < ways->optimizer->parameters.count; i++)
         parameters += tensor_count(ways->optimizer->parameters.items[i].tensor);
     for (int w = 1; w < WAYS; w++) same = same && same_weights(&ways[0], &ways[w]);
-    if (pg_rank(group) == 0) tell(ways, &settings, parameters, pg_size(group));
+    if (pg_rank(group) == 0) tell(ways, settings.rounds, parameters, pg_size(group));
     for (int w = 0; w < WAYS; w++) {
         optimizer_close(ways[w].optimizer);
         module_close(ways[w].wrapper);

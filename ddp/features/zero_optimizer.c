@@ -17,9 +17,10 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/features.h"
 #include "ddp/group/rank_helpers.h"
+#include "ddp/group/reduce.h"
 
-// Floats of a cache line, at which gradients begin; floats that are summed and stepped at a time,
-// so that the sum stays in the first-level cache.
+// Floats of a cache line, at which gradients begin; floats that are summed, stepped and handed out
+// at a time, so that the sum stays in the first-level cache.
 enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024 };
 
 static const char NAME[] = "zero_optimizer";
@@ -43,11 +44,12 @@ typedef struct Zero {
     Place **reduced; // [the reducer's parameters] in its order
     Way way;
     ReduceOp op; // of the gradients
-    // The weights, if the ranks reach each other's memory. The group owns it, the devices count it.
-    float *weights; // NULL: they stay where they were
-    // Rank r's ends of `weights` and of the gradients' slab, whose first float here is `gradients`.
+    // The reducer's slab of gradients, and as much memory where each weight lies as its gradient
+    // does there. The group owns both, the devices count them.
+    float *gradients, *weights;
+    // Rank r's ends of these; NULL: the ranks do not reach each other's memory.
     float **peer_weights, **peer_gradients; // [W]
-    float *gradients;
+    void **sources;                         // [W] what is being added up
 } Zero;
 
 // ---- who is in charge of what -----------------------------------------------------------------
@@ -111,10 +113,49 @@ static void place_all(Zero *zero, Module *model) {
         zero->parts[i] = part_of(zero, &zero->places[i], pg_rank(zero->group));
 }
 
-// ---- weights where all ranks can write them ---------------------------------------------------
+// ---- weights that lie as the gradients do -------------------------------------------------------
 
 static size_t weight_floats(const Place *place) {
     return place->slice ? whole_lines(tensor_count(place->tensor)) : 0;
+}
+
+static float *weight_of(const Zero *zero, const float *slice) {
+    return zero->weights + (slice - zero->gradients);
+}
+
+static void copy_tensor(const Tensor *tensor, void *to, const void *from) {
+    device_copy(tensor->device, to, tensor->device, from, tensor_bytes(tensor));
+}
+
+// Moves the weights there, and gives back the module's own memory.
+static int move_weights(Zero *zero, Error *err) {
+    size_t floats = 0;
+    for (size_t i = 0; i < zero->place_count; i++) floats += weight_floats(&zero->places[i]);
+    zero->gradients = reducer_slice(zero->reducer, reducer_plan(zero->reducer)->order[0]);
+    zero->weights = pg_shared_alloc(zero->group, floats * sizeof *zero->weights, err);
+    if (!zero->weights) return -1;
+    for (size_t i = 0; i < zero->place_count; i++) {
+        const Place *place = &zero->places[i];
+        Tensor *tensor = place->tensor;
+        if (!place->slice) continue;
+        float *weight = weight_of(zero, place->slice);
+        copy_tensor(tensor, weight, tensor->data);
+        device_free(tensor->device, tensor->data, tensor_bytes(tensor));
+        device_count(tensor->device, weight_floats(place) * sizeof *weight);
+        tensor->data = weight;
+    }
+    return 0;
+}
+
+static void return_weights(Zero *zero) {
+    for (size_t i = 0; i < zero->place_count && zero->weights; i++) {
+        Tensor *tensor = zero->places[i].tensor;
+        if (!zero->places[i].slice) continue;
+        device_uncount(tensor->device, weight_floats(&zero->places[i]) * sizeof(float));
+        void *own = device_alloc(tensor->device, tensor_bytes(tensor));
+        copy_tensor(tensor, own, tensor->data);
+        tensor->data = own;
+    }
 }
 
 static float **reach_peers(const Zero *zero, const float *mine) {
@@ -123,43 +164,17 @@ static float **reach_peers(const Zero *zero, const float *mine) {
     return peers;
 }
 
-// Moves the weights there, and gives back the module's own memory.
-static int share_weights(Zero *zero, Error *err) {
-    size_t floats = 0;
-    for (size_t i = 0; i < zero->place_count; i++) floats += weight_floats(&zero->places[i]);
-    float *next = zero->weights = pg_shared_alloc(zero->group, floats * sizeof *next, err);
-    if (!next) return -1;
-    for (size_t i = 0; i < zero->place_count; i++) {
-        Tensor *tensor = zero->places[i].tensor;
-        if (!zero->places[i].slice) continue;
-        memcpy(next, tensor->data, tensor_bytes(tensor));
-        device_free(tensor->device, tensor->data, tensor_bytes(tensor));
-        device_count(tensor->device, weight_floats(&zero->places[i]) * sizeof *next);
-        tensor->data = next;
-        next += weight_floats(&zero->places[i]);
-    }
-    zero->gradients = reducer_slice(zero->reducer, 0);
+static void reach_all(Zero *zero) {
     zero->peer_weights = reach_peers(zero, zero->weights);
     zero->peer_gradients = reach_peers(zero, zero->gradients);
-    return 0;
-}
-
-static void return_weights(Zero *zero) {
-    for (size_t i = 0; i < zero->place_count && zero->weights; i++) {
-        Tensor *tensor = zero->places[i].tensor;
-        if (!zero->places[i].slice) continue;
-        float *own = device_alloc(tensor->device, tensor_bytes(tensor));
-        memcpy(own, tensor->data, tensor_bytes(tensor));
-        device_uncount(tensor->device, weight_floats(&zero->places[i]) * sizeof *own);
-        tensor->data = own;
-    }
+    zero->sources = memory_zalloc((size_t)pg_size(zero->group) * sizeof *zero->sources);
 }
 
 // ---- gradients --------------------------------------------------------------------------------
 
 static Way choose_way(const Zero *zero) {
     if (zero->sharding.whole_gradients || reducer_policy(zero->reducer)->name != NAME) return WHOLE;
-    return zero->weights ? FUSED : SCATTERED;
+    return zero->peer_weights ? FUSED : SCATTERED;
 }
 
 static int start_bucket(void *state, GradBucket *bucket, Error *err) {
@@ -194,12 +209,11 @@ static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
 
 // Adds up the ranks' gradients [count] of a parameter, from element `first` on, in rank order.
 static void add_up(const Zero *zero, const Place *place, size_t first, float *sum, size_t count) {
-    const ElementwiseKernels *kernels = device_kernels(place->tensor->device)->elementwise;
+    void *target = sum;
     size_t at = (size_t)(place->slice - zero->gradients) + first;
-    memcpy(sum, zero->peer_gradients[0] + at, count * sizeof *sum);
     int world = pg_size(zero->group);
-    for (int r = 1; r < world; r++) kernels->accumulate(sum, zero->peer_gradients[r] + at, count);
-    if (zero->op == PG_AVG) kernels->scale(sum, (float)(1.0 / world), count);
+    for (int r = 0; r < world; r++) zero->sources[r] = zero->peer_gradients[r] + at;
+    reduce_in_rank_order(PG_F32, zero->op, zero->sources, world, &target, 1, count);
 }
 
 // Gives all ranks weight[count], which this rank has just stepped.
@@ -239,70 +253,25 @@ static int share_step(Zero *zero, Error *err) {
 
 // ---- the step, where they do not --------------------------------------------------------------
 
-static void copy_floats(const Tensor *tensor, float *to, const float *from, size_t count) {
-    device_copy(tensor->device, to, tensor->device, from, count * sizeof *to);
-}
-
-// The collective that gathers a bucket's weights in the bucket's memory or, if `rest` is set, those
-// that are left over for the last rank.
-static Collective gather_of(const Zero *zero, float *buffer, size_t count, bool rest) {
-    size_t share = share_of(zero, count), even = share * (size_t)pg_size(zero->group);
-    if (rest) return pg_broadcast(buffer + even, count - even, PG_F32, pg_size(zero->group) - 1);
-    return pg_all_gather(buffer + (size_t)pg_rank(zero->group) * share, buffer, share, PG_F32);
-}
-
-// Starts the gathering of a bucket. *work stays NULL if all of it is the last rank's.
-static int start_gather(Zero *zero, size_t bucket, Work **work, Error *err) {
+// Gathers a bucket's weights, which lie in its order: each rank's part, then what is left over for
+// the last one.
+static int gather_bucket(const Zero *zero, size_t bucket, Error *err) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
     const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
-    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
-        const Place *place = zero->reduced[plan->order[i]];
-        const OptimizerPart *part = &zero->parts[place - zero->places];
-        copy_floats(place->tensor, place->slice + part->first,
-                    tensor_f32(place->tensor) + part->first, part->count);
-    }
-    const Collective even = gather_of(zero, first->slice, first->bucket_count, false);
-    if (even.count == 0) return 0;
-    *work = pg_start(zero->group, even, err);
-    return *work ? 0 : -1;
+    float *weights = weight_of(zero, first->slice);
+    const int last = pg_size(zero->group) - 1;
+    size_t share = share_of(zero, first->bucket_count), even = share * (size_t)(last + 1);
+    const float *mine = weights + (size_t)pg_rank(zero->group) * share;
+    const Collective parts = pg_all_gather(mine, weights, share, PG_F32);
+    const Collective rest = pg_broadcast(weights + even, first->bucket_count - even, PG_F32, last);
+    if (parts.count > 0 && pg_run(zero->group, parts, err) != 0) return -1;
+    return rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
 }
 
-static int finish_gather(Zero *zero, size_t bucket, Work *work, Error *err) {
-    const BucketPlan *plan = reducer_plan(zero->reducer);
-    const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
-    const Collective rest = gather_of(zero, first->slice, first->bucket_count, true);
-    if (work && work_wait(work, NULL, NULL, err) != 0) return -1;
-    if (rest.count > 0 && pg_run(zero->group, rest, err) != 0) return -1;
-    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
-        const Place *place = zero->reduced[plan->order[i]];
-        copy_floats(place->tensor, place->tensor->data, place->slice, tensor_count(place->tensor));
-    }
-    return 0;
-}
-
-static int gather_weights(Zero *zero, Error *err) {
-    size_t count = reducer_plan(zero->reducer)->bucket_count, started = 0;
-    Work **works = memory_zalloc(count * sizeof *works);
-    int status = 0;
-    while (started < count && start_gather(zero, started, &works[started], err) == 0) started++;
-    for (size_t b = 0; b < started; b++)
-        if (finish_gather(zero, b, works[b], err) != 0) status = -1;
-    free(works);
-    return started < count ? -1 : status;
-}
-
-// Broadcasts each part alone: the buckets hold whole gradients that are still wanted.
-static int broadcast_weights(Zero *zero, Error *err) {
-    for (size_t i = 0; i < zero->place_count; i++) {
-        const Place *place = &zero->places[i];
-        for (int r = 0; r < pg_size(zero->group) && place->slice; r++) {
-            const OptimizerPart part = part_of(zero, place, r);
-            float *weight = tensor_f32(place->tensor) + part.first;
-            if (part.count > 0 &&
-                pg_run(zero->group, pg_broadcast(weight, part.count, PG_F32, r), err) != 0)
-                return -1;
-        }
-    }
+static int step_and_gather(Zero *zero, Error *err) {
+    optimizer_apply(zero->sharding.optimizer);
+    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++)
+        if (gather_bucket(zero, b, err) != 0) return -1;
     return 0;
 }
 
@@ -311,12 +280,7 @@ static void apply(void *state) {
     Zero *zero = state;
     Error *err = reducer_error(zero->reducer);
     if (err->status != STATUS_OK) return;
-    if (zero->weights) {
-        (void)share_step(zero, err);
-    } else {
-        optimizer_apply(zero->sharding.optimizer);
-        (void)(zero->way == WHOLE ? broadcast_weights(zero, err) : gather_weights(zero, err));
-    }
+    (void)(zero->peer_weights ? share_step(zero, err) : step_and_gather(zero, err));
     for (size_t i = 0; i < zero->place_count && zero->way != WHOLE; i++)
         zero->places[i].tensor->has_grad = false;
 }
@@ -408,6 +372,7 @@ static void close_zero(void *state) {
     return_weights(zero);
     free(zero->peer_weights);
     free(zero->peer_gradients);
+    free(zero->sources);
     free(zero->places);
     free(zero->reduced);
     free(zero->parts);
@@ -434,8 +399,9 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
     if (!reducer_policy(reducer)->name)
         reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
     place_all(zero, ddp_module(wrapper));
-    bool reachable = pg_peer_memory(zero->group, reducer_slice(reducer, 0), 0) != NULL;
-    return reachable && !config->apart ? share_weights(zero, err) : 0;
+    if (move_weights(zero, err) != 0) return -1;
+    if (!config->apart && pg_peer_memory(zero->group, zero->weights, 0)) reach_all(zero);
+    return 0;
 }
 
 OptimizerSharding *zero_optimizer_sharding(Module *wrapper) {

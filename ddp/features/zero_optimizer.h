@@ -16,21 +16,28 @@
  *
  * How a step is carried out depends on what the ranks can reach:
  *
- *   fused      Ranks of one host (shm) see each other's memory, and the weights are moved into it.
- *              After backward each rank takes its part in one pass: add up all ranks' gradients,
+ *   fused      Ranks of one host (shm) see each other's memory. After backward each rank takes its
+ *              part in one pass, some thousand elements at a time: add up all ranks' gradients,
  *              step, write the new weights to all ranks. The gradients' sum is never in memory.
- *   scattered  Otherwise (nccl, an emulated link) each bucket is reduce_scattered as soon as it is
- *              full, while backward goes on. Each rank steps its part; the new weights travel back
- *              through the buckets, whose gradients nobody needs any more.
+ *   scattered  Otherwise (mpi, nccl, an emulated link) each bucket is reduce_scattered as soon as
+ *              it is full, while backward goes on. Each rank steps its part, and each bucket's new
+ *              weights are all_gathered.
  *   whole      If somebody must see the whole gradient before the step (--clip-grad-norm and fp16
  *              look at its length, --dump-grads writes it; a policy may find parameters unused),
  *              buckets are all-reduced as in DDP, and only the step is divided.
  *
+ * The weights are moved into memory of the group, where they lie one after another as the gradients
+ * do in the buckets. So other ranks can write there, and a bucket's weights are gathered in place.
+ *
  * Weights may not change while a backward still reads them: a linear layer reads its weight after
  * that weight's gradient is ready. The fused pass writes to other ranks, so all meet first, when
- * all have ended their backward; and again afterwards, before anybody's next forward. A forward has
- * no hook for each layer, so the gathering overlaps with itself, bucket by bucket, and not with the
- * next forward.
+ * all have ended their backward; and again afterwards, before anybody's next forward.
+ *
+ * The gathering is not hidden behind the next forward. Whoever reads a weight would have to wait
+ * for its bucket first, and there is no one place where weights are read: a layer reads its own, a
+ * GPT looks up both of its tables, an evaluation and a checkpoint go past the wrapper. And what the
+ * forward reads first is the bucket that was full last: in GPT-2 the tied embedding, a third of all
+ * bytes.
  *
  * On the CPU the weights are DDP's bit for bit, for every world size, bucket size and way: each
  * element is added up in rank order and stepped by the same formula once. Checkpoints are DDP's
