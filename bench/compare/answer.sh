@@ -34,6 +34,29 @@ answer_lines() {
     ! has_link || awk -v where="over $link_text" -f bench/compare/answer.awk "$out/difference-link.csv"
 }
 
+# What dividing the optimizer over DDP's ranks saves, a line for each model and number of devices that was measured so.
+zero_lines() {
+    csv '
+        of("strategy") !~ /^(ddp|zero1)$/ { next }
+        { key = of("model") ", " of("world_size") " devices"; s = of("strategy")
+          peak[s, key] = of("peak_bytes_device0") / 1e6; step[s, key] = of("step_ms_p50")
+          update[s, key] = of("exposed_ms") + of("optimizer_ms")
+          unsure[key] += of("disturbed") }
+        s == "zero1" { order[++n] = key; untimed[key] = of("timed") + 0 == 0 }
+        END {
+            for (i = 1; i <= n; i++) {
+                key = order[i]
+                printf "%s: with the optimizer divided (ZeRO-1) a rank holds %.2f MB and DDP'\''s %.2f, %.2f MB less", key, \
+                    peak["zero1", key], peak["ddp", key], peak["ddp", key] - peak["zero1", key]
+                if (untimed[key]) { print "."; continue }
+                if (unsure[key]) { print "; times were disturbed by other work, no conclusion."; continue }
+                printf "; a step takes %.2f ms and DDP'\''s %.2f, waiting for gradients and stepping %.2f and %.2f, %.2f times.\n", \
+                    step["zero1", key], step["ddp", key], update["zero1", key], update["ddp", key], \
+                    (update["ddp", key] > 0 ? update["zero1", key] / update["ddp", key] : 0)
+            }
+        }' "$out/summary.csv"
+}
+
 # per_model PROGRAM: joins what a CSV program prints of each of the plots/MODEL.csv. `world` is answer_world.
 per_model() {
     local model

@@ -31,7 +31,7 @@ function of(name) {
     exit 1
 }
 
-of("strategy") != "single" && of("timed") {
+of("strategy") ~ /^(dp|ddp)$/ && of("timed") {
     run = of("model") SUBSEP of("world_size")
     s = of("strategy")
     if (s == "dp") order[++pairs] = run

@@ -163,16 +163,23 @@ equivalence_of() {
 }
 
 # equivalence_of_adamw MODEL OPTION...: as a gpt is trained: the optimizer has two moments, and one
-# norm of all gradients shortens them. (Against one device AdamW shows nothing: where a gradient is
-# zero but for rounding, it divides the rounding by itself.)
+# norm of all gradients shortens them; without that the divided optimizer does everything in one pass.
+# (Against one device AdamW shows nothing: where a gradient is zero but for rounding, it divides the
+# rounding by itself.)
 equivalence_of_adamw() {
     local model=$1 world
     shift
-    set -- "$@" --optimizer adamw --lr 1e-3 --warmup-steps 4 --clip-grad-norm 1
-    for world in $worlds 5; do
-        probe "$model" "dp$world-adamw" dp "$world" "$@"
-        probe "$model" "ddp$world-adamw" ddp "$world" "$@"
+    set -- "$@" --optimizer adamw --lr 1e-3 --warmup-steps 4
+    for world in $(tr ' ' '\n' <<<"$worlds 3 5" | sort -nu); do
+        probe "$model" "dp$world-adamw" dp "$world" "$@" --clip-grad-norm 1
+        probe "$model" "ddp$world-adamw" ddp "$world" "$@" --clip-grad-norm 1
         compare_runs "$model" "dp:$world adamw" "dp$world-adamw" "ddp:$world adamw" "ddp$world-adamw" "$same"
+        probe "$model" "zero1-$world-adamw" zero1 "$world" "$@" --clip-grad-norm 1
+        compare_runs "$model" "ddp:$world adamw" "ddp$world-adamw" "zero1:$world adamw" "zero1-$world-adamw" "$same"
+        probe_state "$model" "ddp$world-unclipped" ddp "$world" "$@"
+        probe_state "$model" "zero1-$world-unclipped" zero1 "$world" "$@"
+        compare_states "$model" "ddp:$world unclipped" "ddp$world-unclipped" \
+            "zero1:$world unclipped" "zero1-$world-unclipped" "$same"
     done
 }
 

@@ -23,6 +23,15 @@ configurations() {
     for world in $worlds; do echo ddp "$world"; done
 }
 
+# speed_configurations MODEL: these, and beside DDP the optimizer divided over its ranks (ZeRO-1), where that
+# has a state worth dividing.
+speed_configurations() {
+    local world
+    configurations
+    [[ $(speed_options "$1") == *adamw* ]] || return 0
+    for world in $worlds; do echo zero1 "$world"; done
+}
+
 # Repeats are the outer loop, so that a disturbance of the machine meets all strategies alike. A run
 # without times shows its memory only, in a few steps.
 measure_speed() {
@@ -33,7 +42,7 @@ measure_speed() {
             while read -r strategy world; do
                 is_timed "$world" || [[ $repeat == 1 ]] || continue
                 measure_run "speed-$model-$strategy-$world-$repeat"
-            done < <(configurations)
+            done < <(speed_configurations "$model")
         done
     done
     [[ $kind == cpu ]] || measure_phases
@@ -66,7 +75,7 @@ measure_phases() {
         while read -r strategy world; do
             ! is_timed "$world" || speed_run "phases-$model-$strategy-$world-1" "$strategy" "$world" \
                 "$model" --steps $((warm_up + measured_steps / 6)) --profile
-        done < <(configurations)
+        done < <(speed_configurations "$model")
     done
 }
 
@@ -94,9 +103,10 @@ summarize() {
     for model in $models; do
         while read -r strategy world; do
             summary_row "$model" "$strategy" "$world" >>"$out/summary.csv"
-        done < <(configurations)
-        { head -n 1 "$out/summary.csv" && csv 'of("model") == model && of("timed")' model="$model" \
-            "$out/summary.csv"; } >"$out/plots/$model.csv"
+        done < <(speed_configurations "$model")
+        # The figures are of DP and DDP.
+        { head -n 1 "$out/summary.csv" && csv 'of("model") == model && of("timed") && of("strategy") != "zero1"' \
+            model="$model" "$out/summary.csv"; } >"$out/plots/$model.csv"
     done
 }
 
@@ -114,7 +124,7 @@ list_repeats() {
                         -v disturbed="$(grep -cxF "$run" "$out/disturbed.txt" || true)" \
                         '{ printf "%s,%s,%d\n", what, $9, disturbed }'
             done
-        done < <(configurations)
+        done < <(speed_configurations "$model")
     done
 }
 

@@ -171,6 +171,20 @@ every device holds weights, gradients and optimizer state, so that all bars are 
 END
 }
 
+zero_text() {
+    local lines
+    lines=$(zero_lines)
+    [[ -n $lines ]] || return 0
+    cat <<END
+## The optimizer, divided
+
+In DDP every rank keeps the same optimizer state and computes the same step. As \`zero1\` (\`--zero-optimizer\`) each
+keeps and steps a part, 8 / N bytes of AdamW's state for each parameter instead of 8, and takes the new weights of the others.
+
+${lines//$'\n'/$'\n\n'}
+END
+}
+
 timeline_text() {
     cat <<END
 ## One step, as a timeline
@@ -271,6 +285,8 @@ $warm_up of each; medians, and quartiles where a range stands. The global batch 
 rows of a model: $(global_batches) samples.$(untimed_remark)
 
 $([[ -z $(timed_worlds) ]] || speed_text)
+
+$(zero_text)
 
 ## Loss and accuracy
 

@@ -163,6 +163,7 @@ print_summary() {
     equivalence_rows | cut -f 1-4,6,10 | terminal_table
     echo
     [[ -z $(timed_worlds) ]] || answer_lines | fold -s -w 79
+    zero_lines | fold -s -w 79
     echo
     disturbed | sed 's/^/disturbed: /'
     why_untimed

@@ -1,14 +1,30 @@
 #!/bin/sh
-# compare_gpt.sh BIN_DIR: bench/compare.sh --model gpt finds the same bits in DataParallel and DistributedDataParallel:
-# with a weight that two layers share, AdamW and one norm of all gradients, on 2, 4, 3 and 5 devices.
+# compare_gpt.sh BIN_DIR: bench/compare.sh --model gpt finds the same bits in DataParallel and DistributedDataParallel,
+# also with the optimizer divided over its ranks: with a weight that two layers share, AdamW and one norm of all
+# gradients, on 2, 4, 3 and 5 devices. What the divided optimizer saves stands beside DDP.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
-run "compare.sh" "$bench/compare.sh" --bin "$bin" --only-equivalence --model gpt --world "2 4" --out gpt
+run "compare.sh" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model gpt --world "2 4" --out gpt
 for pair in "dp:2,ddp:2" "dp:4,ddp:4" "dp:3 uneven,ddp:3 uneven" "dp:5 adamw,ddp:5 adamw" "ddp:2,ddp:2 cap=0" \
-    "ddp:2,ddp:2 no-overlap" "dp:2,single:1"; do
+    "ddp:2,ddp:2 no-overlap" "dp:2,single:1" "ddp:3 adamw,zero1:3 adamw" "ddp:5 unclipped,zero1:5 unclipped"; do
     checks=$((checks + 1))
     [ "$(grep -c "^gpt,$pair,weight,.*transformer.wte.weight" gpt/equivalence.csv)" -ge 1 ] || fail "no row of $pair"
 done
 checks=$((checks + 1))
 [ "$(grep -c 'lm_head.weight' gpt/equivalence.csv)" = 0 ] || fail "the tied weight is compared twice"
+
+# The optimizer divided over the ranks, beside DDP: a rank's state is a part of it. Over two ranks that is, together, the
+# state of one of DDP's: 8 bytes for each parameter less, to the byte.
+memory_of() { # STRATEGY: of both ranks
+    awk -F, -v strategy="$1" 'FNR == 1 { for (i = 1; i <= NF; i++) at[$i] = i }
+        $at["strategy"] == strategy && $at["world_size"] == 2 { print $at["peak_bytes_device0"] + $at["peak_bytes_other"] }' gpt/summary.csv
+}
+parameters=$(sed -n 's/.*"parameters": *\([0-9]*\).*/\1/p' gpt/runs/speed-gpt-ddp-2-1/summary.json)
+checks=$((checks + 1))
+[ "$(($(memory_of ddp) - $(memory_of zero1)))" = "$((8 * parameters))" ] ||
+    fail "$parameters parameters: $(memory_of ddp) bytes, and $(memory_of zero1) with the optimizer divided"
+for world in 2 4; do
+    checks=$((checks + 1))
+    grep -q "gpt, $world devices: with the optimizer divided (ZeRO-1) a rank holds" gpt/report.md || fail "report.md: no sentence of $world ranks"
+done
 tally compare_gpt

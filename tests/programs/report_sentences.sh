@@ -104,6 +104,24 @@ printf 'row,begin_ms,end_ms,phase,span,bucket\n1,0,99,backward,backward,-1\n3,5,
     >"$out/plots/timeline.csv"
 expect "timeline" "DDP's first of 2 buckets is ready after 20 % of the backward pass." "$(caption_timeline)"
 
+# The optimizer divided over the ranks, beside DDP: with times, disturbed, and without.
+mkdir "$out/zero"
+{
+    echo strategy,model,world_size,timed,disturbed,peak_bytes_device0,step_ms_p50,exposed_ms,optimizer_ms
+    echo ddp,gpt,2,1,0,21.5e6,48,1,3
+    echo ddp,gpt,4,1,0,20e6,50,1,3
+    echo ddp,gpt,8,0,0,20e6,,,
+    echo zero1,gpt,2,1,0,18.25e6,46.5,0.6,2
+    echo zero1,gpt,4,1,1,17e6,50,1,3
+    echo zero1,gpt,8,0,0,16e6,,,
+} >"$out/zero/summary.csv"
+divided() { echo "gpt, $1 devices: with the optimizer divided (ZeRO-1) a rank holds $2 MB and DDP's $3, $4 MB less$5."; }
+expect "ZeRO-1" "$(divided 2 18.25 21.50 3.25 "; a step takes 46.50 ms and DDP's 48.00, waiting for gradients and stepping 2.60\
+ and 4.00, 0.65 times")
+$(divided 4 17.00 20.00 3.00 '; times were disturbed by other work, no conclusion')
+$(divided 8 16.00 20.00 4.00 '')" "$(out=$out/zero && zero_lines)"
+expect "no ZeRO-1" "" "$(zero_lines)"
+
 # Disturbed rows take part in no sentence.
 sed -i '2,$s/^\([a-z]*,[a-z]*,[0-9],1\),0/\1,1/' "$out/summary.csv" "$out"/plots/{mlp,convnet}.csv
 compare_phases
