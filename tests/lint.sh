@@ -4,7 +4,7 @@
 # lint.sh --graph prints instead which room includes which, and how often.
 #
 #   rooms      each folder includes only what the list below allows: arrows run downwards
-#   sizes      no source file over 600 lines, no line over 100 columns
+#   sizes      no source file over 600 lines, no line over 100 columns; no function of the code over 40 lines
 #   top        at the top lie the files of the list below and the six folders, and what begins with a dot
 #   words      no assert, no TODO or FIXME in C sources; atomics only in base/sync
 #   format     clang-format 14 leaves every file as it is (other versions format otherwise: not asked)
@@ -93,6 +93,13 @@ for file in $sources; do
     first=$(head -c 2 "$file")
     [ "$first" = '/*' ] || breach "$file does not open with a comment that says what it is"
 done
+
+# From the line at the margin that ends in ") {" to the next brace at the margin, as tests/house.sh counts.
+found=$(awk 'FNR == 1 { begin = 0 }
+    /^[A-Za-z_].*\) *\{ *$/ { begin = FNR }
+    begin && /^\}/ { if (FNR - begin > 41) print FILENAME ":" begin " (" FNR - begin - 1 " lines)"; begin = 0 }
+    ' $(echo "$sources" | grep -E '^(common|dp|ddp|bench)/'))
+[ -z "$found" ] || breach "functions that are too long: $found"
 
 found=$(grep -nwE 'assert|TODO|FIXME|XXX' $(echo "$sources" | grep -v '^tests/') || true)
 [ -z "$found" ] || breach "words that do not belong here: $found"

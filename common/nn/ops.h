@@ -6,6 +6,7 @@
 #ifndef COMMON_NN_OPS_H
 #define COMMON_NN_OPS_H
 
+#include "common/nn/mining.h"
 #include "common/nn/tape.h"
 
 // x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
@@ -69,11 +70,6 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
                                 const Tensor *pos_weight, double divisor);
 // labels[n] I64 -> [n, classes]: 1 for the label's class, 0 for the others. Wants no gradient.
 Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes);
-// Hard-example mining (OHEM): which pixels a loss is made of.
-typedef struct Mining {
-    double threshold; // those whose loss is above it; -INFINITY: all
-    size_t least;     // but at least so many, the hardest (if there are so many)
-} Mining;
 // logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel.
 // Returns the *sum* of the kept pixels' losses, and stores in *kept how many they are: op_divide
 // makes a mean of it. These are two steps because the divisor may be all ranks' *kept together.

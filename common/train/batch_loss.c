@@ -1,6 +1,7 @@
 /* batch_loss.c: the forward pass of one batch, and its loss. */
 #include <math.h>
 
+#include "common/nn/ops.h"
 #include "common/train/batch_loss.h"
 
 LossRule loss_rule(const TrainConfig *config) {

@@ -18,7 +18,7 @@
 #ifndef COMMON_TRAIN_BATCH_LOSS_H
 #define COMMON_TRAIN_BATCH_LOSS_H
 
-#include "common/nn/ops.h"
+#include "common/nn/mining.h"
 #include "common/train/batch_input.h"
 #include "common/train/strategy.h"
 #include "common/train/train_config.h"

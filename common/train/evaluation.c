@@ -1,6 +1,7 @@
 /* evaluation.c: see evaluation.h. */
 #include "common/train/evaluation.h"
 
+#include "common/nn/tape.h"
 #include "common/train/images.h"
 
 enum { EVALUATION_BATCH = 256, LOADER_DEPTH = 2 };

@@ -7,6 +7,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/data/text.h"
+#include "common/nn/tape.h"
 
 size_t generation_draw(const float *logits, size_t count, double at) {
     double largest = -INFINITY, total = 0;

@@ -3,6 +3,8 @@
 
 #include <math.h>
 
+#include "common/nn/tape.h"
+
 size_t hits_size(const Dataset *set) {
     if (set->dense) return set->classes * (set->classes + 1);
     return set->classes ? 1 : 0;

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 #include "common/train/hits.h"
 
 void images_color(int64_t label, uint8_t rgb[3]) {

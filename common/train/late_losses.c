@@ -1,6 +1,8 @@
 /* late_losses.c: see late_losses.h. */
 #include "common/train/late_losses.h"
 
+#include "common/nn/tape.h"
+
 static size_t hits_bytes(const LateLosses *losses) {
     return losses->parts * hits_size(losses->set) * sizeof *losses->hits;
 }

@@ -2,6 +2,7 @@
 #include "common/train/metrics.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 // The sums, in one array because they travel together. From HITS on they are what hits_count
 // counts.

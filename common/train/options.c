@@ -28,7 +28,7 @@ TrainConfig train_config_default(void) {
                          .log_every = 25};
 }
 
-static void model_and_data_options(Options *o, TrainConfig *c) {
+static void model_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Model and data");
     options_add_choice(o, "model", &c->model, model_names(), "the network");
     options_add_string(o, "hidden", &c->hidden, "N,N", "mlp: sizes of the hidden layers");
@@ -39,6 +39,9 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
                       "gpt: tokens of a sample, the most that it looks back on");
     options_add_count(o, "vocabulary", &c->vocabulary, 0, 1 << 16,
                       "gpt: tokens that it knows (0: those of --data; GPT-2's are 50257)");
+}
+
+static void data_options(Options *o, TrainConfig *c) {
     options_add_string(o, "data", &c->data, "NAME|FILE|DIR",
                        "digits (default), synthetic[:3x32x32:10[@COUNT]], "
                        "shapes[:32x32[@COUNT]] (pixels with labels, for segnet), text (plays by "
@@ -64,6 +67,9 @@ static void model_and_data_options(Options *o, TrainConfig *c) {
     options_add_count(o, "accumulate-steps", &c->accumulate_steps, 1, 1 << 16,
                       "work on a step's batch in K parts, for less memory");
     options_metavar(o, "K");
+}
+
+static void device_options(Options *o, TrainConfig *c) {
     options_add_choice(o, "device", &c->device, "auto|cpu|cuda|ref",
                        "where to compute; auto: on GPUs if there are any; ref: the plain-C "
                        "reference kernels");
@@ -110,6 +116,9 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                       "schedule step: what the rate is multiplied by");
     options_add_float(o, "power", &c->power, 0, 1e6,
                       "schedule polynomial: the power of what is left of the run");
+}
+
+static void loss_options(Options *o, TrainConfig *c) {
     options_add_enum(o, "loss", &c->loss, "auto|bce",
                      "auto: cross-entropy of classes, squared error of numbers; bce: binary "
                      "cross-entropy, a yes or no for each class");
@@ -124,7 +133,7 @@ static void optimisation_options(Options *o, TrainConfig *c) {
                       "but at least from the N hardest of a rank's batch (0: a sixteenth)");
 }
 
-static void file_options(Options *o, TrainConfig *c) {
+static void checkpoint_options(Options *o, TrainConfig *c) {
     options_add_title(o, "Records and files");
     options_add_count(o, "log-every", &c->log_every, 1, 1e12,
                       "steps between lines on stdout and rows in steps.csv");
@@ -149,6 +158,9 @@ static void file_options(Options *o, TrainConfig *c) {
         o, "strip-prefix", &c->strip_prefix, "PREFIX",
         "--load-init, --evaluate: leave PREFIX out where a name in the file begins with it "
         "(module. of a wrapped model, _orig_mod. of a compiled one)");
+}
+
+static void record_options(Options *o, TrainConfig *c) {
     options_add_string(o, "dump-grads", &c->dump_grads, "FILE",
                        "write the reduced gradients of --dump-step; {step} in the name is "
                        "replaced by the step");
@@ -168,11 +180,16 @@ static void file_options(Options *o, TrainConfig *c) {
                        "write a timeline of all ranks for ui.perfetto.dev");
 }
 
+// In the order of --help. What adds no title stands under the one before it.
 void train_options(Options *options, TrainConfig *config) {
     if (!config->dump_step) config->dump_step = "0";
-    model_and_data_options(options, config);
+    model_options(options, config);
+    data_options(options, config);
+    device_options(options, config);
     optimisation_options(options, config);
-    file_options(options, config);
+    loss_options(options, config);
+    checkpoint_options(options, config);
+    record_options(options, config);
 }
 
 uint64_t train_sampler_seed(const TrainConfig *config) {

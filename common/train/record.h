@@ -4,6 +4,7 @@
 #ifndef COMMON_TRAIN_RECORD_H
 #define COMMON_TRAIN_RECORD_H
 
+#include "common/base/profile.h"
 #include "common/train/metrics.h"
 #include "common/train/trainer.h"
 

@@ -2,6 +2,7 @@
 #include "common/train/step.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 int step_run(Step *step, Tape *tape, double lr, Error *err) {
     Strategy *strategy = step->strategy;

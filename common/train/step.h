@@ -8,6 +8,7 @@
 #ifndef COMMON_TRAIN_STEP_H
 #define COMMON_TRAIN_STEP_H
 
+#include "common/base/profile.h"
 #include "common/train/batch_loss.h"
 #include "common/train/late_losses.h"
 #include "common/train/step_scaler.h"

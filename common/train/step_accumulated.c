@@ -1,6 +1,8 @@
 /* step_accumulated.c: see step_accumulated.h. */
 #include "common/train/step_accumulated.h"
 
+#include "common/nn/tape.h"
+
 // Forward, loss and backward of one part; the gradients and the loss are added to what there is.
 static int add_part(Step *step, Tape *tape, Error *err) {
     BatchLoss loss;

@@ -2,6 +2,7 @@
 #include "common/train/step_graph.h"
 
 #include "common/base/memory.h"
+#include "common/nn/tape.h"
 
 // Plain steps before one is captured: in the first ones buckets are rebuilt, memory is taken and
 // libraries choose their algorithms.

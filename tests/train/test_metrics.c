@@ -6,6 +6,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/nn/models.h"
+#include "common/nn/tape.h"
 #include "common/train/images.h"
 #include "common/train/metrics.h"
 #include "tests/rigs/temp_folder.h"

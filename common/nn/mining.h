@@ -1,0 +1,12 @@
+/* mining.h: hard-example mining (OHEM): which pixels the loss of a batch is made of. */
+#ifndef COMMON_NN_MINING_H
+#define COMMON_NN_MINING_H
+
+#include <stddef.h>
+
+typedef struct Mining {
+    double threshold; // those whose loss is above it; -INFINITY: all
+    size_t least;     // but at least so many, the hardest (if there are so many)
+} Mining;
+
+#endif
