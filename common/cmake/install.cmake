@@ -154,6 +154,7 @@ ddpc_man(train_single training environment train_single)
 ddpc_man(train_dp training environment train_dp)
 ddpc_man(train_ddp training environment train_ddp)
 ddpc_man(ddprun ddprun)
+ddpc_man(flight_report flight_report)
 
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)

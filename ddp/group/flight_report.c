@@ -14,9 +14,9 @@ int main(int argc, char **argv) {
     Error err = {0};
     Options options = {
         .program = "flight_report",
-        .summary = "Reads the flight records of all ranks (flight_*.json in DIR, written when a "
-                   "group breaks\nif DDPC_FLIGHT_DIR is set) and says which rank departed first.\n"
-                   "Example: flight_report dump",
+        .summary = "Says which rank departed first, by the flight records of all.\nThey are the "
+                   "files flight_*.json in the folder A (or in this one), written when a group "
+                   "breaks\nif DDPC_FLIGHT_DIR is set.\nExample: flight_report dump",
         .positional_max = 1};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     const char *folder = options.positional_count == 1 ? options.positional[0] : ".";

@@ -4,7 +4,7 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 command -v groff >/dev/null || { echo "manual: there is no groff" && exit 77; }
-for program in train_single train_dp train_ddp ddprun; do
+for program in train_single train_dp train_ddp ddprun flight_report; do
     page=$2/man/$program.1
     run "$program: roff" groff -man -Tascii -ww -rLL=100n "$page"
     [ ! -s err.txt ] || fail "$program: $(head -n 3 err.txt)"
