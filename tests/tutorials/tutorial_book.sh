@@ -12,7 +12,8 @@ command -v pandoc >/dev/null || {
 for lang in en zh; do
     book="$work/a book in $lang.html"
     run "the book in $lang" "$tutorials/book" --lang $lang "$book"
-    for page in "$tutorials"/README.md "$tutorials"/[0-9][0-9]-*/README.md "$tutorials"/dp-to-ddp.md "$tutorials"/teacher.md; do
+    for page in "$tutorials"/README.md "$tutorials"/[0-9][0-9]-*/README.md "$tutorials"/dp-to-ddp.md "$tutorials"/own-program/README.md \
+        "$tutorials"/symptoms.md "$tutorials"/communication.md "$tutorials"/teacher.md; do
         name=${page#"$tutorials"/} name=${name%.md} name=${name%/README}
         checks=$((checks + 1))
         [ "$(grep -c "id=\"page-$name\"" "$book")" = 1 ] || fail "$name is not in the book in $lang"

@@ -6,7 +6,7 @@ function page_of(target) {
     sub(/#.*/, "", target)
     sub(/\.zh\.md$/, ".md", target)
     sub(/^\.\.\//, "", target)
-    if (target ~ /^[0-9][0-9]-[^\/]*\/README\.md$/) sub(/\/README\.md$/, "", target)
+    if (target ~ /^([0-9][0-9]-[^\/]*|own-program)\/README\.md$/) sub(/\/README\.md$/, "", target)
     else if (target ~ /^(README|dp-to-ddp|symptoms|communication|teacher)\.md$/) sub(/\.md$/, "", target)
     else return ""
     return target
