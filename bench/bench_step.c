@@ -10,6 +10,7 @@
 
 #include "bench/workload.h"
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
 #include "common/base/rng.h"
@@ -108,8 +109,7 @@ static bool is_mlp(const Sizes *s) {
 static Workload open_model(const Sizes *s, Device *device) {
     char hidden[256] = "";
     for (size_t i = 0; is_mlp(s) && i < s->layers; i++)
-        snprintf(hidden + strlen(hidden), sizeof hidden - strlen(hidden), "%s%zu", i ? "," : "",
-                 s->width);
+        format_append(hidden, sizeof hidden, "%s%zu", i ? "," : "", s->width);
     ModelConfig model = {.name = s->model, .seed = 1, .gpt = s->gpt, .outputs = CHARACTERS};
     if (is_mlp(s)) model = (ModelConfig){"mlp", hidden, {s->width, 1, 1}, CLASSES, .seed = 1};
     return workload_open(&model, device, s->batch, NULL);

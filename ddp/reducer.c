@@ -18,6 +18,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 enum { LINE_FLOATS = MEMORY_ALIGNMENT / sizeof(float) };
@@ -194,16 +195,16 @@ static int rebuild_buckets(Reducer *reducer) {
 // "Parameters which did not receive grad for rank 1: fc1.weight, fc2.bias"
 static void fail_unfinished(Reducer *reducer) {
     char names[512] = "";
-    size_t used = 0;
-    for (size_t i = 0; i < reducer->parameters.count && used < sizeof names; i++)
+    bool fits = true;
+    for (size_t i = 0; i < reducer->parameters.count && fits; i++)
         if (!reducer->gradients[i].ready)
-            used += (size_t)snprintf(names + used, sizeof names - used, "%s%s", used ? ", " : "",
-                                     reducer->parameters.items[i].name);
+            fits = format_append(names, sizeof names, "%s%s", *names ? ", " : "",
+                                 reducer->parameters.items[i].name);
     error_set(&reducer->error, STATUS_FAILED,
               "Expected to have finished reduction in the prior iteration before starting a new "
               "one. This error indicates that your module has parameters that were not used in "
               "producing loss. Parameters which did not receive grad for rank %d: %s%s",
-              pg_rank(reducer->group), used ? names : "none", used < sizeof names ? "" : "...");
+              pg_rank(reducer->group), *names ? names : "none", fits ? "" : "...");
 }
 
 static int report_error(const Reducer *reducer, Error *err) {

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 
 enum { REDRAW_NS = 100 * 1000 * 1000, BAR_MAX = 40 };
 
@@ -78,19 +79,14 @@ static void format_bar(char *bar, size_t width, double fraction) {
 // What stands right of the bar: " 17%  3520 samples/s  00:12 left".
 static void format_rate(char *text, size_t capacity, double fraction, double per_second,
                         double seconds_left, double samples_per_item) {
-    int used = snprintf(text, capacity, "%3d%%", (int)(fraction * 100));
+    snprintf(text, capacity, "%3d%%", (int)(fraction * 100));
     if (!(per_second > 0)) return; // nothing was done yet, so there is no rate
-    if (samples_per_item > 0) {
-        used += snprintf(text + used, capacity - (size_t)used, "  %.0f samples/s",
-                         per_second * samples_per_item);
-    }
+    if (samples_per_item > 0)
+        format_append(text, capacity, "  %.0f samples/s", per_second * samples_per_item);
     unsigned long left = seconds_left < 359999 ? (unsigned long)(seconds_left + 0.5) : 359999;
-    if (left >= 3600) {
-        used += snprintf(text + used, capacity - (size_t)used, "  %lu:", left / 3600);
-    } else {
-        used += snprintf(text + used, capacity - (size_t)used, "  ");
-    }
-    snprintf(text + used, capacity - (size_t)used, "%02lu:%02lu left", left / 60 % 60, left % 60);
+    format_append(text, capacity, "  ");
+    if (left >= 3600) format_append(text, capacity, "%lu:", left / 3600);
+    format_append(text, capacity, "%02lu:%02lu left", left / 60 % 60, left % 60);
 }
 
 void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item) {

@@ -5,6 +5,7 @@
 #include <stdint.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/options.h"
 
 enum { NAME_MAX_LENGTH = 48, NEAR_MIN_LENGTH = 4 };
@@ -128,8 +129,7 @@ int options_refuse_choice(const Option *option, const char *text, Error *err) {
     snprintf(words, sizeof words, "%s", option->metavar);
     for (char *word = strtok_r(words, "|", &rest); word; word = strtok_r(NULL, "|", &rest)) {
         if (is_near(text, word, &best)) near = word;
-        size_t used = strlen(list);
-        snprintf(list + used, sizeof list - used, "%s%s", used ? ", " : "", word);
+        format_append(list, sizeof list, "%s%s", *list ? ", " : "", word);
     }
     snprintf(problem, sizeof problem, "--%s: '%s' is none of %s", option->name, text, list);
     const OptionSynonym *row = synonym_of_choice(option, text);

@@ -1,7 +1,7 @@
 /* summary.c: see summary.h. */
 #include "common/nn/summary.h"
 
-#include <string.h>
+#include "common/base/format.h"
 
 static void print_module(Module *module, const char *path, FILE *stream) {
     size_t elements = 0;
@@ -9,9 +9,9 @@ static void print_module(Module *module, const char *path, FILE *stream) {
     for (int i = 0; i < module->parameter_count; i++) {
         const ModuleTensor *entry = &module->parameters[i];
         char shape[64];
-        size_t used = strlen(shapes);
-        snprintf(shapes + used, sizeof shapes - used, "%s%s %s", used ? ", " : "", entry->name,
-                 entry->tied ? "shared" : tensor_describe(&entry->tensor, shape, sizeof shape));
+        format_append(shapes, sizeof shapes, "%s%s %s", *shapes ? ", " : "", entry->name,
+                      entry->tied ? "shared"
+                                  : tensor_describe(&entry->tensor, shape, sizeof shape));
         elements += entry->tied ? 0 : tensor_count(&entry->tensor);
     }
     if (module->parameter_count > 0)

@@ -1,7 +1,7 @@
 /* tensor.c: shapes and sizes. */
 #include "common/nn/tensor.h"
 
-#include <stdio.h>
+#include "common/base/format.h"
 
 size_t dtype_bytes(DType dtype) {
     return dtype == DTYPE_I64 ? 8 : 4;
@@ -35,40 +35,26 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b) {
     return true;
 }
 
-// A text that is cut where its buffer ends.
-typedef struct Text {
-    char *buffer;
-    size_t used, capacity;
-} Text;
-
-static void append(Text *text, const char *part) {
-    if (text->used >= text->capacity) return;
-    text->used +=
-        (size_t)snprintf(text->buffer + text->used, text->capacity - text->used, "%s", part);
-}
-
-static void describe(Text *text, const Tensor *tensor) {
+static void describe(char *text, size_t capacity, const Tensor *tensor) {
     if (!tensor) {
-        append(text, "None");
+        format_append(text, capacity, "None");
         return;
     }
-    char size[24];
     int count = tensor->items ? tensor->item_count : tensor->ndim;
-    append(text, tensor->items ? "(" : "[");
+    format_append(text, capacity, tensor->items ? "(" : "[");
     for (int i = 0; i < count; i++) {
-        if (i > 0) append(text, ", ");
-        if (tensor->items) {
-            describe(text, tensor->items[i]);
-        } else {
-            snprintf(size, sizeof size, "%zu", tensor->shape[i]);
-            append(text, size);
-        }
+        if (i > 0) format_append(text, capacity, ", ");
+        if (tensor->items)
+            describe(text, capacity, tensor->items[i]);
+        else
+            format_append(text, capacity, "%zu", tensor->shape[i]);
     }
-    append(text, tensor->items ? ")" : "]");
+    format_append(text, capacity, tensor->items ? ")" : "]");
 }
 
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity) {
-    describe(&(Text){.buffer = buffer, .capacity = capacity}, tensor);
+    buffer[0] = '\0';
+    describe(buffer, capacity, tensor);
     return buffer;
 }
 

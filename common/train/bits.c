@@ -6,13 +6,12 @@
  */
 #include "common/train/bits.h"
 
-#include <string.h>
+#include "common/base/format.h"
 
 enum { TEXT_MAX = 512 };
 
 static void add(char text[TEXT_MAX], const char *reason) {
-    size_t used = strlen(text);
-    snprintf(text + used, TEXT_MAX - used, "%s%s", used ? "; " : "", reason);
+    format_append(text, TEXT_MAX, "%s%s", *text ? "; " : "", reason);
 }
 
 // Whether the mean of the ranks' means is the mean of the global batch, in all bits: dividing by a

@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/hash.h"
 #include "common/base/memory.h"
 #include "common/train/checks.h"
@@ -23,15 +24,14 @@ enum {
 static void name_ranks(const double *column, size_t stride, size_t ranks, char *text, size_t room) {
     size_t count = 0;
     for (size_t r = 1; r < ranks; r++) count += column[r * stride] != column[0];
-    size_t used = (size_t)snprintf(text, room, count == 1 ? "rank" : "ranks"), named = 0;
+    size_t named = 0;
+    snprintf(text, room, count == 1 ? "rank" : "ranks");
     for (size_t r = 1; r < ranks && named < RANKS_NAMED; r++) {
         if (column[r * stride] == column[0]) continue;
-        used += (size_t)snprintf(text + used, room - used, "%s%zu", named++ ? ", " : " ", r);
+        format_append(text, room, "%s%zu", named++ ? ", " : " ", r);
     }
-    if (count > named) {
-        used += (size_t)snprintf(text + used, room - used, " and %zu others", count - named);
-    }
-    snprintf(text + used, room - used, count == 1 ? " does" : " do");
+    if (count > named) format_append(text, room, " and %zu others", count - named);
+    format_append(text, room, count == 1 ? " does" : " do");
 }
 
 // Looks for the first fact that differs between ranks. table: [ranks, count].

@@ -12,6 +12,7 @@
 
 #include "common/base/build.h"
 #include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/device/link.h"
@@ -217,15 +218,14 @@ enum { SCORE_ROOM = 160 };
 
 // " accuracy=0.9735 miou=0.8113", the names after the prefix. What is not defined is left out.
 static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
-    int used = 0;
     text[0] = '\0';
     if (!isnan(score.accuracy))
-        used = snprintf(text, SCORE_ROOM, " %saccuracy=%.4f", prefix, score.accuracy);
+        format_append(text, SCORE_ROOM, " %saccuracy=%.4f", prefix, score.accuracy);
     if (!isnan(score.mean_iou))
-        snprintf(text + used, SCORE_ROOM - (size_t)used, " %smiou=%.4f", prefix, score.mean_iou);
+        format_append(text, SCORE_ROOM, " %smiou=%.4f", prefix, score.mean_iou);
     if (!isnan(score.bits))
-        snprintf(text + used, SCORE_ROOM - (size_t)used, " %sperplexity=%.4g %sbits=%.4f", prefix,
-                 hits_perplexity(score), prefix, score.bits);
+        format_append(text, SCORE_ROOM, " %sperplexity=%.4g %sbits=%.4f", prefix,
+                      hits_perplexity(score), prefix, score.bits);
 }
 
 void record_step(Record *record, const StepRecord *step, const Profile *profile) {

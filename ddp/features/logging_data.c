@@ -1,9 +1,9 @@
 /* logging_data.c: sampling an iteration's times, and writing down how a wrapped model is set up. */
 #include "ddp/features/logging_data.h"
 
-#include <stdarg.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
 #include "ddp/group/debug_level.h"
@@ -14,16 +14,6 @@ static const char NAME[] = "logging"; // of the DdpIteration
 
 // ---- text -----------------------------------------------------------------------------------
 
-// Appends to a text of `capacity` bytes; what does not fit is left out.
-__attribute__((format(printf, 3, 4))) static void add(char *text, size_t capacity,
-                                                      const char *format, ...) {
-    size_t used = strlen(text);
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(text + used, capacity - used, format, arguments);
-    va_end(arguments);
-}
-
 static void write_sizes(const Reducer *reducer, char *text, size_t capacity) {
     const BucketPlan *plan = reducer_plan(reducer);
     const NamedTensors *parameters = reducer_parameters(reducer);
@@ -32,16 +22,16 @@ static void write_sizes(const Reducer *reducer, char *text, size_t capacity) {
         size_t bytes = 0;
         for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
             bytes += tensor_bytes(parameters->items[plan->order[i]].tensor);
-        add(text, capacity, "%s%zu", b ? ", " : "", bytes);
+        format_append(text, capacity, "%s%zu", b ? ", " : "", bytes);
     }
 }
 
 static void write_indices(const Reducer *reducer, char *text, size_t capacity) {
     const BucketPlan *plan = reducer_plan(reducer);
     for (size_t b = 0; b < plan->bucket_count; b++) {
-        add(text, capacity, "%s", b ? ", " : "");
+        format_append(text, capacity, "%s", b ? ", " : "");
         for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
-            add(text, capacity, "%s%zu", i > plan->start[b] ? " " : "", plan->order[i]);
+            format_append(text, capacity, "%s%zu", i > plan->start[b] ? " " : "", plan->order[i]);
     }
 }
 
@@ -131,8 +121,8 @@ static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters
         data->total_parameter_size_bytes += tensor_bytes(tensor);
         if (strstr(data->device_ids, tensor->device->name)) continue;
         data->is_multi_device_module = i > 0;
-        add(data->device_ids, sizeof data->device_ids, "%s%s", i > 0 ? " " : "",
-            tensor->device->name);
+        format_append(data->device_ids, sizeof data->device_ids, "%s%s", i > 0 ? " " : "",
+                      tensor->device->name);
     }
 }
 
@@ -147,9 +137,9 @@ static void fill_buckets(DdpLoggingData *data, Reducer *reducer, const DdpLogger
     size_t count;
     const int64_t *order = reducer_ready_order(reducer, &count);
     for (size_t i = 0; i < count; i++)
-        add(data->prev_iteration_grad_ready_order_indices,
-            sizeof data->prev_iteration_grad_ready_order_indices, "%s%lld", i ? ", " : "",
-            (long long)order[i]);
+        format_append(data->prev_iteration_grad_ready_order_indices,
+                      sizeof data->prev_iteration_grad_ready_order_indices, "%s%lld", i ? ", " : "",
+                      (long long)order[i]);
 }
 
 static bool is_policy(const Reducer *reducer, const char *name) {
@@ -176,10 +166,10 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
                            .join_uneven_inputs = reducer_find_iteration(reducer, "join") != NULL,
                            .bucket_cap_bytes = cap * 1024 * 1024};
     const char *hook = reducer_hook(reducer)->name;
-    add(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
-    add(data.backend_name, sizeof data.backend_name, "%s", pg_backend(group));
-    add(data.comm_hook, sizeof data.comm_hook, "%s", hook ? hook : "");
-    add(data.error, sizeof data.error, "%s", reducer_error(reducer)->message);
+    format_append(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
+    format_append(data.backend_name, sizeof data.backend_name, "%s", pg_backend(group));
+    format_append(data.comm_hook, sizeof data.comm_hook, "%s", hook ? hook : "");
+    format_append(data.error, sizeof data.error, "%s", reducer_error(reducer)->message);
     fill_times(&data, ddp_logger(wrapper));
     fill_parameters(&data, reducer_parameters(reducer));
     fill_buckets(&data, reducer, ddp_logger(wrapper));

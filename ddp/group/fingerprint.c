@@ -3,6 +3,7 @@
  */
 #include <stdbool.h>
 
+#include "common/base/format.h"
 #include "ddp/group/backend.h"
 
 enum { ASPECTS_MAX = 160 };
@@ -35,12 +36,12 @@ static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char te
                    {"type", a->type != b->type},
                    {"reduction", a->op != b->op},
                    {"root", a->root != b->root}};
-    size_t used = 0; // all of them fit
+    text[0] = '\0';
     for (size_t i = 0; i < sizeof aspects / sizeof *aspects; i++)
         if (aspects[i].differs)
-            used += (size_t)snprintf(text + used, ASPECTS_MAX - used, "%s%s",
-                                     used ? ", " : "; they differ in ", aspects[i].name);
-    return used > 0;
+            format_append(text, ASPECTS_MAX, "%s%s", *text ? ", " : "; they differ in ",
+                          aspects[i].name);
+    return *text;
 }
 
 int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,

@@ -3,6 +3,8 @@
 
 #include <stdint.h>
 
+#include "common/base/format.h"
+
 static const char *const operation_names[] = {
     "all_reduce",     "broadcast", "reduce", "all_gather", "gather",       "scatter",
     "reduce_scatter", "send",      "recv",   "barrier",    "shared_alloc", "new_subgroup"};
@@ -26,15 +28,12 @@ const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX
 
 // "new_subgroup(ranks 0, 3, 4)": what does not fit is cut off.
 static void describe_members(uint64_t members, char text[PG_DESCRIPTION_MAX]) {
-    const char *separator = "new_subgroup(ranks ";
-    size_t length = 0;
-    for (int r = 0; r < PG_SUBGROUP_PARENT_MAX && length < PG_DESCRIPTION_MAX; r++) {
-        if (!(members >> r & 1)) continue;
-        length +=
-            (size_t)snprintf(text + length, PG_DESCRIPTION_MAX - length, "%s%d", separator, r);
-        separator = ", ";
-    }
-    if (length < PG_DESCRIPTION_MAX) snprintf(text + length, PG_DESCRIPTION_MAX - length, ")");
+    text[0] = '\0';
+    for (int r = 0; r < PG_SUBGROUP_PARENT_MAX; r++)
+        if (members >> r & 1)
+            format_append(text, PG_DESCRIPTION_MAX, "%s%d", *text ? ", " : "new_subgroup(ranks ",
+                          r);
+    format_append(text, PG_DESCRIPTION_MAX, ")");
 }
 
 const char *pg_describe(int operation, const Collective *collective,

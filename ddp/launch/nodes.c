@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "ddp/store/store.h"
 
@@ -114,13 +115,9 @@ int nodes_arrived(Nodes *nodes, const char *point, int attempt) {
 }
 
 void nodes_list_missing(Nodes *nodes, char *text, size_t capacity) {
-    size_t used = 0;
-    int missing = 0;
     Error ignored = {0};
     text[0] = '\0';
-    for (int n = 0; n < nodes->count && used < capacity; n++) {
-        if (count_up(nodes, "alive", n, 0, &ignored) > 0) continue;
-        int bytes = snprintf(text + used, capacity - used, "%s%d", missing++ ? ", " : "node ", n);
-        if (bytes > 0) used += (size_t)bytes;
-    }
+    for (int n = 0; n < nodes->count; n++)
+        if (count_up(nodes, "alive", n, 0, &ignored) <= 0)
+            format_append(text, capacity, "%s%d", *text ? ", " : "node ", n);
 }

@@ -6,28 +6,14 @@
  * The rank that failed first comes first. Only facts are said: what a rank was doing is what its
  * heartbeat said last, and nothing is said of a rank that has sent none.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "ddp/launch/launch.h"
 
-typedef struct Text {
-    char data[1900];
-    size_t used;
-} Text;
-
-static void append(Text *text, const char *format, ...) __attribute__((format(printf, 2, 3)));
-
-static void append(Text *text, const char *format, ...) {
-    va_list arguments;
-    size_t room = sizeof text->data - text->used;
-    va_start(arguments, format);
-    int bytes = vsnprintf(text->data + text->used, room, format, arguments);
-    va_end(arguments);
-    if (bytes > 0) text->used += (size_t)bytes < room ? (size_t)bytes : room - 1;
-}
+enum { REPORT_MAX = 1900 };
 
 const char *report_signal(int number, char text[24]) {
     const char *name = sigabbrev_np(number);
@@ -39,36 +25,37 @@ const char *report_signal(int number, char text[24]) {
     return text;
 }
 
-static void append_time(Text *text, const struct timespec *at) {
+static void append_time(char text[REPORT_MAX], const struct timespec *at) {
     struct tm parts;
     localtime_r(&at->tv_sec, &parts);
-    append(text, " at %02d:%02d:%02d.%03d", parts.tm_hour, parts.tm_min, parts.tm_sec,
-           (int)(at->tv_nsec / 1000000));
+    format_append(text, REPORT_MAX, " at %02d:%02d:%02d.%03d", parts.tm_hour, parts.tm_min,
+                  parts.tm_sec, (int)(at->tv_nsec / 1000000));
 }
 
-static void append_name(Text *text, const Launch *launch, const LaunchedRank *rank) {
-    append(text, "rank %d (pid %d, local rank %d, host %s)", rank->rank, (int)rank->pid,
-           rank->local_rank, launch->host);
+static void append_name(char text[REPORT_MAX], const Launch *launch, const LaunchedRank *rank) {
+    format_append(text, REPORT_MAX, "rank %d (pid %d, local rank %d, host %s)", rank->rank,
+                  (int)rank->pid, rank->local_rank, launch->host);
 }
 
-static void append_end(Text *text, const LaunchedRank *rank) {
+static void append_end(char text[REPORT_MAX], const LaunchedRank *rank) {
     char name[24];
     if (rank->fate == RANK_KILLED) {
-        append(text, " died of %s%s", report_signal(rank->code, name),
-               rank->core_dumped ? " (core dumped)" : "");
+        format_append(text, REPORT_MAX, " died of %s%s", report_signal(rank->code, name),
+                      rank->core_dumped ? " (core dumped)" : "");
     } else {
-        append(text, " exited with status %d", rank->code);
+        format_append(text, REPORT_MAX, " exited with status %d", rank->code);
     }
     append_time(text, &rank->ended_at);
 }
 
-static void append_doing(Text *text, const Launch *launch, int local_rank) {
+static void append_doing(char text[REPORT_MAX], const Launch *launch, int local_rank) {
     HeartbeatView view = heartbeat_board_read(launch->board, local_rank);
     if (view.beat_ns == 0) return;
-    if (view.phase[0]) append(text, " in phase %s,", view.phase);
-    append(text, " step %llu", (unsigned long long)view.step);
+    if (view.phase[0]) format_append(text, REPORT_MAX, " in phase %s,", view.phase);
+    format_append(text, REPORT_MAX, " step %llu", (unsigned long long)view.step);
     if (view.sequence) {
-        append(text, ", collective %llu %s", (unsigned long long)view.sequence, view.kind);
+        format_append(text, REPORT_MAX, ", collective %llu %s", (unsigned long long)view.sequence,
+                      view.kind);
     }
 }
 
@@ -78,30 +65,31 @@ static bool is_said(const Launch *launch, const LaunchedRank *rank) {
            output_has_shown(launch->output, output_last_words(launch->output, rank->local_rank));
 }
 
-static void append_last_words(Text *text, const Launch *launch, int local_rank) {
+static void append_last_words(char text[REPORT_MAX], const Launch *launch, int local_rank) {
     const char *words = output_last_words(launch->output, local_rank);
     const char *folder = output_folder(launch->output, local_rank);
     bool said = is_said(launch, &launch->ranks[local_rank]);
-    if (words[0] && !said) append(text, "; last stderr: %s", words);
-    if (folder) append(text, "; logs: %s", folder);
+    if (words[0] && !said) format_append(text, REPORT_MAX, "; last stderr: %s", words);
+    if (folder) format_append(text, REPORT_MAX, "; logs: %s", folder);
 }
 
 // Appends what the root rank did; its name stands there already.
-static void append_cause(Text *text, const Launch *launch, const LaunchedRank *root) {
+static void append_cause(char text[REPORT_MAX], const Launch *launch, const LaunchedRank *root) {
     switch (launch->cause) {
     case CAUSE_DEATH:
         append_end(text, root);
         break;
     case CAUSE_STOPPED:
-        append(text, " was stopped by a signal (SIGSTOP?)");
+        format_append(text, REPORT_MAX, " was stopped by a signal (SIGSTOP?)");
         append_time(text, &root->stopped_at);
         break;
     case CAUSE_SILENT:
-        append(text, " has been silent for %.1f s", (double)(clock_ns() - root->heard_ns) * 1e-9);
+        format_append(text, REPORT_MAX, " has been silent for %.1f s",
+                      (double)(clock_ns() - root->heard_ns) * 1e-9);
         break;
     case CAUSE_LATE:
-        append(text, " is still running %g s after the first rank ended",
-               launch->options->exit_timeout_s);
+        format_append(text, REPORT_MAX, " is still running %g s after the first rank ended",
+                      launch->options->exit_timeout_s);
         break;
     default:
         break;
@@ -112,12 +100,12 @@ static void append_cause(Text *text, const Launch *launch, const LaunchedRank *r
 
 void report_root(Launch *launch) {
     const LaunchedRank *root = &launch->ranks[launch->root];
-    Text text = {0};
+    char text[REPORT_MAX] = "";
     output_drain(launch->output, root->local_rank);
-    append_name(&text, launch, root);
-    append_cause(&text, launch, root);
-    output_say(launch->output, "%s", text.data);
-    nodes_tell(launch->nodes, launch->attempt, false, text.data);
+    append_name(text, launch, root);
+    append_cause(text, launch, root);
+    output_say(launch->output, "%s", text);
+    nodes_tell(launch->nodes, launch->attempt, false, text);
 }
 
 // A mistake that every rank has met needs no list of what became of each rank.
@@ -132,19 +120,20 @@ void report_others(Launch *launch) {
         const LaunchedRank *rank = &launch->ranks[r];
         if (r == launch->root || rank->fate == RANK_ABSENT || needs_no_line(launch, rank)) continue;
         char name[24];
-        Text text = {0};
-        append(&text, "rank %d (pid %d)", rank->rank, (int)rank->pid);
+        char text[REPORT_MAX] = "";
+        format_append(text, REPORT_MAX, "rank %d (pid %d)", rank->rank, (int)rank->pid);
         if (rank->fate == RANK_ALIVE) {
-            append(&text, " cannot be killed; it is left behind");
+            format_append(text, REPORT_MAX, " cannot be killed; it is left behind");
         } else if (rank->sent) {
-            append(&text, " was ended by ddprun with %s", report_signal(rank->sent, name));
-            append_doing(&text, launch, r);
+            format_append(text, REPORT_MAX, " was ended by ddprun with %s",
+                          report_signal(rank->sent, name));
+            append_doing(text, launch, r);
         } else {
-            append_end(&text, rank);
-            append_doing(&text, launch, r);
-            if (rank->fate == RANK_KILLED || rank->code != 0) append_last_words(&text, launch, r);
+            append_end(text, rank);
+            append_doing(text, launch, r);
+            if (rank->fate == RANK_KILLED || rank->code != 0) append_last_words(text, launch, r);
         }
-        output_say(launch->output, "%s", text.data);
+        output_say(launch->output, "%s", text);
     }
     if (started < ranks)
         output_say(launch->output, "ranks %d to %d were not started", launch->ranks[started].rank,

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
@@ -168,12 +169,10 @@ static int fail_missing(Meeting *m, const char *stage, Error *err) {
         Error ignored = {0};
         snprintf(key, sizeof key, "%s/%d", stage, r);
         if (store_wait(m->store, key, 0, &ignored) == 0) continue;
-        size_t used = strlen(list);
-        if (missing < MISSING_SHOWN) {
-            snprintf(list + used, sizeof list - used, "%s%d", missing ? ", " : "", r);
-        } else if (missing == MISSING_SHOWN) {
-            snprintf(list + used, sizeof list - used, ", ...");
-        }
+        if (missing < MISSING_SHOWN)
+            format_append(list, sizeof list, "%s%d", missing ? ", " : "", r);
+        else if (missing == MISSING_SHOWN)
+            format_append(list, sizeof list, ", ...");
         missing++;
     }
     return error_set(err, STATUS_FAILED, "rank%s %s of %d ha%s not come within %g s",

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "ddp/store/net.h"
 #include "ddp/store/protocol.h"
@@ -175,9 +176,10 @@ void store_set_prefix(Store *store, const char *prefix) {
 }
 
 void store_add_prefix(Store *store, const char *prefix) {
-    size_t used = strlen(store->prefix), room = sizeof store->prefix - used;
-    int bytes = snprintf(store->prefix + used, room, "%s%s", prefix, prefix[0] ? "/" : "");
-    CHECK(bytes >= 0 && (size_t)bytes < room, "store prefix of %zu bytes", used + (size_t)bytes);
+    size_t used = strlen(store->prefix);
+    bool fits =
+        format_append(store->prefix, sizeof store->prefix, "%s%s", prefix, *prefix ? "/" : "");
+    CHECK(fits, "store prefix of %zu bytes", used + strlen(prefix) + 1);
 }
 
 // ---- Request and reply

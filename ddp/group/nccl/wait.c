@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "ddp/group/nccl/internal.h"
 
 enum {
@@ -128,11 +129,9 @@ static int fail_late(PgNccl *nccl, const PgCall *call, Error *err) {
     tell_at(nccl);
     for (int r = 0; r < nccl->world; r++) {
         if (!is_missing(nccl, call, r, at) || (missing && call->monitor == MONITOR_FIRST)) continue;
-        size_t used = strlen(names), told = strlen(details);
         const char *name = pg_rank_name(call->global, r, rank), *comma = missing++ ? ", " : "";
-        snprintf(names + used, sizeof names - used, "%s%s", comma, name);
-        snprintf(details + told, sizeof details - told, "%srank %s last called %s", comma, name,
-                 at);
+        format_append(names, sizeof names, "%s%s", comma, name);
+        format_append(details, sizeof details, "%srank %s last called %s", comma, name, at);
     }
     char what[NCCL_AT_MAX];
     describe_call(call, what);
