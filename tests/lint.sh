@@ -35,13 +35,13 @@ files_of() {
     echo "$files"
 }
 
-# The rooms whose headers a room includes, each include on a line.
+# The rooms whose headers a room includes: how often, and which.
 included_by() {
-    sed -n 's|^#include "\([a-z_/0-9]*\)/[^/]*".*|\1|p' $(files_of "$1") | while read -r folder; do
+    sed -n 's|^#include "\([a-z_/0-9]*\)/[^/]*".*|\1|p' $(files_of "$1") | sort | uniq -c | while read -r times folder; do
         while ! echo " $rooms " | grep -q " $folder "; do
             case $folder in */*) folder=${folder%/*} ;; *) break ;; esac
         done
-        [ "$folder" = "$1" ] || echo "$folder"
+        [ "$folder" = "$1" ] || echo "$times $folder"
     done
 }
 
@@ -50,12 +50,17 @@ may() {
     room=$1
     shift
     if [ "$graph" = 1 ]; then
-        included_by "$room" | sort | uniq -c | awk -v room="$room" -v may=" $* " '
-            { line = line sprintf("  %s (%d)%s", $2, $1, index(may, " " $2 " ") ? "" : " UPWARDS") }
-            END { printf "%-15s ->%s\n", room, line == "" ? "  nothing" : line }'
+        included_by "$room" | sort -k 2 | awk -v room="$room" -v may=" $* " '
+            function add() {
+                if (other != "")
+                    line = line sprintf("  %s (%d)%s", other, times, index(may, " " other " ") ? "" : " UPWARDS")
+            }
+            $2 != other { add(); other = $2; times = 0 }
+            { times += $1 }
+            END { add(); printf "%-15s ->%s\n", room, line == "" ? "  nothing" : line }'
         return
     fi
-    for other in $(included_by "$room" | sort -u); do
+    for other in $(included_by "$room" | cut -d ' ' -f 2 | sort -u); do
         case " $* " in *" $other "*) ;; *) breach "$room must not include $other" ;; esac
     done
 }
@@ -85,21 +90,23 @@ stray=$(git ls-files -z 2>/dev/null | tr '\0\n' '\n?' | cut -d / -f 1 | sort -u 
         !($0 in may)')
 [ -z "$stray" ] || breach "these do not belong at the top: $stray"
 
-for file in $sources; do
-    lines=$(wc -l <"$file")
-    [ "$lines" -le 600 ] || breach "$file has $lines lines"
-    wide=$(awk 'length($0) > 100 { print FNR; exit }' "$file")
-    [ -z "$wide" ] || breach "$file:$wide is wider than 100 columns"
-    first=$(head -c 2 "$file")
-    [ "$first" = '/*' ] || breach "$file does not open with a comment that says what it is"
-done
-
-# From the line at the margin that ends in ") {" to the next brace at the margin, as tests/house.sh counts.
-found=$(awk 'FNR == 1 { begin = 0 }
-    /^[A-Za-z_].*\) *\{ *$/ { begin = FNR }
-    begin && /^\}/ { if (FNR - begin > 41) print FILENAME ":" begin " (" FNR - begin - 1 " lines)"; begin = 0 }
-    ' $(echo "$sources" | grep -E '^(common|dp|ddp|bench)/'))
-[ -z "$found" ] || breach "functions that are too long: $found"
+# A function goes from the line at the margin that ends in ") {" to the next brace at the margin, as in house.sh.
+while read -r found; do
+    [ -z "$found" ] || breach "$found"
+done <<END
+$(awk '
+    FNR == 1 {
+        begin = wide = 0
+        if (substr($0, 1, 2) != "/*") print FILENAME " does not open with a comment that says what it is"
+    }
+    FNR == 601 { print FILENAME " has more than 600 lines" }
+    length($0) > 100 && !wide { print FILENAME ":" FNR " is wider than 100 columns"; wide = 1 }
+    /^[A-Za-z_].*\) *\{ *$/ && FILENAME ~ /^(common|dp|ddp|bench)\// { begin = FNR }
+    begin && /^\}/ {
+        if (FNR - begin > 41) print FILENAME ":" begin " begins a function of " FNR - begin - 1 " lines"
+        begin = 0
+    }' $sources)
+END
 
 found=$(grep -nwE 'assert|TODO|FIXME|XXX' $(echo "$sources" | grep -v '^tests/') || true)
 [ -z "$found" ] || breach "words that do not belong here: $found"
