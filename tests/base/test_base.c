@@ -22,6 +22,7 @@
 #include "common/base/cores.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/json.h"
 #include "common/base/memory.h"
 #include "common/base/profile.h"
@@ -143,6 +144,19 @@ static void test_memory(void **state) {
     items = memory_grow(items, 0, sizeof *items);
     assert_non_null(items);
     free(items);
+}
+
+static void test_format_append(void **state) {
+    (void)state;
+    char text[8] = "";
+    assert_true(format_append(text, sizeof text, "%d", 12));
+    assert_true(format_append(text, sizeof text, "%s%d", ", ", 345)); // exactly full
+    assert_string_equal(text, "12, 345");
+    assert_false(format_append(text, sizeof text, "6"));
+    assert_true(format_append(text, sizeof text, "%s", ""));
+    text[6] = '\0';
+    assert_false(format_append(text, sizeof text, "67"));
+    assert_string_equal(text, "12, 346");
 }
 
 // ---- file ---------------------------------------------------------------------------------------
@@ -519,6 +533,7 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_process_ends_at_once, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_format_append),
         cmocka_unit_test_setup_teardown(test_file_replaces_whole, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_file_abandon_changes_nothing, temp_folder_make,
