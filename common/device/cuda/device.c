@@ -158,6 +158,24 @@ static void memory_give_back(void *context, void *memory) {
     CUDA(cudaFree(memory));
 }
 
+static _Noreturn void out_of_memory(const CudaDevice *cuda, size_t bytes) {
+    size_t free_bytes = 0, all_bytes = 0;
+    CUDA(cudaMemGetInfo(&free_bytes, &all_bytes));
+    Error err = {0};
+    error_set(&err, STATUS_FAILED,
+              "%s is out of memory: asked for %zu bytes, %zu in use, %zu held; of the card's %zu, "
+              "%zu are free",
+              cuda->device->name, bytes, cuda->device->bytes,
+              cuda_allocator_reserved(cuda->allocator), all_bytes, free_bytes);
+    error_exit(&err);
+}
+
+static void *take(CudaDevice *cuda, size_t bytes) {
+    void *memory = cuda_allocator_take(cuda->allocator, bytes);
+    if (!memory) out_of_memory(cuda, bytes);
+    return memory;
+}
+
 static void open_parts(CudaDevice *cuda) {
     cuda->processors = attribute(cuda->ordinal, cudaDevAttrMultiProcessorCount);
     cuda->capability = 10 * attribute(cuda->ordinal, cudaDevAttrComputeCapabilityMajor) +
@@ -168,6 +186,8 @@ static void open_parts(CudaDevice *cuda) {
     CUDA(cudaEventCreateWithFlags(&cuda->moment, cudaEventDisableTiming));
     cuda->allocator = cuda_allocator_create(
         (CudaMemorySource){.take = memory_take, .give_back = memory_give_back});
+    cuda->arrived = take(cuda, sizeof *cuda->arrived);
+    CUDA(cudaMemsetAsync(cuda->arrived, 0, sizeof *cuda->arrived, cuda->compute));
     cuda->staging = cuda_staging_create();
     cuda->plans = cuda_plans_create();
     cuda->convolutions = cuda_convolutions_create(cuda);
@@ -214,24 +234,6 @@ static void close(Device *device) {
 static void check_not_capturing(const CudaDevice *cuda) {
     CHECK(!cuda->capturing, "%s takes or gives back memory while it records a graph",
           cuda->device->name);
-}
-
-static _Noreturn void out_of_memory(const CudaDevice *cuda, size_t bytes) {
-    size_t free_bytes = 0, all_bytes = 0;
-    CUDA(cudaMemGetInfo(&free_bytes, &all_bytes));
-    Error err = {0};
-    error_set(&err, STATUS_FAILED,
-              "%s is out of memory: asked for %zu bytes, %zu in use, %zu held; of the card's %zu, "
-              "%zu are free",
-              cuda->device->name, bytes, cuda->device->bytes,
-              cuda_allocator_reserved(cuda->allocator), all_bytes, free_bytes);
-    error_exit(&err);
-}
-
-static void *take(CudaDevice *cuda, size_t bytes) {
-    void *memory = cuda_allocator_take(cuda->allocator, bytes);
-    if (!memory) out_of_memory(cuda, bytes);
-    return memory;
 }
 
 static void *alloc(Device *device, size_t bytes) {

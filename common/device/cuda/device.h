@@ -38,6 +38,7 @@ typedef struct CudaDevice {
     // For kernels that need room between two launches; grows, and belongs to the compute stream.
     void *workspace;
     size_t workspace_bytes;
+    unsigned *arrived; // [1], device memory, 0 between kernels: reduce.cuh's
     bool capturing;
     // copy.c: where another stream is to begin, the pinned memory that copies from and
     // to the host pass through, and the cards whose memory this one has asked to reach.

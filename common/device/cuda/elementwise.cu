@@ -45,28 +45,16 @@ static void cuda_scale(float *y, float factor, size_t count) {
     cuda_map(Product{factor}, count, y, y);
 }
 
-static __global__ void sum_kernel(const float *x, size_t count, double *sums) {
+static __global__ void mean_kernel(const float *x, size_t count, GridSum room, Mean mean) {
     double own = 0;
     FOR_EACH(i, count) own += x[i];
-    own = block_sum(own);
-    if (threadIdx.x == 0) sums[blockIdx.x] = own;
-}
-
-static __global__ void mean_kernel(const double *x, double divisor, float *y, size_t count) {
-    double sum = block_sum_of(x, count);
-    if (threadIdx.x == 0) *y = (float)quotient(sum, divisor);
-}
-
-void cuda_mean_of(const double *x, double divisor, float *y, size_t count) {
-    cuda_launch(cuda_current(), mean_kernel, 1, x, divisor, y, count);
+    grid_sum(own, room, mean);
 }
 
 static void cuda_mean(const float *x, double divisor, float *y, size_t count) {
     CudaDevice *cuda = cuda_current();
-    unsigned blocks = reduce_grid(count, 16 * CUDA_BLOCK);
-    double *sums = (double *)cuda_workspace(cuda, blocks * sizeof *sums);
-    cuda_launch(cuda, sum_kernel, blocks, x, count, sums);
-    cuda_mean_of(sums, divisor, y, blocks);
+    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
+    cuda_launch(cuda, mean_kernel, room.blocks, x, count, room, Mean{divisor, y});
 }
 
 static __global__ void spread_kernel(float *y, const float *x, double divisor, bool accumulate,

@@ -23,10 +23,6 @@ extern const PixelKernels cuda_pixels;
 extern const TransformerKernels cuda_transformer; // transformer.cu and attention.cu
 extern const OptimizerKernels cuda_optimizer;
 
-// ---- elementwise.cu ----
-// y[1] = the sum of x[count] / divisor, by one block: for the second stage of a sum.
-void cuda_mean_of(const double *x, double divisor, float *y, size_t count);
-
 // ---- blas.c ----
 void cuda_describe(char *buffer, size_t capacity);
 int cuda_prepare(Error *err);

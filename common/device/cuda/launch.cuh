@@ -54,4 +54,9 @@ static inline __device__ void put(float *place, float value, bool accumulate) {
     *place = accumulate ? *place + value : value;
 }
 
+// A sum over the divisor; an empty batch has no mean, and a loss of 0.
+static inline __device__ double quotient(double sum, double divisor) {
+    return divisor > 0 ? sum / divisor : 0;
+}
+
 #endif

@@ -1,8 +1,9 @@
 /* loss.cu: losses of rows, their gradients, and how many predictions are right.
  *
  * A row of logits is one warp's work, or one block's where there are many classes; what its threads
- * tell each other does not go through memory. A row comes to a double, and the sum of these has the
- * two stages of reduce.cuh: it is over a whole batch, and in float its rounding would show.
+ * tell each other does not go through memory. A row comes to a double, and so does the sum of these
+ * (grid_sum): it is over a whole batch, and in float its rounding would show. A loss is one launch,
+ * and so is its gradient.
  */
 #include <math.h>
 
@@ -31,9 +32,9 @@ struct Block {
 enum { WARP_CLASSES = 1024 }; // more than that are a block's work
 
 // Rows is a struct with a formula: evaluate<Team>(row, thread) returns the same to all the threads
-// of the team.
-template <typename Team, typename Rows>
-static __global__ void rows_kernel(Rows rows, size_t n, double *sums) {
+// of the team. What becomes of the sum of all rows is Finish's.
+template <typename Team, typename Rows, typename Finish>
+static __global__ void rows_kernel(Rows rows, size_t n, GridSum room, Finish finish) {
     const unsigned teams = CUDA_BLOCK / Team::threads;
     unsigned team = threadIdx.x / Team::threads, thread = threadIdx.x % Team::threads;
     double own = 0;
@@ -42,27 +43,16 @@ static __global__ void rows_kernel(Rows rows, size_t n, double *sums) {
         double value = rows.template evaluate<Team>(row, thread);
         if (thread == 0) own += value;
     }
-    own = block_sum(own);
-    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+    grid_sum(own, room, finish);
 }
 
-typedef struct BlockSums { // what the first stage found
-    double *sums;          // [count], workspace
-    unsigned count;
-} BlockSums;
-
-static BlockSums block_sums(CudaDevice *cuda, size_t items, size_t each) {
-    unsigned count = reduce_grid(items, each);
-    return {(double *)cuda_workspace(cuda, count * sizeof(double)), count};
-}
-
-template <typename Rows>
-static BlockSums sum_rows(CudaDevice *cuda, const Rows &rows, size_t n, size_t classes) {
+template <typename Rows, typename Finish>
+static void sum_rows(const Rows &rows, size_t n, size_t classes, const Finish &finish) {
+    CudaDevice *cuda = cuda_current();
     bool few = classes <= WARP_CLASSES;
-    BlockSums found = block_sums(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1);
-    cuda_launch(cuda, few ? rows_kernel<Warp, Rows> : rows_kernel<Block, Rows>, found.count, rows,
-                n, found.sums);
-    return found;
+    GridSum room = grid_sum_room(cuda, n, few ? CUDA_BLOCK / CUDA_WARP : 1);
+    cuda_launch(cuda, few ? rows_kernel<Warp, Rows, Finish> : rows_kernel<Block, Rows, Finish>,
+                room.blocks, rows, n, room, finish);
 }
 
 // ---- cross entropy --------------------------------------------------------------------------
@@ -97,10 +87,8 @@ struct CrossEntropy {
 
 static void cuda_cross_entropy(Labels labels, const float *logits, double divisor,
                                float *probabilities, float *loss) {
-    CudaDevice *cuda = cuda_current();
     CrossEntropy rows = {logits, labels.target, probabilities, labels.classes};
-    BlockSums found = sum_rows(cuda, rows, labels.n, labels.classes);
-    cuda_mean_of(found.sums, divisor, loss, found.count);
+    sum_rows(rows, labels.n, labels.classes, Mean{divisor, loss});
 }
 
 static __global__ void cross_entropy_gradient_kernel(const float *probabilities,
@@ -129,22 +117,21 @@ static void cuda_cross_entropy_gradient(Labels labels, const float *probabilitie
 // ---- squared error --------------------------------------------------------------------------
 
 static __global__ void squared_error_kernel(const float *x, const float *target, size_t count,
-                                            double *sums) {
+                                            GridSum room, Mean mean) {
     double own = 0;
     FOR_EACH(i, count) {
         double difference = (double)x[i] - (double)target[i];
         own += difference * difference;
     }
-    own = block_sum(own);
-    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+    grid_sum(own, room, mean);
 }
 
 static void cuda_squared_error(const float *x, const float *target, double divisor, float *loss,
                                size_t count) {
     CudaDevice *cuda = cuda_current();
-    BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
-    cuda_launch(cuda, squared_error_kernel, found.count, x, target, count, found.sums);
-    cuda_mean_of(found.sums, divisor, loss, found.count);
+    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
+    cuda_launch(cuda, squared_error_kernel, room.blocks, x, target, count, room,
+                Mean{divisor, loss});
 }
 
 static __global__ void squared_error_gradient_kernel(const float *x, const float *target,
@@ -171,7 +158,7 @@ static __device__ float pos_weight(const Answers &answers, size_t column) {
     return answers.pos_weight ? answers.pos_weight[column] : 1;
 }
 
-static __global__ void binary_cross_entropy_kernel(Answers answers, double *sums) {
+static __global__ void binary_cross_entropy_kernel(Answers answers, GridSum room, Mean mean) {
     double own = 0;
     Walk walk = walk_grid(answers.n, answers.classes);
     FOR_EACH(i, answers.n * answers.classes) {
@@ -181,16 +168,16 @@ static __global__ void binary_cross_entropy_kernel(Answers answers, double *sums
         own += (double)((1 - t) * x) + (double)(weight * softplus);
         walk.next();
     }
-    own = block_sum(own);
-    if (threadIdx.x == 0) sums[blockIdx.x] = own;
+    grid_sum(own, room, mean);
 }
 
 static void cuda_binary_cross_entropy(const Answers *answers, double divisor, float *loss) {
     CudaDevice *cuda = cuda_current();
     size_t count = answers->n * answers->classes;
-    BlockSums found = block_sums(cuda, count, 16 * CUDA_BLOCK);
-    if (count) cuda_launch(cuda, binary_cross_entropy_kernel, found.count, *answers, found.sums);
-    cuda_mean_of(found.sums, divisor, loss, count ? found.count : 0);
+    if (count == 0) return cuda_elementwise.fill(loss, 0, 1);
+    GridSum room = grid_sum_room(cuda, count, 16 * CUDA_BLOCK);
+    cuda_launch(cuda, binary_cross_entropy_kernel, room.blocks, *answers, room,
+                Mean{divisor, loss});
 }
 
 static __global__ void binary_cross_entropy_gradient_kernel(Answers answers, double divisor,
@@ -251,17 +238,14 @@ struct Correct {
     }
 };
 
-// Ones, added as doubles: exact up to 2^53.
-static __global__ void correct_kernel(const double *sums, size_t count, int64_t *correct) {
-    double sum = block_sum_of(sums, count);
-    if (threadIdx.x == 0) *correct = (int64_t)sum;
-}
+struct Number { // a sum of ones, added as doubles: exact up to 2^53
+    int64_t *y; // [1]
+    __device__ void operator()(double sum) const { *y = (int64_t)sum; }
+};
 
 static void cuda_count_correct(Labels labels, const float *logits, int64_t *correct) {
-    CudaDevice *cuda = cuda_current();
-    BlockSums found =
-        sum_rows(cuda, Correct{logits, labels.target, labels.classes}, labels.n, labels.classes);
-    cuda_launch(cuda, correct_kernel, 1, found.sums, found.count, correct);
+    sum_rows(Correct{logits, labels.target, labels.classes}, labels.n, labels.classes,
+             Number{correct});
 }
 
 extern "C" const LossKernels cuda_loss = {

@@ -72,11 +72,6 @@ template <typename Operation> struct Added {
     __device__ void enter(size_t channel) { operation.enter(channel); }
 };
 
-// A sum over the divisor; an empty batch has no mean, and a loss of 0.
-static inline __device__ double quotient(double sum, double divisor) {
-    return divisor > 0 ? sum / divisor : 0;
-}
-
 // A walk over a matrix[rows, columns] in equal steps, which keeps account of where it is: a
 // division per element would cost more than most kernels. After the last row comes the first.
 struct Walk {

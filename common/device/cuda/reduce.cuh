@@ -4,9 +4,10 @@
  * the additions is fixed: it depends on the place of a value, never on time. So a result is the
  * same in every run, and on every card.
  *
- * A sum over more than a block has two stages: every block of the first kernel writes its sum to
- * the workspace, and one block of a second kernel adds these up with block_sum_of. How many blocks
- * that are is a function of the count alone (reduce_grid), so that it is the same on every card.
+ * A sum over more than a block has two stages: every block writes its sum to the workspace, and then
+ * one block adds these up, in the order of the blocks' numbers. That is the block that ends last,
+ * whichever it is (grid_sum), or one of a second kernel (block_sum_of). How many blocks there are is
+ * a function of the count alone (reduce_grid), so that it is the same on every card.
  */
 #ifndef COMMON_DEVICE_CUDA_REDUCE_CUH
 #define COMMON_DEVICE_CUDA_REDUCE_CUH
@@ -57,8 +58,9 @@ template <typename T> static __device__ T block_max(T value) {
     return block_reduce<Larger>(value);
 }
 
-// The sum of values[count], device memory, by one block.
-template <typename T> static __device__ T block_sum_of(const T *values, size_t count) {
+// The sum of values[count], device memory, by one block. (Volatile: other blocks may have written
+// them while this one was running, and it must not look for them in its own cache.)
+template <typename T> static __device__ T block_sum_of(const volatile T *values, size_t count) {
     T sum = 0;
     for (size_t i = threadIdx.x; i < count; i += CUDA_BLOCK) sum += values[i];
     return block_sum(sum);
@@ -69,5 +71,45 @@ static inline unsigned reduce_grid(size_t count, size_t each) {
     size_t needed = (count + each - 1) / each, most = REDUCE_BLOCKS;
     return (unsigned)(needed < 1 ? 1 : needed < most ? needed : most);
 }
+
+// ---- both stages in one launch --------------------------------------------------------------
+
+typedef struct GridSum {
+    unsigned blocks;
+    double *sums;      // [blocks], workspace
+    unsigned *arrived; // [1], device memory: how many blocks have written their sums; CudaDevice's
+} GridSum;
+
+// For a kernel of `blocks` blocks over count items, of which a block takes `each` at least.
+static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each) {
+    unsigned blocks = reduce_grid(count, each);
+    return {blocks, (double *)cuda_workspace(cuda, blocks * sizeof(double)), cuda->arrived};
+}
+
+// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once per
+// kernel, as its end: the block that arrives last leaves `arrived` as the next kernel wants it.
+template <typename Finish>
+static __device__ void grid_sum(double own, const GridSum &room, const Finish &finish) {
+    __shared__ bool is_last;
+    own = block_sum(own);
+    if (threadIdx.x == 0) {
+        room.sums[blockIdx.x] = own;
+        __threadfence(); // whoever sees this block counted sees its sum
+        is_last = atomicAdd(room.arrived, 1u) == gridDim.x - 1;
+        __threadfence();
+    }
+    __syncthreads();
+    if (!is_last) return;
+    double sum = block_sum_of(room.sums, gridDim.x);
+    if (threadIdx.x != 0) return;
+    *room.arrived = 0;
+    finish(sum);
+}
+
+struct Mean { // what becomes of a loss's sum
+    double divisor;
+    float *y; // [1]
+    __device__ void operator()(double sum) const { *y = (float)quotient(sum, divisor); }
+};
 
 #endif
