@@ -56,6 +56,7 @@ static DryKernels *imitate(const Kernels *of) {
     FAMILY(elementwise), FAMILY(slices), FAMILY(matrix), FAMILY(convolution), FAMILY(norm);
     FAMILY(loss), FAMILY(pixels), FAMILY(optimizer);
     dry->matrix.matmul_workspace = of->matrix->matmul_workspace;
+    dry->matrix.relu_mask = of->matrix->relu_mask;
     dry->convolution.conv2d_workspace = of->convolution->conv2d_workspace;
     if (!of->transformer) return dry;
     FAMILY(transformer);

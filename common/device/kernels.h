@@ -98,21 +98,40 @@ typedef struct MatmulShape { // c[m,n] = op(a)[m,k] op(b)[k,n], where op transpo
     size_t m, n, k;
 } MatmulShape;
 
+// What is kept of a relu for its gradient.
+typedef struct ReluMask {
+    void *bits;     // the caller's: device memory of relu_mask bytes; NULL: there is no gradient
+    const float *y; // linear's: its output
+    bool written;   // linear's: bits say where y > 0, in a form that only its device knows
+} ReluMask;
+
 typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bias[out]
     size_t rows, out, in;
-    bool relu; // and then relu
+    ReluMask *relu; // and then relu, if this is not NULL
 } LinearShape;
+
+typedef struct LinearGradient { // where gradients go; NULL: nobody wants it
+    float *dweight, *dbias;
+    bool add_dweight, add_dbias; // `accumulate` of each one
+} LinearGradient;
 
 typedef struct MatrixKernels {
     size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
     void (*matmul)(Compute how, MatmulShape shape, const float *a, const float *b, float *c,
                    bool accumulate);
-    // bias may be NULL. The workspace is matmul_workspace(precision, rows, out, in).
+    // bias may be NULL. The workspace is matmul_workspace(precision, rows, out, in). A NaN goes
+    // through the relu as one, whatever the device's library would make of it.
     void (*linear)(Compute how, LinearShape shape, const float *x, const float *weight,
                    const float *bias, float *y);
-    // dbias[columns] (+)= the column sums of dy[rows, columns]
-    void (*bias_gradient)(float *dbias, const float *dy, size_t rows, size_t columns,
-                          bool accumulate);
+    size_t (*relu_mask)(Precision precision, LinearShape shape); // bytes of its bits; may be 0
+    // dweight[out, in] (+)= dy[rows, out]' x[rows, in], and dbias[out] (+)= the column sums of dy.
+    // The workspace is matmul_workspace(precision, out, in, rows).
+    void (*linear_weight_gradient)(Compute how, LinearShape shape, const float *dy, const float *x,
+                                   const LinearGradient *to);
+    // Where x was made by a linear with relu, which left *of: dx[rows, in] = dy weight where x > 0,
+    // 0 elsewhere. (Other gradients of x are a matmul.) The workspace is as matmul's.
+    void (*linear_relu_gradient)(Compute how, LinearShape shape, const float *dy,
+                                 const float *weight, const ReluMask *of, float *dx);
 } MatrixKernels;
 
 // ---- windows that slide over images: convolution, pooling, ResNet's shortcut -------------------

@@ -50,6 +50,11 @@ size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bia
     return (a_count + b_count + bias_count + c_count) * sizeof(float);
 }
 
+size_t host_relu_mask(Precision precision, LinearShape shape) {
+    (void)precision, (void)shape;
+    return 0;
+}
+
 ConvCounts host_conv_counts(const Window *v) {
     return (ConvCounts){v->n * v->c * v->h * v->w, v->k * v->c * v->kernel * v->kernel,
                         v->n * v->k * v->oh * v->ow};

@@ -29,6 +29,9 @@ void host_product(Precision precision, HostProduct *product, HostFactors factors
 size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
                  size_t c_count);
 
+// On the host a relu's output says all: no bytes.
+size_t host_relu_mask(Precision precision, LinearShape shape);
+
 typedef struct ConvCounts { // elements
     size_t x, weight, y;
 } ConvCounts;

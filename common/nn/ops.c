@@ -11,30 +11,65 @@ static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
     return tape_scratch(tape, KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k));
 }
 
+typedef struct LinearRelu { // of the relu's node
+    ReluMask mask;
+    bool done; // the gradient that arrives has been through the relu already
+} LinearRelu;
+
+static void relu_backward(Tape *tape, Node *node);
+
+// If x, the node's input, was made by a linear_relu just before, and nobody else has a gradient for
+// it: what that kept. (All other uses of x stand behind this one, and came first in backward.)
+static LinearRelu *relu_before(const Tape *tape, const Node *node) {
+    const Tensor *x = node->inputs[0];
+    const Node *before = node - 1;
+    if (node == tape->nodes || before->output != x || before->backward != relu_backward)
+        return NULL;
+    return x->has_grad ? NULL : before->saved;
+}
+
+// dx = dy w. Where x is a relu's output, the product may be taken through that at once: the relu's
+// node then passes it on.
+static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
+    Tensor *x = node->inputs[0];
+    const float *dy = node->output->grad, *weight = tensor_f32(node->inputs[1]);
+    const MatrixKernels *matrix = KERNELS(tape)->matrix;
+    LinearRelu *relu = relu_before(tape, node);
+    bool accumulate;
+    float *grad = tape_grad(tape, x, &accumulate);
+    if (!grad) return;
+    Compute how = {tape->precision, matmul_room(tape, shape.rows, shape.in, shape.out)};
+    if (relu)
+        matrix->linear_relu_gradient(how, shape, dy, weight, &relu->mask, grad);
+    else
+        matrix->matmul(how, (MatmulShape){false, false, shape.rows, shape.in, shape.out}, dy,
+                       weight, grad, accumulate);
+    if (relu) relu->done = true;
+}
+
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
 static void linear_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
-    size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
-    const float *dy = node->output->grad;
-    Precision precision = tape->precision;
-    bool accumulate;
-    float *grad;
-    if ((grad = tape_grad(tape, bias, &accumulate)))
-        KERNELS(tape)->matrix->bias_gradient(grad, dy, n, out, accumulate);
+    const LinearShape shape = {x->shape[0], weight->shape[0], weight->shape[1], NULL};
+    LinearGradient to = {0};
+    to.dbias = tape_grad(tape, bias, &to.add_dbias);
+    to.dweight = tape_grad(tape, weight, &to.add_dweight);
+    KERNELS(tape)->matrix->linear_weight_gradient(
+        (Compute){tape->precision, matmul_room(tape, shape.out, shape.in, shape.rows)}, shape,
+        node->output->grad, tensor_f32(x), &to);
     tape_grad_done(tape, bias);
-    if ((grad = tape_grad(tape, weight, &accumulate)))
-        KERNELS(tape)->matrix->matmul((Compute){precision, matmul_room(tape, out, in, n)},
-                                      (MatmulShape){true, false, out, in, n}, dy, tensor_f32(x),
-                                      grad, accumulate);
     tape_grad_done(tape, weight);
-    if ((grad = tape_grad(tape, x, &accumulate)))
-        KERNELS(tape)->matrix->matmul((Compute){precision, matmul_room(tape, n, in, out)},
-                                      (MatmulShape){false, false, n, in, out}, dy,
-                                      tensor_f32(weight), grad, accumulate);
+    input_gradient(tape, node, shape);
     tape_grad_done(tape, x);
 }
 
-static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, bool relu) {
+// Device memory for the mask, if a gradient is wanted and the device makes one.
+static void *mask_room(Tape *tape, LinearShape shape) {
+    size_t bytes = tape->recording ? KERNELS(tape)->matrix->relu_mask(tape->precision, shape) : 0;
+    return bytes ? tape_memory(tape, bytes) : NULL;
+}
+
+static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
     if (!x) return NULL;
     char shape[64];
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
@@ -42,16 +77,18 @@ static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, bool 
                          tensor_describe(x, shape, sizeof shape), weight->shape[0],
                          weight->shape[1]);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
+    const LinearShape of = {n, out, in, relu};
+    if (relu) relu->bits = mask_room(tape, of);
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
-    KERNELS(tape)->matrix->linear(
-        (Compute){tape->precision, matmul_room(tape, n, out, in)}, (LinearShape){n, out, in, relu},
-        tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL, tensor_f32(y));
+    KERNELS(tape)->matrix->linear((Compute){tape->precision, matmul_room(tape, n, out, in)}, of,
+                                  tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL,
+                                  tensor_f32(y));
     tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
     return y;
 }
 
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
-    return linear(tape, x, weight, bias, false);
+    return linear(tape, x, weight, bias, NULL);
 }
 
 // ---- relu, add, flatten -----------------------------------------------------------------------
@@ -59,8 +96,14 @@ Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
 // The mask is read off the output: y > 0 exactly where x > 0.
 static void relu_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
+    LinearRelu *before = node->saved;
     size_t count = tensor_count(y);
     bool accumulate;
+    if (before && before->done) {
+        before->done = false;
+        tape_pass_gradient(tape, node, x, true);
+        return;
+    }
     if (tape_grad_take(tape, node, x)) {
         KERNELS(tape)->elementwise->relu_gradient(x->grad, tensor_f32(y), x->grad, count, false);
     } else {
@@ -77,22 +120,24 @@ static Tensor *share(Tape *tape, const Tensor *x, int ndim, const size_t *shape)
     return tape_view(tape, x->dtype, ndim, shape, x->data);
 }
 
-// x's memory holds relu(x) by now.
-static Tensor *record_relu(Tape *tape, Tensor *x) {
+// x's memory holds relu(x) by now. of: what linear kept of it, or NULL.
+static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
     Tensor *y = share(tape, x, x->ndim, x->shape);
-    tape_record(tape, "relu", relu_backward, y, 1, &x, NULL);
+    tape_record(tape, "relu", relu_backward, y, 1, &x, of);
     return y;
 }
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
     KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
-    return record_relu(tape, x);
+    return record_relu(tape, x, NULL);
 }
 
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
-    Tensor *y = linear(tape, x, weight, bias, true);
-    return y ? record_relu(tape, y) : NULL;
+    LinearRelu *relu = tape_alloc(tape, sizeof *relu);
+    *relu = (LinearRelu){0};
+    Tensor *y = linear(tape, x, weight, bias, &relu->mask);
+    return y ? record_relu(tape, y, relu) : NULL;
 }
 
 static void add_backward(Tape *tape, Node *node) {

@@ -295,13 +295,20 @@ static void test_readback(void **state) {
 
 // ---- graphs -------------------------------------------------------------------------------------
 
+// sums[columns] = those of x[COUNT, columns]: as a bias's gradient.
+static void sum_columns(Device *device, float *sums, const float *x, size_t columns) {
+    device_kernels(device)->matrix->linear_weight_gradient(
+        (Compute){PRECISION_F32, NULL}, (LinearShape){COUNT, columns, 0, NULL}, x, NULL,
+        &(LinearGradient){.dbias = sums});
+}
+
 // y += x, twice y; and a kernel that needs room of the device's own.
 static DeviceGraph *record_step(Device *device, float *y, const float *x, float *columns) {
     Error err = {0};
     if (device_graph_begin(device, &err) != 0) fail_msg("%s", err.message);
     device_kernels(device)->elementwise->accumulate(y, x, COUNT);
     device_kernels(device)->elementwise->scale(y, 2, COUNT);
-    device_kernels(device)->matrix->bias_gradient(columns, y, COUNT, 1, false);
+    sum_columns(device, columns, y, 1);
     DeviceGraph *graph = device_graph_end(device, &err);
     if (!graph) fail_msg("%s", err.message);
     return graph;
@@ -313,7 +320,7 @@ enum { TENANTS = 64, TENANT = 128 };
 static void crowd(Device *device, float *tenants[TENANTS]) {
     enum { WIDE = 64 };
     float *wide = filled(device, 1, WIDE * (size_t)COUNT), *sums = floats(device, WIDE);
-    device_kernels(device)->matrix->bias_gradient(sums, wide, COUNT, WIDE, false);
+    sum_columns(device, sums, wide, WIDE);
     expect_all(device, sums, COUNT, WIDE, "sums of columns");
     free_floats(device, wide, WIDE * (size_t)COUNT);
     free_floats(device, sums, WIDE);
@@ -325,8 +332,7 @@ static void test_graph(void **state) {
     Device *device = open_device("cuda:0");
     float *x = filled(device, 1, COUNT), *y = filled(device, 0, COUNT);
     float *column = filled(device, 0, 1), *tenants[TENANTS] = {NULL};
-    device_kernels(device)->matrix->bias_gradient(column, x, COUNT, 1,
-                                                  false); // before it is recorded
+    sum_columns(device, column, x, 1); // before it is recorded
     DeviceGraph *graph = record_step(device, y, x, column);
     expect_all(device, y, 0, COUNT, "recorded, not done");
 

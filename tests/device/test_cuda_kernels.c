@@ -65,8 +65,8 @@ static void check_linear(TwoDevices *two, Precision p, const size_t size[3], boo
         const Kernels *table = two_kernels(two, d);
         size_t bytes = table->matrix->matmul_workspace(p, rows, out, in);
         table->matrix->linear((Compute){p, two_take(two, two->of[d], NULL, bytes)},
-                              (LinearShape){rows, out, in, relu}, x.of[d], weight.of[d],
-                              with_bias ? bias.of[d] : NULL, y.of[d]);
+                              (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL}, x.of[d],
+                              weight.of[d], with_bias ? bias.of[d] : NULL, y.of[d]);
     }
     both_check(y, TOLERANCE[p], "linear");
     check_rounded(p, y, "linear");
@@ -97,8 +97,8 @@ static void layers_of_one_shape(void **state) {
         y[layer] = both_start(two, 7 * 3, false);
         for (int d = 0; d < DEVICES; d++)
             two_kernels(two, d)->matrix->linear((Compute){PRECISION_F32, NULL},
-                                                (LinearShape){7, 3, 5, true}, x.of[d], weight.of[d],
-                                                bias[layer].of[d], y[layer].of[d]);
+                                                (LinearShape){7, 3, 5, &(ReluMask){0}}, x.of[d],
+                                                weight.of[d], bias[layer].of[d], y[layer].of[d]);
     }
     for (int layer = 0; layer < 2; layer++) both_check(y[layer], TOLERANCE[PRECISION_F32], "layer");
     two_free(two);

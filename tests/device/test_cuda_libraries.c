@@ -2,7 +2,9 @@
  * convolutions are planned with cuDNN, and what becomes of a NaN in cuBLASLt.
  *
  *   test_cuda_libraries cuda [WORD]    WORD: what the emulator's cuDNN refuses to run
- *                                      (DDPC_EMULATED_CUDNN_REFUSES); a real one refuses nothing
+ *                                      (DDPC_EMULATED_CUDNN_REFUSES), or its cuBLASLt
+ *                                      (DDPC_EMULATED_BLAS_REFUSES); or "relu", which keeps NaN as
+ *                                      otherwise it does not here. A real one refuses nothing
  */
 #include "tests/rigs/two_devices.h"
 
@@ -17,7 +19,8 @@ enum { PASSES = 3, TEXT = 128 };
 
 typedef struct State {
     TwoDevices *two;
-    const char *word; // "": nothing is refused
+    const char *word; // of cuDNN; "": nothing is refused
+    const char *blas; // the same
 } State;
 
 static void expect_plan(const State *state, Precision precision, const char *const wanted[PASSES]) {
@@ -115,7 +118,8 @@ static void a_fallback_is_told_once(void **context) {
     assert_int_equal(count_notes(&window), 0);
 }
 
-// The emulator's cuBLASLt makes 0 of a NaN in its own relu here; the real one says nothing.
+// Where cuBLASLt makes 0 of a NaN in its own relu, as the emulator's does when it is told to, that
+// one is not used.
 static void relu_keeps_nan(void **context) {
     const State *state = *context;
     enum { ROWS = 8, IN = 16, OUT = 16 };
@@ -127,9 +131,9 @@ static void relu_keeps_nan(void **context) {
     for (int with_bias = 0; with_bias < 2; with_bias++) {
         Both y = both_start(two, ROWS * OUT, false);
         two_kernels(two, TESTED)
-            ->matrix->linear((Compute){PRECISION_F32, NULL}, (LinearShape){ROWS, OUT, IN, true},
-                             x.of[TESTED], weight.of[TESTED], with_bias ? bias.of[TESTED] : NULL,
-                             y.of[TESTED]);
+            ->matrix->linear((Compute){PRECISION_F32, NULL},
+                             (LinearShape){ROWS, OUT, IN, &(ReluMask){0}}, x.of[TESTED],
+                             weight.of[TESTED], with_bias ? bias.of[TESTED] : NULL, y.of[TESTED]);
         const float *got = both_read(y, TESTED, y.bytes);
         for (size_t i = 0; i < ROWS * OUT; i++)
             if ((i / OUT == 3) != (bool)isnan(got[i]) || got[i] < 0)
@@ -138,10 +142,48 @@ static void relu_keeps_nan(void **context) {
     two_free(two);
 }
 
+// Whether the products do what is beside them, or kernels of ours do: the same results.
+static void layers(void **context) {
+    const State *state = *context;
+    TwoDevices *two = state->two;
+    enum { ROWS = 33, IN = 40, OUT = 150, NEXT = 7 };
+    Both x = both_normal(two, ROWS * IN, 1), weight = both_normal(two, OUT * IN, 2);
+    Both bias = both_normal(two, OUT, 3), next = both_normal(two, NEXT * OUT, 4);
+    Both dnext = both_normal(two, ROWS * NEXT, 5), dy = both_start(two, ROWS * OUT, false);
+    Both y = both_start(two, ROWS * OUT, false), db = both_start(two, OUT, false);
+    Both dweight = both_start(two, OUT * IN, false);
+    const Compute how = {PRECISION_F32, NULL};
+    for (int d = 0; d < DEVICES; d++) {
+        const MatrixKernels *matrix = two_kernels(two, d)->matrix;
+        ReluMask mask = {0};
+        LinearShape shape = {ROWS, OUT, IN, &mask};
+        mask.bits = two_take(two, two->of[d], NULL, matrix->relu_mask(PRECISION_F32, shape));
+        matrix->linear(how, shape, x.of[d], weight.of[d], bias.of[d], y.of[d]);
+        if (d == TESTED && *state->blas)
+            assert_int_equal(mask.written, strcmp(state->blas, "relu") == 0);
+        matrix->linear_relu_gradient(how, (LinearShape){ROWS, NEXT, OUT, NULL}, dnext.of[d],
+                                     next.of[d], &mask, dy.of[d]);
+        matrix->linear_weight_gradient(how, shape, dy.of[d], x.of[d],
+                                       &(LinearGradient){dweight.of[d], db.of[d], false, false});
+    }
+    both_check(y, 1e-6, "linear with relu");
+    both_check(dy, 1e-6, "linear_relu_gradient");
+    both_check(dweight, 1e-6, "linear_weight_gradient");
+    both_check(db, 1e-6, "the gradient of a bias with its weight");
+    two_free(two);
+}
+
+static bool is_of_blas(const char *word) {
+    return strcmp(word, "relu") == 0 || strcmp(word, "epilogues") == 0 || strcmp(word, "runs") == 0;
+}
+
 int main(int argc, char **argv) {
-    State state = {.word = argc > 2 ? argv[2] : ""};
+    const char *word = argc > 2 ? argv[2] : "";
+    State state = {.word = is_of_blas(word) ? "" : word, .blas = is_of_blas(word) ? word : ""};
+    bool keeps = strcmp(word, "relu") == 0;
     setenv("DDPC_EMULATED_CUDNN_REFUSES", state.word, 1);
-    setenv("DDPC_EMULATED_RELU_NAN", "0", 1);
+    setenv("DDPC_EMULATED_BLAS_REFUSES", keeps ? "" : state.blas, 1);
+    setenv("DDPC_EMULATED_RELU_NAN", *state.blas ? "1" : "0", 1);
     TwoDevices two = two_open(argc, argv);
     state.two = &two;
     const struct CMUnitTest tests[] = {
@@ -150,6 +192,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(results, &state),
         cmocka_unit_test_prestate(a_fallback_is_told_once, &state),
         cmocka_unit_test_prestate(relu_keeps_nan, &state),
+        cmocka_unit_test_prestate(layers, &state),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     two_close(&two);

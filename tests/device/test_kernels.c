@@ -108,8 +108,8 @@ static void test_linear_relu_of_nan(void **state) {
     Both bias = both_floats(two, two_normal(two, OUT, 1), OUT);
     for (int d = 0; d < DEVICES; d++) {
         two_kernels(two, d)->matrix->linear((Compute){PRECISION_F32, NULL},
-                                            (LinearShape){ROWS, OUT, IN, true}, x.of[d], w.of[d],
-                                            bias.of[d], y.of[d]);
+                                            (LinearShape){ROWS, OUT, IN, &(ReluMask){0}}, x.of[d],
+                                            w.of[d], bias.of[d], y.of[d]);
         const float *found = both_read(y, d, y.bytes);
         for (size_t j = 0; j < ROWS * OUT; j++) assert_true(isnan(found[j]) == (j / OUT == 3));
     }
@@ -297,9 +297,10 @@ static void test_matmul(void **state) {
 static void check_bias(TwoDevices *two, size_t rows, size_t columns, bool accumulate) {
     Both dy = both_normal(two, rows * columns, 1), dbias = both_start(two, columns, accumulate);
     for (int d = 0; d < DEVICES; d++)
-        two_kernels(two, d)->matrix->bias_gradient(dbias.of[d], dy.of[d], rows, columns,
-                                                   accumulate);
-    both_check(dbias, 2e-7, "bias_gradient");
+        two_kernels(two, d)->matrix->linear_weight_gradient(
+            (Compute){PRECISION_F32, NULL}, (LinearShape){rows, columns, 0, NULL}, dy.of[d], NULL,
+            &(LinearGradient){.dbias = dbias.of[d], .add_dbias = accumulate});
+    both_check(dbias, 2e-7, "the gradient of a bias alone");
     two_free(two);
 }
 
@@ -318,8 +319,8 @@ static void check_linear(TwoDevices *two, size_t rows, size_t out, size_t in, bo
         const Kernels *k = two_kernels(two, d);
         size_t bytes = k->matrix->matmul_workspace(PRECISION_F32, rows, out, in);
         k->matrix->linear((Compute){PRECISION_F32, two_take(two, two->of[d], NULL, bytes)},
-                          (LinearShape){rows, out, in, relu}, x.of[d], w.of[d],
-                          with_bias ? bias.of[d] : NULL, y.of[d]);
+                          (LinearShape){rows, out, in, relu ? &(ReluMask){0} : NULL}, x.of[d],
+                          w.of[d], with_bias ? bias.of[d] : NULL, y.of[d]);
     }
     both_check(y, 1e-6, "linear");
     two_free(two);
@@ -330,6 +331,41 @@ static void test_linear(void **state) {
         for (int flags = 0; flags < 4; flags++)
             check_linear(*state, sizes[i % SIZES] % 50, sizes[i / SIZES] % 50, 17, flags & 1,
                          flags & 2);
+}
+
+// y = relu(x w' + b), and the way back from the layer after it: through the relu, to w and b.
+static void check_linear_gradients(TwoDevices *two, size_t rows, size_t out, size_t in, int flags) {
+    enum { NEXT = 5 }; // the layer after it
+    bool add_weight = flags & 1, add_bias = flags & 2;
+    Both x = both_normal(two, rows * in, 1), w = both_normal(two, out * in, 2);
+    Both bias = both_normal(two, out, 3), y = both_start(two, rows * out, false);
+    Both next = both_normal(two, NEXT * out, 4), dnext = both_normal(two, rows * NEXT, 5);
+    Both dy = both_start(two, rows * out, false), dw = both_start(two, out * in, add_weight);
+    Both db = both_start(two, out, add_bias);
+    for (int d = 0; d < DEVICES; d++) {
+        const MatrixKernels *matrix = two_kernels(two, d)->matrix;
+        const Compute how = {PRECISION_F32, NULL};
+        ReluMask mask = {0};
+        LinearShape shape = {rows, out, in, &mask};
+        mask.bits = two_take(two, two->of[d], NULL, matrix->relu_mask(PRECISION_F32, shape));
+        matrix->linear(how, shape, x.of[d], w.of[d], bias.of[d], y.of[d]);
+        assert_ptr_equal(mask.y, y.of[d]);
+        matrix->linear_relu_gradient(how, (LinearShape){rows, NEXT, out, NULL}, dnext.of[d],
+                                     next.of[d], &mask, dy.of[d]);
+        matrix->linear_weight_gradient(how, shape, dy.of[d], x.of[d],
+                                       &(LinearGradient){dw.of[d], db.of[d], add_weight, add_bias});
+    }
+    both_check(y, 1e-6, "linear with relu");
+    both_check(dy, 1e-6, "linear_relu_gradient");
+    both_check(dw, 1e-6, "linear_weight_gradient");
+    both_check(db, 1e-6, "the gradient of a bias with its weight");
+    two_free(two);
+}
+
+static void test_linear_gradients(void **state) {
+    const size_t lengths[] = {0, 1, 3, 17, 128, 130};
+    for (int i = 0; i < 216; i++)
+        check_linear_gradients(*state, lengths[i % 6], lengths[i / 6 % 6], lengths[i / 36], i % 4);
 }
 
 // ---- losses ----------------------------------------------------------------------------------
@@ -451,6 +487,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(test_matmul, &two),
         cmocka_unit_test_prestate(test_bias, &two),
         cmocka_unit_test_prestate(test_linear, &two),
+        cmocka_unit_test_prestate(test_linear_gradients, &two),
         cmocka_unit_test_prestate(test_cross_entropy, &two),
         cmocka_unit_test_prestate(test_answers, &two),
         cmocka_unit_test_prestate(test_odd_losses, &two),

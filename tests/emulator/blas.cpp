@@ -3,7 +3,8 @@
  * Factors are float32, or both bfloat16, or both half; the result is float32 or of the factors'
  * type; all is added up in float32. Where the compute type says so, float32 factors are rounded to
  * TF32 (10 bits) or bfloat16 before. Matrices may be stored by columns or by rows. The epilogues
- * are bias (one number per row of d) and ReLU.
+ * are bias (one number per row of d) and ReLU; and, of float32 by columns, ReLU with a mask of its
+ * own, in bits that nobody else can read, ReLU's gradient by that mask, and the sums of b over k.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
  * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
@@ -30,6 +31,8 @@ struct cublasLtMatmulDescOpaque_t {
     uint32_t epilogue;
     const void *bias;
     int32_t bias_type; // -1: that of d
+    void *aux;         // the mask, device memory
+    int64_t aux_ld;    // bits from one of its columns to the next
 };
 
 struct cublasLtMatrixLayoutOpaque_t {
@@ -92,6 +95,32 @@ static bool shapes_fit(const Product &p, const Layout l[4]) {
     return fit;
 }
 
+enum { BIAS = 4, RELU = 2, DRELU = 8, AUX = 128, BGRADB = 512 }; // of an epilogue
+
+// Those that gradients need: not in 16 bits here, and not for matrices by rows.
+static bool epilogue_is_known(const Product &p, const Layout l[4]) {
+    bool by_columns = l[1].order == CUBLASLT_ORDER_COL && l[3].order == CUBLASLT_ORDER_COL;
+    bool plain = l[0].type == CUDA_R_32F && l[3].type == CUDA_R_32F && l[3].batch == 1;
+    switch (p.epilogue) {
+    case CUBLASLT_EPILOGUE_DEFAULT:
+    case CUBLASLT_EPILOGUE_RELU:
+    case CUBLASLT_EPILOGUE_BIAS:
+    case CUBLASLT_EPILOGUE_RELU_BIAS:
+        return true;
+    case CUBLASLT_EPILOGUE_RELU_AUX_BIAS:
+    case CUBLASLT_EPILOGUE_DRELU:
+    case CUBLASLT_EPILOGUE_BGRADB:
+        return by_columns && plain && !runtime().settings.refuses_epilogues;
+    default:
+        return false;
+    }
+}
+
+static bool mask_is_valid(const Product &p, const Layout &d) {
+    return (p.epilogue & AUX) == 0 ||
+           (p.aux_ld % 128 == 0 && p.aux_ld >= static_cast<int64_t>(d.rows));
+}
+
 static bool types_are_known(const Product &p, const Layout l[4]) {
     bool narrow = is_16_bits(l[0].type), wide = l[0].type == CUDA_R_32F;
     bool compute = p.compute == CUBLAS_COMPUTE_32F || p.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
@@ -100,15 +129,13 @@ static bool types_are_known(const Product &p, const Layout l[4]) {
                              p.compute == CUBLAS_COMPUTE_32F_FAST_16F));
     return compute && (narrow || wide) && p.scale == CUDA_R_32F && l[1].type == l[0].type &&
            l[2].type == l[3].type && (l[3].type == CUDA_R_32F || l[3].type == l[0].type) &&
-           p.pointer_mode == CUBLASLT_POINTER_MODE_HOST &&
-           (p.epilogue == CUBLASLT_EPILOGUE_DEFAULT || p.epilogue == CUBLASLT_EPILOGUE_RELU ||
-            p.epilogue == CUBLASLT_EPILOGUE_BIAS || p.epilogue == CUBLASLT_EPILOGUE_RELU_BIAS);
+           p.pointer_mode == CUBLASLT_POINTER_MODE_HOST && epilogue_is_known(p, l);
 }
 
 static cublasStatus_t check(const Product &p, const Layout l[4]) {
-    return !shapes_fit(p, l)        ? CUBLAS_STATUS_INVALID_VALUE
-           : !types_are_known(p, l) ? CUBLAS_STATUS_NOT_SUPPORTED
-                                    : CUBLAS_STATUS_SUCCESS;
+    return !shapes_fit(p, l) || !mask_is_valid(p, l[3]) ? CUBLAS_STATUS_INVALID_VALUE
+           : !types_are_known(p, l)                     ? CUBLAS_STATUS_NOT_SUPPORTED
+                                                        : CUBLAS_STATUS_SUCCESS;
 }
 
 // A number that differs where an algorithm could not be carried over.
@@ -117,6 +144,7 @@ static uint64_t key_of(const Product &p, const Layout layouts[4]) {
     auto mix = [&key](uint64_t value) { key = (key ^ value) * 1099511628211u; };
     for (uint64_t value : {uint64_t(p.compute), uint64_t(p.op_a), uint64_t(p.op_b)}) mix(value);
     mix(p.epilogue);
+    mix(uint64_t(p.aux_ld));
     for (int i = 0; i < 4; i++)
         for (uint64_t value : {uint64_t(layouts[i].type), uint64_t(layouts[i].order),
                                layouts[i].rows, layouts[i].columns, uint64_t(layouts[i].ld),
@@ -164,13 +192,40 @@ static const float *factor(const Call &call, const Layout &layout, const void *d
     return buffer.data();
 }
 
+// A bit of the mask. (As the real one does, it keeps to itself in which order they lie.)
+struct MaskBit {
+    uint8_t *byte;
+    unsigned bit;
+    MaskBit(const Product &p, size_t row, size_t column) {
+        size_t place = column * static_cast<size_t>(p.aux_ld) + row;
+        byte = static_cast<uint8_t *>(p.aux) + place / 8;
+        bit = 7 - place % 8;
+    }
+    void set(bool value) {
+        *byte = static_cast<uint8_t>((*byte & ~(1u << bit)) | unsigned{value} << bit);
+    }
+    bool get() const { return (*byte >> bit & 1) != 0; }
+};
+
+// The sums of op(b)[k, n] over k, in float32 and in one order.
+static void sum_factor(const Call &call, const float *b, size_t depth) {
+    const Layout &layout = call.layouts[1];
+    size_t ld = static_cast<size_t>(layout.ld);
+    bool turned = call.product.op_b == CUBLAS_OP_T;
+    for (size_t j = 0; j < call.layouts[3].columns; j++) {
+        float sum = 0;
+        for (size_t k = 0; k < depth; k++) sum += turned ? b[k * ld + j] : b[j * ld + k];
+        static_cast<float *>(const_cast<void *>(call.product.bias))[j] = sum;
+    }
+}
+
 // d = epilogue(alpha sums + beta c), for one matrix; sums[m, n] lie by columns.
 static void finish(const Call &call, const std::vector<float> &sums, size_t first_c,
                    size_t first_d) {
     const Layout &c = call.layouts[2], &d = call.layouts[3];
     const Product &p = call.product;
-    bool bias = (p.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0;
-    bool relu = (p.epilogue & CUBLASLT_EPILOGUE_RELU) != 0;
+    bool bias = (p.epilogue & BIAS) != 0, relu = (p.epilogue & RELU) != 0;
+    bool masks = relu && (p.epilogue & AUX) != 0, masked = (p.epilogue & DRELU) != 0;
     bool relu_nan = runtime().settings.relu_nan;
     uint32_t bias_type = p.bias_type < 0 ? d.type : static_cast<uint32_t>(p.bias_type);
     auto at = [](const Layout &layout, size_t row, size_t column) {
@@ -184,6 +239,8 @@ static void finish(const Call &call, const std::vector<float> &sums, size_t firs
                 value += call.beta * load(call.c, c.type, first_c + at(c, row, column));
             if (bias) value += load(p.bias, bias_type, row);
             if (relu && (value < 0 || (std::isnan(value) && !relu_nan))) value = 0;
+            if (masks) MaskBit(p, row, column).set(value > 0);
+            if (masked && !MaskBit(p, row, column).get()) value = 0;
             store(call.d, d.type, first_d + at(d, row, column), value);
         }
 }
@@ -205,36 +262,38 @@ static bool multiply(const Call &call) {
                     m, n, k, 1, a, static_cast<blasint>(l[0].ld), b, static_cast<blasint>(l[1].ld),
                     0, sums.data(), m);
         finish(call, sums, first(2), first(3));
+        if ((call.product.epilogue & BGRADB) != 0) sum_factor(call, b, static_cast<size_t>(k));
     }
     return true;
 }
 
-static void check_memory(const Runtime &r, const char *what, const void *memory, size_t bytes) {
-    const Allocation *a = memory_holding(r, memory, bytes);
-    if (a == nullptr || a->device == HOST)
-        fail("cublasLtMatmul: %s (%p, %zu bytes) is not in one piece of device memory", what,
-             memory, bytes);
-}
-
 static cublasStatus_t check_call(const Runtime &r, const Call &call, const Algorithm &algorithm,
                                  size_t workspace_bytes) {
-    static const char *const names[] = {"a", "b", "c", "d"};
+    static const char *const names[] = {"cublasLtMatmul: a", "cublasLtMatmul: b",
+                                        "cublasLtMatmul: c", "cublasLtMatmul: d"};
+    const Product &p = call.product;
+    const Layout &d = call.layouts[3];
     const void *memory[] = {call.a, call.b, call.c, call.d};
     for (int i = 0; i < 4; i++) {
         if (i == 2 && call.beta == 0) continue;
-        check_memory(r, names[i], memory[i],
+        memory_check(r, names[i], memory[i],
                      extent_of_all(call.layouts[i]) * type_size(call.layouts[i].type));
         if (reinterpret_cast<uintptr_t>(memory[i]) % algorithm.alignment[i] != 0)
             return CUBLAS_STATUS_INVALID_VALUE;
     }
-    if ((call.product.epilogue & CUBLASLT_EPILOGUE_BIAS) != 0)
-        check_memory(r, "the bias", call.product.bias,
-                     call.layouts[3].rows * type_size(call.layouts[3].type));
+    if ((p.epilogue & (BIAS | BGRADB)) != 0)
+        memory_check(r, "cublasLtMatmul: the bias", p.bias,
+                     ((p.epilogue & BIAS) != 0 ? d.rows : d.columns) * type_size(d.type));
+    if ((p.epilogue & AUX) != 0)
+        memory_check(r, "cublasLtMatmul: the mask", p.aux,
+                     static_cast<size_t>(p.aux_ld) / 8 * d.columns);
+    if ((p.epilogue & (AUX | BGRADB)) != 0 && r.settings.breaks_epilogues)
+        return CUBLAS_STATUS_NOT_SUPPORTED;
     if (algorithm.key != key_of(call.product, call.layouts) ||
         algorithm.workspace > workspace_bytes)
         return CUBLAS_STATUS_INVALID_VALUE;
     if (algorithm.workspace > 0)
-        check_memory(r, "the workspace", call.workspace, algorithm.workspace);
+        memory_check(r, "cublasLtMatmul: the workspace", call.workspace, algorithm.workspace);
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -298,9 +357,16 @@ cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) {
 
 cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t *product, cublasComputeType_t compute,
                                         cudaDataType_t scale) {
-    *product = new Product{compute,     scale,       CUBLASLT_POINTER_MODE_HOST,
-                           CUBLAS_OP_N, CUBLAS_OP_N, CUBLASLT_EPILOGUE_DEFAULT,
-                           nullptr,     -1};
+    *product = new Product{compute,
+                           scale,
+                           CUBLASLT_POINTER_MODE_HOST,
+                           CUBLAS_OP_N,
+                           CUBLAS_OP_N,
+                           CUBLASLT_EPILOGUE_DEFAULT,
+                           nullptr,
+                           -1,
+                           nullptr,
+                           0};
     return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -327,6 +393,10 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t product,
         return set_field(&product->epilogue, sizeof product->epilogue, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_POINTER:
         return set_field(&product->bias, sizeof product->bias, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER:
+        return set_field(&product->aux, sizeof product->aux, value, bytes);
+    case CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD:
+        return set_field(&product->aux_ld, sizeof product->aux_ld, value, bytes);
     case CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE:
         return set_field(&product->bias_type, sizeof product->bias_type, value, bytes);
     }

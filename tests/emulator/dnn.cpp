@@ -254,28 +254,36 @@ static cudnnStatus_t answer_workspace(const Convolution &v, int algorithm, size_
     return CUDNN_STATUS_SUCCESS;
 }
 
-static void check_memory(const Runtime &r, const char *what, const void *memory, size_t bytes) {
-    const Allocation *a = memory_holding(r, memory, bytes);
-    if (a == nullptr || a->device == HOST)
-        fail("%s: %p, %zu bytes, is not in one piece of device memory", what, memory, bytes);
-}
+struct Arguments { // what all three calls are given besides
+    const char *what;
+    int algorithm;
+    const void *alpha, *a, *b, *beta;
+    void *result, *workspace;
+    size_t bytes;
+};
 
-static cudnnStatus_t run(cudnnHandle_t handle, const char *what, Convolution v, int algorithm,
-                         size_t workspace_bytes) {
-    v.way = find_way(v.pass, algorithm);
+static cudnnStatus_t run(cudnnHandle_t handle, Convolution v, const Arguments &call) {
+    const char *what = call.what;
+    v.a = call.a;
+    v.b = call.b;
+    v.result = call.result;
+    v.workspace = call.workspace;
+    v.alpha = *static_cast<const float *>(call.alpha);
+    v.beta = *static_cast<const float *>(call.beta);
+    v.way = find_way(v.pass, call.algorithm);
     cudnnStatus_t status = check(v);
     if (status != CUDNN_STATUS_SUCCESS || handle->device != thread_state().device)
         return CUDNN_STATUS_BAD_PARAM;
     if (v.way == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
-    if (v.way->workspace > workspace_bytes) return CUDNN_STATUS_BAD_PARAM;
+    if (v.way->workspace > call.bytes) return CUDNN_STATUS_BAD_PARAM;
     status = refusal(v);
     if (status != CUDNN_STATUS_SUCCESS) return status;
     Runtime &r = runtime();
     Lock lock(r.mutex);
-    check_memory(r, what, v.a, bytes_of(v.pass == DATA ? v.w : v.x));
-    check_memory(r, what, v.b, bytes_of(v.pass == FORWARD ? v.w : v.y));
-    check_memory(r, what, v.result, bytes_of(v.pass == FORWARD ? v.y : v.pass == DATA ? v.x : v.w));
-    if (v.way->workspace > 0) check_memory(r, what, v.workspace, v.way->workspace);
+    memory_check(r, what, v.a, bytes_of(v.pass == DATA ? v.w : v.x));
+    memory_check(r, what, v.b, bytes_of(v.pass == FORWARD ? v.w : v.y));
+    memory_check(r, what, v.result, bytes_of(v.pass == FORWARD ? v.y : v.pass == DATA ? v.x : v.w));
+    if (v.way->workspace > 0) memory_check(r, what, v.workspace, v.way->workspace);
     if (stream_find(r, handle->stream) == nullptr) return CUDNN_STATUS_BAD_PARAM;
     Task task;
     task.what = what;
@@ -410,14 +418,8 @@ cudnnStatus_t cudnnConvolutionForward(cudnnHandle_t handle, const void *alpha,
                                       cudnnConvolutionFwdAlgo_t algorithm, void *workspace,
                                       size_t bytes, const void *beta,
                                       cudnnTensorDescriptor_t y_shape, void *y) {
-    Convolution v = convolution_of(FORWARD, *x_shape, *w_shape, *y_shape, *convolution);
-    v.a = x;
-    v.b = w;
-    v.result = y;
-    v.workspace = workspace;
-    v.alpha = *static_cast<const float *>(alpha);
-    v.beta = *static_cast<const float *>(beta);
-    return run(handle, "cudnnConvolutionForward", v, algorithm, bytes);
+    return run(handle, convolution_of(FORWARD, *x_shape, *w_shape, *y_shape, *convolution),
+               {"cudnnConvolutionForward", algorithm, alpha, x, w, beta, y, workspace, bytes});
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardDataAlgorithm_v7(
@@ -444,14 +446,9 @@ cudnnStatus_t cudnnConvolutionBackwardData(cudnnHandle_t handle, const void *alp
                                            cudnnConvolutionBwdDataAlgo_t algorithm, void *workspace,
                                            size_t bytes, const void *beta,
                                            cudnnTensorDescriptor_t dx_shape, void *dx) {
-    Convolution v = convolution_of(DATA, *dx_shape, *w_shape, *dy_shape, *convolution);
-    v.a = w;
-    v.b = dy;
-    v.result = dx;
-    v.workspace = workspace;
-    v.alpha = *static_cast<const float *>(alpha);
-    v.beta = *static_cast<const float *>(beta);
-    return run(handle, "cudnnConvolutionBackwardData", v, algorithm, bytes);
+    return run(
+        handle, convolution_of(DATA, *dx_shape, *w_shape, *dy_shape, *convolution),
+        {"cudnnConvolutionBackwardData", algorithm, alpha, w, dy, beta, dx, workspace, bytes});
 }
 
 cudnnStatus_t cudnnGetConvolutionBackwardFilterAlgorithm_v7(
@@ -478,12 +475,7 @@ cudnnStatus_t cudnnConvolutionBackwardFilter(cudnnHandle_t handle, const void *a
                                              cudnnConvolutionBwdFilterAlgo_t algorithm,
                                              void *workspace, size_t bytes, const void *beta,
                                              cudnnFilterDescriptor_t dw_shape, void *dw) {
-    Convolution v = convolution_of(FILTER, *x_shape, *dw_shape, *dy_shape, *convolution);
-    v.a = x;
-    v.b = dy;
-    v.result = dw;
-    v.workspace = workspace;
-    v.alpha = *static_cast<const float *>(alpha);
-    v.beta = *static_cast<const float *>(beta);
-    return run(handle, "cudnnConvolutionBackwardFilter", v, algorithm, bytes);
+    return run(
+        handle, convolution_of(FILTER, *x_shape, *dw_shape, *dy_shape, *convolution),
+        {"cudnnConvolutionBackwardFilter", algorithm, alpha, x, dy, beta, dw, workspace, bytes});
 }

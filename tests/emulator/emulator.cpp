@@ -32,6 +32,9 @@
  *   DDPC_EMULATED_PEERS   1: devices can access each other's memory, once enabled; 0: never (1)
  *   DDPC_EMULATED_RELU_NAN  1: cuBLASLt's RELU keeps NaN; 0: it makes a zero of it (1). The real
  *                         one promises neither
+ *   DDPC_EMULATED_BLAS_REFUSES  what cuBLASLt does not do beside a product (nothing): "epilogues":
+ *                         it knows no algorithm that masks or sums gradients; "runs": it knows one,
+ *                         and refuses to run it
  *   DDPC_EMULATED_CUDNN_REFUSES  what cuDNN refuses when it is run, though its queries promised it
  *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
  *                         of the gradients; "memory": the same, for lack of memory; "all"
@@ -87,6 +90,12 @@ static void set_refusals(Settings &settings) {
     if (word != "" && !settings.refuses_channels_last && !settings.refuses_preferred &&
         !settings.refuses_memory && !settings.refuses_all)
         fail("DDPC_EMULATED_CUDNN_REFUSES=%s: no such word", text);
+    text = getenv("DDPC_EMULATED_BLAS_REFUSES");
+    word = text == nullptr ? "" : text;
+    settings.refuses_epilogues = word == "epilogues";
+    settings.breaks_epilogues = word == "runs";
+    if (word != "" && !settings.refuses_epilogues && !settings.breaks_epilogues)
+        fail("DDPC_EMULATED_BLAS_REFUSES=%s: no such word", text);
 }
 
 // Runs at the end of the process: what was never given back, unless the program failed anyway.

@@ -32,6 +32,8 @@ struct Settings { // read from the environment once (emulator.cpp)
     bool relu_nan; // cuBLASLt's RELU keeps NaN
     // What cuDNN refuses to run though its queries promised it (dnn.cpp).
     bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all;
+    // What cuBLASLt knows no algorithm for, or does not run though it knew one (blas.cpp).
+    bool refuses_epilogues, breaks_epilogues;
 };
 
 // ---- work (stream.cpp) -------------------------------------------------------------------------
@@ -173,6 +175,8 @@ const Allocation *memory_find(const Allocations &allocations, const void *addres
 // The allocation that [memory, memory + bytes) lies in, or NULL.
 const Allocation *memory_holding(const Runtime &r, const void *memory, size_t bytes);
 void memory_check_canaries(const Allocation &allocation);
+// Ends the program unless [memory, memory + bytes) lies in one piece of device memory.
+void memory_check(const Runtime &r, const char *what, const void *memory, size_t bytes);
 
 cudaStream_t stream_find(Runtime &r, cudaStream_t stream); // NULL: it is none
 // Queues or records. The caller has checked the stream.

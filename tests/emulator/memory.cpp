@@ -66,6 +66,12 @@ const Allocation *memory_holding(const Runtime &r, const void *memory, size_t by
     return a;
 }
 
+void memory_check(const Runtime &r, const char *what, const void *memory, size_t bytes) {
+    const Allocation *a = memory_holding(r, memory, bytes);
+    if (a == nullptr || a->device == HOST)
+        fail("%s: %p, %zu bytes, is not in one piece of device memory", what, memory, bytes);
+}
+
 int memory_device(const void *memory, size_t bytes) {
     Runtime &r = runtime();
     Lock lock(r.mutex);

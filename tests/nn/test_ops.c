@@ -29,6 +29,23 @@ typedef struct Case {
 static Tensor *build_linear(Tape *tape, Tensor **x) {
     return op_linear(tape, x[0], x[1], x[2]);
 }
+static Tensor *build_linear_relu(Tape *tape, Tensor **x) {
+    return op_linear(tape, op_linear_relu(tape, x[0], x[1], x[2]), x[3], NULL);
+}
+static Tensor *build_linear_then_relu(Tape *tape, Tensor **x) {
+    return op_linear(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2])), x[3], NULL);
+}
+// A relu that two layers read, and one that is added to what the layer makes of it.
+static Tensor *read_more(Tape *tape, Tensor *y, Tensor *weight) {
+    Tensor *once = op_linear(tape, y, weight, NULL), *twice = op_linear(tape, y, weight, NULL);
+    return op_add(tape, y, op_add(tape, once, twice));
+}
+static Tensor *build_linear_relu_more(Tape *tape, Tensor **x) {
+    return read_more(tape, op_linear_relu(tape, x[0], x[1], x[2]), x[3]);
+}
+static Tensor *build_linear_then_relu_more(Tape *tape, Tensor **x) {
+    return read_more(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2])), x[3]);
+}
 static Tensor *build_conv(Tape *tape, Tensor **x) {
     return op_conv2d(tape, x[0], x[1], x[2], 2, 1);
 }
@@ -144,6 +161,7 @@ static const Case CASES[] = {
     {"attention twice", 1, {{2, {6, 12}}}, build_attention_twice},
     {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
     {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
+    {"linear_relu", 4, {{2, {7, 5}}, {2, {4, 5}}, {1, {4}}, {2, {3, 4}}}, build_linear_relu},
     {"conv2d stride 2", 3, {{4, {2, 3, 5, 7}}, {4, {4, 3, 3, 3}}, {1, {4}}}, build_conv},
     {"conv2d no bias", 2, {{4, {3, 2, 4, 4}}, {4, {5, 2, 3, 3}}}, build_conv_plain},
     {"batch_norm 2d", 3, {{4, {3, 4, 3, 2}}, {1, {4}}, {1, {4}}}, build_batch_norm},
@@ -266,6 +284,32 @@ static void fused_batch_norm_keeps_bits(void **state) {
                              {1, {FUSED_C}},
                              {4, {FUSED_N, FUSED_C, FUSED_SIDE, FUSED_SIDE}}},
                             builds[i / 4][way]};
+            bytes[way] = all_results(tape, &c, results[way]);
+        }
+        assert_int_equal(bytes[0], bytes[1]);
+        assert_memory_equal(results[0], results[1], bytes[0]);
+        tape_close(tape);
+        device_close(device);
+    }
+}
+
+// So is a layer with its relu, whoever takes the gradient through that.
+static void fused_linear_keeps_bits(void **state) {
+    static Tensor *(*const builds[2][2])(Tape *, Tensor **) = {
+        {build_linear_relu, build_linear_then_relu},
+        {build_linear_relu_more, build_linear_then_relu_more}};
+    const char *names[] = {"cpu:0", "ref:0"};
+    (void)state;
+    for (int i = 0; i < 2 * 2; i++) {
+        Error err = {0};
+        Device *device = device_open(names[i % 2], &err);
+        CHECK_OK(device, err);
+        Tape *tape = tape_create(device, NULL);
+        char results[2][4096];
+        size_t bytes[2];
+        for (int way = 0; way < 2; way++) {
+            const Case c = {
+                "fused", 4, {{2, {7, 5}}, {2, {4, 5}}, {1, {4}}, {2, {4, 4}}}, builds[i / 2][way]};
             bytes[way] = all_results(tape, &c, results[way]);
         }
         assert_int_equal(bytes[0], bytes[1]);
@@ -438,6 +482,7 @@ int main(void) {
 #define WITH_TAPE(test) cmocka_unit_test_setup_teardown(test, setup, teardown)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(fused_linear_keeps_bits),
         cmocka_unit_test(fused_batch_norm_keeps_bits),
         WITH_TAPE(cross_entropy_gradient_is_softmax_minus_onehot),
         WITH_TAPE(ohem_keeps_the_hard_pixels),

@@ -109,7 +109,9 @@ static void cpu_linear(Compute how, LinearShape s, const float *x, const float *
     HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
                            s.in * s.out, s.out, s.rows * s.out};
     host_product(how.precision, product, factors, y, false, how.workspace);
-    if (s.relu) cpu_elementwise.relu(y, y, s.rows * s.out);
+    if (!s.relu) return;
+    cpu_elementwise.relu(y, y, s.rows * s.out);
+    s.relu->y = y;
 }
 
 enum { COLUMNS = 16 };
@@ -127,8 +129,8 @@ KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size
     }
 }
 
-static void cpu_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
-                              bool accumulate) {
+static void bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
+                          bool accumulate) {
     for (size_t first = 0; first < columns; first += COLUMNS) {
         size_t width = columns - first < COLUMNS ? columns - first : COLUMNS;
         double sums[COLUMNS];
@@ -137,9 +139,24 @@ static void cpu_bias_gradient(float *dbias, const float *dy, size_t rows, size_t
     }
 }
 
+static void cpu_linear_weight_gradient(Compute how, LinearShape s, const float *dy, const float *x,
+                                       const LinearGradient *to) {
+    if (to->dbias) bias_gradient(to->dbias, dy, s.rows, s.out, to->add_dbias);
+    const MatmulShape shape = {true, false, s.out, s.in, s.rows};
+    if (to->dweight) cpu_matmul(how, shape, dy, x, to->dweight, to->add_dweight);
+}
+
+static void cpu_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
+                                     const float *weight, const ReluMask *of, float *dx) {
+    cpu_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
+    cpu_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
+}
+
 const MatrixKernels cpu_matrix = {
     .matmul_workspace = cpu_matmul_workspace,
     .matmul = cpu_matmul,
     .linear = cpu_linear,
-    .bias_gradient = cpu_bias_gradient,
+    .relu_mask = host_relu_mask,
+    .linear_weight_gradient = cpu_linear_weight_gradient,
+    .linear_relu_gradient = cpu_linear_relu_gradient,
 };

@@ -8,14 +8,19 @@
  * product is one call that neither allocates nor asks, as the recording of a graph needs. Its
  * scratch memory is the device's workspace.
  *
- * In float32, products are rounded as the device says (tf32), and the bias is part of the
- * product, if cuBLASLt knows a way; otherwise cuda_finish adds it. Relu is always cuda_finish's:
- * what cuBLASLt's own makes of a NaN is said nowhere, and a NaN that became 0 would hide a
- * failure. In 16 bits the factors are narrowed into the caller's workspace first; the product is
- * added up in float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c.
- * One that gets a bias is rounded after it: it is stored in float32, in c, and finished there.
+ * In float32, products are rounded as the device says (tf32), and what a layer does beside its
+ * product is part of it, if cuBLASLt knows a way (an "epilogue"); otherwise kernels of our own do
+ * it afterwards. Forward these are the bias and relu, which leaves a mask of bits that only
+ * cuBLASLt can read; backward, relu's gradient by that mask, and the bias's gradient, added up in
+ * float32. What becomes of a NaN in cuBLASLt's relu is said nowhere, and one that became 0 would
+ * hide a failure: so every plan with a relu is tried out, and not used if it loses a NaN.
+ *
+ * In 16 bits the factors are narrowed into the caller's workspace first; the product is added up in
+ * float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c. One that gets a
+ * bias is rounded after it: it is stored in float32, in c, and finished there.
  */
 #include <cublasLt.h>
+#include <math.h>
 
 #include "common/base/memory.h"
 #include "common/device/cuda/kernels.h"
@@ -97,6 +102,10 @@ static cublasLtMatrixLayout_t layout_create(uint64_t precision, uint64_t rows, u
     return layout;
 }
 
+static uint64_t mask_columns(uint64_t columns) {
+    return (columns + 127) / 128 * 128; // as cuBLASLt wants it
+}
+
 static void describe_product(Plan *plan, const Shape *s) {
     bool fast = s->factors == PRECISION_F32 && s->tf32;
     CUBLAS(cublasLtMatmulDescCreate(
@@ -110,11 +119,23 @@ static void describe_product(Plan *plan, const Shape *s) {
     cublasLtEpilogue_t epilogue = (cublasLtEpilogue_t)s->epilogue;
     CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue,
                                           sizeof epilogue));
+    if (epilogue != CUBLASLT_EPILOGUE_RELU_AUX_BIAS && epilogue != CUBLASLT_EPILOGUE_DRELU) return;
+    int64_t bits = (int64_t)mask_columns(s->n);
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD,
+                                          &bits, sizeof bits));
 }
 
-static void set_bias(const Plan *plan, const float *bias) {
-    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias,
-                                          sizeof bias));
+// What a product reads or writes beside its matrices, device memory; NULL where it does not.
+typedef struct Beside {
+    const float *bias; // [n] is added; or [m], where the gradient of one goes
+    const void *mask;  // [m, mask_columns(n)] bits
+} Beside;
+
+static void set_beside(const Plan *plan, const Beside *beside) {
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                                          &beside->bias, sizeof beside->bias));
+    CUBLAS(cublasLtMatmulDescSetAttribute(plan->product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                          &beside->mask, sizeof beside->mask));
 }
 
 enum { WORKSPACE_BYTES = 32 << 20 }; // at most, as NVIDIA recommends for Hopper
@@ -134,10 +155,10 @@ static cublasLtMatmulPreference_t preference_create(uint32_t alignment) {
     return preference;
 }
 
-static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const float *bias) {
+static Plan *plan_create(cublasLtHandle_t handle, const Shape *s, const Beside *beside) {
     Plan *plan = memory_zalloc(sizeof *plan);
     describe_product(plan, s);
-    if (bias) set_bias(plan, bias);
+    set_beside(plan, beside);
     uint64_t m = s->m, n = s->n, k = s->k;
     plan->a = layout_create(s->factors, s->transpose_a ? k : m, s->transpose_a ? m : k, s->count,
                             s->stride_a);
@@ -167,24 +188,62 @@ static uint64_t alignment_of(const void *a, const void *b, const void *bias, con
     return bits & -bits;
 }
 
+typedef struct Operands { // device memory
+    const void *a, *b;
+    void *c;
+    Beside beside;
+} Operands;
+
+// False, with nothing done: it turns out that there is no such product with an epilogue.
+static bool run(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
+    set_beside(plan, &of->beside);
+    const float one = 1, old = shape->accumulate ? 1 : 0;
+    cublasStatus_t status =
+        cublasLtMatmul(cuda->plans->handle, plan->product, &one, of->b, plan->b, of->a, plan->a,
+                       &old, of->c, plan->c, of->c, plan->c, &plan->algorithm,
+                       cuda_workspace(cuda, plan->workspace), plan->workspace, cuda->compute);
+    plan->possible =
+        status != CUBLAS_STATUS_NOT_SUPPORTED || shape->epilogue == CUBLASLT_EPILOGUE_DEFAULT;
+    if (plan->possible) CUBLAS(status);
+    return plan->possible;
+}
+
+static bool has_relu(const Shape *shape) {
+    return shape->epilogue == CUBLASLT_EPILOGUE_RELU_BIAS ||
+           shape->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
+}
+
+// Runs the product with a bias that is NaN, and looks at the first row of what comes out.
+static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
+    size_t n = shape->n, bytes = n * sizeof(float);
+    size_t room = (plan->workspace + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    float *bias = (void *)((char *)cuda_workspace(cuda, room + bytes) + room);
+    CUDA(cudaMemsetAsync(bias, 0xff, bytes, cuda->compute));
+    Operands nan = *of;
+    nan.beside.bias = bias;
+    if (!run(cuda, plan, shape, &nan)) return false;
+    float *row = memory_zalloc(bytes);
+    cuda_copy(NULL, row, cuda->device, of->c, bytes);
+    bool kept = true;
+    for (size_t i = 0; i < n; i++) kept = kept && isnan(row[i]);
+    free(row);
+    return kept;
+}
+
 // The shape but for tf32 and the alignment, which are filled in here. False, with nothing done:
-// there is no such product with a bias.
-static bool multiply(Shape shape, const void *a, const void *b, const float *bias, void *c) {
+// there is no such product with an epilogue.
+static bool multiply(Shape shape, const Operands *of) {
     CudaDevice *cuda = cuda_current();
     shape.tf32 = cuda->device->tf32;
-    shape.alignment = alignment_of(a, b, bias, c);
+    shape.alignment = alignment_of(of->a, of->b, of->beside.bias, of->c);
     Plan *plan = plan_cache_find(cuda->plans->cache, &shape);
     if (!plan) {
-        plan = plan_create(cuda->plans->handle, &shape, bias);
+        if (cuda->capturing && has_relu(&shape)) return false; // it could not be tried out now
+        plan = plan_create(cuda->plans->handle, &shape, &of->beside);
         plan_cache_add(cuda->plans->cache, &shape, plan);
+        if (plan->possible && has_relu(&shape)) plan->possible = keeps_nan(cuda, plan, &shape, of);
     }
-    if (!plan->possible) return false;
-    if (bias) set_bias(plan, bias);
-    const float one = 1, old = shape.accumulate ? 1 : 0;
-    CUBLAS(cublasLtMatmul(cuda->plans->handle, plan->product, &one, b, plan->b, a, plan->a, &old, c,
-                          plan->c, c, plan->c, &plan->algorithm,
-                          cuda_workspace(cuda, plan->workspace), plan->workspace, cuda->compute));
-    return true;
+    return plan->possible && run(cuda, plan, &shape, of);
 }
 
 // ---- the kernels -----------------------------------------------------------------------------
@@ -235,7 +294,7 @@ static void multiply_narrowed(Shape shape, const float *a, const float *b, float
     cuda_elementwise.narrow(precision, room.b, b, shape.k * shape.n);
     finish.stored = (Precision)shape.result;
     void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
-    (void)multiply(shape, room.a, room.b, NULL, product);
+    (void)multiply(shape, &(Operands){.a = room.a, .b = room.b, .c = product});
     cuda_finish(&finish, c, product, shape.m * shape.n);
 }
 
@@ -257,11 +316,41 @@ static void cuda_matmul(Compute how, MatmulShape s, const float *a, const float 
         return;
     }
     shape.accumulate = accumulate;
-    (void)multiply(shape, a, b, NULL, c);
+    (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
+}
+
+static size_t cuda_relu_mask(Precision precision, LinearShape s) {
+    return precision == PRECISION_F32 ? s.rows * mask_columns(s.out) / 8 : 0;
+}
+
+// In float32, with as much of bias and relu as a product can have: takes that out of *left.
+static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
+    Shape shape = shape_of(PRECISION_F32, (MatmulShape){false, true, s.rows, s.out, s.in});
+    if (s.relu && of.beside.bias) {
+        shape.epilogue =
+            s.relu->bits ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS;
+        of.beside.mask = s.relu->bits;
+        if (multiply(shape, &of)) {
+            s.relu->written = s.relu->bits != NULL;
+            left->relu = false;
+            left->bias = NULL;
+            return;
+        }
+        of.beside.mask = NULL;
+    }
+    shape.epilogue = of.beside.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+    if (multiply(shape, &of)) {
+        left->bias = NULL;
+    } else {
+        shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+        of.beside.bias = NULL;
+        (void)multiply(shape, &of);
+    }
 }
 
 static void cuda_linear(Compute how, LinearShape s, const float *x, const float *weight,
                         const float *bias, float *y) {
+    if (s.relu) s.relu->y = y;
     if (s.rows * s.out == 0) return;
     CudaFinish finish = {
         .rounding = how.precision, .bias = bias, .inner = 1, .channels = s.out, .relu = s.relu};
@@ -270,19 +359,13 @@ static void cuda_linear(Compute how, LinearShape s, const float *x, const float 
         cuda_finish(&finish, y, y, s.rows * s.out);
         return;
     }
-    Shape shape = shape_of(how.precision, (MatmulShape){false, true, s.rows, s.out, s.in});
     if (how.precision != PRECISION_F32) {
+        Shape shape = shape_of(how.precision, (MatmulShape){false, true, s.rows, s.out, s.in});
         shape.result = PRECISION_F32; // rounded once, with its bias
         multiply_narrowed(shape, x, weight, y, finish, how.workspace);
         return;
     }
-    shape.epilogue = bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    if (multiply(shape, x, weight, bias, y)) {
-        finish.bias = NULL; // is in it
-    } else {
-        shape.epilogue = CUBLASLT_EPILOGUE_DEFAULT;
-        (void)multiply(shape, x, weight, NULL, y);
-    }
+    multiply_linear(s, (Operands){x, weight, y, {.bias = bias}}, &finish);
     if (finish.bias || finish.relu) cuda_finish(&finish, y, y, s.rows * s.out);
 }
 
@@ -295,19 +378,42 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, con
     shape.stride_a = batch->stride_a;
     shape.stride_b = batch->stride_b;
     shape.stride_c = batch->stride_c;
-    (void)multiply(shape, a, b, NULL, c);
+    (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
 }
 
-static void cuda_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
-                               bool accumulate) {
-    cuda_sum_channels(dy, dbias, accumulate, rows, columns, 1);
+static void cuda_linear_weight_gradient(Compute how, LinearShape s, const float *dy, const float *x,
+                                        const LinearGradient *to) {
+    const MatmulShape product = {true, false, s.out, s.in, s.rows};
+    bool wide = how.precision == PRECISION_F32 && s.rows * s.out * s.in > 0;
+    if (wide && to->dweight && to->dbias && !to->add_dbias) {
+        Shape shape = shape_of(PRECISION_F32, product);
+        shape.accumulate = to->add_dweight;
+        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB; // our first factor is cuBLASLt's b
+        if (multiply(shape, &(Operands){dy, x, to->dweight, {.bias = to->dbias}})) return;
+    }
+    if (to->dbias) cuda_sum_channels(dy, to->dbias, to->add_dbias, s.rows, s.out, 1);
+    if (to->dweight) cuda_matmul(how, product, dy, x, to->dweight, to->add_dweight);
+}
+
+static void cuda_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
+                                      const float *weight, const ReluMask *of, float *dx) {
+    const MatmulShape product = {false, false, s.rows, s.in, s.out};
+    if (of->written && s.out > 0) {
+        Shape shape = shape_of(PRECISION_F32, product);
+        shape.epilogue = CUBLASLT_EPILOGUE_DRELU;
+        if (multiply(shape, &(Operands){dy, weight, dx, {.mask = of->bits}})) return;
+    }
+    cuda_matmul(how, product, dy, weight, dx, false);
+    cuda_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
 }
 
 const MatrixKernels cuda_matrix = {
     .matmul_workspace = cuda_matmul_workspace,
     .matmul = cuda_matmul,
     .linear = cuda_linear,
-    .bias_gradient = cuda_bias_gradient,
+    .relu_mask = cuda_relu_mask,
+    .linear_weight_gradient = cuda_linear_weight_gradient,
+    .linear_relu_gradient = cuda_linear_relu_gradient,
 };
 
 // ---- what computes ---------------------------------------------------------------------------

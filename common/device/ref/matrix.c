@@ -32,21 +32,33 @@ static void ref_linear(Compute how, LinearShape s, const float *x, const float *
     HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
                            s.in * s.out, s.out, s.rows * s.out};
     host_product(how.precision, product, factors, y, false, how.workspace);
-    if (s.relu) ref_elementwise.relu(y, y, s.rows * s.out);
+    if (!s.relu) return;
+    ref_elementwise.relu(y, y, s.rows * s.out);
+    s.relu->y = y;
 }
 
-static void ref_bias_gradient(float *dbias, const float *dy, size_t rows, size_t columns,
-                              bool accumulate) {
-    for (size_t j = 0; j < columns; j++) {
+static void ref_linear_weight_gradient(Compute how, LinearShape s, const float *dy, const float *x,
+                                       const LinearGradient *to) {
+    for (size_t j = 0; to->dbias && j < s.out; j++) {
         double sum = 0;
-        for (size_t i = 0; i < rows; i++) sum += (double)dy[i * columns + j];
-        ref_put(&dbias[j], sum, accumulate);
+        for (size_t i = 0; i < s.rows; i++) sum += (double)dy[i * s.out + j];
+        ref_put(&to->dbias[j], sum, to->add_dbias);
     }
+    const MatmulShape shape = {true, false, s.out, s.in, s.rows};
+    if (to->dweight) ref_matmul(how, shape, dy, x, to->dweight, to->add_dweight);
+}
+
+static void ref_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
+                                     const float *weight, const ReluMask *of, float *dx) {
+    ref_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
+    ref_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
 }
 
 const MatrixKernels ref_matrix = {
     .matmul_workspace = ref_matmul_workspace,
     .matmul = ref_matmul,
     .linear = ref_linear,
-    .bias_gradient = ref_bias_gradient,
+    .relu_mask = host_relu_mask,
+    .linear_weight_gradient = ref_linear_weight_gradient,
+    .linear_relu_gradient = ref_linear_relu_gradient,
 };

@@ -178,6 +178,106 @@ static void test_products(void **) {
     });
 }
 
+// ---- what is done beside a product --------------------------------------------------------------
+
+struct Layer { // d = a b, with a mask of so many bits per column
+    Matrix a, b, d;
+    float *bias;
+    void *mask;
+    int64_t bits;
+};
+
+static cublasStatus_t multiply(const Layer &layer, cublasLtEpilogue_t epilogue,
+                               cudaStream_t stream) {
+    cublasLtHandle_t handle;
+    ProductCase p = {false,    false,      false,      false,
+                     false,    CUDA_R_32F, CUDA_R_32F, CUBLAS_COMPUTE_32F,
+                     epilogue, 1,          0};
+    cublasLtMatmulDesc_t product = product_new(p, layer.bias);
+    GOOD(cublasLtCreate(&handle));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER,
+                                        &layer.mask, 8));
+    GOOD(cublasLtMatmulDescSetAttribute(product, CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, &layer.bits,
+                                        8));
+    cublasStatus_t status =
+        cublasLtMatmul(handle, product, &p.alpha, layer.a.device, layer.a.layout, layer.b.device,
+                       layer.b.layout, &p.beta, layer.d.device, layer.d.layout, layer.d.device,
+                       layer.d.layout, nullptr, nullptr, 0, stream);
+    GOOD(cublasLtMatmulDescDestroy(product));
+    GOOD(cublasLtDestroy(handle));
+    return status;
+}
+
+static Layer layer_new(int rows, int columns, int depth, cudaStream_t stream) {
+    std::vector<float> bias;
+    for (int i = 0; i < rows; i++) bias.push_back(static_cast<float>(i % 5) - 2);
+    return {matrix_new(rows, depth, 1, false, CUDA_R_32F, stream),
+            matrix_new(depth, columns, 1, false, CUDA_R_32F, stream),
+            matrix_new(rows, columns, 1, false, CUDA_R_32F, stream),
+            device_of(bias, stream),
+            device_new<char>(static_cast<size_t>(columns) * 256 / 8),
+            256};
+}
+
+static void layer_free(Layer &layer) {
+    for (Matrix *matrix : {&layer.a, &layer.b, &layer.d}) matrix_free(*matrix);
+    OK(cudaFree(layer.bias));
+    OK(cudaFree(layer.mask));
+}
+
+// A relu's mask cuts the gradient of another product; the sums of a factor are a bias's gradient.
+static int run_epilogues() {
+    enum { ROWS = 131, COLUMNS = 7, DEPTH = 6 };
+    cudaStream_t stream = stream_new();
+    Layer layer = layer_new(ROWS, COLUMNS, DEPTH, stream);
+    GOOD(multiply(layer, CUBLASLT_EPILOGUE_RELU_AUX_BIAS, stream));
+    std::vector<float> y = fetch_matrix(layer.d, stream);
+    GOOD(multiply(layer, CUBLASLT_EPILOGUE_DEFAULT, stream));
+    std::vector<float> plain = fetch_matrix(layer.d, stream);
+    GOOD(multiply(layer, CUBLASLT_EPILOGUE_DRELU, stream));
+    std::vector<float> cut = fetch_matrix(layer.d, stream);
+    int zeros = 0;
+    for (int column = 0; column < COLUMNS; column++)
+        for (int row = 0; row < ROWS; row++) {
+            size_t at = layer.d.at(0, row, column);
+            THAT(cut[at] == (y[at] > 0 ? plain[at] : 0));
+            zeros += cut[at] == 0;
+        }
+    THAT(zeros > 50 && zeros < ROWS * COLUMNS - 50);
+    GOOD(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream));
+    std::vector<float> sums = fetch(static_cast<const float *>(layer.bias), COLUMNS, stream);
+    for (int column = 0; column < COLUMNS; column++) {
+        double want = 0;
+        for (int k = 0; k < DEPTH; k++) want += double(layer.b.values[layer.b.at(0, k, column)]);
+        THAT(std::fabs(double(sums[static_cast<size_t>(column)]) - want) < 1e-5);
+    }
+    for (int64_t bits :
+         {int64_t{0}, int64_t{128}, int64_t{192}}) { // too few, or no multiple of 128
+        layer.bits = bits;
+        THAT(multiply(layer, CUBLASLT_EPILOGUE_DRELU, stream) == CUBLAS_STATUS_INVALID_VALUE);
+    }
+    layer_free(layer);
+    OK(cudaStreamDestroy(stream));
+    return 0;
+}
+
+static void test_epilogues(void **) {
+    expect_good(run_epilogues);
+    for (const char *word : {"epilogues", "runs"})
+        expect_good(
+            [] {
+                cudaStream_t stream = stream_new();
+                Layer layer = layer_new(4, 3, 2, stream);
+                THAT(multiply(layer, CUBLASLT_EPILOGUE_BGRADB, stream) ==
+                     CUBLAS_STATUS_NOT_SUPPORTED);
+                GOOD(multiply(layer, CUBLASLT_EPILOGUE_RELU_BIAS, stream));
+                layer_free(layer);
+                OK(cudaStreamDestroy(stream));
+                return 0;
+            },
+            {{"DDPC_EMULATED_BLAS_REFUSES", word}});
+}
+
 static void test_16_bits(void **) {
     const struct {
         float x;
@@ -220,6 +320,7 @@ static void test_16_bits(void **) {
 int main() {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_products),
+        cmocka_unit_test(test_epilogues),
         cmocka_unit_test(test_16_bits),
     };
     return cmocka_run_group_tests(tests, nullptr, nullptr);
