@@ -4,10 +4,10 @@
  * the additions is fixed: it depends on the place of a value, never on time. So a result is the
  * same in every run, and on every card.
  *
- * A sum over more than a block has two stages: every block writes its sum to the workspace, and then
- * one block adds these up, in the order of the blocks' numbers. That is the block that ends last,
- * whichever it is (grid_sum), or one of a second kernel (block_sum_of). How many blocks there are is
- * a function of the count alone (reduce_grid), so that it is the same on every card.
+ * A sum over more than a block has two stages: every block writes its sum to the workspace, and
+ * then one block adds these up, in the order of the blocks' numbers. That is the block that ends
+ * last, whichever it is (grid_sum), or one of a second kernel (block_sum_of). How many blocks there
+ * are is a function of the count alone (reduce_grid), so that it is the same on every card.
  */
 #ifndef COMMON_DEVICE_CUDA_REDUCE_CUH
 #define COMMON_DEVICE_CUDA_REDUCE_CUH
@@ -86,8 +86,8 @@ static inline GridSum grid_sum_room(CudaDevice *cuda, size_t count, size_t each)
     return {blocks, (double *)cuda_workspace(cuda, blocks * sizeof(double)), cuda->arrived};
 }
 
-// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once per
-// kernel, as its end: the block that arrives last leaves `arrived` as the next kernel wants it.
+// All threads of all blocks bring a number; one thread of the grid calls finish(their sum). Once
+// per kernel, as its end: the block that arrives last leaves `arrived` as the next kernel wants it.
 template <typename Finish>
 static __device__ void grid_sum(double own, const GridSum &room, const Finish &finish) {
     __shared__ bool is_last;
