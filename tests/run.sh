@@ -46,8 +46,9 @@ groups="build tests"
 setup_require "$install" $groups
 SETUP_PRESET=$preset setup_build . "$build"
 
-# Tests that keep both cores busy say so (PROCESSORS), and CTest does not run others beside them.
-set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(nproc)"
+# Tests that keep two cores busy say so (PROCESSORS). One more than there are cores run at once: many wait most of
+# their time, for a deadline or for a program's one core.
+set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))"
 case $preset in
 # (`compare` is about figures and the tutorials' tests about graders: the programs that they start have tests
 # of their own. `installed` links programs that know nothing of a sanitizer, and `gpu_modules` looks at what is linked.)

@@ -12,7 +12,8 @@
 #include "common/base/rng.h"
 #include "ddp/rendezvous/init.h"
 
-enum { MANY = UNDER_TSAN ? 140001 : 300007 }; // several chunks of a mailbox, and no round number
+// Several chunks of a mailbox, and no round number.
+enum { MANY = UNDER_TSAN || UNDER_ASAN ? 140001 : 300007 };
 
 typedef struct Case {
     bool shared, async;

@@ -33,6 +33,11 @@ enum { UNDER_TSAN = 1 };
 #else
 enum { UNDER_TSAN = 0 };
 #endif
+#ifdef __SANITIZE_ADDRESS__
+enum { UNDER_ASAN = 1 };
+#else
+enum { UNDER_ASAN = 0 };
+#endif
 
 // AS_MPI: this process is one rank of several, started by mpirun: it plays its own part.
 typedef enum Mode { AS_THREADS, AS_PROCESSES, AS_MPI } Mode;
