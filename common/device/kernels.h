@@ -368,10 +368,12 @@ typedef struct TransformerKernels {
     // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=
     void (*layer_norm_gradient)(const LayerNorm *norm, const float *dy, const NormGradient *to);
 
-    // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): PyTorch's GELU, approximate='tanh'
-    void (*gelu)(float *y, const float *x, size_t count);
-    // dx (+)= dy times its derivative at x; dx may be dy (then accumulate is false)
-    void (*gelu_gradient)(float *dx, const float *x, const float *dy, size_t count,
+    // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): PyTorch's GELU, approximate='tanh'. If
+    // the gradient will be wanted, x becomes `saved`: what the backend computes it from, which is
+    // the derivative at x, or x as it was.
+    void (*gelu)(float *y, float *x, size_t count, bool save);
+    // dx (+)= dy times the derivative at x; dx may be dy (then accumulate is false)
+    void (*gelu_gradient)(float *dx, const float *saved, const float *dy, size_t count,
                           bool accumulate);
 
     // What attention saves for its gradient, in bytes of device memory: a backend keeps all weights

@@ -54,7 +54,10 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 // [batch length, c], each of wte for its token plus that of wpe for its position.
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe);
 Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias); // x[n, c], [c], [c]
-Tensor *op_gelu(Tape *tape, Tensor *x); // PyTorch's GELU with approximate='tanh'
+// PyTorch's GELU with approximate='tanh'. It takes x's memory for what its backward needs, so
+// nothing else may need x's value: not the operation that made x (true of linear and add), and none
+// that follows.
+Tensor *op_gelu(Tape *tape, Tensor *x);
 // Causal attention: qkv[batch length, 3c], a token's query, key and value -> [batch length, c]
 Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
 

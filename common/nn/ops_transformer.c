@@ -108,7 +108,7 @@ static void gelu_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0];
     size_t count = tensor_count(x);
     bool accumulate;
-    if (tape_grad_take(tape, node, x)) {
+    if (tape_grad_take(tape, node, x)) { // x's memory has what was saved
         KERNELS(tape)->gelu_gradient(x->grad, tensor_f32(x), x->grad, count, false);
     } else {
         float *dx = tape_grad(tape, x, &accumulate);
@@ -121,8 +121,8 @@ static void gelu_backward(Tape *tape, Node *node) {
 Tensor *op_gelu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    KERNELS(tape)->gelu(tensor_f32(y), tensor_f32(x), tensor_count(x));
-    tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL);
+    bool save = tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL) != NULL;
+    KERNELS(tape)->gelu(tensor_f32(y), tensor_f32(x), tensor_count(x), save);
     return y;
 }
 

@@ -309,6 +309,7 @@ static void test_bias(void **state) {
         for (int accumulate = 0; accumulate < 2; accumulate++)
             check_bias(*state, sizes[i % SIZES] % 200, sizes[i / SIZES] % 200, accumulate);
     check_bias(*state, 4099, 37, false);
+    check_bias(*state, 7, 1031, true); // more columns than are added up at once
 }
 
 static void check_linear(TwoDevices *two, size_t rows, size_t out, size_t in, bool with_bias,
@@ -331,6 +332,8 @@ static void test_linear(void **state) {
         for (int flags = 0; flags < 4; flags++)
             check_linear(*state, sizes[i % SIZES] % 50, sizes[i / SIZES] % 50, 17, flags & 1,
                          flags & 2);
+    check_linear(*state, 19, 23, 256, true, false); // the bias comes before the sums,
+    check_linear(*state, 19, 23, 257, true, false); // and after longer ones
 }
 
 // y = relu(x w' + b), and the way back from the layer after it: through the relu, to w and b.

@@ -180,7 +180,10 @@ static void test_gelu(void **state) {
             if (way == 2) dx = both_output(two, two_normal(two, count, 2), count);
             for (int d = 0; d < DEVICES; d++) {
                 const TransformerKernels *k = two_kernels(two, d)->transformer;
-                k->gelu(y.of[d], x.of[d], count);
+                k->gelu(y.of[d], x.of[d], count, false);
+                assert_memory_equal(both_read(x, d, count * sizeof *values), values,
+                                    count * sizeof *values);
+                k->gelu(y.of[d], x.of[d], count, true); // and now x is what the gradient wants
                 k->gelu_gradient(dx.of[d], x.of[d], way == 2 ? dx.of[d] : dy.of[d], count,
                                  way == 1);
             }

@@ -145,7 +145,8 @@ static Tensor *build_layer_norm(Tape *tape, Tensor **x) {
                          x[2]);
 }
 static Tensor *build_gelu(Tape *tape, Tensor **x) {
-    return op_add(tape, op_gelu(tape, x[0]), op_gelu(tape, op_add(tape, x[0], x[1])));
+    return op_add(tape, op_gelu(tape, op_add(tape, x[1], x[1])),
+                  op_gelu(tape, op_add(tape, x[0], x[1])));
 }
 static Tensor *build_attention(Tape *tape, Tensor **x) { // texts of five tokens, three heads
     return op_attention(tape, x[0], 5, 3);

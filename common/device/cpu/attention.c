@@ -61,20 +61,6 @@ static size_t weights_of(const Work *work, Block block) {
     return ((block.text * work->of->heads + block.head) * length + block.first) * length;
 }
 
-// Returns the largest of the first `seen` elements. A NaN need not be found: it reaches the sum of
-// exponentials by itself.
-static inline float row_max(const float *row, size_t seen) {
-    float largest[WIDE], max = row[0];
-    size_t j = 0;
-    for (size_t k = 0; k < WIDE; k++) largest[k] = max;
-    for (; j + WIDE <= seen; j += WIDE)
-        for (size_t k = 0; k < WIDE; k++)
-            largest[k] = row[j + k] > largest[k] ? row[j + k] : largest[k];
-    for (; j < seen; j++) max = row[j] > max ? row[j] : max;
-    for (size_t k = 0; k < WIDE; k++) max = largest[k] > max ? largest[k] : max;
-    return max;
-}
-
 // Scores [rows, keys], `length` apart, become weights: exp(scale (x - max)) over their sum for the
 // tokens that a row sees, one more than the row before, and 0 for the rest. Whole vectors are
 // computed, with what is not seen in the last one.
@@ -82,7 +68,7 @@ KERNEL_CLONES static void block_softmax(float *row, Block block, size_t length, 
     for (size_t i = 0; i < block.rows; i++, row += length) {
         size_t seen = block.first + i + 1, whole = (seen + WIDE - 1) / WIDE * WIDE;
         size_t filled = whole < block.keys ? whole : block.keys, j = 0;
-        float max = row_max(row, seen), total = 0;
+        float max = wide_max(row, seen), total = 0;
         KERNEL_INDEPENDENT
         for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
         for (j = seen; j < block.keys; j++) row[j] = 0;

@@ -83,14 +83,22 @@ void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, 
                 accumulate ? 1.0f : 0.0f, c, blas_int(c_stride));
 }
 
+// OpenBLAS adds up so many products before it adds them to c. In sums that are no longer, it is the
+// same whether the bias is there before or comes after them.
+enum { SUM = 256 };
+
 static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
                     bool accumulate, void *workspace) {
     const MatmulShape *s = matmul;
+    bool before = bias && s->k <= SUM; // saves a pass over c: OpenBLAS would fill it with zeros
     (void)workspace;
-    cpu_matmul_strided(
-        s->m, s->n, s->k, (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
-        (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n, accumulate);
-    for (size_t i = 0; bias && i < s->m; i++) cpu_elementwise.accumulate(c + i * s->n, bias, s->n);
+    for (size_t i = 0; before && i < s->m; i++) memcpy(c + i * s->n, bias, s->n * sizeof *c);
+    cpu_matmul_strided(s->m, s->n, s->k,
+                       (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
+                       (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n,
+                       accumulate || before);
+    for (size_t i = 0; bias && !before && i < s->m; i++)
+        cpu_elementwise.accumulate(c + i * s->n, bias, s->n);
 }
 
 static size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
@@ -114,18 +122,23 @@ static void cpu_linear(Compute how, LinearShape s, const float *x, const float *
     s.relu->y = y;
 }
 
-enum { COLUMNS = 16 };
+enum { COLUMNS = 512 }; // whose sums stay in the first-level cache
 
-// Sums of up to COLUMNS neighbouring columns.
+// Sums of up to COLUMNS neighbouring columns, in the order of the rows. Four rows at a time, so that
+// the sums are loaded and stored less often.
 KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size_t rows,
                                       size_t stride, size_t columns) {
-    for (size_t j = 0; j < COLUMNS; j++) sums[j] = 0;
-    if (columns == COLUMNS) { // a count known to the compiler is a few vector additions
-        for (size_t i = 0; i < rows; i++)
-            for (size_t j = 0; j < COLUMNS; j++) sums[j] += (double)x[i * stride + j];
-    } else {
-        for (size_t i = 0; i < rows; i++)
-            for (size_t j = 0; j < columns; j++) sums[j] += (double)x[i * stride + j];
+    size_t i = 0;
+    for (size_t j = 0; j < columns; j++) sums[j] = 0;
+    for (; i + 4 <= rows; i += 4) {
+        const float *a = x + i * stride, *b = a + stride, *c = b + stride, *d = c + stride;
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < columns; j++)
+            sums[j] = sums[j] + (double)a[j] + (double)b[j] + (double)c[j] + (double)d[j];
+    }
+    for (; i < rows; i++) {
+        KERNEL_INDEPENDENT
+        for (size_t j = 0; j < columns; j++) sums[j] += (double)x[i * stride + j];
     }
 }
 

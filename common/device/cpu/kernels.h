@@ -65,6 +65,20 @@ static inline float wide_sum(const Wide *sums) {
     return part[0];
 }
 
+// Returns the largest of the elements, of which there is one at least. A NaN need not be found: it reaches the sum of
+// exponentials by itself.
+static inline float wide_max(const float *x, size_t count) {
+    float largest[WIDE], max = x[0];
+    size_t j = 0;
+    for (size_t k = 0; k < WIDE; k++) largest[k] = max;
+    for (; j + WIDE <= count; j += WIDE)
+        for (size_t k = 0; k < WIDE; k++)
+            largest[k] = x[j + k] > largest[k] ? x[j + k] : largest[k];
+    for (; j < count; j++) max = x[j] > max ? x[j] : max;
+    for (size_t k = 0; k < WIDE; k++) max = largest[k] > max ? largest[k] : max;
+    return max;
+}
+
 // A gradient goes into its place, or on top of what other uses of the tensor left there.
 static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;

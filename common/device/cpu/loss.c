@@ -4,45 +4,49 @@
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
-// The row's largest value. A NaN need not be found: it reaches the sum of exponentials by itself.
-static float row_max(const float *row, size_t count) {
-    float max = row[0];
-    for (size_t j = 1; j < count; j++)
-        if (row[j] > max) max = row[j];
-    return max;
-}
-
-KERNEL_CLONES static void exponentials(float *p, const float *row, float max, size_t count) {
+// Writes the row's softmax, and returns the loss: -log of the label's. The largest value is
+// subtracted, so that no exponential overflows.
+KERNEL_CLONES static double row_cross_entropy(float *p, const float *row, size_t classes,
+                                              int64_t label) {
+    float max = wide_max(row, classes);
     KERNEL_INDEPENDENT
-    for (size_t j = 0; j < count; j++) p[j] = exponential(row[j] - max);
+    for (size_t j = 0; j < classes; j++) p[j] = exponential(row[j] - max);
+    double total = cpu_sum(p, classes);
+    for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] / total);
+    bool is_class = label >= 0 && (uint64_t)label < classes;
+    return is_class ? log(total) - ((double)row[label] - (double)max) : (double)NAN;
 }
 
 static void cpu_cross_entropy(Labels labels, const float *logits, double divisor,
                               float *probabilities, float *loss) {
     double sum = 0;
-    for (size_t i = 0; i < labels.n; i++) {
-        const float *row = logits + i * labels.classes;
-        float *p = probabilities + i * labels.classes;
-        float max = row_max(row, labels.classes); // subtracted, so that no exponential overflows
-        exponentials(p, row, max, labels.classes);
-        double total = cpu_sum(p, labels.classes);
-        for (size_t j = 0; j < labels.classes; j++) p[j] = (float)((double)p[j] / total);
-        bool is_class = labels.target[i] >= 0 && (uint64_t)labels.target[i] < labels.classes;
-        sum += is_class ? log(total) - ((double)row[labels.target[i]] - (double)max) : (double)NAN;
-    }
+    size_t classes = labels.classes;
+    for (size_t i = 0; i < labels.n; i++)
+        sum += row_cross_entropy(probabilities + i * classes, logits + i * classes, classes,
+                                 labels.target[i]);
     *loss = (float)quotient(sum, divisor);
+}
+
+// All classes of a row as if none were the label's, which then gets its own.
+KERNEL_CLONES static void row_gradient(float *dlogits, const float *p, size_t classes,
+                                       int64_t label, float scale, bool accumulate) {
+    bool is_class = label >= 0 && (uint64_t)label < classes;
+    float before = is_class && accumulate ? dlogits[label] : 0;
+    KERNEL_INDEPENDENT
+    for (size_t j = 0; j < classes; j++) {
+        float old = dlogits[j]; // read in any case: a load under a condition is not vectorised
+        dlogits[j] = accumulate ? old + p[j] * scale : p[j] * scale;
+    }
+    if (is_class) dlogits[label] = before + (p[label] - 1) * scale;
 }
 
 static void cpu_cross_entropy_gradient(Labels labels, const float *probabilities, Upstream upstream,
                                        float *dlogits, bool accumulate) {
     float scale = (float)quotient((double)*upstream.gradient, upstream.divisor);
+    size_t classes = labels.classes;
     for (size_t i = 0; i < labels.n; i++)
-        for (size_t j = 0; j < labels.classes; j++) {
-            float onehot = (size_t)labels.target[i] == j ? 1.0f : 0.0f;
-            float gradient = (probabilities[i * labels.classes + j] - onehot) * scale;
-            float *place = &dlogits[i * labels.classes + j];
-            *place = accumulate ? *place + gradient : gradient;
-        }
+        row_gradient(dlogits + i * classes, probabilities + i * classes, classes, labels.target[i],
+                     scale, accumulate);
 }
 
 KERNEL_CLONES static double sum_squares(const float *x, const float *target, size_t count) {

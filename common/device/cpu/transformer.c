@@ -156,28 +156,26 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
 #define ROOT 1.5957691216057308f // 2 sqrt(2 / pi)
 #define CUBE 0.044715f
 
-KERNEL_CLONES static void cpu_gelu(float *y, const float *x, size_t count) {
+// With s that fraction, the derivative of x s is s + x s (1 - s) 2u'. It is saved, because s costs
+// more than all else, and is known here.
+KERNEL_CLONES static void cpu_gelu(float *y, float *x, size_t count, bool save) {
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < count; i++) {
-        float v = x[i];
-        y[i] = v / (1 + exponential(-ROOT * (v + CUBE * v * v * v)));
+        float v = x[i], more = 1 + exponential(-ROOT * (v + CUBE * v * v * v)), s = 1 / more;
+        float slope = s + v * s * (1 - s) * (ROOT * (1 + 3 * CUBE * v * v));
+        y[i] = v / more;
+        x[i] = save ? slope : v;
     }
 }
 
-// With s that fraction, the derivative of x s is s + x s (1 - s) 2u'.
-static inline float gelu_slope(float v) {
-    float s = 1 / (1 + exponential(-ROOT * (v + CUBE * v * v * v)));
-    return s + v * s * (1 - s) * (ROOT * (1 + 3 * CUBE * v * v));
-}
-
-KERNEL_CLONES static void cpu_gelu_gradient(float *dx, const float *x, const float *dy,
+KERNEL_CLONES static void cpu_gelu_gradient(float *dx, const float *saved, const float *dy,
                                             size_t count, bool accumulate) {
     if (accumulate) {
         KERNEL_INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] += dy[i] * gelu_slope(x[i]);
+        for (size_t i = 0; i < count; i++) dx[i] += dy[i] * saved[i];
     } else {
         KERNEL_INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] = dy[i] * gelu_slope(x[i]);
+        for (size_t i = 0; i < count; i++) dx[i] = dy[i] * saved[i];
     }
 }
 

@@ -272,8 +272,10 @@ struct GeluGradient {
     }
 };
 
-static void cuda_gelu(float *y, const float *x, size_t count) {
-    cuda_map(Gelu{}, count, y, x);
+// What is saved is x itself: a GPU computes tanh again sooner than it writes the derivative.
+static void cuda_gelu(float *y, float *x, size_t count, bool save) {
+    (void)save;
+    cuda_map(Gelu{}, count, y, static_cast<const float *>(x));
 }
 
 static void cuda_gelu_gradient(float *dx, const float *x, const float *dy, size_t count,
