@@ -124,8 +124,8 @@ static void cpu_linear(Compute how, LinearShape s, const float *x, const float *
 
 enum { COLUMNS = 512 }; // whose sums stay in the first-level cache
 
-// Sums of up to COLUMNS neighbouring columns, in the order of the rows. Four rows at a time, so that
-// the sums are loaded and stored less often.
+// Sums of up to COLUMNS neighbouring columns, in the order of the rows. Four rows are added at a
+// time, so that the sums are loaded and stored less often.
 KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size_t rows,
                                       size_t stride, size_t columns) {
     size_t i = 0;

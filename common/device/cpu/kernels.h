@@ -57,26 +57,37 @@ static inline void wide_load(Wide *wide, const float *x) {
     memcpy(wide, x, sizeof *wide);
 }
 
+// Adds the upper half to the lower one, until one is left.
 static inline float wide_sum(const Wide *sums) {
-    float part[WIDE];
-    memcpy(part, sums, sizeof part);
-    for (size_t half = WIDE / 2; half > 0; half /= 2)
-        for (size_t k = 0; k < half; k++) part[k] += part[k + half];
-    return part[0];
+    typedef float Half __attribute__((vector_size(32)));
+    typedef float Quarter __attribute__((vector_size(16)));
+    Half low, high;
+    memcpy(&low, sums, sizeof low);
+    memcpy(&high, (const char *)sums + sizeof low, sizeof high);
+    low += high;
+    Quarter first, second;
+    memcpy(&first, &low, sizeof first);
+    memcpy(&second, (const char *)&low + sizeof first, sizeof second);
+    first += second;
+    return (first[0] + first[2]) + (first[1] + first[3]);
 }
 
-// Returns the largest of the elements, of which there is one at least. A NaN need not be found: it reaches the sum of
-// exponentials by itself.
+static inline float larger(float a, float b) {
+    return a > b ? a : b;
+}
+
+// Returns the largest of the elements, of which there is one at least. A NaN need not be found: it
+// reaches the sum of exponentials by itself.
 static inline float wide_max(const float *x, size_t count) {
     float largest[WIDE], max = x[0];
     size_t j = 0;
     for (size_t k = 0; k < WIDE; k++) largest[k] = max;
     for (; j + WIDE <= count; j += WIDE)
-        for (size_t k = 0; k < WIDE; k++)
-            largest[k] = x[j + k] > largest[k] ? x[j + k] : largest[k];
-    for (; j < count; j++) max = x[j] > max ? x[j] : max;
-    for (size_t k = 0; k < WIDE; k++) max = largest[k] > max ? largest[k] : max;
-    return max;
+        for (size_t k = 0; k < WIDE; k++) largest[k] = larger(x[j + k], largest[k]);
+    for (; j < count; j++) max = larger(x[j], max);
+    for (size_t k = 0; k < WIDE / 2; k++) largest[k] = larger(largest[k + WIDE / 2], largest[k]);
+    for (size_t k = 0; k < WIDE / 4; k++) largest[k] = larger(largest[k + WIDE / 4], largest[k]);
+    return larger(larger(larger(largest[0], largest[1]), larger(largest[2], largest[3])), max);
 }
 
 // A gradient goes into its place, or on top of what other uses of the tensor left there.

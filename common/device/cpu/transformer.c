@@ -161,9 +161,9 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
 KERNEL_CLONES static void cpu_gelu(float *y, float *x, size_t count, bool save) {
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < count; i++) {
-        float v = x[i], more = 1 + exponential(-ROOT * (v + CUBE * v * v * v)), s = 1 / more;
+        float v = x[i], s = 1 / (1 + exponential(-ROOT * (v + CUBE * v * v * v)));
         float slope = s + v * s * (1 - s) * (ROOT * (1 + 3 * CUBE * v * v));
-        y[i] = v / more;
+        y[i] = v * s;
         x[i] = save ? slope : v;
     }
 }
