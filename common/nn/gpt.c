@@ -11,21 +11,28 @@
 enum { GPT_TRANSFORMER, GPT_HEAD };                            // children of a GPT,
 enum { BODY_WTE, BODY_WPE, BODY_BLOCKS, BODY_NORM };           // of its transformer,
 enum { BLOCK_NORM1, BLOCK_ATTENTION, BLOCK_NORM2, BLOCK_MLP }; // of a block
-enum { ATTENTION_QKV, ATTENTION_OUT };                         // and of its attention
+enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attention
+enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
 
-static Tensor *attend(Module *self, Tape *tape, Tensor *x, size_t length) {
-    Tensor *qkv = module_forward(self->children[ATTENTION_QKV], tape, x);
+// Both return what they make of their input, plus x.
+static Tensor *attend(Module *self, Tape *tape, Tensor *normal, size_t length, Tensor *x) {
+    Tensor *qkv = module_forward(self->children[ATTENTION_QKV], tape, normal);
     Tensor *y = op_attention(tape, qkv, length, self->config[CONFIG_HEADS]);
-    return module_forward(self->children[ATTENTION_OUT], tape, y);
+    return layer_linear_add(self->children[ATTENTION_OUT], tape, y, x);
+}
+
+static Tensor *mlp(Module *self, Tape *tape, Tensor *normal, Tensor *x) {
+    Tensor *wide = module_forward(self->children[MLP_IN], tape, normal);
+    wide = module_forward(self->children[MLP_GELU], tape, wide);
+    return layer_linear_add(self->children[MLP_OUT], tape, wide, x);
 }
 
 static Tensor *block(Module *self, Tape *tape, Tensor *x, size_t length) {
     Module **part = self->children;
     Tensor *normal = module_forward(part[BLOCK_NORM1], tape, x);
-    x = op_add(tape, x, attend(part[BLOCK_ATTENTION], tape, normal, length));
-    normal = module_forward(part[BLOCK_NORM2], tape, x);
-    return op_add(tape, x, module_forward(part[BLOCK_MLP], tape, normal));
+    x = attend(part[BLOCK_ATTENTION], tape, normal, length, x);
+    return mlp(part[BLOCK_MLP], tape, module_forward(part[BLOCK_NORM2], tape, x), x);
 }
 
 static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {
@@ -53,10 +60,10 @@ static Module *create_block(const GptSizes *sizes, Device *device) {
     module_add(attention, "c_attn", layer_linear(device, width, 3 * width));
     module_add(attention, "c_proj", layer_linear(device, width, width));
     module_add(module, "ln_2", layer_norm(device, width));
-    Module *mlp = module_add(module, "mlp", layer_sequential("MLP"));
-    module_add(mlp, "c_fc", layer_linear(device, width, 4 * width));
-    module_add(mlp, "gelu", layer_gelu());
-    module_add(mlp, "c_proj", layer_linear(device, 4 * width, width));
+    Module *wide = module_add(module, "mlp", module_create("MLP", NULL));
+    module_add(wide, "c_fc", layer_linear(device, width, 4 * width));
+    module_add(wide, "gelu", layer_gelu());
+    module_add(wide, "c_proj", layer_linear(device, 4 * width, width));
     return module;
 }
 

@@ -10,9 +10,18 @@
 
 // ---- linear, convolution: parameters {weight, bias} -------------------------------------------
 
+static Tensor *bias_of(Module *linear) {
+    return linear->parameter_count > 1 ? module_parameter(linear, 1) : NULL;
+}
+
 static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
-    return op_linear(tape, x, module_parameter(self, 0),
-                     self->parameter_count > 1 ? module_parameter(self, 1) : NULL);
+    return op_linear(tape, x, module_parameter(self, 0), bias_of(self));
+}
+
+Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor *residual) {
+    if (layer->forward != linear_forward)
+        return op_add(tape, residual, module_forward(layer, tape, x));
+    return op_linear_add(tape, x, module_parameter(layer, 0), bias_of(layer), residual);
 }
 
 static Tensor *linear_relu_forward(Module *self, Tape *tape, Tensor *x) {

@@ -12,6 +12,9 @@
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
 // Linear and ReLU, which a GPU does in one go.
 Module *layer_linear_relu(Device *device, size_t in, size_t out);
+// layer x + residual, for a model's own forward: in one operation, unless the layer's forward is
+// another one by now.
+Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
 Module *layer_linear_without_bias(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);

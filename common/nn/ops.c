@@ -25,6 +25,7 @@ static LinearRelu *relu_before(const Tape *tape, const Node *node) {
     const Node *before = node - 1;
     if (node == tape->nodes || before->output != x || before->backward != relu_backward)
         return NULL;
+    if (node->input_count > 3) return NULL; // linear_add, whose residual may be x, too
     return x->has_grad ? NULL : before->saved;
 }
 
@@ -69,7 +70,9 @@ static void *mask_room(Tape *tape, LinearShape shape) {
     return bytes ? tape_memory(tape, bytes) : NULL;
 }
 
-static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
+// The product alone, which is not recorded yet.
+static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
+                       ReluMask *relu) {
     if (!x) return NULL;
     char shape[64];
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
@@ -83,12 +86,38 @@ static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluM
     KERNELS(tape)->matrix->linear((Compute){tape->precision, matmul_room(tape, n, out, in)}, of,
                                   tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL,
                                   tensor_f32(y));
-    tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
+    return y;
+}
+
+static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
+    Tensor *y = product(tape, x, weight, bias, relu);
+    if (y) tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
     return y;
 }
 
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     return linear(tape, x, weight, bias, NULL);
+}
+
+// When the product has read the gradient, it is the residual's.
+static void linear_add_backward(Tape *tape, Node *node) {
+    linear_backward(tape, node);
+    tape_pass_gradient(tape, node, node->inputs[3], true);
+}
+
+Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual) {
+    Tensor *y = residual ? product(tape, x, weight, bias, NULL) : NULL;
+    char shape[64], other[64];
+    if (!y) return NULL;
+    if (!tensor_same_shape(y, residual))
+        return tape_fail(tape, "linear", "a residual %s does not fit %s",
+                         tensor_describe(residual, other, sizeof other),
+                         tensor_describe(y, shape, sizeof shape));
+    KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(residual), tensor_f32(y),
+                                    tensor_count(y));
+    tape_record(tape, "linear", linear_add_backward, y, 4, (Tensor *[]){x, weight, bias, residual},
+                NULL);
+    return y;
 }
 
 // ---- relu, add, flatten -----------------------------------------------------------------------

@@ -13,6 +13,8 @@
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
 // op_relu(op_linear(...)), which a device may do in one go.
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
+// op_add(residual, op_linear(...)), in one tensor; the gradient is not copied either.
+Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual);
 
 // x[n, c, h, w] weight[k, c, r, r] bias[k] or NULL -> [n, k, oh, ow]
 Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t stride, size_t pad);

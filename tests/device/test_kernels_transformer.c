@@ -193,6 +193,24 @@ static void test_gelu(void **state) {
         }
 }
 
+// Far from 0 it is x or 0, and so is the derivative 1 or 0; NaN stays NaN.
+static void gelu_of_large_numbers(void **state) {
+    TwoDevices *two = *state;
+    const float values[] = {-1e12f, -4000, -30, 30, 4000, 1e12f, NAN, INFINITY};
+    enum { COUNT = sizeof values / sizeof *values };
+    const float ones[COUNT] = {1, 1, 1, 1, 1, 1, 1, 1};
+    Both x = both_bytes(two, values, sizeof values), dy = both_bytes(two, ones, sizeof ones);
+    Both y = both_start(two, COUNT, false), dx = both_start(two, COUNT, false);
+    const TransformerKernels *k = two_kernels(two, TESTED)->transformer;
+    k->gelu(y.of[TESTED], x.of[TESTED], COUNT, true);
+    k->gelu_gradient(dx.of[TESTED], x.of[TESTED], dy.of[TESTED], COUNT, false);
+    const float *result = both_read(y, TESTED, y.bytes), *slope = both_read(dx, TESTED, dx.bytes);
+    for (int i = 0; i < 3; i++) assert_true(result[i] == 0 && slope[i] == 0);
+    for (int i = 3; i < 6; i++) assert_true(result[i] == values[i] && slope[i] == 1);
+    assert_true(isnan(result[6]) && isnan(slope[6]) && result[7] == INFINITY);
+    two_free(two);
+}
+
 // ---- attention ----------------------------------------------------------------------------------
 
 static void check_attention(TwoDevices *two, Attention of, Precision precision, bool add) {
@@ -256,6 +274,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(a_token_that_is_none_makes_its_row_nan, &two),
         cmocka_unit_test_prestate(test_layer_norm, &two),
         cmocka_unit_test_prestate(test_gelu, &two),
+        cmocka_unit_test_prestate(gelu_of_large_numbers, &two),
         cmocka_unit_test_prestate(test_attention, &two),
         cmocka_unit_test_prestate(attention_does_not_overflow, &two),
     };

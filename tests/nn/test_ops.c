@@ -46,6 +46,14 @@ static Tensor *build_linear_relu_more(Tape *tape, Tensor **x) {
 static Tensor *build_linear_then_relu_more(Tape *tape, Tensor **x) {
     return read_more(tape, op_relu(tape, op_linear(tape, x[0], x[1], x[2])), x[3]);
 }
+static Tensor *build_linear_add(Tape *tape, Tensor **x) { // the second adds to the first
+    Tensor *y = op_linear_add(tape, x[0], x[1], x[2], x[3]);
+    return op_linear_add(tape, x[0], x[1], NULL, op_add(tape, y, x[3]));
+}
+static Tensor *build_relu_linear_add(Tape *tape, Tensor **x) { // the relu is the residual, too
+    Tensor *y = op_linear_relu(tape, x[0], x[1], x[2]);
+    return op_linear_add(tape, y, x[3], NULL, y);
+}
 static Tensor *build_conv(Tape *tape, Tensor **x) {
     return op_conv2d(tape, x[0], x[1], x[2], 2, 1);
 }
@@ -161,6 +169,11 @@ static const Case CASES[] = {
     {"attention", 1, {{2, {10, 36}}}, build_attention},
     {"attention twice", 1, {{2, {6, 12}}}, build_attention_twice},
     {"linear", 3, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}}, build_linear},
+    {"linear_add", 4, {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}, {2, {3, 4}}}, build_linear_add},
+    {"linear_add of a relu",
+     4,
+     {{2, {3, 5}}, {2, {4, 5}}, {1, {4}}, {2, {4, 4}}},
+     build_relu_linear_add},
     {"linear of one row", 3, {{2, {1, 7}}, {2, {1, 7}}, {1, {1}}}, build_linear},
     {"linear_relu", 4, {{2, {7, 5}}, {2, {4, 5}}, {1, {4}}, {2, {3, 4}}}, build_linear_relu},
     {"conv2d stride 2", 3, {{4, {2, 3, 5, 7}}, {4, {4, 3, 3, 3}}, {1, {4}}}, build_conv},
@@ -410,6 +423,10 @@ static void each_op_refuses_what_does_not_fit(void **state) {
     x[1] = x[2] = random_tensor(tape, 1, (size_t[]){3}, 2);
     check_failure(build_batch_norm(tape, x),
                   "Expected more than 1 value per channel when training, got input size [1, 3]");
+    x[0] = random_tensor(tape, 2, (size_t[]){1, 3}, 1);
+    x[1] = random_tensor(tape, 2, (size_t[]){2, 3}, 2);
+    check_failure(op_linear_add(tape, x[0], x[1], NULL, x[1]),
+                  "residual [2, 3] does not fit [1, 2]");
     Tensor *logits = random_tensor(tape, 2, (size_t[]){2, 3}, 1);
     Tensor *target = tape_input(tape, DTYPE_I64, 1, (size_t[]){2}, (int64_t[]){0, 3});
     check_failure(op_cross_entropy(tape, logits, target, 2), "target 3 of row 1 is out of range");
