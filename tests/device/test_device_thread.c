@@ -1,9 +1,12 @@
 /* test_device_thread.c: a device's own thread runs what it is given, and stays on the cores that it
- * is bound to, while the calling thread keeps its own.
+ * is bound to, while the calling thread keeps its own. Large memory lies in huge pages.
  */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -35,7 +38,38 @@ static void stays_on_its_share(void **unused) {
     }
 }
 
+// Whether huge pages were asked for there: the flag "hg" of the mapping that holds the address.
+static bool wants_huge_pages(const void *address) {
+    FILE *file = fopen("/proc/self/smaps", "r");
+    char line[512];
+    unsigned long first, end;
+    bool here = false, found = false;
+    while (file && !found && fgets(line, sizeof line, file)) {
+        if (sscanf(line, "%lx-%lx ", &first, &end) == 2)
+            here = (uintptr_t)address >= first && (uintptr_t)address < end;
+        found = here && strncmp(line, "VmFlags:", 8) == 0 && strstr(line, " hg");
+    }
+    if (file) fclose(file);
+    return found;
+}
+
+static void large_memory_lies_in_huge_pages(void **unused) {
+    (void)unused;
+    enum { HUGE_PAGE = 2 << 20, LARGE = 9 << 20 };
+    Error err = {0};
+    Device *device = device_open("cpu:0", &err);
+    void *large = device_alloc(device, LARGE), *small = device_alloc(device, HUGE_PAGE);
+    assert_int_equal((uintptr_t)large % HUGE_PAGE, 0);
+    memset(large, 0, LARGE);
+    if (access("/sys/kernel/mm/transparent_hugepage/enabled", F_OK) == 0)
+        assert_true(wants_huge_pages(large) && !wants_huge_pages(small));
+    device_free(device, large, LARGE);
+    device_free(device, small, HUGE_PAGE);
+    device_close(device);
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(stays_on_its_share)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(stays_on_its_share),
+                                       cmocka_unit_test(large_memory_lies_in_huge_pages)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
