@@ -10,7 +10,7 @@
 #include "dp/parallel_apply.h"
 
 #include "common/base/clock.h"
-#include "common/nn/tape.h"
+#include "common/nn/ops.h"
 
 // PyTorch's default timeout of a process group.
 static const double DEADLINE_S = 30 * 60;
@@ -40,7 +40,7 @@ static void run_forward(void *argument) {
     Piece *piece = argument;
     const Replica *replica = piece->replica;
     uint64_t begin_ns = clock_ns();
-    piece->y = module_forward(replica->module, piece->tape, piece->x);
+    piece->y = op_float32(piece->tape, module_forward(replica->module, piece->tape, piece->x));
     CHECK(piece->y || piece->tape->error.status != STATUS_OK, "a %s returned nothing",
           replica->module->type);
     trace_span(replica->trace, replica->track, "forward", -1, begin_ns, clock_ns());

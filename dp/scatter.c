@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "common/data/sampler.h"
-#include "common/nn/tape.h"
+#include "common/nn/ops.h"
 #include "common/nn/tuple.h"
 
 // A piece that is already on its device is a view of the batch, if its rows lie together.
@@ -101,7 +101,7 @@ static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leav
 static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t *rows) {
     *count = tuple_leaves(x, NULL);
     Tensor **leaves = tape_alloc(tape, *count * sizeof *leaves);
-    tuple_leaves(x, leaves);
+    tuple_leaves(op_float32(tape, x), leaves);
     return count_rows(tape, x, dim, leaves, *count, rows) ? leaves : NULL;
 }
 

@@ -27,6 +27,7 @@ typedef struct DryKernels { // device->state
     LossKernels loss;
     PixelKernels pixels;
     TransformerKernels transformer;
+    HalfKernels halves;
     OptimizerKernels optimizer;
 } DryKernels;
 
@@ -58,6 +59,10 @@ static DryKernels *imitate(const Kernels *of) {
     dry->matrix.matmul_workspace = of->matrix->matmul_workspace;
     dry->matrix.relu_mask = of->matrix->relu_mask;
     dry->convolution.conv2d_workspace = of->convolution->conv2d_workspace;
+    if (of->halves) {
+        FAMILY(halves);
+        dry->halves.conv2d_workspace = of->halves->conv2d_workspace;
+    }
     if (!of->transformer) return dry;
     FAMILY(transformer);
     dry->transformer.embedding_workspace = of->transformer->embedding_workspace;

@@ -2,9 +2,9 @@
  *
  *                          Kernels of a backend (kernels_cpu, kernels_ref, kernels_cuda)
  *                                               |
- *      +-----------+--------+--------+----------+--+------+------+---------+-----------+
- *      |           |        |        |             |      |      |         |           |
- *  elementwise   slices   matrix   convolution   norm   loss   pixels   transformer  optimizer
+ *      +----------+-------+---------+--------+-+----+------+--------+---------+--------+
+ *      |          |       |         |        |      |      |        |         |        |
+ * elementwise  slices  matrix  convolution  norm  loss  pixels  transformer  halves  optimizer
  *
  * A family is one table, and is exported by the file of a backend that computes it: cpu/norm.c has
  * cpu_norm, ref/norm.c ref_norm, cuda/norm.cu cuda_norm. cpu/ is fast (OpenBLAS, and loops that the
@@ -17,7 +17,8 @@
  *    work is done: it is carried out in the order of the calls, and only device_copy to the host,
  *    device_synchronize and readback_wait wait for it. Structs and lists of tensors are the host's,
  *    and may change after the call;
- *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout);
+ *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout). Only
+ *    the family "halves" has images in 16 bits, channels last;
  *  - counts are elements, and any count may be 0: a tensor without elements is neither read nor
  *    written, and a sum over nothing is 0;
  *  - outputs never overlap inputs unless the comment says "may be in place";
@@ -386,6 +387,67 @@ typedef struct TransformerKernels {
                                const void *saved, const float *dy, float *dqkv, bool accumulate);
 } TransformerKernels;
 
+// ---- images in 16 bits -------------------------------------------------------------------------
+
+// What PyTorch's autocast stores: images and their gradients as 16-bit numbers, and (on GPUs) the
+// channels of a pixel side by side, [n, h, w, c] ("channels last"), as tensor cores read them. Each
+// function does over such images what its namesake above does over float32 [n, c, h, w]. It
+// computes in float32 and rounds what it stores, once: a gradient that is added to is rounded with
+// the sum. All 16-bit numbers of a call are of `precision`, which is not PRECISION_F32. Parameters,
+// their gradients and statistics are float32 in their usual order; only a convolution's weight
+// comes from `narrow`, as [k, kernel, kernel, c].
+typedef struct ImageSizes { // images [n, c, inner], inner = h w; in 16 bits [n, inner, c]
+    size_t n, c, inner;
+} ImageSizes;
+
+typedef struct HalfNorm {
+    BatchNorm of;                     // all but x, residual and y, which are these:
+    const uint16_t *x, *residual, *y; // [n, inner, c]
+} HalfNorm;
+
+typedef struct HalfKernels {
+    // From float32, and back.
+    void (*narrow)(Precision precision, ImageSizes of, const float *x, uint16_t *y,
+                   bool accumulate);
+    void (*widen)(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool accumulate);
+    void (*add)(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
+                size_t count); // may be in place
+    void (*relu)(Precision precision, uint16_t *y, const uint16_t *x, size_t count); // this, too
+    // dx may be dy (then accumulate is false)
+    void (*relu_gradient)(Precision precision, uint16_t *dx, const uint16_t *y, const uint16_t *dy,
+                          size_t count, bool accumulate);
+    size_t (*conv2d_workspace)(Precision precision, const Window *window);
+    void (*conv2d)(Compute how, const Window *window, const uint16_t *x, const uint16_t *weight,
+                   const float *bias, uint16_t *y);
+    void (*conv2d_input_gradient)(Compute how, const Window *window, const uint16_t *weight,
+                                  const uint16_t *dy, uint16_t *dx, bool accumulate);
+    // The gradients of the two parameters are rounded to 16 bits, as PyTorch's are, and then added.
+    void (*conv2d_weight_gradient)(Compute how, const Window *window, const uint16_t *x,
+                                   const uint16_t *dy, float *dweight, bool accumulate);
+    void (*conv2d_bias_gradient)(Precision precision, const Window *window, const uint16_t *dy,
+                                 float *dbias, bool accumulate);
+    void (*shortcut)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y);
+    void (*shortcut_gradient)(Precision precision, const Window *window, const uint16_t *dy,
+                              uint16_t *dx, bool accumulate);
+    void (*max_pool)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y,
+                     int32_t *chosen); // [n, oh, ow, c]
+    void (*max_pool_gradient)(Precision precision, const Window *window, const int32_t *chosen,
+                              const uint16_t *dy, uint16_t *dx, bool accumulate);
+    void (*avg_pool)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y);
+    void (*avg_pool_gradient)(Precision precision, const Window *window, const uint16_t *dy,
+                              uint16_t *dx, bool accumulate);
+    // The window's n, c, h and w are x's; the rest of it means nothing.
+    void (*upsample2x)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y);
+    void (*upsample2x_gradient)(Precision precision, const Window *window, const uint16_t *dy,
+                                uint16_t *dx, bool accumulate);
+    // With a residual the result is rounded before it is added, too.
+    void (*batch_norm)(Precision precision, const HalfNorm *norm, uint16_t *y);
+    void (*batch_norm_eval)(Precision precision, const HalfNorm *norm, uint16_t *y);
+    // dx (NULL: nobody wants it) stands for to->dx; dy stays as it is.
+    void (*batch_norm_gradient)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
+                                uint16_t *dx, const NormGradient *to);
+} HalfKernels;
+
 // ---- optimizers: a list of parameters in one call ----------------------------------------------
 
 // What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
@@ -451,6 +513,7 @@ typedef struct Kernels {
     const LossKernels *loss;
     const PixelKernels *pixels;
     const TransformerKernels *transformer; // NULL where a backend has none: gpt is refused there
+    const HalfKernels *halves; // NULL where images stay in float32, in 16-bit precision, too
     const OptimizerKernels *optimizer;
 } Kernels;
 

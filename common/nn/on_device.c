@@ -2,7 +2,7 @@
 #include "common/nn/on_device.h"
 
 #include "common/base/memory.h"
-#include "common/nn/tape.h"
+#include "common/nn/ops.h"
 
 typedef struct Held { // what a parameter is spared during the part's own backward
     void (*on_ready)(void *context, Tensor *tensor);
@@ -80,11 +80,12 @@ static bool is_used(const Tape *tape, const Tensor *parameter) {
 static Tensor *on_device_forward(Module *self, Tape *tape, Tensor *x) {
     if (!x) return NULL;
     Part *part = self->state;
+    x = op_float32(tape, x);
     Tape *there = tape_fork(tape, part->device);
     Crossing *saved = tape_alloc(tape, sizeof *saved);
     *saved = (Crossing){.part = part, .tape = there, .x = copy_to(there, x)};
     saved->x->requires_grad = x->requires_grad;
-    saved->y = module_forward(self->children[0], there, saved->x);
+    saved->y = op_float32(there, module_forward(self->children[0], there, saved->x));
     if (tape_error(there, &tape->error)) return NULL;
     Tensor *y = copy_to(tape, saved->y);
     size_t count = 0;

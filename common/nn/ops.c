@@ -1,7 +1,7 @@
 /* ops.c: linear, and the operations that work element by element. Each is a forward function that
  * checks shapes, runs a kernel and records a node, and a backward function below it.
  */
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 
 #define KERNELS(tape) device_kernels((tape)->device)
 
@@ -158,6 +158,7 @@ static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
+    if (tensor_is_half(x)) return half_relu(tape, x);
     KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
     return record_relu(tape, x, NULL);
 }
@@ -181,6 +182,9 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
         return tape_fail(tape, "add", "shapes %s and %s differ",
                          tensor_describe(a, shape_a, sizeof shape_a),
                          tensor_describe(b, shape_b, sizeof shape_b));
+    if (tensor_is_half(a) && tensor_is_half(b)) return half_add(tape, a, b);
+    a = op_float32(tape, a);
+    b = op_float32(tape, b);
     Tensor *y = tape_tensor(tape, DTYPE_F32, a->ndim, a->shape);
     KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(a), tensor_f32(b), tensor_count(a));
     tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
@@ -194,6 +198,7 @@ static void flatten_backward(Tape *tape, Node *node) {
 Tensor *op_flatten(Tape *tape, Tensor *x) {
     if (!x) return NULL;
     if (x->ndim < 1) return tape_fail(tape, "flatten", "a scalar has no rows");
+    x = op_float32(tape, x);
     size_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
     Tensor *y = share(tape, x, 2, (size_t[]){x->shape[0], rest});

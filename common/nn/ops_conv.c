@@ -1,6 +1,6 @@
 /* ops_conv.c: the operations on images [n, c, h, w]: convolution, batch norm, pooling, upsampling,
  * shortcut. */
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 
 #define KERNELS(tape) device_kernels((tape)->device)
 
@@ -74,6 +74,7 @@ Tensor *op_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, size_t st
     if (window.c != weight->shape[1])
         return tape_fail(tape, "conv2d", "the input has %zu channels, the weight wants %zu",
                          window.c, weight->shape[1]);
+    if (tape_stores_halves(tape)) return half_conv2d(tape, op_half(tape, x), weight, bias, &window);
     Tensor *y = window_output(tape, &window);
     void *workspace =
         tape_scratch(tape, KERNELS(tape)->convolution->conv2d_workspace(tape->precision, &window));
@@ -139,7 +140,7 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
 }
 
 BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state) {
-    return (BatchNorm){.x = tensor_f32(x),
+    return (BatchNorm){.x = tensor_is_half(x) ? NULL : tensor_f32(x),
                        .n = x->shape[0],
                        .c = x->shape[1],
                        .inner = x->ndim == 4 ? x->shape[2] * x->shape[3] : 1,
@@ -157,14 +158,18 @@ static void batch_norm_train(Tape *tape, BatchNorm *norm, Tensor *y) {
     KERNELS(tape)->norm->batch_norm(norm, tensor_f32(y));
 }
 
-// The forward of batch norm, with or without the relu. Returns NULL after recording an error.
+static bool is_batch(Tape *tape, const Tensor *x) {
+    char shape[64];
+    if (!tape->training || tensor_count(x) != x->shape[1]) return true;
+    tape_fail(tape, "batch_norm",
+              "Expected more than 1 value per channel when training, got input size %s",
+              tensor_describe(x, shape, sizeof shape));
+    return false;
+}
+
+// The forward of batch norm, with or without the relu.
 static Tensor *normalize(Tape *tape, Tensor *x, const BatchNormState *state,
                          BatchNormSaved *saved) {
-    char shape[64];
-    if (tape->training && saved->norm.n * saved->norm.inner == 1)
-        return tape_fail(tape, "batch_norm",
-                         "Expected more than 1 value per channel when training, got input size %s",
-                         tensor_describe(x, shape, sizeof shape));
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     saved->norm.num_batches_tracked = state->num_batches_tracked->data;
     if (tape->training)
@@ -180,30 +185,42 @@ static BatchNormSaved *save_norm(Tape *tape, const Tensor *x, const BatchNormSta
     return saved;
 }
 
+// An image in 16 bits stays one, except where a gradient through running statistics may be wanted.
+static bool stays_half(const Tape *tape, const Tensor *x) {
+    return tensor_is_half(x) && (tape->training || !tape->recording);
+}
+
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
-    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
+    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state) || !is_batch(tape, x))
+        return NULL;
+    if (stays_half(tape, x)) return half_batch_norm(tape, x, state, false, NULL);
+    x = op_float32(tape, x);
     BatchNormSaved *saved = save_norm(tape, x, state);
     Tensor *y = normalize(tape, x, state, saved);
-    if (y)
-        tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
-                    (Tensor *[]){x, state->weight, state->bias}, saved);
+    tape_record(tape, "batch_norm", batch_norm_backward, y, 3,
+                (Tensor *[]){x, state->weight, state->bias}, saved);
     return y;
 }
 
 Tensor *op_batch_norm_relu(Tape *tape, Tensor *x, const BatchNormState *state, Tensor *residual) {
-    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
+    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state) || !is_batch(tape, x))
+        return NULL;
     char shape_x[64], shape_r[64];
     if (residual && !tensor_same_shape(x, residual))
         return tape_fail(tape, "batch_norm", "a residual %s does not fit %s",
                          tensor_describe(residual, shape_r, sizeof shape_r),
                          tensor_describe(x, shape_x, sizeof shape_x));
+    if (residual && tensor_is_half(x) != tensor_is_half(residual)) // then their sum is float32
+        return op_relu(tape, op_add(tape, op_batch_norm(tape, x, state), residual));
+    if (stays_half(tape, x)) return half_batch_norm(tape, x, state, true, residual);
+    x = op_float32(tape, x);
+    residual = op_float32(tape, residual);
     BatchNormSaved *saved = save_norm(tape, x, state);
     saved->norm.relu = true;
     saved->norm.residual = residual ? tensor_f32(residual) : NULL;
     Tensor *y = normalize(tape, x, state, saved);
-    if (y)
-        tape_record(tape, "batch_norm_relu", batch_norm_relu_backward, y, 4,
-                    (Tensor *[]){x, state->weight, state->bias, residual}, saved);
+    tape_record(tape, "batch_norm_relu", batch_norm_relu_backward, y, 4,
+                (Tensor *[]){x, state->weight, state->bias, residual}, saved);
     return y;
 }
 
@@ -232,6 +249,7 @@ Tensor *op_max_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
                          kernel);
     if (!make_window(tape, "max_pool", x, x->shape[1], kernel, stride, pad, &saved->window))
         return NULL;
+    if (tensor_is_half(x)) return half_max_pool(tape, x, &saved->window);
     Tensor *y = window_output(tape, &saved->window);
     saved->chosen = tape_memory(tape, tensor_count(y) * sizeof(int32_t));
     KERNELS(tape)->convolution->max_pool(&saved->window, tensor_f32(x), tensor_f32(y),
@@ -253,6 +271,7 @@ Tensor *op_avg_pool(Tape *tape, Tensor *x, size_t kernel, size_t stride, size_t 
     if (!x) return NULL;
     Window window;
     if (!make_window(tape, "avg_pool", x, x->shape[1], kernel, stride, pad, &window)) return NULL;
+    if (tensor_is_half(x)) return half_avg_pool(tape, x, &window);
     Tensor *y = window_output(tape, &window);
     KERNELS(tape)->convolution->avg_pool(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, &window));
@@ -276,6 +295,7 @@ Tensor *op_upsample2x(Tape *tape, Tensor *x) {
     if (!x) return NULL;
     Window window; // only for its check that x is an image
     if (!make_window(tape, "upsample2x", x, 0, 0, 1, 0, &window)) return NULL;
+    if (tensor_is_half(x)) return half_upsample2x(tape, x, &window);
     Tensor *y =
         tape_tensor(tape, DTYPE_F32, 4, (size_t[]){window.n, window.c, 2 * window.h, 2 * window.w});
     KERNELS(tape)->pixels->upsample2x(tensor_f32(x), tensor_f32(y), window.n * window.c, window.h,
@@ -301,6 +321,7 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride) {
     if (!make_window(tape, "shortcut", x, channels, 1, stride, 0, &window)) return NULL;
     if (channels < window.c)
         return tape_fail(tape, "shortcut", "cannot narrow %zu channels to %zu", window.c, channels);
+    if (tensor_is_half(x)) return half_shortcut(tape, x, &window);
     Tensor *y = window_output(tape, &window);
     KERNELS(tape)->convolution->shortcut(&window, tensor_f32(x), tensor_f32(y));
     tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, keep_window(tape, &window));

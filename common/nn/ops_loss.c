@@ -143,8 +143,9 @@ Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) 
         return tape_fail(tape, "squared_error", "output %s and target %s differ in shape",
                          tensor_describe(x, shape_x, sizeof shape_x),
                          tensor_describe(target, shape_target, sizeof shape_target));
+    x = op_float32(tape, x);
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (LossSaved){.target = target, .divisor = divisor};
+    *saved = (LossSaved){.target = op_float32(tape, target), .divisor = divisor};
     Tensor *loss = scalar(tape);
     KERNELS(tape)->loss->squared_error(tensor_f32(x), tensor_f32(target), divisor, tensor_f32(loss),
                                        tensor_count(x));
@@ -167,6 +168,7 @@ static void spread_backward(Tape *tape, Node *node) {
 static Tensor *divide_sum(Tape *tape, const char *op, Tensor *x, double divisor) {
     double *saved = tape_alloc(tape, sizeof *saved);
     *saved = divisor;
+    x = op_float32(tape, x);
     Tensor *y = scalar(tape);
     KERNELS(tape)->elementwise->mean(tensor_f32(x), divisor, tensor_f32(y), tensor_count(x));
     tape_record(tape, op, spread_backward, y, 1, &x, saved);

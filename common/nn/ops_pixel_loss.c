@@ -51,6 +51,7 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
                                size_t *kept) {
     *kept = 0;
     if (!logits || !target) return NULL;
+    logits = op_float32(tape, logits);
     char shape[64], wanted[64];
     if (!fits(logits, target))
         return tape_fail(tape, "pixel_cross_entropy", "logits %s do not fit targets %s",

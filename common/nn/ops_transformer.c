@@ -120,6 +120,7 @@ static void gelu_backward(Tape *tape, Node *node) {
 
 Tensor *op_gelu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
+    x = op_float32(tape, x);
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     bool save = tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL) != NULL;
     KERNELS(tape)->gelu(tensor_f32(y), tensor_f32(x), tensor_count(x), save);

@@ -176,8 +176,12 @@ static void give_back_grad(Tape *tape, Tensor *activation) {
     activation->has_grad = false;
 }
 
+static size_t grad_bytes(const Tensor *tensor) {
+    return tensor_count(tensor) * (tensor_is_half(tensor) ? sizeof(uint16_t) : sizeof(float));
+}
+
 float *tape_make_grad(Tape *tape, Tensor *output) {
-    if (!output->grad) output->grad = take_buffer(tape, tensor_count(output) * sizeof(float));
+    if (!output->grad) output->grad = take_buffer(tape, grad_bytes(output));
     output->has_grad = true;
     return output->grad;
 }
@@ -198,7 +202,7 @@ void tape_grad_done(Tape *tape, Tensor *input) {
 
 bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     Tensor *output = node->output;
-    if (!wants_grad(input) || input->grad || tensor_count(input) != tensor_count(output) ||
+    if (!wants_grad(input) || input->grad || grad_bytes(input) != grad_bytes(output) ||
         output->grad == tape->one)
         return false;
     input->grad = output->grad;
@@ -208,16 +212,25 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     return true;
 }
 
+// sum (+)= grad, both of them stored as a gradient of `like`.
+static void add_gradient(Tape *tape, const Tensor *like, float *sum, const float *grad) {
+    const Kernels *kernels = device_kernels(tape->device);
+    size_t count = tensor_count(like);
+    Precision precision = like->dtype == DTYPE_F16 ? PRECISION_F16 : PRECISION_BF16;
+    if (tensor_is_half(like))
+        kernels->halves->add(precision, (void *)sum, (void *)sum, (const void *)grad, count);
+    else
+        kernels->elementwise->accumulate(sum, grad, count);
+}
+
 void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
     bool accumulate;
     if (!(may_take && tape_grad_take(tape, node, input))) {
         float *grad = tape_grad(tape, input, &accumulate);
-        size_t count = tensor_count(node->output);
         if (grad && accumulate)
-            device_kernels(tape->device)->elementwise->accumulate(grad, node->output->grad, count);
+            add_gradient(tape, input, grad, node->output->grad);
         else if (grad)
-            device_copy(tape->device, grad, tape->device, node->output->grad,
-                        count * sizeof(float));
+            device_copy(tape->device, grad, tape->device, node->output->grad, grad_bytes(input));
     }
     tape_grad_done(tape, input);
 }

@@ -4,11 +4,13 @@
 #include "common/base/format.h"
 
 size_t dtype_bytes(DType dtype) {
-    return dtype == DTYPE_I64 ? 8 : 4;
+    static const size_t bytes[] = {4, 8, 2, 2};
+    return bytes[dtype];
 }
 
 const char *dtype_name(DType dtype) {
-    return dtype == DTYPE_I64 ? "I64" : "F32";
+    static const char *const names[] = {"F32", "I64", "BF16", "F16"};
+    return names[dtype];
 }
 
 Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, void *data) {

@@ -17,7 +17,9 @@
 
 enum { TENSOR_MAX_DIMS = 4 };
 
-typedef enum DType { DTYPE_F32, DTYPE_I64 } DType;
+// Images that a convolution made under autocast may be BF16 or F16 (tape.h: Tape.precision). Their
+// shape is [n, c, h, w] as ever, their memory [n, h, w, c] ("channels last").
+typedef enum DType { DTYPE_F32, DTYPE_I64, DTYPE_BF16, DTYPE_F16 } DType;
 
 typedef struct Tensor {
     Device *device;
@@ -26,7 +28,8 @@ typedef struct Tensor {
     size_t shape[TENSOR_MAX_DIMS];
     void *data;
 
-    // Gradients are always float32, of the same shape, on the same device.
+    // Gradients are of the same shape, on the same device, and float32. Those of an image in 16
+    // bits are stored as it is, and only ops_half.c reads them.
     bool requires_grad;
     bool has_grad;
     float *
@@ -46,7 +49,7 @@ typedef struct Tensor {
 } Tensor;
 
 size_t dtype_bytes(DType dtype);
-const char *dtype_name(DType dtype); // safetensors' names: "F32", "I64"
+const char *dtype_name(DType dtype); // safetensors' names: "F32", "I64", "BF16", "F16"
 
 Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, void *data);
 size_t tensor_count(const Tensor *tensor); // elements
@@ -54,8 +57,17 @@ size_t tensor_bytes(const Tensor *tensor);
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
 // "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
+static inline bool tensor_is_half(const Tensor *tensor) {
+    return tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16;
+}
+// The data; of an image in 16 bits there are no float32 (op_float32 makes them).
 static inline float *tensor_f32(const Tensor *tensor) {
+    CHECK(!tensor_is_half(tensor), "a tensor in 16 bits is taken for float32");
     return (float *)tensor->data;
+}
+static inline uint16_t *tensor_half(const Tensor *tensor) {
+    CHECK(tensor_is_half(tensor), "a tensor is taken for one in 16 bits");
+    return (uint16_t *)tensor->data;
 }
 
 // Between a tensor, wherever it is, and an array of the caller's in host memory: tensor_bytes long,

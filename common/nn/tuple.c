@@ -1,6 +1,6 @@
 /* tuple.c: tuples as trees: building, taking apart, and building again. */
 #include "common/nn/tuple.h"
-#include "common/nn/tape.h"
+#include "common/nn/ops.h"
 
 static Tensor *tuple_alloc(Tape *tape, int count) {
     CHECK(count >= 0, "a tuple of %d", count);
@@ -14,7 +14,7 @@ static Tensor *tuple_alloc(Tape *tape, int count) {
 
 Tensor *tuple_create(Tape *tape, Tensor *const *items, int count) {
     Tensor *tuple = tuple_alloc(tape, count);
-    for (int i = 0; i < count; i++) tuple->items[i] = items[i];
+    for (int i = 0; i < count; i++) tuple->items[i] = op_float32(tape, items[i]);
     return tuple;
 }
 

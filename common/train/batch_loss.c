@@ -86,7 +86,8 @@ int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInpu
                   Error *err) {
     *result = (BatchLoss){.target = batch_input_target(input, tape)};
     Phase phase = profile_enter(tape->profile, PHASE_FORWARD);
-    result->outputs = module_forward(module, tape, batch_input_samples(input, tape));
+    result->outputs =
+        op_float32(tape, module_forward(module, tape, batch_input_samples(input, tape)));
     profile_leave(tape->profile, phase);
     return tape_error(tape, err);
 }

@@ -5,6 +5,7 @@
 
 #include "common/base/file.h"
 #include "common/base/memory.h"
+#include "common/nn/ops.h"
 #include "common/nn/tape.h"
 #include "common/train/hits.h"
 
@@ -56,7 +57,8 @@ static int predict(Module *module, Tape *tape, const Dataset *set, size_t count,
     bool recording = tape->recording, training = tape->training;
     tape->recording = tape->training = false;
     size_t shape[] = {count, set->shape[0], set->shape[1], set->shape[2]};
-    Tensor *logits = module_forward(module, tape, tape_input(tape, DTYPE_F32, 4, shape, samples));
+    Tensor *input = tape_input(tape, DTYPE_F32, 4, shape, samples);
+    Tensor *logits = op_float32(tape, module_forward(module, tape, input));
     tape->recording = recording;
     tape->training = training;
     free(samples);

@@ -90,6 +90,7 @@ static bool exchange_statistics(Tape *tape, Saved *s) {
 
 static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, ProcessGroup *group) {
     if (!batch_norm_check_input(tape, OP, x, state)) return NULL;
+    x = op_float32(tape, x);
     Saved *s = tape_alloc(tape, sizeof *s);
     *s = (Saved){.group = group, .norm = batch_norm_of(x, state)};
     if (!exchange_statistics(tape, s)) return NULL;

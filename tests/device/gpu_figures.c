@@ -22,7 +22,7 @@ typedef struct Figure {
     size_t times;     // what is measured, in one try
     void *workspace;
     DeviceGraph *graph;
-    CudaImages images;
+    ImageSizes images;
 } Figure;
 
 enum { ELEMENTS = 1 << 24, FEWER = 1 << 20, GRAPH_NODES = 1000, QUICK = 64 };
@@ -95,20 +95,18 @@ static void product(Figure *figure, size_t divisor) {
 // ---- another order of images --------------------------------------------------------------------
 
 static void narrow(const Figure *figure) {
-    const CudaNarrowing x = {
-        .of = figure->images, .x = figure->a, .y = (uint16_t *)(void *)figure->c};
-    device_kernels(figure->device); // the thread's current device
-    for (size_t i = 0; i < figure->times; i++) cuda_narrow_images(PRECISION_BF16, &x, &x);
+    const HalfKernels *kernels = device_kernels(figure->device)->halves;
+    for (size_t i = 0; i < figure->times; i++)
+        kernels->narrow(PRECISION_BF16, figure->images, figure->a, (void *)figure->c, false);
 }
 
 static void channels_last(Figure *figure, size_t divisor) {
-    figure->images = (CudaImages){.n = 256 / divisor, .c = 64, .inner = 1024};
+    figure->images = (ImageSizes){.n = 256 / divisor, .c = 64, .inner = 1024};
     figure->times = 20 / divisor + 1;
     double us = measure(figure, narrow);
     size_t count = figure->images.n * figure->images.c * figure->images.inner;
-    double bytes = 2.0 * (double)count * (sizeof(float) + sizeof(uint16_t)); // it takes two tensors
-    printf("two tensors of %zu numbers to bf16, channels last: %.1f us, %.0f GB/s\n", count, us,
-           bytes / us / 1e3);
+    double bytes = (double)count * (sizeof(float) + sizeof(uint16_t));
+    printf("%zu numbers to bf16, channels last: %.1f us, %.0f GB/s\n", count, us, bytes / us / 1e3);
 }
 
 // ---- the program --------------------------------------------------------------------------------

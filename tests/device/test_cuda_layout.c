@@ -1,6 +1,6 @@
-/* test_cuda_layout.c: what surrounds a product in 16 bits (common/device/cuda/layout.cu) against a
- * loop: images there and back in the other order, bias, relu, sums, for shapes that fill tiles and
- * that do not. Uses the kernels' own header, so it is part of builds with CUDA only.
+/* test_cuda_layout.c: what becomes of a product in 16 bits (common/device/cuda/layout.cu) against a
+ * loop: bias, relu, sums, images in the other order, for shapes that fill tiles and that do not.
+ * Uses the kernels' own header, so it is part of builds with CUDA only.
  */
 #include "tests/rigs/check.h"
 
@@ -30,47 +30,9 @@ static float *numbers(size_t count, uint64_t stream) {
 }
 
 // Where element i of x[n, c, inner] lies in [n, inner, c].
-static size_t turned(const CudaImages *of, size_t i) {
+static size_t turned(const ImageSizes *of, size_t i) {
     size_t pixel = i % of->inner, channel = i / of->inner % of->c, image = i / of->inner / of->c;
     return (image * of->inner + pixel) * of->c + channel;
-}
-
-typedef struct Narrowed {
-    float *x; // the host's
-    CudaNarrowing job;
-    size_t count;
-} Narrowed;
-
-static Narrowed narrowed_open(Device *device, const CudaImages *of, uint64_t stream) {
-    size_t count = of->n * of->c * of->inner;
-    float *x = numbers(count, stream);
-    CudaNarrowing job = {*of, sent(device, x, count * sizeof *x),
-                         device_alloc(device, count * sizeof *job.y)};
-    return (Narrowed){x, job, count};
-}
-
-static void narrowed_check(Device *device, Precision precision, Narrowed *narrowed) {
-    const CudaImages *of = &narrowed->job.of;
-    size_t count = narrowed->count;
-    uint16_t *got = memory_zalloc(count * sizeof *got);
-    device_copy(NULL, got, device, narrowed->job.y, count * sizeof *got);
-    for (size_t i = 0; i < count; i++)
-        if (got[turned(of, i)] != to_half(precision, narrowed->x[i]))
-            fail_msg("[%zu, %zu, %zu]: element %zu was narrowed to %x", of->n, of->c, of->inner, i,
-                     got[turned(of, i)]);
-    device_free(device, (void *)narrowed->job.x, count * sizeof *narrowed->x);
-    device_free(device, narrowed->job.y, count * sizeof *got);
-    free(narrowed->x);
-    free(got);
-}
-
-static void check_narrow(Device *device, Precision precision, const CudaImages *first,
-                         const CudaImages *second) {
-    Narrowed a = narrowed_open(device, first, 1), b = narrowed_open(device, second, 5);
-    (void)device_kernels(device);
-    cuda_narrow_images(precision, &a.job, &b.job);
-    narrowed_check(device, precision, &a);
-    narrowed_check(device, precision, &b);
 }
 
 static float finished(const CudaFinish *f, const float *bias, float value, size_t channel,
@@ -81,23 +43,17 @@ static float finished(const CudaFinish *f, const float *bias, float value, size_
     return f->accumulate ? before + value : value;
 }
 
-// channels_last: by cuda_finish_images, else by cuda_finish.
-static void check_finish(Device *device, CudaFinish f, const CudaImages *of, bool with_bias,
-                         bool channels_last) {
+static void check_finish(Device *device, CudaFinish f, const ImageSizes *of, bool with_bias) {
     size_t count = of->n * of->c * of->inner;
     float *wide = numbers(count, 2), *before = numbers(count, 3), *bias = numbers(of->c, 4);
     uint16_t *product = memory_zalloc(count * sizeof *product);
-    for (size_t i = 0; i < count; i++)
-        product[channels_last ? turned(of, i) : i] = to_half(f.stored, wide[i]);
+    for (size_t i = 0; i < count; i++) product[i] = to_half(f.stored, wide[i]);
     uint16_t *from = sent(device, product, count * sizeof *product);
     float *y = sent(device, before, count * sizeof *y), *got = memory_zalloc(count * sizeof *got);
     float *there = sent(device, bias, of->c * sizeof *bias);
     f.bias = with_bias ? there : NULL;
     (void)device_kernels(device);
-    if (channels_last)
-        cuda_finish_images(&f, of, y, from);
-    else
-        cuda_finish(&f, y, from, count);
+    cuda_finish(&f, y, from, count);
     device_copy(NULL, got, device, y, count * sizeof *y);
     for (size_t i = 0; i < count; i++) {
         float value = from_half(f.stored, to_half(f.stored, wide[i]));
@@ -117,21 +73,56 @@ static void check_finish(Device *device, CudaFinish f, const CudaImages *of, boo
     free(got);
 }
 
-static const CudaImages shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5, 5, 9},
+static const ImageSizes shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5, 5, 9},
                                     {2, 16, 128}, {1, 16, 129}, {3, 17, 63}, {2, 32, 64},
                                     {1, 33, 65},  {4, 64, 64},  {16, 3, 9},  {2, 10, 1}};
 enum { SHAPES = sizeof shapes / sizeof *shapes };
 
-static void test_narrow(void **state) {
-    for (size_t i = 0; i < SHAPES; i++) {
-        check_narrow(*state, PRECISION_BF16, &shapes[i], &shapes[(i + 5) % SHAPES]);
-        check_narrow(*state, PRECISION_F16, &shapes[i], &shapes[i]);
+// A product in float32 or in 16 bits, channels last, that is rounded and turned.
+static void check_widen(Device *device, CudaStored as, const ImageSizes *of, bool accumulate) {
+    size_t count = of->n * of->c * of->inner;
+    float *wide = numbers(count, 2), *before = numbers(count, 3), *got = numbers(count, 4);
+    float *product = memory_zalloc(count * sizeof *product);
+    uint16_t *narrow = memory_zalloc(count * sizeof *narrow);
+    for (size_t i = 0; i < count; i++) {
+        product[turned(of, i)] = wide[i];
+        narrow[turned(of, i)] = to_half(as.rounding, wide[i]);
     }
+    bool is_wide = as.stored == PRECISION_F32;
+    size_t bytes = count * (is_wide ? sizeof *product : sizeof *narrow);
+    void *from = sent(device, is_wide ? (void *)product : narrow, bytes);
+    float *y = sent(device, before, count * sizeof *y);
+    (void)device_kernels(device);
+    cuda_widen_images(as, *of, from, y, accumulate);
+    device_copy(NULL, got, device, y, count * sizeof *y);
+    for (size_t i = 0; i < count; i++) {
+        float wanted = from_half(as.rounding, to_half(as.rounding, wide[i]));
+        if (accumulate) wanted += before[i];
+        if (got[i] != wanted)
+            fail_msg("[%zu, %zu, %zu]: element %zu is %g, not %g", of->n, of->c, of->inner, i,
+                     (double)got[i], (double)wanted);
+    }
+    device_free(device, from, bytes);
+    device_free(device, y, count * sizeof *y);
+    free(wide);
+    free(before);
+    free(got);
+    free(product);
+    free(narrow);
+}
+
+static void test_widen(void **state) {
+    for (size_t i = 0; i < SHAPES; i++)
+        for (int flags = 0; flags < 8; flags++) {
+            Precision precision = flags & 1 ? PRECISION_F16 : PRECISION_BF16;
+            CudaStored as = {flags & 2 ? PRECISION_F32 : precision, precision};
+            check_widen(*state, as, &shapes[i], flags & 4);
+        }
 }
 
 static void test_finish(void **state) {
     for (size_t i = 0; i < SHAPES; i++)
-        for (int flags = 0; flags < 32; flags++) {
+        for (int flags = 0; flags < 16; flags++) {
             Precision precision = flags & 1 ? PRECISION_F16 : PRECISION_BF16;
             CudaFinish f = {.stored = precision,
                             .rounding = precision,
@@ -139,7 +130,7 @@ static void test_finish(void **state) {
                             .channels = shapes[i].c,
                             .relu = flags & 2,
                             .accumulate = flags & 4};
-            check_finish(*state, f, &shapes[i], flags & 8, flags & 16);
+            check_finish(*state, f, &shapes[i], flags & 8);
         }
 }
 
@@ -151,7 +142,7 @@ int main(void) {
         return err.status;
     }
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(test_narrow, device),
+        cmocka_unit_test_prestate(test_widen, device),
         cmocka_unit_test_prestate(test_finish, device),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

@@ -34,6 +34,9 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("mlp_fp16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("convnet_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
+    # As autocast stores activations: in 16 bits.
+    ("convnet-stored_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
+    ("convnet-stored_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     # A bias of keys has no effect, and as gradient what rounding left: eps keeps Adam from making it a step.
     ("gpt", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
@@ -44,7 +47,8 @@ LENGTH = 9  # tokens of a text
 def make(file, name, shape, outputs, hidden, settings):
     torch.manual_seed(len(file))
     model = models.build(name, shape, outputs, hidden)
-    models.keep_float32(model)
+    if "stored" not in file:
+        models.keep_float32(model)
     texts = name == "gpt"
     if texts:  # away from small weights, with which all tokens are attended to alike
         with torch.no_grad():
@@ -67,6 +71,7 @@ def make(file, name, shape, outputs, hidden, settings):
         rows = slice(step * BATCH, (step + 1) * BATCH)
         with models.autocast(file.partition("_")[2]):
             output = model(x[rows])
+        output = output.float()
         loss = F.mse_loss(output, target[rows]) if name == "toy" else \
             F.binary_cross_entropy_with_logits(output, F.one_hot(target[rows], outputs).float(),
                                                pos_weight=tensors["pos_weight"]) \

@@ -1,35 +1,18 @@
-/* conv.cu: the GPUs' sliding windows: convolution, shortcut, pooling.
+/* conv.cu: the GPUs' sliding windows over float32 images: convolution, shortcut, pooling.
  *
  * Where there is cuDNN and it knows a way, it convolves (dnn.c). Otherwise a
  * convolution is a matrix product, once every output pixel's window of the input has been written
  * out as a column ("im2col"): y[k, pixels] = weight[k, taps] columns[taps, pixels] for each image,
  * where a tap is one (channel, row, column) of the window. Its gradients are the two other products
  * of the same three matrices. The columns hold each input value kernel^2 times, so they are made
- * for a few images at a time, as many as COLUMNS_BYTES hold.
+ * for a few images at a time (images_at_a_time).
  *
  * A gradient is gathered, never scattered: one thread per input pixel adds up what all the windows
  * that see it have for it, in a fixed order. So windows may overlap, and nothing is atomic.
  */
-#include "common/device/cuda/half.cuh"
-
-extern "C" {
-#include "common/base/memory.h"
-#include "common/device/cuda/kernels.h"
-}
+#include "common/device/cuda/window.cuh"
 
 // ---- windows ---------------------------------------------------------------------------------
-
-static size_t input_count(const Window *v) {
-    return v->n * v->c * v->h * v->w;
-}
-
-static size_t output_count(const Window *v) {
-    return v->n * v->k * v->oh * v->ow;
-}
-
-static size_t taps_of(const Window *v) {
-    return v->c * v->kernel * v->kernel;
-}
 
 // Element `index` of x[n, c, h, w] or of y[n, k, oh, ow].
 struct Place {
@@ -40,50 +23,32 @@ static __device__ Place place_of(size_t index, size_t h, size_t w) {
     return {index / w / h, index / w % h, index % w};
 }
 
-// The outputs [begin, end) of one direction whose windows see input row (or column) `input`: output
-// o sees those from o stride - pad on.
-struct Range {
-    size_t begin, end;
-};
-
-static __device__ Range seen_by(const Window &v, size_t input, size_t outputs) {
-    size_t padded = input + v.pad, last = padded / v.stride;
-    return {padded < v.kernel ? 0 : (padded - v.kernel) / v.stride + 1,
-            last < outputs ? last + 1 : outputs};
-}
-
 // ---- im2col ----------------------------------------------------------------------------------
 
-enum : size_t { COLUMNS_BYTES = (size_t)64 << 20 };
-
 // A 1x1 convolution at stride 1: the input is its own columns.
-static bool is_plain(Precision precision, const Window *v) {
-    return precision == PRECISION_F32 && v->kernel == 1 && v->stride == 1 && v->pad == 0;
+static bool is_plain(const Window *v) {
+    return v->kernel == 1 && v->stride == 1 && v->pad == 0;
 }
 
 // The workspace, for any of the three passes.
 struct Room {
-    size_t images; // at a time
-    char *weight;  // [k, taps], in 16 bits, or the sum of its gradient in float32
-    char *dy;      // [images, k, pixels] in 16 bits, or turned to [k, images, pixels]
-    char *columns; // [images, taps, pixels], or turned to [taps, images, pixels]
+    size_t images;  // at a time
+    float *dy;      // turned to [k, images, pixels]
+    float *columns; // [images, taps, pixels], or turned to [taps, images, pixels]
     size_t bytes;
 };
 
-static char *room_take(Room *room, char *memory, size_t count) {
+static float *room_take(Room *room, char *memory, size_t count) {
     char *place = memory ? memory + room->bytes : NULL;
     size_t bytes = count * sizeof(float);
     room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return place;
+    return (float *)place;
 }
 
 static Room room_split(const Window *v, void *memory) {
     size_t pixels = v->oh * v->ow, taps = taps_of(v);
-    size_t image = taps * pixels * sizeof(float);
-    size_t fit = image > 0 ? COLUMNS_BYTES / image : v->n;
     Room room = {};
-    room.images = fit < 1 ? 1 : fit < v->n ? fit : v->n;
-    room.weight = room_take(&room, (char *)memory, v->k * taps);
+    room.images = images_at_a_time(v);
     room.dy = room_take(&room, (char *)memory, room.images * v->k * pixels);
     room.columns = room_take(&room, (char *)memory, room.images * taps * pixels);
     return room;
@@ -96,28 +61,27 @@ struct Columns {
 
 // One thread per output pixel and input channel writes that pixel's kernel^2 taps: the threads of a
 // warp write to neighbouring pixels of the same tap.
-template <typename T>
-static __global__ void gather_columns(Window v, Columns shape, const float *x, T *columns) {
+static __global__ void gather_columns(Window v, Columns shape, const float *x, float *columns) {
     size_t plane = v.oh * v.ow, area = v.kernel * v.kernel;
     FOR_EACH(i, shape.images * v.c * plane) {
         Place at = place_of(i, v.oh, v.ow);
         const float *from = x + at.plane * v.h * v.w;
-        T *to = columns + at.plane / v.c * shape.image_stride +
-                at.plane % v.c * area * shape.tap_stride + i % plane;
+        float *to = columns + at.plane / v.c * shape.image_stride +
+                    at.plane % v.c * area * shape.tap_stride + i % plane;
         for (size_t ky = 0; ky < v.kernel; ky++)
             for (size_t kx = 0; kx < v.kernel; kx++, to += shape.tap_stride) {
                 size_t row = at.row * v.stride + ky - v.pad; // above the input: a huge number
                 size_t column = at.column * v.stride + kx - v.pad;
                 bool inside = row < v.h && column < v.w;
-                narrow_to(to, inside ? from[row * v.w + column] : 0);
+                *to = inside ? from[row * v.w + column] : 0;
             }
     }
 }
 
 // The reverse, and to dx: every input pixel adds up what the windows that see it hold for it in
 // columns[images, taps, pixels].
-static __global__ void gather_input_gradient(Window v, Precision precision, size_t images,
-                                             const float *columns, float *dx, bool accumulate) {
+static __global__ void gather_input_gradient(Window v, size_t images, const float *columns,
+                                             float *dx, bool accumulate) {
     size_t pixels = v.oh * v.ow, area = v.kernel * v.kernel;
     FOR_EACH(i, images * v.c * v.h * v.w) {
         Place at = place_of(i, v.h, v.w);
@@ -129,138 +93,89 @@ static __global__ void gather_input_gradient(Window v, Precision precision, size
                 size_t ky = at.row + v.pad - oy * v.stride, kx = at.column + v.pad - ox * v.stride;
                 sum += from[(ky * v.kernel + kx) * pixels + oy * v.ow + ox];
             }
-        put(&dx[i], rounded(precision, sum), accumulate);
+        put(&dx[i], sum, accumulate);
     }
 }
 
 // turned[k, images, pixels] = dy[images, k, pixels]
-template <typename T>
-static __global__ void turn_images(const float *dy, T *turned, size_t images, size_t k,
+static __global__ void turn_images(const float *dy, float *turned, size_t images, size_t k,
                                    size_t pixels) {
     FOR_EACH(i, images * k * pixels) {
         size_t image = i / pixels % images, channel = i / pixels / images;
-        narrow_to(&turned[i], dy[(image * k + channel) * pixels + i % pixels]);
+        turned[i] = dy[(image * k + channel) * pixels + i % pixels];
     }
 }
 
-template <typename T>
-static void launch_columns(const Window *v, const Columns &shape, const float *x, char *columns) {
+static void make_columns(const Window *v, const Columns &shape, const float *x, float *columns) {
     const CudaDevice *cuda = cuda_current();
-    cuda_launch(cuda, gather_columns<T>, cuda_grid(cuda, shape.images * v->c * v->oh * v->ow), *v,
-                shape, x, (T *)columns);
+    cuda_launch(cuda, gather_columns, cuda_grid(cuda, shape.images * v->c * v->oh * v->ow), *v,
+                shape, x, columns);
 }
 
-static void make_columns(Precision precision, const Window *v, const Columns &shape, const float *x,
-                         char *columns) {
-    if (precision == PRECISION_BF16)
-        launch_columns<__nv_bfloat16>(v, shape, x, columns);
-    else if (precision == PRECISION_F16)
-        launch_columns<__half>(v, shape, x, columns);
-    else
-        launch_columns<float>(v, shape, x, columns);
-}
-
-template <typename T>
-static void launch_turn(const Window *v, const float *dy, char *turned, size_t images) {
-    const CudaDevice *cuda = cuda_current();
-    size_t pixels = v->oh * v->ow;
-    cuda_launch(cuda, turn_images<T>, cuda_grid(cuda, images * v->k * pixels), dy, (T *)turned,
-                images, v->k, pixels);
-}
-
-static void turn(Precision precision, const Window *v, const float *dy, char *turned,
-                 size_t images) {
-    if (precision == PRECISION_BF16)
-        launch_turn<__nv_bfloat16>(v, dy, turned, images);
-    else if (precision == PRECISION_F16)
-        launch_turn<__half>(v, dy, turned, images);
-    else
-        launch_turn<float>(v, dy, turned, images);
-}
-
-// x itself in float32, otherwise narrowed to `room`.
-static const void *factor(Precision precision, const float *x, size_t count, char *room) {
-    if (precision == PRECISION_F32) return x;
-    cuda_elementwise.narrow(precision, (uint16_t *)room, x, count);
-    return room;
-}
-
-static size_t at_most(size_t count, size_t left) {
-    return count < left ? count : left;
-}
-
-static void clear(float *x, size_t count, bool accumulate) {
-    if (count > 0 && !accumulate)
-        CUDA(cudaMemsetAsync(x, 0, count * sizeof *x, cuda_current()->compute));
-}
-
-static void columns_forward(Precision precision, const Window *v, const float *x,
-                            const float *weight, float *y, void *workspace) {
+static void columns_forward(const Window *v, const float *x, const float *weight, float *y,
+                            void *workspace) {
     Room room = room_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    const void *w = factor(precision, weight, v->k * taps, room.weight);
     for (size_t first = 0; first < v->n; first += room.images) {
         size_t images = at_most(room.images, v->n - first);
-        const void *columns = x + first * image;
-        if (!is_plain(precision, v)) {
-            make_columns(precision, v, {images, taps * pixels, pixels}, x + first * image,
-                         room.columns);
+        const float *columns = x + first * image;
+        if (!is_plain(v)) {
+            make_columns(v, {images, taps * pixels, pixels}, x + first * image, room.columns);
             columns = room.columns;
         }
-        CudaBatch batch = {precision, images, 0, taps * pixels, v->k * pixels};
-        cuda_matmul_batch(&batch, MatmulShape{false, false, v->k, pixels, taps}, w, columns,
+        CudaBatch batch = {PRECISION_F32, images, 0, taps * pixels, v->k * pixels};
+        cuda_matmul_batch(&batch, MatmulShape{false, false, v->k, pixels, taps}, weight, columns,
                           y + first * v->k * pixels, false);
     }
 }
 
 // columns' gradient [taps, pixels] = weight^T dy, gathered to where the columns came from.
-static void columns_input_gradient(Precision precision, const Window *v, const float *weight,
-                                   const float *dy, float *dx, bool accumulate, void *workspace) {
+static void columns_input_gradient(const Window *v, const float *weight, const float *dy, float *dx,
+                                   bool accumulate, void *workspace) {
     const CudaDevice *cuda = cuda_current();
     Room room = room_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    const void *w = factor(precision, weight, v->k * taps, room.weight);
+    bool plain = is_plain(v);
     for (size_t first = 0; first < v->n; first += room.images) {
         size_t images = at_most(room.images, v->n - first), in = v->k * pixels;
-        const void *from = factor(precision, dy + first * in, images * in, room.dy);
-        bool plain = is_plain(precision, v);
-        float *to = plain ? dx + first * image : (float *)room.columns;
-        CudaBatch batch = {precision, images, 0, in, taps * pixels};
-        cuda_matmul_batch(&batch, MatmulShape{true, false, taps, pixels, v->k}, w, from, to,
-                          plain && accumulate);
+        float *to = plain ? dx + first * image : room.columns;
+        CudaBatch batch = {PRECISION_F32, images, 0, in, taps * pixels};
+        cuda_matmul_batch(&batch, MatmulShape{true, false, taps, pixels, v->k}, weight,
+                          dy + first * in, to, plain && accumulate);
         if (!plain)
-            cuda_launch(cuda, gather_input_gradient, cuda_grid(cuda, images * image), *v, precision,
-                        images, to, dx + first * image, accumulate);
+            cuda_launch(cuda, gather_input_gradient, cuda_grid(cuda, images * image), *v, images,
+                        to, dx + first * image, accumulate);
     }
 }
 
 // dweight = dy columns^T, one product for all the images that there is room for: their pixels side
-// by side are one long row. In 16 bits the sum over all images is rounded once, at the end.
-static void columns_weight_gradient(Precision precision, const Window *v, const float *x,
-                                    const float *dy, float *dweight, bool accumulate,
-                                    void *workspace) {
+// by side are one long row.
+static void columns_weight_gradient(const Window *v, const float *x, const float *dy,
+                                    float *dweight, bool accumulate, void *workspace) {
+    const CudaDevice *cuda = cuda_current();
     Room room = room_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    bool direct = precision == PRECISION_F32;
-    float *sum = direct ? dweight : (float *)room.weight;
     for (size_t first = 0; first < v->n; first += room.images) {
-        size_t images = at_most(room.images, v->n - first);
-        make_columns(precision, v, {images, pixels, images * pixels}, x + first * image,
-                     room.columns);
-        turn(precision, v, dy + first * v->k * pixels, room.dy, images);
-        CudaBatch one = {precision, 1, 0, 0, 0};
+        size_t images = at_most(room.images, v->n - first), count = images * v->k * pixels;
+        make_columns(v, {images, pixels, images * pixels}, x + first * image, room.columns);
+        cuda_launch(cuda, turn_images, cuda_grid(cuda, count), dy + first * v->k * pixels, room.dy,
+                    images, v->k, pixels);
+        CudaBatch one = {PRECISION_F32, 1, 0, 0, 0};
         cuda_matmul_batch(&one, MatmulShape{false, true, v->k, taps, images * pixels}, room.dy,
-                          room.columns, sum, first > 0 || (direct && accumulate));
+                          room.columns, dweight, first > 0 || accumulate);
     }
-    CudaFinish finish = {};
-    finish.rounding = precision;
-    finish.accumulate = accumulate;
-    if (!direct) cuda_finish(&finish, dweight, sum, v->k * taps);
 }
 
 // ---- convolution -----------------------------------------------------------------------------
 
+// In 16 bits images are stored so, too: half_conv.cu.
+static void check_float32(Precision precision) {
+    CHECK(precision == PRECISION_F32, "a convolution of float32 images in precision %d",
+          (int)precision);
+}
+
 static size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
+    check_float32(precision);
     size_t most = 0;
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++) {
         const ConvolutionPlan *plan = cuda_convolution_plan((ConvolutionPass)pass, precision, v);
@@ -270,53 +185,58 @@ static size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
     return most;
 }
 
+static void clear(float *x, size_t count, bool accumulate) {
+    if (count > 0 && !accumulate)
+        CUDA(cudaMemsetAsync(x, 0, count * sizeof *x, cuda_current()->compute));
+}
+
 static void cuda_conv2d(Compute how, const Window *v, const float *x, const float *weight,
                         const float *bias, float *y) {
+    check_float32(how.precision);
     size_t count = output_count(v);
     if (count == 0) return;
-    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, how.precision, v);
-    if (plan) {
-        cuda_convolution_run(plan, x, weight, bias, y, false, how.workspace);
-        return;
-    }
-    if (taps_of(v) == 0)
+    const ConvolutionPlan *plan = cuda_convolution_plan(CONVOLUTION_FORWARD, PRECISION_F32, v);
+    if (plan)
+        cuda_convolution_run(plan, x, weight, y, false, how.workspace);
+    else if (taps_of(v) == 0)
         clear(y, count, false);
     else
-        columns_forward(how.precision, v, x, weight, y, how.workspace);
+        columns_forward(v, x, weight, y, how.workspace);
     CudaFinish finish = {};
-    finish.rounding = how.precision;
     finish.bias = bias;
     finish.inner = v->oh * v->ow;
     finish.channels = v->k;
-    if (bias || how.precision != PRECISION_F32) cuda_finish(&finish, y, y, count);
+    if (bias) cuda_finish(&finish, y, y, count);
 }
 
 static void cuda_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
                                        const float *dy, float *dx, bool accumulate) {
+    check_float32(how.precision);
     size_t count = input_count(v);
     if (count == 0) return;
     const ConvolutionPlan *plan =
-        cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, how.precision, v);
+        cuda_convolution_plan(CONVOLUTION_INPUT_GRADIENT, PRECISION_F32, v);
     if (output_count(v) == 0)
         clear(dx, count, accumulate);
     else if (plan)
-        cuda_convolution_run(plan, weight, dy, NULL, dx, accumulate, how.workspace);
+        cuda_convolution_run(plan, weight, dy, dx, accumulate, how.workspace);
     else
-        columns_input_gradient(how.precision, v, weight, dy, dx, accumulate, how.workspace);
+        columns_input_gradient(v, weight, dy, dx, accumulate, how.workspace);
 }
 
 static void cuda_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
                                         const float *dy, float *dweight, bool accumulate) {
+    check_float32(how.precision);
     size_t count = v->k * taps_of(v);
     if (count == 0) return;
     const ConvolutionPlan *plan =
-        cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, how.precision, v);
+        cuda_convolution_plan(CONVOLUTION_WEIGHT_GRADIENT, PRECISION_F32, v);
     if (output_count(v) == 0)
         clear(dweight, count, accumulate);
     else if (plan)
-        cuda_convolution_run(plan, x, dy, NULL, dweight, accumulate, how.workspace);
+        cuda_convolution_run(plan, x, dy, dweight, accumulate, how.workspace);
     else
-        columns_weight_gradient(how.precision, v, x, dy, dweight, accumulate, how.workspace);
+        columns_weight_gradient(v, x, dy, dweight, accumulate, how.workspace);
 }
 
 static void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
@@ -361,19 +281,6 @@ static void cuda_shortcut_gradient(const Window *v, const float *dy, float *dx, 
 }
 
 // ---- pooling ---------------------------------------------------------------------------------
-
-// What a window at output o sees of one direction of the input: [begin, end).
-static __device__ Range sight(const Window &v, size_t output, size_t inputs) {
-    size_t first = output * v.stride, end = first + v.kernel; // counted from the padding's edge
-    return {first < v.pad ? 0 : first - v.pad, end < v.pad            ? 0
-                                               : end - v.pad < inputs ? end - v.pad
-                                                                      : inputs};
-}
-
-// Is `value` to replace `best`? Larger, or the first NaN.
-static __device__ bool beats(float value, float best) {
-    return value > best || (value != value && best == best);
-}
 
 static __global__ void pool_max(Window v, const float *x, float *y, int32_t *chosen, size_t count) {
     FOR_EACH(i, count) {

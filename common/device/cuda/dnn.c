@@ -11,9 +11,8 @@
  * each candidate is run once before it becomes the plan. If none is left, there is no plan, and
  * conv.cu convolves by im2col. Every refusal is told on stderr, once.
  *
- * In 16 bits all three tensors are narrow for cuDNN: the factors are narrowed into the workspace,
- * with the channels last if cuDNN has a way for that (it is what tensor cores read), and
- * layout.cu takes the result from there to its place. Sums are in float32.
+ * All three tensors are float32 with the channels first, or in 16 bits with the channels last (it
+ * is what tensor cores read). Sums are in float32.
  */
 #include <cudnn.h>
 
@@ -46,11 +45,10 @@ struct ConvolutionPlan {
     cudnnConvolutionDescriptor_t convolution;
     bool exact; // float32 without TF32: no answer may bring it in
     bool possible;
-    bool channels_last;
     int algorithm; // cudnnConvolutionFwdAlgo_t, ...BwdDataAlgo_t or ...BwdFilterAlgo_t
     cudnnMathType_t math;
-    size_t scratch; // bytes for cuDNN
-    CudaImages a, b, result;
+    size_t scratch;      // bytes for cuDNN
+    size_t a, b, result; // elements of the three tensors, in the order of a call
 };
 
 struct CudaConvolutions {
@@ -111,7 +109,7 @@ static void describe_choice(const ConvolutionPlan *plan, char *buffer, size_t ca
                                         "FMA"};
     size_t math = (size_t)plan->math;
     snprintf(buffer, capacity, "cuDNN's %s (channels %s, %s)", algorithm_name(plan),
-             plan->channels_last ? "last" : "first", math < 4 ? maths[math] : "?");
+             plan->precision == PRECISION_F32 ? "first" : "last", math < 4 ? maths[math] : "?");
 }
 
 void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, size_t capacity) {
@@ -123,10 +121,10 @@ void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, s
 
 // ---- one pass --------------------------------------------------------------------------------
 
-static void find_shapes(ConvolutionPlan *plan) {
+static void find_counts(ConvolutionPlan *plan) {
     const Window *v = &plan->window;
-    CudaImages x = {v->n, v->c, v->h * v->w}, y = {v->n, v->k, v->oh * v->ow};
-    CudaImages weight = {v->k, v->c, v->kernel * v->kernel};
+    size_t x = v->n * v->c * v->h * v->w, y = v->n * v->k * v->oh * v->ow;
+    size_t weight = v->k * v->c * v->kernel * v->kernel;
     plan->a = plan->pass == CONVOLUTION_INPUT_GRADIENT ? weight : x;
     plan->b = plan->pass == CONVOLUTION_FORWARD ? weight : y;
     plan->result = plan->pass == CONVOLUTION_FORWARD          ? y
@@ -134,44 +132,17 @@ static void find_shapes(ConvolutionPlan *plan) {
                                                               : weight;
 }
 
-static size_t count_of(const CudaImages *images) {
-    return images->n * images->c * images->inner;
-}
-
-static void describe_tensors(ConvolutionPlan *plan, bool channels_last) {
+static void describe_tensors(ConvolutionPlan *plan) {
     const Window *v = &plan->window;
     cudnnDataType_t type = plan->precision == PRECISION_BF16  ? CUDNN_DATA_BFLOAT16
                            : plan->precision == PRECISION_F16 ? CUDNN_DATA_HALF
                                                               : CUDNN_DATA_FLOAT;
-    cudnnTensorFormat_t order = channels_last ? CUDNN_TENSOR_NHWC : CUDNN_TENSOR_NCHW;
+    cudnnTensorFormat_t order =
+        plan->precision == PRECISION_F32 ? CUDNN_TENSOR_NCHW : CUDNN_TENSOR_NHWC;
     int n = (int)v->n, c = (int)v->c, k = (int)v->k, kernel = (int)v->kernel;
-    plan->channels_last = channels_last;
     CUDNN(cudnnSetTensor4dDescriptor(plan->x, order, type, n, c, (int)v->h, (int)v->w));
     CUDNN(cudnnSetTensor4dDescriptor(plan->y, order, type, n, k, (int)v->oh, (int)v->ow));
     CUDNN(cudnnSetFilter4dDescriptor(plan->weight, type, order, k, c, kernel, kernel));
-}
-
-// cuDNN's scratch, and memory for the three tensors where they are not the caller's.
-typedef struct Room {
-    void *a, *b, *result, *scratch;
-    size_t bytes;
-} Room;
-
-static void *room_take(Room *room, char *memory, size_t bytes) {
-    char *place = memory ? memory + room->bytes : NULL;
-    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return place;
-}
-
-static Room room_split(const ConvolutionPlan *plan, void *memory, bool with_tensors) {
-    Room room = {0};
-    room.scratch = room_take(&room, memory, plan->scratch);
-    if (!with_tensors) return room;
-    size_t bytes = plan->precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
-    room.a = room_take(&room, memory, count_of(&plan->a) * bytes);
-    room.b = room_take(&room, memory, count_of(&plan->b) * bytes);
-    room.result = room_take(&room, memory, count_of(&plan->result) * bytes);
-    return room;
 }
 
 // out = the product + old out
@@ -274,15 +245,37 @@ static void set_math(ConvolutionPlan *plan, cudnnMathType_t math) {
     CUDNN(cudnnSetConvolutionMathType(plan->convolution, math));
 }
 
+// Memory for trying a plan out: its three tensors, and cuDNN's scratch.
+typedef struct Room {
+    void *a, *b, *result, *scratch;
+    size_t bytes;
+} Room;
+
+static void *room_take(Room *room, char *memory, size_t bytes) {
+    char *place = memory ? memory + room->bytes : NULL;
+    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return place;
+}
+
+static Room room_split(const ConvolutionPlan *plan, void *memory) {
+    Room room = {0};
+    size_t bytes = plan->precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
+    room.scratch = room_take(&room, memory, plan->scratch);
+    room.a = room_take(&room, memory, plan->a * bytes);
+    room.b = room_take(&room, memory, plan->b * bytes);
+    room.result = room_take(&room, memory, plan->result * bytes);
+    return room;
+}
+
 // Runs the plan once over zeros, in memory that is given back: NULL, or why it cannot be run.
 static const char *try_plan(const CudaDevice *cuda, cudnnHandle_t handle,
                             const ConvolutionPlan *plan) {
-    size_t bytes = room_split(plan, NULL, true).bytes;
+    size_t bytes = room_split(plan, NULL).bytes;
     void *memory = cuda_allocator_take(cuda->allocator, bytes);
     if (!memory) return "the GPU has no memory to try it";
     CUDA(cudaMemsetAsync(memory, 0, bytes, cuda->compute));
-    Room room = room_split(plan, memory, true);
-    bool adds = plan->precision == PRECISION_F32 && plan->pass != CONVOLUTION_FORWARD;
+    Room room = room_split(plan, memory);
+    bool adds = plan->pass != CONVOLUTION_FORWARD;
     cudnnStatus_t status =
         convolve(handle, plan, room.a, room.b, adds ? 1 : 0, room.result, room.scratch);
     cuda_wait_stream(cuda->compute);
@@ -330,8 +323,7 @@ static void choose_algorithm(const CudaDevice *cuda, cudnnHandle_t handle, Convo
 // cuDNN counts in int.
 static bool fits(const ConvolutionPlan *plan) {
     const size_t most = INT_MAX;
-    return count_of(&plan->a) <= most && count_of(&plan->b) <= most &&
-           count_of(&plan->result) <= most;
+    return plan->a <= most && plan->b <= most && plan->result <= most;
 }
 
 static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass,
@@ -344,7 +336,7 @@ static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass
     plan->precision = precision;
     plan->window = *v;
     plan->exact = precision == PRECISION_F32 && !cuda->device->tf32;
-    find_shapes(plan);
+    find_counts(plan);
     int stride = (int)v->stride, pad = (int)v->pad;
     CUDNN(cudnnCreateTensorDescriptor(&plan->x));
     CUDNN(cudnnCreateTensorDescriptor(&plan->y));
@@ -352,9 +344,8 @@ static ConvolutionPlan *plan_create(const CudaDevice *cuda, ConvolutionPass pass
     CUDNN(cudnnCreateConvolutionDescriptor(&plan->convolution));
     CUDNN(cudnnSetConvolution2dDescriptor(plan->convolution, pad, pad, stride, stride, 1, 1,
                                           CUDNN_CROSS_CORRELATION, CUDNN_DATA_FLOAT));
-    for (int last = precision != PRECISION_F32; last >= 0 && fits(plan) && !plan->possible;
-         last--) {
-        describe_tensors(plan, last);
+    if (fits(plan)) {
+        describe_tensors(plan);
         choose_algorithm(cuda, handle, plan);
     }
     if (!plan->possible) tell(plan, "cuDNN", "none of its algorithms will do, im2col takes over");
@@ -379,44 +370,12 @@ const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision pre
 
 // ---- running one -----------------------------------------------------------------------------
 
-// The caller's workspace, which in 16 bits has the tensors too.
-static Room workspace_split(const ConvolutionPlan *plan, void *memory) {
-    return room_split(plan, memory, plan->precision != PRECISION_F32);
-}
-
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan) {
-    return workspace_split(plan, NULL).bytes;
+    return plan->scratch;
 }
 
-static void narrow(const ConvolutionPlan *plan, const float *a, const float *b, const Room *room) {
-    const CudaNarrowing first = {plan->a, a, room->a}, second = {plan->b, b, room->b};
-    if (plan->channels_last) {
-        cuda_narrow_images(plan->precision, &first, &second);
-        return;
-    }
-    cuda_elementwise.narrow(plan->precision, room->a, a, count_of(&plan->a));
-    cuda_elementwise.narrow(plan->precision, room->b, b, count_of(&plan->b));
-}
-
-void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
-                          const float *bias, float *out, bool accumulate, void *workspace) {
+void cuda_convolution_run(const ConvolutionPlan *plan, const void *a, const void *b, void *out,
+                          bool accumulate, void *workspace) {
     cudnnHandle_t handle = cuda_current()->convolutions->handle;
-    Room room = workspace_split(plan, workspace);
-    CudaFinish finish = {.stored = plan->precision,
-                         .rounding = plan->precision,
-                         .bias = bias,
-                         .inner = plan->window.oh * plan->window.ow,
-                         .channels = plan->window.k};
-    if (plan->precision == PRECISION_F32) {
-        CUDNN(convolve(handle, plan, a, b, accumulate ? 1 : 0, out, room.scratch));
-        if (bias) cuda_finish(&finish, out, out, count_of(&plan->result));
-        return;
-    }
-    narrow(plan, a, b, &room);
-    CUDNN(convolve(handle, plan, room.a, room.b, 0, room.result, room.scratch));
-    finish.accumulate = accumulate;
-    if (plan->channels_last)
-        cuda_finish_images(&finish, &plan->result, out, room.result);
-    else
-        cuda_finish(&finish, out, room.result, count_of(&plan->result));
+    CUDNN(convolve(handle, plan, a, b, accumulate ? 1 : 0, out, workspace));
 }

@@ -31,8 +31,8 @@ size_t cuda_convolution_workspace(const ConvolutionPlan *plan) {
     return 0;
 }
 
-void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
-                          const float *bias, float *out, bool accumulate, void *workspace) {
-    (void)a, (void)b, (void)bias, (void)out, (void)accumulate, (void)workspace;
+void cuda_convolution_run(const ConvolutionPlan *plan, const void *a, const void *b, void *out,
+                          bool accumulate, void *workspace) {
+    (void)a, (void)b, (void)out, (void)accumulate, (void)workspace;
     CHECK(!plan, "a plan in a build without cuDNN");
 }

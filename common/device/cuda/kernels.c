@@ -16,5 +16,6 @@ const Kernels kernels_cuda = {
     .loss = &cuda_loss,
     .pixels = &cuda_pixels,
     .transformer = &cuda_transformer,
+    .halves = &cuda_halves,
     .optimizer = &cuda_optimizer,
 };

@@ -21,6 +21,7 @@ extern const NormKernels cuda_norm;
 extern const LossKernels cuda_loss;
 extern const PixelKernels cuda_pixels;
 extern const TransformerKernels cuda_transformer; // transformer.cu and attention.cu
+extern const HalfKernels cuda_halves;             // half.cu, half_conv.cu and half_norm.cu
 extern const OptimizerKernels cuda_optimizer;
 
 // ---- blas.c ----
@@ -36,7 +37,7 @@ typedef struct CudaBatch {
 void cuda_matmul_batch(const CudaBatch *batch, MatmulShape shape, const void *a, const void *b,
                        float *c, bool accumulate);
 
-// ---- layout.cu: 16 bits, bias, relu, and the order of images ----
+// ---- layout.cu: the end of a product, and the order of images ----
 // The way of a product to where it goes:
 // y[i] (+)= round(product[i] + round(bias[i / inner % channels])), relu'd if asked for. The product
 // is as `stored`; in float32 it may be y itself.
@@ -47,21 +48,14 @@ typedef struct CudaFinish {
     bool relu, accumulate;
 } CudaFinish;
 void cuda_finish(const CudaFinish *finish, float *y, const void *product, size_t count);
-// Images [n, c, inner] that a library is to have as [n, inner, c] and in 16 bits: both factors of a
-// product in one launch.
-typedef struct CudaImages {
-    size_t n, c, inner;
-} CudaImages;
-typedef struct CudaNarrowing {
-    CudaImages of;
-    const float *x; // [n, c, inner]
-    uint16_t *y;    // [n, inner, c]
-} CudaNarrowing;
-void cuda_narrow_images(Precision precision, const CudaNarrowing *first,
-                        const CudaNarrowing *second);
-// product[n, inner, c] -> y[n, c, inner]; finish->channels is c, and its `inner` means nothing.
-void cuda_finish_images(const CudaFinish *finish, const CudaImages *of, float *y,
-                        const uint16_t *product);
+// y[n, inner, c] = x[n, c, inner] in 16 bits, or that added to y; and back: y (+)= round(x), where
+// x is as `stored`, which may be float32.
+void cuda_narrow_images(Precision precision, ImageSizes of, const float *x, uint16_t *y,
+                        bool accumulate);
+typedef struct CudaStored {
+    Precision stored, rounding;
+} CudaStored;
+void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bool accumulate);
 
 // ---- dnn.c, or dnn_absent.c in builds without cuDNN ----
 typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
@@ -77,9 +71,10 @@ const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision pre
 // "cuDNN's IMPLICIT_PRECOMP_GEMM (channels last, tensor cores)", "im2col" for NULL.
 void cuda_convolution_plan_describe(const ConvolutionPlan *plan, char *buffer, size_t capacity);
 size_t cuda_convolution_workspace(const ConvolutionPlan *plan);
-// out (+)= the pass's product of a and b, + bias[k] (may be NULL, and is in the gradients)
-void cuda_convolution_run(const ConvolutionPlan *plan, const float *a, const float *b,
-                          const float *bias, float *out, bool accumulate, void *workspace);
+// out (+)= the pass's product of a and b, all of them float32 [n, c, h, w], or in 16 bits
+// [n, h, w, c]
+void cuda_convolution_run(const ConvolutionPlan *plan, const void *a, const void *b, void *out,
+                          bool accumulate, void *workspace);
 void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0", "no cuDNN"
 
 // ---- attention.cu: see TransformerKernels ----

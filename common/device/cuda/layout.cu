@@ -1,9 +1,8 @@
-/* layout.cu: what a library of products is given in 16 bits, and what becomes of its
- * result: rounding, bias, relu, and the order of images.
+/* layout.cu: what becomes of a product (rounding, bias, relu), and the order of images.
  *
- * Ours is [n, c, inner] (inner: the pixels of a plane); the tensor cores want the channels of a
- * pixel side by side, [n, inner, c]. Left to itself cuDNN turns each tensor there and back, in
- * passes over memory of its own; here it is one with the pass that narrows or widens.
+ * Images in float32 are [n, c, inner] (inner: the pixels of a plane); in 16 bits the channels of a
+ * pixel lie side by side, [n, inner, c], as the tensor cores want them. Between the two there is
+ * one pass, which turns and narrows or widens.
  *
  * A block turns a tile: it reads along one order, leaves it in shared memory, and writes along the
  * other, so that neighbouring threads touch neighbouring memory both times. Rows of the tile are
@@ -69,7 +68,7 @@ template <int CHANNELS> struct Tile {
     size_t image, channel, pixel;    // where it begins
     unsigned channel_end, pixel_end; // what of it there is, counted from there
 
-    __device__ Tile(const CudaImages &of, unsigned index) {
+    __device__ Tile(const ImageSizes &of, unsigned index) {
         size_t across = (of.inner + PIXELS - 1) / PIXELS, down = (of.c + CHANNELS - 1) / CHANNELS;
         pixel = index % across * PIXELS;
         channel = index / across % down * CHANNELS;
@@ -79,98 +78,94 @@ template <int CHANNELS> struct Tile {
     }
     __device__ bool holds(unsigned c, unsigned p) const { return c < channel_end && p < pixel_end; }
     // Where its element lies in our order, and with the channels last.
-    __device__ size_t ours(const CudaImages &of, unsigned c, unsigned p) const {
+    __device__ size_t ours(const ImageSizes &of, unsigned c, unsigned p) const {
         return (image * of.c + channel + c) * of.inner + pixel + p;
     }
-    __device__ size_t last(const CudaImages &of, unsigned c, unsigned p) const {
+    __device__ size_t last(const ImageSizes &of, unsigned c, unsigned p) const {
         return (image * of.inner + pixel + p) * of.c + channel + c;
     }
 };
 
+// To channels last and 16 bits.
 template <int CHANNELS, typename T>
-static __device__ void turn(const CudaNarrowing &job, unsigned index) {
+static __global__ void put_channels_last(ImageSizes of, const float *x, T *y, bool accumulate) {
     const unsigned pixels = Tile<CHANNELS>::PIXELS;
     __shared__ float values[CHANNELS][pixels + 1];
-    Tile<CHANNELS> tile(job.of, index);
+    Tile<CHANNELS> tile(of, blockIdx.x);
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
-        if (tile.holds(c, p)) values[c][p] = job.x[tile.ours(job.of, c, p)];
+        if (tile.holds(c, p)) values[c][p] = x[tile.ours(of, c, p)];
     }
     __syncthreads();
-    T *y = (T *)job.y;
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
-        if (tile.holds(c, p)) narrow_to(&y[tile.last(job.of, c, p)], values[c][p]);
+        if (!tile.holds(c, p)) continue;
+        T *place = &y[tile.last(of, c, p)];
+        narrow_to(place, values[c][p] + (accumulate ? widened(*place) : 0));
     }
 }
 
-// Both factors of a product in one launch: the first `tiles` blocks are for the first one.
+// And back.
 template <int CHANNELS, typename T>
-static __global__ void put_channels_last(CudaNarrowing first, CudaNarrowing second,
-                                         unsigned tiles) {
-    if (blockIdx.x < tiles)
-        turn<CHANNELS, T>(first, blockIdx.x);
-    else
-        turn<CHANNELS, T>(second, blockIdx.x - tiles);
-}
-
-template <int CHANNELS, typename T>
-static __global__ void take_channels_last(CudaFinish f, CudaImages of, float *y, const T *product) {
+static __global__ void take_channels_last(ImageSizes of, Precision rounding, const T *x, float *y,
+                                          bool accumulate) {
     const unsigned pixels = Tile<CHANNELS>::PIXELS;
     __shared__ float values[CHANNELS][pixels + 1];
     Tile<CHANNELS> tile(of, blockIdx.x);
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i % CHANNELS, p = i / CHANNELS;
-        if (tile.holds(c, p)) values[c][p] = widened(product[tile.last(of, c, p)]);
+        if (tile.holds(c, p)) values[c][p] = rounded(rounding, widened(x[tile.last(of, c, p)]));
     }
     __syncthreads();
     for (unsigned k = 0; k < EACH; k++) {
         unsigned i = threadIdx.x + k * CUDA_BLOCK, c = i / pixels, p = i % pixels;
-        if (!tile.holds(c, p)) continue;
-        float *place = &y[tile.ours(of, c, p)];
-        *place = finished(f, values[c][p], tile.channel + c, f.accumulate ? *place : 0);
+        if (tile.holds(c, p)) put(&y[tile.ours(of, c, p)], values[c][p], accumulate);
     }
 }
 
 // One block per tile.
-static unsigned tiles_of(const CudaImages &of, size_t channels) {
+static unsigned tiles_of(const ImageSizes &of, size_t channels) {
     size_t pixels = TILE / channels, across = (of.inner + pixels - 1) / pixels;
     size_t count = of.n * ((of.c + channels - 1) / channels) * across;
-    CHECK(count <= INT32_MAX / 2, "%zu tiles of a tensor", count);
+    CHECK(count <= INT32_MAX, "%zu tiles of a tensor", count);
     return (unsigned)count;
 }
 
-template <int CHANNELS, typename T>
-static void narrow(const CudaNarrowing &first, const CudaNarrowing &second) {
-    unsigned tiles = tiles_of(first.of, CHANNELS), blocks = tiles + tiles_of(second.of, CHANNELS);
-    if (blocks > 0)
-        cuda_launch(cuda_current(), put_channels_last<CHANNELS, T>, blocks, first, second, tiles);
+template <typename T>
+static void narrow(ImageSizes of, const float *x, uint16_t *y, bool accumulate) {
+    const CudaDevice *cuda = cuda_current();
+    if (of.c <= 16)
+        cuda_launch(cuda, put_channels_last<16, T>, tiles_of(of, 16), of, x, (T *)y, accumulate);
+    else
+        cuda_launch(cuda, put_channels_last<32, T>, tiles_of(of, 32), of, x, (T *)y, accumulate);
 }
 
-void cuda_narrow_images(Precision precision, const CudaNarrowing *first,
-                        const CudaNarrowing *second) {
-    bool few = first->of.c <= 16 && second->of.c <= 16;
+void cuda_narrow_images(Precision precision, ImageSizes of, const float *x, uint16_t *y,
+                        bool accumulate) {
+    if (of.n * of.c * of.inner == 0) return;
     if (precision == PRECISION_F16)
-        few ? narrow<16, __half>(*first, *second) : narrow<32, __half>(*first, *second);
+        narrow<__half>(of, x, y, accumulate);
     else
-        few ? narrow<16, __nv_bfloat16>(*first, *second)
-            : narrow<32, __nv_bfloat16>(*first, *second);
+        narrow<__nv_bfloat16>(of, x, y, accumulate);
 }
 
 template <typename T>
-static void take(const CudaFinish &f, const CudaImages &of, float *y, const T *product) {
+static void widen(ImageSizes of, Precision rounding, const void *x, float *y, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
     if (of.c <= 16)
-        cuda_launch(cuda, take_channels_last<16, T>, tiles_of(of, 16), f, of, y, product);
+        cuda_launch(cuda, take_channels_last<16, T>, tiles_of(of, 16), of, rounding, (const T *)x,
+                    y, accumulate);
     else
-        cuda_launch(cuda, take_channels_last<32, T>, tiles_of(of, 32), f, of, y, product);
+        cuda_launch(cuda, take_channels_last<32, T>, tiles_of(of, 32), of, rounding, (const T *)x,
+                    y, accumulate);
 }
 
-void cuda_finish_images(const CudaFinish *f, const CudaImages *of, float *y,
-                        const uint16_t *product) {
-    if (of->n * of->c * of->inner == 0) return;
-    if (f->stored == PRECISION_F16)
-        take(*f, *of, y, (const __half *)product);
+void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bool accumulate) {
+    if (of.n * of.c * of.inner == 0) return;
+    if (as.stored == PRECISION_F16)
+        widen<__half>(of, as.rounding, x, y, accumulate);
+    else if (as.stored == PRECISION_BF16)
+        widen<__nv_bfloat16>(of, as.rounding, x, y, accumulate);
     else
-        take(*f, *of, y, (const __nv_bfloat16 *)product);
+        widen<float>(of, as.rounding, x, y, accumulate);
 }

@@ -32,5 +32,6 @@ const Kernels kernels_ref = {
     .loss = &ref_loss,
     .pixels = &ref_pixels,
     .transformer = &ref_transformer,
+    .halves = &ref_halves,
     .optimizer = &ref_optimizer,
 };

@@ -15,6 +15,7 @@ extern const NormKernels ref_norm;
 extern const LossKernels ref_loss;
 extern const PixelKernels ref_pixels;
 extern const TransformerKernels ref_transformer;
+extern const HalfKernels ref_halves;
 extern const OptimizerKernels ref_optimizer;
 
 // Overwrites or adds to one output element.

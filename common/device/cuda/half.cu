@@ -1,0 +1,315 @@
+/* half.cu: images in 16 bits, channels last: all that is neither convolution (half_conv.cu) nor
+ * batch norm (half_norm.cu). One thread makes one element, in float32, and rounds it; neighbouring
+ * threads have neighbouring channels of the same pixel, which lie side by side.
+ */
+#include "common/device/cuda/half_images.cuh"
+#include "common/device/cuda/map.cuh"
+
+// ---- elements --------------------------------------------------------------------------------
+
+static void cuda_half_narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y,
+                             bool accumulate) {
+    cuda_narrow_images(precision, of, x, y, accumulate);
+}
+
+static void cuda_half_widen(Precision precision, ImageSizes of, const uint16_t *x, float *y,
+                            bool accumulate) {
+    cuda_widen_images(CudaStored{precision, precision}, of, x, y, accumulate);
+}
+
+struct HalfSum {
+    template <typename T> __device__ T operator()(T a, T b) const {
+        T sum;
+        narrow_to(&sum, widened(a) + widened(b));
+        return sum;
+    }
+};
+
+template <typename T>
+static void add(uint16_t *y, const uint16_t *a, const uint16_t *b, size_t count) {
+    cuda_map(HalfSum{}, count, (T *)y, (const T *)a, (const T *)b);
+}
+
+static void cuda_half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
+                          size_t count) {
+    BY_PRECISION(precision, add, y, a, b, count);
+}
+
+struct HalfRelu {
+    template <typename T> __device__ T operator()(T x) const {
+        T y = x;
+        if (widened(x) < 0) narrow_to(&y, 0); // a NaN is not < 0
+        return y;
+    }
+};
+
+template <typename T> static void relu(uint16_t *y, const uint16_t *x, size_t count) {
+    cuda_map(HalfRelu{}, count, (T *)y, (const T *)x);
+}
+
+static void cuda_half_relu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
+    BY_PRECISION(precision, relu, y, x, count);
+}
+
+struct HalfReluGradient {
+    template <typename T> __device__ T operator()(T y, T dy) const {
+        T dx = dy;
+        if (!(widened(y) > 0)) narrow_to(&dx, 0);
+        return dx;
+    }
+    template <typename T> __device__ T operator()(T before, T y, T dy) const {
+        return HalfSum{}(before, (*this)(y, dy));
+    }
+};
+
+template <typename T>
+static void relu_gradient(uint16_t *dx, const uint16_t *y, const uint16_t *dy, size_t count,
+                          bool accumulate) {
+    if (accumulate)
+        cuda_map(HalfReluGradient{}, count, (T *)dx, (const T *)dx, (const T *)y, (const T *)dy);
+    else
+        cuda_map(HalfReluGradient{}, count, (T *)dx, (const T *)y, (const T *)dy);
+}
+
+static void cuda_half_relu_gradient(Precision precision, uint16_t *dx, const uint16_t *y,
+                                    const uint16_t *dy, size_t count, bool accumulate) {
+    BY_PRECISION(precision, relu_gradient, dx, y, dy, count, accumulate);
+}
+
+// ---- one element of an image from those that it depends on -------------------------------------
+
+// y[i] = operation(place of i) for each of images [n, h, w, c], or that added to it.
+template <typename Operation, typename T>
+static __global__ void place_kernel(Operation operation, HalfImages of, T *y, bool accumulate) {
+    FOR_EACH(i, of.count()) put_half(&y[i], operation(of.place(i)), accumulate);
+}
+
+template <typename Operation, typename T>
+static void for_each_place(const Operation &operation, const HalfImages &of, T *y,
+                           bool accumulate) {
+    const CudaDevice *cuda = cuda_current();
+    if (of.count() > 0)
+        cuda_launch(cuda, place_kernel<Operation, T>, cuda_grid(cuda, of.count()), operation, of, y,
+                    accumulate);
+}
+
+// ---- shortcut --------------------------------------------------------------------------------
+
+template <typename T> struct TakeShortcut {
+    Window v;
+    const T *x;
+    __device__ float operator()(const HalfPlace &at) const {
+        size_t c = at.channel - (v.k - v.c) / 2; // before the first: huge
+        HalfPlace from = {at.image, at.row * v.stride, at.column * v.stride, c};
+        return c < v.c ? widened(x[half_inputs(v).index(from)]) : 0;
+    }
+};
+
+template <typename T> static void shortcut(const Window *v, const uint16_t *x, uint16_t *y) {
+    for_each_place(TakeShortcut<T>{*v, (const T *)x}, half_outputs(*v), (T *)y, false);
+}
+
+static void cuda_half_shortcut(Precision precision, const Window *v, const uint16_t *x,
+                               uint16_t *y) {
+    BY_PRECISION(precision, shortcut, v, x, y);
+}
+
+template <typename T> struct ReturnShortcut {
+    Window v;
+    const T *dy;
+    __device__ float operator()(const HalfPlace &at) const {
+        HalfPlace to = {at.image, at.row / v.stride, at.column / v.stride,
+                        at.channel + (v.k - v.c) / 2};
+        bool taken = at.row % v.stride == 0 && at.column % v.stride == 0 && to.row < v.oh &&
+                     to.column < v.ow;
+        return taken ? widened(dy[half_outputs(v).index(to)]) : 0;
+    }
+};
+
+template <typename T>
+static void return_shortcut(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    for_each_place(ReturnShortcut<T>{*v, (const T *)dy}, half_inputs(*v), (T *)dx, accumulate);
+}
+
+static void cuda_half_shortcut_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                        uint16_t *dx, bool accumulate) {
+    BY_PRECISION(precision, return_shortcut, v, dy, dx, accumulate);
+}
+
+// ---- pooling ---------------------------------------------------------------------------------
+
+template <typename T> struct MaxPool {
+    Window v;
+    const T *x;
+    int32_t *chosen;
+    __device__ float operator()(const HalfPlace &at) const {
+        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
+        HalfImages in = half_inputs(v);
+        size_t best = rows.begin * v.w + cols.begin;
+        float largest = widened(x[in.index({at.image, rows.begin, cols.begin, at.channel})]);
+        for (size_t iy = rows.begin; iy < rows.end; iy++)
+            for (size_t ix = cols.begin; ix < cols.end; ix++) {
+                float value = widened(x[in.index({at.image, iy, ix, at.channel})]);
+                if (!beats(value, largest)) continue;
+                best = iy * v.w + ix;
+                largest = value;
+            }
+        chosen[half_outputs(v).index(at)] = (int32_t)best;
+        return largest;
+    }
+};
+
+template <typename T>
+static void max_pool(const Window *v, const uint16_t *x, uint16_t *y, int32_t *chosen) {
+    CHECK(v->pad < v->kernel, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
+    for_each_place(MaxPool<T>{*v, (const T *)x, chosen}, half_outputs(*v), (T *)y, false);
+}
+
+static void cuda_half_max_pool(Precision precision, const Window *v, const uint16_t *x, uint16_t *y,
+                               int32_t *chosen) {
+    BY_PRECISION(precision, max_pool, v, x, y, chosen);
+}
+
+template <typename T> struct MaxPoolGradient {
+    Window v;
+    const int32_t *chosen;
+    const T *dy;
+    __device__ float operator()(const HalfPlace &at) const {
+        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
+        int32_t pixel = (int32_t)(at.row * v.w + at.column);
+        float sum = 0;
+        for (size_t oy = rows.begin; oy < rows.end; oy++)
+            for (size_t ox = cols.begin; ox < cols.end; ox++) {
+                size_t output = half_outputs(v).index({at.image, oy, ox, at.channel});
+                if (chosen[output] == pixel) sum += widened(dy[output]);
+            }
+        return sum;
+    }
+};
+
+template <typename T>
+static void max_pool_gradient(const Window *v, const int32_t *chosen, const uint16_t *dy,
+                              uint16_t *dx, bool accumulate) {
+    for_each_place(MaxPoolGradient<T>{*v, chosen, (const T *)dy}, half_inputs(*v), (T *)dx,
+                   accumulate);
+}
+
+static void cuda_half_max_pool_gradient(Precision precision, const Window *v, const int32_t *chosen,
+                                        const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    BY_PRECISION(precision, max_pool_gradient, v, chosen, dy, dx, accumulate);
+}
+
+template <typename T> struct AveragePool {
+    Window v;
+    const T *x;
+    __device__ float operator()(const HalfPlace &at) const {
+        Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
+        float sum = 0;
+        for (size_t iy = rows.begin; iy < rows.end; iy++)
+            for (size_t ix = cols.begin; ix < cols.end; ix++)
+                sum += widened(x[half_inputs(v).index({at.image, iy, ix, at.channel})]);
+        return sum / (float)(v.kernel * v.kernel);
+    }
+};
+
+template <typename T> static void avg_pool(const Window *v, const uint16_t *x, uint16_t *y) {
+    for_each_place(AveragePool<T>{*v, (const T *)x}, half_outputs(*v), (T *)y, false);
+}
+
+static void cuda_half_avg_pool(Precision precision, const Window *v, const uint16_t *x,
+                               uint16_t *y) {
+    BY_PRECISION(precision, avg_pool, v, x, y);
+}
+
+template <typename T> struct AveragePoolGradient {
+    Window v;
+    const T *dy;
+    __device__ float operator()(const HalfPlace &at) const {
+        Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
+        float sum = 0;
+        for (size_t oy = rows.begin; oy < rows.end; oy++)
+            for (size_t ox = cols.begin; ox < cols.end; ox++)
+                sum += widened(dy[half_outputs(v).index({at.image, oy, ox, at.channel})]);
+        return sum / (float)(v.kernel * v.kernel);
+    }
+};
+
+template <typename T>
+static void avg_pool_gradient(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    for_each_place(AveragePoolGradient<T>{*v, (const T *)dy}, half_inputs(*v), (T *)dx, accumulate);
+}
+
+static void cuda_half_avg_pool_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                        uint16_t *dx, bool accumulate) {
+    BY_PRECISION(precision, avg_pool_gradient, v, dy, dx, accumulate);
+}
+
+// ---- upsampling ------------------------------------------------------------------------------
+
+static HalfImages upsampled(const Window &v) {
+    return {v.n, 2 * v.h, 2 * v.w, v.c};
+}
+
+template <typename T> struct Upsample {
+    HalfImages in;
+    const T *x;
+    __device__ float operator()(const HalfPlace &at) const {
+        return widened(x[in.index({at.image, at.row / 2, at.column / 2, at.channel})]);
+    }
+};
+
+template <typename T> static void upsample(const Window *v, const uint16_t *x, uint16_t *y) {
+    for_each_place(Upsample<T>{half_inputs(*v), (const T *)x}, upsampled(*v), (T *)y, false);
+}
+
+static void cuda_half_upsample2x(Precision precision, const Window *v, const uint16_t *x,
+                                 uint16_t *y) {
+    BY_PRECISION(precision, upsample, v, x, y);
+}
+
+template <typename T> struct UpsampleGradient {
+    HalfImages out;
+    const T *dy;
+    __device__ float value(const HalfPlace &at, size_t down, size_t right) const {
+        return widened(
+            dy[out.index({at.image, 2 * at.row + down, 2 * at.column + right, at.channel})]);
+    }
+    __device__ float operator()(const HalfPlace &at) const {
+        return (value(at, 0, 0) + value(at, 0, 1)) + (value(at, 1, 0) + value(at, 1, 1));
+    }
+};
+
+template <typename T>
+static void upsample_gradient(const Window *v, const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    for_each_place(UpsampleGradient<T>{upsampled(*v), (const T *)dy}, half_inputs(*v), (T *)dx,
+                   accumulate);
+}
+
+static void cuda_half_upsample2x_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                          uint16_t *dx, bool accumulate) {
+    BY_PRECISION(precision, upsample_gradient, v, dy, dx, accumulate);
+}
+
+extern "C" const HalfKernels cuda_halves = {
+    .narrow = cuda_half_narrow,
+    .widen = cuda_half_widen,
+    .add = cuda_half_add,
+    .relu = cuda_half_relu,
+    .relu_gradient = cuda_half_relu_gradient,
+    .conv2d_workspace = cuda_half_conv2d_workspace,
+    .conv2d = cuda_half_conv2d,
+    .conv2d_input_gradient = cuda_half_conv2d_input_gradient,
+    .conv2d_weight_gradient = cuda_half_conv2d_weight_gradient,
+    .conv2d_bias_gradient = cuda_half_conv2d_bias_gradient,
+    .shortcut = cuda_half_shortcut,
+    .shortcut_gradient = cuda_half_shortcut_gradient,
+    .max_pool = cuda_half_max_pool,
+    .max_pool_gradient = cuda_half_max_pool_gradient,
+    .avg_pool = cuda_half_avg_pool,
+    .avg_pool_gradient = cuda_half_avg_pool_gradient,
+    .upsample2x = cuda_half_upsample2x,
+    .upsample2x_gradient = cuda_half_upsample2x_gradient,
+    .batch_norm = cuda_half_batch_norm,
+    .batch_norm_eval = cuda_half_batch_norm_eval,
+    .batch_norm_gradient = cuda_half_batch_norm_gradient,
+};

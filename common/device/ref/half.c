@@ -1,0 +1,283 @@
+/* half.c: the definition of images in 16 bits, channels last: each operation is that of float32
+ * [n, c, h, w], between a copy of its inputs in that form and one rounding of its result.
+ */
+#include "common/base/memory.h"
+#include "common/device/kernels_host.h"
+#include "common/device/ref/kernels.h"
+
+static size_t count_of(ImageSizes of) {
+    return of.n * of.c * of.inner;
+}
+
+// Where element i of [n, c, inner] lies in [n, inner, c].
+static size_t last(ImageSizes of, size_t i) {
+    size_t pixel = i % of.inner, channel = i / of.inner % of.c, image = i / of.inner / of.c;
+    return (image * of.inner + pixel) * of.c + channel;
+}
+
+static float load(Precision precision, const uint16_t *x) {
+    float value;
+    host_widen(precision, &value, x, 1);
+    return value;
+}
+
+static float *room(size_t count) {
+    return memory_zalloc((count + 1) * sizeof(float));
+}
+
+// x as float32 [n, c, inner], to be freed.
+static float *wide(Precision precision, ImageSizes of, const uint16_t *x) {
+    float *values = room(count_of(of));
+    for (size_t i = 0; i < count_of(of); i++) values[i] = load(precision, &x[last(of, i)]);
+    return values;
+}
+
+// Rounds values [n, c, inner], which are freed, to their place in y.
+static void put(Precision precision, ImageSizes of, float *values, uint16_t *y, bool accumulate) {
+    for (size_t i = 0; i < count_of(of); i++) {
+        uint16_t *place = &y[last(of, i)];
+        if (accumulate) values[i] += load(precision, place);
+        host_narrow(precision, place, &values[i], 1);
+    }
+    free(values);
+}
+
+static ImageSizes inputs(const Window *v) {
+    return (ImageSizes){v->n, v->c, v->h * v->w};
+}
+
+static ImageSizes outputs(const Window *v) {
+    return (ImageSizes){v->n, v->k, v->oh * v->ow};
+}
+
+// ---- elements ---------------------------------------------------------------------------------
+
+static void ref_half_narrow(Precision precision, ImageSizes of, const float *x, uint16_t *y,
+                            bool accumulate) {
+    float *values = room(count_of(of));
+    for (size_t i = 0; i < count_of(of); i++) values[i] = x[i];
+    put(precision, of, values, y, accumulate);
+}
+
+static void ref_half_widen(Precision precision, ImageSizes of, const uint16_t *x, float *y,
+                           bool accumulate) {
+    for (size_t i = 0; i < count_of(of); i++)
+        ref_put(&y[i], (double)load(precision, &x[last(of, i)]), accumulate);
+}
+
+static void ref_half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
+                         size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        float sum = load(precision, &a[i]) + load(precision, &b[i]);
+        host_narrow(precision, &y[i], &sum, 1);
+    }
+}
+
+static void ref_half_relu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = load(precision, &x[i]) < 0 ? 0 : x[i];
+}
+
+static void ref_half_relu_gradient(Precision precision, uint16_t *dx, const uint16_t *y,
+                                   const uint16_t *dy, size_t count, bool accumulate) {
+    for (size_t i = 0; i < count; i++) {
+        float value = load(precision, &y[i]) > 0 ? load(precision, &dy[i]) : 0;
+        if (accumulate) value += load(precision, &dx[i]);
+        host_narrow(precision, &dx[i], &value, 1);
+    }
+}
+
+// ---- convolution ------------------------------------------------------------------------------
+
+static ImageSizes taps(const Window *v) {
+    return (ImageSizes){v->k, v->c, v->kernel * v->kernel};
+}
+
+static size_t ref_half_conv2d_workspace(Precision precision, const Window *v) {
+    return ref_convolution.conv2d_workspace(precision, v);
+}
+
+static void ref_half_conv2d(Compute how, const Window *v, const uint16_t *x, const uint16_t *weight,
+                            const float *bias, uint16_t *y) {
+    float *wide_x = wide(how.precision, inputs(v), x), *w = wide(how.precision, taps(v), weight);
+    float *result = room(count_of(outputs(v)));
+    ref_convolution.conv2d(how, v, wide_x, w, bias, result);
+    put(how.precision, outputs(v), result, y, false);
+    free(wide_x);
+    free(w);
+}
+
+static void ref_half_conv2d_input_gradient(Compute how, const Window *v, const uint16_t *weight,
+                                           const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    const Compute exact = {PRECISION_F32, NULL};
+    float *w = wide(how.precision, taps(v), weight), *wide_dy = wide(how.precision, outputs(v), dy);
+    float *result = room(count_of(inputs(v)));
+    ref_convolution.conv2d_input_gradient(exact, v, w, wide_dy, result, false);
+    put(how.precision, inputs(v), result, dx, accumulate);
+    free(w);
+    free(wide_dy);
+}
+
+static void ref_half_conv2d_weight_gradient(Compute how, const Window *v, const uint16_t *x,
+                                            const uint16_t *dy, float *dweight, bool accumulate) {
+    float *wide_x = wide(how.precision, inputs(v), x),
+          *wide_dy = wide(how.precision, outputs(v), dy);
+    ref_convolution.conv2d_weight_gradient(how, v, wide_x, wide_dy, dweight, accumulate);
+    free(wide_x);
+    free(wide_dy);
+}
+
+static void ref_half_conv2d_bias_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                          float *dbias, bool accumulate) {
+    float *wide_dy = wide(precision, outputs(v), dy), *sums = room(v->k);
+    ref_convolution.conv2d_bias_gradient(v, wide_dy, sums, false);
+    host_round(precision, sums, sums, v->k);
+    for (size_t k = 0; k < v->k; k++) ref_put(&dbias[k], (double)sums[k], accumulate);
+    free(wide_dy);
+    free(sums);
+}
+
+// ---- windows without weights ------------------------------------------------------------------
+
+static void ref_half_shortcut(Precision precision, const Window *v, const uint16_t *x,
+                              uint16_t *y) {
+    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(outputs(v)));
+    ref_convolution.shortcut(v, wide_x, result);
+    put(precision, outputs(v), result, y, false);
+    free(wide_x);
+}
+
+static void ref_half_shortcut_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                       uint16_t *dx, bool accumulate) {
+    float *wide_dy = wide(precision, outputs(v), dy), *result = room(count_of(inputs(v)));
+    ref_convolution.shortcut_gradient(v, wide_dy, result, false);
+    put(precision, inputs(v), result, dx, accumulate);
+    free(wide_dy);
+}
+
+static void ref_half_max_pool(Precision precision, const Window *v, const uint16_t *x, uint16_t *y,
+                              int32_t *chosen) {
+    ImageSizes of = outputs(v);
+    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(of));
+    int32_t *usual = memory_zalloc((count_of(of) + 1) * sizeof *usual); // [n, c, oh, ow]
+    ref_convolution.max_pool(v, wide_x, result, usual);
+    for (size_t i = 0; i < count_of(of); i++) chosen[last(of, i)] = usual[i];
+    put(precision, of, result, y, false);
+    free(wide_x);
+    free(usual);
+}
+
+static void ref_half_max_pool_gradient(Precision precision, const Window *v, const int32_t *chosen,
+                                       const uint16_t *dy, uint16_t *dx, bool accumulate) {
+    ImageSizes of = outputs(v);
+    float *wide_dy = wide(precision, of, dy), *result = room(count_of(inputs(v)));
+    int32_t *usual = memory_zalloc((count_of(of) + 1) * sizeof *usual);
+    for (size_t i = 0; i < count_of(of); i++) usual[i] = chosen[last(of, i)];
+    ref_convolution.max_pool_gradient(v, usual, wide_dy, result, false);
+    put(precision, inputs(v), result, dx, accumulate);
+    free(wide_dy);
+    free(usual);
+}
+
+static void ref_half_avg_pool(Precision precision, const Window *v, const uint16_t *x,
+                              uint16_t *y) {
+    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(outputs(v)));
+    ref_convolution.avg_pool(v, wide_x, result);
+    put(precision, outputs(v), result, y, false);
+    free(wide_x);
+}
+
+static void ref_half_avg_pool_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                       uint16_t *dx, bool accumulate) {
+    float *wide_dy = wide(precision, outputs(v), dy), *result = room(count_of(inputs(v)));
+    ref_convolution.avg_pool_gradient(v, wide_dy, result, false);
+    put(precision, inputs(v), result, dx, accumulate);
+    free(wide_dy);
+}
+
+static ImageSizes upsampled(const Window *v) {
+    return (ImageSizes){v->n, v->c, 4 * v->h * v->w};
+}
+
+static void ref_half_upsample2x(Precision precision, const Window *v, const uint16_t *x,
+                                uint16_t *y) {
+    float *wide_x = wide(precision, inputs(v), x), *result = room(count_of(upsampled(v)));
+    ref_pixels.upsample2x(wide_x, result, v->n * v->c, v->h, v->w);
+    put(precision, upsampled(v), result, y, false);
+    free(wide_x);
+}
+
+static void ref_half_upsample2x_gradient(Precision precision, const Window *v, const uint16_t *dy,
+                                         uint16_t *dx, bool accumulate) {
+    float *wide_dy = wide(precision, upsampled(v), dy), *result = room(count_of(inputs(v)));
+    ref_pixels.upsample2x_gradient(wide_dy, result, false, v->n * v->c, v->h, v->w);
+    put(precision, inputs(v), result, dx, accumulate);
+    free(wide_dy);
+}
+
+// ---- batch norm -------------------------------------------------------------------------------
+
+static void normalize(Precision precision, const HalfNorm *norm, uint16_t *y,
+                      void (*compute)(const BatchNorm *norm, float *y)) {
+    ImageSizes of = {norm->of.n, norm->of.c, norm->of.inner};
+    size_t count = count_of(of);
+    float *x = wide(precision, of, norm->x), *result = room(count);
+    BatchNorm plain = norm->of;
+    plain.x = x;
+    plain.relu = false;
+    compute(&plain, result);
+    put(precision, of, result, y, false);
+    if (norm->of.relu && norm->residual) ref_half_add(precision, y, y, norm->residual, count);
+    if (norm->of.relu) ref_half_relu(precision, y, y, count);
+    free(x);
+}
+
+static void ref_half_batch_norm(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    normalize(precision, norm, y, ref_norm.batch_norm);
+}
+
+static void ref_half_batch_norm_eval(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    normalize(precision, norm, y, ref_norm.batch_norm_eval);
+}
+
+static void ref_half_batch_norm_gradient(Precision precision, const HalfNorm *norm,
+                                         const uint16_t *dy, uint16_t *dx, const NormGradient *to) {
+    ImageSizes of = {norm->of.n, norm->of.c, norm->of.inner};
+    float *x = wide(precision, of, norm->x), *wide_dy = wide(precision, of, dy);
+    float *y = norm->of.relu ? wide(precision, of, norm->y) : NULL;
+    float *result = dx ? room(count_of(of)) : NULL;
+    BatchNorm plain = norm->of;
+    plain.x = x;
+    plain.y = y;
+    NormGradient places = *to;
+    places.dx = result;
+    places.add_dx = false;
+    ref_norm.batch_norm_gradient(&plain, wide_dy, &places);
+    if (result) put(precision, of, result, dx, to->add_dx);
+    free(x);
+    free(wide_dy);
+    free(y);
+}
+
+const HalfKernels ref_halves = {
+    .narrow = ref_half_narrow,
+    .widen = ref_half_widen,
+    .add = ref_half_add,
+    .relu = ref_half_relu,
+    .relu_gradient = ref_half_relu_gradient,
+    .conv2d_workspace = ref_half_conv2d_workspace,
+    .conv2d = ref_half_conv2d,
+    .conv2d_input_gradient = ref_half_conv2d_input_gradient,
+    .conv2d_weight_gradient = ref_half_conv2d_weight_gradient,
+    .conv2d_bias_gradient = ref_half_conv2d_bias_gradient,
+    .shortcut = ref_half_shortcut,
+    .shortcut_gradient = ref_half_shortcut_gradient,
+    .max_pool = ref_half_max_pool,
+    .max_pool_gradient = ref_half_max_pool_gradient,
+    .avg_pool = ref_half_avg_pool,
+    .avg_pool_gradient = ref_half_avg_pool_gradient,
+    .upsample2x = ref_half_upsample2x,
+    .upsample2x_gradient = ref_half_upsample2x_gradient,
+    .batch_norm = ref_half_batch_norm,
+    .batch_norm_eval = ref_half_batch_norm_eval,
+    .batch_norm_gradient = ref_half_batch_norm_gradient,
+};

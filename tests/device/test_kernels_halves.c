@@ -1,0 +1,382 @@
+/* test_kernels_halves.c: the kernels over images in 16 bits, channels last, of a device (on the
+ * command line; "cpu" has none) against the reference.
+ */
+#include "tests/rigs/two_devices.h"
+
+#include "common/base/half.h"
+
+static uint16_t to_half(Precision precision, float x) {
+    return precision == PRECISION_F16 ? half_to_f16(x) : half_to_bf16(x);
+}
+
+static float from_half(Precision precision, uint16_t x) {
+    return precision == PRECISION_F16 ? half_from_f16(x) : half_from_bf16(x);
+}
+
+// ---- tensors in 16 bits -----------------------------------------------------------------------
+
+// values[count] rounded, with guards behind them.
+static Both half_floats(TwoDevices *two, Precision precision, const float *values, size_t count) {
+    uint16_t *host = two_take(two, NULL, NULL, (count + GUARD) * sizeof *host);
+    for (size_t i = 0; i < count + GUARD; i++)
+        host[i] = i < count ? to_half(precision, values[i]) : 0x1234;
+    Both both = both_bytes(two, host, (count + GUARD) * sizeof *host);
+    both.bytes = count * sizeof *host;
+    return both;
+}
+
+static Both half_normal(TwoDevices *two, Precision precision, size_t count, uint64_t which) {
+    return half_floats(two, precision, two_normal(two, count, which), count);
+}
+
+// To be overwritten, or added to.
+static Both half_start(TwoDevices *two, Precision precision, size_t count, bool accumulate) {
+    float *values = two_normal(two, count, 99);
+    for (size_t i = 0; i < count && !accumulate; i++) values[i] = NAN;
+    return half_floats(two, precision, values, count);
+}
+
+// units: how many units in the last place of the largest an element may be off. A sum that lies
+// between two numbers may be rounded to either, if it was not added up in the same order.
+static void half_check(Both both, Precision precision, double units, const char *what) {
+    size_t count = both.bytes / sizeof(uint16_t);
+    const uint16_t *tested = both_read(both, TESTED, both.bytes + GUARD * sizeof *tested);
+    const uint16_t *ref = both_read(both, REF, both.bytes);
+    double scale = 0, unit = precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    for (size_t i = 0; i < count; i++)
+        scale = fmax(scale, fabs((double)from_half(precision, ref[i])));
+    for (size_t i = 0; i < count; i++) {
+        double a = (double)from_half(precision, tested[i]);
+        double b = (double)from_half(precision, ref[i]);
+        if (!(fabs(a - b) <= units * unit * scale))
+            fail_msg("%s, element %zu of %zu: %.9g, reference %.9g, largest %.3g", what, i, count,
+                     a, b, scale);
+    }
+    for (size_t i = count; i < count + GUARD; i++)
+        if (tested[i] != 0x1234) fail_msg("%s: written behind its %zu elements", what, count);
+}
+
+// ---- elements ---------------------------------------------------------------------------------
+
+static void check_turns(TwoDevices *two, Precision p, ImageSizes of, bool accumulate) {
+    size_t count = of.n * of.c * of.inner;
+    Both x = both_normal(two, count, 1), half = half_start(two, p, count, accumulate);
+    Both wide = both_start(two, count, accumulate);
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        k->narrow(p, of, x.of[d], half.of[d], accumulate);
+        k->widen(p, of, half.of[d], wide.of[d], accumulate);
+    }
+    half_check(half, p, 0, "narrow");
+    both_check(wide, 0, "widen");
+    two_free(two);
+}
+
+static void turns(void **state) {
+    const ImageSizes shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5, 5, 9},
+                                 {2, 16, 128}, {1, 16, 129}, {3, 17, 63}, {2, 32, 64},
+                                 {1, 33, 65},  {4, 64, 64},  {16, 3, 9},  {0, 2, 3}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int accumulate = 0; accumulate < 2; accumulate++)
+            check_turns(*state, i % 2 ? PRECISION_F16 : PRECISION_BF16, shapes[i], accumulate);
+}
+
+static void check_elements(TwoDevices *two, Precision p, size_t count) {
+    float *values = two_normal(two, count, 1);
+    for (size_t i = 0; i < count; i++) values[i] = i % 5 == 0 ? 0 : values[i];
+    Both x = half_floats(two, p, values, count), dy = half_normal(two, p, count, 2);
+    Both sum = half_start(two, p, count, false), relu = half_start(two, p, count, false);
+    Both dx = half_start(two, p, count, false), more = half_start(two, p, count, true);
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        k->add(p, sum.of[d], x.of[d], dy.of[d], count);
+        k->relu(p, relu.of[d], x.of[d], count);
+        k->relu_gradient(p, dx.of[d], relu.of[d], dy.of[d], count, false);
+        k->relu_gradient(p, more.of[d], relu.of[d], dy.of[d], count, true);
+        k->relu_gradient(p, dy.of[d], relu.of[d], dy.of[d], count, false);
+    }
+    half_check(sum, p, 0, "add");
+    half_check(relu, p, 0, "relu");
+    half_check(dx, p, 0, "relu_gradient");
+    half_check(more, p, 0, "relu_gradient, added");
+    half_check(dy, p, 0, "relu_gradient, in place");
+    two_free(two);
+}
+
+static void elements(void **state) {
+    const size_t counts[] = {0, 1, 7, 8, 1021, 70000};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++)
+            check_elements(*state, (Precision)p, counts[i]);
+}
+
+// ---- convolution ------------------------------------------------------------------------------
+
+static Window window_of(size_t n, size_t c, size_t h, size_t w, size_t k, size_t kernel) {
+    return (Window){.n = n, .c = c, .h = h, .w = w, .k = k, .kernel = kernel, .stride = 1};
+}
+
+// With the output's size.
+static Window strided(Window v, size_t stride, size_t pad) {
+    v.stride = stride;
+    v.pad = pad;
+    v.oh = (v.h + 2 * pad - v.kernel) / stride + 1;
+    v.ow = (v.w + 2 * pad - v.kernel) / stride + 1;
+    return v;
+}
+
+typedef struct Convolution {
+    Window window;
+    Precision precision;
+    bool with_bias, accumulate;
+    Both x, weight, bias, y, dy, dx, dweight, dbias;
+    void *workspace[DEVICES];
+} Convolution;
+
+static void convolution_open(TwoDevices *two, Convolution *c) {
+    const Window *v = &c->window;
+    Precision p = c->precision;
+    size_t x = v->n * v->c * v->h * v->w, y = v->n * v->k * v->oh * v->ow;
+    size_t weight = v->k * v->c * v->kernel * v->kernel;
+    c->x = half_normal(two, p, x, 1);
+    c->weight = half_normal(two, p, weight, 2);
+    c->bias = both_normal(two, v->k, 3);
+    c->dy = half_normal(two, p, y, 4);
+    c->y = half_start(two, p, y, false);
+    c->dx = half_start(two, p, x, c->accumulate);
+    c->dweight = both_start(two, weight, c->accumulate);
+    c->dbias = both_start(two, v->k, c->accumulate);
+    for (int d = 0; d < DEVICES; d++)
+        c->workspace[d] =
+            two_take(two, two->of[d], NULL, two_kernels(two, d)->halves->conv2d_workspace(p, v));
+}
+
+static void convolution_run(const TwoDevices *two, int d, const Convolution *c) {
+    const HalfKernels *k = two_kernels(two, d)->halves;
+    const Compute how = {c->precision, c->workspace[d]};
+    const Window *v = &c->window;
+    k->conv2d(how, v, c->x.of[d], c->weight.of[d], c->with_bias ? c->bias.of[d] : NULL, c->y.of[d]);
+    k->conv2d_input_gradient(how, v, c->weight.of[d], c->dy.of[d], c->dx.of[d], c->accumulate);
+    k->conv2d_weight_gradient(how, v, c->x.of[d], c->dy.of[d], c->dweight.of[d], c->accumulate);
+    k->conv2d_bias_gradient(c->precision, v, c->dy.of[d], c->dbias.of[d], c->accumulate);
+}
+
+// With a bias, a library may have rounded before it was added, too.
+static void convolution_check(const Convolution *c) {
+    double unit = c->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    half_check(c->y, c->precision, c->with_bias ? 2 : 1, "conv2d");
+    half_check(c->dx, c->precision, 1, "conv2d_input_gradient");
+    both_check(c->dweight, unit, "conv2d_weight_gradient");
+    both_check(c->dbias, unit, "conv2d_bias_gradient");
+}
+
+static void compare_convolution(TwoDevices *two, Convolution c) {
+    convolution_open(two, &c);
+    for (int d = 0; d < DEVICES; d++) convolution_run(two, d, &c);
+    convolution_check(&c);
+    two_free(two);
+}
+
+static void convolutions(void **state) {
+    const Window windows[] = {
+        strided(window_of(3, 2, 7, 5, 4, 3), 1, 1), // the usual one
+        strided(window_of(2, 3, 9, 8, 5, 3), 2, 1), // a last column that no window sees
+        strided(window_of(2, 5, 4, 6, 3, 1), 1, 0), // a matrix product
+        strided(window_of(2, 3, 5, 5, 2, 1), 2, 0), // pixels that no window sees
+        strided(window_of(1, 1, 1, 1, 1, 1), 1, 0), // one of everything
+        strided(window_of(2, 1, 3, 2, 2, 5), 3, 3), // the kernel is larger than the image
+        strided(window_of(1, 2, 11, 13, 3, 4), 3, 2), strided(window_of(2, 16, 8, 8, 32, 3), 1, 1),
+        strided(window_of(0, 2, 5, 5, 3, 3), 1, 1), // no image
+        strided(window_of(2, 2, 5, 5, 0, 3), 1, 1), // no output
+        strided(window_of(2, 0, 5, 5, 3, 3), 1, 1), // no input: the bias alone
+    };
+    for (size_t i = 0; i < sizeof windows / sizeof *windows; i++)
+        for (size_t flags = 0; flags < 4; flags++)
+            compare_convolution(
+                *state, (Convolution){.window = windows[i],
+                                      .precision = (flags + i) % 3 ? PRECISION_BF16 : PRECISION_F16,
+                                      .with_bias = flags & 1,
+                                      .accumulate = flags & 2});
+}
+
+// The columns of all images together are larger than what is made at a time (64 MiB), so that the
+// images go through in three parts, the last of them smaller, where cuDNN does not convolve.
+static void a_convolution_in_parts(void **state) {
+    compare_convolution(*state,
+                        (Convolution){.window = strided(window_of(5, 1, 303, 301, 1, 9), 1, 4),
+                                      .precision = PRECISION_BF16});
+}
+
+// What is recorded after the first call repeats it, on what lies in x by then: nothing was taken,
+// asked or waited for.
+static void a_recorded_step(void **state) {
+    TwoDevices *two = *state;
+    Error err = {0};
+    Device *device = two->of[TESTED];
+    Convolution c = {.window = strided(window_of(2, 3, 6, 5, 2, 3), 1, 1),
+                     .precision = PRECISION_BF16,
+                     .with_bias = true};
+    convolution_open(two, &c);
+    convolution_run(two, TESTED, &c);
+    CHECK_OK(device_graph_begin(device, &err) == 0, err);
+    convolution_run(two, TESTED, &c);
+    DeviceGraph *graph = device_graph_end(device, &err);
+    CHECK_OK(graph, err);
+    Both other = half_normal(two, PRECISION_BF16, c.x.bytes / sizeof(uint16_t), 8);
+    for (int d = 0; d < DEVICES; d++)
+        device_copy(two->of[d], c.x.of[d], two->of[d], other.of[d], other.bytes);
+    device_graph_launch(device, graph);
+    convolution_run(two, REF, &c);
+    convolution_check(&c);
+    device_graph_close(device, graph);
+    two_free(two);
+}
+
+// ---- windows without weights ------------------------------------------------------------------
+
+static void check_pools(TwoDevices *two, Precision p, Window v, bool accumulate) {
+    v.k = v.c;
+    size_t inputs = v.n * v.c * v.h * v.w, outputs = v.n * v.c * v.oh * v.ow;
+    float *values = two_normal(two, inputs, 1);
+    for (size_t i = 0; i < inputs; i++) values[i] = roundf(values[i]); // many equal ones
+    Both x = half_floats(two, p, values, inputs), dy = half_normal(two, p, outputs, 2);
+    Both max = half_start(two, p, outputs, false), dmax = half_start(two, p, inputs, accumulate);
+    Both avg = half_start(two, p, outputs, false), davg = half_start(two, p, inputs, accumulate);
+    Both chosen = both_bytes(two, NULL, outputs * sizeof(int32_t));
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        k->max_pool(p, &v, x.of[d], max.of[d], chosen.of[d]);
+        k->max_pool_gradient(p, &v, chosen.of[d], dy.of[d], dmax.of[d], accumulate);
+        k->avg_pool(p, &v, x.of[d], avg.of[d]);
+        k->avg_pool_gradient(p, &v, dy.of[d], davg.of[d], accumulate);
+    }
+    both_check_bytes(chosen, "max_pool's choice");
+    half_check(max, p, 0, "max_pool");
+    half_check(dmax, p, 1, "max_pool_gradient");
+    half_check(avg, p, 1, "avg_pool");
+    half_check(davg, p, 1, "avg_pool_gradient");
+    two_free(two);
+}
+
+static void check_shortcut(TwoDevices *two, Precision p, Window v, bool accumulate) {
+    size_t inputs = v.n * v.c * v.h * v.w, outputs = v.n * v.k * v.oh * v.ow;
+    Both x = half_normal(two, p, inputs, 1), dy = half_normal(two, p, outputs, 2);
+    Both y = half_start(two, p, outputs, false), dx = half_start(two, p, inputs, accumulate);
+    Both up = half_start(two, p, 4 * inputs, false), dz = half_normal(two, p, 4 * inputs, 3);
+    Both dup = half_start(two, p, inputs, accumulate);
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        k->shortcut(p, &v, x.of[d], y.of[d]);
+        k->shortcut_gradient(p, &v, dy.of[d], dx.of[d], accumulate);
+        k->upsample2x(p, &v, x.of[d], up.of[d]);
+        k->upsample2x_gradient(p, &v, dz.of[d], dup.of[d], accumulate);
+    }
+    half_check(y, p, 0, "shortcut");
+    half_check(dx, p, 0, "shortcut_gradient");
+    half_check(up, p, 0, "upsample2x");
+    half_check(dup, p, 1, "upsample2x_gradient");
+    two_free(two);
+}
+
+static void windows(void **state) {
+    for (size_t i = 0; i < 3 * 2 * 2 * 2 * 2; i++) {
+        Precision p = i % 2 ? PRECISION_F16 : PRECISION_BF16;
+        Window v = window_of(i / 2 % 2 * 3, i / 4 % 2 ? 8 : 3, 7, 9, 0, i / 8 % 2 + 2);
+        check_pools(*state, p, strided(v, i / 16 + 1, v.kernel / 2), i / 8 % 2);
+        v.kernel = 1;
+        v.k = v.c + i / 16 * 4;
+        check_shortcut(*state, p, strided(v, i / 16 + 1, 0), i / 8 % 2);
+    }
+}
+
+// ---- batch norm -------------------------------------------------------------------------------
+
+typedef struct Norm {
+    Precision precision;
+    ImageSizes of;
+    bool relu, residual, accumulate, no_dx;
+} Norm;
+
+static void check_norm(TwoDevices *two, Norm t) {
+    Precision p = t.precision;
+    size_t c = t.of.c, count = t.of.n * c * t.of.inner;
+    Both x = half_normal(two, p, count, 1), residual = half_normal(two, p, count, 2);
+    Both weight = both_normal(two, c, 3), bias = both_normal(two, c, 4);
+    Both mean = both_start(two, c, true), invstd = both_start(two, c, true);
+    float *ones = two_normal(two, c, 5);
+    for (size_t i = 0; i < c; i++) ones[i] = fabsf(ones[i]) + 1;
+    Both running = both_output(two, two_normal(two, c, 6), c), var = both_output(two, ones, c);
+    Both batches = both_bytes(two, &(int64_t){41}, sizeof(int64_t));
+    Both y = half_start(two, p, count, false), eval = half_start(two, p, count, false);
+    Both dy = half_normal(two, p, count, 7), dx = half_start(two, p, count, t.accumulate);
+    Both dweight = both_start(two, c, t.accumulate), dbias = both_start(two, c, t.accumulate);
+    for (int d = 0; d < DEVICES; d++) {
+        const HalfKernels *k = two_kernels(two, d)->halves;
+        BatchNorm of = {.n = t.of.n,
+                        .c = c,
+                        .inner = t.of.inner,
+                        .weight = weight.of[d],
+                        .bias = bias.of[d],
+                        .mean = mean.of[d],
+                        .invstd = invstd.of[d],
+                        .running_mean = running.of[d],
+                        .running_var = var.of[d],
+                        .momentum = 0.1f,
+                        .eps = 1e-5f,
+                        .num_batches_tracked = batches.of[d],
+                        .relu = t.relu};
+        HalfNorm norm = {of, x.of[d], t.residual ? residual.of[d] : NULL, y.of[d]};
+        k->batch_norm(p, &norm, y.of[d]);
+        k->batch_norm_eval(p, &norm, eval.of[d]);
+        const NormGradient to = {.dweight = dweight.of[d],
+                                 .dbias = dbias.of[d],
+                                 .add_dx = t.accumulate,
+                                 .add_dweight = t.accumulate,
+                                 .add_dbias = t.accumulate};
+        k->batch_norm_gradient(p, &norm, dy.of[d], t.no_dx ? NULL : dx.of[d], &to);
+    }
+    if (count > 0) both_check(mean, 1e-6, "mean"), both_check(invstd, 1e-6, "invstd");
+    both_check(running, 1e-6, "running_mean");
+    both_check(var, 1e-6, "running_var");
+    both_check_bytes(batches, "num_batches_tracked");
+    half_check(y, p, t.residual ? 2 : 1, "batch_norm");
+    half_check(eval, p, t.residual ? 2 : 1, "batch_norm_eval");
+    if (!t.no_dx) half_check(dx, p, 1, "dx");
+    both_check(dweight, 2e-6, "dweight");
+    both_check(dbias, 2e-6, "dbias");
+    two_free(two);
+}
+
+static void norms(void **state) {
+    const ImageSizes shapes[] = {{2, 1, 1},   {3, 5, 7},    {2, 16, 64}, {1, 33, 129},
+                                 {4, 64, 49}, {67, 3, 130}, {0, 4, 9},   {2, 0, 3}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (size_t flags = 0; flags < 8; flags++)
+            check_norm(*state, (Norm){.precision = (flags + i) % 3 ? PRECISION_BF16 : PRECISION_F16,
+                                      .of = shapes[i],
+                                      .relu = flags & 1,
+                                      .residual = (flags & 3) == 3,
+                                      .accumulate = flags & 4,
+                                      .no_dx = flags == 6});
+}
+
+int main(int argc, char **argv) {
+    TwoDevices two = two_open(argc, argv);
+    if (!two_kernels(&two, TESTED)->halves) {
+        print_message("%s stores no images in 16 bits\n", two.of[TESTED]->name);
+        two_close(&two);
+        return 77;
+    }
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_prestate(turns, &two),
+        cmocka_unit_test_prestate(elements, &two),
+        cmocka_unit_test_prestate(convolutions, &two),
+        cmocka_unit_test_prestate(a_convolution_in_parts, &two),
+        cmocka_unit_test_prestate(a_recorded_step, &two),
+        cmocka_unit_test_prestate(windows, &two),
+        cmocka_unit_test_prestate(norms, &two),
+    };
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    two_close(&two);
+    return failed;
+}

@@ -1,0 +1,196 @@
+/* test_half.c: images in 16 bits on the tape of the device on the command line ("ref" if there is
+ * none): what they cost, where they end, and what arrives as gradients.
+ */
+#include "tests/rigs/check.h"
+
+#include "common/base/memory.h"
+#include "common/base/rng.h"
+#include "common/nn/layers.h"
+#include "common/nn/models.h"
+#include "common/nn/ops.h"
+#include "common/nn/tuple.h"
+
+static const char *name = "ref";
+
+static Device *open_device(const char *of) {
+    Error err = {0};
+    Device *device = device_open(of, &err);
+    CHECK_OK(device, err);
+    return device;
+}
+
+static Tensor *random_input(Tape *tape, const size_t shape[4]) {
+    size_t count = shape[0] * shape[1] * shape[2] * shape[3];
+    float *host = memory_zalloc(count * sizeof *host);
+    for (size_t i = 0; i < count; i++) host[i] = rng_normal(3, RNG_STREAM_TEST, i);
+    Tensor *x = tape_input(tape, DTYPE_F32, 4, shape, host);
+    free(host);
+    return x;
+}
+
+// ---- memory -----------------------------------------------------------------------------------
+
+static const size_t SHAPE[] = {4, 16, 32, 32};
+
+// relu(bn2(conv2(relu(bn1(conv1 x))))), of as many channels as x has.
+typedef struct Chain {
+    Module *part[4];
+} Chain;
+
+static Chain chain_open(Device *device) {
+    Chain chain = {{layer_conv2d(device, SHAPE[1], SHAPE[1], 3, 1, 1, false),
+                    layer_batch_norm(device, SHAPE[1]),
+                    layer_conv2d(device, SHAPE[1], SHAPE[1], 3, 1, 1, false),
+                    layer_batch_norm(device, SHAPE[1])}};
+    module_initialize(chain.part[0], 1);
+    module_initialize(chain.part[2], 2);
+    return chain;
+}
+
+// Bytes of activations and their gradients after a step, per element of the two convolutions'
+// outputs; x is not among them.
+static double bytes_per_output(Precision precision) {
+    Error err = {0};
+    Device *device = open_device(name);
+    Chain chain = chain_open(device);
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = precision;
+    Tensor *x =
+        random_input(tape, (size_t[]){4, SHAPE[1], 64, 64}); // large: less of it is rounding
+    size_t before = device->bytes;
+    Tensor *y = module_forward(chain.part[0], tape, x);
+    y = layer_batch_norm_relu(chain.part[1], tape, y, NULL);
+    y = module_forward(chain.part[2], tape, y);
+    y = layer_batch_norm_relu(chain.part[3], tape, y, NULL);
+    Tensor *loss = op_mean(tape, op_flatten(tape, op_max_pool(tape, y, 8, 8, 0)));
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    double bytes = (double)(device->bytes - before - tape->scratch_bytes);
+    double outputs = 2 * (double)tensor_count(x);
+    tape_close(tape);
+    for (int i = 0; i < 4; i++) module_close(chain.part[i]);
+    device_close(device);
+    return bytes / outputs;
+}
+
+// Two tensors per convolution, the gradients of two tensors at a time and, in 16 bits, x.
+static void half_the_memory(void **state) {
+    (void)state;
+    double wide = bytes_per_output(PRECISION_F32), narrow = bytes_per_output(PRECISION_BF16);
+    printf("%s: bytes stored per output of a convolution: %.2f in float32, %.2f in bf16\n", name,
+           wide, narrow);
+    assert_true(wide > 12 && wide < 13);
+    assert_true(narrow > 7 && narrow < 7.6);
+}
+
+// ---- where they end ---------------------------------------------------------------------------
+
+static void expect(const Tensor *x, DType dtype, const char *what) {
+    if (!x || x->dtype != dtype) fail_msg("%s is %s", what, x ? dtype_name(x->dtype) : "nothing");
+}
+
+static void types(void **state) {
+    (void)state;
+    Device *device = open_device(name);
+    Chain chain = chain_open(device);
+    Tape *tape = tape_create(device, NULL);
+    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+        DType half = p == PRECISION_BF16 ? DTYPE_BF16 : DTYPE_F16;
+        tape_reset(tape);
+        tape->precision = (Precision)p;
+        Tensor *x = random_input(tape, SHAPE), *y = module_forward(chain.part[0], tape, x);
+        expect(y, half, "a convolution");
+        expect(module_forward(chain.part[1], tape, y), half, "batch norm");
+        expect(op_relu(tape, y), half, "relu");
+        expect(op_add(tape, y, y), half, "a sum");
+        expect(op_add(tape, y, x), DTYPE_F32, "a sum with float32");
+        expect(op_add(tape, x, y), DTYPE_F32, "a sum of float32");
+        expect(layer_batch_norm_relu(chain.part[1], tape, y, x), DTYPE_F32, "a residual");
+        expect(op_max_pool(tape, y, 2, 2, 0), half, "max_pool");
+        expect(op_avg_pool(tape, y, 2, 2, 0), half, "avg_pool");
+        expect(op_upsample2x(tape, y), half, "upsample2x");
+        expect(op_shortcut(tape, y, 20, 2), half, "shortcut");
+        expect(op_flatten(tape, y), DTYPE_F32, "flatten");
+        expect(op_gelu(tape, y), DTYPE_F32, "gelu");
+        expect(op_mean(tape, y), DTYPE_F32, "the mean");
+        expect(tuple_create(tape, &y, 1)->items[0], DTYPE_F32, "an item of a tuple");
+        expect(op_max_pool(tape, x, 2, 2, 0), DTYPE_F32, "max_pool of float32");
+        tape->training = false; // and a gradient through the running statistics may be wanted
+        expect(module_forward(chain.part[1], tape, y), DTYPE_F32, "batch norm in evaluation");
+        tape->recording = false;
+        expect(module_forward(chain.part[1], tape, y), half, "batch norm without gradients");
+        tape->recording = tape->training = true;
+    }
+    tape_close(tape);
+    for (int i = 0; i < 4; i++) module_close(chain.part[i]);
+    device_close(device);
+}
+
+// ---- gradients --------------------------------------------------------------------------------
+
+// Of part[0]'s weight and of x, of a graph in which every way through 16 bits meets another: sums
+// of gradients in 16 bits and in float32, in either order.
+static void mixed_gradients(Device *device, Precision precision, float *dweight, float *dx) {
+    Error err = {0};
+    Chain chain = chain_open(device);
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = precision;
+    Tensor *x = random_input(tape, SHAPE);
+    x->requires_grad = true;
+    Tensor *first = op_gelu(tape, x);
+    Tensor *y = module_forward(chain.part[0], tape, first);
+    Tensor *z = layer_batch_norm_relu(chain.part[1], tape, y, first);
+    z = op_add(tape, op_add(tape, y, first), op_add(tape, z, op_relu(tape, op_add(tape, y, y))));
+    z = op_add(tape, z, op_upsample2x(tape, op_avg_pool(tape, y, 2, 2, 0)));
+    z = op_add(tape, z, op_upsample2x(tape, op_shortcut(tape, y, SHAPE[1], 2)));
+    z = layer_batch_norm_relu(chain.part[3], tape, module_forward(chain.part[2], tape, z), y);
+    Tensor *target = random_input(tape, SHAPE);
+    Tensor *loss = op_squared_error(tape, z, target, 1024); // so that fp16 keeps digits
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    const Tensor *weight = module_parameter(chain.part[0], 0);
+    device_copy(NULL, dweight, device, weight->grad, tensor_bytes(weight));
+    device_copy(NULL, dx, device, x->grad, tensor_bytes(x));
+    tape_close(tape);
+    for (int i = 0; i < 4; i++) module_close(chain.part[i]);
+}
+
+// The distance of two gradients by their lengths. Most of it is not rounding itself, but where a
+// relu whose input is within it of 0 goes the other way.
+static void compare(const float *a, const float *b, size_t count, double tolerance,
+                    const char *what) {
+    double apart = 0, length = 0;
+    for (size_t i = 0; i < count; i++) {
+        apart += pow((double)a[i] - (double)b[i], 2);
+        length += pow((double)b[i], 2);
+    }
+    if (!(apart <= tolerance * tolerance * length) || length == 0)
+        fail_msg("%s: %g apart, of length %g", what, sqrt(apart), sqrt(length));
+}
+
+static void gradients_meet(void **state) {
+    (void)state;
+    enum { WEIGHTS = 16 * 16 * 9, INPUTS = 4 * 16 * 32 * 32 };
+    float *wanted = memory_zalloc((WEIGHTS + INPUTS) * sizeof *wanted);
+    float *got = memory_zalloc((WEIGHTS + INPUTS) * sizeof *got);
+    Device *cpu = open_device("cpu"), *device = open_device(name);
+    mixed_gradients(cpu, PRECISION_F32, wanted, wanted + WEIGHTS);
+    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+        double tolerance = p == PRECISION_BF16 ? 0.06 : 0.02;
+        mixed_gradients(device, (Precision)p, got, got + WEIGHTS);
+        compare(got, wanted, WEIGHTS, tolerance, "the weight's gradient");
+        compare(got + WEIGHTS, wanted + WEIGHTS, INPUTS, tolerance, "the input's gradient");
+    }
+    device_close(cpu);
+    device_close(device);
+    free(wanted);
+    free(got);
+}
+
+int main(int argc, char **argv) {
+    if (argc > 1) name = argv[1];
+    if (device_available(name) == 0) return STATUS_SKIPPED;
+    const struct CMUnitTest tests[] = {cmocka_unit_test(half_the_memory), cmocka_unit_test(types),
+                                       cmocka_unit_test(gradients_meet)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
