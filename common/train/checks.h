@@ -29,18 +29,6 @@ int checks_outputs(const TrainConfig *config, Error *err);
 // the first option that differs.
 int checks_same_options(Strategy *strategy, const Options *options, Error *err);
 
-// A number that has to be the same on every rank, and what it says: "training samples".
-typedef struct RankFact {
-    const char *what;
-    double value;
-    bool is_hash; // then an error does not show its digits, which tell a reader nothing
-} RankFact;
-
-// Checks that every rank has the same numbers. Collective. If not, the error names the ranks that
-// do not see what rank 0 sees, and where: "--data digits", "--resume out".
-int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
-                      Error *err);
-
 // Checks that every rank has training samples of the same shape, so that its model fits the
 // others'. Collective.
 int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,

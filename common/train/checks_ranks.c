@@ -19,6 +19,13 @@ enum {
 
 // ---- facts and the ranks that differ ----------------------------------------------------------
 
+// A number that has to be the same on every rank, and what it says: "training samples".
+typedef struct RankFact {
+    const char *what;
+    double value;
+    bool is_hash; // then an error does not show its digits, which tell a reader nothing
+} RankFact;
+
 // "ranks 1, 3 and 4 others do" or "rank 1 does": those whose number differs from rank 0's.
 // column: [ranks], every stride-th number.
 static void name_ranks(const double *column, size_t stride, size_t ranks, char *text, size_t room) {
@@ -53,8 +60,10 @@ static int compare_ranks(const double *table, size_t ranks, const char *where,
     return 0;
 }
 
-int checks_same_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
-                      Error *err) {
+// Checks that every rank has the same numbers. If not, the error names the ranks that do not see
+// what rank 0 sees, and where: "--data digits", "--resume out".
+static int check_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
+                       Error *err) {
     size_t ranks = (size_t)strategy->devices;
     double *table = memory_zalloc(ranks * count * sizeof *table); // [ranks, count]
     for (int own = 0; own < strategy->all_count; own++) {
@@ -153,7 +162,7 @@ static void describe_set(const Dataset *set, bool training, RankFact facts[SET_F
 static int compare_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
                         const RankFact *facts, size_t count, Error *err) {
     char *where = memory_format("--data %s", config->data ? config->data : data->name);
-    int failed = checks_same_facts(strategy, where, facts, count, err);
+    int failed = check_facts(strategy, where, facts, count, err);
     free(where);
     return failed;
 }
@@ -181,7 +190,7 @@ int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progres
     const RankFact facts[] = {{"step to continue at", (double)progress->step, false},
                               {"checkpoint", (double)progress->checksum, true}};
     char *where = memory_format("--resume %s", resume);
-    int failed = checks_same_facts(strategy, where, facts, sizeof facts / sizeof *facts, err);
+    int failed = check_facts(strategy, where, facts, sizeof facts / sizeof *facts, err);
     free(where);
     return failed;
 }
