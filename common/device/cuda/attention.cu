@@ -29,6 +29,7 @@
 #include <math.h>
 
 #include "common/device/cuda/half.cuh"
+#include "common/device/cuda/reduce.cuh"
 
 extern "C" {
 #include "common/device/cuda/kernels.h"
@@ -265,8 +266,7 @@ static __global__ void attention_means_kernel(Attention of, Precision precision,
         float sum = 0;
         for (size_t j = lane; j < of.size; j += CUDA_WARP)
             sum += y[place + j] * rounded(precision, dy[place + j]);
-        for (int distance = CUDA_WARP / 2; distance > 0; distance /= 2)
-            sum += __shfl_xor_sync(0xffffffff, sum, distance);
+        sum = warp_sum(sum);
         if (lane == 0) means[row] = sum;
     }
 }
