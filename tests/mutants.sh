@@ -13,8 +13,8 @@
 # quick ones (--named: do not). A test that does not end within --limit seconds (120), or three times what it
 # took without a mutant, has noticed too.
 # The exit status is 1 if less than 95 % are caught, or one survives without an explanation; 2 if the
-# catalogue does not fit the tree, or a test fails without a mutant. Works on a copy of the tree with one build, which each mutant
-# changes by a file and changes back. It takes an hour: run it with nice.
+# catalogue does not fit the tree, or a test fails without a mutant. Works on a copy of the tree with one
+# build, which each mutant changes by a file and changes back. It takes an hour: run it with nice.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 catalogue=$root/tests/mutants
