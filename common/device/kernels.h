@@ -485,9 +485,21 @@ typedef struct AdamTensor {
     size_t count;
 } AdamTensor;
 
+// What another process has of a tensor, in memory that this device reaches. In one pass the step
+// adds that gradient to the tensor's, and gives the new weights to both.
+typedef struct OptimizerPeer {
+    const float *gradient; // [count] the step's is (tensor's + this) * factor; NULL: the tensor's
+    float factor;
+    float *weight; // [count]; NULL: nobody else gets it
+} OptimizerPeer;
+
 typedef struct OptimizerKernels {
     void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
     void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
+    // One tensor, with a peer. NULL where a device reaches no other process's memory.
+    void (*sgd_with_peer)(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer);
+    void (*adam_with_peer)(const AdamConfig *config, const AdamTensor *t,
+                           const OptimizerPeer *peer);
 } OptimizerKernels;
 
 // ---- a backend's -------------------------------------------------------------------------------

@@ -275,16 +275,23 @@ static const OptimizerRun *run_of(const Optimizer *optimizer, size_t i) {
 }
 
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
-                        const float *gradient) {
+                        const float *gradient, const OptimizerPeer *peer) {
     const OptimizerRun *run = run_of(optimizer, i);
+    const OptimizerKernels *kernels = device_kernels(run->device)->optimizer;
     if (is_sgd(optimizer)) {
         const SgdConfig config = sgd_config(optimizer);
         const SgdTensor tensor = sgd_tensor(optimizer, run, i, elements, gradient);
-        device_kernels(run->device)->optimizer->sgd(&config, &tensor, 1);
+        if (peer)
+            kernels->sgd_with_peer(&config, &tensor, peer);
+        else
+            kernels->sgd(&config, &tensor, 1);
     } else {
         const AdamConfig config = adam_config(optimizer);
         const AdamTensor tensor = adam_tensor(optimizer, run, i, elements, gradient);
-        device_kernels(run->device)->optimizer->adam(&config, &tensor, 1);
+        if (peer)
+            kernels->adam_with_peer(&config, &tensor, peer);
+        else
+            kernels->adam(&config, &tensor, 1);
     }
 }
 

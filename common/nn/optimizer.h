@@ -88,9 +88,9 @@ void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
 void optimizer_end_step(Optimizer *optimizer);
 // The work on some elements of one parameter, all of this process's part. Their gradient is given:
-// [elements.count].
+// [elements.count]. peer: what another process has of these elements; NULL: none.
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
-                        const float *gradient);
+                        const float *gradient, const OptimizerPeer *peer);
 // The elements of parameters[i] that this process steps.
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i);
 // The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).

@@ -19,8 +19,8 @@
 #include "ddp/group/rank_helpers.h"
 #include "ddp/group/reduce.h"
 
-// Floats of a cache line, at which gradients begin; floats that are summed, stepped and handed out
-// at a time, so that the sum stays in the first-level cache.
+// Floats of a cache line, at which gradients begin; floats that more than two ranks add up, step
+// and hand out at a time, so that the sum stays in the first-level cache.
 enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024 };
 
 static const char NAME[] = "zero_optimizer";
@@ -207,40 +207,51 @@ static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
 
 // ---- the step, where ranks reach each other's memory ------------------------------------------
 
-// Adds up the ranks' gradients [count] of a parameter, from element `first` on, in rank order.
-static void add_up(const Zero *zero, const Place *place, size_t first, float *sum, size_t count) {
+// Adds up what all ranks but the last have at `at` of their gradients, in rank order. Returns the
+// sum [count]: of one rank, where it lies.
+static const float *add_up(const Zero *zero, size_t at, float *sum, size_t count) {
     void *target = sum;
-    size_t at = (size_t)(place->slice - zero->gradients) + first;
-    int world = pg_size(zero->group);
-    for (int r = 0; r < world; r++) zero->sources[r] = zero->peer_gradients[r] + at;
-    reduce_in_rank_order(PG_F32, zero->op, zero->sources, world, &target, 1, count);
+    const int ranks = pg_size(zero->group) - 1;
+    for (int r = 0; r < ranks; r++) zero->sources[r] = zero->peer_gradients[r] + at;
+    if (ranks == 1) return zero->sources[0];
+    reduce_in_rank_order(PG_F32, PG_SUM, zero->sources, ranks, &target, 1, count);
+    return sum;
 }
 
-// Gives all ranks weight[count], which this rank has just stepped.
-static void hand_out(const Zero *zero, const float *weight, size_t count) {
-    size_t at = (size_t)(weight - zero->weights);
-    for (int r = 0; r < pg_size(zero->group); r++)
-        if (r != pg_rank(zero->group))
-            memcpy(zero->peer_weights[r] + at, weight, count * sizeof *weight);
-}
-
-// Sums and steps this rank's part of parameter i, and writes it to all ranks.
-static void step_part(const Zero *zero, size_t i) {
+// Sums and steps elements of this rank's part of parameter i, and writes them to all ranks. What
+// the last rank has is added, and the next one's weights are written, by the step itself.
+static void step_elements(const Zero *zero, size_t i, OptimizerPart elements) {
     _Alignas(MEMORY_ALIGNMENT) float sum[BLOCK];
     const Place *place = &zero->places[i];
-    size_t end = zero->parts[i].first + zero->parts[i].count, count;
-    for (size_t first = zero->parts[i].first; first < end; first += count) {
-        count = end - first < BLOCK ? end - first : BLOCK;
-        bool shared = place->slice && zero->way == FUSED;
-        if (shared) add_up(zero, place, first, sum, count);
-        optimizer_apply_to(zero->sharding.optimizer, i, (OptimizerPart){first, count},
-                           shared ? sum : place->tensor->grad + first);
-        if (place->slice) hand_out(zero, tensor_f32(place->tensor) + first, count);
+    const int world = pg_size(zero->group), me = pg_rank(zero->group), next = (me + 1) % world;
+    const float *gradient = place->tensor->grad + elements.first;
+    const float *weight = tensor_f32(place->tensor) + elements.first;
+    const size_t at = (size_t)(weight - zero->weights);
+    OptimizerPeer peer = {.weight = zero->peer_weights[next] + at};
+    if (zero->way == FUSED) {
+        gradient = add_up(zero, at, sum, elements.count);
+        peer.gradient = zero->peer_gradients[world - 1] + at;
+        peer.factor = zero->op == PG_AVG ? (float)(1.0 / world) : 1.0f;
     }
+    optimizer_apply_to(zero->sharding.optimizer, i, elements, gradient, &peer);
+    for (int r = 0; r < world; r++)
+        if (r != me && r != next)
+            memcpy(zero->peer_weights[r] + at, weight, elements.count * sizeof *weight);
+}
+
+static void step_part(const Zero *zero, size_t i) {
+    const OptimizerPart part = zero->parts[i];
+    const int world = pg_size(zero->group);
+    if (!zero->places[i].slice || world == 1) { // nobody else's
+        optimizer_apply_to(zero->sharding.optimizer, i, part,
+                           zero->places[i].tensor->grad + part.first, NULL);
+        return;
+    }
+    const size_t end = part.first + part.count, block = world == 2 ? part.count : BLOCK;
+    for (size_t first = part.first; first < end; first += block)
+        step_elements(zero, i, (OptimizerPart){first, end - first < block ? end - first : block});
     size_t crossings = zero->way == FUSED ? 2 : 1; // gradients in, weights out
-    if (place->slice)
-        pg_count_moved(zero->group, crossings * zero->parts[i].count * sizeof *sum *
-                                        (size_t)(pg_size(zero->group) - 1));
+    pg_count_moved(zero->group, crossings * part.count * sizeof(float) * (size_t)(world - 1));
 }
 
 static int share_step(Zero *zero, Error *err) {

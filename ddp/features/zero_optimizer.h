@@ -17,8 +17,8 @@
  * How a step is carried out depends on what the ranks can reach:
  *
  *   fused      Ranks of one host (shm) see each other's memory. After backward each rank takes its
- *              part in one pass, some thousand elements at a time: add up all ranks' gradients,
- *              step, write the new weights to all ranks. The gradients' sum is never in memory.
+ *              part in one pass: add up all ranks' gradients, step, write the new weights to all
+ *              ranks. The gradients' sum is never in memory.
  *   scattered  Otherwise (mpi, nccl, an emulated link) each bucket is reduce_scattered as soon as
  *              it is full, while backward goes on. Each rank steps its part, and each bucket's new
  *              weights are all_gathered.

@@ -177,15 +177,15 @@ int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
 }
 
 void __real_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
-                               const float *gradient);
+                               const float *gradient, const OptimizerPeer *peer);
 void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
-                               const float *gradient);
+                               const float *gradient, const OptimizerPeer *peer);
 
 // In between: some of this rank's new weights are with the others, and some are not.
 void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
-                               const float *gradient) {
+                               const float *gradient, const OptimizerPeer *peer) {
     if (arrive("divided")) strike();
-    __real_optimizer_apply_to(optimizer, i, elements, gradient);
+    __real_optimizer_apply_to(optimizer, i, elements, gradient, peer);
 }
 
 int __real_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,

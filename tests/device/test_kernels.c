@@ -253,6 +253,65 @@ static void check_adam(TwoDevices *two, size_t tensors, float weight_decay) {
     two_free(two);
 }
 
+static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
+                        const OptimizerPeer *peer) {
+    const AdamConfig how = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f};
+    const SgdConfig sgd = {.momentum = t.count % 2 ? 0.9f : 0, .weight_decay = 0.2f};
+    const SgdTensor same = {t.weight, t.gradient, t.exp_avg, t.scalars, false, t.count};
+    const OptimizerKernels *k = kernels->optimizer;
+    if (adam && peer)
+        k->adam_with_peer(&how, &t, peer);
+    else if (adam)
+        k->adam(&how, &t, 1);
+    else if (peer)
+        k->sgd_with_peer(&sgd, &same, peer);
+    else
+        k->sgd(&sgd, &same, 1);
+}
+
+// With a peer a step is, in every bit, the one that takes the sum of the two gradients, or its own
+// if the peer has none; and both get the weights.
+static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
+    float *one = two_normal(two, count, 1), *other = two_normal(two, count, 2);
+    float *sum = two_normal(two, count, 1);
+    for (size_t i = 0; i < count && adds; i++) sum[i] = (one[i] + other[i]) * 0.3f;
+    const float values[SCALARS] = {0.1f, 0.99f, 0.1f, 0.5f};
+    Both scalars = both_floats(two, values, SCALARS), copy = both_start(two, count, false);
+    Both mine = both_floats(two, one, count), peers = both_floats(two, other, count);
+    Both summed = both_floats(two, sum, count), w[2], m[2], v[2];
+    for (size_t i = 0; i < count; i++) other[i] *= other[i];
+    for (int k = 0; k < 2; k++) {
+        w[k] = both_start(two, count, true), m[k] = both_start(two, count, true);
+        v[k] = both_output(two, other, count);
+    }
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *kernels = two_kernels(two, d);
+        if (!kernels->optimizer->adam_with_peer) continue; // it reaches no other process's memory
+        const OptimizerPeer peer = {adds ? peers.of[d] : NULL, 0.3f, copy.of[d]};
+        for (int k = 0; k < 2; k++)
+            step_tensor(kernels, adam,
+                        (AdamTensor){w[k].of[d], k ? mine.of[d] : summed.of[d], m[k].of[d],
+                                     v[k].of[d], scalars.of[d], count},
+                        k ? &peer : NULL);
+        const size_t bytes = count * sizeof *one;
+        const float *plain = both_read(w[0], d, bytes);
+        assert_memory_equal(plain, both_read(w[1], d, bytes), bytes);
+        assert_memory_equal(plain, both_read(copy, d, bytes), bytes);
+        assert_memory_equal(both_read(m[0], d, bytes), both_read(m[1], d, bytes), bytes);
+        assert_memory_equal(both_read(v[0], d, bytes), both_read(v[1], d, bytes), bytes);
+        both_check_guards(copy, d, "the peer's weights");
+    }
+    two_free(two);
+}
+
+static void test_peers(void **state) {
+    TwoDevices *two = *state;
+    const size_t counts[] = {0, 1, 2, 15, 16, 17, 64, 1009};
+    for (size_t i = 0; i < 8; i++)
+        for (int variant = 0; variant < 4; variant++)
+            check_peer(two, counts[i], variant & 1, variant & 2);
+}
+
 static void test_optimizers(void **state) {
     TwoDevices *two = *state;
     const size_t lengths[] = {0, 1, 9, 65, LIST_MAX};
@@ -487,6 +546,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(test_halves, &two),
         cmocka_unit_test_prestate(test_slices, &two),
         cmocka_unit_test_prestate(test_optimizers, &two),
+        cmocka_unit_test_prestate(test_peers, &two),
         cmocka_unit_test_prestate(test_matmul, &two),
         cmocka_unit_test_prestate(test_bias, &two),
         cmocka_unit_test_prestate(test_linear, &two),

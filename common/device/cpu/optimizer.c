@@ -1,63 +1,123 @@
-/* optimizer.c: the CPU backend's optimizers: one pass over a parameter and its state. */
+/* optimizer.c: the CPU backend's optimizers: one pass over a parameter and its state. What a loop
+ * asks about the peer is the same in all iterations: the compiler makes a loop for each answer.
+ */
 #include <math.h>
 
+#include "common/base/memory.h"
 #include "common/device/cpu/kernels.h"
 
-KERNEL_CLONES static void sgd_plain(const SgdConfig *config, const SgdTensor *t) {
-    float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
-    const float *gradient = t->gradient;
-    KERNEL_INDEPENDENT
-    for (size_t i = 0; i < t->count; i++)
-        weight[i] -= lr * (gradient[i] + weight_decay * weight[i]);
-}
+// Elements that a step with a peer takes at a time, and how far ahead of them it asks for memory.
+enum { STRIDE = 64, AHEAD = 256 };
 
-KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor *t) {
-    float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
-    float momentum = config->momentum, weight_decay = config->weight_decay;
-    const float *gradient = t->gradient;
-    bool nesterov = config->nesterov, first = t->first;
+KERNEL_CLONES static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
+                                    const OptimizerPeer *peer) {
+    float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
+    const float *gradient = t->gradient, *other = peer->gradient;
+    float factor = peer->factor, *copy = peer->weight;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
-        float g = gradient[i] + weight_decay * weight[i];
-        float v = momentum * velocity[i] + g;
-        if (first) v = g; // not 0 * velocity + g: what was there may be NaN
-        velocity[i] = v;
-        weight[i] -= lr * (nesterov ? g + momentum * v : v);
+        float g = other ? (gradient[i] + other[i]) * factor : gradient[i];
+        float w = weight[i] - lr * (g + weight_decay * weight[i]);
+        weight[i] = w;
+        if (copy) copy[i] = w;
     }
 }
 
-static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++)
-        if (config->momentum == 0)
-            sgd_plain(config, &tensors[t]);
-        else
-            sgd_momentum(config, &tensors[t]);
+KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
+                                       const OptimizerPeer *peer) {
+    float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
+    float momentum = config->momentum, weight_decay = config->weight_decay;
+    const float *gradient = t->gradient, *other = peer->gradient;
+    float factor = peer->factor, *copy = peer->weight;
+    bool nesterov = config->nesterov, first = t->first;
+    KERNEL_INDEPENDENT
+    for (size_t i = 0; i < t->count; i++) {
+        float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];
+        float g = sum + weight_decay * weight[i];
+        float v = momentum * velocity[i] + g;
+        if (first) v = g; // not 0 * velocity + g: what was there may be NaN
+        float w = weight[i] - lr * (nesterov ? g + momentum * v : v);
+        velocity[i] = v;
+        weight[i] = w;
+        if (copy) copy[i] = w;
+    }
 }
 
-KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t) {
+static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
+                              const OptimizerPeer *peer) {
+    if (config->momentum == 0)
+        sgd_plain(config, t, peer);
+    else
+        sgd_momentum(config, t, peer);
+}
+
+static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+    const OptimizerPeer none = {0};
+    for (size_t t = 0; t < tensor_count; t++) cpu_sgd_with_peer(config, &tensors[t], &none);
+}
+
+KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t,
+                                    const OptimizerPeer *peer) {
     float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
-    const float *gradient = t->gradient;
+    const float *gradient = t->gradient, *other = peer->gradient;
+    float factor = peer->factor, *copy = peer->weight;
     float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
     float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
     float keep2 = config->beta2, eps = config->eps, weight_decay = config->weight_decay;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
-        float g = gradient[i] + weight_decay * weight[i];
+        float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];
+        float g = sum + weight_decay * weight[i];
         float m = exp_avg[i] + new1 * (g - exp_avg[i]);
         float v = keep2 * exp_avg_sq[i] + new2 * g * g;
+        float denominator = sqrtf(v) / bias_correction + eps;
+        float w = weight[i] * keep - step_size * (m / denominator);
         exp_avg[i] = m;
         exp_avg_sq[i] = v;
-        float denominator = sqrtf(v) / bias_correction + eps;
-        weight[i] = weight[i] * keep - step_size * (m / denominator);
+        weight[i] = w;
+        if (copy) copy[i] = w;
+    }
+}
+
+// Asks for the cache lines of elements [first, first + STRIDE).
+static void prefetch(const AdamTensor *t, const OptimizerPeer *peer, size_t first) {
+    for (size_t i = first; i < first + STRIDE; i += MEMORY_ALIGNMENT / sizeof(float)) {
+        __builtin_prefetch(t->gradient + i);
+        if (peer->gradient) __builtin_prefetch(peer->gradient + i);
+        __builtin_prefetch(t->exp_avg + i, 1);
+        __builtin_prefetch(t->exp_avg_sq + i, 1);
+        __builtin_prefetch(t->weight + i, 1);
+        if (peer->weight) __builtin_prefetch(peer->weight + i, 1);
+    }
+}
+
+// Six streams of memory, two of them another process's: more than the processor foresees by itself.
+static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
+                               const OptimizerPeer *peer) {
+    for (size_t i = 0; i < t->count; i += STRIDE) {
+        const AdamTensor part = {.weight = t->weight + i,
+                                 .gradient = t->gradient + i,
+                                 .exp_avg = t->exp_avg + i,
+                                 .exp_avg_sq = t->exp_avg_sq + i,
+                                 .scalars = t->scalars,
+                                 .count = t->count - i < STRIDE ? t->count - i : STRIDE};
+        const OptimizerPeer its = {.gradient = peer->gradient ? peer->gradient + i : NULL,
+                                   .factor = peer->factor,
+                                   .weight = peer->weight ? peer->weight + i : NULL};
+        prefetch(t, peer, i + AHEAD);
+        adam_step(config, &part, &its);
     }
 }
 
 static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
-    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t]);
+    const OptimizerPeer none = {0};
+    for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], &none);
 }
 
 const OptimizerKernels cpu_optimizer = {
     .sgd = cpu_sgd,
     .adam = cpu_adam,
+    .sgd_with_peer = cpu_sgd_with_peer,
+    .adam_with_peer = cpu_adam_with_peer,
 };

@@ -262,4 +262,6 @@ static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_
 extern "C" const OptimizerKernels cuda_optimizer = {
     .sgd = cuda_sgd,
     .adam = cuda_adam,
+    .sgd_with_peer = nullptr,
+    .adam_with_peer = nullptr,
 };

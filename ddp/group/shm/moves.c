@@ -162,13 +162,26 @@ static void reduce_piece(PgShm *shm, size_t bytes) {
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
+// Copies to this rank what another has just written: far away, so it is asked for ahead of time.
+static void copy_from_peer(void *to, const void *from, size_t bytes) {
+    enum { LINE = CACHE_LINE, AHEAD = 16 * LINE };
+    const unsigned char *source = from;
+    size_t done = 0;
+    for (; done + LINE <= bytes; done += LINE) {
+        __builtin_prefetch(source + done + AHEAD);
+        __builtin_prefetch((unsigned char *)to + done + AHEAD, 1);
+        memcpy((unsigned char *)to + done, source + done, LINE);
+    }
+    copy((unsigned char *)to + done, source + done, bytes - done);
+}
+
 // Each rank's piece lies where it belongs already, in that rank's [W, count].
 static void copy_pieces(PgShm *shm, size_t bytes) {
     void *mine = shm->call->collective.receive;
     for (int r = 0; r < shm->world; r++) {
         if (r == shm->rank) continue;
-        copy(at(mine, (size_t)r, bytes), at(shm_peer_buffer(shm, mine, r), (size_t)r, bytes),
-             bytes);
+        copy_from_peer(at(mine, (size_t)r, bytes),
+                       at(shm_peer_buffer(shm, mine, r), (size_t)r, bytes), bytes);
         shm->moved += bytes;
     }
 }
