@@ -13,7 +13,7 @@ trap 'rm -rf "$work"' EXIT
 mkdir "$work/tree"
 tar -C "$root" -cf - CMakeLists.txt common ddp | tar -C "$work/tree" -xf -
 cd "$work/tree"
-sed -i '/include(install)/d; /add_subdirectory(dp)/d; /add_subdirectory(bench)/d; /add_subdirectory(tutorials)/d' CMakeLists.txt
+sed -i '/include(install)/d; /add_subdirectory(dp)/d; /add_subdirectory(bench)/d; /add_subdirectory(tutorials/d' CMakeLists.txt
 failures=0
 
 # Each feature, and a word that --help says only with it.
