@@ -14,6 +14,14 @@ function(ddpc_test name)
   ddpc_test_properties(${name} TIMEOUT ${T_TIMEOUT} PROCESSORS ${T_PROCESSORS} LABELS ${T_LABELS})
 endfunction()
 
+# ddpc_test_on_gpu(NAME [LABELS label...]): the test NAME once more, as NAME_cuda, with the argument `cuda`.
+function(ddpc_test_on_gpu name)
+  cmake_parse_arguments(T "" "" "LABELS" ${ARGN})
+  set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL OFF)
+  add_test(NAME ${name}_cuda COMMAND ${name} cuda)
+  ddpc_test_properties(${name}_cuda LABELS gpu ${T_LABELS} TIMEOUT 300)
+endfunction()
+
 # ddpc_script(NAME [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
 # One CTest of one script NAME.sh, which gets the folder of the programs as its first argument.
 function(ddpc_script name)
