@@ -50,9 +50,10 @@ SETUP_PRESET=$preset setup_build . "$build"
 # their time, for a deadline or for a program's one core.
 set -- --test-dir "$build" --output-on-failure --no-tests=error -j "$(($(nproc) + 1))"
 case $preset in
-# (`compare` is about figures and the tutorials' tests about graders: the programs that they start have tests
-# of their own. `installed` links programs that know nothing of a sanitizer, and `gpu_modules` looks at what is linked.)
-asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|installed|gpu_modules|tutorial_.*)$' ;;
+# (`compare` is about figures, the tutorials' tests about graders, and `help` runs each example of each --help: the
+# programs that they start have tests of their own. `installed` links programs that know nothing of a sanitizer, and
+# `gpu_modules` looks at what is linked.)
+asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|help|installed|gpu_modules|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
