@@ -57,10 +57,11 @@ asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_in
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
-# would only be slow.
+# would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
     jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|trainer_options|same_files|option_mixes'
-    jobs="$jobs|installed|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual|link|ladder|model|model_page|peers|peers_table|promises|paper|scores|regress"
+    jobs="$jobs|installed|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual|link|ladder|model|model_page|peers|peers_table|scores|regress"
+    jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
