@@ -61,7 +61,7 @@ emulator) set -- "$@" -L 'gpu|emulator' ;;
 tsan)
     jobs='training|allreduce|promises|paper|segnet|checkpoint_kill|ddprun|chaos|compare|compare_interrupted|report_page|traces|help|bits|trainer_options|same_files|option_mixes'
     jobs="$jobs|installed|gpu_modules|zero_optimizer|text|dry_run|foreign_weights|manual|link|ladder|model|model_page|peers|peers_table|scores|regress"
-    jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors"
+    jobs="$jobs|test_kernels.*|test_half|test_shapes|test_safetensors|compare_tensors"
     set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E "^($jobs|corpus_.*|tutorial_.*)\$"
     ;;
 *) [ "$label" = slow ] || set -- "$@" -LE slow ;;
