@@ -213,15 +213,6 @@ ladder_table() {
           printf "| %s | %s | %.3f | %s | %s |\n", $1, says[2], $(NF - 5), saved, $NF }' "$1"
 }
 
-# The figure, with a title and dark colours; prints the line that shows it.
-figure() {
-    draw_section ladder || return 1
-    [[ -s $out/ladder.svg ]] || return 0
-    title="From DP to DDP, one ingredient at a time" text=$(for i in "${!networks[@]}"; do sentence "$i"; done) \
-        awk -f bench/compare/figure.awk "$out/ladder.svg" >"$out/plots/ladder.svg" &&
-        mv "$out/plots/ladder.svg" "$out/ladder.svg"
-}
-
 write_report() {
     local i status=0
     echo "## From DP to DDP, one ingredient at a time"
@@ -230,7 +221,7 @@ write_report() {
         sentence "$i"
         echo
     done
-    figure || status=1
+    draw_section ladder "$(for i in "${!networks[@]}"; do sentence "$i"; done)" || status=1
     for i in "${!networks[@]}"; do
         echo
         echo "### $(called "$i")"

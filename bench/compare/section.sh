@@ -67,7 +67,8 @@ machine_facts() {
     for fact; do echo "- $fact"; done
 }
 
-# draw_section NAME: $out/NAME.svg by plots/NAME.gp, whose data lie in $out/plots. Prints the line of Markdown
+# draw_section NAME [TEXT]: $out/NAME.svg by plots/NAME.gp, whose data lie in $out/plots. Its title is the one that
+# NAME.gp writes above the picture; TEXT tells those who cannot see it what it shows. Prints the line of Markdown
 # that shows it.
 draw_section() {
     if ! command -v gnuplot >/dev/null; then
@@ -82,8 +83,9 @@ draw_section() {
         return 1
     fi
     (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
-    title=$1 text="The figure $1; its numbers are in the tables beside it." awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
-        mv "$out/plots/$1.svg" "$out/$1.svg"
+    title=$(sed -nE 's/^(set (multiplot )?title|figure_title =) "([^"]*)".*/\3/p' "bench/plots/$1.gp" | head -n 1) \
+        text=${2:-"The numbers are in the table beside it."} \
+        awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" && mv "$out/plots/$1.svg" "$out/$1.svg"
     echo "![$1]($1.svg)"
 }
 

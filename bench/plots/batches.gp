@@ -16,7 +16,7 @@ file = "plots/batches.csv"
 stats file using "batch" name "batch" nooutput
 last(name) = column("batch") == batch_max ? column(name) : NaN
 set logscale xy 2
-told(run) = sprintf("%s at %d: %g", run, column("batch"), column(run))
+told(run) = sprintf("%s at %d: %g ms", run, column("batch"), column(run))
 values = at_mouse('for [run in "single dp ddp"] file using "batch":(column(run)):(told(run))')
 plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidth 2 pointtype 7 linecolor rgb black, \
     file using "batch":"dp" with linespoints linewidth 2 pointtype 5 linecolor rgb orange, \

@@ -37,6 +37,8 @@ if command -v gnuplot >/dev/null; then
     [ -s ladder.svg ] || fail "there is no ladder.svg"
     grep -q '>own optimizer<' ladder.svg || fail "the rungs have no names in ladder.svg"
     grep -q '>100,1, emulated<' ladder.svg || fail "the figure does not say that the link is emulated"
+    [ "$(grep -c '^<title>From DP to DDP' ladder.svg)" = 1 ] || fail "ladder.svg has not its own title"
+    [ "$(grep -c 'prefers-color-scheme: dark' ladder.svg)" = 1 ] || fail "ladder.svg is dark twice or never"
     grep -q '<svg' section.html || fail "no figure in section.html"
 fi
 

@@ -80,7 +80,8 @@ KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *
     }
 }
 
-// Asks for the cache lines of elements [first, first + STRIDE).
+// Asks for the cache lines of elements [first, first + STRIDE). They may lie beyond the end: to ask
+// for memory that is not there does nothing.
 static void prefetch(const AdamTensor *t, const OptimizerPeer *peer, size_t first) {
     for (size_t i = first; i < first + STRIDE; i += MEMORY_ALIGNMENT / sizeof(float)) {
         __builtin_prefetch(t->gradient + i);
