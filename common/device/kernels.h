@@ -490,7 +490,7 @@ typedef struct AdamTensor {
 typedef struct OptimizerPeer {
     const float *gradient; // [count] the step's is (tensor's + this) * factor; NULL: the tensor's
     float factor;
-    float *weight; // [count]; NULL: nobody else gets it
+    float *weight; // [count], on 16 bytes; NULL: nobody else gets it
 } OptimizerPeer;
 
 typedef struct OptimizerKernels {

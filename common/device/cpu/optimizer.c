@@ -2,6 +2,9 @@
  * asks about the peer is the same in all iterations: the compiler makes a loop for each answer.
  */
 #include <math.h>
+#ifdef __SSE__
+#include <xmmintrin.h>
+#endif
 
 #include "common/base/memory.h"
 #include "common/device/cpu/kernels.h"
@@ -13,13 +16,11 @@ KERNEL_CLONES static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
                                     const OptimizerPeer *peer) {
     float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
-    float factor = peer->factor, *copy = peer->weight;
+    float factor = peer->factor;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
         float g = other ? (gradient[i] + other[i]) * factor : gradient[i];
-        float w = weight[i] - lr * (g + weight_decay * weight[i]);
-        weight[i] = w;
-        if (copy) copy[i] = w;
+        weight[i] = weight[i] - lr * (g + weight_decay * weight[i]);
     }
 }
 
@@ -28,7 +29,7 @@ KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor 
     float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
     float momentum = config->momentum, weight_decay = config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
-    float factor = peer->factor, *copy = peer->weight;
+    float factor = peer->factor;
     bool nesterov = config->nesterov, first = t->first;
     KERNEL_INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
@@ -36,31 +37,16 @@ KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor 
         float g = sum + weight_decay * weight[i];
         float v = momentum * velocity[i] + g;
         if (first) v = g; // not 0 * velocity + g: what was there may be NaN
-        float w = weight[i] - lr * (nesterov ? g + momentum * v : v);
         velocity[i] = v;
-        weight[i] = w;
-        if (copy) copy[i] = w;
+        weight[i] = weight[i] - lr * (nesterov ? g + momentum * v : v);
     }
-}
-
-static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
-                              const OptimizerPeer *peer) {
-    if (config->momentum == 0)
-        sgd_plain(config, t, peer);
-    else
-        sgd_momentum(config, t, peer);
-}
-
-static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
-    const OptimizerPeer none = {0};
-    for (size_t t = 0; t < tensor_count; t++) cpu_sgd_with_peer(config, &tensors[t], &none);
 }
 
 KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t,
                                     const OptimizerPeer *peer) {
     float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
     const float *gradient = t->gradient, *other = peer->gradient;
-    float factor = peer->factor, *copy = peer->weight;
+    float factor = peer->factor;
     float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
     float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
@@ -72,12 +58,28 @@ KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *
         float m = exp_avg[i] + new1 * (g - exp_avg[i]);
         float v = keep2 * exp_avg_sq[i] + new2 * g * g;
         float denominator = sqrtf(v) / bias_correction + eps;
-        float w = weight[i] * keep - step_size * (m / denominator);
         exp_avg[i] = m;
         exp_avg_sq[i] = v;
-        weight[i] = w;
-        if (copy) copy[i] = w;
+        weight[i] = weight[i] * keep - step_size * (m / denominator);
     }
+}
+
+// Copies new weights to the peer's. This core will not read them again, so they go around its
+// caches: a plain store would first fetch the lines that it is about to overwrite. `to` lies on 16
+// bytes, as parts of a bucket do.
+static void give(float *to, const float *from, size_t count) {
+    size_t i = 0;
+#ifdef __SSE__
+    for (; i + 4 <= count; i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
+#endif
+    for (; i < count; i++) to[i] = from[i];
+}
+
+// Stores around the caches are seen in any order. Before this returns, all of them are seen.
+static void end_giving(void) {
+#ifdef __SSE__
+    _mm_sfence();
+#endif
 }
 
 // Asks for the cache lines of elements [first, first + STRIDE). They may lie beyond the end: to ask
@@ -89,11 +91,10 @@ static void prefetch(const AdamTensor *t, const OptimizerPeer *peer, size_t firs
         __builtin_prefetch(t->exp_avg + i, 1);
         __builtin_prefetch(t->exp_avg_sq + i, 1);
         __builtin_prefetch(t->weight + i, 1);
-        if (peer->weight) __builtin_prefetch(peer->weight + i, 1);
     }
 }
 
-// Six streams of memory, two of them another process's: more than the processor foresees by itself.
+// Five streams of memory, one of them another process's: more than the processor foresees.
 static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
                                const OptimizerPeer *peer) {
     for (size_t i = 0; i < t->count; i += STRIDE) {
@@ -104,16 +105,32 @@ static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
                                  .scalars = t->scalars,
                                  .count = t->count - i < STRIDE ? t->count - i : STRIDE};
         const OptimizerPeer its = {.gradient = peer->gradient ? peer->gradient + i : NULL,
-                                   .factor = peer->factor,
-                                   .weight = peer->weight ? peer->weight + i : NULL};
+                                   .factor = peer->factor};
         prefetch(t, peer, i + AHEAD);
         adam_step(config, &part, &its);
+        if (peer->weight) give(peer->weight + i, part.weight, part.count);
     }
+    end_giving();
 }
 
 static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
     const OptimizerPeer none = {0};
     for (size_t t = 0; t < tensor_count; t++) adam_step(config, &tensors[t], &none);
+}
+
+static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
+                              const OptimizerPeer *peer) {
+    if (config->momentum == 0)
+        sgd_plain(config, t, peer);
+    else
+        sgd_momentum(config, t, peer);
+    if (peer->weight) give(peer->weight, t->weight, t->count);
+    end_giving();
+}
+
+static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
+    const OptimizerPeer none = {0};
+    for (size_t t = 0; t < tensor_count; t++) cpu_sgd_with_peer(config, &tensors[t], &none);
 }
 
 const OptimizerKernels cpu_optimizer = {
