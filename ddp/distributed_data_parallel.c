@@ -12,6 +12,7 @@
 
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
+#include "ddp/reducer.h"
 #include "ddp/sync_state.h"
 #include "ddp/verify_model.h"
 

@@ -12,7 +12,12 @@
 #ifndef DDP_DISTRIBUTED_DATA_PARALLEL_H
 #define DDP_DISTRIBUTED_DATA_PARALLEL_H
 
-#include "ddp/reducer.h"
+#include "common/base/profile.h"
+#include "common/nn/module.h"
+#include "ddp/group/process_group.h"
+
+typedef struct Reducer Reducer;   // ddp/reducer.h, as
+typedef struct CommHook CommHook; // are the other things that can be hung on a wrapper
 
 typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)

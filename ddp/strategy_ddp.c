@@ -8,6 +8,8 @@
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 #include "common/train/checks.h"
+#include "ddp/distributed_data_parallel.h"
+#include "ddp/reducer.h"
 #include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };

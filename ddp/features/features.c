@@ -7,6 +7,8 @@
 
 #include <string.h>
 
+#include "ddp/reducer.h"
+
 #define FEATURES(FEATURE)            \
     FEATURE(sync_batch_norm)         \
     FEATURE(static_graph)            \

@@ -12,6 +12,7 @@
 
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
+#include "ddp/reducer.h"
 
 typedef struct BucketCopies {
     Reducer *reducer;

@@ -4,6 +4,7 @@
 
 #include "common/base/memory.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/reducer.h"
 
 // Finds out, before a forward that some rank runs, which is the highest rank that trains (its
 // buffers count), and whether any rank's backward is to be reduced.

@@ -12,7 +12,7 @@
 
 #include <stdio.h>
 
-#include "ddp/distributed_data_parallel.h"
+#include "ddp/reducer.h"
 
 // One note per reduced iteration.
 typedef struct DdpLogger {

@@ -16,12 +16,12 @@
 #include "common/train/safetensors.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/features.h"
-#include "ddp/group/rank_helpers.h"
 #include "ddp/group/reduce.h"
 
-// Floats of a cache line, at which gradients begin; floats that more than two ranks add up, step
-// and hand out at a time, so that the sum stays in the first-level cache.
-enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024 };
+// LINE: floats of a cache line, at which gradients begin. BLOCK: floats that more than two ranks
+// add up, step and hand out at a time, so that the sum stays in the first-level cache. STATES: the
+// most that an optimizer has for each weight.
+enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024, STATES = 2 };
 
 static const char NAME[] = "zero_optimizer";
 
@@ -310,64 +310,71 @@ static size_t saved_floats(const Zero *zero, int rank) {
     return floats;
 }
 
-// Copies this rank's part of the state, [state, parameter, part's elements], to host memory that
-// the caller frees.
-static float *pack_state(const Zero *zero, size_t *bytes) {
+// How many floats each rank gives for each state: what the one with most of them saves.
+static size_t saved_room(const Zero *zero) {
+    size_t room = 0;
+    for (int r = 0; r < pg_size(zero->group); r++) {
+        size_t floats = saved_floats(zero, r);
+        if (floats > room) room = floats;
+    }
+    return room;
+}
+
+// Copies this rank's part of the state to `packed` [STATES, room], host memory.
+static void pack_state(const Zero *zero, size_t room, float *packed) {
     const Optimizer *optimizer = zero->sharding.optimizer;
-    float *packed =
-        memory_zalloc((2 * saved_floats(zero, pg_rank(zero->group)) + 1) * sizeof(float));
-    float *next = packed;
-    for (int s = 0; s < 2 && optimizer_state_name(optimizer, s); s++)
+    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++) {
+        float *next = packed + (size_t)s * room;
         for (size_t i = 0; i < zero->place_count; i++) {
             size_t count = saved_part(zero, i, pg_rank(zero->group)).count;
             device_copy(NULL, next, zero->places[i].tensor->device, optimizer->state[s][i],
                         count * sizeof *next);
             next += count;
         }
-    *bytes = (size_t)(next - packed) * sizeof *next;
-    return packed;
+    }
 }
 
-// Fills `whole` with parameter i's elements of state s, from all ranks' packed parts.
-static void unpack_state(const Zero *zero, const RankBlobs *all, int s, size_t i, float *whole) {
-    for (int r = 0; r < all->count; r++) {
+// Fills `whole` with parameter i's elements of state s, from all ranks' [W, STATES, room].
+static void unpack_state(const Zero *zero, size_t room, const float *all, int s, size_t i,
+                         float *whole) {
+    for (int r = 0; r < pg_size(zero->group); r++) {
         const OptimizerPart part = saved_part(zero, i, r);
-        size_t before = (size_t)s * saved_floats(zero, r);
-        for (size_t j = 0; j < i; j++) before += saved_part(zero, j, r).count;
-        const unsigned char *from = all->data + all->offset[r] + before * sizeof *whole;
+        const float *from = all + (size_t)(r * STATES + s) * room;
+        for (size_t j = 0; j < i; j++) from += saved_part(zero, j, r).count;
         if (part.count > 0) memcpy(whole + part.first, from, part.count * sizeof *whole);
     }
 }
 
-static void describe_state(const Zero *zero, const RankBlobs *all, SafeTensors *content) {
+static void describe_state(const Zero *zero, size_t room, const float *all, SafeTensors *content) {
     const Optimizer *optimizer = zero->sharding.optimizer;
     size_t floats = 0;
     for (size_t i = 0; i < zero->place_count; i++) floats += tensor_count(zero->places[i].tensor);
-    content->entries = memory_zalloc((2 * zero->place_count + 1) * sizeof *content->entries);
-    float *next = memory_zalloc((2 * floats + 1) * sizeof *next);
+    content->entries = memory_zalloc(STATES * zero->place_count * sizeof *content->entries);
+    float *next = memory_zalloc(STATES * floats * sizeof *next);
     content->buffer = next;
-    for (int s = 0; s < 2 && optimizer_state_name(optimizer, s); s++)
+    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++)
         for (size_t i = 0; i < zero->place_count; i++) {
             SafeEntry *entry = &content->entries[content->count++];
             *entry = (SafeEntry){.bytes = tensor_bytes(zero->places[i].tensor), .data = next};
             snprintf(entry->name, sizeof entry->name, "optimizer/%s.%s",
                      optimizer->parameters.items[i].name, optimizer_state_name(optimizer, s));
-            unpack_state(zero, all, s, i, next);
+            unpack_state(zero, room, all, s, i, next);
             next += tensor_count(zero->places[i].tensor);
         }
 }
 
 static int save(void *state, SafeTensors *content, Error *err) {
     const Zero *zero = state;
-    RankBlobs all;
-    size_t bytes;
-    float *packed = pack_state(zero, &bytes);
-    int status = rank_gather_blobs(zero->group, packed, bytes, 0, &all, err);
+    const size_t room = saved_room(zero), floats = STATES * room;
+    const bool root = pg_rank(zero->group) == 0;
+    float *packed = memory_zalloc(floats * sizeof *packed);
+    float *all = root ? memory_zalloc((size_t)pg_size(zero->group) * floats * sizeof *all) : NULL;
+    pack_state(zero, room, packed);
+    int status = pg_run(zero->group, pg_gather(packed, all, floats, PG_F32, 0), err);
+    if (status == 0 && root) describe_state(zero, room, all, content);
     free(packed);
-    if (status != 0) return -1;
-    if (pg_rank(zero->group) == 0) describe_state(zero, &all, content);
-    rank_blobs_free(&all);
-    return 0;
+    free(all);
+    return status;
 }
 
 // The optimizer's part has been loaded with the optimizer: each rank took its own.

@@ -18,7 +18,6 @@
 #include "common/nn/tape.h"
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
-#include "ddp/group/rank_helpers.h"
 #include "ddp/group/shm/internal.h"
 #include "ddp/strategy_ddp.h"
 
@@ -169,10 +168,12 @@ void __wrap_reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources,
 int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
 
-// The meetings before and after a divided step in shared memory; else the weights' way back.
+// The meetings before and after a divided step in shared memory; else the weights' way back. And
+// the optimizer's state on its way to the rank that saves.
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     if (collective.kind == PG_BARRIER && chaos.steps > 0 && arrive("meeting")) strike();
     if (collective.kind == PG_ALL_GATHER && collective.type == PG_F32 && arrive("gather")) strike();
+    if (collective.kind == PG_GATHER && collective.type == PG_F32 && arrive("state")) strike();
     return __real_pg_run(group, collective, err);
 }
 
@@ -186,18 +187,6 @@ void __wrap_optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart ele
                                const float *gradient, const OptimizerPeer *peer) {
     if (arrive("divided")) strike();
     __real_optimizer_apply_to(optimizer, i, elements, gradient, peer);
-}
-
-int __real_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
-                             RankBlobs *all, Error *err);
-int __wrap_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
-                             RankBlobs *all, Error *err);
-
-// The optimizer's state is on its way to the rank that saves.
-int __wrap_rank_gather_blobs(ProcessGroup *group, const void *data, size_t bytes, int root,
-                             RankBlobs *all, Error *err) {
-    if (chaos.steps > 0 && arrive("state")) strike();
-    return __real_rank_gather_blobs(group, data, bytes, root, all, err);
 }
 
 int __real_rename(const char *from, const char *to);

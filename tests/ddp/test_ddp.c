@@ -8,6 +8,7 @@
 
 #include "common/nn/optimizer.h"
 #include "ddp/distributed_data_parallel.h"
+#include "ddp/reducer.h"
 
 enum { STEPS = 4, PARAMETERS_MAX = 16, SEED = 40, LINE = MEMORY_ALIGNMENT / sizeof(float) };
 
