@@ -1,0 +1,78 @@
+# quiet.sh: times that are believed only where the machine was ours; sourced after programs/checks.sh, for
+# measurements and not for tests.
+#
+#     repeat NAME WANTED MOST COMMAND...   calls COMMAND, which prints the figures of one repetition in a line, until
+#                                          WANTED repetitions were undisturbed, or MOST were made: NAME.reps
+#     undisturbed NAME                     the figures of those that count, a line each
+#     medians NAME                         their medians, column by column: nothing where fewer than WANTED count
+#
+# A line of NAME.reps is "GFLOPS TRIAD IDLE STEAL WANTED FIGURE...": the worse of two runs of bench_probe, before
+# the repetition and after it; the share of time that the cores had nothing to do while we slept before it; and the
+# share that the host took from this machine from the first probe to the last. A repetition is disturbed if a probe
+# found less than four fifths of the best one, if others computed (IDLE below 0.9), or if the host took more than
+# a fiftieth.
+
+# The cores' time so far, in ticks: "all idle stolen".
+ticks() {
+    awk '$1 == "cpu" { print $2 + $3 + $4 + $5 + $6 + $7 + $8 + $9, $5 + $6, $9; exit }' /proc/stat
+}
+
+probe() {
+    "$bin/bench_probe" | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1 \2/'
+}
+
+undisturbed() {
+    awk 'FNR == NR { if ($1 > gflops) gflops = $1; if ($2 > triad) triad = $2; next }
+        $1 < 0.8 * gflops || $2 < 0.8 * triad || $3 < 0.9 || $4 > 0.02 { next }
+        { line = $6; for (i = 7; i <= NF; i++) line = line " " $i; print line }' "$1.reps" "$1.reps"
+}
+
+repeat() {
+    series=$1 wanted=$2 most=$3 made=0
+    shift 3
+    : >"$series.reps"
+    while [ "$(undisturbed "$series" | wc -l)" -lt "$wanted" ] && [ $made -lt "$most" ]; do
+        asleep=$(ticks)
+        sleep 0.5
+        begin=$(ticks)
+        before=$(probe)
+        figures=$("$@")
+        echo "$asleep $begin $(ticks) $before $(probe) $wanted $figures" | awk '{
+            all = $4 - $1
+            printf "%s %s %.3f %.3f", ($10 < $12 ? $10 : $12), ($11 < $13 ? $11 : $13), (all ? ($5 - $2) / all : 1), ($9 - $6) / ($7 - $4)
+            for (i = 14; i <= NF; i++) printf " %s", $i
+            print ""
+        }' >>"$series.reps"
+        made=$((made + 1))
+    done
+    echo "$series: $made repetitions, $((made - $(undisturbed "$series" | wc -l))) of them disturbed"
+}
+
+medians() {
+    undisturbed "$1" | awk -v wanted="$(awk '{ print $5; exit }' "$1.reps")" '
+        { for (i = 1; i <= NF; i++) v[i, NR] = $i; columns = NF }
+        END {
+            if (NR < wanted) exit
+            for (c = 1; c <= columns; c++) {
+                for (i = 1; i <= NR; i++) {
+                    x = v[c, i] + 0
+                    for (j = i - 1; j > 0 && sorted[j] > x; j--) sorted[j + 1] = sorted[j]
+                    sorted[j + 1] = x
+                }
+                middle = NR % 2 ? sorted[(NR + 1) / 2] : (sorted[NR / 2] + sorted[NR / 2 + 1]) / 2
+                printf "%s%g", (c > 1 ? " " : ""), middle
+            }
+            print ""
+        }'
+}
+
+# hidden: reads "COMPUTE COMMUNICATION BOTH" (ms, each alone and both at a time) and adds how many per cent of the
+# shorter one were hidden: what `both` takes more than the longer one was not. So noise makes it no more than 100.
+hidden() {
+    awk '{
+        short = $1 < $2 ? $1 : $2
+        exposed = $3 - ($1 < $2 ? $2 : $1)
+        if (exposed < 0) exposed = 0
+        print $0, 100 * (1 - exposed / short)
+    }'
+}
