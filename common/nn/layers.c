@@ -118,15 +118,6 @@ Module *layer_norm(Device *device, size_t channels) {
 
 // ---- layers without tensors -------------------------------------------------------------------
 
-static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
-    for (int i = 0; i < self->child_count; i++) x = module_forward(self->children[i], tape, x);
-    return x;
-}
-
-Module *layer_sequential(const char *type) {
-    return module_create(type, sequential_forward);
-}
-
 static Tensor *relu_forward(Module *self, Tape *tape, Tensor *x) {
     (void)self;
     return op_relu(tape, x);
@@ -134,6 +125,23 @@ static Tensor *relu_forward(Module *self, Tape *tape, Tensor *x) {
 
 Module *layer_relu(void) {
     return module_create("ReLU", relu_forward);
+}
+
+// Whether child i is a batch norm whose relu follows: they are one operation, in the same bits.
+static bool is_norm_and_relu(const Module *self, int i) {
+    return i + 1 < self->child_count && self->children[i]->forward == batch_norm_forward &&
+           self->children[i + 1]->forward == relu_forward;
+}
+
+static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
+    for (int i = 0; i < self->child_count; i++)
+        x = is_norm_and_relu(self, i) ? layer_batch_norm_relu(self->children[i++], tape, x, NULL)
+                                      : module_forward(self->children[i], tape, x);
+    return x;
+}
+
+Module *layer_sequential(const char *type) {
+    return module_create(type, sequential_forward);
 }
 
 static Tensor *gelu_forward(Module *self, Tape *tape, Tensor *x) {

@@ -74,10 +74,15 @@ typedef struct Tap {
     size_t run;          // from the first pixel to the last one inside, with what lies between
 } Tap;
 
+// How many steps of a stride it takes to come as far. (A division takes longer than all the rest.)
+static size_t steps_to(const Window *v, size_t distance) {
+    return v->stride == 1 ? distance : (distance + v->stride - 1) / v->stride;
+}
+
 // The outputs among `count` from `start` on whose tap lies inside `input`.
 static Range tap_range(const Window *v, size_t tap, size_t input, size_t start, size_t count) {
-    size_t begin = tap < v->pad ? (v->pad - tap + v->stride - 1) / v->stride : 0;
-    size_t end = input + v->pad > tap ? (input + v->pad - tap - 1) / v->stride + 1 : 0;
+    size_t begin = tap < v->pad ? steps_to(v, v->pad - tap) : 0;
+    size_t end = input + v->pad > tap ? steps_to(v, input + v->pad - tap) : 0;
     if (begin < start) begin = start;
     if (end > start + count) end = start + count;
     return begin < end ? (Range){begin - start, end - start} : (Range){0, 0};
@@ -252,10 +257,28 @@ static void cpu_conv2d_input_gradient(Compute how, const Window *v, const float 
     host_product(how.precision, input_gradient, factors, dx, accumulate, how.workspace);
 }
 
+// Four floats side by side (a vector type of GCC and clang).
+typedef float FourFloats __attribute__((vector_size(16)));
+
+// Turns four rows of four.
+static void turn_4x4(float *to, size_t to_stride, const float *from, size_t stride) {
+    FourFloats in[4];
+    for (size_t i = 0; i < 4; i++) memcpy(&in[i], from + i * stride, sizeof in[i]);
+    for (size_t j = 0; j < 4; j++) {
+        FourFloats out = {in[0][j], in[1][j], in[2][j], in[3][j]};
+        memcpy(to + j * to_stride, &out, sizeof out);
+    }
+}
+
 // to[columns, rows] = from[rows, columns] transposed
 static void turn(float *to, const float *from, size_t rows, size_t columns, size_t stride) {
+    const size_t whole_rows = rows / 4 * 4, whole_columns = columns / 4 * 4;
+    for (size_t i = 0; i < whole_rows; i += 4)
+        for (size_t j = 0; j < whole_columns; j += 4)
+            turn_4x4(to + j * rows + i, rows, from + i * stride + j, stride);
     for (size_t i = 0; i < rows; i++)
-        for (size_t j = 0; j < columns; j++) to[j * rows + i] = from[i * stride + j];
+        for (size_t j = i < whole_rows ? whole_columns : 0; j < columns; j++)
+            to[j * rows + i] = from[i * stride + j];
 }
 
 enum { THIN = 8 }; // output channels
@@ -385,23 +408,31 @@ static size_t largest(const float *plane, size_t width, Range rows, Range column
     return best;
 }
 
-// Four windows of 2 x 2 side by side (vector types of GCC and clang), without a branch, which the
-// processor would guess wrong every other time.
-typedef float FourFloats __attribute__((vector_size(16)));
+// Four windows of 2 x 2 side by side, without a branch, which the processor would guess wrong every
+// other time.
 typedef int32_t FourPlaces __attribute__((vector_size(16)));
 
 static FourFloats four_at(const float *plane, FourPlaces at) {
     return (FourFloats){plane[at[0]], plane[at[1]], plane[at[2]], plane[at[3]]};
 }
 
-// The largest of each window, and its position; `corner` is the first of the four.
-static FourFloats largest_of_2x2(const float *plane, int32_t width, FourPlaces corner,
+// Of eight neighbours those at even and those at odd places: left and right pixels of four windows.
+static void load_pairs(const float *row, FourFloats *left, FourFloats *right) {
+    FourFloats a, b;
+    memcpy(&a, row, sizeof a);
+    memcpy(&b, row + 4, sizeof b);
+    *left = (FourFloats){a[0], a[2], b[0], b[2]};
+    *right = (FourFloats){a[1], a[3], b[1], b[3]};
+}
+
+// The largest of each window of four, and its position; `corner` is the first value of each.
+static FourFloats largest_of_2x2(const FourFloats values[4], int32_t width, FourPlaces corner,
                                  FourPlaces *chosen) {
     const FourPlaces places[4] = {corner, corner + 1, corner + width, corner + width + 1};
-    FourFloats record = four_at(plane, corner);
+    FourFloats record = values[0];
     *chosen = corner;
     for (int i = 1; i < 4; i++) {
-        FourFloats value = four_at(plane, places[i]);
+        FourFloats value = values[i];
         // All bits are set where the value is greater, or is the first that is not a number.
         FourPlaces wins = ~(value <= record) & (record == record);
         record = (FourFloats)((wins & (FourPlaces)value) | (~wins & (FourPlaces)record));
@@ -410,21 +441,40 @@ static FourFloats largest_of_2x2(const float *plane, int32_t width, FourPlaces c
     return record;
 }
 
+// The last windows of a row, of which there are fewer than four.
+static void max_pool_rest(const float *plane, int32_t width, size_t first, size_t count, float *y,
+                          int32_t *chosen) {
+    const FourPlaces last = (int32_t)(first + 2 * (count - 1)) + (FourPlaces){0};
+    FourPlaces corner = (int32_t)first + (FourPlaces){0, 2, 4, 6}, best;
+    FourPlaces beyond = corner > last; // there the last window is computed again
+    corner = (beyond & last) | (~beyond & corner);
+    const FourFloats values[4] = {four_at(plane, corner), four_at(plane, corner + 1),
+                                  four_at(plane, corner + width),
+                                  four_at(plane, corner + width + 1)};
+    FourFloats record = largest_of_2x2(values, width, corner, &best);
+    for (size_t k = 0; k < count; k++) {
+        y[k] = record[k];
+        chosen[k] = best[k];
+    }
+}
+
 // One row of windows of 2 x 2 with a stride of 2, which most networks have. The first one's corner
 // is at position `first` of the plane.
 static void max_pool_row_2x2(const Window *v, const float *plane, size_t first, float *y,
                              int32_t *chosen) {
-    const FourPlaces last = (int32_t)(first + 2 * (v->ow - 1)) + (FourPlaces){0};
-    for (size_t i = 0; i < v->ow; i += 4) {
-        FourPlaces corner = (int32_t)(first + 2 * i) + (FourPlaces){0, 2, 4, 6}, best;
-        FourPlaces beyond = corner > last; // there the last window is computed again
-        corner = (beyond & last) | (~beyond & corner);
-        FourFloats record = largest_of_2x2(plane, (int32_t)v->w, corner, &best);
-        for (size_t k = 0; k < 4 && i + k < v->ow; k++) {
-            y[i + k] = record[k];
-            chosen[i + k] = best[k];
-        }
+    size_t i = 0;
+    for (; i + 4 <= v->ow; i += 4) {
+        const size_t at = first + 2 * i;
+        FourFloats values[4], record;
+        FourPlaces best;
+        load_pairs(plane + at, &values[0], &values[1]);
+        load_pairs(plane + at + v->w, &values[2], &values[3]);
+        record =
+            largest_of_2x2(values, (int32_t)v->w, (int32_t)at + (FourPlaces){0, 2, 4, 6}, &best);
+        memcpy(y + i, &record, sizeof record);
+        memcpy(chosen + i, &best, sizeof best);
     }
+    if (i < v->ow) max_pool_rest(plane, (int32_t)v->w, first + 2 * i, v->ow - i, y + i, chosen + i);
 }
 
 static void cpu_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
