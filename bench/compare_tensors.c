@@ -135,11 +135,10 @@ static void print_csv_row(const char *name, const Distance *d) {
     for (; *name; name++) printf("%s%c", *name == '"' ? "\"" : "", *name);
     if (quoted) putchar('"');
     printf(",%zu,%.9g,%.9g,", d->count, d->max_abs, d->max_rel);
-    if (isnan(d->max_abs)) {
+    if (isnan(d->max_abs))
         printf("nan");
-    } else {
+    else
         printf("%llu", (unsigned long long)d->max_ulp);
-    }
     printf(",%d,%.9g\n", d->same_bits, d->max_b);
 }
 
@@ -178,11 +177,10 @@ static void compare_one(const SafeEntry *x, const SafeEntry *y, bool from_b,
     tally->tensors++;
     tally->failed += !passed;
     tally->same_bits += d.same_bits;
-    if (settings->csv) {
+    if (settings->csv)
         print_csv_row(x->name, &d);
-    } else {
+    else
         print_row(x, &d, note, name_width);
-    }
 }
 
 // ---- files --------------------------------------------------------------------------------------
@@ -224,12 +222,11 @@ static Tally compare_files(const SafeTensors *files, const Settings *settings) {
     Tally tally = {0};
     const SafeEntry **in_a = make_index(&files[0]), **in_b = make_index(&files[1]);
     int width = widest_name(files, settings);
-    if (settings->csv) {
+    if (settings->csv)
         puts("tensor,count,max_abs,max_rel,max_ulp,bitwise,max_b");
-    } else {
+    else
         printf("%-*s  %s %-16s %9s  %10s  %10s  %10s  %13s\n", width, "tensor", "type", "shape",
                "count", "max |a-b|", "max rel", "max ulp", "cosine");
-    }
     for (size_t i = 0; i < files[0].count; i++) {
         const SafeEntry *x = &files[0].entries[i];
         if (!wanted(x, settings)) continue;
@@ -253,11 +250,10 @@ static void print_result(const Tally *tally, const Settings *settings) {
     }
     fprintf(stream, "result: %s: worst tensor %s ",
             tally->failed > 0 ? "differ" : "within tolerance", tally->worst);
-    if (*tally->worst_note) {
+    if (*tally->worst_note)
         fprintf(stream, "(%s)", tally->worst_note);
-    } else {
+    else
         fprintf(stream, "(max |a-b| %.4g)", tally->worst_abs);
-    }
     fprintf(stream, "; %zu of %zu tensors failed\n", tally->failed, tally->tensors);
 }
 

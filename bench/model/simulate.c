@@ -204,12 +204,11 @@ static int write_platform(FILE *file, const Cluster *cluster) {
     fprintf(file, "<?xml version='1.0'?>\n"
                   "<!DOCTYPE platform SYSTEM \"https://simgrid.org/simgrid.dtd\">\n"
                   "<platform version=\"4.1\"><zone id=\"all\" routing=\"Full\">\n");
-    for (int i = 0; i < 2; i++) {
+    for (int i = 0; i < 2; i++)
         fprintf(file,
                 "<cluster id=\"net%d\" prefix=\"n%d_\" suffix=\"\" radical=\"0-%d\" speed=\"1Gf\" "
                 "bw=\"%.9gBps\" lat=\"%.9gs\"/>\n",
                 i, i, cluster->devices - 1, links[i].bytes_per_s, links[i].latency_s / 2);
-    }
     fprintf(file, "</zone></platform>\n");
     return fclose(file);
 }

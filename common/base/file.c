@@ -47,15 +47,13 @@ static int open_temporary(AtomicFile *f) {
 int file_begin(AtomicFile *f, const char *path, Error *err) {
     f->file = NULL;
     if (!*path) return error_set(err, STATUS_USAGE, "cannot write '': a file needs a name");
-    if (strlen(path) >= sizeof f->path) {
+    if (strlen(path) >= sizeof f->path)
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
-    }
     strcpy(f->path, path);
     struct stat info;
     // rename would replace a device (/dev/null!) as readily as a file.
-    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode)) {
+    if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(err, STATUS_USAGE, "cannot write %s: it is not a regular file", path);
-    }
     int fd = open_temporary(f);
     if (fd >= 0) f->file = fdopen(fd, "wb");
     if (f->file) return 0;
@@ -75,13 +73,12 @@ static bool synced(int fd) {
 static void folder_of(const char *path, Path folder) {
     strcpy(folder, path);
     char *slash = strrchr(folder, '/');
-    if (!slash) {
+    if (!slash)
         strcpy(folder, ".");
-    } else if (slash == folder) {
+    else if (slash == folder)
         strcpy(folder, "/");
-    } else {
+    else
         *slash = '\0';
-    }
 }
 
 static int sync_folder(const char *path) {
@@ -163,9 +160,8 @@ static bool is_folder(const char *path) {
 int file_make_folder(const char *path, Error *err) {
     if (!*path) return error_set(err, STATUS_USAGE, "cannot make '': a folder needs a name");
     Path part;
-    if (strlen(path) >= sizeof part) {
+    if (strlen(path) >= sizeof part)
         return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
-    }
     strcpy(part, path);
     size_t length = strlen(part);
     for (size_t i = 1; i <= length; i++) { // at the end of each component
@@ -175,10 +171,9 @@ int file_make_folder(const char *path, Error *err) {
         // mkdir's errors on what exists vary (EEXIST, EROFS, EACCES): ask what is there instead.
         if (mkdir(part, 0777) != 0) {
             int cause = errno;
-            if (!is_folder(part)) {
+            if (!is_folder(part))
                 return error_set(err, STATUS_USAGE, "cannot make the folder %s: %s", part,
                                  cause == EEXIST ? "a file has that name" : strerror(cause));
-            }
         }
         part[i] = end;
     }

@@ -40,11 +40,10 @@ static void write_string(FILE *file, const char *text) {
 static void begin_value(Json *json, const char *key) {
     if (json->depth > 0) {
         if (json->needs_comma[json->depth]) fputc(',', json->file);
-        if (json->depth <= OPEN_LEVELS) {
+        if (json->depth <= OPEN_LEVELS)
             new_line(json);
-        } else if (json->needs_comma[json->depth]) {
+        else if (json->needs_comma[json->depth])
             fputc(' ', json->file);
-        }
         json->needs_comma[json->depth] = true;
     }
     if (key) {
@@ -85,11 +84,10 @@ void json_end_array(Json *json) {
 
 void json_string(Json *json, const char *key, const char *value) {
     begin_value(json, key);
-    if (value) {
+    if (value)
         write_string(json->file, value);
-    } else {
+    else
         fputs("null", json->file);
-    }
 }
 
 void json_number(Json *json, const char *key, double value) {

@@ -118,38 +118,33 @@ static bool is_whole(const char *text) {
 }
 
 static int parse_int(const Option *option, const char *text, Error *err) {
-    if (!is_whole(text)) {
+    if (!is_whole(text))
         return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
-    }
     errno = 0;
     long long value = strtoll(text, NULL, 10);
-    if (errno == ERANGE || value < INT_MIN || value > INT_MAX) {
+    if (errno == ERANGE || value < INT_MIN || value > INT_MAX)
         return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
-    }
     if (!in_range(option, (double)value)) return out_of_range(option, text, err);
     *(int *)option->value = (int)value;
     return 0;
 }
 
 static int parse_unsigned(const Option *option, const char *text, Error *err) {
-    if (!is_whole(text)) {
+    if (!is_whole(text))
         return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
-    }
     if (*text == '-') { // strtoull would wrap it around
         return error_set(err, STATUS_USAGE, "--%s: %s is negative", option->name, text);
     }
     errno = 0;
     unsigned long long value = strtoull(text, NULL, 10);
     bool is_size = option->type == OPTION_SIZE;
-    if (errno == ERANGE || value > (is_size ? SIZE_MAX : UINT64_MAX)) {
+    if (errno == ERANGE || value > (is_size ? SIZE_MAX : UINT64_MAX))
         return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
-    }
     if (!in_range(option, (double)value)) return out_of_range(option, text, err);
-    if (is_size) {
+    if (is_size)
         *(size_t *)option->value = (size_t)value;
-    } else {
+    else
         *(uint64_t *)option->value = value;
-    }
     return 0;
 }
 
@@ -308,17 +303,15 @@ static int parse_option(Options *options, const Argument *a, const char *text, E
         *(bool *)a->option->value = true;
         return 0;
     }
-    if (!a->value) {
+    if (!a->value)
         return error_set(err, STATUS_USAGE, "--%s needs a value (%s)", name, a->option->metavar);
-    }
     return parse_value(a->option, a->value, err);
 }
 
 static int add_positional(Options *options, const char *text, Error *err) {
-    if (options->positional_count >= options->positional_max) {
+    if (options->positional_count >= options->positional_max)
         return error_set(err, STATUS_USAGE, "unexpected argument '%s' (--help lists the options)",
                          text);
-    }
     options->positional[options->positional_count++] = text;
     return 0;
 }
@@ -349,11 +342,10 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
             options->rest = is_dashes ? i + 1 : i;
             return 0;
         }
-        if (is_dashes) {
+        if (is_dashes)
             options_end = true;
-        } else if (add_positional(options, argv[i], err) != 0) {
+        else if (add_positional(options, argv[i], err) != 0)
             return -1;
-        }
         i++;
     }
     return 0;

@@ -83,11 +83,10 @@ static void print_row(FILE *stream, const Option *option, size_t indent) {
     char left[256], fallback[300], text[1200];
     size_t length = format_left(option, left, sizeof left);
     fputs(left, stream);
-    if (length + 2 > indent) {
+    if (length + 2 > indent)
         fprintf(stream, "\n%*s", (int)indent, "");
-    } else {
+    else
         fprintf(stream, "%*s", (int)(indent - length), "");
-    }
     format_default(option, fallback, sizeof fallback);
     snprintf(text, sizeof text, "%s%s", option->help ? option->help : "", fallback);
     print_wrapped(stream, text, indent);
@@ -115,11 +114,10 @@ void options_print_help(const Options *options, FILE *stream) {
     if (options->count == 0 || options->table[0].type != OPTION_TITLE) fputc('\n', stream);
     for (size_t i = 0; i < options->count; i++) {
         const Option *option = &options->table[i];
-        if (option->type == OPTION_TITLE) {
+        if (option->type == OPTION_TITLE)
             fprintf(stream, "\n%s:\n", option->help);
-        } else {
+        else
             print_row(stream, option, indent);
-        }
     }
     print_row(stream, &HELP, indent);
 }
@@ -131,13 +129,12 @@ void options_print_help(const Options *options, FILE *stream) {
 static void print_roff(FILE *stream, const char *text) {
     for (const char *at = text; *at; at++) {
         if ((*at == '.' || *at == '\'') && (at == text || at[-1] == '\n')) fputs("\\&", stream);
-        if (*at == '\\') {
+        if (*at == '\\')
             fputs("\\e", stream);
-        } else if (*at == '-') {
+        else if (*at == '-')
             fputs("\\-", stream);
-        } else {
+        else
             fputc(*at, stream);
-        }
     }
 }
 

@@ -30,10 +30,9 @@ static void charge_phase(Profile *profile) {
     if (profile->wait_for_device) profile->wait_for_device(profile->wait_context);
     uint64_t now = clock_ns();
     profile->step[profile->current] += now - profile->since_ns;
-    if (profile->trace && now > profile->since_ns) {
+    if (profile->trace && now > profile->since_ns)
         trace_span(profile->trace, profile->track, phase_name(profile->current),
                    (int64_t)profile->steps, profile->since_ns, now);
-    }
     profile->since_ns = now;
 }
 

@@ -94,11 +94,10 @@ static void write_metadata(Json *json, int pid, int tid, const char *what, const
     json_integer(json, "pid", pid);
     json_integer(json, "tid", tid);
     json_begin_object(json, "args");
-    if (name) {
+    if (name)
         json_string(json, "name", name);
-    } else {
+    else
         json_integer(json, "sort_index", tid);
-    }
     json_end_object(json);
     json_end_object(json);
 }

@@ -50,10 +50,9 @@ static int compare_ranks(const double *table, size_t ranks, const char *where,
         if (other >= ranks) continue;
         char names[32 * (RANKS_NAMED + 2)], values[64] = "";
         name_ranks(table + i, count, ranks, names, sizeof names);
-        if (!facts[i].is_hash) {
+        if (!facts[i].is_hash)
             snprintf(values, sizeof values, ": %.15g, not %.15g", table[other * count + i],
                      table[i]);
-        }
         return error_set(err, STATUS_USAGE, "%s: %s not see the same %s as rank 0%s", where, names,
                          facts[i].what, values);
     }
@@ -88,15 +87,12 @@ static double hash_value(uint64_t hash) {
 static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     size_t size = dataset_sample_size(set), pixels = dataset_label_size(set);
     if (set->bytes) hash = hash_bytes(hash, set->bytes + index * size, size);
-    if (set->floats) {
+    if (set->floats)
         hash = hash_bytes(hash, set->floats + index * size, size * sizeof *set->floats);
-    }
-    if (set->tokens) {
+    if (set->tokens)
         hash = hash_bytes(hash, set->tokens + index * size, size * sizeof *set->tokens);
-    }
-    if (set->labels && set->dense) {
+    if (set->labels && set->dense)
         hash = hash_bytes(hash, set->labels + index * pixels, pixels * sizeof *set->labels);
-    }
     return hash;
 }
 
@@ -112,9 +108,8 @@ static uint64_t hash_set(const Dataset *set) {
         size_t last = set->count - 1, steps = wanted > 1 ? wanted - 1 : 1;
         hash = hash_sample(hash, set, (size_t)((double)last * (double)i / (double)steps));
     }
-    if (set->labels && !set->dense) {
+    if (set->labels && !set->dense)
         hash = hash_bytes(hash, set->labels, set->count * sizeof *set->labels);
-    }
     if (set->targets) {
         size_t floats = set->count * set->target_size;
         hash = hash_bytes(hash, set->targets, floats * sizeof *set->targets);

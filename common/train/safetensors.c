@@ -84,9 +84,8 @@ static char *format_header(const SafeTensors *content, const SafeEntry **order, 
     json_begin_object(&json, NULL);
     json_begin_object(&json, "__metadata__");
     json_string(&json, "crc32", "00000000");
-    for (size_t i = 0; i < content->meta_count; i++) {
+    for (size_t i = 0; i < content->meta_count; i++)
         json_string(&json, content->meta[i].key, content->meta[i].value);
-    }
     json_end_object(&json);
     size_t offset = 0;
     for (size_t i = 0; i < content->count; i++) {

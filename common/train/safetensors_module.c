@@ -102,9 +102,8 @@ static const SafeEntry *find_prefixed(const SafeTensors *content, const char *na
         const char *in_file = content->entries[i].name;
         size_t length = strlen(in_file), wanted = strlen(name);
         if (length > wanted + 1 && in_file[length - wanted - 1] == '.' &&
-            strcmp(in_file + length - wanted, name) == 0) {
+            strcmp(in_file + length - wanted, name) == 0)
             return &content->entries[i];
-        }
     }
     return NULL;
 }

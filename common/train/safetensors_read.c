@@ -61,23 +61,20 @@ static int read_header(int fd, size_t file_bytes, char **header, size_t *length,
     unsigned char raw[LENGTH_BYTES], first[LENGTH_BYTES + 1];
     ssize_t count = pread(fd, first, sizeof first, 0);
     if (count > 0 && safetensors_check_foreign(first, (size_t)count, err) != 0) return -1;
-    if (file_bytes < LENGTH_BYTES) {
+    if (file_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu bytes",
                          file_bytes);
-    }
     if (read_bytes(fd, raw, LENGTH_BYTES, err) != 0) return -1;
     uint64_t n = 0;
     for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
-    if (n > SAFE_HEADER_MAX) {
+    if (n > SAFE_HEADER_MAX)
         return error_set(err, STATUS_USAGE,
                          "not a safetensors file: a header of %llu bytes (%d are the most)",
                          (unsigned long long)n, SAFE_HEADER_MAX);
-    }
-    if (n > file_bytes - LENGTH_BYTES) {
+    if (n > file_bytes - LENGTH_BYTES)
         return error_set(err, STATUS_USAGE,
                          "the file is truncated: a header of %llu bytes is announced, %zu follow",
                          (unsigned long long)n, file_bytes - LENGTH_BYTES);
-    }
     *header = memory_zalloc((size_t)n + 1);
     *length = (size_t)n;
     return read_bytes(fd, *header, (size_t)n, err);
@@ -88,9 +85,8 @@ static int read_header(int fd, size_t file_bytes, char **header, size_t *length,
 static int read_whole(const cJSON *item, const char *what, size_t *value, Error *err) {
     const double largest = 9007199254740992; // 2^53: beyond it doubles skip whole numbers
     double number = cJSON_IsNumber(item) ? item->valuedouble : -1;
-    if (!(number >= 0 && number <= largest) || number != (double)(uint64_t)number) {
+    if (!(number >= 0 && number <= largest) || number != (double)(uint64_t)number)
         return error_set(err, STATUS_USAGE, "%s holds something else than a whole number", what);
-    }
     *value = (size_t)number;
     return 0;
 }
@@ -111,27 +107,23 @@ static int read_shape(const cJSON *shape, SafeEntry *entry, Error *err) {
     entry->bytes = dtype_bytes(entry->dtype);
     const cJSON *item;
     cJSON_ArrayForEach(item, shape) {
-        if (entry->ndim == TENSOR_MAX_DIMS) {
+        if (entry->ndim == TENSOR_MAX_DIMS)
             return error_set(err, STATUS_USAGE, "more than %d dimensions", TENSOR_MAX_DIMS);
-        }
         size_t size = 0;
         if (read_whole(item, "shape", &size, err) != 0) return -1;
         entry->shape[entry->ndim++] = size;
-        if (__builtin_mul_overflow(entry->bytes, size, &entry->bytes)) {
+        if (__builtin_mul_overflow(entry->bytes, size, &entry->bytes))
             return error_set(err, STATUS_USAGE, "the product of its shape overflows");
-        }
     }
     return 0;
 }
 
 static int read_offsets(const cJSON *offsets, const SafeEntry *entry, Span *span, Error *err) {
-    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2) {
+    if (!cJSON_IsArray(offsets) || cJSON_GetArraySize(offsets) != 2)
         return error_set(err, STATUS_USAGE, "data_offsets is not an array of two numbers");
-    }
     if (read_whole(cJSON_GetArrayItem(offsets, 0), "data_offsets", &span->begin, err) != 0 ||
-        read_whole(cJSON_GetArrayItem(offsets, 1), "data_offsets", &span->end, err) != 0) {
+        read_whole(cJSON_GetArrayItem(offsets, 1), "data_offsets", &span->end, err) != 0)
         return -1;
-    }
     if (span->end >= span->begin && span->end - span->begin == entry->bytes) return 0;
     char shape[128];
     Tensor tensor = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
@@ -146,13 +138,11 @@ static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *er
     const cJSON *shape = cJSON_GetObjectItemCaseSensitive(item, "shape");
     const cJSON *offsets = cJSON_GetObjectItemCaseSensitive(item, "data_offsets");
     // Three fields, and these three: so none is there twice.
-    if (!dtype || !shape || !offsets || cJSON_GetArraySize(item) != 3) {
+    if (!dtype || !shape || !offsets || cJSON_GetArraySize(item) != 3)
         return error_set(err, STATUS_USAGE, "is not an object of dtype, shape and data_offsets");
-    }
-    if (strlen(item->string) >= sizeof entry->name) {
+    if (strlen(item->string) >= sizeof entry->name)
         return error_set(err, STATUS_USAGE, "the name is longer than %zu bytes",
                          sizeof entry->name - 1);
-    }
     for (const char *c = item->string; *c; c++) {
         if ((unsigned char)*c < ' ' || *c == 127) { // it would garble every table it is printed in
             return error_set(err, STATUS_USAGE, "the name holds a control character");
@@ -165,28 +155,24 @@ static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *er
 }
 
 static int read_meta(const cJSON *object, SafeTensors *content, Error *err) {
-    if (!cJSON_IsObject(object) || content->meta) {
+    if (!cJSON_IsObject(object) || content->meta)
         return error_set(err, STATUS_USAGE, "__metadata__ is not one object of strings");
-    }
     size_t capacity = (size_t)cJSON_GetArraySize(object);
-    if (capacity > META_MAX) {
+    if (capacity > META_MAX)
         return error_set(err, STATUS_USAGE, "__metadata__ has %zu strings, %d are the most",
                          capacity, META_MAX);
-    }
     content->meta = memory_zalloc((capacity + 1) * sizeof(SafeMeta));
     const cJSON *item;
     cJSON_ArrayForEach(item, object) {
         SafeMeta *meta = &content->meta[content->meta_count];
         const char *value = cJSON_GetStringValue(item);
-        if (!value) {
+        if (!value)
             return error_set(err, STATUS_USAGE, "__metadata__: %.60s is not a string",
                              item->string);
-        }
-        if (strlen(item->string) >= sizeof meta->key || strlen(value) >= sizeof meta->value) {
+        if (strlen(item->string) >= sizeof meta->key || strlen(value) >= sizeof meta->value)
             return error_set(err, STATUS_USAGE,
                              "__metadata__: %.60s is too long (%zu bytes at most)", item->string,
                              sizeof meta->value - 1);
-        }
         strcpy(meta->key, item->string);
         strcpy(meta->value, value);
         content->meta_count++;
@@ -209,9 +195,8 @@ static int by_place(const void *a, const void *b) {
 static int check_names(Span *spans, size_t count, Error *err) {
     qsort(spans, count, sizeof *spans, by_name);
     for (size_t i = 1; i < count; i++) {
-        if (strcmp(spans[i - 1].name, spans[i].name) == 0) {
+        if (strcmp(spans[i - 1].name, spans[i].name) == 0)
             return error_set(err, STATUS_USAGE, "tensor %s is there twice", spans[i].name);
-        }
     }
     return 0;
 }
@@ -221,25 +206,21 @@ static int check_places(Span *spans, size_t count, size_t bytes, Error *err) {
     qsort(spans, count, sizeof *spans, by_place);
     size_t covered = 0;
     for (size_t i = 0; i < count; i++) {
-        if (spans[i].begin < covered) {
+        if (spans[i].begin < covered)
             return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s", spans[i].name,
                              spans[i - 1].name);
-        }
-        if (spans[i].begin > covered) {
+        if (spans[i].begin > covered)
             return error_set(err, STATUS_USAGE, "%zu bytes before tensor %s belong to no tensor",
                              spans[i].begin - covered, spans[i].name);
-        }
         covered = spans[i].end;
     }
-    if (covered > bytes) {
+    if (covered > bytes)
         return error_set(err, STATUS_USAGE,
                          "the file is truncated: the tensors need %zu bytes, %zu follow the header",
                          covered, bytes);
-    }
-    if (covered < bytes) {
+    if (covered < bytes)
         return error_set(err, STATUS_USAGE, "%zu bytes at the end belong to no tensor",
                          bytes - covered);
-    }
     return 0;
 }
 
@@ -252,9 +233,8 @@ static int read_entries(const cJSON *root, SafeTensors *content, Span *spans, Er
             continue;
         }
         SafeEntry *entry = &content->entries[content->count];
-        if (read_entry(item, entry, &spans[content->count], err) != 0) {
+        if (read_entry(item, entry, &spans[content->count], err) != 0)
             return error_prefix(err, "tensor %.*s", (int)sizeof entry->name, item->string);
-        }
         content->count++;
     }
     return 0;
@@ -310,9 +290,8 @@ static int read_content(int fd, const cJSON *root, size_t data_bytes, bool with_
         content->buffer = memory_zalloc(data_bytes);
         status = read_bytes(fd, content->buffer, data_bytes, err);
     }
-    for (size_t i = 0; status == 0 && with_data && i < content->count; i++) {
+    for (size_t i = 0; status == 0 && with_data && i < content->count; i++)
         content->entries[i].data = (const char *)content->buffer + begins[i];
-    }
     free(begins);
     free(spans);
     return status;

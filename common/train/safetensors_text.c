@@ -52,13 +52,11 @@ int safetensors_check_text(const char *header, size_t length, Error *err) {
         values += at < end && strchr(",:[{", *at) != NULL && *at != '\0';
         objects += at < end && *at == '{';
     }
-    if (objects > SAFE_TENSORS_MAX + 2) {
+    if (objects > SAFE_TENSORS_MAX + 2)
         return error_set(err, STATUS_USAGE, "has %zu tensors, %d are the most that are read",
                          objects - 1, SAFE_TENSORS_MAX);
-    }
-    if (values > (size_t)VALUES_PER_TENSOR * SAFE_TENSORS_MAX) {
+    if (values > (size_t)VALUES_PER_TENSOR * SAFE_TENSORS_MAX)
         return error_set(err, STATUS_USAGE, "the header has %zu values, %d are the most", values,
                          VALUES_PER_TENSOR * SAFE_TENSORS_MAX);
-    }
     return 0;
 }

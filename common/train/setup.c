@@ -90,9 +90,7 @@ static _Noreturn void end_with_summary(const TrainConfig *config, const DataSour
     else if (rank == 0)
         printf("%s for samples of %zux%zux%zu (%s)\n", config->model, shape[0], shape[1], shape[2],
                data->name);
-    if (rank == 0) {
-        summary_print(model, stdout);
-    }
+    if (rank == 0) summary_print(model, stdout);
     process_end(STATUS_OK);
 }
 

@@ -27,10 +27,9 @@ static const uint64_t NUMBER_MAX = (uint64_t)1 << 53; // all whole numbers up to
 static int read_number(const cJSON *item, const char *key, uint64_t least, uint64_t most,
                        uint64_t *number, Error *err) {
     double value = cJSON_IsNumber(item) ? item->valuedouble : NAN;
-    if (!(value >= (double)least && value <= (double)most) || floor(value) != value) {
+    if (!(value >= (double)least && value <= (double)most) || floor(value) != value)
         return error_set(err, STATUS_USAGE, "'%s' is not a whole number from %ju to %ju", key,
                          (uintmax_t)least, (uintmax_t)most);
-    }
     *number = (uint64_t)value;
     return 0;
 }
@@ -57,9 +56,8 @@ static int read_entry(FlightDump *dump, const cJSON *item, Error *err) {
     const char *state = cJSON_GetStringValue(field(item, "state"));
     const cJSON *call = field(item, "call"), *started = field(item, "time_discovered_started_ns");
     FlightEntry entry = {0};
-    if (!state || !cJSON_IsString(call)) {
+    if (!state || !cJSON_IsString(call))
         return error_set(err, STATUS_USAGE, "it has no 'state' or no 'call'");
-    }
     if (read_number(field(item, "collective_seq_id"), "collective_seq_id", 0, NUMBER_MAX,
                     &entry.sequence, err) != 0 ||
         (!cJSON_IsNull(started) && read_number(started, "time_discovered_started_ns", 0, NUMBER_MAX,
@@ -67,9 +65,8 @@ static int read_entry(FlightDump *dump, const cJSON *item, Error *err) {
         return -1;
     }
     if (entry.sequence == 0) return 0;
-    if (dump->count > 0 && entry.sequence <= dump->entries[dump->count - 1].sequence) {
+    if (dump->count > 0 && entry.sequence <= dump->entries[dump->count - 1].sequence)
         return error_set(err, STATUS_USAGE, "its 'collective_seq_id' does not ascend");
-    }
     entry.completed = strcmp(state, "completed") == 0;
     entry.started = strcmp(state, "scheduled") != 0;
     entry.call = copy_text(call);
@@ -112,9 +109,8 @@ static int read_fields(FlightDump *dump, const cJSON *json, Error *err) {
     dump->error = copy_text(field(json, "error"));
     if (read_number(field(json, "rank"), "rank", 0, RANK_MAX, &rank, err) != 0) return -1;
     if (read_number(field(json, "dumped_ns"), "dumped_ns", 0, NUMBER_MAX, &dump->dumped_ns, err) !=
-        0) {
+        0)
         return -1;
-    }
     dump->rank = (int)rank;
     if (read_ranks(dump, field(json, "ranks"), err) != 0) return -1;
     return read_entries(dump, field(json, "entries"), err);
@@ -170,10 +166,9 @@ int flight_dumps_read(FlightDumps *dumps, const char *folder, Error *err) {
     *dumps = (FlightDumps){0};
     int found = scandir(folder, &names, is_dump_name, alphasort), status = 0;
     if (found < 0) return error_set(err, STATUS_USAGE, "%s: %s", folder, strerror(errno));
-    if (found == 0) {
+    if (found == 0)
         status =
             error_set(err, STATUS_USAGE, "%s: there are no flight records (flight_*.json)", folder);
-    }
     dumps->all = memory_zalloc((size_t)found * sizeof *dumps->all);
     for (int i = 0; i < found; i++) {
         char *path = memory_format("%s/%s", folder, names[i]->d_name);

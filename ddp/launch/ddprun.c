@@ -171,10 +171,9 @@ static int resolve_store(CommandLine *c, Error *err) {
         return error_set(err, STATUS_USAGE, "--fake-hosts is for one node, --nnodes says %d",
                          l->nodes);
     if (c->standalone) {
-        if (l->nodes > 1) {
+        if (l->nodes > 1)
             return error_set(err, STATUS_USAGE, "--standalone is for one node, --nnodes says %d",
                              l->nodes);
-        }
         static const char WHY[] = "--standalone takes 127.0.0.1 and a free port";
         const OptionUse uses[] = {{"master-addr", false, WHY}, {"master-port", false, WHY}};
         if (options_check_used(&c->options, uses, 2, err) != 0) return -1;
@@ -182,9 +181,8 @@ static int resolve_store(CommandLine *c, Error *err) {
         l->master_port = 0;
     }
     if (l->nodes > 1 && l->master_port == 0) l->master_port = DEFAULT_PORT;
-    if (strlen(l->master_addr) == 0 || strlen(l->master_addr) > 255) {
+    if (strlen(l->master_addr) == 0 || strlen(l->master_addr) > 255)
         return error_set(err, STATUS_USAGE, "--master-addr must have 1 to 255 characters");
-    }
     return 0;
 }
 
@@ -200,9 +198,8 @@ static int parse_environment(CommandLine *c, Error *err) {
             name[used++] = *at == '_' ? '-' : (char)tolower(*at);
         char *arguments[] = {"ddprun", name, value + 1, NULL};
         bool off = strcmp(name, "--standalone") == 0 && strcmp(value, "=1") != 0;
-        if (!off && options_parse(&c->options, 3, arguments, err) != 0) {
+        if (!off && options_parse(&c->options, 3, arguments, err) != 0)
             return error_prefix(err, "%s", environ[i]);
-        }
     }
     return 0;
 }
@@ -220,9 +217,8 @@ static int parse(CommandLine *c, int argc, char **argv, Error *err) {
     add_deadline_options(c);
     if (parse_environment(c, err) != 0) return -1;
     if (options_parse(&c->options, argc, argv, err) != 0) return -1;
-    if (c->options.rest >= argc) {
+    if (c->options.rest >= argc)
         return error_set(err, STATUS_USAGE, "which program? ddprun [options] PROGRAM [arguments]");
-    }
     c->launch.command = argv + c->options.rest;
     c->launch.bind_cores = strcmp(c->bind, "cores") == 0;
     if (resolve_ranks(c, err) != 0 || resolve_nodes(c, err) != 0) return -1;
@@ -272,11 +268,10 @@ int main(int argc, char **argv) {
                      .nnodes = "1",
                      .bind = "none"};
     int status = 0;
-    if (argc == 1) {
+    if (argc == 1)
         status = demonstrate(&c, &err);
-    } else if (parse(&c, argc, argv, &err) == 0) {
+    else if (parse(&c, argc, argv, &err) == 0)
         status = launcher_run(&c.launch, &err);
-    }
     if (err.status != 0) error_exit(&err);
     return status;
 }

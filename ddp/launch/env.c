@@ -26,14 +26,12 @@ static void set(char **environment, size_t *count, const char *name, const char 
 
     size_t length = strlen(name), i = 0;
     while (i < *count &&
-           (strncmp(environment[i], name, length) != 0 || environment[i][length] != '=')) {
+           (strncmp(environment[i], name, length) != 0 || environment[i][length] != '='))
         i++;
-    }
-    if (i == *count) {
+    if (i == *count)
         (*count)++;
-    } else {
+    else
         free(environment[i]);
-    }
     environment[i] = memory_format("%s=%s", name, value);
 }
 

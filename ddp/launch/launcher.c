@@ -36,9 +36,8 @@ static int open_signals(Launch *launch, Error *err) {
     sigaddset(&wanted, SIGTERM);
     sigaddset(&wanted, SIGINT);
     sigaddset(&wanted, SIGQUIT);
-    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN) {
+    if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         sigaddset(&wanted, SIGHUP);
-    }
     // A child whose parent ignores SIGCHLD leaves no status behind; a console that closes is
     // noticed by its write failing.
     signal(SIGCHLD, SIG_DFL);
@@ -53,25 +52,21 @@ static int open_signals(Launch *launch, Error *err) {
 static int make_token(Launch *launch, Error *err) {
     const char *given = getenv("DDPRUN_TOKEN");
     if (given && *given && launch->options->nodes > 1) {
-        if (strlen(given) > STORE_TOKEN_MAX) {
+        if (strlen(given) > STORE_TOKEN_MAX)
             return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
                              STORE_TOKEN_MAX);
-        }
         memcpy(launch->token, given, strlen(given) + 1);
         return 0;
     }
-    if (launch->options->nodes > 1) {
+    if (launch->options->nodes > 1)
         return error_set(err, STATUS_USAGE,
                          "with several nodes set DDPRUN_TOKEN to the same secret on each, for "
                          "example to the output of: openssl rand -hex 16");
-    }
     unsigned char random[TOKEN_BYTES];
-    if (getrandom(random, sizeof random, 0) != sizeof random) {
+    if (getrandom(random, sizeof random, 0) != sizeof random)
         return error_set(err, STATUS_FAILED, "no random numbers: %s", strerror(errno));
-    }
-    for (size_t i = 0; i < sizeof random; i++) {
+    for (size_t i = 0; i < sizeof random; i++)
         snprintf(launch->token + 2 * i, 3, "%02x", (unsigned)random[i]);
-    }
     return 0;
 }
 
@@ -104,9 +99,8 @@ static int launch_open(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
     if (gethostname(launch->host, sizeof launch->host - 1) != 0) strcpy(launch->host, "?");
     launch->ranks = memory_zalloc((size_t)o->local_ranks * sizeof *launch->ranks);
-    if (getrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0) {
+    if (getrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0)
         return error_set(err, STATUS_FAILED, "getrlimit: %s", strerror(errno));
-    }
     if (spawn_find_program(o->command[0], launch->program, err) != 0) return -1;
     if (make_token(launch, err) != 0 || open_output(launch, err) != 0) return -1;
     if (open_signals(launch, err) != 0) return -1;
@@ -215,13 +209,12 @@ int launcher_run(const LaunchOptions *options, Error *err) {
     launch->signal_fd = -1;
     launch->root = -1;
     int status = launch_open(launch, err) == 0 ? launch_meet_nodes(launch, err) : -1;
-    if (status > 0) {
+    if (status > 0)
         status = 128 + launch->caught;
-    } else if (status == 0) {
+    else if (status == 0)
         status = run_attempts(launch, err);
-    } else {
+    else
         status = err->status;
-    }
     launch_part_from_nodes(launch);
     if (launch->output) output_flush(launch->output, FLUSH_S);
     int lost = launch->output ? output_lost(launch->output) : 0;

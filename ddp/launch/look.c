@@ -92,9 +92,8 @@ static bool end_silence(Launch *launch) {
 
 static bool end_lateness(Launch *launch) {
     double limit_s = launch->options->exit_timeout_s;
-    if (!launch->first_good_end_ns || seconds_since(launch->first_good_end_ns) <= limit_s) {
+    if (!launch->first_good_end_ns || seconds_since(launch->first_good_end_ns) <= limit_s)
         return false;
-    }
     int r = 0;
     while (launch->ranks[r].fate != RANK_ALIVE) r++;
     launch_fail(launch, CAUSE_LATE, r);

@@ -80,9 +80,8 @@ NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity) {
     snprintf(key, sizeof key, "end_%d", attempt);
     (void)count_up(nodes, "alive", nodes->me, 1, &err);
     // Comparing with "-", which is no verdict, changes nothing: this only reads.
-    if (err.status == 0) {
+    if (err.status == 0)
         (void)store_compare_set(nodes->store, key, "-", "-", verdict, sizeof verdict, &err);
-    }
     if (err.status != 0) {
         snprintf(text, capacity, "the ddprun of node 0 is gone: %s", err.message);
         return NODES_STOPPED;

@@ -203,9 +203,8 @@ size_t output_poll(const Output *output, struct pollfd *entries) {
 void output_pump(Output *output) {
     for (int which = 0; which < STREAMS; which++) {
         Console *console = &output->consoles[which];
-        for (int r = 0; r < output->options.ranks && !crowded(console); r++) {
+        for (int r = 0; r < output->options.ranks && !crowded(console); r++)
             (void)stream_pump(output, stream_of(output, r, which), console);
-        }
         if (which == 1) console_draw_bar(console);
         console_pump(console);
     }
@@ -286,9 +285,7 @@ static int open_log(const char *folder, int which, Error *err) {
 int output_begin(Output *output, int attempt, Error *err) {
     output->error[0] = '\0';
     for (int r = 0; r < output->options.ranks; r++) {
-        for (int which = 0; which < STREAMS; which++) {
-            stream_of(output, r, which)->last[0] = '\0';
-        }
+        for (int which = 0; which < STREAMS; which++) stream_of(output, r, which)->last[0] = '\0';
         if (!output->files[r]) continue;
         free(output->folders[r]);
         output->folders[r] = memory_format("%s/attempt_%d/%d", output->options.log_dir, attempt,

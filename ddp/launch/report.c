@@ -17,11 +17,10 @@ enum { REPORT_MAX = 1900 };
 
 const char *report_signal(int number, char text[24]) {
     const char *name = sigabbrev_np(number);
-    if (name) {
+    if (name)
         snprintf(text, 24, "SIG%s", name);
-    } else {
+    else
         snprintf(text, 24, "signal %d", number);
-    }
     return text;
 }
 
@@ -39,12 +38,11 @@ static void append_name(char text[REPORT_MAX], const Launch *launch, const Launc
 
 static void append_end(char text[REPORT_MAX], const LaunchedRank *rank) {
     char name[24];
-    if (rank->fate == RANK_KILLED) {
+    if (rank->fate == RANK_KILLED)
         format_append(text, REPORT_MAX, " died of %s%s", report_signal(rank->code, name),
                       rank->core_dumped ? " (core dumped)" : "");
-    } else {
+    else
         format_append(text, REPORT_MAX, " exited with status %d", rank->code);
-    }
     append_time(text, &rank->ended_at);
 }
 
@@ -53,10 +51,9 @@ static void append_doing(char text[REPORT_MAX], const Launch *launch, int local_
     if (view.beat_ns == 0) return;
     if (view.phase[0]) format_append(text, REPORT_MAX, " in phase %s,", view.phase);
     format_append(text, REPORT_MAX, " step %llu", (unsigned long long)view.step);
-    if (view.sequence) {
+    if (view.sequence)
         format_append(text, REPORT_MAX, ", collective %llu %s", (unsigned long long)view.sequence,
                       view.kind);
-    }
 }
 
 // The command or its input is wrong, and one line on the console says so already.

@@ -20,11 +20,10 @@ static bool is_program(const char *path) {
 static int explain_path(const char *path, Error *err) {
     struct stat about;
     const char *why = "is not executable";
-    if (stat(path, &about) != 0) {
+    if (stat(path, &about) != 0)
         why = strerror(errno);
-    } else if (S_ISDIR(about.st_mode)) {
+    else if (S_ISDIR(about.st_mode))
         why = "is a folder";
-    }
     return error_set(err, STATUS_USAGE, "cannot run %s: %s", path, why);
 }
 
@@ -105,9 +104,8 @@ static void pipes_close(Pipes *p) {
 static int pipes_open(Pipes *p) {
     *p = (Pipes){{-1, -1}, {-1, -1}, {-1, -1}};
     if (pipe2(p->out, O_CLOEXEC) == 0 && pipe2(p->err, O_CLOEXEC) == 0 &&
-        pipe2(p->status, O_CLOEXEC) == 0) {
+        pipe2(p->status, O_CLOEXEC) == 0)
         return 0;
-    }
     int cause = errno;
     pipes_close(p);
     errno = cause;

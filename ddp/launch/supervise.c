@@ -168,11 +168,10 @@ static void judge(Launch *launch) {
         if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
     }
     CHECK(root >= 0, "judging without a failure");
-    if (stopped >= 0 && may_be_consequence(launch, &launch->ranks[root])) {
+    if (stopped >= 0 && may_be_consequence(launch, &launch->ranks[root]))
         launch_fail(launch, CAUSE_STOPPED, stopped);
-    } else {
+    else
         launch_fail(launch, CAUSE_DEATH, root);
-    }
 }
 
 // ---- The loop

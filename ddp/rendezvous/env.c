@@ -36,10 +36,9 @@ static int read_int(const char *name, int min, int max, int *value, Error *err) 
     char *end = NULL;
     errno = 0;
     long number = text ? strtol(text, &end, 10) : 0;
-    if (!text || errno || *end || end == text || number < min || number > max) {
+    if (!text || errno || *end || end == text || number < min || number > max)
         return error_set(err, STATUS_USAGE, "%s must be a whole number from %d to %d, and is '%s'",
                          name, min, max, text ? text : "");
-    }
     *value = (int)number;
     return 0;
 }
@@ -95,9 +94,8 @@ static int read_who(Rendezvous *r, const Dialect *d, int rank, int world_size, E
 static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
     r->local_world_size = r->world_size;
     if (read_text(d->local_world_size) &&
-        read_int(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0) {
+        read_int(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
         return -1;
-    }
     r->local_rank = r->rank % r->local_world_size;
     if (!read_text(d->local_rank)) return 0;
     return read_int(d->local_rank, 0, r->local_world_size - 1, &r->local_rank, err);
@@ -115,10 +113,9 @@ static int read_master(Rendezvous *r, Error *err) {
     r->master_unknown = !address;
     r->several_hosts = several_hosts(r);
     if (!address) address = "127.0.0.1";
-    if (strlen(address) >= sizeof r->master_addr) {
+    if (strlen(address) >= sizeof r->master_addr)
         return error_set(err, STATUS_USAGE, "MASTER_ADDR is longer than %zu bytes",
                          sizeof r->master_addr - 1);
-    }
     memcpy(r->master_addr, address, strlen(address) + 1);
     r->master_port = DEFAULT_PORT;
     if (!read_text("MASTER_PORT")) return 0;
@@ -127,10 +124,9 @@ static int read_master(Rendezvous *r, Error *err) {
 
 int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
     const char *text = read_text("DDPRUN_TOKEN");
-    if (text && strlen(text) > STORE_TOKEN_MAX) {
+    if (text && strlen(text) > STORE_TOKEN_MAX)
         return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
                          STORE_TOKEN_MAX);
-    }
     if (text) memcpy(token, text, strlen(text) + 1);
     return 0;
 }

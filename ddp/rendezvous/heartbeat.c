@@ -148,9 +148,8 @@ HeartbeatBoard *heartbeat_board_open(int ranks, Error *err) {
     *board = (HeartbeatBoard){.fd = -1, .ranks = ranks, .bytes = page_bytes((uint64_t)ranks)};
     board->page = MAP_FAILED;
     board->fd = memfd_create("ddprun-heartbeat", MFD_CLOEXEC);
-    if (board->fd >= 0 && ftruncate(board->fd, (off_t)board->bytes) == 0) {
+    if (board->fd >= 0 && ftruncate(board->fd, (off_t)board->bytes) == 0)
         board->page = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
-    }
     if (board->page == MAP_FAILED) {
         error_set(err, STATUS_FAILED, "cannot make the page for heartbeats: %s", strerror(errno));
         heartbeat_board_close(board);

@@ -67,9 +67,8 @@ static Card my_card(const Meeting *m) {
     Card card = {.world_size = m->me.world_size, .pid = getpid(), .stamp = clock_ns()};
     snprintf(card.backend, sizeof card.backend, "%s", m->backend->name);
     snprintf(card.device, sizeof card.device, "%s", m->card);
-    if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0]) {
+    if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0])
         snprintf(card.host, sizeof card.host, "?");
-    }
     read_line("/proc/sys/kernel/random/boot_id", card.boot_id, sizeof card.boot_id);
     ssize_t n = readlink("/proc/self/ns/pid", card.pid_namespace, sizeof card.pid_namespace - 1);
     if (n <= 0) snprintf(card.pid_namespace, sizeof card.pid_namespace, "?");
@@ -124,13 +123,11 @@ static void publish_error(Meeting *m, const char *key, const Error *cause) {
 // waiting another second for.
 static int await_verdict(Meeting *m, const char *key, char *payload, size_t capacity, Error *err) {
     char text[VERDICT_MAX];
-    if (read_key(m, key, 1.0, text, sizeof text, err) != 0) {
+    if (read_key(m, key, 1.0, text, sizeof text, err) != 0)
         return error_prefix(err, "waiting for rank 0");
-    }
     if (strncmp(text, "error ", 6) == 0) return error_set(err, STATUS_FAILED, "%s", text + 6);
-    if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity) {
+    if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity)
         return error_set(err, STATUS_FAILED, "rank 0 published something else: '%.80s'", text);
-    }
     memcpy(payload, text + 3, strlen(text + 3) + 1);
     return 0;
 }
@@ -146,13 +143,12 @@ static int leave_card(Meeting *m, Error *err) {
     if (strcmp(stands, mine) == 0) return 0;
     Card other = {0};
     (void)parse_card(stands, &other);
-    if (other.pid == card.pid && strcmp(other.host, card.host) == 0) {
+    if (other.pid == card.pid && strcmp(other.host, card.host) == 0)
         return error_set(err, STATUS_FAILED,
                          "rank %d: trying to initialize the default process group twice! (a store "
                          "is good for one group under one prefix: make others with "
                          "pg_new_subgroup)",
                          m->me.rank);
-    }
     error_set(err, STATUS_USAGE, "two processes say that they are rank %d: pid %d on %s and pid %d",
               m->me.rank, other.pid, other.host, card.pid);
     publish_error(m, "plan", err);
@@ -225,14 +221,11 @@ static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t c
     for (;;) {
         Error late = {0};
         double left = left_s(m);
-        if (store_wait(m->store, key, left < LOOK_UP_S ? left : LOOK_UP_S, &late) == 0) {
+        if (store_wait(m->store, key, left < LOOK_UP_S ? left : LOOK_UP_S, &late) == 0)
             return read_key(m, key, 0, text, capacity, err);
-        }
         // No plan equals "-", so this only reads; a missing one reads as "".
         if (store_compare_set(m->store, "plan", "-", "-", plan, sizeof plan, err) != 0) return -1;
-        if (strncmp(plan, "error ", 6) == 0) {
-            return error_set(err, STATUS_FAILED, "%s", plan + 6);
-        }
+        if (strncmp(plan, "error ", 6) == 0) return error_set(err, STATUS_FAILED, "%s", plan + 6);
         if (left <= 0) return fail_missing(m, stage, err);
     }
 }
@@ -260,9 +253,8 @@ static int await_reached(Meeting *m, Error *err) {
     for (int r = 1; r < m->me.world_size; r++) {
         char text[VERDICT_MAX];
         if (await_rank(m, "attached", r, text, sizeof text, err) != 0) return -1;
-        if (strncmp(text, "error ", 6) == 0) {
+        if (strncmp(text, "error ", 6) == 0)
             return error_set(err, STATUS_FAILED, "rank %d cannot attach: %s", r, text + 6);
-        }
     }
     return 0;
 }

@@ -75,9 +75,8 @@ static int split_url(Url *url, const char *text, Error *err) {
     const char *rest = mark + 3;
     size_t authority = strcspn(rest, "/?"), path = strcspn(rest + authority, "?");
     if (!copy_part(url->authority, sizeof url->authority, rest, authority) ||
-        !copy_part(url->path, sizeof url->path, rest + authority, path)) {
+        !copy_part(url->path, sizeof url->path, rest + authority, path))
         return error_set(err, STATUS_USAGE, "%.80s...: the URL is too long", text);
-    }
     rest += authority + path;
     return read_query(url, *rest ? rest + 1 : rest, err);
 }
@@ -86,11 +85,10 @@ static int split_url(Url *url, const char *text, Error *err) {
 
 // Rank and world size come from the arguments or from the URL, not from both.
 static int merge_arguments(Url *url, int rank, int world_size, Error *err) {
-    if ((rank >= 0 || world_size >= 0) && (url->rank >= 0 || url->world_size >= 0)) {
+    if ((rank >= 0 || world_size >= 0) && (url->rank >= 0 || url->world_size >= 0))
         return error_set(err, STATUS_USAGE,
                          "The url: %s has node-specific arguments(rank, world_size) already.",
                          url->whole);
-    }
     if (rank >= 0) url->rank = rank;
     if (world_size >= 0) url->world_size = world_size;
     if (url->world_size != 0) return 0;
@@ -159,9 +157,8 @@ int init_from_url(Rendezvous *rendezvous, const char *text, int rank, int world_
     *rendezvous = (Rendezvous){.master_addr = "127.0.0.1"};
     if (split_url(&url, text, err) != 0) return -1;
     if (merge_arguments(&url, rank, world_size, err) != 0) return -1;
-    if (strcmp(url.scheme, "env") == 0) {
+    if (strcmp(url.scheme, "env") == 0)
         return init_from_env_and(rendezvous, url.rank, url.world_size, err);
-    }
     bool tcp = strcmp(url.scheme, "tcp") == 0;
     if (!tcp && strcmp(url.scheme, "file") != 0) {
         return error_set(err, STATUS_USAGE,

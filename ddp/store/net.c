@@ -79,9 +79,8 @@ static int listen_at(const struct addrinfo *address) {
     // does.
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0) {
+    if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
         return fd;
-    }
     int saved = errno;
     close(fd);
     errno = saved;
@@ -148,11 +147,10 @@ static int connect_to(const struct addrinfo *address, uint64_t deadline_ns) {
         cause = errno;
         if (cause == EINPROGRESS) {
             socklen_t bytes = sizeof cause;
-            if (!wait_ready(fd, POLLOUT, deadline_ns)) {
+            if (!wait_ready(fd, POLLOUT, deadline_ns))
                 cause = ETIMEDOUT;
-            } else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &bytes) != 0) {
+            else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &cause, &bytes) != 0)
                 cause = errno;
-            }
         }
     }
     if (cause == 0 && connected_to_itself(fd)) cause = ECONNREFUSED;

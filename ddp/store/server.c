@@ -196,11 +196,10 @@ static StoreStatus set_and_wake(StoreServer *server, StoreBytes key, StoreBytes 
 static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *request,
                         StoreBytes key) {
     if (answer_if_present(server, c, request, key)) return;
-    if (request->no_wait) {
+    if (request->no_wait)
         send_status(server, c, request->id, STORE_MISSING);
-    } else {
+    else
         park_request(server, c, request, key);
-    }
 }
 
 // An integer is kept as decimal text, so that a get of a counter can be read.
@@ -393,11 +392,10 @@ static void accept_some(StoreServer *server) {
             set_accepting(server, false);
             return;
         }
-        if (server->connection_count >= server->client_limit + STRANGERS_MAX) {
+        if (server->connection_count >= server->client_limit + STRANGERS_MAX)
             close(fd);
-        } else {
+        else
             accept_one(server, fd);
-        }
     }
 }
 
@@ -517,11 +515,10 @@ static int start_serving(StoreServer *server, Error *err) {
     server->accepting = true;
     int code = 0;
     if (server->stop_fd < 0 || server->epoll_fd < 0 || watch_own(server, &server->stop_fd) != 0 ||
-        watch_own(server, &server->listener) != 0) {
+        watch_own(server, &server->listener) != 0)
         code = errno;
-    } else {
+    else
         code = start_thread(server);
-    }
     if (code == 0) return 0;
     return error_set(err, STATUS_FAILED, "cannot start the store: %s", strerror(code));
 }

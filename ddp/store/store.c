@@ -55,12 +55,10 @@ static int exchange(const Store *store, StoreBytes say, uint8_t *answer, size_t 
     size_t sent = 0, received = 0;
     void *message = (void *)(uintptr_t)say.data; // which sending does not write to
     NetResult result = net_move(store->socket_fd, NET_SEND, message, say.bytes, &sent, deadline_ns);
-    if (result == NET_DONE) {
+    if (result == NET_DONE)
         result = net_move(store->socket_fd, NET_RECEIVE, answer, bytes, &received, deadline_ns);
-    }
-    if (received >= STORE_MAGIC_BYTES && memcmp(answer, STORE_MAGIC, STORE_MAGIC_BYTES) != 0) {
+    if (received >= STORE_MAGIC_BYTES && memcmp(answer, STORE_MAGIC, STORE_MAGIC_BYTES) != 0)
         return fail_stranger(store, err);
-    }
     if (result == NET_DONE) return 0;
     return error_set(err, STATUS_FAILED, "%s:%d %s", store->host, store->port,
                      result == NET_TIMEOUT ? "accepts connections but does not answer"
@@ -127,14 +125,12 @@ static int connect_until(Store *store, Error *err) {
     for (long pause_ms = RETRY_MIN_MS;; pause_ms *= 2) {
         Error attempt = {0};
         if (try_connect(store, deadline_ns, &attempt) == 0) return 0;
-        if (attempt.status != STATUS_FAILED) {
+        if (attempt.status != STATUS_FAILED)
             return error_set(err, attempt.status, "%s", attempt.message);
-        }
         if (pause_ms > RETRY_MAX_MS) pause_ms = RETRY_MAX_MS;
-        if (clock_ns() + (uint64_t)pause_ms * 1000000 >= deadline_ns) {
+        if (clock_ns() + (uint64_t)pause_ms * 1000000 >= deadline_ns)
             return error_set(err, STATUS_FAILED, "no store within %g s: %s", store->timeout_s,
                              attempt.message);
-        }
         sleep_ms(pause_ms);
     }
 }
@@ -253,10 +249,9 @@ static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadl
 // Asks and waits for the answer. *value points into store->message until the next call.
 static int call_server(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
                        Error *err) {
-    if (store->broken) {
+    if (store->broken)
         return error_set(err, STATUS_FAILED, "the connection to the store at %s:%d is broken",
                          store->host, store->port);
-    }
     size_t bytes = write_message(store, ask, err), sent = 0;
     if (bytes == 0) return -1;
     double timeout_s = ask->timeout_s > 0 ? ask->timeout_s : store->timeout_s;
@@ -302,10 +297,9 @@ int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *
     Request ask = {.op = STORE_OP_GET, .key = key};
     StoreBytes found;
     if (call_until_done(store, &ask, &found, err) != 0) return -1;
-    if (found.bytes > *bytes) {
+    if (found.bytes > *bytes)
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, found.bytes, *bytes);
-    }
     memcpy(value, found.data, found.bytes);
     *bytes = found.bytes;
     return 0;
@@ -330,10 +324,9 @@ int store_compare_set(Store *store, const char *key, const char *expected, const
                    .expected = {(const uint8_t *)expected, strlen(expected)}};
     StoreBytes now;
     if (call_until_done(store, &ask, &now, err) != 0) return -1;
-    if (now.bytes >= capacity) {
+    if (now.bytes >= capacity)
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, now.bytes, capacity);
-    }
     memcpy(value, now.data, now.bytes);
     value[now.bytes] = '\0';
     return 0;

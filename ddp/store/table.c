@@ -44,9 +44,8 @@ static size_t bucket_of(StoreBytes key) {
 static Entry **find_link(StoreTable *table, StoreBytes key) {
     Entry **link = &table->buckets[bucket_of(key)];
     while (*link &&
-           ((*link)->key_bytes != key.bytes || memcmp((*link)->data, key.data, key.bytes) != 0)) {
+           ((*link)->key_bytes != key.bytes || memcmp((*link)->data, key.data, key.bytes) != 0))
         link = &(*link)->next;
-    }
     return link;
 }
 
