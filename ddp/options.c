@@ -44,10 +44,7 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
 
 // Refuses an option that has no effect on this model.
 static int check_model(const DdpOptions *ddp, Module *model, Error *err) {
-    NamedTensors buffers = module_tensors(model, MODULE_BUFFERS);
-    const size_t count = buffers.count;
-    named_tensors_free(&buffers);
-    if (ddp->no_broadcast_buffers && count == 0)
+    if (ddp->no_broadcast_buffers && module_count(model, MODULE_BUFFERS) == 0)
         return error_set(err, STATUS_USAGE,
                          "--no-broadcast-buffers has no effect: the model has no buffers");
     return 0;

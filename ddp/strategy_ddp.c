@@ -126,19 +126,12 @@ static void close_ddp(Strategy *self) {
     free(self);
 }
 
-static bool has_type(const Module *module, const char *type) {
-    if (strcmp(module->type, type) == 0) return true;
-    for (int i = 0; i < module->child_count; i++)
-        if (has_type(module->children[i], type)) return true;
-    return false;
-}
-
 static const char *other_bits(Module *wrapper, const Sampler *sampler) {
     const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
     if (hook->name && !hook->sharding && strcmp(hook->name, "allreduce") != 0)
         return "--comm-hook changes gradients";
     if (!pg_sums_in_rank_order(ddp_group(wrapper))) return "--fast-sums adds in another order";
-    if (has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
+    if (module_has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
     return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
 }
 

@@ -144,6 +144,21 @@ void named_tensors_free(NamedTensors *tensors) {
     *tensors = (NamedTensors){0};
 }
 
+size_t module_count(Module *module, int which) {
+    NamedTensors tensors = module_tensors(module, which);
+    size_t count = 0;
+    for (size_t i = 0; i < tensors.count; i++) count += tensor_count(tensors.items[i].tensor);
+    named_tensors_free(&tensors);
+    return count;
+}
+
+bool module_has_type(const Module *module, const char *type) {
+    if (strcmp(module->type, type) == 0) return true;
+    for (int i = 0; i < module->child_count; i++)
+        if (module_has_type(module->children[i], type)) return true;
+    return false;
+}
+
 void module_zero_grad(Module *module) {
     for (int i = 0; i < module->parameter_count; i++) module_parameter(module, i)->has_grad = false;
     for (int i = 0; i < module->child_count; i++) module_zero_grad(module->children[i]);

@@ -92,6 +92,9 @@ enum {
 // PyTorch's state_dict, whose order MODULE_STATE has. Free with named_tensors_free.
 NamedTensors module_tensors(Module *module, int which);
 void named_tensors_free(NamedTensors *tensors);
+size_t module_count(Module *module, int which); // the elements of module_tensors
+// Whether the module or one below it is of this type.
+bool module_has_type(const Module *module, const char *type);
 
 void module_zero_grad(Module *module); // every parameter's gradient becomes None
 

@@ -28,18 +28,10 @@ static void print_tree(Module *module, const char *path, FILE *stream) {
     }
 }
 
-static size_t count(Module *model, int which) {
-    NamedTensors tensors = module_tensors(model, which);
-    size_t elements = 0;
-    for (size_t i = 0; i < tensors.count; i++) elements += tensor_count(tensors.items[i].tensor);
-    named_tensors_free(&tensors);
-    return elements;
-}
-
 void summary_print(Module *model, FILE *stream) {
-    size_t parameters = count(model, MODULE_PARAMETERS);
+    size_t parameters = module_count(model, MODULE_PARAMETERS);
     fprintf(stream, "%-24s %-12s %-44s %12s\n", "name", "type", "parameters", "elements");
     print_tree(model, "", stream);
     fprintf(stream, "%zu parameters (%zu bytes), %zu elements in buffers\n", parameters,
-            parameters * sizeof(float), count(model, MODULE_BUFFERS));
+            parameters * sizeof(float), module_count(model, MODULE_BUFFERS));
 }

@@ -16,14 +16,6 @@ void run_enter(const Run *run, const char *phase) {
     watch->enter(watch, phase, run->progress.step);
 }
 
-size_t run_parameters(const Run *run) {
-    NamedTensors parameters = module_tensors(run->strategy->model, MODULE_PARAMETERS);
-    size_t count = 0;
-    for (size_t i = 0; i < parameters.count; i++) count += tensor_count(parameters.items[i].tensor);
-    named_tensors_free(&parameters);
-    return count;
-}
-
 static void synchronize(void *strategy) {
     const Strategy *s = strategy;
     for (int i = 0; i < s->all_count; i++) device_synchronize(s->all[i]);
@@ -127,7 +119,7 @@ static void announce(Run *run) {
     s->device->kernels->describe(blas, sizeof blas);
     size_t devices = (size_t)s->devices;
     log_say(&run->record.log, "%s: %s on %s, %zu parameters; %d device%s (%s); %s", s->name,
-            config->model, run->data->name, run_parameters(run), s->devices,
+            config->model, run->data->name, module_count(s->model, MODULE_PARAMETERS), s->devices,
             s->devices == 1 ? "" : "s", s->device->kernels->name, blas);
     log_say(&run->record.log, "global batch %zu, %zu per device; %zu batches per epoch, %zu steps",
             config->global_batch, (config->global_batch + devices - 1) / devices,

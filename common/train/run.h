@@ -38,7 +38,5 @@ void run_close(Run *run);
 
 // Tells whoever watches over this process what it is about to do.
 void run_enter(const Run *run, const char *phase);
-// The elements of the model's parameters.
-size_t run_parameters(const Run *run);
 
 #endif

@@ -30,7 +30,7 @@ static int summarise(Run *run, const Evaluation *evaluation, Error *err) {
     const Dataset *test = &run->data->test;
     Summary summary = {.profile = &run->profile,
                        .steps = run->profile.steps,
-                       .parameters = run_parameters(run),
+                       .parameters = module_count(run->strategy->model, MODULE_PARAMETERS),
                        .samples_per_step = run->config->global_batch,
                        .best = run->progress.best,
                        .scale = run->step->scaler.scale,

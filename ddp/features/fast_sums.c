@@ -6,23 +6,13 @@
  */
 #include "ddp/features/features.h"
 
-typedef struct FastSums {
-    bool on;
-} FastSums;
-
-static void add_options(Options *options, void *settings) {
-    FastSums *fast = settings;
-    options_add_flag(options, "fast-sums", &fast->on,
-                     "let MPI add gradients in an order of its own: with --backend mpi; the bits "
-                     "are not DataParallel's then");
-}
-
-static int prepare_model(const void *settings, Module *model, ProcessGroup *group, Error *err) {
-    const FastSums *fast = settings;
+static int prepare_model(Module *model, ProcessGroup *group, Error *err) {
     (void)model;
-    if (!fast->on || pg_use_fast_sums(group, err) == 0) return 0;
-    return error_prefix(err, "--fast-sums");
+    return pg_use_fast_sums(group, err) == 0 ? 0 : error_prefix(err, "--fast-sums");
 }
 
 const DdpFeature fast_sums_feature = {
-    .settings_bytes = sizeof(FastSums), .add_options = add_options, .prepare_model = prepare_model};
+    .flag = "fast-sums",
+    .help = "let MPI add gradients in an order of its own: with --backend mpi; the bits are not "
+            "DataParallel's then",
+    .prepare_model = prepare_model};

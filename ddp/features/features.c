@@ -40,6 +40,9 @@ void features_add_options(Options *options, FeatureSettings *settings) {
         CHECK(features[i]->settings_bytes <= FEATURE_SETTINGS_BYTES,
               "raise FEATURE_SETTINGS_BYTES");
         settings->options[i] = options->count;
+        settings->on[i] = !features[i]->flag;
+        if (features[i]->flag)
+            options_add_flag(options, features[i]->flag, &settings->on[i], features[i]->help);
         if (features[i]->add_options) features[i]->add_options(options, &settings->each[i]);
         settings->options[i + 1] = options->count;
         if (features[i]->hook_names) add_hook_names(settings, features[i]->hook_names);
@@ -63,7 +66,7 @@ static int check_graph(const Options *options, const FeatureSettings *settings, 
 
 int features_check(const Options *options, const FeatureSettings *settings, Error *err) {
     for (int i = 0; features[i]; i++)
-        if (features[i]->check && features[i]->check(options, &settings->each[i], err)) return -1;
+        if (settings->on[i] && features[i]->check && features[i]->check(options, err)) return -1;
     return options_given(options, "cuda-graph") ? check_graph(options, settings, err) : 0;
 }
 
@@ -78,8 +81,8 @@ int features_check_run(const FeatureSettings *settings, size_t steps, Error *err
 int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
                            Error *err) {
     for (int i = 0; features[i]; i++)
-        if (features[i]->prepare_model &&
-            features[i]->prepare_model(&settings->each[i], model, group, err))
+        if (settings->on[i] && features[i]->prepare_model &&
+            features[i]->prepare_model(model, group, err))
             return -1;
     return 0;
 }
@@ -97,6 +100,6 @@ static int register_hook(const FeatureSettings *settings, Module *wrapper, Error
 
 int features_add_to(const FeatureSettings *settings, Module *wrapper, Error *err) {
     for (int i = 0; features[i]; i++)
-        if (features[i]->add_to) features[i]->add_to(&settings->each[i], wrapper);
+        if (settings->on[i] && features[i]->add_to) features[i]->add_to(wrapper);
     return register_hook(settings, wrapper, err);
 }

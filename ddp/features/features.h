@@ -27,24 +27,29 @@
 
 enum { FEATURES_MAX = 16, FEATURE_SETTINGS_BYTES = 64 };
 
-// settings: the feature's own struct, which holds what the command line says to it. It is zero
-// before add_options. All functions are optional: NULL means that there is nothing to do.
+// All functions are optional: NULL means that there is nothing to do.
 // graph_safe: a step may be recorded and replayed (--cuda-graph) with this feature's options, by
 // the rule of reducer_unrecordable. A communication hook says so itself.
 typedef struct DdpFeature {
     bool graph_safe;
+    // The option --flag turns the feature on, and help is what --help says of it. NULL: it is
+    // always on.
+    const char *flag, *help;
+    // If it is on. Refuses options that were given and would have no effect, or cannot be combined.
+    // -1 with err filled.
+    int (*check)(const Options *options, Error *err);
+    // If it is on. Changes the model before it is wrapped. -1 with err filled.
+    int (*prepare_model)(Module *model, ProcessGroup *group, Error *err);
+    // If it is on. Hangs itself on a new wrapper.
+    void (*add_to)(Module *wrapper);
+
+    // Options of other kinds. settings is the feature's own struct, which holds their values; it is
+    // zero before add_options binds them, with their defaults.
     size_t settings_bytes; // of that struct, at most FEATURE_SETTINGS_BYTES
-    // Adds the feature's options to the table, bound to its settings, with their defaults.
     void (*add_options)(Options *options, void *settings);
-    // Refuses options that were given and would have no effect. -1 with err filled.
-    int (*check)(const Options *options, const void *settings, Error *err);
     // Refuses what would have no effect in a run of so many steps. comm_hook: the hook that was
     // chosen. -1 with err filled.
     int (*check_run)(const void *settings, const char *comm_hook, size_t steps, Error *err);
-    // Changes the model before it is wrapped. -1 with err filled.
-    int (*prepare_model)(const void *settings, Module *model, ProcessGroup *group, Error *err);
-    // Hangs itself on a new wrapper, if the settings say so.
-    void (*add_to)(const void *settings, Module *wrapper);
     // Communication hooks for --comm-hook: their names, "a|b", and how to make one. The hook has no
     // name if that failed, with err filled. Both NULL: the feature has none.
     const char *hook_names;
@@ -57,6 +62,7 @@ typedef struct FeatureSettings {
         char bytes[FEATURE_SETTINGS_BYTES];
         max_align_t aligned;
     } each[FEATURES_MAX];
+    bool on[FEATURES_MAX];            // what has no flag always is
     size_t options[FEATURES_MAX + 1]; // feature i's are [i] to [i + 1] - 1 of the table
     char hook_names[128];             // "none|..."
     const char *comm_hook;            // one of them

@@ -72,22 +72,8 @@ void ddp_keep_gradients_beside_buckets(Module *wrapper) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-typedef struct Settings {
-    bool beside;
-} Settings;
-
-static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    options_add_flag(options, "no-gradient-as-bucket-view", &own->beside,
-                     "keep gradients beside the buckets and copy them in and out "
-                     "(PyTorch's default)");
-}
-
-static void add_to(const void *settings, Module *wrapper) {
-    if (((const Settings *)settings)->beside) ddp_keep_gradients_beside_buckets(wrapper);
-}
-
-const DdpFeature gradient_as_bucket_view_feature = {.graph_safe = true,
-                                                    .settings_bytes = sizeof(Settings),
-                                                    .add_options = add_options,
-                                                    .add_to = add_to};
+const DdpFeature gradient_as_bucket_view_feature = {
+    .graph_safe = true,
+    .flag = "no-gradient-as-bucket-view",
+    .help = "keep gradients beside the buckets and copy them in and out (PyTorch's default)",
+    .add_to = ddp_keep_gradients_beside_buckets};

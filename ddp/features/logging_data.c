@@ -92,13 +92,6 @@ void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
 
 // ---- the whole ------------------------------------------------------------------------------
 
-static bool has_type(const Module *module, const char *type) {
-    if (strcmp(module->type, type) == 0) return true;
-    for (int i = 0; i < module->child_count; i++)
-        if (has_type(module->children[i], type)) return true;
-    return false;
-}
-
 static void fill_times(DdpLoggingData *data, const DdpLogger *logger) {
     data->iteration = logger->iterations;
     data->unused_parameter_size = logger->unused_bytes;
@@ -158,7 +151,7 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
     double cap = config->bucket_cap_mb < 0 ? 25 : config->bucket_cap_mb;
     DdpLoggingData data = {.world_size = pg_size(group),
                            .rank = pg_rank(group),
-                           .has_sync_bn = has_type(ddp_module(wrapper), "SyncBatchNorm"),
+                           .has_sync_bn = module_has_type(ddp_module(wrapper), "SyncBatchNorm"),
                            .broadcast_buffers = config->broadcast_buffers,
                            .find_unused_parameters = is_policy(reducer, "find_unused_parameters"),
                            .static_graph = is_policy(reducer, "static_graph"),
@@ -193,9 +186,4 @@ void ddp_logging_print(const DdpLoggingData *d, FILE *stream) {
             d->avg_backward_compute_comm_overlap_time, d->avg_exposed_comm_time);
 }
 
-static void add_to(const void *settings, Module *wrapper) {
-    (void)settings;
-    ddp_start_logging(wrapper);
-}
-
-const DdpFeature logging_data_feature = {.graph_safe = true, .add_to = add_to};
+const DdpFeature logging_data_feature = {.graph_safe = true, .add_to = ddp_start_logging};

@@ -388,8 +388,7 @@ static void add_options(Options *options, void *settings) {
                       "steps with a plain all-reduce before it");
 }
 
-static int check(const Options *options, const void *settings, Error *err) {
-    (void)settings;
+static int check(const Options *options, Error *err) {
     static const char WHY[] = "it needs --comm-hook powersgd";
     const bool used = options_is(options, "comm-hook", "powersgd");
     if (used && options_is(options, "amp", "fp16"))

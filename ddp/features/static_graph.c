@@ -145,21 +145,7 @@ void ddp_set_static_graph(Module *wrapper) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-typedef struct Settings {
-    bool on;
-} Settings;
-
-static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    options_add_flag(options, "static-graph", &own->on,
-                     "expect the graph of the first step in all others");
-}
-
-static void add_to(const void *settings, Module *wrapper) {
-    if (((const Settings *)settings)->on) ddp_set_static_graph(wrapper);
-}
-
 const DdpFeature static_graph_feature = {.graph_safe = true,
-                                         .settings_bytes = sizeof(Settings),
-                                         .add_options = add_options,
-                                         .add_to = add_to};
+                                         .flag = "static-graph",
+                                         .help = "expect the graph of the first step in all others",
+                                         .add_to = ddp_set_static_graph};

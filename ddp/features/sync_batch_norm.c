@@ -147,29 +147,14 @@ Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) 
 
 // ---- the command line -----------------------------------------------------------------------
 
-typedef struct Settings {
-    bool on;
-} Settings;
-
-static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    options_add_flag(options, "sync-batch-norm", &own->on,
-                     "batch norm over the rows of all ranks (SyncBatchNorm)");
-}
-
-static bool has_batch_norm(const Module *module) {
-    bool has = strcmp(module->type, "BatchNorm") == 0;
-    for (int i = 0; i < module->child_count && !has; i++) has = has_batch_norm(module->children[i]);
-    return has;
-}
-
-static int prepare_model(const void *settings, Module *model, ProcessGroup *group, Error *err) {
-    if (!((const Settings *)settings)->on) return 0;
-    if (!has_batch_norm(model))
+static int prepare_model(Module *model, ProcessGroup *group, Error *err) {
+    if (!module_has_type(model, "BatchNorm"))
         return error_set(err, STATUS_USAGE,
                          "--sync-batch-norm has no effect: the model has no batch norm");
     return sync_batch_norm_convert(model, group, err) ? 0 : -1;
 }
 
 const DdpFeature sync_batch_norm_feature = {
-    .settings_bytes = sizeof(Settings), .add_options = add_options, .prepare_model = prepare_model};
+    .flag = "sync-batch-norm",
+    .help = "batch norm over the rows of all ranks (SyncBatchNorm)",
+    .prepare_model = prepare_model};

@@ -117,29 +117,14 @@ void ddp_find_unused_parameters(Module *wrapper) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-typedef struct Settings {
-    bool on;
-} Settings;
-
-static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    options_add_flag(options, "find-unused-parameters", &own->on,
-                     "expect no gradient of parameters that the loss does not depend "
-                     "on");
-}
-
-static int check(const Options *options, const void *settings, Error *err) {
-    (void)settings;
+static int check(const Options *options, Error *err) {
     const OptionUse use = {"find-unused-parameters", !options_given(options, "static-graph"),
                            "--static-graph finds them by itself"};
     return options_check_used(options, &use, 1, err);
 }
 
-static void add_to(const void *settings, Module *wrapper) {
-    if (((const Settings *)settings)->on) ddp_find_unused_parameters(wrapper);
-}
-
-const DdpFeature unused_parameters_feature = {.settings_bytes = sizeof(Settings),
-                                              .add_options = add_options,
-                                              .check = check,
-                                              .add_to = add_to};
+const DdpFeature unused_parameters_feature = {
+    .flag = "find-unused-parameters",
+    .help = "expect no gradient of parameters that the loss does not depend on",
+    .check = check,
+    .add_to = ddp_find_unused_parameters};

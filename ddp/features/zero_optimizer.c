@@ -428,23 +428,12 @@ OptimizerSharding *zero_optimizer_sharding(Module *wrapper) {
 
 // ---- the command line -------------------------------------------------------------------------
 
-typedef struct Settings {
-    bool on;
-} Settings;
-
-static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    options_add_flag(options, "zero-optimizer", &own->on,
-                     "divide the optimizer's state and step over the ranks (ZeRO-1)");
-}
-
-static int check(const Options *options, const void *settings, Error *err) {
+static int check(const Options *options, Error *err) {
     static const char *const others[][2] = {
         {"static-graph", "rebuilds the buckets that the optimizer's state belongs to"},
         {"no-gradient-as-bucket-view", "keeps the gradients outside of what is divided"},
         {"cuda-graph", "replays a step without its collectives of weights"},
     };
-    if (!((const Settings *)settings)->on) return 0;
     if (options_given(options, "comm-hook") && !options_is(options, "comm-hook", "none"))
         return error_set(err, STATUS_USAGE,
                          "--zero-optimizer cannot be combined with --comm-hook, which reduces the "
@@ -458,12 +447,12 @@ static int check(const Options *options, const void *settings, Error *err) {
 }
 
 // An error is kept by the reducer, and the first forward returns it.
-static void add_to(const void *settings, Module *wrapper) {
-    if (((const Settings *)settings)->on)
-        (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));
+static void add_to(Module *wrapper) {
+    (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));
 }
 
-const DdpFeature zero_optimizer_feature = {.settings_bytes = sizeof(Settings),
-                                           .add_options = add_options,
-                                           .check = check,
-                                           .add_to = add_to};
+const DdpFeature zero_optimizer_feature = {
+    .flag = "zero-optimizer",
+    .help = "divide the optimizer's state and step over the ranks (ZeRO-1)",
+    .check = check,
+    .add_to = add_to};
