@@ -387,7 +387,7 @@ static void test_profile_partitions_the_step(void **state) {
         profile_begin_step(&profile);
         Phase outer = profile_enter(&profile, PHASE_BACKWARD);
         Phase inner = profile_enter(&profile, PHASE_REDUCE);
-        while (clock_ns() < before + 100000) continue;
+        for (uint64_t inside = clock_ns(); clock_ns() < inside + 100000;) continue;
         profile_leave(&profile, inner);
         assert_int_equal(profile.current, PHASE_BACKWARD);
         profile_leave(&profile, outer);
@@ -395,7 +395,7 @@ static void test_profile_partitions_the_step(void **state) {
         uint64_t length = profile_end_step(&profile), around = clock_ns() - before, sum = 0;
         for (int p = 0; p < PHASE_COUNT; p++) sum += profile.step[p];
         assert_true(sum == length && length <= around);
-        assert_true(profile.step[PHASE_REDUCE] > 0 && profile.step[PHASE_FORWARD] == 0);
+        assert_true(profile.step[PHASE_REDUCE] >= 100000 && profile.step[PHASE_FORWARD] == 0);
         steps_sum += length;
     }
     profile_leave(&profile, profile_enter(&profile, PHASE_DATA)); // outside a step: not charged
