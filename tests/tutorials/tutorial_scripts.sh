@@ -63,6 +63,8 @@ cp -r tutorials/work/02-shards "$work/anna/"
 try 0 tutorials/grade 02 3 --work "$work/anna"
 try 2 tutorials/grade --work
 try 2 tutorials/grade
+try 2 tutorials/grade 02 99 # no points were given
+says 'has no exercise 99'
 
 echo 'no C at all' >"$mine"
 try 1 tutorials/grade 02 3

@@ -24,6 +24,7 @@
 enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600, PASSED = '+', MISSED = '-' };
 
 #define RANKS_TIMEOUT_S 3.0
+#define BROKEN          "the connection to the other ranks was lost"
 
 struct Grade {
     const char *file; // the student's, compiled
@@ -80,35 +81,82 @@ typedef struct RankThread {
     GradeRank rank;
     pthread_t thread;
     void (*run)(GradeRank *rank);
+    bool broken; // there is no connection
 } RankThread;
+
+// Per thread, because the student's calls say nothing of who makes them.
+static _Thread_local WatchLog *current_log;
+static _Thread_local bool is_broken;
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
+    is_broken = self->broken;
     watch_begin(self->rank.log);
     self->run(&self->rank);
     watch_begin(NULL);
     return NULL;
 }
 
-void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
-    Error err = {0};
-    ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
-    RankThread *ranks = memory_zalloc((size_t)world * sizeof *ranks);
-    if (init_thread_groups(world, RANKS_TIMEOUT_S, groups, &err) != 0) error_exit(&err);
-    for (int r = 0; r < world; r++) {
-        ranks[r] =
-            (RankThread){.rank = {grade, groups[r], r, world, context, NULL, {0}}, .run = run};
-        ranks[r].rank.log = memory_zalloc(sizeof(WatchLog));
-        int failed = pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
-        CHECK(failed == 0, "no thread for rank %d", r);
-    }
-    for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
+static size_t count_events(const WatchLog *log, WatchKind kind) {
+    size_t count = 0;
+    for (size_t i = 0; i < log->count; i++) count += log->events[i].kind == kind;
+    return count;
+}
+
+static void judge_ranks(Grade *grade, int world, const RankThread *ranks) {
     for (int r = 0; r < world; r++)
         if (ranks[r].rank.err.status != STATUS_OK)
             grade_miss(grade,
                        "Not all ranks took part in the same collectives, so the others waited in "
                        "vain. (%d ranks; rank %d was told: %s)",
                        world, r, ranks[r].rank.err.message);
+    for (int r = 0; r < world; r++) {
+        const GradeRank *rank = &ranks[r].rank;
+        GRADE_EXPECT(grade, rank->status == 0,
+                     "Nothing had failed, and it returned %d: whoever calls it takes that for a "
+                     "failure. (%d ranks, rank %d)",
+                     rank->status, world, r);
+        size_t starts = count_events(rank->log, WATCH_START);
+        size_t waits = count_events(rank->log, WATCH_WAIT);
+        GRADE_EXPECT(grade, waits >= starts,
+                     "It returned while its own collectives were still running: wait for what was "
+                     "started. (%zu starts, %zu waits)",
+                     starts, waits);
+    }
+}
+
+static void judge_broken_ranks(Grade *grade, int world, const RankThread *ranks) {
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, ranks[r].rank.status == -1 || ranks[r].rank.log->count == 0,
+                     "The connection was lost in a collective, and it returned %d, not -1: whoever "
+                     "calls it goes on with numbers that never arrived. (rank %d)",
+                     ranks[r].rank.status, r);
+}
+
+// The ranks' threads, from their start to their end. The caller frees them.
+static RankThread *run_ranks(RankThread start, int world, ProcessGroup *const *groups) {
+    RankThread *ranks = memory_zalloc((size_t)world * sizeof *ranks);
+    for (int r = 0; r < world; r++) {
+        ranks[r] = start;
+        ranks[r].rank.group = groups[r];
+        ranks[r].rank.rank = r;
+        ranks[r].rank.log = memory_zalloc(sizeof(WatchLog));
+        int failed = pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
+        CHECK(failed == 0, "no thread for rank %d", r);
+    }
+    for (int r = 0; r < world; r++) pthread_join(ranks[r].thread, NULL);
+    return ranks;
+}
+
+static void grade_threads(Grade *grade, int world, RankThread start) {
+    Error err = {0};
+    ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
+    if (init_thread_groups(world, RANKS_TIMEOUT_S, groups, &err) != 0) error_exit(&err);
+    RankThread *ranks = run_ranks(start, world, groups);
+    if (start.broken)
+        judge_broken_ranks(grade, world, ranks);
+    else
+        judge_ranks(grade, world, ranks);
     for (int r = 0; r < world; r++) {
         pg_close(groups[r]);
         free(ranks[r].rank.log);
@@ -117,10 +165,17 @@ void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *co
     free(groups);
 }
 
-// ---- watching -----------------------------------------------------------------------------------
+void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
+    GradeRank rank = {.grade = grade, .world = world, .context = context};
+    grade_threads(grade, world, (RankThread){.rank = rank, .run = run});
+}
 
-// Per thread, because the student's calls say nothing of who makes them.
-static _Thread_local WatchLog *current_log;
+void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
+    GradeRank rank = {.grade = grade, .world = world, .context = context};
+    grade_threads(grade, world, (RankThread){.rank = rank, .run = run, .broken = true});
+}
+
+// ---- watching -----------------------------------------------------------------------------------
 
 void watch_begin(WatchLog *log) {
     current_log = log;
@@ -140,12 +195,17 @@ static size_t collective_bytes(const Collective *collective) {
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
+    if (is_broken) return error_set(err, STATUS_FAILED, BROKEN);
     return pg_run(group, collective, err);
 }
 
 Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
+    if (is_broken) {
+        error_set(err, STATUS_FAILED, BROKEN);
+        return NULL;
+    }
     return pg_start(group, collective, err);
 }
 

@@ -88,11 +88,16 @@ typedef struct GradeRank {
     void *context; // what was given to grade_ranks: the same for all
     WatchLog *log; // this rank's
     Error err;     // to be handed to the student's function
+    int status;    // for what that function returned; it stays 0 if nothing is put here
 } GradeRank;
 
 // Runs `run` on `world` ranks at once, each a thread with its own end of one group, whose deadline
-// is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same.
+// is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same. So it
+// does if a status is not 0, or if a rank started a collective that it never waited for.
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
+// The same without a connection: every collective of the student's fails. The check misses unless
+// all ranks that tried one have the status -1.
+void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5
 

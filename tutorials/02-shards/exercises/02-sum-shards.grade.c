@@ -58,22 +58,34 @@ static void two_shards(Grade *grade) {
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i) + whole(1, i),
                      "%g and %g add up to %g, but sum[%zu] is %g.", (double)whole(0, i),
                      (double)whole(1, i), (double)(whole(0, i) + whole(1, i)), i, (double)n.sum[i]);
+    GRADE_EXPECT(grade, n.sum[8] == 1000.0f,
+                 "Something was written behind the end of sum: count was 8, and sum[8] is not "
+                 "yours.");
 }
 
-static void all_numbers(Grade *grade) {
+static void check_numbers(Grade *grade, size_t shards) {
     static Numbers n;
     fill(&n, whole);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, SHARDS, COUNT);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, shards, COUNT);
     for (size_t i = 0; i < COUNT; i++) {
         float wanted = 0;
-        for (size_t shard = 0; shard < SHARDS; shard++) wanted += whole(shard, i);
+        for (size_t shard = 0; shard < shards; shard++) wanted += whole(shard, i);
+        for (size_t shard = 0; shard < shards; shard++)
+            GRADE_EXPECT(grade, n.values[shard][i] == whole(shard, i),
+                         "The numbers of shard %zu were changed; only sum is yours to write.",
+                         shard);
         GRADE_EXPECT(grade, n.sum[i] != 1000.0f,
                      "The last numbers were not summed: count need not be a multiple of anything. "
                      "(sum[%zu] of %d)",
                      i, COUNT);
-        GRADE_EXPECT(grade, n.sum[i] == wanted, "sum[%zu] of 5 shards is %g and should be %g.", i,
-                     (double)n.sum[i], (double)wanted);
+        GRADE_EXPECT(grade, n.sum[i] == wanted, "sum[%zu] of %zu shards is %g and should be %g.", i,
+                     shards, (double)n.sum[i], (double)wanted);
     }
+}
+
+static void all_numbers(Grade *grade) {
+    check_numbers(grade, SHARDS);
+    check_numbers(grade, 3);
 }
 
 static float exact(const Numbers *n, size_t i) {
@@ -109,5 +121,5 @@ const Grader grader_02_02 = {
     "02-shards/02-sum-shards",
     {{"one shard", 2, NULL, one_shard},
      {"two shards", 3, "one shard", two_shards},
-     {"five shards, all numbers", 2, "two shards", all_numbers},
-     {"the same bits as in order", 3, "five shards, all numbers", same_bits}}};
+     {"all shards, all numbers", 2, "two shards", all_numbers},
+     {"the same bits as in order", 3, "all shards, all numbers", same_bits}}};

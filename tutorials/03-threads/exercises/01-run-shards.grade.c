@@ -53,6 +53,14 @@ static void leave(Meeting *m) {
     pthread_mutex_unlock(&m->mutex);
 }
 
+// For longer than anybody who does not join would think of sleeping.
+static void linger(void *context, int shard) {
+    struct timespec moment = {.tv_sec = 1, .tv_nsec = 200 * 1000 * 1000};
+    come(context, shard, false);
+    if (shard == 1) clock_nanosleep(CLOCK_MONOTONIC, 0, &moment, NULL);
+    leave(context);
+}
+
 static void note(void *context, int shard) {
     come(context, shard, false);
     leave(context);
@@ -64,7 +72,7 @@ static void meet(void *context, int shard) {
 }
 
 static void every_shard(Grade *grade) {
-    static Meeting m; // static: threads that nobody joined may outlive this function
+    static Meeting m, long_one; // static: threads that nobody joined may outlive this function
     for (int count = 1; count <= 5; count++) {
         m = meeting_of(count);
         STUDENT(grade, run_shards)(count, note, &m);
@@ -82,6 +90,11 @@ static void every_shard(Grade *grade) {
         for (int i = 0; i < count; i++)
             GRADE_EXPECT(grade, m.runs[i] == 1, "Shard %d of %d was never run.", i, count);
     }
+    long_one = meeting_of(2);
+    STUDENT(grade, run_shards)(2, linger, &long_one);
+    GRADE_EXPECT(grade, long_one.left == 2,
+                 "It returned after a while, and a shard was still running: no time is long "
+                 "enough, pthread_join waits as long as it takes.");
 }
 
 static void own_threads(Grade *grade) {
@@ -111,10 +124,12 @@ static void often(Grade *grade) {
         m = meeting_of(16);
         STUDENT(grade, run_shards)(16, meet, &m);
         for (int i = 0; i < 16; i++)
-            GRADE_EXPECT(grade, m.runs[i] == 1 && m.left == 16,
-                         "In round %d of 20, shard %d ran %d times: something is shared that each "
-                         "thread should have for itself.",
+            GRADE_EXPECT(grade, m.runs[i] == 1,
+                         "In round %d of 20, shard %d of 16 ran %d times: something is shared that "
+                         "each thread should have for itself, or it is too small.",
                          round, i, m.runs[i]);
+        GRADE_EXPECT(grade, m.left == 16,
+                     "In round %d of 20 it returned while a shard was still running.", round);
     }
 }
 

@@ -74,6 +74,25 @@ static void enter(Scene *scene, Actor *actor, int shard) {
     pthread_detach(thread); // one that hangs ends with the check's process
 }
 
+// Somebody else who waits for the turn, as the task says.
+typedef struct Listener {
+    Turn *turn;
+    pthread_cond_t listens;
+    bool is_there, was_woken;
+} Listener;
+
+static void *listen_for_turn(void *argument) {
+    Listener *self = argument;
+    struct timespec deadline = clock_deadline(2.0);
+    pthread_mutex_lock(&self->turn->mutex);
+    self->is_there = true;
+    pthread_cond_signal(&self->listens);
+    self->was_woken = pthread_cond_clockwait(&self->turn->changed, &self->turn->mutex,
+                                             CLOCK_MONOTONIC, &deadline) == 0;
+    pthread_mutex_unlock(&self->turn->mutex);
+    return NULL;
+}
+
 static void check_sum(Grade *grade, const Scene *scene) {
     for (size_t i = 1; i < COUNT; i++)
         GRADE_EXPECT(grade, scene->sum[i] == SUM[i],
@@ -112,6 +131,23 @@ static void in_order(Grade *grade) {
                      "Shard %d, whose turn it was, never added.", shard);
     }
     check_sum(grade, &scene);
+}
+
+static void wakes(Grade *grade) {
+    static Scene scene;
+    open_scene(grade, &scene);
+    Listener listener = {.turn = &scene.turn, .listens = PTHREAD_COND_INITIALIZER};
+    pthread_t thread;
+    int failed = pthread_create(&thread, NULL, listen_for_turn, &listener);
+    CHECK(failed == 0, "no thread");
+    pthread_mutex_lock(&scene.turn.mutex);
+    while (!listener.is_there) pthread_cond_wait(&listener.listens, &scene.turn.mutex);
+    pthread_mutex_unlock(&scene.turn.mutex); // from here on, it waits for `changed`
+    scene.add(&scene.turn, 0, GRADIENTS[0]);
+    pthread_join(thread, NULL);
+    GRADE_EXPECT(grade, listener.was_woken,
+                 "A thread that waited on turn->changed was not woken when the turn changed: to "
+                 "look again from time to time is no way to wait.");
 }
 
 static void too_early(Grade *grade) {
@@ -157,4 +193,5 @@ const Grader grader_03_02 = {
     {{"shard 0", 2, NULL, shard_zero},
      {"three shards that come in order", 2, "shard 0", in_order},
      {"woken when it is another's turn", 3, "three shards that come in order", woken_for_another},
-     {"shards that come too early", 3, "three shards that come in order", too_early}}};
+     {"whoever waits is woken", 1, "three shards that come in order", wakes},
+     {"shards that come too early", 2, "three shards that come in order", too_early}}};

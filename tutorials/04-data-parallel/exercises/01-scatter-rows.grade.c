@@ -8,48 +8,56 @@
 
 extern const Grader grader_04_01;
 
-enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3 };
+enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3, LONG_ROW = 7 };
 
 typedef struct Scene {
     Device *devices[MOST_PARTS];
     size_t before[MOST_PARTS]; // bytes that were allocated
-    float *batch;              // on the first device
+    float *batch;              // [MOST_ROWS, row] on the first device
+    size_t row;                // floats of a row
     Part parts[MOST_PARTS];
     WatchLog log;
 } Scene;
 
-static void run(Grade *grade, Scene *scene, size_t rows, int part_count) {
-    *scene = (Scene){0};
+static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_count) {
+    static float nothing; // what stands in a part before
+    *scene = (Scene){.row = row};
     for (int i = 0; i < part_count; i++) {
         char name[16];
         snprintf(name, sizeof name, "cpu:%d", i);
-        scene->devices[i] = scene->parts[i].device = device_open(name, NULL);
+        scene->devices[i] = device_open(name, NULL);
+        scene->parts[i] = (Part){scene->devices[i], 99, 999, &nothing};
     }
-    scene->batch = device_alloc(scene->devices[0], MOST_ROWS * ROW * sizeof(float));
-    for (int k = 0; k < MOST_ROWS * ROW; k++) scene->batch[k] = (float)(k + 1);
+    scene->batch = device_alloc(scene->devices[0], MOST_ROWS * row * sizeof(float));
+    for (size_t k = 0; k < MOST_ROWS * row; k++) scene->batch[k] = (float)(k + 1);
     for (int i = 0; i < part_count; i++) scene->before[i] = scene->devices[i]->bytes;
     watch_begin(&scene->log);
     STUDENT(grade, scatter_rows)
-    (scene->devices[0], scene->batch, rows, ROW, scene->parts, part_count);
+    (scene->devices[0], scene->batch, rows, row, scene->parts, part_count);
     watch_begin(NULL);
 }
 
 static bool is_in_batch(const Scene *scene, const float *rows) {
-    return rows >= scene->batch && rows < scene->batch + MOST_ROWS * ROW;
+    return rows >= scene->batch && rows < scene->batch + MOST_ROWS * scene->row;
 }
 
 // What each part has, whatever way it came.
-static void check_rows(Grade *grade, size_t rows, int part_count) {
+static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
     static Scene scene;
-    run(grade, &scene, rows, part_count);
+    run(grade, &scene, rows, row, part_count);
     for (int i = 0; i < part_count; i++) {
         const Part *part = &scene.parts[i];
         size_t begin, end;
         chunk_bounds(rows, (size_t)part_count, (size_t)i, &begin, &end);
-        GRADE_EXPECT(grade, part->end - part->begin == end - begin,
-                     "%zu rows on %d devices: device %d should have rows %zu to %zu, not %zu to "
-                     "%zu.",
-                     rows, part_count, i, begin, end, part->begin, part->end);
+        GRADE_EXPECT(
+            grade, part->end - part->begin == end - begin && (begin == end || part->begin == begin),
+            "%zu rows on %d devices: device %d should have rows %zu to %zu of the batch, "
+            "not %zu to %zu.",
+            rows, part_count, i, begin, end, part->begin, part->end);
+        GRADE_EXPECT(grade, begin < end || !part->rows,
+                     "Device %d gets no rows, and its `rows` is not NULL: whoever frees the parts "
+                     "would free that. (%zu rows on %d devices)",
+                     i, rows, part_count);
         if (begin == end) continue;
         GRADE_EXPECT(grade, part->rows, "Device %d has %zu rows, but no memory for them.", i,
                      end - begin);
@@ -59,9 +67,11 @@ static void check_rows(Grade *grade, size_t rows, int part_count) {
         GRADE_EXPECT(grade, part->rows[0] != 1.0f || begin == 0,
                      "Every part got the first rows: row begin of the batch is at batch + begin * "
                      "row_size.");
-        for (size_t k = 0; k < (end - begin) * ROW; k++)
-            GRADE_EXPECT(grade, part->rows[k] == scene.batch[begin * ROW + k],
-                         k * sizeof(float) >= (end - begin) * ROW
+        for (size_t k = 0; k < (end - begin) * row; k++)
+            GRADE_EXPECT(grade, part->rows[k] == scene.batch[begin * row + k],
+                         row != ROW ? "A row has row_size floats: yours were right while that was "
+                                      "3, and are not with another length."
+                         : k * sizeof(float) >= (end - begin) * row
                              ? "device_copy counts bytes, and a float has four: the ends of the "
                                "rows did not arrive."
                              : "The rows of a part are not those of the batch.");
@@ -70,27 +80,28 @@ static void check_rows(Grade *grade, size_t rows, int part_count) {
 
 static void one_device(Grade *grade) {
     static Scene scene;
-    run(grade, &scene, 4, 1);
+    run(grade, &scene, 4, ROW, 1);
     const Part *part = &scene.parts[0];
     GRADE_EXPECT(grade, part->begin == 0 && part->end == 4 && part->rows,
                  "With one device, it gets all 4 rows; yours got %zu.", part->end - part->begin);
 }
 
 static void equal_parts(Grade *grade) {
-    check_rows(grade, 12, 1);
-    check_rows(grade, 12, 2);
-    check_rows(grade, 12, 3);
+    check_rows(grade, 12, ROW, 1);
+    check_rows(grade, 12, ROW, 2);
+    check_rows(grade, 12, ROW, 3);
+    check_rows(grade, 12, LONG_ROW, 2);
 }
 
 static void unequal_parts(Grade *grade) {
-    check_rows(grade, 11, 3);
-    check_rows(grade, 9, 5);
-    check_rows(grade, 3, 5);
+    check_rows(grade, 11, ROW, 3);
+    check_rows(grade, 9, ROW, 5);
+    check_rows(grade, 3, ROW, 5);
 }
 
 static void memory_of_device(Grade *grade) {
     static Scene scene;
-    run(grade, &scene, 11, 3);
+    run(grade, &scene, 11, ROW, 3);
     for (int i = 0; i < 3; i++) {
         size_t bytes = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
         size_t taken = scene.devices[i]->bytes - scene.before[i];
@@ -103,7 +114,7 @@ static void memory_of_device(Grade *grade) {
 
 static void copies(Grade *grade) {
     static Scene scene;
-    run(grade, &scene, 9, 5); // 2, 2, 2, 2, 1
+    run(grade, &scene, 9, ROW, 5); // 2, 2, 2, 2, 1
     size_t count = 0, bytes = 0;
     for (size_t k = 0; k < scene.log.count; k++) {
         const WatchEvent *event = &scene.log.events[k];

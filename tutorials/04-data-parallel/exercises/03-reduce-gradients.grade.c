@@ -35,6 +35,7 @@ static void run(Grade *grade, Scene *scene, int device_count, float (*value)(int
         for (size_t k = 0; k < COUNT; k++) scene->gradients[i][k] = value(i, k);
     }
     scene->before = scene->devices[0]->bytes;
+    device_reset_peak(scene->devices[0]);
     watch_begin(&scene->log);
     STUDENT(grade, reduce_gradients)(scene->devices, scene->gradients, device_count, COUNT);
     watch_begin(NULL);
@@ -101,13 +102,20 @@ static void copies(Grade *grade) {
     GRADE_EXPECT(grade, count > 0,
                  "A device read the memory of another one: what lies there must be copied first.");
     GRADE_EXPECT(grade, count == 2, "Two other devices, but %zu copies from them.", count);
+    GRADE_EXPECT(grade, scene.devices[0]->peak_bytes >= scene.before + COUNT * sizeof(float),
+                 "What was copied went into memory that the first device did not give: take it "
+                 "with device_alloc.");
 }
 
 static void memory(Grade *grade) {
     static Scene scene;
-    run(grade, &scene, 3, whole);
-    GRADE_EXPECT(grade, scene.devices[0]->bytes <= scene.before,
-                 "The memory that was taken on the first device was not given back: device_free.");
+    for (int count = 3; count > 0; count -= 2) {
+        run(grade, &scene, count, whole);
+        GRADE_EXPECT(grade, scene.devices[0]->bytes <= scene.before,
+                     "The memory that was taken on the first device was not given back: "
+                     "device_free. (%d devices)",
+                     count);
+    }
 }
 
 const Grader grader_04_03 = {

@@ -13,6 +13,7 @@ typedef struct Scene {
     int prepared, used;    // how often
     bool too_early;        // used before it was prepared
     bool by_other;         // prepared by another rank than 0
+    bool silent;           // a rank has used it without a word to the others
 } Scene;
 
 typedef struct Seat { // what a rank hands over
@@ -40,7 +41,11 @@ static void use(void *context) {
 
 static void run_rank(GradeRank *rank) {
     Seat seat = {rank->context, rank->rank};
-    STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
+    rank->status =
+        STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
+    pthread_mutex_lock(&seat.scene->mutex);
+    seat.scene->silent = seat.scene->silent || rank->log->count == 0;
+    pthread_mutex_unlock(&seat.scene->mutex);
 }
 
 static Scene play(Grade *grade, int world) {
@@ -74,7 +79,17 @@ static void in_order(Grade *grade) {
         Scene scene = play(grade, GRADE_WORLDS[i]);
         GRADE_EXPECT(grade, !scene.too_early,
                      "A rank used what was not prepared yet: let all ranks meet in between.");
+        GRADE_EXPECT(grade, !scene.silent,
+                     "A rank went on without hearing from rank 0: whatever time it gives, rank 0 "
+                     "may take longer.");
     }
+}
+
+static void broken(Grade *grade) {
+    Scene scene = {.mutex = PTHREAD_MUTEX_INITIALIZER};
+    grade_broken_ranks(grade, 2, run_rank, &scene);
+    GRADE_EXPECT(grade, scene.used == 0,
+                 "The barrier failed, and a rank used what may not be there: return -1 instead.");
 }
 
 static void by_all(Grade *grade) {
@@ -93,4 +108,5 @@ const Grader grader_06_02 = {"06-processes/02-rank-zero-first",
                              {{"a rank alone", 1, NULL, alone},
                               {"prepared once, by rank 0", 3, "a rank alone", once},
                               {"never used too early", 3, "prepared once, by rank 0", in_order},
-                              {"used by every rank", 3, "a rank alone", by_all}}};
+                              {"used by every rank", 2, "a rank alone", by_all},
+                              {"a barrier that fails", 1, "used by every rank", broken}}};

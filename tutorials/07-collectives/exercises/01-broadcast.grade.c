@@ -21,8 +21,8 @@ static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     int r = rank->rank;
     for (size_t i = 0; i < COUNT; i++) scene->data[r][i] = number(r, i);
-    STUDENT(rank->grade, broadcast_by_hand)
-    (rank->group, scene->data[r], COUNT, scene->root, &rank->err);
+    rank->status = STUDENT(rank->grade, broadcast_by_hand)(rank->group, scene->data[r], COUNT,
+                                                           scene->root, &rank->err);
     scene->sends[r] = watch_count(rank->log, PG_SEND);
     scene->receives[r] = watch_count(rank->log, PG_RECV);
     scene->others[r] = rank->log->count - scene->sends[r] - scene->receives[r];

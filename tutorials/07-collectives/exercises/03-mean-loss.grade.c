@@ -17,8 +17,8 @@ typedef struct Scene {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     int r = rank->rank;
-    STUDENT(rank->grade, mean_loss)
-    (rank->group, scene->sums[r], scene->rows[r], &scene->means[r], &rank->err);
+    rank->status = STUDENT(rank->grade, mean_loss)(rank->group, scene->sums[r], scene->rows[r],
+                                                   &scene->means[r], &rank->err);
     scene->calls[r] = rank->log->count;
 }
 

@@ -3,6 +3,8 @@
  */
 #include "tutorials/08-replicas/exercises/01-average-gradients.h"
 
+#include <math.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_08_01;
@@ -38,7 +40,8 @@ static void run_rank(GradeRank *rank) {
         tensors[1].requires_grad = tensors[1].has_grad = false; // grad points to old numbers
     }
     if (scene->kind == SHARED) list[3] = list[1];
-    STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
+    rank->status =
+        STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
     scene->calls[rank->rank] = rank->log->count;
     for (size_t i = 0; i < rank->log->count; i++)
         scene->bytes[rank->rank] += rank->log->events[i].bytes;
@@ -54,6 +57,8 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, world == 1 || got != sum,
                  "This is the sum of the gradients: every step is as many times too long as there "
                  "are ranks.");
+    GRADE_EXPECT(grade, world == 1 || got != mean * scale,
+                 "It was divided by the number of ranks twice: PG_AVG does that already.");
     GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k != PARAMETERS - 1 || i > 0,
                  "The last parameter was left out: its gradient still differs from rank to rank.");
     GRADE_EXPECT(grade,
@@ -64,6 +69,10 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
                  "All ranks have rank 0's gradients: they are equal, and what the others computed "
                  "is lost.");
+    GRADE_EXPECT(grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
+                 "The mean is right but for its last bits: PG_AVG adds all ranks and then "
+                 "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "
+                 "differently.");
     GRADE_EXPECT(grade, got == mean,
                  "%d ranks: the mean of gradient %d at %zu is %g, and rank %d has %g.", world, k, i,
                  (double)mean, rank, (double)got);
@@ -90,6 +99,7 @@ static void all_worlds(Grade *grade) {
     check(grade, &scene, 1, PLAIN);
     check(grade, &scene, 3, PLAIN);
     check(grade, &scene, 5, PLAIN);
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 static void frozen(Grade *grade) {

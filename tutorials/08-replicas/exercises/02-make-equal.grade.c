@@ -45,7 +45,7 @@ static void run_rank(GradeRank *rank) {
                         tensor_make(NULL, DTYPE_I64, 0, NULL, &model->batches)};
     tensors[0].requires_grad = true;
     Tensor *list[] = {&tensors[0], &tensors[1], &tensors[2], &tensors[3]};
-    STUDENT(rank->grade, make_equal)(rank->group, list, 4, &rank->err);
+    rank->status = STUDENT(rank->grade, make_equal)(rank->group, list, 4, &rank->err);
     scene->calls[rank->rank] = rank->log->count;
 }
 

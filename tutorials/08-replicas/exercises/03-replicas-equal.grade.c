@@ -31,8 +31,8 @@ static void run_rank(GradeRank *rank) {
     if (odd && scene->change == SIGN_OF_ZERO) weights[4] = -0.0f;
     if (odd && scene->change == EXCHANGED) weights[1] = 2.5f, weights[2] = 1.5f;
     float kept = weights[COUNT - 1];
-    STUDENT(rank->grade, replicas_equal)
-    (rank->group, weights, scratch, COUNT, &scene->equal[rank->rank], &rank->err);
+    rank->status = STUDENT(rank->grade, replicas_equal)(rank->group, weights, scratch, COUNT,
+                                                        &scene->equal[rank->rank], &rank->err);
     scene->changed = scene->changed || weights[COUNT - 1] != kept;
 }
 

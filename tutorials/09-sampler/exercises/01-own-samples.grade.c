@@ -36,9 +36,10 @@ static void explain(Grade *grade, const size_t *order, size_t samples, int world
 }
 
 static void check(Grade *grade, size_t samples, int world) {
-    size_t order[MOST], own[MOST + 1], counts[8];
+    size_t order[MOST], own[MOST + 16], counts[8];
     const size_t ranks = (size_t)world, wanted = (samples + ranks - 1) / ranks;
     make_order(order, samples);
+    for (size_t i = 0; i < MOST + 16; i++) own[i] = STRANGER;
     for (int rank = 0; rank < world; rank++)
         counts[rank] = STUDENT(grade, own_samples)(order, samples, world, rank, own);
     for (int rank = 1; rank < world; rank++)
@@ -50,6 +51,10 @@ static void check(Grade *grade, size_t samples, int world) {
                  "Samples are lost at the end: fill up instead of cutting off.");
     GRADE_EXPECT(grade, counts[0] == wanted, "%zu samples for %d ranks are %zu each, not %zu.",
                  samples, world, wanted, counts[0]);
+    for (size_t i = samples / ranks + 1; i < MOST + 16; i++)
+        GRADE_EXPECT(grade, own[i] == STRANGER,
+                     "own has room for samples / world + 1 = %zu, and number %zu was written.",
+                     samples / ranks + 1, i);
     for (int rank = world - 1; rank >= 0; rank--) {
         STUDENT(grade, own_samples)(order, samples, world, rank, own);
         for (size_t i = 0; i < wanted; i++) {

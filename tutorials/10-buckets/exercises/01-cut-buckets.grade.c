@@ -32,8 +32,10 @@ static void check(Grade *grade, const Case *c, const char *place, const char *nu
 
 static void alone(Grade *grade) {
     const Case c = {3, 0, {12, 4, 8}, 3, {2, 1, 0}};
-    size_t bucket_of[MOST];
-    cut(grade, &c, bucket_of);
+    size_t bucket_of[MOST], first = cut(grade, &c, bucket_of);
+    GRADE_EXPECT(grade, cut(grade, &c, bucket_of) == first,
+                 "The second call gave another answer than the first: something was kept from one "
+                 "call to the next.");
     GRADE_EXPECT(grade, bucket_of[0] != 0 || bucket_of[2] != 2,
                  "The first parameter is in bucket 0; backward has the last one first.");
     check(grade, &c, "With a cap of 0 each gradient is alone.",
@@ -54,9 +56,16 @@ static void together(Grade *grade) {
 
 static void several(Grade *grade) {
     const Case again = {6, 50, {30, 30, 30, 30, 30, 30}, 3, {2, 2, 1, 1, 0, 0}};
+    const Case eight = {8, 4, {4, 8, 4, 8, 4, 8, 4, 8}, 8, {7, 6, 5, 4, 3, 2, 1, 0}};
     const Case one = {3, 1000, {100, 20, 30}, 1, {0, 0, 0}};
+    size_t bucket_of[MOST];
+    cut(grade, &one, bucket_of);
+    GRADE_EXPECT(grade, bucket_of[one.count] == 99,
+                 "A number was written behind the last parameter's: bucket_of has count.");
     check(grade, &again,
           "A new bucket holds nothing: what the one before it held was counted again.",
+          "The number of buckets is wrong.");
+    check(grade, &eight, "As many buckets are opened as it takes.",
           "The number of buckets is wrong.");
     check(
         grade, &one, "All of it fits into one bucket.",
@@ -72,5 +81,5 @@ static void exactly(Grade *grade) {
 const Grader grader_10_01 = {"10-buckets/01-cut-buckets",
                              {{"each gradient alone", 3, NULL, alone},
                               {"gradients together", 3, "each gradient alone", together},
-                              {"one bucket, and three", 2, "gradients together", several},
+                              {"one bucket, three and eight", 2, "gradients together", several},
                               {"exactly full", 2, "gradients together", exactly}}};

@@ -4,6 +4,8 @@
  */
 #include "tutorials/11-overlap/exercises/01-start-when-full.h"
 
+#include <math.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_11_01;
@@ -23,6 +25,7 @@ static const size_t MIXED[MOST_RANKS][GRADIENTS] = {{1, 2, 0, 2, 0, 2},
 typedef struct Scene {
     bool mixed;
     int steps;
+    size_t buckets; // the first so many
     float buffers[MOST_RANKS][BUCKETS][MOST_FLOATS];
 } Scene;
 
@@ -53,8 +56,11 @@ static void look_at_hook(Watch *watch) {
                      "A hook waited for a bucket, and backward with it: the time to wait is after "
                      "backward.");
         size_t b = 0;
-        while (b < BUCKETS && event->collective.receive != watch->overlap->buckets[b].buffer) b++;
-        GRADE_EXPECT(grade, b < BUCKETS, "Something was started that is no bucket's buffer.");
+        while (b < watch->overlap->count &&
+               event->collective.receive != watch->overlap->buckets[b].buffer)
+            b++;
+        GRADE_EXPECT(grade, b < watch->overlap->count,
+                     "Something was started that is no bucket's buffer.");
         GRADE_EXPECT(grade, watch->missing[b] == 0,
                      "A bucket was started before all of its gradients were complete. (bucket "
                      "%zu, of which %zu are missing)",
@@ -69,25 +75,32 @@ static void look_at_hook(Watch *watch) {
 
 static size_t full_in_line(const Watch *watch) {
     size_t full = 0;
-    while (full < BUCKETS && watch->missing[full] == 0) full++;
+    while (full < watch->overlap->count && watch->missing[full] == 0) full++;
     return full;
+}
+
+static size_t count_gradients(size_t buckets) {
+    size_t count = 0;
+    for (size_t b = 0; b < buckets; b++) count += HOLDS[b];
+    return count;
 }
 
 // One backward: the gradients become complete in this order.
 static void run_step(GradeRank *rank, Watch *watch, Overlap *overlap, const size_t *order) {
+    const size_t gradients = count_gradients(overlap->count);
     size_t most = 0; // buckets that could have been started before the last gradient
     size_t filled[BUCKETS] = {0};
     STUDENT(rank->grade, overlap_begin)(overlap);
     for (size_t b = 0; b < BUCKETS; b++) watch->missing[b] = HOLDS[b];
     watch->started = 0;
-    for (size_t i = 0; i < GRADIENTS; i++) {
+    for (size_t i = 0; i < gradients; i++) {
         size_t b = order[i];
         for (size_t k = 0; k < PART; k++, filled[b]++)
             overlap->buckets[b].buffer[filled[b]] = number(rank->rank, b, filled[b]);
         watch->missing[b]--;
         if (STUDENT(rank->grade, overlap_ready)(overlap, b, &rank->err) != 0) return;
         look_at_hook(watch);
-        if (i + 1 < GRADIENTS) most = full_in_line(watch);
+        if (i + 1 < gradients) most = full_in_line(watch);
         bool behind = watch->started < full_in_line(watch);
         GRADE_EXPECT(rank->grade, !behind || watch->step == 0,
                      "In the second step nothing was started anew: overlap_begin sets the "
@@ -98,23 +111,27 @@ static void run_step(GradeRank *rank, Watch *watch, Overlap *overlap, const size
                      i + 1, full_in_line(watch), watch->started);
         GRADE_EXPECT(rank->grade, !behind || most == 0,
                      "No bucket was started before backward was over: nothing is hidden. (after "
-                     "%zu gradients of %d)",
-                     i + 1, GRADIENTS);
+                     "%zu gradients of %zu)",
+                     i + 1, gradients);
     }
     if (STUDENT(rank->grade, overlap_finish)(overlap, &rank->err) != 0) return;
     size_t waits = 0;
     for (; watch->seen < watch->log->count; watch->seen++)
         waits += watch->log->events[watch->seen].kind == WATCH_WAIT;
-    GRADE_EXPECT(rank->grade, waits == BUCKETS,
+    GRADE_EXPECT(rank->grade, waits <= overlap->count,
+                 "overlap_finish waited for a bucket twice: what was waited for is gone. (%zu "
+                 "waits, %zu buckets)",
+                 waits, overlap->count);
+    GRADE_EXPECT(rank->grade, waits == overlap->count,
                  "overlap_finish did not wait for every bucket: the optimizer would take "
-                 "unfinished sums. (%zu waits, %d buckets)",
-                 waits, BUCKETS);
+                 "unfinished sums. (%zu waits, %zu buckets)",
+                 waits, overlap->count);
 }
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     OverlapBucket buckets[BUCKETS] = {{0}};
-    Overlap overlap = {.group = rank->group, .buckets = buckets, .count = BUCKETS};
+    Overlap overlap = {.group = rank->group, .buckets = buckets, .count = scene->buckets};
     for (size_t b = 0; b < BUCKETS; b++)
         buckets[b] = (OverlapBucket){.buffer = scene->buffers[rank->rank][b],
                                      .floats = HOLDS[b] * PART,
@@ -124,12 +141,12 @@ static void run_rank(GradeRank *rank) {
         run_step(rank, &watch, &overlap, scene->mixed ? MIXED[rank->rank] : IN_ORDER);
 }
 
-static void check(Grade *grade, int world, bool mixed, int steps) {
+static void check(Grade *grade, int world, bool mixed, int steps, size_t buckets) {
     static Scene scene;
-    scene = (Scene){.mixed = mixed, .steps = steps};
+    scene = (Scene){.mixed = mixed, .steps = steps, .buckets = buckets};
     grade_ranks(grade, world, run_rank, &scene);
     for (int rank = 0; rank < world; rank++)
-        for (size_t b = 0; b < BUCKETS; b++)
+        for (size_t b = 0; b < buckets; b++)
             for (size_t i = 0; i < HOLDS[b] * PART; i++) {
                 float sum = 0, got = scene.buffers[rank][b][i];
                 for (int r = 0; r < world; r++) sum += number(r, b, i);
@@ -137,6 +154,11 @@ static void check(Grade *grade, int world, bool mixed, int steps) {
                 GRADE_EXPECT(grade, world == 1 || got != sum,
                              "This is the sum of the gradients: every step is as many times too "
                              "long as there are ranks.");
+                GRADE_EXPECT(
+                    grade, got == mean || fabsf(got - mean) > 1e-5f * mean,
+                    "The mean is right but for its last bits: PG_AVG adds all ranks and then "
+                    "multiplies by 1 / W, once. To divide by W, or each rank before, rounds "
+                    "differently.");
                 GRADE_EXPECT(grade, got == mean,
                              "%d ranks: bucket %zu has %g at %zu on rank %d, and the mean is %g.",
                              world, b, (double)got, i, rank, (double)mean);
@@ -144,20 +166,21 @@ static void check(Grade *grade, int world, bool mixed, int steps) {
 }
 
 static void when_full(Grade *grade) {
-    check(grade, 1, false, 1);
+    check(grade, 1, false, 1, BUCKETS);
 }
 
 static void in_line(Grade *grade) {
-    check(grade, 1, true, 1);
+    check(grade, 1, true, 1, BUCKETS);
 }
 
 static void anew(Grade *grade) {
-    check(grade, 1, false, STEPS);
+    check(grade, 1, false, STEPS, BUCKETS);
+    check(grade, 1, false, STEPS, 2); // the last one does not exist
 }
 
 static void means(Grade *grade) {
-    check(grade, 2, false, STEPS);
-    for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], true, STEPS);
+    check(grade, 2, false, STEPS, BUCKETS);
+    for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], true, STEPS, BUCKETS);
 }
 
 const Grader grader_11_01 = {

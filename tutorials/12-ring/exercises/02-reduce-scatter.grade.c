@@ -34,8 +34,8 @@ static void run_rank(GradeRank *rank) {
     float *data = memory_zalloc(count * sizeof *data);
     float *scratch = memory_zalloc(scene->length * sizeof *scratch);
     for (size_t i = 0; i < count; i++) data[i] = scene->number(rank->rank, i);
-    STUDENT(rank->grade, ring_reduce_scatter)
-    (rank->group, data, scratch, scene->length, &rank->err);
+    rank->status = STUDENT(rank->grade, ring_reduce_scatter)(rank->group, data, scratch,
+                                                             scene->length, &rank->err);
     free(scratch);
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "

@@ -30,7 +30,7 @@ static void run_rank(GradeRank *rank) {
         for (size_t i = 0; i < length; i++)
             data[(size_t)chunk * length + i] =
                 chunk == (rank->rank + 1) % rank->world ? complete(chunk, i) : old(rank->rank);
-    STUDENT(rank->grade, ring_all_gather)(rank->group, data, length, &rank->err);
+    rank->status = STUDENT(rank->grade, ring_all_gather)(rank->group, data, length, &rank->err);
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");

@@ -20,8 +20,8 @@ static void run_rank(GradeRank *rank) {
     Scene *s = rank->context;
     int r = rank->rank;
     s->mean[r] = s->var[r] = -1;
-    STUDENT(rank->grade, merge_statistics)
-    (rank->group, s->rows[r], s->counts[r], &s->mean[r], &s->var[r], &rank->err);
+    rank->status = STUDENT(rank->grade, merge_statistics)(rank->group, s->rows[r], s->counts[r],
+                                                          &s->mean[r], &s->var[r], &rank->err);
     s->calls[r] = rank->log->count;
 }
 

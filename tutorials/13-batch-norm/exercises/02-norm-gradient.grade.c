@@ -26,7 +26,7 @@ static void run_rank(GradeRank *rank) {
                      .weight = 2,
                      .invstd = 0.5};
     NormGradients to = {.dx = s->dx[r]};
-    STUDENT(rank->grade, norm_gradient)(rank->group, &rows, &to, &rank->err);
+    rank->status = STUDENT(rank->grade, norm_gradient)(rank->group, &rows, &to, &rank->err);
     s->dweight[r] = to.dweight;
     s->dbias[r] = to.dbias;
     s->calls[r] = rank->log->count;

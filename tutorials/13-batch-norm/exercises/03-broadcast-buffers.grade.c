@@ -38,8 +38,8 @@ static void run_rank(GradeRank *rank) {
     bool changed = false;
     for (size_t f = 0; s->modes[f]; f++) {
         size_t before = rank->log->count;
-        STUDENT(rank->grade, before_forward)
-        (rank->group, buffers, BUFFERS, s->modes[f] == 't', &changed, &rank->err);
+        rank->status = STUDENT(rank->grade, before_forward)(
+            rank->group, buffers, BUFFERS, s->modes[f] == 't', &changed, &rank->err);
         if (rank->err.status != STATUS_OK) return;
         s->calls[r][f] = rank->log->count - before;
         memcpy(s->mean[r][f], mean, sizeof mean);

@@ -28,7 +28,8 @@ static void run_rank(GradeRank *rank) {
     }
     for (size_t i = 0; i < COUNT; i++) s->counts[r][i] = 1000; // what was there before
     AnsweredRows own = {s->rows[r], truths, answers, CLASSES};
-    STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
+    rank->status =
+        STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
     s->calls[r] = rank->log->count;
 }
 

@@ -50,7 +50,7 @@ static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     Player player = {scene, rank, 0};
     Storage storage = {&player, save, load, remove_file};
-    STUDENT(rank->grade, save_load_remove)(rank->group, &storage, &rank->err);
+    rank->status = STUDENT(rank->grade, save_load_remove)(rank->group, &storage, &rank->err);
     scene->barriers[rank->rank] = watch_count(rank->log, PG_BARRIER);
 }
 

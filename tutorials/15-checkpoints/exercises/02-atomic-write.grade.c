@@ -1,15 +1,18 @@
 /* 02-atomic-write.grade.c: what is at the path before, while and after the content is written; when
- * writing fails; when the disk is full. fsync and rename are this file's, so that their order is
- * seen: a program's own functions come before the C library's.
+ * writing fails; when the disk is full; when one of the calls fails. fsync and rename are this
+ * file's, so that their order is seen and they can fail: a program's own functions come before the
+ * C library's.
  */
 #include "tutorials/15-checkpoints/exercises/02-atomic-write.h"
 
 #include <dirent.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -20,18 +23,24 @@ extern const Grader grader_15_02;
 enum { LONG = 1000, LIMIT = 100 };
 
 static int syncs, renames, syncs_before_rename;
+static off_t synced; // how many bytes the file had at its last fsync
+static bool fsync_fails, rename_fails;
 static char renamed_from[512];
 
 int fsync(int file) {
+    struct stat now;
     syncs++;
-    return (int)syscall(SYS_fsync, file);
+    synced = fstat(file, &now) == 0 ? now.st_size : 0;
+    errno = EIO;
+    return fsync_fails ? -1 : (int)syscall(SYS_fsync, file);
 }
 
 int rename(const char *from, const char *to) {
     renames++;
     syncs_before_rename = syncs;
     snprintf(renamed_from, sizeof renamed_from, "%s", from);
-    return renameat(AT_FDCWD, from, AT_FDCWD, to);
+    errno = EACCES;
+    return rename_fails ? -1 : renameat(AT_FDCWD, from, AT_FDCWD, to);
 }
 
 typedef struct Scene {
@@ -41,6 +50,7 @@ typedef struct Scene {
     char after[16];  // and at the end
     int status;
     size_t files; // in the folder at the end
+    size_t open;  // files that were left open
 } Scene;
 
 // The beginning of what is at the path, "" if nothing is.
@@ -60,6 +70,13 @@ static int write_content(FILE *file, void *context) {
     if (s->disk_is_full) fwrite(padding, 1, LONG, file); // into the buffer: this does not fail yet
     look(s->path, s->during, sizeof s->during);
     return s->fails ? -1 : 0;
+}
+
+// How many files this process has open.
+static size_t count_open(void) {
+    size_t count = 0;
+    for (int file = 0; file < 256; file++) count += fcntl(file, F_GETFD) != -1;
+    return count;
 }
 
 // How many files there are; they are removed.
@@ -89,7 +106,9 @@ static Scene play(Grade *grade, Scene s) {
     limit.rlim_cur = LIMIT;
     signal(SIGXFSZ, SIG_IGN);
     if (s.disk_is_full) setrlimit(RLIMIT_FSIZE, &limit);
+    size_t open_before = count_open();
     s.status = STUDENT(grade, atomic_write)(s.path, write_content, &s);
+    s.open = count_open() - open_before;
     setrlimit(RLIMIT_FSIZE, &before);
     look(s.path, s.after, sizeof s.after);
     s.files = empty_folder(s.folder);
@@ -102,6 +121,8 @@ static void writes(Grade *grade) {
     GRADE_EXPECT(grade, strcmp(s.after, "new") == 0,
                  "What the content's function has written is not at the path afterwards.");
     GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
+    GRADE_EXPECT(grade, s.open == 0,
+                 "The file was left open: a training that writes one each epoch runs out of them.");
 }
 
 static void replaces(Grade *grade) {
@@ -128,6 +149,29 @@ static void failure(Grade *grade) {
                  s.status);
     GRADE_EXPECT(grade, s.files == 1,
                  "Writing the content failed, and the temporary file was left in the folder.");
+    GRADE_EXPECT(grade, s.open == 0, "Writing the content failed, and the file was left open.");
+}
+
+// One of the calls fails, and nothing else.
+static void check_call(Grade *grade, const char *name) {
+    Scene s = play(grade, (Scene){.old_file = true});
+    GRADE_EXPECT(grade, s.status == -1, "%s failed, and it returned %d, not -1.", name, s.status);
+    GRADE_EXPECT(grade, strcmp(s.after, "old") == 0 && s.files == 1,
+                 "%s failed, and the folder is not as it was: the temporary file goes, the old one "
+                 "stays.",
+                 name);
+}
+
+static void calls(Grade *grade) {
+    fsync_fails = true;
+    check_call(grade, "fsync");
+    fsync_fails = false;
+    rename_fails = true;
+    check_call(grade, "rename");
+    Scene s = {0};
+    int status = STUDENT(grade, atomic_write)("/tmp/no-such-folder/checkpoint", write_content, &s);
+    GRADE_EXPECT(grade, status == -1, "There is no such folder, and it returned %d, not -1.",
+                 status);
 }
 
 static void full_disk(Grade *grade) {
@@ -144,11 +188,15 @@ static void on_the_disk(Grade *grade) {
     GRADE_EXPECT(grade, syncs_before_rename > 0,
                  "There is no fsync before the rename: after a power failure, the name may be "
                  "there and the content not.");
+    GRADE_EXPECT(grade, synced > 0,
+                 "fsync came when the file was still empty: what was written lay in the program's "
+                 "own buffer, and fflush comes first.");
 }
 
 const Grader grader_15_02 = {"15-checkpoints/02-atomic-write",
                              {{"a new file", 2, NULL, writes},
                               {"the old one or the new one", 3, "a new file", replaces},
-                              {"writing fails", 2, "the old one or the new one", failure},
+                              {"writing fails", 1, "the old one or the new one", failure},
                               {"the disk is full", 2, "writing fails", full_disk},
+                              {"a call fails", 1, "writing fails", calls},
                               {"on the disk", 1, "the old one or the new one", on_the_disk}}};

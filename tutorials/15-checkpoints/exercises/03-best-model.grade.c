@@ -22,8 +22,8 @@ static void run_rank(GradeRank *rank) {
     int r = rank->rank;
     double best = -1;
     for (int e = 0; e < s->epochs; e++) {
-        STUDENT(rank->grade, best_model)
-        (rank->group, s->right[e][r], s->rows[e][r], &best, &s->is_best[e][r], &rank->err);
+        rank->status = STUDENT(rank->grade, best_model)(rank->group, s->right[e][r], s->rows[e][r],
+                                                        &best, &s->is_best[e][r], &rank->err);
         s->best[e][r] = best;
     }
     s->calls[r] = rank->log->count;

@@ -30,8 +30,8 @@ static void run_rank(GradeRank *rank) {
         micro[m] = (MicroBatch){s->rows[r][m], sums[m]};
     }
     for (size_t i = 0; i < COUNT; i++) s->gradients[r][i] = 1000;
-    STUDENT(rank->grade, accumulate)
-    (rank->group, micro, s->batches[r], s->gradients[r], COUNT, &rank->err);
+    rank->status = STUDENT(rank->grade, accumulate)(rank->group, micro, s->batches[r],
+                                                    s->gradients[r], COUNT, &rank->err);
     s->calls[r] = rank->log->count;
     for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
 }
@@ -66,6 +66,9 @@ static void check(Grade *grade, Scene *s, int world) {
         double got = (double)s->gradients[r][0];
         Sums own = sums_of(s, r, r + 1);
         if (is(got, wanted)) continue;
+        GRADE_EXPECT(grade, !isnan(got),
+                     "This is not a number: a rank without rows has divided 0 by 0. Divide by the "
+                     "rows of all.");
         GRADE_EXPECT(grade,
                      !is(got, wanted + 1000 / all.rows) &&
                          !is(got, (all.all + 1000 * world) / all.rows),

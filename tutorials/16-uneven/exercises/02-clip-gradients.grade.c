@@ -39,8 +39,8 @@ static void run_rank(GradeRank *rank) {
     }
     if (s->frozen) s->gradients[r][1][0] = 84; // from before it was frozen
     list[LIST - 1] = list[0];
-    STUDENT(rank->grade, clip_gradients)
-    (rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
+    rank->status = STUDENT(rank->grade, clip_gradients)(
+        rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
     for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
 }
 

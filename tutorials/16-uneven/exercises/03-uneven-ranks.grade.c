@@ -44,7 +44,7 @@ static void run_rank(GradeRank *rank) {
     Scene *s = rank->context;
     Player player = {s, rank->rank};
     Training training = {&player, s->batches[rank->rank], gradient, step};
-    STUDENT(rank->grade, train_uneven)(rank->group, &training, &rank->err);
+    rank->status = STUDENT(rank->grade, train_uneven)(rank->group, &training, &rank->err);
 }
 
 static void check_counts(Grade *grade, const Scene *s, int world, size_t longest) {

@@ -29,8 +29,8 @@ static void run_rank(GradeRank *rank) {
     for (size_t i = 0; i < count; i++) weights[i] = weight_of(i);
     for (int step = 0; step < scene->steps; step++) {
         for (size_t i = 0; i < count; i++) gradients[i] = gradient_of(rank->rank, step, i);
-        STUDENT(rank->grade, sharded_step)
-        (rank->group, weights, gradients, scene->velocity[rank->rank], SHARE, &rank->err);
+        rank->status = STUDENT(rank->grade, sharded_step)(
+            rank->group, weights, gradients, scene->velocity[rank->rank], SHARE, &rank->err);
     }
     scene->calls[rank->rank] = rank->log->count;
     scene->reduces[rank->rank] = watch_count(rank->log, PG_ALL_REDUCE);
@@ -79,15 +79,16 @@ static void check(Grade *grade, int world, int steps) {
     for (int r = 0; r < world; r++)
         for (int i = 0; i < GUARD; i++) scene.velocity[r][SHARE + i] = 77;
     grade_ranks(grade, world, run_rank, &scene);
-    for (int rank = 0; rank < world; rank++) {
-        for (size_t i = 0; i < SHARE * (size_t)world; i++)
-            check_element(grade, &scene, world, rank, i);
+    for (int rank = world - 1; rank >= 0; rank--) { // the last one has most room to go wrong
         for (int i = 0; i < GUARD; i++)
             GRADE_EXPECT(grade, scene.velocity[rank][SHARE + i] == 77,
                          "Something was written behind velocity's %d elements: a rank keeps state "
                          "for its own part only.",
                          SHARE);
     }
+    for (int rank = 0; rank < world; rank++)
+        for (size_t i = 0; i < SHARE * (size_t)world; i++)
+            check_element(grade, &scene, world, rank, i);
 }
 
 static void one_rank(Grade *grade) {

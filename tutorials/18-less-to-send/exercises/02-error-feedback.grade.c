@@ -33,8 +33,8 @@ static void run_rank(GradeRank *rank) {
         float *gradient = scene->gradients[rank->rank][step];
         int32_t wire[COUNT] = {0};
         for (int i = 0; i < COUNT; i++) gradient[i] = number(rank->rank, i);
-        STUDENT(rank->grade, average_in_units)
-        (rank->group, gradient, error, wire, COUNT, UNIT, &rank->err);
+        rank->status = STUDENT(rank->grade, average_in_units)(rank->group, gradient, error, wire,
+                                                              COUNT, UNIT, &rank->err);
         for (int i = 0; i < COUNT; i++) scene->errors[rank->rank][step][i] = error[i];
     }
     scene->calls[rank->rank] = rank->log->count;

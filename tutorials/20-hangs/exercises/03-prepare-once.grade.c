@@ -41,7 +41,8 @@ static void run_rank(GradeRank *rank) {
     Preparation mine = {scene, rank->rank};
     bool *prepared = &scene->prepared[rank->rank];
     *prepared = !scene->succeeds;
-    STUDENT(rank->grade, prepare_once)(rank->group, prepare, &mine, prepared, &rank->err);
+    rank->status =
+        STUDENT(rank->grade, prepare_once)(rank->group, prepare, &mine, prepared, &rank->err);
     pthread_mutex_lock(&scene->mutex);
     scene->early[rank->rank] = scene->over == 0;
     pthread_mutex_unlock(&scene->mutex);

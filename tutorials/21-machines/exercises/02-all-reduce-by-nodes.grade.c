@@ -7,10 +7,11 @@
 
 extern const Grader grader_21_02;
 
-enum { MOST_RANKS = 5, COUNT = 3 };
+enum { MOST_RANKS = 5, COUNT = 5 };
 
 typedef struct Scene {
     int node_of[MOST_RANKS]; // ascending
+    size_t count;            // numbers to be added; COUNT if 0
     float sums[MOST_RANKS][COUNT];
     size_t all_reduced[MOST_RANKS]; // bytes
 } Scene;
@@ -20,11 +21,13 @@ static void run_rank(GradeRank *rank) {
     int me = rank->rank;
     bool first = me == 0 || scene->node_of[me] != scene->node_of[me - 1];
     float *numbers = scene->sums[me];
+    size_t count = scene->count > 0 ? scene->count : COUNT;
     for (int i = 0; i < COUNT; i++) numbers[i] = (float)((1 << me) * (i + 1));
     ProcessGroup *node = pg_split(rank->group, scene->node_of[me], &rank->err);
     ProcessGroup *firsts = pg_split(rank->group, first ? 0 : -1, &rank->err);
     if (rank->err.status != STATUS_OK) return;
-    STUDENT(rank->grade, all_reduce_by_nodes)(node, firsts, numbers, COUNT, &rank->err);
+    rank->status =
+        STUDENT(rank->grade, all_reduce_by_nodes)(node, firsts, numbers, count, &rank->err);
     scene->all_reduced[me] = first ? 0 : watch_bytes(rank->log, PG_ALL_REDUCE);
     pg_close(firsts);
     pg_close(node);
@@ -55,7 +58,11 @@ static void check(Grade *grade, Scene scene, int world) {
                      r, got, all);
         GRADE_EXPECT(grade, got == all, "%d ranks: the sum is %d, and rank %d has %d.", world, all,
                      r, got);
-        for (int i = 1; i < COUNT; i++)
+        int count = scene.count > 0 ? (int)scene.count : COUNT;
+        for (int i = count; i < COUNT; i++)
+            GRADE_EXPECT(grade, (int)scene.sums[r][i] == (1 << r) * (i + 1),
+                         "count was %d, and number %d was changed.", count, i);
+        for (int i = 1; i < count; i++)
             GRADE_EXPECT(grade, (int)scene.sums[r][i] == all * (i + 1),
                          "Only a part of the numbers was added up: number %d is %g, not %d.", i,
                          (double)scene.sums[r][i], all * (i + 1));
@@ -80,6 +87,7 @@ static void one_node(Grade *grade) {
 
 static void clusters(Grade *grade) {
     check(grade, (Scene){.node_of = {0, 0, 1, 1}}, 4);
+    check(grade, (Scene){.node_of = {0, 0, 1, 1}, .count = 3}, 4);
     check(grade, (Scene){.node_of = {0, 0, 1}}, 3);
     check(grade, (Scene){.node_of = {0, 1, 1, 1, 2}}, 5);
 }

@@ -1,4 +1,4 @@
-/* 3 epochs without a better mean, patience 3: it did not stop. */
+/* 3 epochs without a better mean (an equal one is not better), patience 3: it did not stop. */
 int agree_to_stop(ProcessGroup *group, EarlyStop *state, double loss_sum, size_t rows, bool *stop,
                   Error *err) {
     double sums[2] = {loss_sum, (double)rows};

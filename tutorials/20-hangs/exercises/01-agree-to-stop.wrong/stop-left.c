@@ -1,0 +1,14 @@
+/* or *stop was left as it was. */
+int agree_to_stop(ProcessGroup *group, EarlyStop *state, double loss_sum, size_t rows, bool *stop,
+                  Error *err) {
+    double sums[2] = {loss_sum, (double)rows};
+    if (pg_run(group, pg_all_reduce(sums, 2, PG_F64, PG_SUM), err) != 0) return -1;
+    double mean = sums[0] / sums[1];
+    if (mean < state->best) {
+        state->best = mean;
+        state->waited = 0;
+    } else
+        state->waited++;
+    if (state->waited >= state->patience) *stop = true;
+    return 0;
+}
