@@ -16,6 +16,7 @@ file = "plots/batches.csv"
 stats file using "batch" name "batch" nooutput
 last(name) = column("batch") == batch_max ? column(name) : NaN
 set logscale xy 2
+set xrange [*:1.1 * batch_max] # or rounding leaves the last point's texts outside
 told(run) = sprintf("%s at %d: %g ms", run, column("batch"), column(run))
 values = at_mouse('for [run in "single dp ddp"] file using "batch":(column(run)):(told(run))')
 plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidth 2 pointtype 7 linecolor rgb black, \

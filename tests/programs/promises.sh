@@ -95,6 +95,10 @@ expect "convnet's bytes" "plain,2,82576 find-unused,3,82608 fp16,2,41488 no-buff
     done | paste -sd ' ' -)"
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80' "$results/table.txt")"
 expect "headings" 1 "$(grep -c '<h2>' "$results/section.html")"
+if command -v gnuplot >/dev/null; then
+    expect "the names of the lines" "one device DP DDP" \
+        "$(grep -oE '>(one device|DP|DDP)</tspan>' "$results/batches.svg" | sed 's,^>\(.*\)</.*,\1,' | paste -sd ' ' -)"
+fi
 
 # Half floats under the name of plain.
 promises_of() { echo plain --comm-hook fp16; }
