@@ -50,5 +50,6 @@ resnet=(--model resnet20 --data synthetic:3x32x32:10 --global-batch 2)
 echo "| a step of | launches | copies | bytes copied |"
 echo "|---|---:|---:|---:|"
 a_step "${mlp[@]}" | totals "mlp 1024-1024"
+a_step "${mlp[@]}" --amp bf16 | totals "mlp 1024-1024, --amp bf16"
 a_step "${resnet[@]}" | totals "resnet20"
 a_step "${resnet[@]}" --amp bf16 | totals "resnet20, --amp bf16"

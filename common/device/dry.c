@@ -62,6 +62,7 @@ static DryKernels *imitate(const Kernels *of) {
     if (of->halves) {
         FAMILY(halves);
         dry->halves.conv2d_workspace = of->halves->conv2d_workspace;
+        dry->halves.linear_workspace = of->halves->linear_workspace;
     }
     if (!of->transformer) return dry;
     FAMILY(transformer);

@@ -18,7 +18,7 @@
  *    device_synchronize and readback_wait wait for it. Structs and lists of tensors are the host's,
  *    and may change after the call;
  *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout). Only
- *    the family "halves" has images in 16 bits, channels last;
+ *    the family "halves" has tensors in 16 bits, and images there with the channels last;
  *  - counts are elements, and any count may be 0: a tensor without elements is neither read nor
  *    written, and a sum over nothing is 0;
  *  - outputs never overlap inputs unless the comment says "may be in place";
@@ -101,9 +101,9 @@ typedef struct MatmulShape { // c[m,n] = op(a)[m,k] op(b)[k,n], where op transpo
 
 // What is kept of a relu for its gradient.
 typedef struct ReluMask {
-    void *bits;     // the caller's: device memory of relu_mask bytes; NULL: there is no gradient
-    const float *y; // linear's: its output
-    bool written;   // linear's: bits say where y > 0, in a form that only its device knows
+    void *bits;    // the caller's: device memory of relu_mask bytes; NULL: there is no gradient
+    const void *y; // linear's: its output
+    bool written;  // linear's: bits say where y > 0, in a form that only its device knows
 } ReluMask;
 
 typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bias[out]
@@ -117,6 +117,7 @@ typedef struct LinearGradient { // where gradients go; NULL: nobody wants it
 } LinearGradient;
 
 typedef struct MatrixKernels {
+    // Where there are halves, 16 bits are theirs, and all of these functions are of float32 alone.
     size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
     void (*matmul)(Compute how, MatmulShape shape, const float *a, const float *b, float *c,
                    bool accumulate);
@@ -387,15 +388,16 @@ typedef struct TransformerKernels {
                                const void *saved, const float *dy, float *dqkv, bool accumulate);
 } TransformerKernels;
 
-// ---- images in 16 bits -------------------------------------------------------------------------
+// ---- tensors in 16 bits ------------------------------------------------------------------------
 
-// What PyTorch's autocast stores: images and their gradients as 16-bit numbers, and (on GPUs) the
-// channels of a pixel side by side, [n, h, w, c] ("channels last"), as tensor cores read them. Each
-// function does over such images what its namesake above does over float32 [n, c, h, w]. It
+// What PyTorch's autocast stores: activations and their gradients as 16-bit numbers. Of images (on
+// GPUs) the channels of a pixel lie side by side, [n, h, w, c] ("channels last"), as tensor cores
+// read them; rows [n, c] are images of one pixel, in whose memory nothing changes its place. Each
+// function does over such tensors what its namesake above does over float32 [n, c, h, w]. It
 // computes in float32 and rounds what it stores, once: a gradient that is added to is rounded with
 // the sum. All 16-bit numbers of a call are of `precision`, which is not PRECISION_F32. Parameters,
-// their gradients and statistics are float32 in their usual order; only a convolution's weight
-// comes from `narrow`, as [k, kernel, kernel, c].
+// their gradients and statistics are float32 in their usual order; only the weight of a product
+// comes from `narrow`, a convolution's as [k, kernel, kernel, c].
 typedef struct ImageSizes { // images [n, c, inner], inner = h w; in 16 bits [n, inner, c]
     size_t n, c, inner;
 } ImageSizes;
@@ -416,12 +418,25 @@ typedef struct HalfKernels {
     // dx may be dy (then accumulate is false)
     void (*relu_gradient)(Precision precision, uint16_t *dx, const uint16_t *y, const uint16_t *dy,
                           size_t count, bool accumulate);
+    // The linear layer's three products: the workspace is linear_workspace, the mask is that of
+    // MatrixKernels. The gradients of the two parameters are rounded to 16 bits, as PyTorch's are,
+    // and then added.
+    size_t (*linear_workspace)(Precision precision, LinearShape shape);
+    void (*linear)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+                   const float *bias, uint16_t *y);
+    void (*linear_weight_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
+                                   const uint16_t *x, const LinearGradient *to);
+    // dx[rows, in] (+)= dy weight; if x was made by a linear with relu, which left *of, only where
+    // x > 0 (then accumulate is false). of is NULL otherwise.
+    void (*linear_input_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
+                                  const uint16_t *weight, const ReluMask *of, uint16_t *dx,
+                                  bool accumulate);
     size_t (*conv2d_workspace)(Precision precision, const Window *window);
     void (*conv2d)(Compute how, const Window *window, const uint16_t *x, const uint16_t *weight,
                    const float *bias, uint16_t *y);
     void (*conv2d_input_gradient)(Compute how, const Window *window, const uint16_t *weight,
                                   const uint16_t *dy, uint16_t *dx, bool accumulate);
-    // The gradients of the two parameters are rounded to 16 bits, as PyTorch's are, and then added.
+    // Both are rounded and then added, as a linear layer's.
     void (*conv2d_weight_gradient)(Compute how, const Window *window, const uint16_t *x,
                                    const uint16_t *dy, float *dweight, bool accumulate);
     void (*conv2d_bias_gradient)(Precision precision, const Window *window, const uint16_t *dy,
@@ -525,7 +540,7 @@ typedef struct Kernels {
     const LossKernels *loss;
     const PixelKernels *pixels;
     const TransformerKernels *transformer; // NULL where a backend has none: gpt is refused there
-    const HalfKernels *halves; // NULL where images stay in float32, in 16-bit precision, too
+    const HalfKernels *halves; // NULL where all is stored in float32, in 16-bit precision, too
     const OptimizerKernels *optimizer;
 } Kernels;
 

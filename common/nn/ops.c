@@ -7,6 +7,11 @@
 
 // ---- linear -----------------------------------------------------------------------------------
 
+// x as products take it: in 16 bits where the tape stores those.
+static Tensor *factor(Tape *tape, Tensor *x) {
+    return tape_stores_halves(tape) ? op_half(tape, x) : x;
+}
+
 static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
     return tape_scratch(tape, KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k));
 }
@@ -39,13 +44,17 @@ static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
     if (!grad) return;
+    if (relu) relu->done = true;
+    if (tensor_is_half(x)) {
+        half_linear_input_gradient(tape, node, relu ? &relu->mask : NULL, grad, accumulate);
+        return;
+    }
     Compute how = {tape->precision, matmul_room(tape, shape.rows, shape.in, shape.out)};
     if (relu)
         matrix->linear_relu_gradient(how, shape, dy, weight, &relu->mask, grad);
     else
         matrix->matmul(how, (MatmulShape){false, false, shape.rows, shape.in, shape.out}, dy,
                        weight, grad, accumulate);
-    if (relu) relu->done = true;
 }
 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
@@ -55,9 +64,12 @@ static void linear_backward(Tape *tape, Node *node) {
     LinearGradient to = {0};
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
-    KERNELS(tape)->matrix->linear_weight_gradient(
-        (Compute){tape->precision, matmul_room(tape, shape.out, shape.in, shape.rows)}, shape,
-        node->output->grad, tensor_f32(x), &to);
+    if (tensor_is_half(x))
+        half_linear_weight_gradient(tape, node, &to);
+    else
+        KERNELS(tape)->matrix->linear_weight_gradient(
+            (Compute){tape->precision, matmul_room(tape, shape.out, shape.in, shape.rows)}, shape,
+            node->output->grad, tensor_f32(x), &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     input_gradient(tape, node, shape);
@@ -70,9 +82,9 @@ static void *mask_room(Tape *tape, LinearShape shape) {
     return bytes ? tape_memory(tape, bytes) : NULL;
 }
 
-// The product alone, which is not recorded yet.
+// The product alone, which is not recorded yet. *saved: what one in 16 bits keeps for its backward.
 static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
-                       ReluMask *relu) {
+                       ReluMask *relu, void **saved) {
     if (!x) return NULL;
     char shape[64];
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
@@ -82,6 +94,7 @@ static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     const LinearShape of = {n, out, in, relu};
     if (relu) relu->bits = mask_room(tape, of);
+    if (tensor_is_half(x)) return half_linear(tape, x, weight, bias, of, saved);
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
     KERNELS(tape)->matrix->linear((Compute){tape->precision, matmul_room(tape, n, out, in)}, of,
                                   tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL,
@@ -90,8 +103,10 @@ static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor
 }
 
 static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
-    Tensor *y = product(tape, x, weight, bias, relu);
-    if (y) tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, NULL);
+    void *saved = NULL;
+    x = factor(tape, x);
+    Tensor *y = product(tape, x, weight, bias, relu, &saved);
+    if (y) tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, saved);
     return y;
 }
 
@@ -106,7 +121,8 @@ static void linear_add_backward(Tape *tape, Node *node) {
 }
 
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual) {
-    Tensor *y = residual ? product(tape, x, weight, bias, NULL) : NULL;
+    if (tape_stores_halves(tape)) return op_add(tape, residual, op_linear(tape, x, weight, bias));
+    Tensor *y = residual ? product(tape, x, weight, bias, NULL, NULL) : NULL;
     char shape[64], other[64];
     if (!y) return NULL;
     if (!tensor_same_shape(y, residual))
@@ -122,11 +138,20 @@ Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tenso
 
 // ---- relu, add, flatten -----------------------------------------------------------------------
 
+// dx (+)= what relu lets through of dy, all of them stored as its output y.
+static void relu_gradient(Tape *tape, const Tensor *y, float *dx, const float *dy,
+                          bool accumulate) {
+    if (tensor_is_half(y))
+        half_relu_gradient(tape, y, dx, dy, accumulate);
+    else
+        KERNELS(tape)->elementwise->relu_gradient(dx, tensor_f32(y), dy, tensor_count(y),
+                                                  accumulate);
+}
+
 // The mask is read off the output: y > 0 exactly where x > 0.
 static void relu_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     LinearRelu *before = node->saved;
-    size_t count = tensor_count(y);
     bool accumulate;
     if (before && before->done) {
         before->done = false;
@@ -134,12 +159,10 @@ static void relu_backward(Tape *tape, Node *node) {
         return;
     }
     if (tape_grad_take(tape, node, x)) {
-        KERNELS(tape)->elementwise->relu_gradient(x->grad, tensor_f32(y), x->grad, count, false);
+        relu_gradient(tape, y, x->grad, x->grad, false);
     } else {
         float *dx = tape_grad(tape, x, &accumulate);
-        if (dx)
-            KERNELS(tape)->elementwise->relu_gradient(dx, tensor_f32(y), y->grad, count,
-                                                      accumulate);
+        if (dx) relu_gradient(tape, y, dx, y->grad, accumulate);
     }
     tape_grad_done(tape, x);
 }
@@ -158,8 +181,10 @@ static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    if (tensor_is_half(x)) return half_relu(tape, x);
-    KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
+    if (tensor_is_half(x))
+        half_relu(tape, x);
+    else
+        KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
     return record_relu(tape, x, NULL);
 }
 
@@ -198,9 +223,9 @@ static void flatten_backward(Tape *tape, Node *node) {
 Tensor *op_flatten(Tape *tape, Tensor *x) {
     if (!x) return NULL;
     if (x->ndim < 1) return tape_fail(tape, "flatten", "a scalar has no rows");
-    x = op_float32(tape, x);
     size_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
+    if (x->ndim > 1 && rest != x->shape[1]) x = op_float32(tape, x); // to pixels side by side
     Tensor *y = share(tape, x, 2, (size_t[]){x->shape[0], rest});
     tape_record(tape, "flatten", flatten_backward, y, 1, &x, NULL);
     return y;

@@ -26,8 +26,8 @@ typedef struct BatchNormState { // one layer's tensors, each [c]
     float momentum, eps;         // PyTorch: 0.1, 1e-5
 } BatchNormState;
 
-// x as float32: itself, unless it is an image in 16 bits (tape.h: Tape.precision). What is not made
-// for such images asks for it.
+// x as float32: itself, unless it is in 16 bits (tape.h: Tape.precision). What is not made for such
+// tensors asks for it.
 Tensor *op_float32(Tape *tape, Tensor *x);
 
 // x[n, c] or [n, c, h, w] -> the same shape. While tape->training: batch statistics, and the
@@ -42,7 +42,7 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
                             const BatchNormState *state);
 void batch_norm_count_batch(const BatchNormState *state); // num_batches_tracked += 1
 // What the kernels want of a layer and its input x[n, c] or [n, c, h, w]; mean and invstd are NULL,
-// and so is the place of x if it is an image in 16 bits.
+// and so is the place of x if it is in 16 bits.
 BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state);
 
 // In place: the result shares x's memory, so x's value must not be needed by its own backward (true

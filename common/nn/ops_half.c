@@ -1,5 +1,5 @@
-/* ops_half.c: the operations on images in 16 bits. A tensor's shape is [n, c, h, w], as everywhere;
- * its memory, and its gradient's, is [n, h, w, c].
+/* ops_half.c: operations on tensors in 16 bits. An image's shape is [n, c, h, w], as everywhere,
+ * but its memory, and its gradient's, is [n, h, w, c]. That of rows [n, c] is as ever.
  */
 #include "common/nn/ops_half.h"
 
@@ -22,7 +22,9 @@ static uint16_t *want_gradient(Tape *tape, Tensor *x, bool *accumulate) {
 }
 
 static ImageSizes sizes_of(const Tensor *x) {
-    return (ImageSizes){x->shape[0], x->shape[1], x->shape[2] * x->shape[3]};
+    size_t n = x->ndim > 0 ? x->shape[0] : 1, c = x->ndim > 1 ? x->shape[1] : 1, inner = 1;
+    for (int i = 2; i < x->ndim; i++) inner *= x->shape[i];
+    return (ImageSizes){n, c, inner};
 }
 
 static Window *keep_window(Tape *tape, const Window *window) {
@@ -47,8 +49,8 @@ static void half_backward(Tape *tape, Node *node) {
 
 Tensor *op_half(Tape *tape, Tensor *x) {
     if (!x || tensor_is_half(x)) return x;
-    Tensor *y =
-        tape_tensor(tape, tape->precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_BF16, 4, x->shape);
+    Tensor *y = tape_tensor(tape, tape->precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_BF16,
+                            x->ndim, x->shape);
     KERNELS(tape)->narrow(precision_of(y), sizes_of(x), tensor_f32(x), tensor_half(y), false);
     tape_record(tape, "half", half_backward, y, 1, &x, NULL);
     return y;
@@ -64,10 +66,47 @@ static void float32_backward(Tape *tape, Node *node) {
 
 Tensor *op_float32(Tape *tape, Tensor *x) {
     if (!x || !tensor_is_half(x)) return x;
-    Tensor *y = tape_tensor(tape, DTYPE_F32, 4, x->shape);
+    Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     KERNELS(tape)->widen(precision_of(x), sizes_of(x), tensor_half(x), tensor_f32(y), false);
     tape_record(tape, "float32", float32_backward, y, 1, &x, NULL);
     return y;
+}
+
+// ---- linear -----------------------------------------------------------------------------------
+
+static Compute linear_room(Tape *tape, const Tensor *x, LinearShape of) {
+    size_t bytes = KERNELS(tape)->linear_workspace(precision_of(x), of);
+    return (Compute){precision_of(x), tape_scratch(tape, bytes)};
+}
+
+Tensor *half_linear(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias, LinearShape of,
+                    void **saved) {
+    uint16_t *narrow = *saved = tape_memory(tape, tensor_count(weight) * sizeof *narrow);
+    Compute how = linear_room(tape, x, of);
+    KERNELS(tape)->narrow(how.precision, sizes_of(weight), tensor_f32(weight), narrow, false);
+    Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){of.rows, of.out});
+    KERNELS(tape)->linear(how, of, tensor_half(x), narrow, bias ? tensor_f32(bias) : NULL,
+                          tensor_half(y));
+    return y;
+}
+
+static LinearShape linear_of(const Node *node) {
+    const Tensor *x = node->inputs[0], *weight = node->inputs[1];
+    return (LinearShape){x->shape[0], weight->shape[0], weight->shape[1], NULL};
+}
+
+void half_linear_weight_gradient(Tape *tape, const Node *node, const LinearGradient *to) {
+    const Tensor *x = node->inputs[0];
+    KERNELS(tape)->linear_weight_gradient(linear_room(tape, x, linear_of(node)), linear_of(node),
+                                          half_gradient(node->output), tensor_half(x), to);
+}
+
+void half_linear_input_gradient(Tape *tape, const Node *node, const ReluMask *relu, void *dx,
+                                bool accumulate) {
+    const Tensor *x = node->inputs[0];
+    KERNELS(tape)->linear_input_gradient(linear_room(tape, x, linear_of(node)), linear_of(node),
+                                         half_gradient(node->output), node->saved, relu, dx,
+                                         accumulate);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -148,7 +187,7 @@ Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool
                        .residual = residual ? tensor_half(residual) : NULL};
     norm->of.relu = relu;
     norm->of.num_batches_tracked = state->num_batches_tracked->data;
-    Tensor *y = tape_tensor(tape, x->dtype, 4, x->shape);
+    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
     if (!tape->training) {
         KERNELS(tape)->batch_norm_eval(precision_of(x), norm, tensor_half(y));
         return y;
@@ -163,22 +202,13 @@ Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool
 
 // ---- relu, sums -------------------------------------------------------------------------------
 
-static void relu_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0], *y = node->output;
-    bool accumulate = false, taken = tape_grad_take(tape, node, x);
-    uint16_t *dx = taken ? half_gradient(x) : want_gradient(tape, x, &accumulate);
-    const uint16_t *dy = taken ? dx : half_gradient(y);
-    if (dx)
-        KERNELS(tape)->relu_gradient(precision_of(x), dx, tensor_half(y), dy, tensor_count(y),
-                                     accumulate);
-    tape_grad_done(tape, x);
+void half_relu(Tape *tape, const Tensor *x) {
+    KERNELS(tape)->relu(precision_of(x), tensor_half(x), tensor_half(x), tensor_count(x));
 }
 
-Tensor *half_relu(Tape *tape, Tensor *x) {
-    KERNELS(tape)->relu(precision_of(x), tensor_half(x), tensor_half(x), tensor_count(x));
-    Tensor *y = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
-    tape_record(tape, "relu", relu_backward, y, 1, &x, NULL);
-    return y;
+void half_relu_gradient(Tape *tape, const Tensor *y, void *dx, const void *dy, bool accumulate) {
+    KERNELS(tape)->relu_gradient(precision_of(y), dx, tensor_half(y), dy, tensor_count(y),
+                                 accumulate);
 }
 
 static void add_backward(Tape *tape, Node *node) {

@@ -49,6 +49,7 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
         target->shape[0] != logits->shape[0])
         return tape_fail(tape, "cross_entropy", "logits %s do not fit %zu targets",
                          tensor_describe(logits, shape, sizeof shape), tensor_count(target));
+    logits = op_float32(tape, logits);
     size_t n = logits->shape[0], classes = logits->shape[1];
     size_t bad = first_bad_label(target, classes);
     if (bad < n)
@@ -97,6 +98,7 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
     if (pos_weight && (pos_weight->ndim != 1 || pos_weight->shape[0] != logits->shape[1]))
         return tape_fail(tape, "binary_cross_entropy", "pos_weight %s does not fit %zu classes",
                          tensor_describe(pos_weight, shape, sizeof shape), logits->shape[1]);
+    logits = op_float32(tape, logits);
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .pos_weight = pos_weight, .divisor = divisor};
     const Answers answers = answers_of(logits, target, pos_weight);

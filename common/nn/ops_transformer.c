@@ -87,6 +87,7 @@ Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     if (x->ndim != 2 || x->shape[1] != tensor_count(weight))
         return tape_fail(tape, "layer_norm", "input %s does not fit %zu channels",
                          tensor_describe(x, shape, sizeof shape), tensor_count(weight));
+    x = op_float32(tape, x);
     LayerNorm *norm = tape_alloc(tape, sizeof *norm);
     *norm = (LayerNorm){.x = tensor_f32(x),
                         .rows = x->shape[0],
@@ -161,6 +162,7 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads) {
                          "%s is no query, key and value of %zu heads for texts "
                          "of %zu tokens",
                          tensor_describe(qkv, shape, sizeof shape), heads, length);
+    qkv = op_float32(tape, qkv);
     AttentionSaved *saved = tape_alloc(tape, sizeof *saved);
     saved->of = (Attention){length ? rows / length : 0, length, heads, channels / heads};
     saved->kernel = tape_memory(tape, KERNELS(tape)->attention_saved(&saved->of));

@@ -46,12 +46,12 @@ struct Tape {
     bool training;    // PyTorch's module.training: batch norm uses and updates batch statistics
     // PyTorch's autocast: linear and convolution round their factors (activations, weights, bias,
     // gradients) and what comes out to 16 bits; losses and batch norm compute in float32, the rest
-    // takes what comes. PyTorch also stores what comes out in 16 bits. So do GPUs (and ref) with
-    // images, channels last, from a convolution to the first operation that is neither batch norm,
-    // relu, sum nor window: ops_half.h. Everything else is stored in float32, on CPUs images, too.
-    // As the next product rounds its factors anyway, that changes only what no product follows:
-    // sums of residuals, which of several maxima is taken that PyTorch has rounded to the same, and
-    // the gradients of biases of linear layers, which PyTorch rounds.
+    // takes what comes. PyTorch also stores what comes out in 16 bits. So do GPUs (and ref), images
+    // with the channels last, from a product to the first operation that is none of those that
+    // ops_half.h names. Everything else is stored in float32, and on CPUs all is. As the next
+    // product rounds its factors anyway, that changes only what no product follows: sums of
+    // residuals, which of several maxima is taken that PyTorch has rounded to the same, and the
+    // gradients of biases, which PyTorch rounds.
     Precision precision;
     Error error;
 

@@ -17,8 +17,8 @@
 
 enum { TENSOR_MAX_DIMS = 4 };
 
-// Images that a convolution made under autocast may be BF16 or F16 (tape.h: Tape.precision). Their
-// shape is [n, c, h, w] as ever, their memory [n, h, w, c] ("channels last").
+// What a product made under autocast may be BF16 or F16 (tape.h: Tape.precision). The shape of an
+// image is [n, c, h, w] as ever, its memory then [n, h, w, c] ("channels last").
 typedef enum DType { DTYPE_F32, DTYPE_I64, DTYPE_BF16, DTYPE_F16 } DType;
 
 typedef struct Tensor {
@@ -28,7 +28,7 @@ typedef struct Tensor {
     size_t shape[TENSOR_MAX_DIMS];
     void *data;
 
-    // Gradients are of the same shape, on the same device, and float32. Those of an image in 16
+    // Gradients are of the same shape, on the same device, and float32. Those of a tensor in 16
     // bits are stored as it is, and only ops_half.c reads them.
     bool requires_grad;
     bool has_grad;
@@ -60,7 +60,7 @@ char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
 static inline bool tensor_is_half(const Tensor *tensor) {
     return tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16;
 }
-// The data; of an image in 16 bits there are no float32 (op_float32 makes them).
+// The data; of a tensor in 16 bits there are no float32 (op_float32 makes them).
 static inline float *tensor_f32(const Tensor *tensor) {
     CHECK(!tensor_is_half(tensor), "a tensor in 16 bits is taken for float32");
     return (float *)tensor->data;

@@ -7,7 +7,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/data/text.h"
-#include "common/nn/tape.h"
+#include "common/nn/ops.h"
 
 size_t generation_draw(const float *logits, size_t count, double at) {
     double largest = -INFINITY, total = 0;
@@ -27,7 +27,7 @@ static int expect_next(Run *run, const int64_t *tokens, size_t length, float *lo
     Tape *tape = run->step->tape;
     size_t classes = run->data->train.classes;
     Tensor *input = tape_input(tape, DTYPE_I64, 2, (size_t[]){1, length}, tokens);
-    Tensor *output = module_forward(run->strategy->model, tape, input);
+    Tensor *output = op_float32(tape, module_forward(run->strategy->model, tape, input));
     if (tape_error(tape, err) != 0) return -1;
     device_copy(NULL, logits, tape->device, tensor_f32(output) + (length - 1) * classes,
                 classes * sizeof *logits);

@@ -1,5 +1,5 @@
-/* test_kernels_halves.c: the kernels over images in 16 bits, channels last, of a device (on the
- * command line; "cpu" has none) against the reference.
+/* test_kernels_halves.c: the kernels over tensors in 16 bits of a device against the reference. The
+ * device is on the command line; "cpu" has none of them.
  */
 #include "tests/rigs/two_devices.h"
 
@@ -73,9 +73,9 @@ static void check_turns(TwoDevices *two, Precision p, ImageSizes of, bool accumu
 }
 
 static void turns(void **state) {
-    const ImageSizes shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5, 5, 9},
-                                 {2, 16, 128}, {1, 16, 129}, {3, 17, 63}, {2, 32, 64},
-                                 {1, 33, 65},  {4, 64, 64},  {16, 3, 9},  {0, 2, 3}};
+    const ImageSizes shapes[] = {{1, 1, 1},    {2, 3, 1025}, {3, 4, 513}, {5, 5, 9},   {2, 16, 128},
+                                 {1, 16, 129}, {3, 17, 63},  {2, 32, 64}, {1, 33, 65}, {4, 64, 64},
+                                 {16, 3, 9},   {0, 2, 3},    {7, 65, 1},  {5, 1, 9}};
     for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
         for (int accumulate = 0; accumulate < 2; accumulate++)
             check_turns(*state, i % 2 ? PRECISION_F16 : PRECISION_BF16, shapes[i], accumulate);
@@ -108,6 +108,114 @@ static void elements(void **state) {
     for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
         for (int p = PRECISION_BF16; p <= PRECISION_F16; p++)
             check_elements(*state, (Precision)p, counts[i]);
+}
+
+// ---- linear -----------------------------------------------------------------------------------
+
+typedef struct Layer {
+    LinearShape shape;
+    Precision precision;
+    bool with_bias, relu, accumulate;
+    Both x, weight, bias, y, dy, dweight, dbias, dx;
+    ReluMask mask[DEVICES]; // y's
+    void *workspace[DEVICES];
+} Layer;
+
+static void layer_open(TwoDevices *two, Layer *l) {
+    const LinearShape s = l->shape;
+    Precision p = l->precision;
+    l->x = half_normal(two, p, s.rows * s.in, 1);
+    l->weight = half_normal(two, p, s.out * s.in, 2);
+    l->bias = both_normal(two, s.out, 3);
+    l->dy = half_normal(two, p, s.rows * s.out, 4);
+    l->y = half_start(two, p, s.rows * s.out, false);
+    l->dx = half_start(two, p, s.rows * s.in, l->accumulate);
+    l->dweight = both_start(two, s.out * s.in, l->accumulate);
+    l->dbias = both_start(two, s.out, l->accumulate);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        l->workspace[d] = two_take(two, two->of[d], NULL, k->halves->linear_workspace(p, s));
+        l->mask[d].bits = two_take(two, two->of[d], NULL, k->matrix->relu_mask(p, s));
+    }
+}
+
+static void layer_run(const TwoDevices *two, int d, Layer *l) {
+    const HalfKernels *k = two_kernels(two, d)->halves;
+    const Compute how = {l->precision, l->workspace[d]};
+    LinearShape s = l->shape;
+    s.relu = l->relu ? &l->mask[d] : NULL;
+    k->linear(how, s, l->x.of[d], l->weight.of[d], l->with_bias ? l->bias.of[d] : NULL, l->y.of[d]);
+    k->linear_weight_gradient(how, s, l->dy.of[d], l->x.of[d],
+                              &(LinearGradient){l->dweight.of[d],
+                                                l->with_bias ? l->dbias.of[d] : NULL, l->accumulate,
+                                                l->accumulate});
+    k->linear_input_gradient(how, s, l->dy.of[d], l->weight.of[d], NULL, l->dx.of[d],
+                             l->accumulate);
+}
+
+// Where a library knows no product with a bias, that is rounded before it is added, too.
+static void layer_check(const Layer *l) {
+    double unit = l->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    half_check(l->y, l->precision, l->with_bias ? 2 : 1, "linear");
+    half_check(l->dx, l->precision, 1, "linear_input_gradient");
+    both_check(l->dweight, unit, "linear_weight_gradient");
+    if (l->with_bias) both_check(l->dbias, unit, "the bias's gradient");
+}
+
+// The gradient of the layer behind y's relu, cut by that: y's own zeros say where.
+static void check_cut(TwoDevices *two, Layer *l) {
+    enum { NEXT = 5 };
+    const LinearShape s = {l->shape.rows, NEXT, l->shape.out, NULL};
+    Both dnext = half_normal(two, l->precision, s.rows * NEXT, 6);
+    Both next = half_normal(two, l->precision, NEXT * s.in, 7);
+    Both cut = half_start(two, l->precision, s.rows * s.in, false);
+    for (int d = 0; d < DEVICES; d++)
+        two_kernels(two, d)->halves->linear_input_gradient((Compute){l->precision, l->workspace[d]},
+                                                           s, dnext.of[d], next.of[d], &l->mask[d],
+                                                           cut.of[d], false);
+    half_check(cut, l->precision, 1, "linear_input_gradient, cut");
+    const uint16_t *y = both_read(l->y, TESTED, l->y.bytes);
+    const uint16_t *got = both_read(cut, TESTED, cut.bytes);
+    for (size_t i = 0; i < s.rows * s.in; i++)
+        if (!(from_half(l->precision, y[i]) > 0) && from_half(l->precision, got[i]) != 0)
+            fail_msg("element %zu passed the relu", i);
+}
+
+static void compare_layer(TwoDevices *two, Layer l) {
+    layer_open(two, &l);
+    for (int d = 0; d < DEVICES; d++) layer_run(two, d, &l);
+    layer_check(&l);
+    if (l.relu) check_cut(two, &l);
+    two_free(two);
+}
+
+static void layers(void **state) {
+    const size_t sizes[][3] = {{1, 1, 1},     {7, 13, 5}, {64, 10, 257}, {3, 1, 31}, {1, 17, 2},
+                               {33, 150, 40}, {8, 16, 8}, {0, 5, 3},     {5, 0, 3},  {4, 5, 0}};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        for (size_t flags = 0; flags < 16; flags++)
+            compare_layer(*state, (Layer){.shape = {sizes[i][0], sizes[i][1], sizes[i][2], NULL},
+                                          .precision = flags & 8 ? PRECISION_F16 : PRECISION_BF16,
+                                          .with_bias = flags & 1,
+                                          .relu = flags & 2,
+                                          .accumulate = flags & 4});
+}
+
+// Whatever cuBLASLt's own relu makes of it.
+static void a_layer_keeps_nan(void **state) {
+    TwoDevices *two = *state;
+    Layer l = {
+        .shape = {4, 16, 8, NULL}, .precision = PRECISION_BF16, .with_bias = true, .relu = 1};
+    layer_open(two, &l);
+    float *values = two_normal(two, 4 * 8, 1);
+    values[2 * 8 + 3] = NAN; // in row 2
+    l.x = half_floats(two, l.precision, values, 4 * 8);
+    layer_run(two, TESTED, &l);
+    const uint16_t *y = both_read(l.y, TESTED, l.y.bytes);
+    for (size_t i = 0; i < 4 * 16; i++)
+        if ((i / 16 == 2) != (bool)isnan(from_half(l.precision, y[i])))
+            fail_msg("y[%zu] is %g", i, (double)from_half(l.precision, y[i]));
+    two_free(two);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -363,13 +471,15 @@ static void norms(void **state) {
 int main(int argc, char **argv) {
     TwoDevices two = two_open(argc, argv);
     if (!two_kernels(&two, TESTED)->halves) {
-        print_message("%s stores no images in 16 bits\n", two.of[TESTED]->name);
+        print_message("%s stores nothing in 16 bits\n", two.of[TESTED]->name);
         two_close(&two);
         return 77;
     }
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_prestate(turns, &two),
         cmocka_unit_test_prestate(elements, &two),
+        cmocka_unit_test_prestate(layers, &two),
+        cmocka_unit_test_prestate(a_layer_keeps_nan, &two),
         cmocka_unit_test_prestate(convolutions, &two),
         cmocka_unit_test_prestate(a_convolution_in_parts, &two),
         cmocka_unit_test_prestate(a_recorded_step, &two),

@@ -3,7 +3,7 @@
  * Factors are float32, or both bfloat16, or both half; the result is float32 or of the factors'
  * type; all is added up in float32. Where the compute type says so, float32 factors are rounded to
  * TF32 (10 bits) or bfloat16 before. Matrices may be stored by columns or by rows. The epilogues
- * are bias (one number per row of d) and ReLU; and, of float32 by columns, ReLU with a mask of its
+ * are bias (one number per row of d) and ReLU; and, of one type by columns, ReLU with a mask of its
  * own, in bits that nobody else can read, ReLU's gradient by that mask, and the sums of b over k.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
@@ -97,10 +97,10 @@ static bool shapes_fit(const Product &p, const Layout l[4]) {
 
 enum { BIAS = 4, RELU = 2, DRELU = 8, AUX = 128, BGRADB = 512 }; // of an epilogue
 
-// Those that gradients need: not in 16 bits here, and not for matrices by rows.
+// Those that gradients need: in one type, and not for matrices by rows.
 static bool epilogue_is_known(const Product &p, const Layout l[4]) {
     bool by_columns = l[1].order == CUBLASLT_ORDER_COL && l[3].order == CUBLASLT_ORDER_COL;
-    bool plain = l[0].type == CUDA_R_32F && l[3].type == CUDA_R_32F && l[3].batch == 1;
+    bool plain = l[0].type == l[3].type && l[3].batch == 1;
     switch (p.epilogue) {
     case CUBLASLT_EPILOGUE_DEFAULT:
     case CUBLASLT_EPILOGUE_RELU:
@@ -215,7 +215,7 @@ static void sum_factor(const Call &call, const float *b, size_t depth) {
     for (size_t j = 0; j < call.layouts[3].columns; j++) {
         float sum = 0;
         for (size_t k = 0; k < depth; k++) sum += turned ? b[k * ld + j] : b[j * ld + k];
-        static_cast<float *>(const_cast<void *>(call.product.bias))[j] = sum;
+        store(const_cast<void *>(call.product.bias), call.layouts[3].type, j, sum);
     }
 }
 

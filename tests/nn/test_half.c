@@ -1,4 +1,4 @@
-/* test_half.c: images in 16 bits on the tape of the device on the command line ("ref" if there is
+/* test_half.c: tensors in 16 bits on the tape of the device on the command line ("ref" if there is
  * none): what they cost, where they end, and what arrives as gradients.
  */
 #include "tests/rigs/check.h"
@@ -89,6 +89,18 @@ static void expect(const Tensor *x, DType dtype, const char *what) {
     if (!x || x->dtype != dtype) fail_msg("%s is %s", what, x ? dtype_name(x->dtype) : "nothing");
 }
 
+static Tensor *rows_of_ones(Tape *tape, size_t rows, size_t columns) {
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, columns});
+    device_kernels(tape->device)->elementwise->fill(tensor_f32(x), 1.0f, rows * columns);
+    return x;
+}
+
+static Tensor *ones(Tape *tape, size_t count) {
+    Tensor *x = tape_tensor(tape, DTYPE_F32, 1, &count);
+    device_kernels(tape->device)->elementwise->fill(tensor_f32(x), 1.0f, count);
+    return x;
+}
+
 static void types(void **state) {
     (void)state;
     Device *device = open_device(name);
@@ -111,6 +123,7 @@ static void types(void **state) {
         expect(op_upsample2x(tape, y), half, "upsample2x");
         expect(op_shortcut(tape, y, 20, 2), half, "shortcut");
         expect(op_flatten(tape, y), DTYPE_F32, "flatten");
+        expect(op_flatten(tape, op_avg_pool(tape, y, 32, 1, 0)), half, "flatten of single pixels");
         expect(op_gelu(tape, y), DTYPE_F32, "gelu");
         expect(op_mean(tape, y), DTYPE_F32, "the mean");
         expect(tuple_create(tape, &y, 1)->items[0], DTYPE_F32, "an item of a tuple");
@@ -120,6 +133,15 @@ static void types(void **state) {
         tape->recording = false;
         expect(module_forward(chain.part[1], tape, y), half, "batch norm without gradients");
         tape->recording = tape->training = true;
+        Tensor *rows = op_flatten(tape, x), *weight = rows_of_ones(tape, 8, rows->shape[1]);
+        Tensor *z = op_linear(tape, rows, weight, NULL);
+        expect(z, half, "linear");
+        expect(op_linear_relu(tape, z, rows_of_ones(tape, 3, 8), NULL), half, "linear with relu");
+        expect(op_linear_add(tape, rows, weight, NULL, z), half, "linear with a residual");
+        expect(op_flatten(tape, z), half, "flatten of rows");
+        expect(op_add(tape, z, z), half, "a sum of rows");
+        expect(op_relu(tape, z), half, "relu of rows");
+        expect(op_layer_norm(tape, z, ones(tape, 8), ones(tape, 8)), DTYPE_F32, "layer_norm");
     }
     tape_close(tape);
     for (int i = 0; i < 4; i++) module_close(chain.part[i]);

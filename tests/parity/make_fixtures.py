@@ -35,6 +35,8 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("convnet_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     # As autocast stores activations: in 16 bits.
+    ("mlp-stored_bf16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
+    ("mlp-stored_fp16", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("convnet-stored_bf16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("convnet-stored_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     # A bias of keys has no effect, and as gradient what rounding left: eps keeps Adam from making it a step.

@@ -15,13 +15,13 @@
  * float32. What becomes of a NaN in cuBLASLt's relu is said nowhere, and one that became 0 would
  * hide a failure: so every plan with a relu is tried out, and not used if it loses a NaN.
  *
- * In 16 bits the factors are narrowed into the caller's workspace first; the product is added up in
- * float32, rounded to 16 bits as it is stored there, and cuda_finish takes it to c. One that gets a
- * bias is rounded after it: it is stored in float32, in c, and finished there.
+ * In 16 bits (HalfKernels' linear layers) all of a product's matrices are, and its bias: that, and
+ * the gradients of weight and bias, pass through the caller's workspace.
  */
 #include <cublasLt.h>
 #include <math.h>
 
+#include "common/base/half.h"
 #include "common/base/memory.h"
 #include "common/device/cuda/kernels.h"
 #include "common/device/plan_cache.h"
@@ -127,8 +127,8 @@ static void describe_product(Plan *plan, const Shape *s) {
 
 // What a product reads or writes beside its matrices, device memory; NULL where it does not.
 typedef struct Beside {
-    const float *bias; // [n] is added; or [m], where the gradient of one goes
-    const void *mask;  // [m, mask_columns(n)] bits
+    const void *bias; // [n] is added; or [m], where the gradient of one goes; of the result's type
+    const void *mask; // [m, mask_columns(n)] bits
 } Beside;
 
 static void set_beside(const Plan *plan, const Beside *beside) {
@@ -213,19 +213,28 @@ static bool has_relu(const Shape *shape) {
            shape->epilogue == CUBLASLT_EPILOGUE_RELU_AUX_BIAS;
 }
 
+static bool is_nan(Precision precision, const void *values, size_t i) {
+    const uint16_t *halves = values;
+    return precision == PRECISION_F32    ? isnan(((const float *)values)[i])
+           : precision == PRECISION_BF16 ? isnan(half_from_bf16(halves[i]))
+                                         : isnan(half_from_f16(halves[i]));
+}
+
 // Runs the product with a bias that is NaN, and looks at the first row of what comes out.
 static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
-    size_t n = shape->n, bytes = n * sizeof(float);
+    Precision precision = (Precision)shape->result;
+    size_t n = shape->n;
+    size_t bytes = n * (precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t));
     size_t room = (plan->workspace + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    float *bias = (void *)((char *)cuda_workspace(cuda, room + bytes) + room);
-    CUDA(cudaMemsetAsync(bias, 0xff, bytes, cuda->compute));
+    void *bias = (char *)cuda_workspace(cuda, room + bytes) + room;
+    CUDA(cudaMemsetAsync(bias, 0xff, bytes, cuda->compute)); // NaN in every precision
     Operands nan = *of;
     nan.beside.bias = bias;
     if (!run(cuda, plan, shape, &nan)) return false;
-    float *row = memory_zalloc(bytes);
+    void *row = memory_zalloc(bytes);
     cuda_copy(NULL, row, cuda->device, of->c, bytes);
     bool kept = true;
-    for (size_t i = 0; i < n; i++) kept = kept && isnan(row[i]);
+    for (size_t i = 0; i < n; i++) kept = kept && is_nan(precision, row, i);
     free(row);
     return kept;
 }
@@ -248,29 +257,14 @@ static bool multiply(Shape shape, const Operands *of) {
 
 // ---- the kernels -----------------------------------------------------------------------------
 
-// The caller's workspace in 16 bits: both factors and the product.
-typedef struct Room {
-    uint16_t *a, *b, *c; // [m, k], [k, n], [m, n], whichever way they are turned
-    size_t bytes;
-} Room;
-
-static uint16_t *room_take(Room *room, char *memory, size_t count) {
-    uint16_t *place = memory ? (void *)(memory + room->bytes) : NULL;
-    size_t bytes = count * sizeof *place;
-    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return place;
-}
-
-static Room room_split(size_t m, size_t n, size_t k, void *memory) {
-    Room room = {0};
-    room.a = room_take(&room, memory, m * k);
-    room.b = room_take(&room, memory, k * n);
-    room.c = room_take(&room, memory, m * n);
-    return room;
+static void check_float32(Precision precision) {
+    CHECK(precision == PRECISION_F32, "a product of float32 in precision %d", (int)precision);
 }
 
 static size_t cuda_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return precision == PRECISION_F32 ? 0 : room_split(m, n, k, NULL).bytes;
+    (void)m, (void)n, (void)k;
+    check_float32(precision);
+    return 0;
 }
 
 static Shape shape_of(Precision precision, MatmulShape s) {
@@ -285,47 +279,37 @@ static Shape shape_of(Precision precision, MatmulShape s) {
                    .count = 1};
 }
 
-// In 16 bits: the finish takes the product to c, or from float32 in c to what it is to be.
-static void multiply_narrowed(Shape shape, const float *a, const float *b, float *c,
-                              CudaFinish finish, void *workspace) {
-    Precision precision = (Precision)shape.factors;
-    Room room = room_split(shape.m, shape.n, shape.k, workspace);
-    cuda_elementwise.narrow(precision, room.a, a, shape.m * shape.k);
-    cuda_elementwise.narrow(precision, room.b, b, shape.k * shape.n);
-    finish.stored = (Precision)shape.result;
-    void *product = finish.stored == PRECISION_F32 ? (void *)c : room.c;
-    (void)multiply(shape, &(Operands){.a = room.a, .b = room.b, .c = product});
-    cuda_finish(&finish, c, product, shape.m * shape.n);
+static void clear(Precision precision, void *c, size_t count) {
+    size_t bytes = count * (precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t));
+    CUDA(cudaMemsetAsync(c, 0, bytes, cuda_current()->compute));
 }
 
-static void clear(float *c, size_t count) {
-    CUDA(cudaMemsetAsync(c, 0, count * sizeof *c, cuda_current()->compute));
+// c (+)= a b, all of them stored in `precision`.
+static void multiply_plain(Precision precision, MatmulShape s, Operands of, bool accumulate) {
+    if (s.m * s.n == 0 || (s.k == 0 && accumulate)) return;
+    if (s.k == 0) {
+        clear(precision, of.c, s.m * s.n);
+        return;
+    }
+    Shape shape = shape_of(precision, s);
+    shape.accumulate = accumulate;
+    (void)multiply(shape, &of);
 }
 
 static void cuda_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                         bool accumulate) {
-    if (s.m * s.n == 0 || (s.k == 0 && accumulate)) return;
-    if (s.k == 0) {
-        clear(c, s.m * s.n);
-        return;
-    }
-    Shape shape = shape_of(how.precision, s);
-    if (how.precision != PRECISION_F32) {
-        CudaFinish finish = {.rounding = how.precision, .accumulate = accumulate};
-        multiply_narrowed(shape, a, b, c, finish, how.workspace);
-        return;
-    }
-    shape.accumulate = accumulate;
-    (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
+    check_float32(how.precision);
+    multiply_plain(PRECISION_F32, s, (Operands){.a = a, .b = b, .c = c}, accumulate);
 }
 
 static size_t cuda_relu_mask(Precision precision, LinearShape s) {
-    return precision == PRECISION_F32 ? s.rows * mask_columns(s.out) / 8 : 0;
+    (void)precision;
+    return s.rows * mask_columns(s.out) / 8;
 }
 
-// In float32, with as much of bias and relu as a product can have: takes that out of *left.
+// With as much of bias and relu as a product can have: takes that out of *left.
 static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
-    Shape shape = shape_of(PRECISION_F32, (MatmulShape){false, true, s.rows, s.out, s.in});
+    Shape shape = shape_of(left->stored, (MatmulShape){false, true, s.rows, s.out, s.in});
     if (s.relu && of.beside.bias) {
         shape.epilogue =
             s.relu->bits ? CUBLASLT_EPILOGUE_RELU_AUX_BIAS : CUBLASLT_EPILOGUE_RELU_BIAS;
@@ -348,25 +332,24 @@ static void multiply_linear(LinearShape s, Operands of, CudaFinish *left) {
     }
 }
 
+// The bias twice: in float32, and as the product takes it.
+static void linear(Precision precision, LinearShape s, Operands of, const float *bias) {
+    if (s.relu) s.relu->y = of.c;
+    size_t count = s.rows * s.out;
+    if (count == 0) return;
+    CudaFinish left = {
+        .stored = precision, .bias = bias, .inner = 1, .channels = s.out, .relu = s.relu};
+    if (s.in == 0)
+        clear(precision, of.c, count);
+    else
+        multiply_linear(s, of, &left);
+    if (left.bias || left.relu) cuda_finish(&left, of.c, count);
+}
+
 static void cuda_linear(Compute how, LinearShape s, const float *x, const float *weight,
                         const float *bias, float *y) {
-    if (s.relu) s.relu->y = y;
-    if (s.rows * s.out == 0) return;
-    CudaFinish finish = {
-        .rounding = how.precision, .bias = bias, .inner = 1, .channels = s.out, .relu = s.relu};
-    if (s.in == 0) {
-        clear(y, s.rows * s.out);
-        cuda_finish(&finish, y, y, s.rows * s.out);
-        return;
-    }
-    if (how.precision != PRECISION_F32) {
-        Shape shape = shape_of(how.precision, (MatmulShape){false, true, s.rows, s.out, s.in});
-        shape.result = PRECISION_F32; // rounded once, with its bias
-        multiply_narrowed(shape, x, weight, y, finish, how.workspace);
-        return;
-    }
-    multiply_linear(s, (Operands){x, weight, y, {.bias = bias}}, &finish);
-    if (finish.bias || finish.relu) cuda_finish(&finish, y, y, s.rows * s.out);
+    check_float32(how.precision);
+    linear(PRECISION_F32, s, (Operands){x, weight, y, {.bias = bias}}, bias);
 }
 
 void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, const void *b,
@@ -381,29 +364,45 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape s, const void *a, con
     (void)multiply(shape, &(Operands){.a = a, .b = b, .c = c});
 }
 
+// dweight (+)= dy' x, and dbias, if it is not NULL, in the same product. False: it is still to be
+// summed.
+static bool weight_gradient(Precision precision, LinearShape s, Operands of, void *dbias,
+                            bool accumulate) {
+    const MatmulShape product = {true, false, s.out, s.in, s.rows};
+    if (dbias && s.rows * s.out * s.in > 0) {
+        Shape shape = shape_of(precision, product);
+        shape.accumulate = accumulate;
+        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB; // our first factor is cuBLASLt's b
+        of.beside.bias = dbias;
+        if (multiply(shape, &of)) return true;
+        of.beside.bias = NULL;
+    }
+    multiply_plain(precision, product, of, accumulate);
+    return false;
+}
+
 static void cuda_linear_weight_gradient(Compute how, LinearShape s, const float *dy, const float *x,
                                         const LinearGradient *to) {
-    const MatmulShape product = {true, false, s.out, s.in, s.rows};
-    bool wide = how.precision == PRECISION_F32 && s.rows * s.out * s.in > 0;
-    if (wide && to->dweight && to->dbias && !to->add_dbias) {
-        Shape shape = shape_of(PRECISION_F32, product);
-        shape.accumulate = to->add_dweight;
-        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB; // our first factor is cuBLASLt's b
-        if (multiply(shape, &(Operands){dy, x, to->dweight, {.bias = to->dbias}})) return;
-    }
-    if (to->dbias) cuda_sum_channels(dy, to->dbias, to->add_dbias, s.rows, s.out, 1);
-    if (to->dweight) cuda_matmul(how, product, dy, x, to->dweight, to->add_dweight);
+    check_float32(how.precision);
+    bool summed = to->dweight &&
+                  weight_gradient(PRECISION_F32, s, (Operands){.a = dy, .b = x, .c = to->dweight},
+                                  to->add_dbias ? NULL : to->dbias, to->add_dweight);
+    if (to->dbias && !summed) cuda_sum_channels(dy, to->dbias, to->add_dbias, s.rows, s.out, 1);
+}
+
+// dx = dy weight where the relu let x through. False, with nothing done: another kernel must look.
+static bool relu_gradient(Precision precision, LinearShape s, Operands of, const ReluMask *mask) {
+    if (!mask->written || s.out == 0) return false;
+    Shape shape = shape_of(precision, (MatmulShape){false, false, s.rows, s.in, s.out});
+    shape.epilogue = CUBLASLT_EPILOGUE_DRELU;
+    of.beside.mask = mask->bits;
+    return multiply(shape, &of);
 }
 
 static void cuda_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
                                       const float *weight, const ReluMask *of, float *dx) {
-    const MatmulShape product = {false, false, s.rows, s.in, s.out};
-    if (of->written && s.out > 0) {
-        Shape shape = shape_of(PRECISION_F32, product);
-        shape.epilogue = CUBLASLT_EPILOGUE_DRELU;
-        if (multiply(shape, &(Operands){dy, weight, dx, {.mask = of->bits}})) return;
-    }
-    cuda_matmul(how, product, dy, weight, dx, false);
+    if (relu_gradient(PRECISION_F32, s, (Operands){.a = dy, .b = weight, .c = dx}, of)) return;
+    cuda_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
     cuda_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
 }
 
@@ -415,6 +414,64 @@ const MatrixKernels cuda_matrix = {
     .linear_weight_gradient = cuda_linear_weight_gradient,
     .linear_relu_gradient = cuda_linear_relu_gradient,
 };
+
+// ---- linear layers in 16 bits ----------------------------------------------------------------
+
+typedef struct Room {        // the caller's workspace
+    uint16_t *bias, *weight; // [out], [out, in]: the bias itself, or the gradients of both
+    size_t bytes;
+} Room;
+
+static Room room_split(LinearShape s, void *memory) {
+    size_t before =
+        (s.out * sizeof(uint16_t) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    return (Room){memory, memory ? (void *)((char *)memory + before) : NULL,
+                  before + s.out * s.in * sizeof(uint16_t)};
+}
+
+size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
+    (void)precision;
+    return room_split(s, NULL).bytes;
+}
+
+void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *weight,
+                      const float *bias, uint16_t *y) {
+    uint16_t *narrow = bias ? room_split(s, how.workspace).bias : NULL;
+    if (bias) cuda_elementwise.narrow(how.precision, narrow, bias, s.out);
+    linear(how.precision, s, (Operands){x, weight, y, {.bias = narrow}}, bias);
+}
+
+static void widen_gradient(Precision precision, const uint16_t *from, float *to, bool accumulate,
+                           size_t count) {
+    const CudaStored as = {precision, precision};
+    cuda_widen_images(as, (ImageSizes){1, count, 1}, from, to, accumulate);
+}
+
+void cuda_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                      const uint16_t *x, const LinearGradient *to) {
+    Room room = room_split(s, how.workspace);
+    bool summed = false;
+    if (to->dweight) {
+        summed = weight_gradient(how.precision, s, (Operands){.a = dy, .b = x, .c = room.weight},
+                                 to->dbias ? room.bias : NULL, false);
+        widen_gradient(how.precision, room.weight, to->dweight, to->add_dweight, s.out * s.in);
+    }
+    if (to->dbias && summed)
+        widen_gradient(how.precision, room.bias, to->dbias, to->add_dbias, s.out);
+    else if (to->dbias)
+        cuda_half_sum_channels(how.precision, dy, to->dbias, to->add_dbias,
+                               (ImageSizes){s.rows, s.out, 1});
+}
+
+void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                     const uint16_t *weight, const ReluMask *of, uint16_t *dx,
+                                     bool accumulate) {
+    const Operands operands = {.a = dy, .b = weight, .c = dx};
+    if (of && relu_gradient(how.precision, s, operands, of)) return;
+    multiply_plain(how.precision, (MatmulShape){false, false, s.rows, s.in, s.out}, operands,
+                   accumulate);
+    if (of) cuda_halves.relu_gradient(how.precision, dx, of->y, dx, s.rows * s.in, false);
+}
 
 // ---- what computes ---------------------------------------------------------------------------
 

@@ -206,7 +206,7 @@ static void cuda_conv2d(Compute how, const Window *v, const float *x, const floa
     finish.bias = bias;
     finish.inner = v->oh * v->ow;
     finish.channels = v->k;
-    if (bias) cuda_finish(&finish, y, y, count);
+    if (bias) cuda_finish(&finish, y, count);
 }
 
 static void cuda_conv2d_input_gradient(Compute how, const Window *v, const float *weight,

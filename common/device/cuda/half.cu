@@ -1,6 +1,7 @@
-/* half.cu: images in 16 bits, channels last: all that is neither convolution (half_conv.cu) nor
- * batch norm (half_norm.cu). One thread makes one element, in float32, and rounds it; neighbouring
- * threads have neighbouring channels of the same pixel, which lie side by side.
+/* half.cu: tensors in 16 bits, images with the channels last: all that is neither linear (blas.c)
+ * nor convolution (half_conv.cu) nor batch norm (half_norm.cu). One thread makes one element, in
+ * float32, and rounds it; neighbouring threads have neighbouring channels of the same pixel, which
+ * lie side by side.
  */
 #include "common/device/cuda/half_images.cuh"
 #include "common/device/cuda/map.cuh"
@@ -296,6 +297,10 @@ extern "C" const HalfKernels cuda_halves = {
     .add = cuda_half_add,
     .relu = cuda_half_relu,
     .relu_gradient = cuda_half_relu_gradient,
+    .linear_workspace = cuda_half_linear_workspace,
+    .linear = cuda_half_linear,
+    .linear_weight_gradient = cuda_half_linear_weight_gradient,
+    .linear_input_gradient = cuda_half_linear_input_gradient,
     .conv2d_workspace = cuda_half_conv2d_workspace,
     .conv2d = cuda_half_conv2d,
     .conv2d_input_gradient = cuda_half_conv2d_input_gradient,

@@ -53,8 +53,5 @@ void cuda_half_batch_norm(Precision precision, const HalfNorm *norm, uint16_t *y
 void cuda_half_batch_norm_eval(Precision precision, const HalfNorm *norm, uint16_t *y);
 void cuda_half_batch_norm_gradient(Precision precision, const HalfNorm *norm, const uint16_t *dy,
                                    uint16_t *dx, const NormGradient *to);
-// sums[c] (+)= the sums over the rows of x[rows, c], rounded. Uses the workspace.
-void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
-                            ImageSizes of);
 
 #endif

@@ -25,6 +25,15 @@ extern const HalfKernels cuda_halves;             // half.cu, half_conv.cu and h
 extern const OptimizerKernels cuda_optimizer;
 
 // ---- blas.c ----
+// Its part of HalfKernels is the linear layer's.
+size_t cuda_half_linear_workspace(Precision precision, LinearShape shape);
+void cuda_half_linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+                      const float *bias, uint16_t *y);
+void cuda_half_linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                      const uint16_t *x, const LinearGradient *to);
+void cuda_half_linear_input_gradient(Compute how, LinearShape shape, const uint16_t *dy,
+                                     const uint16_t *weight, const ReluMask *of, uint16_t *dx,
+                                     bool accumulate);
 void cuda_describe(char *buffer, size_t capacity);
 int cuda_prepare(Error *err);
 // Many products of the same shape, one per image: c_i[m,n] = op(a_i) op(b_i) (+ c_i), where matrix
@@ -39,15 +48,14 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape shape, const void *a,
 
 // ---- layout.cu: the end of a product, and the order of images ----
 // The way of a product to where it goes:
-// y[i] (+)= round(product[i] + round(bias[i / inner % channels])), relu'd if asked for. The product
-// is as `stored`; in float32 it may be y itself.
+// y[i] = y[i] + round(bias[i / inner % channels]), relu'd if asked for; y is as `stored`.
 typedef struct CudaFinish {
-    Precision stored, rounding;
+    Precision stored;
     const float *bias; // [channels]; may be NULL
     size_t inner, channels;
-    bool relu, accumulate;
+    bool relu;
 } CudaFinish;
-void cuda_finish(const CudaFinish *finish, float *y, const void *product, size_t count);
+void cuda_finish(const CudaFinish *finish, void *y, size_t count);
 // y[n, inner, c] = x[n, c, inner] in 16 bits, or that added to y; and back: y (+)= round(x), where
 // x is as `stored`, which may be float32.
 void cuda_narrow_images(Precision precision, ImageSizes of, const float *x, uint16_t *y,
@@ -88,5 +96,10 @@ void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv,
 // sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.
 void cuda_sum_channels(const float *x, float *sums, bool accumulate, size_t n, size_t c,
                        size_t inner);
+
+// ---- half_norm.cu ----
+// sums[c] (+)= the sums over the rows of x[rows, c], rounded. Uses the workspace.
+void cuda_half_sum_channels(Precision precision, const uint16_t *x, float *sums, bool accumulate,
+                            ImageSizes of);
 
 #endif

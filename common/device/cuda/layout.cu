@@ -1,8 +1,8 @@
-/* layout.cu: what becomes of a product (rounding, bias, relu), and the order of images.
+/* layout.cu: what becomes of a product (bias, relu), and the order of images.
  *
  * Images in float32 are [n, c, inner] (inner: the pixels of a plane); in 16 bits the channels of a
  * pixel lie side by side, [n, inner, c], as the tensor cores want them. Between the two there is
- * one pass, which turns and narrows or widens.
+ * one pass, which turns and narrows or widens. What has one pixel or one channel is not turned.
  *
  * A block turns a tile: it reads along one order, leaves it in shared memory, and writes along the
  * other, so that neighbouring threads touch neighbouring memory both times. Rows of the tile are
@@ -17,45 +17,36 @@ extern "C" {
 
 // ---- the end of a product -------------------------------------------------------------------
 
-// What `value` of channel `channel` becomes, on top of `before` if it accumulates.
-static __device__ float finished(const CudaFinish &f, float value, size_t channel, float before) {
-    if (f.bias) value += rounded(f.rounding, f.bias[channel]);
-    value = rounded(f.rounding, value);
-    if (f.relu && value < 0) value = 0; // a NaN stays one
-    return f.accumulate ? before + value : value;
-}
-
 template <int WIDTH, typename T>
-static __global__ void finish_product(CudaFinish f, float *y, const T *product, size_t count) {
+static __global__ void finish_product(CudaFinish f, T *y, size_t count) {
     FOR_EACH(i, count / WIDTH) {
-        Vector<T, WIDTH> in = vector_load<WIDTH>(product, i);
-        Vector<float, WIDTH> out = {};
-        if (f.accumulate) out = vector_load<WIDTH>(y, i);
+        Vector<T, WIDTH> at = vector_load<WIDTH>(y, i);
         for (int k = 0; k < WIDTH; k++) {
-            size_t channel = f.bias ? (i * WIDTH + (size_t)k) / f.inner % f.channels : 0;
-            out.at[k] = finished(f, widened(in.at[k]), channel, out.at[k]);
+            float value = widened(at.at[k]);
+            if (f.bias)
+                value += rounded(f.stored, f.bias[(i * WIDTH + (size_t)k) / f.inner % f.channels]);
+            if (f.relu && value < 0) value = 0; // a NaN stays one
+            narrow_to(&at.at[k], value);
         }
-        vector_store(y, i, out);
+        vector_store(y, i, at);
     }
 }
 
-template <typename T>
-static void finish(const CudaFinish &f, float *y, const T *product, size_t count) {
+template <typename T> static void finish(const CudaFinish &f, T *y, size_t count) {
     const CudaDevice *cuda = cuda_current();
-    if (count % WIDE == 0 && is_wide(y) && is_wide(product))
-        cuda_launch(cuda, finish_product<WIDE, T>, cuda_grid(cuda, count / WIDE), f, y, product,
-                    count);
+    if (count % WIDE == 0 && is_wide(y))
+        cuda_launch(cuda, finish_product<WIDE, T>, cuda_grid(cuda, count / WIDE), f, y, count);
     else
-        cuda_launch(cuda, finish_product<1, T>, cuda_grid(cuda, count), f, y, product, count);
+        cuda_launch(cuda, finish_product<1, T>, cuda_grid(cuda, count), f, y, count);
 }
 
-void cuda_finish(const CudaFinish *f, float *y, const void *product, size_t count) {
+void cuda_finish(const CudaFinish *f, void *y, size_t count) {
     if (f->stored == PRECISION_BF16)
-        finish(*f, y, (const __nv_bfloat16 *)product, count);
+        finish(*f, (__nv_bfloat16 *)y, count);
     else if (f->stored == PRECISION_F16)
-        finish(*f, y, (const __half *)product, count);
+        finish(*f, (__half *)y, count);
     else
-        finish(*f, y, (const float *)product, count);
+        finish(*f, (float *)y, count);
 }
 
 // ---- the order of images --------------------------------------------------------------------
@@ -123,6 +114,30 @@ static __global__ void take_channels_last(ImageSizes of, Precision rounding, con
     }
 }
 
+// The same without turning.
+template <typename T> struct Narrow {
+    __device__ T operator()(float x) const {
+        T y;
+        narrow_to(&y, x);
+        return y;
+    }
+    __device__ T operator()(T before, float x) const { return (*this)(x + widened(before)); }
+};
+
+struct Widen {
+    Precision rounding;
+    template <typename T> __device__ float operator()(T x) const {
+        return rounded(rounding, widened(x));
+    }
+    template <typename T> __device__ float operator()(float before, T x) const {
+        return before + (*this)(x);
+    }
+};
+
+static bool keeps_its_order(const ImageSizes &of) {
+    return of.c == 1 || of.inner == 1;
+}
+
 // One block per tile.
 static unsigned tiles_of(const ImageSizes &of, size_t channels) {
     size_t pixels = TILE / channels, across = (of.inner + pixels - 1) / pixels;
@@ -134,7 +149,12 @@ static unsigned tiles_of(const ImageSizes &of, size_t channels) {
 template <typename T>
 static void narrow(ImageSizes of, const float *x, uint16_t *y, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
-    if (of.c <= 16)
+    size_t count = of.n * of.c * of.inner;
+    if (keeps_its_order(of) && accumulate)
+        cuda_map(Narrow<T>{}, count, (T *)y, (const T *)y, x);
+    else if (keeps_its_order(of))
+        cuda_map(Narrow<T>{}, count, (T *)y, x);
+    else if (of.c <= 16)
         cuda_launch(cuda, put_channels_last<16, T>, tiles_of(of, 16), of, x, (T *)y, accumulate);
     else
         cuda_launch(cuda, put_channels_last<32, T>, tiles_of(of, 32), of, x, (T *)y, accumulate);
@@ -152,7 +172,12 @@ void cuda_narrow_images(Precision precision, ImageSizes of, const float *x, uint
 template <typename T>
 static void widen(ImageSizes of, Precision rounding, const void *x, float *y, bool accumulate) {
     const CudaDevice *cuda = cuda_current();
-    if (of.c <= 16)
+    size_t count = of.n * of.c * of.inner;
+    if (keeps_its_order(of) && accumulate)
+        cuda_map(Widen{rounding}, count, y, (const float *)y, (const T *)x);
+    else if (keeps_its_order(of))
+        cuda_map(Widen{rounding}, count, y, (const T *)x);
+    else if (of.c <= 16)
         cuda_launch(cuda, take_channels_last<16, T>, tiles_of(of, 16), of, rounding, (const T *)x,
                     y, accumulate);
     else

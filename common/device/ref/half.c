@@ -1,5 +1,6 @@
-/* half.c: the definition of images in 16 bits, channels last: each operation is that of float32
- * [n, c, h, w], between a copy of its inputs in that form and one rounding of its result.
+/* half.c: the definition of tensors in 16 bits, images with the channels last: each operation is
+ * that of float32 [n, c, h, w], between a copy of its inputs in that form and one rounding of its
+ * result.
  */
 #include "common/base/memory.h"
 #include "common/device/kernels_host.h"
@@ -84,6 +85,63 @@ static void ref_half_relu_gradient(Precision precision, uint16_t *dx, const uint
         if (accumulate) value += load(precision, &dx[i]);
         host_narrow(precision, &dx[i], &value, 1);
     }
+}
+
+// ---- linear -----------------------------------------------------------------------------------
+
+static ImageSizes rows_of(size_t rows, size_t columns) {
+    return (ImageSizes){rows, columns, 1};
+}
+
+static size_t ref_half_linear_workspace(Precision precision, LinearShape s) {
+    size_t forward = ref_matrix.matmul_workspace(precision, s.rows, s.out, s.in);
+    size_t backward = ref_matrix.matmul_workspace(precision, s.out, s.in, s.rows);
+    return forward > backward ? forward : backward;
+}
+
+static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *weight,
+                            const float *bias, uint16_t *y) {
+    const LinearShape plain = {s.rows, s.out, s.in, NULL};
+    ImageSizes outputs = rows_of(s.rows, s.out);
+    float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
+    float *w = wide(how.precision, rows_of(s.out, s.in), weight), *result = room(count_of(outputs));
+    ref_matrix.linear(how, plain, wide_x, w, bias, result);
+    put(how.precision, outputs, result, y, false);
+    free(wide_x);
+    free(w);
+    if (!s.relu) return;
+    ref_half_relu(how.precision, y, y, count_of(outputs));
+    s.relu->y = y;
+}
+
+static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                            const uint16_t *x, const LinearGradient *to) {
+    float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
+    float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy), *sums = room(s.out);
+    const LinearGradient weight = {.dweight = to->dweight, .add_dweight = to->add_dweight};
+    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &weight);
+    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &(LinearGradient){.dbias = sums});
+    host_round(how.precision, sums, sums, s.out);
+    for (size_t j = 0; to->dbias && j < s.out; j++)
+        ref_put(&to->dbias[j], (double)sums[j], to->add_dbias);
+    free(wide_x);
+    free(wide_dy);
+    free(sums);
+}
+
+static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
+                                           const uint16_t *weight, const ReluMask *of, uint16_t *dx,
+                                           bool accumulate) {
+    const Compute exact = {PRECISION_F32, NULL};
+    ImageSizes inputs = rows_of(s.rows, s.in);
+    float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy);
+    float *w = wide(how.precision, rows_of(s.out, s.in), weight), *result = room(count_of(inputs));
+    ref_matrix.matmul(exact, (MatmulShape){false, false, s.rows, s.in, s.out}, wide_dy, w, result,
+                      false);
+    put(how.precision, inputs, result, dx, accumulate);
+    if (of) ref_half_relu_gradient(how.precision, dx, of->y, dx, count_of(inputs), false);
+    free(wide_dy);
+    free(w);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -264,6 +322,10 @@ const HalfKernels ref_halves = {
     .add = ref_half_add,
     .relu = ref_half_relu,
     .relu_gradient = ref_half_relu_gradient,
+    .linear_workspace = ref_half_linear_workspace,
+    .linear = ref_half_linear,
+    .linear_weight_gradient = ref_half_linear_weight_gradient,
+    .linear_input_gradient = ref_half_linear_input_gradient,
     .conv2d_workspace = ref_half_conv2d_workspace,
     .conv2d = ref_half_conv2d,
     .conv2d_input_gradient = ref_half_conv2d_input_gradient,
