@@ -34,6 +34,7 @@ usage: bench/ablation.sh [options]
   --rounds N          each takes all rungs (default: 40; with --quick 8)
   --steps N           of a rung in a round (default: 4)
   --out DIR           where the results go (default: bench/out-ladder)
+  --resume            go on with a call that was interrupted (the same options)
   --install           install missing packages with sudo (root does so unasked)
   --bin DIR           use the programs in DIR, build nothing
   --help              this text
@@ -46,13 +47,14 @@ fail_usage() {
     exit 2
 }
 
-quick=0 install=0 world=2 links=10gbe rounds="" steps=4 out=bench/out-ladder bin=""
+quick=0 install=0 resume=0 world=2 links=10gbe rounds="" steps=4 out=bench/out-ladder bin=""
 asked=$(quoted bench/ablation.sh "$@")
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
     --install) install=1 ;;
+    --resume) resume=1 ;;
     --help | -h) usage || exit 1; exit 0 ;;
     --world | --link | --model | --hidden | --data | --global-batch | --bucket-cap-mb | --rounds | --steps | \
         --out | --bin)
@@ -88,32 +90,9 @@ read -ra networks <<<"memory $links"
     bin=build/bin
 }
 open_results commands.txt
-rm -f "$out"/ladder.{csv,txt} "$out"/trainers.csv
-mkdir -p "$out/runs"
-
-interrupted() {
-    trap - INT TERM
-    setup_say "interrupted; kept: the runs that were finished, in $out/runs"
-    exit "$1"
-}
-trap 'interrupted 130' INT
-trap 'interrupted 143' TERM
-
-# run NAME COMMAND...: its output is in runs/NAME.txt and .err. On a terminal its progress is seen.
-run() {
-    local name=$1
-    shift
-    quoted "$@" >>"$out/commands.txt"
-    if [[ -t 2 ]]; then
-        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" && return 0
-    else
-        OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 "$@" >"$out/runs/$name.txt" 2>"$out/runs/$name.err" && return 0
-        tail -n 20 "$out/runs/$name.err" >&2
-    fi
-    cat "$out/runs/$name.txt" >&2
-    setup_say "error: this run failed: $(tail -n 1 "$out/commands.txt")"
-    return 1
-}
+rm -f "$out"/ladder.{csv,txt} "$out"/trainers.csv "$out"/plots/trainers-*.csv
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+live=1 deadline=3600 # a ladder takes minutes and shows how far it is
 
 warmup=4
 total=$((warmup + rounds * steps))
@@ -127,15 +106,15 @@ ranks=("$bin/ddprun" --nproc-per-node "$world")
 train() {
     local program=$1 name=$1-$3-$2 link=()
     [[ ${networks[$3]} == memory ]] || link=(--link "${networks[$3]}")
-    link+=(--save "$out/runs/$name" --out "$out/runs/$name.d")
+    link+=(--save "$out/runs/$name/weights" --out "$out/runs/$name")
     if [[ $program == train_dp ]]; then
-        run "$name" "$bin/train_dp" --devices "$world" "${trainer[@]}" "${link[@]}" || return 1
+        run_once "$name" "$bin/train_dp" --devices "$world" "${trainer[@]}" "${link[@]}" || return 1
     else
-        run "$name" "${ranks[@]}" --bind cores "$bin/train_ddp" --sampler blocked --normalize global \
+        run_once "$name" "${ranks[@]}" --bind cores "$bin/train_ddp" --sampler blocked --normalize global \
             --bucket-cap-mb "$cap" "${trainer[@]}" "${link[@]}" || return 1
     fi
-    sed -n "s/.*\"step_ms_p50\": \([0-9.]*\).*/$program,$2,\1/p" "$out/runs/$name.d/summary.json" \
-        >>"$out/runs/trainers-$3.csv"
+    sed -n "s/.*\"step_ms_p50\": \([0-9.]*\).*/$program,$2,\1/p" "$out/runs/$name/summary.json" \
+        >>"$out/plots/trainers-$3.csv"
 }
 
 # climb NUMBER: the ladder over network NUMBER, between two runs of each trainer.
@@ -146,23 +125,23 @@ climb() {
     [[ $1 == 0 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (${#networks[@]} - $1) / $1))) left"
     setup_say "over ${networks[$1]} ($(($1 + 1)) of ${#networks[@]}$left): $total steps of ten rungs and the trainers"
     train train_dp 1 "$1" && train train_ddp 1 "$1" || return 1
-    run "ladder-$1" "${ranks[@]}" "$bin/bench_ladder" "${network[@]}" --bucket-cap-mb "$cap" \
+    run_once "ladder-$1" "${ranks[@]}" "$bin/bench_ladder" "${network[@]}" --bucket-cap-mb "$cap" \
         --rounds "$rounds" --steps "$steps" --warmup $warmup "${link[@]}" \
-        --csv "$out/runs/ladder-$1.csv" --save "$out/runs/ladder-$1.safetensors" || status=1
+        --csv "$out/runs/ladder-$1/ladder.csv" --save "$out/runs/ladder-$1/weights" || status=1
     train train_dp 2 "$1" && train train_ddp 2 "$1" || return 1
     return $status
 }
 
 # beside RUNG PROGRAM NUMBER: a rung's step and weights next to the program that it stands for.
 beside() {
-    local same=equal file=$out/runs/$2-$3-1
-    "$bin/compare_tensors" --bitwise "$file" "$out/runs/ladder-$3.safetensors" >/dev/null 2>&1 || same=DIFFER
+    local same=equal
+    "$bin/compare_tensors" --bitwise "$out/runs/$2-$3-1/weights" "$out/runs/ladder-$3/weights" >/dev/null 2>&1 || same=DIFFER
     awk -F, -v rung="$1" -v program="$2" -v same=$same '
         FNR == NR { if ($1 == program) { sum += $3; n++ } next }
         $1 == rung { ms = $(NF - 5) + 0 }
         END { printf "%-14s %7.3f ms; %s %7.3f ms: %.3f times; weights %s\n",
                      rung, ms, program, sum / n, ms / (sum / n), same }' \
-        "$out/runs/trainers-$3.csv" "$out/runs/ladder-$3.csv"
+        "$out/plots/trainers-$3.csv" "$out/runs/ladder-$3/ladder.csv"
     [[ $same == equal ]]
 }
 
@@ -181,7 +160,7 @@ write_data() {
     local i
     printf 'panels = %d\narray networks[panels]\n' ${#networks[@]} >"$out/plots/settings.gp"
     for i in "${!networks[@]}"; do
-        waterfall "$out/runs/ladder-$i.csv" >"$out/plots/ladder-$((i + 1)).csv"
+        waterfall "$out/runs/ladder-$i/ladder.csv" >"$out/plots/ladder-$((i + 1)).csv"
         printf 'networks[%d] = "%s"\n' $((i + 1)) "$(called "$i")" >>"$out/plots/settings.gp"
     done
 }
@@ -203,7 +182,7 @@ sentence() {
             }
             printf "**%s**: DataParallel takes %.1f ms a step, DistributedDataParallel %.1f. ", network, dp, ddp
             printf "Milliseconds saved by: %s; added by: %s.\n", saves ? saves : "nothing", costs ? costs : "nothing"
-        }' "$out/runs/ladder-$1.csv"
+        }' "$out/runs/ladder-$1/ladder.csv"
 }
 
 ladder_table() {
@@ -226,15 +205,15 @@ write_report() {
         echo
         echo "### $(called "$i")"
         echo
-        ladder_table "$out/runs/ladder-$i.csv"
+        ladder_table "$out/runs/ladder-$i/ladder.csv"
         echo
-        sed -n 's/.* ms; train_.*/- &/p' "$out/runs/ladder-$i.txt"
+        sed -n 's/.* ms; train_.*/- &/p' "$out/plots/ladder-$i.txt"
     done
     echo
     echo "Each ingredient is added to those above it. *saves* is the median, over $rounds rounds that take all rungs in"
     echo "turn, of the rung above minus this one. All rungs are compared with the first by their weights' bytes."
     echo
-    machine_facts "$(sed -n 3p "$out/runs/ladder-0.txt")" "Command: \`$asked\`"
+    machine_facts "$(sed -n 3p "$out/runs/ladder-0/output.txt")" "Command: \`$asked\`"
     return $status
 }
 
@@ -242,14 +221,15 @@ status=0 begun=$SECONDS
 echo "program,turn,step_ms_p50,network" >"$out/trainers.csv"
 for i in "${!networks[@]}"; do
     climb "$i" || status=1
-    [[ -s $out/runs/ladder-$i.csv ]] || exit 1
-    table=$out/runs/ladder-$i.txt
+    [[ -s $out/runs/ladder-$i/ladder.csv ]] || exit 1
+    table=$out/plots/ladder-$i.txt
+    cp "$out/runs/ladder-$i/output.txt" "$table"
     beside "kept threads" train_dp "$i" >>"$table" || status=1
     beside overlap train_ddp "$i" >>"$table" || status=1
     echo >>"$table"
     tee -a "$out/ladder.txt" <"$table"
-    sed "s/$/,\"${networks[$i]}\"/" "$out/runs/trainers-$i.csv" >>"$out/trainers.csv"
-    awk -v first="$i" 'NR > 1 || first == 0' "$out/runs/ladder-$i.csv" >>"$out/ladder.csv"
+    sed "s/$/,\"${networks[$i]}\"/" "$out/plots/trainers-$i.csv" >>"$out/trainers.csv"
+    awk -v first="$i" 'NR > 1 || first == 0' "$out/runs/ladder-$i/ladder.csv" >>"$out/ladder.csv"
 done
 write_data
 write_report >"$out/section.md" || status=1

@@ -25,6 +25,7 @@ usage: bench/paper.sh [options]
   --quick        one round of a few steps: tries the command, and measures nothing
   --rounds N     rounds in which each runs once (default: 5)
   --out DIR      where the results go (default: bench/out-paper)
+  --resume       go on with a call that was interrupted (the same options)
   --bin DIR      use the programs in DIR, build nothing
   --help         this text
 END
@@ -36,11 +37,12 @@ fail_usage() {
     exit 2
 }
 
-rounds=5 quick=0 out=bench/out-paper bin=""
+rounds=5 quick=0 resume=0 out=bench/out-paper bin=""
 asked=$(quoted bench/paper.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
+    --resume) resume=1 ;;
     --help | -h) usage || exit 1; exit 0 ;;
     --rounds | --out | --bin)
         [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
@@ -67,8 +69,6 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     bin=$root/build/bin
 }
 open_results breakdown.csv
-: >"$out/commands.txt"
-mkdir -p "$out/runs"
 echo model,link,round,forward_ms,backward_ms,communication_ms,optimizer_ms,rest_ms,overlapped_ms >"$out/breakdown.csv"
 echo model,link,bucket_mb,round,seconds >"$out/buckets.csv"
 echo model,link,ranks,round,seconds >"$out/worlds.csv"

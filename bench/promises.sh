@@ -24,6 +24,7 @@ usage: bench/promises.sh [options]
   --quick        one round of a few small steps: tries the command and counts, and measures no speed
   --rounds N     rounds in which each runs once (default: 5)
   --out DIR      where the results go (default: bench/out-promises)
+  --resume       go on with a call that was interrupted (the same options)
   --bin DIR      use the programs in DIR, build nothing
   --help         this text
 END
@@ -35,11 +36,12 @@ fail_usage() {
     exit 2
 }
 
-rounds=5 quick=0 out=bench/out-promises bin=""
+rounds=5 quick=0 resume=0 out=bench/out-promises bin=""
 asked=$(quoted bench/promises.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
+    --resume) resume=1 ;;
     --help | -h) usage || exit 1; exit 0 ;;
     --rounds | --out | --bin)
         [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
@@ -66,8 +68,6 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
     bin=$root/build/bin
 }
 open_results prices.csv
-: >"$out/commands.txt"
-mkdir -p "$out/runs"
 echo set,name,round,ms >"$out/prices.csv"
 begun=$SECONDS
 count_promises
@@ -133,7 +133,7 @@ speech() {
     echo
     shape_rows | markdown_table
     echo
-    machine_facts "$(json blas "$out/runs/price-mlp-plain/config.json")" "Command: \`$asked\`"
+    machine_facts "$(json blas "$out/runs/price-mlp-plain-1/config.json")" "Command: \`$asked\`"
 } >"$out/section.md"
 write_section promises
 cat "$out/table.txt"

@@ -1,7 +1,13 @@
-# runs.sh: starts one training run and reads what it wrote. Sourced by compare.sh, which sets
-# out (where everything goes), bin (the programs) and device. Where it runs: devices.sh.
+# runs.sh: starts one run, keeps it for --resume, and reads what it wrote. Sourced by compare.sh and by the commands
+# that add a section to its report. These set out (where everything goes), resume (1 with --resume) and bin (the
+# programs); compare.sh also sets device. Where a run goes on: devices.sh.
+#
+# A run's files are in $out/runs/NAME: what its programs write; output.txt and log.txt, its stdout and stderr; and
+# command.txt, which comes last, when all went well. So a folder with command.txt is a whole run, and with --resume
+# it is not made again if it was made by the same command. All tables are made from these folders.
 
 deadline=600 # seconds for any one run
+live=0       # 1: on a terminal, stderr is seen and not kept
 again=0      # 1: this run is made once more, and was counted
 
 # data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
@@ -47,9 +53,41 @@ now_ms() {
     date +%s%3N
 }
 
-# With --resume: has an interrupted comparison left this run whole? The command is written last.
+# is_finished NAME [COMMAND...]: with --resume: has an interrupted call left this run whole, made by this command?
 is_finished() {
-    [[ $resume == 1 && -s $out/runs/$1/command.txt ]]
+    local made=$out/runs/$1/command.txt
+    [[ $resume == 1 && -s $made ]] || return 1
+    shift
+    [[ $# == 0 || $(<"$made") == "$(quoted "$@")" ]]
+}
+
+# make_run NAME COMMAND...: the run, whatever is there.
+make_run() {
+    local folder=$out/runs/$1 log=$out/runs/$1/log.txt
+    shift
+    rm -rf "$folder"
+    mkdir -p "$folder"
+    [[ $live == 0 || ! -t 2 ]] || log=/dev/stderr
+    timeout --foreground "$deadline" "$@" >"$folder/output.txt" 2>"$log" </dev/null || return 1
+    quoted "$@" >"$folder/command.txt"
+}
+
+# show_failure NAME COMMAND...: why make_run failed.
+show_failure() {
+    tail -qn 20 "$out/runs/$1"/{output,log}.txt >&2 || true
+    shift
+    echo "error: this run failed: $(quoted "$@")" >&2
+}
+
+# run_once NAME COMMAND...: the run, recorded in commands.txt, unless an interrupted call has left it.
+run_once() {
+    quoted "${@:2}" >>"$out/commands.txt"
+    if is_finished "$@"; then
+        echo "kept from before: $1" >&2
+    elif ! make_run "$@"; then
+        show_failure "$@"
+        return 1
+    fi
 }
 
 # train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.
@@ -77,24 +115,20 @@ train() {
     command+=(--device "$device" "$@" --out "$folder")
 
     [[ $again == 1 ]] || quoted "${command[@]}" >>"$out/commands.txt"
-    if [[ $again == 0 ]] && is_finished "$name" && [[ $(<"$folder/command.txt") == $(quoted "${command[@]}") ]]; then
+    if [[ $again == 0 ]] && is_finished "$name" "${command[@]}"; then
         run_was_there "$name"
         return 0
     fi
     draw_bar "$name"
-    rm -rf "$folder"
-    mkdir -p "$folder"
     current_run=$folder begin=$(now_ms)
-    if timeout --foreground "$deadline" "${command[@]}" >"$folder/log.txt" 2>&1; then
-        quoted "${command[@]}" >"$folder/command.txt"
+    if make_run "$name" "${command[@]}"; then
         current_run=
         [[ $again == 1 ]] || run_has_ended "$name" $(($(now_ms) - begin))
         return 0
     fi
     current_run=
     clear_bar
-    tail -n 20 "$folder/log.txt" >&2
-    say "error: this run failed: $(quoted "${command[@]}")"
+    show_failure "$name" "${command[@]}"
     return 1
 }
 

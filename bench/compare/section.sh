@@ -1,6 +1,7 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): their folder of results, quantiles, the figure, section.md and section.html. Sourced in
-# the root of the checkout after runs.sh and tables.sh; uses out, the folder.
+# bench/promises.sh): their folder of results, how they are interrupted, quantiles, the figure, section.md and
+# section.html. Sourced in the root of the checkout after runs.sh and tables.sh; uses out, the folder, resume, and
+# asked, the command as it was typed.
 
 # Awk's part of a program for csv: the quantile q of list[1 .. n], between two values by their distance.
 # shellcheck disable=SC2034 # used by those who source this file
@@ -17,15 +18,28 @@ quantiles='
     }'
 
 # open_results MARK: makes $out, or ends the script if it holds something that is not such results. MARK is the
-# file by which these are known.
+# file by which these are known. With --resume the runs of an earlier call stay.
 open_results() {
     if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/$1 ]]; then
         echo "error: --out $out: exists, and not from this command; nothing was touched" >&2
         exit 2
     fi
     mkdir -p "$out/plots" || exit 2
-    rm -rf "$out/runs" "$out"/section.{md,html} "$out"/*.{svg,png}
+    [[ $resume == 1 ]] || rm -rf "$out/runs"
+    rm -rf "$out"/section.{md,html} "$out"/*.{svg,png}
+    mkdir -p "$out/runs"
     : >"$out/$1"
+    : >"$out/commands.txt"
+    trap 'stop_here 130' INT
+    trap 'stop_here 143' TERM
+}
+
+# stop_here STATUS: Ctrl-C says what is kept and how to go on.
+stop_here() {
+    trap - INT TERM
+    echo "interrupted; kept: $(find "$out/runs" -name command.txt | wc -l) finished runs, in $out/runs" >&2
+    echo "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")" >&2
+    exit "$1"
 }
 
 # spread FILE: how far the rounds of the same run lie apart, in percent of the smallest: the median over all runs.

@@ -1,58 +1,70 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # real.sh: the model of a step beside real steps of train_dp and train_ddp on the emulated link.
 #
-#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--bin DIR]
+#   bench/model/real.sh [--out DIR] [--rounds N] [--links "GBIT,US ..."] [--bin DIR] [--resume]
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
 # are compared. The algebra knows no devices that share a memory: what that costs, and what the loop around the step
 # costs, is calibrated by one number a strategy, its step without any link. The steps over links are then predicted.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
-# takes in, to DIR (bench/out-real). Nothing fails by time.
-set -eu
+# takes in, to DIR (bench/out-real). --resume goes on with a call that was interrupted. Nothing fails by time.
+set -euo pipefail
 export LC_ALL=C
-root=$(cd "$(dirname "$0")/../.." && pwd)
-out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40
+here=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+cd "$root"
+for part in runs section; do
+    # shellcheck source=/dev/null
+    source "bench/compare/$part.sh"
+done
+out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40 resume=0
+asked=$(quoted bench/model/real.sh "$@")
 while [ $# -gt 0 ]; do
     case $1 in
     --out | --rounds | --links | --bin | --steps)
         [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2 && exit 2; }
         case $1 in
-        --out) out=$2 ;;
+        --out) out=$(cd "$here" && realpath -m "$2") ;;
         --rounds) rounds=$2 ;;
         --links) links=$2 ;;
         --steps) steps=$2 ;;
-        --bin) bin=$2 ;;
+        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
         esac
         shift
         ;;
-    --help | -h) sed -n '2,10s/^# \{0,1\}//p' "$0" && exit 0 ;;
+    --resume) resume=1 ;;
+    --help | -h) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 0 ;;
     *) echo "error: unknown option $1 (--help shows them)" >&2 && exit 2 ;;
     esac
     shift
 done
 [ -x "$bin/bench_scale" ] || { echo "error: there is no $bin/bench_scale; build the project first" >&2 && exit 2; }
-mkdir -p "$out"
+open_results real.csv
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval"
 
-taskset -c 1 "$bin/bench_profile" --hidden $hidden --rows 64 --rounds 150 >/dev/null 2>&1 &
-neighbour=$!
-taskset -c 0 "$bin/bench_profile" --hidden $hidden --rows 64 --rounds 60 --save "$out/profile.json"
-wait $neighbour || true
+# shellcheck disable=SC2016 # the inner shell's
+run_once profile env PROGRAM="$bin/bench_profile" sh -c '
+    taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
+    taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
+    "$out/runs/profile/profile.json" --hidden $hidden --rows 64 || exit 1
+cat "$out/runs/profile/output.txt"
+cp "$out/runs/profile/profile.json" "$out/profile.json"
 
-# real STRATEGY LINK: the median step of one run, in milliseconds, its first steps left out. LINK may be none.
+# real STRATEGY LINK ROUND: one run, and a line of real.txt: its median step in milliseconds, the first steps left
+# out. LINK may be none.
 real() {
-    rm -rf "$out/run"
-    link_option="--link $2"
+    local name=$1-$2-$3 link_option="--link $2"
     [ "$2" != none ] || link_option=
     # shellcheck disable=SC2086 # options are words
+    set -- "$1" "$2" $common $link_option --log-every 1 --out "$out/runs/$name"
     case $1 in
-    dp) "$bin/train_dp" --devices 2 --bind cores $common $link_option --log-every 1 --out "$out/run" ;;
-    ddp) "$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" $common --bucket-cap-mb 1 $link_option --log-every 1 --out "$out/run" ;;
-    esac >"$out/run.log" 2>&1 || { cat "$out/run.log" >&2 && exit 1; }
-    awk -F, 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == "step_ms") at = i; next } NR > 4 { print $at }' "$out/run/steps.csv" |
-        sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+    dp) run_once "$name" "$bin/train_dp" --devices 2 --bind cores "${@:3}" ;;
+    ddp) run_once "$name" "$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-cap-mb 1 "${@:3}" ;;
+    esac || exit 1
+    csv 'of("step") >= 3 { print of("step_ms") }' "$out/runs/$name/steps.csv" | sort -n |
+        awk -v what="$2 $1" '{ v[NR] = $1 } END { print what, v[int((NR + 1) / 2)] }' >>"$out/real.txt"
 }
 
 rm -f "$out/real.txt" "$out/sharing.txt"
@@ -60,7 +72,7 @@ round=1
 while [ "$round" -le "$rounds" ]; do
     for link in none $links; do
         for strategy in dp ddp; do
-            echo "$link $strategy $(real $strategy "$link")" >>"$out/real.txt"
+            real $strategy "$link" "$round"
         done
     done
     round=$((round + 1))
@@ -90,7 +102,6 @@ for strategy in dp ddp; do
     done >>"$out/real.csv"
 done
 awk -F, '{ printf "%-22s %-9s %10s %10s %16s\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
-rm -rf "$out/run" "$out/run.log"
 
 {
     echo "## The model beside real steps"
@@ -103,4 +114,4 @@ rm -rf "$out/run" "$out/run.log"
     awk -F, 'NR == 1 { print "| link | strategy | model, ms | real, ms | real over model |"; print "|---|---|---|---|---|"; next }
         { printf "| %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
 } >"$out/section.md"
-folder=$out awk -v fragment=real -f "$root/bench/compare/markdown.awk" "$out/section.md" >"$out/section.html"
+write_section real

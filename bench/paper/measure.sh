@@ -18,17 +18,11 @@ batch_of() {
 # ddp NAME WORLD MODEL LINK ROWS OPTION...: one run; ROWS is the global batch.
 # shellcheck disable=SC2046 # options are words
 ddp() {
-    local folder=$out/runs/$1 world=$2 model=$3 link=$4 rows=$5
+    local name=$1 world=$2 model=$3 link=$4 rows=$5
     shift 5
-    set -- "$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" $(model_options "$model") \
-        --link "$link" --global-batch "$rows" --no-eval --log-every 1 --out "$folder" "$@"
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    quoted "$@" >>"$out/commands.txt"
-    timeout --foreground 600 "$@" >"$folder/log.txt" 2>&1 </dev/null && return
-    tail -n 20 "$folder/log.txt" >&2
-    echo "error: this run failed: $(quoted "$@")" >&2
-    exit 1
+    run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" \
+        $(model_options "$model") --link "$link" --global-batch "$rows" --no-eval --log-every 1 \
+        --out "$out/runs/$name" "$@" || exit 1
 }
 
 # The median of a run's steps, in seconds.
@@ -68,10 +62,10 @@ mean_parts() {
 
 # Figure 6: two ranks without and with overlap.
 measure_breakdown() { # ROUND MODEL LINK
-    local rows=$((2 * $(batch_of "$2"))) name=breakdown-$2-$3
-    ddp "$name-serial" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1 --no-overlap
+    local rows=$((2 * $(batch_of "$2"))) name=breakdown-$2-$3-$1
+    ddp "serial-$name" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1 --no-overlap
     ddp "$name" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1
-    echo "$2,$3,$1,$(mean_parts "$name-serial"),$(mean_parts "$name" |
+    echo "$2,$3,$1,$(mean_parts "serial-$name"),$(mean_parts "$name" |
         awk -F, '{ print $1 + $2 + $3 + $4 + $5 }')" >>"$out/breakdown.csv"
 }
 
@@ -79,8 +73,8 @@ measure_breakdown() { # ROUND MODEL LINK
 measure_buckets() { # ROUND MODEL LINK
     local cap rows=$((2 * $(batch_of "$2")))
     for cap in $caps; do
-        ddp "bucket-$2-$3-$cap" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb $cap
-        echo "$2,$3,$cap,$1,$(median_seconds "bucket-$2-$3-$cap")" >>"$out/buckets.csv"
+        ddp "bucket-$2-$3-$cap-$1" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb $cap
+        echo "$2,$3,$cap,$1,$(median_seconds "bucket-$2-$3-$cap-$1")" >>"$out/buckets.csv"
     done
 }
 
@@ -88,8 +82,8 @@ measure_buckets() { # ROUND MODEL LINK
 measure_worlds() { # ROUND MODEL LINK
     local world
     for world in $worlds; do
-        ddp "world-$2-$3-$world" $world "$2" "$3" $((world * $(batch_of "$2"))) --steps $steps
-        echo "$2,$3,$world,$1,$(median_seconds "world-$2-$3-$world")" >>"$out/worlds.csv"
+        ddp "world-$2-$3-$world-$1" $world "$2" "$3" $((world * $(batch_of "$2"))) --steps $steps
+        echo "$2,$3,$world,$1,$(median_seconds "world-$2-$3-$world-$1")" >>"$out/worlds.csv"
     done
 }
 
@@ -100,8 +94,8 @@ measure_skipping() { # ROUND MODEL LINK
     for every in 1 2 4 8; do
         timed=$(((steps - warm_up) / every))
         ((timed >= 6)) || timed=6
-        ddp "skip-$2-$3-$every" 2 "$2" "$3" $((every * rows)) --steps $((warm_up + timed)) --accumulate-steps $every
-        echo "$2,$3,$every,$1,$(median_seconds "skip-$2-$3-$every" |
+        ddp "skip-$2-$3-$every-$1" 2 "$2" "$3" $((every * rows)) --steps $((warm_up + timed)) --accumulate-steps $every
+        echo "$2,$3,$every,$1,$(median_seconds "skip-$2-$3-$every-$1" |
             awk -v every=$every '{ print $1 / every }')" >>"$out/skip.csv"
     done
 }
@@ -110,14 +104,15 @@ measure_skipping() { # ROUND MODEL LINK
 # paper's learning rates. Under PyTorch's no_sync the gradients of the iterations add up, ours are their mean: so
 # the rate is multiplied. A row is the mean loss of 40 iterations.
 measure_convergence() {
-    local batch every rate
+    local batch every rate name
     for batch in 8 256; do
         for every in 1 2 4 8; do
             rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
-            rm -rf "$out/runs/converge"
-            "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model mlp --data digits --lr "$rate" --momentum 0 --weight-decay 0 \
-                --schedule constant --global-batch $((every * batch)) --accumulate-steps $every --no-eval \
-                --steps $((iterations / every)) --log-every 1 --out "$out/runs/converge" >"$out/runs/log.txt" 2>&1
+            name=converge-$batch-$every
+            run_once "$name" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model mlp --data digits --lr "$rate" \
+                --momentum 0 --weight-decay 0 --schedule constant --global-batch $((every * batch)) \
+                --accumulate-steps $every --no-eval --steps $((iterations / every)) --log-every 1 \
+                --out "$out/runs/$name" || exit 1
             csv '
                 {
                     window = int((of("step") * every) / 40)
@@ -125,7 +120,7 @@ measure_convergence() {
                     n[window]++
                 }
                 END { for (w = 0; w in n; w++) printf "%d,%d,%d,%.5f\n", batch, every, 40 * (w + 1), sum[w] / n[w] }
-            ' batch=$batch every=$every "$out/runs/converge/steps.csv" >>"$out/convergence.csv"
+            ' batch=$batch every=$every "$out/runs/$name/steps.csv" >>"$out/convergence.csv"
         done
     done
 }

@@ -28,6 +28,7 @@ usage: bench/peers/compare.sh [options]
   --rounds N         rounds that must be undisturbed (default: 5)
   --quick            two rounds of a few small steps: tries the command, and measures no speed
   --out DIR          where the results go (default: bench/out-peers)
+  --resume           go on with a call that was interrupted (the same options); a world is made whole or anew
   --bin DIR          use the programs in DIR, build nothing
   --install-peers    make a virtual environment with PyTorch, and install Open MPI (as root)
   --venv DIR         where (default: ~/.cache/ddpc/peers)
@@ -43,13 +44,14 @@ fail_usage() {
     exit 2
 }
 
-device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds=5 quick=0 out=bench/out-peers bin="" install=0
+device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds=5 quick=0 resume=0 out=bench/out-peers bin="" install=0
 venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers one_device=0
 asked=$(quoted bench/peers/compare.sh "$@")
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 rounds=2 ;;
     --install-peers) install=1 ;;
+    --resume) resume=1 ;;
     --one-device) one_device=1 && shift && break ;;
     --help | -h) usage || exit 1; exit 0 ;;
     --device | --model | --world | --rounds | --out | --bin | --venv)
@@ -118,11 +120,20 @@ if [[ $device == cuda ]]; then
 fi
 open_results peers.csv
 build_mpi
-status=0
-"$python" bench/peers/peers.py --bin "$bin" --out "$out" --device "$device" --model "$models" --world "$worlds" \
-    --rounds "$rounds" $([[ $quick == 0 ]] || echo --quick) || status=$?
-[[ -f $out/facts.txt ]] || exit "$status"
-mapfile -t facts <"$out/facts.txt"
+status=0 deadline=3600
+for world in $worlds; do
+    echo "$world rank(s): $rounds rounds or more" >&2
+    run_once "world-$world" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$world" \
+        --mpi "$out/mpi_allreduce" --device "$device" --model "$models" --world "$world" --rounds "$rounds" \
+        $([[ $quick == 0 ]] || echo --quick) || status=1
+    [[ -f $out/runs/world-$world/facts.txt ]] || exit 1
+done
+for file in peers gradients; do
+    for world in $worlds; do
+        cat "$out/runs/world-$world/$file.csv"
+    done | awk 'NR == 1 { header = $0 } NR == 1 || $0 != header' >"$out/$file.csv"
+done
+mapfile -t facts <"$out/runs/world-$world/facts.txt"
 speech() {
     if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing."; else peer_sentences; fi
     gradient_sentence

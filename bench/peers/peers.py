@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Our programs beside PyTorch's DDP and DataParallel, Open MPI and Gloo, in turns. compare.sh starts it.
+"""Our programs beside PyTorch's DDP and DataParallel, Open MPI and Gloo, in turns. compare.sh starts it, once for
+each world size.
 
 Each round runs ours and the peer one after the other, the order changing from round to round, so that what
 disturbs the machine meets both; what counts is the ratio within the round. Both begin from the same weights
@@ -189,7 +190,7 @@ class AllReduce:
     def time_theirs(self):
         if self.peer == "Open MPI":
             lines = run(["mpirun", "--bind-to", "core" if self.world <= os.cpu_count() else "none", "-np",
-                         self.world, f"{self.arguments.out}/mpi_allreduce", self.bytes, self.iterations])
+                         self.world, self.arguments.mpi, self.bytes, self.iterations])
             return statistics.median(map(float, lines.split())) / 1e3
         answers = self.torch.ask(do="allreduce", count=self.bytes // 4, iterations=self.iterations)
         self.wrong += sum(answer["wrong"] for answer in answers)
@@ -248,35 +249,33 @@ def pairs_of(arguments, torch, world, strategy):
     if world > 1 and strategy == "ddp":
         gloo = "Gloo" if arguments.device == "cpu" else "PyTorch NCCL"
         pairs.append(AllReduce(arguments, torch, world, gloo))
-        if arguments.device == "cpu" and pathlib.Path(arguments.out, "mpi_allreduce").exists():
+        if arguments.device == "cpu" and pathlib.Path(arguments.mpi).exists():
             pairs.append(AllReduce(arguments, torch, world, "Open MPI"))
     return pairs
 
 
 def main():
     parser = argparse.ArgumentParser()
-    for name in ("bin", "out", "device", "model", "world"):
+    for name in ("bin", "out", "device", "model", "mpi"):
         parser.add_argument(f"--{name}", required=True)
+    parser.add_argument("--world", type=int, required=True)
     parser.add_argument("--rounds", type=int, required=True)
     parser.add_argument("--quick", action="store_true")
     arguments = parser.parse_args()
-    agree, worlds = True, [int(world) for world in arguments.world.split()]
+    agree, world = True, arguments.world
     out = pathlib.Path(arguments.out)
     with open(out / "peers.csv", "w") as peers, open(out / "gradients.csv", "w") as tensors:
         rows, gradients = csv.writer(peers, lineterminator="\n"), csv.writer(tensors, lineterminator="\n")
         rows.writerow("kind,what,world,peer,round,ours_ms,theirs_ms,disturbed".split(","))
         gradients.writerow("model,peer,world,round,tensor,count,max_abs,max_rel,max_ulp,max_magnitude,held".split(","))
-        for world in worlds:
-            for strategy in ["ddp", "dp"] if arguments.device == "cuda" and world > 1 else ["ddp"]:
-                say(f"{world} {'rank' if world == 1 else 'ranks'}, {strategy}: {arguments.rounds} rounds or more")
-                with TorchRanks(arguments, world, strategy) as torch:
-                    pairs = pairs_of(arguments, torch, world, strategy)
-                    rounds = Rounds(arguments, torch, pairs)
-                    rounds.run(gradients)
-                    rounds.write(rows)
-                    peers.flush()
-                    agree = rounds.agree and agree
-                    facts = [f"PyTorch {torch.version}, one thread per rank", pairs[0].describe_blas()]
+        for strategy in ["ddp", "dp"] if arguments.device == "cuda" and world > 1 else ["ddp"]:
+            with TorchRanks(arguments, world, strategy) as torch:
+                pairs = pairs_of(arguments, torch, world, strategy)
+                rounds = Rounds(arguments, torch, pairs)
+                rounds.run(gradients)
+                rounds.write(rows)
+                agree = rounds.agree and agree
+                facts = [f"PyTorch {torch.version}, one thread per rank", pairs[0].describe_blas()]
     (out / "facts.txt").write_text("\n".join(facts) + "\n")
     sys.exit(0 if agree else 1)
 

@@ -31,18 +31,9 @@ sync-batch-norm --sync-batch-norm
 END
 }
 
-# job NAME COMMAND...: one run, its files in $out/runs/NAME.
+# job NAME COMMAND...: one run, its files in $out/runs/NAME. A logged line is an all-reduce of the loss.
 job() {
-    local folder=$out/runs/$1
-    shift
-    rm -rf "$folder"
-    mkdir -p "$folder"
-    set -- "$@" --log-every "${log_every:-1}" # a line is an all-reduce of the loss
-    quoted "$@" >>"$out/commands.txt"
-    timeout --foreground 600 "$@" --no-eval --out "$folder" >"$folder/log.txt" 2>&1 </dev/null && return
-    tail -n 20 "$folder/log.txt" >&2
-    echo "error: this run failed: $(quoted "$@")" >&2
-    exit 1
+    run_once "$@" --log-every "${log_every:-1}" --no-eval --out "$out/runs/$1" || exit 1
 }
 
 # rank_job NAME OPTION...: two ranks of train_ddp, each on its own cores, with the rows that DP gives.
@@ -69,8 +60,8 @@ time_promises() { # ROUND
     local model name options
     for model in $models; do
         while read -r name options; do
-            rank_job "price-$model-$name" $(model_options "$model") --global-batch $batch --steps $steps $options
-            price "$model" "$name" "$1" "price-$model-$name"
+            rank_job "price-$model-$name-$1" $(model_options "$model") --global-batch $batch --steps $steps $options
+            price "$model" "$name" "$1" "price-$model-$name-$1"
         done < <(promises_of "$model")
     done
 }
@@ -79,19 +70,20 @@ time_promises() { # ROUND
 # once, which share nothing but the machine.
 # shellcheck disable=SC2046,SC2086
 time_limits() { # ROUND
-    local half=$((batch / 2)) rank
-    job limit-whole "$bin/train_single" $(model_options mlp) --global-batch $batch --steps $steps
-    job limit-half "$bin/train_single" $(model_options mlp) --global-batch $half --steps $steps
-    rm -rf "$out/runs/limit-pair"
-    mkdir -p "$out/runs/limit-pair"
-    FOLDER=$out/runs/limit-pair PROGRAM=$bin/train_single "$bin/ddprun" --bind cores --nproc-per-node 2 \
-        sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER-$RANK"' sh \
-        $(model_options mlp) --global-batch $half --steps $steps >"$out/runs/limit-pair/log.txt" 2>&1
-    for rank in whole half pair-0 pair-1; do
-        price limit "$rank" "$1" "limit-$rank"
-        echo "limit,$rank-optimizer,$1,$(csv "$quantiles"'
+    local half=$((batch / 2)) run name
+    job "limit-whole-$1" "$bin/train_single" $(model_options mlp) --global-batch $batch --steps $steps
+    job "limit-half-$1" "$bin/train_single" $(model_options mlp) --global-batch $half --steps $steps
+    run_once "limit-pair-$1" env FOLDER="$out/runs/limit-pair-$1" PROGRAM="$bin/train_single" \
+        "$bin/ddprun" --bind cores --nproc-per-node 2 \
+        sh -c 'exec "$PROGRAM" "$@" --no-eval --log-every 1 --out "$FOLDER/$RANK"' sh \
+        $(model_options mlp) --global-batch $half --steps $steps || exit 1
+    for run in "whole-$1" "half-$1" "pair-$1/0" "pair-$1/1"; do
+        name=${run/-$1/} # whole, half, pair-0, pair-1
+        name=${name/\//-}
+        price limit "$name" "$1" "limit-$run"
+        echo "limit,$name-optimizer,$1,$(csv "$quantiles"'
             of("step") >= skip { list[++n] = of("optimizer_ms") }
-            END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/limit-$rank/steps.csv")" \
+            END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/limit-$run/steps.csv")" \
             >>"$out/prices.csv"
     done
 }
@@ -101,10 +93,10 @@ time_limits() { # ROUND
 time_threads() { # ROUND
     local threads
     for threads in 1 2 4; do
-        job "threads-$threads" env OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads \
+        job "threads-$threads-$1" env OMP_NUM_THREADS=$threads OPENBLAS_NUM_THREADS=$threads \
             "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked \
             $(model_options mlp) --global-batch $batch --steps $steps
-        price threads $threads "$1" "threads-$threads"
+        price threads $threads "$1" "threads-$threads-$1"
     done
 }
 
@@ -113,10 +105,10 @@ time_threads() { # ROUND
 time_batches() { # ROUND
     local rows
     for rows in $batches; do
-        job "batch-single-$rows" "$bin/train_single" $(model_options mlp) --global-batch $rows --steps $steps
-        job "batch-dp-$rows" "$bin/train_dp" --devices 2 $(model_options mlp) --global-batch $rows --steps $steps
-        rank_job "batch-ddp-$rows" $(model_options mlp) --global-batch $rows --steps $steps
-        for strategy in single dp ddp; do price "batch-$rows" $strategy "$1" "batch-$strategy-$rows"; done
+        job "batch-single-$rows-$1" "$bin/train_single" $(model_options mlp) --global-batch $rows --steps $steps
+        job "batch-dp-$rows-$1" "$bin/train_dp" --devices 2 $(model_options mlp) --global-batch $rows --steps $steps
+        rank_job "batch-ddp-$rows-$1" $(model_options mlp) --global-batch $rows --steps $steps
+        for strategy in single dp ddp; do price "batch-$rows" $strategy "$1" "batch-$strategy-$rows-$1"; done
     done
 }
 
@@ -192,10 +184,10 @@ count_promises() {
         while read -r name options; do
             folder=$out/runs/count-$model-$name
             log_every=1000 rank_job "count-$model-$name" $(model_options "$model") --global-batch 16 --steps 6 \
-                --trace "$out/runs/trace.json" --dump-grads "$out/runs/gradients" $options
-            of_last_step "$out/runs/trace.json" | awk -v model="$model" -v name="$name" -v wanted="$(
-                parameter_shapes "$out/runs/gradients" |
-                    formula "$name" "$(buckets_in "$out/runs/trace.json")" "$(buffer_bytes "$model")"
+                --trace "$folder/trace.json" --dump-grads "$folder/gradients" $options
+            of_last_step "$folder/trace.json" | awk -v model="$model" -v name="$name" -v wanted="$(
+                parameter_shapes "$folder/gradients" |
+                    formula "$name" "$(buckets_in "$folder/trace.json")" "$(buffer_bytes "$model")"
             )" '
                 { messages++; bytes += $1 }
                 END {
@@ -210,12 +202,13 @@ count_promises() {
 # Depth against width, with about as many parameters: when the first bucket is ready, as a share of backward.
 # shellcheck disable=SC2046,SC2086
 measure_shapes() {
-    local sizes
+    local sizes trace
     echo hidden,buckets,first_ready >"$out/shapes.csv"
     for sizes in 1536 780,780 520,520,520,520 372,372,372,372,372,372,372,372; do
+        trace=$out/runs/shape-$sizes/trace.json
         rank_job "shape-$sizes" --model mlp --hidden $sizes --data "synthetic:1x28x28:10@2048" \
-            --bucket-cap-mb 1 --global-batch $batch --steps $steps --trace "$out/runs/trace.json"
-        echo "${sizes//,/-},$(buckets_in "$out/runs/trace.json"),$(first_ready "$out/runs/trace.json")" >>"$out/shapes.csv"
+            --bucket-cap-mb 1 --global-batch $batch --steps $steps --trace "$trace"
+        echo "${sizes//,/-},$(buckets_in "$trace"),$(first_ready "$trace")" >>"$out/shapes.csv"
     done
 }
 

@@ -59,20 +59,29 @@ status=0
 checks=$((checks + 1))
 [ "$status" = 1 ] && grep -q 'the weights have not moved' out.txt || fail "without learning: $status, $(cat out.txt)"
 
-# Ctrl-C says what it keeps, and no job is left.
-checks=$((checks + 1))
-setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --rounds 100000 \
+# Ctrl-C says what it keeps and how to go on; --resume makes the other runs, and says which it has kept.
+checks=$((checks + 4))
+setsid env --default-signal=INT "$bench/ablation.sh" --bin "$bin" $small --global-batch 40 --link '' \
     --out "$work/cut off" >out.txt 2>err.txt </dev/null &
 job=$!
 tries=0
-while [ ! -e "$work/cut off/runs/train_dp-0-1.txt" ] && [ $tries -lt 600 ]; do
+while [ ! -e "$work/cut off/runs/train_dp-0-1/command.txt" ] && [ $tries -lt 600 ]; do
     tries=$((tries + 1))
     sleep 0.1
 done
 kill -INT "-$job"
 status=0
 wait $job || status=$?
-[ "$status" = 130 ] && grep -q '^interrupted; kept' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
+[ "$status" = 130 ] && grep -q '^interrupted; kept: [1-4] finished runs' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
+grep -q "^to go on: bench/ablation.sh .* --link '' .* --resume$" err.txt || fail "no way to go on: $(cat err.txt)"
+ls -i "$work/cut off/runs"/*/command.txt >before.txt
+ladder $small --global-batch 40 --link '' --out "$work/cut off" --resume >out.txt 2>err.txt || fail "--resume: $(cat err.txt)"
+[ "$(sed -n 's/^kept from before: //p' err.txt | sort)" = "$(sed 's|.*/runs/||; s|/.*||' before.txt | sort)" ] ||
+    fail "other runs are said to be kept: $(cat err.txt before.txt)"
+while read -r inode file; do
+    [ "$(ls -i "$file")" = "$inode $file" ] || fail "made again: $file"
+done <before.txt
+[ "$(grep -c ' equal$' out.txt)" = 12 ] || fail "a resumed ladder: $(cat out.txt)"
 
 mkdir other && echo mine >other/file
 run "--help" ladder --help

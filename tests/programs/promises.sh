@@ -13,7 +13,7 @@ done
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 mkdir "$out/plots" "$out/runs"
-failures=0
+failures=0 resume=0
 
 # expect WHAT WANTED GOT
 expect() {

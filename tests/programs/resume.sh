@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# resume.sh BIN: what bench/compare/runs.sh keeps of an interrupted call, by runs that write a line: a whole run of the
+# same command, and nothing else; and what is said of it. ladder.sh interrupts a command that measures.
+set -euo pipefail
+export LC_ALL=C
+cd "$(dirname "$0")/../.."
+root=$PWD
+source bench/compare/runs.sh
+source bench/compare/section.sh
+out=$(mktemp -d)/results
+trap 'rm -rf "${out%/results}"' EXIT
+asked="bench/some.sh --quick"
+failures=0
+
+expect() { # WHAT WANTED FOUND
+    [[ $2 == "$3" ]] || { echo "FAILED: $1: '$3', not '$2'" && failures=$((failures + 1)); }
+}
+
+# called RESUME NAME COMMAND...: what a call says that makes this run: "kept" or "made", or "failed", and the output
+called() {
+    local status=made file
+    resume=$1
+    shift
+    run_once "$@" 2>"$out/said" || status=failed
+    ! grep -qx "kept from before: $1" "$out/said" || status=kept
+    file=$(<"$out/runs/$1/output.txt")
+    echo "$status ${file:-nothing}"
+}
+
+resume=0
+open_results table.csv
+odd=$'a\n [b]*"$HOME" \\n'
+expect "the first time" "made one" "$(called 0 line echo one)"
+expect "its command" "echo one" "$(<"$out/runs/line/command.txt")"
+expect "without --resume" "made one" "$(called 0 line echo one)"
+expect "with it" "kept one" "$(called 1 line echo one)"
+expect "another command" "made two" "$(called 1 line echo two)"
+expect "odd words" "made ${odd@Q}" "$(called 1 odd echo "${odd@Q}")"
+expect "odd words again" "kept ${odd@Q}" "$(called 1 odd echo "${odd@Q}")"
+expect "a failure" "failed half" "$(called 1 cut sh -c 'echo half; exit 3')"
+expect "is said" "error: this run failed: sh -c 'echo half; exit 3'" "$(tail -n 1 "$out/said")"
+expect "and not kept" "failed half" "$(called 1 cut sh -c 'echo half; exit 3')"
+expect "every run is listed" 8 "$(wc -l <"$out/commands.txt")"
+
+# What opens the results again.
+touch "$out/section.html"
+resume=1
+open_results table.csv
+expect "the report goes, the runs stay" "commands.txt plots runs said table.csv cut line odd" \
+    "$(ls "$out" "$out/runs" | grep -v : | grep . | paste -sd ' ' -)"
+expect "on interrupt" "interrupted; kept: 2 finished runs, in $out/runs|to go on: bench/some.sh --quick" \
+    "$( (stop_here 130) 2>&1 | paste -sd '|' -)"
+resume=0
+expect "and to go on" "to go on: bench/some.sh --quick --resume" "$( (stop_here 130) 2>&1 | tail -n 1)"
+open_results table.csv
+expect "without --resume all goes" "" "$(ls "$out/runs")"
+echo "resume: $failures failures"
+[[ $failures == 0 ]]
