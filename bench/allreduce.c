@@ -204,7 +204,7 @@ static int measure_size(Bench *bench, size_t bytes) {
 static int await_word(SyncWord *word, uint32_t target, double timeout_s) {
     for (int turn = 0; turn < 1000; turn++)
         if (sync_load(word) == target) return 0;
-    uint64_t deadline = clock_ns() + (uint64_t)(timeout_s * 1e9);
+    uint64_t deadline = clock_ns_after(timeout_s);
     return sync_wait(word, target, NULL, deadline) == SYNC_DONE ? 0 : -1;
 }
 

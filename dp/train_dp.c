@@ -20,8 +20,8 @@ int main(int argc, char **argv) {
     must_do(dp_options_check(&dp, &options, &err), &err); // dp
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
-    Device *
-        devices[DP_MAX_DEVICES]; // dp: several; the model, the loss and the optimizer: on the first
+    // dp: several; the model, the loss and the optimizer are on the first
+    Device *devices[DP_MAX_DEVICES];
     int count = must_do(dp_open_devices(&config, &dp, devices, &err), &err);
     Module *model = must_get(train_create_model(&config, data, devices[0], 0, &err), &err);
     // dp: from now on, a forward of the model runs on all devices

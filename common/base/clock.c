@@ -14,10 +14,19 @@ uint64_t clock_ns(void) {
     return (uint64_t)now.tv_sec * NS_PER_S + (uint64_t)now.tv_nsec;
 }
 
-struct timespec clock_deadline(double seconds) {
+uint64_t clock_ns_after(double seconds) {
     const double longest = 1e9; // about 30 years: keeps the sum below inside 64 bits
     if (!(seconds > 0)) seconds = 0;
     if (seconds > longest) seconds = longest;
-    uint64_t at = clock_ns() + (uint64_t)(seconds * NS_PER_S);
+    return clock_ns() + (uint64_t)(seconds * NS_PER_S);
+}
+
+double clock_seconds_since(uint64_t ns) {
+    uint64_t now = clock_ns();
+    return now > ns ? (double)(now - ns) * 1e-9 : 0;
+}
+
+struct timespec clock_deadline(double seconds) {
+    uint64_t at = clock_ns_after(seconds);
     return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
 }

@@ -10,11 +10,11 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/json.h"
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 
 typedef struct Track {
@@ -169,12 +169,8 @@ static void write_events(Json *json, const Trace *trace) {
 // Names the clock of the times: where two names are equal, so are the clocks. A machine's monotonic
 // clock is counted from its boot, which has an id.
 static void clock_name(char *name, size_t capacity) {
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
-    bool known = file && fgets(name, (int)capacity, file);
-    if (file) fclose(file);
-    if (!known && gethostname(name, capacity) != 0) snprintf(name, capacity, "unknown");
-    name[capacity - 1] = '\0';
-    name[strcspn(name, "\n")] = '\0';
+    machine_boot_id(name, capacity);
+    if (strcmp(name, "?") == 0) machine_name(name, capacity);
 }
 
 static void write_about(Json *json, const Trace *trace) {

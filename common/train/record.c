@@ -8,12 +8,12 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "common/base/build.h"
 #include "common/base/file.h"
 #include "common/base/format.h"
 #include "common/base/json.h"
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "common/device/link.h"
 #include "common/train/safetensors.h"
@@ -105,10 +105,10 @@ static void write_options(Json *json, const Options *options, const TrainConfig 
 
 // Writes which program this was, where, and when it began.
 static void write_origin(Json *json) {
-    char host[256] = "", date[32];
+    char host[256], date[32];
     time_t now = time(NULL);
     struct tm utc;
-    gethostname(host, sizeof host - 1);
+    machine_name(host, sizeof host);
     strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     json_string(json, "commit", *build_commit ? build_commit : NULL);
     json_string(json, "host", host);

@@ -11,17 +11,15 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "ddp/launch/env.h"
 #include "ddp/launch/launch.h"
 #include "ddp/launch/spawn.h"
 #include "ddp/store/net.h"
-
-enum { TOKEN_BYTES = 16 }; // 128 bits, written as hexadecimal digits
 
 #define FLUSH_S 5.0 // for a console that is slow to take the last lines
 
@@ -62,12 +60,7 @@ static int make_token(Launch *launch, Error *err) {
         return error_set(err, STATUS_USAGE,
                          "with several nodes set DDPRUN_TOKEN to the same secret on each, for "
                          "example to the output of: openssl rand -hex 16");
-    unsigned char random[TOKEN_BYTES];
-    if (getrandom(random, sizeof random, 0) != sizeof random)
-        return error_set(err, STATUS_FAILED, "no random numbers: %s", strerror(errno));
-    for (size_t i = 0; i < sizeof random; i++)
-        snprintf(launch->token + 2 * i, 3, "%02x", (unsigned)random[i]);
-    return 0;
+    return store_make_token(launch->token, err);
 }
 
 static int open_output(Launch *launch, Error *err) {
@@ -97,7 +90,7 @@ static int open_store(Launch *launch, Error *err) {
 
 static int launch_open(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
-    if (gethostname(launch->host, sizeof launch->host - 1) != 0) strcpy(launch->host, "?");
+    machine_name(launch->host, sizeof launch->host);
     launch->ranks = memory_zalloc((size_t)o->local_ranks * sizeof *launch->ranks);
     if (getrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0)
         return error_set(err, STATUS_FAILED, "getrlimit: %s", strerror(errno));

@@ -19,11 +19,6 @@
 #define STOPPED_S 30.0
 #define AWAY_S    5.0 // between two looks: it was the launcher that was stopped
 
-static double seconds_since(uint64_t ns) {
-    uint64_t now = clock_ns();
-    return now > ns ? (double)(now - ns) * 1e-9 : 0;
-}
-
 // ---- Hearing
 
 static void listen_to(Launch *launch, LaunchedRank *rank, bool was_away) {
@@ -34,7 +29,7 @@ static void listen_to(Launch *launch, LaunchedRank *rank, bool was_away) {
 }
 
 static void listen_to_all(Launch *launch) {
-    bool was_away = launch->looked_ns && seconds_since(launch->looked_ns) > AWAY_S;
+    bool was_away = launch->looked_ns && clock_seconds_since(launch->looked_ns) > AWAY_S;
     for (int r = 0; r < launch->options->local_ranks; r++)
         if (launch->ranks[r].fate == RANK_ALIVE) listen_to(launch, &launch->ranks[r], was_away);
     launch->looked_ns = clock_ns();
@@ -48,10 +43,11 @@ static bool is_starting(const Launch *launch, const LaunchedRank *rank) {
 
 static bool is_overdue(const Launch *launch, const LaunchedRank *rank) {
     const LaunchOptions *o = launch->options;
-    if (rank->stopped) return seconds_since(rank->stopped_ns) > fmin(STOPPED_S, o->heartbeat_s);
+    if (rank->stopped)
+        return clock_seconds_since(rank->stopped_ns) > fmin(STOPPED_S, o->heartbeat_s);
     if (rank->beat_ns == 0) return false; // the program sends no heartbeats
     double limit_s = is_starting(launch, rank) ? o->start_timeout_s : o->heartbeat_s;
-    return seconds_since(rank->heard_ns) > limit_s;
+    return clock_seconds_since(rank->heard_ns) > limit_s;
 }
 
 // Does rank a hold up the others rather than b? A stopped one does, then the one that has come to
@@ -92,7 +88,7 @@ static bool end_silence(Launch *launch) {
 
 static bool end_lateness(Launch *launch) {
     double limit_s = launch->options->exit_timeout_s;
-    if (!launch->first_good_end_ns || seconds_since(launch->first_good_end_ns) <= limit_s)
+    if (!launch->first_good_end_ns || clock_seconds_since(launch->first_good_end_ns) <= limit_s)
         return false;
     int r = 0;
     while (launch->ranks[r].fate != RANK_ALIVE) r++;

@@ -12,10 +12,6 @@
 #define LINE_S    10.0 // between two lines that say for whom we wait
 #define PARTING_S 5.0  // for the other nodes to have read that all is done
 
-static uint64_t after(double seconds) {
-    return clock_ns() + (uint64_t)(seconds * 1e9);
-}
-
 // ---- At the start
 
 typedef struct Patience {
@@ -25,24 +21,24 @@ typedef struct Patience {
 
 static Patience patience_begin(double most_s) {
     double line_s = most_s / 4 < LINE_S ? most_s / 4 : LINE_S;
-    return (Patience){most_s, line_s, clock_ns(), after(line_s)};
+    return (Patience){most_s, line_s, clock_ns(), clock_ns_after(line_s)};
 }
 
 static bool patience_is_over(const Patience *patience) {
-    return (double)(clock_ns() - patience->begin_ns) * 1e-9 >= patience->most_s;
+    return clock_seconds_since(patience->begin_ns) >= patience->most_s;
 }
 
 // Says from time to time what we wait for.
 static void say_waiting(Launch *launch, Patience *patience, const char *for_whom) {
     if (clock_ns() < patience->next_line_ns) return;
-    patience->next_line_ns = after(patience->line_s);
+    patience->next_line_ns = clock_ns_after(patience->line_s);
     output_say(launch->output, "waiting for %s: %.0f s of at most %g s (--start-timeout)", for_whom,
-               (double)(clock_ns() - patience->begin_ns) * 1e-9, patience->most_s);
+               clock_seconds_since(patience->begin_ns), patience->most_s);
 }
 
 // Lets output move and a little time pass. True: a signal came.
 static bool pause_or_signal(Launch *launch) {
-    launch_wait(launch, after(0.1));
+    launch_wait(launch, clock_ns_after(0.1));
     launch->caught = launch_take_signal(launch);
     return launch->caught != 0;
 }
@@ -117,7 +113,7 @@ int launch_meet_nodes(Launch *launch, Error *err) {
 // ---- Afterwards
 
 bool launch_gather_nodes(Launch *launch, const char *point, double patience_s) {
-    uint64_t deadline_ns = after(patience_s);
+    uint64_t deadline_ns = clock_ns_after(patience_s);
     char text[1024];
     nodes_arrive(launch->nodes, point, launch->attempt);
     while (nodes_arrived(launch->nodes, point, launch->attempt) < launch->options->nodes) {
@@ -150,10 +146,10 @@ void launch_await_nodes(Launch *launch) {
 
 void launch_part_from_nodes(Launch *launch) {
     if (!launch->nodes) return;
-    uint64_t deadline_ns = after(PARTING_S);
+    uint64_t deadline_ns = clock_ns_after(PARTING_S);
     int there = nodes_arrived(launch->nodes, "there", 0);
     nodes_arrive(launch->nodes, "parted", 0);
     while (launch->options->node == 0 && clock_ns() < deadline_ns &&
            nodes_arrived(launch->nodes, "parted", 0) < there)
-        launch_wait(launch, after(0.1));
+        launch_wait(launch, clock_ns_after(0.1));
 }

@@ -229,7 +229,7 @@ int output_lost(const Output *output) {
 }
 
 void output_flush(Output *output, double seconds) {
-    uint64_t deadline_ns = clock_ns() + (uint64_t)(seconds * 1e9);
+    uint64_t deadline_ns = clock_ns_after(seconds);
     for (;;) {
         struct pollfd entries[STREAMS];
         nfds_t count = 0;

@@ -82,7 +82,7 @@ static void append_cause(char text[REPORT_MAX], const Launch *launch, const Laun
         break;
     case CAUSE_SILENT:
         format_append(text, REPORT_MAX, " has been silent for %.1f s",
-                      (double)(clock_ns() - root->heard_ns) * 1e-9);
+                      clock_seconds_since(root->heard_ns));
         break;
     case CAUSE_LATE:
         format_append(text, REPORT_MAX, " is still running %g s after the first rank ended",

@@ -24,10 +24,6 @@
 #define CONSEQUENCE_S 1.0
 #define KILL_S        30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
 
-static uint64_t after(double seconds) {
-    return clock_ns() + (uint64_t)(seconds * 1e9);
-}
-
 // ---- Waiting
 
 void launch_wait(Launch *launch, uint64_t until_ns) {
@@ -67,7 +63,7 @@ static void signal_ranks(Launch *launch, int number) {
 
 static void begin_stage(Launch *launch, LaunchStage stage, double seconds) {
     launch->stage = stage;
-    launch->act_at_ns = after(seconds);
+    launch->act_at_ns = clock_ns_after(seconds);
 }
 
 void launch_end_ranks(Launch *launch, LaunchCause cause, int signal_number) {
@@ -104,7 +100,7 @@ static void postpone_judgement(Launch *launch, const LaunchedRank *rank) {
     double seconds = waits ? CONSEQUENCE_S : DOUBT_S;
     if (launch->stage == LAUNCH_RUNNING) begin_stage(launch, LAUNCH_DOUBTING, seconds);
     if (launch->stage != LAUNCH_DOUBTING) return;
-    if (launch->act_at_ns > after(seconds)) launch->act_at_ns = after(seconds);
+    if (launch->act_at_ns > clock_ns_after(seconds)) launch->act_at_ns = clock_ns_after(seconds);
 }
 
 static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) {

@@ -14,11 +14,11 @@
 #include "ddp/rendezvous/init.h"
 
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/format.h"
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
@@ -53,23 +53,14 @@ typedef struct Card { // as text: "world host boot_id pid_namespace pid stamp ba
 
 // ---- Cards: what tells whether two ranks can share memory
 
-static void read_line(const char *path, char *text, size_t capacity) {
-    snprintf(text, capacity, "?");
-    FILE *file = fopen(path, "re");
-    if (!file) return;
-    if (fgets(text, (int)capacity, file)) text[strcspn(text, " \n")] = '\0';
-    fclose(file);
-}
-
 // Two containers of one machine may have the same name, and one kernel; ranks in different pid
 // namespaces cannot open each other's memory through /proc.
 static Card my_card(const Meeting *m) {
     Card card = {.world_size = m->me.world_size, .pid = getpid(), .stamp = clock_ns()};
     snprintf(card.backend, sizeof card.backend, "%s", m->backend->name);
     snprintf(card.device, sizeof card.device, "%s", m->card);
-    if (gethostname(card.host, sizeof card.host - 1) != 0 || !card.host[0])
-        snprintf(card.host, sizeof card.host, "?");
-    read_line("/proc/sys/kernel/random/boot_id", card.boot_id, sizeof card.boot_id);
+    machine_name(card.host, sizeof card.host);
+    machine_boot_id(card.boot_id, sizeof card.boot_id);
     ssize_t n = readlink("/proc/self/ns/pid", card.pid_namespace, sizeof card.pid_namespace - 1);
     if (n <= 0) snprintf(card.pid_namespace, sizeof card.pid_namespace, "?");
     return card;
@@ -295,15 +286,6 @@ static int serve(Meeting *m, int *port, const char *token, Error *err) {
     return 0;
 }
 
-static int make_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return error_set(err, STATUS_FAILED, "getrandom gave no random bytes");
-    snprintf(token, STORE_TOKEN_MAX + 1, "%016jx%016jx", (uintmax_t)random[0],
-             (uintmax_t)random[1]);
-    return 0;
-}
-
 // With file://, rank 0 serves at any free port; the token is in the file, for its owner alone.
 static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
     const Rendezvous *me = &m->me;
@@ -311,7 +293,7 @@ static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Er
     if (!m->file) return -1;
     if (me->rank != 0) return meeting_file_await(m->file, port, token, m->deadline_ns, err);
     *port = 0;
-    if (make_token(token, err) != 0 || serve(m, port, token, err) != 0) return -1;
+    if (store_make_token(token, err) != 0 || serve(m, port, token, err) != 0) return -1;
     return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
 }
 
@@ -322,7 +304,7 @@ static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
     char *host = m->me.master_addr;
     *port = 0;
     if (m->me.several_hosts) (void)own_address(host, sizeof m->me.master_addr, &error);
-    if (error.status == STATUS_OK && make_token(token, &error) == 0 &&
+    if (error.status == STATUS_OK && store_make_token(token, &error) == 0 &&
         serve(m, port, token, &error) == 0)
         snprintf(text, VERDICT_MAX, "ok %s %d %s", host, *port, token);
     else
@@ -485,7 +467,7 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
                              .flight_folder = getenv("DDPC_FLIGHT_DIR"),
                              .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
                              .flight_say = level == DEBUG_DETAIL};
-    m->deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
+    m->deadline_ns = clock_ns_after(timeout_s);
     m->backend = opener;
     snprintf(m->card, sizeof m->card, "%s", card);
     m->place = (PgPlace){.device = device,

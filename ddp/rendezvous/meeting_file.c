@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 
 enum { LOG_MAX = 65536, LOOK_MS = 5, LOCK_MS = 1, LEAVE_S = 5 };
@@ -35,21 +36,13 @@ struct MeetingFile {
 
 // ---- Who is a process?
 
-static void read_line(const char *path, char *text, size_t capacity) {
-    snprintf(text, capacity, "?");
-    FILE *file = fopen(path, "re");
-    if (!file) return;
-    if (fgets(text, (int)capacity, file)) text[strcspn(text, "\n")] = '\0';
-    fclose(file);
-}
-
 // The 22nd field of /proc/PID/stat; the 2nd is a name in parentheses that may hold anything. 0 if
 // there is no such process, or only its corpse.
 static unsigned long long start_time(int pid) {
     char path[64], line[1024], state = 'X';
     unsigned long long start = 0;
     snprintf(path, sizeof path, "/proc/%d/stat", pid);
-    read_line(path, line, sizeof line);
+    machine_read_line(path, line, sizeof line);
     const char *end = strrchr(line, ')');
     if (!end || sscanf(end + 1,
                        " %c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %*u %*u %*d %*d %*d %*d %*d "
@@ -57,12 +50,6 @@ static unsigned long long start_time(int pid) {
                        &state, &start) != 2)
         return 0;
     return state == 'Z' || state == 'X' ? 0 : start;
-}
-
-static void read_system(char boot[48], char host[72]) {
-    read_line("/proc/sys/kernel/random/boot_id", boot, 48);
-    if (gethostname(host, 71) != 0 || !host[0]) snprintf(host, 72, "?");
-    host[71] = '\0';
 }
 
 // ---- The lock and the text
@@ -171,7 +158,8 @@ static int check_guest(const MeetingFile *f, const char *line, Error *err) {
     if (sscanf(line, "joined %d %d %llu %47s %71s", &rank, &pid, &start, boot, host) != 5 ||
         has_left(f, rank))
         return 0;
-    read_system(my_boot, my_host);
+    machine_boot_id(my_boot, sizeof my_boot);
+    machine_name(my_host, sizeof my_host);
     bool same_boot = strcmp(boot, my_boot) == 0;
     if (!same_boot && strcmp(host, my_host) != 0)
         return error_set(err, STATUS_USAGE,
@@ -207,7 +195,8 @@ static int join_locked(MeetingFile *f, Error *err) {
     char boot[48], host[72];
     if (read_log(f, err) != 0 || check_log(f, err) != 0) return -1;
     if (!f->log[0] && append(f, err, TITLE "%d\n", f->world_size) != 0) return -1;
-    read_system(boot, host);
+    machine_boot_id(boot, sizeof boot);
+    machine_name(host, sizeof host);
     return append(f, err, "joined %d %d %llu %s %s\n", f->rank, (int)getpid(), start_time(getpid()),
                   boot, host);
 }

@@ -121,7 +121,7 @@ static void sleep_ms(long ms) {
 }
 
 static int connect_until(Store *store, Error *err) {
-    uint64_t deadline_ns = clock_ns() + (uint64_t)(store->timeout_s * 1e9);
+    uint64_t deadline_ns = clock_ns_after(store->timeout_s);
     for (long pause_ms = RETRY_MIN_MS;; pause_ms *= 2) {
         Error attempt = {0};
         if (try_connect(store, deadline_ns, &attempt) == 0) return 0;
@@ -255,7 +255,7 @@ static int call_server(Store *store, const Request *ask, StoreStatus *status, St
     size_t bytes = write_message(store, ask, err), sent = 0;
     if (bytes == 0) return -1;
     double timeout_s = ask->timeout_s > 0 ? ask->timeout_s : store->timeout_s;
-    uint64_t deadline_ns = clock_ns() + (uint64_t)(timeout_s * 1e9);
+    uint64_t deadline_ns = clock_ns_after(timeout_s);
     NetResult result =
         net_move(store->socket_fd, NET_SEND, store->message, bytes, &sent, deadline_ns);
     if (result != NET_DONE) return fail_connection(store, result, err);

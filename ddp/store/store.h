@@ -18,6 +18,9 @@
 
 enum { STORE_KEY_MAX = 256, STORE_VALUE_MAX = 65536, STORE_TOKEN_MAX = 64 };
 
+// Makes a token that nobody guesses: 128 random bits, as hexadecimal digits.
+int store_make_token(char token[STORE_TOKEN_MAX + 1], Error *err);
+
 typedef struct StoreServer StoreServer;
 // Serves at host:port until it is closed. With port 0 the system chooses a free one. If token is
 // "", anyone who reaches the port is a client. Returns NULL with err filled on failure; for a port

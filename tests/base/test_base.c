@@ -24,6 +24,7 @@
 #include "common/base/file.h"
 #include "common/base/format.h"
 #include "common/base/json.h"
+#include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "common/base/profile.h"
 #include "common/base/rng.h"
@@ -276,6 +277,30 @@ static void test_rng_known_answers(void **state) {
     assert_true(rng_u64(ones, ones, ones) == 0x41c83b0e408f276du);
     assert_true(rng_u64(0x299f31d0a4093822u, 0x0370734413198a2eu, 0x85a308d3243f6a88u) ==
                 0x94fdccebd16cfe09u);
+}
+
+static void test_clock_in_seconds(void **state) {
+    (void)state;
+    uint64_t now = clock_ns();
+    assert_true(clock_ns_after(2) >= now + 2000000000 && clock_ns_after(0.5) < now + 2000000000);
+    assert_true(clock_ns_after(-1) >= now);
+    assert_true(clock_ns_after(INFINITY) < (uint64_t)1 << 61); // far, and no overflow
+    assert_true(clock_seconds_since(now + 3000000000) == 0);   // not yet
+    assert_true(clock_seconds_since(now - 3000000000) >= 3);
+}
+
+static void test_machine_reads_a_line(void **state) {
+    (void)state;
+    char line[8];
+    machine_read_line("/proc/no such file", line, sizeof line);
+    assert_string_equal(line, "?");
+    machine_read_line("/proc/self/comm", line, sizeof line); // "test_base", cut to the room
+    assert_string_equal(line, "test_ba");
+    char whole[64];
+    machine_read_line("/proc/self/comm", whole, sizeof whole);
+    assert_string_equal(whole, "test_base");
+    machine_name(line, sizeof line);
+    assert_true(strlen(line) > 0 && strlen(line) < sizeof line);
 }
 
 static void test_rng_streams_are_apart(void **state) {
@@ -545,6 +570,8 @@ int main(void) {
         cmocka_unit_test_setup_teardown(test_file_make_folder, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test(test_rng_known_answers),
+        cmocka_unit_test(test_clock_in_seconds),
+        cmocka_unit_test(test_machine_reads_a_line),
         cmocka_unit_test(test_rng_streams_are_apart),
         cmocka_unit_test(test_rng_uniform_stays_below_high),
         cmocka_unit_test(test_rng_normal_moments),

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/machine.h"
 #include "ddp/group/nccl/internal.h"
 
 enum { OLDEST = 21900, SHARED_GPU = 23003 }; // versions: required; may share a GPU between ranks
@@ -69,11 +70,9 @@ static int parse_address(const char *address, ncclUniqueId *id, Error *err) {
 // What NCCL takes for the identity of a host: NCCL_HOSTID, or name and boot.
 static void describe_host(char text[96]) {
     const char *given = getenv("NCCL_HOSTID");
-    char boot[48] = "?", name[40] = "?";
-    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "re");
-    if (file && !fgets(boot, sizeof boot, file)) boot[0] = '?';
-    if (file) fclose(file);
-    gethostname(name, sizeof name - 1);
+    char boot[48], name[40];
+    machine_boot_id(boot, sizeof boot);
+    machine_name(name, sizeof name);
     if (given && *given)
         snprintf(text, 96, "%.90s", given);
     else
@@ -170,9 +169,8 @@ void nccl_abort(PgNccl *nccl, const char *reason) {
 }
 
 void nccl_disconnect(PgNccl *nccl) {
-    PgCall closing = {.collective = pg_barrier(),
-                      .deadline_ns = clock_ns() + (uint64_t)(CLOSE_S * 1e9),
-                      .timeout_s = CLOSE_S};
+    PgCall closing = {
+        .collective = pg_barrier(), .deadline_ns = clock_ns_after(CLOSE_S), .timeout_s = CLOSE_S};
     Error late = {0};
     if (!nccl->communicator) return;
     nccl->call = &closing;

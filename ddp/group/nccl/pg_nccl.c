@@ -235,7 +235,7 @@ static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
     PgCall joining = {.operation = PG_BARRIER,
                       .collective = pg_barrier(),
-                      .deadline_ns = clock_ns() + (uint64_t)(place->options->timeout_s * 1e9),
+                      .deadline_ns = clock_ns_after(place->options->timeout_s),
                       .timeout_s = place->options->timeout_s};
     DebugLevel level;
     Error error = {0};

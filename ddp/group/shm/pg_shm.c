@@ -346,7 +346,7 @@ ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *opti
     }
     PgShm *shm = take_place(segment, rank, false);
     PgCall joining = {.operation = PG_BARRIER,
-                      .deadline_ns = clock_ns() + (uint64_t)(options->timeout_s * 1e9),
+                      .deadline_ns = clock_ns_after(options->timeout_s),
                       .timeout_s = options->timeout_s};
     shm->call = &joining;
     Error error = {0};
