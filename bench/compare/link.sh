@@ -106,8 +106,9 @@ growth_text() {
             predicted = (bytes[n] - bytes[1]) * 8 / (gbit * 1e6)
             printf "Over an emulated link of %g Gbit/s, DP takes %.1f ms per step on %d devices and %.1f on %d: %.1f ms more. ", \
                 gbit, ms[1], world[1], ms[n], world[n], more
-            printf "Device 0 moves %.2f MB more, one device after the other, which takes %.1f ms: the step grows by %.0f %% of what the bytes say.\n", \
-                (bytes[n] - bytes[1]) / 1e6, predicted, 100 * more / predicted
+            printf "Device 0 moves %.2f MB more, one device after the other, which takes %.1f ms: the step grows by %.0f %% of what the bytes say, %s.\n", \
+                (bytes[n] - bytes[1]) / 1e6, predicted, 100 * more / predicted, \
+                (more >= 0.9 * predicted && more <= 1.1 * predicted ? "as they predict within 10 %" : "not within 10 %")
         }' gbit=$growth_gbit "$out/growth.csv"
 }
 
