@@ -33,15 +33,15 @@ struct Strategy {
     Device *device;      // where the loss and the optimizer live
     Device **all;        // [all_count] this process's devices, `device` first
     int all_count;
-    Sampler *sampler;       // this process's batches
-    bool global_mean;       // the loss is divided by all processes' rows, not by this one's, and
-                            // gradients are added up, not averaged (--normalize global)
-    const char *other_bits; // why its gradients are not DataParallel's bit for bit, and what would
-                            // help; NULL: nothing that it knows of
-    const char
-        *unrecordable; // what keeps its steps from being recorded and replayed; NULL: nothing
-    Module *model;     // the bare model: parameters, names, checkpoints
-    Module *module;    // what training steps run
+    Sampler *sampler; // this process's batches
+    bool global_mean; // the loss is divided by all processes' rows, not by this one's, and
+                      // gradients are added up, not averaged (--normalize global)
+    // Why its gradients are not DataParallel's bit for bit, and what would help; NULL: nothing that
+    // it knows of.
+    const char *other_bits;
+    const char *unrecordable; // what keeps its steps from being replayed; NULL: nothing
+    Module *model;            // the bare model: parameters, names, checkpoints
+    Module *module;           // what training steps run
     Module *evaluation_module;
     const JobWatch *watch;       // never NULL
     OptimizerSharding *sharding; // how the step is divided over the processes; NULL: it is not

@@ -4,20 +4,16 @@
 #ifndef DDP_GROUP_MESSAGE_H
 #define DDP_GROUP_MESSAGE_H
 
+#include "common/base/format.h"
 #include "ddp/group/backend.h"
 
 enum { PG_MESSAGE_MAX = 1024 };
 
-typedef struct PgMessage { // all zero: empty
-    char data[PG_MESSAGE_MAX];
-    size_t length;
-} PgMessage;
+// A message that begins as "". What does not fit is cut off.
+typedef char PgMessage[PG_MESSAGE_MAX];
 
-// Appends text; what does not fit is cut off.
-void pg_message_add(PgMessage *message, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
 // Appends "collective 18 all_reduce(F32, 10, sum)".
-void pg_message_add_call(PgMessage *message, const PgCall *call);
+void pg_message_add_call(PgMessage message, const PgCall *call);
 
 typedef struct PgLate { // the ranks that had not come at the deadline; all zero: none
     PgMessage names;    // "1, 3"
@@ -28,6 +24,6 @@ typedef struct PgLate { // the ranks that had not come at the deadline; all zero
 // first such rank only, and there is one.
 bool pg_late_add(PgLate *late, const PgCall *call, int rank);
 // Appends "rank 1, 3 did not arrive within 30.0 s; ", or PyTorch's words for a monitored barrier.
-void pg_message_add_late(PgMessage *message, const PgCall *call, const PgLate *late);
+void pg_message_add_late(PgMessage message, const PgCall *call, const PgLate *late);
 
 #endif

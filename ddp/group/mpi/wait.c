@@ -37,34 +37,34 @@ static bool is_awaited(const PgMpi *mpi, int rank) {
     return false;
 }
 
-static void add_rank_state(PgMessage *message, const PgMpi *mpi, int rank) {
+static void add_rank_state(PgMessage message, const PgMpi *mpi, int rank) {
     const PgFingerprint *last = &mpi->headers[rank].call;
     char name[PG_RANK_NAME_MAX];
-    pg_message_add(message, "rank %s", pg_rank_name(mpi->call->global, rank, name));
+    format_append(message, PG_MESSAGE_MAX, "rank %s", pg_rank_name(mpi->call->global, rank, name));
     if (last->sequence == 0)
-        pg_message_add(message, " has begun no collective");
+        format_append(message, PG_MESSAGE_MAX, " has begun no collective");
     else if (last->sequence == mpi->call->sequence)
-        pg_message_add(message, " had begun it");
+        format_append(message, PG_MESSAGE_MAX, " had begun it");
     else
-        pg_message_add(message, " last began %ju %s", (uintmax_t)last->sequence,
-                       pg_operation_name(last->operation));
+        format_append(message, PG_MESSAGE_MAX, " last began %ju %s", (uintmax_t)last->sequence,
+                      pg_operation_name(last->operation));
 }
 
 // "collective 18 all_reduce(F32, 10, sum): rank 1 did not arrive within 30.0 s; rank 1 last began
 // 17 barrier"
 static int fail_late(PgMpi *mpi, Error *err) {
-    PgMessage message = {.length = 0}, states = {.length = 0};
+    PgMessage message = "", states = "";
     PgLate late = {.count = 0};
     for (int r = 0; r < mpi->world; r++) {
         if (!is_awaited(mpi, r) || !pg_late_add(&late, mpi->call, r)) continue;
-        pg_message_add(&states, "%s", late.count > 1 ? ", " : "");
-        add_rank_state(&states, mpi, r);
+        format_append(states, PG_MESSAGE_MAX, "%s", late.count > 1 ? ", " : "");
+        add_rank_state(states, mpi, r);
     }
-    pg_message_add_call(&message, mpi->call);
-    pg_message_add(&message, ": ");
-    pg_message_add_late(&message, mpi->call, &late);
-    pg_message_add(&message, "%.500s", states.data);
-    return error_set(err, STATUS_FAILED, "%s", message.data);
+    pg_message_add_call(message, mpi->call);
+    format_append(message, PG_MESSAGE_MAX, ": ");
+    pg_message_add_late(message, mpi->call, &late);
+    format_append(message, PG_MESSAGE_MAX, "%.500s", states);
+    return error_set(err, STATUS_FAILED, "%s", message);
 }
 
 // ---- failures -----------------------------------------------------------------------------------

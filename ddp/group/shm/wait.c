@@ -75,31 +75,32 @@ static bool is_lost(const PgShm *shm, const Wait *wait, int rank) {
 
 // ---- what is said ---------------------------------------------------------------------------
 
-static void add_call(PgMessage *message, const PgShm *shm) {
+static void add_call(PgMessage message, const PgShm *shm) {
     if (shm->call->sequence == 0 && shm->call->operation == PG_BARRIER)
-        pg_message_add(message, "joining a group of %d", shm->world);
+        format_append(message, PG_MESSAGE_MAX, "joining a group of %d", shm->world);
     else
         pg_message_add_call(message, shm->call);
 }
 
-static void add_rank_state(PgMessage *message, const PgShm *shm, int rank) {
+static void add_rank_state(PgMessage message, const PgShm *shm, int rank) {
     uint32_t finished = sync_load(&slot(shm, rank)->finished);
     char name[PG_RANK_NAME_MAX];
-    pg_message_add(message, "rank %s", pg_rank_name(shm->call->global, rank, name));
+    format_append(message, PG_MESSAGE_MAX, "rank %s", pg_rank_name(shm->call->global, rank, name));
     if (is_closed(shm, rank))
-        pg_message_add(message, " has closed its group;");
+        format_append(message, PG_MESSAGE_MAX, " has closed its group;");
     else if (sync_load(&slot(shm, rank)->presence) == RANK_ABSENT)
-        pg_message_add(message, " never joined;");
+        format_append(message, PG_MESSAGE_MAX, " never joined;");
     else if (is_gone(shm, rank))
-        pg_message_add(message, " (pid %d) is gone;", (int)sync_load(&slot(shm, rank)->pid));
+        format_append(message, PG_MESSAGE_MAX, " (pid %d) is gone;",
+                      (int)sync_load(&slot(shm, rank)->pid));
     if (finished == 0)
-        pg_message_add(message, " has finished no collective");
+        format_append(message, PG_MESSAGE_MAX, " has finished no collective");
     else
-        pg_message_add(message, " last finished %u %s", finished,
-                       pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
+        format_append(message, PG_MESSAGE_MAX, " last finished %u %s", finished,
+                      pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
 }
 
-static void add_late(PgMessage *message, const PgShm *shm, const Wait *wait) {
+static void add_late(PgMessage message, const PgShm *shm, const Wait *wait) {
     PgLate late = {.count = 0};
     for (int r = 0; r < shm->world; r++)
         if (is_missing(shm, wait, r)) (void)pg_late_add(&late, shm->call, r);
@@ -126,18 +127,18 @@ void shm_abort(PgShm *shm, const char *message) {
 // deadline (then all that are missing are). Another rank may have given up meanwhile, and those
 // that are missing here may only have left a broken group: what counts is what was said first.
 static int report_missing(PgShm *shm, const Wait *wait, bool lost_only, Error *err) {
-    PgMessage message = {.length = 0};
+    PgMessage message = "";
     const char *separator = "";
-    add_call(&message, shm);
-    pg_message_add(&message, ": ");
-    if (!lost_only) add_late(&message, shm, wait);
+    add_call(message, shm);
+    format_append(message, PG_MESSAGE_MAX, ": ");
+    if (!lost_only) add_late(message, shm, wait);
     for (int r = 0; r < shm->world; r++) {
         if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
-        pg_message_add(&message, "%s", separator);
-        add_rank_state(&message, shm, r);
+        format_append(message, PG_MESSAGE_MAX, "%s", separator);
+        add_rank_state(message, shm, r);
         separator = ", ";
     }
-    shm_abort(shm, message.data);
+    shm_abort(shm, message);
     return shm_check_abort(shm, err);
 }
 
