@@ -31,6 +31,7 @@ static void run_rank(GradeRank *rank) {
     if (odd && scene->change == SIGN_OF_ZERO) weights[4] = -0.0f;
     if (odd && scene->change == EXCHANGED) weights[1] = 2.5f, weights[2] = 1.5f;
     float kept = weights[COUNT - 1];
+    scene->equal[rank->rank] = scene->change != NOTHING && scene->change != ALL_NAN; // the untruth
     rank->status = STUDENT(rank->grade, replicas_equal)(rank->group, weights, scratch, COUNT,
                                                         &scene->equal[rank->rank], &rank->err);
     scene->changed = scene->changed || weights[COUNT - 1] != kept;
@@ -62,6 +63,11 @@ static void one_differs(Grade *grade) {
             ask(grade, GRADE_WORLDS[i], FIRST, odd_one, sentence);
 }
 
+static void broken(Grade *grade) {
+    Scene scene = {.odd_one = -1};
+    grade_broken_ranks(grade, 2, run_rank, &scene);
+}
+
 static void every_bit(Grade *grade) {
     ask(grade, 3, LAST, 2, "A difference in the last weight was not noticed: memcmp counts bytes.");
     ask(grade, 3, EXCHANGED, 1,
@@ -78,6 +84,7 @@ static void bits_not_values(Grade *grade) {
 
 const Grader grader_08_03 = {"08-replicas/03-replicas-equal",
                              {{"equal replicas", 2, NULL, equal},
-                              {"one rank differs", 3, "equal replicas", one_differs},
+                              {"one rank differs", 2, "equal replicas", one_differs},
                               {"every weight, every bit", 3, "one rank differs", every_bit},
-                              {"bits and not values", 2, "equal replicas", bits_not_values}}};
+                              {"bits and not values", 2, "equal replicas", bits_not_values},
+                              {"a collective that fails", 1, "equal replicas", broken}}};

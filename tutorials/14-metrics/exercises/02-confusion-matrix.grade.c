@@ -102,6 +102,7 @@ static void one_collective(Grade *grade) {
     GRADE_EXPECT(grade, s.calls[0] == 1,
                  "The whole table fits into one collective. (%zu calls for %d classes)", s.calls[0],
                  CLASSES);
+    grade_broken_ranks(grade, 2, run_rank, &s);
 }
 
 const Grader grader_14_02 = {"14-metrics/02-confusion-matrix",

@@ -24,6 +24,7 @@ static void run_rank(GradeRank *rank) {
     for (int step = 0; step < STEPS && rank->err.status == STATUS_OK; step++) {
         float gradients[COUNT] = {1, -2, 65504, 0, 3, 1e30f};
         if (scene->odd_one[step] == rank->rank) gradients[scene->place] = scene->number;
+        scene->skip[rank->rank][step] = true; // what stood there before means nothing
         rank->status = STUDENT(rank->grade, update_scale)(
             rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
         scene->scale[rank->rank][step] = scale.scale;

@@ -128,6 +128,8 @@ static void check_patience(Grade *grade, int world, int most) {
 static void patience(Grade *grade) {
     for (int w = 0; w < 4; w++) check_patience(grade, GRADE_WORLDS[w], PATIENCE);
     check_patience(grade, 2, PATIENCE - 1);
+    Scene scene = {.patience = PATIENCE};
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 const Grader grader_20_01 = {"20-hangs/01-agree-to-stop",

@@ -72,6 +72,8 @@ static void success(Grade *grade) {
 
 static void failure(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], false);
+    Scene scene = {.succeeds = true, .mutex = PTHREAD_MUTEX_INITIALIZER};
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 const Grader grader_20_03 = {
