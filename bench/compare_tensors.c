@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
 #include "common/train/safetensors.h"
@@ -304,6 +305,7 @@ int main(int argc, char **argv) {
         error_exit(&err);
     }
     print_result(&tally, &settings);
+    must_do(log_check_stdout(&err), &err);
     for (int f = 0; f < 2; f++) safetensors_free(&files[f]);
     return tally.failed > 0 ? STATUS_FAILED : STATUS_OK;
 }

@@ -6,6 +6,7 @@
  */
 #include "common/base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -56,6 +57,11 @@ void log_data(Log *log, const char *format, ...) {
     va_end(args);
     putchar('\n');
     fflush(stdout);
+}
+
+int log_check_stdout(Error *err) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
+    return error_set(err, STATUS_FAILED, "lines on standard output were lost: %s", strerror(errno));
 }
 
 static size_t terminal_columns(void) {

@@ -12,6 +12,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "common/base/error.h"
+
 typedef struct Log {
     bool quiet;       // say nothing (not the main rank)
     bool bar_allowed; // stderr is a terminal, or ddprun brings what is drawn to one
@@ -25,6 +27,9 @@ Log log_open(bool quiet);
 void log_say(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // Prints one data line on stdout, flushed, after removing the bar.
 void log_data(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
+// Whether all that was printed on stdout has arrived. Returns 0, or -1 with err filled: on a full
+// disk, or in a pipe that nobody reads, lines get lost without a word.
+int log_check_stdout(Error *err);
 // Draws the bar: `done` of `total` items are done, which `what` names ("steps"). A samples_per_item
 // above 0 adds samples/s.
 void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item);

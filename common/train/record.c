@@ -369,9 +369,7 @@ static void print_profile(Record *record, const Profile *profile) {
 
 int record_summary(Record *record, const Summary *summary, Error *err) {
     if (!record->main) return 0;
-    if (fflush(stdout) != 0 || ferror(stdout))
-        return error_set(err, STATUS_FAILED, "lines on standard output were lost: %s",
-                         strerror(errno));
+    if (log_check_stdout(err) != 0) return -1;
     if (record->config->profile) print_profile(record, summary->profile);
     if (!record->config->out) return 0;
     if (ferror(record->steps))

@@ -7,6 +7,7 @@
  *
  * Exit status: 0 no rank departed, 1 one did, 2 there are no records.
  */
+#include "common/base/log.h"
 #include "common/base/options.h"
 #include "ddp/group/flight_analysis.h"
 
@@ -22,5 +23,6 @@ int main(int argc, char **argv) {
     const char *folder = options.positional_count == 1 ? options.positional[0] : ".";
     bool departed;
     if (flight_analyse(folder, stdout, &departed, &err) != 0) error_exit(&err);
+    must_do(log_check_stdout(&err), &err);
     return departed ? STATUS_FAILED : STATUS_OK;
 }

@@ -67,4 +67,10 @@ expect 2 '^error: two files are needed' base
 expect 2 '^error: unexpected argument' base base base
 expect 2 '^error: --tol: -1 is out of range' base base --tol -1
 expect 2 '^usage: compare_tensors ' # no arguments: the help
+status=0 # an answer that nobody gets is none
+(cd "$folder" && "$bin/compare_tensors" base base >/dev/full 2>answer) || status=$?
+[ "$status" = 1 ] && grep -q '^error: lines on standard output were lost: No space' "$folder/answer" || {
+    echo "a full device: status $status: $(cat "$folder/answer")"
+    exit 1
+}
 echo "compare_tensors: all pairs got the answer they should"
