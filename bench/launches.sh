@@ -2,8 +2,8 @@
 # launches.sh [BUILD_DIR [OPTION...]]: what one training step asks of a GPU, counted by the emulator
 # (no GPU is needed, and nothing is timed): launches of kernels and library calls, copies, bytes copied.
 #
-# A step is the difference of a run of six steps and one of five. Without OPTIONs: mlp 1024-1024 and
-# resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
+# A step is the difference of a run of six steps and one of five. Without OPTIONs: mlp 1024-1024, gpt
+# and resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
 # BUILD_DIR (default: build-emulator) is of `cmake --preset emulator`. The status is 77 without it.
 set -euo pipefail
 build=${1:-build-emulator}
@@ -47,9 +47,11 @@ if [[ $# -gt 0 ]]; then
 fi
 mlp=(--model mlp --hidden 1024,1024 --global-batch 64)
 resnet=(--model resnet20 --data synthetic:3x32x32:10 --global-batch 2)
+gpt=(--model gpt --global-batch 2)
 echo "| a step of | launches | copies | bytes copied |"
 echo "|---|---:|---:|---:|"
 a_step "${mlp[@]}" | totals "mlp 1024-1024"
 a_step "${mlp[@]}" --amp bf16 | totals "mlp 1024-1024, --amp bf16"
+a_step "${gpt[@]}" --amp bf16 | totals "gpt, --amp bf16"
 a_step "${resnet[@]}" | totals "resnet20"
 a_step "${resnet[@]}" --amp bf16 | totals "resnet20, --amp bf16"

@@ -414,9 +414,16 @@ typedef struct HalfKernels {
     void (*widen)(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool accumulate);
     void (*add)(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
                 size_t count); // may be in place
-    void (*relu)(Precision precision, uint16_t *y, const uint16_t *x, size_t count); // this, too
+    // y = a + b in float32, which may be a's place: the sum of a tensor of each kind
+    void (*add_to)(Precision precision, float *y, const float *a, const uint16_t *b, size_t count);
+    void (*relu)(Precision precision, uint16_t *y, const uint16_t *x,
+                 size_t count); // in place, too
     // dx may be dy (then accumulate is false)
     void (*relu_gradient)(Precision precision, uint16_t *dx, const uint16_t *y, const uint16_t *dy,
+                          size_t count, bool accumulate);
+    // TransformerKernels' GELU, whose gradient is made from x as it was.
+    void (*gelu)(Precision precision, uint16_t *y, const uint16_t *x, size_t count);
+    void (*gelu_gradient)(Precision precision, uint16_t *dx, const uint16_t *x, const uint16_t *dy,
                           size_t count, bool accumulate);
     // The linear layer's three products: the workspace is linear_workspace, the mask is that of
     // MatrixKernels. The gradients of the two parameters are rounded to 16 bits, as PyTorch's are,

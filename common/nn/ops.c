@@ -208,6 +208,8 @@ Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
                          tensor_describe(a, shape_a, sizeof shape_a),
                          tensor_describe(b, shape_b, sizeof shape_b));
     if (tensor_is_half(a) && tensor_is_half(b)) return half_add(tape, a, b);
+    if (a->ndim == 2 && tensor_is_half(b) && !tensor_is_half(a)) return half_add_to(tape, a, b);
+    if (a->ndim == 2 && tensor_is_half(a) && !tensor_is_half(b)) return half_add_to(tape, b, a);
     a = op_float32(tape, a);
     b = op_float32(tape, b);
     Tensor *y = tape_tensor(tape, DTYPE_F32, a->ndim, a->shape);

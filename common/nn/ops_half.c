@@ -224,6 +224,44 @@ Tensor *half_add(Tape *tape, Tensor *a, Tensor *b) {
     return y;
 }
 
+// The gradient is the narrow one's when it is rounded, and then the wide one's as it is.
+static void add_to_backward(Tape *tape, Node *node) {
+    Tensor *wide = node->inputs[0], *narrow = node->inputs[1];
+    bool accumulate;
+    uint16_t *grad = want_gradient(tape, narrow, &accumulate);
+    if (grad)
+        KERNELS(tape)->narrow(precision_of(narrow), sizes_of(narrow), node->output->grad, grad,
+                              accumulate);
+    tape_grad_done(tape, narrow);
+    tape_pass_gradient(tape, node, wide, true);
+}
+
+Tensor *half_add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
+    Tensor *y = tape_tensor(tape, DTYPE_F32, wide->ndim, wide->shape);
+    KERNELS(tape)->add_to(precision_of(narrow), tensor_f32(y), tensor_f32(wide),
+                          tensor_half(narrow), tensor_count(y));
+    tape_record(tape, "add", add_to_backward, y, 2, (Tensor *[]){wide, narrow}, NULL);
+    return y;
+}
+
+static void gelu_backward(Tape *tape, Node *node) {
+    Tensor *x = node->inputs[0], *y = node->output;
+    bool accumulate = false, taken = tape_grad_take(tape, node, x);
+    uint16_t *dx = taken ? half_gradient(x) : want_gradient(tape, x, &accumulate);
+    const uint16_t *dy = taken ? dx : half_gradient(y);
+    if (dx)
+        KERNELS(tape)->gelu_gradient(precision_of(x), dx, tensor_half(x), dy, tensor_count(x),
+                                     accumulate);
+    tape_grad_done(tape, x);
+}
+
+Tensor *half_gelu(Tape *tape, Tensor *x) {
+    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
+    KERNELS(tape)->gelu(precision_of(x), tensor_half(y), tensor_half(x), tensor_count(x));
+    tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL);
+    return y;
+}
+
 // ---- windows ----------------------------------------------------------------------------------
 
 typedef struct MaxPoolSaved {

@@ -3,8 +3,8 @@
  * check what they are given, and hand such tensors over to these; nobody else calls them.
  *
  * A convolution or a linear layer begins such tensors. What follows in 16 bits (batch norm, relu,
- * sums, pooling, upsampling, the shortcut) stays there; every other operation takes op_float32 of
- * them.
+ * GELU, sums, pooling, upsampling, the shortcut) stays there; every other operation takes
+ * op_float32 of them.
  */
 #ifndef COMMON_NN_OPS_HALF_H
 #define COMMON_NN_OPS_HALF_H
@@ -28,11 +28,15 @@ void half_linear_input_gradient(Tape *tape, const Node *node, const ReluMask *re
 void half_relu(Tape *tape, const Tensor *x); // in place
 void half_relu_gradient(Tape *tape, const Tensor *y, void *dx, const void *dy, bool accumulate);
 
+// Of rows in float32 and in 16 bits: in float32, as PyTorch promotes them.
+Tensor *half_add_to(Tape *tape, Tensor *wide, Tensor *narrow);
+
 // The same as their namesakes in ops.h; x, residual, a and b are in 16 bits.
 Tensor *half_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, const Window *window);
 Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool relu,
                         Tensor *residual);
 Tensor *half_add(Tape *tape, Tensor *a, Tensor *b);
+Tensor *half_gelu(Tape *tape, Tensor *x);
 Tensor *half_max_pool(Tape *tape, Tensor *x, const Window *window);
 Tensor *half_avg_pool(Tape *tape, Tensor *x, const Window *window);
 Tensor *half_shortcut(Tape *tape, Tensor *x, const Window *window);

@@ -1,7 +1,7 @@
 /* ops_transformer.c: the operations of a transformer. Texts are token numbers [batch, length]; what
  * a network makes of them are rows [batch length, channels], one per token, text after text.
  */
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 
 #define KERNELS(tape) device_kernels((tape)->device)->transformer
 
@@ -121,7 +121,7 @@ static void gelu_backward(Tape *tape, Node *node) {
 
 Tensor *op_gelu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    x = op_float32(tape, x);
+    if (tensor_is_half(x)) return half_gelu(tape, x);
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     bool save = tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL) != NULL;
     KERNELS(tape)->gelu(tensor_f32(y), tensor_f32(x), tensor_count(x), save);

@@ -87,16 +87,26 @@ static void check_elements(TwoDevices *two, Precision p, size_t count) {
     Both x = half_floats(two, p, values, count), dy = half_normal(two, p, count, 2);
     Both sum = half_start(two, p, count, false), relu = half_start(two, p, count, false);
     Both dx = half_start(two, p, count, false), more = half_start(two, p, count, true);
+    Both gelu = half_start(two, p, count, false), dgelu = half_start(two, p, count, false);
+    Both added = half_start(two, p, count, true), wide = both_start(two, count, true);
     for (int d = 0; d < DEVICES; d++) {
         const HalfKernels *k = two_kernels(two, d)->halves;
         k->add(p, sum.of[d], x.of[d], dy.of[d], count);
         k->relu(p, relu.of[d], x.of[d], count);
         k->relu_gradient(p, dx.of[d], relu.of[d], dy.of[d], count, false);
         k->relu_gradient(p, more.of[d], relu.of[d], dy.of[d], count, true);
+        k->gelu(p, gelu.of[d], x.of[d], count);
+        k->gelu_gradient(p, dgelu.of[d], x.of[d], dy.of[d], count, false);
+        k->gelu_gradient(p, added.of[d], x.of[d], dy.of[d], count, true);
+        k->add_to(p, wide.of[d], wide.of[d], x.of[d], count);
         k->relu_gradient(p, dy.of[d], relu.of[d], dy.of[d], count, false);
     }
     half_check(sum, p, 0, "add");
     half_check(relu, p, 0, "relu");
+    half_check(gelu, p, 1, "gelu");
+    half_check(dgelu, p, 1, "gelu_gradient");
+    half_check(added, p, 1, "gelu_gradient, added");
+    both_check(wide, 0, "add_to");
     half_check(dx, p, 0, "relu_gradient");
     half_check(more, p, 0, "relu_gradient, added");
     half_check(dy, p, 0, "relu_gradient, in place");

@@ -124,7 +124,8 @@ static void types(void **state) {
         expect(op_shortcut(tape, y, 20, 2), half, "shortcut");
         expect(op_flatten(tape, y), DTYPE_F32, "flatten");
         expect(op_flatten(tape, op_avg_pool(tape, y, 32, 1, 0)), half, "flatten of single pixels");
-        expect(op_gelu(tape, y), DTYPE_F32, "gelu");
+        expect(op_gelu(tape, y), half, "gelu");
+        expect(op_gelu(tape, op_float32(tape, y)), DTYPE_F32, "gelu of float32");
         expect(op_mean(tape, y), DTYPE_F32, "the mean");
         expect(tuple_create(tape, &y, 1)->items[0], DTYPE_F32, "an item of a tuple");
         expect(op_max_pool(tape, x, 2, 2, 0), DTYPE_F32, "max_pool of float32");
@@ -139,6 +140,8 @@ static void types(void **state) {
         expect(op_linear_relu(tape, z, rows_of_ones(tape, 3, 8), NULL), half, "linear with relu");
         expect(op_linear_add(tape, rows, weight, NULL, z), half, "linear with a residual");
         expect(op_flatten(tape, z), half, "flatten of rows");
+        expect(op_add(tape, op_float32(tape, z), z), DTYPE_F32, "a sum of rows with float32");
+        expect(op_add(tape, z, op_float32(tape, z)), DTYPE_F32, "a sum of rows of float32");
         expect(op_add(tape, z, z), half, "a sum of rows");
         expect(op_relu(tape, z), half, "relu of rows");
         expect(op_layer_norm(tape, z, ones(tape, 8), ones(tape, 8)), DTYPE_F32, "layer_norm");

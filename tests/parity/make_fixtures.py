@@ -41,6 +41,7 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("convnet-stored_fp16", "convnet", (1, 8, 8), 10, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     # A bias of keys has no effect, and as gradient what rounding left: eps keeps Adam from making it a step.
     ("gpt", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
+    ("gpt-stored_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
 ]
 LENGTH = 9  # tokens of a text

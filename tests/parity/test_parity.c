@@ -59,6 +59,7 @@ static const Fixture FIXTURES[] = {
     {"gpt", GPT, GPT_ADAMW, 0.01, FLOAT32},
     // PyTorch adds up a bias's gradient of 16-bit numbers.
     {"gpt_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 2e-3, 0.1},
+    {"gpt-stored_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 5e-3, 0.1},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, .seed = 0}, SGD(0, 0, false), 0.05, FLOAT32},
     // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
     // of the first step are the same to 1e-5, but where a sum ends so close to the middle between
@@ -214,8 +215,10 @@ static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_
 
 static void check_fixture(const Fixture *fixture, const char *device_name) {
     Error err = {0};
-    // The reference adds in double: what it rounds to 16 bits is what PyTorch rounds.
-    bool exact = strstr(fixture->file, "-stored") && strcmp(device_name, "ref:0") == 0;
+    // The reference adds in double: what it rounds to 16 bits is what PyTorch rounds. (But in
+    // attention PyTorch rounds the weights before they are divided by their sum.)
+    bool texts = strcmp(fixture->model.name, "gpt") == 0;
+    bool exact = !texts && strstr(fixture->file, "-stored") && strcmp(device_name, "ref:0") == 0;
     SafeTensors file;
     char path[256];
     snprintf(path, sizeof path, FIXTURE_DIR "/%s.safetensors", fixture->file);
@@ -229,8 +232,7 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     tape->precision = fixture->precision;
     const float *losses = find(&file, "", "losses")->data;
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    bool clipped = strcmp(fixture->model.name, "gpt") == 0;
-    GradClip *clip = clipped ? grad_clip_open(&parameters) : NULL;
+    GradClip *clip = texts ? grad_clip_open(&parameters) : NULL;
     for (size_t step = 0; step < STEPS; step++) {
         double loss = run_step(tape, model, &file, step);
         for (size_t i = 0; step == 0 && i < parameters.count; i++)

@@ -3,6 +3,7 @@
  * float32, and rounds it; neighbouring threads have neighbouring channels of the same pixel, which
  * lie side by side.
  */
+#include "common/device/cuda/gelu.cuh"
 #include "common/device/cuda/half_images.cuh"
 #include "common/device/cuda/map.cuh"
 
@@ -34,6 +35,20 @@ static void add(uint16_t *y, const uint16_t *a, const uint16_t *b, size_t count)
 static void cuda_half_add(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
                           size_t count) {
     BY_PRECISION(precision, add, y, a, b, count);
+}
+
+struct SumTo {
+    template <typename T> __device__ float operator()(float a, T b) const { return a + widened(b); }
+};
+
+template <typename T>
+static void add_to(float *y, const float *a, const uint16_t *b, size_t count) {
+    cuda_map(SumTo{}, count, y, a, (const T *)b);
+}
+
+static void cuda_half_add_to(Precision precision, float *y, const float *a, const uint16_t *b,
+                             size_t count) {
+    BY_PRECISION(precision, add_to, y, a, b, count);
 }
 
 struct HalfRelu {
@@ -75,6 +90,49 @@ static void relu_gradient(uint16_t *dx, const uint16_t *y, const uint16_t *dy, s
 static void cuda_half_relu_gradient(Precision precision, uint16_t *dx, const uint16_t *y,
                                     const uint16_t *dy, size_t count, bool accumulate) {
     BY_PRECISION(precision, relu_gradient, dx, y, dy, count, accumulate);
+}
+
+struct HalfGelu {
+    template <typename T> __device__ T operator()(T x) const {
+        T y;
+        narrow_to(&y, Gelu{}(widened(x)));
+        return y;
+    }
+};
+
+template <typename T> static void gelu(uint16_t *y, const uint16_t *x, size_t count) {
+    cuda_map(HalfGelu{}, count, (T *)y, (const T *)x);
+}
+
+static void cuda_half_gelu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
+    BY_PRECISION(precision, gelu, y, x, count);
+}
+
+struct HalfGeluGradient {
+    template <typename T> __device__ T operator()(T x, T dy) const {
+        T dx;
+        narrow_to(&dx, GeluGradient{}(widened(x), widened(dy)));
+        return dx;
+    }
+    template <typename T> __device__ T operator()(T before, T x, T dy) const {
+        T dx;
+        narrow_to(&dx, widened(before) + GeluGradient{}(widened(x), widened(dy)));
+        return dx;
+    }
+};
+
+template <typename T>
+static void gelu_gradient(uint16_t *dx, const uint16_t *x, const uint16_t *dy, size_t count,
+                          bool accumulate) {
+    if (accumulate)
+        cuda_map(HalfGeluGradient{}, count, (T *)dx, (const T *)dx, (const T *)x, (const T *)dy);
+    else
+        cuda_map(HalfGeluGradient{}, count, (T *)dx, (const T *)x, (const T *)dy);
+}
+
+static void cuda_half_gelu_gradient(Precision precision, uint16_t *dx, const uint16_t *x,
+                                    const uint16_t *dy, size_t count, bool accumulate) {
+    BY_PRECISION(precision, gelu_gradient, dx, x, dy, count, accumulate);
 }
 
 // ---- one element of an image from those that it depends on -------------------------------------
@@ -295,8 +353,11 @@ extern "C" const HalfKernels cuda_halves = {
     .narrow = cuda_half_narrow,
     .widen = cuda_half_widen,
     .add = cuda_half_add,
+    .add_to = cuda_half_add_to,
     .relu = cuda_half_relu,
     .relu_gradient = cuda_half_relu_gradient,
+    .gelu = cuda_half_gelu,
+    .gelu_gradient = cuda_half_gelu_gradient,
     .linear_workspace = cuda_half_linear_workspace,
     .linear = cuda_half_linear,
     .linear_weight_gradient = cuda_half_linear_weight_gradient,

@@ -5,6 +5,7 @@
  */
 #include <math.h>
 
+#include "common/device/cuda/gelu.cuh"
 #include "common/device/cuda/map.cuh"
 #include "common/device/cuda/reduce.cuh"
 
@@ -254,23 +255,6 @@ static void cuda_layer_norm_gradient(const LayerNorm *norm, const float *dy,
 }
 
 // ---- GELU ---------------------------------------------------------------------------------------
-
-#define ROOT 0.7978845608028654f // sqrt(2 / pi)
-#define CUBE 0.044715f
-
-struct Gelu {
-    __device__ float operator()(float x) const {
-        return x / 2 * (1 + tanhf(ROOT * (x + CUBE * x * x * x)));
-    }
-};
-
-struct GeluGradient {
-    __device__ float operator()(float x, float dy) const {
-        float t = tanhf(ROOT * (x + CUBE * x * x * x));
-        float slope = (1 + t) / 2 + x / 2 * ((1 - t) * (1 + t)) * ROOT * (1 + 3 * CUBE * x * x);
-        return dy * slope;
-    }
-};
 
 // What is saved is x itself: a GPU computes tanh again sooner than it writes the derivative.
 static void cuda_gelu(float *y, float *x, size_t count, bool save) {

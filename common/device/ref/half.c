@@ -74,6 +74,11 @@ static void ref_half_add(Precision precision, uint16_t *y, const uint16_t *a, co
     }
 }
 
+static void ref_half_add_to(Precision precision, float *y, const float *a, const uint16_t *b,
+                            size_t count) {
+    for (size_t i = 0; i < count; i++) y[i] = a[i] + load(precision, &b[i]);
+}
+
 static void ref_half_relu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = load(precision, &x[i]) < 0 ? 0 : x[i];
 }
@@ -83,6 +88,24 @@ static void ref_half_relu_gradient(Precision precision, uint16_t *dx, const uint
     for (size_t i = 0; i < count; i++) {
         float value = load(precision, &y[i]) > 0 ? load(precision, &dy[i]) : 0;
         if (accumulate) value += load(precision, &dx[i]);
+        host_narrow(precision, &dx[i], &value, 1);
+    }
+}
+
+static void ref_half_gelu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
+    for (size_t i = 0; i < count; i++) {
+        float value, from = load(precision, &x[i]);
+        ref_transformer.gelu(&value, &from, 1, false);
+        host_narrow(precision, &y[i], &value, 1);
+    }
+}
+
+static void ref_half_gelu_gradient(Precision precision, uint16_t *dx, const uint16_t *x,
+                                   const uint16_t *dy, size_t count, bool accumulate) {
+    for (size_t i = 0; i < count; i++) {
+        float value = accumulate ? load(precision, &dx[i]) : 0;
+        float from = load(precision, &x[i]), upstream = load(precision, &dy[i]);
+        ref_transformer.gelu_gradient(&value, &from, &upstream, 1, accumulate);
         host_narrow(precision, &dx[i], &value, 1);
     }
 }
@@ -320,8 +343,11 @@ const HalfKernels ref_halves = {
     .narrow = ref_half_narrow,
     .widen = ref_half_widen,
     .add = ref_half_add,
+    .add_to = ref_half_add_to,
     .relu = ref_half_relu,
     .relu_gradient = ref_half_relu_gradient,
+    .gelu = ref_half_gelu,
+    .gelu_gradient = ref_half_gelu_gradient,
     .linear_workspace = ref_half_linear_workspace,
     .linear = ref_half_linear,
     .linear_weight_gradient = ref_half_linear_weight_gradient,
