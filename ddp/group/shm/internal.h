@@ -1,7 +1,7 @@
 /* internal.h: what the files of the shm backend share: the layout of the control segment,
  * and the calls between them.
  *
- *     pg_shm.c          groups, shared allocations, the backend's table
+ *     pg_shm.c   groups, shared allocations, the backend's table
  *     wait.c     how ranks meet (barrier, fingerprints) and what is said when they do not
  *     moves.c    the collectives: who copies or adds what, between which barriers
  *     segment.c  memory that several processes map
