@@ -4,6 +4,7 @@
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
+limit=240 # a busy machine takes its time; every wait inside has its own deadline
 worlds='1 2 3 4 5'
 [ "$mpi" = openmpi ] || worlds='1 2'
 for world in $worlds; do
