@@ -92,6 +92,11 @@ static Module *build_half_frozen(Device *device) {
     return model;
 }
 
+static void double_weights(Module *model) {
+    const Tensor *weight = &module_child(model, "fc1")->parameters[0].tensor;
+    for (size_t i = 0; i < tensor_count(weight); i++) tensor_f32(weight)[i] *= 2;
+}
+
 // Freezing and thawing after wrapping count, as in PyTorch.
 static void test_frozen_parameter(void **state) {
     (void)state;
@@ -100,7 +105,14 @@ static void test_frozen_parameter(void **state) {
     Tensor *thawed = &module_child(rig.model, "fc2")->parameters[0].tensor;
     frozen->requires_grad = false;
     thawed->requires_grad = true;
+    double_weights(rig.model), double_weights(rig.twin); // not what lies in the replicas' memory
     Tensor *y = module_forward(rig.wrapper, rig.tape, rig_batch(&rig, rig.tape, 7));
+    Shards shards;
+    assert_same_values("the output", y, // every replica has the frozen weights, too
+                       shards_forward(&shards, rig.build, rig.twin, 3,
+                                      rig_batch(&rig, rig.reference_tape, 7), false,
+                                      rig.reference_tape));
+    shards_close(&shards);
     rig_backward(rig.tape, rig_loss(rig.tape, y));
     assert_false(frozen->has_grad);
     assert_true(thawed->has_grad);

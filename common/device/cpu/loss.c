@@ -125,7 +125,7 @@ static void cpu_count_correct(Labels labels, const float *logits, int64_t *corre
         if (labels.target[i] < 0 || (uint64_t)labels.target[i] >= labels.classes) continue;
         const float *row = logits + i * labels.classes;
         size_t label = (size_t)labels.target[i];
-        bool largest = row[label] == row[label]; // false for NaN, as are all comparisons below
+        bool largest = true; // no comparison with a NaN is, and the label's is with itself, too
         for (size_t j = 0; j < label; j++) largest = largest && row[j] < row[label];
         for (size_t j = label; j < labels.classes; j++) largest = largest && row[j] <= row[label];
         *correct += largest;
