@@ -32,8 +32,7 @@ typedef struct Tensor {
     // bits are stored as it is, and only ops_half.c reads them.
     bool requires_grad;
     bool has_grad;
-    float *
-        grad; // a parameter's: memory of its Module or of DDP's bucket; an activation's: the tape's
+    float *grad; // a parameter's: its Module's memory or DDP's bucket; an activation's: the tape's
 
     // Called once per backward when the last use of this tensor has contributed to its gradient
     // (parameters only). This event is what DistributedDataParallel hangs on.

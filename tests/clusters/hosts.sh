@@ -28,6 +28,7 @@ hosts_close() {
 
 hosts_open() {
     trap 'hosts_close; rm -rf "$work"' EXIT
+    trap 'exit 143' INT TERM HUP # which ends by the line above
     for n in 1 2; do
         ip netns add "$(host $n)" 2>err.txt || skip "no network namespaces: $(cat err.txt)"
     done
