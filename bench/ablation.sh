@@ -14,7 +14,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/section; do
+for part in compare/runs compare/options compare/section; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -41,43 +41,12 @@ usage: bench/ablation.sh [options]
 END
 }
 
-fail_usage() {
-    setup_say "error: $1"
-    setup_say "bench/ablation.sh --help shows the options"
-    exit 2
-}
-
 quick=0 install=0 resume=0 world=2 links=10gbe rounds="" steps=4 out=bench/out-ladder bin=""
-asked=$(quoted bench/ablation.sh "$@")
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --quick) quick=1 ;;
-    --install) install=1 ;;
-    --resume) resume=1 ;;
-    --help | -h) usage || exit 1; exit 0 ;;
-    --world | --link | --model | --hidden | --data | --global-batch | --bucket-cap-mb | --rounds | --steps | \
-        --out | --bin)
-        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
-        case $1 in
-        --world) world=$2 ;;
-        --link) links=$2 ;;
-        --model) model=$2 ;;
-        --hidden) hidden=$2 ;;
-        --data) data=$2 ;;
-        --global-batch) batch=$2 ;;
-        --bucket-cap-mb) cap=$2 ;;
-        --rounds) rounds=$2 ;;
-        --steps) steps=$2 ;;
-        --out) out=$(cd "$here" && realpath -m "$2") ;;
-        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
-        esac
-        shift
-        ;;
-    *) fail_usage "unknown option $1" ;;
-    esac
-    shift
-done
+declare -A flags=([--quick]=quick [--resume]=resume [--install]=install) paths=([--out]=out [--bin]=bin)
+declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hidden [--data]=data
+    [--global-batch]=batch [--bucket-cap-mb]=cap [--rounds]=rounds [--steps]=steps)
+read_options bench/ablation.sh "$@"
 rounds=${rounds:-$((quick ? 8 : 40))}
 [[ $rounds =~ ^[1-9][0-9]{0,5}$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
 [[ $steps =~ ^[1-9][0-9]{0,5}$ ]] || fail_usage "--steps $steps: expected a number from 1"
@@ -145,7 +114,7 @@ beside() {
     [[ $same == equal ]]
 }
 
-# What the figure draws of a ladder: see ladder.gp.
+# waterfall FILE: prints a ladder as the bars that ladder.gp draws.
 waterfall() {
     awk -F, 'NR == 1 { print "row,rung,low_ms,high_ms,saved_ms,kind"; next }
         { ms = $(NF - 5); saved = $(NF - 2) }
@@ -155,7 +124,7 @@ waterfall() {
         END { printf "%d,DDP,0,%s,0,last\n", NR, ms }' "$1"
 }
 
-# What the figure must know beside its data.
+# Writes the figure's data, and what it must know besides: how many networks there are, and their names.
 write_data() {
     local i
     printf 'panels = %d\narray networks[panels]\n' ${#networks[@]} >"$out/plots/settings.gp"
@@ -165,12 +134,12 @@ write_data() {
     done
 }
 
-# called NUMBER: a network, in words
+# called NUMBER: prints what a network is called in texts.
 called() {
     [[ ${networks[$1]} == memory ]] && echo "through memory" || echo "${networks[$1]}, emulated"
 }
 
-# What a ladder says, in a sentence: the rungs that save or cost more than a fiftieth of DP's step.
+# sentence NUMBER: says in a sentence which rungs save or cost more than a fiftieth of DP's step over network NUMBER.
 sentence() {
     awk -F, -v network="$(called "$1")" '
         $1 == "kept threads" { dp = $(NF - 5) }

@@ -19,7 +19,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/group/reduce.h"
-#include "ddp/group/shm/internal.h"
+#include "ddp/group/shm/pg_shm.h"
 
 enum {
     WARM_UP = 3,
@@ -142,15 +142,10 @@ static size_t iterations_for(const AllReduceSettings *settings, size_t bytes) {
     return n < LEAST ? LEAST : n > MOST ? MOST : n;
 }
 
-static int compare_double(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 // Takes the slowest rank's time of each iteration, and sorts these times.
 static int sort_slowest(Bench *bench, double *times, size_t n) {
     if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error)) return -1;
-    qsort(times, n, sizeof *times, compare_double);
+    bench_sort(times, n);
     return 0;
 }
 

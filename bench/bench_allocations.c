@@ -87,7 +87,7 @@ static int watch_backward(Strategy *self, Tape *tape, Error *err) {
 typedef struct Run {
     const char *model;
     const DataSource *data;
-    ProcessGroup *group; // DDP: this rank's
+    ProcessGroup *group; // this rank's in DDP; NULL without
     int rank;
     uint64_t allocations;
     int steps;
@@ -104,7 +104,7 @@ static void train(Run *run, Strategy *inner) {
     config.no_eval = true;
     config.log_every = 1000000;
     train_options(&options, &config);
-    if (trainer_run(&config, &options, run->data, &watch.strategy, &err) != 0) error_exit(&err);
+    must_do(trainer_run(&config, &options, run->data, &watch.strategy, &err), &err);
     run->allocations = watch.after_last - watch.after_first;
     CHECK(watch.steps == STEPS, "watched %d steps of %d", watch.steps, STEPS);
     run->steps = watch.steps - 2;
@@ -114,17 +114,13 @@ static void train(Run *run, Strategy *inner) {
 static Module *open_model(const Run *run, Device *device, Error *err) {
     TrainConfig config = train_config_default();
     config.model = run->model;
-    Module *model = train_create_model(&config, run->data, device, run->rank, err);
-    if (!model) error_exit(err);
-    return model;
+    return must_get(train_create_model(&config, run->data, device, run->rank, err), err);
 }
 
 static Device *open_device(int index, Error *err) {
     char name[16];
     snprintf(name, sizeof name, "cpu:%d", index);
-    Device *device = device_open(name, err);
-    if (!device) error_exit(err);
-    return device;
+    return must_get(device_open(name, err), err);
 }
 
 static Sampler *open_sampler(const Run *run) {
@@ -146,8 +142,7 @@ static void run_dp(Run *run) {
     Device *devices[WORLD];
     for (int i = 0; i < WORLD; i++) devices[i] = open_device(i, &err);
     Module *model = open_model(run, devices[0], &err);
-    Module *wrapper = data_parallel(model, devices, WORLD, &err);
-    if (!wrapper) error_exit(&err);
+    Module *wrapper = must_get(data_parallel(model, devices, WORLD, &err), &err);
     train(run, strategy_dp(wrapper, devices, WORLD, open_sampler(run)));
 }
 
@@ -157,8 +152,7 @@ static void *run_ddp_rank(void *argument) {
     DdpConfig config = ddp_config_default();
     Device *device = open_device(run->rank, &err);
     Module *model = open_model(run, device, &err);
-    Module *wrapper = distributed_data_parallel(model, run->group, &config, &err);
-    if (!wrapper) error_exit(&err);
+    Module *wrapper = must_get(distributed_data_parallel(model, run->group, &config, &err), &err);
     const Rendezvous me = {.rank = run->rank, .world_size = WORLD, .local_rank = run->rank};
     train(run, strategy_ddp(wrapper, run->group, device, open_sampler(run), &me));
     return NULL;
@@ -169,7 +163,7 @@ static void run_ddp(Run *run) {
     ProcessGroup *groups[WORLD];
     Run ranks[WORLD];
     pthread_t threads[WORLD];
-    if (init_thread_groups(WORLD, 60, groups, &err) != 0) error_exit(&err);
+    must_do(init_thread_groups(WORLD, 60, groups, &err), &err);
     for (int r = 0; r < WORLD; r++) {
         ranks[r] = *run;
         ranks[r].group = groups[r];
@@ -191,10 +185,9 @@ int main(void) {
     } cases[] = {{"mlp", "digits"}, {"convnet", "digits"}, {"segnet", "shapes:16x16@120"}};
     Error err = {0};
     uint64_t before = allocations(), total = 0;
-    printf("allocations in steps 2 to %d\n", STEPS - 1); // and stdout has its buffer
+    printf("allocations in steps 2 to %d\n", STEPS - 1); // this also takes stdout's buffer
     for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
-        DataSource *data = dataset_open(cases[c].data, 0, &err);
-        if (!data) error_exit(&err);
+        DataSource *data = must_get(dataset_open(cases[c].data, 0, &err), &err);
         CHECK(allocations() > before, "the counter does not count");
         for (size_t s = 0; s < 3; s++) {
             Run run = {.model = cases[c].model, .data = data};

@@ -14,11 +14,11 @@
 #include <string.h>
 
 #include "bench/ladder/rungs.h"
+#include "bench/workload.h"
 #include "common/base/clock.h"
 #include "common/base/cores.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
-#include "common/data/loader.h"
 #include "common/device/link.h"
 #include "common/nn/models.h"
 #include "common/train/safetensors.h"
@@ -35,11 +35,12 @@ typedef struct Settings {
 typedef struct Ladder {
     const Settings *settings;
     Course course;
-    Device *device;                // this rank's
-    ProcessGroup *control, *group; // the same ranks: to keep time, and to train (with the link)
-    cpu_set_t all, share;          // cores
-    Rung *rungs[RUNGS];            // NULL: a rung of threads, on another rank than 0
-    double *ms[RUNGS];             // [rounds] per step, on rank 0
+    Device *device;        // this rank's
+    ProcessGroup *control; // of all ranks, for the barriers around what is timed
+    ProcessGroup *group;   // of the same ranks, for training: it has the emulated link
+    cpu_set_t all, share;  // the cores of this process, and this rank's share of them
+    Rung *rungs[RUNGS];    // NULL on the other ranks than 0 if the rung's devices are threads
+    double *ms[RUNGS];     // [rounds], milliseconds per step; of rank 0
 } Ladder;
 
 static bool is_first(const Ladder *ladder) {
@@ -53,19 +54,20 @@ static void barrier(const Ladder *ladder) {
 
 // ---- measuring ----------------------------------------------------------------------------------
 
-// Ranks have a share of the cores each; while rank 0's threads are the devices, they have all.
+// Binds this thread to the cores that the rung's devices may use. A rank has a share of them; while
+// the devices are threads of rank 0, these have all cores.
 static void take_cores(const Ladder *ladder, Ingredient i) {
     const cpu_set_t *cores = ingredient_is_rank(i) ? &ladder->share : &ladder->all;
     (void)sched_setaffinity(0, sizeof *cores, cores);
 }
 
-// So many steps of a rung; returns milliseconds per step.
+// Takes so many steps of a rung. Returns how many milliseconds each took.
 static double run_rung(const Ladder *ladder, Ingredient i, size_t steps) {
     take_cores(ladder, i);
     barrier(ladder);
     const uint64_t begin = clock_ns();
     for (size_t s = 0; s < steps && ladder->rungs[i]; s++) rung_step(ladder->rungs[i]);
-    if (ingredient_is_rank(i)) barrier(ladder); // a step is over when all ranks are
+    if (ingredient_is_rank(i)) barrier(ladder); // a step ends when all ranks have taken it
     const double ms = (double)(clock_ns() - begin) / 1e6 / (double)steps;
     barrier(ladder);
     return ms;
@@ -82,11 +84,6 @@ static void run_rounds(Ladder *ladder) {
     log_close(&log);
 }
 
-static int compare_double(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
 typedef struct Quartiles {
     double p25, p50, p75;
 } Quartiles;
@@ -94,7 +91,7 @@ typedef struct Quartiles {
 static Quartiles quartiles(const double *values, size_t count) {
     double *sorted = memory_zalloc(count * sizeof *sorted);
     memcpy(sorted, values, count * sizeof *sorted);
-    qsort(sorted, count, sizeof *sorted, compare_double);
+    bench_sort(sorted, count);
     Quartiles q = {sorted[(count - 1) / 4], sorted[(count - 1) / 2],
                    sorted[(3 * (count - 1) + 3) / 4]};
     if (count % 2 == 0) q.p50 = (q.p50 + sorted[count / 2]) / 2;
@@ -102,7 +99,8 @@ static Quartiles quartiles(const double *values, size_t count) {
     return q;
 }
 
-// Milliseconds per step that a rung saves over the one below it, round by round.
+// Takes the quartiles, over the rounds, of the milliseconds per step that a rung saves over the one
+// below it. They are NaN for the lowest rung.
 static Quartiles worth(const Ladder *ladder, Ingredient i) {
     const size_t rounds = ladder->settings->rounds;
     if (i == 0) return (Quartiles){NAN, NAN, NAN};
@@ -115,7 +113,8 @@ static Quartiles worth(const Ladder *ladder, Ingredient i) {
 
 // ---- comparing ----------------------------------------------------------------------------------
 
-// The name of the first parameter whose bytes differ from the first rung's; "" if none does.
+// Finds the first parameter whose bytes differ from the first rung's, and writes its name into
+// name[room]; "" if none differs.
 static void find_difference(const Ladder *ladder, Ingredient i, char *name, size_t room) {
     NamedTensors first = module_tensors(rung_model(ladder->rungs[0]), MODULE_PARAMETERS);
     NamedTensors other = module_tensors(rung_model(ladder->rungs[i]), MODULE_PARAMETERS);
@@ -129,7 +128,7 @@ static void find_difference(const Ladder *ladder, Ingredient i, char *name, size
     named_tensors_free(&other);
 }
 
-// Whether the weights have moved at all: nothing is shown by weights that are as they were.
+// Whether training has changed every weight: equal weights that never moved would show nothing.
 static bool has_trained(const Ladder *ladder) {
     Error err = {0};
     const Course *c = &ladder->course;
@@ -174,7 +173,8 @@ static FILE *open_csv(const Ladder *ladder) {
     return csv;
 }
 
-// One line of at most 80 columns, and one row.
+// Prints a rung's line, of at most 80 columns, and writes its row into the CSV file. Returns 1 if
+// its weights differ from the first rung's, otherwise 0.
 static int report_rung(const Ladder *ladder, Ingredient i, FILE *csv) {
     char difference[MODULE_PATH], link[LINK_TEXT_MAX], saved[16] = "";
     const Quartiles ms = quartiles(ladder->ms[i], ladder->settings->rounds);
@@ -216,7 +216,8 @@ static int report(const Ladder *ladder) {
     return different;
 }
 
-// The first rung's weights, for compare_tensors beside train_dp's and train_ddp's.
+// Writes the first rung's weights if --save asks for them: bench/ablation.sh compares them with
+// those of train_dp and train_ddp.
 static void save_weights(const Ladder *ladder) {
     Error err = {0};
     if (!ladder->settings->save) return;
@@ -227,7 +228,8 @@ static void save_weights(const Ladder *ladder) {
 
 // ---- the course ---------------------------------------------------------------------------------
 
-// All whole batches of an epoch, in the order in which the trainers with --no-shuffle take them.
+// Reads all whole batches of an epoch, in the order in which the trainers with --no-shuffle take
+// them.
 static Course open_course(const TrainConfig *config, int devices, double bucket_cap_mb) {
     Error err = {0};
     const DataSource *data = must_get(train_open_data(config, &err), &err);

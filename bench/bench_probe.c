@@ -51,8 +51,9 @@ static void *work(void *argument) {
     pthread_setaffinity_np(pthread_self(), sizeof mine, &mine); // without it the probe is as good
     float *x = memory_zalloc(FLOATS * sizeof *x), *w = memory_zalloc(FLOATS * sizeof *w);
     float *y = memory_zalloc(FLOATS * sizeof *y);
-    for (size_t i = 0; i < FLOATS; i++) x[i] = w[i] = (float)(i % 7), y[i] = 1; // touches the pages
-    multiply(&(Probe){.kernels = probe->kernels, .products = 1}, x, w, y);      // and the code
+    for (size_t i = 0; i < FLOATS; i++)
+        x[i] = w[i] = (float)(i % 7), y[i] = 1;                            // the pages are touched
+    multiply(&(Probe){.kernels = probe->kernels, .products = 1}, x, w, y); // and the code is loaded
 
     pthread_barrier_wait(&probe->together);
     uint64_t start = clock_ns();
@@ -68,7 +69,8 @@ static void *work(void *argument) {
     return NULL;
 }
 
-// The cores that this process may use, into cores[MAX_CORES]; returns how many.
+// Writes the numbers of the cores that this process may use into cores[MAX_CORES]. Returns how many
+// there are.
 static size_t find_cores(int *cores) {
     cpu_set_t allowed;
     size_t count = 0;
@@ -111,9 +113,8 @@ int main(int argc, char **argv) {
     options_add_count(&options, "products", &probe.products, 1, 1 << 20, "of 384 x 384, by each");
     options_add_count(&options, "passes", &probe.passes, 1, 1 << 20, "a = b + s c of 8 MiB each");
     Error err = {0};
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    Device *device = device_open("cpu:0", &err);
-    if (!device) error_exit(&err);
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    Device *device = must_get(device_open("cpu:0", &err), &err);
     probe.kernels = device->kernels;
     run(&probe);
     device_close(device);

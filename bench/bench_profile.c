@@ -22,13 +22,13 @@ typedef struct Settings {
     size_t rows, rounds, features, outputs;
 } Settings;
 
-// Who notes when the gradients become ready.
+// Notes when the gradients become ready.
 typedef struct ReadyWatch {
-    uint64_t begin_ns; // of backward
-    size_t count;      // gradients that were ready in this backward
+    uint64_t begin_ns; // when backward began
+    size_t count;      // how many gradients have become ready in this backward
     NamedTensors parameters;
-    double *seconds; // [parameters], summed over the rounds
-    size_t *order;   // [parameters] the last backward's
+    double *seconds; // [parameters] from the begin of backward, summed over the rounds
+    size_t *order;   // [count] parameters, in the order in which they became ready in this backward
 } ReadyWatch;
 
 static void gradient_ready(void *context, Tensor *tensor) {
@@ -54,7 +54,7 @@ static void watch_close(ReadyWatch *watch) {
     free(watch->order);
 }
 
-// One step; parts [PARTS] receives its seconds.
+// Takes one step. parts [PARTS] receives the seconds that each part took.
 static void timed_step(Workload *w, ReadyWatch *watch, double *parts) {
     Error err = {0};
     tape_reset(w->tape);
@@ -66,17 +66,18 @@ static void timed_step(Workload *w, ReadyWatch *watch, double *parts) {
     Tensor *outputs = module_forward(w->module, w->tape, x);
     at[1] = clock_ns();
     Tensor *loss = op_cross_entropy(w->tape, outputs, target, (double)w->batch);
-    if (tape_error(w->tape, &err) != 0) error_exit(&err);
+    must_do(tape_error(w->tape, &err), &err);
     at[2] = watch->begin_ns = clock_ns();
     watch->count = 0;
-    if (tape_backward(w->tape, loss, &err) != 0) error_exit(&err);
+    must_do(tape_backward(w->tape, loss, &err), &err);
     at[3] = clock_ns();
     optimizer_step(w->optimizer, 1e-3);
     at[4] = clock_ns();
     for (int i = 0; i < PARTS; i++) parts[i] = (double)(at[i + 1] - at[i]) / 1e9;
 }
 
-// Medians of the rounds: small [PARTS] for half of the rows, large [PARTS] for all of them.
+// Takes the medians over the rounds, in seconds: median[0] is of the half batch, median[1] of the
+// whole one.
 static void measure(Workload w[2], ReadyWatch watch[2], size_t rounds, double median[2][PARTS]) {
     double parts[PARTS];
     double *times = memory_zalloc((size_t)2 * PARTS * rounds * sizeof *times);
@@ -97,7 +98,7 @@ static void measure(Workload w[2], ReadyWatch watch[2], size_t rounds, double me
     free(times);
 }
 
-// The line through two points; a fixed part below 0 (noise) becomes 0.
+// Lays a line through two points. A part that would be below 0, which is noise, becomes 0.
 static RowTime line_through(double small, double small_rows, double large, double large_rows) {
     double per_row = (large - small) / (large_rows - small_rows);
     if (per_row < 0) return (RowTime){large, 0};
@@ -160,8 +161,7 @@ static void say(const StepProfile *p, const Kernels *kernels, size_t rows) {
 
 static void run(const Settings *s) {
     Error err = {0};
-    Device *device = device_open("cpu:0", &err);
-    if (!device) error_exit(&err);
+    Device *device = must_get(device_open("cpu:0", &err), &err);
     bool pictures = strcmp(s->model, "mlp") != 0;
     ModelConfig model = {s->model,
                          s->hidden,
@@ -183,9 +183,8 @@ static void run(const Settings *s) {
     measure(w, watch, s->rounds, median);
     StepProfile profile = profile_of(s, w, &watch[1], median);
     say(&profile, device->kernels, s->rows);
-    if (s->save &&
-        profile_file_write(&profile, (size_t[]){w[0].batch, w[1].batch}, s->save, &err) != 0)
-        error_exit(&err);
+    const size_t rows[] = {w[0].batch, w[1].batch};
+    if (s->save) must_do(profile_file_write(&profile, rows, s->save, &err), &err);
     step_profile_free(&profile);
     for (int i = 0; i < 2; i++) {
         watch_close(&watch[i]);
@@ -216,7 +215,7 @@ int main(int argc, char **argv) {
     options_add_count(&options, "rounds", &s.rounds, 1, MAX_ROUNDS, "timed steps of each batch");
     options_add_string(&options, "save", &s.save, "FILE", "write the profile as JSON");
     Error err = {0};
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    must_do(options_parse(&options, argc, argv, &err), &err);
     run(&s);
     return STATUS_OK;
 }

@@ -21,7 +21,7 @@ typedef struct Settings {
     Cluster cluster;
 } Settings;
 
-// "1,2,4" -> {1, 2, 4}; returns how many, or -1 with err filled.
+// Reads "1,2,4" into worlds: {1, 2, 4}. Returns how many there are, or -1 with err filled.
 static int parse_devices(const char *text, int worlds[MAX_WORLDS], Error *err) {
     int count = 0;
     for (const char *at = text;; at++) {
@@ -50,13 +50,11 @@ static void print_row(const StepProfile *profile, const Settings *s, const Clust
     double seconds = 0;
     Error err = {0};
     if (s->simulate) {
-        bool too_large = ddp && cluster->algorithm == ALGORITHM_RING && cluster->devices > 1024;
-        if (too_large) {
+        bool ring = ddp && cluster->algorithm == ALGORITHM_RING;
+        if (ring && cluster->devices > SIMULATED_RING_MAX) {
             printf(",,");
         } else {
-            int failed = ddp ? simulate_ddp(profile, cluster, &seconds, &err)
-                             : simulate_dp(profile, cluster, &seconds, &err);
-            if (failed != 0) error_exit(&err);
+            must_do(simulate_step(profile, cluster, ddp, &seconds, &err), &err);
             printf(",%.9g,%.4f", 1e3 * seconds, p.step / seconds);
         }
     }
@@ -141,15 +139,15 @@ int main(int argc, char **argv) {
                    "Example: bench_scale --profile profile.json --devices 2,8,64 --gbit 25"};
     add_options(&options, &s);
     Error err = {0};
-    int worlds[MAX_WORLDS], count = 0;
+    int worlds[MAX_WORLDS];
     StepProfile profile = {0};
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    if (!s.profile) {
-        error_set(&err, STATUS_USAGE, "--profile FILE is needed (bench_profile --save FILE)");
-        error_exit(&err);
-    }
-    if ((count = parse_devices(s.devices, worlds, &err)) < 0) error_exit(&err);
-    if (profile_file_read(&profile, s.profile, &err) != 0) error_exit(&err);
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    if (!s.profile)
+        must_do(
+            error_set(&err, STATUS_USAGE, "--profile FILE is needed (bench_profile --save FILE)"),
+            &err);
+    const int count = must_do(parse_devices(s.devices, worlds, &err), &err);
+    must_do(profile_file_read(&profile, s.profile, &err), &err);
     s.cluster.link = (ModelLink){s.gbit * 1e9 / 8, s.latency_us * 1e-6};
     s.cluster.inside = (ModelLink){s.inside_gbit * 1e9 / 8, s.inside_latency_us * 1e-6};
     s.cluster.overlap = !s.no_overlap;

@@ -35,13 +35,13 @@ typedef struct Rank {
 
 static void barrier(ProcessGroup *group) {
     Error err = {0};
-    if (pg_run(group, pg_barrier(), &err) != 0) error_exit(&err);
+    must_do(pg_run(group, pg_barrier(), &err), &err);
 }
 
-// The longest time of all ranks: a step is over when the last one is done.
+// Takes the longest time of all ranks, because a step is over when the last rank is done.
 static double slowest(ProcessGroup *group, double seconds) {
     Error err = {0};
-    if (pg_run(group, pg_all_reduce(&seconds, 1, PG_F64, PG_MAX), &err) != 0) error_exit(&err);
+    must_do(pg_run(group, pg_all_reduce(&seconds, 1, PG_F64, PG_MAX), &err), &err);
     return seconds;
 }
 
@@ -55,8 +55,9 @@ static double probe_seconds(const Kernels *kernels, float *memory) {
     return (double)(clock_ns() - start) / 1e9;
 }
 
-typedef struct Times { // [rounds], on rank 0
-    double *single, *all, *probe_single, *probe_all;
+typedef struct Times {                // seconds of each round, on rank 0
+    double *single, *all;             // [rounds] of a step: by one rank, and by all together
+    double *probe_single, *probe_all; // [rounds] of the matrix products
 } Times;
 
 static void run_round(const Rank *rank, Workload *single, Workload *share, float *probe, Times *t,
@@ -101,8 +102,7 @@ static void *run_rank(void *argument) {
     Error err = {0};
     char name[16];
     snprintf(name, sizeof name, "cpu:%d", me);
-    Device *device = device_open(name, &err);
-    if (!device) error_exit(&err);
+    Device *device = must_get(device_open(name, &err), &err);
     ModelConfig model = {s->model, "1024,1024", {3, 32, 32}, 10, .seed = 1};
     Workload share = workload_open(&model, device, s->global_batch / (size_t)world, rank->group);
     Workload single = {0};
@@ -128,7 +128,7 @@ static void run_threads(const Settings *s) {
     Error err = {0};
     Rank ranks[MAX_RANKS];
     ProcessGroup *groups[MAX_RANKS];
-    if (init_thread_groups(s->world, TIMEOUT_S, groups, &err) != 0) error_exit(&err);
+    must_do(init_thread_groups(s->world, TIMEOUT_S, groups, &err), &err);
     for (int r = 0; r < s->world; r++) {
         ranks[r] = (Rank){.settings = s, .group = groups[r]};
         int failed = pthread_create(&ranks[r].thread, NULL, run_rank, &ranks[r]);
@@ -147,20 +147,18 @@ int main(int argc, char **argv) {
     options_add_int(&options, "world", &s.world, 1, MAX_RANKS, "ranks, when they are threads");
     Error err = {0};
     Rendezvous me;
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    if (init_from_env(&me, true, &err) != 0) error_exit(&err);
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    must_do(init_from_env(&me, true, &err), &err);
     int world = me.world_size > 1 ? me.world_size : s.world;
-    if (s.global_batch % (size_t)world != 0) {
-        error_set(&err, STATUS_USAGE, "--global-batch %zu does not divide among %d ranks",
-                  s.global_batch, world);
-        error_exit(&err);
-    }
+    if (s.global_batch % (size_t)world != 0)
+        must_do(error_set(&err, STATUS_USAGE, "--global-batch %zu does not divide among %d ranks",
+                          s.global_batch, world),
+                &err);
     if (me.world_size == 1) {
         run_threads(&s);
         return STATUS_OK;
     }
-    Rank rank = {.settings = &s, .group = init_process_group("auto", &me, NULL, TIMEOUT_S, &err)};
-    if (!rank.group) error_exit(&err);
-    run_rank(&rank);
+    ProcessGroup *group = must_get(init_process_group("auto", &me, NULL, TIMEOUT_S, &err), &err);
+    run_rank(&(Rank){.settings = &s, .group = group});
     return STATUS_OK;
 }

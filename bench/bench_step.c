@@ -19,12 +19,13 @@ enum { CLASSES = 10, CHARACTERS = 76, PERIOD = 1 << 20 };
 
 typedef struct Sizes {
     const char *model;
-    size_t width, layers, batch, rounds; // 0: the model's
+    size_t width, layers, batch, rounds; // layers and batch may be 0: fill_sizes chooses
     GptSizes gpt;
 } Sizes;
 
-// So many linear layers, y[rows, out] from x[rows, in]. In a step each takes three products:
-// forward, weight gradient, and input gradient unless the input wants none.
+// `count` linear layers of one shape, y[rows, out] from x[rows, in]. In a step each takes three
+// products: forward, weight gradient, and input gradient. A layer on the network's input has none
+// of the last kind (is_input).
 typedef struct Layers {
     size_t rows, in, out, count;
     bool is_input;
@@ -34,7 +35,8 @@ enum { KINDS_MAX = 5 };
 typedef struct Work {
     Layers kinds[KINDS_MAX];
     int count;
-    double flops, others; // of those products; of the model's other products
+    double flops;  // floating-point operations of these layers' products in a step
+    double others; // of the model's other products in a step, which are not timed alone
 } Work;
 
 static void add_layers(Work *work, Layers layers) {
@@ -43,7 +45,7 @@ static void add_layers(Work *work, Layers layers) {
     work->kinds[work->count++] = layers;
 }
 
-// The narrow head is not timed.
+// The work of an mlp's step. The product of its narrow head is not timed alone.
 static Work mlp_work(const Sizes *s) {
     Work work = {.others = 3 * 2.0 * (double)(s->batch * s->width * CLASSES)};
     add_layers(&work, (Layers){s->batch, s->width, s->width, 1, true});
@@ -51,7 +53,8 @@ static Work mlp_work(const Sizes *s) {
     return work;
 }
 
-// Attention's two products forward and four backward see half of all pairs of tokens.
+// The work of a gpt's step. Attention has two products forward and four backward, which look at
+// half of all pairs of tokens.
 static Work gpt_work(const Sizes *s) {
     size_t rows = s->batch * s->gpt.context, c = s->gpt.embedding, n = s->gpt.layers;
     Work work = {.others = 6.0 * (double)n * (double)(rows * (s->gpt.context + 1)) * (double)c};
@@ -63,8 +66,8 @@ static Work gpt_work(const Sizes *s) {
     return work;
 }
 
-typedef struct
-    Operands { // random numbers for sgemm alone, each as long as the longest that is wanted
+// What sgemm alone multiplies: random numbers, each array as long as the largest product needs.
+typedef struct Operands {
     float *x, *w, *y;
 } Operands;
 
@@ -134,8 +137,7 @@ static void report(const Sizes *s, const Work *work, double step, double product
 
 static void run(const Sizes *s) {
     Error err = {0};
-    Device *device = device_open("cpu:0", &err);
-    if (!device) error_exit(&err);
+    Device *device = must_get(device_open("cpu:0", &err), &err);
     Workload model = open_model(s, device);
     const Work work = is_mlp(s) ? mlp_work(s) : gpt_work(s);
     Operands operands = operands_open(&work);
@@ -158,7 +160,8 @@ static void run(const Sizes *s) {
     device_close(device);
 }
 
-// What was not asked for is the model's: an mlp of two layers, gpt-small with twelve texts.
+// Fills in the sizes that were not asked for: an mlp has two layers and 256 rows, and a gpt has the
+// sizes that go with its name and twelve texts.
 static void fill_sizes(Sizes *s) {
     if (is_mlp(s)) {
         if (s->layers == 0) s->layers = 2;
@@ -183,7 +186,7 @@ int main(int argc, char **argv) {
     options_add_count(&options, "batch", &s.batch, 0, 1 << 14, "rows (0: 256), or texts (0: 12)");
     options_add_count(&options, "rounds", &s.rounds, 1, 1000, "timed steps");
     Error err = {0};
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
+    must_do(options_parse(&options, argc, argv, &err), &err);
     fill_sizes(&s);
     run(&s);
     return STATUS_OK;

@@ -14,6 +14,7 @@
  */
 #include <string.h>
 
+#include "bench/workload.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
@@ -23,7 +24,8 @@
 #include "ddp/rendezvous/init.h"
 
 enum { DDP, WHOLE, SCATTERED, FUSED, WAYS };
-enum { CLASSES = 10, INPUTS = 784, TURNS_MAX = 1000 }; // a turn's steps, and turns
+enum { CLASSES = 10, INPUTS = 784 };
+enum { TURNS_MAX = 1000 }; // the most turns of a way, and the most steps of a turn
 static const char *const NAMES[WAYS] = {"ddp", "whole", "scattered", "fused"};
 
 typedef struct Settings {
@@ -36,7 +38,7 @@ typedef struct Way {
     Device *device;
     Module *wrapper;
     Optimizer *optimizer;
-    double ms[TURNS_MAX]; // [rounds] of a step
+    double ms[TURNS_MAX]; // [rounds], the median of the turn's steps, milliseconds
 } Way;
 
 static void open_way(Way *way, int which, const Settings *settings, ProcessGroup *group) {
@@ -64,8 +66,8 @@ static void open_way(Way *way, int which, const Settings *settings, ProcessGroup
     way->optimizer = optimizer_create(module, &optimizer);
 }
 
-// Gradients that no rank shares with another, and that are small enough for any number of steps.
-// They are written in backward's order, for what was written last is still in the caches.
+// Writes gradients that differ from rank to rank, and that are small enough for any number of
+// steps. The order is that of backward, because what was written last is still in the caches.
 static void fill_gradients(const Way *way, int rank) {
     const NamedTensors *parameters = reducer_parameters(ddp_reducer(way->wrapper));
     for (size_t i = parameters->count; i-- > 0;) {
@@ -75,7 +77,7 @@ static void fill_gradients(const Way *way, int rank) {
     }
 }
 
-// From gradients that are ready to weights that are equal.
+// Goes from gradients that are ready to new weights, which are equal on all ranks: this is timed.
 static void take_step(const Way *way) {
     Error err = {0};
     Reducer *reducer = ddp_reducer(way->wrapper);
@@ -89,21 +91,18 @@ static void take_step(const Way *way) {
     optimizer_step(way->optimizer, 1e-3);
 }
 
-static int compare_double(const void *a, const void *b) {
-    double x = *(const double *)a, y = *(const double *)b;
-    return x < y ? -1 : x > y;
-}
-
-// Of values[k] / base[k]; base NULL: of the values. q is from 0 to 1, the median at 0.5.
+// Returns the q-quantile of the ratios values[k] / base[k], or of the values themselves if base is
+// NULL. q is from 0 to 1; 0.5 asks for the median.
 static double quantile(const double *values, const double *base, size_t count, double q) {
     double sorted[TURNS_MAX] = {0}, at = q * (double)(count - 1);
     for (size_t k = 0; k < count; k++) sorted[k] = values[k] / (base ? base[k] : 1);
-    qsort(sorted, count, sizeof *sorted, compare_double);
+    bench_sort(sorted, count);
     const size_t low = (size_t)at, high = low + 1 < count ? low + 1 : low;
     return sorted[low] + (at - (double)low) * (sorted[high] - sorted[low]);
 }
 
-// Milliseconds of a step. Writing the gradients, which is backward's work, does not count.
+// Takes a turn of so many steps. Returns the median of their times, in milliseconds. Writing the
+// gradients, which is backward's work, does not count.
 static double time_steps(const Way *way, size_t steps, ProcessGroup *group) {
     Error err = {0};
     double ms[TURNS_MAX];

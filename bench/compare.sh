@@ -17,7 +17,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices runs disturbed measure link answer equivalence tables report; do
+for part in progress devices runs options section disturbed measure link answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -25,13 +25,14 @@ done
 usage() {
     cat <<END
 usage: bench/compare.sh [options]
-  --quick            a minute instead of several: fewer steps, epochs and repeats
+  --quick            a minute or two instead of eight: fewer steps, epochs and repeats
   --device NAME      cpu (default), cuda or auto
   --model "A B"      models (default: mlp convnet; without --quick also resnet20)
   --world "N M"      numbers of devices (default: 1 2 4)
   --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
   --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
+  --patience SECONDS how long disturbed runs are made once more (default: 240; with --quick 15)
   --out DIR          where the results go (default: bench/out)
   --install          install missing packages with sudo (root does so unasked)
   --resume           go on with a comparison that was interrupted (the same options)
@@ -41,45 +42,17 @@ usage: bench/compare.sh [options]
 END
 }
 
-fail_usage() {
-    say "error: $1"
-    say "bench/compare.sh --help shows the options"
-    exit 2
-}
-
 quick=0 install=0 resume=0 only_equivalence=0
-device=cpu models="" worlds="1 2 4" repeats="" out=bench/out bin="" backend=auto hosts=""
-asked=$(quoted bench/compare.sh "$@")
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --quick) quick=1 ;;
-    --install) install=1 ;;
-    --resume) resume=1 ;;
-    --only-equivalence) only_equivalence=1 ;;
-    --help | -h) usage || exit 1; exit 0 ;;
-    --device | --model | --world | --repeats | --out | --bin | --backend | --hosts)
-        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
-        case $1 in
-        --device) device=$2 ;;
-        --model) models=$2 ;;
-        --world) worlds=$2 ;;
-        --backend) backend=$2 ;;
-        --hosts) hosts=$2 ;;
-        --repeats) repeats=$2 ;;
-        --out) out=$(cd "$here" && realpath -m "$2") ;;
-        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
-        esac
-        shift
-        ;;
-    *) fail_usage "unknown option $1" ;;
-    esac
-    shift
-done
+device=cpu models="" worlds="1 2 4" repeats="" patience="" out=bench/out bin="" backend=auto hosts=""
+declare -A flags=([--quick]=quick [--install]=install [--resume]=resume [--only-equivalence]=only_equivalence)
+declare -A values=([--device]=device [--model]=models [--world]=worlds [--backend]=backend [--hosts]=hosts
+    [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin)
+read_options bench/compare.sh "$@"
 
 if [[ $quick == 1 ]]; then
-    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 retries=8
+    models=${models:-mlp convnet} repeats=${repeats:-3} measured_steps=30 epochs=6 patience=${patience:-15}
 else
-    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 retries=40
+    models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 patience=${patience:-240}
 fi
 [[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
@@ -88,6 +61,7 @@ fi
 [[ $backend != mpi || $device == cpu ]] || fail_usage "--backend mpi is for --device cpu"
 [[ $backend != mpi ]] || command -v mpirun >/dev/null || fail_usage "--backend mpi: there is no mpirun"
 [[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
+[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
 [[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] ||
     fail_usage "--world \"$worlds\": expected numbers from 1"
 # One device always runs; what is left are the worlds of DP and DDP.

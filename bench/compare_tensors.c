@@ -114,7 +114,7 @@ static bool same_type(const SafeEntry *x, const SafeEntry *y) {
            memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
 }
 
-// y may be NULL: the other file lacks it.
+// Measures how far two entries of one name are apart. y is NULL if the other file lacks it.
 static Distance compare_entries(const SafeEntry *x, const SafeEntry *y, const Settings *settings) {
     if (!y || !same_type(x, y)) {
         size_t count = x->bytes / dtype_bytes(x->dtype);
@@ -213,7 +213,7 @@ static const SafeEntry **make_index(const SafeTensors *file) {
     return index;
 }
 
-// The entry of x's name; NULL: there is none.
+// Finds the entry that has x's name. NULL if there is none.
 static const SafeEntry *find(const SafeEntry *const *index, size_t count, const SafeEntry *x) {
     const SafeEntry *const *found = bsearch(&x, index, count, sizeof *index, by_name);
     return found ? *found : NULL;
@@ -259,14 +259,14 @@ static void print_result(const Tally *tally, const Settings *settings) {
 }
 
 static Options make_options(Settings *s) {
-    Options options = {
-        .program = "compare_tensors",
-        .summary =
-            "Compares two safetensors files tensor by tensor: the largest absolute and relative\n"
-            "difference, the largest distance in units of the last place, and the cosine.\n"
-            "Exit status: 0 they agree, 1 they do not, 2 a file cannot be read.\n\n"
-            "  compare_tensors dp.safetensors ddp.safetensors --bitwise",
-        .positional_max = 2};
+    Options options = {.program = "compare_tensors",
+                       .summary =
+                           "Compares two safetensors files tensor by tensor.\n"
+                           "It prints the largest absolute and relative difference, the largest\n"
+                           "distance in units of the last place, and the cosine.\n"
+                           "Exit status: 0 they agree, 1 they do not, 2 a file cannot be read.\n\n"
+                           "  compare_tensors dp.safetensors ddp.safetensors --bitwise",
+                       .positional_max = 2};
     options_add_title(&options, "What passes");
     options_add_float(&options, "tol", &s->tol, 0, 1e300,
                       "an element passes if |a-b| <= tol + rtol*|b|");
@@ -289,21 +289,17 @@ int main(int argc, char **argv) {
         options_print_help(&options, stderr);
         return STATUS_USAGE;
     }
-    if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
-    if (options.positional_count != 2) {
-        error_set(&err, STATUS_USAGE, "two files are needed (see --help)");
-        error_exit(&err);
-    }
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    if (options.positional_count != 2)
+        must_do(error_set(&err, STATUS_USAGE, "two files are needed (see --help)"), &err);
     SafeTensors files[2] = {0};
-    for (int f = 0; f < 2; f++) {
-        if (safetensors_read(options.positional[f], &files[f], &err) != 0) error_exit(&err);
-    }
+    for (int f = 0; f < 2; f++)
+        must_do(safetensors_read(options.positional[f], &files[f], &err), &err);
     Tally tally = compare_files(files, &settings);
-    if (tally.tensors == 0) {
-        error_set(&err, STATUS_USAGE, "there is no tensor to compare in %s and %s",
-                  options.positional[0], options.positional[1]);
-        error_exit(&err);
-    }
+    if (tally.tensors == 0)
+        must_do(error_set(&err, STATUS_USAGE, "there is no tensor to compare in %s and %s",
+                          options.positional[0], options.positional[1]),
+                &err);
     print_result(&tally, &settings);
     must_do(log_check_stdout(&err), &err);
     for (int f = 0; f < 2; f++) safetensors_free(&files[f]);

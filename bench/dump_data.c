@@ -39,15 +39,14 @@ int main(int argc, char **argv) {
         fprintf(stderr, "%s\n", USAGE);
         return STATUS_USAGE;
     }
-    DataSource *source = dataset_open(argv[1], 0, &err);
-    if (!source) error_exit(&err);
+    DataSource *source = must_get(dataset_open(argv[1], 0, &err), &err);
     const Dataset *set = &source->train;
-    if (!set->labels || count > set->count) {
-        error_set(&err, STATUS_USAGE, "%s: %zu samples with labels were asked for, it has %zu%s",
-                  argv[1], count, set->count, set->labels ? "" : " without");
-        error_exit(&err);
-    }
-    if (write_data(set, count, argv[3], &err) != 0) error_exit(&err);
+    if (!set->labels || count > set->count)
+        must_do(error_set(&err, STATUS_USAGE,
+                          "%s: %zu samples with labels were asked for, it has %zu%s", argv[1],
+                          count, set->count, set->labels ? "" : " without"),
+                &err);
+    must_do(write_data(set, count, argv[3], &err), &err);
     dataset_close(source);
     return STATUS_OK;
 }

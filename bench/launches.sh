@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # launches.sh [BUILD_DIR [OPTION...]]: what one training step asks of a GPU, counted by the emulator
-# (no GPU is needed, and nothing is timed): launches of kernels and library calls, copies, bytes copied.
+# (no GPU is needed, and nothing is timed): launches of kernels and library calls, copies, bytes copied,
+# and how many bytes of memory the training takes at most (--dry-run).
 #
 # A step is the difference of a run of six steps and one of five. Without OPTIONs: mlp 1024-1024, gpt
 # and resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
@@ -30,12 +31,21 @@ a_step() {
             "$work/five" "$work/six"
 }
 
-# Launches are what the GPU begins: neither copies nor what only the host does.
-totals() {
-    awk -F '\t' -v name="$1" '/cudaMemcpy/ { copies += $1; bytes += $3; next }
-                              /cudaEvent|cudaStream|the host|cudaGraph|cudaHost/ { next }
-                              { launches += $1 }
-                              END { printf "| %s | %d | %d | %d |\n", name, launches, copies, bytes }'
+held() {
+    DDPC_EMULATED_GPUS=1 "$program" --device cuda --dry-run "$@" 2>"$work/dry" | sed -nE 's/^peak_bytes=([0-9]+).*/\1/p'
+}
+
+# NAME OPTION...: a row of the table. Launches are what the GPU begins: neither copies nor what only the
+# host does.
+row() {
+    local name=$1
+    shift
+    a_step "$@" >"$work/step"
+    awk -F '\t' -v name="$name" -v held="$(held "$@")" '
+        /cudaMemcpy/ { copies += $1; bytes += $3; next }
+        /cudaEvent|cudaStream|the host|cudaGraph|cudaHost/ { next }
+        { launches += $1 }
+        END { printf "| %s | %d | %d | %d | %s |\n", name, launches, copies, bytes, held }' "$work/step"
 }
 
 [[ -x $program ]] || { echo "skipped: $program is missing (cmake --preset emulator)" && exit 77; }
@@ -48,10 +58,11 @@ fi
 mlp=(--model mlp --hidden 1024,1024 --global-batch 64)
 resnet=(--model resnet20 --data synthetic:3x32x32:10 --global-batch 2)
 gpt=(--model gpt --global-batch 2)
-echo "| a step of | launches | copies | bytes copied |"
-echo "|---|---:|---:|---:|"
-a_step "${mlp[@]}" | totals "mlp 1024-1024"
-a_step "${mlp[@]}" --amp bf16 | totals "mlp 1024-1024, --amp bf16"
-a_step "${gpt[@]}" --amp bf16 | totals "gpt, --amp bf16"
-a_step "${resnet[@]}" | totals "resnet20"
-a_step "${resnet[@]}" --amp bf16 | totals "resnet20, --amp bf16"
+echo "| a step of | launches | copies | bytes copied | bytes held |"
+echo "|---|---:|---:|---:|---:|"
+row "mlp 1024-1024" "${mlp[@]}"
+row "mlp 1024-1024, --amp bf16" "${mlp[@]}" --amp bf16
+row "gpt" "${gpt[@]}"
+row "gpt, --amp bf16" "${gpt[@]}" --amp bf16
+row "resnet20" "${resnet[@]}"
+row "resnet20, --amp bf16" "${resnet[@]}" --amp bf16

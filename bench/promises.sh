@@ -13,7 +13,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/tables compare/section promises/measure promises/table; do
+for part in compare/runs compare/options compare/tables compare/section promises/measure promises/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -30,32 +30,9 @@ usage: bench/promises.sh [options]
 END
 }
 
-fail_usage() {
-    echo "error: $1" >&2
-    echo "bench/promises.sh --help shows the options" >&2
-    exit 2
-}
-
 rounds=5 quick=0 resume=0 out=bench/out-promises bin=""
-asked=$(quoted bench/promises.sh "$@")
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --quick) quick=1 ;;
-    --resume) resume=1 ;;
-    --help | -h) usage || exit 1; exit 0 ;;
-    --rounds | --out | --bin)
-        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
-        case $1 in
-        --rounds) rounds=$2 ;;
-        --out) out=$(cd "$here" && realpath -m "$2") ;;
-        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
-        esac
-        shift
-        ;;
-    *) fail_usage "unknown option $1" ;;
-    esac
-    shift
-done
+declare -A flags=([--quick]=quick [--resume]=resume) values=([--rounds]=rounds) paths=([--out]=out [--bin]=bin)
+read_options bench/promises.sh "$@"
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }

@@ -2,12 +2,12 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, emulator, plots, peers
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, mpich, plots, peers
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
-#                                            unless it fails
+#                                            unless it fails. setup_configure and setup_make are its halves
 #
 # INSTALL is 1 when the user gave --install. Root always installs; anybody else is told the command.
-# Both functions exit with status 2 when they cannot do their work.
+# All of them exit with status 2 when they cannot do their work.
 
 setup_say() {
     printf '%s\n' "$*" >&2
@@ -56,6 +56,7 @@ setup_missing() {
             ;;
         tests) setup_has_library cmocka || echo libcmocka-dev ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
+        mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
         peers)
             python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv
@@ -109,7 +110,7 @@ setup_require() {
     fi
 }
 
-# "1:05" of 65 seconds
+# setup_minutes SECONDS: prints "1:05" for 65 seconds.
 setup_minutes() {
     printf '%d:%02d' $(($1 / 60)) $(($1 % 60))
 }
@@ -143,30 +144,37 @@ setup_progress() {
     [ $setup_drawn = 0 ] || printf '\r\033[K' >&2
 }
 
-setup_build() {
-    setup_source=$1
+# setup_configure SOURCE BUILD: lets CMake prepare the build. After it CTest knows the tests, though none is built.
+setup_configure() {
     setup_dir=$2
-    shift 2
     setup_tests=OFF
     setup_has_library cmocka && setup_tests=ON
     setup_generator=
     [ -f "$setup_dir/CMakeCache.txt" ] || command -v make >/dev/null || setup_generator="-G Ninja"
-
     mkdir -p "$setup_dir"
     setup_say "building in $setup_dir"
-    : >"$setup_dir/setup.log"
-    rm -f "$setup_dir/setup.done"
     # shellcheck disable=SC2086 # the generator is two words or none
+    cmake -S "$1" -B "$setup_dir" $setup_generator --preset "${SETUP_PRESET:-release}" \
+        -DWITH_TESTS=$setup_tests >"$setup_dir/setup.log" 2>&1 || setup_fail
+}
+
+# setup_make [TARGET...]: builds what setup_configure has prepared.
+setup_make() {
+    rm -f "$setup_dir/setup.done"
     {
-        ! {
-            cmake -S "$setup_source" -B "$setup_dir" $setup_generator \
-                --preset "${SETUP_PRESET:-release}" -DWITH_TESTS=$setup_tests &&
-                cmake --build "$setup_dir" -j "$(nproc)" ${1:+--target "$@"}
-        } || : >"$setup_dir/setup.done"
+        ! cmake --build "$setup_dir" -j "$(nproc)" ${1:+--target "$@"} || : >"$setup_dir/setup.done"
     } 2>&1 | setup_progress "$setup_dir/setup.log"
-    if [ ! -e "$setup_dir/setup.done" ]; then
-        tail -n 40 "$setup_dir/setup.log" >&2
-        setup_say "error: the build failed; all of its output is in $setup_dir/setup.log"
-        exit 2
-    fi
+    [ -e "$setup_dir/setup.done" ] || setup_fail
+}
+
+setup_fail() {
+    tail -n 40 "$setup_dir/setup.log" >&2
+    setup_say "error: the build failed; all of its output is in $setup_dir/setup.log"
+    exit 2
+}
+
+setup_build() {
+    setup_configure "$1" "$2"
+    shift 2
+    setup_make "$@"
 }

@@ -25,13 +25,10 @@ Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
     Error err = {0};
     Workload w = {.device = device, .batch = batch, .is_ddp = group != NULL};
     for (int i = 0; i < 3; i++) w.shape[i] = config->input[i];
-    w.model = model_create(config, device, &err);
-    if (!w.model) error_exit(&err);
-    w.module = w.model;
+    w.model = w.module = must_get(model_create(config, device, &err), &err);
     if (group) {
         DdpConfig ddp = ddp_config_default();
-        w.module = distributed_data_parallel(w.model, group, &ddp, &err);
-        if (!w.module) error_exit(&err);
+        w.module = must_get(distributed_data_parallel(w.model, group, &ddp, &err), &err);
     }
     bool is_text = model_is_text(config->name);
     if (is_text) w.length = model_gpt_sizes(config).context;
@@ -74,8 +71,9 @@ double workload_step(Workload *w) {
     Tensor *target = tape_input(w->tape, DTYPE_I64, 1, &w->targets, w->labels);
     Tensor *loss = op_cross_entropy(w->tape, module_forward(w->module, w->tape, x), target,
                                     (double)w->targets);
-    if (tape_error(w->tape, &err) != 0 || tape_backward(w->tape, loss, &err) != 0) error_exit(&err);
-    if (w->is_ddp && ddp_finish_backward(w->module, NULL, &err) != 0) error_exit(&err);
+    must_do(tape_error(w->tape, &err), &err);
+    must_do(tape_backward(w->tape, loss, &err), &err);
+    if (w->is_ddp) must_do(ddp_finish_backward(w->module, NULL, &err), &err);
     optimizer_step(w->optimizer, 1e-3);
     return (double)(clock_ns() - start) / 1e9;
 }
@@ -85,7 +83,11 @@ static int compare_double(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-double bench_median(double *values, size_t count) {
+void bench_sort(double *values, size_t count) {
     qsort(values, count, sizeof *values, compare_double);
+}
+
+double bench_median(double *values, size_t count) {
+    bench_sort(values, count);
     return count % 2 ? values[count / 2] : (values[count / 2 - 1] + values[count / 2]) / 2;
 }

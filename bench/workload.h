@@ -1,5 +1,6 @@
 /* workload.h: one rank's training step on random data, made of the trainer's own parts (tape, ops,
- * optimizer, and DistributedDataParallel when there is a group), for the programs that time steps.
+ * optimizer, and DistributedDataParallel when there is a group), for the programs that time steps;
+ * and what these programs make of their times.
  */
 #ifndef BENCH_WORKLOAD_H
 #define BENCH_WORKLOAD_H
@@ -9,28 +10,32 @@
 #include "ddp/group/process_group.h"
 
 typedef struct Workload {
-    Device *device;
+    Device *device; // the caller's
     Module *model;
     Module *module; // the model, or its DistributedDataParallel wrapper
     bool is_ddp;
     Optimizer *optimizer;
     Tape *tape;
     size_t batch, shape[3];
-    float *samples;  // [batch, shape], random
-    size_t length;   // of a text model's texts; others: 0, and `tokens` is NULL
-    int64_t *tokens; // [batch, length], random
-    size_t targets;  // batch, or batch length
+    float *samples;  // [batch, shape], random numbers in host memory
+    size_t length;   // the tokens of a sample for a gpt; 0 for other models, and `tokens` is unused
+    int64_t *tokens; // [batch, length], random; NULL if length is 0
+    size_t targets;  // how many labels there are: batch, or batch * length for a gpt
     int64_t *labels; // [targets], random
 } Workload;
 
-// batch: the rows of this rank's step. group: NULL for a single device. Ends the program on an
-// error.
+// Makes the model and a batch of so many rows for this rank. group is the caller's, and NULL for a
+// single device. Ends the program on an error.
 Workload workload_open(const ModelConfig *config, Device *device, size_t batch,
                        ProcessGroup *group);
-void workload_close(Workload *workload); // all but the device and the group
-double
-workload_step(Workload *workload); // forward, backward, reduce, SGD (texts: AdamW); returns seconds
+// Closes all but the device and the group.
+void workload_close(Workload *workload);
+// Takes a step: forward, backward, the reduction if there is a group, and the optimizer, which is
+// SGD, or AdamW for a gpt. Returns how many seconds it took.
+double workload_step(Workload *workload);
 
-double bench_median(double *values, size_t count); // sorts them
+void bench_sort(double *values, size_t count); // from the smallest to the largest
+// Returns the median of the values, count > 0, and sorts them.
+double bench_median(double *values, size_t count);
 
 #endif

@@ -1,7 +1,8 @@
 /* train_single.c: training on one device.
  *
  * Read this first, then dp/train_dp.c and ddp/train_ddp.c beside it: the three differ only in what
- * makes them parallel. The trainer itself is common/train/trainer.c, a step common/train/step.c.
+ * makes them parallel. The trainer itself is common/train/trainer.c, a step common/train/step.c. A
+ * Strategy (common/train/strategy.h) is what the trainer asks where the three differ.
  */
 #include "common/train/trainer.h"
 

@@ -16,8 +16,9 @@
 #include "common/nn/module.h"
 #include "ddp/group/process_group.h"
 
-typedef struct Reducer Reducer;   // ddp/reducer.h, as
-typedef struct CommHook CommHook; // are the other things that can be hung on a wrapper
+// Whoever hangs something on a wrapper includes ddp/reducer.h, where these are.
+typedef struct Reducer Reducer;
+typedef struct CommHook CommHook;
 
 typedef struct DdpConfig {
     double bucket_cap_mb; // negative: PyTorch's default (25 MiB, the first bucket 1 MiB)

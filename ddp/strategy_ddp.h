@@ -2,7 +2,6 @@
 #ifndef DDP_STRATEGY_DDP_H
 #define DDP_STRATEGY_DDP_H
 
-#include "common/train/setup.h"
 #include "common/train/strategy.h"
 #include "ddp/options.h"
 #include "ddp/rendezvous/init.h"

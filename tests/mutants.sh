@@ -127,6 +127,7 @@ run_test() {
     test_*) must_build "$1" ;;
     grade_* | tutorial_*) must_build ;;
     mpi_collectives) must_build $programs test_process_group ;; # which it starts itself
+    mpi_messages) must_build $programs test_mpi_messages ;;
     *) must_build $programs ;; # a script: it may ask for any of them
     esac
     status=0

@@ -4,7 +4,7 @@
 #
 #   tests/run.sh                        everything but the label `slow`
 #   tests/run.sh --label equivalence    one label: unit equivalence fault parity lint slow gpu ...
-#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, emulator
+#   tests/run.sh --preset asan          another build of CMakePresets.json: asan, tsan, mpich, emulator
 #
 # The exit status is CTest's: 0 only if no test failed; 2 for usage or set-up. A test that lacks
 # hardware or software counts as skipped, never as passed; $DDPC_NO_SKIP=1 makes a skip a failure.
@@ -41,10 +41,11 @@ done
 build=build
 [ "$preset" = release ] || build=build-$preset
 groups="build tests"
-[ "$preset" != emulator ] || groups="$groups emulator"
+case $preset in emulator | mpich) groups="$groups $preset" ;; esac
 # shellcheck disable=SC2086 # the groups are words
 setup_require "$install" $groups
-SETUP_PRESET=$preset setup_build . "$build"
+SETUP_PRESET=$preset
+setup_configure . "$build"
 
 # Tests that keep two cores busy say so (PROCESSORS). One more than there are cores run at once: many wait most of
 # their time, for a deadline or for a program's one core.
@@ -56,6 +57,7 @@ case $preset in
 asan) set -- "$@" -LE 'slow|lint|parity|grade|selftest' -E '^(compare|compare_interrupted|report_page|promises|paper|help|installed|gpu_modules|tutorial_.*)$' ;;
 # The others run no other code than in the usual build.
 emulator) set -- "$@" -L 'gpu|emulator' ;;
+mpich) set -- "$@" -L mpi ;; # the slow ones, too
 # ThreadSanitizer sees threads, not what processes do to each other: the scripts that start whole jobs
 # would only be slow, and so would the kernels, the roundings and the files, which start no thread.
 tsan)
@@ -68,6 +70,14 @@ tsan)
 esac
 [ -z "${DDPC_TRIES:-}" ] || set -- "$@" --repeat "until-pass:$DDPC_TRIES"
 [ -z "$label" ] || set -- "$@" -L "^$label\$"
+
+# Nobody should wait for a build to learn of a mistyped label: CTest knows the tests before they are built.
+if [ -n "$label" ] && ctest "$@" -N | grep -q '^Total Tests: 0$'; then
+    setup_say "error: no test of this build has the label $label; there are $(ctest --test-dir "$build" --print-labels |
+        sed -n 's/^  //p' | paste -sd ' ' -)"
+    exit 2
+fi
+setup_make
 
 # CTest's lines say how far it is; the log is for the look below.
 log=$build/tests.log

@@ -21,9 +21,11 @@ step_of() {
     done
 }
 
-# exercises_of STEP [EE]: the names of a step's exercises, one a line: "01-weighted-mean".
+# exercises_of STEP [EE]: the names of a step's exercises, one a line: "01-weighted-mean". EE is a number: 3, or 03.
 exercises_of() {
-    for file in "$here/$1/exercises/${2:-}"*.grade.c; do
+    number=${2:-}
+    case $number in [0-9]) number=0$number ;; esac
+    for file in "$here/$1/exercises/$number"*.grade.c; do
         [ -e "$file" ] || die "step $1 has no exercise ${2:-}"
         basename "$file" .grade.c
     done

@@ -2,7 +2,8 @@
 #
 #   awk -v where="On this machine" -v cores=2 -f answer.awk difference.csv
 #
-# The figures of a sentence add up: what is rounded away is part of "all else". The phases must add up to the step; where they do not, nothing is said, and the status is 1.
+# The figures of a sentence add up: what is rounded away is part of "all else". The phases must add up to the step.
+# Where they do not, nothing is said, and the status is 1.
 BEGIN {
     FS = ","
     because["scatter"] = "DP's device 0 hands the inputs out"

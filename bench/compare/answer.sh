@@ -10,7 +10,7 @@ answer_world() {
     echo "$answer"
 }
 
-# difference.csv, and what the figure shows of it: plots/difference-MODEL.csv.
+# Writes difference.csv, and what the figure shows of it: plots/difference-MODEL.csv.
 compare_phases() {
     local model
     awk -f bench/compare/difference.awk "$out/summary.csv" >"$out/difference.csv"
@@ -27,7 +27,7 @@ compare_phases() {
     done
 }
 
-# The answer, a line for each model and number of devices.
+# Prints the answer, a line for each model and number of devices.
 answer_lines() {
     awk -v where="on this machine" -v cores="$cores" -v units="$units" -f bench/compare/answer.awk \
         "$out/difference.csv"
@@ -57,7 +57,8 @@ zero_lines() {
         }' "$out/summary.csv"
 }
 
-# per_model PROGRAM: joins what a CSV program prints of each of the plots/MODEL.csv. `world` is answer_world.
+# per_model PROGRAM: runs a CSV program on plots/MODEL.csv of each model, and joins what it prints to one sentence. Its
+# variable `world` is what answer_world prints.
 per_model() {
     local model
     for model in $models; do
@@ -96,7 +97,7 @@ caption_throughput() {
         }'
 }
 
-# What is not computing: the share of the step.
+# The share of a step that is not computing.
 caption_phases() {
     per_model '
         of("world_size") == world && of("strategy") != "single" {

@@ -50,6 +50,12 @@ has_gpus_for() {
     [[ $kind != cuda || $1 -le $gpus ]]
 }
 
+# Before a command that computes on one CPU device: keeps it on the first core that it may use, as --bind does with
+# more of them.
+on_first_core() {
+    [[ $kind != cpu ]] || ! command -v taskset >/dev/null || taskset -cp $$ | sed 's/.*: \([0-9]*\).*/taskset -c \1/'
+}
+
 # May the times of a run on so many devices be shown?
 is_timed() {
     [[ $emulated == 0 ]] && has_gpus_for "$1"

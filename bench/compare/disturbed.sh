@@ -1,53 +1,69 @@
 # disturbed.sh: was the machine ours? Sourced by compare.sh after runs.sh; uses its bin, kind and out.
 #
 # bench_probe runs before and after each measurement of a step's speed (the probe between two runs belongs to
-# both): what all cores reach together in products and in memory. A run is disturbed if one of its two probes
-# found less than undisturbed_share of the comparison's own median probe. Such a run is made once more; one that
-# stays disturbed counts only where most of its repeats are, and then no sentence speaks of them.
+# both): what all cores reach together in products and in memory. Where neighbours on the same hardware come and
+# go, a machine has several speeds. This comparison's is the one that most probes found: a run is disturbed if one of
+# its two probes found a rate far below that or far above it (undisturbed_share). Where disturbed runs are more than
+# half of a series (the repeats of one measurement), they are made once more as long as there is time (patience).
+# No sentence speaks of a series of which most runs stay disturbed.
 
 undisturbed_share=0.8
-last_probe= # "gflops,triad_gbps" of the latest probe
+last_probe= # "threads,gflops,triad_gbps" of the latest probe
 
+# take_probe THREADS: 0 for one on each core.
 take_probe() {
-    last_probe=$("$bin/bench_probe" | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1,\2/')
+    last_probe=$1,$("$bin/bench_probe" --threads "$1" | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1,\2/')
 }
 
-# between_probes NAME COMMAND...: runs it (train or what calls it for the run NAME) between two probes.
+# between_probes NAME COMMAND...: runs it (train or what calls it for the run NAME) between two probes. What one
+# device computes, on the first core, is compared with a probe of that core.
 between_probes() {
-    local name=$1 before
+    local name=$1 before threads=0
     shift
     if [[ $kind != cpu || $planning == 1 ]] || { [[ $again == 0 ]] && is_finished "$name"; }; then
         "$@"
         return
     fi
-    [[ -n $last_probe ]] || take_probe
+    [[ $name != *-single-* ]] || threads=1
+    [[ $last_probe == $threads,* ]] || take_probe $threads
     before=$last_probe
     "$@"
-    take_probe
-    printf 'gflops,triad_gbps\n%s\n%s\n' "$before" "$last_probe" >"$out/runs/$name/probe.csv"
+    take_probe $threads
+    printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$before" "$last_probe" >"$out/runs/$name/probe.csv"
 }
 
-# The medians of all probes: "gflops<TAB>triad_gbps".
+# usual_probe THREADS: what most of these probes found: "gflops<TAB>triad_gbps", each the rate that has the most
+# others within a tenth of it (the highest of such). Nothing if there was none.
 usual_probe() {
     local column
     for column in gflops triad_gbps; do
-        csv '{ print of(column) }' column=$column "$out"/runs/*/probe.csv | sort -g |
-            awk '{ v[NR] = $1 } END { print NR % 2 ? v[(NR + 1) / 2] : (v[NR / 2] + v[NR / 2 + 1]) / 2 }'
+        csv 'of("threads") == threads { print of(column) }' threads="$1" column=$column "$out"/runs/*/probe.csv |
+            sort -g | awk '{ rate[NR] = $1 }
+                END {
+                    for (i = 1; i <= NR; i++) {
+                        for (j = near = 0; ++j <= NR;) near += rate[j] >= 0.9 * rate[i] && rate[j] <= rate[i] / 0.9
+                        if (near >= most) { most = near; usual = rate[i] }
+                    }
+                    if (NR) print usual
+                }'
     done | paste -s -
 }
 
 # The names of the runs that were disturbed, one a line.
 disturbed_runs() {
-    local usual
+    local usual threads
     [[ $kind == cpu && -n $(find "$out/runs" -name probe.csv | head -n 1) ]] || return 0
-    usual=$(usual_probe)
-    csv '
-        of("gflops") < share * gflops || of("triad_gbps") < share * triad {
-            name = FILENAME
-            sub(/\/probe.csv$/, "", name)
-            sub(/.*\//, "", name)
-            if (!said[name]++) print name
-        }' share=$undisturbed_share gflops="${usual%%$'\t'*}" triad="${usual##*$'\t'}" "$out"/runs/*/probe.csv
+    for threads in 0 1; do
+        usual=$(usual_probe $threads)
+        csv 'function is_usual(rate, usual) { return rate >= share * usual && rate <= usual / share }
+            of("threads") == threads && !(is_usual(of("gflops"), gflops) && is_usual(of("triad_gbps"), triad)) {
+                name = FILENAME
+                sub(/\/probe.csv$/, "", name)
+                sub(/.*\//, "", name)
+                if (!said[name]++) print name
+            }' threads=$threads share=$undisturbed_share gflops="${usual%%$'\t'*}" triad="${usual##*$'\t'}" \
+            "$out"/runs/*/probe.csv
+    done
 }
 
 # undisturbed_of RUN: the steps.csv of RUN's repeats that count, one a line: those that were not disturbed if
@@ -68,21 +84,48 @@ undisturbed_of() {
     fi
 }
 
-# Repeats what was disturbed, each run up to twice and `retries` runs in all, and writes what stays so to
-# disturbed.txt.
+# all_series: the names of what has repeats, without their numbers, one a line.
+all_series() {
+    # shellcheck disable=SC2012 # the names are ours
+    ls "$out/runs" | sed -n 's/^\(speed\|link\|growth\|buckets\)\(-.*\)-[0-9]*$/\1\2/p' | sort -u
+}
+
+# The runs to make once more, one a line: the disturbed ones of each series that has too few others (the runs that show
+# overlap have none); and when no series lacks any, all runs of each that lie far apart, though no probe says why.
+runs_to_repeat() {
+    local series
+    local -a counted lacking apart=()
+    mapfile -t lacking < <(grep '^overlap-' "$out/disturbed.txt")
+    while read -r series; do
+        mapfile -t counted < <(undisturbed_of "$series")
+        if [[ ${counted[0]:-} == disturbed ]]; then
+            mapfile -t -O ${#lacking[@]} lacking < <(grep -x -- "$series-[0-9]*" "$out/disturbed.txt")
+        elif are_far_apart "${counted[@]}"; then
+            apart+=("$out/runs/$series-"*)
+        fi
+    done < <(all_series)
+    [[ ${#lacking[@]} -gt 0 ]] || lacking=("${apart[@]##*/}")
+    [[ ${#lacking[@]} == 0 ]] || printf '%s\n' "${lacking[@]}"
+}
+
+# are_far_apart STEPS.CSV...: is a row made of these runs disturbed by what they measured (summarize.awk)?
+are_far_apart() {
+    [[ $(awk -v skip="$warm_up" -f bench/compare/summarize.awk "$@" | sed 's/.*,//') == 1 ]]
+}
+
+# Makes such runs once more, until there are none or `patience` seconds are over, and writes what stays disturbed
+# to disturbed.txt.
 repeat_disturbed() {
-    local pass name names
-    for pass in 1 2; do
-        names=$(disturbed_runs | awk -v most="$retries" 'NR <= most')
-        [[ -n $names ]] || break
+    local until=$((SECONDS + patience)) name names
+    [[ $kind == cpu ]] || return 0
+    again=1
+    while disturbed_runs >"$out/disturbed.txt" && names=$(runs_to_repeat) && [[ -n $names ]] && ((SECONDS < until)); do
         begin_section "speed: $(wc -l <<<"$names") disturbed runs once more"
         last_probe=
-        again=1
         for name in $names; do
+            ((SECONDS < until)) || break
             measure_run "$name" </dev/null
-            retries=$((retries - 1))
         done
-        again=0
     done
-    disturbed_runs >"$out/disturbed.txt"
+    again=0
 }

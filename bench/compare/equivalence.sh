@@ -19,7 +19,8 @@ probe() {
     probe_state "$@" --dump-grads "$files/{step}.safetensors" --dump-step "${dumped_steps// /,}"
 }
 
-# The same, of which only the end is compared: no gradient is written down.
+# probe_state MODEL NAME STRATEGY WORLD OPTION...: a run of which only the state at the end is compared, so that it
+# writes no gradients.
 probe_state() {
     local model=$1 name=$2 strategy=$3 world=$4
     shift 4
@@ -29,7 +30,7 @@ probe_state() {
         rm -f "$files"/*.safetensors*
 }
 
-# How many tensors a safetensors file says it holds.
+# tensors_in FILE: prints how many tensors the header of a safetensors file names.
 tensors_in() {
     head -c 1000000 "$1" | tr -c '[:print:]' '\n' |
         awk '{ n += gsub(/"dtype"/, "") } END { print n + 0 }'
@@ -57,7 +58,7 @@ compare_files() {
     equivalence_failures=$((equivalence_failures + 1))
 }
 
-# compare_runs MODEL A NAME_A B NAME_B REQUIRED: gradients and the state at the end.
+# compare_runs MODEL A NAME_A B NAME_B REQUIRED: compares the gradients of two runs, and their state at the end.
 compare_runs() {
     [[ $planning == 0 ]] || return 0
     local model=$1 a=$2 b=$4 required=$6 step
@@ -69,7 +70,7 @@ compare_runs() {
     compare_states "$@"
 }
 
-# Of these the state at the end only.
+# compare_states MODEL A NAME_A B NAME_B REQUIRED: compares only the state at the end of two runs.
 compare_states() {
     [[ $planning == 0 ]] || return 0
     local model=$1 a=$2 b=$4 required=$6
@@ -97,13 +98,14 @@ tolerance_at() {
     esac
 }
 
-# What is required of DP against DDP, and of DDP against itself with other buckets.
+# Prints what is required of two runs that add up the same numbers, as DP and DDP do, and DDP with other buckets.
 same_sums() {
     [[ $kind == cpu ]] && echo bitwise || echo tolerance
 }
 
-# With batch norm, N devices normalise N small batches and one device a large one: another function, so
-# no tolerance would mean anything (and PyTorch differs in the same way).
+# has_batch_norm MODEL: true if N devices compute another function than one. With batch norm they normalise N small
+# batches, where one device normalises a large one, so that no tolerance would mean anything (PyTorch differs in the
+# same way).
 has_batch_norm() {
     case $1 in
     toy | mlp | gpt*) return 1 ;;

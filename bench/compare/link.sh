@@ -1,9 +1,12 @@
 # link.sh: the same comparison over a slower network than the memory of this machine, emulated by --link, and
 # what overlap is worth there. Sourced by compare.sh after measure.sh. CPU devices only.
 #
-# Runs: link-MODEL-STRATEGY-2-REPEAT (a step of DP and DDP), growth-MODEL-dp-WORLD-REPEAT (DP on more devices, over a
-# link so slow that little else counts), buckets-CAP-ddp-2-REPEAT (DDP with buckets of CAP MB) and overlap-WHERE-HOW (traces; WHERE is memory or link, HOW overlapped or serial). The last two train the deep
-# network of the timeline.
+# The names of its runs:
+#   link-MODEL-STRATEGY-2-REPEAT    a step of DP or DDP over the link
+#   growth-MODEL-dp-WORLD-REPEAT    DP on more devices, over a link so slow that little else counts
+#   buckets-CAP-ddp-2-REPEAT        DDP with buckets of CAP MB
+#   overlap-WHERE-HOW               a traced run; WHERE is memory or link, HOW is overlapped or serial
+# The last two kinds train the deep network of the timeline.
 
 slow_link=10gbe
 link_text="an emulated link of 10 Gbit/s and 20 us"
@@ -15,7 +18,7 @@ has_link() {
     [[ $kind == cpu && " $worlds " == *" 2 "* ]]
 }
 
-# link_run NAME: one of these runs, which its name describes.
+# link_run NAME: makes one of these runs. What it trains is read from its name.
 link_run() {
     local part what strategy world
     local -a options=(--model mlp --hidden $deep --data digits --global-batch 300 --no-eval)
@@ -112,10 +115,10 @@ growth_text() {
         }' gbit=$growth_gbit "$out/growth.csv"
 }
 
-# How much of the communication overlap hides of what it could, for one place: tab-separated fields. WHERE is memory or link. From the
-# serial run: each bucket's time to move and the backward pass when nothing else goes on; from the overlapped one:
-# when buckets were ready (as a share of backward), and what was exposed.
-overlap_row() { # LABEL WHERE
+# overlap_row LABEL WHERE: a row of how much communication could be hidden and how much overlap did hide, where WHERE is
+# memory or link. The serial run tells each bucket's time to move, and the length of the backward pass when nothing else
+# goes on. The overlapped run tells when the buckets were ready, as a share of its backward pass, and what was exposed.
+overlap_row() {
     local files=$out/plots/overlap-$2
     if grep -q "^overlap-$2-" "$out/disturbed.txt"; then
         tabbed "$1" - - - disturbed -
@@ -146,7 +149,7 @@ lay_out_overlap() {
     local run
     has_link || return 0
     for run in {memory,link}-{serial,overlapped}; do
-        awk -f bench/compare/overlap.awk "$out/trace-$run.json" >"$out/plots/overlap-$run.csv"
+        awk -f bench/compare/trace.awk -f bench/compare/overlap.awk "$out/trace-$run.json" >"$out/plots/overlap-$run.csv"
     done
 }
 
@@ -195,7 +198,7 @@ cause_rows() {
                 sprintf("%.2f MB, %.1f GB/s", moved["ddp"], moved["ddp"] / busy["ddp"]) : "-")
         }' world="$world" "$out/plots/${models%% *}.csv"
     [[ $kind != cpu ]] || tabbed "memory bandwidth" "a pass through memory by all cores (the probe)" \
-        "$(usual_probe | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
+        "$(usual_probe 0 | awk -F'\t' '{ printf "%.1f GB/s", $2 }')"
     ! has_link || grep -qx overlap-memory-overlapped "$out/disturbed.txt" || csv 'of("bucket") == "skew" {
         print "imbalance", "how far apart two ranks end their backward passes (median)", sprintf("%.2f ms", of("ready_ms")) }' \
         "$out/plots/overlap-memory-overlapped.csv"

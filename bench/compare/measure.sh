@@ -23,8 +23,8 @@ configurations() {
     for world in $worlds; do echo ddp "$world"; done
 }
 
-# speed_configurations MODEL: these, and beside DDP the optimizer divided over its ranks (ZeRO-1), where that
-# has a state worth dividing.
+# speed_configurations MODEL: the configurations whose speed is measured. Where the optimizer has a state that is worth
+# dividing, they are one more kind than above: DDP with the optimizer divided over its ranks (zero1, ZeRO-1).
 speed_configurations() {
     local world
     configurations
@@ -48,7 +48,7 @@ measure_speed() {
     [[ $kind == cpu ]] || measure_phases
 }
 
-# measure_run NAME: one repeat, which its name describes.
+# measure_run NAME: makes one repeat. What it measures is read from its name.
 measure_run() {
     local part model strategy world steps=$measured_steps
     IFS=- read -r part model strategy world _ <<<"$1"
@@ -170,7 +170,7 @@ lay_out_timeline() {
     echo from_row,from_ms,to_row,to_ms >"$out/plots/arrows.csv"
     for strategy in dp ddp; do
         folder="$out/plots" awk -v row="$row" -v label=${strategy^^} \
-            -f bench/compare/timeline.awk "$out/trace-$strategy.json" >>"$out/plots/timeline.csv"
+            -f bench/compare/trace.awk -f bench/compare/timeline.awk "$out/trace-$strategy.json" >>"$out/plots/timeline.csv"
         row=$(csv '{ row = of("row") } END { print row + 0.7 }' "$out/plots/tracks.csv") # a gap before DDP
     done
 }
@@ -221,20 +221,11 @@ nameless() {
 # words and numbers: no path is ever read by gnuplot, which would take some for commands. So each can also
 # be drawn again: cd DIR && gnuplot plots/loss.gp
 
-# plot NAME TITLE: draws NAME.svg, and NAME.png where gnuplot can. Whatever gnuplot complains about, such as a column that is not there, is a
-# failure.
+# plot NAME TITLE: the figure, where there is a gnuplot; its sentence is caption_NAME's.
 plot() {
     command -v gnuplot >/dev/null || return 0
-    (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
-    if [[ ! -s $out/plots/$1.log ]]; then
-        (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
-        title=$2 text=$("caption_$1") awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
-            mv "$out/plots/$1.svg" "$out/$1.svg"
-        return
-    fi
-    cat "$out/plots/$1.log" >&2
-    say "error: the figure $1.svg was not drawn as it should be"
-    return 1
+    clear_bar
+    draw_figure "$1" "$2" "$("caption_$1")"
 }
 
 # What the figures need to know beside their data.

@@ -1,20 +1,14 @@
 # overlap.awk: when buckets were ready and how long they moved, from the Chrome trace of a DDP run (an event a
 # line), as medians over its steps but the first two:
 #
-#   awk -f overlap.awk TRACE        "bucket,ready_ms,moving_ms" lines of the first rank, and more:
-#                                   "backward,MS,"; "exposed,MS,", from the end of the last rank's backward pass
-#                                   to the end of the last all-reduce; and "skew,MS,", how far the ranks' ends of
-#                                   backward lie apart, which is no communication
+#   awk -f trace.awk -f overlap.awk TRACE
+#
+# Prints a line "bucket,ready_ms,moving_ms" for each bucket of the first rank, and three lines more: "backward,MS,";
+# "exposed,MS,", from the end of the last rank's backward pass to the end of the last all-reduce; and "skew,MS,", how
+# far the ranks' ends of backward lie apart, which is no communication.
 #
 # Times count from the begin of the step's backward pass. Moving begins when the last rank has come.
 BEGIN { OFS = "," }
-
-function digits_of(key,    rest) {
-    if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
-    rest = substr($0, RSTART, RLENGTH)
-    sub(/^"[^"]*": */, "", rest)
-    return rest
-}
 
 /"ph": *"X"/ && /"pid": *0,/ && /"name": *"backward"/ {
     step = digits_of("number") + 0

@@ -61,11 +61,11 @@ END
 # How disturbances are noticed, and what the probes found.
 probe_remark() {
     cat <<END
-- Before and after each run a probe measured what all cores reach together: $(usual_probe |
-        awk -F'\t' '{ printf "%.0f GFLOP/s in products of matrices and %.1f GB/s in memory", $1, $2 }')
-  (medians). A run beside a probe below $(awk "BEGIN { print 100 * $undisturbed_share }") % of that is disturbed. It is repeated, up to
-  twice, and left out if that did not help; a row is disturbed if that leaves fewer than half of
-  its runs, or if medians of its runs are more than 25 % apart.
+- Before and after each run a probe measured what all cores reach together. Most found about $(usual_probe 0 |
+        awk -F'\t' '{ printf "%.0f GFLOP/s in products of matrices and %.1f GB/s in memory", $1, $2 }').
+  A run is disturbed if the probe before or after it is below $(awk "BEGIN { print 100 * $undisturbed_share }") % or above $(awk "BEGIN { print 100 / $undisturbed_share }") % of that.
+  For up to $patience seconds such runs were made once more where they were most of a row. A row in which most
+  stayed disturbed, or in which medians of runs are more than 25 % apart, is disturbed.
 END
 }
 

@@ -8,9 +8,9 @@
 
 deadline=600 # seconds for any one run
 live=0       # 1: on a terminal, stderr is seen and not kept
-again=0      # 1: this run is made once more, and was counted
+again=0      # 1: runs are made a second time, so that commands.txt and the bar have them already
 
-# data_of MODEL: what it trains on here. resnet20 wants larger pictures than the digits are.
+# data_of MODEL: prints the data on which a model is trained here. resnet20 wants larger pictures than the digits are.
 data_of() {
     case $1 in
     toy) echo 'synthetic:10:5' ;;
@@ -41,8 +41,8 @@ by_name='
         exit 1
     }'
 
-# csv PROGRAM [NAME=VALUE] FILE...: runs such a program; `file` counts the files. It prints tabs between
-# fields.
+# csv PROGRAM [NAME=VALUE] FILE...: runs an awk program that begins so. Its variable `file` is the number of the file
+# that is being read, from 1, and what it prints has tabs between the fields.
 csv() {
     local program=$1
     shift
@@ -53,7 +53,8 @@ now_ms() {
     date +%s%3N
 }
 
-# is_finished NAME [COMMAND...]: with --resume: has an interrupted call left this run whole, made by this command?
+# is_finished NAME [COMMAND...]: true if --resume was given and an interrupted call has left this run whole, made by
+# this very command.
 is_finished() {
     local made=$out/runs/$1/command.txt
     [[ $resume == 1 && -s $made ]] || return 1
@@ -61,7 +62,7 @@ is_finished() {
     [[ $# == 0 || $(<"$made") == "$(quoted "$@")" ]]
 }
 
-# make_run NAME COMMAND...: the run, whatever is there.
+# make_run NAME COMMAND...: makes the run, also if there is one of that name already. Fails if the command does.
 make_run() {
     local folder=$out/runs/$1 log=$out/runs/$1/log.txt
     shift
@@ -72,14 +73,15 @@ make_run() {
     quoted "$@" >"$folder/command.txt"
 }
 
-# show_failure NAME COMMAND...: why make_run failed.
+# show_failure NAME COMMAND...: says what a run that failed has written last, and which command it was.
 show_failure() {
     tail -qn 20 "$out/runs/$1"/{output,log}.txt >&2 || true
     shift
     echo "error: this run failed: $(quoted "$@")" >&2
 }
 
-# run_once NAME COMMAND...: the run, recorded in commands.txt, unless an interrupted call has left it.
+# run_once NAME COMMAND...: makes the run, unless an interrupted call has left it whole. commands.txt gets its command
+# in either case.
 run_once() {
     quoted "${@:2}" >>"$out/commands.txt"
     if is_finished "$@"; then
@@ -90,7 +92,8 @@ run_once() {
     fi
 }
 
-# train NAME STRATEGY WORLD OPTION...: one run, recorded in commands.txt, files in $out/runs/NAME.
+# train NAME STRATEGY WORLD OPTION...: trains once, as run_once does: commands.txt gets the command, and the files are
+# in $out/runs/NAME. While the runs are only planned it counts this one.
 train() {
     local name=$1 folder=$out/runs/$1 strategy=$2 world=$3 begin
     shift 3
@@ -98,7 +101,7 @@ train() {
     local -a command
     # shellcheck disable=SC2046 # the options are words
     case $strategy in
-    single) command=("$bin/train_single") ;;
+    single) command=($(on_first_core) "$bin/train_single") ;;
     dp) command=("$bin/train_dp" $(dp_devices "$world") --bind cores) ;;
     ddp | zero1)
         start_ranks "$world"

@@ -1,7 +1,7 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
 # bench/promises.sh): their folder of results, how they are interrupted, quantiles, the figure, section.md and
-# section.html. Sourced in the root of the checkout after runs.sh and tables.sh; uses out, the folder, resume, and
-# asked, the command as it was typed.
+# section.html. compare.sh itself draws its figures by draw_figure. Sourced in the root of the checkout after runs.sh
+# and tables.sh; uses out, the folder, resume, and asked, the command as it was typed.
 
 # Awk's part of a program for csv: the quantile q of list[1 .. n], between two values by their distance.
 # shellcheck disable=SC2034 # used by those who source this file
@@ -59,7 +59,8 @@ spread() {
         }' "$1"
 }
 
-# is_steady FILE: true if that is at most 25 %. Otherwise says so: then nothing else is said of these times.
+# is_steady FILE: true if the rounds lie at most 25 % apart (spread). Otherwise it says so, and nothing else may be said
+# of these times.
 is_steady() {
     local apart
     apart=$(spread "$1")
@@ -81,15 +82,10 @@ machine_facts() {
     for fact; do echo "- $fact"; done
 }
 
-# draw_section NAME [TEXT]: $out/NAME.svg by plots/NAME.gp, whose data lie in $out/plots. Its title is the one that
-# NAME.gp writes above the picture; TEXT tells those who cannot see it what it shows. Prints the line of Markdown
-# that shows it.
-draw_section() {
-    if ! command -v gnuplot >/dev/null; then
-        echo "(There is no gnuplot here, so this figure was not drawn: $1.)"
-        return
-    fi
-    cp bench/plots/style.gp "bench/plots/${1%%-*}"*.gp "$out/plots"
+# draw_figure NAME TITLE TEXT: draws $out/NAME.svg by $out/plots/NAME.gp, and NAME.png where gnuplot can. TEXT tells
+# those who cannot see the figure what it shows. Whatever gnuplot complains about, such as a column that is not there,
+# is a failure.
+draw_figure() {
     (cd "$out" && gnuplot "plots/$1.gp") >"$out/plots/$1.log" 2>&1 || true
     if [[ -s $out/plots/$1.log ]]; then
         cat "$out/plots/$1.log" >&2
@@ -97,13 +93,24 @@ draw_section() {
         return 1
     fi
     (cd "$out" && gnuplot -e as_png=1 "plots/$1.gp") 2>/dev/null || rm -f "$out/$1.png"
-    title=$(sed -nE 's/^(set (multiplot )?title|figure_title =) "([^"]*)".*/\3/p' "bench/plots/$1.gp" | head -n 1) \
-        text=${2:-"The numbers are in the table beside it."} \
-        awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" && mv "$out/plots/$1.svg" "$out/$1.svg"
-    echo "![$1]($1.svg)"
+    title=$2 text=$3 awk -f bench/compare/figure.awk "$out/$1.svg" >"$out/plots/$1.svg" &&
+        mv "$out/plots/$1.svg" "$out/$1.svg"
 }
 
-# write_section NAME: section.html from section.md.
+# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Its title is the one that NAME.gp
+# writes above the picture. Prints the line of Markdown that shows it.
+draw_section() {
+    local title
+    if ! command -v gnuplot >/dev/null; then
+        echo "(There is no gnuplot here, so this figure was not drawn: $1.)"
+        return
+    fi
+    cp bench/plots/style.gp "bench/plots/${1%%-*}"*.gp "$out/plots"
+    title=$(sed -nE '/^(set (multiplot )?title|figure_title =) "/ { s/[^"]*"([^"]*)".*/\1/p; q }' "bench/plots/$1.gp")
+    draw_figure "$1" "$title" "${2:-"The numbers are in the table beside it."}" && echo "![$1]($1.svg)"
+}
+
+# write_section NAME: makes section.html of section.md. The ids of its figures begin with NAME.
 write_section() {
     folder="$out" awk -v fragment="$1" -f bench/compare/markdown.awk "$out/section.md" >"$out/section.html"
 }

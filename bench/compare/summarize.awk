@@ -6,10 +6,10 @@
 #
 # facts: the columns that hold no times. The first `skip` steps of every repeat warm up and do not count.
 # Times of phases are means over the middle half of the steps (from quartile to quartile), so that they
-# add up to about the median step; where a file follows only_phases=1, they are that file's. spread is
-# how far the repeats' own medians lie apart, (largest - smallest) / smallest. Without files the row has no
-# times, and timed is 0. disturbed is 1 where that is more than a quarter or the facts
-# say so (probes: disturbed.sh): then no sentence speaks of the row.
+# add up to about the median step; where a file follows only_phases=1, they are that file's. Without files the
+# row has no times, and timed is 0. spread is how far the repeats' own medians lie apart,
+# (largest - smallest) / smallest. disturbed is 1 where spread is more than a quarter, or where the facts say so
+# (because of the probes: disturbed.sh). No sentence speaks of a row that is disturbed.
 BEGIN {
     FS = ","
     columns = "strategy,model,device,backend,world_size,global_batch,samples_per_s_p50," \

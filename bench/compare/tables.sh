@@ -1,7 +1,7 @@
 # tables.sh: what the CSV files and the runs' records say, as rows of fields separated by tabs; the
 # same rows fill the terminal and report.md. Sourced by compare.sh.
 
-# Speed, one line per configuration.
+# The table of the speeds, a row for each configuration.
 speed_rows() {
     tabbed model strategy devices samples/s "step ms" p25-p75 speed-up "device 0 MB" "others MB" \
         "moved MB/step"
@@ -70,7 +70,7 @@ loss_distance() {
         END { print most == 0 ? "0" : sprintf("%.1e", most) }' "$1/steps.csv" "$2/steps.csv"
 }
 
-# Equivalence, one line per pair of runs.
+# The table of the equivalences, a row for each pair of runs.
 equivalence_rows() {
     tabbed model a b required tensors "gradients ULP" "weights ULP" "optimizer ULP" "buffers ULP" held
     csv '{

@@ -1,15 +1,15 @@
 # timeline.awk: the spans of the shortest step of a run, from its Chrome trace (one event per line), as
 # rows "row,begin_ms,end_ms,phase,span,bucket" with times since that step began.
 #
-#   folder=DIR awk -v row=0 -v label=DP -f timeline.awk TRACE
+#   folder=DIR awk -v row=0 -v label=DP -f trace.awk -f timeline.awk TRACE
 #
 # row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
 # and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
 # "from_row,from_ms,to_row,to_ms". A span that belongs to no bucket has the bucket -1.
 # The shortest step, from the first rank's begin to the last one's end and without the first two, is the one that
-# was disturbed least; all processes read the same clock. Spans that carry no phase's name are communication: "waiting" until
-# the last rank has come to the same collective, from there on "moving". The longer spans of a track come first,
-# so that shorter ones are drawn over them.
+# was disturbed least; all processes read the same clock. Spans that carry no phase's name are communication:
+# "waiting" until the last rank has come to the same collective, from there on "moving". The longer spans of a track
+# come first, so that shorter ones are drawn over them.
 BEGIN {
     OFMT = "%.9g" # nanoseconds: else spans of less than a microsecond would have no length
     OFS = ","
@@ -18,25 +18,6 @@ BEGIN {
     for (i in names) is_phase[names[i]] = 1
     tracks = ENVIRON["folder"] "/tracks.csv"
     arrows = ENVIRON["folder"] "/arrows.csv"
-}
-
-function text_of(key,    rest) {
-    if (!match($0, "\"" key "\": *\"[^\"]*\"")) return ""
-    rest = substr($0, RSTART, RLENGTH)
-    sub(/^"[^"]*": *"/, "", rest)
-    return substr(rest, 1, length(rest) - 1)
-}
-
-# The number as it is written: some awks round large ones when they are used as names.
-function digits_of(key,    rest) {
-    if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
-    rest = substr($0, RSTART, RLENGTH)
-    sub(/^"[^"]*": */, "", rest)
-    return rest
-}
-
-function number_of(key) {
-    return digits_of(key) + 0
 }
 
 /"ph": *"M"/ && /"thread_name"/ {

@@ -22,31 +22,31 @@
 #include "ddp/rendezvous/init.h"
 #include "dp/data_parallel.h"
 
-enum { DEVICES_MAX = 64, LINE = 16 }; // floats of a cache line
+enum { DEVICES_MAX = 64, LINE = 16 }; // LINE: how many floats a cache line has
 static const double TIMEOUT_S = 300;
 
 typedef struct Part {
     const Rung *rung;
     int place;
     Device *device;
-    Module *model, *module; // module: the model, or its wrapper
+    Module *model, *module; // module is what a step runs: the model, or its wrapper
     NamedTensors parameters;
     Optimizer *optimizer;
     Tape *tape;
-    ProcessGroup *group; // of the parts, from ALL_REDUCE on
-    size_t begin, end;   // its rows of the batch
+    ProcessGroup *group; // of all parts; NULL below the rung ALL_REDUCE
+    size_t begin, end;   // the device works on the rows begin .. end - 1 of the batch
     Tensor *x, *target, *outputs;
-    float *slab; // FLAT_GRADIENTS: [slab_floats], all gradients, shared memory
+    float *slab; // [slab_floats], all gradients, in the group's memory; NULL but for FLAT_GRADIENTS
     size_t slab_floats;
 } Part;
 
 struct Rung {
     const Course *course;
     Ingredient has;
-    size_t steps; // so far
-    Tape *head;   // the main thread's, on the first device
+    size_t steps; // how many were taken
+    Tape *head;   // the main thread's tape on the first device; NULL if the devices are processes
     int count;
-    Part parts[DEVICES_MAX]; // [count]: of all devices, or this rank's
+    Part parts[DEVICES_MAX]; // [count]: those of all devices, or this rank's alone
 };
 
 static const struct {
@@ -89,7 +89,8 @@ static Tensor *host_labels(const Rung *rung, Tape *tape, size_t begin, size_t en
     return tape_input(tape, DTYPE_I64, 1, &count, c->labels + batch * c->rows + begin);
 }
 
-// The part's rows of a tensor that lies on the first device: there a view, elsewhere a copy.
+// Takes the part's rows of a tensor that lies on the first device. There they are a view of it; on
+// any other device they are a copy.
 static Tensor *take_rows(const Part *part, const Tensor *whole) {
     size_t shape[TENSOR_MAX_DIMS] = {part->end - part->begin, whole->shape[1], whole->shape[2],
                                      whole->shape[3]};
@@ -101,7 +102,7 @@ static Tensor *take_rows(const Part *part, const Tensor *whole) {
     return taken;
 }
 
-// The whole batch to the first device, and from there each device's rows to it.
+// Sends the whole batch to the first device, and from there its own rows to each device.
 static void scatter(Rung *rung) {
     Tensor *x = host_rows(rung, rung->head, 0, rung->course->rows);
     Tensor *labels = host_labels(rung, rung->head, 0, rung->course->rows);
@@ -117,7 +118,7 @@ static void forward(Part *part) {
     part->outputs = module_forward(part->module, part->tape, part->x);
 }
 
-// Its rows' part of the mean over the whole batch.
+// Computes what the part's rows contribute to the mean loss of the whole batch, and its gradients.
 static void loss_and_backward(Part *part) {
     Error err = {0};
     const double rows = (double)part->rung->course->rows;
@@ -148,8 +149,8 @@ static void update(Part *part) {
     optimizer_step(part->optimizer, part->rung->course->config->lr);
 }
 
-// On the device's own thread, or in its own process: all that it does without the others, and the
-// sum over them.
+// Does all that a device does without the main thread, with the sum over the devices if that
+// belongs to it. Runs on the device's own thread, or in its own process.
 static void work(void *argument) {
     Part *part = argument;
     forward(part);
@@ -174,7 +175,8 @@ static void run_on_all(Rung *rung, void (*function)(void *part)) {
 
 // ---- what the main thread does for all of them --------------------------------------------------
 
-// The outputs to the first device, their loss there, and each device's rows of the gradient back.
+// Gathers the outputs on the first device, computes their loss there, and sends to each device the
+// gradient of its own outputs.
 static void gathered_loss(Rung *rung) {
     Tape *head = rung->head;
     Device *first = head->device;
@@ -197,7 +199,7 @@ static void gathered_loss(Rung *rung) {
     }
 }
 
-// ((g0 + g1) + g2) + ..., in the order of the devices.
+// Adds all gradients up on the first device, ((g0 + g1) + g2) + ..., in the order of the devices.
 static void reduce_to_first(Rung *rung) {
     const Part *first = &rung->parts[0];
     for (size_t k = 0; k < first->parameters.count; k++) {
@@ -225,7 +227,8 @@ static void send_weights(Rung *rung) {
 
 // ---- a step -------------------------------------------------------------------------------------
 
-// The two lowest rungs: replicate, scatter, apply, gather and reduce are inside the wrapper.
+// Takes a step of the two lowest rungs. The wrapper does all of replicate, scatter, apply, gather
+// and reduce.
 static void step_data_parallel(Rung *rung) {
     Part *first = &rung->parts[0];
     for (int i = 0; i < rung->count && rung->has == FRESH_THREADS; i++) {
@@ -273,7 +276,8 @@ void rung_step(Rung *rung) {
 
 // ---- opening and closing ------------------------------------------------------------------------
 
-// All gradients one after another in memory that the ranks share, each beginning on a cache line.
+// Puts all gradients one after another into memory that the ranks share. Each begins on a cache
+// line.
 static void flatten_gradients(Part *part) {
     Error err = {0};
     const NamedTensors *all = &part->parameters;
@@ -299,18 +303,8 @@ static void wrap_in_ddp(Part *part) {
         must_get(distributed_data_parallel(part->model, part->group, &config, &err), &err);
 }
 
-static Optimizer *make_optimizer(const TrainConfig *config, Module *model) {
-    const OptimizerConfig optimizer = {.kind = config->optimizer,
-                                       .momentum = config->momentum,
-                                       .nesterov = config->nesterov,
-                                       .weight_decay = config->weight_decay,
-                                       .beta1 = config->betas[0],
-                                       .beta2 = config->betas[1],
-                                       .eps = config->eps};
-    return optimizer_create(model, &optimizer);
-}
-
-// The rung's part number `index`, of the device that has place `place` among all.
+// Opens part number `index` of the rung, for the device that has the place `place` among all
+// devices.
 static Part *open_part(Rung *rung, int index, int place, Device *device) {
     Error err = {0};
     const Course *course = rung->course;
@@ -372,9 +366,10 @@ Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group
     } else {
         open_threads(rung);
     }
+    const OptimizerConfig optimizer = train_optimizer(course->config);
     for (int i = 0; i < rung->count; i++)
         if (rung->parts[i].model)
-            rung->parts[i].optimizer = make_optimizer(course->config, rung->parts[i].model);
+            rung->parts[i].optimizer = optimizer_create(rung->parts[i].model, &optimizer);
     return rung;
 }
 

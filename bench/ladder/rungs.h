@@ -39,12 +39,14 @@ typedef struct Course {
 } Course;
 
 typedef struct Rung Rung;
-// If the devices are threads, this process opens all of them, and group and device are not looked
-// at. If they are processes, this one is a rank of the group, and all ranks open the rung. Ends the
-// program on an error.
+// Opens a rung. If its devices are threads, this process opens all of them, and uses neither group
+// nor device. If they are processes, this one is a rank of the group, its device is the caller's,
+// and all ranks open the rung. Ends the program on an error.
 Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group, Device *device);
 void rung_close(Rung *rung);
-void rung_step(Rung *rung);           // the next batch: forward, backward, reduce, update
-Module *rung_model(const Rung *rung); // that of the first device, or of this rank
+// Trains on the next batch: forward, backward, reduction and update.
+void rung_step(Rung *rung);
+// The model of the first device, or of this rank.
+Module *rung_model(const Rung *rung);
 
 #endif

@@ -57,7 +57,8 @@ int profile_file_write(const StepProfile *p, const size_t rows[2], const char *p
 
 // ---- reading -----------------------------------------------------------------------------------
 
-// A number of the file that must lie in 0 .. most. NULL is no such number.
+// Reads a number of the file, which must lie in 0 .. most. An item that is missing (NULL) is an
+// error.
 static int read_number(const cJSON *item, const char *key, double most, double *value, Error *err) {
     *value = cJSON_IsNumber(item) ? item->valuedouble : NAN;
     if (*value >= 0 && *value <= most) return 0;

@@ -14,31 +14,20 @@ export LC_ALL=C
 here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-for part in runs section; do
+source bench/setup.sh
+for part in runs options section; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
+
+usage() {
+    sed -n '2,11s/^# \{0,1\}//p' bench/model/real.sh
+}
+
 out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40 resume=0
-asked=$(quoted bench/model/real.sh "$@")
-while [ $# -gt 0 ]; do
-    case $1 in
-    --out | --rounds | --links | --bin | --steps)
-        [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2 && exit 2; }
-        case $1 in
-        --out) out=$(cd "$here" && realpath -m "$2") ;;
-        --rounds) rounds=$2 ;;
-        --links) links=$2 ;;
-        --steps) steps=$2 ;;
-        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
-        esac
-        shift
-        ;;
-    --resume) resume=1 ;;
-    --help | -h) sed -n '2,11s/^# \{0,1\}//p' "$0" && exit 0 ;;
-    *) echo "error: unknown option $1 (--help shows them)" >&2 && exit 2 ;;
-    esac
-    shift
-done
+declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps)
+declare -A paths=([--out]=out [--bin]=bin)
+read_options bench/model/real.sh "$@"
 [ -x "$bin/bench_scale" ] || { echo "error: there is no $bin/bench_scale; build the project first" >&2 && exit 2; }
 open_results real.csv
 hidden=512,512,512,512,512,512,512,512
@@ -68,23 +57,21 @@ real() {
 }
 
 rm -f "$out/real.txt" "$out/sharing.txt"
-round=1
-while [ "$round" -le "$rounds" ]; do
+for ((round = 1; round <= rounds; round++)); do
     for link in none $links; do
         for strategy in dp ddp; do
             real $strategy "$link" "$round"
         done
     done
-    round=$((round + 1))
 done
 
-# median STRATEGY LINK: of the rounds
+# median STRATEGY LINK: prints the median over the rounds, in milliseconds
 median() {
     awk -v s="$1" -v l="$2" '$1 == l && $2 == s { print $3 }' "$out/real.txt" | sort -n |
         awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 
-# model STRATEGY GBIT LATENCY_US: the algebra's step in milliseconds
+# model STRATEGY GBIT LATENCY_US: prints how long a step takes by the algebra, in milliseconds
 model() {
     "$bin/bench_scale" --profile "$out/profile.json" --devices 2 --bucket-cap-mb 1 --gbit "$2" --latency-us "$3" |
         awk -F, -v s="$1" '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "step") at = i } $1 == 2 && $2 == s { print $at }'

@@ -16,9 +16,7 @@
 
 #include "common/base/memory.h"
 
-enum { MAX_RING = 1024 };
-
-// What all actors share. SimGrid runs them one at a time.
+// What all actors share. It needs no lock, because SimGrid runs one actor at a time.
 typedef struct Simulation {
     const StepProfile *profile;
     const Cluster *cluster;
@@ -32,10 +30,6 @@ typedef struct SimDevice {
     Simulation *simulation;
     int number;
 } SimDevice;
-
-bool simulate_available(void) {
-    return true;
-}
 
 // ---- messages ----------------------------------------------------------------------------------
 
@@ -58,7 +52,8 @@ static void send(const SimDevice *me, int to, double bytes) {
     sg_comm_wait(start_send(me, to, bytes));
 }
 
-// count - 1 rounds around a ring of devices first, first + stride, ...: half of an all-reduce.
+// Does half of an all-reduce: count - 1 rounds around the ring of the devices first, first +
+// stride, and so on.
 static void half_ring(const SimDevice *me, int first, int stride, int count, double bytes) {
     int place = (me->number - first) / stride;
     int next = first + (place + 1) % count * stride;
@@ -145,7 +140,8 @@ static void ddp_device(int argc, char **argv) {
     done(me);
 }
 
-// Weights and rows there, outputs back; gradients of outputs there, gradients of weights back.
+// What a device other than the first does in a step of DataParallel: it receives rows and weights,
+// sends its outputs, receives their gradients, and sends the gradients of the weights.
 static void dp_worker(const SimDevice *me, double compute[2]) {
     double slow = slowness(me);
     int copies = (int)me->simulation->profile->messages;
@@ -260,12 +256,12 @@ static void child(const StepProfile *profile, const Cluster *cluster, bool ddp, 
     _exit(write(out, &seconds, sizeof seconds) == sizeof seconds ? 0 : 1);
 }
 
-static int simulate(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
-                    Error *err) {
+int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
+                  Error *err) {
     bool ring = ddp && cluster->algorithm == ALGORITHM_RING;
-    if (ring && cluster->devices > MAX_RING)
+    if (ring && cluster->devices > SIMULATED_RING_MAX)
         return error_set(err, STATUS_USAGE, "a ring of more than %d devices is not simulated",
-                         MAX_RING);
+                         SIMULATED_RING_MAX);
     if (cluster->devices % cluster->node_size != 0)
         return error_set(err, STATUS_USAGE, "%d devices do not fill nodes of %d", cluster->devices,
                          cluster->node_size);
@@ -282,12 +278,4 @@ static int simulate(const StepProfile *profile, const Cluster *cluster, bool ddp
     if (got == sizeof *seconds && status == 0) return 0;
     return error_set(err, STATUS_FAILED, "the simulation of %d devices ended with status %d",
                      cluster->devices, status);
-}
-
-int simulate_dp(const StepProfile *profile, const Cluster *cluster, double *seconds, Error *err) {
-    return simulate(profile, cluster, false, seconds, err);
-}
-
-int simulate_ddp(const StepProfile *profile, const Cluster *cluster, double *seconds, Error *err) {
-    return simulate(profile, cluster, true, seconds, err);
 }

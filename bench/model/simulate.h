@@ -12,13 +12,13 @@
 #include "bench/model/step_model.h"
 #include "common/base/error.h"
 
-// Is SimGrid compiled in?
-bool simulate_available(void);
+// A ring of W devices sends 2 W (W - 1) messages for a bucket: rings of more devices are refused.
+enum { SIMULATED_RING_MAX = 1024 };
 
-// Seconds of one step, simulated in a process of its own. Returns 0, or -1 with err filled
-// (STATUS_SKIPPED without SimGrid). A ring of W devices sends 2 W (W - 1) messages for a bucket:
-// rings of more than 1,024 devices are refused.
-int simulate_dp(const StepProfile *profile, const Cluster *cluster, double *seconds, Error *err);
-int simulate_ddp(const StepProfile *profile, const Cluster *cluster, double *seconds, Error *err);
+// Simulates one step of DistributedDataParallel if ddp is set, and of DataParallel if not, in a
+// process of its own. *seconds receives how long the step takes. Returns 0, or -1 with err filled
+// (STATUS_SKIPPED without SimGrid).
+int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
+                  Error *err);
 
 #endif

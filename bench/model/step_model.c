@@ -29,7 +29,7 @@ double model_message(ModelLink link, double bytes) {
 
 // ---- all-reduce --------------------------------------------------------------------------------
 
-// Half of a ring's all-reduce (a reduce-scatter, or an all-gather): count - 1 rounds.
+// The time of half of a ring's all-reduce (a reduce-scatter, or an all-gather): count - 1 rounds.
 static double half_ring(ModelLink link, double bytes, double count) {
     return (count - 1) * model_message(link, bytes / count);
 }
@@ -86,7 +86,7 @@ StepParts model_single(const StepProfile *profile, double rows) {
     return p;
 }
 
-// Device 0's link carries everything, to one device after the other.
+// Device 0's link carries all messages, to one device after the other.
 StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
     double others = cluster->devices - 1, rows = cluster->rows, weights = 0;
     for (size_t k = 0; k < profile->tensor_count; k++) weights += profile->tensors[k].bytes;

@@ -68,7 +68,7 @@ typedef struct Cluster {
     double straggler;     // the slowest device's compute takes so many times as long; 1: none
     bool overlap;         // false: nothing is reduced before backward has ended
 } Cluster;
-Cluster cluster_default(void); // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, one straggler of 1
+Cluster cluster_default(void); // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler
 
 // What the device that drives the step spends its time on. The sum of all parts is `step`.
 typedef struct StepParts {
@@ -81,9 +81,9 @@ typedef struct BucketTime {
     size_t tensors;
 } BucketTime;
 
-double model_row_time(RowTime time, double rows);
-double model_message(ModelLink link, double bytes);
-double model_all_reduce(const Cluster *cluster, double bytes);
+double model_row_time(RowTime time, double rows);              // seconds, for so many rows
+double model_message(ModelLink link, double bytes);            // seconds of one message
+double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one bucket's all-reduce
 
 // The buckets as the Reducer makes them after its first step. Fills at most tensor_count buckets
 // and returns how many. begin and end are those of this cluster.

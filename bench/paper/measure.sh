@@ -25,14 +25,15 @@ ddp() {
         --out "$out/runs/$name" "$@" || exit 1
 }
 
-# The median of a run's steps, in seconds.
+# median_seconds RUN: prints the median of a run's steps, in seconds.
 median_seconds() {
     csv "$quantiles"'
         of("step") >= skip { list[++n] = of("step_ms") }
         END { printf "%.6f", quantile(list, n, 0.5) / 1000 }' skip=$warm_up "$out/runs/$1/steps.csv"
 }
 
-# "forward,backward,communication,optimizer,rest": means over the middle half of a run's steps, so that they add up.
+# mean_parts RUN: prints "forward,backward,communication,optimizer,rest" in ms, the means over the middle half of a
+# run's steps, so that they add up.
 mean_parts() {
     csv "$quantiles"'
         of("step") < skip { next }

@@ -40,7 +40,8 @@ widen() {
         }'
 }
 
-# Figure 6's rows: run, shares of the serial step, the overlapped step, and how much of what could be hidden was.
+# The rows of figure 6: the run, its parts as shares of the step without overlap, the overlapped step as such a share,
+# and how much of what could be hidden was hidden.
 breakdown_rows() {
     tabbed run fwd bwd comm opt rest overlap hidden
     {
@@ -76,7 +77,7 @@ breakdown_sentence() {
         END { print " of the step is saved by overlapping (the paper: 38.0, 26.8, 35.2 and 21.5 %)." }'
 }
 
-# best FILE: per series the x with the least y.
+# One sentence about the bucket size that was the fastest for each model and link.
 bucket_sentence() {
     medians "$out/buckets.csv" | awk -F, '
         !($1 in least) || $3 < least[$1] { least[$1] = $3; at[$1] = $2 }

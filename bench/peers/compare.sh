@@ -14,7 +14,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/tables compare/section peers/table; do
+for part in compare/runs compare/options compare/tables compare/section peers/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -38,39 +38,14 @@ usage: bench/peers/compare.sh [options]
 END
 }
 
-fail_usage() {
-    echo "error: $1" >&2
-    echo "bench/peers/compare.sh --help shows the options" >&2
-    exit 2
-}
-
-device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds=5 quick=0 resume=0 out=bench/out-peers bin="" install=0
-venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers one_device=0
-asked=$(quoted bench/peers/compare.sh "$@")
-while [[ $# -gt 0 ]]; do
-    case $1 in
-    --quick) quick=1 rounds=2 ;;
-    --install-peers) install=1 ;;
-    --resume) resume=1 ;;
-    --one-device) one_device=1 && shift && break ;;
-    --help | -h) usage || exit 1; exit 0 ;;
-    --device | --model | --world | --rounds | --out | --bin | --venv)
-        [[ $# -ge 2 ]] || fail_usage "$1 needs a value"
-        case $1 in
-        --device) device=$2 ;;
-        --model) models=$2 ;;
-        --world) worlds=$2 ;;
-        --rounds) rounds=$2 ;;
-        --out) out=$(cd "$here" && realpath -m "$2") ;;
-        --bin) bin=$(cd "$here" && realpath -m "$2") ;;
-        --venv) venv=$(cd "$here" && realpath -m "$2") ;;
-        esac
-        shift
-        ;;
-    *) fail_usage "unknown option $1" ;;
-    esac
-    shift
-done
+device=cpu models="mlp convnet resnet20" worlds="1 2 4" rounds="" quick=0 resume=0 out=bench/out-peers bin="" install=0
+venv=${XDG_CACHE_HOME:-$HOME/.cache}/ddpc/peers
+declare -A flags=([--quick]=quick [--install-peers]=install [--resume]=resume)
+declare -A values=([--device]=device [--model]=models [--world]=worlds [--rounds]=rounds)
+declare -A paths=([--out]=out [--bin]=bin [--venv]=venv)
+last_option=--one-device
+read_options bench/peers/compare.sh "$@"
+rounds=${rounds:-$((quick ? 2 : 5))}
 [[ $device =~ ^(cpu|cuda)$ ]] || fail_usage "--device $device: expected cpu or cuda"
 [[ "$models " =~ ^(\ *(mlp|convnet|resnet20)\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
 [[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] || fail_usage "--world \"$worlds\": expected numbers from 1"
@@ -111,7 +86,7 @@ find_python
     bin=$root/build/bin
 }
 export PYTHONDONTWRITEBYTECODE=1
-[[ $one_device == 0 ]] || exec "$python" bench/peers/pytorch.py --bin "$bin" "$@"
+[[ ${#rest[@]} == 0 ]] || exec "$python" bench/peers/pytorch.py --bin "$bin" "${rest[@]:1}"
 
 if [[ $device == cuda ]]; then
     gpus=$("$python" -c 'import torch; print(torch.cuda.device_count())')

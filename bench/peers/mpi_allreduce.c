@@ -11,7 +11,7 @@
 
 enum { WARM_UP = 3 };
 
-// Exact in float for up to 64 ranks.
+// The number at index i of an iteration's buffer: small enough that sums of 64 ranks are exact.
 static float base_value(size_t i, int iteration) {
     return (float)((i * 7 + (size_t)iteration) % 1024);
 }

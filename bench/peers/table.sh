@@ -49,7 +49,7 @@ pair_rows() {
         END { for (p = 1; p <= pairs; p++) row(order[p]) }' "$out/peers.csv"
 }
 
-# The same for people; a row of so many MiB is an all-reduce.
+# The table for people: pair_rows with fewer digits. In a row that is named after a size in MiB an all-reduce was timed.
 peer_rows() {
     tabbed what peer ranks "ours ms" theirs ratio quartiles aim rounds
     pair_rows | awk -F'\t' -v OFS='\t' 'NR > 1 {
@@ -76,7 +76,7 @@ peer_sentences() {
         }'
 }
 
-# Gradients, in one sentence.
+# One sentence about how far the gradients are apart.
 gradient_sentence() {
     csv '
         { tensors++; held += of("held") }
@@ -101,7 +101,7 @@ write_peers_plot() {
     } >"$out/plots/peers.csv"
 }
 
-# The figure, and under it what it shows at its ends.
+# The figure, and under it one sentence about the smallest and the largest ratio.
 peers_figure() {
     [[ $(wc -l <"$out/plots/peers.csv") -gt 1 ]] || { echo "(Everything was disturbed: there is no figure.)" && return; }
     draw_section peers

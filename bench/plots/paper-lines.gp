@@ -7,7 +7,7 @@ width = 860
 height = 420
 load "plots/style.gp"
 load "plots/paper-columns.gp"
-set multiplot layout 1, 2 title figure_title font ",15" margins 0.08, 0.98, 0.30, 0.80 spacing 0.09
+set multiplot layout 1, 2 title figure_title font ",15" margins 0.12, 0.98, 0.30, 0.80 spacing 0.09
 set key below vertical maxrows 2 samplen 2 noenhanced
 set yrange [0:*]
 set offsets graph 0.05, graph 0.05, 0, 0

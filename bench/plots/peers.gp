@@ -12,13 +12,13 @@ height = 130 + 26 * n
 load "plots/style.gp"
 
 unset key
-set title "Our speed as a multiple of the peer's, beside each other in the same rounds"
+set title "Our speed as a multiple of the peer's, in the same rounds"
 set border 1
 set grid xtics noytics
 unset ytics
 set lmargin at screen 230.0 / width
 set rmargin at screen 1 - 60.0 / width
-set xlabel "times (in parentheses: ranks); the line is at 1"
+set xlabel "times (in parentheses: ranks); the line is at 1, a tick at the aim"
 set xrange [0:1.1 * (high_max > 1 ? high_max : 1)]
 set yrange [n + 0.6:0.4]
 set arrow 1 from 1, 0.4 to 1, n + 0.6 nohead linecolor rgb "#444444" front

@@ -18,7 +18,7 @@ set title "What a promise adds to (right) or saves of (left) a step, millisecond
 set border 1
 set grid xtics noytics
 unset ytics
-set lmargin at screen 190.0 / width
+set lmargin at screen 215.0 / width
 set rmargin at screen 1 - 70.0 / width
 left = low_min < 0 ? low_min : 0
 right = high_max > 0 ? high_max : 0

@@ -29,9 +29,9 @@ bar_label(unused) = strcol("strategy") eq "single" ? "one\ndevice" : \
 # Phases of a step in the order in which they are stacked. Neighbours differ in lightness as well, so that
 # they stay apart in print without colours; text on the dark ones is white.
 phases = "data scatter replicate forward gather loss backward reduce exposed optimizer other"
-array phase_colour[13] = [grey, yellow, "#A63C00", sky, purple, indigo, blue, orange, "#F2A6C4", "#00664B", pale, \
+array phase_colour[13] = [grey, yellow, vermillion, sky, purple, indigo, blue, orange, "#F2A6C4", "#00664B", pale, \
     "#444444", "#444444"]
-on_dark = "replicate loss backward optimizer moving"
+on_dark = "loss backward optimizer moving"
 is_on_dark(phase) = strstrt(" ".on_dark." ", " ".phase." ") > 0
 
 # As SVG for pages; with as_png set as PNG for slides, twice as large.

@@ -31,7 +31,8 @@ sync-batch-norm --sync-batch-norm
 END
 }
 
-# job NAME COMMAND...: one run, its files in $out/runs/NAME. A logged line is an all-reduce of the loss.
+# job NAME COMMAND...: makes a run, whose files are in $out/runs/NAME. Each step that is logged costs an all-reduce of
+# the loss, so a run whose collectives are counted sets log_every.
 job() {
     run_once "$@" --log-every "${log_every:-1}" --no-eval --out "$out/runs/$1" || exit 1
 }
@@ -43,16 +44,13 @@ rank_job() {
     job "$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" --sampler blocked "$@"
 }
 
-# The median of a run's steps, in ms.
-median_step() {
-    csv "$quantiles"'
-        of("step") >= skip { list[++n] = of("step_ms") }
-        END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/$1/steps.csv"
-}
-
-# price SET NAME ROUND RUN: a row of prices.csv.
+# price SET NAME ROUND RUN [COLUMN]: writes a row of prices.csv: the median over a run's steps, in ms, of the whole step
+# or of a column of steps.csv.
 price() {
-    echo "$1,$2,$3,$(median_step "$4")" >>"$out/prices.csv"
+    echo "$1,$2,$3,$(csv "$quantiles"'
+        of("step") >= skip { list[++n] = of(column) }
+        END { printf "%.5f", quantile(list, n, 0.5) }' \
+        skip=$warm_up column="${5:-step_ms}" "$out/runs/$4/steps.csv")" >>"$out/prices.csv"
 }
 
 # shellcheck disable=SC2046,SC2086 # commands and options are words
@@ -81,10 +79,7 @@ time_limits() { # ROUND
         name=${run/-$1/} # whole, half, pair-0, pair-1
         name=${name/\//-}
         price limit "$name" "$1" "limit-$run"
-        echo "limit,$name-optimizer,$1,$(csv "$quantiles"'
-            of("step") >= skip { list[++n] = of("optimizer_ms") }
-            END { printf "%.5f", quantile(list, n, 0.5) }' skip=$warm_up "$out/runs/limit-$run/steps.csv")" \
-            >>"$out/prices.csv"
+        price limit "$name-optimizer" "$1" "limit-$run" optimizer_ms
     done
 }
 
@@ -116,13 +111,7 @@ time_batches() { # ROUND
 
 # of_last_step TRACE: rank 0's collectives of the last step, a line "bytes" each.
 of_last_step() {
-    awk '
-        function number_of(key,    rest) {
-            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
-            rest = substr($0, RSTART, RLENGTH)
-            sub(/^"[^"]*": */, "", rest)
-            return rest + 0
-        }
+    awk "$(<bench/compare/trace.awk)"'
         !/"ph": *"X"/ || number_of("pid") != 0 { next }
         /"name": *"optimizer"/ { before = last; last = number_of("ts") + number_of("dur"); next }
         number_of("bytes") >= 0 { at[++n] = number_of("ts"); bytes[n] = number_of("bytes") }
@@ -215,13 +204,7 @@ measure_shapes() {
 # The median over rank 0's steps of the time from the begin of backward to the first bucket's readiness, as a
 # share of backward.
 first_ready() {
-    awk "$quantiles"'
-        function number_of(key,    rest) {
-            if (!match($0, "\"" key "\": *[-0-9.e+]+")) return -1
-            rest = substr($0, RSTART, RLENGTH)
-            sub(/^"[^"]*": */, "", rest)
-            return rest + 0
-        }
+    awk "$(<bench/compare/trace.awk)$quantiles"'
         number_of("pid") != 0 { next }
         /"name": *"bucket is ready"/ { ready[++r] = number_of("ts"); next }
         /"name": *"backward"/ { begin[++b] = number_of("ts"); finish[b] = begin[b] + number_of("dur") }

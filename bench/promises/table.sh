@@ -49,14 +49,15 @@ promise_rows() {
         }'
 }
 
-# All counts held?
+# One sentence about how many of the counts are those of the formula.
 count_sentence() {
     csv '
         { n++; held += of("held") }
         END { printf "Messages and bytes of a step are those of the formula in %d of %d rows.\n", held, n }' "$out/counts.csv"
 }
 
-# The whole of a step of two ranks, from half of one device's step on: name and ms; they add up to the last row.
+# What a step of two ranks is made of, from half of one device's step on: rows of a name, and the median and quartiles
+# in ms. The rows before "DDP(2)" add up to it.
 limit_rows() {
     csv "$quantiles"'
         of("set") == "limit" || of("set") == "mlp" && (of("name") == "plain" || of("name") == "noop") {
@@ -151,7 +152,7 @@ shape_rows() {
     csv '{ print of("hidden"), of("buckets"), sprintf("%.0f %%", 100 * of("first_ready")) }' "$out/shapes.csv"
 }
 
-# The figures' data.
+# Writes the data of both figures.
 write_promise_plots() {
     {
         echo row,label,price,low,high

@@ -46,7 +46,7 @@ static inline float half_from_f16(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = (uint32_t)(half & 0x7fff) << 13;
     if (size >= 0x7c00u << 13) return half_value(sign | 0x7f800000u | (size & 0x7fffffu));
     // The exponent is rebiased (15 to 127). A subnormal number has none: with that of 2^-14 it is
-    // too large by just this. (As a subnormal float it would take a hundred times as long.)
+    // too large by just this. (Processors are slow to multiply subnormal floats.)
     float value = size < 0x400u << 13 ? half_value(size + 0x38800000u) - 0x1p-14f
                                       : half_value(size + 0x38000000u);
     return half_value(sign | half_bits(value));

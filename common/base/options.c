@@ -351,9 +351,13 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
     return 0;
 }
 
+const Option *options_find(const Options *options, const char *name) {
+    return find_option(options, name, strlen(name));
+}
+
 bool options_is(const Options *options, const char *name, const char *word) {
     char buffer[64];
-    const Option *option = find_option(options, name, strlen(name));
+    const Option *option = options_find(options, name);
     CHECK(option && option->type >= OPTION_STRING && option->type <= OPTION_ENUM,
           "--%s has no words", name);
     const char *text = option_text(option, buffer, sizeof buffer);
@@ -361,13 +365,13 @@ bool options_is(const Options *options, const char *name, const char *word) {
 }
 
 bool options_given(const Options *options, const char *name) {
-    const Option *option = find_option(options, name, strlen(name));
+    const Option *option = options_find(options, name);
     return option && options->given[option - options->table];
 }
 
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
-        const Option *option = find_option(options, uses[i].name, strlen(uses[i].name));
+        const Option *option = options_find(options, uses[i].name);
         CHECK(option, "there is no --%s", uses[i].name);
         if (options->given[option - options->table] && !uses[i].used)
             return error_set(err, STATUS_USAGE, "--%s has no effect: %s", option->name,

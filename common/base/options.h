@@ -100,6 +100,8 @@ typedef struct OptionUse {
 // was not given is never an error.
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err);
 
+// The option of this name; NULL if there is none.
+const Option *options_find(const Options *options, const char *name);
 // Whether the last options_parse met the option, at its default or not. False if there is none.
 bool options_given(const Options *options, const char *name);
 // Whether the value of an option with words is `word`.

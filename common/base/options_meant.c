@@ -46,14 +46,6 @@ static bool is_near(const char *given, const char *word, size_t *best) {
 
 // ---- other programs' names ----------------------------------------------------------------------
 
-static const Option *option_named(const Options *options, const char *name) {
-    for (size_t i = 0; i < options->count; i++) {
-        const Option *option = &options->table[i];
-        if (option->type != OPTION_TITLE && strcmp(option->name, name) == 0) return option;
-    }
-    return NULL;
-}
-
 // Sets the error that a row of the synonyms leads to: "PROBLEM; did you mean X?", or what to do.
 static int refuse_synonym(const OptionSynonym *row, const char *dashes, const char *problem,
                           Error *err) {
@@ -70,7 +62,7 @@ static const OptionSynonym *synonym_of_name(const Options *options, const char *
     const OptionSynonym *rows = options_synonyms(&count), *found = NULL;
     for (size_t i = 0; i < count; i++) {
         if (strcmp(rows[i].given, given) != 0) continue;
-        if (rows[i].meant && option_named(options, rows[i].meant)) return &rows[i];
+        if (rows[i].meant && options_find(options, rows[i].meant)) return &rows[i];
         if (!rows[i].meant) found = &rows[i];
     }
     return found;
@@ -101,7 +93,7 @@ static void find_near(const Options *options, const char *given, const char **op
     }
     for (size_t i = 0; i < count; i++) {
         if (strlen(rows[i].given) < NEAR_MIN_LENGTH || !rows[i].meant) continue;
-        if (!option_named(options, rows[i].meant)) continue;
+        if (!options_find(options, rows[i].meant)) continue;
         if (is_near(given, rows[i].given, &best)) *row = &rows[i];
     }
 }

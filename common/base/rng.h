@@ -16,7 +16,6 @@
 // Streams keep the uses apart: no two are equal. A parameter's is RNG_STREAM_PARAMETER + its index.
 enum {
     RNG_STREAM_AUGMENT = 1,
-    RNG_STREAM_SPLIT = 2,
     RNG_STREAM_TEACHER = 3,
     RNG_STREAM_SYNTHETIC = 4,
     RNG_STREAM_NOISE = 5,

@@ -18,7 +18,10 @@ if("static" IN_LIST ddpc_FIND_COMPONENTS)
   find_dependency(Threads)
   find_dependency(ZLIB)
   find_dependency(OpenSSL COMPONENTS Crypto)
-  find_package(MPI QUIET COMPONENTS C) # where the build had it
+  if("@HAVE_MPI@") # the one that the libraries were built with, where there are several
+    set(MPI_C_COMPILER "@MPI_C_COMPILER@" CACHE FILEPATH "The compiler of ddpc's MPI")
+    find_dependency(MPI COMPONENTS C)
+  endif()
   find_dependency(PkgConfig)
   pkg_check_modules(CJSON REQUIRED IMPORTED_TARGET libcjson)
   pkg_search_module(OPENBLAS REQUIRED IMPORTED_TARGET openblas-pthread openblas)

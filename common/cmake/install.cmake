@@ -133,6 +133,7 @@ endforeach()
 install(DIRECTORY common/data/digits common/data/text DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc FILES_MATCHING
         PATTERN "*.gz" PATTERN "README.md")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
+install(PROGRAMS common/train/pt_to_safetensors.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
 
 # ---- manual pages -------------------------------------------------------------------------------
 # ddpc_man(program part...): from its options table, and what common/man/PART.man adds.
@@ -155,6 +156,7 @@ ddpc_man(train_dp training environment train_dp)
 ddpc_man(train_ddp training environment train_ddp)
 ddpc_man(ddprun ddprun)
 ddpc_man(flight_report flight_report)
+ddpc_man(compare_tensors compare_tensors)
 
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)
@@ -162,5 +164,6 @@ install(EXPORT ddpcTargets NAMESPACE ddpc:: DESTINATION ${package})
 install(EXPORT ddpcStaticTargets NAMESPACE ddpc:: DESTINATION ${package})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/ddpcConfigVersion.cmake
                                  COMPATIBILITY SameMinorVersion)
-install(FILES common/cmake/ddpcConfig.cmake ${PROJECT_BINARY_DIR}/ddpcConfigVersion.cmake
+configure_file(common/cmake/ddpcConfig.cmake ${PROJECT_BINARY_DIR}/ddpcConfig.cmake @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/ddpcConfig.cmake ${PROJECT_BINARY_DIR}/ddpcConfigVersion.cmake
         DESTINATION ${package})

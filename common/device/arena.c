@@ -4,8 +4,6 @@
  */
 #include "common/device/arena.h"
 
-#include <stdint.h>
-
 #include "common/base/memory.h"
 
 struct ArenaBlock {

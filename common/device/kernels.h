@@ -111,6 +111,15 @@ typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bi
     ReluMask *relu; // and then relu, if this is not NULL
 } LinearShape;
 
+// In 16 bits a linear layer's two parameters, or their gradients, lie in one piece of memory: the
+// weight[out, in], and the bias[out] from the next multiple of 16 bytes on.
+static inline size_t linear_narrow_bias(LinearShape shape) {
+    return (shape.out * shape.in + 7) / 8 * 8;
+}
+static inline size_t linear_narrow_count(LinearShape shape) {
+    return linear_narrow_bias(shape) + shape.out;
+}
+
 typedef struct LinearGradient { // where gradients go; NULL: nobody wants it
     float *dweight, *dbias;
     bool add_dweight, add_dbias; // `accumulate` of each one
@@ -354,8 +363,9 @@ typedef struct Attention {
 } Attention;
 
 // In 16 bits (PyTorch's scaled_dot_product_attention under autocast): qkv and dy are rounded
-// before, the weights before they meet the values, the gradients of the scores before they meet
-// queries and keys, and what comes out after it; scores, softmax and sums stay in float32.
+// before, the weights before they meet the values (and before or after they are divided by their
+// sum), the gradients of the scores before they meet queries and keys, and what comes out after it;
+// scores, softmax and sums stay in float32. Where there are halves, 16 bits are theirs.
 typedef struct TransformerKernels {
     void (*embedding)(const Embedding *of, const float *wte, const float *wpe, float *y);
     // dwte[vocabulary, channels] (+)= for each token the sum of its rows of dy, in their order;
@@ -425,11 +435,23 @@ typedef struct HalfKernels {
     void (*gelu)(Precision precision, uint16_t *y, const uint16_t *x, size_t count);
     void (*gelu_gradient)(Precision precision, uint16_t *dx, const uint16_t *x, const uint16_t *dy,
                           size_t count, bool accumulate);
-    // The linear layer's three products: the workspace is linear_workspace, the mask is that of
-    // MatrixKernels. The gradients of the two parameters are rounded to 16 bits, as PyTorch's are,
-    // and then added.
+    // TransformerKernels says how much is saved, and how large the workspace is. The weights are
+    // rounded before they are divided by their sum, as in FlashAttention; the gradient, which knows
+    // the sum, rounds them after it.
+    void (*attention)(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
+                      void *saved);
+    void (*attention_gradient)(Compute how, const Attention *of, const uint16_t *qkv,
+                               const uint16_t *y, const void *saved, const uint16_t *dy,
+                               uint16_t *dqkv, bool accumulate);
+    // The linear layer's parameters as its products take them in narrow[linear_narrow_count]; the
+    // bias may be NULL.
+    void (*narrow_linear)(Precision precision, LinearShape shape, const float *weight,
+                          const float *bias, uint16_t *narrow);
+    // The three products: the workspace is linear_workspace, the mask is that of MatrixKernels. The
+    // gradients of the two parameters are rounded to 16 bits, as PyTorch's are, and then added.
     size_t (*linear_workspace)(Precision precision, LinearShape shape);
-    void (*linear)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+    // Of the bias, which may be NULL, the rounded values are added.
+    void (*linear)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
                    const float *bias, uint16_t *y);
     void (*linear_weight_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
                                    const uint16_t *x, const LinearGradient *to);
@@ -468,6 +490,14 @@ typedef struct HalfKernels {
     // dx (NULL: nobody wants it) stands for to->dx; dy stays as it is.
     void (*batch_norm_gradient)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
                                 uint16_t *dx, const NormGradient *to);
+    // The steps over several ranks, but for the merge, which has no images. dx is never NULL.
+    void (*batch_norm_statistics)(Precision precision, const HalfNorm *norm);
+    void (*batch_norm_apply)(Precision precision, const HalfNorm *norm, uint16_t *y);
+    void (*batch_norm_gradient_sums)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
+                                     float *sums, const NormGradient *to);
+    void (*batch_norm_gradient_apply)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
+                                      const float *sums, const double *count, uint16_t *dx,
+                                      const NormGradient *to);
 } HalfKernels;
 
 // ---- optimizers: a list of parameters in one call ----------------------------------------------

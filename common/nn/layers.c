@@ -10,8 +10,8 @@
 
 // ---- linear, convolution: parameters {weight, bias} -------------------------------------------
 
-static Tensor *bias_of(Module *linear) {
-    return linear->parameter_count > 1 ? module_parameter(linear, 1) : NULL;
+static Tensor *bias_of(Module *layer) {
+    return layer->parameter_count > 1 ? module_parameter(layer, 1) : NULL;
 }
 
 static Tensor *linear_forward(Module *self, Tape *tape, Tensor *x) {
@@ -49,9 +49,8 @@ Module *layer_linear_relu(Device *device, size_t in, size_t out) {
 enum { CONV_STRIDE, CONV_PAD };
 
 static Tensor *conv2d_forward(Module *self, Tape *tape, Tensor *x) {
-    return op_conv2d(tape, x, module_parameter(self, 0),
-                     self->parameter_count > 1 ? module_parameter(self, 1) : NULL,
-                     self->config[CONV_STRIDE], self->config[CONV_PAD]);
+    return op_conv2d(tape, x, module_parameter(self, 0), bias_of(self), self->config[CONV_STRIDE],
+                     self->config[CONV_PAD]);
 }
 
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
@@ -127,16 +126,20 @@ Module *layer_relu(void) {
     return module_create("ReLU", relu_forward);
 }
 
-// Whether child i is a batch norm whose relu follows: they are one operation, in the same bits.
+// Whether child i is a batch norm whose relu follows. The two are one operation then, which goes
+// through memory once and gives the same bits.
 static bool is_norm_and_relu(const Module *self, int i) {
     return i + 1 < self->child_count && self->children[i]->forward == batch_norm_forward &&
            self->children[i + 1]->forward == relu_forward;
 }
 
 static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
-    for (int i = 0; i < self->child_count; i++)
-        x = is_norm_and_relu(self, i) ? layer_batch_norm_relu(self->children[i++], tape, x, NULL)
-                                      : module_forward(self->children[i], tape, x);
+    for (int i = 0; i < self->child_count; i++) {
+        Module *child = self->children[i];
+        const bool both = is_norm_and_relu(self, i);
+        x = both ? layer_batch_norm_relu(child, tape, x, NULL) : module_forward(child, tape, x);
+        if (both) i++;
+    }
     return x;
 }
 

@@ -191,35 +191,6 @@ static Module *segnet(const ModelConfig *config, Device *device, Error *err) {
 
 // ---- gpt --------------------------------------------------------------------------------------
 
-static const struct {
-    const char *name;
-    GptSizes sizes;
-} GPTS[] = {{"gpt", {4, 4, 128, 64}},
-            {"gpt-small", {4, 4, 128, 64}},
-            {"gpt2", {12, 12, 768, 1024}},
-            {"gpt2-medium", {24, 16, 1024, 1024}},
-            {"gpt2-large", {36, 20, 1280, 1024}},
-            {"gpt2-xl", {48, 25, 1600, 1024}}};
-enum { GPT_COUNT = sizeof GPTS / sizeof *GPTS };
-
-static size_t gpt_index(const char *name) { // GPT_COUNT: it is none
-    size_t i = 0;
-    while (i < GPT_COUNT && strcmp(GPTS[i].name, name) != 0) i++;
-    return i;
-}
-
-bool model_is_text(const char *name) {
-    return gpt_index(name) < GPT_COUNT;
-}
-
-GptSizes model_gpt_sizes(const ModelConfig *config) {
-    GptSizes sizes = GPTS[gpt_index(config->name)].sizes, wanted = config->gpt;
-    return (GptSizes){.layers = wanted.layers ? wanted.layers : sizes.layers,
-                      .heads = wanted.heads ? wanted.heads : sizes.heads,
-                      .embedding = wanted.embedding ? wanted.embedding : sizes.embedding,
-                      .context = wanted.context ? wanted.context : sizes.context};
-}
-
 static Module *gpt(const ModelConfig *config, Device *device, Error *err) {
     GptSizes sizes = model_gpt_sizes(config);
     return gpt_create(&sizes, config->outputs, device, err);
@@ -227,41 +198,65 @@ static Module *gpt(const ModelConfig *config, Device *device, Error *err) {
 
 // ---- by name ----------------------------------------------------------------------------------
 
-static const struct {
+typedef struct NamedModel {
     const char *name;
     Module *(*build)(const ModelConfig *config, Device *device, Error *err);
     void (*initialize)(Module *model, uint64_t seed);
     bool dense;
-} MODELS[] = {{"toy", toy, module_initialize, false},
-              {"mlp", mlp, module_initialize, false},
-              {"convnet", convnet, module_initialize, false},
-              {"resnet20", resnet20, module_initialize, false},
-              {"segnet", segnet, module_initialize, true},
-              {"gpt", gpt, gpt_initialize, false},
-              {"gpt-small", gpt, gpt_initialize, false},
-              {"gpt2", gpt, gpt_initialize, false},
-              {"gpt2-medium", gpt, gpt_initialize, false},
-              {"gpt2-large", gpt, gpt_initialize, false},
-              {"gpt2-xl", gpt, gpt_initialize, false}};
+    GptSizes gpt; // all 0: it is no gpt
+} NamedModel;
+
+static const NamedModel MODELS[] = {
+    {"toy", toy, module_initialize, false, {0}},
+    {"mlp", mlp, module_initialize, false, {0}},
+    {"convnet", convnet, module_initialize, false, {0}},
+    {"resnet20", resnet20, module_initialize, false, {0}},
+    {"segnet", segnet, module_initialize, true, {0}},
+    {"gpt", gpt, gpt_initialize, false, {4, 4, 128, 64}},
+    {"gpt-small", gpt, gpt_initialize, false, {4, 4, 128, 64}},
+    {"gpt2", gpt, gpt_initialize, false, {12, 12, 768, 1024}},
+    {"gpt2-medium", gpt, gpt_initialize, false, {24, 16, 1024, 1024}},
+    {"gpt2-large", gpt, gpt_initialize, false, {36, 20, 1280, 1024}},
+    {"gpt2-xl", gpt, gpt_initialize, false, {48, 25, 1600, 1024}}};
 
 const char *model_names(void) {
     return "toy|mlp|convnet|resnet20|segnet|gpt|gpt-small|gpt2|gpt2-medium|gpt2-large|gpt2-xl";
 }
 
-bool model_is_dense(const char *name) {
+static const NamedModel *find_model(const char *name) {
     for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++)
-        if (strcmp(MODELS[i].name, name) == 0) return MODELS[i].dense;
-    return false;
+        if (strcmp(MODELS[i].name, name) == 0) return &MODELS[i];
+    return NULL;
+}
+
+bool model_is_dense(const char *name) {
+    const NamedModel *model = find_model(name);
+    return model && model->dense;
+}
+
+bool model_is_text(const char *name) {
+    const NamedModel *model = find_model(name);
+    return model && model->gpt.layers > 0;
+}
+
+GptSizes model_gpt_sizes(const ModelConfig *config) {
+    const NamedModel *model = find_model(config->name);
+    CHECK(model, "there is no model %s", config->name);
+    GptSizes sizes = model->gpt, wanted = config->gpt;
+    return (GptSizes){.layers = wanted.layers ? wanted.layers : sizes.layers,
+                      .heads = wanted.heads ? wanted.heads : sizes.heads,
+                      .embedding = wanted.embedding ? wanted.embedding : sizes.embedding,
+                      .context = wanted.context ? wanted.context : sizes.context};
 }
 
 Module *model_create(const ModelConfig *config, Device *device, Error *err) {
-    for (size_t i = 0; i < sizeof MODELS / sizeof *MODELS; i++) {
-        if (strcmp(MODELS[i].name, config->name) != 0) continue;
-        Module *model = MODELS[i].build(config, device, err);
-        if (model) MODELS[i].initialize(model, config->seed);
-        return model;
+    const NamedModel *named = find_model(config->name);
+    if (!named) {
+        error_set(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,
+                  model_names());
+        return NULL;
     }
-    error_set(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,
-              model_names());
-    return NULL;
+    Module *model = named->build(config, device, err);
+    if (model) named->initialize(model, config->seed);
+    return model;
 }

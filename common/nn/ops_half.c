@@ -9,10 +9,6 @@ bool tape_stores_halves(const Tape *tape) {
     return tape->precision != PRECISION_F32 && tape->device->kernels->halves;
 }
 
-static Precision precision_of(const Tensor *x) {
-    return x->dtype == DTYPE_F16 ? PRECISION_F16 : PRECISION_BF16;
-}
-
 static uint16_t *half_gradient(const Tensor *x) {
     return (void *)x->grad;
 }
@@ -43,7 +39,8 @@ static void half_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *y = node->output;
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
-    if (dx) KERNELS(tape)->widen(precision_of(y), sizes_of(y), half_gradient(y), dx, accumulate);
+    if (dx)
+        KERNELS(tape)->widen(tensor_precision(y), sizes_of(y), half_gradient(y), dx, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -51,7 +48,7 @@ Tensor *op_half(Tape *tape, Tensor *x) {
     if (!x || tensor_is_half(x)) return x;
     Tensor *y = tape_tensor(tape, tape->precision == PRECISION_F16 ? DTYPE_F16 : DTYPE_BF16,
                             x->ndim, x->shape);
-    KERNELS(tape)->narrow(precision_of(y), sizes_of(x), tensor_f32(x), tensor_half(y), false);
+    KERNELS(tape)->narrow(tensor_precision(y), sizes_of(x), tensor_f32(x), tensor_half(y), false);
     tape_record(tape, "half", half_backward, y, 1, &x, NULL);
     return y;
 }
@@ -60,14 +57,15 @@ static void float32_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0];
     bool accumulate;
     uint16_t *dx = want_gradient(tape, x, &accumulate);
-    if (dx) KERNELS(tape)->narrow(precision_of(x), sizes_of(x), node->output->grad, dx, accumulate);
+    if (dx)
+        KERNELS(tape)->narrow(tensor_precision(x), sizes_of(x), node->output->grad, dx, accumulate);
     tape_grad_done(tape, x);
 }
 
 Tensor *op_float32(Tape *tape, Tensor *x) {
     if (!x || !tensor_is_half(x)) return x;
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    KERNELS(tape)->widen(precision_of(x), sizes_of(x), tensor_half(x), tensor_f32(y), false);
+    KERNELS(tape)->widen(tensor_precision(x), sizes_of(x), tensor_half(x), tensor_f32(y), false);
     tape_record(tape, "float32", float32_backward, y, 1, &x, NULL);
     return y;
 }
@@ -75,18 +73,18 @@ Tensor *op_float32(Tape *tape, Tensor *x) {
 // ---- linear -----------------------------------------------------------------------------------
 
 static Compute linear_room(Tape *tape, const Tensor *x, LinearShape of) {
-    size_t bytes = KERNELS(tape)->linear_workspace(precision_of(x), of);
-    return (Compute){precision_of(x), tape_scratch(tape, bytes)};
+    size_t bytes = KERNELS(tape)->linear_workspace(tensor_precision(x), of);
+    return (Compute){tensor_precision(x), tape_scratch(tape, bytes)};
 }
 
 Tensor *half_linear(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias, LinearShape of,
                     void **saved) {
-    uint16_t *narrow = *saved = tape_memory(tape, tensor_count(weight) * sizeof *narrow);
+    uint16_t *narrow = *saved = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
+    const float *addend = bias ? tensor_f32(bias) : NULL;
     Compute how = linear_room(tape, x, of);
-    KERNELS(tape)->narrow(how.precision, sizes_of(weight), tensor_f32(weight), narrow, false);
+    KERNELS(tape)->narrow_linear(how.precision, of, tensor_f32(weight), addend, narrow);
     Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){of.rows, of.out});
-    KERNELS(tape)->linear(how, of, tensor_half(x), narrow, bias ? tensor_f32(bias) : NULL,
-                          tensor_half(y));
+    KERNELS(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half(y));
     return y;
 }
 
@@ -109,6 +107,20 @@ void half_linear_input_gradient(Tape *tape, const Node *node, const ReluMask *re
                                          accumulate);
 }
 
+// ---- attention --------------------------------------------------------------------------------
+
+void half_attention(Tape *tape, Compute how, const Attention *of, const Tensor *qkv, Tensor *y,
+                    void *saved) {
+    KERNELS(tape)->attention(how, of, tensor_half(qkv), tensor_half(y), saved);
+}
+
+void half_attention_gradient(Tape *tape, Compute how, const Attention *of, const Node *node,
+                             const void *saved, void *dqkv, bool accumulate) {
+    const Tensor *qkv = node->inputs[0], *y = node->output;
+    KERNELS(tape)->attention_gradient(how, of, tensor_half(qkv), tensor_half(y), saved,
+                                      half_gradient(y), dqkv, accumulate);
+}
+
 // ---- convolution ------------------------------------------------------------------------------
 
 typedef struct ConvSaved {
@@ -125,7 +137,7 @@ static void conv2d_backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const ConvSaved *saved = node->saved;
     const uint16_t *dy = half_gradient(node->output);
-    Compute how = conv_room(tape, precision_of(x), &saved->window);
+    Compute how = conv_room(tape, tensor_precision(x), &saved->window);
     bool accumulate;
     float *grad;
     if ((grad = tape_grad(tape, bias, &accumulate)))
@@ -145,7 +157,7 @@ static void conv2d_backward(Tape *tape, Node *node) {
 Tensor *half_conv2d(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, const Window *window) {
     ConvSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (ConvSaved){*window, tape_memory(tape, tensor_count(weight) * sizeof *saved->weight)};
-    Compute how = conv_room(tape, precision_of(x), window);
+    Compute how = conv_room(tape, tensor_precision(x), window);
     KERNELS(tape)->narrow(how.precision, sizes_of(weight), tensor_f32(weight), saved->weight,
                           false);
     Tensor *y = output_of(tape, x, window);
@@ -163,7 +175,7 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     Tensor *y = node->output, *residual = node->inputs[3];
     uint16_t *dy = half_gradient(y);
     if (residual) { // its gradient is what the relu leaves of dy
-        KERNELS(tape)->relu_gradient(precision_of(y), dy, tensor_half(y), dy, tensor_count(y),
+        KERNELS(tape)->relu_gradient(tensor_precision(y), dy, tensor_half(y), dy, tensor_count(y),
                                      false);
         norm->of.relu = false;
     }
@@ -172,7 +184,7 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     uint16_t *dx = want_gradient(tape, x, &to.add_dx);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
-    KERNELS(tape)->batch_norm_gradient(precision_of(x), norm, dy, dx, &to);
+    KERNELS(tape)->batch_norm_gradient(tensor_precision(x), norm, dy, dx, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     tape_grad_done(tape, x);
@@ -189,12 +201,12 @@ Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool
     norm->of.num_batches_tracked = state->num_batches_tracked->data;
     Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
     if (!tape->training) {
-        KERNELS(tape)->batch_norm_eval(precision_of(x), norm, tensor_half(y));
+        KERNELS(tape)->batch_norm_eval(tensor_precision(x), norm, tensor_half(y));
         return y;
     }
     norm->of.mean = tape_memory(tape, norm->of.c * sizeof(float));
     norm->of.invstd = tape_memory(tape, norm->of.c * sizeof(float));
-    KERNELS(tape)->batch_norm(precision_of(x), norm, tensor_half(y));
+    KERNELS(tape)->batch_norm(tensor_precision(x), norm, tensor_half(y));
     tape_record(tape, "batch_norm", batch_norm_backward, y, 4,
                 (Tensor *[]){x, state->weight, state->bias, residual}, norm);
     return y;
@@ -203,11 +215,11 @@ Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool
 // ---- relu, sums -------------------------------------------------------------------------------
 
 void half_relu(Tape *tape, const Tensor *x) {
-    KERNELS(tape)->relu(precision_of(x), tensor_half(x), tensor_half(x), tensor_count(x));
+    KERNELS(tape)->relu(tensor_precision(x), tensor_half(x), tensor_half(x), tensor_count(x));
 }
 
 void half_relu_gradient(Tape *tape, const Tensor *y, void *dx, const void *dy, bool accumulate) {
-    KERNELS(tape)->relu_gradient(precision_of(y), dx, tensor_half(y), dy, tensor_count(y),
+    KERNELS(tape)->relu_gradient(tensor_precision(y), dx, tensor_half(y), dy, tensor_count(y),
                                  accumulate);
 }
 
@@ -218,7 +230,7 @@ static void add_backward(Tape *tape, Node *node) {
 
 Tensor *half_add(Tape *tape, Tensor *a, Tensor *b) {
     Tensor *y = tape_tensor(tape, a->dtype, a->ndim, a->shape);
-    KERNELS(tape)->add(precision_of(a), tensor_half(y), tensor_half(a), tensor_half(b),
+    KERNELS(tape)->add(tensor_precision(a), tensor_half(y), tensor_half(a), tensor_half(b),
                        tensor_count(a));
     tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
     return y;
@@ -230,7 +242,7 @@ static void add_to_backward(Tape *tape, Node *node) {
     bool accumulate;
     uint16_t *grad = want_gradient(tape, narrow, &accumulate);
     if (grad)
-        KERNELS(tape)->narrow(precision_of(narrow), sizes_of(narrow), node->output->grad, grad,
+        KERNELS(tape)->narrow(tensor_precision(narrow), sizes_of(narrow), node->output->grad, grad,
                               accumulate);
     tape_grad_done(tape, narrow);
     tape_pass_gradient(tape, node, wide, true);
@@ -238,7 +250,7 @@ static void add_to_backward(Tape *tape, Node *node) {
 
 Tensor *half_add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
     Tensor *y = tape_tensor(tape, DTYPE_F32, wide->ndim, wide->shape);
-    KERNELS(tape)->add_to(precision_of(narrow), tensor_f32(y), tensor_f32(wide),
+    KERNELS(tape)->add_to(tensor_precision(narrow), tensor_f32(y), tensor_f32(wide),
                           tensor_half(narrow), tensor_count(y));
     tape_record(tape, "add", add_to_backward, y, 2, (Tensor *[]){wide, narrow}, NULL);
     return y;
@@ -250,14 +262,14 @@ static void gelu_backward(Tape *tape, Node *node) {
     uint16_t *dx = taken ? half_gradient(x) : want_gradient(tape, x, &accumulate);
     const uint16_t *dy = taken ? dx : half_gradient(y);
     if (dx)
-        KERNELS(tape)->gelu_gradient(precision_of(x), dx, tensor_half(x), dy, tensor_count(x),
+        KERNELS(tape)->gelu_gradient(tensor_precision(x), dx, tensor_half(x), dy, tensor_count(x),
                                      accumulate);
     tape_grad_done(tape, x);
 }
 
 Tensor *half_gelu(Tape *tape, Tensor *x) {
     Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
-    KERNELS(tape)->gelu(precision_of(x), tensor_half(y), tensor_half(x), tensor_count(x));
+    KERNELS(tape)->gelu(tensor_precision(x), tensor_half(y), tensor_half(x), tensor_count(x));
     tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL);
     return y;
 }
@@ -275,7 +287,7 @@ static void max_pool_backward(Tape *tape, Node *node) {
     bool accumulate;
     uint16_t *dx = want_gradient(tape, x, &accumulate);
     if (dx)
-        KERNELS(tape)->max_pool_gradient(precision_of(x), &saved->window, saved->chosen,
+        KERNELS(tape)->max_pool_gradient(tensor_precision(x), &saved->window, saved->chosen,
                                          half_gradient(node->output), dx, accumulate);
     tape_grad_done(tape, x);
 }
@@ -284,7 +296,8 @@ Tensor *half_max_pool(Tape *tape, Tensor *x, const Window *window) {
     MaxPoolSaved *saved = tape_alloc(tape, sizeof *saved);
     Tensor *y = output_of(tape, x, window);
     *saved = (MaxPoolSaved){*window, tape_memory(tape, tensor_count(y) * sizeof(int32_t))};
-    KERNELS(tape)->max_pool(precision_of(x), window, tensor_half(x), tensor_half(y), saved->chosen);
+    KERNELS(tape)->max_pool(tensor_precision(x), window, tensor_half(x), tensor_half(y),
+                            saved->chosen);
     tape_record(tape, "max_pool", max_pool_backward, y, 1, &x, saved);
     return y;
 }
@@ -296,7 +309,7 @@ static void window_backward(Tape *tape, Node *node, WindowGradient *gradient) {
     Tensor *x = node->inputs[0];
     bool accumulate;
     uint16_t *dx = want_gradient(tape, x, &accumulate);
-    if (dx) gradient(precision_of(x), node->saved, half_gradient(node->output), dx, accumulate);
+    if (dx) gradient(tensor_precision(x), node->saved, half_gradient(node->output), dx, accumulate);
     tape_grad_done(tape, x);
 }
 
@@ -306,7 +319,7 @@ static void avg_pool_backward(Tape *tape, Node *node) {
 
 Tensor *half_avg_pool(Tape *tape, Tensor *x, const Window *window) {
     Tensor *y = output_of(tape, x, window);
-    KERNELS(tape)->avg_pool(precision_of(x), window, tensor_half(x), tensor_half(y));
+    KERNELS(tape)->avg_pool(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     tape_record(tape, "avg_pool", avg_pool_backward, y, 1, &x, keep_window(tape, window));
     return y;
 }
@@ -317,7 +330,7 @@ static void shortcut_backward(Tape *tape, Node *node) {
 
 Tensor *half_shortcut(Tape *tape, Tensor *x, const Window *window) {
     Tensor *y = output_of(tape, x, window);
-    KERNELS(tape)->shortcut(precision_of(x), window, tensor_half(x), tensor_half(y));
+    KERNELS(tape)->shortcut(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     tape_record(tape, "shortcut", shortcut_backward, y, 1, &x, keep_window(tape, window));
     return y;
 }
@@ -329,7 +342,7 @@ static void upsample2x_backward(Tape *tape, Node *node) {
 Tensor *half_upsample2x(Tape *tape, Tensor *x, const Window *window) {
     Tensor *y = tape_tensor(tape, x->dtype, 4,
                             (size_t[]){window->n, window->c, 2 * window->h, 2 * window->w});
-    KERNELS(tape)->upsample2x(precision_of(x), window, tensor_half(x), tensor_half(y));
+    KERNELS(tape)->upsample2x(tensor_precision(x), window, tensor_half(x), tensor_half(y));
     tape_record(tape, "upsample2x", upsample2x_backward, y, 1, &x, keep_window(tape, window));
     return y;
 }

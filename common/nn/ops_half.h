@@ -2,9 +2,9 @@
  * Tape.precision), on devices whose kernels know them (kernels.h: halves). The operations of ops.h
  * check what they are given, and hand such tensors over to these; nobody else calls them.
  *
- * A convolution or a linear layer begins such tensors. What follows in 16 bits (batch norm, relu,
- * GELU, sums, pooling, upsampling, the shortcut) stays there; every other operation takes
- * op_float32 of them.
+ * A convolution, a linear layer or attention begins such tensors. What follows in 16 bits (batch
+ * norm, relu, GELU, sums, pooling, upsampling, the shortcut) stays there; every other operation
+ * takes op_float32 of them.
  */
 #ifndef COMMON_NN_OPS_HALF_H
 #define COMMON_NN_OPS_HALF_H
@@ -17,8 +17,9 @@ bool tape_stores_halves(const Tape *tape);
 // x in 16 bits: itself, or a rounded copy.
 Tensor *op_half(Tape *tape, Tensor *x);
 
-// Linear layers and relu are recorded by ops.c, with these instead of the kernels of float32. A
-// linear layer's product, where *saved becomes what its node keeps; x is in 16 bits:
+// Linear layers, relu and attention are recorded by ops.c and ops_transformer.c, with these instead
+// of the kernels of float32. A linear layer's product, where *saved becomes what its node keeps; x
+// is in 16 bits:
 Tensor *half_linear(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias, LinearShape of,
                     void **saved);
 void half_linear_weight_gradient(Tape *tape, const Node *node, const LinearGradient *to);
@@ -27,6 +28,10 @@ void half_linear_input_gradient(Tape *tape, const Node *node, const ReluMask *re
                                 bool accumulate);
 void half_relu(Tape *tape, const Tensor *x); // in place
 void half_relu_gradient(Tape *tape, const Tensor *y, void *dx, const void *dy, bool accumulate);
+void half_attention(Tape *tape, Compute how, const Attention *of, const Tensor *qkv, Tensor *y,
+                    void *saved);
+void half_attention_gradient(Tape *tape, Compute how, const Attention *of, const Node *node,
+                             const void *saved, void *dqkv, bool accumulate);
 
 // Of rows in float32 and in 16 bits: in float32, as PyTorch promotes them.
 Tensor *half_add_to(Tape *tape, Tensor *wide, Tensor *narrow);

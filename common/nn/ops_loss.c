@@ -28,16 +28,6 @@ static void cross_entropy_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, logits);
 }
 
-// Datasets are checked when they are read; this guards everything else, where the host can look:
-// on other devices the kernel makes the loss NaN. Returns the first bad row, or n.
-static size_t first_bad_label(const Tensor *target, size_t classes) {
-    const int64_t *labels = target->data;
-    size_t n = target->shape[0];
-    for (size_t i = 0; device_is_addressable(target->device) && i < n; i++)
-        if (labels[i] < 0 || (uint64_t)labels[i] >= classes) return i;
-    return n;
-}
-
 static Tensor *scalar(Tape *tape) {
     return tape_tensor(tape, DTYPE_F32, 0, NULL);
 }
@@ -51,7 +41,9 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
                          tensor_describe(logits, shape, sizeof shape), tensor_count(target));
     logits = op_float32(tape, logits);
     size_t n = logits->shape[0], classes = logits->shape[1];
-    size_t bad = first_bad_label(target, classes);
+    // Datasets are checked when they are read. This guards everything else where the host can look;
+    // on other devices the kernel makes the loss NaN.
+    size_t bad = tensor_find_outside(target, 0, (int64_t)classes);
     if (bad < n)
         return tape_fail(tape, "cross_entropy", "target %lld of row %zu is out of range [0, %zu)",
                          (long long)((const int64_t *)target->data)[bad], bad, classes);
@@ -115,7 +107,7 @@ Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
     if (labels->ndim != 1 || labels->dtype != DTYPE_I64)
         return tape_fail(tape, "one_hot", "expected labels [n], got %s",
                          tensor_describe(labels, shape, sizeof shape));
-    size_t bad = first_bad_label(labels, classes), n = labels->shape[0];
+    size_t bad = tensor_find_outside(labels, 0, (int64_t)classes), n = labels->shape[0];
     if (bad < n)
         return tape_fail(tape, "one_hot", "label %lld of row %zu is out of range [0, %zu)",
                          (long long)((const int64_t *)labels->data)[bad], bad, classes);

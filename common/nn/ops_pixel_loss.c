@@ -37,16 +37,6 @@ static bool fits(const Tensor *logits, const Tensor *target) {
            target->shape[2] == logits->shape[3];
 }
 
-// Returns the first pixel whose target is no class. If there is none, or if the host cannot look,
-// returns the number of pixels.
-static size_t first_bad_pixel(const Tensor *target, size_t classes) {
-    const int64_t *labels = target->data;
-    size_t count = tensor_count(target);
-    for (size_t i = 0; device_is_addressable(target->device) && i < count; i++)
-        if (labels[i] >= 0 && (uint64_t)labels[i] >= classes) return i;
-    return count;
-}
-
 Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
                                size_t *kept) {
     *kept = 0;
@@ -58,7 +48,7 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
                          tensor_describe(logits, shape, sizeof shape),
                          tensor_describe(target, wanted, sizeof wanted));
     size_t n = logits->shape[0], classes = logits->shape[1], inner = image_pixels(logits);
-    size_t bad = first_bad_pixel(target, classes);
+    size_t bad = tensor_find_outside(target, INT64_MIN, (int64_t)classes); // below 0: ignored
     if (bad < n * inner)
         return tape_fail(tape, "pixel_cross_entropy",
                          "target %lld of pixel %zu of image %zu is out of range [0, %zu)",

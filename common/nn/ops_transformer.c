@@ -41,14 +41,6 @@ static void embedding_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, wte);
 }
 
-// Returns the first token that is in no row of the table, or how many tokens there are. It looks
-// only where the host can; on other devices the kernel makes the rows NaN.
-static size_t first_bad_token(const Embedding *of, const Device *device) {
-    for (size_t i = 0; device_is_addressable(device) && i < of->rows; i++)
-        if (of->tokens[i] < 0 || (uint64_t)of->tokens[i] >= of->vocabulary) return i;
-    return of->rows;
-}
-
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
     if (!tokens) return NULL;
     char shape[64];
@@ -57,7 +49,8 @@ Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
                          wpe->shape[0], dtype_name(tokens->dtype),
                          tensor_describe(tokens, shape, sizeof shape));
     const Embedding of = embedding_of(tokens, wte);
-    size_t bad = first_bad_token(&of, tape->device);
+    // On a device that the host cannot look at, the kernel makes the rows of bad tokens NaN.
+    size_t bad = tensor_find_outside(tokens, 0, (int64_t)of.vocabulary);
     if (bad < of.rows)
         return tape_fail(tape, "embedding", "token %lld is out of range [0, %zu)",
                          (long long)of.tokens[bad], of.vocabulary);
@@ -145,10 +138,12 @@ static void attention_backward(Tape *tape, Node *node) {
     const AttentionSaved *saved = node->saved;
     bool accumulate;
     float *grad = tape_grad(tape, qkv, &accumulate);
-    if (grad)
-        KERNELS(tape)->attention_gradient(attention_room(tape, &saved->of), &saved->of,
-                                          tensor_f32(qkv), tensor_f32(y), saved->kernel, y->grad,
-                                          grad, accumulate);
+    Compute how = attention_room(tape, &saved->of);
+    if (grad && tensor_is_half(qkv))
+        half_attention_gradient(tape, how, &saved->of, node, saved->kernel, grad, accumulate);
+    else if (grad)
+        KERNELS(tape)->attention_gradient(how, &saved->of, tensor_f32(qkv), tensor_f32(y),
+                                          saved->kernel, y->grad, grad, accumulate);
     tape_grad_done(tape, qkv);
 }
 
@@ -162,13 +157,16 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads) {
                          "%s is no query, key and value of %zu heads for texts "
                          "of %zu tokens",
                          tensor_describe(qkv, shape, sizeof shape), heads, length);
-    qkv = op_float32(tape, qkv);
+    if (tape_stores_halves(tape)) qkv = op_half(tape, qkv);
     AttentionSaved *saved = tape_alloc(tape, sizeof *saved);
     saved->of = (Attention){length ? rows / length : 0, length, heads, channels / heads};
     saved->kernel = tape_memory(tape, KERNELS(tape)->attention_saved(&saved->of));
-    Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){rows, channels});
-    KERNELS(tape)->attention(attention_room(tape, &saved->of), &saved->of, tensor_f32(qkv),
-                             tensor_f32(y), saved->kernel);
+    Tensor *y = tape_tensor(tape, qkv->dtype, 2, (size_t[]){rows, channels});
+    Compute how = attention_room(tape, &saved->of);
+    if (tensor_is_half(qkv))
+        half_attention(tape, how, &saved->of, qkv, y, saved->kernel);
+    else
+        KERNELS(tape)->attention(how, &saved->of, tensor_f32(qkv), tensor_f32(y), saved->kernel);
     tape_record(tape, "attention", attention_backward, y, 1, &qkv, saved);
     return y;
 }

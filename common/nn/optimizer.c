@@ -230,37 +230,28 @@ static AdamTensor adam_tensor(const Optimizer *optimizer, const OptimizerRun *ru
                         .count = elements.count};
 }
 
-static void apply_sgd(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    const SgdConfig config = sgd_config(optimizer);
-    SgdTensor *list = optimizer->list;
-    size_t length = 0;
-    for (size_t i = first; i < first + count; i++) {
-        const Tensor *parameter = parameter_of(optimizer, i);
-        const OptimizerPart part = optimizer_part(optimizer, i);
-        if (parameter->has_grad && part.count > 0)
-            list[length++] = sgd_tensor(optimizer, run, i, part, parameter->grad + part.first);
-    }
-    device_kernels(run->device)->optimizer->sgd(&config, list, length);
-}
-
-static void apply_adam(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    const AdamConfig config = adam_config(optimizer);
-    AdamTensor *list = optimizer->list;
-    size_t length = 0;
-    for (size_t i = first; i < first + count; i++) {
-        const Tensor *parameter = parameter_of(optimizer, i);
-        const OptimizerPart part = optimizer_part(optimizer, i);
-        if (parameter->has_grad && part.count > 0)
-            list[length++] = adam_tensor(optimizer, run, i, part, parameter->grad + part.first);
-    }
-    device_kernels(run->device)->optimizer->adam(&config, list, length);
-}
-
+// Steps the parameters first .. first + count - 1 of a run in one call of a kernel. Of each that
+// has a gradient it steps this process's part.
 static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
+    SgdTensor *sgd = optimizer->list; // the list holds the one kind or the other
+    AdamTensor *adam = optimizer->list;
+    size_t length = 0;
+    for (size_t i = first; i < first + count; i++) {
+        const Tensor *parameter = parameter_of(optimizer, i);
+        const OptimizerPart part = optimizer_part(optimizer, i);
+        if (!parameter->has_grad || part.count == 0) continue;
+        const float *gradient = parameter->grad + part.first;
+        if (is_sgd(optimizer))
+            sgd[length++] = sgd_tensor(optimizer, run, i, part, gradient);
+        else
+            adam[length++] = adam_tensor(optimizer, run, i, part, gradient);
+    }
+    const SgdConfig sgd_numbers = sgd_config(optimizer);
+    const AdamConfig adam_numbers = adam_config(optimizer);
     if (is_sgd(optimizer))
-        apply_sgd(optimizer, run, first, count);
+        device_kernels(run->device)->optimizer->sgd(&sgd_numbers, sgd, length);
     else
-        apply_adam(optimizer, run, first, count);
+        device_kernels(run->device)->optimizer->adam(&adam_numbers, adam, length);
 }
 
 void optimizer_apply(Optimizer *optimizer) {

@@ -216,9 +216,9 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
 static void add_gradient(Tape *tape, const Tensor *like, float *sum, const float *grad) {
     const Kernels *kernels = device_kernels(tape->device);
     size_t count = tensor_count(like);
-    Precision precision = like->dtype == DTYPE_F16 ? PRECISION_F16 : PRECISION_BF16;
     if (tensor_is_half(like))
-        kernels->halves->add(precision, (void *)sum, (void *)sum, (const void *)grad, count);
+        kernels->halves->add(tensor_precision(like), (void *)sum, (void *)sum, (const void *)grad,
+                             count);
     else
         kernels->elementwise->accumulate(sum, grad, count);
 }

@@ -44,13 +44,13 @@ struct Tape {
     Profile *profile; // may be NULL; not owned
     bool recording;   // gradients are wanted (PyTorch's torch.is_grad_enabled)
     bool training;    // PyTorch's module.training: batch norm uses and updates batch statistics
-    // PyTorch's autocast: linear and convolution round their factors (activations, weights, bias,
-    // gradients) and what comes out to 16 bits; losses and batch norm compute in float32, the rest
-    // takes what comes. PyTorch also stores what comes out in 16 bits. So do GPUs (and ref), images
-    // with the channels last, from a product to the first operation that is none of those that
-    // ops_half.h names. Everything else is stored in float32, and on CPUs all is. As the next
-    // product rounds its factors anyway, that changes only what no product follows: sums of
-    // residuals, which of several maxima is taken that PyTorch has rounded to the same, and the
+    // PyTorch's autocast: linear, convolution and attention round their factors (activations,
+    // weights, bias, gradients) and what comes out to 16 bits; losses and batch norm compute in
+    // float32, the rest takes what comes. PyTorch also stores what comes out in 16 bits. So do GPUs
+    // (and ref), images with the channels last, from a product to the first operation that is none
+    // of those that ops_half.h names. Everything else is stored in float32, and on CPUs all is. As
+    // the next product rounds its factors anyway, that changes only what no product follows: sums
+    // of residuals, which of several maxima is taken that PyTorch has rounded to the same, and the
     // gradients of biases, which PyTorch rounds.
     Precision precision;
     Error error;

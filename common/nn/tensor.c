@@ -37,6 +37,14 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b) {
     return true;
 }
 
+size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high) {
+    const int64_t *values = tensor->data;
+    size_t count = tensor_count(tensor);
+    for (size_t i = 0; device_is_addressable(tensor->device) && i < count; i++)
+        if (values[i] < low || values[i] >= high) return i;
+    return count;
+}
+
 static void describe(char *text, size_t capacity, const Tensor *tensor) {
     if (!tensor) {
         format_append(text, capacity, "None");

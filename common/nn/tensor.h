@@ -54,10 +54,18 @@ Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, v
 size_t tensor_count(const Tensor *tensor); // elements
 size_t tensor_bytes(const Tensor *tensor);
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
+// Looks for the first element of an I64 tensor that is not in [low, high). Returns its index, or
+// tensor_count if there is none or the host cannot look because the tensor is on a GPU.
+size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high);
 // "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
 static inline bool tensor_is_half(const Tensor *tensor) {
     return tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16;
+}
+static inline Precision tensor_precision(const Tensor *tensor) { // as what it is stored
+    return tensor->dtype == DTYPE_F16    ? PRECISION_F16
+           : tensor->dtype == DTYPE_BF16 ? PRECISION_BF16
+                                         : PRECISION_F32;
 }
 // The data; of a tensor in 16 bits there are no float32 (op_float32 makes them).
 static inline float *tensor_f32(const Tensor *tensor) {

@@ -25,25 +25,29 @@ typedef struct Tape Tape; // common/nn/tape.h
 // Takes memory for batches of up to `capacity` samples of the set. The batches come from a loader
 // that was made for the same device.
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity);
-void batch_input_close(BatchInput *input); // NULL is fine
+void batch_input_close(BatchInput *input);         // NULL is fine
+size_t batch_input_bytes(const BatchInput *input); // how much device memory it has taken
 
+// Waits until the memory of the last batch that was sent may be changed.
 void batch_input_wait(BatchInput *input);
+// Asks for the batch to be sent to the device, once the step that used its place has been computed.
 void batch_input_send(BatchInput *input, const Batch *batch);
+// Notes that all that uses the current batch has been asked for.
 void batch_input_used(BatchInput *input);
 
 // Chooses part i of `parts` of the batch that was sent last (PyTorch's chunk rule); the functions
 // below are about this part. A part may be empty. After batch_input_send the whole batch is the
 // only part.
 void batch_input_select(BatchInput *input, size_t i, size_t parts);
-size_t batch_input_count(const BatchInput *input); // samples in the part
-size_t batch_input_part(const BatchInput *input);  // i
-size_t batch_input_parts(const BatchInput *input);
+size_t batch_input_count(const BatchInput *input); // how many samples the part has
+size_t batch_input_part(const BatchInput *input);  // its number, i
+size_t batch_input_parts(const BatchInput *input); // of how many parts it is one
 
-const Batch *batch_input_batch(const BatchInput *input); // all of the last one sent
-int batch_input_place(const BatchInput *input);          // where it is: [0, BATCH_PLACES)
-// The chosen part, as tensors of the tape. Samples: [count, c, h, w], or tokens [count, T] (I64).
-// Target: labels [count], [count, h, w] or, of text, [count * T] (I64), or numbers [count,
-// target_size].
+const Batch *batch_input_batch(const BatchInput *input); // the whole batch that was sent last
+int batch_input_place(const BatchInput *input);          // the place that holds it, from 0
+// Makes the chosen part into tensors of the tape. Samples are [count, c, h, w], or tokens [count,
+// T] (I64). The target is labels: [count], [count, h, w] for pixels, [count * T] for text (all
+// I64); or it is numbers, [count, target_size].
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape);
 Tensor *batch_input_target(const BatchInput *input, Tape *tape);
 

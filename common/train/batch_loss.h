@@ -27,14 +27,14 @@ typedef struct BatchLoss {
     Tensor *outputs, *target;
     Tensor *loss;   // a scalar: sum / divisor
     Tensor *root;   // where backward begins: at the loss, which fp16 scales (step_loss)
-    size_t count;   // of this rank's samples, tokens or kept pixels, that are in the sum
-    double divisor; // of a step in parts: the whole batch's, so that the parts' losses add up
+    size_t count;   // how many samples, tokens or kept pixels of this rank are in the sum
+    double divisor; // if the step is in parts, that of the whole batch: the parts' losses add up
 } BatchLoss;
 
 typedef struct LossRule { // which loss, as the options say
     LossKind kind;
     double pos_weight; // of bce
-    Mining mining;     // of pixels; .threshold -INFINITY: all
+    Mining mining;     // of pixels; with a threshold of -INFINITY all pixels count
 } LossRule;
 
 // The loss that the options ask for: without hard-example mining, as evaluation has it, or with it,
@@ -50,7 +50,7 @@ int batch_forward(BatchLoss *result, Tape *tape, Module *module, const BatchInpu
 // it is over this batch alone.
 int batch_mean_loss(BatchLoss *result, Tape *tape, const BatchInput *input, const LossRule *rule,
                     Strategy *strategy, Error *err);
-// Does both, one after the other.
+// Calls batch_forward and then batch_mean_loss.
 int batch_loss(BatchLoss *result, Tape *tape, Module *module, const BatchInput *input,
                const LossRule *rule, Strategy *strategy, Error *err);
 

@@ -22,7 +22,7 @@ typedef enum ProgressNote {
     NOTE_SCHEDULE,
     NOTE_MOMENTUM,
     NOTE_WEIGHT_DECAY,
-    NOTE_STEPS, // in all
+    NOTE_STEPS, // of the whole run
     NOTE_SAMPLER_SEED,
     NOTE_TEXT, // a hash of the text and its vocabulary; "" of other data
     PROGRESS_NOTES,
@@ -30,8 +30,8 @@ typedef enum ProgressNote {
 
 // Where a run is between two steps, besides weights and optimizer state.
 typedef struct Progress {
-    uint64_t step;         // steps done
-    uint64_t epoch, batch; // the next batch
+    uint64_t step;         // how many steps were taken
+    uint64_t epoch, batch; // where the next batch is
     // What a resumed run must share with this one, or may not share without notice (checks.h).
     uint64_t seed, global_batch, samples, shuffled, devices;
     double best;  // best test accuracy so far (regression: lowest loss, negated); -INFINITY: none

@@ -7,7 +7,6 @@
  */
 #include <dirent.h>
 #include <errno.h>
-#include <stdbool.h>
 #include <string.h>
 
 #include "common/base/memory.h"

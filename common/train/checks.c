@@ -7,7 +7,6 @@
 #include "common/base/file.h"
 #include "common/base/hash.h"
 #include "common/base/memory.h"
-#include "common/train/record.h"
 
 // ---- options ----------------------------------------------------------------------------------
 

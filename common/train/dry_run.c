@@ -1,7 +1,6 @@
 /* dry_run.c: see dry_run.h. */
 #include "common/train/dry_run.h"
 
-#include "common/base/memory.h"
 #include "common/train/step_accumulated.h"
 
 enum { STEPS = 2 }; // before the second one, all that is made only once is there
@@ -21,15 +20,6 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
             if (optimizer->state[s][i])
                 bytes += tensor_bytes(optimizer->parameters.items[i].tensor);
     return bytes;
-}
-
-static size_t batch_bytes(const Run *run) {
-    const Dataset *set = &run->data->train;
-    size_t samples = dataset_sample_size(set) * (set->tokens ? sizeof(int64_t) : sizeof(float));
-    size_t labels = dataset_has_labels(set) ? dataset_label_size(set) * sizeof(int64_t)
-                                            : set->target_size * sizeof(float);
-    size_t places = device_is_synchronous(run->strategy->device) ? 1 : BATCH_PLACES;
-    return places * loader_capacity(run->loader) * (samples + labels);
 }
 
 // The bytes of the logits of one device's part of the batch.
@@ -65,7 +55,7 @@ int dry_run_print(Run *run, Error *err) {
     } kinds[] = {{"weights", bytes_of(strategy->model, MODULE_PARAMETERS | MODULE_BUFFERS)},
                  {"gradients", bytes_of(strategy->model, MODULE_PARAMETERS)},
                  {"optimizer", optimizer_bytes(run->optimizer)},
-                 {"batch", batch_bytes(run)},
+                 {"batch", batch_input_bytes(run->step->input)},
                  {"logits", logits_bytes(run)},
                  {"activations", strategy->device->peak_bytes}};
     enum { KINDS = sizeof kinds / sizeof *kinds };

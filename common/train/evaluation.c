@@ -28,7 +28,8 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     return failed;
 }
 
-// Batches as large as memory surely allows: of text, no larger than those of training.
+// The batches of an evaluation are no larger than memory surely allows: batches of text are no
+// larger than those of training, which did fit.
 static size_t batch_size(const Run *run) {
     if (!run->data->test.tokens) return EVALUATION_BATCH;
     size_t share = run->config->global_batch / (size_t)run->strategy->devices;

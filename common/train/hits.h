@@ -18,14 +18,15 @@ size_t hits_size(const Dataset *set); // numbers: 1, classes * (classes + 1), or
 void hits_count(Tape *tape, const Dataset *set, const BatchLoss *loss, int64_t *hits);
 
 typedef struct Score {
-    double accuracy; // of samples, tokens, or pixels that are not ignored; NaN for regression
-    double mean_iou; // NaN but for a dense set
-    double bits;     // of text: of the loss, for each token; NaN for others
+    double accuracy; // the share of samples, tokens or not ignored pixels; NaN for regression
+    double mean_iou; // hits_mean_iou; NaN but for a dense set
+    double bits;     // the loss of a token in bits; NaN for data that are no text
 } Score;
-// hits: [hits_size], of so many samples; loss: their mean loss.
+// The score of so many samples, whose hits are hits[hits_size] and whose mean loss is `loss`.
 Score hits_score(const Dataset *set, const double *hits, double samples, double loss);
 #define SCORE_NONE ((Score){.accuracy = NAN, .mean_iou = NAN, .bits = NAN})
-double hits_perplexity(Score score); // of text: exp(loss), as if guessing among so many tokens
+// The perplexity of text, exp(loss): the model is as unsure as if it guessed among so many tokens.
+double hits_perplexity(Score score);
 // Returns the mean over the classes of intersection over union. The intersection of a class counts
 // the pixels that are of it and predicted so, its union those that are of it or predicted so.
 // Classes without a union are left out; NaN if no class has one.

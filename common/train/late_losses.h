@@ -9,16 +9,16 @@
 
 #include "common/train/hits.h"
 
-enum { LATE_LOSSES = 2 }; // steps that are looked back at
+enum { LATE_LOSSES = 2 }; // the losses of so many steps are kept: the last one's and the one before
 
 typedef struct LateLosses {
     const Dataset *set;
-    size_t parts;                 // of a step (step_accumulated.h)
-    float *total;                 // [1], device memory: the sum of the parts' losses
-    int64_t *hits;                // [parts, hits_size], device memory: of the step being asked for
-    Readback *items[LATE_LOSSES]; // [1] float each; step k's is at k mod LATE_LOSSES
-    Readback *item_hits[LATE_LOSSES]; // each as `hits`, at the same places
-    size_t steps;                     // so far
+    size_t parts;  // how many a step has (step_accumulated.h)
+    float *total;  // [1], device memory: the sum of the losses of the parts of a step
+    int64_t *hits; // [parts, hits_size], device memory: the hits of the step that is asked for now
+    Readback *items[LATE_LOSSES];     // a float each; that of step k is at k mod LATE_LOSSES
+    Readback *item_hits[LATE_LOSSES]; // copies of `hits`, at the same places as the losses
+    size_t steps;                     // how many have been asked for
 } LateLosses;
 
 // Opens a record of steps on batches of the set, each step in so many parts.

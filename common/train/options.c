@@ -192,6 +192,17 @@ void train_options(Options *options, TrainConfig *config) {
     record_options(options, config);
 }
 
+OptimizerConfig train_optimizer(const TrainConfig *config) {
+    return (OptimizerConfig){.kind = config->optimizer,
+                             .momentum = config->momentum,
+                             .nesterov = config->nesterov,
+                             .weight_decay = config->weight_decay,
+                             .decay_matrices_only = model_is_text(config->model),
+                             .beta1 = config->betas[0],
+                             .beta2 = config->betas[1],
+                             .eps = config->eps};
+}
+
 uint64_t train_sampler_seed(const TrainConfig *config) {
     return config->sampler_seed < 0 ? config->seed : (uint64_t)config->sampler_seed;
 }

@@ -17,6 +17,7 @@
 #include "common/base/memory.h"
 #include "common/device/link.h"
 #include "common/train/safetensors.h"
+#include "common/train/setup.h"
 
 // Steps that percentiles leave out: caches, the arena and DDP's buckets are still settling.
 enum { WARMUP_STEPS = 2 };

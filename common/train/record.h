@@ -6,15 +6,14 @@
 
 #include "common/base/profile.h"
 #include "common/train/metrics.h"
-#include "common/train/trainer.h"
 
 typedef struct StepRecord {
     uint64_t step, epoch;
-    double lr, loss; // the mean loss of the global batch
-    Score score;     // of the outputs that the loss was of
-    double scale;    // of the loss in backward; 1 without a GradScaler
-    uint64_t ns;     // the whole step
-    size_t samples;  // in all ranks
+    double lr, loss; // loss is the mean over the global batch
+    Score score;     // of the same outputs as the loss
+    double scale;    // the factor of the loss in backward; 1 without a GradScaler
+    uint64_t ns;     // the time of the whole step
+    size_t samples;  // the step's, on all ranks together
 } StepRecord;
 
 typedef struct Record {
@@ -50,14 +49,15 @@ typedef struct Summary {
     uint64_t steps;
     size_t parameters; // elements
     size_t samples_per_step;
-    double peak_bytes_device0, peak_bytes_other; // other: the largest of the others, NaN: none
-    double moved_bytes;                          // in all ranks, all steps
-    double best;
-    double scale; // of the last step
+    double peak_bytes_device0;
+    double peak_bytes_other; // the largest of the other devices; NaN if there is only one device
+    double moved_bytes;      // by all ranks in all steps
+    double best;             // the best score of an evaluation (Progress.best)
+    double scale;            // StepRecord.scale of the last step
     uint64_t skipped_steps;
-    Evaluation test;                 // NaN: not evaluated
+    Evaluation test;                 // of the last evaluation; NaN if there was none
     bool has_accuracy, has_mean_iou; // which of them `best` is; if neither, it is of the loss
-    bool has_bits;                   // of text
+    bool has_bits;                   // the data are text
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 

@@ -18,8 +18,8 @@
 #include "common/train/step.h"
 
 typedef struct Row {
-    bool known; // there is such a step, whose loss nobody has looked at yet
-    void *sum;  // of its numbers over the processes, on its way into Rows.sums; NULL: none
+    bool known; // false: there is no such step, or its loss has been looked at already
+    void *sum;  // the sum over the processes that fills Rows.sums, until it is waited for; or NULL
     StepRecord step;
     Profile profile;
 } Row;
@@ -29,14 +29,14 @@ typedef struct Rows {
     Record *record;
     size_t total_steps;
     Row next, row; // the last step's, and the one whose sum is on its way
-    double *sums;  // [1 + hits_size]: loss and hits of `row`
+    double *sums;  // [1 + hits_size], the loss and the hits of `row`
 } Rows;
 
 Rows rows_open(const Step *step, Record *record, size_t total_steps);
 void rows_close(Rows *rows);
 
-// Waits for the loss of the step before. It is called when all of a step has been asked for, and
-// before its time is taken, so the wait belongs to the step.
+// Waits for the loss of the step before the current one. It is called when all of the current step
+// has been asked for and before its time is taken: so the time of the wait belongs to the step.
 void rows_wait(const Rows *rows);
 // Adds a step that has been asked for. Returns -1 with err filled if an earlier one's loss is not
 // finite or could not be added up.

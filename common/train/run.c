@@ -4,7 +4,6 @@
 #include <math.h>
 
 #include "common/device/link.h"
-#include "common/nn/models.h"
 #include "common/train/bits.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
@@ -42,15 +41,8 @@ static void open_profile(Run *run) {
 
 static void open_optimizer(Run *run) {
     const TrainConfig *config = run->config;
-    OptimizerConfig optimizer = {.kind = config->optimizer,
-                                 .momentum = config->momentum,
-                                 .nesterov = config->nesterov,
-                                 .weight_decay = config->weight_decay,
-                                 .decay_matrices_only = model_is_text(config->model),
-                                 .beta1 = config->betas[0],
-                                 .beta2 = config->betas[1],
-                                 .eps = config->eps,
-                                 .sharding = run->strategy->sharding};
+    OptimizerConfig optimizer = train_optimizer(config);
+    optimizer.sharding = run->strategy->sharding;
     if (optimizer.sharding)
         optimizer.sharding->whole_gradients =
             config->clip_grad_norm > 0 || config->amp == PRECISION_F16 || config->dump_grads;

@@ -5,11 +5,12 @@
 #include "common/data/loader.h"
 #include "common/train/rows.h"
 #include "common/train/step_graph.h"
-#include "common/train/trainer.h"
 
-typedef struct Saves {           // which checkpoints this run writes (saving.h)
-    bool owns_folder, owns_last; // --out's checkpoints, and the last one there, are this run's
-    bool saves_last, saves_best; // the main process saves these, whichever process this is
+// Which checkpoints the run writes (saving.h).
+typedef struct Saves {
+    bool owns_folder; // no checkpoint of an earlier run is left in --out, but for the last one
+    bool owns_last;   // the last checkpoint in --out is this run's, too
+    bool saves_last, saves_best; // whether the main process writes these: equal on all processes
 } Saves;
 
 typedef struct Run {

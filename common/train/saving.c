@@ -69,8 +69,9 @@ static int write_last(Run *run, const SafeTensors *state, Error *err) {
     return save_in_folder(run, "last", keep_previous, state, err);
 }
 
-// What a device that works on its own has been asked for may still go wrong. When all processes
-// have come here, the steps that they took together are done, or the error of one is known.
+// Waits until all processes have come here, if their devices work on their own: a step that was
+// only asked for may still fail. Afterwards the steps that they took together are done, or the
+// error of one of them is known.
 static int settle_steps(Strategy *strategy, Error *err) {
     return device_is_synchronous(strategy->device) ? 0 : strategy_barrier(strategy, err);
 }

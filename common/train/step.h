@@ -39,7 +39,7 @@ int step_run(Step *step, Tape *tape, double lr, Error *err);
 // Two of the five lines, for other kinds of steps (step_graph.c).
 int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err);
 int step_optimize(Step *step, Tape *tape, double lr, Error *err);
-// To be called when all that uses the batch has been asked for. loss: [1], device memory.
+// Ends a step: all that uses the batch has been asked for. loss is [1], in device memory.
 void step_done(Step *step, const float *loss);
 
 #endif

@@ -14,7 +14,7 @@
 
 #include "common/train/step.h"
 
-// As step_run, in step->config->accumulate_steps parts.
+// Takes a step as step_run does, in step->config->accumulate_steps parts.
 int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err);
 
 #endif

@@ -8,10 +8,11 @@
 // libraries choose their algorithms.
 enum { WARM_UP = 4 };
 
-typedef struct Captured { // a step on one place of the input
+// A step that was captured, for one of the places that the input may have.
+typedef struct Captured {
     DeviceGraph *graph;
-    float *loss;    // [1], device memory
-    uint64_t moved; // bytes, in one step
+    float *loss;    // [1], device memory: where a replay leaves its loss
+    uint64_t moved; // bytes that one replay moves between devices
 } Captured;
 
 struct StepGraph {
@@ -53,7 +54,8 @@ uint64_t step_graph_moved_bytes(const StepGraph *graph) {
     return graph ? graph->replayed_bytes : 0;
 }
 
-// The five lines of step_run, the last without the optimizer's numbers.
+// The five lines of step_run. The optimizer's numbers are left out, because they change from step
+// to step: replay sends them.
 static int record(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
     Strategy *strategy = step->strategy;
     module_zero_grad(strategy->model);

@@ -15,12 +15,12 @@
 #include "common/train/train_config.h"
 
 typedef struct StepScaler {
-    Precision precision; // --amp
-    GradScaler scaler;   // of fp16 only
-    double scale;        // what the last step's loss was multiplied by for backward; 1: no scaler
-    GradClip *clip;      // --clip-grad-norm; NULL: none asked for
-    double max_norm;
-    uint64_t skipped; // steps that the optimizer took no part in
+    Precision precision; // what --amp asks for
+    GradScaler scaler;   // used with fp16 only
+    double scale;        // the factor of the last step's loss in backward; 1 without a scaler
+    GradClip *clip;      // NULL unless --clip-grad-norm asks for it
+    double max_norm;     // the longest that all gradients together may be; 0: any length
+    uint64_t skipped;    // how many steps the optimizer has skipped
 } StepScaler;
 
 StepScaler step_scaler_open(const TrainConfig *config, const Optimizer *optimizer);

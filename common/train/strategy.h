@@ -52,8 +52,9 @@ struct Strategy {
     // After backward: the gradients of the global batch are in the model when it returns.
     int (*finish_backward)(Strategy *self, Tape *tape, Error *err);
     // Adds `values` up over all processes, in the background: until sum_wait they must stay where
-    // they are. It is done at the latest with the next step's gradients: waiting for it after them
-    // costs nothing. Returns what sum_wait takes, or NULL with err filled.
+    // they are. The sum is there at the latest when the next step's gradients are reduced, so that
+    // waiting for it after that costs nothing. Returns what sum_wait takes, or NULL with err
+    // filled.
     void *(*sum_start)(Strategy *self, double *values, size_t count, Error *err);
     int (*sum_wait)(Strategy *self, void *sum, Error *err);
     // Makes every process's buffers the main one's, before evaluation.

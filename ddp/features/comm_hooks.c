@@ -95,7 +95,7 @@ static void pack(PgType type, float *buffer, size_t count, float divisor) {
     }
 }
 
-// Goes block by block from the end, for the same reason.
+// Makes the halves floats again, block by block from the end, for the same reason.
 static void unpack(PgType type, float *buffer, size_t count) {
     uint16_t halves[BLOCK];
     for (size_t end = count, n; end > 0; end -= n) {
@@ -105,7 +105,7 @@ static void unpack(PgType type, float *buffer, size_t count) {
     }
 }
 
-// ---- 16 bits, on a device whose memory the host cannot touch: by its kernels, through a Room
+// ---- 16 bits on a device whose memory the host cannot touch: its kernels round, through a Room
 
 static uint16_t *make_room(Room *room, const GradBucket *bucket) {
     if (room->count >= bucket->count) return room->halves;
@@ -188,9 +188,9 @@ CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
 
 typedef struct Around {
     CommHook inner;
-    PgType type;    // comm_hook_round
-    Room room;      // likewise
-    CommThen *then; // comm_hook_then
+    PgType type;    // what comm_hook_round rounds to
+    Room room;      // where it rounds on a device
+    CommThen *then; // what comm_hook_then calls, with this context
     void *context;
 } Around;
 

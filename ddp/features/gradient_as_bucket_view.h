@@ -6,7 +6,7 @@
 
 #include "common/nn/module.h"
 
-// Before the first forward: gives every parameter gradient memory of its own.
+// Gives every parameter gradient memory of its own. To be called before the first forward.
 void ddp_keep_gradients_beside_buckets(Module *wrapper);
 
 #endif

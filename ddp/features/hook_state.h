@@ -15,9 +15,9 @@
 
 typedef struct HookTensor {
     void *memory;    // the hook's: read and written between two steps
-    Device *device;  // where it is; NULL: on the host. For own floats only
+    Device *device;  // the device that holds it, which only own floats may have; NULL: the host
     SafeEntry entry; // without data; at most TENSOR_MAX_DIMS - 1 dimensions if own
-    bool own;        // this rank's alone
+    bool own;        // each rank has a value of its own
 } HookTensor;
 
 typedef struct HookState {
@@ -27,8 +27,9 @@ typedef struct HookState {
     size_t count;
 } HookState;
 
-// Collective. On rank 0, *content describes the state of all ranks, until safetensors_free: each
-// rank's own tensors are then in rank 0's memory, too. On the other ranks it is empty.
+// Gathers the state on rank 0. There *content describes the state of all ranks, until
+// safetensors_free: each rank's own tensors are then in rank 0's memory, too. On the other ranks it
+// is empty. Collective.
 int hook_state_gather(const HookState *state, SafeTensors *content, Error *err);
 
 // Every rank takes its part of what rank 0 had gathered. All or nothing: a tensor that is missing,

@@ -18,11 +18,11 @@
 typedef struct DdpLogger {
     Module *wrapper;
     uint64_t iterations, samples;
-    uint64_t rate; // 0: PyTorch's 100
+    uint64_t rate; // every so many iterations a sample is taken; PyTorch's 100 at first
     ReducerTimes last;
-    double mean[5];          // of the samples, ns, in the order of ReducerTimes
-    size_t unused_bytes;     // parameters without a gradient in the last sample
-    char first_buckets[256]; // their sizes before the rebuild
+    double mean[5];          // over the samples, in ns, in the order of ReducerTimes
+    size_t unused_bytes;     // of the parameters that had no gradient in the last sample
+    char first_buckets[256]; // the sizes of the buckets before they were rebuilt
 } DdpLogger;
 
 void ddp_start_logging(Module *wrapper); // before the first forward

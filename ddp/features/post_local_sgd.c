@@ -1,7 +1,6 @@
 /* post_local_sgd.c: the hook that averages gradients, and the averaging of parameters. */
 #include "ddp/features/post_local_sgd.h"
 
-#include "common/base/memory.h"
 #include "ddp/features/hook_state.h"
 
 static int start(void *state, GradBucket *bucket, Error *err) {

@@ -9,9 +9,9 @@
 
 typedef struct PostLocalSgd {
     ProcessGroup *group;
-    ProcessGroup *subgroup; // NULL: no gradient travels after the start
-    uint64_t start_step;    // steps that all ranks average
-    int64_t step;           // so far; advances with the last bucket
+    ProcessGroup *subgroup; // averages after the start; NULL: no gradient travels then
+    uint64_t start_step;    // in so many steps all ranks average
+    int64_t step;           // how many steps were taken; the last bucket of a step counts it
 } PostLocalSgd;
 
 // The state stays the caller's, and outlives the hook. Checkpoints hold its step (hook_state.h).
@@ -24,7 +24,8 @@ typedef struct ModelAverager {
     int64_t step;
 } ModelAverager;
 
-// Averages the parameters over the group if it is time. Collective then. -1 with err filled.
+// Averages the parameters over the group if it is time, which is the same on all ranks. Returns 0,
+// or -1 with err filled.
 int model_averager_step(ModelAverager *averager, Module *model, ProcessGroup *group, Error *err);
 
 #endif

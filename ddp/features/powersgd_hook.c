@@ -44,10 +44,10 @@ struct PowerSgd {
     Device *device;
     float *p, *q, *rest; // slabs, device memory
     size_t p_count, q_count, rest_count;
-    float *host; // [the larger of p_count, q_count] room for one P or Q
-    Part *parts; // [count]: there are at most so many buckets
+    float *host; // [the larger of p_count and q_count], room for one P or Q on the host
+    Part *parts; // [count], one for each bucket: there are never more buckets than parameters
     int64_t iteration;
-    int64_t compressed; // iterations that were compressed; 0: no q is of an earlier one yet
+    int64_t compressed; // how many iterations were compressed; while it is 0 there is no last q
 };
 
 PowerSgdConfig power_sgd_config_default(void) {
@@ -171,7 +171,7 @@ static int start(void *context, GradBucket *bucket, Error *err) {
     return part->p_work ? 0 : -1;
 }
 
-// Q = M' P with the common P, for each matrix.
+// Computes Q = M' P for each matrix of the bucket, with the P that all ranks share now.
 static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) {
     float *p = part->p, *q = part->q;
     for (size_t i = 0; i < bucket->parameter_count; i++) {
@@ -189,7 +189,8 @@ static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) 
     }
 }
 
-// gradient = P Q'; error -= share gradient, as -(-error + share gradient): the same bits.
+// Makes the gradient P Q', and takes what it gives this rank off the error: error -= share
+// gradient. The kernels have no subtraction; -(-error + share gradient) has the same bits.
 static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, const float *p,
                               const float *q, float share) {
     const Kernels *kernels = device_kernels(bucket->device);

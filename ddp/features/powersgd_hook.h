@@ -9,8 +9,8 @@
  *
  * State is kept per parameter, not per bucket as in PyTorch, and random numbers are a parameter's,
  * too, so that it survives other buckets. Checkpoints hold it (hook_state.h): the errors are each
- * rank's own, all else is the same on all ranks. For CPU devices, and not with a gradient scaler:
- * the step with an overflow is skipped, but its errors, which are no numbers, stay (as in PyTorch).
+ * rank's own, all else is the same on all ranks. It must not be used with a gradient scaler: a step
+ * with an overflow is skipped, but its errors, which are no numbers, stay (as in PyTorch).
  */
 #ifndef DDP_FEATURES_POWERSGD_HOOK_H
 #define DDP_FEATURES_POWERSGD_HOOK_H

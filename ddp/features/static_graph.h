@@ -4,8 +4,9 @@
 
 #include "common/nn/module.h"
 
-// Before the first forward. Then ddp_find_unused_parameters changes nothing: a static graph knows
-// what is unused.
+// Expects the graph of the first backward in all others. To be called before the first forward.
+// Afterwards ddp_find_unused_parameters changes nothing, because a static graph knows what is
+// unused.
 void ddp_set_static_graph(Module *wrapper);
 
 #endif

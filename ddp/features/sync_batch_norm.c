@@ -24,13 +24,49 @@ typedef struct Shared {
 
 typedef struct Saved { // for backward
     ProcessGroup *group;
-    BatchNorm norm; // this rank's x; mean and invstd are of all ranks' elements
-    double *count;  // [1] of those, per channel; device memory
+    HalfNorm norm;    // this rank's x; norm.of.mean and invstd are of all ranks' elements
+    Precision stored; // x, y and their gradients. In float32 norm.of is all
+    double *count;    // [1] of those elements, per channel; device memory
 } Saved;
 
 static const Kernels *kernels_of(const Tape *tape) {
     return device_kernels(tape->device);
 }
+
+// ---- the arithmetic, as x is stored -----------------------------------------------------------
+
+static void measure(const Tape *tape, const Saved *s) {
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_statistics(&s->norm.of);
+    else
+        kernels_of(tape)->halves->batch_norm_statistics(s->stored, &s->norm);
+}
+
+static void normalize(const Tape *tape, const Saved *s, void *y) {
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_apply(&s->norm.of, y);
+    else
+        kernels_of(tape)->halves->batch_norm_apply(s->stored, &s->norm, y);
+}
+
+static void sum_gradients(const Tape *tape, const Saved *s, const void *dy, float *sums,
+                          const NormGradient *to) {
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_gradient_sums(&s->norm.of, dy, sums, to);
+    else
+        kernels_of(tape)->halves->batch_norm_gradient_sums(s->stored, &s->norm, dy, sums, to);
+}
+
+static void input_gradient(const Tape *tape, const Saved *s, const void *dy, const float *sums,
+                           const NormGradient *to) {
+    if (s->stored == PRECISION_F32)
+        kernels_of(tape)->norm->batch_norm_gradient_apply(&s->norm.of, dy, sums, s->count, to);
+    else
+        kernels_of(tape)->halves->batch_norm_gradient_apply(s->stored, &s->norm, dy, sums, s->count,
+                                                            (void *)to->dx, to);
+}
+
+// ---- with all ranks ---------------------------------------------------------------------------
 
 // Runs a collective, whose time is communication that nothing hides.
 static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) {
@@ -47,32 +83,31 @@ static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) 
 static void backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Saved *s = node->saved;
-    const BatchNorm *norm = &s->norm;
+    const BatchNorm *norm = &s->norm.of;
     const float *dy = node->output->grad;
     NormGradient to = {0};
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
     float *sums = tape_memory(tape, 2 * norm->c * sizeof *sums); // [2, c]
-    kernels_of(tape)->norm->batch_norm_gradient_sums(norm, dy, sums, &to);
+    sum_gradients(tape, s, dy, sums, &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     to.dx = tape_grad(tape, x, &to.add_dx);
     if (!to.dx) return; // on every rank: it depends on the model, not on the data
     if (!communicate(tape, s->group, pg_all_reduce(sums, 2 * norm->c, PG_F32, PG_SUM))) return;
-    if (norm->n * norm->inner > 0)
-        kernels_of(tape)->norm->batch_norm_gradient_apply(norm, dy, sums, s->count, &to);
+    if (norm->n * norm->inner > 0) input_gradient(tape, s, dy, sums, &to);
     tape_grad_done(tape, x);
 }
 
 // Fills the norm's mean and invstd, and s->count, with the statistics of all ranks, and updates the
 // running ones. A row is {mean[c], invstd[c], count}.
 static bool exchange_statistics(Tape *tape, Saved *s) {
-    BatchNorm *norm = &s->norm;
+    BatchNorm *norm = &s->norm.of;
     size_t c = norm->c, width = 2 * c + 1, ranks = (size_t)pg_size(s->group);
     float *row = tape_scratch(tape, (1 + ranks) * width * sizeof *row), *rows = row + width;
     norm->mean = row;
     norm->invstd = row + c;
-    kernels_of(tape)->norm->batch_norm_statistics(norm);
+    measure(tape, s);
     kernels_of(tape)->elementwise->fill(row + 2 * c, (float)(norm->n * norm->inner), 1);
     if (!communicate(tape, s->group, pg_all_gather(row, rows, width, PG_F32))) return false;
     norm->mean = tape_memory(tape, c * sizeof *norm->mean);
@@ -90,13 +125,13 @@ static bool exchange_statistics(Tape *tape, Saved *s) {
 
 static Tensor *train(Tape *tape, Tensor *x, const BatchNormState *state, ProcessGroup *group) {
     if (!batch_norm_check_input(tape, OP, x, state)) return NULL;
-    x = op_float32(tape, x);
     Saved *s = tape_alloc(tape, sizeof *s);
-    *s = (Saved){.group = group, .norm = batch_norm_of(x, state)};
+    *s = (Saved){.group = group, .norm.of = batch_norm_of(x, state), .stored = tensor_precision(x)};
+    if (tensor_is_half(x)) s->norm.x = tensor_half(x);
     if (!exchange_statistics(tape, s)) return NULL;
     batch_norm_count_batch(state);
-    Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    kernels_of(tape)->norm->batch_norm_apply(&s->norm, tensor_f32(y));
+    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
+    normalize(tape, s, y->data);
     tape_record(tape, OP, backward, y, 3, (Tensor *[]){x, state->weight, state->bias}, s);
     return y;
 }

@@ -65,7 +65,8 @@ static bool gradient_completed(void *state, size_t parameter) {
     return true;
 }
 
-// If nothing at all was used, or there is no backward, no gradient came first.
+// Marks the unused parameters of a backward in which no gradient came first, because nothing at all
+// was used, or because there is no backward.
 static void mark_rest(void *state) {
     Unused *unused = state;
     if (!unused->marked) mark_unused(unused, NULL);

@@ -6,8 +6,8 @@
 
 #include "common/nn/module.h"
 
-// Before the first forward. Changes nothing if the wrapper has a ReadyPolicy already: that one
-// knows what is unused.
+// Lets a backward leave parameters out. To be called before the first forward. It changes nothing
+// if the wrapper has a ReadyPolicy already, because that one knows what is unused.
 void ddp_find_unused_parameters(Module *wrapper);
 
 #endif

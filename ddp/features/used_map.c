@@ -10,11 +10,11 @@
 struct UsedMap {
     Reducer *reducer;
     const NamedTensors *parameters;
-    int32_t *used;  // [count] 1: by this rank
-    int32_t *ranks; // [count] by how many ranks
-    bool *lent;     // [count] contributed without a gradient of this backward
-    float **kept;   // [count] the gradient before; host memory, NULL: None
-    Work *work;     // of the exchange
+    int32_t *used;  // [parameters], 1 if this rank has used it since the last exchange
+    int32_t *ranks; // [parameters], by how many ranks it was used, as of the last exchange
+    bool *lent;     // [parameters], it was contributed without a gradient of this backward
+    float **kept;   // [parameters], the gradient that it had then, in host memory; NULL: None
+    Work *work;     // the exchange while it goes on, or NULL
 };
 
 UsedMap *used_map_create(Reducer *reducer) {

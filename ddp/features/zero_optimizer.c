@@ -38,18 +38,18 @@ typedef struct Zero {
     ProcessGroup *group;
     Reducer *reducer;
     OptimizerSharding sharding;
-    OptimizerPart *parts; // [places] this rank's
-    Place *places;        // [place_count] in the optimizer's order
+    OptimizerPart *parts; // [place_count], what this rank is in charge of
+    Place *places;        // [place_count], in the optimizer's order
     size_t place_count;
-    Place **reduced; // [the reducer's parameters] in its order
+    Place **reduced; // [the reducer's parameters], in the reducer's order
     Way way;
-    ReduceOp op; // of the gradients
+    ReduceOp op; // how the gradients are reduced
     // The reducer's slab of gradients, and as much memory where each weight lies as its gradient
     // does there. The group owns both, the devices count them.
     float *gradients, *weights;
-    // Rank r's ends of these; NULL: the ranks do not reach each other's memory.
+    // Where rank r has these. All are NULL if the ranks do not reach each other's memory.
     float **peer_weights, **peer_gradients; // [W]
-    void **sources;                         // [W] what is being added up
+    void **sources;                         // [W], scratch: what is being added up
 } Zero;
 
 // ---- who is in charge of what -----------------------------------------------------------------

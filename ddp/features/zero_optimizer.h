@@ -45,8 +45,9 @@
  * on from it.
  *
  * Buckets are never rebuilt, because the state belongs to a place in them. After a step that was
- * not whole the gradients are None. Not together with another communication hook (which would own
- * the buckets), with Join (which could not mirror the step), or with static_graph.
+ * not whole the gradients are None. It cannot be combined with another communication hook, which
+ * would own the buckets, with Join, which could not mirror the step, or with static_graph, which
+ * rebuilds the buckets.
  */
 #ifndef DDP_FEATURES_ZERO_OPTIMIZER_H
 #define DDP_FEATURES_ZERO_OPTIMIZER_H

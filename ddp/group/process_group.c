@@ -131,9 +131,8 @@ int pg_check_sound(ProcessGroup *group, Error *err) {
     return status;
 }
 
-// Writes a copy of the flight recorder: files are no business to hold a mutex for. folder NULL:
-// what was configured for a group that breaks.
-static int write_flight(ProcessGroup *group, const char *folder, Error *err) {
+// A copy of the flight recorder is written, because files are no business to hold a mutex for.
+int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
     FlightAbout about = {group->backend->name, group->rank, group->size, group->global, NULL};
     pthread_mutex_lock(&group->mutex);
     FlightRecorder *copy = flight_recorder_copy(group->flight);
@@ -154,7 +153,7 @@ static bool break_sound(ProcessGroup *group, const Error *cause) {
     pthread_mutex_unlock(&group->mutex);
     if (!sound) return false;
     group->backend->abort(group->state, cause->message);
-    (void)write_flight(group, NULL, NULL);
+    (void)pg_write_flight(group, NULL, NULL);
     return true;
 }
 
@@ -170,11 +169,7 @@ bool pg_abort(ProcessGroup *group, const Error *cause) {
 }
 
 static void write_configured(void *group) {
-    (void)write_flight(group, NULL, NULL);
-}
-
-int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
-    return write_flight(group, folder, err);
+    (void)pg_write_flight(group, NULL, NULL);
 }
 
 // ---- shared memory and the end ----------------------------------------------------------------

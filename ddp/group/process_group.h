@@ -127,8 +127,8 @@ bool pg_abort(ProcessGroup *group, const Error *cause);
 // outside a subgroup: nothing happens.
 int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err);
 
-// Writes the flight records (PgOptions) into a folder now. Any thread may ask, also while a
-// collective hangs.
+// Writes the flight records (PgOptions) into a folder now; with NULL as a group does that breaks,
+// to where the options say. Any thread may ask, also while a collective hangs.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err);
 
 // Finishes what was started and ends the group for this rank. Does not wait for the others: what

@@ -2,12 +2,6 @@
 #include "common/base/memory.h"
 #include "ddp/group/internal.h"
 
-static int count_members(uint64_t members) {
-    int count = 0;
-    for (; members; members &= members - 1) count++;
-    return count;
-}
-
 // *members: bit r is set for each r of ranks[count].
 static int pack_members(const ProcessGroup *parent, const int *ranks, int count, uint64_t *members,
                         Error *err) {
@@ -30,7 +24,7 @@ static int pack_members(const ProcessGroup *parent, const int *ranks, int count,
 // The new group, around its backend's state.
 static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, void *state,
                                 uint64_t sequence) {
-    int size = count_members(members), rank = 0;
+    int size = __builtin_popcountll(members), rank = 0;
     int *global = memory_zalloc((size_t)size * sizeof *global);
     bool same = true; // numbers are as in the job, so names need not say both
     for (int r = 0, place = 0; r < parent->size; r++) {

@@ -29,18 +29,18 @@ typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } Rank
 typedef struct LaunchedRank {
     int rank, local_rank;
     pid_t pid;    // also the number of its process group
-    int start_fd; // for spawn_look until its program runs, afterwards -1
+    int start_fd; // what spawn_look reads until the rank's program runs; afterwards -1
     RankFate fate;
-    int code; // exit status, or the signal that killed it
+    int code; // the exit status, or the number of the signal that killed the rank
     bool core_dumped;
     uint64_t ended_ns;
     struct timespec ended_at; // the same moment on the wall clock
     bool stopped;             // by SIGSTOP or the like
     uint64_t stopped_ns;
     struct timespec stopped_at;
-    uint64_t beat_ns;  // its last heartbeat that was seen; 0: none yet
-    uint64_t heard_ns; // when that was; before the first, when it was started
-    int sent;          // the last signal the launcher sent it while it was alive, 0: none
+    uint64_t beat_ns;  // the time in its last heartbeat that was seen; 0: none was seen yet
+    uint64_t heard_ns; // when that one was seen; before the first, when the rank was started
+    int sent;          // the last signal that the launcher sent it while it was alive; 0: none
 } LaunchedRank;
 
 typedef enum LaunchStage {
@@ -83,15 +83,15 @@ typedef struct Launch {
     LaunchStage stage;
     uint64_t looked_ns; // when the heartbeats were last looked at
     uint64_t act_at_ns; // when the stage is over
-    int started;        // local ranks below this one have been forked
-    int starting;       // how many of them do not run their program yet
-    int alive;
+    int started;        // how many ranks have been forked: the local ranks 0 .. started - 1
+    int starting;       // how many of these do not run their program yet
+    int alive;          // how many have not ended
     Error start_error;
     uint64_t first_good_end_ns; // 0: no rank has ended well yet
     LaunchCause cause;
-    int root;   // local rank; -1: none
-    int caught; // the signal that ended the launcher, 0: none
-    bool no_restart;
+    int root;        // the local rank that failed first; -1: none has
+    int caught;      // the signal by which the launcher was told to end; 0: none
+    bool no_restart; // another node's launcher was told to end the job
 } Launch;
 
 // Forks as many ranks as may start at a time, while there are some left and nothing has failed.

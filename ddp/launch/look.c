@@ -17,7 +17,7 @@
 #include "ddp/launch/launch.h"
 
 #define STOPPED_S 30.0
-#define AWAY_S    5.0 // between two looks: it was the launcher that was stopped
+#define AWAY_S    5.0 // if two looks are further apart, the launcher itself was stopped
 
 // ---- Hearing
 

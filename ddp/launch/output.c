@@ -11,7 +11,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
@@ -81,7 +80,8 @@ static void remember(Stream *stream, const char *line, size_t bytes) {
     stream->last[kept] = '\0';
 }
 
-// What remains of a line when the bars that were drawn in its place are gone.
+// Finds what remains of a line when the bars that were drawn in its place are gone. *bytes becomes
+// the length of that.
 static const char *skip_bars(const char *line, size_t *bytes) {
     size_t end = *bytes;
     while (end > 0 && (line[end - 1] == '\n' || line[end - 1] == '\r')) end--;

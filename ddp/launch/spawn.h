@@ -22,10 +22,10 @@ typedef struct Spawn {
     char *const *argv;
     char *const *environment;
     Guard *guard;
-    int inherited_fd;          // the heartbeat page
-    sigset_t signal_mask;      // what the launcher was started with
-    struct rlimit descriptors; // likewise
-    const cpu_set_t *cores;    // NULL: the launcher's
+    int inherited_fd;          // the heartbeat page, the one descriptor that the rank inherits
+    sigset_t signal_mask;      // the mask that the launcher was started with
+    struct rlimit descriptors; // the limit of open files that the launcher was started with
+    const cpu_set_t *cores;    // where the rank may run; NULL: where the launcher may
 } Spawn;
 
 // Finds the program as execvp does, and then beside this one. Returns 0, or -1 with err

@@ -6,7 +6,6 @@
  * many ranks are still to come; those are then not started at all.
  */
 #include <sched.h>
-#include <string.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"

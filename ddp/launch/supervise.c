@@ -1,7 +1,8 @@
 /* supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch/launch.h).
  *
- * One loop: wait for output, a signal, a rank that starts or the next look (look.c); take signals;
- * reap; start more ranks (start.c); decide.
+ * There is one loop. It waits for output, a signal, a rank that starts or the next look (look.c),
+ * takes signals, reaps ranks that have ended, starts more of them (start.c), and decides.
+ *
  * Deaths are observed in the order in which SIGCHLD brings them, but several may have happened at
  * once, so the loop lets 100 ms pass after the first failure before it names the root. A rank that
  * ended with STATUS_FAILED may only have lost a peer, unless its heartbeat says that it met an
@@ -11,7 +12,6 @@
  * Every stage but RUNNING has a deadline, and each leads to the next: DOUBTING -> ENDING -> KILLING
  * -> out.
  */
-#include <errno.h>
 #include <poll.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>

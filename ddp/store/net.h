@@ -7,7 +7,6 @@
 #ifndef DDP_STORE_NET_H
 #define DDP_STORE_NET_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

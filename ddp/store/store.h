@@ -10,7 +10,6 @@
 #ifndef DDP_STORE_STORE_H
 #define DDP_STORE_STORE_H
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

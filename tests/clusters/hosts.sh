@@ -71,17 +71,19 @@ hosts_cut() {
     ip -n "$(host 1)" link set cable down
 }
 
+# hosts_pids HOST PROGRAM: the processes of that name
+hosts_pids() {
+    for pid in $(ip netns pids "$(host "$1")"); do
+        case $(cat "/proc/$pid/comm" 2>/dev/null) in "$2") echo "$pid" ;; esac
+    done
+}
+
 # hosts_idle PROGRAM: no process of that name is left on either host, but for MPI's own daemon
 hosts_idle() {
     tries=0
     while :; do
-        left=
-        for n in 1 2; do
-            for pid in $(ip netns pids "$(host $n)"); do
-                case $(cat "/proc/$pid/comm" 2>/dev/null) in "$1") left="$left $pid on host $n" ;; esac
-            done
-        done
-        [ -n "$left" ] || return 0
+        left="$(hosts_pids 1 "$1") $(hosts_pids 2 "$1")"
+        [ "$left" != ' ' ] || return 0
         tries=$((tries + 1))
         [ $tries -lt 150 ] || return 1
         sleep 0.1

@@ -37,3 +37,13 @@ ranks() {
     new_job
     timeout -k 5 "${limit:-60}" "$mpirun" -np "$count" "$@"
 }
+
+# under_way: waits until the job that writes out.txt and err.txt has trained three steps
+under_way() {
+    tries=0
+    until grep -q '^step=3 ' out.txt; do
+        tries=$((tries + 1))
+        [ $tries -lt 300 ] || { fail "no training: $(cat err.txt)" && break; }
+        sleep 0.1
+    done
+}

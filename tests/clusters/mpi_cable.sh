@@ -14,12 +14,7 @@ begin() {
     # shellcheck disable=SC2086 # the command is words
     limit=40 across 1 $train >out.txt 2>err.txt </dev/null &
     job=$!
-    tries=0
-    until grep -q '^step=3 ' out.txt; do
-        tries=$((tries + 1))
-        [ $tries -lt 300 ] || { fail "no training: $(cat err.txt)" && break; }
-        sleep 0.1
-    done
+    under_way
 }
 # ends WHAT
 ends() {
@@ -29,9 +24,7 @@ ends() {
     [ $status != 0 ] || fail "$1: status 0"
     hosts_idle train_ddp || fail "$1: ranks are left:$left"
 }
-far() { ip netns pids "$(host 2)" | while read -r pid; do
-    [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != train_ddp ] || echo "$pid"
-done; }
+far() { hosts_pids 2 train_ddp; }
 
 hosts_open 1gbit
 begin

@@ -21,12 +21,7 @@ strike() {
     limit=60 ranks "$3" ./rank.sh "$bin/train_ddp" --backend mpi --epochs 100000 --no-eval --log-every 1 \
         --timeout-s 4 >out.txt 2>err.txt </dev/null &
     job=$!
-    tries=0
-    until grep -q '^step=5 ' out.txt && [ -s "pid.$2" ]; do
-        tries=$((tries + 1))
-        [ $tries -lt 300 ] || { fail "no training: $(cat err.txt)" && break; }
-        sleep 0.1
-    done
+    under_way
     kill -"$1" "$(cat "pid.$2")"
     status=0
     wait $job || status=$?

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi_slurm.sh BIN_DIR MPI: two nodes of Slurm. srun starts MPI's ranks by --mpi=pmix (Open MPI) or pmi2
 # (MPICH), with the bits of DataParallel; without it they are told what to type; ranks of shm on one node, and
-# ddprun on each node, work as they do without Slurm.
+# ddprun on each node, work as they do without Slurm; a killed rank ends the step.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 . "$(dirname "$0")/hosts.sh"
@@ -35,5 +35,19 @@ checks=$((checks + 1))
 step 60 -n2 --mpi=none --export="ALL,MASTER_ADDR=$net.1" "$bin/train_ddp" --steps 2 >out.txt 2>err.txt &&
     fail "shm works on two nodes"
 grep -q "backend shm needs all ranks in one system: .*: use --backend mpi" err.txt || fail "shm on two nodes: $(cat err.txt)"
+
+# A rank that is killed ends the step: with pmi2 only if srun is told so.
+step 60 --mpi=$plugin --kill-on-bad-exit=1 -n2 --ntasks-per-node=1 "$bin/train_ddp" --backend mpi --epochs 100000 \
+    --no-eval --log-every 1 --timeout-s 10 >out.txt 2>err.txt </dev/null &
+job=$!
+under_way
+# shellcheck disable=SC2046 # numbers
+kill -KILL $(hosts_pids 2 train_ddp)
+status=0
+checks=$((checks + 2))
+wait $job || status=$?
+case $status in 0 | 124) fail "status $status after a rank was killed: $(cat err.txt)" ;; esac
+hosts_idle train_ddp || fail "ranks are left: $left"
+grep -q 'task 1: Killed' err.txt || fail "a killed rank is not named: $(cat err.txt)"
 
 tally mpi_slurm

@@ -1,6 +1,8 @@
 #!/bin/sh
 # mpi_two_hosts.sh BIN_DIR MPI: Open MPI across two hosts, over an open cable and over one of 1 Gbit/s: the bits
-# of DataParallel, with one rank on each host and with two; and the message of those who asked for shm.
+# of DataParallel, with one rank on each host and with two; bench/compare.sh over both; and the message of those who
+# asked for shm.
+root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 [ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
@@ -19,6 +21,20 @@ for rate in '' 1gbit; do
 done
 
 hosts_open
+# The comparison, whose ranks are on both hosts. What mpirun has to know here stands in the environment.
+if [ "$(command -v mpirun)" -ef "$mpirun" ] && command -v bash >/dev/null; then
+    new_job
+    export OMPI_MCA_plm_rsh_agent="$work/agent.sh" OMPI_MCA_btl_tcp_if_include="$net.0/24"
+    export OMPI_MCA_oob_tcp_if_include="$net.0/24"
+    run "bench/compare.sh --hosts" on 1 timeout -k 5 120 "$root/bench/compare.sh" --backend mpi --hosts "$net.1:1,$net.2:1" \
+        --quick --only-equivalence --model mlp --world 2 --bin "$bin" --out "$work/compared"
+    checks=$((checks + 1))
+    grep -q '^mlp,dp:2,ddp:2,gradient,.*,1,bitwise,0,1$' compared/equivalence.csv || fail "the comparison's ranks: $(cat out.txt)"
+    grep -q -- "-host '*$net.1:1,$net.2:1'* -np 2 .*--backend mpi" compared/commands.txt ||
+        fail "not over two hosts: $(cat compared/commands.txt)"
+    unset OMPI_MCA_plm_rsh_agent OMPI_MCA_btl_tcp_if_include OMPI_MCA_oob_tcp_if_include
+fi
+
 checks=$((checks + 1))
 across 1 "$bin/train_ddp" --backend shm >out.txt 2>err.txt &&
     fail "shm works across two hosts"

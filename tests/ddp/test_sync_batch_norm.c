@@ -9,6 +9,7 @@
  */
 #include "tests/rigs/sync_norm_rig.h"
 
+#include "common/nn/ops_half.h"
 #include "ddp/features/sync_batch_norm.h"
 
 enum { C = 5, MAX_VALUES = 24 * C * 9 };
@@ -245,6 +246,71 @@ static void row_73_process_subgroups(void **state) {
     free(wholes);
 }
 
+// ---- in 16 bits -----------------------------------------------------------------------------
+
+typedef struct Stored { // what comes out in 16 bits, of so many rows
+    Precision precision;
+    size_t first, rows; // images of 3x3
+    DType dtype;
+    float y[MAX_VALUES], dx[MAX_VALUES];
+} Stored;
+
+// One step on a device that stores 16 bits. Without a group it has all rows.
+static int run_stored(ProcessGroup *group, Stored *s, Error *err) {
+    float values[MAX_VALUES];
+    char name[16];
+    size_t count = s->rows * C * 9, from = s->first * C * 9;
+    snprintf(name, sizeof name, "ref:%d", group ? pg_rank(group) : 0);
+    Device *device = device_open(name, err);
+    CHECK(device, "%s", err->message);
+    Module *layer = norm_layer(device);
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = s->precision;
+    for (size_t i = 0; i < count; i++) values[i] = x_value(from + i, 9);
+    Tensor *x = tape_input(tape, DTYPE_F32, 4, (size_t[]){s->rows, C, 3, 3}, values);
+    x->requires_grad = true;
+    if (group) sync_batch_norm_convert(layer, group, err);
+    Tensor *y = module_forward(layer, tape, op_half(tape, x)), *wide = op_float32(tape, y);
+    CHECK(wide, "%s", tape->error.message);
+    s->dtype = y->dtype;
+    memcpy(s->y, wide->data, count * sizeof(float));
+    float *dy = tape_make_grad(tape, wide);
+    for (size_t i = 0; i < count; i++) dy[i] = dy_value(from + i);
+    int status = tape_backward_from(tape, wide, err);
+    memcpy(s->dx, x->grad, count * sizeof(float));
+    tape_close(tape);
+    module_close(layer);
+    device_close(device);
+    return status;
+}
+
+// A number that lies between two of 16 bits may be rounded to either.
+static void play_stored(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Stored *whole = argument;
+    size_t rows = whole->rows / (size_t)pg_size(group), first = (size_t)pg_rank(group) * rows;
+    double unit = whole->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    Stored *own = memory_zalloc(sizeof *own);
+    *own = (Stored){.precision = whole->precision, .first = first, .rows = rows};
+    EXPECT(run_stored(group, own, &outcome->error) == 0);
+    EXPECT(own->dtype == whole->dtype && own->dtype != DTYPE_F32);
+    compare(outcome, own->y, whole->y + first * C * 9, rows * C * 9, unit, "y");
+    compare(outcome, own->dx, whole->dx + first * C * 9, rows * C * 9, unit, "dx");
+    free(own);
+}
+
+// As autocast has it: what comes in 16 bits leaves so, without a copy in float32 on either side.
+static void row_69_layer_in_16_bits(void **state) {
+    (void)state;
+    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+        Error err = {0};
+        Stored *whole = memory_zalloc(sizeof *whole);
+        *whole = (Stored){.precision = (Precision)p, .rows = 6};
+        CHECK_OK(run_stored(NULL, whole, &err) == 0, err);
+        on_threads_and_processes(play_stored, 3, whole);
+        free(whole);
+    }
+}
+
 // ---- where it is an ordinary batch norm -----------------------------------------------------
 
 static void forward_into(Module *layer, Tape *tape, float y[6 * C]) {
@@ -355,6 +421,7 @@ int main(void) {
         cmocka_unit_test(row_72_layer_with_empty_batches),
         cmocka_unit_test(row_72_all_ranks_empty),
         cmocka_unit_test(row_73_process_subgroups),
+        cmocka_unit_test(row_69_layer_in_16_bits),
         cmocka_unit_test(row_41_evaluation_alone_and_a_group_of_one),
         cmocka_unit_test(row_69_errors),
     };

@@ -126,8 +126,8 @@ typedef struct Layer {
     LinearShape shape;
     Precision precision;
     bool with_bias, relu, accumulate;
-    Both x, weight, bias, y, dy, dweight, dbias, dx;
-    ReluMask mask[DEVICES]; // y's
+    Both x, narrow, bias, y, dy, dweight, dbias, dx; // narrow: weight and bias
+    ReluMask mask[DEVICES];                          // y's
     void *workspace[DEVICES];
 } Layer;
 
@@ -135,7 +135,8 @@ static void layer_open(TwoDevices *two, Layer *l) {
     const LinearShape s = l->shape;
     Precision p = l->precision;
     l->x = half_normal(two, p, s.rows * s.in, 1);
-    l->weight = half_normal(two, p, s.out * s.in, 2);
+    Both weight = both_normal(two, s.out * s.in, 2);
+    l->narrow = half_start(two, p, linear_narrow_count(s), true);
     l->bias = both_normal(two, s.out, 3);
     l->dy = half_normal(two, p, s.rows * s.out, 4);
     l->y = half_start(two, p, s.rows * s.out, false);
@@ -146,6 +147,8 @@ static void layer_open(TwoDevices *two, Layer *l) {
         const Kernels *k = two_kernels(two, d);
         l->workspace[d] = two_take(two, two->of[d], NULL, k->halves->linear_workspace(p, s));
         l->mask[d].bits = two_take(two, two->of[d], NULL, k->matrix->relu_mask(p, s));
+        k->halves->narrow_linear(p, s, weight.of[d], l->with_bias ? l->bias.of[d] : NULL,
+                                 l->narrow.of[d]);
     }
 }
 
@@ -154,18 +157,19 @@ static void layer_run(const TwoDevices *two, int d, Layer *l) {
     const Compute how = {l->precision, l->workspace[d]};
     LinearShape s = l->shape;
     s.relu = l->relu ? &l->mask[d] : NULL;
-    k->linear(how, s, l->x.of[d], l->weight.of[d], l->with_bias ? l->bias.of[d] : NULL, l->y.of[d]);
+    k->linear(how, s, l->x.of[d], l->narrow.of[d], l->with_bias ? l->bias.of[d] : NULL, l->y.of[d]);
     k->linear_weight_gradient(how, s, l->dy.of[d], l->x.of[d],
                               &(LinearGradient){l->dweight.of[d],
                                                 l->with_bias ? l->dbias.of[d] : NULL, l->accumulate,
                                                 l->accumulate});
-    k->linear_input_gradient(how, s, l->dy.of[d], l->weight.of[d], NULL, l->dx.of[d],
+    k->linear_input_gradient(how, s, l->dy.of[d], l->narrow.of[d], NULL, l->dx.of[d],
                              l->accumulate);
 }
 
 // Where a library knows no product with a bias, that is rounded before it is added, too.
 static void layer_check(const Layer *l) {
     double unit = l->precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
+    half_check(l->narrow, l->precision, 0, "narrow_linear");
     half_check(l->y, l->precision, l->with_bias ? 2 : 1, "linear");
     half_check(l->dx, l->precision, 1, "linear_input_gradient");
     both_check(l->dweight, unit, "linear_weight_gradient");
@@ -226,6 +230,36 @@ static void a_layer_keeps_nan(void **state) {
         if ((i / 16 == 2) != (bool)isnan(from_half(l.precision, y[i])))
             fail_msg("y[%zu] is %g", i, (double)from_half(l.precision, y[i]));
     two_free(two);
+}
+
+// ---- attention --------------------------------------------------------------------------------
+
+static void check_attention(TwoDevices *two, Attention of, Precision p, bool add) {
+    size_t count = of.batch * of.length * of.heads * of.size;
+    Both qkv = half_normal(two, p, 3 * count, 1), dy = half_normal(two, p, count, 2);
+    Both y = half_start(two, p, count, false), dqkv = half_start(two, p, 3 * count, add);
+    for (int d = 0; d < DEVICES; d++) {
+        const Kernels *k = two_kernels(two, d);
+        void *saved = two_take(two, two->of[d], NULL, k->transformer->attention_saved(&of));
+        size_t room = k->transformer->attention_workspace(p, &of);
+        const Compute how = {p, two_take(two, two->of[d], NULL, room)};
+        k->halves->attention(how, &of, qkv.of[d], y.of[d], saved);
+        k->halves->attention_gradient(how, &of, qkv.of[d], y.of[d], saved, dy.of[d], dqkv.of[d],
+                                      add);
+    }
+    half_check(y, p, 1, "attention");
+    half_check(dqkv, p, 1, "attention_gradient");
+    two_free(two);
+}
+
+static void attention(void **state) {
+    const Attention cases[] = {{0, 5, 2, 4},   {2, 0, 2, 4},   {1, 1, 1, 1},   {2, 5, 3, 7},
+                               {3, 32, 2, 8},  {1, 63, 2, 16}, {1, 65, 1, 32}, {1, 131, 1, 5},
+                               {1, 40, 1, 64}, {1, 9, 1, 128}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (int flags = 0; flags < 4; flags++)
+            check_attention(*state, cases[i], flags & 1 ? PRECISION_F16 : PRECISION_BF16,
+                            flags & 2);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -478,6 +512,57 @@ static void norms(void **state) {
                                       .no_dx = flags == 6});
 }
 
+// The steps of a batch norm over ranks, of which there are two with the same batch.
+static void ranks_step(const TwoDevices *two, int d, Precision p, const HalfNorm *norm,
+                       const Both *dy, Both tensors[4]) {
+    const Kernels *k = two_kernels(two, d);
+    const BatchNorm *of = &norm->of;
+    float *sums = tensors[0].of[d];
+    double *count = tensors[1].of[d];
+    uint16_t *y = tensors[2].of[d], *dx = tensors[3].of[d];
+    k->halves->batch_norm_statistics(p, norm);
+    k->halves->batch_norm_apply(p, norm, y);
+    k->halves->batch_norm_gradient_sums(p, norm, dy->of[d], sums, &(NormGradient){0});
+    if (of->n * of->inner > 0)
+        k->halves->batch_norm_gradient_apply(p, norm, dy->of[d], sums, count, dx,
+                                             &(NormGradient){.add_dx = true});
+}
+
+static void check_ranks(TwoDevices *two, Precision p, ImageSizes of) {
+    size_t count = of.n * of.c * of.inner;
+    double elements = 2 * (double)(of.n * of.inner);
+    Both x = half_normal(two, p, count, 1), dy = half_normal(two, p, count, 2);
+    Both weight = both_normal(two, of.c, 3), bias = both_normal(two, of.c, 4);
+    Both mean = both_start(two, of.c, false), invstd = both_start(two, of.c, false);
+    Both tensors[] = {both_start(two, 2 * of.c, false), both_bytes(two, &elements, sizeof elements),
+                      half_start(two, p, count, false), half_start(two, p, count, true)};
+    for (int d = 0; d < DEVICES; d++) {
+        const BatchNorm plain = {.n = of.n,
+                                 .c = of.c,
+                                 .inner = of.inner,
+                                 .weight = weight.of[d],
+                                 .bias = bias.of[d],
+                                 .mean = mean.of[d],
+                                 .invstd = invstd.of[d],
+                                 .eps = 1e-5f};
+        ranks_step(two, d, p, &(HalfNorm){.of = plain, .x = x.of[d]}, &dy, tensors);
+    }
+    both_check(mean, 1e-6, "a rank's mean");
+    both_check(invstd, 1e-6, "a rank's invstd");
+    both_check(tensors[0], 2e-6, "batch_norm_gradient_sums");
+    half_check(tensors[2], p, 1, "batch_norm_apply");
+    half_check(tensors[3], p, 1, "batch_norm_gradient_apply");
+    two_free(two);
+}
+
+static void norms_over_ranks(void **state) {
+    const ImageSizes shapes[] = {{2, 1, 1},   {3, 5, 7},    {2, 16, 64}, {1, 33, 129},
+                                 {4, 64, 49}, {67, 3, 130}, {0, 4, 9},   {2, 0, 3}};
+    for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
+        for (int p = PRECISION_BF16; p <= PRECISION_F16; p++)
+            check_ranks(*state, (Precision)p, shapes[i]);
+}
+
 int main(int argc, char **argv) {
     TwoDevices two = two_open(argc, argv);
     if (!two_kernels(&two, TESTED)->halves) {
@@ -490,11 +575,13 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(elements, &two),
         cmocka_unit_test_prestate(layers, &two),
         cmocka_unit_test_prestate(a_layer_keeps_nan, &two),
+        cmocka_unit_test_prestate(attention, &two),
         cmocka_unit_test_prestate(convolutions, &two),
         cmocka_unit_test_prestate(a_convolution_in_parts, &two),
         cmocka_unit_test_prestate(a_recorded_step, &two),
         cmocka_unit_test_prestate(windows, &two),
         cmocka_unit_test_prestate(norms, &two),
+        cmocka_unit_test_prestate(norms_over_ranks, &two),
     };
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     two_close(&two);

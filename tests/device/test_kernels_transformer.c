@@ -237,9 +237,10 @@ static void test_attention(void **state) {
                                {1, 63, 2, 16}, {3, 64, 1, 32},  {1, 65, 2, 8}, {2, 131, 3, 5},
                                {1, 70, 2, 64}, {1, 200, 1, 33}, {1, 9, 1, 128}};
     TwoDevices *two = *state;
+    int last = two_kernels(two, TESTED)->halves ? PRECISION_F32 : PRECISION_F16;
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
         for (int add = 0; add < 2; add++)
-            for (int p = PRECISION_F32; p <= PRECISION_F16; p++)
+            for (int p = PRECISION_F32; p <= last; p++)
                 check_attention(two, cases[i], (Precision)p, add);
 }
 

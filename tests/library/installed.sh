@@ -17,7 +17,7 @@ cp -r "$root/tutorials/own-program" own
 # --- What is in it
 
 for file in bin/train_single bin/train_dp bin/train_ddp bin/ddprun include/ddpc/ddpc.h \
-    include/ddpc/common/nn/tape.h share/ddpc/digits/train-images-idx3-ubyte.gz; do
+    include/ddpc/common/nn/tape.h share/ddpc/digits/train-images-idx3-ubyte.gz share/ddpc/pt_to_safetensors.py; do
     checks=$((checks + 1))
     [ -e "$prefix/$file" ] || fail "there is no $file"
 done
@@ -88,6 +88,10 @@ run 'build, static' cmake --build static-build --target own
 trains 'static' ./static-build/own
 checks=$((checks + 1))
 ! ldd static-build/own | grep libddpc || fail "the static program needs a shared library"
+mpi_of() { ldd "$1" | grep -oE 'libmpi(ch)?\.so[.0-9]*' | sort -u; }
+checks=$((checks + 1))
+[ "$(mpi_of static-build/own)" = "$(mpi_of "$lib/libddpc_ddp.so")" ] ||
+    fail "the static program is linked with another MPI than the library: $(mpi_of static-build/own)"
 sed -i 's/COMPONENTS static/COMPONENTS nothing/' own-static/CMakeLists.txt
 checks=$((checks + 1))
 ! cmake -S own-static -B nothing -DCMAKE_PREFIX_PATH="$prefix" >out.txt 2>&1 || fail "a component that does not exist is found"

@@ -7,7 +7,7 @@
 #include "common/base/rng.h"
 #include "common/nn/layers.h"
 #include "common/nn/models.h"
-#include "common/nn/ops.h"
+#include "common/nn/ops_half.h"
 #include "common/nn/tuple.h"
 
 static const char *name = "ref";
@@ -19,13 +19,19 @@ static Device *open_device(const char *of) {
     return device;
 }
 
-static Tensor *random_input(Tape *tape, const size_t shape[4]) {
-    size_t count = shape[0] * shape[1] * shape[2] * shape[3];
+static Tensor *random_tensor(Tape *tape, int ndim, const size_t *shape, uint64_t which,
+                             float size) {
+    size_t count = 1;
+    for (int i = 0; i < ndim; i++) count *= shape[i];
     float *host = memory_zalloc(count * sizeof *host);
-    for (size_t i = 0; i < count; i++) host[i] = rng_normal(3, RNG_STREAM_TEST, i);
-    Tensor *x = tape_input(tape, DTYPE_F32, 4, shape, host);
+    for (size_t i = 0; i < count; i++) host[i] = size * rng_normal(which, RNG_STREAM_TEST, i);
+    Tensor *x = tape_input(tape, DTYPE_F32, ndim, shape, host);
     free(host);
     return x;
+}
+
+static Tensor *random_input(Tape *tape, const size_t shape[4]) {
+    return random_tensor(tape, 4, shape, 3, 1);
 }
 
 // ---- memory -----------------------------------------------------------------------------------
@@ -145,6 +151,9 @@ static void types(void **state) {
         expect(op_add(tape, z, z), half, "a sum of rows");
         expect(op_relu(tape, z), half, "relu of rows");
         expect(op_layer_norm(tape, z, ones(tape, 8), ones(tape, 8)), DTYPE_F32, "layer_norm");
+        Tensor *qkv = rows_of_ones(tape, 6, 12);
+        expect(op_attention(tape, qkv, 3, 2), half, "attention of float32");
+        expect(op_attention(tape, op_half(tape, qkv), 3, 2), half, "attention");
     }
     tape_close(tape);
     for (int i = 0; i < 4; i++) module_close(chain.part[i]);
@@ -212,10 +221,47 @@ static void gradients_meet(void **state) {
     free(got);
 }
 
+// Of rows whose query, key and value somebody else reads, too: two texts of five tokens, two heads.
+enum { TOKENS = 10, WIDTH = 24 };
+
+static void attention_gradient(Device *device, Precision precision, float *dx) {
+    Error err = {0};
+    Tape *tape = tape_create(device, NULL);
+    tape->precision = precision;
+    Tensor *x = random_tensor(tape, 2, (size_t[]){TOKENS, WIDTH}, 4, 1);
+    x->requires_grad = true;
+    Tensor *qkv =
+        op_linear(tape, x, random_tensor(tape, 2, (size_t[]){WIDTH, WIDTH}, 5, 0.2f), NULL);
+    Tensor *y = op_attention(tape, qkv, 5, 2);
+    Tensor *other = random_tensor(tape, 2, (size_t[]){WIDTH / 3, WIDTH}, 6, 0.2f);
+    y = op_add(tape, y, op_linear(tape, qkv, other, NULL));
+    Tensor *target = random_tensor(tape, 2, (size_t[]){TOKENS, WIDTH / 3}, 7, 1);
+    Tensor *loss = op_squared_error(tape, y, target, 16);
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    device_copy(NULL, dx, device, x->grad, tensor_bytes(x));
+    tape_close(tape);
+}
+
+static void attention_and_another_reader(void **state) {
+    (void)state;
+    float wanted[TOKENS * WIDTH], got[TOKENS * WIDTH];
+    Device *cpu = open_device("cpu"), *device = open_device(name);
+    attention_gradient(cpu, PRECISION_F32, wanted);
+    for (int p = PRECISION_BF16; p <= PRECISION_F16; p++) {
+        attention_gradient(device, (Precision)p, got);
+        compare(got, wanted, TOKENS * WIDTH, p == PRECISION_BF16 ? 0.04 : 0.005,
+                "the gradient through attention");
+    }
+    device_close(cpu);
+    device_close(device);
+}
+
 int main(int argc, char **argv) {
     if (argc > 1) name = argv[1];
     if (device_available(name) == 0) return STATUS_SKIPPED;
     const struct CMUnitTest tests[] = {cmocka_unit_test(half_the_memory), cmocka_unit_test(types),
-                                       cmocka_unit_test(gradients_meet)};
+                                       cmocka_unit_test(gradients_meet),
+                                       cmocka_unit_test(attention_and_another_reader)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,24 +1,27 @@
 #!/usr/bin/env python3
-"""Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, ten losses.
+"""Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, a loss per step.
 
     python3 tests/parity/make_fixtures.py [FILE ...]     # needs torch and safetensors
 
 tests/parity/test_parity.c replays them with our own kernels. The files are committed; run this again only
-when a model changes.
+when a model changes. resnet20 begins with our own initial weights (but bn2's), and needs
+build/bin/train_single.
 """
 
 import pathlib
+import subprocess
 import sys
+import tempfile
 
 import torch
 import torch.nn.functional as F
-from safetensors.torch import save_file
+from safetensors.torch import load_file, save_file
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parents[1] / "bench/peers"))
 import models
 
-STEPS, BATCH = 10, 16
+BATCH = 16
 CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("mlp", "mlp", (1, 8, 8), 10, (24, 16), dict(name="sgd", lr=0.1, momentum=0.9)),
     ("mlp_nesterov", "mlp", (1, 8, 8), 10, (16,),
@@ -43,34 +46,80 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("gpt", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt-stored_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
     ("gpt_bf16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
+    ("gpt-stored_fp16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
+    ("gpt_fp16", "gpt", (2, 2, 16, 10), 13, (), dict(name="adamw", lr=0.01, weight_decay=0.1, eps=1e-5)),
+    ("resnet20", "resnet20", (3, 8, 8), 10, (), dict(name="sgd", lr=0.01, momentum=0.9)),
+    ("resnet20-stored_bf16", "resnet20", (3, 8, 8), 10, (), dict(name="sgd", lr=0.01, momentum=0.9)),
+    ("resnet20-stored_fp16", "resnet20", (3, 8, 8), 10, (), dict(name="sgd", lr=0.01, momentum=0.9)),
+    ("segnet-stored_bf16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
+    ("segnet-stored_fp16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
 ]
 LENGTH = 9  # tokens of a text
+# These begin as the file does that is called like their model, and have the first HEAD of each result.
+BEGUN = ("gpt_fp16", "gpt-stored_fp16", "resnet20-stored_bf16", "resnet20-stored_fp16", "segnet-stored_bf16",
+         "segnet-stored_fp16")
+HEAD = 512
 
 
-def make(file, name, shape, outputs, hidden, settings):
-    torch.manual_seed(len(file))
-    model = models.build(name, shape, outputs, hidden)
-    if "stored" not in file:
-        models.keep_float32(model)
+def initial_of(name, shape, outputs):
+    """The weights that train_single begins with."""
+    with tempfile.TemporaryDirectory() as folder:
+        data = f"synthetic:{'x'.join(map(str, shape))}:{outputs}"
+        subprocess.run([HERE.parents[1] / "build/bin/train_single", "--device", "cpu", "--model", name, "--data", data,
+                        "--seed", "0", "--steps", "1", "--no-eval", "--save-init", f"{folder}/init"],
+                       check=True, stdout=subprocess.DEVNULL)
+        return load_file(f"{folder}/init")
+
+
+def head(tensor, small):
+    return tensor.flatten()[:HEAD].clone() if small and tensor.numel() > HEAD else tensor.clone()
+
+
+def new_begin(model, file, name, shape, outputs, steps):
+    """What a model begins with: initial weights (but resnet20's), and a batch per step."""
     texts = name == "gpt"
     if texts:  # away from small weights, with which all tokens are attended to alike
         with torch.no_grad():
             for p in model.parameters():
                 p.mul_(8) if p.dim() > 1 else p.add_(0.3 * torch.randn_like(p))
-    x = torch.randint(outputs, (STEPS * BATCH, LENGTH)) if texts else torch.randn(STEPS * BATCH, *shape)
-    target = torch.randn(STEPS * BATCH, outputs) if name == "toy" else \
-        torch.randint(-1, outputs, (STEPS * BATCH, *shape[1:])) if name == "segnet" else \
+    x = torch.randint(outputs, (steps * BATCH, LENGTH)) if texts else torch.randn(steps * BATCH, *shape)
+    target = torch.randn(steps * BATCH, outputs) if name == "toy" else \
+        torch.randint(-1, outputs, (steps * BATCH, *shape[1:])) if name == "segnet" else \
         (x + x.roll(1, 1)) % outputs if texts else \
-        torch.randint(outputs, (STEPS * BATCH,))
-    tensors = {f"init.{k}": v.clone() for k, v in model.state_dict().items()}
-    tensors |= {"x": x, "target": target}
+        torch.randint(outputs, (steps * BATCH,))
+    tensors = {f"init.{k}": v.clone() for k, v in model.state_dict().items()
+               if name != "resnet20" or k.endswith("bn2.weight")}
     if file == "mlp_answers":
         tensors["pos_weight"] = torch.linspace(0.5, 5, outputs)
+    return tensors | {"x": x, "target": target}
+
+
+def begin(model, file, name, shape, outputs, steps):
+    """Leaves the initial weights in the model. Returns what it begins with, and whether that is this file's."""
+    if name == "resnet20":  # of many layers in a row every rounding moves all that follow: blocks add little
+        model.load_state_dict({k: v / 8 if k.endswith("bn2.weight") else v
+                               for k, v in initial_of(name, shape, outputs).items()})
+    if file not in BEGUN:
+        return new_begin(model, file, name, shape, outputs, steps), True
+    tensors = load_file(HERE / f"{name}.safetensors")
+    model.load_state_dict({k[5:]: v for k, v in tensors.items() if k.startswith("init.")}, strict=name != "resnet20")
+    return tensors, False
+
+
+def make(file, name, shape, outputs, hidden, settings):
+    torch.manual_seed(len(file))
+    steps = 4 if name == "resnet20" or file in BEGUN and name == "segnet" else 10
+    model = models.build(name, shape, outputs, hidden)
+    if "stored" not in file:
+        models.keep_float32(model)
+    start, own = begin(model, file, name, shape, outputs, steps)
+    x, target, tensors = start["x"], start["target"], start if own else {}
+    small, texts = not own or name == "resnet20", name == "gpt"
     parameters = models.decay_groups(model.parameters(), settings["weight_decay"]) if texts else \
         model.parameters()
     optimizer = models.optimizer(parameters=parameters, **settings)
     losses = []
-    for step in range(STEPS):
+    for step in range(steps):
         rows = slice(step * BATCH, (step + 1) * BATCH)
         with models.autocast(file.partition("_")[2]):
             output = model(x[rows])
@@ -84,13 +133,13 @@ def make(file, name, shape, outputs, hidden, settings):
         optimizer.zero_grad()
         loss.backward()
         if step == 0:
-            tensors |= {f"grad.{k}": p.grad.clone() for k, p in model.named_parameters()}
+            tensors |= {f"grad.{k}": head(p.grad, small) for k, p in model.named_parameters()}
         if texts:
             torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
         losses.append(loss.item())
     tensors["losses"] = torch.tensor(losses)
-    tensors |= {f"final.{k}": v.clone() for k, v in model.state_dict().items()}
+    tensors |= {f"final.{k}": head(v, small) for k, v in model.state_dict().items()}
     save_file(tensors, HERE / f"{file}.safetensors")
     print(f"{file}: losses {losses[0]:.6f} .. {losses[-1]:.6f}")
 

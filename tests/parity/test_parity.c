@@ -1,7 +1,11 @@
-/* test_parity.c: ten training steps against PyTorch's, from fixtures that
- * tests/parity/make_fixtures.py wrote: initial weights, batches, the first gradients, ten losses,
- * final weights and buffers. With the argument "cuda": on a GPU, where activations are stored in 16
- * bits, those of them that are so in PyTorch, too.
+/* test_parity.c: ten training steps, or four, against PyTorch's, from fixtures that
+ * tests/parity/make_fixtures.py wrote: initial weights, batches, the first gradients, a loss per
+ * step, final weights and buffers. With the argument "cuda": on a GPU, where activations are stored
+ * in 16 bits, those of them that are so in PyTorch, too.
+ *
+ * So that the files stay small, some have what they begin with in another one, called as the model.
+ * resnet20 has bn2's initial weights there: else it begins with those that we make of the seed, as
+ * PyTorch did. And of a tensor's gradients and final values a file may have only the first HEAD.
  */
 #include "tests/rigs/check.h"
 
@@ -12,7 +16,7 @@
 #include "common/nn/optimizer.h"
 #include "common/train/safetensors.h"
 
-enum { STEPS = 10, BATCH = 16 };
+enum { BATCH = 16, HEAD = 512 };
 
 typedef struct Fixture {
     const char *file;
@@ -39,6 +43,10 @@ static const Mining MINING = {.threshold = 1.2, .least = 270};
         .kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .decay_matrices_only = true, .beta1 = 0.9, \
         .beta2 = 0.999, .eps = 1e-5                                                              \
     }
+#define RESNET20 \
+    { "resnet20", NULL, {3, 8, 8}, 10, .seed = 0 }
+#define SEGNET \
+    { "segnet", NULL, {2, 8, 8}, 3, .seed = 0 }
 #define FLOAT32 PRECISION_F32, 2e-5, 1e-5, 1e-3
 static const Fixture FIXTURES[] = {
     {"mlp", {"mlp", "24,16", {1, 8, 8}, 10, .seed = 0}, SGD(0.9, 0, false), 0.1, FLOAT32},
@@ -55,11 +63,21 @@ static const Fixture FIXTURES[] = {
      {.kind = OPTIMIZER_ADAM, .weight_decay = 0.1, .beta1 = 0.8, .beta2 = 0.99, .eps = 1e-4},
      0.01,
      FLOAT32},
-    {"segnet", {"segnet", NULL, {2, 8, 8}, 3, .seed = 0}, SGD(0.9, 0, false), 0.02, FLOAT32},
+    {"segnet", SEGNET, SGD(0.9, 0, false), 0.02, FLOAT32},
     {"gpt", GPT, GPT_ADAMW, 0.01, FLOAT32},
     // PyTorch adds up a bias's gradient of 16-bit numbers.
     {"gpt_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 2e-3, 0.1},
-    {"gpt-stored_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 2e-2, 5e-3, 0.1},
+    {"gpt_fp16", GPT, GPT_ADAMW, 0.01, PRECISION_F16, 6e-3, 1e-4, 2e-2},
+    {"gpt-stored_bf16", GPT, GPT_ADAMW, 0.01, PRECISION_BF16, 1e-2, 1e-3, 5e-2},
+    {"gpt-stored_fp16", GPT, GPT_ADAMW, 0.01, PRECISION_F16, 2e-3, 1e-4, 1e-2},
+    // Where a number lies between two of 16 bits the order of adding decides, and every layer that
+    // follows makes more such choices: of many layers in a row gradients are as far from PyTorch's
+    // as those in 16 bits are from those in 32 (0.3 of the largest in bf16, 0.2 in fp16).
+    {"resnet20", RESNET20, SGD(0.9, 0, false), 0.01, FLOAT32},
+    {"resnet20-stored_bf16", RESNET20, SGD(0.9, 0, false), 0.01, PRECISION_BF16, 0.6, 1e-3, 0.4},
+    {"resnet20-stored_fp16", RESNET20, SGD(0.9, 0, false), 0.01, PRECISION_F16, 0.3, 1e-4, 0.2},
+    {"segnet-stored_bf16", SEGNET, SGD(0.9, 0, false), 0.02, PRECISION_BF16, 0.3, 8e-3, 0.6},
+    {"segnet-stored_fp16", SEGNET, SGD(0.9, 0, false), 0.02, PRECISION_F16, 0.2, 3e-3, 0.4},
     {"toy", {"toy", NULL, {10, 1, 1}, 5, .seed = 0}, SGD(0, 0, false), 0.05, FLOAT32},
     // PyTorch rounds the gradient of a bias too: by up to 2^-9 or 2^-12 of it. The other gradients
     // of the first step are the same to 1e-5, but where a sum ends so close to the middle between
@@ -131,6 +149,13 @@ static const Fixture FIXTURES[] = {
      0.1},
 };
 
+static void read_file(const char *name, SafeTensors *file) {
+    Error err = {0};
+    char path[256];
+    snprintf(path, sizeof path, FIXTURE_DIR "/%s.safetensors", name);
+    CHECK_OK(safetensors_read(path, file, &err) == 0, err);
+}
+
 static const SafeEntry *find(const SafeTensors *file, const char *prefix, const char *name) {
     char full[160];
     snprintf(full, sizeof full, "%s%s", prefix, name);
@@ -139,9 +164,10 @@ static const SafeEntry *find(const SafeTensors *file, const char *prefix, const 
     return entry;
 }
 
-static void load_state(const SafeTensors *file, Module *model) {
+static void load_state(const SafeTensors *file, Module *model, bool of_the_seed) {
     NamedTensors state = module_tensors(model, MODULE_STATE);
     for (size_t i = 0; i < state.count; i++) {
+        if (of_the_seed && !strstr(state.items[i].name, "bn2.weight")) continue;
         const SafeEntry *entry = find(file, "init.", state.items[i].name);
         assert_int_equal(entry->bytes, tensor_bytes(state.items[i].tensor));
         tensor_from_host(state.items[i].tensor, entry->data);
@@ -149,13 +175,14 @@ static void load_state(const SafeTensors *file, Module *model) {
     named_tensors_free(&state);
 }
 
-// Every element of a tensor, or of its gradient (`data`, the device's), against the fixture's,
-// relative to the largest.
+// Every element that the fixture has of a tensor, or of its gradient (`data`, the device's),
+// against the fixture's, relative to the largest.
 static void check_tensor(const SafeTensors *file, const char *prefix, const char *name,
                          const Tensor *tensor, const void *data, double tolerance) {
     const SafeEntry *entry = find(file, prefix, name);
-    size_t count = tensor_count(tensor);
-    assert_int_equal(entry->bytes, tensor_bytes(tensor));
+    if (entry->bytes != HEAD * sizeof(float)) assert_int_equal(entry->bytes, tensor_bytes(tensor));
+    assert_true(entry->bytes <= tensor_bytes(tensor));
+    size_t count = entry->bytes / sizeof(float);
     void *host = memory_zalloc(entry->bytes);
     device_copy(NULL, host, tensor->device, data, entry->bytes);
     if (tensor->dtype == DTYPE_I64) {
@@ -213,37 +240,44 @@ static double run_step(Tape *tape, Module *model, const SafeTensors *file, size_
     return (double)tensor_item(loss);
 }
 
+// The reference adds in double: what it rounds to 16 bits is what PyTorch rounds, in attention the
+// weights before they are divided by their sum. Of few layers the first loss is PyTorch's.
+static double first_loss(const Fixture *fixture, const char *device_name) {
+    bool exact = strstr(fixture->file, "-stored") && strcmp(device_name, "ref:0") == 0;
+    if (!exact || strncmp(fixture->file, "resnet", 6) == 0 || strncmp(fixture->file, "seg", 3) == 0)
+        return fixture->loss;
+    return strncmp(fixture->file, "gpt", 3) == 0 ? 5e-6 : 1e-6;
+}
+
 static void check_fixture(const Fixture *fixture, const char *device_name) {
     Error err = {0};
-    // The reference adds in double: what it rounds to 16 bits is what PyTorch rounds. (But in
-    // attention PyTorch rounds the weights before they are divided by their sum.)
     bool texts = strcmp(fixture->model.name, "gpt") == 0;
-    bool exact = !texts && strstr(fixture->file, "-stored") && strcmp(device_name, "ref:0") == 0;
-    SafeTensors file;
-    char path[256];
-    snprintf(path, sizeof path, FIXTURE_DIR "/%s.safetensors", fixture->file);
-    CHECK_OK(safetensors_read(path, &file, &err) == 0, err);
+    SafeTensors file, begin;
+    read_file(fixture->file, &file);
+    read_file(safetensors_find(&file, "x") ? fixture->file : fixture->model.name, &begin);
     Device *device = device_open(device_name, &err);
     Module *model = model_create(&fixture->model, device, &err);
     CHECK_OK(model, err);
-    load_state(&file, model);
+    load_state(&begin, model, strcmp(fixture->model.name, "resnet20") == 0);
     Optimizer *optimizer = optimizer_create(model, &fixture->optimizer);
     Tape *tape = tape_create(device, NULL);
     tape->precision = fixture->precision;
-    const float *losses = find(&file, "", "losses")->data;
+    const SafeEntry *losses = find(&file, "", "losses");
+    double first = first_loss(fixture, device_name);
+    assert_in_range(losses->shape[0], 4, 10);
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     GradClip *clip = texts ? grad_clip_open(&parameters) : NULL;
-    for (size_t step = 0; step < STEPS; step++) {
-        double loss = run_step(tape, model, &file, step);
+    for (size_t step = 0; step < losses->shape[0]; step++) {
+        double loss = run_step(tape, model, &begin, step);
+        double wanted = (double)((const float *)losses->data)[step];
         for (size_t i = 0; step == 0 && i < parameters.count; i++)
             check_tensor(&file, "grad.", parameters.items[i].name, parameters.items[i].tensor,
                          parameters.items[i].tensor->grad, fixture->gradient);
         if (clip) grad_clip(clip, 1.0);
         optimizer_step(optimizer, fixture->lr);
-        double difference = fabs(loss - (double)losses[step]) / fabs((double)losses[step]);
-        if (!(difference <= (step == 0 && exact ? 1e-6 : fixture->loss)))
+        if (!(fabs(loss / wanted - 1) <= (step == 0 ? first : fixture->loss)))
             fail_msg("%s on %s, step %zu: loss %.9g, PyTorch has %.9g", fixture->file, device_name,
-                     step, loss, (double)losses[step]);
+                     step, loss, wanted);
     }
     grad_clip_close(clip);
     NamedTensors state = module_tensors(model, MODULE_STATE);
@@ -257,6 +291,7 @@ static void check_fixture(const Fixture *fixture, const char *device_name) {
     module_close(model);
     device_close(device);
     safetensors_free(&file);
+    safetensors_free(&begin);
 }
 
 // What is in 16 bits in PyTorch's autocast is stored so; or, as CPUs do it, only rounded.

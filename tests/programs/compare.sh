@@ -12,7 +12,7 @@ mkdir "$nasty"
 cp -R "$bench" "$nasty/bench"
 cd "$nasty"
 checks=$((checks + 1))
-"$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --model "mlp toy" --world "1 2" \
+"$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 2 --model "mlp toy" --world "1 2" \
     --out "$nasty" >"$work/out.txt" 2>"$work/err.txt" || fail "compare.sh: $(cat "$work/err.txt")"
 checks=$((checks + 1))
 found=$(find "$work" -name x)

@@ -4,7 +4,7 @@
 # gradients, on 2, 4, 3 and 5 devices. What the divided optimizer saves stands beside DDP.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
-run "compare.sh" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model gpt --world "2 4" --out gpt
+run "compare.sh" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model gpt --world "2 4" --out gpt
 for pair in "dp:2,ddp:2" "dp:4,ddp:4" "dp:3 uneven,ddp:3 uneven" "dp:5 adamw,ddp:5 adamw" "ddp:2,ddp:2 cap=0" \
     "ddp:2,ddp:2 no-overlap" "dp:2,single:1" "ddp:3 adamw,zero1:3 adamw" "ddp:5 unclipped,zero1:5 unclipped"; do
     checks=$((checks + 1))

@@ -77,8 +77,8 @@ done
 for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/$program" --help; done >"$work/help"
 for option in $(grep -oE -- '--[a-z][a-z-]+' README.md | sort -u); do
     case $option in
-    --quick | --install | --help | --label | --preset | --all | --prefix) continue ;; # of scripts
-    --host | --mca | --mpi | --ntasks-per-node) continue ;;                # of mpirun and srun
+    --quick | --install | --help | --label | --preset | --all | --prefix | --hosts) continue ;; # of scripts
+    --host | --mca | --mpi | --ntasks-per-node | --kill-on-bad-exit) continue ;; # of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"
 done

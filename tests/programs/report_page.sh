@@ -7,7 +7,7 @@ command -v gnuplot >/dev/null || exit 77
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 
-run "a comparison" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --model toy --world 2 --out "$work/out"
+run "a comparison" "$bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 0 --model toy --world 2 --out "$work/out"
 cat >judge.html <<'END'
 <script>
 const light = colour => { // the lightness that an eye sees, 0 to 1

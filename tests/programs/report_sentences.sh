@@ -132,25 +132,44 @@ expect "answers, disturbed" "" "$(say "$out/difference.csv" | grep -v 'no conclu
 
 # ---- what is disturbed ---------------------------------------------------------------------------------------
 source bench/compare/disturbed.sh
-kind=cpu
+kind=cpu threads=0
 probed() { # NAME BEFORE AFTER: a run between two probes
     mkdir -p "$out/runs/$1"
-    printf 'gflops,triad_gbps\n%s\n%s\n' "$2" "$3" >"$out/runs/$1/probe.csv"
+    printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$threads,$2" "$threads,$3" >"$out/runs/$1/probe.csv"
     touch "$out/runs/$1/steps.csv"
 }
 for repeat in 1 2 3; do probed speed-mlp-dp-2-$repeat 100,20 98,21; done
 probed speed-mlp-ddp-2-1 101,19 100,20
 probed speed-mlp-ddp-2-2 100,20 79,20 # fewer products afterwards
 probed speed-mlp-ddp-2-3 100,15 100,20 # less memory before
-probed speed-mlp-single-1-1 50,20 100,20
-expect "the usual probe" "100 20" "$(usual_probe | tr '\t' ' ')"
+probed speed-mlp-dp-4-1 100,20 130,20 # faster than all others
+for repeat in 1 2; do threads=1 probed speed-mlp-single-1-$repeat 60,12 61,12; done # of one core
+threads=1 probed speed-mlp-single-1-3 30,12 60,12
+expect "the usual probe" "101 21" "$(usual_probe 0 | tr '\t' ' ')"
+expect "the usual probe of one core" "61 12" "$(usual_probe 1 | tr '\t' ' ')"
 disturbed_runs >"$out/disturbed.txt"
-expect "disturbed runs" "speed-mlp-ddp-2-2 speed-mlp-ddp-2-3 speed-mlp-single-1-1" "$(sort "$out/disturbed.txt" | paste -sd ' ' -)"
+expect "disturbed runs" "speed-mlp-ddp-2-2 speed-mlp-ddp-2-3 speed-mlp-dp-4-1 speed-mlp-single-1-3" "$(sort "$out/disturbed.txt" | paste -sd ' ' -)"
 counted() { undisturbed_of "$1" | sed 's|.*/\(speed[^/]*\)/.*|\1|' | paste -sd ' ' -; }
 expect "all count" "speed-mlp-dp-2-1 speed-mlp-dp-2-2 speed-mlp-dp-2-3" "$(counted speed-mlp-dp-2)"
 expect "most are disturbed" "disturbed speed-mlp-ddp-2-1 speed-mlp-ddp-2-2 speed-mlp-ddp-2-3" "$(counted speed-mlp-ddp-2)"
 sed -i /ddp-2-2/d "$out/disturbed.txt"
 expect "one is left out" "speed-mlp-ddp-2-1 speed-mlp-ddp-2-2" "$(counted speed-mlp-ddp-2)"
+
+# What is made once more: what a series lacks; and when none lacks any, all of one that lies far apart.
+warm_up=0
+step_times='print "step_ms,samples_per_s" extra; for (i = 0; i < 6; i++) print ms ",500" zeros'
+steps_of() { # RUN MS: its six steps took so long
+    awk -v ms="$2" -v extra="$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' | grep '_ms$' |
+        sed 's/^/,/' | tr -d '\n')" -v zeros="$(printf ',0%.0s' {1..15})" "BEGIN { $step_times }" >"$out/runs/$1/steps.csv"
+}
+for run in speed-mlp-dp-2-{1,2,3} speed-mlp-ddp-2-{1,2,3} speed-mlp-dp-4-1 speed-mlp-single-1-{1,2,3}; do steps_of $run 10; done
+printf '%s\n' speed-mlp-ddp-2-{2,3} speed-mlp-dp-2-1 >"$out/disturbed.txt"
+steps_of speed-mlp-dp-2-2 13
+expect "what a series lacks" "speed-mlp-ddp-2-2 speed-mlp-ddp-2-3" "$(runs_to_repeat | paste -sd ' ' -)"
+echo speed-mlp-dp-2-1 >"$out/disturbed.txt"
+expect "what lies far apart" "speed-mlp-dp-2-1 speed-mlp-dp-2-2 speed-mlp-dp-2-3" "$(runs_to_repeat | paste -sd ' ' -)"
+steps_of speed-mlp-dp-2-2 12
+expect "nothing" "" "$(runs_to_repeat)"
 
 # What stayed disturbed makes the row of summary.csv so, however alike its steps are.
 printf 'step_ms,samples_per_s%s\n' "$(awk -v header=1 -f bench/compare/summarize.awk | tr , '\n' |
@@ -185,7 +204,7 @@ for step in 0 1 2; do
     echo "{\"ph\": \"X\", \"name\": \"all_reduce\", \"pid\": 1, \"tid\": 1, \"ts\": $((t + 3300)), \"dur\": 2500, \"args\": {\"number\": $((50 + step)), \"bucket\": 0}},"
 done >"$out/trace.json"
 expect "a trace" "bucket,ready_ms,moving_ms 0,2.0000,2.5000 backward,4.0000, exposed,0.5000, skew,0.3000," \
-    "$(awk -f bench/compare/overlap.awk "$out/trace.json" | paste -sd ' ' -)"
+    "$(awk -f bench/compare/trace.awk -f bench/compare/overlap.awk "$out/trace.json" | paste -sd ' ' -)"
 
 printf 'position,cap_mb,step_ms_p25,step_ms_p50,step_ms_p75,disturbed\n1,0,1,12,1,0\n2,1,1,10,1,0\n3,4,1,5,1,1\n4,25,1,13,1,0\n' \
     >"$out/plots/buckets.csv"

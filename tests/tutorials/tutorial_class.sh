@@ -39,6 +39,11 @@ run 'a class, as JSON' "$tutorials/class" class 02 --json
 grep -qxF '{"student": "berta \"b\"", "gate": true, "score": 30, "points": 30, "predictions": 1, "factor": 1.0000}' out.txt ||
     fail "other JSON: $(cat out.txt)"
 [ "$(wc -l <out.txt)" = 6 ] || fail "not six students: $(cat out.txt)"
+# Some exercises of a step are what counts.
+run 'two exercises' "$tutorials/class" class 02/1 02/02
+grep -qE '^dora +no +10/20 ' out.txt || fail "not two exercises: $(cat out.txt)"
+run 'one exercise' "$tutorials/class" class 02/01
+grep -qE '^carl +yes +10/10 ' out.txt || fail "not one exercise: $(cat out.txt)"
 # Speed is told of those who pass, and orders those who have the same points.
 mkdir -p race/fast/$step race/slow/$step
 cp "$tutorials/$step"/exercises/0[1-3]-*[a-z].c race/fast/$step/
@@ -48,7 +53,7 @@ sed -i 's/^    for (size_t i = 0; i < count; i++) {/    for (volatile long w = 0
 run 'a race' "$tutorials/class" race --speed
 awk 'NR == 2 { first = $1; fast = $4 } NR == 3 { exit !(first == "fast" && $1 == "slow" && $4 < fast) }' out.txt ||
     fail "no race: $(cat out.txt)"
-for arguments in '' missing '--what class' 'class 77'; do
+for arguments in '' missing '--what class' 'class 77' 'class 02/9'; do
     checks=$((checks + 1)) status=0
     # shellcheck disable=SC2086
     "$tutorials/class" $arguments >/dev/null 2>&1 || status=$?

@@ -37,6 +37,9 @@ answer() { # the body of batch_mean
 try 2 tutorials/start
 try 2 tutorials/start 77
 says 'there is no step 77'
+try 0 tutorials/start 2 3
+[ "$(grep -c '^wrote' "$work/out")" = 1 ] || fail "start 2 3 wrote more than one file: $(cat "$work/out")"
+rm "$mine"
 try 0 tutorials/start 2
 says "wrote  tutorials/work/02-shards/03-batch-mean.c"
 echo '// mine' >>"$mine"

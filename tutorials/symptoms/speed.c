@@ -5,7 +5,6 @@
 #include <pthread.h>
 #include <semaphore.h>
 
-#include "common/base/memory.h"
 #include "common/nn/layers.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"

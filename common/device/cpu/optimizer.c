@@ -64,10 +64,10 @@ KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *
     }
 }
 
-// Copies new weights to the peer's. This core will not read them again, so they go around its
-// caches: a plain store would first fetch the lines that it is about to overwrite. `to` lies on 16
-// bytes, as parts of a bucket do.
-static void give(float *to, const float *from, size_t count) {
+// Copies new weights to the peer's by streaming ("non-temporal") stores. This core will not read
+// them again, so they go around its caches: a plain store would first fetch the lines that it is
+// about to overwrite. `to` lies on 16 bytes, as parts of a bucket do.
+static void stream_weights(float *to, const float *from, size_t count) {
     size_t i = 0;
 #ifdef __SSE__
     for (; i + 4 <= count; i += 4) _mm_stream_ps(to + i, _mm_loadu_ps(from + i));
@@ -75,8 +75,8 @@ static void give(float *to, const float *from, size_t count) {
     for (; i < count; i++) to[i] = from[i];
 }
 
-// Stores around the caches are seen in any order. Before this returns, all of them are seen.
-static void end_giving(void) {
+// Streaming stores become visible in any order. After this, all of them are.
+static void stream_fence(void) {
 #ifdef __SSE__
     _mm_sfence();
 #endif
@@ -108,9 +108,9 @@ static void cpu_adam_with_peer(const AdamConfig *config, const AdamTensor *t,
                                    .factor = peer->factor};
         prefetch(t, peer, i + AHEAD);
         adam_step(config, &part, &its);
-        if (peer->weight) give(peer->weight + i, part.weight, part.count);
+        if (peer->weight) stream_weights(peer->weight + i, part.weight, part.count);
     }
-    end_giving();
+    stream_fence();
 }
 
 static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
@@ -124,8 +124,8 @@ static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
         sgd_plain(config, t, peer);
     else
         sgd_momentum(config, t, peer);
-    if (peer->weight) give(peer->weight, t->weight, t->count);
-    end_giving();
+    if (peer->weight) stream_weights(peer->weight, t->weight, t->count);
+    stream_fence();
 }
 
 static void cpu_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {

@@ -21,14 +21,17 @@
  * __launch_bounds__(256, 2) lets a thread have 128, for two blocks at once. What it keeps there are
  * 16 sums of averages and 8 scores (forward), or two times 8 sums and two times 4 scores; the
  * compiler takes 78 to 128, and none goes to memory. Every number from shared memory is used two to
- * four times. Products are float32 multiply-adds of rounded factors in every precision: 16 bits
- * save no time here, since the tensor cores are not used. Tiles above the diagonal are skipped;
- * blocks with most to do come first. A value that is not finite also reaches the tokens before it
- * in its tile (as 0 times it).
+ * four times. Tiles above the diagonal are skipped; blocks with most to do come first. A value that
+ * is not finite also reaches the tokens before it in its tile (as 0 times it).
+ *
+ * T is how qkv, y and their gradients are stored: float, or one of the 16-bit types. On the chip
+ * all is float32, rounded to T where a factor of PyTorch's would be. Products are float32
+ * multiply-adds in every precision: 16 bits save memory here, but no time, since the tensor cores
+ * are not used.
  */
 #include <math.h>
 
-#include "common/device/cuda/half.cuh"
+#include "common/device/cuda/half_images.cuh"
 #include "common/device/cuda/reduce.cuh"
 
 extern "C" {
@@ -36,6 +39,13 @@ extern "C" {
 }
 
 enum { SIDE = 16, LARGEST = 128 };
+
+// x as a T would hold it.
+template <typename T> static __device__ float rounded_to(float x) {
+    T stored;
+    narrow_to(&stored, x);
+    return widened(stored);
+}
 
 // ---- tiles --------------------------------------------------------------------------------------
 
@@ -51,18 +61,16 @@ static __device__ unsigned side_x() {
 // One head of one text: q, k and v of token t are qkv[t stride], and channels further each.
 struct Head {
     Attention of;
-    Precision precision;
     float scale;           // of scores
     size_t stride;         // of tokens in qkv
     size_t channels;       // of tokens in y
     size_t in, out, saved; // where the head begins in qkv, y and the numbers per query
 };
 
-static __device__ Head head_here(const Attention &of, Precision precision) {
+static __device__ Head head_here(const Attention &of) {
     size_t text = blockIdx.x / of.heads, head = blockIdx.x % of.heads;
     size_t channels = of.heads * of.size, first = text * of.length;
     return {of,
-            precision,
             (float)(1 / sqrt((double)of.size)),
             3 * channels,
             channels,
@@ -72,13 +80,13 @@ static __device__ Head head_here(const Attention &of, Precision precision) {
 }
 
 // The vectors of tokens first, first + 1, ...; zeros behind the text's end and the head's.
-template <int ROWS, int DIM>
-static __device__ void tile_load(Tile<ROWS, DIM> *tile, const Head &head, const float *x,
-                                 size_t stride, size_t first) {
+template <int ROWS, int DIM, typename T>
+static __device__ void tile_load(Tile<ROWS, DIM> *tile, const Head &head, const T *x, size_t stride,
+                                 size_t first) {
     for (unsigned i = threadIdx.x; i < ROWS * DIM; i += CUDA_BLOCK) {
         unsigned row = i / DIM, j = i % DIM;
         bool inside = first + row < head.of.length && j < head.of.size;
-        tile->at[row][j] = inside ? rounded(head.precision, x[(first + row) * stride + j]) : 0.0f;
+        tile->at[row][j] = inside ? widened(x[(first + row) * stride + j]) : 0.0f;
     }
 }
 
@@ -132,9 +140,9 @@ static __device__ void add_turned(Part<ROWS, DIM> *sums, const Tile<INNER, ROWS>
 }
 
 // y[first + row][j] (+)= sums times factor, of the rows that are in the text
-template <int ROWS, int DIM>
-static __device__ void part_store(const Part<ROWS, DIM> &sums, const Head &head, float factor,
-                                  float *y, size_t first, bool accumulate) {
+template <int ROWS, int DIM, typename T>
+static __device__ void part_store(const Part<ROWS, DIM> &sums, const Head &head, float factor, T *y,
+                                  size_t first, bool accumulate) {
     typedef Part<ROWS, DIM> P;
 #pragma unroll
     for (int i = 0; i < P::HIGH; i++)
@@ -142,8 +150,7 @@ static __device__ void part_store(const Part<ROWS, DIM> &sums, const Head &head,
         for (int j = 0; j < P::WIDE; j++) {
             size_t token = first + side_y() + i * SIDE, d = side_x() + j * SIDE;
             if (token < head.of.length && d < head.of.size)
-                put(&y[token * head.stride + d], rounded(head.precision, factor * sums.at[i][j]),
-                    accumulate);
+                put_half(&y[token * head.stride + d], factor * sums.at[i][j], accumulate);
         }
 }
 
@@ -168,7 +175,7 @@ template <int ROWS, int DIM> struct Running {
 };
 
 // Takes in a tile of scores: the largest and the sums move, `weights` are for the values.
-template <int ROWS, int KEYS, int DIM>
+template <typename T, int ROWS, int KEYS, int DIM>
 static __device__ void take_scores(Running<ROWS, DIM> *now, const Head &head,
                                    const Part<ROWS, KEYS> &scores, Tile<ROWS, KEYS> *weights,
                                    size_t first_query, size_t first_key) {
@@ -188,7 +195,7 @@ static __device__ void take_scores(Running<ROWS, DIM> *now, const Head &head,
         for (int j = 0; j < P::WIDE; j++) {
             float weight = expf(score[j] - largest);
             sum += weight;
-            weights->at[row][side_x() + j * SIDE] = rounded(head.precision, weight);
+            weights->at[row][side_x() + j * SIDE] = rounded_to<T>(weight);
         }
         float fade = expf(now->max[i] - largest);
         now->max[i] = largest;
@@ -198,8 +205,8 @@ static __device__ void take_scores(Running<ROWS, DIM> *now, const Head &head,
     }
 }
 
-template <int ROWS, int DIM>
-static __device__ void finish(Running<ROWS, DIM> *now, const Head &head, float *y, float *logs,
+template <int ROWS, int DIM, typename T>
+static __device__ void finish(Running<ROWS, DIM> *now, const Head &head, T *y, float *logs,
                               size_t first) {
     typedef Part<ROWS, DIM> P;
 #pragma unroll
@@ -211,22 +218,22 @@ static __device__ void finish(Running<ROWS, DIM> *now, const Head &head, float *
         for (int j = 0; j < P::WIDE; j++) {
             unsigned d = side_x() + j * SIDE;
             if (d < head.of.size)
-                y[head.out + token * head.channels + d] =
-                    rounded(head.precision, now->average.at[i][j] / now->sum[i]);
+                narrow_to(&y[head.out + token * head.channels + d],
+                          now->average.at[i][j] / now->sum[i]);
         }
     }
 }
 
 // Keys and values take turns in one tile.
-template <int DIM, int ROWS, int KEYS>
+template <typename T, int DIM, int ROWS, int KEYS>
 static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
-    attention_kernel(Attention of, Precision precision, const float *qkv, float *y, float *logs) {
+    attention_kernel(Attention of, const T *qkv, T *y, float *logs) {
     __shared__ Tile<ROWS, DIM> queries;
     __shared__ Tile<KEYS, DIM> others;
     __shared__ Tile<ROWS, KEYS> weights;
-    const Head head = head_here(of, precision);
+    const Head head = head_here(of);
     size_t first = (size_t)(gridDim.y - 1 - blockIdx.y) * ROWS, end = first + ROWS;
-    const float *q = qkv + head.in, *k = q + head.channels, *v = k + head.channels;
+    const T *q = qkv + head.in, *k = q + head.channels, *v = k + head.channels;
     Running<ROWS, DIM> now;
 #pragma unroll
     for (int i = 0; i < ROWS / SIDE; i++) {
@@ -240,7 +247,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
         tile_load(&others, head, k, head.stride, key);
         __syncthreads();
         multiply_rows(&scores, queries, others);
-        take_scores(&now, head, scores, &weights, first, key);
+        take_scores<T>(&now, head, scores, &weights, first, key);
         __syncthreads();
         tile_load(&others, head, v, head.stride, key);
         __syncthreads();
@@ -254,8 +261,8 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
 
 // means[batch heads, length]: dy.y of each query, which is the mean of dy.v under its weights. A
 // warp per query.
-static __global__ void attention_means_kernel(Attention of, Precision precision, const float *y,
-                                              const float *dy, float *means) {
+template <typename T>
+static __global__ void attention_means_kernel(Attention of, const T *y, const T *dy, float *means) {
     size_t rows = of.batch * of.heads * of.length, step = (size_t)gridDim.x * CUDA_BLOCK;
     unsigned lane = threadIdx.x % CUDA_WARP;
     for (size_t i = (size_t)blockIdx.x * CUDA_BLOCK + threadIdx.x; i / CUDA_WARP < rows;
@@ -265,7 +272,7 @@ static __global__ void attention_means_kernel(Attention of, Precision precision,
         size_t place = ((text * of.length + token) * of.heads + head) * of.size;
         float sum = 0;
         for (size_t j = lane; j < of.size; j += CUDA_WARP)
-            sum += y[place + j] * rounded(precision, dy[place + j]);
+            sum += widened(y[place + j]) * widened(dy[place + j]);
         sum = warp_sum(sum);
         if (lane == 0) means[row] = sum;
     }
@@ -278,22 +285,22 @@ template <int SIZE, int DIM> struct Pairs {
     Tile<SIZE, SIZE> weights, scores; // [query, key]
 };
 
-template <int SIZE, int DIM>
-static __device__ void load_queries(Pairs<SIZE, DIM> *pairs, const Head &head, const float *qkv,
-                                    const float *dy, size_t first) {
+template <int SIZE, int DIM, typename T>
+static __device__ void load_queries(Pairs<SIZE, DIM> *pairs, const Head &head, const T *qkv,
+                                    const T *dy, size_t first) {
     tile_load(&pairs->q, head, qkv + head.in, head.stride, first);
     tile_load(&pairs->dy, head, dy + head.out, head.channels, first);
 }
 
-template <int SIZE, int DIM>
-static __device__ void load_keys(Pairs<SIZE, DIM> *pairs, const Head &head, const float *qkv,
+template <int SIZE, int DIM, typename T>
+static __device__ void load_keys(Pairs<SIZE, DIM> *pairs, const Head &head, const T *qkv,
                                  size_t first) {
     tile_load(&pairs->k, head, qkv + head.in + head.channels, head.stride, first);
     tile_load(&pairs->v, head, qkv + head.in + 2 * head.channels, head.stride, first);
 }
 
 // From the tiles: weights p = exp(score - log), and the gradients p (dy.v - mean) of the scores.
-template <int SIZE, int DIM>
+template <typename T, int SIZE, int DIM>
 static __device__ void compute_pairs(Pairs<SIZE, DIM> *pairs, const Head &head, const float *logs,
                                      const float *means, size_t first_query, size_t first_key) {
     typedef Part<SIZE, SIZE> P;
@@ -312,9 +319,9 @@ static __device__ void compute_pairs(Pairs<SIZE, DIM> *pairs, const Head &head, 
             unsigned column = side_x() + j * SIDE;
             bool seen = inside && first_key + column <= query;
             float p = seen ? expf(scores.at[i][j] * head.scale - log) : 0;
-            pairs->weights.at[row][column] = rounded(head.precision, p);
+            pairs->weights.at[row][column] = rounded_to<T>(p);
             pairs->scores.at[row][column] =
-                seen ? rounded(head.precision, p * (products.at[i][j] - mean)) : 0;
+                seen ? rounded_to<T>(p * (products.at[i][j] - mean)) : 0;
         }
     }
 }
@@ -326,18 +333,19 @@ template <int ROWS, int DIM> static __device__ void part_clear(Part<ROWS, DIM> *
         for (int j = 0; j < DIM / SIDE; j++) part->at[i][j] = 0;
 }
 
-struct AttentionGradient { // what both kernels take
+template <typename T> struct AttentionGradient { // what both kernels take
     Attention of;
-    Precision precision;
-    const float *qkv, *dy, *logs, *means;
-    float *dqkv;
+    const T *qkv, *dy;
+    const float *logs, *means;
+    T *dqkv;
     bool accumulate;
 };
 
-template <int DIM, int SIZE>
-static __global__ void __launch_bounds__(CUDA_BLOCK, 2) attention_keys_kernel(AttentionGradient g) {
+template <typename T, int DIM, int SIZE>
+static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
+    attention_keys_kernel(AttentionGradient<T> g) {
     __shared__ Pairs<SIZE, DIM> pairs;
-    const Head head = head_here(g.of, g.precision);
+    const Head head = head_here(g.of);
     size_t first = (size_t)blockIdx.y * SIZE;
     Part<SIZE, DIM> dk, dv;
     part_clear(&dk);
@@ -346,22 +354,22 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2) attention_keys_kernel(At
     for (size_t query = first; query < g.of.length; query += SIZE) {
         load_queries(&pairs, head, g.qkv, g.dy, query);
         __syncthreads();
-        compute_pairs(&pairs, head, g.logs, g.means, query, first);
+        compute_pairs<T>(&pairs, head, g.logs, g.means, query, first);
         __syncthreads();
         add_turned(&dv, pairs.weights, pairs.dy);
         add_turned(&dk, pairs.scores, pairs.q);
         __syncthreads();
     }
-    float *to = g.dqkv + head.in + head.channels;
+    T *to = g.dqkv + head.in + head.channels;
     part_store(dk, head, head.scale, to, first, g.accumulate);
     part_store(dv, head, 1, to + head.channels, first, g.accumulate);
 }
 
-template <int DIM, int SIZE>
+template <typename T, int DIM, int SIZE>
 static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
-    attention_queries_kernel(AttentionGradient g) {
+    attention_queries_kernel(AttentionGradient<T> g) {
     __shared__ Pairs<SIZE, DIM> pairs;
-    const Head head = head_here(g.of, g.precision);
+    const Head head = head_here(g.of);
     size_t first = (size_t)(gridDim.y - 1 - blockIdx.y) * SIZE;
     Part<SIZE, DIM> dq;
     part_clear(&dq);
@@ -369,7 +377,7 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
     for (size_t key = 0; key < first + SIZE && key < g.of.length; key += SIZE) {
         load_keys(&pairs, head, g.qkv, key);
         __syncthreads();
-        compute_pairs(&pairs, head, g.logs, g.means, first, key);
+        compute_pairs<T>(&pairs, head, g.logs, g.means, first, key);
         __syncthreads();
         add_product(&dq, pairs.scores, pairs.k);
         __syncthreads();
@@ -381,6 +389,10 @@ static __global__ void __launch_bounds__(CUDA_BLOCK, 2)
 
 static size_t queries_of(const Attention *of) {
     return of->batch * of->heads * of->length;
+}
+
+static void check_float32(Precision precision) {
+    CHECK(precision == PRECISION_F32, "attention to float32 in precision %d", (int)precision);
 }
 
 static bool is_empty(const Attention *of) {
@@ -407,41 +419,61 @@ size_t cuda_attention_workspace(Precision precision, const Attention *of) {
     return queries_of(of) * sizeof(float);
 }
 
-template <int DIM, int ROWS>
-static void forward(Compute how, const Attention &of, const float *qkv, float *y, float *logs) {
-    cuda_launch(cuda_current(), attention_kernel<DIM, ROWS, 32>, tile_grid(of, ROWS), of,
-                how.precision, qkv, y, logs);
+template <int DIM, int ROWS, typename T>
+static void forward(const Attention &of, const T *qkv, T *y, float *logs) {
+    cuda_launch(cuda_current(), attention_kernel<T, DIM, ROWS, 32>, tile_grid(of, ROWS), of, qkv, y,
+                logs);
+}
+
+template <typename T>
+static void attention(const Attention *of, const void *qkv, void *y, void *saved) {
+    if (is_empty(of)) return;
+    const T *from = static_cast<const T *>(qkv);
+    T *to = static_cast<T *>(y);
+    float *logs = static_cast<float *>(saved);
+    if (of->size <= 16)
+        forward<16, 64>(*of, from, to, logs);
+    else if (of->size <= 32)
+        forward<32, 64>(*of, from, to, logs);
+    else if (of->size <= 64)
+        forward<64, 64>(*of, from, to, logs);
+    else
+        forward<128, 32>(*of, from, to, logs);
 }
 
 void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved) {
-    if (is_empty(of)) return;
-    float *logs = static_cast<float *>(saved);
-    if (of->size <= 16)
-        forward<16, 64>(how, *of, qkv, y, logs);
-    else if (of->size <= 32)
-        forward<32, 64>(how, *of, qkv, y, logs);
-    else if (of->size <= 64)
-        forward<64, 64>(how, *of, qkv, y, logs);
-    else
-        forward<128, 32>(how, *of, qkv, y, logs);
+    check_float32(how.precision);
+    attention<float>(of, qkv, y, saved);
 }
 
-template <int DIM, int SIZE> static void backward(const AttentionGradient &gradient) {
+void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
+                         void *saved) {
+    BY_PRECISION(how.precision, attention, of, qkv, y, saved);
+}
+
+template <int DIM, int SIZE, typename T>
+static void backward(const AttentionGradient<T> &gradient) {
     CudaDevice *cuda = cuda_current();
     dim3 grid = tile_grid(gradient.of, SIZE);
-    cuda_launch(cuda, attention_keys_kernel<DIM, SIZE>, grid, gradient);
-    cuda_launch(cuda, attention_queries_kernel<DIM, SIZE>, grid, gradient);
+    cuda_launch(cuda, attention_keys_kernel<T, DIM, SIZE>, grid, gradient);
+    cuda_launch(cuda, attention_queries_kernel<T, DIM, SIZE>, grid, gradient);
 }
 
-void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
-                             const void *saved, const float *dy, float *dqkv, bool accumulate) {
+template <typename T>
+static void attention_gradient(void *workspace, const Attention *of, const void *qkv, const void *y,
+                               const void *saved, const void *dy, void *dqkv, bool accumulate) {
     if (is_empty(of)) return;
     CudaDevice *cuda = cuda_current();
-    float *means = static_cast<float *>(how.workspace);
-    cuda_launch(cuda, attention_means_kernel, cuda_grid(cuda, queries_of(of) * CUDA_WARP), *of,
-                how.precision, y, dy, means);
-    const AttentionGradient gradient = {
-        *of, how.precision, qkv, dy, static_cast<const float *>(saved), means, dqkv, accumulate};
+    float *means = static_cast<float *>(workspace);
+    const AttentionGradient<T> gradient = {*of,
+                                           static_cast<const T *>(qkv),
+                                           static_cast<const T *>(dy),
+                                           static_cast<const float *>(saved),
+                                           means,
+                                           static_cast<T *>(dqkv),
+                                           accumulate};
+    cuda_launch(cuda, attention_means_kernel<T>, cuda_grid(cuda, queries_of(of) * CUDA_WARP), *of,
+                static_cast<const T *>(y), gradient.dy, means);
     if (of->size <= 16)
         backward<16, 32>(gradient);
     else if (of->size <= 32)
@@ -450,4 +482,17 @@ void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv,
         backward<64, 32>(gradient);
     else
         backward<128, 16>(gradient);
+}
+
+void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
+                             const void *saved, const float *dy, float *dqkv, bool accumulate) {
+    check_float32(how.precision);
+    attention_gradient<float>(how.workspace, of, qkv, y, saved, dy, dqkv, accumulate);
+}
+
+void cuda_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
+                                  const uint16_t *y, const void *saved, const uint16_t *dy,
+                                  uint16_t *dqkv, bool accumulate) {
+    BY_PRECISION(how.precision, attention_gradient, how.workspace, of, qkv, y, saved, dy, dqkv,
+                 accumulate);
 }

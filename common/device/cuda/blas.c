@@ -15,8 +15,8 @@
  * float32. What becomes of a NaN in cuBLASLt's relu is said nowhere, and one that became 0 would
  * hide a failure: so every plan with a relu is tried out, and not used if it loses a NaN.
  *
- * In 16 bits (HalfKernels' linear layers) all of a product's matrices are, and its bias: that, and
- * the gradients of weight and bias, pass through the caller's workspace.
+ * In 16 bits (HalfKernels' linear layers) all of a product's matrices are, and its bias; the
+ * gradients of weight and bias pass through the caller's workspace.
  */
 #include <cublasLt.h>
 #include <math.h>
@@ -417,48 +417,27 @@ const MatrixKernels cuda_matrix = {
 
 // ---- linear layers in 16 bits ----------------------------------------------------------------
 
-typedef struct Room {        // the caller's workspace
-    uint16_t *bias, *weight; // [out], [out, in]: the bias itself, or the gradients of both
-    size_t bytes;
-} Room;
-
-static Room room_split(LinearShape s, void *memory) {
-    size_t before =
-        (s.out * sizeof(uint16_t) + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-    return (Room){memory, memory ? (void *)((char *)memory + before) : NULL,
-                  before + s.out * s.in * sizeof(uint16_t)};
-}
-
+// Of the gradients of the two parameters.
 size_t cuda_half_linear_workspace(Precision precision, LinearShape s) {
     (void)precision;
-    return room_split(s, NULL).bytes;
+    return linear_narrow_count(s) * sizeof(uint16_t);
 }
 
-void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *weight,
+void cuda_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
                       const float *bias, uint16_t *y) {
-    uint16_t *narrow = bias ? room_split(s, how.workspace).bias : NULL;
-    if (bias) cuda_elementwise.narrow(how.precision, narrow, bias, s.out);
-    linear(how.precision, s, (Operands){x, weight, y, {.bias = narrow}}, bias);
-}
-
-static void widen_gradient(Precision precision, const uint16_t *from, float *to, bool accumulate,
-                           size_t count) {
-    const CudaStored as = {precision, precision};
-    cuda_widen_images(as, (ImageSizes){1, count, 1}, from, to, accumulate);
+    const uint16_t *addend = bias ? narrow + linear_narrow_bias(s) : NULL;
+    linear(how.precision, s, (Operands){x, narrow, y, {.bias = addend}}, bias);
 }
 
 void cuda_half_linear_weight_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                       const uint16_t *x, const LinearGradient *to) {
-    Room room = room_split(s, how.workspace);
-    bool summed = false;
-    if (to->dweight) {
-        summed = weight_gradient(how.precision, s, (Operands){.a = dy, .b = x, .c = room.weight},
-                                 to->dbias ? room.bias : NULL, false);
-        widen_gradient(how.precision, room.weight, to->dweight, to->add_dweight, s.out * s.in);
-    }
-    if (to->dbias && summed)
-        widen_gradient(how.precision, room.bias, to->dbias, to->add_dbias, s.out);
-    else if (to->dbias)
+    uint16_t *narrow = how.workspace, *dbias = to->dbias ? narrow + linear_narrow_bias(s) : NULL;
+    LinearGradient in_product = *to;
+    if (!to->dweight ||
+        !weight_gradient(how.precision, s, (Operands){.a = dy, .b = x, .c = narrow}, dbias, false))
+        in_product.dbias = NULL;
+    if (to->dweight) cuda_widen_linear(how.precision, s, narrow, &in_product);
+    if (to->dbias && !in_product.dbias)
         cuda_half_sum_channels(how.precision, dy, to->dbias, to->add_dbias,
                                (ImageSizes){s.rows, s.out, 1});
 }

@@ -1,7 +1,7 @@
 /* half.cu: tensors in 16 bits, images with the channels last: all that is neither linear (blas.c)
- * nor convolution (half_conv.cu) nor batch norm (half_norm.cu). One thread makes one element, in
- * float32, and rounds it; neighbouring threads have neighbouring channels of the same pixel, which
- * lie side by side.
+ * nor attention (attention.cu) nor convolution (half_conv.cu) nor batch norm (half_norm.cu). One
+ * thread makes one element, in float32, and rounds it; neighbouring threads have neighbouring
+ * channels of the same pixel, which lie side by side.
  */
 #include "common/device/cuda/gelu.cuh"
 #include "common/device/cuda/half_images.cuh"
@@ -358,6 +358,9 @@ extern "C" const HalfKernels cuda_halves = {
     .relu_gradient = cuda_half_relu_gradient,
     .gelu = cuda_half_gelu,
     .gelu_gradient = cuda_half_gelu_gradient,
+    .attention = cuda_half_attention,
+    .attention_gradient = cuda_half_attention_gradient,
+    .narrow_linear = cuda_half_narrow_linear,
     .linear_workspace = cuda_half_linear_workspace,
     .linear = cuda_half_linear,
     .linear_weight_gradient = cuda_half_linear_weight_gradient,
@@ -378,4 +381,8 @@ extern "C" const HalfKernels cuda_halves = {
     .batch_norm = cuda_half_batch_norm,
     .batch_norm_eval = cuda_half_batch_norm_eval,
     .batch_norm_gradient = cuda_half_batch_norm_gradient,
+    .batch_norm_statistics = cuda_half_batch_norm_statistics,
+    .batch_norm_apply = cuda_half_batch_norm_apply,
+    .batch_norm_gradient_sums = cuda_half_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = cuda_half_batch_norm_gradient_apply,
 };

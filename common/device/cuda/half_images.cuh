@@ -53,5 +53,12 @@ void cuda_half_batch_norm(Precision precision, const HalfNorm *norm, uint16_t *y
 void cuda_half_batch_norm_eval(Precision precision, const HalfNorm *norm, uint16_t *y);
 void cuda_half_batch_norm_gradient(Precision precision, const HalfNorm *norm, const uint16_t *dy,
                                    uint16_t *dx, const NormGradient *to);
+void cuda_half_batch_norm_statistics(Precision precision, const HalfNorm *norm);
+void cuda_half_batch_norm_apply(Precision precision, const HalfNorm *norm, uint16_t *y);
+void cuda_half_batch_norm_gradient_sums(Precision precision, const HalfNorm *norm,
+                                        const uint16_t *dy, float *sums, const NormGradient *to);
+void cuda_half_batch_norm_gradient_apply(Precision precision, const HalfNorm *norm,
+                                         const uint16_t *dy, const float *sums, const double *count,
+                                         uint16_t *dx, const NormGradient *to);
 
 #endif

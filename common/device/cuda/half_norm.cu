@@ -124,6 +124,18 @@ static void map_pixels_to(bool add, const Operation &operation, const BatchNorm 
         map_pixels(operation, of, y, x...);
 }
 
+// From what put_projection left in room[2, c].
+template <typename T>
+static void project(const HalfNorm *norm, const float *room, const T *dy, T *dx, bool add) {
+    const BatchNorm &of = norm->of;
+    const T *x = (const T *)norm->x, *y = (const T *)norm->y;
+    Project operation = {of.mean, of.invstd, of.weight, room, room + of.c, 0, 0, 0, 0};
+    if (of.relu)
+        map_pixels_to(add, operation, of, dx, x, dy, y);
+    else
+        map_pixels_to(add, operation, of, dx, x, dy);
+}
+
 template <typename T>
 static void gradient(const HalfNorm *norm, const T *dy, T *dx, const NormGradient *to) {
     const BatchNorm &of = norm->of;
@@ -136,12 +148,7 @@ static void gradient(const HalfNorm *norm, const T *dy, T *dx, const NormGradien
     else
         sum_channels(cuda, sums, Products{of.mean, 0}, {}, x, dy);
     cuda_launch(cuda, gradient_kernel, warp_grid(of.c), sums, of.invstd, places);
-    if (!dx) return;
-    Project operation = {of.mean, of.invstd, of.weight, sums.room, sums.room + of.c, 0, 0, 0, 0};
-    if (of.relu)
-        map_pixels_to(to->add_dx, operation, of, dx, x, dy, y);
-    else
-        map_pixels_to(to->add_dx, operation, of, dx, x, dy);
+    if (dx) project(norm, sums.room, dy, dx, to->add_dx);
 }
 
 void cuda_half_batch_norm_gradient(Precision precision, const HalfNorm *norm, const uint16_t *dy,
@@ -151,4 +158,51 @@ void cuda_half_batch_norm_gradient(Precision precision, const HalfNorm *norm, co
         gradient(norm, (const __half *)dy, (__half *)dx, to);
     else
         gradient(norm, (const __nv_bfloat16 *)dy, (__nv_bfloat16 *)dx, to);
+}
+
+// ---- over several ranks ----------------------------------------------------------------------
+
+template <typename T> static void statistics(const HalfNorm *norm) {
+    const BatchNorm &of = norm->of;
+    CudaDevice *cuda = cuda_current();
+    measure(cuda, &of, plan_sums(cuda, of.n * of.inner, of.c, 1), (const T *)norm->x, false);
+}
+
+void cuda_half_batch_norm_statistics(Precision precision, const HalfNorm *norm) {
+    if (norm->of.c > 0) BY_PRECISION(precision, statistics, norm);
+}
+
+void cuda_half_batch_norm_apply(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    BY_PRECISION(precision, normalize, norm, norm->of.mean, norm->of.invstd, y);
+}
+
+template <typename T>
+static void gradient_sums(const HalfNorm *norm, const uint16_t *dy, float *sums,
+                          const NormGradient *to) {
+    const BatchNorm &of = norm->of;
+    CudaDevice *cuda = cuda_current();
+    ChannelSums own = plan_sums(cuda, of.n * of.inner, of.c, 1);
+    Gradients places = {*to, sums, NULL};
+    sum_channels(cuda, own, Products{of.mean, 0}, {}, (const T *)norm->x, (const T *)dy);
+    cuda_launch(cuda, gradient_kernel, warp_grid(of.c), own, of.invstd, places);
+}
+
+void cuda_half_batch_norm_gradient_sums(Precision precision, const HalfNorm *norm,
+                                        const uint16_t *dy, float *sums, const NormGradient *to) {
+    if (norm->of.c > 0) BY_PRECISION(precision, gradient_sums, norm, dy, sums, to);
+}
+
+template <typename T>
+static void gradient_apply(const HalfNorm *norm, const float *room, const uint16_t *dy,
+                           uint16_t *dx, bool add) {
+    project(norm, room, (const T *)dy, (T *)dx, add);
+}
+
+void cuda_half_batch_norm_gradient_apply(Precision precision, const HalfNorm *norm,
+                                         const uint16_t *dy, const float *sums, const double *count,
+                                         uint16_t *dx, const NormGradient *to) {
+    const BatchNorm &of = norm->of;
+    if (of.n * of.c * of.inner == 0) return;
+    const float *room = projection_of(cuda_current(), &of, sums, count);
+    BY_PRECISION(precision, gradient_apply, norm, room, dy, dx, to->add_dx);
 }

@@ -27,7 +27,7 @@ extern const OptimizerKernels cuda_optimizer;
 // ---- blas.c ----
 // Its part of HalfKernels is the linear layer's.
 size_t cuda_half_linear_workspace(Precision precision, LinearShape shape);
-void cuda_half_linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *weight,
+void cuda_half_linear(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
                       const float *bias, uint16_t *y);
 void cuda_half_linear_weight_gradient(Compute how, LinearShape shape, const uint16_t *dy,
                                       const uint16_t *x, const LinearGradient *to);
@@ -64,6 +64,11 @@ typedef struct CudaStored {
     Precision stored, rounding;
 } CudaStored;
 void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bool accumulate);
+// A linear layer's two parameters in one launch (HalfKernels), and its gradients back.
+void cuda_half_narrow_linear(Precision precision, LinearShape shape, const float *weight,
+                             const float *bias, uint16_t *narrow);
+void cuda_widen_linear(Precision precision, LinearShape shape, const uint16_t *narrow,
+                       const LinearGradient *to);
 
 // ---- dnn.c, or dnn_absent.c in builds without cuDNN ----
 typedef enum ConvolutionPass {  // of which two tensors a, b it makes a third
@@ -85,12 +90,17 @@ void cuda_convolution_run(const ConvolutionPlan *plan, const void *a, const void
                           bool accumulate, void *workspace);
 void cuda_convolution_describe(char *buffer, size_t capacity); // "cuDNN 9.19.0", "no cuDNN"
 
-// ---- attention.cu: see TransformerKernels ----
+// ---- attention.cu: its parts of TransformerKernels and of HalfKernels ----
 size_t cuda_attention_saved(const Attention *of);
 size_t cuda_attention_workspace(Precision precision, const Attention *of);
 void cuda_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
 void cuda_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,
                              const void *saved, const float *dy, float *dqkv, bool accumulate);
+void cuda_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
+                         void *saved);
+void cuda_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
+                                  const uint16_t *y, const void *saved, const uint16_t *dy,
+                                  uint16_t *dqkv, bool accumulate);
 
 // ---- norm.cu ----
 // sums[c] (+)= the sums of x[n, c, inner] over n and inner. Uses the workspace.

@@ -194,3 +194,59 @@ void cuda_widen_images(CudaStored as, ImageSizes of, const void *x, float *y, bo
     else
         widen<float>(of, as.rounding, x, y, accumulate);
 }
+
+// ---- the parameters of a linear layer --------------------------------------------------------
+
+template <typename T>
+static __global__ void narrow_linear_kernel(LinearShape s, const float *weight, const float *bias,
+                                            T *narrow, size_t bias_at) {
+    size_t count = s.out * s.in;
+    T *place = narrow + bias_at;
+    map_elements(Narrow<T>{}, wides_of(count, narrow, weight), count, narrow, weight);
+    if (bias) map_elements(Narrow<T>{}, wides_of(s.out, place, bias), s.out, place, bias);
+}
+
+void cuda_half_narrow_linear(Precision precision, LinearShape s, const float *weight,
+                             const float *bias, uint16_t *narrow) {
+    const CudaDevice *cuda = cuda_current();
+    unsigned grid = cuda_grid(cuda, s.out * s.in / WIDE);
+    size_t bias_at = linear_narrow_bias(s);
+    if (s.out == 0) return;
+    if (precision == PRECISION_F16)
+        cuda_launch(cuda, narrow_linear_kernel<__half>, grid, s, weight, bias, (__half *)narrow,
+                    bias_at);
+    else
+        cuda_launch(cuda, narrow_linear_kernel<__nv_bfloat16>, grid, s, weight, bias,
+                    (__nv_bfloat16 *)narrow, bias_at);
+}
+
+template <typename T>
+static __device__ void widen_part(const T *x, size_t count, float *y, bool accumulate) {
+    const Widen exact = {PRECISION_F32};
+    size_t wides = wides_of(count, y, x);
+    if (y && accumulate)
+        map_elements(exact, wides, count, y, (const float *)y, x);
+    else if (y)
+        map_elements(exact, wides, count, y, x);
+}
+
+template <typename T>
+static __global__ void widen_linear_kernel(LinearShape s, const T *narrow, size_t bias_at,
+                                           LinearGradient to) {
+    widen_part(narrow, s.out * s.in, to.dweight, to.add_dweight);
+    widen_part(narrow + bias_at, s.out, to.dbias, to.add_dbias);
+}
+
+void cuda_widen_linear(Precision precision, LinearShape s, const uint16_t *narrow,
+                       const LinearGradient *to) {
+    const CudaDevice *cuda = cuda_current();
+    unsigned grid = cuda_grid(cuda, s.out * s.in / WIDE);
+    size_t bias_at = linear_narrow_bias(s);
+    if (s.out == 0) return;
+    if (precision == PRECISION_F16)
+        cuda_launch(cuda, widen_linear_kernel<__half>, grid, s, (const __half *)narrow, bias_at,
+                    *to);
+    else
+        cuda_launch(cuda, widen_linear_kernel<__nv_bfloat16>, grid, s,
+                    (const __nv_bfloat16 *)narrow, bias_at, *to);
+}

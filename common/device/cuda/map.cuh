@@ -41,10 +41,16 @@ static __device__ Vector<Output, WIDTH> vector_map(const Operation &operation,
     return y;
 }
 
+// How many of so many elements are taken as vectors.
+template <typename... Arrays>
+static inline __host__ __device__ size_t wides_of(size_t count, const Arrays *...arrays) {
+    return (is_wide(arrays) && ...) ? count / WIDE : 0;
+}
+
 // The first `wides` vectors, and from there on single elements.
 template <typename Operation, typename Output, typename... Inputs>
-static __global__ void map_kernel(Operation operation, size_t wides, size_t count, Output *y,
-                                  const Inputs *...x) {
+static __device__ void map_elements(const Operation &operation, size_t wides, size_t count,
+                                    Output *y, const Inputs *...x) {
     FOR_EACH(i, wides)
     vector_store(y, i, vector_map<WIDE, Output>(operation, vector_load<WIDE>(x, i)...));
     FOR_EACH(i, count - wides * WIDE) {
@@ -53,12 +59,18 @@ static __global__ void map_kernel(Operation operation, size_t wides, size_t coun
     }
 }
 
+template <typename Operation, typename Output, typename... Inputs>
+static __global__ void map_kernel(Operation operation, size_t wides, size_t count, Output *y,
+                                  const Inputs *...x) {
+    map_elements(operation, wides, count, y, x...);
+}
+
 // y[count] = operation(x[count]...)
 template <typename Operation, typename Output, typename... Inputs>
 static void cuda_map(Operation operation, size_t count, Output *y, const Inputs *...x) {
     if (count == 0) return;
     CudaDevice *cuda = cuda_current();
-    size_t wides = is_wide(y) && (is_wide(x) && ...) ? count / WIDE : 0;
+    size_t wides = wides_of(count, y, x...);
     cuda_launch(cuda, map_kernel<Operation, Output, Inputs...>,
                 cuda_grid(cuda, wides ? wides : count), operation, wides, count, y, x...);
 }

@@ -213,20 +213,12 @@ static void cuda_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy
     cuda_launch(cuda, gradient_kernel, warp_grid(norm->c), own, norm->invstd, places);
 }
 
-static __global__ void projection_kernel(const float *sums, const float *invstd,
-                                         const double *count, float *room, size_t c) {
-    FOR_EACH(i, c) put_projection(room, c, i, sums[i], sums[c + i], invstd[i], *count);
-}
-
 static void cuda_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy,
                                            const float *sums, const double *count,
                                            const NormGradient *to) {
     if (norm->n * norm->c * norm->inner == 0) return;
     CudaDevice *cuda = cuda_current();
-    float *room = (float *)cuda_workspace(cuda, 2 * norm->c * sizeof *room);
-    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, norm->c), sums, norm->invstd, count, room,
-                norm->c);
-    project(cuda, norm, dy, room, to);
+    project(cuda, norm, dy, projection_of(cuda, norm, sums, count), to);
 }
 
 extern "C" const NormKernels cuda_norm = {

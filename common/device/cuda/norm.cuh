@@ -295,6 +295,20 @@ static inline __device__ void put_projection(float *room, size_t c, size_t chann
     room[c + channel] = (float)(second * invstd * invstd / count);
 }
 
+static __global__ void projection_kernel(const float *sums, const float *invstd,
+                                         const double *count, float *room, size_t c) {
+    FOR_EACH(i, c) put_projection(room, c, i, sums[i], sums[c + i], invstd[i], *count);
+}
+
+// The same from the sums of all ranks, sums[2, c], over count[1] elements: workspace.
+static inline const float *projection_of(CudaDevice *cuda, const BatchNorm *norm, const float *sums,
+                                         const double *count) {
+    float *room = (float *)cuda_workspace(cuda, 2 * norm->c * sizeof *room);
+    cuda_launch(cuda, projection_kernel, cuda_grid(cuda, norm->c), sums, norm->invstd, count, room,
+                norm->c);
+    return room;
+}
+
 typedef struct Gradients { // where the sums of Products go; NULL: not wanted
     NormGradient to;
     float *sums; // [2, c]

@@ -116,18 +116,24 @@ static ImageSizes rows_of(size_t rows, size_t columns) {
     return (ImageSizes){rows, columns, 1};
 }
 
+static void ref_half_narrow_linear(Precision precision, LinearShape s, const float *weight,
+                                   const float *bias, uint16_t *narrow) {
+    host_narrow(precision, narrow, weight, s.out * s.in);
+    if (bias) host_narrow(precision, narrow + linear_narrow_bias(s), bias, s.out);
+}
+
 static size_t ref_half_linear_workspace(Precision precision, LinearShape s) {
     size_t forward = ref_matrix.matmul_workspace(precision, s.rows, s.out, s.in);
     size_t backward = ref_matrix.matmul_workspace(precision, s.out, s.in, s.rows);
     return forward > backward ? forward : backward;
 }
 
-static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *weight,
+static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const uint16_t *narrow,
                             const float *bias, uint16_t *y) {
     const LinearShape plain = {s.rows, s.out, s.in, NULL};
     ImageSizes outputs = rows_of(s.rows, s.out);
     float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
-    float *w = wide(how.precision, rows_of(s.out, s.in), weight), *result = room(count_of(outputs));
+    float *w = wide(how.precision, rows_of(s.out, s.in), narrow), *result = room(count_of(outputs));
     ref_matrix.linear(how, plain, wide_x, w, bias, result);
     put(how.precision, outputs, result, y, false);
     free(wide_x);
@@ -165,6 +171,35 @@ static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uin
     if (of) ref_half_relu_gradient(how.precision, dx, of->y, dx, count_of(inputs), false);
     free(wide_dy);
     free(w);
+}
+
+// ---- attention --------------------------------------------------------------------------------
+
+// qkv has three parts of so many channels, y and dy one.
+static ImageSizes tokens_of(const Attention *of, size_t parts) {
+    return rows_of(of->batch * of->length, parts * of->heads * of->size);
+}
+
+static void ref_half_attention(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
+                               void *saved) {
+    float *x = wide(how.precision, tokens_of(of, 3), qkv),
+          *result = room(count_of(tokens_of(of, 1)));
+    ref_transformer.attention(how, of, x, result, saved);
+    put(how.precision, tokens_of(of, 1), result, y, false);
+    free(x);
+}
+
+static void ref_half_attention_gradient(Compute how, const Attention *of, const uint16_t *qkv,
+                                        const uint16_t *y, const void *saved, const uint16_t *dy,
+                                        uint16_t *dqkv, bool accumulate) {
+    ImageSizes inputs = tokens_of(of, 3), outputs = tokens_of(of, 1);
+    float *x = wide(how.precision, inputs, qkv), *wide_y = wide(how.precision, outputs, y);
+    float *wide_dy = wide(how.precision, outputs, dy), *result = room(count_of(inputs));
+    ref_transformer.attention_gradient(how, of, x, wide_y, saved, wide_dy, result, false);
+    put(how.precision, inputs, result, dqkv, accumulate);
+    free(x);
+    free(wide_y);
+    free(wide_dy);
 }
 
 // ---- convolution ------------------------------------------------------------------------------
@@ -297,9 +332,13 @@ static void ref_half_upsample2x_gradient(Precision precision, const Window *v, c
 
 // ---- batch norm -------------------------------------------------------------------------------
 
+static ImageSizes images_of(const HalfNorm *norm) {
+    return (ImageSizes){norm->of.n, norm->of.c, norm->of.inner};
+}
+
 static void normalize(Precision precision, const HalfNorm *norm, uint16_t *y,
                       void (*compute)(const BatchNorm *norm, float *y)) {
-    ImageSizes of = {norm->of.n, norm->of.c, norm->of.inner};
+    ImageSizes of = images_of(norm);
     size_t count = count_of(of);
     float *x = wide(precision, of, norm->x), *result = room(count);
     BatchNorm plain = norm->of;
@@ -322,7 +361,7 @@ static void ref_half_batch_norm_eval(Precision precision, const HalfNorm *norm, 
 
 static void ref_half_batch_norm_gradient(Precision precision, const HalfNorm *norm,
                                          const uint16_t *dy, uint16_t *dx, const NormGradient *to) {
-    ImageSizes of = {norm->of.n, norm->of.c, norm->of.inner};
+    ImageSizes of = images_of(norm);
     float *x = wide(precision, of, norm->x), *wide_dy = wide(precision, of, dy);
     float *y = norm->of.relu ? wide(precision, of, norm->y) : NULL;
     float *result = dx ? room(count_of(of)) : NULL;
@@ -339,6 +378,47 @@ static void ref_half_batch_norm_gradient(Precision precision, const HalfNorm *no
     free(y);
 }
 
+// What follows are the steps over several ranks.
+
+static void ref_half_batch_norm_statistics(Precision precision, const HalfNorm *norm) {
+    BatchNorm plain = norm->of;
+    float *x = wide(precision, images_of(norm), norm->x);
+    plain.x = x;
+    ref_norm.batch_norm_statistics(&plain);
+    free(x);
+}
+
+static void ref_half_batch_norm_apply(Precision precision, const HalfNorm *norm, uint16_t *y) {
+    normalize(precision, norm, y, ref_norm.batch_norm_apply);
+}
+
+static void ref_half_batch_norm_gradient_sums(Precision precision, const HalfNorm *norm,
+                                              const uint16_t *dy, float *sums,
+                                              const NormGradient *to) {
+    BatchNorm plain = norm->of;
+    float *x = wide(precision, images_of(norm), norm->x);
+    float *wide_dy = wide(precision, images_of(norm), dy);
+    plain.x = x;
+    ref_norm.batch_norm_gradient_sums(&plain, wide_dy, sums, to);
+    free(x);
+    free(wide_dy);
+}
+
+static void ref_half_batch_norm_gradient_apply(Precision precision, const HalfNorm *norm,
+                                               const uint16_t *dy, const float *sums,
+                                               const double *count, uint16_t *dx,
+                                               const NormGradient *to) {
+    ImageSizes of = images_of(norm);
+    BatchNorm plain = norm->of;
+    float *x = wide(precision, of, norm->x), *wide_dy = wide(precision, of, dy);
+    float *result = room(count_of(of));
+    plain.x = x;
+    ref_norm.batch_norm_gradient_apply(&plain, wide_dy, sums, count, &(NormGradient){.dx = result});
+    put(precision, of, result, dx, to->add_dx);
+    free(x);
+    free(wide_dy);
+}
+
 const HalfKernels ref_halves = {
     .narrow = ref_half_narrow,
     .widen = ref_half_widen,
@@ -348,6 +428,9 @@ const HalfKernels ref_halves = {
     .relu_gradient = ref_half_relu_gradient,
     .gelu = ref_half_gelu,
     .gelu_gradient = ref_half_gelu_gradient,
+    .attention = ref_half_attention,
+    .attention_gradient = ref_half_attention_gradient,
+    .narrow_linear = ref_half_narrow_linear,
     .linear_workspace = ref_half_linear_workspace,
     .linear = ref_half_linear,
     .linear_weight_gradient = ref_half_linear_weight_gradient,
@@ -368,4 +451,8 @@ const HalfKernels ref_halves = {
     .batch_norm = ref_half_batch_norm,
     .batch_norm_eval = ref_half_batch_norm_eval,
     .batch_norm_gradient = ref_half_batch_norm_gradient,
+    .batch_norm_statistics = ref_half_batch_norm_statistics,
+    .batch_norm_apply = ref_half_batch_norm_apply,
+    .batch_norm_gradient_sums = ref_half_batch_norm_gradient_sums,
+    .batch_norm_gradient_apply = ref_half_batch_norm_gradient_apply,
 };

@@ -174,8 +174,10 @@ static size_t ref_attention_workspace(Precision precision, const Attention *of) 
     return of->length * of->length * sizeof(float);
 }
 
+// row[length]: the weights of token t. factors[length]: what the values are multiplied by, which in
+// 16 bits are weights that were rounded before they were divided by their sum.
 static void row_weights(Precision precision, const Attention *of, const Head *h, size_t t,
-                        float *row) {
+                        float *row, float *factors) {
     double max = -INFINITY, total = 0, scale = 1 / sqrt((double)of->size);
     for (size_t s = 0; s <= t; s++) {
         const float *k = h->k + s * h->stride;
@@ -183,8 +185,13 @@ static void row_weights(Precision precision, const Attention *of, const Head *h,
         max = fmax(max, (double)row[s]);
     }
     for (size_t s = 0; s <= t; s++) total += exp((double)row[s] - max);
-    for (size_t s = 0; s < of->length; s++)
-        row[s] = s <= t ? (float)(exp((double)row[s] - max) / total) : 0;
+    for (size_t s = 0; s < of->length; s++) {
+        double weight = s <= t ? exp((double)row[s] - max) : 0;
+        row[s] = (float)(weight / total);
+        factors[s] = precision == PRECISION_F32
+                         ? row[s]
+                         : (float)((double)rounded(precision, weight) / total);
+    }
 }
 
 static void ref_attention(Compute how, const Attention *of, const float *qkv, float *y,
@@ -193,11 +200,12 @@ static void ref_attention(Compute how, const Attention *of, const float *qkv, fl
         Head h = head_at(of, qkv, saved, i / of->heads, i % of->heads);
         for (size_t t = 0; t < of->length; t++) {
             float *row = (float *)saved + (i * of->length + t) * of->length;
-            row_weights(how.precision, of, &h, t, row);
+            float *factors = how.workspace;
+            row_weights(how.precision, of, &h, t, row, factors);
             for (size_t j = 0; j < of->size; j++) {
                 double sum = 0;
                 for (size_t s = 0; s <= t; s++)
-                    sum += (double)rounded(how.precision, (double)row[s]) *
+                    sum += (double)factors[s] *
                            (double)rounded(how.precision, (double)h.v[s * h.stride + j]);
                 y[h.base + t * h.width + j] = rounded(how.precision, sum);
             }
@@ -206,14 +214,17 @@ static void ref_attention(Compute how, const Attention *of, const float *qkv, fl
 }
 
 // With p the weights and dp = dy[t].v[s], the gradient of score s of token t is
-// ds = p (dp - sum over s of p dp). scores[length, length] gets them, zeros above the diagonal.
-static void score_gradients(Precision precision, const Attention *of, const Head *h,
+// ds = p (dp - sum over s of p dp). scores[length, length] gets them, zeros above the diagonal. The
+// sum is dy[t].y[t] as well, and in 16 bits it is made of y as that was rounded.
+static void score_gradients(Precision precision, const Attention *of, const Head *h, const float *y,
                             const float *dy, float *scores) {
     for (size_t t = 0; t < of->length; t++) {
         const float *p = h->weights + t * of->length, *from = dy + h->base + t * h->width;
         double mean = 0;
-        for (size_t s = 0; s <= t; s++)
+        for (size_t s = 0; s <= t && precision == PRECISION_F32; s++)
             mean += (double)p[s] * dot(precision, from, h->v + s * h->stride, of->size);
+        if (precision != PRECISION_F32)
+            mean = dot(precision, from, y + h->base + t * h->width, of->size);
         for (size_t s = 0; s < of->length; s++) {
             double dp = s <= t ? dot(precision, from, h->v + s * h->stride, of->size) : 0;
             scores[t * of->length + s] = rounded(precision, (double)p[s] * (dp - mean));
@@ -241,11 +252,10 @@ static void token_gradient(Precision precision, const Attention *of, const Head 
 static void ref_attention_gradient(Compute how, const Attention *of, const float *qkv,
                                    const float *y, const void *saved, const float *dy, float *dqkv,
                                    bool accumulate) {
-    (void)y;
     size_t channels = of->heads * of->size;
     for (size_t i = 0; i < of->batch * of->heads; i++) {
         Head h = head_at(of, qkv, saved, i / of->heads, i % of->heads);
-        score_gradients(how.precision, of, &h, dy, how.workspace);
+        score_gradients(how.precision, of, &h, y, dy, how.workspace);
         for (size_t t = 0; t < of->length; t++)
             for (size_t j = 0; j < of->size; j++) {
                 double sums[3];

@@ -21,7 +21,10 @@
 #include "ddp/group/mpi/internal.h"
 #include "ddp/group/reduce.h"
 
-enum { CHUNKS_MAX = 64, CHUNK_BYTES = 256 * 1024 }; // a chunk has at least so many bytes
+// MPI sends so small a chunk without being asked for it (Open MPI over TCP: below 64 KiB). For a
+// larger one the receiver's request would wait behind all that is on its way in that direction, and
+// the two directions would take turns.
+enum { CHUNK_BYTES = 60 * 1024 };
 
 typedef struct Place { // of a segment, for the other ranks of the host
     int64_t pid, fd;   // pid 0: there is none
@@ -300,8 +303,7 @@ static Chain plan_chain(PgMpi *mpi, void **buffers) {
     if (c->op == PG_AVG) chain.op = PG_SUM;
     chain.first = j * each;
     chain.count = j + 1 == ranks ? c->count - chain.first : each;
-    size_t chunk = (chain.count / CHUNKS_MAX / line + 1) * line;
-    chain.chunk = chunk < CHUNK_BYTES / size ? CHUNK_BYTES / size : chunk;
+    chain.chunk = CHUNK_BYTES / size;
     chain.chunks = (int)((chain.count + chain.chunk - 1) / chain.chunk);
     chain.partial = mpi_scratch(mpi, chain.count * size);
     const int before = rank_at(mpi, hosts->host - 1, hosts->local_rank);

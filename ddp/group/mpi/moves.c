@@ -3,6 +3,12 @@
  * An all-reduce cuts the buffer into a slice for each rank. Each rank gets its slice of all ranks'
  * buffers, adds them up in rank order, and sends the sum to all. Every byte crosses twice, as in a
  * ring, and the order does not depend on the number of ranks or on timing.
+ *
+ * Where two ranks give each other large messages, each posts its sends before its receives, or else
+ * the two directions of a slow link take turns. A message is announced when its send is posted, and
+ * asked for when its receive is; then it comes in one piece. On a TCP connection nothing overtakes:
+ * if a rank asked before it had announced its own message, the peer could begin to deliver, and
+ * would ask in return only behind all that it delivers.
  */
 #include <limits.h>
 #include <string.h>
@@ -73,12 +79,13 @@ static int reduce_slices(PgMpi *mpi, void *target, unsigned char *scratch, Error
     size_t bytes = mine.count * mine.size;
     for (int r = 0; r < mpi->world; r++) {
         const Slice theirs = slice_of(mpi, r);
-        if (r == mpi->rank) continue;
-        if (take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0 ||
-            give_to(mpi, at(c->send, theirs.first, theirs.size), theirs.count * theirs.size, r,
-                    err) != 0)
+        if (r != mpi->rank && give_to(mpi, at(c->send, theirs.first, theirs.size),
+                                      theirs.count * theirs.size, r, err) != 0)
             return -1;
     }
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0)
+            return -1;
     if (mpi_wait(mpi, err) != 0) return -1;
     add_up(mpi, at(c->send, mine.first, mine.size), scratch, target, mine.count);
     return 0;
@@ -90,12 +97,12 @@ static int all_reduce(PgMpi *mpi, Error *err) {
     void *sum = at(c->receive, mine.first, mine.size);
     unsigned char *scratch = mpi_scratch(mpi, (size_t)mpi->world * mine.count * mine.size);
     if (reduce_slices(mpi, sum, scratch, err) != 0) return -1;
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && give_to(mpi, sum, mine.count * mine.size, r, err) != 0) return -1;
     for (int r = 0; r < mpi->world; r++) {
         const Slice theirs = slice_of(mpi, r);
-        if (r == mpi->rank) continue;
-        if (take_from(mpi, at(c->receive, theirs.first, theirs.size), theirs.count * theirs.size, r,
-                      err) != 0 ||
-            give_to(mpi, sum, mine.count * mine.size, r, err) != 0)
+        if (r != mpi->rank && take_from(mpi, at(c->receive, theirs.first, theirs.size),
+                                        theirs.count * theirs.size, r, err) != 0)
             return -1;
     }
     return mpi_wait(mpi, err);
@@ -124,12 +131,12 @@ static int reduce_scatter(PgMpi *mpi, Error *err) {
     const Collective *c = &mpi->call->collective;
     size_t bytes = c->count * pg_type_bytes(c->type);
     unsigned char *scratch = mpi_scratch(mpi, (size_t)mpi->world * bytes);
-    for (int r = 0; r < mpi->world; r++) {
-        if (r == mpi->rank) continue;
-        if (take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0 ||
-            give_to(mpi, at(c->send, (size_t)r, bytes), bytes, r, err) != 0)
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && give_to(mpi, at(c->send, (size_t)r, bytes), bytes, r, err) != 0)
             return -1;
-    }
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0)
+            return -1;
     if (mpi_wait(mpi, err) != 0) return -1;
     add_up(mpi, at(c->send, (size_t)mpi->rank, bytes), scratch, c->receive, c->count);
     return 0;
@@ -150,12 +157,12 @@ static int gather(PgMpi *mpi, size_t bytes, bool all, Error *err) {
     const Collective *c = &mpi->call->collective;
     bool gathers = all || mpi->rank == c->root;
     if (gathers) copy(at(c->receive, (size_t)mpi->rank, bytes), c->send, bytes);
-    for (int r = 0; r < mpi->world; r++) {
-        if (r == mpi->rank) continue;
-        if (gathers && take_from(mpi, at(c->receive, (size_t)r, bytes), bytes, r, err) != 0)
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && (all || r == c->root) && give_to(mpi, c->send, bytes, r, err) != 0)
             return -1;
-        if ((all || r == c->root) && give_to(mpi, c->send, bytes, r, err) != 0) return -1;
-    }
+    for (int r = 0; gathers && r < mpi->world; r++)
+        if (r != mpi->rank && take_from(mpi, at(c->receive, (size_t)r, bytes), bytes, r, err) != 0)
+            return -1;
     return mpi_wait(mpi, err);
 }
 

@@ -7,7 +7,6 @@
  */
 #include <string.h>
 
-#include "common/base/memory.h"
 #include "ddp/group/nccl/internal.h"
 
 enum { STAGE_MIN = 64 * 1024 };

@@ -7,7 +7,7 @@
  * in this order. gradients[0] lies on the first device and *is* the sum's memory already: add the
  * others to it. What lies on another device must be copied to the first before it can be added,
  * into memory that you take with device_alloc and give back with device_free(device, memory,
- * bytes).
+ * bytes). The devices are CPU devices, so what lies on the first one is added in a plain loop.
  */
 #ifndef TUTORIALS_REDUCE_GRADIENTS_H
 #define TUTORIALS_REDUCE_GRADIENTS_H

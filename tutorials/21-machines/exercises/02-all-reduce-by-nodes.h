@@ -6,6 +6,8 @@
  * 2. between the first ranks of all nodes, an all-reduce: only this one leaves a machine;
  * 3. on each node, a broadcast from its first rank.
  *
+ * ddp/group/collective.h has all three: pg_reduce, pg_all_reduce and pg_broadcast, for pg_run.
+ *
  * `node` is the group of this rank's node, in which the first rank has the number 0. `firsts` is
  * the group of the first ranks of all nodes; it is NULL on all other ranks.
  *
