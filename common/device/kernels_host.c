@@ -2,28 +2,32 @@
 #include "common/device/kernels_host.h"
 
 #include "common/base/half.h"
+#include "common/base/vectorise.h"
+
+// One loop for each type: with the question inside, the loop could not be vectorised.
+#define MAP(NAME, TO, FROM, EXPRESSION)                               \
+    VECTORISED static void NAME(TO *y, const FROM *x, size_t count) { \
+        INDEPENDENT                                                   \
+        for (size_t i = 0; i < count; i++) y[i] = EXPRESSION;         \
+    }
+
+MAP(narrow_f16, uint16_t, float, half_to_f16(x[i]))
+MAP(narrow_bf16, uint16_t, float, half_to_bf16(x[i]))
+MAP(widen_f16, float, uint16_t, half_from_f16(x[i]))
+MAP(widen_bf16, float, uint16_t, half_from_bf16(x[i]))
+MAP(round_f16, float, float, half_from_f16(half_to_f16(x[i])))
+MAP(round_bf16, float, float, half_from_bf16(half_to_bf16(x[i])))
 
 void host_narrow(Precision precision, uint16_t *y, const float *x, size_t count) {
-    if (precision == PRECISION_F16)
-        for (size_t i = 0; i < count; i++) y[i] = half_to_f16(x[i]);
-    else
-        for (size_t i = 0; i < count; i++) y[i] = half_to_bf16(x[i]);
+    (precision == PRECISION_F16 ? narrow_f16 : narrow_bf16)(y, x, count);
 }
 
 void host_widen(Precision precision, float *y, const uint16_t *x, size_t count) {
-    if (precision == PRECISION_F16)
-        for (size_t i = 0; i < count; i++) y[i] = half_from_f16(x[i]);
-    else
-        for (size_t i = 0; i < count; i++) y[i] = half_from_bf16(x[i]);
-}
-
-static float rounded(Precision precision, float x) {
-    return precision == PRECISION_F16 ? half_from_f16(half_to_f16(x))
-                                      : half_from_bf16(half_to_bf16(x));
+    (precision == PRECISION_F16 ? widen_f16 : widen_bf16)(y, x, count);
 }
 
 void host_round(Precision precision, float *y, const float *x, size_t count) {
-    for (size_t i = 0; i < count; i++) y[i] = rounded(precision, x[i]);
+    (precision == PRECISION_F16 ? round_f16 : round_bf16)(y, x, count);
 }
 
 void host_product(Precision precision, HostProduct *product, HostFactors f, float *c,
@@ -38,10 +42,12 @@ void host_product(Precision precision, HostProduct *product, HostFactors f, floa
     host_round(precision, b, f.b, f.b_count);
     if (f.bias) host_round(precision, bias, f.bias, f.bias_count);
     product(f.shape, a, b, f.bias ? bias : NULL, result, false, result + f.c_count);
-    for (size_t i = 0; i < f.c_count; i++) {
-        float value = rounded(precision, result[i]);
-        c[i] = accumulate ? c[i] + value : value;
+    if (!accumulate) {
+        host_round(precision, c, result, f.c_count);
+        return;
     }
+    host_round(precision, result, result, f.c_count);
+    for (size_t i = 0; i < f.c_count; i++) c[i] += result[i];
 }
 
 size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,

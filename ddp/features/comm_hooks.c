@@ -3,7 +3,6 @@
 
 #include <string.h>
 
-#include "common/base/half.h"
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
 
@@ -71,37 +70,43 @@ CommHook comm_hook_noop(void) {
 
 enum { BLOCK = 512 };
 
-static uint16_t to_half(PgType type, float value) {
-    return type == PG_F16 ? half_to_f16(value) : half_to_bf16(value);
+static Precision precision_of(PgType type) {
+    return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
 }
 
-static float from_half(PgType type, uint16_t half) {
-    return type == PG_F16 ? half_from_f16(half) : half_from_bf16(half);
+// Rounds n floats, divides them (PyTorch divides what has been rounded) and rounds again.
+static void narrow(const GradBucket *bucket, PgType type, float divisor, const float *x, size_t n,
+                   uint16_t *halves) {
+    const ElementwiseKernels *kernels = device_kernels(bucket->device)->elementwise;
+    kernels->narrow(precision_of(type), halves, x, n);
+    if (divisor == 1) return;
+    float quotients[BLOCK];
+    kernels->widen(precision_of(type), quotients, halves, n);
+    for (size_t i = 0; i < n; i++) quotients[i] /= divisor;
+    kernels->narrow(precision_of(type), halves, quotients, n);
 }
 
 // The halves go into the first half of the bucket's own memory: they need no other, and are where
 // all ranks see them. They are written block by block from the front, so that nothing is
 // overwritten before it was read.
-static void pack(PgType type, float *buffer, size_t count, float divisor) {
+static void pack(const GradBucket *bucket, PgType type, float divisor) {
     uint16_t halves[BLOCK];
-    for (size_t first = 0; first < count; first += BLOCK) {
-        size_t n = count - first < BLOCK ? count - first : BLOCK;
-        for (size_t i = 0; i < n; i++) {
-            halves[i] = to_half(type, buffer[first + i]);
-            if (divisor != 1) halves[i] = to_half(type, from_half(type, halves[i]) / divisor);
-        }
+    for (size_t first = 0, n; first < bucket->count; first += n) {
+        n = bucket->count - first < BLOCK ? bucket->count - first : BLOCK;
+        narrow(bucket, type, divisor, bucket->buffer + first, n, halves);
         // cppcheck-suppress uninitvar; n of them were written, n > 0
-        memcpy((char *)buffer + first * sizeof *halves, halves, n * sizeof *halves);
+        memcpy((char *)bucket->buffer + first * sizeof *halves, halves, n * sizeof *halves);
     }
 }
 
 // Makes the halves floats again, block by block from the end, for the same reason.
-static void unpack(PgType type, float *buffer, size_t count) {
+static void unpack(const GradBucket *bucket, PgType type) {
+    const ElementwiseKernels *kernels = device_kernels(bucket->device)->elementwise;
     uint16_t halves[BLOCK];
-    for (size_t end = count, n; end > 0; end -= n) {
+    for (size_t end = bucket->count, n; end > 0; end -= n) {
         n = end % BLOCK ? end % BLOCK : BLOCK;
-        memcpy(halves, (char *)buffer + (end - n) * sizeof *halves, n * sizeof *halves);
-        for (size_t i = 0; i < n; i++) buffer[end - n + i] = from_half(type, halves[i]);
+        memcpy(halves, (char *)bucket->buffer + (end - n) * sizeof *halves, n * sizeof *halves);
+        kernels->widen(precision_of(type), bucket->buffer + end - n, halves, n);
     }
 }
 
@@ -114,10 +119,6 @@ static uint16_t *make_room(Room *room, const GradBucket *bucket) {
     room->count = bucket->count;
     room->halves = device_alloc(room->device, room->count * sizeof *room->halves);
     return room->halves;
-}
-
-static Precision precision_of(PgType type) {
-    return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
 }
 
 // Rounds the bucket's floats to 16 bits, and makes them floats again.
@@ -158,7 +159,7 @@ static int start_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
     float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
     if (on_host(bucket))
-        pack(hook->type, bucket->buffer, bucket->count, divisor);
+        pack(bucket, hook->type, divisor);
     else
         pack_on_device(hook, bucket, divisor);
     return grad_bucket_start(bucket, hook->group, hook->type, PG_SUM, err);
@@ -168,7 +169,7 @@ static int finish_compress(void *state, GradBucket *bucket, Error *err) {
     Simple *hook = state;
     int status = grad_bucket_finish(bucket, err);
     if (on_host(bucket))
-        unpack(hook->type, bucket->buffer, bucket->count);
+        unpack(bucket, hook->type);
     else
         unpack_on_device(hook, bucket);
     return status;
@@ -233,8 +234,8 @@ static void round_all(Around *around, GradBucket *bucket) {
         round_on_device(&around->room, type, bucket);
         return;
     }
-    for (size_t i = 0; i < bucket->count; i++)
-        bucket->buffer[i] = from_half(type, to_half(type, bucket->buffer[i]));
+    pack(bucket, type, 1);
+    unpack(bucket, type);
 }
 
 static int start_round(void *state, GradBucket *bucket, Error *err) {

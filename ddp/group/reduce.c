@@ -2,9 +2,7 @@
  *
  * What is computed is always ((s0 + s1) + s2) + ... for each element, in the element's own type,
  * and for PG_AVG that sum once times 1/W. The specialised loops below do the same roundings in the
- * same order as the general one: only how often memory is touched differs. The loops are compiled
- * for several vector widths and chosen at run time; additions of different elements are
- * independent, so the width changes no bit.
+ * same order as the general one: only how often memory is touched differs.
  *
  * Integer sums wrap around. For MAX and MIN of floats a NaN wins, so that it cannot hide.
  */
@@ -16,15 +14,7 @@
 
 #include "common/base/half.h"
 #include "common/base/sync.h"
-
-// One body, compiled for several instruction sets; the loader picks one. It does so before a
-// sanitizer's runtime is up, so sanitized builds go without, and so do those with clang.
-#if defined(__x86_64__) && defined(__GLIBC__) && !defined(__clang__) && \
-    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
-#define VECTORISED __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define VECTORISED
-#endif
+#include "common/base/vectorise.h"
 
 // Elements that are added up at a time, so that the running sum stays in the first-level cache.
 enum { BLOCK = 1024 };
@@ -60,13 +50,6 @@ static bool sum_f32_in_place(float *const *s, int ranks, float factor, size_t co
 }
 
 // ---- F32 sums for one target --------------------------------------------------------------------
-
-// Iterations touch their own index only: `to` may be a or b.
-#if defined(__clang__)
-#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 VECTORISED static void add_f32(float *to, const float *a, const float *b, float factor,
                                size_t count) {

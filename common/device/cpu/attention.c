@@ -64,12 +64,12 @@ static size_t weights_of(const Work *work, Block block) {
 // Scores [rows, keys], `length` apart, become weights: exp(scale (x - max)) over their sum for the
 // tokens that a row sees, one more than the row before, and 0 for the rest. Whole vectors are
 // computed, with what is not seen in the last one.
-KERNEL_CLONES static void block_softmax(float *row, Block block, size_t length, float scale) {
+VECTORISED static void block_softmax(float *row, Block block, size_t length, float scale) {
     for (size_t i = 0; i < block.rows; i++, row += length) {
         size_t seen = block.first + i + 1, whole = (seen + WIDE - 1) / WIDE * WIDE;
         size_t filled = whole < block.keys ? whole : block.keys, j = 0;
         float max = wide_max(row, seen), total = 0;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (j = 0; j < filled; j++) row[j] = exponential((row[j] - max) * scale);
         for (j = seen; j < block.keys; j++) row[j] = 0;
         Wide sums = {0}, values;
@@ -79,7 +79,7 @@ KERNEL_CLONES static void block_softmax(float *row, Block block, size_t length, 
         }
         for (; j < filled; j++) total += row[j];
         float factor = 1 / (total + wide_sum(&sums));
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (j = 0; j < filled; j++) row[j] *= factor;
     }
 }
@@ -108,8 +108,8 @@ static void block_forward(const Work *work, Block block, float *weights, float *
 
 // Replaces dp by factor p (dp - sum of p dp). With the scale as factor, these are the numbers by
 // which queries and keys are multiplied.
-KERNEL_CLONES static void score_gradients(float *dp, const float *p, Block block, size_t length,
-                                          float factor) {
+VECTORISED static void score_gradients(float *dp, const float *p, Block block, size_t length,
+                                       float factor) {
     size_t whole = block.keys / WIDE * WIDE;
     for (size_t i = 0; i < block.rows; i++, dp += length, p += length) {
         Wide sums = {0}, a, b;
@@ -121,7 +121,7 @@ KERNEL_CLONES static void score_gradients(float *dp, const float *p, Block block
         }
         for (size_t j = whole; j < block.keys; j++) sum += p[j] * dp[j];
         float mean = sum + wide_sum(&sums);
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < block.keys; j++) dp[j] = factor * (p[j] * (dp[j] - mean));
     }
 }

@@ -126,18 +126,18 @@ enum { COLUMNS = 512 }; // whose sums stay in the first-level cache
 
 // Sums of up to COLUMNS neighbouring columns, in the order of the rows. Four rows are added at a
 // time, so that the sums are loaded and stored less often.
-KERNEL_CLONES static void sum_columns(double sums[COLUMNS], const float *x, size_t rows,
-                                      size_t stride, size_t columns) {
+VECTORISED static void sum_columns(double sums[COLUMNS], const float *x, size_t rows, size_t stride,
+                                   size_t columns) {
     size_t i = 0;
     for (size_t j = 0; j < columns; j++) sums[j] = 0;
     for (; i + 4 <= rows; i += 4) {
         const float *a = x + i * stride, *b = a + stride, *c = b + stride, *d = c + stride;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < columns; j++)
             sums[j] = sums[j] + (double)a[j] + (double)b[j] + (double)c[j] + (double)d[j];
     }
     for (; i < rows; i++) {
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < columns; j++) sums[j] += (double)x[i * stride + j];
     }
 }

@@ -283,7 +283,7 @@ static void turn(float *to, const float *from, size_t rows, size_t columns, size
 
 enum { THIN = 8 }; // output channels
 
-KERNEL_CLONES static double dot(const float *a, const float *b, size_t count) {
+VECTORISED static double dot(const float *a, const float *b, size_t count) {
     Lanes sums[2] = {{0}}, left, right;
     double sum = 0;
     size_t i = 0;

@@ -1,30 +1,30 @@
 /* elementwise.c: the CPU backend's kernels that go over their arrays element by element.
  *
  * All of these are bound by memory: each passes over its arrays once. What makes them fast on a
- * build for every x86-64 is in cpu/kernels.h (KERNEL_CLONES, KERNEL_INDEPENDENT, Lanes).
+ * build for every x86-64 is in cpu/kernels.h (VECTORISED, INDEPENDENT, Lanes).
  */
 #include "common/device/cpu/kernels.h"
 #include "common/device/kernels_host.h"
 
-KERNEL_CLONES static void cpu_fill(float *y, float value, size_t count) {
+VECTORISED static void cpu_fill(float *y, float value, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = value;
 }
 
-KERNEL_CLONES static void cpu_add(float *y, const float *a, const float *b, size_t count) {
-    KERNEL_INDEPENDENT
+VECTORISED static void cpu_add(float *y, const float *a, const float *b, size_t count) {
+    INDEPENDENT
     for (size_t i = 0; i < count; i++) y[i] = a[i] + b[i];
 }
 
-KERNEL_CLONES static void cpu_accumulate(float *y, const float *x, size_t count) {
-    KERNEL_INDEPENDENT
+VECTORISED static void cpu_accumulate(float *y, const float *x, size_t count) {
+    INDEPENDENT
     for (size_t i = 0; i < count; i++) y[i] += x[i];
 }
 
-KERNEL_CLONES static void cpu_scale(float *y, float factor, size_t count) {
+VECTORISED static void cpu_scale(float *y, float factor, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] *= factor;
 }
 
-KERNEL_CLONES double cpu_sum(const float *x, size_t count) {
+VECTORISED double cpu_sum(const float *x, size_t count) {
     Lanes sums[2] = {{0}}, values;
     double sum = 0;
     size_t i = 0;
@@ -50,21 +50,21 @@ static void cpu_count_up(int64_t *counter) {
     *counter += 1;
 }
 
-KERNEL_CLONES static void cpu_relu(float *y, const float *x, size_t count) {
-    KERNEL_INDEPENDENT
+VECTORISED static void cpu_relu(float *y, const float *x, size_t count) {
+    INDEPENDENT
     for (size_t i = 0; i < count; i++) y[i] = x[i] < 0 ? 0 : x[i]; // NaN < 0 is false: it stays
 }
 
-KERNEL_CLONES static void cpu_relu_gradient(float *dx, const float *y, const float *dy,
-                                            size_t count, bool accumulate) {
+VECTORISED static void cpu_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
+                                         bool accumulate) {
     if (accumulate) {
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t i = 0; i < count; i++) {
             float gradient = dy[i]; // read in any case: a load under a condition is not vectorised
             dx[i] += y[i] > 0 ? gradient : 0;
         }
     } else {
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t i = 0; i < count; i++) {
             float gradient = dy[i];
             dx[i] = y[i] > 0 ? gradient : 0;

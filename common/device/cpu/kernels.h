@@ -3,7 +3,7 @@
  *
  * The build has no -march=native and no -ffast-math: a program runs on every x86-64, and additions
  * happen in the order that is written. Two things make loops fast all the same:
- *  - KERNEL_CLONES compiles a function for several instruction sets; the loader picks one;
+ *  - VECTORISED compiles a function for several instruction sets; the loader picks one;
  *  - a reduction is written with partial sums in Lanes, an order of additions that fits vector
  *    registers, so that the compiler need not change it (which it may not).
  */
@@ -13,24 +13,8 @@
 #include <string.h>
 
 #include "common/base/error.h"
+#include "common/base/vectorise.h"
 #include "common/device/kernels.h"
-
-// The loader calls the chooser before a sanitizer's runtime is up, so sanitized builds go without.
-// So do those with clang, some of whose versions cannot call such a function from another file.
-#if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__) && \
-    !defined(__SANITIZE_ADDRESS__)
-#define KERNEL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define KERNEL_CLONES
-#endif
-
-// Stands before a loop whose iterations touch their own index only. Such a loop may be vectorised
-// even where the output is the input, which the compiler cannot know from two pointers.
-#if defined(__clang__)
-#define KERNEL_INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
-#else
-#define KERNEL_INDEPENDENT _Pragma("GCC ivdep")
-#endif
 
 // Four partial sums side by side (a vector type of GCC and clang: its operators work on all four).
 // Two of them in turn, for 2 x 4 elements per round, keep additions from waiting for each other.

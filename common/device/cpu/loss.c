@@ -6,10 +6,10 @@
 
 // Writes the row's softmax, and returns the loss: -log of the label's. The largest value is
 // subtracted, so that no exponential overflows.
-KERNEL_CLONES static double row_cross_entropy(float *p, const float *row, size_t classes,
-                                              int64_t label) {
+VECTORISED static double row_cross_entropy(float *p, const float *row, size_t classes,
+                                           int64_t label) {
     float max = wide_max(row, classes);
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t j = 0; j < classes; j++) p[j] = exponential(row[j] - max);
     double total = cpu_sum(p, classes);
     for (size_t j = 0; j < classes; j++) p[j] = (float)((double)p[j] / total);
@@ -28,11 +28,11 @@ static void cpu_cross_entropy(Labels labels, const float *logits, double divisor
 }
 
 // All classes of a row as if none were the label's, which then gets its own.
-KERNEL_CLONES static void row_gradient(float *dlogits, const float *p, size_t classes,
-                                       int64_t label, float scale, bool accumulate) {
+VECTORISED static void row_gradient(float *dlogits, const float *p, size_t classes, int64_t label,
+                                    float scale, bool accumulate) {
     bool is_class = label >= 0 && (uint64_t)label < classes;
     float before = is_class && accumulate ? dlogits[label] : 0;
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t j = 0; j < classes; j++) {
         float old = dlogits[j]; // read in any case: a load under a condition is not vectorised
         dlogits[j] = accumulate ? old + p[j] * scale : p[j] * scale;
@@ -49,7 +49,7 @@ static void cpu_cross_entropy_gradient(Labels labels, const float *probabilities
                      scale, accumulate);
 }
 
-KERNEL_CLONES static double sum_squares(const float *x, const float *target, size_t count) {
+VECTORISED static double sum_squares(const float *x, const float *target, size_t count) {
     Lanes sums[2] = {{0}}, values, wanted;
     double sum = 0;
     size_t i = 0;
@@ -72,11 +72,11 @@ static void cpu_squared_error(const float *x, const float *target, double diviso
     *loss = (float)quotient(sum_squares(x, target, count), divisor);
 }
 
-KERNEL_CLONES static void cpu_squared_error_gradient(const float *x, const float *target,
-                                                     Upstream upstream, float *dx, bool accumulate,
-                                                     size_t count) {
+VECTORISED static void cpu_squared_error_gradient(const float *x, const float *target,
+                                                  Upstream upstream, float *dx, bool accumulate,
+                                                  size_t count) {
     float scale = (float)quotient((double)*upstream.gradient, upstream.divisor);
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t i = 0; i < count; i++) {
         float gradient = 2 * (x[i] - target[i]) * scale;
         dx[i] = accumulate ? dx[i] + gradient : gradient;

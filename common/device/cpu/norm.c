@@ -21,7 +21,7 @@ typedef struct Sums {
 } Sums;
 
 // Sums of x - shift, and of its square.
-KERNEL_CLONES static Sums channel_moments(Channel channel, const float *x, double shift) {
+VECTORISED static Sums channel_moments(Channel channel, const float *x, double shift) {
     Lanes sums[2] = {{0}}, squares[2] = {{0}}, centered;
     double sum = 0, square = 0;
     for (size_t i = 0; i < channel.n; i++) {
@@ -44,8 +44,8 @@ KERNEL_CLONES static Sums channel_moments(Channel channel, const float *x, doubl
 }
 
 // Sums of dy, and of dy (x - mean).
-KERNEL_CLONES static Sums channel_products(Channel channel, const float *x, const float *dy,
-                                           double mean) {
+VECTORISED static Sums channel_products(Channel channel, const float *x, const float *dy,
+                                        double mean) {
     Lanes sums[2] = {{0}}, products[2] = {{0}}, centered, gradient;
     double sum = 0, product = 0;
     for (size_t i = 0; i < channel.n; i++) {
@@ -68,48 +68,47 @@ KERNEL_CLONES static Sums channel_products(Channel channel, const float *x, cons
 }
 
 // y = (x - mean) scale + bias; may be in place
-KERNEL_CLONES static void channel_normalize(Channel channel, const float *x, float *y, float mean,
-                                            float scale, float bias) {
+VECTORISED static void channel_normalize(Channel channel, const float *x, float *y, float mean,
+                                         float scale, float bias) {
     for (size_t i = 0; i < channel.n; i++) {
         const float *run = x + i * channel.stride;
         float *out = y + i * channel.stride;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < channel.inner; j++) out[j] = (run[j] - mean) * scale + bias;
     }
 }
 
 // y = relu(y + residual), if that is asked for, while the channel still lies in the cache.
-KERNEL_CLONES static void channel_finish(Channel channel, const BatchNorm *norm, size_t at,
-                                         float *y) {
+VECTORISED static void channel_finish(Channel channel, const BatchNorm *norm, size_t at, float *y) {
     for (size_t i = 0; norm->relu && i < channel.n; i++) {
         float *out = y + at + i * channel.stride;
         const float *more = norm->residual ? norm->residual + at + i * channel.stride : NULL;
         if (more) {
-            KERNEL_INDEPENDENT
+            INDEPENDENT
             for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] + more[j];
         }
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < channel.inner; j++) out[j] = out[j] < 0 ? 0 : out[j]; // a NaN stays
     }
 }
 
 // dy = y > 0 ? dy : 0
-KERNEL_CLONES static void channel_mask(Channel channel, const float *y, float *dy) {
+VECTORISED static void channel_mask(Channel channel, const float *y, float *dy) {
     for (size_t i = 0; i < channel.n; i++) {
         const float *run = y + i * channel.stride;
         float *out = dy + i * channel.stride;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < channel.inner; j++) out[j] = run[j] > 0 ? out[j] : 0;
     }
 }
 
 // dx (+)= slope dy
-KERNEL_CLONES static void channel_scale(Channel channel, const float *dy, float *dx, bool add,
-                                        float slope) {
+VECTORISED static void channel_scale(Channel channel, const float *dy, float *dx, bool add,
+                                     float slope) {
     for (size_t i = 0; i < channel.n; i++) {
         const float *drun = dy + i * channel.stride;
         float *out = dx + i * channel.stride;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < channel.inner; j++) {
             float gradient = slope * drun[j];
             out[j] = add ? out[j] + gradient : gradient;
@@ -119,13 +118,13 @@ KERNEL_CLONES static void channel_scale(Channel channel, const float *dy, float 
 
 // dx (+)= slope (dy - dy_mean - (x - mean) lean): the gradient without the two directions that the
 // statistics took out, a shift of all x and a stretch about the mean.
-KERNEL_CLONES static void channel_project(Channel channel, const float *x, const float *dy,
-                                          float *dx, bool add, float mean, float slope,
-                                          float dy_mean, float lean) {
+VECTORISED static void channel_project(Channel channel, const float *x, const float *dy, float *dx,
+                                       bool add, float mean, float slope, float dy_mean,
+                                       float lean) {
     for (size_t i = 0; i < channel.n; i++) {
         const float *run = x + i * channel.stride, *drun = dy + i * channel.stride;
         float *out = dx + i * channel.stride;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < channel.inner; j++) {
             float gradient = slope * (drun[j] - dy_mean - (run[j] - mean) * lean);
             out[j] = add ? out[j] + gradient : gradient;

@@ -12,26 +12,26 @@
 // Elements that a step with a peer takes at a time, and how far ahead of them it asks for memory.
 enum { STRIDE = 64, AHEAD = 256 };
 
-KERNEL_CLONES static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
-                                    const OptimizerPeer *peer) {
+VECTORISED static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
+                                 const OptimizerPeer *peer) {
     float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
     float factor = peer->factor;
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
         float g = other ? (gradient[i] + other[i]) * factor : gradient[i];
         weight[i] = weight[i] - lr * (g + weight_decay * weight[i]);
     }
 }
 
-KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
-                                       const OptimizerPeer *peer) {
+VECTORISED static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
+                                    const OptimizerPeer *peer) {
     float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
     float momentum = config->momentum, weight_decay = config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
     float factor = peer->factor;
     bool nesterov = config->nesterov, first = t->first;
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
         float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];
         float g = sum + weight_decay * weight[i];
@@ -42,8 +42,8 @@ KERNEL_CLONES static void sgd_momentum(const SgdConfig *config, const SgdTensor 
     }
 }
 
-KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *t,
-                                    const OptimizerPeer *peer) {
+VECTORISED static void adam_step(const AdamConfig *config, const AdamTensor *t,
+                                 const OptimizerPeer *peer) {
     float *weight = t->weight, *exp_avg = t->exp_avg, *exp_avg_sq = t->exp_avg_sq;
     const float *gradient = t->gradient, *other = peer->gradient;
     float factor = peer->factor;
@@ -51,7 +51,7 @@ KERNEL_CLONES static void adam_step(const AdamConfig *config, const AdamTensor *
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
     float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
     float keep2 = config->beta2, eps = config->eps, weight_decay = config->weight_decay;
-    KERNEL_INDEPENDENT
+    INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
         float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];
         float g = sum + weight_decay * weight[i];

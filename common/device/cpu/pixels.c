@@ -11,8 +11,7 @@
 
 // ---- upsampling ------------------------------------------------------------------------------
 
-KERNEL_CLONES static void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h,
-                                         size_t w) {
+VECTORISED static void cpu_upsample2x(const float *x, float *y, size_t planes, size_t h, size_t w) {
     for (size_t row = 0; row < planes * h; row++) {
         const float *from = x + row * w;
         float *to = y + row * 4 * w;
@@ -22,12 +21,12 @@ KERNEL_CLONES static void cpu_upsample2x(const float *x, float *y, size_t planes
     }
 }
 
-KERNEL_CLONES static void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
-                                                  size_t planes, size_t h, size_t w) {
+VECTORISED static void cpu_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
+                                               size_t planes, size_t h, size_t w) {
     for (size_t row = 0; row < planes * h; row++) {
         const float *upper = dy + row * 4 * w, *lower = upper + 2 * w;
         float *to = dx + row * w;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t column = 0; column < w; column++) {
             float sum = (upper[2 * column] + upper[2 * column + 1]) +
                         (lower[2 * column] + lower[2 * column + 1]);
@@ -42,8 +41,8 @@ enum { BLOCK = 256 }; // pixels
 
 // The softmax of `count` neighbouring pixels, and what it takes to turn a logit into a loss:
 // log(totals) + maxima - logit.
-KERNEL_CLONES static void softmax_block(const float *x, float *p, float *maxima, float *totals,
-                                        size_t count, size_t classes, size_t inner) {
+VECTORISED static void softmax_block(const float *x, float *p, float *maxima, float *totals,
+                                     size_t count, size_t classes, size_t inner) {
     for (size_t j = 0; j < count; j++) maxima[j] = x[j];
     for (size_t k = 1; k < classes; k++)
         for (size_t j = 0; j < count; j++) {
@@ -91,8 +90,8 @@ static inline uint32_t order_of(float loss) {
     return loss == loss ? bits : top;
 }
 
-KERNEL_CLONES static size_t count_from(const float *losses, const int64_t *target, uint32_t cut,
-                                       size_t count) {
+VECTORISED static size_t count_from(const float *losses, const int64_t *target, uint32_t cut,
+                                    size_t count) {
     size_t found = 0;
     for (size_t i = 0; i < count; i++) found += (order_of(losses[i]) >= cut) & (target[i] >= 0);
     return found;
@@ -133,11 +132,10 @@ static void cpu_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_c
     *kept_count = (int64_t)keep;
 }
 
-KERNEL_CLONES static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
-                                                           const float *probabilities,
-                                                           const uint8_t *kept,
-                                                           const float *upstream, float *dlogits,
-                                                           bool accumulate) {
+VECTORISED static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
+                                                        const float *probabilities,
+                                                        const uint8_t *kept, const float *upstream,
+                                                        float *dlogits, bool accumulate) {
     float scale = *upstream;
     for (size_t plane = 0; plane < labels.n * labels.classes; plane++) {
         int64_t class = (int64_t)(plane % labels.classes);
@@ -145,7 +143,7 @@ KERNEL_CLONES static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
         const uint8_t *keep = kept + plane / labels.classes * labels.inner;
         const float *p = probabilities + plane * labels.inner;
         float *to = dlogits + plane * labels.inner;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < labels.inner; j++) {
             float gradient = (p[j] - (label[j] == class ? 1.0f : 0.0f)) * scale;
             gradient = keep[j] ? gradient : 0;
@@ -154,8 +152,8 @@ KERNEL_CLONES static void cpu_pixel_cross_entropy_gradient(PixelLabels labels,
     }
 }
 
-KERNEL_CLONES static void predict_image(const float *x, int32_t *predicted, float *best,
-                                        size_t count, size_t classes, size_t inner) {
+VECTORISED static void predict_image(const float *x, int32_t *predicted, float *best, size_t count,
+                                     size_t classes, size_t inner) {
     for (size_t j = 0; j < count; j++) {
         best[j] = x[j];
         predicted[j] = x[j] == x[j] ? 0 : -1;

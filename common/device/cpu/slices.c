@@ -4,7 +4,7 @@
 #include "common/device/cpu/kernels.h"
 
 // Whether all numbers were finite: x - x is 0 for those, NaN for inf and NaN.
-KERNEL_CLONES static bool scale_checked(float *y, float factor, size_t count) {
+VECTORISED static bool scale_checked(float *y, float factor, size_t count) {
     float doubt = 0;
     for (size_t i = 0; i < count; i++) {
         doubt += y[i] - y[i];
@@ -18,7 +18,7 @@ static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, f
         if (!scale_checked(slices[s].data, factor, slices[s].count)) *not_finite = 1;
 }
 
-KERNEL_CLONES static double sum_squares(const float *x, size_t count) {
+VECTORISED static double sum_squares(const float *x, size_t count) {
     Lanes sums[2] = {{0}}, values;
     double sum = 0;
     size_t i = 0;

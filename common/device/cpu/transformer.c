@@ -50,7 +50,7 @@ static void cpu_position_gradient(const Embedding *of, const float *dy, float *d
 
 // Rows are short and stay in the first-level cache: a pass for the mean, one for the variance, one
 // for the result, in sixteen partial sums each.
-KERNEL_CLONES static void cpu_layer_norm(const LayerNorm *norm, float *y) {
+VECTORISED static void cpu_layer_norm(const LayerNorm *norm, float *y) {
     size_t width = norm->channels, whole = width / WIDE * WIDE;
     for (size_t row = 0; row < norm->rows; row++, y += width) {
         const float *x = norm->x + row * width, *weight = norm->weight, *bias = norm->bias;
@@ -70,7 +70,7 @@ KERNEL_CLONES static void cpu_layer_norm(const LayerNorm *norm, float *y) {
         for (size_t j = whole; j < width; j++) square += (x[j] - mean) * (x[j] - mean);
         float variance = (square + wide_sum(&squares)) / (float)width;
         float invstd = 1 / sqrtf(variance + norm->eps);
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < width; j++) y[j] = (x[j] - mean) * invstd * weight[j] + bias[j];
         norm->mean[row] = mean;
         norm->invstd[row] = invstd;
@@ -79,8 +79,8 @@ KERNEL_CLONES static void cpu_layer_norm(const LayerNorm *norm, float *y) {
 
 // With g = dy weight and normal = (x - mean) invstd:
 // dx (+)= invstd (g - mean(g) - normal mean(g normal))
-KERNEL_CLONES static void input_gradient(const LayerNorm *norm, const float *dy, float *dx,
-                                         bool accumulate) {
+VECTORISED static void input_gradient(const LayerNorm *norm, const float *dy, float *dx,
+                                      bool accumulate) {
     size_t width = norm->channels, whole = width / WIDE * WIDE;
     for (size_t row = 0; row < norm->rows; row++, dy += width, dx += width) {
         const float *x = norm->x + row * width, *weight = norm->weight;
@@ -100,7 +100,7 @@ KERNEL_CLONES static void input_gradient(const LayerNorm *norm, const float *dy,
         }
         float of_g = (sum + wide_sum(&sums)) / (float)width;
         float slope = (product + wide_sum(&products)) / (float)width * invstd * invstd;
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t j = 0; j < width; j++) {
             float gradient = invstd * (dy[j] * weight[j] - of_g - (x[j] - mean) * slope);
             float before = dx[j]; // read in any case, used if it is added to
@@ -113,8 +113,8 @@ enum { COLUMNS = 128, ROWS = 16 }; // whose sums stay in the first-level cache
 
 // Computes the sums over rows of dy and of dy normal, for neighbouring columns: ROWS rows are added
 // up in float, and their sums in double.
-KERNEL_CLONES static void column_sums(const LayerNorm *norm, const float *dy, size_t first,
-                                      size_t columns, double sums[2][COLUMNS]) {
+VECTORISED static void column_sums(const LayerNorm *norm, const float *dy, size_t first,
+                                   size_t columns, double sums[2][COLUMNS]) {
     for (size_t j = 0; j < columns; j++) sums[0][j] = sums[1][j] = 0;
     for (size_t row = 0; row < norm->rows;) {
         float part[2][COLUMNS] = {{0}};
@@ -122,7 +122,7 @@ KERNEL_CLONES static void column_sums(const LayerNorm *norm, const float *dy, si
             const float *x = norm->x + row * norm->channels + first;
             const float *from = dy + row * norm->channels + first;
             float mean = norm->mean[row], invstd = norm->invstd[row];
-            KERNEL_INDEPENDENT
+            INDEPENDENT
             for (size_t j = 0; j < columns; j++) {
                 part[0][j] += from[j];
                 part[1][j] += from[j] * ((x[j] - mean) * invstd);
@@ -158,8 +158,8 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
 
 // With s that fraction, the derivative of x s is s + x s (1 - s) 2u'. It is saved, because s costs
 // more than all else, and is known here.
-KERNEL_CLONES static void cpu_gelu(float *y, float *x, size_t count, bool save) {
-    KERNEL_INDEPENDENT
+VECTORISED static void cpu_gelu(float *y, float *x, size_t count, bool save) {
+    INDEPENDENT
     for (size_t i = 0; i < count; i++) {
         float v = x[i], s = 1 / (1 + exponential(-ROOT * (v + CUBE * v * v * v)));
         float slope = s + v * s * (1 - s) * (ROOT * (1 + 3 * CUBE * v * v));
@@ -168,13 +168,13 @@ KERNEL_CLONES static void cpu_gelu(float *y, float *x, size_t count, bool save) 
     }
 }
 
-KERNEL_CLONES static void cpu_gelu_gradient(float *dx, const float *saved, const float *dy,
-                                            size_t count, bool accumulate) {
+VECTORISED static void cpu_gelu_gradient(float *dx, const float *saved, const float *dy,
+                                         size_t count, bool accumulate) {
     if (accumulate) {
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t i = 0; i < count; i++) dx[i] += dy[i] * saved[i];
     } else {
-        KERNEL_INDEPENDENT
+        INDEPENDENT
         for (size_t i = 0; i < count; i++) dx[i] = dy[i] * saved[i];
     }
 }
