@@ -8,6 +8,7 @@
 #   tests/first_contact.sh --only WORD     only the questions whose names begin so: plans, kernels, sanitizer,
 #                                          graph, hosts, kill, figure, peers
 #   tests/first_contact.sh --quick         shorter questions: tries the command, and measures no speed
+#   tests/first_contact.sh --list          names the questions and their commands, and asks none
 #
 # Each question has a time after which it is ended by force ($FIRST_CONTACT_SECONDS: for all of them), and none
 # depends on another's answer. What a question printed is in DIR/NUMBER-NAME.log. A tool that is missing
@@ -16,12 +17,13 @@
 set -uo pipefail
 export LC_ALL=C
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-build="" out=first-contact only="" quick=0
+build="" out=first-contact only="" quick=0 list=0
 
-usage() { sed -n '2,16s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
+usage() { sed -n '2,17s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; }
 while [[ $# -gt 0 ]]; do
     case $1 in
     --quick) quick=1 ;;
+    --list) list=1 ;;
     --help | -h) usage && exit 0 ;;
     --build | --out | --only)
         [[ $# -ge 2 ]] || { echo "error: $1 needs a value" >&2 && exit 2; }
@@ -37,6 +39,9 @@ while [[ $# -gt 0 ]]; do
     shift
 done
 
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+[[ $list == 0 ]] || out=$work
 mkdir -p "$out" || exit 2
 out=$(cd "$out" && pwd)
 if [[ -z $build ]]; then
@@ -46,8 +51,6 @@ fi
 build=$(cd "$build" && pwd) || exit 2
 bin=$build/bin
 [[ -x $bin/gpu_probe ]] || { echo "skipped: this build has no CUDA" && exit 77; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
 
 # ---- questions ------------------------------------------------------------------------------------------------
 
@@ -71,6 +74,7 @@ ask() {
     local name=$1 seconds=${FIRST_CONTACT_SECONDS:-$2} begin=$SECONDS status=0 log
     shift 2
     [[ $name == "$only"* ]] || return 0
+    [[ $list == 0 ]] || { printf '%s' "$name" && printf '\t%s' "$@" && echo && return; }
     number=$((number + 1))
     log=$out/$(printf '%02d' $number)-${name// /-}.log
     printf '$ %s\n' "$*" >"$log"
@@ -83,21 +87,35 @@ ask() {
     esac
 }
 
+# in_time SECONDS COMMAND...: what is not a question, but may hang as well where a card is sick.
+in_time() {
+    timeout -k 5 "${FIRST_CONTACT_SECONDS:-$1}" "${@:2}" </dev/null
+}
 
 # ---- what would hurt most, first -------------------------------------------------------------------------------
 
 {
     echo "first contact of $(git -C "$root" describe --always --dirty 2>/dev/null || echo "ddp.c") on $(date -Is)"
-    nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
+    in_time 20 nvidia-smi --query-gpu=name,memory.total,driver_version --format=csv,noheader 2>/dev/null ||
         echo "nvidia-smi says nothing"
     echo "each line: question, answer, seconds, what it said last; the whole of it is in NUMBER-QUESTION.log"
     echo
 } >"$summary"
-nvidia-smi topo -m >"$out/machine.txt" 2>&1
+in_time 20 nvidia-smi topo -m >"$out/machine.txt" 2>&1
 grep -E '^(CUDA|CMAKE_CUDA|NCCL|CUDNN|WITH)_' "$build/CMakeCache.txt" >>"$out/machine.txt"
 
-"$bin/train_single" --device cuda --model mlp --steps 1 --no-eval >"$work/out" 2>&1
-[[ $? != 77 ]] || { tail -n 1 "$work/out" | tee -a "$summary" && exit 77; }
+# 0. One step. Without a GPU there is nothing more to ask.
+if [[ $list == 0 ]]; then
+    status=0
+    in_time 120 "$bin/train_single" --device cuda --model mlp --steps 1 --no-eval >"$work/out" 2>&1 || status=$?
+    [[ $status != 77 ]] || { tail -n 1 "$work/out" | tee -a "$summary" && exit 77; }
+    [[ $status != 124 && $status != 137 ]] || answer "one step" HANGS 120 "train_single on one GPU was ended by force"
+fi
+
+# Two ranks have a card each where there are two; otherwise they share one.
+share=(--fake-hosts)
+cards=$(in_time 20 nvidia-smi -L 2>/dev/null | grep -c '^GPU ')
+[[ $cards -lt 2 ]] || share=()
 
 size=full
 [[ $quick == 0 ]] || size=quick
@@ -107,7 +125,7 @@ ask "plans" 300 "$bin/gpu_probe" convolutions
 
 # 2. All that CTest knows of GPUs, the kernels first. A test of its own each: one that hangs takes no other along.
 gpu_tests() {
-    ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' |
+    in_time 60 ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' |
         awk '{ print /^test_(cuda_)?kernels/ ? 1 : /^test_cuda/ ? 2 : /^test_/ ? 3 : 4, $1 }' | sort | cut -d ' ' -f 2
 }
 for test in $([[ $quick == 1 ]] && echo test_cuda_layout || gpu_tests); do
@@ -140,15 +158,20 @@ for figure in graph-gap product channels-last; do
     ask "figure $figure" 120 "$bin/gpu_figures" "$figure" "$size"
 done
 for blocking in 0 1; do
-    ask "figure all-reduce blocking=$blocking" 120 env NCCL_COMM_BLOCKING=$blocking "$bin/ddprun" --fake-hosts \
-        --nproc-per-node 2 "$bin/gpu_probe" all-reduce 1048576
+    ask "figure all-reduce blocking=$blocking" 120 env NCCL_COMM_BLOCKING=$blocking "$bin/ddprun" \
+        ${share[@]+"${share[@]}"} --nproc-per-node 2 "$bin/gpu_probe" all-reduce 1048576
 done
 
 # 8. The same training by PyTorch, in all its modes.
 peers=(--device cuda --extra)
 [[ $quick == 0 ]] || peers+=(--quick --model mlp --precision fp32)
 ask "peers" 7200 bash "$root/bench/peers/compare.sh" --bin "$bin" --one-device "${peers[@]}"
+if [[ $cards -ge 2 ]]; then
+    ask "peers two GPUs" 3600 bash "$root/bench/peers/compare.sh" --bin "$bin" --device cuda --world 2 \
+        --out "$out/peers"
+fi
 
+[[ $list == 0 ]] || exit 0
 echo >>"$summary"
 echo "$number questions, $failures failures; send back the folder $out" | tee -a "$summary"
 [[ $failures == 0 ]]

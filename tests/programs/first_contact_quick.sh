@@ -11,6 +11,8 @@ export PYTHON=/bin/false
 mkdir tools
 cat >tools/compute-sanitizer <<'END'
 #!/bin/sh
+# --tool TOOL --error-exitcode 9 PROGRAM
+[ -x "$5" ] || { echo "FAILED: there is no $5"; exit 8; }
 case $2 in
 racecheck) echo "a race"; exit 9 ;;
 initcheck) [ -z "${FIRST_CONTACT_SECONDS:-}" ] || sleep 600 ;;
@@ -60,6 +62,25 @@ expect FAILED 'sanitizer racecheck'
 expect HANGS 'sanitizer initcheck'
 expect ok 'sanitizer synccheck'
 grep -q '4 questions, 2 failures' hanging/summary.txt || fail "--only asked for something else"
+
+# What the full questions would start is there: programs, scripts, the tests that CTest knows, those of the tools.
+"$first_contact" --list --build "$build" >list.txt 2>err.txt || fail "--list: status $?"
+for name in plans 'kernels test_cuda_kernels' 'kernels test_kernels_halves' 'sanitizer initcheck' 'hosts NCCL 67108864' \
+    'figure channels-last' peers; do
+    checks=$((checks + 1))
+    grep -q "^$name	" list.txt || fail "--list lacks $name"
+done
+tr '\t' '\n' <list.txt | grep '^/' | sort -u >paths.txt
+while read -r path; do
+    checks=$((checks + 1))
+    [ -e "$path" ] || fail "a question needs $path, which is not there"
+done <paths.txt
+checks=$((checks + 1))
+bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" memcheck full "$PWD/tools/compute-sanitizer" >tests.txt ||
+    fail "$(cat tests.txt)"
+bash "${first_contact%.sh}/sanitizer.sh" "$build/bin" racecheck full "$PWD/tools/compute-sanitizer" >tests.txt &&
+    fail "a race is not reported"
+[ "$(grep -c '^a race' tests.txt)" = "$(grep -c '^== ' tests.txt)" ] || fail "a race hides the other tests"
 
 status=0
 "$first_contact" --colour >out.txt 2>err.txt || status=$?
