@@ -51,3 +51,25 @@ agree 1e-3 2 --model mlp --steps 4 --comm-hook powersgd --powersgd-start 2
 agree 1e-4 2 --model mlp --steps 3 --find-unused-parameters --normalize global
 agree 1e-2 2 --model mlp --steps 3 --amp bf16
 agree 1e-3 2 --model mlp --steps 3 --amp fp16
+agree 1e-4 2 --model mlp --steps 4 --clip-grad-norm 0.5 --accumulate-steps 2
+agree 1e-4 2 --model mlp --steps 4 --optimizer adamw --zero-optimizer
+agree 1e-3 2 --model gpt --steps 2 --global-batch 4
+
+# Two ranks whose batch norm sees the whole batch compute what one GPU with the whole batch does, in 16 bits, too.
+like_one() { # TOLERANCE [options]
+    local tolerance=$1
+    shift
+    "$bin/train_single" --device cuda --global-batch 32 --save "$work/one.st" "$@" >"$work/out" 2>&1 || {
+        cat "$work/out"
+        exit 1
+    }
+    run 2 cuda "$work/two.st" --sampler blocked --normalize global --sync-batch-norm "$@"
+    "$bin/compare_tensors" --tol "$tolerance" "$work/two.st" "$work/one.st" >"$work/out" || {
+        echo "two ranks with SyncBatchNorm beside one GPU, $*:"
+        cat "$work/out"
+        exit 1
+    }
+}
+like_one 1e-4 --model convnet --steps 2
+like_one 1e-2 --model convnet --steps 2 --amp bf16
+like_one 2e-3 --model convnet --steps 2 --amp fp16
