@@ -1,4 +1,5 @@
-# disturbed.sh: was the machine ours? Sourced by compare.sh after runs.sh; uses its bin, kind and out.
+# disturbed.sh: was the machine ours? Sourced after runs.sh by compare.sh and by commands with a section of their own;
+# uses bin, kind (cpu, or nothing is probed), planning and out.
 #
 # bench_probe runs before and after each measurement of a step's speed (the probe between two runs belongs to
 # both): what all cores reach together in products and in memory. Where neighbours on the same hardware come and

@@ -69,6 +69,28 @@ is_steady() {
     return 1
 }
 
+# say_progress DONE ALL WHAT: says what begins now, and how long the rest takes if it goes on as it did since $begun.
+say_progress() {
+    local left=
+    (($1 == 0)) || left=", about $(setup_minutes $(((SECONDS - begun) * ($2 - $1) / $1))) left"
+    echo "$3 ($1 of $2 done$left)" >&2
+}
+
+# repeat_disturbed_runs SECONDS: makes what a neighbour has disturbed (disturbed.sh) once more, by the command that
+# each run has left, until there is no such run or the seconds are over. $out/disturbed.txt names those that remain.
+repeat_disturbed_runs() {
+    local until=$((SECONDS + $1)) name
+    again=1
+    while disturbed_runs >"$out/disturbed.txt" && [[ -s $out/disturbed.txt ]] && ((SECONDS < until)); do
+        echo "$(wc -l <"$out/disturbed.txt") disturbed runs once more, for up to $(setup_minutes $((until - SECONDS)))" >&2
+        last_probe=
+        while ((SECONDS < until)) && read -r name; do
+            eval "between_probes $name make_run $name $(<"$out/runs/$name/command.txt")" </dev/null || return 1
+        done <"$out/disturbed.txt"
+    done
+    again=0
+}
+
 # The cores of this process. (nproc would take OMP_NUM_THREADS for them.)
 count_cores() {
     env -u OMP_NUM_THREADS nproc
