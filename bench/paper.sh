@@ -3,9 +3,11 @@
 # PVLDB 13, 2020) drawn from our own runs, beside the paper's points: the parts of a step with and without overlap
 # (figure 6), latency by the bucket's size (7), by the number of devices (9), and with synchronisation skipped (10)
 # and its convergence (11). For a model of few gradients (convnet) and one of many (mlp), over a fast and a slow
-# emulated link. The paper's points in bench/paper were read from its figures, to about one pixel.
+# emulated link. The paper's points in bench/paper (figure6.csv for its figure 6) were read from its figures, to about
+# one pixel; of figure 11 only where the curves begin and end, and how far they lie apart (`above` is the most from
+# that iteration on).
 #
-# Writes a CSV file per figure, table.txt, four figures, section.md and section.html, which bench/compare.sh's
+# Writes a CSV file per figure, table.txt, five figures, section.md and section.html, which bench/compare.sh's
 # report brings in. Ranks beyond the cores of this machine share them, which the paper's GPUs do not.
 set -euo pipefail
 export LC_ALL=C
@@ -14,7 +16,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/options compare/tables compare/section paper/measure paper/table; do
+for part in compare/runs compare/options compare/tables compare/disturbed compare/section paper/measure paper/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -24,6 +26,7 @@ usage() {
 usage: bench/paper.sh [options]
   --quick        one round of a few steps: tries the command, and measures nothing
   --rounds N     rounds in which each runs once (default: 5)
+  --patience SECONDS  how long disturbed runs are made once more (default: 60)
   --out DIR      where the results go (default: bench/out-paper)
   --resume       go on with a call that was interrupted (the same options)
   --bin DIR      use the programs in DIR, build nothing
@@ -31,68 +34,83 @@ usage: bench/paper.sh [options]
 END
 }
 
-rounds=5 quick=0 resume=0 out=bench/out-paper bin=""
-declare -A flags=([--quick]=quick [--resume]=resume) values=([--rounds]=rounds) paths=([--out]=out [--bin]=bin)
+rounds=5 patience=60 quick=0 resume=0 planning=0 out=bench/out-paper bin=""
+declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
+declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/paper.sh "$@"
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
-models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360
-[[ $quick == 0 ]] || { rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80; }
+[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
+kind=cpu models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360
+[[ $quick == 0 ]] || {
+    kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
+}
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 [[ -n $bin ]] || {
     setup_require 0 build
-    setup_build "$root" build train_ddp ddprun
+    setup_build "$root" build train_ddp ddprun bench_probe
     bin=$root/build/bin
 }
 open_results breakdown.csv
-echo model,link,round,forward_ms,backward_ms,communication_ms,optimizer_ms,rest_ms,overlapped_ms >"$out/breakdown.csv"
-echo model,link,bucket_mb,round,seconds >"$out/buckets.csv"
-echo model,link,ranks,round,seconds >"$out/worlds.csv"
-echo model,link,every,round,seconds >"$out/skip.csv"
-echo batch,every,iteration,loss >"$out/convergence.csv"
-begun=$SECONDS
+begun=$SECONDS done_parts=0
+parts=$((rounds * $(wc -w <<<"$models") * $(wc -w <<<"$links")))
 for ((round = 1; round <= rounds; round++)); do
-    echo "round $round of $rounds ($((SECONDS - begun)) s)" >&2
     for model in $models; do
         for link in $links; do
-            measure_breakdown "$round" "$model" "$link"
-            measure_buckets "$round" "$model" "$link"
-            measure_worlds "$round" "$model" "$link"
-            measure_skipping "$round" "$model" "$link"
+            say_progress $done_parts $parts "round $round of $rounds, $model over $link"
+            measure_round "$round" "$model" "$link"
+            done_parts=$((done_parts + 1))
         done
     done
 done
+repeat_disturbed_runs "$patience" || exit 1
+echo "convergence" >&2
 measure_convergence
+write_rows
 write_paper_plots
 
-{
-    breakdown_rows | terminal_table
-    for figure in buckets worlds skip; do
-        echo
-        tr , '\t' <"$out/plots/$figure-here.csv" | terminal_table
-    done
+# table_of FIGURE: what is drawn, as rows.
+table_of() {
+    case $1 in
+    breakdown) breakdown_rows ;;
+    buckets) median_table "$out/buckets.csv" "emulated link; s by bucket MB" ;;
+    worlds) median_table "$out/worlds.csv" "emulated link; s by ranks" ;;
+    skip) median_table "$out/skip.csv" "emulated link; s by every" ;;
+    convergence) convergence_rows ;;
+    esac
+}
+
+# caption_of FIGURE: the sentence that says what the figure shows.
+caption_of() {
+    if [[ $quick == 1 && $1 != convergence ]]; then
+        echo "A quick run: its times mean nothing."
+    else
+        "${1}_sentence"
+    fi
+}
+
+figures="breakdown buckets worlds skip convergence"
+for figure in $figures; do
+    table_of "$figure" | cut -f "$([[ $figure == breakdown ]] && echo 1-5,7- || echo 1-)" | terminal_table
     echo
-    convergence_rows | terminal_table
-} >"$out/table.txt"
+done >"$out/table.txt"
 {
     echo "## The DDP paper's figures"
     echo
-    [[ $quick == 0 ]] || echo "A quick run: its times mean nothing."
     echo "Ours are medians over $rounds round(s) on $(count_cores) cores with emulated links; a \`convnet\` has few gradients"
     echo "for its computing, the \`mlp\` many."
-    for figure in "breakdown breakdown" "buckets bucket" "worlds world" "skip skip"; do
+    for figure in $figures; do
+        caption=$(caption_of "$figure")
         echo
-        draw_section "paper-${figure% *}"
+        draw_section "paper-$figure" "$caption"
         echo
-        [[ $quick == 1 ]] || ! is_steady "$out/buckets.csv" || "${figure#* }_sentence"
+        echo "$caption"
+        echo
+        table_of "$figure" | markdown_table
     done
     echo
-    echo "The loss when gradients are sent only every so many iterations (the means of the first and of the last 40"
-    echo "of $iterations), on the digits; in the paper all curves of batch 8 meet by iteration 150, and of batch 256"
-    echo "those that skip end slightly above (1.52 beside 1.50)."
-    echo
-    convergence_rows | markdown_table
+    echo "\`at first\` and \`at the end\` are the means of the first and of the last 40 of $iterations iterations, on the digits."
     echo
     machine_facts "$(json blas "$(find "$out/runs" -name config.json | sort | head -n 1)")" "Command: \`$asked\`"
 } >"$out/section.md"

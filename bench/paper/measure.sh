@@ -1,14 +1,16 @@
-# measure.sh: the runs of paper.sh. Sourced after compare/section.sh; uses out, bin, rounds, steps, links, worlds and
-# caps. Writes into $out, a row per run: breakdown.csv (means over the steps, in ms, so that the parts add up),
-# buckets.csv, worlds.csv and skip.csv (medians, seconds per iteration), convergence.csv.
+# measure.sh: the runs of paper.sh, and their rows. Sourced after compare/section.sh and disturbed.sh; uses out, bin,
+# models, links, rounds, steps, worlds, caps and iterations. Once all runs are made, write_rows writes into $out, a row
+# per run: breakdown.csv (means over the steps, in ms, so that the parts add up), buckets.csv, worlds.csv, skip.csv
+# (medians, seconds per iteration), convergence.csv. Whoever reads a row sees that its link is emulated and whether the
+# run was disturbed.
 
 warm_up=3 # steps that do not count
 
 # The two kinds of model: many gradients for little computing, and few. Batches are per rank.
 model_options() {
     case $1 in
-    mlp) echo --model mlp --hidden 1024,1024 --data "synthetic:1x28x28:10@4096" ;;
-    convnet) echo --model convnet --data "synthetic:1x28x28:10@4096" ;;
+    mlp) echo --model mlp --hidden 1024,1024 ;;
+    convnet) echo --model convnet ;;
     esac
 }
 batch_of() {
@@ -20,9 +22,9 @@ batch_of() {
 ddp() {
     local name=$1 world=$2 model=$3 link=$4 rows=$5
     shift 5
-    run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" \
-        $(model_options "$model") --link "$link" --global-batch "$rows" --no-eval --log-every 1 \
-        --out "$out/runs/$name" "$@" || exit 1
+    between_probes "$name" run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node "$world" "$bin/train_ddp" \
+        $(model_options "$model") --data "synthetic:1x28x28:10@4096" --link "$link" --global-batch "$rows" --no-eval \
+        --log-every 1 --out "$out/runs/$name" "$@" || exit 1
 }
 
 # median_seconds RUN: prints the median of a run's steps, in seconds.
@@ -61,67 +63,118 @@ mean_parts() {
         }' skip=$warm_up "$out/runs/$1/steps.csv"
 }
 
-# Figure 6: two ranks without and with overlap.
-measure_breakdown() { # ROUND MODEL LINK
-    local rows=$((2 * $(batch_of "$2"))) name=breakdown-$2-$3-$1
-    ddp "serial-$name" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1 --no-overlap
-    ddp "$name" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1
-    echo "$2,$3,$1,$(mean_parts "serial-$name"),$(mean_parts "$name" |
-        awk -F, '{ print $1 + $2 + $3 + $4 + $5 }')" >>"$out/breakdown.csv"
-}
-
-# Figure 7: by the bucket's size.
-measure_buckets() { # ROUND MODEL LINK
-    local cap rows=$((2 * $(batch_of "$2")))
+# measure_round ROUND MODEL LINK: each run of the four figures once, two ranks unless the figure says another number.
+measure_round() {
+    local batch rows name=$2-$3 cap world every timed
+    batch=$(batch_of "$2")
+    rows=$((2 * batch))
+    # Figure 6: without and with overlap.
+    ddp "serial-$name-$1" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1 --no-overlap
+    ddp "overlapped-$name-$1" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb 1
+    # Figure 7: by the bucket's size.
     for cap in $caps; do
-        ddp "bucket-$2-$3-$cap-$1" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb $cap
-        echo "$2,$3,$cap,$1,$(median_seconds "bucket-$2-$3-$cap-$1")" >>"$out/buckets.csv"
+        ddp "bucket-$name-$cap-$1" 2 "$2" "$3" $rows --steps $steps --bucket-cap-mb $cap
     done
-}
-
-# Figure 9: by the number of ranks, each with as many rows.
-measure_worlds() { # ROUND MODEL LINK
-    local world
+    # Figure 9: by the number of ranks, each with as many rows.
     for world in $worlds; do
-        ddp "world-$2-$3-$world-$1" $world "$2" "$3" $((world * $(batch_of "$2"))) --steps $steps
-        echo "$2,$3,$world,$1,$(median_seconds "world-$2-$3-$world-$1")" >>"$out/worlds.csv"
+        ddp "world-$name-$world-$1" $world "$2" "$3" $((world * batch)) --steps $steps
     done
-}
-
-# Figure 10: gradients of `every` iterations are added up before they are sent (no_sync). A step is `every`
-# iterations; at least six are timed.
-measure_skipping() { # ROUND MODEL LINK
-    local every timed rows=$((2 * $(batch_of "$2")))
+    # Figure 10: gradients of `every` iterations are added up before they are sent (no_sync). A step is `every`
+    # iterations; at least six are timed.
     for every in 1 2 4 8; do
         timed=$(((steps - warm_up) / every))
         ((timed >= 6)) || timed=6
-        ddp "skip-$2-$3-$every-$1" 2 "$2" "$3" $((every * rows)) --steps $((warm_up + timed)) --accumulate-steps $every
-        echo "$2,$3,$every,$1,$(median_seconds "skip-$2-$3-$every-$1" |
-            awk -v every=$every '{ print $1 / every }')" >>"$out/skip.csv"
+        ddp "skip-$name-$every-$1" 2 "$2" "$3" $((every * rows)) --steps $((warm_up + timed)) --accumulate-steps $every
     done
 }
 
 # Figure 11: the loss over the iterations when synchronisation is skipped, for a small and a large batch, with the
 # paper's learning rates. Under PyTorch's no_sync the gradients of the iterations add up, ours are their mean: so
-# the rate is multiplied. A row is the mean loss of 40 iterations.
+# the rate is multiplied. The losses are the same on every machine, so that nothing disturbs them.
+# shellcheck disable=SC2046 # options are words
 measure_convergence() {
-    local batch every rate name
-    for batch in 8 256; do
-        for every in 1 2 4 8; do
-            rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
-            name=converge-$batch-$every
-            run_once "$name" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --model mlp --data digits --lr "$rate" \
-                --momentum 0 --weight-decay 0 --schedule constant --global-batch $((every * batch)) \
-                --accumulate-steps $every --no-eval --steps $((iterations / every)) --log-every 1 \
-                --out "$out/runs/$name" || exit 1
-            csv '
-                {
-                    window = int((of("step") * every) / 40)
-                    sum[window] += of("loss")
-                    n[window]++
-                }
-                END { for (w = 0; w in n; w++) printf "%d,%d,%d,%.5f\n", batch, every, 40 * (w + 1), sum[w] / n[w] }
-            ' batch=$batch every=$every "$out/runs/$name/steps.csv" >>"$out/convergence.csv"
+    local model batch every rate name
+    for model in $models; do
+        for batch in 8 256; do
+            for every in 1 2 4 8; do
+                rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
+                name=converge-$model-$batch-$every
+                run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" $(model_options "$model") \
+                    --data digits --lr "$rate" --momentum 0 --weight-decay 0 --schedule constant \
+                    --global-batch $((every * batch)) --accumulate-steps $every --no-eval \
+                    --steps $((iterations / every)) --log-every 1 --out "$out/runs/$name" || exit 1
+            done
         done
     done
+}
+
+# is_disturbed RUN...: prints 1 if one of the runs is among those that disturbed.txt names, otherwise 0.
+is_disturbed() {
+    local run
+    for run; do
+        ! grep -qxF -- "$run" "$out/disturbed.txt" 2>/dev/null || { echo 1 && return; }
+    done
+    echo 0
+}
+
+# median_rows KIND COLUMN VALUES: the rows of the runs KIND-MODEL-LINK-VALUE-ROUND: the seconds of an iteration.
+median_rows() {
+    local model link value round run iterations_of_a_step=1
+    echo "model,link,$2,round,disturbed,seconds"
+    for model in $models; do
+        for link in $links; do
+            for value in $3; do
+                [[ $1 != skip ]] || iterations_of_a_step=$value
+                for ((round = 1; round <= rounds; round++)); do
+                    run=$1-$model-$link-$value-$round
+                    echo "$model,$link (emulated),$value,$round,$(is_disturbed "$run"),$(median_seconds "$run" |
+                        awk -v n="$iterations_of_a_step" '{ print $1 / n }')"
+                done
+            done
+        done
+    done
+}
+
+# breakdown_runs: the rows of figure 6, each made of a run without overlap and one with it.
+breakdown_runs() {
+    local model link round serial overlapped
+    echo model,link,round,disturbed,forward_ms,backward_ms,communication_ms,optimizer_ms,rest_ms,overlapped_ms
+    for model in $models; do
+        for link in $links; do
+            for ((round = 1; round <= rounds; round++)); do
+                serial=serial-$model-$link-$round overlapped=overlapped-$model-$link-$round
+                echo "$model,$link (emulated),$round,$(is_disturbed "$serial" "$overlapped"),$(mean_parts "$serial"),$(
+                    mean_parts "$overlapped" | awk -F, '{ print $1 + $2 + $3 + $4 + $5 }')"
+            done
+        done
+    done
+}
+
+# convergence_runs: the rows of figure 11; each loss is the mean of 40 iterations.
+convergence_runs() {
+    local model batch every
+    echo model,batch,every,iteration,loss
+    for model in $models; do
+        for batch in 8 256; do
+            for every in 1 2 4 8; do
+                csv '
+                    {
+                        window = int((of("step") * every) / 40)
+                        sum[window] += of("loss")
+                        n[window]++
+                    }
+                    END {
+                        for (w = 0; w in n; w++) printf "%s,%d,%d,%d,%.5f\n", model, batch, every, 40 * (w + 1), sum[w] / n[w]
+                    }' model="$model" batch=$batch every=$every "$out/runs/converge-$model-$batch-$every/steps.csv"
+            done
+        done
+    done
+}
+
+write_rows() {
+    breakdown_runs >"$out/breakdown.csv"
+    median_rows bucket bucket_mb "$caps" >"$out/buckets.csv"
+    median_rows world ranks "$worlds" >"$out/worlds.csv"
+    median_rows skip every "1 2 4 8" >"$out/skip.csv"
+    convergence_runs >"$out/convergence.csv"
 }

@@ -4,6 +4,6 @@ name = "paper-buckets"
 data = "buckets"
 figure_title = "Latency by the bucket's size (figure 7)"
 xlabel_here = "bucket, MB"
-xlabel_paper = "bucket, MB"
+xlabel_paper = "bucket, MB (16 GPUs)"
 
 load "plots/paper-lines.gp"

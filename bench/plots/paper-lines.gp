@@ -1,23 +1,51 @@
-# paper-lines.gp: seconds per iteration, ours to the left, the DDP paper's digitised points to the right. The file
-# that loads this sets name, data, xlabel_here, xlabel_paper and the titles. Reads plots/DATA-here.csv and
-# plots/DATA-paper.csv: the first column is x, every other a line that is named in its head; and
-# plots/paper-columns.gp, which says how many these are (DATA_here, DATA_paper).
+# paper-lines.gp: seconds per iteration, ours above, the DDP paper's digitised points below. Each line has its name at
+# its end; it is blue for the model of many gradients, orange for the one of few, and dashed over the slower network.
+# What was disturbed has a ring. The file that loads this sets name, data, xlabel_here, xlabel_paper and figure_title.
+# Reads plots/paper-DATA.csv (lines.awk writes it) and plots/paper-runs.gp, which names the lines (DATA_here,
+# DATA_paper) and what stands below them (DATA_here_x, DATA_paper_x).
 
-width = 860
-height = 420
+width = 680
+height = 720
 load "plots/style.gp"
-load "plots/paper-columns.gp"
-set multiplot layout 1, 2 title figure_title font ",15" margins 0.12, 0.98, 0.30, 0.80 spacing 0.09
-set key below vertical maxrows 2 samplen 2 noenhanced
-set yrange [0:*]
-set offsets graph 0.05, graph 0.05, 0, 0
-values = at_mouse('for [i = 2:1 + value(data."_".side)] file using 1:i:(sprintf("%g: %g s", column(1), column(i)))')
+load "plots/paper-runs.gp"
+set multiplot title figure_title font ",16"
+unset key
+set lmargin at screen 70.0 / width
+set rmargin at screen 1 - 145.0 / width
+file = "plots/paper-".data.".csv"
+dash_of(run) = strstrt(run, "10gbe") || strstrt(run, "Gloo") ? 2 : 1
+is_small(run) = strstrt(run, "convnet") || strstrt(run, "ResNet50")
+here(unused) = strcol("panel") eq side ? column("position") : NaN
+of(run) = strcol("run") eq run ? here(0) : NaN
+at_end(run) = strlen(strcol("label")) > 0 ? here(0) : NaN
+told(unused) = sprintf("%s%s at %s: %g s", strcol("run"), side eq "here" ? " (emulated)" : "", strcol("x"), column("y"))
+values = at_mouse('file using (here(0)):"y":(told(0))')
 do for [side in "here paper"] {
-    file = "plots/".data."-".side.".csv"
-    set title side eq "here" ? "this machine, emulated links" : "the paper"
+    set xrange [*:*] # stats leaves out what is out of range
+    set yrange [*:*]
+    stats file using (here(0)) name "position" nooutput
+    stats file using (strcol("panel") eq side ? column("y") : NaN) name "seconds" nooutput
+    stats file using (strcol("panel") eq side ? column("disturbed") : NaN) name "ring" nooutput
+    top = side eq "here" ? 80 : 430
+    set tmargin at screen panel_at(top)
+    set bmargin at screen panel_at(top + 230)
+    set title (side eq "here" ? "this machine, emulated links" : "the paper").": seconds per iteration". \
+        (ring_max > 0 ? " (in a ring: disturbed)" : "") offset 0, -0.5
     set xlabel side eq "here" ? xlabel_here : xlabel_paper
-    set ylabel side eq "here" ? "seconds per iteration" : ""
-    plot for [i = 2:1 + value(data."_".side)] file using 1:i with linespoints linewidth 2 pointtype 3 + 2 * i \
-        linecolor rgb word("#000000 #E69F00 #0072B2 #009E73 #CC79A7", i - 1) title columnheader(i) @values
+    set xrange [0.8:1.06 * position_max]
+    set yrange [0:1.08 * seconds_max]
+    reach = 0.04 * position_max
+    lines = value(data."_".side)
+    places = value(data."_".side."_x")
+    set xtics (word(places, 1) 1)
+    do for [i = 2:words(places)] { set xtics add (word(places, i) i) }
+    # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
+    plot for [i = 1:words(lines)] file using (of(word(lines, i))):"y" with linespoints linewidth 2.5 \
+            dashtype dash_of(word(lines, i)) pointtype (is_small(word(lines, i)) ? 5 : 7) pointsize 0.7 \
+            linecolor rgb (is_small(word(lines, i)) ? orange : blue), \
+        file using (at_end(0)):"y":(reach):(column("label_y") - column("y")) with vectors nohead linecolor rgb grey, \
+        file using (at_end(0) + reach):"label_y":"label" with labels left offset 0.3, 0 noenhanced, \
+        file using (here(0)):"y":(column("disturbed") > 0 ? 2 : 0.01) \
+            with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" @values
 }
 unset multiplot

@@ -4,6 +4,6 @@ name = "paper-skip"
 data = "skip"
 figure_title = "Synchronising only every so many iterations (figure 10)"
 xlabel_here = "iterations per synchronisation"
-xlabel_paper = "the same, on 256 GPUs"
+xlabel_paper = "iterations per synchronisation (256 GPUs)"
 
 load "plots/paper-lines.gp"

@@ -5,5 +5,4 @@ data = "worlds"
 figure_title = "Latency by the number of devices (figure 9)"
 xlabel_here = "ranks"
 xlabel_paper = "GPUs"
-set logscale x 2
 load "plots/paper-lines.gp"
