@@ -54,7 +54,7 @@ export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 }
 open_results breakdown.csv
 begun=$SECONDS done_parts=0
-parts=$((rounds * $(wc -w <<<"$models") * $(wc -w <<<"$links")))
+parts=$(($(wc -w <<<"$models") * (rounds * $(wc -w <<<"$links") + 1)))
 for ((round = 1; round <= rounds; round++)); do
     for model in $models; do
         for link in $links; do
@@ -64,9 +64,12 @@ for ((round = 1; round <= rounds; round++)); do
         done
     done
 done
+for model in $models; do
+    say_progress $done_parts $parts "convergence of $model"
+    measure_convergence "$model"
+    done_parts=$((done_parts + 1))
+done
 repeat_disturbed_runs "$patience" || exit 1
-echo "convergence" >&2
-measure_convergence
 write_rows
 write_paper_plots
 

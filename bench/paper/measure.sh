@@ -92,18 +92,16 @@ measure_round() {
 # paper's learning rates. Under PyTorch's no_sync the gradients of the iterations add up, ours are their mean: so
 # the rate is multiplied. The losses are the same on every machine, so that nothing disturbs them.
 # shellcheck disable=SC2046 # options are words
-measure_convergence() {
-    local model batch every rate name
-    for model in $models; do
-        for batch in 8 256; do
-            for every in 1 2 4 8; do
-                rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
-                name=converge-$model-$batch-$every
-                run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" $(model_options "$model") \
-                    --data digits --lr "$rate" --momentum 0 --weight-decay 0 --schedule constant \
-                    --global-batch $((every * batch)) --accumulate-steps $every --no-eval \
-                    --steps $((iterations / every)) --log-every 1 --out "$out/runs/$name" || exit 1
-            done
+measure_convergence() { # MODEL
+    local batch every rate name
+    for batch in 8 256; do
+        for every in 1 2 4 8; do
+            rate=$(awk -v every=$every -v batch=$batch 'BEGIN { print every * (batch == 8 ? 0.02 : 0.06) }')
+            name=converge-$1-$batch-$every
+            run_once "$name" "$bin/ddprun" --bind cores --nproc-per-node 2 "$bin/train_ddp" $(model_options "$1") \
+                --data digits --lr "$rate" --momentum 0 --weight-decay 0 --schedule constant \
+                --global-batch $((every * batch)) --accumulate-steps $every --no-eval \
+                --steps $((iterations / every)) --log-every 1 --out "$out/runs/$name" || exit 1
         done
     done
 }

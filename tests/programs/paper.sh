@@ -102,6 +102,7 @@ expect "its mark" "0 1" "$(is_disturbed skip-mlp-10gbe-1-3) $(is_disturbed skip-
 bin=$out repeat_disturbed_runs 60 2>"$out/said"
 expect "made once more" "1 disturbed runs once more" "$(cut -d, -f1 "$out/said")"
 expect "after that" "" "$(cat "$out/disturbed.txt")"
+expect "and its probes" "100 100" "$(csv '{ print of("gflops") }' "$out/runs/skip-mlp-10gbe-1-4/probe.csv" | paste -sd ' ')"
 expect "progress" "round 2 (1 of 5 done, about 0:40 left)" "$(begun=$((SECONDS - 10)) && say_progress 1 5 "round 2" 2>&1)"
 
 # A small run.
