@@ -7,6 +7,7 @@
  * while the other ranks sleep; then all ranks do the rungs whose devices are processes. A round
  * takes all rungs once, a few steps each, so that all of them see the same machine. What a rung is
  * worth is the median over the rounds of the rung below minus this one, in the same round.
+ * --csv has every round: ladder/table.sh puts those of several calls together.
  *
  * In the end the weights of every rung are compared with those of the first one, byte for byte.
  */
@@ -84,31 +85,16 @@ static void run_rounds(Ladder *ladder) {
     log_close(&log);
 }
 
-typedef struct Quartiles {
-    double p25, p50, p75;
-} Quartiles;
-
-static Quartiles quartiles(const double *values, size_t count) {
-    double *sorted = memory_zalloc(count * sizeof *sorted);
-    memcpy(sorted, values, count * sizeof *sorted);
-    bench_sort(sorted, count);
-    Quartiles q = {sorted[(count - 1) / 4], sorted[(count - 1) / 2],
-                   sorted[(3 * (count - 1) + 3) / 4]};
-    if (count % 2 == 0) q.p50 = (q.p50 + sorted[count / 2]) / 2;
-    free(sorted);
-    return q;
-}
-
-// Takes the quartiles, over the rounds, of the milliseconds per step that a rung saves over the one
-// below it. They are NaN for the lowest rung.
-static Quartiles worth(const Ladder *ladder, Ingredient i) {
+// Returns the median over the rounds of the milliseconds per step of a rung. With `below`, the
+// rounds of another rung, it is the median of what this one saves over that.
+static double median_ms(const Ladder *ladder, Ingredient i, const double *below) {
     const size_t rounds = ladder->settings->rounds;
-    if (i == 0) return (Quartiles){NAN, NAN, NAN};
-    double *saved = memory_zalloc(rounds * sizeof *saved);
-    for (size_t r = 0; r < rounds; r++) saved[r] = ladder->ms[i - 1][r] - ladder->ms[i][r];
-    Quartiles q = quartiles(saved, rounds);
-    free(saved);
-    return q;
+    double *values = memory_zalloc(rounds * sizeof *values);
+    for (size_t r = 0; r < rounds; r++)
+        values[r] = below ? below[r] - ladder->ms[i][r] : ladder->ms[i][r];
+    const double median = bench_median(values, rounds);
+    free(values);
+    return median;
 }
 
 // ---- comparing ----------------------------------------------------------------------------------
@@ -168,27 +154,23 @@ static FILE *open_csv(const Ladder *ladder) {
         must_do(error_set(&err, STATUS_USAGE, "--csv %s: cannot be written", ladder->settings->csv),
                 &err);
     // cppcheck-suppress nullPointerRedundantCheck; must_do does not return from a failure
-    fprintf(csv, "rung,says,devices,link,ms_p25,ms_p50,ms_p75,saved_ms_p25,saved_ms_p50,"
-                 "saved_ms_p75,weights\n");
+    fprintf(csv, "rung,says,devices,link,round,ms,weights\n");
     return csv;
 }
 
-// Prints a rung's line, of at most 80 columns, and writes its row into the CSV file. Returns 1 if
-// its weights differ from the first rung's, otherwise 0.
+// Prints a rung's line, of at most 80 columns, and writes its rounds into the CSV file. Returns 1
+// if its weights differ from the first rung's, otherwise 0.
 static int report_rung(const Ladder *ladder, Ingredient i, FILE *csv) {
     char difference[MODULE_PATH], link[LINK_TEXT_MAX], saved[16] = "";
-    const Quartiles ms = quartiles(ladder->ms[i], ladder->settings->rounds);
-    const Quartiles gain = worth(ladder, i);
     find_difference(ladder, i, difference, sizeof difference);
     const char *weights = difference[0] ? difference : "equal";
-    if (i > 0) snprintf(saved, sizeof saved, "%+.3f", gain.p50);
-    printf("%-14s %-41s %7.3f %8s %s\n", ingredient_name(i), ingredient_says(i), ms.p50, saved,
-           difference[0] ? "DIFFER" : "equal");
-    if (csv)
-        fprintf(csv, "%s,\"%s\",%s,%s,%.6f,%.6f,%.6f,%.6f,%.6f,%.6f,%s\n", ingredient_name(i),
-                ingredient_says(i), ingredient_is_rank(i) ? "processes" : "threads",
-                link_text(ladder, link), ms.p25, ms.p50, ms.p75, gain.p25, gain.p50, gain.p75,
-                weights);
+    if (i > 0) snprintf(saved, sizeof saved, "%+.3f", median_ms(ladder, i, ladder->ms[i - 1]));
+    printf("%-14s %-40s %7.3f %9s %s\n", ingredient_name(i), ingredient_says(i),
+           median_ms(ladder, i, NULL), saved, difference[0] ? "DIFFER" : "equal");
+    for (size_t r = 0; csv && r < ladder->settings->rounds; r++)
+        fprintf(csv, "%s,%s,%s,%s,%zu,%.6f,%s\n", ingredient_name(i), ingredient_says(i),
+                ingredient_is_rank(i) ? "processes" : "threads", link_text(ladder, link), r + 1,
+                ladder->ms[i][r], weights);
     return difference[0] != '\0';
 }
 
@@ -203,7 +185,7 @@ static int report(const Ladder *ladder) {
            c->devices);
     printf("over %s\n", link_text(ladder, link));
     printf("%s\n", text);
-    printf("%-14s %-41s %7s %8s %s\n", "ingredient", "", "ms", "saves", "bits");
+    printf("%-14s %-40s %7s %9s %s\n", "ingredient", "", "ms", "saves", "bits");
     for (Ingredient i = 0; i < RUNGS; i++) different += report_rung(ladder, i, csv);
     if (csv) fclose(csv);
     for (Ingredient i = 0; i < RUNGS; i++) {
@@ -279,7 +261,7 @@ static void add_options(Options *options, TrainConfig *config, Settings *s, doub
     options_add_count(o, "rounds", &s->rounds, 1, 1e6, "each of them takes all rungs");
     options_add_count(o, "steps", &s->steps, 1, 1e6, "of a rung in a round");
     options_add_count(o, "warmup", &s->warmup, 1, 1e6, "steps of each rung before the first round");
-    options_add_string(o, "csv", &s->csv, "FILE", "write the table as CSV");
+    options_add_string(o, "csv", &s->csv, "FILE", "write every round as CSV");
     options_add_string(o, "save", &s->save, "FILE", "write the first rung's weights");
 }
 

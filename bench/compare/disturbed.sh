@@ -28,7 +28,7 @@ between_probes() {
     [[ $name != *-single-* ]] || threads=1
     [[ $last_probe == $threads,* ]] || take_probe $threads
     before=$last_probe
-    "$@"
+    "$@" || return 1
     take_probe $threads
     printf 'threads,gflops,triad_gbps\n%s\n%s\n' "$before" "$last_probe" >"$out/runs/$name/probe.csv"
 }

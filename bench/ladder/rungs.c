@@ -36,7 +36,8 @@ typedef struct Part {
     ProcessGroup *group; // of all parts; NULL below the rung ALL_REDUCE
     size_t begin, end;   // the device works on the rows begin .. end - 1 of the batch
     Tensor *x, *target, *outputs;
-    float *slab; // [slab_floats], all gradients, in the group's memory; NULL but for FLAT_GRADIENTS
+    float *slab; // [slab_floats], all gradients, in the group's memory; NULL but for PER_PARAMETER
+                 // and FLAT_GRADIENTS
     size_t slab_floats;
 } Part;
 
@@ -52,13 +53,14 @@ struct Rung {
 static const struct {
     const char *name, *says;
 } texts[RUNGS] = {
-    [FRESH_THREADS] = {"fresh threads", "PyTorch's DP: new threads in each forward"},
+    [FRESH_THREADS] = {"fresh threads", "PyTorch's DP: new threads each forward"},
     [KEPT_THREADS] = {"kept threads", "train_dp: a device keeps its thread"},
     [KEPT_WEIGHTS] = {"kept weights", "weights are sent after an update only"},
     [LOCAL_LOSS] = {"local loss", "outputs stay where they are"},
-    [ALL_REDUCE] = {"all-reduce", "every device gets the sum of gradients"},
-    [OWN_OPTIMIZER] = {"own optimizer", "and updates its weights: none are sent"},
-    [PROCESSES] = {"processes", "a process per device with rows of its own"},
+    [ALL_REDUCE] = {"all-reduce", "the first device sums up and sends it"},
+    [OWN_OPTIMIZER] = {"own optimizer", "each updates its weights: none are sent"},
+    [PROCESSES] = {"processes", "one per device with rows of its own"},
+    [PER_PARAMETER] = {"per parameter", "an all-reduce each: ranks share the sums"},
     [FLAT_GRADIENTS] = {"flat gradients", "one all-reduce for all parameters"},
     [BUCKETS] = {"buckets", "DDP without overlap: a few all-reduces"},
     [OVERLAP] = {"overlap", "train_ddp: they begin within backward"},
@@ -127,22 +129,32 @@ static void loss_and_backward(Part *part) {
     must_do(tape_backward(part->tape, loss, &err), &err);
 }
 
+static void communicate(const Part *part, Collective collective) {
+    Error err = {0};
+    must_do(pg_run(part->group, collective, &err), &err);
+}
+
+// Gives every device the sum of a gradient. Below PER_PARAMETER, the first device adds up and sends
+// the sum to all others.
+static void all_reduce_one(const Part *part, const Tensor *w) {
+    const size_t count = tensor_count(w);
+    if (part->rung->has >= PER_PARAMETER) {
+        communicate(part, pg_all_reduce(w->grad, count, PG_F32, PG_SUM));
+    } else {
+        communicate(part, pg_reduce(w->grad, count, PG_F32, PG_SUM, 0));
+        communicate(part, pg_broadcast(w->grad, count, PG_F32, 0));
+    }
+}
+
 static void all_reduce(Part *part) {
     Error err = {0};
-    if (part->rung->has >= BUCKETS) {
+    if (part->rung->has >= BUCKETS)
         must_do(ddp_finish_backward(part->module, NULL, &err), &err);
-    } else if (part->rung->has >= FLAT_GRADIENTS) {
-        must_do(
-            pg_run(part->group, pg_all_reduce(part->slab, part->slab_floats, PG_F32, PG_SUM), &err),
-            &err);
-    } else {
-        for (size_t k = 0; k < part->parameters.count; k++) {
-            const Tensor *w = part->parameters.items[k].tensor;
-            must_do(
-                pg_run(part->group, pg_all_reduce(w->grad, tensor_count(w), PG_F32, PG_SUM), &err),
-                &err);
-        }
-    }
+    else if (part->rung->has >= FLAT_GRADIENTS)
+        communicate(part, pg_all_reduce(part->slab, part->slab_floats, PG_F32, PG_SUM));
+    else
+        for (size_t k = 0; k < part->parameters.count; k++)
+            all_reduce_one(part, part->parameters.items[k].tensor);
 }
 
 static void update(Part *part) {
@@ -278,7 +290,7 @@ void rung_step(Rung *rung) {
 
 // Puts all gradients one after another into memory that the ranks share. Each begins on a cache
 // line.
-static void flatten_gradients(Part *part) {
+static void share_gradients(Part *part) {
     Error err = {0};
     const NamedTensors *all = &part->parameters;
     for (size_t k = 0; k < all->count; k++)
@@ -361,8 +373,8 @@ Rung *rung_open(const Course *course, Ingredient ingredient, ProcessGroup *group
         mine->group = group;
         if (rung->has >= BUCKETS)
             wrap_in_ddp(mine);
-        else if (rung->has >= FLAT_GRADIENTS)
-            flatten_gradients(mine);
+        else if (rung->has >= PER_PARAMETER)
+            share_gradients(mine);
     } else {
         open_threads(rung);
     }

@@ -10,14 +10,15 @@
 
 // The ingredients, from the bottom up. A rung has its own and all that are named before it.
 typedef enum Ingredient {
-    FRESH_THREADS,  // PyTorch's DataParallel: every forward starts a thread per device
+    FRESH_THREADS,  // PyTorch's DataParallel: each forward starts a thread per device
     KEPT_THREADS,   // each device keeps its thread: train_dp's step
     KEPT_WEIGHTS,   // each device keeps its weights, and is sent them after an update
     LOCAL_LOSS,     // each device has the labels of its rows, and computes their part of the loss
-    ALL_REDUCE,     // every device gets the sum of the gradients, not only the first one
+    ALL_REDUCE,     // every device gets the sum of the gradients: the first one makes and sends it
     OWN_OPTIMIZER,  // so each updates its own weights: none are sent any more
     PROCESSES,      // and needs no other device but for that sum: each may be a process
-    FLAT_GRADIENTS, // all gradients in one piece of shared memory: one message, not one for each
+    PER_PARAMETER,  // an all-reduce for each parameter: each process adds up its share of the sum
+    FLAT_GRADIENTS, // one for all of them: one message, not one for each
     BUCKETS,        // in pieces, which can leave one after the other
     OVERLAP,        // as soon as backward has filled them: train_ddp's step
     RUNGS

@@ -1,36 +1,56 @@
 #!/bin/sh
 # ladder.sh BIN_DIR: bench/ablation.sh on a small network: all rungs, train_dp and train_ddp have the same
-# weights, with a batch that the devices share unevenly, too; the tables; what is refused. Times are not
-# looked at.
+# weights, with a batch that the devices share unevenly, too; the tables; what the figure draws; what is refused. Times
+# are not looked at. What is said of them: ladder_table.sh.
 bench=$(cd "$(dirname "$0")/../../bench" && pwd)
 . "$(dirname "$0")/checks.sh"
 
-small="--model mlp --hidden 24,16 --data digits --rounds 2 --steps 2"
+small="--model mlp --hidden 24,16 --data digits --turns 2 --rounds 2 --steps 2 --patience 0"
 ladder() { "$bench/ablation.sh" --bin "$bin" "$@"; }
 
 run "two networks" ladder $small --global-batch 40 --link '100,1' --out "$work/a b"
 cd "a b"
 checks=$((checks + 1))
-[ "$(grep -c ' equal$' ladder.txt)" = 24 ] || fail "not twenty rungs and four trainers are equal: $(cat ladder.txt)"
+[ "$(grep -c ' equal$' ladder.txt)" = 26 ] || fail "not 22 rungs and four trainers are equal: $(cat ladder.txt)"
 ! grep -q DIFFER ladder.txt || fail "$(cat ladder.txt)"
 wide=$(awk 'length($0) > 80 && !/^OpenBLAS/ { print; exit }' ladder.txt)
 [ -z "$wide" ] || fail "wider than 80 columns: $wide"
 grep -q 'over an emulated link of 100 Gbit/s and 1 us' ladder.txt || fail "not called emulated: $(cat ladder.txt)"
 
+checks=$((checks + 1))
+[ "$(grep -cE '^(kept threads .* train_dp|overlap .* train_ddp).*, within 5 %: (yes|no|unknown); weights' ladder.txt)" = 4 ] ||
+    fail "not four trainers beside their rungs: $(cat ladder.txt)"
+
 # A row for each rung: all numbers are there, but for what the first one saves over nothing.
+by_name='FNR == 1 { split("", at); for (i = 1; i <= NF; i++) at[$i] = i; columns = NF; next }
+    function of(name) { if (!(name in at)) { print "no column", name; exit 1 } return $at[name] }'
+csv() {
+    program=$1
+    shift
+    awk -F, "$by_name
+$program" "$@"
+}
 checks=$((checks + 1))
-awk -F, 'NR == 1 { columns = NF; next }
-    { rows++; for (i = 1; i <= NF; i++) if ($i == "") print "an empty column in " $0
+csv '{ rows++; for (i = 1; i <= NF; i++) if ($i == "") print "an empty column in " $0
       if (NF != columns) print NF " columns in " $0
-      if ($(NF - 5) <= 0) print "no time in " $0
-      emulated += /,an emulated link of / }
-    END { if (rows != 20 || emulated != 10) print rows " rows, " emulated " of them emulated" }' ladder.csv >wrong.txt
+      if (of("ms_p50") <= 0) print "no time in " $0
+      emulated += of("link") ~ /^an emulated link of / && of("network") ~ / emulated$/ }
+    END { if (rows != 22 || emulated != 11) print rows " rows, " emulated " of them emulated" }' ladder.csv >wrong.txt
 [ ! -s wrong.txt ] || fail "ladder.csv: $(cat wrong.txt)"
-checks=$((checks + 1))
-[ "$(grep -c '^train_d' trainers.csv)" = 8 ] || fail "trainers.csv: $(cat trainers.csv)"
+checks=$((checks + 2))
+[ "$(grep -c ',train_d' trainers.csv)" = 8 ] || fail "trainers.csv: $(cat trainers.csv)"
+[ "$(grep -c ' emulated,.*,overlap,' rounds.csv)" = 4 ] || fail "not all rounds are in rounds.csv"
+# Every run lies between two probes, and all are bound to cores as the rungs are: these bind themselves.
+checks=$((checks + 2))
+[ "$(ls runs/*/probe.csv | wc -l)" = 12 ] || fail "not twelve runs between probes"
+[ "$(grep -c -- '--bind cores' commands.txt)" = 8 ] || fail "a trainer is not bound: $(cat commands.txt)"
 
 checks=$((checks + 1))
-[ "$(grep -c '<td>equal</td>' section.html)" = 20 ] || fail "not twenty rungs in section.html: $(cat section.md)"
+[ "$(grep -c '<td>equal</td>' section.html)" = 22 ] || fail "not 22 rungs in section.html: $(cat section.md)"
+# The sentences stand under the figure, or under the line that says why there is none.
+checks=$((checks + 1))
+[ "$(sed -n '3{s/.*ladder.*/figure/p;}; 5p; 7p' section.md | sed 's/:.*//' | paste -sd ' ' -)" = \
+    'figure **through memory** **100,1, emulated**' ] || fail "the section: $(cat section.md)"
 
 if command -v gnuplot >/dev/null; then
     checks=$((checks + 2))
@@ -40,19 +60,35 @@ if command -v gnuplot >/dev/null; then
     [ "$(grep -c '^<title>From DP to DDP' ladder.svg)" = 1 ] || fail "ladder.svg has not its own title"
     [ "$(grep -c 'prefers-color-scheme: dark' ladder.svg)" = 1 ] || fail "ladder.svg is dark twice or never"
     grep -q '<svg' section.html || fail "no figure in section.html"
+
+    # The bars that are drawn: from what a rung takes to what it saves above that, and the first and the last from 0.
+    gnuplot -e numbers_only=1 plots/ladder.gp >gnuplot.txt 2>&1 || fail "gnuplot: $(cat gnuplot.txt)"
+    awk '/^# Curve [0-9]+ of/ { curve = $3; next }
+        /^#/ || NF < 8 || curve != 0 { next }
+        { printf "%d %.6f %.6f %s\n", $2, $3, $4, $7 }' plots/ladder.drawn >seen.txt
+    csv 'function bar(low, high, colour) {
+            printf "%d %.6f %.6f %s\n", ++row, low, high, of("disturbed") == 1 ? "0x999999" : colour }
+        function last() { if (row) printf "%d %.6f %.6f %s\n", ++row, 0, ms, sure ? "0x0072b2" : "0x999999" }
+        of("saved_ms_p50") == "-" { last(); row = 0; bar(0, of("ms_p50"), "0xe69f00") }
+        { ms = of("ms_p50"); saved = of("saved_ms_p50"); sure = of("disturbed") == 0 }
+        saved != "-" && saved >= 0 { bar(ms, ms + saved, "0x009e73") }
+        saved != "-" && saved < 0 { bar(ms + saved, ms, "0x882255") }
+        END { last() }' ladder.csv >wanted.txt
+    checks=$((checks + 1))
+    [ "$(wc -l <seen.txt)" = 24 ] && cmp -s wanted.txt seen.txt || fail "ladder.svg shows: $(diff wanted.txt seen.txt)"
 fi
 
 # Three devices, 41 rows: 14, 14 and 13.
 cd "$work"
 run "three devices" ladder $small --global-batch 41 --world 3 --link '' --out three
 checks=$((checks + 1))
-[ "$(grep -c ' equal$' three/ladder.txt)" = 12 ] || fail "three devices: $(cat three/ladder.txt)"
+[ "$(grep -c ' equal$' three/ladder.txt)" = 13 ] || fail "three devices: $(cat three/ladder.txt)"
 
 # Every gradient in a bucket of its own; and weights that nobody has trained are no proof.
 run "rungs alone" "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits \
     --global-batch 40 --rounds 1 --steps 1 --bucket-cap-mb 0
 checks=$((checks + 1))
-[ "$(grep -c ' equal$' out.txt)" = 10 ] || fail "$(cat out.txt)"
+[ "$(grep -c ' equal$' out.txt)" = 11 ] || fail "$(cat out.txt)"
 status=0
 "$bin/ddprun" --nproc-per-node 2 "$bin/bench_ladder" --hidden 24,16 --data digits --global-batch 40 --rounds 1 \
     --steps 1 --lr 0 >out.txt 2>err.txt || status=$?
@@ -72,7 +108,7 @@ done
 kill -INT "-$job"
 status=0
 wait $job || status=$?
-[ "$status" = 130 ] && grep -q '^interrupted; kept: [1-4] finished runs' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
+[ "$status" = 130 ] && grep -q '^interrupted; kept: [1-6] finished runs' err.txt || fail "Ctrl-C: status $status, $(cat err.txt)"
 grep -q "^to go on: bench/ablation.sh .* --link '' .* --resume$" err.txt || fail "no way to go on: $(cat err.txt)"
 ls -i "$work/cut off/runs"/*/command.txt >before.txt
 ladder $small --global-batch 40 --link '' --out "$work/cut off" --resume >out.txt 2>err.txt || fail "--resume: $(cat err.txt)"
@@ -81,11 +117,18 @@ ladder $small --global-batch 40 --link '' --out "$work/cut off" --resume >out.tx
 while read -r inode file; do
     [ "$(ls -i "$file")" = "$inode $file" ] || fail "made again: $file"
 done <before.txt
-[ "$(grep -c ' equal$' out.txt)" = 12 ] || fail "a resumed ladder: $(cat out.txt)"
+[ "$(grep -c ' equal$' out.txt)" = 13 ] || fail "a resumed ladder: $(cat out.txt)"
+
+# A run that fails ends the command, and is shown.
+checks=$((checks + 1))
+status=0
+ladder $small --link bogus --out failed >out.txt 2>err.txt || status=$?
+[ "$status" = 1 ] && [ "$(grep -c '^error: this run failed: ' err.txt)" = 1 ] && [ ! -e failed/section.md ] ||
+    fail "a run that fails: status $status, $(cat err.txt)"
 
 mkdir other && echo mine >other/file
 run "--help" ladder --help
-for wrong in "--rounds 0" "--steps x" "--world 1" "--bogus" "--out" "--out other"; do
+for wrong in "--rounds 0" "--turns 0" "--steps x" "--patience x" "--world 1" "--bogus" "--out" "--out other"; do
     checks=$((checks + 1))
     status=0
     # shellcheck disable=SC2086 # words
