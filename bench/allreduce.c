@@ -7,19 +7,21 @@
  * The bound is measured in turns with it. It is the plain sum: each core adds up its share of W
  * buffers, which the other cores have filled just as they fill those of the all_reduce, and writes
  * the sum to all W, with the same loop. The bytes that cross between caches and memory are the
- * same; but there is no group, and nobody waits for anybody.
+ * same; but there is no group, and nobody waits for anybody. For it, and for a cache line's round
+ * trip, the ranks map memory of their own, whatever the backend is, if they run on one host.
  */
 #include "bench/allreduce.h"
 
 #include <sched.h>
 #include <string.h>
-#include <sys/mman.h>
+#include <unistd.h>
 
 #include "bench/workload.h"
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/base/sync.h"
 #include "ddp/group/reduce.h"
-#include "ddp/group/shm/pg_shm.h"
+#include "ddp/group/shm/segment.h"
 
 enum {
     WARM_UP = 3,
@@ -27,10 +29,24 @@ enum {
     MOST = 1000,
     BYTES_PER_SIZE = 512 * 1024 * 1024, // what the iterations of a size add up to
     BOUND_FROM = 1024 * 1024,           // below, a sum takes less time than meeting does
+    SMALL = 4096,                       // up to here a time is said in round trips
     ROUND_TRIPS = 200,                  // in a block that is timed,
     BLOCKS = 51,                        // of which there are so many
     HUGE_PAGE_BYTES = 2 * 1024 * 1024,
+    MOST_SIZES = 40, // more than 4 B to 16 GiB are, doubled each time
 };
+
+// Behind the blocks of the plain sum, in the memory that all ranks map.
+typedef struct SharedTail {
+    SyncWord words[2]; // are sent to and fro between ranks 0 and 1,
+    int cores[2];      // which run there
+    int64_t token;     // by which the others know that it is this memory
+} SharedTail;
+
+typedef struct SizeResult {
+    size_t bytes;
+    double p50, bound; // us; bound 0: there is none
+} SizeResult;
 
 typedef struct Bench { // one rank
     const AllReduceSettings *settings;
@@ -42,28 +58,54 @@ typedef struct Bench { // one rank
     double *ours;  // us per iteration; after sort_slowest() the slowest rank's, sorted
     double *bound; // the same of the plain sum
     int64_t wrong; // elements, in all iterations so far
+    int core;      // that this rank is bound to; -1: none
+    // Memory that all ranks map: world blocks of block_bytes (0: no size has a bound), then a
+    // SharedTail. NULL: they have none, and why_alone says why.
+    PgShmSegment *shared;
+    size_t block_bytes;
+    void **slices; // [world], of the blocks
+    const char *why_alone;
+    SizeResult results[MOST_SIZES];
+    int sizes;
     Error error;
 } Bench;
 
 // ---- memory that all ranks map --------------------------------------------------------------
 
-static void *map_shared(size_t bytes, Error *err) {
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    if (memory != MAP_FAILED) return memory;
-    error_set(err, STATUS_FAILED, "cannot map %zu bytes of shared memory", bytes);
-    return NULL;
+static SharedTail *shared_tail(const Bench *bench) {
+    size_t blocks = bench->block_bytes * (size_t)bench->world;
+    return (SharedTail *)(void *)(bench->shared->base + blocks);
 }
 
-int allreduce_share_memory(AllReduceSettings *settings, Error *err) {
-    settings->words = map_shared(2 * sizeof(SyncWord), err);
-    if (!settings->words) return -1;
-    if (settings->max_bytes < BOUND_FROM) return 0;
-    settings->block_bytes =
-        (settings->max_bytes + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES * HUGE_PAGE_BYTES;
-    size_t bytes = settings->block_bytes * (size_t)settings->world;
-    settings->blocks = map_shared(bytes, err);
-    if (!settings->blocks) return -1;
-    madvise(settings->blocks, bytes, MADV_HUGEPAGE); // as the backend does
+static size_t block_bytes_for(size_t most) {
+    size_t pages = (most + HUGE_PAGE_BYTES - 1) / HUGE_PAGE_BYTES;
+    return most < BOUND_FROM ? 0 : pages * HUGE_PAGE_BYTES;
+}
+
+// Rank 0 makes the memory and tells the others where it is. If one of them cannot map it, nobody
+// has it, which is no failure.
+static int share_memory(Bench *bench) {
+    Error unsaid = {0};
+    int64_t place[3] = {0}; // process, descriptor, token; process 0: there is no memory
+    bench->block_bytes = block_bytes_for(bench->settings->max_bytes);
+    size_t bytes = bench->block_bytes * (size_t)bench->world + sizeof(SharedTail);
+    if (bench->rank == 0 && (bench->shared = segment_create(bytes, &unsaid))) {
+        place[0] = getpid();
+        place[1] = bench->shared->fd;
+        place[2] = shared_tail(bench)->token = (int64_t)clock_ns();
+    }
+    if (pg_run(bench->group, pg_broadcast(place, 3, PG_I64, 0), &bench->error)) return -1;
+    if (bench->rank != 0 && place[0] != 0)
+        bench->shared = segment_open((int)place[0], (int)place[1], bytes, &unsaid);
+    int64_t found = bench->shared && shared_tail(bench)->token == place[2];
+    if (pg_run(bench->group, pg_all_reduce(&found, 1, PG_I64, PG_MIN), &bench->error)) return -1;
+    if (found) {
+        if (bench->rank < 2) shared_tail(bench)->cores[bench->rank] = bench->core;
+        return 0;
+    }
+    segment_release(bench->shared);
+    bench->shared = NULL;
+    bench->why_alone = "the ranks have no memory in common (several hosts?)";
     return 0;
 }
 
@@ -116,18 +158,18 @@ static int time_all_reduce(Bench *bench, size_t count, size_t iteration, double 
 
 // The plain sum of this rank's slice; slices are cut as the backend cuts them.
 static int time_plain_sum(Bench *bench, size_t count, size_t iteration, double *us) {
-    const AllReduceSettings *s = bench->settings;
+    unsigned char *blocks = bench->shared->base;
     size_t rank = (size_t)bench->rank, world = (size_t)bench->world;
     size_t line = CACHE_LINE / sizeof(float), slice = count / line / world * line;
     size_t first = rank * slice, share = rank + 1 == world ? count - first : slice;
-    void *slices[PG_SHM_MAX_WORLD];
     for (size_t r = 0; r < world; r++)
-        slices[r] = (float *)(void *)(s->blocks + r * s->block_bytes) + first;
-    float *own = (float *)(void *)(s->blocks + rank * s->block_bytes);
+        bench->slices[r] = (float *)(void *)(blocks + r * bench->block_bytes) + first;
+    float *own = (float *)(void *)(blocks + rank * bench->block_bytes);
     fill_buffer(own, count, bench->rank, iteration);
     if (meet(bench)) return -1;
     uint64_t begin = clock_ns();
-    reduce_in_rank_order(PG_F32, PG_SUM, slices, bench->world, slices, bench->world, share);
+    reduce_in_rank_order(PG_F32, PG_SUM, bench->slices, bench->world, bench->slices, bench->world,
+                         share);
     *us = elapsed_us(begin);
     if (meet(bench)) return -1;
     bench->wrong += count_wrong(own, count, bench->world, iteration);
@@ -155,22 +197,20 @@ static double percentile(const double *sorted, size_t n, size_t percent) {
 }
 
 static bool has_bound(const Bench *bench, size_t bytes) {
-    return bench->settings->blocks && bytes >= BOUND_FROM;
+    return bench->shared && bytes >= BOUND_FROM;
 }
 
-static void print_row(const Bench *bench, size_t bytes, size_t n, int64_t wrong) {
-    double p50 = percentile(bench->ours, n, 50), bound = percentile(bench->bound, n, 50);
-    double algbw = (double)bytes / p50 * 1e-3; // bytes/us = MB/s
+static void print_row(const Bench *bench, const SizeResult *result, double p99, int64_t wrong) {
+    double algbw = (double)result->bytes / result->p50 * 1e-3; // bytes/us = MB/s
     char busbw[32] = "-", bound_us[32] = "-", share[32] = "-";
     if (bench->world > 1)
         snprintf(busbw, sizeof busbw, "%.2f", algbw * 2 * (bench->world - 1) / bench->world);
-    if (has_bound(bench, bytes)) {
-        snprintf(bound_us, sizeof bound_us, "%.1f", bound);
-        snprintf(share, sizeof share, "%.2f", bound / p50);
+    if (result->bound > 0) {
+        snprintf(bound_us, sizeof bound_us, "%.1f", result->bound);
+        snprintf(share, sizeof share, "%.2f", result->bound / result->p50);
     }
-    printf("%10zu %9zu %9.2f %9.2f %9.2f %6.2f %6s %8s %5s %5jd\n", bytes, bytes / sizeof(float),
-           bench->ours[0], p50, percentile(bench->ours, n, 99), algbw, busbw, bound_us, share,
-           (intmax_t)wrong);
+    printf("%11zu %10.2f %10.2f %10.2f %6.2f %6s %9s %5s %5jd\n", result->bytes, bench->ours[0],
+           result->p50, p99, algbw, busbw, bound_us, share, (intmax_t)wrong);
     fflush(stdout);
 }
 
@@ -189,7 +229,11 @@ static int measure_size(Bench *bench, size_t bytes) {
         pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error))
         return -1;
     bench->wrong = before + wrong; // now the same on all ranks
-    if (bench->rank == 0) print_row(bench, bytes, n, wrong);
+    SizeResult *result = &bench->results[bench->sizes++];
+    result->bytes = bytes;
+    result->p50 = percentile(bench->ours, n, 50);
+    if (has_bound(bench, bytes)) result->bound = percentile(bench->bound, n, 50);
+    if (bench->rank == 0) print_row(bench, result, percentile(bench->ours, n, 99), wrong);
     return 0;
 }
 
@@ -205,8 +249,8 @@ static int await_word(SyncWord *word, uint32_t target, double timeout_s) {
 
 // Ranks 0 and 1 send a word to and fro: the time of one way and back, as rank 0 sees it.
 static int time_round_trip(Bench *bench, double *us) {
-    SyncWord *mine = &bench->settings->words[bench->rank != 0];
-    SyncWord *theirs = &bench->settings->words[bench->rank == 0];
+    SyncWord *mine = &shared_tail(bench)->words[bench->rank != 0];
+    SyncWord *theirs = &shared_tail(bench)->words[bench->rank == 0];
     uint32_t last = sync_load(mine);
     if (meet(bench)) return -1;
     uint64_t begin = clock_ns();
@@ -220,18 +264,75 @@ static int time_round_trip(Bench *bench, double *us) {
     return 0;
 }
 
-static int measure_round_trip(Bench *bench) {
+// NULL if it can be measured. All ranks come to the same answer.
+static const char *why_no_round_trip(const Bench *bench) {
+    if (!bench->shared) return bench->why_alone;
+    if (bench->world < 2) return "there is one rank";
+    const int *cores = shared_tail(bench)->cores;
+    return cores[0] == cores[1] ? "ranks 0 and 1 have not a core each" : NULL;
+}
+
+// The median goes to *p50, 0 where there is no round trip.
+static int measure_round_trip(Bench *bench, double *p50) {
     double us[BLOCKS];
-    if (!bench->settings->words || bench->world < 2) return 0;
+    const char *why = why_no_round_trip(bench);
+    *p50 = 0;
+    if (why && bench->rank == 0) printf("# no round trip of a cache line: %s\n", why);
+    if (why) return 0;
     for (int i = 0; i < BLOCKS; i++)
         if (time_round_trip(bench, &us[i])) return -1;
-    if (bench->rank == 0) {
-        double p50 = bench_median(us, BLOCKS);
-        printf("# cache line between two cores and back: round_trip_us_p50=%.3f "
-               "round_trip_us_min=%.3f\n",
-               p50, us[0]);
-    }
+    *p50 = bench_median(us, BLOCKS);
+    if (bench->rank == 0)
+        printf("# round trip of a cache line between two cores: p50_us=%.3f min_us=%.3f\n", *p50,
+               us[0]);
     return 0;
+}
+
+// ---- what that comes to ---------------------------------------------------------------------
+
+static void print_size(size_t bytes) {
+    if (bytes % (1024 * 1024) == 0)
+        printf("%zu MiB", bytes / (1024 * 1024));
+    else if (bytes % 1024 == 0)
+        printf("%zu KiB", bytes / 1024);
+    else
+        printf("%zu B", bytes);
+}
+
+static void print_round_trips(const SizeResult *result, double round_trip) {
+    print_size(result->bytes);
+    printf(" takes %.1f round trips", result->p50 / round_trip);
+}
+
+// The smallest message and the largest of the small ones, in round trips of a cache line.
+static void print_small(const Bench *bench, double round_trip) {
+    const SizeResult *results = bench->results;
+    int small = 0;
+    while (small < bench->sizes && results[small].bytes <= SMALL) small++;
+    if (small == 0 || round_trip == 0) return;
+    printf("# ");
+    print_round_trips(&results[0], round_trip);
+    if (small > 1) printf(", ");
+    if (small > 1) print_round_trips(&results[small - 1], round_trip);
+    printf("\n");
+}
+
+// The largest message beside the memory bound, and the one that is farthest from it.
+static void print_large(const Bench *bench) {
+    const SizeResult *last = NULL, *least = NULL;
+    for (const SizeResult *r = bench->results; r < bench->results + bench->sizes; r++) {
+        if (r->bound == 0) continue;
+        if (!least || r->bound / r->p50 < least->bound / least->p50) least = r;
+        last = r;
+    }
+    if (!last && !bench->shared) printf("# no memory bound: %s\n", bench->why_alone);
+    if (!last) return;
+    printf("# ");
+    print_size(last->bytes);
+    printf(": %.2f of the bound; the least of all sizes: %.2f, of ", last->bound / last->p50,
+           least->bound / least->p50);
+    print_size(least->bytes);
+    printf("\n");
 }
 
 // ---- a rank ---------------------------------------------------------------------------------
@@ -241,35 +342,42 @@ static void print_head(const Bench *bench) {
     const char *ranks = s->threads ? "threads" : "processes";
     printf("# all_reduce F32 sum world=%d ranks=%s backend=%s\n", bench->world, ranks,
            pg_backend(bench->group));
-    printf("# algbw = bytes / p50, in GB/s; busbw = algbw * 2(W-1)/W, what crosses each link\n"
-           "# at the least. bound = the same sum by the same cores, nobody waiting; of = its "
-           "share\n");
-    printf("%10s %9s %9s %9s %9s %6s %6s %8s %5s %5s\n", "bytes", "count", "min_us", "p50_us",
-           "p99_us", "algbw", "busbw", "bound_us", "of", "wrong");
+    printf("# algbw = bytes / p50, in GB/s; busbw = algbw * 2(W-1)/W, which a link carries\n"
+           "# at least. bound = the same sum by the same cores, nobody waits; of = its share\n");
+    printf("%11s %10s %10s %10s %6s %6s %9s %5s %5s\n", "bytes", "min_us", "p50_us", "p99_us",
+           "algbw", "busbw", "bound_us", "of", "wrong");
 }
 
 static int run_sizes(Bench *bench) {
     const AllReduceSettings *s = bench->settings;
+    double round_trip;
+    if (!bench->device && share_memory(bench)) return -1;
     if (bench->rank == 0) print_head(bench);
     for (size_t bytes = s->min_bytes; bytes < s->max_bytes; bytes *= s->factor)
         if (measure_size(bench, bytes / sizeof(float) * sizeof(float))) return -1;
     if (measure_size(bench, s->max_bytes / sizeof(float) * sizeof(float))) return -1;
-    return measure_round_trip(bench);
+    if (measure_round_trip(bench, &round_trip)) return -1;
+    if (bench->rank == 0) {
+        print_small(bench, round_trip);
+        print_large(bench);
+    }
+    return 0;
 }
 
 // Binds the calling thread to the core of that number, of those that it may use. Ranks that wander
-// end up on one core, because a rank that waits looks idle.
-static void bind_to_core(int number) {
+// end up on one core, because a rank that waits looks idle. Returns the core, or -1.
+static int bind_to_core(int number) {
     cpu_set_t allowed, one;
-    if (sched_getaffinity(0, sizeof allowed, &allowed)) return;
+    if (sched_getaffinity(0, sizeof allowed, &allowed)) return -1;
     int left = number % CPU_COUNT(&allowed);
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, &allowed) || left-- > 0) continue;
         CPU_ZERO(&one);
         CPU_SET(core, &one);
-        (void)sched_setaffinity(0, sizeof one, &one); // without it the times are only worse
-        return;
+        // Without it the times are only worse.
+        return sched_setaffinity(0, sizeof one, &one) ? -1 : (int)core;
     }
+    return -1;
 }
 
 int allreduce_run_rank(const AllReduceSettings *settings, ProcessGroup *group, Device *device) {
@@ -277,9 +385,11 @@ int allreduce_run_rank(const AllReduceSettings *settings, ProcessGroup *group, D
                    .group = group,
                    .device = device,
                    .rank = pg_rank(group),
-                   .world = pg_size(group)};
+                   .world = pg_size(group),
+                   .why_alone = "the buffers are in the memory of GPUs"};
     size_t most = settings->iterations > MOST ? settings->iterations : MOST;
-    if (!device) bind_to_core(bench.rank);
+    bench.core = device ? -1 : bind_to_core(bench.rank);
+    bench.slices = memory_zalloc((size_t)bench.world * sizeof *bench.slices);
     bench.ours = memory_zalloc(most * sizeof *bench.ours);
     bench.bound = memory_zalloc(most * sizeof *bench.bound);
     bench.buffer = pg_shared_alloc(group, settings->max_bytes, &bench.error);
@@ -290,8 +400,10 @@ int allreduce_run_rank(const AllReduceSettings *settings, ProcessGroup *group, D
     else if (bench.wrong)
         fprintf(stderr, "error: rank %d found %jd wrong elements\n", bench.rank,
                 (intmax_t)bench.wrong);
+    segment_release(bench.shared);
     pg_close(group);
     if (device) free(bench.host);
+    free(bench.slices);
     free(bench.ours);
     free(bench.bound);
     return status || bench.wrong ? STATUS_FAILED : STATUS_OK;

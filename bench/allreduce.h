@@ -5,7 +5,6 @@
 #ifndef BENCH_ALLREDUCE_H
 #define BENCH_ALLREDUCE_H
 
-#include "common/base/sync.h"
 #include "common/device/device.h"
 #include "ddp/group/process_group.h"
 
@@ -18,15 +17,7 @@ typedef struct AllReduceSettings {
     const char *backend;                 // likewise
     bool fast_sums;                      // MPI's own
     double timeout_s;
-    // Memory of all ranks, made before they began, or NULL (ranks of a launcher): W blocks of
-    // block_bytes for the plain sum, and two words that are sent to and fro.
-    unsigned char *blocks;
-    size_t block_bytes;
-    SyncWord *words; // [2]
 } AllReduceSettings;
-
-// Makes blocks and words. Returns 0, or -1 with err filled. They live as long as the process.
-int allreduce_share_memory(AllReduceSettings *settings, Error *err);
 
 // Plays one rank to the end, on a core of its own, and closes the group. device: where the rank's
 // buffer lies; NULL: host memory. Rank 0 prints the results. Returns the exit status: not STATUS_OK

@@ -152,7 +152,6 @@ int main(int argc, char **argv) {
     Error error = {0};
     if (parse_options(&settings, argc, argv, &error)) error_exit(&error);
     bool launched = getenv("RANK") != NULL || strcmp(settings.backend, "mpi") == 0;
-    if (!launched && allreduce_share_memory(&settings, &error)) error_exit(&error);
     int status = launched           ? run_launched(&settings, &error)
                  : settings.threads ? run_threads(&settings, &error)
                                     : run_processes(&settings, &error);

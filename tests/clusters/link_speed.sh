@@ -26,7 +26,7 @@ measured() {
 # all_reduce NP
 all_reduce() {
     measured "$1" "$bin/bench_allreduce" --backend mpi --min-bytes 26214400 --max-bytes 26214400 --iterations 5
-    awk '$1 == 26214400 { print $4 / 1e3 }' out.txt
+    awk '$1 == "bytes" { for (i = 1; i <= NF; i++) at[$i] = i } $1 == 26214400 { print $at["p50_us"] / 1e3 }' out.txt
 }
 
 # median COLUMN OPTION...: of the steps of a job but the first two, in ms
