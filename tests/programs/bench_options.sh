@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
 # An option that is known is stepped over, with the 1 that follows if it takes a value: the error is about what is left.
-for name in compare ablation paper promises peers/compare model/real; do
+for name in compare ablation allreduce paper promises peers/compare model/real; do
     command=$root/bench/$name.sh
     run "$name --help" "$command" --help
     options=$(grep -oE '^  --[a-z-]+|\[--[a-z-]+' out.txt | sed 's/.*--/--/' | grep -vxE -e '--help|--one-device')
@@ -20,7 +20,7 @@ for name in compare ablation paper promises peers/compare model/real; do
     refuse 2 "unknown option x" "$command" x
     refuse 2 "--out needs a value" "$command" --out
 done
-for name in ablation paper promises peers/compare; do
+for name in ablation allreduce paper promises peers/compare; do
     refuse 2 "--rounds 0: expected a number from 1" "$root/bench/$name.sh" --quick --rounds 0
 done
 refuse 2 '--world "x": expected numbers from 1' "$root/bench/compare.sh" --world x

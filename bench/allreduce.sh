@@ -1,0 +1,119 @@
+#!/usr/bin/env bash
+# allreduce.sh: bench_allreduce from 4 B to 256 MiB and at DDP's default bucket, through shared memory and, where it is
+# built and mpirun is there, through MPI; several times in turns, beside the memory bound and a cache line's round trip.
+#
+# Writes allreduce.csv, trips.csv, table.txt, allreduce.svg, section.md and section.html, which bench/compare.sh's
+# report brings in. The exit status is 0 only if every element of every sum was right; times are measured, not judged.
+# What is said of the numbers: allreduce/table.sh.
+set -euo pipefail
+export LC_ALL=C
+
+here=$PWD
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+source bench/setup.sh
+for part in compare/devices compare/runs compare/options compare/tables compare/section allreduce/table; do
+    # shellcheck source=/dev/null
+    source "bench/$part.sh"
+done
+
+usage() {
+    cat <<END
+usage: bench/allreduce.sh [options]
+  --quick        one round of a few sizes: tries the command, and measures no speed
+  --world N      number of ranks (default: 2)
+  --rounds N     how often each backend is measured (default: 3)
+  --out DIR      where the results go (default: bench/out-allreduce)
+  --resume       go on with a call that was interrupted (the same options)
+  --bin DIR      use the programs in DIR, build nothing
+  --help         this text
+END
+}
+
+world=2 rounds=3 quick=0 resume=0 out=bench/out-allreduce bin=""
+declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
+declare -A values=([--world]=world [--rounds]=rounds)
+read_options bench/allreduce.sh "$@"
+[[ $world =~ ^[1-9][0-9]?$ && $world -ge 2 ]] || fail_usage "--world $world: expected a number from 2"
+[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
+# A row each: a name, and the sizes that one call of the program measures.
+sweeps="sweep --factor 4
+bucket --min-bytes 26214400 --max-bytes 26214400"
+[[ $quick == 0 ]] || { rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
+unset RANK WORLD_SIZE
+
+[[ -n $bin ]] || {
+    setup_require 0 build
+    setup_build "$root" build ddprun bench_allreduce
+    bin=$root/build/bin
+}
+open_results allreduce.csv
+
+# all_reduce NAME OPTION...: a run of bench_allreduce through $backend
+all_reduce() {
+    local name=$1
+    shift
+    start_ranks "$world"
+    run_once "$name" "${command[@]}" "$bin/bench_allreduce" --backend "$backend" "$@"
+}
+
+# Where MPI is missing the program says so, in the first line that it writes.
+find_mpi() {
+    local why
+    command -v mpirun >/dev/null || { echo "there is no mpirun here: MPI is left out" >&2 && return 1; }
+    backend=mpi
+    start_ranks "$world"
+    why=$("${command[@]}" "$bin/bench_allreduce" --backend mpi --max-bytes 4 --iterations 1 2>&1 </dev/null) && return
+    echo "MPI is left out: $(grep -m 1 '^error: ' <<<"$why" || head -n 1 <<<"$why")" >&2
+    return 1
+}
+
+backends=shm facts=()
+! find_mpi || { backends="shm mpi" facts=("MPI: $(mpirun --version | head -n 1)"); }
+begun=$SECONDS finished=0 calls=$((rounds * $(wc -w <<<"$backends")))
+write_head
+for ((round = 1; round <= rounds; round++)); do
+    for backend in $backends; do
+        left=
+        [[ $finished == 0 ]] ||
+            left=", about $(setup_minutes $(((SECONDS - begun) * (calls - finished) / finished))) left"
+        echo "round $round of $rounds: $backend$left" >&2
+        while read -r name options; do
+            # shellcheck disable=SC2086 # options are words
+            all_reduce "$backend-$name-$round" $options || exit 1
+            collect "$backend" "$round" "$out/runs/$backend-$name-$round/output.txt"
+        done <<<"$sweeps"
+        finished=$((finished + 1))
+    done
+done
+all_reduce_rows | terminal_table >"$out/table.txt"
+write_all_reduce_plot
+
+speech() {
+    if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing." && return; fi
+    write_rounds >"$out/plots/rounds.csv"
+    is_steady "$out/plots/rounds.csv" || return 0
+    all_reduce_sentences
+}
+{
+    echo "## All-reduce, from 4 B to 256 MiB"
+    echo
+    speech
+    echo
+    draw_section allreduce "$(all_reduce_caption)"
+    echo
+    all_reduce_caption
+    echo
+    all_reduce_rows | markdown_table
+    echo
+    echo "All-reduces of F32 sums, checked element by element as they are timed; an iteration's time is the slowest"
+    echo "of $world ranks'. Medians over rounds ($rounds). *algbw* is the bytes by the median time in GB/s, *busbw* is that times"
+    echo "2(W-1)/W: what each rank's link carries at least. *bound* is the plain sum of the same bytes by the same cores,"
+    echo "of which none waits for another, and *of* is the share of it that the all-reduce reaches."
+    echo
+    machine_facts "${facts[@]}" "Command: \`$asked\`"
+} >"$out/section.md"
+write_section allreduce
+cat "$out/table.txt"
+{ speech && all_reduce_caption; } | fold -s -w 79
+echo "the section for the report: $out/section.html" >&2
