@@ -95,9 +95,15 @@ if [[ $device == cuda ]]; then
 fi
 open_results peers.csv
 build_mpi
-status=0 deadline=3600
+status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
+read -ra counts <<<"$worlds"
+begun=$SECONDS finished=0
 for world in $worlds; do
-    echo "$world rank(s): $rounds rounds or more" >&2
+    left=
+    [[ $finished == 0 ]] ||
+        left=", about $(setup_minutes $(((SECONDS - begun) * (${#counts[@]} - finished) / finished))) left"
+    finished=$((finished + 1))
+    echo "$world rank(s) ($finished of ${#counts[@]} numbers of ranks$left): $rounds rounds or more" >&2
     run_once "world-$world" "$python" bench/peers/peers.py --bin "$bin" --out "$out/runs/world-$world" \
         --mpi "$out/mpi_allreduce" --device "$device" --model "$models" --world "$world" --rounds "$rounds" \
         $([[ $quick == 0 ]] || echo --quick) || status=1
@@ -109,6 +115,7 @@ for file in peers gradients; do
     done | awk 'NR == 1 { header = $0 } NR == 1 || $0 != header' >"$out/$file.csv"
 done
 mapfile -t facts <"$out/runs/world-$world/facts.txt"
+[[ ! -f $out/mpi_allreduce ]] || facts+=("$(mpirun --version | head -n 1)")
 speech() {
     if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing."; else peer_sentences; fi
     gradient_sentence
@@ -124,7 +131,8 @@ write_peers_plot
     echo
     echo "Of a model a training step is timed, of so many MiB an all-reduce. Times are medians over the rounds"
     echo "that nothing disturbed; a ratio is the peer's time by ours in the same round, then its median and"
-    echo "quartiles. A step of ours has its loader in it, PyTorch's has not."
+    echo "quartiles. A step of ours has its loader in it, PyTorch's has not. An aim is the least ratio that is"
+    echo "wanted: rows with two ranks have one."
     echo
     peers_figure
     echo
@@ -132,6 +140,6 @@ write_peers_plot
 } >"$out/section.md"
 write_section peers
 cat "$out/table.txt"
-speech
+speech | fold -s -w 79
 echo "the section for the report: $out/section.html" >&2
 exit "$status"

@@ -21,9 +21,11 @@ import csv
 import json
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 UNDISTURBED = 0.85
@@ -51,6 +53,12 @@ def environment():
                   PYTHONDONTWRITEBYTECODE="1", OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                   OMPI_MCA_rmaps_base_oversubscribe="1")
     return result
+
+
+def on_first_core(device):
+    """Before a command that computes on one CPU device: it keeps to the first core, as torch_rank.py then does."""
+    known = device == "cpu" and shutil.which("taskset")
+    return ["taskset", "-c", min(os.sched_getaffinity(0))] if known else []
 
 
 def run(command, timeout=300):
@@ -122,7 +130,7 @@ class Training:
     def run_ours(self, steps, *options):
         device, binary = self.arguments.device, self.arguments.bin
         if self.world == 1:
-            command = [f"{binary}/train_single"]
+            command = [*on_first_core(device), f"{binary}/train_single"]
         elif self.strategy == "dp":
             command = [f"{binary}/train_dp", "--devices", self.world]
         else:
@@ -232,10 +240,22 @@ class Rounds:
         return good < self.arguments.rounds and len(self.results[pair]) < 2 * self.arguments.rounds
 
     def run(self, gradients):
-        for number in range(2 * self.arguments.rounds):
-            for pair in self.pairs:
-                if number < self.arguments.rounds or self.missing(pair):
-                    self.measure(pair, gradients)
+        begun, rounds = time.monotonic(), self.arguments.rounds
+        for number in range(2 * rounds):
+            pairs = [pair for pair in self.pairs if number < rounds or self.missing(pair)]
+            if not pairs:
+                break
+            self.say_how_far(number, len(pairs), time.monotonic() - begun)
+            for pair in pairs:
+                self.measure(pair, gradients)
+
+    def say_how_far(self, number, pairs, seconds):
+        rounds = self.arguments.rounds
+        if number >= rounds:
+            say(f"  round {number + 1}: {pairs} of {len(self.pairs)} pairs again, because they were disturbed")
+            return
+        left = int(seconds * (rounds - number) / number) if number else None
+        say(f"  round {number + 1} of {rounds}" + (f", about {left // 60}:{left % 60:02} left" if number else ""))
 
     def write(self, rows):
         for pair, results in self.results.items():

@@ -59,10 +59,11 @@ peer_rows() {
     function short(ratio) { return sprintf(ratio < 100 ? "%.2f" : "%.0f", ratio) }'
 }
 
-# One sentence per peer with two ranks, from the undisturbed rows; and what became of the aims.
+# One sentence per peer with two ranks, from the undisturbed rows; and what became of the aims, which rows missed them.
 peer_sentences() {
     pair_rows | awk -F'\t' '
         NR > 1 && $12 != "-" { aims++; reached += $13 == "reached"; unclear += $13 == "disturbed" }
+        $13 == "missed" { missed = missed (missed == "" ? "" : ", ") sprintf("%s beside %s (%.2f of %s)", $2, $4, $9, $12) }
         NR > 1 && $3 == 2 && $9 != "-" {
             if (!($4 in said)) peers[++n] = $4
             word = $1 == "all-reduce" ? "adds up " $2 : "trains " $2
@@ -72,6 +73,7 @@ peer_sentences() {
             for (i = 1; i <= n; i++) printf "Beside %s, ours %s as fast with two ranks.\n", peers[i], said[peers[i]]
             if (aims) printf "Of %d aims %d %s reached", aims, reached, reached == 1 ? "was" : "were"
             if (aims && unclear) printf ", and %d cannot be told, because the machine was disturbed", unclear
+            if (aims && missed != "") printf "; missed: %s", missed
             if (aims) print "."
         }'
 }

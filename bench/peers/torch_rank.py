@@ -101,8 +101,10 @@ class Rank:
 
 
 def cores_of(rank, world):
-    """As ddprun --bind cores shares them out."""
+    """As ddprun --bind cores shares them out; one process alone has the first."""
     cores = sorted(os.sched_getaffinity(0))
+    if world == 1:
+        return {cores[0]}
     if len(cores) < world:
         return {cores[rank % len(cores)]}
     return set(cores[rank * len(cores) // world:(rank + 1) * len(cores) // world])

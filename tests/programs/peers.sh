@@ -34,6 +34,11 @@ grep -q "agreed in $((6 * rounds)) of $((6 * rounds)) comparisons" "$folder/log"
 ! grep -q '<html' "$results/section.html" || fail "a page, not a part of one"
 [[ $(awk 'length($0) > 80' "$results/table.txt") == "" ]] || fail "wide: $(cat "$results/table.txt")"
 
+grep -q 'round 2 of 2, about [0-9]*:[0-9][0-9] left' "$results/runs/world-2/log.txt" || fail "no word of how far it is"
+for fact in '- Processor: ' '- PyTorch ' '- OpenBLAS '; do
+    grep -q -- "^$fact" "$results/section.md" || fail "no $fact in the section"
+done
+
 # Ranks that keep their own gradients, with all else the same.
 mkdir "$folder/wrong"
 ln -s "$bin"/* "$folder/wrong"
