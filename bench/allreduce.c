@@ -105,7 +105,7 @@ static int share_memory(Bench *bench) {
     }
     segment_release(bench->shared);
     bench->shared = NULL;
-    bench->why_alone = "the ranks have no memory in common (several hosts?)";
+    bench->why_alone = "the ranks share no memory (several hosts?)";
     return 0;
 }
 

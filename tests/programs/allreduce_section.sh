@@ -49,7 +49,7 @@ cat >"$out/printed.txt" <<END
       bytes     min_us     p50_us     p99_us  algbw  busbw  bound_us    of wrong
        4096       3.00       5.00       9.00   0.10   0.10         -     -     0
    26214400    9000.00   25000.00   50000.00   1.00   1.00         -     -     0
-# no round trip of a cache line: the ranks have no memory in common (several hosts?)
+# no round trip of a cache line: the ranks share no memory (several hosts?)
 END
 collect mpi 1 "$out/printed.txt"
 write_all_reduce_plot
