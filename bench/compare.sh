@@ -31,6 +31,8 @@ usage: bench/compare.sh [options]
   --world "N M"      numbers of devices (default: 1 2 4)
   --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
   --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
+  --link GBIT,US     the emulated link of the part over a slow network, or a name as the programs' --link
+                     takes it (default: 10gbe; CPU devices only)
   --repeats N        repeats of every speed measurement (default: 5; with --quick 3)
   --patience SECONDS how long disturbed runs are made once more (default: 240; with --quick 15)
   --out DIR          where the results go (default: bench/out)
@@ -43,10 +45,10 @@ END
 }
 
 quick=0 install=0 resume=0 only_equivalence=0
-device=cpu models="" worlds="1 2 4" repeats="" patience="" out=bench/out bin="" backend=auto hosts=""
+device=cpu models="" worlds="1 2 4" repeats="" patience="" out=bench/out bin="" backend=auto hosts="" slow_link=""
 declare -A flags=([--quick]=quick [--install]=install [--resume]=resume [--only-equivalence]=only_equivalence)
 declare -A values=([--device]=device [--model]=models [--world]=worlds [--backend]=backend [--hosts]=hosts
-    [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin)
+    [--link]=slow_link [--repeats]=repeats [--patience]=patience) paths=([--out]=out [--bin]=bin)
 read_options bench/compare.sh "$@"
 
 if [[ $quick == 1 ]]; then
@@ -83,6 +85,7 @@ trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
+name_links
 mkdir -p "$out" || exit 2
 [[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
 rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/{growth,repeats}.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \

@@ -13,7 +13,7 @@ BEGIN {
     because["reduce"] = "DP adds all gradients up on device 0"
     because["optimizer"] = "the optimizer: on DP it is device 0's, on DDP every rank has one"
     because["exposed"] = "all-reduce that DDP's backward pass did not hide, and waits for a slower rank"
-    because["forward"] = because["backward"] = "computing, which is not what the strategies differ in"
+    because["forward"] = because["backward"] = "computing, of which both strategies do as much"
     because["data"] = "taking the batch: DP's for all devices, a rank's for itself"
 }
 
@@ -77,8 +77,9 @@ function sentence(pair,    head, change, share, text, key) {
     share = sprintf("%.1f %%", dp[pair] > 0 ? 100 * size(change) / dp[pair] : 0)
     text = parts_of(pair)
     if (verdict[pair] == "ties")
-        return head where ", DP and DDP tie: " sprintf(digits, dp[pair]) " and " sprintf(digits, ddp[pair]) \
-            " ms per step, each within the other's quartiles (" text ")."
+        return head where ", DP and DDP tie: their steps take " sprintf(digits, dp[pair]) " and " \
+            sprintf(digits, ddp[pair]) " ms, each median within the other's quartiles. What DDP's phases take more or less, in ms: " \
+            text "."
     text = head where ", DDP " (change < 0 ? "saves " : "takes ") sprintf(digits, size(change)) \
         (change < 0 ? " ms of DP's " : " ms more than DP's ") sprintf(digits, dp[pair]) " per step (" share "): " \
         text "."

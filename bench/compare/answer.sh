@@ -69,7 +69,8 @@ per_model() {
 caption_difference() {
     local model
     for model in $models; do
-        csv 'of("disturbed") + 0 { disturbed = 1 }
+        csv 'function more_or_less(ms) { return ms < 0 ? sprintf("%.2f ms less", -ms) : sprintf("%.2f ms more", ms) }
+            of("disturbed") + 0 { disturbed = 1 }
             of("phase") == "step" { step = of("difference_ms") + 0; next }
             of("phase") == "all else" { next }
             { size = of("difference_ms") < 0 ? -of("difference_ms") : of("difference_ms") + 0 }
@@ -77,8 +78,8 @@ caption_difference() {
             END {
                 printf "%s: ", model
                 if (disturbed) { print "disturbed"; exit }
-                printf "the step differs by %+.2f ms", step
-                if (longest != "") printf ", and most in %s, by %+.2f ms", longest, ms
+                printf "DDP'\''s step takes %s than DP'\''s", more_or_less(step)
+                if (longest != "") printf ", and of its phases %s differs most and takes %s", longest, more_or_less(ms)
                 print ""
             }' model="$model" "$out/plots/difference-$model.csv"
     done | paste -sd ';' - | sed -e 's/;/; /g' -e 's/$/./'
@@ -123,7 +124,7 @@ caption_loss() {
     for model in $(curve_models); do
         csv '{ step = of("step"); one = $2
                for (i = 3; i <= NF; i++) { d = $i - one; if (d < 0) d = -d; if (d > most) { most = d; at_step = step } } }
-            END { printf "%s: the loss is at most %.1e from one device'\''s, at step %d of %d\n", model, most, at_step, step }' \
+            END { printf "%s: the loss differs from one device'\''s by at most %.1e, at step %d of %d\n", model, most, at_step, step }' \
             model="$model" "$out/plots/loss-$model.csv"
     done | paste -sd ';' - | sed -e 's/;/; /g' -e 's/$/./'
 }
@@ -139,7 +140,7 @@ caption_timeline() {
         }
         END {
             if (!seen || end <= begin) exit
-            printf "DDP'\''s first of %d buckets is ready after %.0f %% of the backward pass.\n", buckets[first_row], \
+            printf "The first of DDP'\''s %d buckets is ready after %.0f %% of the backward pass.\n", buckets[first_row], \
                 100 * (ready[first_row] - begin) / (end - begin)
         }' "$out/plots/arrows.csv" "$out/plots/timeline.csv"
 }

@@ -19,18 +19,24 @@ run_a_step() {
         >/dev/null 2>"$probe_folder/log"
 }
 
-# Ends the script if a model cannot run on the device: with the program's own line and status, which
-# is 77 where there is no GPU.
+# must_run_a_step PROGRAM OPTION...: ends the script if the program cannot do that, with its own line and status,
+# which is 77 where there is no GPU.
+must_run_a_step() {
+    local status=0
+    run_a_step "$@" || {
+        status=$?
+        grep -m 1 '^error: ' "$probe_folder/log" >&2 || cat "$probe_folder/log" >&2
+        rm -rf "$probe_folder"
+        exit $status
+    }
+}
+
+# Ends the script if a model cannot run on the device.
 check_devices() {
-    local model status=0 most=${worlds##* }
+    local model most=${worlds##* }
     probe_folder=$(mktemp -d)
     for model in $models; do
-        run_a_step train_single --device "$device" --model "$model" --data "$(data_of "$model")" || {
-            status=$?
-            grep -m 1 '^error: ' "$probe_folder/log" >&2 || cat "$probe_folder/log" >&2
-            rm -rf "$probe_folder"
-            exit $status
-        }
+        must_run_a_step train_single --device "$device" --model "$model" --data "$(data_of "$model")"
     done
     kind=$(json device "$probe_folder/summary.json")
     if [[ $kind == cuda ]]; then

@@ -23,7 +23,11 @@ function escape(text) {
     print "rect[fill=\"#ffffff\"] { fill: #16181c }"
     print "[fill=\"black\"], [fill=\"rgb(0,0,0)\"], [fill=\"rgb(68,68,68)\"], [fill=\"rgb(102,102,102)\"] { fill: #ddd }"
     print "polygon[fill=\"rgb( 68,  68,  68)\"] { fill: #7d838c }"
-    print "[color=\"black\"] { color: #ddd }"
+    print "[color=\"black\"], [color=\"rgb(  0,   0,   0)\"] { color: #ddd }"
+    print "[color=\"#FFFFFF\"] { color: #16181c }"
+    print "[fill=\"rgb(187, 187, 187)\"] { fill: #6c727b }" # what was disturbed stands back here, too
+    print "[stroke=\"rgb(187, 187, 187)\"] { stroke: #6c727b }"
+    print "[color=\"rgb(187, 187, 187)\"] { color: #6c727b }"
     print "[stroke=\"rgb(  0,   0,   0)\"], [stroke=\"rgb( 68,  68,  68)\"] { stroke: #bbb }"
     print "[stroke=\"rgb(102, 102, 102)\"] { stroke: #aaa }"
     print "[stroke=\"rgb(228, 228, 228)\"] { stroke: #3a3d43 }"

@@ -5,17 +5,32 @@
 #   link-MODEL-STRATEGY-2-REPEAT    a step of DP or DDP over the link
 #   growth-MODEL-dp-WORLD-REPEAT    DP on more devices, over a link so slow that little else counts
 #   buckets-CAP-ddp-2-REPEAT        DDP with buckets of CAP MB
-#   overlap-WHERE-HOW               a traced run; WHERE is memory or link, HOW is overlapped or serial
+#   overlap-WHERE-HOW               a traced run; WHERE is memory, fast or slow, HOW is overlapped or serial
 # The last two kinds train the deep network of the timeline.
 
-slow_link=10gbe
-link_text="an emulated link of 10 Gbit/s and 20 us"
-growth_gbit=1
+# slow_link, the link of all but the growth and the fast one, is what --link says.
+fast_link=paper-rdma
+growth_link=1,20
+link_text= fast_text= # what the programs call the slow and the fast one (name_links)
 bucket_caps="0 0.1 0.5 1 2 4 25"
 deep="512,512,512,512,512,512,512,512"
 
 has_link() {
     [[ $kind == cpu && " $worlds " == *" 2 "* ]]
+}
+
+# name_links: sets slow_link, link_text and fast_text ("an emulated link of 10 Gbit/s and 20 us"). Ends the script, as
+# check_devices does, if the programs know no such link.
+name_links() {
+    [[ -z $slow_link ]] || has_link || fail_usage "--link is for CPU devices, and for a --world that has 2"
+    slow_link=${slow_link:-10gbe}
+    has_link || return 0
+    probe_folder=$(mktemp -d)
+    must_run_a_step train_dp --devices 2 --link "$slow_link"
+    link_text=$(json link "$probe_folder/config.json")
+    must_run_a_step train_dp --devices 2 --link $fast_link
+    fast_text=$(json link "$probe_folder/config.json")
+    rm -rf "$probe_folder"
 }
 
 # link_run NAME: makes one of these runs. What it trains is read from its name.
@@ -27,19 +42,20 @@ link_run() {
     link-*)
         # shellcheck disable=SC2046 # the options are words
         train "$1" "$strategy" 2 --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
-            --link $slow_link --steps $((measured_steps / 2)) --no-eval --log-every 1
+            --link "$slow_link" --steps $((measured_steps / 2)) --no-eval --log-every 1
         ;;
     growth-*)
         # shellcheck disable=SC2046 # the options are words
         train "$1" dp "$world" --model "$what" --data "$(data_of "$what")" $(speed_options "$what") \
-            --link $growth_gbit,20 --steps $((warm_up + 6)) --no-eval --log-every 1
+            --link $growth_link --steps $((warm_up + 6)) --no-eval --log-every 1
         ;;
     buckets-*)
-        train "$1" ddp 2 "${options[@]}" --link $slow_link --bucket-cap-mb "$what" \
+        train "$1" ddp 2 "${options[@]}" --link "$slow_link" --bucket-cap-mb "$what" \
             --steps $((measured_steps / 2)) --log-every 1
         ;;
     overlap-*)
-        [[ $what == memory ]] || options+=(--link $slow_link)
+        [[ $what != fast ]] || options+=(--link $fast_link)
+        [[ $what != slow ]] || options+=(--link "$slow_link")
         [[ $strategy == overlapped ]] || options+=(--no-overlap)
         train "$1" ddp 2 "${options[@]}" --bucket-cap-mb 1 --steps 20 --trace "$out/trace-$what-$strategy.json"
         ;;
@@ -55,13 +71,18 @@ measure_link() {
         for world in $(timed_worlds); do measure_run "growth-${models%% *}-dp-$world-$repeat"; done
         for cap in $bucket_caps; do measure_run "buckets-$cap-ddp-2-$repeat"; done
     done
-    for where in memory link; do
+    for where in memory fast slow; do
         measure_run overlap-$where-serial
         measure_run overlap-$where-overlapped
     done
 }
 
-# difference-link.csv, growth.csv and plots/buckets.csv.
+# with_link TEXT: a table of CSV, with a column more, in which every row says over which emulated link it was made.
+with_link() {
+    awk -v link="${1#an emulated link of }" '{ print $0 "," (NR == 1 ? "emulated_link" : link) }'
+}
+
+# summary-link.csv, difference-link.csv, growth.csv and plots/buckets.csv.
 summarize_link() {
     local strategy cap header world
     has_link || return 0
@@ -69,12 +90,12 @@ summarize_link() {
     {
         echo "$header"
         for strategy in dp ddp; do summary_row "${models%% *}" $strategy 2 link; done
-    } >"$out/summary-link.csv"
+    } | with_link "$link_text" >"$out/summary-link.csv"
     awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
     {
         echo "$header"
         for world in $(timed_worlds); do summary_row "${models%% *}" dp "$world" growth; done
-    } >"$out/growth.csv"
+    } | with_link "${growth_link/,/ Gbit\/s and } us" >"$out/growth.csv"
     {
         echo "$header"
         for cap in $bucket_caps; do summary_row "$cap" ddp 2 buckets; done
@@ -86,15 +107,21 @@ summarize_link() {
 
 caption_buckets() {
     csv '
+        # As in difference.awk: medians tie that lie between the quartiles of each other.
+        function ties(a, b) { return ms[a] <= upper[b] && ms[b] >= lower[a] }
         of("disturbed") + 0 { next }
-        { cap[++n] = of("cap_mb"); ms[n] = of("step_ms_p50") + 0; if (n == 1 || ms[n] < ms[best]) best = n }
+        { cap[++n] = of("cap_mb"); ms[n] = of("step_ms_p50") + 0; lower[n] = of("step_ms_p25"); upper[n] = of("step_ms_p75")
+          if (n == 1 || ms[n] < ms[best]) best = n }
         END {
             if (!n) { print "Disturbed."; exit }
-            printf "Over '"$link_text"' the best of these caps is %s MB, with %.2f ms per step", cap[best], ms[best]
-            if (best > 1) printf "; with %s MB a step takes %.0f %% more", cap[1], 100 * (ms[1] / ms[best] - 1)
-            if (best < n) printf "; with %s MB %.0f %% more", cap[n], 100 * (ms[n] / ms[best] - 1)
-            print "."
-        }' "$out/plots/buckets.csv"
+            printf "Over %s a step is shortest with buckets of %s MB, %.2f ms", link, cap[best], ms[best]
+            if (best > 1) printf "; with %s MB it takes %.0f %% more", cap[1], 100 * (ms[1] / ms[best] - 1)
+            if (best < n) printf "; with %s MB it takes %.0f %% more", cap[n], 100 * (ms[n] / ms[best] - 1)
+            if (best > 1 && best < n && !ties(1, best) && !ties(n, best))
+                print ". The curve is a U: both ends lie above its lowest point, beyond the quartiles."
+            else
+                print ". The curve is no U: not both ends lie above its lowest point, beyond the quartiles."
+        }' link="$link_text" "$out/plots/buckets.csv"
 }
 
 # Every device more costs DP the same bytes through device 0's link: does its step grow as they say?
@@ -109,14 +136,14 @@ growth_text() {
             predicted = (bytes[n] - bytes[1]) * 8 / (gbit * 1e6)
             printf "Over an emulated link of %g Gbit/s, DP takes %.1f ms per step on %d devices and %.1f on %d: %.1f ms more. ", \
                 gbit, ms[1], world[1], ms[n], world[n], more
-            printf "Device 0 moves %.2f MB more, one device after the other, which takes %.1f ms: the step grows by %.0f %% of what the bytes say, %s.\n", \
+            printf "Device 0 moves %.2f MB more, one device after the other, which takes %.1f ms: the step grows by %.0f %% of that, %s.\n", \
                 (bytes[n] - bytes[1]) / 1e6, predicted, 100 * more / predicted, \
-                (more >= 0.9 * predicted && more <= 1.1 * predicted ? "as they predict within 10 %" : "not within 10 %")
-        }' gbit=$growth_gbit "$out/growth.csv"
+                (more >= 0.9 * predicted && more <= 1.1 * predicted ? "so the bytes predict it within 10 %" : "so the bytes do not predict it within 10 %")
+        }' gbit=${growth_link%,*} "$out/growth.csv"
 }
 
 # overlap_row LABEL WHERE: a row of how much communication could be hidden and how much overlap did hide, where WHERE is
-# memory or link. The serial run tells each bucket's time to move, and the length of the backward pass when nothing else
+# memory, fast or slow. The serial run tells each bucket's time to move, and the length of the backward pass when nothing else
 # goes on. The overlapped run tells when the buckets were ready, as a share of its backward pass, and what was exposed.
 overlap_row() {
     local files=$out/plots/overlap-$2
@@ -138,6 +165,7 @@ overlap_row() {
             }
             least = done > alone ? done - alone : 0
             hidden = all > exposed ? all - exposed : 0
+            if (hidden > all - least) hidden = all - least # what is measured twice differs a little
             print label, sprintf("%.2f", all), sprintf("%.2f", all - least), sprintf("%.2f", hidden), \
                 sprintf("%.0f %%", all > least ? 100 * hidden / (all - least) : 0), \
                 sprintf("%.2f", beside / alone)
@@ -148,7 +176,7 @@ overlap_row() {
 lay_out_overlap() {
     local run
     has_link || return 0
-    for run in {memory,link}-{serial,overlapped}; do
+    for run in {memory,fast,slow}-{serial,overlapped}; do
         awk -f bench/compare/trace.awk -f bench/compare/overlap.awk "$out/trace-$run.json" >"$out/plots/overlap-$run.csv"
     done
 }
@@ -156,7 +184,19 @@ lay_out_overlap() {
 overlap_rows() {
     tabbed network "all-reduces ms" "can hide ms" "hidden ms" "hidden of that" "backward inflated"
     overlap_row "shared memory" memory
-    overlap_row "10 Gbit/s, 20 us (emulated)" link
+    overlap_row "${fast_text#an }" fast
+    overlap_row "${link_text#an }" slow
+}
+
+# Does overlap hide what it is meant to, 90 % of what could be hidden? A sentence for each network.
+overlap_sentences() {
+    overlap_rows | awk -F'\t' '
+        NR == 1 { next }
+        { where = NR == 2 ? "In " $1 : "Over an " $1 }
+        $5 == "disturbed" { print "- " where ": disturbed by other work; no conclusion."; next }
+        { printf "- %s overlap hides %s of the %s ms that can be hidden, %s. The aim of 90 %% is %sreached. ", \
+            where, $4, $3, $5, ($5 + 0 >= 90 ? "" : "not ")
+          printf "Meanwhile the backward pass takes %s times as long as alone.\n", $6 }'
 }
 
 # What the model in bench/model says of other numbers of devices and other networks, from this machine's profile of
@@ -187,12 +227,12 @@ cause_rows() {
             if (disturbed) { row("all", "the runs of this model", "disturbed"); exit }
             ideal = compute["single"] / world
             row("compute", "forward, loss and backward: one device'\''s, shared by " world, sprintf("%.2f ms", ideal))
-            row("compute", "DP'\''s, and how many times that", sprintf("%.2f ms, %.2f", compute["dp"], compute["dp"] / ideal))
-            row("compute", "DDP'\''s, and how many times that", sprintf("%.2f ms, %.2f", compute["ddp"], compute["ddp"] / ideal))
+            row("compute", "the same of DP, and its ratio to that", sprintf("%.2f ms, %.2f", compute["dp"], compute["dp"] / ideal))
+            row("compute", "the same of DDP, and its ratio to that", sprintf("%.2f ms, %.2f", compute["ddp"], compute["ddp"] / ideal))
             row("exposed communication", "DP: scatter, replicate, gather, reduce", sprintf("%.2f ms", moving["dp"]))
             row("exposed communication", "DDP: what backward did not hide", sprintf("%.2f ms", moving["ddp"]))
-            row("host", "taking the batch, and between the phases: DP, DDP", sprintf("%.2f, %.2f ms", host["dp"], host["ddp"]))
-            row("replicated work", "the optimizer, as long on N devices as on one: DP, DDP", \
+            row("host", "taking the batch, and between the phases: of DP, of DDP", sprintf("%.2f, %.2f ms", host["dp"], host["ddp"]))
+            row("replicated work", "the optimizer, as long on N devices as on one: of DP, of DDP", \
                 sprintf("%.2f, %.2f ms", update["dp"], update["ddp"]))
             row("memory bandwidth", "bytes that DDP'\''s all-reduces move, and how fast", busy["ddp"] > 0 ? \
                 sprintf("%.2f MB, %.1f GB/s", moved["ddp"], moved["ddp"] / busy["ddp"]) : "-")

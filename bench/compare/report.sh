@@ -64,8 +64,8 @@ probe_remark() {
 - Before and after each run a probe measured what all cores reach together. Most found about $(usual_probe 0 |
         awk -F'\t' '{ printf "%.0f GFLOP/s in products of matrices and %.1f GB/s in memory", $1, $2 }').
   A run is disturbed if the probe before or after it is below $(awk "BEGIN { print 100 * $undisturbed_share }") % or above $(awk "BEGIN { print 100 / $undisturbed_share }") % of that.
-  For up to $patience seconds such runs were made once more where they were most of a row. A row in which most
-  stayed disturbed, or in which medians of runs are more than 25 % apart, is disturbed.
+  For up to $patience seconds such runs were made once more where they were more than half of a row. A row is disturbed
+  if more than half of its runs stayed so, or if the medians of its runs lie more than 25 % apart.
 END
 }
 
@@ -243,10 +243,12 @@ overlap_text() {
 
 $(overlap_rows | markdown_table)
 
+$(overlap_sentences)
+
 Measured with $timeline_model on 2 devices. Bucket k is ready r(k) after the backward pass began and takes c(k) to
 move, so that it has moved at e(k) = max(r(k), e(k - 1)) + c(k). If backward takes B, at least E = max(0, e(last) - B)
 stays exposed: overlap can hide the sum of all c(k) less E. What it did hide is that sum less what was exposed, from the end of the
-slower rank's backward pass to the end of the last bucket. c(k)
+slower rank's backward pass to the end of the last bucket, and at most what could be. c(k)
 and B are from a run with --no-overlap, r(k) from one with overlap, as a share of its backward pass, which is as many
 times longer as the last column says: there communication and computing compete.
 

@@ -93,14 +93,14 @@ equivalence_rows() {
         }' "$out/equivalence.csv"
 }
 
-# Tab-separated rows as a Markdown table, and as aligned columns for the terminal. A column that holds
-# nothing but numbers stands to the right.
+# Tab-separated rows as a Markdown table, and as aligned columns for the terminal. A column in which every field begins
+# with a number stands to the right.
 markdown_table() {
     awk -F'\t' '{
             line[NR] = "|"
             for (i = 1; i <= NF; i++) {
                 line[NR] = line[NR] " " $i " |"
-                if (NR > 1 && $i !~ /^[-+]?[0-9][-+.0-9e]*( %)?$|^-$|^disturbed$/) words[i] = 1
+                if (NR > 1 && $i !~ /^[-+]?[0-9]|^-$|^disturbed$/) words[i] = 1
             }
         }
         NR == 1 { columns = NF }
@@ -135,7 +135,7 @@ terminal_table() {
 # Configurations that something else disturbed, and how far their repeats' medians lie apart.
 disturbed() {
     csv 'of("disturbed") + 0 {
-            printf "%s %s:%s (%.0f %%)\n", of("model"), of("strategy"), of("world_size"), \
+            printf "%s %s:%s (its runs lie %.0f %% apart)\n", of("model"), of("strategy"), of("world_size"), \
                 100 * of("spread")
         }' "$out/summary.csv"
 }

@@ -1,6 +1,6 @@
-# buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets
-# pay the latency often, large ones start late. Reads plots/buckets.csv (position, cap_mb, step_ms_p25, step_ms_p50,
-# step_ms_p75, disturbed).
+# buckets.gp: the time of DDP's step against the size of its buckets, over an emulated slow link. Small buckets pay the
+# latency often, large ones start late. What was disturbed is grey and has a ring. Reads plots/buckets.csv (position,
+# cap_mb, step_ms_p25, step_ms_p50, step_ms_p75, disturbed).
 
 load "plots/settings.gp"
 name = "buckets"
@@ -21,9 +21,10 @@ set yrange [0:1.1 * ms_max]
 told(unused) = sprintf("cap %s MB: %.2f ms", strcol("cap_mb"), column("step_ms_p50"))
 values = at_mouse('file using "position":"step_ms_p50":(told(0))')
 # What was not disturbed has a ring too small to be seen: of no size at all, it would be no valid SVG.
-plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":xtic(strcol("cap_mb")) \
-        with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb blue, \
-    file using "position":"step_ms_p50" with linespoints linewidth 2.5 pointtype 5 pointsize 0.7 linecolor rgb blue, \
+plot file using "position":"step_ms_p50":"step_ms_p25":"step_ms_p75":(or_grey(blue)):xtic(strcol("cap_mb")) \
+        with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable, \
+    file using "position":"step_ms_p50":(or_grey(blue)) \
+        with linespoints linewidth 2.5 pointtype 5 pointsize 0.7 linecolor rgb variable, \
     file using "position":"step_ms_p50":(sprintf("%.1f", column("step_ms_p50"))) with labels offset 2.2, 0.7 font ",12", \
     file using "position":"step_ms_p50":(column("disturbed") > 0 ? 2 : 0.01) \
         with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" @values

@@ -23,6 +23,8 @@ set grid xtics noytics
 unset ytics
 set lmargin at screen 120.0 / width
 set rmargin at screen 1 - 70.0 / width
+told(unused) = sprintf("%s: %+.3f ms", strcol("phase"), column("difference_ms"))
+values = at_mouse('file using (column("difference_ms") / 2):"row":(told(0))')
 drawn_rows = 0
 do for [model in models] {
     file = "plots/difference-".model.".csv"
@@ -40,13 +42,12 @@ do for [model in models] {
     drawn_rows = drawn_rows + n + 3
     set title model.", milliseconds" offset 0, -0.6
     set arrow 1 from 0, 0.4 to 0, n + 0.6 nohead linecolor rgb "#444444"
-    colour(unused) = column("disturbed") > 0 ? 0xBBBBBB : strcol("phase") eq "step" ? 0x444444 : \
-        column("difference_ms") < 0 ? 0x0072B2 : 0xD55E00
+    colour(unused) = or_grey(strcol("phase") eq "step" ? "#444444" : column("difference_ms") < 0 ? blue : vermillion)
     number(unused) = sprintf("%+.2f", column("difference_ms"))
     plot file using (column("difference_ms") / 2):"row":(0):"difference_ms": \
             (column("row") - 0.36):(column("row") + 0.36):(colour(0)) with boxxyerror linecolor rgb variable, \
         file using "difference_ms":"row":(column("difference_ms") > 0 ? number(0) : "") with labels left offset 0.5, 0, \
         file using "difference_ms":"row":(column("difference_ms") > 0 ? "" : number(0)) with labels right offset -0.5, 0, \
-        file using (-reach):"row":"phase" with labels right offset -1, 0
+        file using (-reach):"row":"phase" with labels right offset -1, 0 @values
 }
 unset multiplot

@@ -23,7 +23,16 @@ stats file(word(models, 1)) using "step" name "step" nooutput
 steps = step_max + 1
 per_point = int(ceil(steps / 60.0))
 middle(unused) = (floor(column("step") / per_point) + 0.5) * per_point
+of_run(i) = column(word(runs, i))
 distance(a, b) = abs(a - b) < 1e-9 ? 1e-9 : abs(a - b) # a logarithm knows no zero
+
+# Where the mouse is: one device's loss, and how far the others are from it, at every third point of the curves.
+told_loss(unused) = sprintf("one device at step %d: %.4g loss", column("step"), of_run(1))
+far(i) = distance(of_run(1), of_run(i))
+told_distance(i) = sprintf("%s at step %d: %.1e from one device", title_of(word(runs, i)), column("step"), far(i))
+values_of_loss = at_mouse('file(model) every 3 * per_point using "step":(of_run(1)):(told_loss(0))')
+values_of_distance = \
+    at_mouse('for [i = 2:words(runs)] file(model) every 3 * per_point using "step":(far(i)):(told_distance(i))')
 
 loss_label = per_point > 1 ? sprintf("loss, mean of %d steps", per_point) : "loss"
 set multiplot title "Training loss of the same network under every strategy" font ",16"
@@ -42,15 +51,15 @@ do for [m = 1:words(models)] {
     set title model.": ".loss_label
     set yrange [*:*]
     plot for [i = 1:words(runs)] file(model) using (middle(0)):(column(word(runs, i))) \
-        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i)) @values_of_loss
 
     set lmargin at screen 380.0 / width
     set rmargin at screen 620.0 / width
-    set title "distance from one device's"
+    set title "distance from one device"
     set yrange [5e-10:10]
     plot for [i = 2:words(runs)] file(model) \
         using (middle(0)):(distance(column(word(runs, 1)), column(word(runs, i)))) \
-        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i))
+        smooth unique with lines linewidth width_of(i) linecolor rgb shade(word(runs, i)) @values_of_distance
 }
 
 eval key_panel

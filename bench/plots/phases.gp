@@ -1,6 +1,6 @@
-# phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each
-# phase a part of the bar. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms, disturbed).
-# Phases that have room for their name nowhere, key_phases, are in the key.
+# phases.gp: where a step's time goes: one bar per strategy and number of devices, one panel per model, each phase a
+# part of the bar; what was disturbed is grey. Reads plots/phases-MODEL.csv (row, label, phase, begin_ms, end_ms,
+# disturbed). Phases that have room for their name nowhere, key_phases, are in the key.
 
 load "plots/settings.gp"
 name = "phases"
@@ -26,7 +26,7 @@ set rmargin at screen 1 - 80.0 / width
 middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 # A letter takes 7 pixels.
 has_name(unused) = (column("end_ms") - column("begin_ms")) / end_max * 450 > 7 * strlen(strcol("phase")) + 6
-name_in(dark) = has_name(0) && is_on_dark(strcol("phase")) == dark ? strcol("phase") : ""
+name_in(dark) = has_name(0) && (is_on_dark(strcol("phase")) && !(column("disturbed") > 0)) == dark ? strcol("phase") : ""
 length(unused) = column("end_ms") - column("begin_ms")
 told(unused) = sprintf("%s: %.3f ms", strcol("phase"), length(0))
 values = at_mouse('file using (length(0) > 0 ? middle(0) : NaN):"row":(told(0))')
@@ -45,12 +45,12 @@ do for [m = 1:words(models)] {
     set title word(models, m).", milliseconds per step" offset 0, -0.5
     plot for [p = 1:words(phases)] file using \
             (strcol("phase") eq word(phases, p) ? middle(0) : NaN):"row":"begin_ms":"end_ms": \
-            (column("row") - 0.4):(column("row") + 0.4) with boxxyerror linecolor rgb phase_colour[p], \
+            (column("row") - 0.4):(column("row") + 0.4):(or_grey(phase_colour[p])) with boxxyerror linecolor rgb variable, \
         file using (middle(0)):"row":(name_in(1)) with labels textcolor rgb "#FEFEFE" font ",12", \
         file using (middle(0)):"row":(name_in(0)) with labels textcolor rgb "#010101" font ",12", \
         file using (column("begin_ms") == 0 ? 0 : NaN):"row":"label" with labels right offset -1, 0, \
-        file using (column("begin_ms") == 0 ? 1.05 * end_max : NaN):"row":(column("disturbed") > 0 ? "disturbed" : "") \
-        with labels left textcolor rgb "#666666" font ",12" @values
+        file using (column("begin_ms") == 0 ? 1.03 * end_max : NaN):"row":(column("disturbed") > 0 ? "disturbed" : "") \
+        with labels left offset 0.5, 0 textcolor rgb "#666666" font ",12" @values
 }
 
 eval key_panel

@@ -19,6 +19,8 @@ indigo = "#332288"
 wine = "#882255"
 grey = "#999999"
 pale = "#DDDDDD"
+# What was disturbed is grey, whatever colour it would have; in a row of data that says so in its column "disturbed".
+or_grey(colour) = column("disturbed") > 0 ? 0xBBBBBB : int("0x".colour[2:7])
 
 # DP is orange and DDP blue in every figure, one device is black.
 colour_of(strategy) = strategy eq "dp" ? orange : strategy eq "ddp" ? blue : black

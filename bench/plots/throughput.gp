@@ -1,5 +1,5 @@
 # throughput.gp: samples per second against the number of devices, a panel for each model.
-# Reads plots/MODEL.csv: rows of summary.csv. What was disturbed has a ring.
+# Reads plots/MODEL.csv: rows of summary.csv. What was disturbed is grey and has a ring.
 
 load "plots/settings.gp"
 name = "throughput"
@@ -40,14 +40,14 @@ do for [m = 1:words(models)] {
     set tmargin at screen panel_at(75 + 280 * (m - 1))
     set bmargin at screen panel_at(285 + 280 * (m - 1))
     if (m == words(models)) { set xlabel "devices (world size)" }
-    set title word(models, m).(ring_max > 0 ? " (in a ring: disturbed)" : "") offset 0, -0.5
+    set title word(models, m).(ring_max > 0 ? " (grey, in a ring: disturbed)" : "") offset 0, -0.5
     set yrange [0:top]
     set xrange [1 - 0.04 * world_max:world_max * 1.02]
     # Labels at the ends of the lines. Where two would meet, they move apart.
     near = abs(dp_max - ddp_max) < 0.09 * top
     apart = near ? (ddp_max < dp_max ? -0.5 : 0.5) : 0
     x_ideal = top / one_max < world_max ? top / one_max : world_max
-    set label 1 "ideal" at x_ideal, 0.97 * top right offset -1, 0 textcolor rgb "#666666"
+    set label 1 "ideal" at x_ideal, 0.97 * top right offset -2, 0 textcolor rgb "#666666"
     set label 2 sprintf("%d %s", cores, units) at graph 0.02, first one_max * cores offset 0, 0.6 \
         textcolor rgb "#666666"
     if (cores >= world_max) { unset label 2 }
@@ -58,13 +58,13 @@ do for [m = 1:words(models)] {
     plot one_max * x with lines dashtype 2 linewidth 1.5 linecolor rgb grey, \
         one_max * (x < cores ? x : cores) with lines dashtype 3 linewidth 2 linecolor rgb "#666666", \
         for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
-            (speed_at("step_ms_p75")):(speed_at("step_ms_p25")) \
-            with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb colour_of(strategy), \
-        for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50" \
-            with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 \
-            linecolor rgb colour_of(strategy), \
-        file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50" \
-            with points pointtype mark_of("single") pointsize 1.2 linecolor rgb black, \
+            (speed_at("step_ms_p75")):(speed_at("step_ms_p25")):(or_grey(colour_of(strategy))) \
+            with yerrorbars pointtype 0 linewidth 1.5 linecolor rgb variable, \
+        for [strategy in "dp ddp"] file using (world_in(strategy)):"samples_per_s_p50": \
+            (or_grey(colour_of(strategy))) with linespoints linewidth 2.5 pointtype mark_of(strategy) pointsize 0.7 \
+            linecolor rgb variable, \
+        file using (strcol("strategy") eq "single" ? column("world_size") : NaN):"samples_per_s_p50": \
+            (or_grey(black)) with points pointtype mark_of("single") pointsize 1.2 linecolor rgb variable, \
         file using "world_size":"samples_per_s_p50":(column("disturbed") > 0 ? 2 : 0.01) \
             with points pointtype 6 pointsize variable linewidth 1.5 linecolor rgb "#666666" @values
 }

@@ -24,6 +24,8 @@ for name in ablation allreduce paper promises peers/compare; do
     refuse 2 "--rounds 0: expected a number from 1" "$root/bench/$name.sh" --quick --rounds 0
 done
 refuse 2 '--world "x": expected numbers from 1' "$root/bench/compare.sh" --world x
+refuse 2 "--link 10: expected GBIT,LATENCY_US" "$root/bench/compare.sh" --bin "$bin" --out none --link 10
+refuse 2 "--link is for CPU devices" "$root/bench/compare.sh" --bin "$bin" --out none --link 10,1 --world 3
 echo results >kept
 mkdir "a folder"
 mv kept "a folder"

@@ -13,7 +13,7 @@ cp -R "$bench" "$nasty/bench"
 cd "$nasty"
 checks=$((checks + 1))
 "$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 2 --model "mlp toy" --world "1 2" \
-    --out "$nasty" >"$work/out.txt" 2>"$work/err.txt" || fail "compare.sh: $(cat "$work/err.txt")"
+    --link 40,7 --out "$nasty" >"$work/out.txt" 2>"$work/err.txt" || fail "compare.sh: $(cat "$work/err.txt")"
 checks=$((checks + 1))
 found=$(find "$work" -name x)
 [ -z "$found" ] || fail "a name was carried out as a command: $found"
@@ -36,9 +36,9 @@ for file in *.svg; do
     [ "$(grep -c 'onclick=' "$file")" = "$(grep -c 'gnuplot_plot_' "$file")" ] || fail "$file: not every series answers"
     if grep -qE 'gnuplot_svg|<title>file using' "$file"; then fail "$file: what is gnuplot's own is left"; fi
 done
-for figure in throughput memory phases timeline buckets; do
+for figure in throughput memory phases timeline buckets difference loss; do
     checks=$((checks + 1))
-    grep -qE 'class="value"><title>[a-zA-Z0-9_ ]+: [0-9.]+ [a-zA-Z]' "$figure.svg" || fail "$figure.svg tells no value"
+    grep -qE 'class="value"><title>[a-zA-Z0-9_ ]+: [-+]?[0-9.]+(e-[0-9]+)? [a-zA-Z]' "$figure.svg" || fail "$figure.svg tells no value"
 done
 checks=$((checks + 1))
 [ "$(grep -c '<figure>' report.html)" = 7 ] || fail "not seven figures in report.html"
@@ -48,6 +48,27 @@ grep -qF -- "--trace 'a b;" commands.txt || fail "commands.txt: $(head -n 3 comm
 checks=$((checks + 1))
 wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
 [ -z "$wide" ] || fail "wider than a terminal: $wide"
+
+# The slow link is the one that was asked for, and said to be emulated wherever its numbers stand.
+link="an emulated link of 40 Gbit/s and 7 us"
+checks=$((checks + 6))
+[ "$(grep -l 'link 40,7 ' runs/*/command.txt | wc -l)" = "$(find runs -name 'link-*' -o -name 'buckets-*' -o -name 'overlap-slow-*' | wc -l)" ] ||
+    fail "not all runs over the slow link, or others, have that of --link"
+[ "$(sed 's/.*,//' summary-link.csv | paste -sd ' ' -)" = "emulated_link 40 Gbit/s and 7 us 40 Gbit/s and 7 us" ] ||
+    fail "summary-link.csv: $(cat summary-link.csv)"
+[ "$(sed 's/.*,//' growth.csv | paste -sd ' ' -)" = "emulated_link 1 Gbit/s and 20 us" ] || fail "growth.csv: $(cat growth.csv)"
+[ "$(grep -cE "^- mlp, 2 devices: over $link, (DDP|DP and DDP|disturbed)" report.md)" = 1 ] || fail "no answer over $link"
+grep -qE "^\*Over $link a step|^\*Disturbed" report.md || fail "no sentence about buckets over $link"
+[ "$(grep -cE "^- (In shared memory|Over $link|Over an emulated link of 100 Gbit/s and 3 us)( overlap hides|: disturbed)" report.md)" = 3 ] ||
+    fail "not a sentence for each network about overlap: $(grep 'overlap' report.md)"
+
+# The machine is on record.
+for fact in 'Processor: .*[0-9]+ cores' 'Compiler: gcc [0-9.]+' 'BLAS: OpenBLAS' 'Commit: [0-9a-z]+' \
+    'Cores: [0-9,-]+, governor .*, load when the comparison began: [0-9.]+ [0-9.]+ [0-9.]+$' \
+    'Variables that change the libraries: '; do
+    checks=$((checks + 1))
+    grep -qE "^- $fact" report.md || fail "report.md has no $fact"
+done
 
 # The optimizer divided over the ranks: the bits of DDP, with whole gradients and in one pass.
 for pair in 'ddp:2,zero1:2,gradient' 'ddp:2,zero1:2,optimizer' 'ddp:2,zero1:2 fused,weight' 'ddp:2,zero1:2 fused,optimizer'; do
@@ -132,7 +153,7 @@ agree "difference.svg" wanted-difference.txt drawn-difference.txt
 # buckets: the step of every cap.
 csv '{ printf "0 0 %s %s %s %s\n0 1 %s %s\n", of("position"), of("step_ms_p50"), of("step_ms_p25"), of("step_ms_p75"), \
     of("position"), of("step_ms_p50") }' plots/buckets.csv >wanted-buckets.txt
-drawn buckets | awk '$2 == 0 { print $1, $2, $3, $4, $5, $6 } $2 == 1' >drawn-buckets.txt
+drawn buckets | awk '$2 == 0 { print $1, $2, $3, $4, $5, $6 } $2 == 1 { print $1, $2, $3, $4 }' >drawn-buckets.txt
 agree "buckets.svg" wanted-buckets.txt drawn-buckets.txt
 
 # loss: means of as many steps as make at most 60 points; below, the distance from one device.
@@ -182,7 +203,7 @@ csv '!(of("model") in panel) { panel[of("model")] = panels++ }
         if (strategy == "single") print p, 6, 1, speed
         print p, 7, of("world_size"), speed
     }' summary.csv >wanted-throughput.txt
-rings='$2 == 7 { print $1, $2, $3, $4; next } $2 > 1'
+rings='$2 == 2 || $2 == 3 { print $1, $2, $3, $4, $5, $6 } $2 > 3 { print $1, $2, $3, $4 }' # without colours and sizes
 drawn throughput | awk "$rings" >drawn-throughput.txt
 agree "throughput.svg" wanted-throughput.txt drawn-throughput.txt
 
@@ -219,6 +240,22 @@ checks=$((checks + 1))
 csv '{ n[of("from_row")]++; if (of("to_ms") < of("from_ms") || of("to_row") != of("from_row") + 1) print "bad arrow", $0 }
     END { for (row in n) ranks++; if (ranks < 1 || ranks > 2) print ranks + 0, "ranks have arrows" }' plots/arrows.csv >wrong.txt
 [ ! -s wrong.txt ] || fail "arrows: $(cat wrong.txt)"
+
+# What was disturbed is grey, and nothing else is.
+for disturbed in 0 1; do
+    for file in plots/*.csv; do
+        { head -n 1 "$file" && csv '{ if ("disturbed" in at) $at["disturbed"] = to; print }' OFS=, to=$disturbed "$file"; } >marked.txt
+        mv marked.txt "$file"
+    done
+    for name in throughput phases difference buckets; do
+        checks=$((checks + 1))
+        gnuplot "plots/$name.gp" >gnuplot.txt 2>&1
+        greys=$(grep -cE 'rgb\( *187, *187, *187\)' "$name.svg") || true
+        [ $name != phases ] || [ "$(grep -c '>disturbed<' phases.svg)" = $((disturbed * $(sed 1d summary.csv | wc -l))) ] ||
+            fail "phases.svg says so of $(grep -c '>disturbed<' phases.svg) bars, and disturbed is $disturbed"
+        [ "$((greys > 0))" = $disturbed ] || fail "$name.svg has $greys grey parts, and disturbed is $disturbed"
+    done
+done
 
 # Columns are found by their names: with all of them in the opposite order the figures are the same.
 for file in plots/*.csv; do

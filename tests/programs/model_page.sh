@@ -1,6 +1,8 @@
 #!/bin/sh
 # model_page.sh BIN: the page with the sliders (bench/model/whatif.html), in a browser without a window, computes the
-# numbers that bench_scale prints, to nine digits. Ends with 77 where there is no chromium.
+# numbers that bench_scale prints, to the last digit printed: the parts of the steps, the times of every bucket and the
+# network at which devices pay. It does so where its address says the values, and where the sliders are moved. Ends
+# with 77 where there is no chromium.
 browser=$(command -v chromium || command -v chromium-browser || command -v google-chrome) || exit 77
 section=$(cd "$(dirname "$0")/../../bench/model" && pwd)/section.sh
 . "$(dirname "$0")/checks.sh"
@@ -10,41 +12,88 @@ run "the page" "$section" --page profile.json "$bin"
 cp out.txt page.html
 checks=$((checks + 1))
 [ "$(grep -c '<tr><td>' page.html)" = 7 ] || fail "the table that needs no script"
+# A reader's hand on every slider: each event changes one value. What the page shows beside them is kept, too.
+cat >moved.html <<'END'
+<script>
+for (const [id, value] of [["devices", 5], ["gbit", 0.5], ["latency", 1.5], ["cap", -1], ["rows", 4], ["algorithm", "tree"]]) {
+    const input = document.getElementById("wi-" + id)
+    input.value = value
+    input.dispatchEvent(new Event("input", { bubbles: true }))
+}
+document.body.dataset.shown = ["devices", "gbit", "latency", "cap", "rows"].map(id => document.getElementById("wi-" + id + "-shown").textContent).join(" ")
+</script>
+END
+sed '/^<\/body>/e cat moved.html' page.html >by_hand.html
 
-# compare DEVICES GBIT LATENCY CAP ROWS ALGORITHM
-compare() {
+# numbers ADDRESS: what the page computed, into the file numbers
+numbers() {
     timeout 100 "$browser" --headless --no-sandbox --disable-gpu --user-data-dir="$work/browser" --dump-dom \
-        "file://$work/page.html#devices=$1&gbit=$2&latency=$3&cap=$4&rows=$5&algorithm=$6" >dom 2>/dev/null </dev/null
+        "file://$work/$1" >dom 2>/dev/null </dev/null
     grep -o 'data-numbers="[^"]*"' dom | sed 's/&quot;/"/g' >numbers
+}
+
+# compare DEVICES GBIT LATENCY CAP ROWS ALGORITHM: these numbers with bench_scale's
+compare() {
     "$bin/bench_scale" --profile profile.json --devices "$1" --gbit "$2" --latency-us "$3" --bucket-cap-mb "$4" \
         --rows "$5" --algorithm "$6" --buckets >scale
     checks=$((checks + 1))
     awk '
-        # The page: {"dp":{"scatter":1e-3,...},"ddp":{...},"buckets":[{"bytes":..,"ready":..},...],"even":{...}}
+        # The page: {"dp":{"scatter":1e-3,...},"ddp":{...},"buckets":[{"bytes":..,"ready":..},...],"even":{"dp":"12.5",..}}
         FNR == NR { page = $0; next }
-        function in_page(object, name,    at, text) {
-            at = match(page, "\"" object "\":[{][^}]*[}]")
-            text = substr(page, RSTART, RLENGTH)
-            match(text, "\"" name "\":[0-9.e+-]*")
-            return at && RSTART ? sprintf("%.9g", 1e3 * substr(text, RSTART + length(name) + 3, RLENGTH - length(name) - 3)) : "nothing"
+        # The number that follows the name in a text, as the program prints it.
+        function number_of(text, name, times, format) {
+            if (!match(text, "\"" name "\":\"?[0-9.eInfity+-]*")) return "nothing"
+            text = substr(text, RSTART + length(name) + 3, RLENGTH - length(name) - 3)
+            sub(/^"/, "", text)
+            return text == "Infinity" ? "every" : text == "0" && format == "%.6g" ? "any" : sprintf(format, times * text)
+        }
+        function in_page(object) {
+            match(page, "\"" object "\":[{][^}]*[}]")
+            return substr(page, RSTART, RLENGTH)
+        }
+        function same(what, seen, wanted) {
+            compared++
+            if (seen != wanted) { print what, "page", seen, "program", wanted; bad = 1 }
         }
         /^devices,/ { n = split($0, name, ","); next }
         $2 == "dp" || $2 == "ddp" {
             split($0, value, ",")
-            for (i = 3; i <= 12; i++) {
-                compared++
-                if (in_page($2, name[i]) != value[i]) { print $2, name[i], "page", in_page($2, name[i]), "program", value[i]; bad = 1 }
-            }
+            for (i = 3; i <= 12; i++) same($2 " " name[i], number_of(in_page($2), name[i], 1e3, "%.9g"), value[i])
         }
-        /^bucket,/ { in_buckets = 1; next }
-        in_buckets && /^[0-9]/ { buckets++ }
+        / is (faster|slower) than one device /  {
+            split($0, word, " ")
+            even = /from/ ? $0 : /any network/ ? "any" : "every"
+            sub(/.* from /, "", even)
+            sub(/ Gbit.*/, "", even)
+            same(word[2] " pays", number_of(in_page("even"), word[2], 1, "%.6g"), even)
+        }
+        /^bucket,/ { in_buckets = 1; split(page, of_page, /[{]"bytes"/); next }
+        in_buckets && /^[0-9]/ {
+            text = "\"bytes\"" of_page[++buckets + 1]
+            sub(/[}].*/, "", text)
+            same("bucket " $1 " bytes", number_of(text, "bytes", 1, "%.0f"), $3)
+            same("bucket " $1 " ready", number_of(text, "ready", 1e3, "%.9g"), $4)
+            same("bucket " $1 " begin", number_of(text, "begin", 1e3, "%.9g"), $5)
+            same("bucket " $1 " end", number_of(text, "end", 1e3, "%.9g"), $6)
+        }
         END {
             if (gsub(/"begin":/, "", page) != buckets) { print "another number of buckets than", buckets; bad = 1 }
-            exit bad || compared != 20
+            exit bad || compared != 22 + 4 * buckets
         }' FS=, numbers scale >log || fail "$*: $(cat log)"
 }
-compare 2 10 10 1 64 ring
-compare 37 0.3 250 0.01 17 ring
-compare 4096 400 1.5 25 1000 tree
-compare 1 10 10 1 8 ring
+
+# at DEVICES GBIT LATENCY CAP ROWS ALGORITHM: values that the address says
+at() {
+    numbers "page.html#devices=$1&gbit=$2&latency=$3&cap=$4&rows=$5&algorithm=$6"
+    compare "$@"
+}
+at 2 10 10 1 64 ring
+at 37 0.3 250 0.01 17 ring
+at 4096 400 1.5 25 1000 tree
+at 1 10 10 1 8 ring
+# 2^5 devices, 10^0.5 = 3.16 Gbit/s, 10^1.5 = 31.62 us, 10^-1 MiB, 2^4 rows.
+numbers by_hand.html
+compare 32 3.16 31.62 0.1 16 tree
+checks=$((checks + 1))
+grep -q 'data-shown="32 3.2 31.6 0.10 16"' dom || fail "beside the sliders: $(grep -o 'data-shown="[^"]*"' dom)"
 tally model_page

@@ -40,7 +40,7 @@ for (const svg of document.querySelectorAll("figure > svg")) {
 for (const cell of document.querySelectorAll("td, p, li"))
     if (Math.abs(light(getComputedStyle(cell).color) - page) < 0.3) { faults.push("text: " + cell.textContent); break }
 for (const cell of document.querySelectorAll("td"))
-    if (!cell.closest("section") && /^-?\d+(\.\d+)?$/.test(cell.textContent) && getComputedStyle(cell).textAlign !== "right")
+    if (!cell.closest("section") && /^[-+]?\d+(\.\d+)?( %| ms| GB\/s|$)/.test(cell.textContent) && getComputedStyle(cell).textAlign !== "right")
         { faults.push("not to the right: " + cell.textContent); break }
 document.body.setAttribute("data-texts", texts)
 document.body.setAttribute("data-page", page < 0.5 ? "dark" : "light")
