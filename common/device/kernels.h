@@ -568,6 +568,10 @@ typedef struct Kernels {
     // Called by device_open: makes the library behind the table usable from several threads, or
     // says why it is not. 0, or -1 with err filled.
     int (*prepare)(Error *err);
+    // From now on so many threads compute a matrix product. They are the process's, and callers of
+    // several devices would take turns with them. NULL: its products are not divided so. 0, or -1
+    // with err filled.
+    int (*use_threads)(int count, Error *err);
 
     const ElementwiseKernels *elementwise;
     const SliceKernels *slices;

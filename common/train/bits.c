@@ -29,6 +29,7 @@ static bool averages_are_exact(const Run *run) {
 static void add_obstacles(const Run *run, char text[TEXT_MAX]) {
     if (!device_is_cpu(run->strategy->device)) add(text, "GPUs add in another order");
     if (run->config->accumulate_steps > 1) add(text, "--accumulate-steps adds up parts");
+    if (run->config->threads > 1) add(text, "--threads may round otherwise than one does");
     if (run->config->ohem_threshold > 0) add(text, "each rank mines its own pixels");
 }
 

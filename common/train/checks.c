@@ -48,6 +48,7 @@ static int check_used(const TrainConfig *config, const Options *options, const D
         {"out", computes, "--dry-run writes nothing"},
         {"trace", computes, "--dry-run takes no time"},
         {"profile", computes, "--dry-run takes no time"},
+        {"threads", computes, "--dry-run computes nothing"},
         {"dump-grads", computes, "--dry-run has no gradients"},
         {"cuda-graph", computes, "--dry-run takes no step that could be replayed"},
         {"layers", text, "only a gpt has sizes to choose"},
@@ -178,6 +179,11 @@ int checks_device(const TrainConfig *config, const DataSource *data, const Strat
     if (config->tf32 && device_is_cpu(strategy->device))
         return error_set(err, STATUS_USAGE, "--tf32 is for --device cuda, not %s",
                          strategy->device->name);
+    if (config->threads > 1 && strategy->all_count > 1)
+        return error_set(err, STATUS_USAGE,
+                         "--threads is for one device per process: the %d of this one would take "
+                         "turns with the same threads",
+                         strategy->all_count);
     if (config->link && is(strategy->name, "single"))
         return error_set(err, STATUS_USAGE,
                          "--link is for train_dp and train_ddp: one device has nothing to send");

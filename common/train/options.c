@@ -18,6 +18,7 @@ TrainConfig train_config_default(void) {
                          .betas = {0.9, 0.999},
                          .eps = 1e-8,
                          .amp = PRECISION_F32,
+                         .threads = 1,
                          .schedule = SCHEDULE_COSINE,
                          .gamma = 0.1,
                          .power = 0.9,
@@ -76,6 +77,9 @@ static void device_options(Options *o, TrainConfig *c) {
     options_add_string(o, "link", &c->link, "GBIT,LATENCY_US|NAME",
                        "cpu, several devices: what they exchange takes at least the time of such "
                        "a network, emulated by sleeping; 10gbe, pcie3x16, nvlink, paper-rdma");
+    options_add_count(o, "threads", &c->threads, 1, 1024,
+                      "cpu, one device per process: threads for its matrix products; as many "
+                      "give the same bits, more or fewer may round otherwise");
     options_add_enum(o, "amp", &c->amp, "none|bf16|fp16",
                      "mixed precision: linear and convolution in 16 bits, the rest and the "
                      "weights in 32");

@@ -69,13 +69,23 @@ static int emulate_link(const TrainConfig *config, Device *device, Error *err) {
     return 0;
 }
 
+static int use_threads(const TrainConfig *config, const Device *device, Error *err) {
+    if (config->threads == 1) return 0;
+    if (!device->kernels->use_threads)
+        return error_set(err, STATUS_USAGE, "--threads is for --device cpu, not %s", device->name);
+    if (device->kernels->use_threads((int)config->threads, err) == 0) return 0;
+    error_prefix(err, "--threads %zu", config->threads);
+    return -1;
+}
+
 Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     char name[16];
     snprintf(name, sizeof name, "%s:%d", train_device_kind(config, index + 1, true), index);
     Device *device = device_open(name, err);
     if (!device) return NULL;
     device->tf32 = config->tf32;
-    if (emulate_link(config, device, err) == 0) return device;
+    if (emulate_link(config, device, err) == 0 && use_threads(config, device, err) == 0)
+        return device;
     device_close(device);
     return NULL;
 }

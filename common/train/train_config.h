@@ -28,6 +28,7 @@ typedef struct TrainConfig {
     bool nesterov;
     Precision amp;
     bool tf32, cuda_graph;
+    size_t threads; // of a CPU device for its matrix products
     ScheduleKind schedule;
     size_t warmup_steps, step_every; // step_every may be 0: a third of the run
     double warmup_start, gamma, power;

@@ -4,7 +4,7 @@
  * wrong products now and then. (Debian's serial build: 29 of 100 at n = 16 with two threads.) The
  * matrices are small integers, so that a product is exact whatever the order of additions, and
  * every one of them is compared with a plain triple loop. Few calls or rounded comparisons do not
- * show it.
+ * show it. The same where each product is divided among several threads of OpenBLAS's own.
  */
 #include "tests/rigs/check.h"
 
@@ -14,6 +14,7 @@
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/device/kernels.h"
+#include "tests/rigs/sanitizers.h"
 
 enum { THREADS = 2, LARGEST = 128 };
 
@@ -92,7 +93,23 @@ static void test_private_products(void **state) {
     check_callers(LARGEST, 8000); // large enough to be packed first
 }
 
+// A device that has its process for itself may be given several threads (--threads). Beside it, a
+// communication hook multiplies. (ThreadSanitizer takes what OpenBLAS does among them for races.)
+static void test_divided_products(void **state) {
+    (void)state;
+    Error err = {0};
+    if (UNDER_TSAN) skip();
+    CHECK_OK(kernels_cpu.prepare(&err) == 0, err);
+    CHECK_OK(kernels_cpu.use_threads(3, &err) == 0, err);
+    check_callers(33, 20000); // too small to be divided
+    check_callers(LARGEST, 3000);
+    CHECK_OK(kernels_cpu.prepare(&err) == 0, err);
+    assert_int_equal(kernels_cpu.use_threads(100000, &err), -1);
+    assert_non_null(strstr(err.message, "this BLAS gives no product 100000 threads"));
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(test_private_products)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(test_private_products),
+                                       cmocka_unit_test(test_divided_products)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

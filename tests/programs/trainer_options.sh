@@ -76,6 +76,25 @@ checks=$((checks + 1))
 refuse 2 "was made with --sampler-seed 0, this run has 9" $single --epochs 5 --hidden 16 --sampler-seed 9 \
     --resume second
 
+# ---- threads of a device's products ------------------------------------------------------------------------
+# So many threads always give the same bits; others divide a product at other places, where some of OpenBLAS's kernels
+# round otherwise. What describes the BLAS in config.json says how many there were.
+few="--model mlp --hidden 97,301 --steps 6 --no-eval"
+run "one thread" $single $few --save threads-1
+for threads in 2 3; do
+    run "--threads $threads" $single $few --threads $threads --save threads-$threads --out threads
+    checks=$((checks + 1))
+    grep -q "\"blas\": .* $threads threads," threads/config.json || fail "--threads $threads: $(cat threads/config.json)"
+    within 1e-5 threads-1 threads-$threads
+    run "again" $single $few --threads $threads --save again
+    same threads-$threads again
+done
+run "ranks of two threads" ddprun --nproc-per-node 2 train_ddp --steps 6 --sampler blocked --threads 2
+says "bits: not promised against DataParallel (--threads may round otherwise than one does)"
+refuse 2 "--threads is for one device per process: the 2 of this one" train_dp --devices 2 --threads 2
+refuse 2 "--threads is for --device cpu, not ref:0" $single --device ref --threads 2
+refuse 2 "--threads 1000: this BLAS gives no product 1000 threads" $single --threads 1000
+
 # ---- parts of a step ---------------------------------------------------------------------------------------
 for parts in 1 3; do
     run "$parts parts" $single --steps 12 --no-eval --accumulate-steps $parts --save parts$parts --out acc$parts

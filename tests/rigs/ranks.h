@@ -25,19 +25,9 @@
 #include "common/base/sync.h"
 #include "ddp/group/mpi/pg_mpi.h"
 #include "ddp/group/shm/pg_shm.h"
+#include "tests/rigs/sanitizers.h"
 
 enum { RANKS_MAX = 8 };
-
-#ifdef __SANITIZE_THREAD__
-enum { UNDER_TSAN = 1 };
-#else
-enum { UNDER_TSAN = 0 };
-#endif
-#ifdef __SANITIZE_ADDRESS__
-enum { UNDER_ASAN = 1 };
-#else
-enum { UNDER_ASAN = 0 };
-#endif
 
 // AS_MPI: this process is one rank of several, started by mpirun: it plays its own part.
 typedef enum Mode { AS_THREADS, AS_PROCESSES, AS_MPI } Mode;

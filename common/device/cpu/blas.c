@@ -1,9 +1,10 @@
 /* blas.c: the CPU backend's matrix products, and everything OpenBLAS needs to be told.
  *
  * OpenBLAS runs with one thread per caller: parallelism is this project's subject, and every device
- * brings its own thread. So the library must be a build that is safe with several callers (the
- * pthread or OpenMP build; the serial one shares its packing buffers without a lock and then
- * returns wrong products), and tests/device/test_blas_threads.c checks that it is.
+ * brings its own thread. (--threads gives more, to a process of one device.) So the library must be
+ * a build that is safe with several callers (the pthread or OpenMP build; the serial one shares its
+ * packing buffers without a lock and then returns wrong products), and
+ * tests/device/test_blas_threads.c checks that it is.
  */
 #include "common/device/cpu/kernels.h"
 #include "common/device/kernels_host.h"
@@ -48,6 +49,16 @@ int cpu_prepare(Error *err) {
                          "libopenblas-pthread-dev)");
     openblas_set_num_threads(1);
     return 0;
+}
+
+// The OpenMP build counts threads for each caller anew.
+int cpu_use_threads(int count, Error *err) {
+    openblas_set_num_threads(count);
+    if (openblas_get_parallel() == 1 && openblas_get_num_threads() == count) return 0;
+    char about[160];
+    cpu_describe(about, sizeof about);
+    openblas_set_num_threads(1);
+    return error_set(err, STATUS_USAGE, "this BLAS gives no product %d threads (%s)", count, about);
 }
 
 void cpu_describe(char *buffer, size_t capacity) {

@@ -8,6 +8,7 @@ const Kernels kernels_cpu = {
     .is_addressable = true,
     .describe = cpu_describe,
     .prepare = cpu_prepare,
+    .use_threads = cpu_use_threads,
     .elementwise = &cpu_elementwise,
     .slices = &cpu_slices,
     .matrix = &cpu_matrix,

@@ -98,6 +98,7 @@ extern const OptimizerKernels cpu_optimizer;
 // ---- blas.c ----
 void cpu_describe(char *buffer, size_t capacity);
 int cpu_prepare(Error *err);
+int cpu_use_threads(int count, Error *err);
 // A matrix that lies inside a larger one: rows are `stride` elements apart.
 typedef struct CpuMatrix {
     const float *data;

@@ -1,0 +1,16 @@
+/* sanitizers.h: which sanitizer this build has, for tests that must do less under one. */
+#ifndef TESTS_RIGS_SANITIZERS_H
+#define TESTS_RIGS_SANITIZERS_H
+
+#ifdef __SANITIZE_THREAD__
+enum { UNDER_TSAN = 1 };
+#else
+enum { UNDER_TSAN = 0 };
+#endif
+#ifdef __SANITIZE_ADDRESS__
+enum { UNDER_ASAN = 1 };
+#else
+enum { UNDER_ASAN = 0 };
+#endif
+
+#endif
