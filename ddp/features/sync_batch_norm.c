@@ -10,9 +10,11 @@
 
 #include <string.h>
 
+#include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/nn/layers.h"
 #include "ddp/features/features.h"
+#include "ddp/group/operation.h"
 
 static const char OP[] = "sync_batch_norm";
 
@@ -68,11 +70,25 @@ static void input_gradient(const Tape *tape, const Saved *s, const void *dy, con
 
 // ---- with all ranks ---------------------------------------------------------------------------
 
+// Notes what the group has just done on the trace's track of this thread, which is at work on it.
+static void trace_collective(const Profile *profile, Collective c, uint64_t begin_ns) {
+    if (!profile) return;
+    trace_add(profile->trace, profile->track,
+              &(TraceSpan){.name = pg_operation_name((int)c.kind),
+                           .number = -1,
+                           .begin_ns = begin_ns,
+                           .end_ns = clock_ns(),
+                           .bytes = c.count * pg_type_bytes(c.type),
+                           .bucket = -1});
+}
+
 // Runs a collective, whose time is communication that nothing hides.
 static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) {
     Error err = {0};
     Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+    uint64_t begin_ns = clock_ns();
     int status = pg_run(group, collective, &err);
+    trace_collective(tape->profile, collective, begin_ns);
     profile_leave(tape->profile, phase);
     if (status) tape_fail(tape, OP, "%s", err.message);
     return status == 0;
