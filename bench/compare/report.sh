@@ -1,37 +1,10 @@
 # report.sh: report.md and report.html. Sourced by compare.sh after tables.sh.
 
 machine_lines() {
-    local record
-    record=$(find "$out/runs" -name config.json | sort | head -n 1)
-    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(nproc) cores for this run"
-    echo "- Memory: $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo)"
-    echo "- System: $(uname -sr), $(. /etc/os-release && echo "$PRETTY_NAME")"
-    echo "- Compiler: $(json compiler "$record" | sed 's/^[0-9]/gcc &/'), Release"
-    [[ $kind == cpu ]] || echo "- GPUs: $gpus for this run"
-    echo "- $([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$record")"
-    echo "- Commit: $(commit_line)"
-    machine_state
-    echo "- Date: $(date -u '+%Y-%m-%d %H:%M UTC')"
-    echo "- Command: \`$asked\`"
-}
-
-# What may change from one day to the next: clocks, other work, variables that change the libraries.
-machine_state() {
-    local governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
-    [[ ! -r $bin/../CMakeCache.txt ]] ||
-        echo "- Flags: $(sed -n 's/^CMAKE_C_FLAGS:[A-Z]*=//p; s/^CMAKE_C_FLAGS_RELEASE:[A-Z]*=//p' \
-            "$bin/../CMakeCache.txt" | paste -sd ' ' - | sed 's/^ *//')"
-    echo "- Cores: $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)," \
-        "governor $([[ -r $governor ]] && cat $governor || echo "not visible")," \
-        "load when the comparison began: $load"
-    variables=$(env | grep -E '^(OPENBLAS|OMP|GOTO|BLIS|MKL)_' | sort | paste -sd ' ' - || true)
-    echo "- Variables that change the libraries: ${variables:-none}"
-}
-
-commit_line() {
-    local commit
-    commit=$(git rev-parse --short HEAD 2>/dev/null) || { echo "none" && return; }
-    echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
+    local kinds=()
+    [[ $kind == cpu ]] || kinds=("GPUs: $gpus for this run")
+    machine_facts "${kinds[@]}" \
+        "$([[ $kind == cpu ]] && echo BLAS || echo GPU): $(json blas "$(a_record)")" "Command: \`$asked\`"
 }
 
 write_report() {

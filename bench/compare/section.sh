@@ -30,6 +30,7 @@ open_results() {
     mkdir -p "$out/runs"
     : >"$out/$1"
     : >"$out/commands.txt"
+    load=$(cut -d ' ' -f 1-3 /proc/loadavg)
     trap 'stop_here 130' INT
     trap 'stop_here 143' TERM
 }
@@ -96,12 +97,34 @@ count_cores() {
     env -u OMP_NUM_THREADS nproc
 }
 
-# machine_facts [FACT...]: the machine and what is said besides, as a list.
+# a_record: the config.json of one of the runs, if any has one.
+a_record() {
+    find "$out/runs" -name config.json | sort | sed -n 1p
+}
+
+# machine_facts [FACT...]: the machine, what may change on it from one day to the next (clocks, other work, variables
+# that change the libraries), and what is said besides, as a list. load is that of the machine when the command began.
 machine_facts() {
-    local fact
-    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(count_cores) cores; $(uname -sr)"
-    echo "- Commit: $(git rev-parse --short HEAD 2>/dev/null || echo none); $(date -u '+%Y-%m-%d %H:%M UTC')"
+    local fact governor=/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor variables
+    echo "- Processor: $(lscpu | sed -n 's/^Model name: *//p' | head -n 1), $(count_cores) cores for this run"
+    echo "- Memory: $(awk '/^MemTotal/ { printf "%.1f GiB", $2 / 1048576 }' /proc/meminfo)"
+    echo "- System: $(uname -sr), $(. /etc/os-release && echo "$PRETTY_NAME")"
+    [[ -z $(a_record) ]] || echo "- Compiler: $(json compiler "$(a_record)" | sed 's/^[0-9]/gcc &/'), Release"
+    [[ ! -r $bin/../CMakeCache.txt ]] ||
+        echo "- Flags: $(sed -n 's/^CMAKE_C_FLAGS:[A-Z]*=//p; s/^CMAKE_C_FLAGS_RELEASE:[A-Z]*=//p' \
+            "$bin/../CMakeCache.txt" | paste -sd ' ' - | sed 's/^ *//')"
+    echo "- Cores: $(sed -n 's/^Cpus_allowed_list:[[:space:]]*//p' /proc/self/status)," \
+        "governor $([[ -r $governor ]] && cat $governor || echo "not visible"), load at the beginning: $load"
+    variables=$(env | grep -E '^(OPENBLAS|OMP|GOTO|BLIS|MKL)_' | sort | paste -sd ' ' - || true)
+    echo "- Variables that change the libraries: ${variables:-none}"
+    echo "- Commit: $(commit_line); $(date -u '+%Y-%m-%d %H:%M UTC')"
     for fact; do echo "- $fact"; done
+}
+
+commit_line() {
+    local commit
+    commit=$(git rev-parse --short HEAD 2>/dev/null) || { echo "none" && return; }
+    echo "$commit$([[ -z $(git status --porcelain) ]] || echo ", with local changes")"
 }
 
 # draw_figure NAME TITLE TEXT: draws $out/NAME.svg by $out/plots/NAME.gp, and NAME.png where gnuplot can. TEXT tells

@@ -1,5 +1,5 @@
 # batches.gp: a step of one device, DP and DDP on two, by the rows of the global batch. Reads plots/batches.csv
-# (batch, single, dp, ddp: milliseconds).
+# (batch; single, dp, ddp: milliseconds; disturbed). What was disturbed has a ring.
 
 name = "batches"
 width = 680
@@ -7,6 +7,7 @@ height = 380
 load "plots/style.gp"
 
 set title "A step of an mlp by its batch: one device, DP and DDP on two"
+ring(unused) = column("disturbed") > 0 ? 2 : 0.01 # of no size at all, it would be no valid SVG
 set xlabel "rows of the global batch"
 set ylabel "milliseconds"
 set format y "%g"
@@ -24,4 +25,6 @@ plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidt
     file using "batch":"ddp" with linespoints linewidth 2 pointtype 9 linecolor rgb blue, \
     file using "batch":(last("single")):("one device") with labels left offset 1, 0, \
     file using "batch":(last("dp")):("DP") with labels left offset 1, 0, \
-    file using "batch":(last("ddp")):("DDP") with labels left offset 1, 0 @values
+    file using "batch":(last("ddp")):("DDP") with labels left offset 1, 0, \
+    for [run in "single dp ddp"] file using "batch":(column(run)):(ring(0)) with points pointtype 6 pointsize variable \
+        linecolor rgb "#666666" @values

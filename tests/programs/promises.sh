@@ -1,19 +1,19 @@
 #!/usr/bin/env bash
 # promises.sh BIN: bench/promises.sh. By hand: what its formulas say of a few shapes, what is counted in a trace,
-# what becomes of prices; then a small run, in which every count must be the formula's; and a run that sends
-# other bytes than its name says must be seen. No time is judged.
+# what becomes of prices and of disturbed runs, and what the figures draw; then a small run, in which every count must
+# be the formula's; and a run that sends other bytes than its name says must be seen. No time is judged.
 set -euo pipefail
 export LC_ALL=C
 bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-for part in compare/runs compare/tables compare/section promises/measure promises/table; do
+for part in compare/{devices,runs,tables,section,disturbed} promises/{measure,table}; do
     source "bench/$part.sh"
 done
 out=$(mktemp -d)
 trap 'rm -rf "$out"' EXIT
 mkdir "$out/plots" "$out/runs"
-failures=0 resume=0
+failures=0 resume=0 planning=0
 
 # expect WHAT WANTED GOT
 expect() {
@@ -32,6 +32,8 @@ expect find-unused "4 928" "$(formula find-unused 2 24 <<<"$shapes")"
 expect no-buffers "2 896" "$(formula no-buffers 2 24 <<<"$shapes")"
 expect powersgd "6 160" "$(formula powersgd 2 0 <<<"$shapes")"
 expect "powersgd, a small matrix" "6 208" "$(formula powersgd 2 0 <<<"$shapes"$'\n3 4')"
+# Two batch norms: 4 (33 + 32) and 4 (65 + 64) bytes.
+expect sync-batch-norm "7 1696" "$(formula sync-batch-norm 2 24 "16 32" <<<"$shapes")"
 
 cat >"$out/trace.json" <<'END'
 {"ph": "X", "name": "all_reduce", "pid": 0, "tid": 1, "ts": 5, "dur": 1, "args": {"number": 1, "bytes": 99}},
@@ -49,52 +51,154 @@ expect "rank 0's last step" $'12\n34' "$(of_last_step "$out/trace.json")"
 expect buckets 2 "$(buckets_in "$out/trace.json")"
 expect "the first bucket" 0.400 "$(first_ready "$out/trace.json")"
 
-# Prices: differences within a round; and the parts of a step add up to it.
+# Prices: differences within a round; and the parts of a step add up to it. In round 3 noop was disturbed.
 cat >"$out/prices.csv" <<'END'
-set,name,round,ms
-mlp,plain,1,10
-mlp,noop,1,9
-mlp,plain,2,12
-mlp,noop,2,11.5
-limit,whole,1,14
-limit,whole-optimizer,1,2
-limit,half,1,8
-limit,half-optimizer,1,2
-limit,pair-0,1,8.25
-limit,pair-1,1,8.5
-limit,whole,2,14
-limit,whole-optimizer,2,2
-limit,half,2,8
-limit,half-optimizer,2,2
-limit,pair-0,2,8.5
-limit,pair-1,2,8.25
+set,name,round,disturbed,ms
+mlp,plain,1,0,10
+mlp,noop,1,0,9
+mlp,plain,2,0,12
+mlp,noop,2,0,11.5
+mlp,plain,3,0,10
+mlp,noop,3,1,3
+limit,whole,1,0,14
+limit,whole-optimizer,1,0,2
+limit,half,1,0,8
+limit,half-optimizer,1,0,2
+limit,pair-0,1,0,8.25
+limit,pair-1,1,0,8.5
+limit,whole,2,0,14
+limit,whole-optimizer,2,0,2
+limit,half,2,0,8
+limit,half-optimizer,2,0,2
+limit,pair-0,2,0,8.5
+limit,pair-1,2,0,8.25
+limit,whole,3,1,1
+limit,half,3,1,1
+limit,pair-0,3,1,1
+limit,pair-1,3,1,1
+threads,1x2,1,0,8
+threads,2x1,1,0,7
+threads,2x4,1,0,28
+threads,1x2,2,0,8
+threads,2x1,2,0,7
+threads,2x4,2,0,28
+threads,1x2,3,1,1
+threads,2x1,3,1,1
+threads,2x4,3,1,1
+batch-8,single,1,0,2
+batch-8,dp,1,0,4
+batch-8,ddp,1,0,3
+batch-32,single,1,0,9
+batch-32,dp,1,0,6
+batch-32,ddp,1,0,5
+batch-128,single,1,0,40
+batch-128,dp,1,1,25
+batch-128,ddp,1,0,20
 END
-expect "a price" $'noop\t10.2500\t-0.7500\t-0.8750\t-0.6250\t0.9292' "$(price_rows mlp | tail -n 1)"
+for rows in 8 32 128; do # the same in the other rounds
+    sed -n "s/^\(batch-$rows,.*\),1,\([01],.*\)/\1,2,\2\n\1,3,\2/p" "$out/prices.csv"
+done >"$out/more.csv"
+cat "$out/more.csv" >>"$out/prices.csv"
+expect "a price" $'noop\t10.2500\t-0.7500\t-0.8750\t-0.6250\t0.9292\t0' "$(price_rows mlp | tail -n 1)"
 expect "the parts of a step" "7.0000 1.0000 0.0000 0.5000 1.7500 0.7500 11.0000" \
     "$(limit_rows | awk -F'\t' 'NR < 8 { printf "%s%s", separator, $2; separator = " " }')"
 expect "the sentence" "DDP(2) takes 11.00 ms, 1.077 times the same without communication (at most 1.06 is aimed at), \
 and is 1.28 times as fast as one device. What is missing to 2: the optimizer, which every rank runs whole, +1.00 ms; \
 products of half the batch +0.00; two devices on one memory +0.50; what DDP does besides +1.75; communication +0.75." \
     "$(limit_sentence)"
+count_cores() { echo 2; }
+expect "cores' worth" "1.00 1.75 2.00 0.50" "$(thread_rows | awk -F'\t' 'NR > 1 { print $6 }' | paste -sd ' ' -)"
+expect "threads per core" "0.5 1.0 1.0 4.0" "$(thread_rows | awk -F'\t' 'NR > 1 { print $3 }' | paste -sd ' ' -)"
+expect "the threads' sentence" "Of these ranks x threads on 2 cores, 2 x 1 (worth 2.00) is the fastest and 2 x 4 (worth \
+0.50) the slowest." "$(thread_sentence)"
+expect "the batches" "one device DDP disturbed" "$(batch_rows | awk -F'\t' 'NR > 1 { print $5 }' | paste -sd ' ' -)"
+expect "the batches' sentence" "One device is the fastest at 1 of 2 batches, DP at 0, DDP at 1; from 32 rows on it is DDP." \
+    "$(batch_sentence)"
 
-# plain's rounds lie 20 % apart, noop's 28 %, the pair's 3 %, the other four nothing.
-expect "steady" "1.5 steady" "$(spread "$out/prices.csv") $(is_steady "$out/prices.csv" && echo steady)"
+# What is disturbed: prices of which more than half of the rounds do not count; or whose times lie far apart.
+models=mlp
+cp "$out/prices.csv" "$out/undisturbed.csv"
+write_promise_plots
+expect "the dearest" "The dearest is mlp: noop with -0.75 ms per step, the cheapest mlp: noop with -0.75 ms." "$(promise_sentence)"
+for fault in 's/^mlp,noop,2,0/mlp,noop,2,1/' 's/^\(mlp,plain,2,0\),12/\1,22/'; do
+    sed "$fault" "$out/undisturbed.csv" >"$out/prices.csv"
+    expect "$fault" 1 "$(price_rows mlp | tail -n 1 | cut -f 7)"
+    echo model,promise,messages,bytes,formula_messages,formula_bytes,held >"$out/counts.csv"
+    expect "$fault: its row" disturbed "$(promise_rows mlp | tail -n 1 | cut -f 3)"
+    expect "$fault: in grey" 1 "$(promise_rows mlp | tail -n 1 | markdown_table |
+        awk -v fragment=promises -f bench/compare/markdown.awk | grep -c 'class="disturbed"')"
+    write_promise_plots
+    expect "$fault: its sentence" "$nothing_said" "$(promise_sentence)"
+    expect "$fault: the limits" "$nothing_said" "$(limit_sentence)"
+done
+printf '%s\n' price-mlp-noop-1 limit-pair-1 >"$out/disturbed.txt"
+expect "runs that are named" "1 0 1" "$(is_disturbed price-mlp-noop-1) $(is_disturbed price-mlp-noop-10) $(is_disturbed limit-pair-1)"
+
+# drawn FIGURE: "curve x y ..." for every point that it shows.
+drawn() {
+    (cd "$out" && gnuplot -e numbers_only=1 "plots/$1.gp") >"$out/gnuplot.txt" 2>&1 || cat "$out/gnuplot.txt"
+    awk '/^# Curve [0-9]+ of/ { curve = $3 } /^#/ || !NF || $NF == "u" { next }
+        { line = curve; for (i = 1; i < NF; i++) line = line " " $i; print line }' "$out/plots/$1.drawn"
+}
+if command -v gnuplot >/dev/null; then
+    models="mlp convnet"
+    sed -n 's/^mlp,/convnet,/p' "$out/undisturbed.csv" | cat "$out/undisturbed.csv" - >"$out/prices.csv"
+    sed -i 's/^convnet,noop,2,0,/convnet,noop,2,1,/' "$out/prices.csv"
+    write_promise_plots
+    draw_section promises "a text" >"$out/drawn.txt" && draw_section batches "a text" >>"$out/drawn.txt"
+    expect "two figures" "![promises](promises.svg) ![batches](batches.svg)" "$(paste -sd ' ' "$out/drawn.txt")"
+    # A bar from 0 to the price, and the quartiles; what was disturbed is grey.
+    expect "the bars" $'-0.75 1 0x0072b2\n-1 2 0xbbbbbb' "$(drawn promises | awk '$1 == 0 { print $5, $3, $8 }')"
+    expect "their quartiles" "$(csv '{ print of("price") + 0 " " of("row") " " of("low") + 0 " " of("high") + 0 }' \
+        "$out/plots/promises.csv")" "$(drawn promises | awk '$1 == 1 { print $2, $3, $4, $5 }')"
+    # A line for each strategy, each in its order, and a ring around what was disturbed.
+    expect "the lines" "$(for place in 0 1 2; do
+        awk -F, -v place=$place '/^batch-/ { rows = substr($1, 7) } /^batch-.*,1,[01],/ { if (n++ % 3 == place) print place, rows, $5 }' \
+            "$out/undisturbed.csv"
+    done)" "$(drawn batches | awk '$1 < 3')"
+    expect "the rings" 3 "$(grep -c "gpPt5.* scale([1-9]" "$out/batches.svg")"
+fi
+
+# Of the rounds of a run, how far they lie apart: plain's 20 %, noop's 28 %, the others nothing.
+printf 'set,name,round,ms\nmlp,plain,1,10\nmlp,plain,2,12\nmlp,noop,1,9\nmlp,noop,2,9\nmlp,fp16,1,9\nmlp,fp16,2,9.135\n' >"$out/rounds.csv"
+expect "steady" "1.5 steady" "$(spread "$out/rounds.csv") $(is_steady "$out/rounds.csv" && echo steady)"
 printf 'set,name,round,ms\nmlp,plain,1,10\nmlp,plain,2,15\n' >"$out/disturbed.csv"
 expect "disturbed" "The machine was **disturbed**: the same run's times lie 50.0 % apart, so nothing is said of them." \
     "$(is_steady "$out/disturbed.csv" || true)"
 
 # A small run.
+unset -f count_cores
 results="$out/small results"
 bench/promises.sh --quick --bin "$bin" --out "$results" >"$out/log" 2>&1 || { cat "$out/log" && exit 1; }
 expect "rows of counts" 20 "$(($(wc -l <"$results/counts.csv") - 1))"
 expect "counts that are not the formula's" "" "$(grep ',0$' "$results/counts.csv" || true)"
-# convnet for 28 x 28 pixels: gradients of 82176 bytes in one bucket, 8 of them, and 400 bytes of buffers.
-expect "convnet's bytes" "plain,2,82576 find-unused,3,82608 fp16,2,41488 no-buffers,1,82176" \
-    "$(for name in plain find-unused fp16 no-buffers; do
+# convnet for 28 x 28 pixels: gradients of 82176 bytes in one bucket, 8 of them, and 400 bytes of buffers; its two batch
+# norms have 16 and 32 channels.
+expect "convnet's bytes" "plain,2,82576 find-unused,3,82608 fp16,2,41488 no-buffers,1,82176 sync-batch-norm,6,83352" \
+    "$(for name in plain find-unused fp16 no-buffers sync-batch-norm; do
         grep "^convnet,$name," "$results/counts.csv" | cut -d, -f2-4
     done | paste -sd ' ' -)"
 expect "lines over 80 columns" "" "$(awk 'length($0) > 80' "$results/table.txt")"
 expect "headings" 1 "$(grep -c '<h2>' "$results/section.html")"
+expect "what is left" 5 "$(grep -cE '^(round 1 of 1: [a-z]+|depth against width) \([1-5] of 6 done, about [0-9]+:[0-9]+ left\)$' "$out/log")"
+
+# Each device computes on its own cores, but where threads are compared. Each run whose times count lies between two
+# probes, of one core where one device is bound to it.
+# unbound PROGRAM PATTERN: the timed runs of a program whose command has no such part.
+unbound() {
+    grep -l "/$1 " "$results"/runs/*/command.txt | xargs -d '\n' grep -LE -e "$2" | sed 's,/command.txt,,; s,.*/,,' | paste -sd ' ' -
+}
+expect "one device without its core" threads-1x2-1 "$(unbound train_single "taskset -c [0-9]+ |ddprun --bind cores")"
+expect "devices of DP without their cores" "" "$(unbound train_dp "--bind cores")"
+expect "ranks without their cores" "threads-2x1-1 threads-2x2-1 threads-2x4-1" "$(unbound train_ddp "--bind cores")"
+expect "runs without probes" "" "$(find "$results/runs" -mindepth 1 -maxdepth 1 ! -name 'count-*' ! -exec test -s {}/probe.csv \; -print)"
+expect "probes of one core" "batch-single-32-1 batch-single-8-1 limit-single-half-1 limit-single-whole-1" \
+    "$(grep -l '^1,' "$results"/runs/*/probe.csv | sed 's,/probe.csv,,; s,.*/,,' | sort | paste -sd ' ' -)"
+expect "the threads of a rank" "1x2 2 threads 2x1 1 thread 2x2 2 threads 2x4 4 threads" "$(for split in $splits; do
+    echo "$split $(json blas "$results/runs/threads-$split-1/config.json" | grep -oE '[0-9]+ threads?')"
+done | paste -sd ' ' -)"
+expect "the machine" 9 "$(grep -cE '^- (Processor|Memory|System|Compiler|Cores: .*, governor .*, load at the beginning|Variables that change the libraries|Commit|BLAS|Command): .' \
+    "$results/section.md")"
 if command -v gnuplot >/dev/null; then
     expect "the names of the lines" "one device DP DDP" \
         "$(grep -oE '>(one device|DP|DDP)</tspan>' "$results/batches.svg" | sed 's,^>\(.*\)</.*,\1,' | paste -sd ' ' -)"

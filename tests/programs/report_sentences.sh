@@ -290,22 +290,23 @@ expect "only what was disturbed is grey" '<tr class="disturbed"><td>all</td>' \
 expect "grey has a colour of its own" 1 "$(grep -c '^\.disturbed { color: var(--grey) }' bench/compare/page.css)"
 
 # ---- the machine ---------------------------------------------------------------------------------------------
+source bench/compare/section.sh
 source bench/compare/report.sh
 mkdir -p "$out/build/bin" "$out/runs/a"
 printf 'CMAKE_C_FLAGS:STRING=-g\nCMAKE_C_FLAGS_RELEASE:STRING=-O3 -DNDEBUG\n' >"$out/build/CMakeCache.txt"
 printf ' "compiler": "12.2.0",\n "blas": "OpenBLAS 0.3 Zen",\n' >"$out/runs/a/config.json"
 bin=$out/build/bin load="0.10 0.20 0.30" asked="bench/compare.sh --quick"
-facts=$(env -i PATH="$PATH" OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1 bash -c "$(declare -f machine_lines machine_state \
-    commit_line json); $(declare -p bin load asked out kind); machine_lines")
-expect "what is recorded of a machine" "Processor Memory System Compiler BLAS Commit Flags Cores Variables Date Command" \
+facts=$(env -i PATH="$PATH" OPENBLAS_CORETYPE=Zen OMP_NUM_THREADS=1 bash -c "$(declare -f machine_lines machine_facts \
+    a_record count_cores commit_line json); $(declare -p bin load asked out kind); machine_lines")
+expect "what is recorded of a machine" "Processor Memory System Compiler Flags Cores Variables Commit BLAS Command" \
     "$(sed -n 's/^- \([A-Z][A-Za-z]*\)[ :].*/\1/p' <<<"$facts" | paste -sd ' ' -)"
 expect "the compiler, the library, the flags, the variables and the command" "- Compiler: gcc 12.2.0, Release
-- BLAS: OpenBLAS 0.3 Zen
 - Flags: -g -O3 -DNDEBUG
 - Variables that change the libraries: OMP_NUM_THREADS=1 OPENBLAS_CORETYPE=Zen
+- BLAS: OpenBLAS 0.3 Zen
 - Command: \`bench/compare.sh --quick\`" "$(grep -E '^- (Compiler|BLAS|Flags|Variables|Command)' <<<"$facts")"
 expect "the cores, the governor and the load" 1 \
-    "$(grep -cE '^- Cores: [0-9,-]+, governor .+, load when the comparison began: 0\.10 0\.20 0\.30$' <<<"$facts")"
+    "$(grep -cE '^- Cores: [0-9,-]+, governor .+, load at the beginning: 0\.10 0\.20 0\.30$' <<<"$facts")"
 
 echo "report_sentences: $checks checks, $failures failures"
 [[ $failures == 0 ]]
