@@ -163,7 +163,7 @@ thread_sentence() {
         n == 1 || $6 + 0 > most { most = $6 + 0; best = text }
         n == 1 || $6 + 0 < least { least = $6 + 0; worst = text }
         END {
-            if (!n) { print nothing; exit }
+            if (n < 2) { print nothing; exit }
             printf "Of these ranks x threads on %d cores, %s is the fastest and %s the slowest.\n", cores, best, worst
         }'
 }
