@@ -43,33 +43,6 @@ stop_here() {
     exit "$1"
 }
 
-# spread FILE: how far the rounds of the same run lie apart, in percent of the smallest: the median over all runs.
-# The last two columns are the round and the time, those before name the run.
-spread() {
-    awk -F, "$quantiles"'
-        NR == 1 { next }
-        {
-            run = $1
-            for (i = 2; i < NF - 1; i++) run = run FS $i
-            if (!(run in least) || $NF < least[run]) least[run] = $NF + 0
-            if ($NF > most[run]) most[run] = $NF + 0
-        }
-        END {
-            for (run in least) apart[++n] = least[run] > 0 ? 100 * (most[run] / least[run] - 1) : 0
-            printf "%.1f", quantile(apart, n, 0.5)
-        }' "$1"
-}
-
-# is_steady FILE: true if the rounds lie at most 25 % apart (spread). Otherwise it says so, and nothing else may be said
-# of these times.
-is_steady() {
-    local apart
-    apart=$(spread "$1")
-    awk -v apart="$apart" 'BEGIN { exit !(apart <= 25) }' && return
-    echo "The machine was **disturbed**: the same run's times lie $apart % apart, so nothing is said of them."
-    return 1
-}
-
 # say_progress DONE ALL WHAT: says what begins now, and how long the rest takes if it goes on as it did since $begun.
 say_progress() {
     local left=

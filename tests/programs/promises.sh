@@ -159,13 +159,6 @@ if command -v gnuplot >/dev/null; then
     expect "the rings" 3 "$(grep -c "gpPt5.* scale([1-9]" "$out/batches.svg")"
 fi
 
-# Of the rounds of a run, how far they lie apart: plain's 20 %, noop's 28 %, the others nothing.
-printf 'set,name,round,ms\nmlp,plain,1,10\nmlp,plain,2,12\nmlp,noop,1,9\nmlp,noop,2,9\nmlp,fp16,1,9\nmlp,fp16,2,9.135\n' >"$out/rounds.csv"
-expect "steady" "1.5 steady" "$(spread "$out/rounds.csv") $(is_steady "$out/rounds.csv" && echo steady)"
-printf 'set,name,round,ms\nmlp,plain,1,10\nmlp,plain,2,15\n' >"$out/disturbed.csv"
-expect "disturbed" "The machine was **disturbed**: the same run's times lie 50.0 % apart, so nothing is said of them." \
-    "$(is_steady "$out/disturbed.csv" || true)"
-
 # A small run.
 unset -f count_cores
 results="$out/small results"
