@@ -12,7 +12,8 @@
  * undone.
  *
  * Where a communicator may block, the first collective of each kind returns when all ranks have
- * come to it, or when another thread aborts the communicator, which is then gone.
+ * come to it, and the first message to or from a rank when that rank has come to it, alone or in a
+ * group; or they return when another thread aborts the communicator, which is then gone.
  *
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
@@ -175,29 +176,40 @@ class StreamWork {
     }
 };
 
-// Waits until all ranks have begun a collective of this kind. False: the communicator was aborted.
-bool connect(State &state, uint64_t kind) {
-    const uint32_t bit = 1U << kind;
-    emulator::Slot *slots = state.shared->slots;
-    slots[state.rank].connected |= bit;
-    for (int r = 0; r < state.ranks; r++)
-        while ((slots[r].connected & bit) == 0) {
-            if (state.aborted) return false;
-            usleep(1000);
-        }
-    return true;
+// The ranks without which the operation does not begin, a bit for each.
+uint32_t partners(const State &state, const Operation &operation) {
+    const auto kind = static_cast<Kind>(operation.agreement.kind);
+    if (kind == Kind::SEND || kind == Kind::RECV) return 1U << operation.agreement.root;
+    return (1U << state.ranks) - 1;
 }
 
-bool is_pairwise(const Operation &operation) {
-    return operation.agreement.kind >= static_cast<uint64_t>(Kind::SEND);
+// The kind of operation that a partner begins.
+uint64_t answer(const Operation &operation) {
+    const auto kind = static_cast<Kind>(operation.agreement.kind);
+    if (kind == Kind::SEND) return static_cast<uint64_t>(Kind::RECV);
+    return kind == Kind::RECV ? static_cast<uint64_t>(Kind::SEND) : operation.agreement.kind;
+}
+
+// Waits until every partner has once begun what these operations need of it. False: the
+// communicator was aborted.
+bool connect(State &state, const std::vector<Operation> &operations) {
+    emulator::Slot *slots = state.shared->slots;
+    for (const Operation &o : operations)
+        slots[state.rank].connected[o.agreement.kind] |= partners(state, o);
+    for (const Operation &o : operations)
+        for (int r = 0; r < state.ranks; r++)
+            while ((partners(state, o) >> r & 1) != 0 &&
+                   (slots[r].connected[answer(o)] >> state.rank & 1) == 0) {
+                if (state.aborted) return false;
+                usleep(1000);
+            }
+    return true;
 }
 
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Operation> operations) {
     const std::shared_ptr<State> kept = comm->state; // somebody may abort the communicator
     State &state = *kept;
-    if (comm->blocking && !is_pairwise(operations[0]) &&
-        !connect(state, operations[0].agreement.kind))
-        return ncclInternalError;
+    if (comm->blocking && !connect(state, operations)) return ncclInternalError;
     long number = ++collectives;
     bool hangs = number == setting("DDPC_EMULATED_NCCL_HANG_AT");
     if (number == setting("DDPC_EMULATED_NCCL_ERROR_AT")) {

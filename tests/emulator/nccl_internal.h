@@ -19,7 +19,7 @@ namespace emulator {
 
 enum { RANKS_MAX = 16, PIECE_BYTES = 128 * 1024, CHANNEL_BYTES = 32 * 1024 };
 
-enum class Kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV };
+enum class Kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV, KINDS };
 
 // What ranks must agree on. Ranks that do not agree wait for each other for ever, as with NCCL.
 struct Agreement {
@@ -37,7 +37,8 @@ struct Slot { // written by its rank only
     std::atomic<uint32_t> present;
     char host[96], bus[24];                 // complete before `present`
     std::atomic<uint64_t> posted, finished; // rounds
-    std::atomic<uint32_t> connected;        // a bit for each kind of collective that it has begun
+    // The ranks with which it has begun an operation of a kind, a bit for each.
+    std::atomic<uint32_t> connected[static_cast<size_t>(Kind::KINDS)];
     Agreement agreement;
     alignas(64) unsigned char piece[PIECE_BYTES];
 };

@@ -52,36 +52,43 @@ static void test_killed_rank(void **state) {
     }
 }
 
-// The same where NCCL itself waits for the others: the first broadcast of a communicator that
-// blocks.
+// The same where NCCL itself waits for the others: the first collective of its kind, on a
+// communicator that blocks.
 static void lose_one_inside(ProcessGroup *group, Device *device, const void *argument,
                             Outcome *outcome) {
-    (void)argument;
-    float *x = device_alloc(device, 1000 * sizeof *x);
-    device_kernels(device)->elementwise->fill(x, 1, 1000);
+    const size_t count = 1000, bytes = count * sizeof(float);
+    float *x = device_alloc(device, bytes);
+    float *all = device_alloc(device, WORLD_MAX * bytes);
+    device_kernels(device)->elementwise->fill(all, 1, WORLD_MAX * count);
     if (pg_rank(group) == 1) {
         struct timespec pause = {.tv_nsec = 700 * 1000 * 1000};
         nanosleep(&pause, NULL);
         outcome->ends = SIGKILL;
         raise(SIGKILL);
     }
-    if (pg_run(group, pg_broadcast(x, 1000, PG_F32, 0), &outcome->error) == 0)
-        problem(outcome, "it went well");
+    Collective collective = pg_broadcast(x, count, PG_F32, 0);
+    if (strcmp(argument, "gather") == 0) collective = pg_gather(x, all, count, PG_F32, 0);
+    if (strcmp(argument, "scatter") == 0) collective = pg_scatter(all, x, count, PG_F32, 0);
+    if (pg_run(group, collective, &outcome->error) == 0) problem(outcome, "it went well");
     device_synchronize(device);
-    device_free(device, x, 1000 * sizeof *x);
+    device_free(device, x, bytes);
+    device_free(device, all, WORLD_MAX * bytes);
 }
 
 static void test_killed_rank_of_a_blocking_communicator(void **state) {
+    static const char *const collectives[] = {"broadcast", "gather", "scatter"};
     (void)state;
     need_gpus(2);
     Outcome outcomes[RANKS_MAX];
-    Play play = {.world = gpus, .timeout_s = SHORT_S, .body = lose_one_inside};
-    setenv("NCCL_COMM_BLOCKING", "1", 1);
-    play_well(&play, outcomes);
-    unsetenv("NCCL_COMM_BLOCKING");
-    for (int r = 0; r < gpus; r++)
-        if (r != 1 && !strstr(outcomes[r].error.message, "rank 1 did not arrive within"))
-            fail_msg("rank %d: %s", r, outcomes[r].error.message);
+    for (int i = 0; i < 3; i++) {
+        Play play = {
+            .world = 2, .timeout_s = SHORT_S, .body = lose_one_inside, .argument = collectives[i]};
+        setenv("NCCL_COMM_BLOCKING", "1", 1);
+        play_well(&play, outcomes);
+        unsetenv("NCCL_COMM_BLOCKING");
+        if (!strstr(outcomes[0].error.message, "rank 1 did not arrive within"))
+            fail_msg("%s: %s", collectives[i], outcomes[0].error.message);
+    }
 }
 
 // Rank 0 fails elsewhere; the others wait in a collective with a long deadline.

@@ -112,9 +112,13 @@ static int run_star(PgNccl *nccl, const Collective *c, const OnDevice *at, Error
             CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nccl->stream));
     }
     if (nccl->world == 1) return 0;
-    if (NCCL(nccl, ncclGroupStart(), err)) return -1;
-    ncclResult_t result = queue_star(nccl, c, at), ended = ncclGroupEnd();
-    return NCCL(nccl, result == ncclSuccess || result == ncclInProgress ? ended : result, err);
+    nccl_guard_enter(nccl); // until all is settled: where calls block, the last one waits
+    ncclResult_t result = ncclGroupStart();
+    if (result == ncclSuccess) {
+        ncclResult_t queued = queue_star(nccl, c, at), ended = ncclGroupEnd();
+        result = queued == ncclSuccess || queued == ncclInProgress ? ended : queued;
+    }
+    return nccl_settle(nccl, result, "ncclGroupEnd()", err);
 }
 
 static int call_nccl(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
