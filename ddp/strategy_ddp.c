@@ -1,6 +1,4 @@
-/* strategy_ddp.c: DistributedDataParallel for the trainer: this rank's share of the data, and sums
- * over the ranks.
- */
+/* strategy_ddp.c: DistributedDataParallel for the trainer: a rank's share of the data, and sums. */
 #include "ddp/strategy_ddp.h"
 
 #include <string.h>
@@ -61,9 +59,8 @@ static void hold_gradients(Strategy *self, bool hold) {
 }
 
 static int finish_backward(Strategy *self, Tape *tape, Error *err) {
-    ProcessGroup *group = state_of(self)->group;
     int status = ddp_finish_backward(self->module, tape->profile, err);
-    uint64_t before = state_of(self)->bucket_ns, now = pg_totals(group).bucket_ns;
+    uint64_t before = state_of(self)->bucket_ns, now = pg_totals(state_of(self)->group).bucket_ns;
     profile_communication(tape->profile, now - before);
     state_of(self)->bucket_ns = now;
     return status;
@@ -80,13 +77,12 @@ static int wait_for_sum(Strategy *self, void *sum, Error *err) {
 
 int strategy_ddp_check_data(const TrainConfig *config, const DataSource *data, ProcessGroup *group,
                             Error *err) {
-    DdpStrategy state = {.group = group};
     Strategy ranks = {.devices = pg_size(group),
                       .all_count = 1,
                       .rank = pg_rank(group),
                       .sum_start = start_sum,
                       .sum_wait = wait_for_sum,
-                      .state = &state};
+                      .state = &(DdpStrategy){.group = group}};
     return checks_same_shapes(&ranks, config, data, err);
 }
 
@@ -107,6 +103,11 @@ static int load_state(Strategy *self, const char *path, const SafeTensors *state
     return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
 }
 
+static const char *unrecordable(const Strategy *self) {
+    bool synced = self->devices > 1 && module_has_type(self->module, "SyncBatchNorm");
+    return synced ? "SyncBatchNorm" : reducer_unrecordable(ddp_reducer(self->module));
+}
+
 static uint64_t moved_bytes(const Strategy *self) {
     return pg_moved_bytes(state_of(self)->group);
 }
@@ -116,13 +117,12 @@ static void set_trace(Strategy *self, Trace *trace) {
 }
 
 static void close_ddp(Strategy *self) {
-    DdpStrategy *state = self->state;
     module_close(self->module); // and with it the model
-    pg_close(state->group);
+    pg_close(state_of(self)->group);
     sampler_close(self->sampler);
     device_close(self->device);
     rank_watch_close(self->watch);
-    free(state);
+    free(self->state);
     free(self);
 }
 
@@ -137,9 +137,9 @@ static const char *other_bits(Module *wrapper, const Sampler *sampler) {
 
 Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
                        const Rendezvous *me) {
-    DdpStrategy *state = memory_zalloc(sizeof *state);
-    *state = (DdpStrategy){.group = group};
     Strategy *strategy = strategy_single(ddp_module(wrapper), device, sampler);
+    strategy->state = memory_zalloc(sizeof(DdpStrategy));
+    state_of(strategy)->group = group;
     strategy->name = "ddp";
     strategy->backend = pg_backend(group);
     strategy->devices = pg_size(group);
@@ -147,7 +147,6 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->fake_hosts = me->fake_hosts;
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
     strategy->other_bits = other_bits(wrapper, sampler);
-    strategy->unrecordable = reducer_unrecordable(ddp_reducer(wrapper));
     strategy->module = wrapper;
     strategy->sharding = reducer_hook(ddp_reducer(wrapper))->sharding;
     strategy->watch = rank_watch_open(group, me->local_rank);
@@ -156,10 +155,10 @@ Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sam
     strategy->sum_start = start_sum;
     strategy->sum_wait = wait_for_sum;
     strategy->sync_buffers = sync_buffers;
+    strategy->unrecordable = unrecordable;
     strategy->moved_bytes = moved_bytes;
     strategy->set_trace = set_trace;
     strategy->close = close_ddp;
-    strategy->state = state;
     if (!reducer_hook(ddp_reducer(wrapper))->save) return strategy;
     strategy->save_state = save_state; // the hook's memory
     strategy->load_state = load_state;

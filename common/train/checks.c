@@ -152,11 +152,7 @@ static int check_graph(const TrainConfig *config, const DataSource *data, const 
                          "--cuda-graph is for one GPU per process, as DistributedDataParallel has "
                          "it: this one uses %d",
                          strategy->all_count);
-    if (strategy->unrecordable)
-        return error_set(err, STATUS_USAGE,
-                         "--cuda-graph: %s has something to decide in every step, and a replayed "
-                         "step would repeat what it decided once",
-                         strategy->unrecordable);
+    if (strategy_check_recordable(strategy, err) != 0) return -1;
     if (data->train.dense)
         return error_set(err, STATUS_USAGE,
                          "--cuda-graph: how many pixels count is known in the middle of a step");

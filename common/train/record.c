@@ -390,9 +390,13 @@ static bool step_is_listed(const char *list, uint64_t step) {
     return false;
 }
 
+bool record_wants_gradients(const Record *record, uint64_t step) {
+    const TrainConfig *config = record->config;
+    return record->main && config->dump_grads && step_is_listed(config->dump_step, step);
+}
+
 int record_gradients(const Record *record, Module *model, uint64_t step, Error *err) {
     const char *pattern = record->config->dump_grads;
-    if (!record->main || !pattern || !step_is_listed(record->config->dump_step, step)) return 0;
     const char *mark = strstr(pattern, "{step}");
     char *path = mark ? memory_format("%.*s%" PRIu64 "%s", (int)(mark - pattern), pattern, step,
                                       mark + strlen("{step}"))

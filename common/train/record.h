@@ -61,7 +61,8 @@ typedef struct Summary {
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 
-// Writes the model's gradients if --dump-grads asks for this step.
+// Whether --dump-grads asks this process for the gradients of this step; and writes them.
+bool record_wants_gradients(const Record *record, uint64_t step);
 int record_gradients(const Record *record, Module *model, uint64_t step, Error *err);
 
 #endif

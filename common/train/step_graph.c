@@ -72,6 +72,8 @@ static int capture(StepGraph *graph, Captured *captured, Error *err) {
     Strategy *strategy = graph->step->strategy;
     BatchLoss loss;
     uint64_t moved = strategy->moved_bytes(strategy);
+    // What hangs on the model may have come since the run began.
+    if (strategy_check_recordable(strategy, err) != 0) return -1;
     if (device_graph_begin(strategy->device, err) != 0) return -1;
     int failed = record(graph->step, graph->tape, &loss, err);
     captured->graph = device_graph_end(strategy->device, failed ? NULL : err);

@@ -39,9 +39,8 @@ struct Strategy {
     // Why its gradients are not DataParallel's bit for bit, and what would help; NULL: nothing that
     // it knows of.
     const char *other_bits;
-    const char *unrecordable; // what keeps its steps from being replayed; NULL: nothing
-    Module *model;            // the bare model: parameters, names, checkpoints
-    Module *module;           // what training steps run
+    Module *model;  // the bare model: parameters, names, checkpoints
+    Module *module; // what training steps run
     Module *evaluation_module;
     const JobWatch *watch;       // never NULL
     OptimizerSharding *sharding; // how the step is divided over the processes; NULL: it is not
@@ -67,6 +66,8 @@ struct Strategy {
     // empty). What cannot go on bit for bit is said on the log, which names the checkpoint: `path`.
     int (*load_state)(Strategy *self, const char *path, const SafeTensors *state, Log *log,
                       Error *err);
+    // What keeps its steps, as they are now, from being recorded once and replayed; NULL: nothing.
+    const char *(*unrecordable)(const Strategy *self);
     // Bytes this process moved between devices since it was opened.
     uint64_t (*moved_bytes)(const Strategy *self);
     // Adds the strategy's own tracks (replicas, communicator) to a trace.
@@ -87,6 +88,10 @@ static inline int strategy_processes(const Strategy *strategy) {
 int strategy_sum(Strategy *strategy, double *values, size_t count, Error *err);
 // Returns when every process has called it.
 int strategy_barrier(Strategy *strategy, Error *err);
+
+// Whether its steps can be recorded and replayed: -1 with err filled if something keeps them from
+// it.
+int strategy_check_recordable(const Strategy *strategy, Error *err);
 
 // One device, no wrapper. The strategy owns all three from now on.
 Strategy *strategy_single(Module *model, Device *device, Sampler *sampler);

@@ -14,6 +14,15 @@ int strategy_barrier(Strategy *strategy, Error *err) {
     return strategy_sum(strategy, &nothing, 1, err);
 }
 
+int strategy_check_recordable(const Strategy *strategy, Error *err) {
+    const char *what = strategy->unrecordable(strategy);
+    if (!what) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "--cuda-graph: %s has something to decide in every step, and a replayed step "
+                     "would repeat what it decided once",
+                     what);
+}
+
 static void nothing_to_hold(Strategy *self, bool hold) {
     (void)self, (void)hold;
 }
@@ -54,6 +63,11 @@ static int nothing_to_load(Strategy *self, const char *path, const SafeTensors *
     return 0;
 }
 
+static const char *nothing_to_decide(const Strategy *self) {
+    (void)self;
+    return NULL;
+}
+
 static uint64_t nothing_moved(const Strategy *self) {
     (void)self;
     return 0;
@@ -88,6 +102,7 @@ Strategy *strategy_single(Module *model, Device *device, Sampler *sampler) {
                            .sync_buffers = nothing_to_sync,
                            .save_state = nothing_to_save,
                            .load_state = nothing_to_load,
+                           .unrecordable = nothing_to_decide,
                            .moved_bytes = nothing_moved,
                            .set_trace = no_tracks,
                            .close = close_single};

@@ -32,6 +32,16 @@ static int run_other_step(Run *run, double lr, Error *err) {
     return rows_finish(&run->rows, err) != 0 ? -1 : step_graph_run(run->graph, lr, err);
 }
 
+// Gradients are written when they are computed, and count: where the device works on its own, the
+// processes' sums may still fail.
+static int dump_gradients(Run *run, uint64_t step, Error *err) {
+    const Strategy *strategy = run->strategy;
+    if (!record_wants_gradients(&run->record, step)) return 0;
+    device_synchronize(strategy->device);
+    if (strategy->watch->check(strategy->watch, err) != 0) return -1;
+    return record_gradients(&run->record, strategy->model, step, err);
+}
+
 static int train_batch(Run *run, Error *err) {
     Progress *progress = &run->progress;
     StepRecord now = {.step = progress->step, .epoch = progress->epoch};
@@ -49,7 +59,7 @@ static int train_batch(Run *run, Error *err) {
     now.scale = run->step->scaler.scale;
     now.samples = batch->global_count;
     record_step_time(&run->record, now.ns);
-    if (record_gradients(&run->record, run->strategy->model, now.step, err) != 0) return -1;
+    if (dump_gradients(run, now.step, err) != 0) return -1;
     if (rows_add(&run->rows, &now, &run->profile, err) != 0) return -1;
     progress->step++;
     progress->batch++;

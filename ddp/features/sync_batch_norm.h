@@ -19,9 +19,8 @@
  *
  * On GPUs that makes two communicators, whose collectives two threads launch in an order of chance.
  * That is well as long as neither waits for the other on the device, where a kernel waits for those
- * before it in the same of CUDA's queues. There are eight of them, unless
- * CUDA_DEVICE_MAX_CONNECTIONS says otherwise; with fewer a second communicator is refused
- * (pg_nccl.h).
+ * before it in the same of CUDA's queues. There are 32 of them, unless CUDA_DEVICE_MAX_CONNECTIONS
+ * says otherwise; with fewer than eight a second communicator is refused (pg_nccl.h).
  *
  * Unlike PyTorch: one value per channel in all ranks together is an error, not a NaN.
  */

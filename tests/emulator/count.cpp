@@ -38,6 +38,7 @@ void count_report(const Runtime &r) {
         count.times += entry.second.times;
         count.bytes += entry.second.bytes;
     }
+    fprintf(stderr, "cuda_emulator: %8zu queues of a device\n", r.settings.queues);
     for (auto &entry : names) {
         fprintf(stderr, "cuda_emulator: %8ju x %s", uintmax_t{entry.second.times},
                 entry.first.c_str());

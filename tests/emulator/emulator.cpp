@@ -38,6 +38,7 @@
  *   DDPC_EMULATED_CUDNN_REFUSES  what cuDNN refuses when it is run, though its queries promised it
  *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
  *                         of the gradients; "memory": the same, for lack of memory; "all"
+ *   CUDA_DEVICE_MAX_CONNECTIONS  CUDA's own: queues of a device (8). They are only counted
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
  *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
  *
@@ -124,6 +125,7 @@ static Runtime *runtime_create() {
     r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
     r->settings.seed = static_cast<unsigned>(setting("DDPC_EMULATOR_SEED", 1, UINT_MAX));
     r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
+    r->settings.queues = setting("CUDA_DEVICE_MAX_CONNECTIONS", 8, 1000);
     r->settings.relu_nan = setting("DDPC_EMULATED_RELU_NAN", 1, 1) != 0;
     set_refusals(r->settings);
     r->random.seed(r->settings.seed);

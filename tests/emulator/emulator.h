@@ -27,6 +27,7 @@ struct Settings { // read from the environment once (emulator.cpp)
     int devices;
     bool peers;
     size_t memory; // bytes per device
+    size_t queues; // that streams share
     unsigned seed; // 0: everything at once and in order
     bool count;    // say at the end what was asked for (count.cpp)
     bool relu_nan; // cuBLASLt's RELU keeps NaN

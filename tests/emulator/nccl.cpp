@@ -22,6 +22,7 @@
  *   DDPC_EMULATED_NCCL_ERROR_AT=K     the K-th fails asynchronously (ncclRemoteError)
  *   DDPC_EMULATED_NCCL_HANG_AT=K      the K-th never ends
  *   DDPC_EMULATED_NCCL_REPLAY_ERROR_AT=K  the K-th that a graph replays fails asynchronously
+ *   DDPC_EMULATED_NCCL_REPLAY_HANG_AT=K   the K-th that a graph replays never ends
  *   DDPC_EMULATED_NCCL_ABORT_HANGS=1  ncclCommAbort does not return
  */
 #include <cstdio>
@@ -140,9 +141,11 @@ class StreamWork {
 
     void begin() {
         begun = true;
-        if (!recorded || ++replays != setting("DDPC_EMULATED_NCCL_REPLAY_ERROR_AT")) return;
-        state->error = ncclRemoteError;
-        hangs = true;
+        if (!recorded) return;
+        const long number = ++replays;
+        const bool fails = number == setting("DDPC_EMULATED_NCCL_REPLAY_ERROR_AT");
+        if (fails) state->error = ncclRemoteError;
+        hangs = hangs || fails || number == setting("DDPC_EMULATED_NCCL_REPLAY_HANG_AT");
     }
 
     void restart() {
@@ -167,7 +170,8 @@ class StreamWork {
         if (state->active && state->active != this) return false;
         state->active = this;
         if (!begun) begin();
-        bool over = !hangs;
+        if (hangs) return false;
+        bool over = true;
         for (Operation &o : operations) over = operation_advance(*state, o) && over;
         if (!over) return false;
         state->active = nullptr;

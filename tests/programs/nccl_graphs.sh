@@ -45,16 +45,22 @@ refuse() {
         fail "status $status, not refused: $*"
 }
 
+# faulty VARIABLE=K [options]: replays whose K-th collective goes wrong on rank 0; sets status
+faulty() {
+    local fault=$1
+    shift
+    status=0
+    # shellcheck disable=SC2016 # the ranks' shells know $RANK
+    "$bin/ddprun" --fake-hosts --nproc-per-node 2 sh -c '[ "$RANK" = 1 ] || export "$1"; shift; exec "$@"' sh \
+        "DDPC_EMULATED_NCCL_REPLAY_$fault" "$bin/train_ddp" --device cuda --no-eval --cuda-graph "$@" \
+        >"$work/out" 2>&1 || status=$?
+}
+
 # failing_rank: rank 0's communicator fails in a replayed step, and the checkpoint that is there
 # afterwards is that of a step that went well.
 failing_rank() {
-    local status=0 step
-    # shellcheck disable=SC2016 # the ranks' shells know $RANK
-    "$bin/ddprun" --fake-hosts --nproc-per-node 2 sh -c \
-        '[ "$RANK" = 1 ] || export DDPC_EMULATED_NCCL_REPLAY_ERROR_AT=9
-         exec "$0" "$@"' "$bin/train_ddp" --device cuda --no-eval --timeout-s 20 --cuda-graph \
-        --schedule constant --steps 400 --log-every 1000 --save-every 1 --save "$work/lost" \
-        >"$work/out" 2>&1 || status=$?
+    local step
+    faulty ERROR_AT=9 --timeout-s 20 --schedule constant --steps 400 --log-every 1000 --save-every 1 --save "$work/lost"
     [[ $status == 1 ]] || fail "a communicator that fails in a replay: status $status"
     grep -q 'error: .*remote process exited' "$work/out" || fail "who has failed is not said"
     ! grep -q 'ncclCommAbort did not return' "$work/out" || fail "graphs were not closed"
@@ -64,18 +70,43 @@ failing_rank() {
         fail "the checkpoint of step $step is none"
 }
 
+# failing_dump: of the gradients that are written then, none are what was never added up.
+failing_dump() {
+    local file dump=(--schedule constant --dump-step "4,5,6,7,8,9,10,11" --steps 12)
+    faulty ERROR_AT=4 --timeout-s 20 "${dump[@]}" --dump-grads "$work/lost-{step}"
+    [[ $status == 1 && -e $work/lost-5 && ! -e $work/lost-11 ]] || fail "gradients and a failure: status $status"
+    two "${dump[@]}" --dump-grads "$work/eager-{step}" || fail "--dump-grads"
+    for file in "$work"/lost-*; do
+        "$bin/compare_tensors" --bitwise "$file" "$work/eager-${file##*-}" >"$work/out" ||
+            fail "gradients of step ${file##*-} were not added up"
+    done
+}
+
+# hanging_rank: rank 0's communicator stands still in a replayed step, and nobody waits half an hour.
+hanging_rank() {
+    faulty HANG_AT=9 --timeout-s 10 --steps 400
+    [[ $status == 1 ]] && grep -q 'error: cuda:[01] did not finish its work within 10 s' "$work/out" ||
+        fail "a communicator that hangs in a replay: status $status"
+}
+
 # The last batch of an epoch has 18 samples: rank 1 has nine of them, as of the others' 19, rank 0 has one
 # less.
 same --data synthetic:1x8x8:10@132 --model mlp --global-batch 19 --epochs 2 --sampler blocked --normalize global
 
 same --model mlp --steps 9 --comm-hook fp16 --no-gradient-as-bucket-view --static-graph
-[[ $emulated == 0 ]] || failing_rank # no other NCCL fails when it is told to
+if [[ $emulated != 0 ]]; then # no other NCCL fails when it is told to
+    failing_rank
+    failing_dump
+    hanging_rank
+fi
 refuse 'powerSGD' --comm-hook powersgd --steps 2000
 refuse '--powersgd-start' --comm-hook powersgd --powersgd-start 2
 refuse '--sync-batch-norm' --model convnet --sync-batch-norm
 refuse '--find-unused-parameters' --find-unused-parameters
 
-# Two communicators on a device need queues of their own.
+# Two communicators on a device need queues of their own: CUDA is asked for as many as there are.
+DDPC_EMULATOR_COUNT=1 two --steps 2 --model mlp || fail "queues are asked for"
+[[ $emulated == 0 ]] || grep -q 'cuda_emulator: *32 queues' "$work/out" || fail "queues are not asked for"
 status=0
 CUDA_DEVICE_MAX_CONNECTIONS=1 two --steps 2 --model convnet --sync-batch-norm || status=$?
 [[ $status == 2 ]] && grep -q 'error: CUDA_DEVICE_MAX_CONNECTIONS=1: ' "$work/out" || fail "one queue: status $status"

@@ -56,6 +56,10 @@ static const Case CASES[] = {
      NULL},
 };
 
+static const char *what_state_names(const Strategy *self) {
+    return self->state;
+}
+
 static void what_a_device_is_asked(void **state) {
     (void)state;
     for (size_t i = 0; i < sizeof CASES / sizeof *CASES; i++) {
@@ -63,8 +67,10 @@ static void what_a_device_is_asked(void **state) {
         Device device = {.kernels = c->kernels};
         snprintf(device.name, sizeof device.name, "this:0");
         DataSource data = {.train = {.dense = c->dense}};
-        const Strategy strategy = {
-            .device = &device, .all_count = c->devices, .unrecordable = c->unrecordable};
+        Strategy strategy = {.device = &device,
+                             .all_count = c->devices,
+                             .unrecordable = what_state_names,
+                             .state = (void *)c->unrecordable};
         Error err = {0};
         int failed = checks_device(&c->config, &data, &strategy, &err);
         if ((failed != 0) != (c->words != NULL)) fail_msg("case %zu: %s", i, err.message);

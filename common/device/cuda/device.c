@@ -16,7 +16,7 @@
 
 enum {
     LEAST_CAPABILITY = 80,  // what the kernels are compiled for at least: bfloat16 and TF32
-    WAIT_SECONDS = 30 * 60, // for anything that was asked of a device
+    WAIT_SECONDS = 30 * 60, // for anything that was asked of a device, unless it is told otherwise
     // A wait shorter than this never sleeps. The shortest sleep takes 60 us, in which a GPU that
     // has one step of a small model in its queue runs dry.
     SPIN_NS = 300 * 1000,
@@ -38,10 +38,11 @@ static void wait_a_little(uint64_t start) {
         sched_yield();
         return;
     }
-    if (waited > WAIT_SECONDS * UINT64_C(1000000000)) {
+    const CudaDevice *cuda = cuda_current();
+    if ((double)waited > cuda->wait_s * 1e9) {
         Error err = {0};
-        error_set(&err, STATUS_FAILED, "the GPU did not finish its work within %d minutes",
-                  WAIT_SECONDS / 60);
+        error_set(&err, STATUS_FAILED, "%s did not finish its work within %g s", cuda->device->name,
+                  cuda->wait_s);
         error_exit(&err);
     }
     long sleep = waited / 8 < LONGEST_SLEEP_NS ? (long)(waited / 8) : LONGEST_SLEEP_NS;
@@ -203,6 +204,7 @@ static int open(Device *device, Error *err) {
     CudaDevice *cuda = memory_zalloc(sizeof *cuda);
     cuda->device = device;
     cuda->ordinal = device->index;
+    cuda->wait_s = WAIT_SECONDS;
     cuda->peer_asked = memory_zalloc((size_t)cards * sizeof *cuda->peer_asked);
     device->state = cuda;
     cuda_enter(device);

@@ -40,6 +40,7 @@ typedef struct CudaDevice {
     size_t workspace_bytes;
     unsigned *arrived; // [1], device memory, 0 between kernels: reduce.cuh's
     bool capturing;
+    double wait_s; // the longest that the host waits for it at a time
     // copy.c: where another stream is to begin, the pinned memory that copies from and
     // to the host pass through, and the cards whose memory this one has asked to reach.
     cudaEvent_t moment;
@@ -56,7 +57,7 @@ CudaDevice *cuda_enter(const Device *device);
 void *cuda_workspace(CudaDevice *cuda, size_t bytes);
 
 // Waits for the event or stream by polling, so that a communicator that is aborted meanwhile ends
-// it. Ends the program after half an hour, or at CUDA's first error.
+// it. Ends the program after the current device's wait_s, or at CUDA's first error.
 void cuda_wait_event(cudaEvent_t event);
 void cuda_wait_stream(cudaStream_t stream);
 

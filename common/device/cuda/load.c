@@ -7,6 +7,7 @@
  * here.
  */
 #include <dlfcn.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/shared_object.h"
@@ -33,7 +34,14 @@ static int ask_driver(Error *err) {
     return 0;
 }
 
+// Streams that share one of the driver's queues wait for each other, and there are eight queues
+// unless this says otherwise before the driver begins: 32 are the most.
+static void ask_for_queues(void) {
+    setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+}
+
 const DeviceBackend *device_cuda_load(Error *err) {
+    ask_for_queues();
     if (ask_driver(err) != 0) return NULL;
     return shared_object_find("libddpc_cuda.so", "device_cuda", err);
 }

@@ -66,6 +66,7 @@ static int queue_issue(void *state, PgCall *call, Error *err) {
     ticket->captured = call->recorded = cuda->capturing;
     ticket->holders = 1;
     call->ticket = ticket;
+    if (cuda->capturing) nccl->cuda->wait_s = nccl->timeout_s; // nobody watches over a replay
     if (!cuda->capturing || !(ticket->host_send || ticket->host_receive || c->kind == PG_BARRIER)) {
         CUDA(cudaEventRecord(ticket->begin, cuda->compute));
         return 0;
@@ -265,7 +266,7 @@ static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err
 
 // ---- subgroups ------------------------------------------------------------------------------
 
-enum { CONNECTIONS = 8 }; // CUDA's own number of queues
+enum { CONNECTIONS = 8 }; // CUDA's queues: for this group's streams, another's and NCCL's own
 
 static int check_connections(Error *err) {
     const char *text = getenv("CUDA_DEVICE_MAX_CONNECTIONS");
@@ -273,8 +274,7 @@ static int check_connections(Error *err) {
     return error_set(
         err, STATUS_USAGE,
         "CUDA_DEVICE_MAX_CONNECTIONS=%s: a group within the group has a communicator of "
-        "its own, and two of them need queues that do not wait for each other: %d, as "
-        "without it",
+        "its own, and two of them need queues that do not wait for each other: %d at least",
         text, CONNECTIONS);
 }
 

@@ -17,17 +17,18 @@
  *  - ranks compare their calls only at debug level DETAIL: otherwise ranks that disagree find out
  *    at the deadline, with an error that says what each of them called last;
  *  - while a step is recorded into a graph (device.h), its collectives are recorded, too: such ones
- *    must have their buffers on the device. No deadline watches over a replay. All Works must have
- *    been waited for before a graph with collectives is launched, or it overtakes them on some
- *    ranks; all ranks launch the graphs that they recorded together; before each launch the owner
- *    asks pg_check_sound, and closes its graphs when it fails: a communicator that is aborted waits
- *    for them; and they are closed before the group.
- * - groups within the group have communicators of their own, and each has a thread that launches
- * its
- * collectives: those of two groups reach the device in different orders on different ranks. Where
- * streams share one of CUDA's queues, the second launched waits for the first on one rank, and the
- *    first for the second on another, for ever. So a group within the group is refused if
- *    CUDA_DEVICE_MAX_CONNECTIONS asks for fewer queues than CUDA's own eight;
+ *    must have their buffers on the device. Nobody watches over the collectives of a replay, so
+ *    from then on the host waits for the device for the group's timeout only, and ends the process
+ *    if that is not enough. All Works must have been waited for before a graph with collectives is
+ *    launched, or it overtakes them on some ranks; all ranks launch the graphs that they recorded
+ *    together; before each launch the owner asks pg_check_sound, and closes its graphs when it
+ *    fails: a communicator that is aborted waits for them; and they are closed before the group.
+ *  - groups within the group have communicators of their own, and each has a thread that launches
+ *    its collectives: those of two groups reach the device in different orders on different ranks.
+ *    Where streams share one of CUDA's queues, the second launched waits for the first on one rank,
+ *    and the first for the second on another, for ever. So the backend asks CUDA for as many queues
+ *    as it has (load.c), which is enough for eight groups with their streams and NCCL's own, and
+ *    a group within the group is refused if CUDA_DEVICE_MAX_CONNECTIONS asks for fewer than eight;
  *  - NCCL_COMM_BLOCKING, NCCL's own variable, says whether its calls may block (1) or not (0, ours
  *    without it). Deadlines hold for either; which is faster is the machine's business.
  *
