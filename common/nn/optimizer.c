@@ -133,11 +133,11 @@ void optimizer_close(Optimizer *optimizer) {
 
 // ---- the numbers of a step ----------------------------------------------------------------------
 
-// PyTorch computes these in double and rounds them once.
-static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
+// Of the parameter's update number `count`. PyTorch computes these in double and rounds them once.
+static void set_numbers(const Optimizer *optimizer, size_t i, int64_t count, double rate) {
     const OptimizerConfig *config = &optimizer->config;
     float *scalars = optimizer->scalars + i * SCALARS;
-    double step = (double)++optimizer->steps[i], lr = (double)(float)rate;
+    double step = (double)count, lr = (double)(float)rate;
     scalars[SCALAR_LR] = (float)rate;
     if (config->kind == OPTIMIZER_SGD) return;
     double beta1 = (double)(float)config->beta1, beta2 = (double)(float)config->beta2;
@@ -146,6 +146,10 @@ static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
     scalars[SCALAR_KEEP] = (float)(1 - lr * decay);
     scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(beta1, step)));
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
+}
+
+static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
+    set_numbers(optimizer, i, ++optimizer->steps[i], rate);
 }
 
 static const OptimizerSlot *slot_of(const Optimizer *optimizer, const OptimizerRun *run) {
@@ -163,23 +167,22 @@ static void upload(const Optimizer *optimizer, const OptimizerRun *run) {
     device_upload(run->device, slot->memory, slot->host, scalar_bytes(run), slot->used, slot->sent);
 }
 
-// Sends one parameter's numbers, in order with the work.
-static void upload_parameter(const Optimizer *optimizer, const OptimizerRun *run, size_t i) {
-    const OptimizerSlot *slot = slot_of(optimizer, run);
-    const size_t at = (i - run->first) * SCALARS, bytes = SCALARS * sizeof(float);
-    device_event_wait(slot->sent);
-    memcpy(slot->host + at, optimizer->scalars + i * SCALARS, bytes);
-    device_copy(run->device, slot->memory + at, NULL, slot->host + at, bytes);
+static void upload_all(const Optimizer *optimizer) {
+    for (size_t r = 0; r < optimizer->run_count; r++) upload(optimizer, &optimizer->runs[r]);
 }
 
 void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
+static void choose_next_slot(Optimizer *optimizer) {
+    optimizer_choose_slot(optimizer, (optimizer->slot + 1) % OPTIMIZER_SLOTS);
+}
+
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
         if (parameter_of(optimizer, i)->has_grad) begin_parameter(optimizer, i, lr);
-    for (size_t r = 0; r < optimizer->run_count; r++) upload(optimizer, &optimizer->runs[r]);
+    upload_all(optimizer);
 }
 
 void optimizer_end_step(Optimizer *optimizer) {
@@ -288,7 +291,7 @@ void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
 
 void optimizer_step(Optimizer *optimizer, double lr) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
-    optimizer_choose_slot(optimizer, (optimizer->slot + 1) % OPTIMIZER_SLOTS);
+    choose_next_slot(optimizer);
     optimizer_begin_step(optimizer, lr);
     if (sharding)
         sharding->apply(sharding->state);
@@ -297,9 +300,15 @@ void optimizer_step(Optimizer *optimizer, double lr) {
     optimizer_end_step(optimizer);
 }
 
-void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr) {
+void optimizer_begin_parameters(Optimizer *optimizer, double lr) {
+    choose_next_slot(optimizer);
+    for (size_t i = 0; i < optimizer->parameters.count; i++)
+        set_numbers(optimizer, i, optimizer->steps[i] + 1, lr);
+    upload_all(optimizer);
+}
+
+void optimizer_step_parameter(Optimizer *optimizer, size_t i) {
     CHECK(!optimizer->config.sharding, "a step of one parameter alone, of which others have parts");
-    begin_parameter(optimizer, i, lr);
-    upload_parameter(optimizer, run_of(optimizer, i), i);
+    optimizer->steps[i]++;
     apply(optimizer, run_of(optimizer, i), i, 1);
 }

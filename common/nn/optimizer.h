@@ -93,8 +93,11 @@ void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                         const float *gradient, const OptimizerPeer *peer);
 // The elements of parameters[i] that this process steps.
 OptimizerPart optimizer_part(const Optimizer *optimizer, size_t i);
-// The part of a step that is about one parameter, which has a gradient (optimizer->parameters[i]).
-void optimizer_step_parameter(Optimizer *optimizer, size_t i, double lr);
+// A step that takes parameters one after another: begin_parameters chooses the next slot and sends
+// the numbers of all; step_parameter is the part about optimizer->parameters[i], which has a
+// gradient; optimizer_end_step comes last.
+void optimizer_begin_parameters(Optimizer *optimizer, double lr);
+void optimizer_step_parameter(Optimizer *optimizer, size_t i);
 // One of OPTIMIZER_WORDS.
 const char *optimizer_name(const Optimizer *optimizer);
 // The names of the state in checkpoints: "momentum_buffer" (sgd), "exp_avg" and "exp_avg_sq" (the
