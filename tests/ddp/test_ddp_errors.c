@@ -9,6 +9,8 @@
 #include "common/train/checks.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
+#include "ddp/features/sync_batch_norm.h"
+#include "ddp/reducer.h"
 #include "ddp/strategy_ddp.h"
 
 typedef struct Change { // what rank 1's model has that the others' have not
@@ -300,11 +302,13 @@ typedef struct StrategyRank {
     ProcessGroup *group;
     bool global;
     bool blocked;
+    bool synced; // the model has a SyncBatchNorm
     size_t global_batch;
     Error error;
     size_t rows, first_batch; // of the sampler that was made
     bool global_mean;
     double sum;
+    const char *unrecordable, *unrecordable_later; // later: with one more DdpIteration
 } StrategyRank;
 
 static void try_strategy(StrategyRank *rank, Strategy *strategy) {
@@ -316,6 +320,9 @@ static void try_strategy(StrategyRank *rank, Strategy *strategy) {
     strategy_sum(strategy, &rank->sum, 1, &rank->error);
     strategy_barrier(strategy, &rank->error);
     strategy->sync_buffers(strategy, &rank->error);
+    rank->unrecordable = strategy->unrecordable(strategy);
+    reducer_add_iteration(ddp_reducer(strategy->module), (DdpIteration){.name = "a late one"});
+    rank->unrecordable_later = strategy->unrecordable(strategy);
 }
 
 static void *make_sampler(void *context) {
@@ -331,7 +338,9 @@ static void *make_sampler(void *context) {
         return NULL;
     }
     Device *device = open_device(rank->group);
-    Module *model = test_model("mlp", 1, device);
+    Module *model = rank->synced ? changed_model("", device) : test_model("mlp", 1, device);
+    if (rank->synced)
+        must_get(sync_batch_norm_convert(model, rank->group, &rank->error), &rank->error);
     Module *wrapper = must_get(distributed_data_parallel(model, rank->group, &config, &rank->error),
                                &rank->error);
     Strategy *strategy = strategy_ddp(wrapper, rank->group, device, sampler, &me);
@@ -346,8 +355,11 @@ static void run_strategy(StrategyRank ranks[WORLD], bool blocked, size_t global_
     Error err = {0};
     CHECK_OK(init_thread_groups(WORLD, 30, groups, &err) == 0, err);
     for (int r = 0; r < WORLD; r++) {
-        ranks[r] = (StrategyRank){
-            .group = groups[r], .global = global, .blocked = blocked, .global_batch = global_batch};
+        ranks[r] = (StrategyRank){.group = groups[r],
+                                  .global = global,
+                                  .blocked = blocked,
+                                  .synced = ranks[r].synced,
+                                  .global_batch = global_batch};
         assert_int_equal(pthread_create(&ranks[r].thread, NULL, make_sampler, &ranks[r]), 0);
     }
     for (int r = 0; r < WORLD; r++) pthread_join(ranks[r].thread, NULL);
@@ -355,7 +367,7 @@ static void run_strategy(StrategyRank ranks[WORLD], bool blocked, size_t global_
 
 static void test_strategy_refuses_biased_means(void **state) {
     (void)state;
-    StrategyRank ranks[WORLD];
+    StrategyRank ranks[WORLD] = {0};
     run_strategy(ranks, true, 60, false); // 60 + 29
     for (int r = 0; r < WORLD; r++) {
         assert_string_equal(ranks[r].error.message, "the last batch of 29 rows does not divide "
@@ -371,7 +383,7 @@ static void test_strategy_refuses_biased_means(void **state) {
 
 static void test_strategy_shares_and_sums(void **state) {
     (void)state;
-    StrategyRank ranks[WORLD];
+    StrategyRank ranks[WORLD] = {0};
     run_strategy(ranks, true, 30, true);
     size_t rows = 0;
     for (int r = 0; r < WORLD; r++) {
@@ -386,6 +398,20 @@ static void test_strategy_shares_and_sums(void **state) {
         CHECK_OK(ranks[r].error.status == STATUS_OK, ranks[r].error);
         assert_true(ranks[r].rows == 23 && ranks[r].first_batch == 15);
         assert_true(!ranks[r].global_mean && ranks[r].sum == 10);
+        assert_null(ranks[r].unrecordable);
+        assert_string_equal(ranks[r].unrecordable_later, "a late one");
+    }
+}
+
+// Made by a program of its own, not by --sync-batch-norm.
+static void test_strategy_names_sync_batch_norm(void **state) {
+    (void)state;
+    StrategyRank ranks[WORLD] = {0};
+    for (int r = 0; r < WORLD; r++) ranks[r].synced = true;
+    run_strategy(ranks, true, 60, true);
+    for (int r = 0; r < WORLD; r++) {
+        CHECK_OK(ranks[r].error.status == STATUS_OK, ranks[r].error);
+        assert_string_equal(ranks[r].unrecordable, "SyncBatchNorm");
     }
 }
 
@@ -401,6 +427,7 @@ int main(void) {
         cmocka_unit_test(row_53_evaluating_through_the_wrapper),
         cmocka_unit_test(test_strategy_refuses_biased_means),
         cmocka_unit_test(test_strategy_shares_and_sums),
+        cmocka_unit_test(test_strategy_names_sync_batch_norm),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
