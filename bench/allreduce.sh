@@ -12,7 +12,7 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/devices compare/runs compare/options compare/tables compare/section allreduce/table; do
+for part in compare/{devices,runs,options,tables,section,disturbed} allreduce/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -23,6 +23,7 @@ usage: bench/allreduce.sh [options]
   --quick        one round of a few sizes: tries the command, and measures no speed
   --world N      number of ranks (default: 2)
   --rounds N     how often each backend is measured (default: 3)
+  --patience SECONDS  how long disturbed runs are made once more (default: 60)
   --out DIR      where the results go (default: bench/out-allreduce)
   --resume       go on with a call that was interrupted (the same options)
   --bin DIR      use the programs in DIR, build nothing
@@ -30,21 +31,23 @@ usage: bench/allreduce.sh [options]
 END
 }
 
-world=2 rounds=3 quick=0 resume=0 out=bench/out-allreduce bin=""
+world=2 rounds=3 patience=60 quick=0 resume=0 planning=0 out=bench/out-allreduce bin=""
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
-declare -A values=([--world]=world [--rounds]=rounds)
+declare -A values=([--world]=world [--rounds]=rounds [--patience]=patience)
 read_options bench/allreduce.sh "$@"
 [[ $world =~ ^[1-9][0-9]?$ && $world -ge 2 ]] || fail_usage "--world $world: expected a number from 2"
 [[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
+[[ $patience =~ ^[0-9]+$ ]] || fail_usage "--patience $patience: expected seconds"
+kind=cpu # for disturbed.sh
 # A row each: a name, and the sizes that one call of the program measures.
 sweeps="sweep --factor 4
 bucket --min-bytes 26214400 --max-bytes 26214400"
-[[ $quick == 0 ]] || { rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
+[[ $quick == 0 ]] || { kind=quick rounds=1 sweeps="sweep --factor 64 --max-bytes 4194304 --iterations 3"; }
 unset RANK WORLD_SIZE
 
 [[ -n $bin ]] || {
     setup_require 0 build
-    setup_build "$root" build ddprun bench_allreduce
+    setup_build "$root" build ddprun bench_allreduce bench_probe
     bin=$root/build/bin
 }
 open_results allreduce.csv
@@ -54,7 +57,7 @@ all_reduce() {
     local name=$1
     shift
     start_ranks "$world"
-    run_once "$name" "${command[@]}" "$bin/bench_allreduce" --backend "$backend" "$@"
+    between_probes "$name" run_once "$name" "${command[@]}" "$bin/bench_allreduce" --backend "$backend" "$@"
 }
 
 # Where MPI is missing the program says so, in the first line that it writes.
@@ -71,28 +74,24 @@ find_mpi() {
 backends=shm facts=()
 ! find_mpi || { backends="shm mpi" facts=("MPI: $(mpirun --version | head -n 1)"); }
 begun=$SECONDS finished=0 calls=$((rounds * $(wc -w <<<"$backends")))
-write_head
 for ((round = 1; round <= rounds; round++)); do
     for backend in $backends; do
-        left=
-        [[ $finished == 0 ]] ||
-            left=", about $(setup_minutes $(((SECONDS - begun) * (calls - finished) / finished))) left"
-        echo "round $round of $rounds: $backend$left" >&2
+        say_progress $finished $calls "round $round of $rounds: $backend"
         while read -r name options; do
             # shellcheck disable=SC2086 # options are words
             all_reduce "$backend-$name-$round" $options || exit 1
-            collect "$backend" "$round" "$out/runs/$backend-$name-$round/output.txt"
         done <<<"$sweeps"
         finished=$((finished + 1))
     done
 done
+repeat_disturbed_runs "$patience" || exit 1
+collect_undisturbed
 all_reduce_rows | terminal_table >"$out/table.txt"
 write_all_reduce_plot
 
 speech() {
     if [[ $quick == 1 ]]; then echo "A quick run: its times mean nothing." && return; fi
-    write_rounds >"$out/plots/rounds.csv"
-    is_steady "$out/plots/rounds.csv" || return 0
+    [[ -z $lost ]] || echo "**Disturbed** in most rounds, and not spoken of: $lost."
     all_reduce_sentences
 }
 {

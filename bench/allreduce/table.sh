@@ -1,5 +1,6 @@
 # table.sh: what allreduce.csv (a row per backend, size and round) and trips.csv (a cache line's round trip, a row per
-# run) say: the table, the sentences, the figure's data. Sourced by bench/allreduce.sh after compare/section.sh; uses out.
+# run) say: the table, the sentences, the figure's data. Sourced by bench/allreduce.sh after compare/section.sh; uses out,
+# and backends, sweeps and rounds: what was run. Sets lost: the backends of which most runs stayed disturbed.
 
 # Awk's part of a program: a number of bytes in words; and the largest size that counts as small.
 sizes='
@@ -25,6 +26,30 @@ collect() {
             print backend, world, $at["bytes"], $at["min_us"], $at["p50_us"], $at["p99_us"], \
                 (bound == "-" ? "NaN" : bound), round
         }' "$3" >>"$out/allreduce.csv"
+}
+
+# is_quiet RUN: no neighbour has disturbed it (disturbed.sh).
+is_quiet() {
+    ! grep -qxF -- "$1" "$out/disturbed.txt" 2>/dev/null
+}
+
+# collect_undisturbed: collects the runs that were not disturbed; of a backend of which these are fewer than half, all, and
+# its name goes into lost.
+collect_undisturbed() {
+    local backend name options round quiet
+    lost=
+    write_head
+    for backend in $backends; do
+        while read -r name options; do
+            quiet=0
+            for ((round = 1; round <= rounds; round++)); do ! is_quiet "$backend-$name-$round" || quiet=$((quiet + 1)); done
+            ((2 * quiet >= rounds)) || lost="${lost:+$lost, }$backend"
+            for ((round = 1; round <= rounds; round++)); do
+                ((2 * quiet < rounds)) || is_quiet "$backend-$name-$round" || continue
+                collect "$backend" "$round" "$out/runs/$backend-$name-$round/output.txt"
+            done
+        done <<<"$sweeps"
+    done
 }
 
 # A row per backend and size: backend bytes min p50 p99 bound algbw busbw share, of which each is made of medians over
@@ -71,7 +96,8 @@ all_reduce_rows() {
 all_reduce_sentences() {
     local trip
     trip=$(csv "$quantiles"'{ list[++n] = of("us") } END { if (n) print quantile(list, n, 0.5) }' "$out/trips.csv")
-    size_rows | awk -F'\t' -v trip="$trip" "$sizes"'
+    size_rows | awk -F'\t' -v trip="$trip" -v lost="$lost" "$sizes"'
+        index(", " lost ",", ", " $1 ",") { next }
         !($1 in known) { known[$1]; backend[++n] = $1 }
         $2 <= small { least[$1] = $2; p50[$1] = $4 }
         $9 != "NaN" {
@@ -90,18 +116,12 @@ all_reduce_sentences() {
                         sprintf("through %s %.2f to %.2f%s%s", b, worst[b], best[b], bucket[b], aim)
                 }
             }
-            if (trip) {
+            if (trip && n) {
                 printf "A cache line goes from one core to another and back in %.3f us. ", trip
                 printf "%s takes so many of these round trips: %s.\n", size(least[backend[1]]), takes
             }
             if (shares != "") printf "The share of the memory bound that is reached from 1 MiB on: %s.\n", shares
         }'
-}
-
-# Times as is_steady (compare/section.sh) reads them.
-write_rounds() {
-    echo backend,bytes,round,us
-    csv '{ print of("backend") "," of("bytes") "," of("round") "," of("p50_us") }' "$out/allreduce.csv"
 }
 
 # plots/allreduce.csv: the bus bandwidth by size, of each backend and of the bound that was measured beside the first;
