@@ -64,7 +64,7 @@ grep -qE "^\*Over $link a step|^\*Disturbed" report.md || fail "no sentence abou
 
 # The machine is on record.
 for fact in 'Processor: .*[0-9]+ cores' 'Compiler: gcc [0-9.]+' 'BLAS: OpenBLAS' 'Commit: [0-9a-z]+' \
-    'Cores: [0-9,-]+, governor .*, load when the comparison began: [0-9.]+ [0-9.]+ [0-9.]+$' \
+    'Cores: [0-9,-]+, governor .*, load at the beginning: [0-9.]+ [0-9.]+ [0-9.]+$' \
     'Variables that change the libraries: '; do
     checks=$((checks + 1))
     grep -qE "^- $fact" report.md || fail "report.md has no $fact"
