@@ -16,7 +16,7 @@ enum { MAX_WORLDS = 64, MAX_DEVICES = 4096 };
 
 typedef struct Settings {
     const char *profile, *devices;
-    double gbit, latency_us, inside_gbit, inside_latency_us;
+    double gbit, latency_us, inside_gbit, inside_latency_us, copy_us, sum_us;
     bool no_overlap, simulate, buckets;
     Cluster cluster;
 } Settings;
@@ -50,15 +50,15 @@ static void print_row(const StepProfile *profile, const Settings *s, const Clust
     double seconds = 0;
     Error err = {0};
     if (s->simulate) {
-        bool ring = ddp && cluster->algorithm == ALGORITHM_RING;
-        if (ring && cluster->devices > SIMULATED_RING_MAX) {
-            printf(",,");
+        if (model_messages(profile, cluster, ddp) > SIMULATED_MESSAGES_MAX) {
+            printf(",not simulated,not simulated");
         } else {
             must_do(simulate_step(profile, cluster, ddp, &seconds, &err), &err);
             printf(",%.9g,%.4f", 1e3 * seconds, p.step / seconds);
         }
     }
     printf("\n");
+    fflush(stdout); // a simulation takes a while
 }
 
 static void print_buckets(const StepProfile *profile, const Cluster *cluster) {
@@ -100,6 +100,9 @@ static void print_all(const StepProfile *profile, Settings *s, const int *worlds
         print_row(profile, s, cluster, false);
         print_row(profile, s, cluster, true);
     }
+    if (s->simulate)
+        printf("# not simulated: steps of more than %.0f messages, which would take minutes\n",
+               (double)SIMULATED_MESSAGES_MAX);
     if (s->buckets) print_buckets(profile, cluster);
     print_break_even(profile, cluster);
 }
@@ -121,6 +124,10 @@ static void add_options(Options *options, Settings *s) {
                       "as DDP's; -1: a first of 1, then 25");
     options_add_float(options, "straggler", &s->cluster.straggler, 1, 1000,
                       "one device computes so many times as long");
+    options_add_float(options, "copy-us", &s->copy_us, 0, 1e9,
+                      "a core's time for a million bytes that DP copies");
+    options_add_float(options, "sum-us", &s->sum_us, 0, 1e9,
+                      "a core's time for a million bytes that DDP sums");
     options_add_flag(options, "no-overlap", &s->no_overlap, "reduce after backward only");
     options_add_flag(options, "buckets", &s->buckets, "also the buckets of the last row");
     options_add_flag(options, "simulate", &s->simulate, "also with SimGrid");
@@ -146,10 +153,15 @@ int main(int argc, char **argv) {
         must_do(
             error_set(&err, STATUS_USAGE, "--profile FILE is needed (bench_profile --save FILE)"),
             &err);
+    if (s.simulate && (s.copy_us > 0 || s.sum_us > 0))
+        must_do(error_set(&err, STATUS_USAGE, "--simulate knows neither --copy-us nor --sum-us"),
+                &err);
     const int count = must_do(parse_devices(s.devices, worlds, &err), &err);
     must_do(profile_file_read(&profile, s.profile, &err), &err);
     s.cluster.link = (ModelLink){s.gbit * 1e9 / 8, s.latency_us * 1e-6};
     s.cluster.inside = (ModelLink){s.inside_gbit * 1e9 / 8, s.inside_latency_us * 1e-6};
+    s.cluster.copy_s = s.copy_us * 1e-12;
+    s.cluster.sum_s = s.sum_us * 1e-12;
     s.cluster.overlap = !s.no_overlap;
     print_all(&profile, &s, worlds, count);
     step_profile_free(&profile);

@@ -2,7 +2,7 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, emulator, mpich, plots, peers
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, mpich, plots, peers, scale
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -57,6 +57,7 @@ setup_missing() {
         tests) setup_has_library cmocka || echo libcmocka-dev ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
+        scale) setup_has_library simgrid || echo libsimgrid-dev ;;
         plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;
         peers)
             python3 -c 'import ensurepip' 2>/dev/null || echo python3-venv

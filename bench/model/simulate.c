@@ -258,10 +258,9 @@ static void child(const StepProfile *profile, const Cluster *cluster, bool ddp, 
 
 int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, double *seconds,
                   Error *err) {
-    bool ring = ddp && cluster->algorithm == ALGORITHM_RING;
-    if (ring && cluster->devices > SIMULATED_RING_MAX)
-        return error_set(err, STATUS_USAGE, "a ring of more than %d devices is not simulated",
-                         SIMULATED_RING_MAX);
+    if (model_messages(profile, cluster, ddp) > SIMULATED_MESSAGES_MAX)
+        return error_set(err, STATUS_USAGE, "a step of more than %d messages is not simulated",
+                         SIMULATED_MESSAGES_MAX);
     if (cluster->devices % cluster->node_size != 0)
         return error_set(err, STATUS_USAGE, "%d devices do not fill nodes of %d", cluster->devices,
                          cluster->node_size);

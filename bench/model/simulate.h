@@ -12,8 +12,9 @@
 #include "bench/model/step_model.h"
 #include "common/base/error.h"
 
-// A ring of W devices sends 2 W (W - 1) messages for a bucket: rings of more devices are refused.
-enum { SIMULATED_RING_MAX = 1024 };
+// SimGrid sends a hundred thousand messages a second or two. A ring of W devices sends 2 W (W - 1)
+// of them for a bucket, so a step of a large ring would take minutes: it is refused.
+enum { SIMULATED_MESSAGES_MAX = 5000000 };
 
 // Simulates one step of DistributedDataParallel if ddp is set, and of DataParallel if not, in a
 // process of its own. *seconds receives how long the step takes. Returns 0, or -1 with err filled

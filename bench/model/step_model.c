@@ -6,6 +6,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "common/base/memory.h"
+#include "ddp/buckets.h"
+
 static const double MEBIBYTE = 1048576, GBIT = 1e9 / 8;
 
 Cluster cluster_default(void) {
@@ -25,6 +28,10 @@ double model_row_time(RowTime time, double rows) {
 
 double model_message(ModelLink link, double bytes) {
     return link.latency_s + bytes / link.bytes_per_s;
+}
+
+static double larger(double a, double b) {
+    return a > b ? a : b;
 }
 
 // ---- all-reduce --------------------------------------------------------------------------------
@@ -49,25 +56,65 @@ double model_all_reduce(const Cluster *cluster, double bytes) {
 
 // ---- buckets -----------------------------------------------------------------------------------
 
-size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets) {
-    bool usual = cluster->bucket_cap_mb < 0;
-    double backward = model_row_time(profile->backward, cluster->rows) * cluster->straggler;
-    double free_at = 0;
-    size_t count = 0;
-    BucketTime bucket = {0};
+// The limits that the Reducer has for such a cap.
+static BucketPlan plan_buckets(const StepProfile *profile, double cap_mb) {
+    const size_t limits[] = {(size_t)((cap_mb < 0 ? 1 : cap_mb) * MEBIBYTE),
+                             (size_t)((cap_mb < 0 ? 25 : cap_mb) * MEBIBYTE)};
+    BucketTensor *tensors = memory_zalloc(profile->tensor_count * sizeof *tensors);
+    size_t *ready_order = memory_zalloc(profile->tensor_count * sizeof *ready_order);
     for (size_t k = 0; k < profile->tensor_count; k++) {
-        double cap = usual ? (count == 0 ? 1 : 25) : cluster->bucket_cap_mb;
-        bucket.bytes += profile->tensors[k].bytes;
-        bucket.tensors++;
-        if (bucket.bytes < cap * MEBIBYTE && k + 1 < profile->tensor_count) continue;
-        bucket.ready = profile->tensors[k].ready * backward;
-        double from = cluster->overlap ? bucket.ready : backward;
-        bucket.begin = from > free_at ? from : free_at;
-        bucket.end = free_at = bucket.begin + model_all_reduce(cluster, bucket.bytes);
-        buckets[count++] = bucket;
-        bucket = (BucketTime){0};
+        tensors[k].bytes = (size_t)profile->tensors[k].bytes;
+        ready_order[k] = k;
     }
+    BucketPlan plan = buckets_assign(tensors, profile->tensor_count, limits, 2, ready_order);
+    free(tensors);
+    free(ready_order);
+    return plan;
+}
+
+// The seconds that the core which computes spends on summing a bucket.
+static double model_sum(const Cluster *cluster, double bytes) {
+    return cluster->devices == 1 ? 0 : cluster->sum_s * bytes;
+}
+
+size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets) {
+    double backward = model_row_time(profile->backward, cluster->rows) * cluster->straggler;
+    double free_at = 0, summed = 0; // seconds of backward's core spent on buckets before `next`
+    size_t next = 0;
+    BucketPlan plan = plan_buckets(profile, cluster->bucket_cap_mb);
+    const size_t count = plan.bucket_count;
+    for (size_t b = 0; b < count; b++) {
+        BucketTime bucket = {.tensors = plan.start[b + 1] - plan.start[b]};
+        for (size_t i = plan.start[b]; i < plan.start[b + 1]; i++)
+            bucket.bytes += profile->tensors[plan.order[i]].bytes;
+        double computed = profile->tensors[plan.order[plan.start[b + 1] - 1]].ready * backward;
+        if (!cluster->overlap) computed = backward;
+        for (; next < b && buckets[next].begin < computed + summed; next++)
+            summed += cluster->overlap ? model_sum(cluster, buckets[next].bytes) : 0;
+        bucket.ready = computed + summed;
+        bucket.begin = larger(bucket.ready, free_at);
+        bucket.end = free_at = bucket.begin + larger(model_all_reduce(cluster, bucket.bytes),
+                                                     model_sum(cluster, bucket.bytes));
+        buckets[b] = bucket;
+    }
+    buckets_free(&plan);
     return count;
+}
+
+double model_messages(const StepProfile *profile, const Cluster *cluster, bool ddp) {
+    double devices = cluster->devices, inside = cluster->node_size, each;
+    if (!ddp) return (devices - 1) * (3 + 2 * profile->messages);
+    if (inside > devices) inside = devices;
+    if (cluster->algorithm == ALGORITHM_TREE)
+        each = 2; // not at the root
+    else if (cluster->algorithm == ALGORITHM_RING || cluster->node_size == 1)
+        each = 2 * (devices - 1);
+    else
+        each = 2 * (inside - 1) + 2 * (ceil(devices / inside) - 1);
+    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
+    const double count = (double)model_buckets(profile, cluster, buckets);
+    free(buckets);
+    return count * devices * each;
 }
 
 // ---- steps -------------------------------------------------------------------------------------
@@ -90,8 +137,8 @@ StepParts model_single(const StepProfile *profile, double rows) {
 StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
     double others = cluster->devices - 1, rows = cluster->rows, weights = 0;
     for (size_t k = 0; k < profile->tensor_count; k++) weights += profile->tensors[k].bytes;
-    double all_weights =
-        profile->messages * cluster->link.latency_s + weights / cluster->link.bytes_per_s;
+    double sent = profile->messages * cluster->link.latency_s + weights / cluster->link.bytes_per_s;
+    double all_weights = larger(sent, cluster->copy_s * weights);
     double outputs = model_message(cluster->link, rows * profile->output_bytes);
     StepParts p = {.scatter = others * model_message(cluster->link, rows * profile->sample_bytes),
                    .replicate = others * all_weights,
@@ -106,15 +153,14 @@ StepParts model_dp(const StepProfile *profile, const Cluster *cluster) {
 }
 
 StepParts model_ddp(const StepProfile *profile, const Cluster *cluster) {
-    BucketTime *buckets = calloc(profile->tensor_count + 1, sizeof *buckets);
-    size_t count = buckets ? model_buckets(profile, cluster, buckets) : 0;
+    BucketTime *buckets = memory_zalloc(profile->tensor_count * sizeof *buckets);
+    size_t count = model_buckets(profile, cluster, buckets);
     StepParts p = {.forward = model_row_time(profile->forward, cluster->rows) * cluster->straggler,
                    .loss = model_row_time(profile->loss, cluster->rows) * cluster->straggler,
                    .backward =
                        model_row_time(profile->backward, cluster->rows) * cluster->straggler,
                    .optimizer = profile->optimizer * cluster->straggler};
-    double end = count > 0 ? buckets[count - 1].end : 0;
-    p.exposed = end > p.backward ? end - p.backward : 0;
+    p.exposed = larger(0, buckets[count - 1].end - p.backward);
     p.step = add_up(&p);
     free(buckets);
     return p;

@@ -67,6 +67,9 @@ typedef struct Cluster {
     double bucket_cap_mb; // as DDP's option: 0 every tensor alone; negative: 1, then 25 MiB
     double straggler;     // the slowest device's compute takes so many times as long; 1: none
     bool overlap;         // false: nothing is reduced before backward has ended
+    // What moving costs a device's own core, where that core moves the bytes: seconds for each byte
+    // that DP copies, and for each that DDP sums. 0: the network does it alone.
+    double copy_s, sum_s;
 } Cluster;
 Cluster cluster_default(void); // 2 devices, 10 Gbit/s, 10 us, ring, 64 rows, no straggler
 
@@ -85,9 +88,12 @@ double model_row_time(RowTime time, double rows);              // seconds, for s
 double model_message(ModelLink link, double bytes);            // seconds of one message
 double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one bucket's all-reduce
 
-// The buckets as the Reducer makes them after its first step. Fills at most tensor_count buckets
+// The buckets as the Reducer makes them after its first step (ddp/buckets.h). Fills at most tensor_count buckets
 // and returns how many. begin and end are those of this cluster.
 size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets);
+
+// How many messages a step of DDP, or of DP, sends: for a simulation, which sends each.
+double model_messages(const StepProfile *profile, const Cluster *cluster, bool ddp);
 
 StepParts model_single(const StepProfile *profile, double rows);
 StepParts model_dp(const StepProfile *profile, const Cluster *cluster);

@@ -1,36 +1,10 @@
 #!/bin/sh
 # model.sh BIN: the model of a step (bench/model) against its algebra, worked out here from a profile whose numbers are
-# easy; what is wrong with a profile is named; SimGrid agrees where it is installed; a measured profile can be read.
-model=$(cd "$(dirname "$0")/../../bench/model" && pwd)
-. "$(dirname "$0")/checks.sh"
-
-# holds WHAT CONDITION: awk finds the condition true.
-holds() {
-    checks=$((checks + 1))
-    awk "BEGIN { exit !($2) }" </dev/null || fail "$1: not $2"
-}
-
-# Forward 2 ms + 0.1 ms a row, backward twice that, 4 tensors of 1 MiB that are ready one after the other.
-cat >profile.json <<'END'
-{"name": "easy", "rows": [5, 10], "forward_s": [0.002, 0.0001], "loss_s": [0, 0.00001],
- "backward_s": [0.004, 0.0002], "optimizer_s": 0.001, "sample_bytes": 1000, "output_bytes": 100, "messages": 4,
- "tensors": [{"bytes": 1048576, "ready": 0.25}, {"bytes": 1048576, "ready": 0.5},
-             {"bytes": 1048576, "ready": 0.75}, {"bytes": 1048576, "ready": 1}]}
-END
-scale() { # OPTION...
-    "$bin/bench_scale" --profile profile.json --rows 10 --bucket-cap-mb 1 "$@"
-}
-# The value of a column in the row of so many devices and a strategy.
-column() { # NAME DEVICES STRATEGY
-    awk -F, -v name="$1" -v devices="$2" -v strategy="$3" '
-        /^devices,/ { for (i = 1; i <= NF; i++) if ($i == name) at = i }
-        $1 == devices && $2 == strategy { print $at }' out
-}
-# near NAME DEVICES STRATEGY EXPRESSION: the column is what awk works out.
-near() {
-    got=$(column "$1" "$2" "$3")
-    holds "$3 on $2 devices, $1" "${got:-0} > 0 && (d = ${got:-0} / ($4) - 1) * d < 1e-14"
-}
+# easy; its buckets are the Reducer's; what is wrong with a profile is named; a measured profile can be read.
+here=$(cd "$(dirname "$0")" && pwd)
+model=$here/../../bench/model
+. "$here/checks.sh"
+. "$here/easy_profile.sh"
 
 # 8 Gbit/s are 1e9 bytes a second: a MiB takes 1.048576 ms, and the latency is 0.1 ms.
 scale --gbit 8 --latency-us 100 --devices 1,4 >out
@@ -63,20 +37,32 @@ gbit=$(sed -n 's/^# dp on 4 .* from \([0-9.e+-]*\) Gbit.*/\1/p' out)
 scale --devices 4 --latency-us 0 --gbit "$gbit" >out
 holds "efficiency at DP's break-even" "$(column efficiency 4 dp) > 0.2499 && $(column efficiency 4 dp) < 0.2501"
 
-# SimGrid sends every message.
-if scale --devices 2 --simulate >out 2>err.txt; then
-    for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --node-size 4" "--straggler 1.7"; do
-        # shellcheck disable=SC2086 # options are words
-        scale --gbit 8 --devices 8,16 --simulate $how >out
-        for strategy in dp ddp; do
-            ratio=$(column model_over_simulated 16 $strategy)
-            holds "SimGrid agrees, $strategy $how" "$ratio > 0.99 && $ratio < 1.01"
-        done
-    done
-    refuse 2 'do not fill nodes of 3' "$bin/bench_scale" --profile profile.json --devices 4 --node-size 3 --simulate
-else
-    echo "not simulated: $(cat err.txt)"
-fi
+# The core that computes also sums: 1 ms for each of four buckets of 2 ms of backward, all but the last one while it
+# computes. Over a network that needs longer than the core, the network decides.
+scale --gbit 1e6 --latency-us 0 --devices 2 --sum-us 953.67431640625 >out
+near exposed 2 ddp 4
+scale --gbit 8 --latency-us 0 --devices 2 --sum-us 10 >out
+near exposed 2 ddp '1.048576 + 3 * 0.01048576'
+scale --gbit 1e6 --latency-us 0 --devices 3 --copy-us 953.67431640625 >out
+near replicate 3 dp 8
+near reduce 3 dp 8
+refuse 2 'knows neither' "$bin/bench_scale" --profile profile.json --simulate --sum-us 1
+
+# The plan is the Reducer's (ddp/buckets.h): the buckets that train_ddp reduces in its last step, and their bytes.
+run "bench_profile" "$bin/bench_profile" --hidden 300,200,100 --rows 8 --rounds 2 --save network.json
+for cap in 0 0.1 0.3 1 -1; do
+    run "train_ddp --bucket-cap-mb $cap" "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --device cpu --model mlp \
+        --hidden 300,200,100 --global-batch 16 --steps 3 --no-eval --bucket-cap-mb $cap --trace trace.json
+    "$bin/bench_scale" --profile network.json --devices 2 --bucket-cap-mb $cap --buckets |
+        awk -F, '/^bucket,/ { on = 1; next } on && /^[0-9]/ { print $1, $2, $3 }' >planned
+    # Bytes as they are sent: every gradient is padded to a cache line.
+    grep -o '"all_reduce", "pid": 0.*"number": [0-9]*, "bucket": [0-9]*, "bytes": [0-9]*' trace.json |
+        sed 's/.*"number": \([0-9]*\), "bucket": \([0-9]*\), "bytes": \([0-9]*\)/\1 \2 \3/' | sort -n |
+        awk '$2 == 0 { n = 0 } { line[n++] = $2 " " $3 } END { for (i = 0; i < n; i++) print line[i] }' >reduced
+    checks=$((checks + 1))
+    awk 'FNR == NR { bytes[n++] = $3; tensors[n - 1] = $2; next } { m++; if ($2 < bytes[$1] || $2 > bytes[$1] + 64 * tensors[$1]) exit 1 }
+        END { exit n != m }' planned reduced || fail "cap $cap: planned $(paste -sd, planned); reduced $(paste -sd, reduced)"
+done
 
 # A measured profile is one that can be read: 18 tensors of eight hidden layers, ready in order.
 run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.json
@@ -90,16 +76,31 @@ if [ "$(nproc)" -ge 2 ]; then
     holds "a section for the report" "$(grep -c '<h2>The model beside real steps' real/section.html) == 1"
 fi
 
-# The model beside the paper: the networks are the real ones, and the points that calibrate are met.
+# The model beside the paper: the networks are the real ones, and every point is within 15 %, as it says. What is held
+# out is predicted by a fit of its own.
 run "published.sh" "$model/published.sh" --bin "$bin" --out published
 size() { grep -o '"bytes": [0-9]*' "published/$1.json" | awk '{ sum += $2 } END { printf "%d tensors, %d", NR, sum / 4 }'; }
 checks=$((checks + 2))
 [ "$(size ResNet50-NCCL)" = "161 tensors, 25557032" ] || fail "ResNet-50: $(size ResNet50-NCCL)"
 [ "$(size BERT-Gloo)" = "391 tensors, 335141888" ] || fail "BERT: $(size BERT-Gloo)"
-holds "32 points, of which 12 calibrate" "$(awk -F, 'NR > 1 { n++; c += $3 } END { print n * 100 + c }' published/published.csv) == 3212"
-awk -F, 'NR > 1 && $3 && $2 != 32 && ($6 < 0.98 || $6 > 1.02)' published/published.csv >missed
-[ ! -s missed ] || fail "a calibrated point is missed: $(cat missed)"
+holds "32 points, all within 15 %" "$(awk -F, 'NR > 1 { n++; near += $6 >= -15 && $6 <= 15 } END { print n * 100 + near }' published/published.csv) == 3232"
+holds "no number lies at the end of its search" "$(grep -c at_its_limit published/fitted.txt) == 0"
 holds "a section for the report" "$(grep -c '<h2>The model beside published steps' published/section.html) == 1"
+
+# A fit finds the three numbers that made the points, and says it when a number is not determined.
+"$bin/bench_scale" --profile profile.json --rows 1 --devices 2,4,8,16,64 --gbit 5 --inside-gbit 5 --latency-us 40 \
+    --inside-latency-us 40 --algorithm hierarchical --node-size 8 --straggler 1.25 --bucket-cap-mb -1 |
+    awk -F, '$2 == "ddp" { printf "%d,%.9g\n", $1, $12 / 1000 }' >points.csv
+run "bench_fit" "$bin/bench_fit" --profile profile.json --points points.csv
+head -n 1 out.txt | tr ' ' '\n' >numbers
+holds "the width" "(d = $(sed -n 's/^gbit=//p' numbers) / 5 - 1) * d < 1e-4"
+holds "the latency" "(d = $(sed -n 's/^latency_us=//p' numbers) / 40 - 1) * d < 1e-4"
+holds "the slow-down" "(d = $(sed -n 's/^slowdown=//p' numbers) / 1.25 - 1) * d < 1e-4"
+sed 's/,.*/,0.01/' points.csv >flat.csv
+run "bench_fit of equal steps" "$bin/bench_fit" --profile profile.json --points flat.csv
+holds "a number at its limit" "$(grep -c 'at_its_limit=' out.txt) == 1"
+echo '2;0.1' >points.csv
+refuse 2 'expected at most 64 lines like' "$bin/bench_fit" --profile profile.json --points points.csv
 
 # broken WORDS SED-SCRIPT: the profile, changed so, is refused with these words.
 broken() {

@@ -1,0 +1,27 @@
+#!/bin/sh
+# simulated.sh BIN: SimGrid sends every message of a step, and the algebra of bench/model agrees with it. Ends with 77 in
+# a build that has no SimGrid (bench/setup.sh's group `scale` installs it).
+here=$(cd "$(dirname "$0")" && pwd)
+. "$here/checks.sh"
+. "$here/easy_profile.sh"
+
+scale --devices 2 --simulate >out 2>err.txt || {
+    sed 's/^/SKIPPED: /' err.txt
+    grep -q 'no SimGrid' err.txt && exit 77
+}
+for how in "--algorithm ring" "--algorithm tree" "--algorithm hierarchical --node-size 4" "--straggler 1.7"; do
+    # shellcheck disable=SC2086 # options are words
+    scale --gbit 8 --devices 8,16 --simulate $how >out
+    for strategy in dp ddp; do
+        ratio=$(column model_over_simulated 16 $strategy)
+        holds "SimGrid agrees, $strategy $how" "$ratio > 0.99 && $ratio < 1.01"
+    done
+done
+refuse 2 'do not fill nodes of 3' "$bin/bench_scale" --profile profile.json --devices 4 --node-size 3 --simulate
+
+# What would take minutes is not left blank.
+scale --devices 4096 --simulate >out
+holds "no ring of 4096" "$(grep -c '^4096,ddp,.*,not simulated,not simulated$' out) == 1"
+holds "a line says so" "$(grep -c '^# not simulated: steps of more than 5000000 messages' out) == 1"
+holds "DP's step is simulated all the same" "$(column model_over_simulated 4096 dp) > 0.99"
+tally simulated
