@@ -12,9 +12,10 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
+#include "common/device/link.h"
 #include "common/nn/ops.h"
 
-enum { WARMUP = 2, MAX_ROUNDS = 1000, BUNDLED_BYTES = 4096 };
+enum { WARMUP = 2, MAX_ROUNDS = 1000, BUNDLED_BYTES = 4096, SLEEPS = 101 };
 enum { FORWARD, LOSS, BACKWARD, OPTIMIZER, PARTS };
 
 typedef struct Settings {
@@ -145,6 +146,17 @@ static StepProfile profile_of(const Settings *s, const Workload w[2], const Read
     return p;
 }
 
+// How late a thread wakes that sleeps until a message has come over an emulated link, in seconds.
+static double measure_wake(void) {
+    double late[SLEEPS];
+    for (int i = 0; i < SLEEPS; i++) {
+        uint64_t until = clock_ns() + 200000;
+        link_sleep_until(until);
+        late[i] = (double)(clock_ns() - until) / 1e9;
+    }
+    return bench_median(late, SLEEPS);
+}
+
 static void say(const StepProfile *p, const Kernels *kernels, size_t rows) {
     char blas[160];
     kernels->describe(blas, sizeof blas);
@@ -156,6 +168,7 @@ static void say(const StepProfile *p, const Kernels *kernels, size_t rows) {
     printf("forward_ms=%.3f loss_ms=%.3f backward_ms=%.3f optimizer_ms=%.3f\n",
            1e3 * model_row_time(p->forward, n), 1e3 * model_row_time(p->loss, n),
            1e3 * model_row_time(p->backward, n), 1e3 * p->optimizer);
+    printf("wake_us=%.1f after a sleep, as over an emulated link\n", 1e6 * measure_wake());
     printf("first gradient ready at %.0f %% of backward\n", 100 * p->tensors[0].ready);
 }
 

@@ -5,8 +5,10 @@
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
-# are compared. The algebra knows no devices that share a memory: what that costs, and what the loop around the step
-# costs, is calibrated by one number a strategy, its step without any link. The steps over links are then predicted.
+# are compared. Three numbers are measured without a link, because the algebra of one device does not know them: what a
+# step of two devices that do not communicate takes besides (--comm-hook noop), what DDP's sums add to that, and what
+# DP's copies add. The steps over links are then predicted. A probe before and after each run tells which were
+# disturbed: these are made once more while there is time, and what stays disturbed is in no sentence.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
 # takes in, to DIR (bench/out-real). --resume goes on with a call that was interrupted. Nothing fails by time.
 set -euo pipefail
@@ -15,90 +17,140 @@ here=$PWD
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in runs options section; do
+for part in runs options section disturbed; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
 
 usage() {
-    sed -n '2,11s/^# \{0,1\}//p' bench/model/real.sh
+    sed -n '2,14s/^# \{0,1\}//p' bench/model/real.sh
 }
 
 out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40 resume=0
-declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps)
+patience=120 # seconds for runs that are made once more
+declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps [--patience]=patience)
 declare -A paths=([--out]=out [--bin]=bin)
 read_options bench/model/real.sh "$@"
 [ -x "$bin/bench_scale" ] || { echo "error: there is no $bin/bench_scale; build the project first" >&2 && exit 2; }
 open_results real.csv
+# shellcheck disable=SC2034 # disturbed.sh's
+kind=cpu planning=0
 hidden=512,512,512,512,512,512,512,512
-common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval"
+common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
 
-# shellcheck disable=SC2016 # the inner shell's
-run_once profile env PROGRAM="$bin/bench_profile" sh -c '
-    taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
-    taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
-    "$out/runs/profile/profile.json" --hidden $hidden --rows 64 || exit 1
-cat "$out/runs/profile/output.txt"
-cp "$out/runs/profile/profile.json" "$out/profile.json"
-
-# real STRATEGY LINK ROUND: one run, and a line of real.txt: its median step in milliseconds, the first steps left
-# out. LINK may be none.
-real() {
-    local name=$1-$2-$3 link_option="--link $2"
-    [ "$2" != none ] || link_option=
-    # shellcheck disable=SC2086 # options are words
-    set -- "$1" "$2" $common $link_option --log-every 1 --out "$out/runs/$name"
-    case $1 in
-    dp) run_once "$name" "$bin/train_dp" --devices 2 --bind cores "${@:3}" ;;
-    ddp) run_once "$name" "$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-cap-mb 1 "${@:3}" ;;
-    esac || exit 1
-    csv 'of("step") >= 3 { print of("step_ms") }' "$out/runs/$name/steps.csv" | sort -n |
-        awk -v what="$2 $1" '{ v[NR] = $1 } END { print what, v[int((NR + 1) / 2)] }' >>"$out/real.txt"
+# Takes the profile, with a neighbour on the other core.
+take_profile() {
+    # shellcheck disable=SC2016 # the inner shell's
+    run_once profile env PROGRAM="$bin/bench_profile" sh -c '
+        taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
+        taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
+        "$out/runs/profile/profile.json" --hidden $hidden --rows 64
 }
 
-rm -f "$out/real.txt" "$out/sharing.txt"
+# measure_run NAME: one run between two probes. NAME is STRATEGY-LINK-ROUND; the link may be none, and the strategy
+# noop, which is DDP without its communication.
+measure_run() {
+    [[ $1 != profile ]] || { between_probes profile take_profile && return || exit 1; }
+    local strategy=${1%%-*} link=${1#*-}
+    link=${link%-*}
+    # shellcheck disable=SC2086 # options are words
+    set -- "$1" $common --out "$out/runs/$1"
+    [[ $link == none ]] || set -- "$@" --link "$link"
+    case $strategy in
+    dp) between_probes "$1" run_once "$1" "$bin/train_dp" --devices 2 --bind cores "${@:2}" ;;
+    noop) between_probes "$1" run_once "$1" "${ranks[@]}" --comm-hook noop "${@:2}" ;;
+    ddp) between_probes "$1" run_once "$1" "${ranks[@]}" "${@:2}" ;;
+    esac || exit 1
+}
+ranks=("$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-cap-mb 1)
+
+series="dp-none ddp-none noop-none"
+for link in $links; do series="$series dp-$link ddp-$link"; done
+
+begun=$SECONDS
+measure_run profile
 for ((round = 1; round <= rounds; round++)); do
-    for link in none $links; do
-        for strategy in dp ddp; do
-            real $strategy "$link" "$round"
-        done
+    left=
+    [[ $round == 1 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (rounds - round + 1) / (round - 1)))) left"
+    setup_say "round $round of $rounds: $(wc -w <<<"$series") runs$left"
+    for one in $series; do measure_run "$one-$round"; done
+done
+until=$((SECONDS + patience))
+while disturbed_runs >"$out/disturbed.txt" && [[ -s $out/disturbed.txt ]] && ((SECONDS < until)); do
+    setup_say "$(wc -l <"$out/disturbed.txt") disturbed runs once more, at most $(setup_minutes $((until - SECONDS)))"
+    mapfile -t names <"$out/disturbed.txt"
+    for name in "${names[@]}"; do
+        ((SECONDS < until)) || break
+        rm -f "$out/runs/$name/command.txt"
+        measure_run "$name"
     done
 done
+disturbed_runs >"$out/disturbed.txt"
+cat "$out/runs/profile/output.txt"
+cp "$out/runs/profile/profile.json" "$out/profile.json"
+wake_us=$(sed -n 's/^wake_us=\([0-9.]*\).*/\1/p' "$out/runs/profile/output.txt")
 
-# median STRATEGY LINK: prints the median over the rounds, in milliseconds
+# median SERIES: the median over the rounds that count of a run's median step, in milliseconds, without the first two
+# steps; and "disturbed" if fewer than half of the rounds count.
 median() {
-    awk -v s="$1" -v l="$2" '$1 == l && $2 == s { print $3 }' "$out/real.txt" | sort -n |
-        awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+    local -a steps
+    mapfile -t steps < <(undisturbed_of "$1")
+    local state=
+    [[ ${steps[0]} != disturbed ]] || { state=" disturbed" && steps=("${steps[@]:1}"); }
+    for one in "${steps[@]}"; do
+        csv 'of("step") >= 3 { print of("step_ms") }' "$one" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+    done | sort -n | awk -v state="$state" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] state }'
 }
 
-# model STRATEGY GBIT LATENCY_US: prints how long a step takes by the algebra, in milliseconds
+# model STRATEGY GBIT LATENCY_US [OPTION...]: prints how long a step takes by the algebra, in milliseconds
 model() {
-    "$bin/bench_scale" --profile "$out/profile.json" --devices 2 --bucket-cap-mb 1 --gbit "$2" --latency-us "$3" |
+    "$bin/bench_scale" --profile "$out/profile.json" --devices 2 --bucket-cap-mb 1 --gbit "$2" --latency-us "$3" "${@:4}" |
         awk -F, -v s="$1" '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "step") at = i } $1 == 2 && $2 == s { print $at }'
 }
 
-echo "link,strategy,model_ms,real_ms,real_over_model" >"$out/real.csv"
+# Without a link: loop, the milliseconds besides; and the microseconds for a million bytes of DDP's sums and DP's copies.
+dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none)
+gradients=$(sed -n 's/.* gradients=\([0-9]*\) .*/\1/p' "$out/runs/profile/output.txt")
+read -r loop sum_us copy_us < <(echo "${dp% *} ${ddp% *} ${noop% *} $(model ddp 1e6 0) $(model dp 1e6 0) $gradients" |
+    awk '{ loop = $3 - $4; sum = $2 - $3; copy = ($1 - loop - $5) / 2
+           printf "%.3f %.3f %.3f\n", loop, (sum > 0 ? sum : 0) * 1e9 / $6, (copy > 0 ? copy : 0) * 1e9 / $6 }')
+echo "loop_ms=$loop sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" | tee "$out/sharing.txt"
+
+echo "link,strategy,model_ms,real_ms,real_over_model,disturbed" >"$out/real.csv"
 for strategy in dp ddp; do
-    sharing=$(echo "$(median $strategy none) $(model $strategy 1e6 0)" | awk '{ printf "%.3f", $1 - $2 }')
-    echo "$strategy: one machine's memory and the loop cost $sharing ms more than the algebra says, without any link"
-    echo "$strategy $sharing" >>"$out/sharing.txt"
     for link in $links; do
-        echo "$link $(model $strategy "${link%,*}" "${link#*,}") $(median $strategy "$link")" |
-            awk -v s="$strategy" -v more="$sharing" '{ sub(",", " Gbit/s + ", $1); m = $2 + more
-                printf "%s us,%s,%.2f,%.2f,%.3f\n", $1, s, m, $3, $3 / m }'
+        # Each of DP's messages wakes a thread; of a ring's two rounds only the last does.
+        late=$(echo "${link#*,} $wake_us $strategy" | awk '{ print $1 + ($3 == "dp" ? $2 : $2 / 2) }')
+        echo "$link $(model $strategy "${link%,*}" "$late" --sum-us "$sum_us" --copy-us "$copy_us") $(median "$strategy-$link")" |
+            awk -v s="$strategy" -v loop="$loop" '{ sub(",", " Gbit/s + ", $1); m = $2 + loop
+                printf "emulated %s us,%s,%.2f,%.2f,%.3f,%d\n", $1, s, m, $3, $3 / m, $4 == "disturbed" }'
     done >>"$out/real.csv"
 done
-awk -F, '{ printf "%-22s %-9s %10s %10s %16s\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
+awk -F, '{ printf "%-31s %-8s %8s %8s %15s%s\n", $1, $2, $3, $4, $5, $6 == 1 ? " disturbed" : "" }' "$out/real.csv"
 
+sentences() {
+    if [[ $dp$ddp$noop == *disturbed* ]] || grep -qx profile "$out/disturbed.txt"; then
+        echo "The profile or the steps without a link were **disturbed**, and the model needs them: nothing is said of these."
+        return
+    fi
+    awk -F, 'NR == 1 { next }
+        $6 { disturbed++; next }
+        { off = $5 > 1 ? $5 - 1 : 1 - $5; if (off > most) { most = off; where = toupper($2) " over " $1 } n++; near += off <= 0.1 }
+        END {
+            if (n) printf "Two devices on emulated links: of %d median steps %d are within 10 %% of the model; the one farthest from it is %s, %.0f %% off.\n", n, near, where, 100 * most
+            if (disturbed) printf "%d others were **disturbed** and are not counted.\n", disturbed
+        }' "$out/real.csv"
+    echo "Three numbers are measured without a link: a step of two devices that do not communicate takes $loop ms besides;"
+    echo "DDP's sums take a core $sum_us us for a million bytes, DP's copies $copy_us us. A sleep ends $wake_us us late."
+}
 {
     echo "## The model beside real steps"
     echo
-    awk -F, 'NR == 1 { next }
-        { off = $5 > 1 ? $5 - 1 : 1 - $5; if (off > most) { most = off; where = toupper($2) " over " $1 } n++ }
-        END { printf "Two devices on emulated links: of %d median steps the one farthest from the model is %s, %.0f %% off.\n", n, where, 100 * most }' "$out/real.csv"
-    awk '{ more[$1] = $2 } END { printf "What devices that share one memory cost, and the loop around the step, is calibrated without any link: %.2f ms for DP, %.2f ms for DDP.\n", more["dp"], more["ddp"] }' "$out/sharing.txt"
+    sentences
     echo
-    awk -F, 'NR == 1 { print "| link | strategy | model, ms | real, ms | real over model |"; print "|---|---|---|---|---|"; next }
-        { printf "| %s | %s | %s | %s | %s |\n", $1, $2, $3, $4, $5 }' "$out/real.csv"
+    awk -F, 'NR == 1 { print "| link | strategy | model, ms | real, ms | real over model |"; print "|---|---|---:|---:|---:|"; next }
+        { printf "| %s | %s | %s | %s | %s%s |\n", $1, $2, $3, $4, $5, $6 ? " disturbed" : "" }' "$out/real.csv"
+    echo
+    machine_facts "$(head -n 1 "$out/runs/profile/output.txt" | tr -d '"')" "Command: \`$asked\`"
 } >"$out/section.md"
 write_section real

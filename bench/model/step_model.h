@@ -88,8 +88,8 @@ double model_row_time(RowTime time, double rows);              // seconds, for s
 double model_message(ModelLink link, double bytes);            // seconds of one message
 double model_all_reduce(const Cluster *cluster, double bytes); // seconds of one bucket's all-reduce
 
-// The buckets as the Reducer makes them after its first step (ddp/buckets.h). Fills at most tensor_count buckets
-// and returns how many. begin and end are those of this cluster.
+// The buckets as the Reducer makes them after its first step, by ddp/buckets.h. Fills at most
+// tensor_count buckets and returns how many. begin and end are those of this cluster.
 size_t model_buckets(const StepProfile *profile, const Cluster *cluster, BucketTime *buckets);
 
 // How many messages a step of DDP, or of DP, sends: for a simulation, which sends each.

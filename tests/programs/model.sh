@@ -71,9 +71,21 @@ holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 
 # The model beside real steps: a row for each link and strategy. (Times are nobody's promise.)
 if [ "$(nproc)" -ge 2 ]; then
-    run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10
-    holds "a row for each strategy" "$(grep -c '^10 Gbit/s + 10 us,d*dp,[0-9.]*,[0-9.]*,[0-9.]*$' real/real.csv) == 2"
+    run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0
+    holds "a row for each strategy" "$(grep -c '^emulated 10 Gbit/s + 10 us,d*dp,-*[0-9.]*,[0-9.]*,-*[0-9.]*,[01]$' real/real.csv) == 2"
     holds "a section for the report" "$(grep -c '<h2>The model beside real steps' real/section.html) == 1"
+    # The machine that these probes tell of was disturbed in both runs over the link: no sentence counts them.
+    for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
+    for probe in real/runs/*dp-10,10-1/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >"$probe"; done
+    run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
+    holds "it found all runs" "$(grep -c '^kept from before' err.txt) == 6"
+    holds "both rows are disturbed" "$(grep -c ',1$' real/real.csv) == 2"
+    holds "a sentence says so" "$(grep -c '^2 others were \*\*disturbed' real/section.md) == 1"
+    holds "none counts them" "$(grep -c 'median steps' real/section.md) == 0"
+    for probe in real/runs/*/probe.csv; do printf 'threads,gflops,triad_gbps\n0,100,50\n0,100,50\n' >"$probe"; done
+    printf 'threads,gflops,triad_gbps\n0,100,50\n0,60,50\n' >real/runs/profile/probe.csv
+    run "real.sh --resume" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0 --resume
+    holds "nothing is said by a disturbed profile" "$(grep -c 'median steps' real/section.md) == 0"
 fi
 
 # The model beside the paper: the networks are the real ones, and every point is within 15 %, as it says. What is held
