@@ -86,8 +86,7 @@ profile() {
 # simulated NAME NUMBERS GPUS: SimGrid's seconds, with what bench_fit found.
 simulated() {
     # shellcheck disable=SC2046 # the numbers are options
-    "$bin/bench_scale" --profile "$out/$1.json" --devices "$3" --rows 1 --simulate --algorithm hierarchical --node-size \
-        $(if [ "$3" -lt 8 ]; then echo "$3"; else echo 8; fi) \
+    "$bin/bench_scale" --profile "$out/$1.json" --devices "$3" --rows 1 --simulate --algorithm hierarchical --node-size 8 \
         $(echo "$2" | awk '{ for (i = 1; i <= 3; i++) { split($i, v, "="); number[v[1]] = v[2] }
             printf "--gbit %s --inside-gbit %s --latency-us %s --inside-latency-us %s --straggler %s", number["gbit"], number["gbit"],
                 number["latency_us"], number["latency_us"], number["slowdown"] }') |

@@ -261,7 +261,7 @@ int simulate_step(const StepProfile *profile, const Cluster *cluster, bool ddp, 
     if (model_messages(profile, cluster, ddp) > SIMULATED_MESSAGES_MAX)
         return error_set(err, STATUS_USAGE, "a step of more than %d messages is not simulated",
                          SIMULATED_MESSAGES_MAX);
-    if (cluster->devices % cluster->node_size != 0)
+    if (cluster->devices > cluster->node_size && cluster->devices % cluster->node_size != 0)
         return error_set(err, STATUS_USAGE, "%d devices do not fill nodes of %d", cluster->devices,
                          cluster->node_size);
     int pipe_ends[2];

@@ -5,7 +5,7 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 
 # An option that is known is stepped over, with the 1 that follows if it takes a value: the error is about what is left.
-for name in compare ablation allreduce paper promises peers/compare model/real; do
+for name in compare ablation allreduce paper promises peers/compare model/real model/scale; do
     command=$root/bench/$name.sh
     run "$name --help" "$command" --help
     options=$(grep -oE '^  --[a-z-]+|\[--[a-z-]+' out.txt | sed 's/.*--/--/' | grep -vxE -e '--help|--one-device')

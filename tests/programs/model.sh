@@ -114,6 +114,20 @@ holds "a number at its limit" "$(grep -c 'at_its_limit=' out.txt) == 1"
 echo '2;0.1' >points.csv
 refuse 2 'expected at most 64 lines like' "$bin/bench_fit" --profile profile.json --points points.csv
 
+# On many devices: a row for each network, algorithm and straggler, and what is drawn is what scale.csv says.
+run "scale.sh" "$model/scale.sh" --bin "$bin" --profile profile.json --devices 1,4,16 --out scale
+holds "30 rows" "$(grep -c '^[12],[a-z]*,1[.5]*,[0-9]*,d*dp,' scale/scale.csv) == 30"
+holds "fast nodes help" "$(awk -F, '$1 == 2 && $3 == 1 && $4 == 16 { two = $6 } $1 == 1 && $2 == "hierarchical" && $3 == 1 && $4 == 16 { one = $6 } END { print (two < one) }' scale/scale.csv) == 1"
+holds "a sentence" "$(grep -c '^On 16 devices a step takes DP ' scale/section.md) == 1"
+holds "a section for the report" "$(grep -c '<h2>DP and DDP on up to 16 devices' scale/section.html) == 1"
+if command -v gnuplot >/dev/null; then
+    (cd scale && gnuplot -e numbers_only=1 plots/scale.gp) >gnuplot.txt 2>&1 || fail "gnuplot: $(cat gnuplot.txt)"
+    awk -F, 'FNR > 1 { for (i = 2; i <= NF; i += 2) printf "%d %.6g\n", $1, $i }' scale/plots/scale-[12].csv | sort >wanted
+    awk 'NF == 3 && $3 == "i" { printf "%d %.6g\n", $1, $2 }' scale/plots/scale.drawn | sort >drawn
+    checks=$((checks + 1))
+    awk 'FNR == NR { n[$0]++; next } !($0 in n) { exit 1 }' drawn wanted || fail "not drawn as scale.csv says: $(head -n 3 drawn)"
+fi
+
 # broken WORDS SED-SCRIPT: the profile, changed so, is refused with these words.
 broken() {
     sed "$2" profile.json >broken.json

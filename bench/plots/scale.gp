@@ -1,0 +1,40 @@
+# scale.gp: DP's and DDP's step on up to thousands of devices, by the model (lines) and by SimGrid (rings): a panel with
+# devices that are equally fast, and one with a straggler. Reads plots/scale-N.csv (devices; dp, ring, tree, hierarchical
+# and two, the network of two levels; NAME_simulated beside each). bench/model/scale.sh writes them.
+
+name = "scale"
+width = 720
+height = 760
+load "plots/style.gp"
+
+figure_title = "A step on many devices: computed, not measured"
+set multiplot title figure_title font ",16"
+unset key
+set ylabel "milliseconds"
+set logscale x 2
+set logscale y
+set format y shown("%g")
+set lmargin at screen 70.0 / width
+set rmargin at screen 1 - 130.0 / width
+array panel_title[2] = ["All devices are equally fast", "One device computes 1.5 times as long"]
+lines = "dp ring tree hierarchical two"
+colour(run) = run eq "dp" ? orange : run eq "ring" ? blue : run eq "tree" ? green : run eq "two" ? black : purple
+says(run) = run eq "dp" ? "DP" : run eq "two" ? "DDP, two levels" : run eq "hierarchical" ? "DDP, rings of rings" : "DDP, ".run
+told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
+values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
+do for [n = 1:2] {
+    file = "plots/scale-".n.".csv"
+    set tmargin at screen 1 - (80.0 + 350 * (n - 1)) / height
+    set bmargin at screen 1 - (360.0 + 350 * (n - 1)) / height
+    set xrange [*:*] # stats leaves out what is out of range
+    set yrange [*:*]
+    stats file using "devices" name "devices" nooutput
+    set xrange [devices_min:1.1 * devices_max]
+    set title panel_title[n]
+    set xlabel n == 2 ? "devices" : ""
+    last(run) = column("devices") == devices_max ? column(run) : NaN
+    plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
+        for [run in lines] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 0.8 linecolor rgb colour(run), \
+        for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, 0 textcolor rgb colour(run) @values
+}
+unset multiplot
