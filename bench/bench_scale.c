@@ -122,7 +122,7 @@ static void add_options(Options *options, Settings *s) {
                       "inside a node, microseconds");
     options_add_float(options, "bucket-cap-mb", &s->cluster.bucket_cap_mb, -1, 1e6,
                       "as DDP's; -1: a first of 1, then 25");
-    options_add_float(options, "straggler", &s->cluster.straggler, 1, 1000,
+    options_add_float(options, "straggler", &s->cluster.straggler, 0.01, 1000,
                       "one device computes so many times as long");
     options_add_float(options, "copy-us", &s->copy_us, 0, 1e9,
                       "a core's time for a million bytes that DP copies");

@@ -5,9 +5,9 @@
 #
 # Two devices, mlp with eight hidden layers of 512, 64 rows a device, a bucket cap of 1 MiB. The profile is taken
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
-# are compared. Three numbers are measured without a link, because the algebra of one device does not know them: what a
-# step of two devices that do not communicate takes besides (--comm-hook noop), what DDP's sums add to that, and what
-# DP's copies add. The steps over links are then predicted. A probe before and after each run tells which were
+# are compared. Three numbers are measured without a link, because the algebra of one device does not know them: how
+# many times as long two devices compute that do not communicate (--comm-hook noop), what DDP's sums add to that, and
+# what DP's copies add. The steps over links are then predicted. A probe before and after each run tells which were
 # disturbed: these are made once more while there is time, and what stays disturbed is in no sentence.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
 # takes in, to DIR (bench/out-real). --resume goes on with a call that was interrupted. Nothing fails by time.
@@ -38,19 +38,9 @@ kind=cpu planning=0
 hidden=512,512,512,512,512,512,512,512
 common="--device cpu --model mlp --hidden $hidden --global-batch 128 --steps $steps --no-eval --log-every 1"
 
-# Takes the profile, with a neighbour on the other core.
-take_profile() {
-    # shellcheck disable=SC2016 # the inner shell's
-    run_once profile env PROGRAM="$bin/bench_profile" sh -c '
-        taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
-        taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
-        "$out/runs/profile/profile.json" --hidden $hidden --rows 64
-}
-
 # measure_run NAME: one run between two probes. NAME is STRATEGY-LINK-ROUND; the link may be none, and the strategy
 # noop, which is DDP without its communication.
 measure_run() {
-    [[ $1 != profile ]] || { between_probes profile take_profile && return || exit 1; }
     local strategy=${1%%-*} link=${1#*-}
     link=${link%-*}
     # shellcheck disable=SC2086 # options are words
@@ -67,25 +57,21 @@ ranks=("$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-c
 series="dp-none ddp-none noop-none"
 for link in $links; do series="$series dp-$link ddp-$link"; done
 
-begun=$SECONDS
-measure_run profile
+begun=$SECONDS done=0
+# The profile, with a neighbour on the other core.
+# shellcheck disable=SC2016 # the inner shell's
+between_probes profile run_once profile env PROGRAM="$bin/bench_profile" sh -c '
+    taskset -c 1 "$PROGRAM" "$@" --rounds 150 >/dev/null 2>&1 &
+    taskset -c 0 "$PROGRAM" "$@" --rounds 60 --save "$0" && wait' \
+    "$out/runs/profile/profile.json" --hidden $hidden --rows 64 || exit 1
 for ((round = 1; round <= rounds; round++)); do
-    left=
-    [[ $round == 1 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (rounds - round + 1) / (round - 1)))) left"
-    setup_say "round $round of $rounds: $(wc -w <<<"$series") runs$left"
-    for one in $series; do measure_run "$one-$round"; done
-done
-until=$((SECONDS + patience))
-while disturbed_runs >"$out/disturbed.txt" && [[ -s $out/disturbed.txt ]] && ((SECONDS < until)); do
-    setup_say "$(wc -l <"$out/disturbed.txt") disturbed runs once more, at most $(setup_minutes $((until - SECONDS)))"
-    mapfile -t names <"$out/disturbed.txt"
-    for name in "${names[@]}"; do
-        ((SECONDS < until)) || break
-        rm -f "$out/runs/$name/command.txt"
-        measure_run "$name"
+    for one in $series; do
+        say_progress $done $((rounds * $(wc -w <<<"$series"))) "round $round of $rounds: ${one%%-*}, link ${one#*-}"
+        measure_run "$one-$round"
+        done=$((done + 1))
     done
 done
-disturbed_runs >"$out/disturbed.txt"
+repeat_disturbed_runs "$patience"
 cat "$out/runs/profile/output.txt"
 cp "$out/runs/profile/profile.json" "$out/profile.json"
 wake_us=$(sed -n 's/^wake_us=\([0-9.]*\).*/\1/p' "$out/runs/profile/output.txt")
@@ -108,22 +94,25 @@ model() {
         awk -F, -v s="$1" '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "step") at = i } $1 == 2 && $2 == s { print $at }'
 }
 
-# Without a link: loop, the milliseconds besides; and the microseconds for a million bytes of DDP's sums and DP's copies.
+# Without a link: how many times as long two devices compute beside each other as one did, and the microseconds for a
+# million bytes of DDP's sums and of DP's copies.
 dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none)
 gradients=$(sed -n 's/.* gradients=\([0-9]*\) .*/\1/p' "$out/runs/profile/output.txt")
-read -r loop sum_us copy_us < <(echo "${dp% *} ${ddp% *} ${noop% *} $(model ddp 1e6 0) $(model dp 1e6 0) $gradients" |
-    awk '{ loop = $3 - $4; sum = $2 - $3; copy = ($1 - loop - $5) / 2
-           printf "%.3f %.3f %.3f\n", loop, (sum > 0 ? sum : 0) * 1e9 / $6, (copy > 0 ? copy : 0) * 1e9 / $6 }')
-echo "loop_ms=$loop sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" | tee "$out/sharing.txt"
+slowdown=$(echo "${noop% *} $(model ddp 1e6 0)" | awk '{ printf "%.4f", $1 / $2 }')
+read -r sum_us copy_us < <(echo "${dp% *} ${ddp% *} ${noop% *} $(model dp 1e6 0 --straggler "$slowdown") $gradients" |
+    awk '{ sum = $2 - $3; copy = ($1 - $4) / 2
+           printf "%.3f %.3f\n", (sum > 0 ? sum : 0) * 1e9 / $5, (copy > 0 ? copy : 0) * 1e9 / $5 }')
+echo "slowdown=$slowdown sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" | tee "$out/sharing.txt"
 
 echo "link,strategy,model_ms,real_ms,real_over_model,disturbed" >"$out/real.csv"
 for strategy in dp ddp; do
     for link in $links; do
         # Each of DP's messages wakes a thread; of a ring's two rounds only the last does.
         late=$(echo "${link#*,} $wake_us $strategy" | awk '{ print $1 + ($3 == "dp" ? $2 : $2 / 2) }')
-        echo "$link $(model $strategy "${link%,*}" "$late" --sum-us "$sum_us" --copy-us "$copy_us") $(median "$strategy-$link")" |
-            awk -v s="$strategy" -v loop="$loop" '{ sub(",", " Gbit/s + ", $1); m = $2 + loop
-                printf "emulated %s us,%s,%.2f,%.2f,%.3f,%d\n", $1, s, m, $3, $3 / m, $4 == "disturbed" }'
+        echo "$link $(model $strategy "${link%,*}" "$late" --straggler "$slowdown" \
+            --sum-us "$sum_us" --copy-us "$copy_us") $(median "$strategy-$link")" |
+            awk -v s="$strategy" '{ sub(",", " Gbit/s + ", $1)
+                printf "emulated %s us,%s,%.2f,%.2f,%.3f,%d\n", $1, s, $2, $3, $3 / $2, $4 == "disturbed" }'
     done >>"$out/real.csv"
 done
 awk -F, '{ printf "%-31s %-8s %8s %8s %15s%s\n", $1, $2, $3, $4, $5, $6 == 1 ? " disturbed" : "" }' "$out/real.csv"
@@ -140,8 +129,8 @@ sentences() {
             if (n) printf "Two devices on emulated links: of %d median steps %d are within 10 %% of the model; the one farthest from it is %s, %.0f %% off.\n", n, near, where, 100 * most
             if (disturbed) printf "%d others were **disturbed** and are not counted.\n", disturbed
         }' "$out/real.csv"
-    echo "Three numbers are measured without a link: a step of two devices that do not communicate takes $loop ms besides;"
-    echo "DDP's sums take a core $sum_us us for a million bytes, DP's copies $copy_us us. A sleep ends $wake_us us late."
+    echo "Three numbers are measured without a link: two devices that do not communicate compute $slowdown times as long"
+    echo "as one did; DDP's sums take a core $sum_us us for a million bytes, DP's copies $copy_us us. A sleep ends $wake_us us late."
 }
 {
     echo "## The model beside real steps"

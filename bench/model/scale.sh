@@ -57,9 +57,7 @@ cases="1-ring 1-tree 1-hierarchical 2-hierarchical"
 begun=$SECONDS done=0
 for straggler in 1 1.5; do
     for one in $cases; do
-        left=
-        [[ $done == 0 ]] || left=", about $(setup_minutes $(((SECONDS - begun) * (8 - done) / done))) left"
-        setup_say "$((done + 1)) of 8$left: ${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long"
+        say_progress $done 8 "${one#*-}, ${one%%-*} level(s), slowest device $straggler times as long"
         inside="--inside-gbit 10 --inside-latency-us 10"
         [[ $one != 2-* ]] || inside="--inside-gbit 200 --inside-latency-us 3"
         [[ $one != *-hierarchical ]] || inside="$inside --node-size 8"

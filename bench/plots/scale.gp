@@ -14,12 +14,13 @@ set ylabel "milliseconds"
 set logscale x 2
 set logscale y
 set format y shown("%g")
-set lmargin at screen 70.0 / width
-set rmargin at screen 1 - 130.0 / width
+set lmargin at screen 95.0 / width
+set rmargin at screen 1 - 160.0 / width
 array panel_title[2] = ["All devices are equally fast", "One device computes 1.5 times as long"]
 lines = "dp ring tree hierarchical two"
 colour(run) = run eq "dp" ? orange : run eq "ring" ? blue : run eq "tree" ? green : run eq "two" ? black : purple
 says(run) = run eq "dp" ? "DP" : run eq "two" ? "DDP, two levels" : run eq "hierarchical" ? "DDP, rings of rings" : "DDP, ".run
+apart(run) = run eq "tree" || run eq "two" ? -0.5 : 0.5 # neighbours may end close together
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
 do for [n = 1:2] {
@@ -34,7 +35,7 @@ do for [n = 1:2] {
     set xlabel n == 2 ? "devices" : ""
     last(run) = column("devices") == devices_max ? column(run) : NaN
     plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
-        for [run in lines] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 0.8 linecolor rgb colour(run), \
-        for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, 0 textcolor rgb colour(run) @values
+        for [run in lines] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run), \
+        for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, apart(run) textcolor rgb colour(run) @values
 }
 unset multiplot
