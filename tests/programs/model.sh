@@ -96,6 +96,8 @@ checks=$((checks + 2))
 [ "$(size ResNet50-NCCL)" = "161 tensors, 25557032" ] || fail "ResNet-50: $(size ResNet50-NCCL)"
 [ "$(size BERT-Gloo)" = "391 tensors, 335141888" ] || fail "BERT: $(size BERT-Gloo)"
 holds "32 points, all within 15 %" "$(awk -F, 'NR > 1 { n++; near += $6 >= -15 && $6 <= 15 } END { print n * 100 + near }' published/published.csv) == 3232"
+holds "a point that is held out is farther off than one that is fitted" "$(awk -F, 'function off(x) { return x < 0 ? -x : x }
+    NR == 1 { next } off($6) > most[$1] { most[$1] = off($6); far[$1] = off($7) } END { for (run in far) n += far[run] > most[run]; print n }' published/published.csv) == 4"
 holds "no number lies at the end of its search" "$(grep -c at_its_limit published/fitted.txt) == 0"
 holds "a section for the report" "$(grep -c '<h2>The model beside published steps' published/section.html) == 1"
 
