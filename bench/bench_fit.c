@@ -173,7 +173,7 @@ int main(int argc, char **argv) {
     Options options = {.program = "bench_fit",
                        .summary = "Fits a network and a slow-down to measured steps of many "
                                   "devices.\n"
-                                  "Example: bench_fit --profile profile.json --points steps.csv"};
+                                  "Example: bench_fit --profile profile.json --points points.csv"};
     options_add_string(&options, "profile", &profile_path, "FILE", "what bench_profile saved");
     options_add_string(&options, "points", &points_path, "FILE", "lines: devices,seconds");
     options_add_int(&options, "node-size", &points.node_size, 1, 4096, "devices in a node");
