@@ -30,6 +30,7 @@ done
 
 # --- Every example: in a folder where its files are, found beside this program and not in PATH
 
+run "a profile for the examples" "$bin/bench_profile" --hidden 16 --rounds 3 --save profile.json
 printf "1,0.10\n2,0.12\n4,0.13\n8,0.14\n" >points.csv
 run "files for the examples" "$bin/train_single" --model toy --steps 3 --save dp.safetensors
 cp dp.safetensors ddp.safetensors
