@@ -5,25 +5,24 @@
  *
  * What is on one machine has been merged by the job itself. Times are the first file's.
  */
-#include <stdio.h>
-#include <string.h>
-
+#include "common/base/options.h"
 #include "common/base/trace_merge.h"
 
 int main(int argc, char **argv) {
-    static const char USAGE[] = "usage: merge_traces OUT TRACE...\n"
-                                "writes one timeline for ui.perfetto.dev of several\n";
-    if (argc == 2 && strcmp(argv[1], "--help") == 0) {
-        if (fputs(USAGE, stdout) >= 0 && fflush(stdout) == 0) return STATUS_OK;
-        perror("error: cannot write the help");
-        return STATUS_FAILED;
-    }
-    if (argc < 3) {
-        fputs(USAGE, stderr);
-        return STATUS_USAGE;
-    }
+    Options options = {
+        .program = "merge_traces",
+        .summary =
+            "Writes one timeline of several, for ui.perfetto.dev.\n\n"
+            "Ranks on machines without a common disk leave their own parts of a trace:\n"
+            "FILE.rank2 and so on, beside the --trace FILE of the first machine, which the job\n"
+            "has merged itself. Copy them to one machine. Times are the first trace's.",
+        .takes_command = true,
+        .command = "OUT TRACE ..."};
     Error err = {0};
-    if (trace_merge(argv[1], (const char *const *)argv + 2, (size_t)argc - 2, &err) == 0) return 0;
-    fprintf(stderr, "error: %s\n", err.message);
-    return err.status;
+    must_do(options_parse(&options, argc, argv, &err), &err);
+    if (argc - options.rest < 2)
+        must_do(error_set(&err, STATUS_USAGE, "OUT and a trace are needed (see --help)"), &err);
+    const char *const *names = (const char *const *)argv + options.rest;
+    must_do(trace_merge(names[0], names + 1, (size_t)(argc - options.rest - 1), &err), &err);
+    return STATUS_OK;
 }

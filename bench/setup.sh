@@ -54,7 +54,11 @@ setup_missing() {
             setup_has_library libcjson || echo libcjson-dev
             setup_has_library libcrypto || echo libssl-dev
             ;;
-        tests) setup_has_library cmocka || echo libcmocka-dev ;;
+        tests)
+            setup_has_library cmocka || echo libcmocka-dev
+            command -v c++ >/dev/null || echo g++        # for a program in C++ with the installed library
+            command -v groff >/dev/null || echo groff-base # for the manual pages as they are printed
+            ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         scale) setup_has_library simgrid || echo libsimgrid-dev ;;

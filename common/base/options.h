@@ -46,6 +46,7 @@ typedef struct Options {
     // Where options end and a command begins (ddprun): if true, parsing stops at the first
     // argument that is not an option, and `rest` is its index in argv (argc if there is none).
     bool takes_command;
+    const char *command; // what --help calls it; NULL: "COMMAND [ARGUMENT ...]"
     // How many arguments that are not options are allowed (compare_tensors A B): 0 to 4.
     int positional_max;
     const char *positional[4];

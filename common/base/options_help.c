@@ -93,10 +93,15 @@ static void print_row(FILE *stream, const Option *option, size_t indent) {
     fputc('\n', stream);
 }
 
+static const char *command_of(const Options *options) {
+    return options->command ? options->command : "COMMAND [ARGUMENT ...]";
+}
+
 static void print_usage(FILE *stream, const Options *options) {
     fprintf(stream, "usage: %s [options]", options->program);
     for (int i = 0; i < options->positional_max; i++) fprintf(stream, " %c", 'A' + i);
-    fputs(options->takes_command ? " COMMAND [ARGUMENT ...]\n" : "\n", stream);
+    if (options->takes_command) fprintf(stream, " %s", command_of(options));
+    fputc('\n', stream);
 }
 
 void options_print_help(const Options *options, FILE *stream) {
@@ -169,7 +174,8 @@ static void print_roff_summary(FILE *stream, const Options *options) {
     print_roff(stream, options->program);
     fputs("\n[\\fIoptions\\fR]", stream);
     for (int i = 0; i < options->positional_max; i++) fprintf(stream, " \\fI%c\\fR", 'A' + i);
-    fputs(options->takes_command ? " \\fICOMMAND\\fR [\\fIARGUMENT\\fR ...]\n" : "\n", stream);
+    if (options->takes_command) fprintf(stream, " \\fI%s\\fR", command_of(options));
+    fputc('\n', stream);
     fputs(".SH DESCRIPTION\n.nf\n", stream);
     print_roff(stream, summary);
     fputs("\n.fi\n.SH OPTIONS\n", stream);

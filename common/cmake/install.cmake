@@ -46,10 +46,11 @@ function(ddpc_one_library target name)
                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ddpc>)
 endfunction()
 
-# ddpc_library(NAME ROOMS room... [USES name...] [LINKS library...] [SHOWS header...])
-# The rooms as one library. SHOWS: headers that are not public and whose functions the others call.
+# ddpc_library(NAME ROOMS room... [USES name...] [LINKS library...] [STATIC flag...] [COPIES file...])
+# The rooms as one library. STATIC: LINKS once more, as the linker knows them: what `pkg-config --static` says. COPIES:
+# files of another library whose functions are not public; the shared one has them inside, hidden, a second time.
 function(ddpc_library name)
-  cmake_parse_arguments(L "" "" "ROOMS;USES;LINKS;SHOWS" ${ARGN})
+  cmake_parse_arguments(L "" "" "ROOMS;USES;LINKS;STATIC;COPIES" ${ARGN})
   set(objects "")
   foreach(room ${L_ROOMS})
     list(APPEND objects $<TARGET_OBJECTS:ddpc_${room}>)
@@ -69,8 +70,8 @@ function(ddpc_library name)
 
   set(shared ddpc_shared_${name})
   set(list ${PROJECT_BINARY_DIR}/lib/ddpc_${name}.map)
-  ddpc_exports(${list} ${public} ${L_SHOWS})
-  add_library(${shared} SHARED ${objects} ${list})
+  ddpc_exports(${list} ${public})
+  add_library(${shared} SHARED ${objects} ${list} ${L_COPIES})
   ddpc_one_library(${shared} ${name})
   target_link_libraries(${shared} PRIVATE ${L_LINKS})
   foreach(used ${L_USES})
@@ -88,8 +89,10 @@ function(ddpc_library name)
   install(TARGETS ${static} EXPORT ddpcStaticTargets)
 
   list(TRANSFORM L_USES PREPEND ddpc- OUTPUT_VARIABLE requires)
+  list(JOIN L_STATIC " " private)
+  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # ../.., or more of them
   file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pkgconfig/ddpc-${name}.pc CONTENT "\
-prefix=\${pcfiledir}/../..
+prefix=\${pcfiledir}/${up}
 libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}
 includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}
 
@@ -98,6 +101,7 @@ Description: ${PROJECT_DESCRIPTION}
 Version: ${PROJECT_VERSION}
 Requires: ${requires}
 Libs: -L\${libdir} -lddpc_${name}
+Libs.private: ${private}
 Cflags: -I\${includedir} -I\${includedir}/ddpc
 " @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/ddpc-${name}.pc
@@ -105,14 +109,17 @@ Cflags: -I\${includedir} -I\${includedir}/ddpc
 endfunction()
 
 ddpc_library(common ROOMS common train LINKS Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::OPENBLAS m
-                                             ${CMAKE_DL_LIBS} SHOWS common/base/sync.h common/train/checks.h)
+                                             ${CMAKE_DL_LIBS}
+                    STATIC -lz ${CJSON_LDFLAGS} ${OPENBLAS_LDFLAGS} -lm -ldl -lpthread)
 ddpc_library(dp ROOMS dp dp_trainer USES common)
 set(mpi "")
 if(HAVE_MPI)
   set(mpi MPI::MPI_C)
 endif()
 ddpc_library(ddp ROOMS ddp_store ddp_group ddp ddp_features ddp_rendezvous ddp_launch ddp_trainer USES common
-                 LINKS OpenSSL::Crypto PkgConfig::CJSON m ${mpi})
+                 LINKS OpenSSL::Crypto PkgConfig::CJSON m ${mpi}
+                 STATIC -lcrypto ${CJSON_LDFLAGS} -lm ${MPI_C_LIBRARIES}
+                 COPIES common/base/sync.c common/train/checks_ranks.c)
 
 if(NOT PROJECT_IS_TOP_LEVEL)
   return()
@@ -145,7 +152,7 @@ function(ddpc_man program)
   add_custom_command(
     OUTPUT ${page}
     COMMAND ${CMAKE_COMMAND} -D PROGRAM=$<TARGET_FILE:${program}> -D FILE=${page} -D PARTS=${parts}
-            -D FOLDER=${PROJECT_SOURCE_DIR}/common/man -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
+            -D FOLDER=${PROJECT_SOURCE_DIR}/common/man -D VERSION=${PROJECT_VERSION} -P ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
     DEPENDS ${program} ${files} ${PROJECT_SOURCE_DIR}/common/cmake/man.cmake
     COMMENT "Writing ${program}'s manual page" VERBATIM)
   add_custom_target(ddpc_man_${program} ALL DEPENDS ${page})
@@ -157,6 +164,7 @@ ddpc_man(train_ddp training environment train_ddp)
 ddpc_man(ddprun ddprun)
 ddpc_man(flight_report flight_report)
 ddpc_man(compare_tensors compare_tensors)
+ddpc_man(merge_traces merge_traces)
 
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)

@@ -1,7 +1,8 @@
 # Writes FILE, a program's manual page: what PROGRAM --help=man prints, and after it the PARTS (names of files in
-# FOLDER, one space between them).
+# FOLDER, one space between them). Its foot has the VERSION.
 separate_arguments(parts UNIX_COMMAND "${PARTS}")
 execute_process(COMMAND ${PROGRAM} --help=man OUTPUT_VARIABLE page COMMAND_ERROR_IS_FATAL ANY)
+string(REPLACE "\"ddp.c\" \"ddp.c\"" "\"ddp.c ${VERSION}\" \"ddp.c\"" page "${page}")
 foreach(part IN LISTS parts)
   file(READ "${FOLDER}/${part}.man" text)
   string(APPEND page "${text}")

@@ -1,5 +1,6 @@
 # Writes FILE, the header ddpc/ddpc.h: it includes every header of HEADERS (paths below SOURCE, one space between them).
-# C++ sees their functions as C's. Headers of the system are included before that begins, as they may
+# C++ sees their functions as C's. CHECK is a name that others have, too (Catch2, glog): theirs is back after this header,
+# and ours is not seen. Headers of the system are included before that begins, as they may
 # have C++ of their own. A public header must find what it includes from this project among the others.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(headers UNIX_COMMAND "${HEADERS}")
@@ -37,6 +38,11 @@ file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
 
 @system@
 
+#pragma push_macro("CHECK")
+#ifndef COMMON_BASE_ERROR_H
+#undef CHECK
+#endif
+
 #ifdef __cplusplus
 extern "C" {
 #endif
@@ -51,6 +57,8 @@ template <typename T> T *must_get(T *result, const Error *err) {
     return result;
 }
 #endif
+
+#pragma pop_macro("CHECK")
 
 #endif
 ]])

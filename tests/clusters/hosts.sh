@@ -62,7 +62,7 @@ across() {
     np=$1
     shift
     new_job
-    on 1 timeout -k 5 "${limit:-60}" "$mpirun" --mca plm_rsh_agent "$work/agent.sh" \
+    on 1 timeout -v -k 5 "${limit:-60}" "$mpirun" --mca plm_rsh_agent "$work/agent.sh" \
         --host "$net.1:$np,$net.2:$np" -np $((2 * np)) --mca btl vader,tcp,self \
         --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"
 }

@@ -35,7 +35,14 @@ ranks() {
     count=$1
     shift
     new_job
-    timeout -k 5 "${limit:-60}" "$mpirun" -np "$count" "$@"
+    timeout -v -k 5 "${limit:-60}" "$mpirun" -np "$count" "$@"
+}
+
+# by_itself WHAT STATUS: the job that has written err.txt failed, and no timeout of ours has ended it
+by_itself() {
+    checks=$((checks + 1))
+    [ "$2" != 0 ] || fail "$1: status 0"
+    ! grep '^timeout: sending signal' err.txt || fail "$1: the job did not end by itself: $(tail -n 5 err.txt)"
 }
 
 # under_way: waits until the job that writes out.txt and err.txt has trained three steps

@@ -25,8 +25,7 @@ strike() {
     kill -"$1" "$(cat "pid.$2")"
     status=0
     wait $job || status=$?
-    checks=$((checks + 1))
-    case $status in 0 | 124) fail "status $status after $1 of rank $2: $(tail -n 5 err.txt)" ;; esac
+    by_itself "$1 of rank $2" $status
     checks=$((checks + 1))
     for pid in $(cat pid.*); do
         tries=0

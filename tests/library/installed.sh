@@ -1,73 +1,65 @@
 #!/bin/sh
-# installed.sh BIN_DIR BUILD_DIR CC: a copy that is installed into an empty folder, and moved from there, is all that a
-# stranger's program needs. tutorials/own-program is built with it by CMake in C and in C++, by pkg-config, and with the
-# static libraries; with the CUDA toolkit in reach and out of it. It trains to the same bits each way.
-root=$(cd "$(dirname "$0")/../.." && pwd)
-build=$2 cc=$3
-. "$root/tests/programs/checks.sh"
-command -v c++ >/dev/null || { echo "installed: there is no c++" && exit 77; }
-unset CMAKE_PREFIX_PATH PKG_CONFIG_PATH LD_LIBRARY_PATH
-
-run 'cmake --install' cmake --install "$build" --prefix "$work/first"
-mv first prefix # nothing in it may know where it was
-prefix=$work/prefix
-lib=$(dirname "$(find "$prefix" -name libddpc_common.so)")
-cp -r "$root/tutorials/own-program" own
+# installed.sh BIN_DIR BUILD_DIR CC: what an installed copy has and shows; and tutorials/own-program built with it by CMake,
+# by pkg-config, and with the static libraries, with the CUDA toolkit in reach and out of it. It trains to the same bits
+# each way. installed_cxx.sh does it in C++, installed_alone.sh where our source and build are out of reach.
+. "$(dirname "$0")/prefix.sh"
 
 # --- What is in it
 
-for file in bin/train_single bin/train_dp bin/train_ddp bin/ddprun include/ddpc/ddpc.h \
-    include/ddpc/common/nn/tape.h share/ddpc/digits/train-images-idx3-ubyte.gz share/ddpc/pt_to_safetensors.py; do
+for file in include/ddpc/ddpc.h include/ddpc/common/nn/tape.h share/ddpc/digits/train-images-idx3-ubyte.gz \
+    share/ddpc/text/README.md share/ddpc/LICENSE share/ddpc/pt_to_safetensors.py; do
     checks=$((checks + 1))
     [ -e "$prefix/$file" ] || fail "there is no $file"
 done
-run "the digits of a copy that was moved" "$prefix/bin/train_single" --model toy --steps 1
+for program in train_single train_dp train_ddp ddprun flight_report compare_tensors merge_traces; do
+    checks=$((checks + 2))
+    [ -x "$prefix/bin/$program" ] || fail "there is no bin/$program"
+    [ -s "$prefix/share/man/man1/$program.1" ] || fail "there is no manual page of $program"
+done
 for c in common dp ddp; do
     checks=$((checks + 2))
     [ -s "$lib/libddpc_$c.a" ] || fail "there is no libddpc_$c.a"
-    nm -D --defined-only "$lib/libddpc_$c.so" | awk '{ print $3 }' >shown.txt
-    ! grep -nE '^(segment_|cpu_|shm_|run_|chunk_sum)' shown.txt >hidden.txt || fail "libddpc_$c.so shows $(cat hidden.txt)"
+    [ -s "$lib/pkgconfig/ddpc-$c.pc" ] || fail "there is no ddpc-$c.pc"
+done
+for module in cuda nccl; do
+    checks=$((checks + 1))
+    [ ! -e "$build/lib/libddpc_$module.so" ] || [ -e "$lib/libddpc_$module.so" ] || fail "there is no libddpc_$module.so"
 done
 
-# Every function that a public header declares is in one of the libraries, by the compiler's own list of them.
-checks=$((checks + 1))
+# The libraries show what the public headers declare, by the compiler's own list of it, and nothing else.
+checks=$((checks + 2))
 echo '#include <ddpc/ddpc.h>' >all.c
 if "$cc" -aux-info all.txt -fsyntax-only -I"$prefix/include" -I"$prefix/include/ddpc" all.c 2>/dev/null && [ -s all.txt ]; then
-    nm -D --defined-only "$lib"/libddpc_*.so | awk 'NF == 3 { print $3 }' | sort -u >shown.txt
     grep "^/\* $prefix" all.txt | grep -v '\*/ static' | sed 's/.*\*\/ extern //; s/ (\*__.*//; s/ (.*//; s/.*[ *]//' |
-        sort -u | comm -23 - shown.txt >missing.txt
+        sort -u >declared.txt
+    grep -rhoE '^extern [^;]*;' "$prefix/include" | grep -oE '[a-z_0-9]+(\[[^]]*\])?[,;]' | sed 's/[[,;].*//' | sort -u >data.txt
+    nm -D --defined-only "$lib"/libddpc_common.so "$lib"/libddpc_dp.so "$lib"/libddpc_ddp.so |
+        awk 'NF == 3 { print $3 }' | sort -u >shown.txt
+    comm -23 declared.txt shown.txt >missing.txt
     [ ! -s missing.txt ] || fail "declared in public headers, and in no library: $(tr '\n' ' ' <missing.txt)"
-    [ "$(grep -c "^/\* $prefix" all.txt)" -gt 300 ] || fail "only $(grep -c "^/\* $prefix" all.txt) declarations seen"
+    sort -u declared.txt data.txt | comm -13 - shown.txt >hidden.txt
+    [ ! -s hidden.txt ] || fail "shown, and declared in no public header: $(tr '\n' ' ' <hidden.txt)"
+    [ "$(wc -l <declared.txt)" -gt 300 ] || fail "only $(wc -l <declared.txt) declarations seen"
+else
+    echo "left out: $cc has no -aux-info, so what the libraries show was not compared with the headers"
 fi
 
-# The header says nothing under strict warnings, in C and in C++.
+# The header says nothing under strict warnings.
 run 'strict C' "$cc" -std=c11 -Wall -Wextra -Wpedantic -Werror -fsyntax-only -I"$prefix/include" \
-    -I"$prefix/include/ddpc" all.c
-run 'strict C++' c++ -std=c++17 -Wall -Wextra -Wpedantic -Werror -x c++ -fsyntax-only -I"$prefix/include" \
     -I"$prefix/include/ddpc" all.c
 
 # --- A program of one's own
 
-code=$(grep -cvE '^ *(//.*)?$|^ ?\*|^/\*' own/own.c)
-checks=$((checks + 1))
-[ "$code" -le 80 ] || fail "own.c has $code lines of code, and the page promises 80"
+for file in own.c own.cpp; do
+    code=$(grep -cvE '^ *(//.*)?$|^ ?\*|^/\*' own/$file)
+    checks=$((checks + 1))
+    [ "$code" -le 80 ] || fail "$file has $code lines of code, and the page promises 80"
+done
 
-# trains WHAT PROGRAM: DataParallel and DistributedDataParallel, with the bits of the first that did.
-trains() {
-    run "$1" "$2"
-    [ -e want ] || mv own.weights want
-    [ -e want.txt ] || cp out.txt want.txt
-    [ ! -e own.weights ] || run "$1: bits" "$bin/compare_tensors" --bitwise want own.weights
-    run "$1, DDP" "$prefix/bin/ddprun" --nproc-per-node 2 "$2"
-    cmp -s out.txt want.txt || fail "$1, DDP prints something else: $(tail -n 1 out.txt)"
-    run "$1, DDP: bits" "$bin/compare_tensors" --bitwise want own.weights
-    rm -f own.weights
-}
 run 'configuration' cmake -S own -B own-build -DCMAKE_PREFIX_PATH="$prefix" -DCMAKE_BUILD_TYPE=Release
-run 'build' cmake --build own-build
+run 'build' cmake --build own-build --target own
 trains 'C' ./own-build/own
 awk -F 'loss=' '{ last = $2 } END { exit !(last < 0.1) }' want.txt || fail "it does not learn: $(tail -n 1 want.txt)"
-trains 'C++' ./own-build/own_cpp
 ldd own-build/own >ldd.txt
 ! grep -iE 'not found|cuda|cublas|nccl' ldd.txt >bad.txt || fail "own is linked with $(cat bad.txt)"
 
@@ -97,13 +89,29 @@ checks=$((checks + 1))
 ! cmake -S own-static -B nothing -DCMAKE_PREFIX_PATH="$prefix" >out.txt 2>&1 || fail "a component that does not exist is found"
 grep -q 'no component nothing' out.txt || fail "a component that does not exist: $(cat out.txt)"
 
-# pkg-config, by hand.
-PKG_CONFIG_PATH=$lib/pkgconfig
-export PKG_CONFIG_PATH
-# shellcheck disable=SC2046 # several words
-run 'pkg-config' "$cc" -std=c11 own/own.c -o by-hand $(pkg-config --cflags --libs ddpc-dp ddpc-ddp) -lm \
-    "-Wl,-rpath,$lib"
-trains 'pkg-config' ./by-hand
+# pkg-config, by hand; and with the static libraries, of a copy that has no others and lies where Debian has them.
+by_hand() { # PREFIX OPTION: builds by-hand
+    PKG_CONFIG_PATH=$(dirname "$(find "$1" -name ddpc-ddp.pc)")
+    export PKG_CONFIG_PATH
+    # shellcheck disable=SC2046,SC2086 # several words, or none
+    run "pkg-config $2" "$cc" -std=c11 own/own.c -o by-hand $(pkg-config $2 --cflags --libs ddpc-dp ddpc-ddp) -lm \
+        "-Wl,-rpath,$(dirname "$PKG_CONFIG_PATH")"
+}
+by_hand "$prefix" ''
 run 'the version' pkg-config --exact-version="$(sed -n 's/#define DDPC_VERSION "\(.*\)"/\1/p' "$prefix/include/ddpc/ddpc.h")" ddpc-common
+trains 'pkg-config' ./by-hand
+cp -r "$prefix" archives
+find archives \( -name 'libddpc_*.so*' -o -name cmake \) -prune -exec rm -r {} +
+by_hand "$work/archives" --static
+trains 'pkg-config --static' ./by-hand
+for dir in lib lib/x86_64-linux-gnu; do
+    run "configuration, libraries in $dir" cmake -S "$root" -B "pc/$dir" -DWITH_CUDA=OFF -DWITH_TESTS=OFF \
+        -DCMAKE_INSTALL_LIBDIR=$dir -DCMAKE_C_COMPILER="$cc"
+    mkdir -p "place/$dir"
+    cp -r "pc/$dir/pkgconfig" "place/$dir/"
+    is=$(PKG_CONFIG_PATH="$work/place/$dir/pkgconfig" pkg-config --variable=prefix ddpc-common)
+    checks=$((checks + 1))
+    [ "$(realpath "$is")" = "$(realpath place)" ] || fail "the prefix of $dir/pkgconfig is $is"
+done
 
 tally installed

@@ -1,6 +1,6 @@
 #!/bin/sh
 # foreign_weights.sh BIN_DIR: weights that were saved elsewhere. --strip-prefix leaves out what stands before the names, in
-# all three programs; where torch is, common/train/pt_to_safetensors.py turns a .pt into what is read here.
+# all three programs. (foreign_weights_pt.sh: those that torch saved.)
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 model='--model toy --steps 3 --no-eval'
@@ -45,32 +45,4 @@ run 'ddp, plain' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $model --load
 same ddp-want ddp
 run 'evaluation' "$bin/train_single" --model toy --evaluate wrapped --strip-prefix module.
 
-if ! "$python" -c 'import torch' 2>/dev/null; then
-    echo "foreign_weights: there is no torch: .pt was not tried"
-    tally foreign_weights
-    exit
-fi
-cat >save.py <<'END'
-import torch
-torch.manual_seed(0)
-model = torch.nn.Sequential()
-model.net1, model.net2 = torch.nn.Linear(10, 10), torch.nn.Linear(10, 5)
-state = model.state_dict()
-torch.save(state, "plain.pt")
-torch.save({"epoch": 3, "state_dict": {"module." + n: t.double() for n, t in state.items()}}, "lightning.pt")
-torch.save({"weights": state, "state_dict": 3}, "other.pt")
-torch.save([1, 2], "list.pt")
-END
-convert=$root/common/train/pt_to_safetensors.py
-run 'torch.save' "$python" save.py
-run 'a state_dict' "$python" "$convert" plain.pt plain
-run 'inside a dictionary, float64, wrapped' "$python" "$convert" lightning.pt lightning
-run 'under a key' "$python" "$convert" other.pt other --key weights
-run 'plain' "$bin/train_single" $model --load-init plain --save from-plain
-run 'lightning' "$bin/train_single" $model --load-init lightning --strip-prefix module. --save from-lightning
-run 'other' "$bin/train_single" $model --load-init other --save from-other
-same from-plain from-lightning
-same from-plain from-other
-refuse 1 'holds no dictionary of tensors' "$python" "$convert" list.pt none
-refuse 1 'these are no tensors' "$python" "$convert" other.pt none
 tally foreign_weights

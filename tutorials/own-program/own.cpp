@@ -4,24 +4,21 @@
  *     ddprun --nproc-per-node 2 own_cpp   DistributedDataParallel on two ranks: the same bits
  */
 #include <cmath>
-#include <cstdio>
 #include <ddpc/ddpc.h>
 #include <memory>
-#include <vector>
 
 constexpr int SAMPLES = 1200, BATCH = 60, EPOCHS = 30, HIDDEN = 32, DEVICES = 2;
 
 // Own data: points on three spirals; the label says on which.
-static Dataset make_spirals(std::vector<float> &points, std::vector<int64_t> &labels) {
+static Dataset make_spirals() {
+    static float xy[SAMPLES][2];
+    static int64_t labels[SAMPLES];
     for (int i = 0; i < SAMPLES; i++) {
         float along = float(i / 3) / (SAMPLES / 3), angle = 4 * along + 2.0944f * float(i % 3);
-        labels.push_back(i % 3);
-        points.insert(points.end(), {along * std::cos(angle), along * std::sin(angle)});
+        labels[i] = i % 3;
+        xy[i][0] = along * std::cos(angle), xy[i][1] = along * std::sin(angle);
     }
-    Dataset set{};
-    set.count = SAMPLES, set.classes = 3, set.shape[0] = 2, set.shape[1] = set.shape[2] = 1;
-    set.floats = points.data(), set.labels = labels.data();
-    return set;
+    return {.count = SAMPLES, .shape = {2, 1, 1}, .classes = 3, .floats = xy[0], .labels = labels};
 }
 
 // Own operation: y = sin(x), so dx = dy * cos(x). It computes on the host, as CPU devices do.
@@ -30,12 +27,11 @@ static Tensor *op_sine(Tape *tape, Tensor *x) {
     Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
     for (size_t i = 0; i < tensor_count(x); i++) tensor_f32(y)[i] = std::sin(tensor_f32(x)[i]);
     auto backward = [](Tape *back, Node *node) {
-        Tensor *input = node->inputs[0];
         bool add; // another use of x has contributed already
-        float *dx = tape_grad(back, input, &add), *dy = node->output->grad;
-        for (size_t i = 0; dx && i < tensor_count(input); i++)
-            dx[i] = (add ? dx[i] : 0) + dy[i] * std::cos(tensor_f32(input)[i]);
-        tape_grad_done(back, input);
+        float *dx = tape_grad(back, node->inputs[0], &add), *dy = node->output->grad;
+        for (size_t i = 0; dx && i < tensor_count(node->inputs[0]); i++)
+            dx[i] = (add ? dx[i] : 0) + dy[i] * std::cos(tensor_f32(node->inputs[0])[i]);
+        tape_grad_done(back, node->inputs[0]);
     };
     tape_record(tape, "sine", backward, y, 1, &x, nullptr);
     return y;
@@ -47,40 +43,36 @@ static Tensor *own_forward(Module *self, Tape *tape, Tensor *x) {
     return module_forward(module_child(self, "out"), tape, op_sine(tape, x));
 }
 
-template <typename T> auto owned(T *thing, void (*close)(T *)) {
-    return std::unique_ptr<T, void (*)(T *)>(thing, close);
+// What has an owner is closed when its owner goes.
+template <typename T> auto owned(T *opened, void (*close)(T *), const Error &err) {
+    return std::unique_ptr<T, void (*)(T *)>(must_get(opened, &err), close);
 }
 
 int main() {
-    std::vector<float> points;
-    std::vector<int64_t> labels;
-    Dataset set = make_spirals(points, labels);
+    Dataset set = make_spirals();
     Error err{};
     Rendezvous me; // without ddprun: rank 0 of a world of 1
     must_do(init_from_env(&me, true, &err), &err);
-    auto first = owned(must_get(device_open("cpu:0", &err), &err), device_close);
-    auto second = owned(must_get(device_open("cpu:1", &err), &err), device_close);
+    auto first = owned(device_open("cpu:0", &err), device_close, err);
+    auto second = owned(device_open("cpu:1", &err), device_close, err);
     Device *devices[] = {first.get(), second.get()};
-    auto group = owned<ProcessGroup>(nullptr, pg_close);
-    Module *model = module_create("Own", own_forward);
-    module_add(model, "in", layer_linear(devices[0], 2, HIDDEN));
-    module_add(model, "out", layer_linear(devices[0], HIDDEN, 3));
-    module_initialize(model, 0);
+    Module *net = module_create("Own", own_forward);
+    module_add(net, "in", layer_linear(devices[0], 2, HIDDEN));
+    module_add(net, "out", layer_linear(devices[0], HIDDEN, 3));
+    module_initialize(net, 0);
+    std::unique_ptr<ProcessGroup, void (*)(ProcessGroup *)> group(nullptr, pg_close);
     DdpConfig config = ddp_config_default();
     if (me.world_size > 1)
-        group.reset(must_get(init_process_group("auto", &me, devices[0], 60, &err), &err));
-    Module *made = group ? distributed_data_parallel(model, group.get(), &config, &err)
-                         : data_parallel(model, devices, DEVICES, &err);
-    auto wrapper = owned(must_get(made, &err), module_close); // and with it the model
-    auto rows = owned(
-        must_get(sampler_blocked(SAMPLES, BATCH, me.world_size, me.rank, true, false, 0, &err),
-                 &err),
-        sampler_close);
-    auto loader = owned(loader_create(&set, rows.get(), nullptr, 2, devices[0]), loader_close);
-    auto tape = owned(tape_create(devices[0], nullptr), tape_close);
-    OptimizerConfig settings{};
-    settings.kind = OPTIMIZER_SGD, settings.momentum = 0.9;
-    auto sgd = owned(optimizer_create(model, &settings), optimizer_close);
+        group = owned(init_process_group("auto", &me, devices[0], 60, &err), pg_close, err);
+    Module *made = group ? distributed_data_parallel(net, group.get(), &config, &err)
+                         : data_parallel(net, devices, DEVICES, &err);
+    auto wrapper = owned(made, module_close, err); // and with it the net
+    Sampler *mine = sampler_blocked(SAMPLES, BATCH, me.world_size, me.rank, true, false, 0, &err);
+    auto rows = owned(mine, sampler_close, err);
+    auto loader = owned(loader_create(&set, rows.get(), nullptr, 2, devices[0]), loader_close, err);
+    auto tape = owned(tape_create(devices[0], nullptr), tape_close, err);
+    OptimizerConfig settings{.kind = OPTIMIZER_SGD, .momentum = 0.9};
+    auto sgd = owned(optimizer_create(net, &settings), optimizer_close, err);
 
     for (size_t epoch = 0; epoch < EPOCHS; epoch++) {
         double sum = 0; // of the losses of this rank's samples
@@ -98,8 +90,7 @@ int main() {
             sum += double(tensor_item(loss)) * double(batch->count);
         }
         if (group) must_do(pg_run(group.get(), pg_all_reduce(&sum, 1, PG_F64, PG_SUM), &err), &err);
-        if (me.rank == 0) std::printf("epoch=%zu loss=%.3f\n", epoch, sum / SAMPLES);
+        if (me.rank == 0) printf("epoch=%zu loss=%.3f\n", epoch, sum / SAMPLES);
     }
-    if (me.rank == 0)
-        must_do(safetensors_save_module("own.weights", model, nullptr, 0, &err), &err);
+    if (me.rank == 0) must_do(safetensors_save_module("own.weights", net, nullptr, 0, &err), &err);
 }
