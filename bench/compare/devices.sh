@@ -100,12 +100,27 @@ ddp_ranks() {
     echo --nproc-per-node "$1"
 }
 
+# So many ranks' places on the machines of $hosts, taken in turns: each host's share, in the order of $hosts.
+hosts_of() {
+    awk -v hosts="$hosts" -v ranks="$1" 'BEGIN {
+        n = split(hosts, host, ",")
+        for (i = 1; i <= n; i++) {
+            split(host[i], part, ":")
+            name[i] = part[1]; room[i] = part[2] ? part[2] : 1; all += room[i]
+        }
+        if (all < ranks) { print hosts; exit }
+        for (i = 1; ranks > 0; i = i % n + 1) if (used[i] < room[i]) { used[i]++; ranks-- }
+        for (i = 1; i <= n; i++) if (used[i]) list = list (list ? "," : "") name[i] ":" used[i]
+        print list
+    }'
+}
+
 # Makes `command` what starts so many ranks. Open MPI lets root start some, and more than there are cores, only when
-# told.
+# told; and it would bind each of two ranks to one core, which its communicating thread needs besides.
 start_ranks() {
     if [[ $backend == mpi ]]; then
         command=(env OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 OMPI_MCA_rmaps_base_oversubscribe=1
-            mpirun ${hosts:+-host "$hosts"} -np "$1")
+            OMPI_MCA_hwloc_base_binding_policy=none mpirun ${hosts:+-host "$(hosts_of "$1")"} -np "$1")
     else
         # shellcheck disable=SC2046 # the options are words
         command=("$bin/ddprun" $(ddp_ranks "$1") --bind cores)

@@ -4,7 +4,8 @@
 #
 #     hosts_open [RATE]     makes them; RATE like 1gbit shapes both ends of the cable
 #     on HOST COMMAND...    HOST is 1 or 2, 10.88.N.1 or 10.88.N.2
-#     across NP COMMAND...  NP ranks on each host, started on the first, by Open MPI
+#     across NP COMMAND...  NP ranks on each host, started on the first, by Open MPI; NP 3+2: three on the first, two on
+#                           the second
 #     hosts_cut             pulls the cable
 #     hosts_close           ends what runs on the hosts, and the hosts
 #
@@ -59,11 +60,11 @@ on() {
 }
 
 across() {
-    np=$1
+    a=${1%+*} b=${1#*+}
     shift
     new_job
     on 1 timeout -v -k 5 "${limit:-60}" "$mpirun" --mca plm_rsh_agent "$work/agent.sh" \
-        --host "$net.1:$np,$net.2:$np" -np $((2 * np)) --mca btl vader,tcp,self \
+        --host "$net.1:$a,$net.2:$b" -np $((a + b)) --mca btl vader,tcp,self \
         --mca btl_tcp_if_include "$net.0/24" --mca oob_tcp_if_include "$net.0/24" "$@"
 }
 

@@ -18,6 +18,7 @@ chmod +x rank.sh
 # strike SIGNAL RANK WORLD: in the middle of a training
 strike() {
     rm -f pid.*
+    : >out.txt # not the job's before
     limit=60 ranks "$3" ./rank.sh "$bin/train_ddp" --backend mpi --epochs 100000 --no-eval --log-every 1 \
         --timeout-s 4 >out.txt 2>err.txt </dev/null &
     job=$!

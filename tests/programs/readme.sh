@@ -78,7 +78,7 @@ for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/
 for option in $(grep -oE -- '--[a-z][a-z-]+' README.md | sort -u); do
     case $option in
     --quick | --install | --help | --label | --preset | --all | --prefix | --hosts) continue ;; # of scripts
-    --host | --mca | --mpi | --ntasks-per-node | --kill-on-bad-exit) continue ;; # of mpirun and srun
+    --host | --bind-to | --mca | --mpi | --ntasks-per-node | --kill-on-bad-exit) continue ;; # of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"
 done
