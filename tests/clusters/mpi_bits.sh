@@ -27,6 +27,14 @@ worlds='2 3 4 5'
 for world in $worlds; do train "$world" --steps 12 --optimizer adamw; done
 train 2 --model convnet --steps 5 --global-batch 41
 over_both 2 --model convnet --steps 5 --bucket-cap-mb 0 --no-overlap
+# What changes the messages: 16 bits, low rank, the optimizer divided, subgroups, buckets outside shared memory.
+some=4
+[ "$mpi" = openmpi ] || some=2
+over_both $some --steps 6 --comm-hook fp16
+over_both $some --steps 6 --comm-hook powersgd --powersgd-start 2
+over_both $some --steps 6 --zero-optimizer --optimizer adamw
+over_both $some --model resnet20 --steps 2 --global-batch 16 --sync-batch-norm
+over_both $some --steps 6 --no-gradient-as-bucket-view
 
 # MPI's own sums: the ranks agree, and the run says what is not promised any more.
 run "fast sums" ranks 2 "$bin/train_ddp" --backend mpi --fast-sums --sampler blocked --steps 5 --no-eval --save fast

@@ -1,11 +1,12 @@
 #!/bin/sh
-# mpi_messages.sh BIN_DIR MPI: test_mpi_messages, with two ranks on two hosts that are none, and with four (but
-# with MPICH, whose ranks spin while they start and end).
+# mpi_messages.sh BIN_DIR MPI: test_mpi_messages, with two ranks on two hosts that are none, with four, and with six on
+# three (but with MPICH, whose ranks spin while they start and end).
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
-worlds='2 4'
+worlds='2 4 6'
 [ "$mpi" = openmpi ] || worlds=2
 for world in $worlds; do
+    export FAKE_HOSTS=$((world < 6 ? 2 : 3))
     run "a world of $world" ranks "$world" "$bin/test_mpi_messages"
     [ "$(cat out.txt err.txt | grep -cE '^\[  PASSED  \] 1 test')" = "$world" ] ||
         fail "not all of $world ranks passed: $(cat out.txt err.txt)"

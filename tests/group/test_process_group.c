@@ -10,7 +10,6 @@
 #include "common/base/cores.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "ddp/rendezvous/init.h"
 
 // Several chunks of a mailbox, and no round number.
 enum { MANY = UNDER_TSAN || UNDER_ASAN ? 140001 : 300007 };
@@ -84,7 +83,7 @@ static void every_collective(ProcessGroup *group, const void *argument, Outcome 
 }
 
 static void test_every_collective(Mode mode) {
-    for (int world = 1; world <= 5; world++)
+    for (int world = 1; world <= largest_world(mode); world++)
         for (int c = 0; c < 4; c++) {
             Case variant = {.shared = c & 1, .async = (c & 2) != 0};
             play_ranks(mode, world, 60, every_collective, &variant, NULL);
@@ -111,7 +110,7 @@ static void every_type(ProcessGroup *group, const void *argument, Outcome *outco
 }
 
 static void test_every_type(Mode mode) {
-    for (int world = 2; world <= 5; world++)
+    for (int world = 2; world <= 5; world++) // six ranks' sums are no U8
         for (int shared = 0; shared < 2; shared++) {
             Case variant = {.shared = shared, .async = false};
             play_ranks(mode, world, 60, every_type, &variant, NULL);
@@ -146,7 +145,7 @@ static void rank_order(ProcessGroup *group, const void *argument, Outcome *outco
 }
 
 static void test_rank_order(Mode mode) {
-    for (int world = 1; world <= 5; world++)
+    for (int world = 1; world <= largest_world(mode); world++)
         for (int shared = 0; shared < 2; shared++) {
             bool argument = shared;
             play_ranks(mode, world, 60, rank_order, &argument, NULL);
@@ -208,7 +207,7 @@ static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *
 }
 
 static void test_pieces_in_place(Mode mode) {
-    for (int world = 1; world <= 5; world++)
+    for (int world = 1; world <= largest_world(mode); world++)
         for (int shared = 0; shared < 2; shared++) {
             bool argument = shared;
             play_ranks(mode, world, 60, pieces_in_place, &argument, NULL);
@@ -430,7 +429,8 @@ static void pairs(ProcessGroup *group, const void *argument, Outcome *outcome) {
 }
 
 static void test_pairs(Mode mode) {
-    for (int world = 2; world <= 5; world++) play_ranks(mode, world, 60, pairs, NULL, NULL);
+    for (int world = 2; world <= largest_world(mode); world++)
+        play_ranks(mode, world, 60, pairs, NULL, NULL);
 }
 
 // ---- the program --------------------------------------------------------------------------
@@ -456,19 +456,6 @@ TEST(queue)
 TEST(trace_later)
 TEST(forgotten)
 TEST(pairs)
-
-// Which rank of how many? The starter's variables say it, and pg_mpi_prepare compares.
-static void join_mpi(void) {
-    Rendezvous me;
-    Error error = {0};
-    char rank[16], world[16];
-    must_do(init_from_env(&me, false, &error), &error);
-    must_do(pg_mpi_prepare(me.rank, me.world_size, 60, &error), &error);
-    snprintf(rank, sizeof rank, "%d", me.rank);
-    setenv("TEST_MPI_RANK", rank, 1);
-    snprintf(world, sizeof world, "%d", me.world_size);
-    setenv("TEST_MPI_WORLD", world, 1);
-}
 
 int main(int argc, char **argv) {
     Mode threads = AS_THREADS, processes = AS_PROCESSES, mpi = AS_MPI;

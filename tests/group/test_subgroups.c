@@ -13,7 +13,13 @@
         if (!(condition)) problem(outcome, "line %d: not so: %s", __LINE__, #condition); \
     } while (0)
 
+static bool over_mpi; // with the argument "mpi", where mpirun starts this
+
 static void on_threads_and_processes(RankBody *body, int world, const void *argument) {
+    if (over_mpi) {
+        play_ranks(AS_MPI, world, 60, body, argument, NULL);
+        return;
+    }
     for (Mode mode = AS_THREADS; mode <= AS_PROCESSES; mode++)
         if (mode == AS_THREADS || !UNDER_TSAN) play_ranks(mode, world, 60, body, argument, NULL);
 }
@@ -261,7 +267,9 @@ static void test_groups_that_cannot_be_made(void **state) {
     check_refused((Request){{0, 1, 0}, 3}, "rank 1: a subgroup with rank 0 twice");
 }
 
-int main(void) {
+int main(int argc, char **argv) {
+    over_mpi = argc > 1 && strcmp(argv[1], "mpi") == 0;
+    if (over_mpi) join_mpi();
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_subset),
         cmocka_unit_test(test_overlapping_groups_in_any_order),
@@ -270,5 +278,8 @@ int main(void) {
         cmocka_unit_test(test_errors_name_both_numbers_of_a_rank),
         cmocka_unit_test(test_groups_that_cannot_be_made),
     };
+    // A broken group ends its process over MPI: mpi_ends.sh.
+    const struct CMUnitTest whole[] = {tests[0], tests[1], tests[2], tests[3]};
+    if (over_mpi) return cmocka_run_group_tests(whole, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -25,6 +25,7 @@
 #include "common/base/sync.h"
 #include "ddp/group/mpi/pg_mpi.h"
 #include "ddp/group/shm/pg_shm.h"
+#include "ddp/rendezvous/init.h"
 #include "tests/rigs/sanitizers.h"
 
 enum { RANKS_MAX = 8 };
@@ -127,6 +128,24 @@ static inline void ranks_as_processes(Ranks *ranks, int world, const PgOptions *
         if (WIFSIGNALED(status) && WTERMSIG(status) != SIGKILL)
             problem(&ranks->outcomes[r], "signal %d", WTERMSIG(status));
     }
+}
+
+// Six ranks are three hosts with two each, which only MPI's can be.
+static inline int largest_world(Mode mode) {
+    return mode == AS_MPI ? 6 : 5;
+}
+
+// Which rank of how many? The starter's variables say it, and pg_mpi_prepare compares.
+static inline void join_mpi(void) {
+    Rendezvous me;
+    Error error = {0};
+    char rank[16], world[16];
+    must_do(init_from_env(&me, false, &error), &error);
+    must_do(pg_mpi_prepare(me.rank, me.world_size, 60, &error), &error);
+    snprintf(rank, sizeof rank, "%d", me.rank);
+    setenv("TEST_MPI_RANK", rank, 1);
+    snprintf(world, sizeof world, "%d", me.world_size);
+    setenv("TEST_MPI_WORLD", world, 1);
 }
 
 // The part of this process, if the world is as large as that of mpirun.

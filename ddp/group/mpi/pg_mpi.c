@@ -94,7 +94,9 @@ static void close_group(void *state) {
     PgMpi *mpi = state;
     if (mpi->failed) return; // messages may still be on their way to what is in it
     free_allocations(mpi);
+    MpiWatch *watch = mpi_watch_begin("MPI_Comm_free", mpi->timeout_s);
     MPI_Comm_free(&mpi->comm);
+    mpi_watch_end(watch);
     pthread_mutex_destroy(&mpi->mutex);
     free(mpi->requests);
     free(mpi->peers);

@@ -107,17 +107,18 @@ void mpi_end_soon(void) {
     pthread_detach(thread);
 }
 
-// Runs at exit() or at the return from main. A process that ends by _exit after an error is noticed
-// by the starter, which ends the others.
-static void leave_mpi(int status, void *nothing) {
+// Runs at exit() or at the return from main. MPI_Finalize waits for the others, who may have more
+// to do than this rank, for as long as a collective would. A process that ends by _exit after an
+// error is noticed by the starter, which ends the others.
+static void leave_mpi(int status, void *timeout_s) {
     int finalized = 0;
-    (void)nothing;
     MPI_Finalized(&finalized);
     if (finalized) return;
     if (status != STATUS_OK) abort_job(status);
-    MpiWatch *w = mpi_watch_begin("MPI_Finalize", PG_MPI_LINGER_S);
+    MpiWatch *w = mpi_watch_begin("MPI_Finalize", *(double *)timeout_s);
     MPI_Finalize();
     mpi_watch_end(w);
+    free(timeout_s);
 }
 
 // ---- the beginning ------------------------------------------------------------------------------
@@ -161,7 +162,9 @@ static int start_mpi(double timeout_s, Error *err) {
     int result = MPI_Init_thread(NULL, NULL, MPI_THREAD_MULTIPLE, &provided);
     mpi_watch_end(w);
     if (MPI(result, err) != 0) return -1;
-    CHECK(on_exit(leave_mpi, NULL) == 0, "no room for another function at exit");
+    double *patience = memory_zalloc(sizeof *patience);
+    *patience = timeout_s;
+    CHECK(on_exit(leave_mpi, patience) == 0, "no room for another function at exit");
     return 0;
 }
 

@@ -1,0 +1,34 @@
+#!/bin/sh
+# mpi_ends.sh BIN_DIR MPI: how jobs over MPI end whose ranks do not end together: one that leaves late is waited for, as
+# long as for a collective; one that goes on with a broken group is ended, by MPI_Abort or else by force; and a rank hears
+# from the first that failed why.
+. "$(dirname "$0")/../programs/checks.sh"
+. "$(dirname "$0")/mpi.sh"
+
+# ends STATUS WORDS N ARGUMENT...: a job of N ranks ends by itself, with status 0 or with another; its output has the words
+ends() {
+    wanted=$1 words=$2 status=0
+    shift 2
+    count=$1
+    shift
+    ranks "$count" "$bin/mpi_rank" "$@" >out.txt 2>err.txt </dev/null || status=$?
+    checks=$((checks + 1))
+    if [ "$wanted" = 0 ]; then
+        [ $status = 0 ] || fail "$*: status $status: $(cat err.txt)"
+    else
+        by_itself "$*" $status
+    fi
+    grep -qF -- "$words" out.txt err.txt || fail "no \"$words\" from $*: $(cat out.txt err.txt)"
+}
+
+# Seconds here are what ranks sleep, and no verdict.
+ends 0 'rank 0 has saved' 2 late 7 60
+ends 1 'MPI_Finalize did not return within 2 s' 2 late 600 2
+ends 1 'the process goes on with a group that has broken: MPI_Abort' 2 goes-on
+ends 1 'MPI_Abort did not return within 5 s' 2 no-abort
+ends 1 'MPI was started without MPI_THREAD_MULTIPLE' 1 single
+ends 1 'rank 0 runs with fast sums, and rank 1 without' 2 fast
+if [ "$mpi" = openmpi ]; then # (MPICH's ranks spin while they start and end: no more than two)
+    ends 1 'rank 1: collective 1 barrier: rank 2 did not arrive within 2.0 s' 3 hears
+fi
+tally mpi_ends

@@ -1,0 +1,69 @@
+/* mpi_rank.c: a rank of backend mpi whose job ends in an unusual way; mpi_ends.sh starts it, and
+ * looks at how.
+ *
+ *     mpi_rank late SECONDS     rank 0 leaves main so long after the others
+ *     mpi_rank goes-on          the group breaks, and rank 0 goes on as if nothing were
+ *     mpi_rank no-abort         so, and MPI_Abort does not return, either
+ *     mpi_rank hears            rank 2 never comes; rank 0 loses patience first, rank 1 hears why
+ *     mpi_rank single           MPI runs already, without threads
+ *     mpi_rank fast             rank 0 asks for fast sums, and the others do not
+ */
+#include <mpi.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "ddp/group/mpi/pg_mpi.h"
+#include "ddp/rendezvous/init.h"
+
+enum { FOR_EVER_S = 600 }; // the test ends earlier
+
+static const char *what;
+
+static bool is(const char *word) {
+    return strcmp(what, word) == 0;
+}
+
+// Stands between the backend and MPI.
+int MPI_Abort(MPI_Comm comm, int status) {
+    if (is("no-abort")) sleep(FOR_EVER_S);
+    return PMPI_Abort(comm, status);
+}
+
+// Rank 0 waits for a rank that never comes, and with `hears` rank 1 does, with more patience.
+static int break_group(ProcessGroup *group, int rank, Error *err) {
+    const int waiting = is("hears") ? 2 : 1;
+    if (rank >= waiting) sleep(FOR_EVER_S);
+    return pg_run(group, pg_barrier(), err);
+}
+
+static int use_group(ProcessGroup *group, int rank, const char *seconds, Error *err) {
+    float x = 1;
+    if (is("fast") && rank == 0 && pg_use_fast_sums(group, err) != 0) return -1;
+    if (is("fast")) return pg_run(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
+    if (!is("late")) return break_group(group, rank, err);
+    int status = pg_run(group, pg_barrier(), err);
+    pg_close(group);
+    if (rank != 0) return status;
+    sleep((unsigned)atoi(seconds));
+    printf("rank 0 has saved\n");
+    return status;
+}
+
+int main(int argc, char **argv) {
+    Rendezvous me;
+    Error err = {0};
+    what = argc > 1 ? argv[1] : "";
+    const char *seconds = argc > 2 ? argv[2] : "0", *patience = argc > 3 ? argv[3] : "2";
+    if (is("single")) MPI_Init(NULL, NULL);
+    must_do(init_from_env(&me, false, &err), &err);
+    double timeout_s = atof(patience);
+    if (is("hears") && me.rank == 1) timeout_s = FOR_EVER_S;
+    must_do(pg_mpi_prepare(me.rank, me.world_size, timeout_s, &err), &err);
+    ProcessGroup *group = must_get(
+        pg_mpi_open(me.rank, me.world_size, &(PgOptions){.timeout_s = timeout_s}, &err), &err);
+    if (use_group(group, me.rank, seconds, &err) == 0) return STATUS_OK;
+    fprintf(stderr, "rank %d: %s\n", me.rank, err.message);
+    if (is("hears") && me.rank == 0) sleep(3); // so that nobody can take the job's end for the word
+    if (!is("hears")) sleep(FOR_EVER_S);
+    error_exit(&err);
+}
