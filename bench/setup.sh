@@ -2,7 +2,8 @@
 # bench/compare.sh and tests/run.sh start with it:
 #
 #   . bench/setup.sh
-#   setup_require INSTALL GROUP...           groups: build, tests, emulator, mpich, plots, peers, scale
+#   setup_require INSTALL GROUP...           groups: build, tests, emulator, openmpi, mpich, clusters, plots, peers,
+#                                            scale
 #   setup_build SOURCE BUILD [TARGET...]     by $SETUP_PRESET (release); says how far it is, and no more
 #                                            unless it fails. setup_configure and setup_make are its halves
 #
@@ -60,6 +61,11 @@ setup_missing() {
             command -v groff >/dev/null || echo groff-base # for the manual pages as they are printed
             ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;
+        openmpi) command -v mpicc.openmpi >/dev/null || echo libopenmpi-dev openmpi-bin ;;
+        clusters) # two hosts on one machine, and Slurm on them
+            command -v ip >/dev/null || echo iproute2
+            PATH=$PATH:/usr/sbin command -v slurmd >/dev/null || echo slurmctld slurmd slurm-client munge
+            ;;
         mpich) command -v mpicc.mpich >/dev/null || echo libmpich-dev mpich ;;
         scale) setup_has_library simgrid || echo libsimgrid-dev ;;
         plots) command -v gnuplot >/dev/null || echo gnuplot-nox ;;

@@ -26,6 +26,8 @@ says "of which srun knows nothing here: start it with $srun" \
 if command -v "mpirun.$other" >/dev/null; then
     says "something else has started it: start it with mpirun.$mpi -np 2" \
         "mpirun.$other" -np 2 "$bin/train_ddp" --backend mpi
+else
+    echo "left out: there is no mpirun.$other that could start it by mistake"
 fi
 # The right one, but for the environment.
 says "this is rank 0 of 3 in the environment and rank " \

@@ -1,5 +1,5 @@
 # slurm.sh: Slurm on the two hosts of hosts.sh: munge, one slurmctld, a slurmd on each host; sourced after
-# hosts.sh. Ends with 77 (skipped) where its programs are not installed. Nothing of the system's own Slurm or
+# hosts.sh. Ends with 77 (skipped) where its programs are not installed; that they do not start is a failure. Nothing of the system's own Slurm or
 # munge is read, used or changed.
 #
 #     slurm_open            starts it, on hosts that are open
@@ -8,6 +8,11 @@ for tool in munged slurmctld slurmd srun; do
     PATH=$PATH:/usr/sbin command -v $tool >/dev/null || skip "there is no $tool"
 done
 PATH=$PATH:/usr/sbin
+
+broken() {
+    echo "FAILED: $*"
+    exit 1
+}
 
 slurm_open() {
     export SLURM_CONF="$work/slurm.conf"
@@ -18,7 +23,7 @@ slurm_open() {
     trap 'slurm_close; hosts_close; rm -rf "$work"' EXIT
     munged --force --key-file="$work/munge.key" --socket="$work/munge.socket" --pid-file="$work/munge.pid" \
         --log-file="$work/munge.log" --seed-file="$work/munge.seed" --num-threads=1 >munged.txt 2>&1 ||
-        skip "munged does not start: $(cat munged.txt)"
+        broken "munged does not start: $(cat munged.txt)"
     # The nodes' names are the hosts' own.
     one=$(host 1) two=$(host 2)
     mkdir -p "spool_$one" "spool_$two" "tmp_$one" "tmp_$two"
@@ -49,13 +54,13 @@ NodeName=$one NodeHostname=$one NodeAddr=$net.1 Port=26818 CPUs=2
 NodeName=$two NodeHostname=$two NodeAddr=$net.2 Port=26818 CPUs=2
 PartitionName=p Nodes=$one,$two Default=YES State=UP OverSubscribe=FORCE:8
 CONF
-    on 1 slurmctld -c -f "$SLURM_CONF" >ctld.txt 2>&1 || skip "slurmctld: $(cat ctld.txt)"
-    on 1 slurmd -N "$one" -f "$SLURM_CONF" >slurmd1.txt 2>&1 || skip "slurmd: $(tail -n 3 slurmd1.txt "$one.log")"
-    on 2 slurmd -N "$two" -f "$SLURM_CONF" >slurmd2.txt 2>&1 || skip "slurmd: $(cat slurmd2.txt)"
+    on 1 slurmctld -c -f "$SLURM_CONF" >ctld.txt 2>&1 || broken "slurmctld: $(cat ctld.txt)"
+    on 1 slurmd -N "$one" -f "$SLURM_CONF" >slurmd1.txt 2>&1 || broken "slurmd: $(tail -n 3 slurmd1.txt "$one.log")"
+    on 2 slurmd -N "$two" -f "$SLURM_CONF" >slurmd2.txt 2>&1 || broken "slurmd: $(cat slurmd2.txt)"
     tries=0
     until [ "$(on 1 timeout 10 sinfo -h -t idle -o %D 2>/dev/null)" = 2 ]; do
         tries=$((tries + 1))
-        [ $tries -lt 100 ] || { cat ctld.log && skip "Slurm's nodes do not come up"; }
+        [ $tries -lt 100 ] || { cat ctld.log && broken "Slurm's nodes do not come up"; }
         sleep 0.2
     done
 }
@@ -69,5 +74,5 @@ slurm_close() {
 step() {
     seconds=$1
     shift
-    on 1 timeout -k 5 "$seconds" srun -N2 "$@"
+    on 1 timeout -v -k 5 "$seconds" srun -N2 "$@"
 }

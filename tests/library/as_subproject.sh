@@ -30,14 +30,17 @@ if(options OR definitions OR public OR CMAKE_BUILD_TYPE OR CMAKE_C_STANDARD)
 endif()
 END
 # As a stranger types it: with the CUDA toolkit where there is one. (What is built below is without: its kernels take
-# minutes.)
-run 'FetchContent' cmake -S theirs -B fetched -DFETCH=ON -DDDPC="$root"
+# minutes.) Theirs may have a WITH_TESTS, too.
+run 'FetchContent, with the toolkit' cmake -S theirs -B fetched -DFETCH=ON -DDDPC="$root"
 run 'add_subdirectory' cmake -S theirs -B build -DDDPC="$root" -DWITH_CUDA=OFF -DCMAKE_C_FLAGS=-O1
-checks=$((checks + 1))
-ctest --test-dir build -N | grep -q 'Total Tests: 0' || fail "their tests have become more"
-run 'build' cmake --build build -j 2 --target own ddprun
-run 'DataParallel' build/own
-mv own.weights dp
-run 'DistributedDataParallel' build/ddpc/bin/ddprun --nproc-per-node 2 build/own
-run 'bits' "$bin/compare_tensors" --bitwise dp own.weights
+run 'FetchContent' cmake -S theirs -B fetched-build -DFETCH=ON -DDDPC="$root" -DWITH_CUDA=OFF -DCMAKE_C_FLAGS=-O1 -DWITH_TESTS=ON
+for build in build fetched-build; do
+    checks=$((checks + 1))
+    ctest --test-dir $build -N | grep -q 'Total Tests: 0' || fail "$build: their tests have become more"
+    run "$build" cmake --build $build -j 2 --target own ddprun
+    run "$build: DataParallel" $build/own
+    mv own.weights dp
+    run "$build: DistributedDataParallel" "$(find $build -path '*bin/ddprun')" --nproc-per-node 2 $build/own
+    run "$build: bits" "$bin/compare_tensors" --bitwise dp own.weights
+done
 tally as_subproject
