@@ -1,9 +1,0 @@
-/* All was over before backward: exposed is 0, and not negative. */
-double exposed_s(const double *ready_s, const double *reduce_s, int buckets, double backward_s) {
-    double end = 0;
-    for (int b = 0; b < buckets; b++) {
-        double begin = ready_s[b] > end ? ready_s[b] : end;
-        end = begin + reduce_s[b];
-    }
-    return end - backward_s;
-}

