@@ -263,6 +263,8 @@ static void say_how_it_ended(Outcome *outcome, int status) {
     else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
         snprintf(sentence, SENTENCE_MAX,
                  "It crashed (SIGSEGV): it read or wrote memory that is not its own.");
+    else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGFPE)
+        snprintf(sentence, SENTENCE_MAX, "A whole number was divided by 0 (SIGFPE).");
     else if (WIFSIGNALED(status))
         snprintf(sentence, SENTENCE_MAX, "It was ended by signal %d (%s).", WTERMSIG(status),
                  strsignal(WTERMSIG(status)));

@@ -17,6 +17,8 @@ static float step_once(Grade *grade, float weight, float gradient, float *buffer
     float weights[2] = {weight, weight}, gradients[2] = {gradient, gradient};
     float buffers[2] = {*buffer, *buffer};
     STUDENT(grade, sgd_step)(weights, buffers, gradients, 2, &sgd, first);
+    GRADE_EXPECT(grade, gradients[0] == gradient,
+                 "The gradients were changed; only the weights and the buffer are yours to write.");
     *buffer = buffers[0];
     return weights[0];
 }

@@ -44,6 +44,10 @@ static void run(Grade *grade, Scene *scene, int device_count, float (*value)(int
 static void check_sum(Grade *grade, int device_count) {
     static Scene scene;
     run(grade, &scene, device_count, whole);
+    for (size_t k = 0; k < scene.log.count; k++)
+        GRADE_EXPECT(grade, scene.log.events[k].bytes != COUNT,
+                     "device_copy counts bytes, and a float has four: the ends of the gradients "
+                     "did not arrive.");
     for (size_t k = 0; k < COUNT; k++) {
         float sum = 0, got = scene.gradients[0][k];
         for (int i = 0; i < device_count; i++) sum += whole(i, k);

@@ -65,6 +65,9 @@ static void no_number(Grade *grade) {
     refuse(grade, "2", "", "0", "RANK", sentence);
     refuse(grade, "2", "1x", "0", "RANK", sentence);
     refuse(grade, "4", "1", "zero", "LOCAL_RANK", sentence);
+    refuse(grade, "2", "0x1", "0", "RANK",
+           "A text was read in another base than 10: with base 0 strtol guesses it from the first "
+           "digits.");
 }
 
 static void no_sense(Grade *grade) {

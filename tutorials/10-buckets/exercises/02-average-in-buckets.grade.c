@@ -66,6 +66,12 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, world == 1 || got != sum,
                  "This is the sum of the gradients: every step is as many times too long as there "
                  "are ranks.");
+    GRADE_EXPECT(grade, world == 1 || got != mean * scale,
+                 "This is the mean, divided by the number of ranks once more: PG_AVG has done "
+                 "that.");
+    GRADE_EXPECT(grade, i == 0 || got != number(rank, k, i) || is_own(scene, rank, k),
+                 "Only the beginning of a gradient was reduced: memcpy counts bytes, and a float "
+                 "has four.");
     GRADE_EXPECT(grade, world == 1 || !nothing || scene->calls[rank] == 0 || rank == 0,
                  "The means stayed in memory: no gradient has changed.");
     GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k > 0 || nothing,
@@ -88,6 +94,9 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
 static void check(Grade *grade, Scene *scene, int world, Kind kind, size_t cap) {
     *scene = (Scene){.kind = kind, .cap = cap};
     grade_ranks(grade, world, run_rank, scene);
+    GRADE_EXPECT(grade, scene->bytes[0] < 4 * 49 * sizeof(float),
+                 "pg_all_reduce counts numbers, and was given the bytes of a bucket: four times as "
+                 "many.");
     for (int rank = world - 1; rank >= 0; rank--)
         for (int k = 0; k < PARAMETERS; k++)
             for (size_t i = 0; i < FLOATS[k]; i++)
@@ -113,8 +122,8 @@ static void all_worlds(Grade *grade) {
 
 static void messages(Grade *grade) {
     static Scene scene;
-    const size_t CAPS[][2] = {{0, 5}, {30, 3}, {120, 2}, {10000, 1}}; // and their buckets
-    for (int i = 0; i < 4; i++) {
+    const size_t CAPS[][2] = {{0, 5}, {30, 3}, {40, 3}, {120, 2}, {10000, 1}}; // and their buckets
+    for (size_t i = 0; i < sizeof CAPS / sizeof *CAPS; i++) {
         check(grade, &scene, 3, PLAIN, CAPS[i][0]);
         GRADE_EXPECT(grade, scene.bytes[0] >= 53 * sizeof(float),
                      "%zu bytes were sent; the gradients have %zu.", scene.bytes[0],
@@ -123,6 +132,8 @@ static void messages(Grade *grade) {
                      "Each gradient travels alone: these are too many messages. (cap %zu: %zu, and "
                      "%zu are enough)",
                      CAPS[i][0], scene.calls[0], CAPS[i][1]);
+        GRADE_EXPECT(grade, scene.calls[0] == CAPS[i][1] || CAPS[i][0] != 40,
+                     "A bucket that holds exactly `cap` bytes is full.");
         GRADE_EXPECT(grade, scene.calls[0] == CAPS[i][1],
                      "Everything travels in one bucket, and `cap` says that it is to be several. "
                      "(cap %zu: %zu buckets)",

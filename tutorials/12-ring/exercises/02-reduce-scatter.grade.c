@@ -15,9 +15,13 @@ enum { LENGTH = 4, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit b
 typedef struct Scene {
     size_t length;
     float (*number)(int rank, size_t place);
-    float *data[MOST_RANKS]; // [world * length]
+    float *memory[MOST_RANKS]; // [length] in front of data, data, and [length] to receive into
+    float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
 } Scene;
+
+// Stands in front of chunk 0, where a negative remainder leads.
+static const float FRONT = -0.5f;
 
 static float whole(int rank, size_t place) {
     return (float)(1 << rank) + (float)(32 * (place % 64 + 1));
@@ -31,15 +35,19 @@ static float rough(int rank, size_t place) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t count = scene->length * (size_t)rank->world;
-    float *data = memory_zalloc(count * sizeof *data);
-    float *scratch = memory_zalloc(scene->length * sizeof *scratch);
+    float *memory = memory_zalloc((count + 2 * scene->length) * sizeof *memory);
+    float *data = memory + scene->length, *scratch = data + count;
+    for (size_t i = 0; i < scene->length; i++) memory[i] = FRONT;
     for (size_t i = 0; i < count; i++) data[i] = scene->number(rank->rank, i);
     rank->status = STUDENT(rank->grade, ring_reduce_scatter)(rank->group, data, scratch,
                                                              scene->length, &rank->err);
-    free(scratch);
+    GRADE_EXPECT(rank->grade, memory[0] == FRONT,
+                 "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
+                 "before you take the remainder.");
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
+    scene->memory[rank->rank] = memory;
     scene->data[rank->rank] = data;
     scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
@@ -57,7 +65,7 @@ static Scene play(Grade *grade, int world, size_t length, float (*number)(int, s
 
 static void scene_close(Scene *scene) {
     for (int r = 0; r < MOST_RANKS; r++) {
-        free(scene->data[r]);
+        free(scene->memory[r]);
         free(scene->logs[r]);
     }
 }

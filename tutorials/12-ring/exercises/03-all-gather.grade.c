@@ -10,13 +10,17 @@ enum { LENGTH = 3, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit b
 
 typedef struct Scene {
     size_t length;
-    float *data[MOST_RANKS]; // [world * length]
+    float *memory[MOST_RANKS]; // [length] in front of data, and data
+    float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
 } Scene;
 
 static float complete(int chunk, size_t i) {
     return (float)(65536 + 1024 * chunk + (int)(i % 1000));
 }
+
+// Stands in front of chunk 0, where a negative remainder leads.
+static const float FRONT = -0.5f;
 
 static float old(int rank) {
     return -(float)(rank + 1);
@@ -25,15 +29,21 @@ static float old(int rank) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t length = scene->length;
-    float *data = memory_zalloc(length * (size_t)rank->world * sizeof *data);
+    float *memory = memory_zalloc(length * (size_t)(rank->world + 1) * sizeof *memory);
+    float *data = memory + length;
+    for (size_t i = 0; i < length; i++) memory[i] = FRONT;
     for (int chunk = 0; chunk < rank->world; chunk++)
         for (size_t i = 0; i < length; i++)
             data[(size_t)chunk * length + i] =
                 chunk == (rank->rank + 1) % rank->world ? complete(chunk, i) : old(rank->rank);
     rank->status = STUDENT(rank->grade, ring_all_gather)(rank->group, data, length, &rank->err);
+    GRADE_EXPECT(rank->grade, memory[0] == FRONT,
+                 "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
+                 "before you take the remainder.");
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
+    scene->memory[rank->rank] = memory;
     scene->data[rank->rank] = data;
     scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
@@ -45,7 +55,7 @@ static void run_rank(GradeRank *rank) {
 
 static void scene_close(Scene *scene) {
     for (int r = 0; r < MOST_RANKS; r++) {
-        free(scene->data[r]);
+        free(scene->memory[r]);
         free(scene->logs[r]);
     }
 }

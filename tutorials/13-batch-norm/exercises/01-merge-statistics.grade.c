@@ -47,12 +47,16 @@ static void expect(Grade *grade, const Scene *scene, int world, double mean, dou
     }
 }
 
+static const char N_TOO_EARLY[] =
+    "n1 is the number of rows before the merge: in m2, that of both heaps stood in its place.";
+
 static void alone(Grade *grade) {
     Scene scene = {.rows = {{1, 3, 5, 7}}, .counts = {4}};
     run(grade, &scene, 1);
     GRADE_EXPECT(grade, !is(scene.var[0], 20.0 / 3),
                  "This divides by n - 1. Batch norm normalises with the variance of the rows that "
                  "it has, and divides by n.");
+    GRADE_EXPECT(grade, !is(scene.var[0], 21), "%s", N_TOO_EARLY);
     GRADE_EXPECT(grade, !is(scene.var[0], 20), "m2 was not divided by the number of rows.");
     expect(grade, &scene, 1, 4, 5);
 }
@@ -65,6 +69,10 @@ static void equal_shares(Grade *grade) {
     GRADE_EXPECT(grade, !is(scene.var[0], 1),
                  "This is the mean of the ranks' variances: how far their means lie apart is "
                  "missing.");
+    GRADE_EXPECT(grade, !is(scene.var[0], 9), "%s", N_TOO_EARLY);
+    GRADE_EXPECT(grade, !is(scene.var[0], 2),
+                 "d is the distance between the two means before the merge; in m2, the new mean "
+                 "stood in the place of one of them.");
     expect(grade, &scene, 2, 4, 5);
 }
 

@@ -10,7 +10,7 @@ enum { MOST_RANKS = 5, CLASSES = 3, COUNT = CLASSES * CLASSES, MOST_ROWS = 40 };
 typedef struct Scene {
     size_t rows[MOST_RANKS];
     double counts[MOST_RANKS][COUNT];
-    size_t calls[MOST_RANKS];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
 // The row's place in the table: truth * CLASSES + answer.
@@ -31,6 +31,7 @@ static void run_rank(GradeRank *rank) {
     rank->status =
         STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
     s->calls[r] = rank->log->count;
+    s->bytes[r] = watch_bytes(rank->log, PG_ALL_REDUCE);
 }
 
 static void table_of(const Scene *s, int first, int end, double *table) {
@@ -62,10 +63,15 @@ static void check(Grade *grade, Scene *s, int world) {
         if (equals(got, all, 1, 0)) continue;
         GRADE_EXPECT(grade, !equals(got, all, 1, 1000) && !equals(got, all, 1, 1000 * world),
                      "What was in the table before was counted, too.");
+        GRADE_EXPECT(grade, world > 1 || got[COUNT - 1] < 1000 || got[0] >= 1000,
+                     "The table was emptied in part only: memset counts bytes, and a double has "
+                     "eight.");
         GRADE_EXPECT(grade,
                      !equals(got, own, 1, 0) || equals(s->counts[0], own, 1, 0) ||
                          !equals(s->counts[0], all, 1, 0),
                      "Only rank 0 has the table of all rows.");
+        GRADE_EXPECT(grade, s->bytes[r] != COUNT * sizeof(float),
+                     "The counts are doubles and were added as floats: PG_F64.");
         GRADE_EXPECT(grade, !equals(got, own, 1, 0),
                      "Each rank has the table of its own rows: nothing was added up.");
         GRADE_EXPECT(grade, !equals(got, all, 1.0 / world, 0),
