@@ -59,6 +59,10 @@ answer_text() {
     cat <<END
 ## Which is faster here, and why?
 
+Each line compares the two steps phase by phase: + is what DDP takes more, - what it takes less. With
+*replicate* (weights out) and *reduce* (gradients back) DP's device 0 serves all devices in every step,
+while they wait. DDP has *exposed* for them: what it still waits for gradients when the backward pass is over.
+
 $(answer_lines | sed 's/^/- /')
 
 $(figure difference "What DDP takes more or less than DP, phase by phase")
