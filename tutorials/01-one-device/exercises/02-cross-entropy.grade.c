@@ -15,6 +15,10 @@ static void equal_logits(Grade *grade) {
     const float logits[2] = {0.5f, 0.5f};
     const int64_t label = 1;
     double loss = STUDENT(grade, cross_entropy)(logits, &label, 1, 2, 1.0);
+    GRADE_EXPECT(grade, !is_near(loss, -log(2.0)),
+                 "The logarithm of a probability is not above 0, and the loss is minus that.");
+    GRADE_EXPECT(grade, !is_near(loss, 0.5),
+                 "This is the probability of the label; the loss is minus its logarithm.");
     GRADE_EXPECT(grade, is_near(loss, log(2.0)),
                  "The loss of two equal logits is the natural logarithm of 2: 0.693147, not %g.",
                  loss);

@@ -14,6 +14,9 @@ static void equal_shards(Grade *grade) {
     GRADE_EXPECT(grade, mean != 120.0,
                  "The shards' sums were added up, but not divided by the number of all rows.");
     GRADE_EXPECT(grade, mean != 1.0, "The last shard was left out: half of the batch is missing.");
+    GRADE_EXPECT(grade, mean != 0.0,
+                 "30 / 60 is 0 in whole numbers: a division whose result is between them needs a "
+                 "double.");
     GRADE_EXPECT(grade, mean == 2.0,
                  "30 rows of mean 1 and 30 rows of mean 3 have the mean 2, not %g.", mean);
 }

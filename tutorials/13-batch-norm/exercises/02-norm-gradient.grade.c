@@ -9,6 +9,8 @@ extern const Grader grader_13_02;
 
 enum { MOST_RANKS = 5, MOST_ROWS = 4 };
 
+static const double WEIGHT = 2, INVSTD = 0.25;
+
 typedef struct Scene {
     size_t counts[MOST_RANKS], all_rows;
     double dy[MOST_RANKS][MOST_ROWS], xhat[MOST_RANKS][MOST_ROWS];
@@ -23,8 +25,8 @@ static void run_rank(GradeRank *rank) {
                      .all_rows = s->all_rows,
                      .dy = s->dy[r],
                      .xhat = s->xhat[r],
-                     .weight = 2,
-                     .invstd = 0.5};
+                     .weight = WEIGHT,
+                     .invstd = INVSTD};
     NormGradients to = {.dx = s->dx[r]};
     rank->status = STUDENT(rank->grade, norm_gradient)(rank->group, &rows, &to, &rank->err);
     s->dweight[r] = to.dweight;
@@ -59,20 +61,21 @@ static Sums sums_of(const Scene *s, int rank) {
 }
 
 static double dx_of(const Scene *s, int rank, size_t i, Sums sums, double n) {
-    return s->dy[rank][i] - sums.dy / n - s->xhat[rank][i] * sums.dy_xhat / n;
+    return WEIGHT * INVSTD * (s->dy[rank][i] - sums.dy / n - s->xhat[rank][i] * sums.dy_xhat / n);
 }
 
 static bool is(double got, double wanted) {
     return fabs(got - wanted) < 1e-12 * (1 + fabs(wanted));
 }
 
-// dx of every row of every rank; the weight times invstd is 1.
+// dx of every row of every rank.
 static void check_dx(Grade *grade, const Scene *s, int world) {
     Sums all = {0};
     for (int r = 0; r < world; r++) {
         all.dy += sums_of(s, r).dy;
         all.dy_xhat += sums_of(s, r).dy_xhat;
     }
+    const Sums no_mean = {.dy_xhat = all.dy_xhat}, no_xhat = {.dy = all.dy};
     double n = (double)s->all_rows;
     for (int r = 0; r < world; r++)
         for (size_t i = 0; i < s->counts[r]; i++) {
@@ -85,7 +88,11 @@ static void check_dx(Grade *grade, const Scene *s, int world) {
             GRADE_EXPECT(grade, is(got, wanted) || !is(got, dx_of(s, r, i, all, own_n)),
                          "The sums of all ranks were divided by the rows of this rank; n counts "
                          "all rows.");
-            GRADE_EXPECT(grade, is(got, wanted) || !is(got, s->dy[r][i] - all.dy / n),
+            GRADE_EXPECT(grade, is(got, wanted) || !is(got, wanted / (WEIGHT * INVSTD)),
+                         "weight * invstd is missing: forward has multiplied by both.");
+            GRADE_EXPECT(grade, is(got, wanted) || !is(got, dx_of(s, r, i, no_mean, n)),
+                         "The term with A is missing: each row has a part in the mean.");
+            GRADE_EXPECT(grade, is(got, wanted) || !is(got, dx_of(s, r, i, no_xhat, n)),
                          "The term with xhat is missing: each row has a part in the variance, "
                          "too.");
             GRADE_EXPECT(grade, is(got, wanted),
@@ -98,6 +105,8 @@ static void alone(Grade *grade) {
     Scene scene = {.counts = {4}};
     run(grade, &scene, 1);
     check_dx(grade, &scene, 1);
+    GRADE_EXPECT(grade, !is(scene.dbias[0], sums_of(&scene, 0).dy_xhat),
+                 "The gradients of weight and bias are exchanged.");
     GRADE_EXPECT(grade, is(scene.dbias[0], sums_of(&scene, 0).dy),
                  "The gradient of bias is the sum of dy, %g; yours is %g.", sums_of(&scene, 0).dy,
                  scene.dbias[0]);
