@@ -27,11 +27,37 @@ compare_phases() {
     done
 }
 
-# Prints the answer, a line for each model and number of devices.
+# Prints the answer: a line for the first model, here and over the link, and why_line; then a line for each other model
+# and number of devices.
 answer_lines() {
-    awk -v where="on this machine" -v cores="$cores" -v units="$units" -f bench/compare/answer.awk \
-        "$out/difference.csv"
-    ! has_link || awk -v where="over $link_text" -f bench/compare/answer.awk "$out/difference-link.csv"
+    local lines first="${models%% *}, $(answer_world) devices: "
+    lines=$(awk -v where="on this machine" -v cores="$cores" -v units="$units" -f bench/compare/answer.awk \
+        "$out/difference.csv") || return 1
+    grep -F "$first" <<<"$lines"
+    if has_link; then
+        awk -v where="over $link_text" -f bench/compare/answer.awk "$out/difference-link.csv"
+        why_line
+    fi
+    grep -vF "$first" <<<"$lines" || true
+}
+
+# Why the link decides, for two devices: what DP moves through device 0 while nobody computes, and what DDP still waits
+# for, here and over the link. Nothing where a row was disturbed.
+why_line() {
+    csv 'of("model") != model || of("world_size") != 2 { next }
+        of("disturbed") + 0 { lost = 1 }
+        { place = FILENAME ~ /-link/ ? "there" : "here"; rows[place, of("strategy")] = 1 }
+        of("strategy") == "dp" {
+            moving[place] = of("scatter_ms") + of("replicate_ms") + of("gather_ms") + of("reduce_ms")
+        }
+        of("strategy") == "ddp" { exposed[place] = of("exposed_ms") }
+        END {
+            if (lost || !(("here", "dp") in rows) || !(("there", "ddp") in rows)) exit
+            printf "%s, 2 devices, why: DP'\''s device 0 sends the weights out and adds the gradients up while nobody " \
+                "computes, %.2f ms a step here and %.2f over the link. DDP'\''s ranks exchange gradients only, all at once " \
+                "and while backward goes on: they still wait for %.2f ms of it here and %.2f over the link.\n", \
+                model, moving["here"], moving["there"], exposed["here"], exposed["there"]
+        }' model="${models%% *}" "$out/summary.csv" "$out/summary-link.csv"
 }
 
 # What dividing the optimizer over DDP's ranks saves, a line for each model and number of devices that was measured so.

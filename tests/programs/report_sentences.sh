@@ -88,6 +88,25 @@ done
 compare_phases
 expect "difference" "mlp: DDP's step takes 2.80 ms less than DP's, and of its phases reduce differs most and takes 1.90 ms less;\
  convnet: DDP's step takes 0.50 ms more than DP's, and of its phases forward differs most and takes 0.50 ms more." "$(caption_difference)"
+# Why the link decides; the answer begins with the first model, here and over the link.
+has_link() { [[ -f $out/summary-link.csv ]]; }
+expect "why, without a link" "mlp, 2 devices: " "$(units=cores answer_lines | sed -n 1p | grep -o '^mlp, 2 devices: ')"
+{
+    head -n 1 "$out/summary.csv"
+    row dp mlp 2 0 23 24 25 scatter=0.1 replicate=4 forward=5 gather=0.4 backward=10 reduce=4.5
+    row ddp mlp 2 0 15 16 17 forward=5 backward=10 exposed=1
+} >"$out/summary-link.csv"
+awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
+expect "why" "mlp, 2 devices, why: DP's device 0 sends the weights out and adds the gradients up while nobody computes, 2.40 ms \
+a step here and 9.00 over the link. DDP's ranks exchange gradients only, all at once and while backward goes on: they still wait for \
+0.30 ms of it here and 1.00 over the link." "$(why_line)"
+expect "the order of the answer" "mlp, 2 devices: on this machine|mlp, 2 devices: over a link|mlp, 2 devices, why|mlp, 4 devices: on \
+this machine|convnet, 2 devices: on this machine|convnet, 4 devices: on this machine" \
+    "$(link_text="a link" units=cores answer_lines | grep -oE '^[^:]*(: (on this machine|over a link))?' | paste -sd '|' -)"
+sed -i 's/^\(dp,mlp,2,1\),0/\1,1/' "$out/summary-link.csv"
+expect "why, of a disturbed row" "" "$(why_line)"
+rm "$out"/*-link.csv
+
 expect "throughput" "mlp: the fastest is DP on 4 devices with 30000 samples per second, 3.00 times one device;\
  convnet: the fastest is DDP on 4 devices with 120000 samples per second, 3.20 times one device." "$(caption_throughput)"
 expect "phases" "mlp on 2 devices: moving data and waiting take 13.4 % of DP's step and 2.0 % of DDP's; convnet on 2\
