@@ -1,9 +1,10 @@
 /* test_dp_cuda.c: DataParallel on GPUs, and with several Devices on one GPU.
  *
- * Against the serial shards on one GPU: the same bits, as on CPUs, because a kernel's result
- * depends only on its arguments (the GPUs of a machine are taken to be alike). Against the whole
- * batch on one GPU, and against DataParallel on CPUs: to float32's rounding, because sums are added
- * up in another order. What moves between two Devices, and what they hold, is as on CPUs.
+ * Against the serial shards on one GPU: the same bits, as on CPUs, in 16 bits, too, because a
+ * kernel's result depends only on its arguments (the GPUs of a machine are taken to be alike).
+ * Against the whole batch on one GPU, and against DataParallel on CPUs: to float32's rounding,
+ * because sums are added up in another order. What moves between two Devices, and what they hold,
+ * is as on CPUs.
  */
 #include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_steps.h"
@@ -67,17 +68,23 @@ static void assert_near_modules(const Rig *rig, const Rig *other) {
     named_tensors_free(&b);
 }
 
+static void compare_rows(Rig *rig, Precision precision) {
+    rig->tape->precision = rig->reference_tape->precision = precision;
+    for (int r = 0; r < ROW_COUNT; r++) {
+        module_zero_grad(rig->wrapper);
+        module_zero_grad(rig->twin);
+        compare_step(rig, ROWS[r]);
+        compare_step(rig, ROWS[r]); // on top of the first one's gradients
+    }
+}
+
 static void test_serial_shards(void **state) {
     (void)state;
     for (int p = 0; p < PLACEMENT_COUNT; p++) {
         for (int m = 0; m < MODEL_COUNT && fits(&PLACEMENTS[p]); m++) {
             Rig rig = open_on(&PLACEMENTS[p], MODELS[m]);
-            for (int r = 0; r < ROW_COUNT; r++) {
-                module_zero_grad(rig.wrapper);
-                module_zero_grad(rig.twin);
-                compare_step(&rig, ROWS[r]);
-                compare_step(&rig, ROWS[r]); // on top of the first one's gradients
-            }
+            compare_rows(&rig, PRECISION_F32);
+            compare_rows(&rig, p % 2 == 0 ? PRECISION_BF16 : PRECISION_F16);
             rig_close(&rig);
         }
     }

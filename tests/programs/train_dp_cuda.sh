@@ -1,6 +1,7 @@
 #!/bin/sh
 # train_dp_cuda.sh BIN_DIR: train_dp on GPUs as a program: the same weights on one card and on two, and
-# nearly those of CPU devices; its records; what it says when a GPU is not there. Ends with 77 without one.
+# nearly those of CPU devices; both in 16 bits, too; its records; what it says when a GPU is not there. Ends
+# with 77 without one.
 . "$(dirname "$0")/checks.sh"
 
 # run NAME OPTION...: trains the convnet for some steps into the folder NAME.
@@ -58,6 +59,60 @@ if "$bin/train_dp" --device cuda --devices 2 --steps 1 --no-eval >out.txt 2>err.
     compare --bitwise card cards
     for key in moved_bytes_per_step peak_bytes_device0 peak_bytes_other final_loss; do equal $key card cards; done
 fi
+# In 16 bits: small batches at so high a rate that fp16 skips a step.
+for amp in bf16 fp16; do
+    rough="--amp $amp --global-batch 8 --lr 1 --steps 24 --no-eval"
+    run card-$amp --device cuda --device-ids 0,0 $rough
+    run again-$amp --device cuda --device-ids 0,0 $rough
+    others=again-$amp
+    if [ -d cards ]; then
+        run cards-$amp --device cuda --device-ids 0,1 $rough
+        others="$others cards-$amp"
+    fi
+    for other in $others; do
+        compare --bitwise card-$amp $other
+        for key in scale peak_bytes_device0 peak_bytes_other final_loss; do equal $key card-$amp $other; done
+    done
+done
+checks=$((checks + 1))
+[ "$(value card-fp16 skipped_steps)" -ge 1 ] || fail "fp16 skipped no steps"
+
+# gradients NAME MODEL PROGRAM OPTION...: of the first step
+gradients() {
+    name=$1 model=$2 program=$3
+    shift 3
+    checks=$((checks + 1))
+    "$bin/$program" --model "$model" --data synthetic:1x8x8:10@150 --global-batch 50 --steps 1 --no-eval \
+        --dump-step 0 --dump-grads "$name" "$@" >out.txt 2>err.txt || fail "$program $*: $(cat err.txt)"
+}
+
+# near TOLERANCE A B: the gradients A are those of B, and those without --amp are farther away
+near() {
+    checks=$((checks + 2))
+    "$bin/compare_tensors" --tol "$1" --rtol 0 "$2" "$3" >cmp.txt 2>&1 ||
+        fail "the gradients $2 and $3: $(tail -n 1 cmp.txt)"
+    ! "$bin/compare_tensors" --tol "$1" --rtol 0 none-"${2#*-}" "$3" >cmp.txt 2>&1 ||
+        fail "$1 does not tell the gradients $3 from float32's"
+}
+
+# mlp has no batch norms, whose statistics are each device's: so it is one GPU's, but for the order of sums.
+# convnet is the CPU's, which stores activations in float32, but for what that rounds.
+while read -r amp model reference tolerance; do
+    for precision in none $amp; do
+        gradients $precision-$model $model train_dp --device cuda --device-ids 0,0 --amp $precision
+    done
+    case $reference in
+    one) gradients reference $model train_single --device cuda --amp $amp ;;
+    cpu) gradients reference $model train_dp --device cpu --devices 2 --amp $amp ;;
+    esac
+    near $tolerance $amp-$model reference
+done <<END
+bf16 mlp one 1e-3
+fp16 mlp one 3e-4
+bf16 convnet cpu 1.2e-2
+fp16 convnet cpu 2e-3
+END
+
 checks=$((checks + 1))
 "$bin/train_single" --steps 1 --no-eval >out.txt 2>err.txt || fail "auto with a GPU: $(cat err.txt)"
 grep -q '1 device (cuda)' err.txt || fail "auto with a GPU: $(cat err.txt)"

@@ -12,6 +12,7 @@
 
 #include "common/data/sampler.h"
 #include "common/nn/module.h"
+#include "common/nn/ops.h"
 
 enum { SHARDS_MAX = 8 };
 
@@ -68,12 +69,13 @@ static inline Tensor *shards_forward(Shards *shards, BuildModule build, Module *
         Tape *own = shards->tapes[i] = tape_create(tape->device, NULL);
         own->recording = tape->recording;
         own->training = tape->training;
+        own->precision = tape->precision;
         size_t row_bytes = tensor_bytes(x) / x->shape[0];
         shards->x[i] = tape_tensor(own, x->dtype, x->ndim, shape);
         device_copy(tape->device, shards->x[i]->data, tape->device,
                     (char *)x->data + begin * row_bytes, (end - begin) * row_bytes);
         shards->x[i]->requires_grad = x_grad;
-        shards->y[i] = module_forward(shards->modules[i], own, shards->x[i]);
+        shards->y[i] = op_float32(own, module_forward(shards->modules[i], own, shards->x[i]));
         CHECK(shards->y[i], "shard %d: %s", i, own->error.message);
     }
     shards_copy_state(master, shards->modules[0]);
