@@ -112,15 +112,19 @@ static cudnnStatus_t check(const Convolution &v) {
     return fit ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
-// What the queries promised is refused where the settings say so.
-static cudnnStatus_t refusal(const Convolution &v) {
-    const Settings &settings = runtime().settings;
-    bool preferred = v.way->algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+static bool is_preferred(const Way &way) {
     static_assert(int(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM) ==
                           int(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) &&
                       int(CUDNN_CONVOLUTION_BWD_DATA_ALGO_1) ==
                           int(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1),
                   "one number for the preferred algorithm of each pass");
+    return way.algorithm == CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_PRECOMP_GEMM;
+}
+
+// What the queries promised is refused where the settings say so.
+static cudnnStatus_t refusal(const Convolution &v) {
+    const Settings &settings = runtime().settings;
+    bool preferred = is_preferred(*v.way);
     if (settings.refuses_memory && preferred)
         return CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED;
     bool refused = settings.refuses_all || (settings.refuses_preferred && preferred) ||
@@ -250,6 +254,7 @@ static cudnnStatus_t answer_workspace(const Convolution &v, int algorithm, size_
     const Way *way = find_way(v.pass, algorithm);
     if (check(v) != CUDNN_STATUS_SUCCESS) return check(v);
     if (way == nullptr) return CUDNN_STATUS_NOT_SUPPORTED;
+    if (runtime().settings.refuses_queries && is_preferred(*way)) return CUDNN_STATUS_NOT_SUPPORTED;
     *bytes = way->workspace;
     return CUDNN_STATUS_SUCCESS;
 }

@@ -37,7 +37,8 @@
  *                         and refuses to run it
  *   DDPC_EMULATED_CUDNN_REFUSES  what cuDNN refuses when it is run, though its queries promised it
  *                         (nothing): "channels-last"; "preferred": IMPLICIT_PRECOMP_GEMM and ALGO_1
- *                         of the gradients; "memory": the same, for lack of memory; "all"
+ *                         of the gradients; "memory": the same, for lack of memory; "all". Or
+ *                         "queries": what the preferred ones want of scratch it does not know
  *   CUDA_DEVICE_MAX_CONNECTIONS  CUDA's own: queues of a device (8). They are only counted
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
  *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
@@ -88,8 +89,9 @@ static void set_refusals(Settings &settings) {
     settings.refuses_preferred = word == "preferred";
     settings.refuses_memory = word == "memory";
     settings.refuses_all = word == "all";
+    settings.refuses_queries = word == "queries";
     if (word != "" && !settings.refuses_channels_last && !settings.refuses_preferred &&
-        !settings.refuses_memory && !settings.refuses_all)
+        !settings.refuses_memory && !settings.refuses_all && !settings.refuses_queries)
         fail("DDPC_EMULATED_CUDNN_REFUSES=%s: no such word", text);
     text = getenv("DDPC_EMULATED_BLAS_REFUSES");
     word = text == nullptr ? "" : text;

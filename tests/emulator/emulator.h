@@ -31,8 +31,8 @@ struct Settings { // read from the environment once (emulator.cpp)
     unsigned seed; // 0: everything at once and in order
     bool count;    // say at the end what was asked for (count.cpp)
     bool relu_nan; // cuBLASLt's RELU keeps NaN
-    // What cuDNN refuses to run though its queries promised it (dnn.cpp).
-    bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all;
+    // What cuDNN refuses to run though its queries promised it, or to be asked about (dnn.cpp).
+    bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all, refuses_queries;
     // What cuBLASLt knows no algorithm for, or does not run though it knew one (blas.cpp).
     bool refuses_epilogues, breaks_epilogues;
 };

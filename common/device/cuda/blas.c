@@ -372,7 +372,9 @@ static bool weight_gradient(Precision precision, LinearShape s, Operands of, voi
     if (dbias && s.rows * s.out * s.in > 0) {
         Shape shape = shape_of(precision, product);
         shape.accumulate = accumulate;
-        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB; // our first factor is cuBLASLt's b
+        // Our first factor is cuBLASLt's b. DRELU_BGRAD would sum in the product that makes dy, but
+        // that belongs to the layer behind, and the last layer has none.
+        shape.epilogue = CUBLASLT_EPILOGUE_BGRADB;
         of.beside.bias = dbias;
         if (multiply(shape, &of)) return true;
         of.beside.bias = NULL;

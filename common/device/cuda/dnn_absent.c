@@ -1,14 +1,19 @@
 /* dnn_absent.c: takes the place of dnn.c in builds without cuDNN: no convolution has a plan, so all
- * of them run by im2col. */
+ * of them run by im2col. The first one says so on stderr. */
+#include "common/base/memory.h"
 #include "common/device/cuda/kernels.h"
+
+struct CudaConvolutions {
+    bool told;
+};
 
 CudaConvolutions *cuda_convolutions_create(CudaDevice *cuda) {
     (void)cuda;
-    return NULL;
+    return memory_zalloc(sizeof(CudaConvolutions));
 }
 
 void cuda_convolutions_close(CudaConvolutions *convolutions) {
-    (void)convolutions;
+    free(convolutions);
 }
 
 void cuda_convolution_describe(char *buffer, size_t capacity) {
@@ -18,6 +23,12 @@ void cuda_convolution_describe(char *buffer, size_t capacity) {
 const ConvolutionPlan *cuda_convolution_plan(ConvolutionPass pass, Precision precision,
                                              const Window *window) {
     (void)pass, (void)precision, (void)window;
+    const CudaDevice *cuda = cuda_current();
+    if (!cuda->convolutions->told)
+        fprintf(stderr,
+                "note: %s: this build has no cuDNN, so im2col takes over its convolutions\n",
+                cuda->device->name);
+    cuda->convolutions->told = true;
     return NULL;
 }
 
