@@ -54,10 +54,16 @@ CASES = [  # file, model, shape of a sample, outputs, hidden, optimizer settings
     ("segnet-stored_bf16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
     ("segnet-stored_fp16", "segnet", (2, 8, 8), 3, (), dict(name="sgd", lr=0.02, momentum=0.9)),
 ]
+PARTS = [  # file, model, shape of a sample, outputs: a part of a model, whose few roundings hide no mistake
+    ("resnet20-block_bf16", "resnet20", (3, 8, 8), 10),
+    ("resnet20-block_fp16", "resnet20", (3, 8, 8), 10),
+    ("segnet-level_bf16", "segnet", (2, 8, 8), 3),
+    ("segnet-level_fp16", "segnet", (2, 8, 8), 3),
+]
 LENGTH = 9  # tokens of a text
 # These begin as the file does that is called like their model, and have the first HEAD of each result.
 BEGUN = ("gpt_fp16", "gpt-stored_fp16", "resnet20-stored_bf16", "resnet20-stored_fp16", "segnet-stored_bf16",
-         "segnet-stored_fp16")
+         "segnet-stored_fp16", *(part[0] for part in PARTS))
 HEAD = 512
 
 
@@ -144,6 +150,28 @@ def make(file, name, shape, outputs, hidden, settings):
     print(f"{file}: losses {losses[0]:.6f} .. {losses[-1]:.6f}")
 
 
-for case in CASES:
-    if len(sys.argv) < 2 or case[0] in sys.argv[1:]:
-        make(*case)
+def run_part(name, model, x):
+    if name == "resnet20":
+        return model.layer1[0](model.conv1(x))
+    full = model.enc1[0](x)
+    return model.head(model.dec1(F.interpolate(F.max_pool2d(full, 2), scale_factor=2, mode="nearest") + full))
+
+
+def make_part(file, name, shape, outputs):
+    model = models.build(name, shape, outputs)
+    start, _ = begin(model, file, name, shape, outputs, 1)
+    with models.autocast(file.partition("_")[2]):
+        output = run_part(name, model, start["x"][:BATCH])
+    output = output.float()
+    target = torch.arange(output.numel()) * 7919 % 1000 / 500 - 1
+    ((output - target.view_as(output)) ** 2).sum().div(64).backward()
+    tensors = {"output": head(output.detach(), True)}
+    tensors |= {f"grad.{k}": head(p.grad, True) for k, p in model.named_parameters() if p.grad is not None}
+    save_file(tensors, HERE / f"{file}.safetensors")
+    print(f"{file}: {len(tensors)} tensors")
+
+
+for make_one, cases in (make, CASES), (make_part, PARTS):
+    for case in cases:
+        if len(sys.argv) < 2 or case[0] in sys.argv[1:]:
+            make_one(*case)

@@ -1,7 +1,7 @@
 /* test_parity.c: ten training steps, or four, against PyTorch's, from fixtures that
  * tests/parity/make_fixtures.py wrote: initial weights, batches, the first gradients, a loss per
  * step, final weights and buffers. With the argument "cuda": on a GPU, where activations are stored
- * in 16 bits, those of them that are so in PyTorch, too.
+ * in 16 bits, those of them that are so in PyTorch, too. And one step of a part of a model.
  *
  * So that the files stay small, some have what they begin with in another one, called as the model.
  * resnet20 has bn2's initial weights there: else it begins with those that we make of the seed, as
@@ -317,9 +317,110 @@ static void ten_steps_on_a_gpu(void **state) {
         if (is_stored(&FIXTURES[i])) check_fixture(&FIXTURES[i], "cuda:0");
 }
 
+// ---- parts ------------------------------------------------------------------------------------
+
+// A few layers of a model in 16 bits, where a mistake in one shows in all that it touches: the
+// output and the gradients may be some units of the 16-bit format away, of the largest number of
+// their tensor.
+typedef struct Part {
+    const char *file;
+    ModelConfig model;
+    Tensor *(*forward)(Module *model, Tape *tape, Tensor *x);
+    Precision precision;
+    double units;
+} Part;
+
+// A residual block, after a convolution: all that it reads is in 16 bits.
+static Tensor *block_forward(Module *model, Tape *tape, Tensor *x) {
+    Module *block = module_child(module_child(model, "layer1"), "0");
+    return module_forward(block, tape, module_forward(module_child(model, "conv1"), tape, x));
+}
+
+// One level of segnet: down, up again, and what was lost on the way is added.
+static Tensor *level_forward(Module *model, Tape *tape, Tensor *x) {
+    Tensor *full = module_forward(module_child(module_child(model, "enc1"), "0"), tape, x);
+    Tensor *y = op_upsample2x(tape, op_max_pool(tape, full, 2, 2, 0));
+    y = module_forward(module_child(model, "dec1"), tape, op_add(tape, y, full));
+    return module_forward(module_child(model, "head"), tape, y);
+}
+
+static const Part PARTS[] = {
+    {"resnet20-block_bf16", RESNET20, block_forward, PRECISION_BF16, 4},
+    {"resnet20-block_fp16", RESNET20, block_forward, PRECISION_F16, 8},
+    {"segnet-level_bf16", SEGNET, level_forward, PRECISION_BF16, 4},
+    {"segnet-level_fp16", SEGNET, level_forward, PRECISION_F16, 8},
+};
+
+// Numbers between -1 and 1 that PyTorch's side has, too.
+static Tensor *part_target(Tape *tape, const Tensor *output) {
+    size_t count = tensor_count(output);
+    float *values = memory_zalloc(count * sizeof *values);
+    for (size_t i = 0; i < count; i++) values[i] = (float)(i * 7919 % 1000) / 500 - 1;
+    Tensor *target = tape_input(tape, DTYPE_F32, output->ndim, output->shape, values);
+    free(values);
+    return target;
+}
+
+static Tensor *run_part(const Part *part, Tape *tape, Module *model, const SafeTensors *begin) {
+    Error err = {0};
+    const SafeEntry *x = find(begin, "", "x");
+    size_t shape[] = {BATCH, x->shape[1], x->shape[2], x->shape[3]};
+    tape->precision = part->precision;
+    Tensor *input = tape_input(tape, DTYPE_F32, 4, shape, x->data);
+    Tensor *output = op_float32(tape, part->forward(model, tape, input));
+    CHECK_OK(tape_error(tape, &err) == 0, err);
+    Tensor *loss = op_squared_error(tape, output, part_target(tape, output), 64);
+    CHECK_OK(tape_backward(tape, loss, &err) == 0, err);
+    return output;
+}
+
+static void check_part(const Part *part, const char *device_name) {
+    Error err = {0};
+    SafeTensors file, begin;
+    read_file(part->file, &file);
+    read_file(part->model.name, &begin);
+    Device *device = device_open(device_name, &err);
+    Module *model = model_create(&part->model, device, &err);
+    CHECK_OK(model, err);
+    load_state(&begin, model, strcmp(part->model.name, "resnet20") == 0);
+    module_zero_grad(model);
+    Tape *tape = tape_create(device, NULL);
+    double tolerance = part->units * (part->precision == PRECISION_BF16 ? 0x1p-8 : 0x1p-11);
+    Tensor *output = run_part(part, tape, model, &begin);
+    check_tensor(&file, "", "output", output, output->data, tolerance);
+    NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
+    for (size_t i = 0; i < parameters.count; i++) {
+        const Tensor *tensor = parameters.items[i].tensor;
+        if (tensor->has_grad)
+            check_tensor(&file, "grad.", parameters.items[i].name, tensor, tensor->grad, tolerance);
+    }
+    named_tensors_free(&parameters);
+    tape_close(tape);
+    module_close(model);
+    device_close(device);
+    safetensors_free(&file);
+    safetensors_free(&begin);
+}
+
+static void check_parts(const char *device_name) {
+    for (size_t i = 0; i < sizeof PARTS / sizeof *PARTS; i++) check_part(&PARTS[i], device_name);
+}
+
+static void parts_agree_with_pytorch(void **state) {
+    (void)state;
+    check_parts("ref:0");
+}
+
+static void parts_on_a_gpu(void **state) {
+    (void)state;
+    check_parts("cuda:0");
+}
+
 int main(int argc, char **argv) {
-    const struct CMUnitTest on_host[] = {cmocka_unit_test(ten_steps_agree_with_pytorch)};
-    const struct CMUnitTest on_gpu[] = {cmocka_unit_test(ten_steps_on_a_gpu)};
+    const struct CMUnitTest on_host[] = {cmocka_unit_test(ten_steps_agree_with_pytorch),
+                                         cmocka_unit_test(parts_agree_with_pytorch)};
+    const struct CMUnitTest on_gpu[] = {cmocka_unit_test(ten_steps_on_a_gpu),
+                                        cmocka_unit_test(parts_on_a_gpu)};
     if (argc < 2) return cmocka_run_group_tests(on_host, NULL, NULL);
     if (device_available(argv[1]) == 0) return STATUS_SKIPPED;
     return cmocka_run_group_tests(on_gpu, NULL, NULL);
