@@ -18,6 +18,9 @@
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
  * collective is in progress for a moment; memory must lie in one allocation of the device.
  *
+ * Since version 2.30.3 ranks may share a GPU, where NCCL_MULTI_RANK_GPU_ENABLE=1 says so. This
+ * one's version is nccl.h's, or DDPC_EMULATED_NCCL_VERSION=N (23003: 2.30.3).
+ *
  * Faults, by environment variables of the process; K counts its collectives, from 1:
  *   DDPC_EMULATED_NCCL_ERROR_AT=K     the K-th fails asynchronously (ncclRemoteError)
  *   DDPC_EMULATED_NCCL_HANG_AT=K      the K-th never ends
@@ -74,6 +77,11 @@ long setting(const char *name) {
     return text ? atol(text) : 0;
 }
 
+int version() {
+    long given = setting("DDPC_EMULATED_NCCL_VERSION");
+    return given > 0 ? static_cast<int>(given) : NCCL_VERSION_CODE;
+}
+
 ncclResult_t fail(ncclComm_t comm, ncclResult_t result, const char *why) {
     if (comm) comm->last_error = why;
     return result;
@@ -123,7 +131,8 @@ ncclResult_t look_around(ncclComm_t comm) {
     const emulator::Slot *slots = state.shared->slots, &own = slots[state.rank];
     for (int r = 0; r < state.ranks; r++)
         if (slots[r].present.load(std::memory_order_acquire) == 0) return ncclInProgress;
-    for (int r = 0; r < state.ranks; r++)
+    bool may_share = version() >= 23003 && setting("NCCL_MULTI_RANK_GPU_ENABLE") == 1;
+    for (int r = 0; r < state.ranks && !may_share; r++)
         if (r != state.rank && !strcmp(slots[r].host, own.host) && !strcmp(slots[r].bus, own.bus))
             return fail(comm, ncclInvalidUsage, "Duplicate GPU detected");
     comm->joined = true;
@@ -293,7 +302,7 @@ emulator::State::~State() {
 // ---- communicators ---------------------------------------------------------------------------
 
 ncclResult_t ncclGetVersion(int *version) {
-    *version = NCCL_VERSION_CODE;
+    *version = ::version();
     return ncclSuccess;
 }
 

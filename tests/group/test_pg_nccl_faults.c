@@ -147,8 +147,7 @@ static void nothing(ProcessGroup *group, Device *device, const void *argument, O
     problem(outcome, "there is a group");
 }
 
-static void test_shared_gpu(void **state) {
-    (void)state;
+static void expect_no_sharing(void) {
     Outcome outcomes[RANKS_MAX];
     Play play = {.world = 2, .timeout_s = 20, .one_gpu = true, .body = nothing};
     play_all(&play, outcomes);
@@ -157,6 +156,11 @@ static void test_shared_gpu(void **state) {
             !strstr(outcomes[r].error.message, "ranks 0 and 1 share a GPU") ||
             !strstr(outcomes[r].error.message, "ddprun --fake-hosts"))
             fail_msg("rank %d: %s", r, outcomes[r].error.message);
+}
+
+static void test_shared_gpu(void **state) {
+    (void)state;
+    expect_no_sharing();
 }
 
 static void wait_late(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
@@ -254,6 +258,31 @@ static void test_abort_hangs(void **state) {
     play_well(&play, NULL);
 }
 
+static void add_up(ProcessGroup *group, Device *device, const void *argument, Outcome *outcome) {
+    (void)argument, (void)device;
+    double value = 1;
+    if (ok(pg_run(group, pg_all_reduce(&value, 1, PG_F64, PG_SUM), &outcome->error),
+           &outcome->error, outcome) &&
+        value != 2)
+        problem(outcome, "the sum is %g", value);
+}
+
+// NCCL 2.30.3 lets ranks share a GPU where it is told to; others do not, whatever they are told.
+static void test_ranks_that_may_share_a_gpu(void **state) {
+    (void)state;
+    need_emulator();
+    Play play = {.world = 2, .timeout_s = 20, .one_gpu = true, .body = add_up};
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 1);
+    setenv("DDPC_EMULATED_NCCL_VERSION", "22809", 1);
+    expect_no_sharing();
+    setenv("DDPC_EMULATED_NCCL_VERSION", "23003", 1);
+    play_well(&play, NULL);
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "0", 1);
+    expect_no_sharing();
+    unsetenv("DDPC_EMULATED_NCCL_VERSION");
+    unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_killed_rank),
@@ -265,6 +294,7 @@ int main(void) {
         cmocka_unit_test(test_asynchronous_error),
         cmocka_unit_test(test_standstill),
         cmocka_unit_test(test_abort_hangs),
+        cmocka_unit_test(test_ranks_that_may_share_a_gpu),
     };
     gpus = find_gpus();
     return gpus > 0 ? cmocka_run_group_tests(tests, NULL, NULL) : STATUS_SKIPPED;
