@@ -48,10 +48,13 @@ struct Tape {
     // weights, bias, gradients) and what comes out to 16 bits; losses and batch norm compute in
     // float32, the rest takes what comes. PyTorch also stores what comes out in 16 bits. So do GPUs
     // (and ref), images with the channels last, from a product to the first operation that is none
-    // of those that ops_half.h names. Everything else is stored in float32, and on CPUs all is. As
-    // the next product rounds its factors anyway, that changes only what no product follows: sums
-    // of residuals, which of several maxima is taken that PyTorch has rounded to the same, and the
-    // gradients of biases, which PyTorch rounds.
+    // of those that ops_half.h names. Everything else is stored in float32, and on CPUs all is.
+    // Among that, unlike in PyTorch, are an image that is flattened to rows, a tuple's items and
+    // what goes to another device, which lose no digit by it, and batch norm in evaluation while
+    // gradients are recorded, whose result is then not rounded.
+    // As the next product rounds its factors anyway, that changes only what no product follows:
+    // sums of residuals, which of several maxima is taken that PyTorch has rounded to the same, and
+    // the gradients of biases, which PyTorch rounds.
     Precision precision;
     Error error;
 
