@@ -14,14 +14,15 @@
 # seconds (45) more than three times what it took without a mutant has noticed, too.
 # The exit status is 1 if less than 95 % are caught, or one survives without an explanation; 2 if the
 # catalogue does not fit the tree, or a test fails without a mutant. Works on a copy of the tree with one
-# build, which each mutant changes by a file and changes back. It takes an hour: run it with nice.
+# build, and one more for those of the preset `emulator`, which each mutant changes by a file and changes
+# back. It takes an hour: run it with nice.
 set -eu
 root=$(cd "$(dirname "$0")/.." && pwd)
 catalogue=$root/tests/mutants
 what=equivalence room= only= limit=45 rest=1
 
 usage() {
-    sed -n '2,18s/^# \{0,1\}//p' "$0"
+    sed -n '2,19s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
@@ -66,7 +67,7 @@ check_catalogue() {
     read_catalogue check || problems=1
     for name in $(read_catalogue list | cut -f 3 | tr ' ' '\n' | sort -u); do
         [ "$name" = compare.sh ] ||
-            grep -rqwF --include=CMakeLists.txt -e "$name" "$root/tests" ||
+            grep -rqwF --include=CMakeLists.txt -e "$name" -e "${name%_*}" "$root/tests" ||
             { echo "there is no test $name" && problems=1; }
     done
     named=" $(read_catalogue list | cut -f 4 | tr '\n' ' ') "
@@ -91,12 +92,28 @@ mkdir "$work/tree"
 tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
 cd "$work/tree"
 catalogue=$work/tree/tests/mutants # so that nobody's editing changes a run
-# A mistake shows without most of the optimizer, too, and is built faster.
-options="-DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 -DWITH_CUDA=OFF"
+
+# use_preset PRESET: of the mutants that follow. Configures its build, in the folder $build, where there is none.
+use_preset() {
+    preset=$1 build=build-$1 options=
+    [ "$1" != release ] || build=build options=-DWITH_CUDA=OFF
+    [ "$1" != emulator ] || options="-DWITH_CUDA=EMULATED -DWITH_MPI=OFF"
+    if [ ! -d "$build" ]; then
+        # A mistake shows without most of the optimizer, too, and is built faster.
+        # shellcheck disable=SC2086 # the options are words
+        cmake -S . -B "$build" -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_FLAGS_RELEASE=-O1 \
+            -DCMAKE_CXX_FLAGS_RELEASE=-O1 $options $with_tests >"$work/build.log" 2>&1 ||
+            { cat "$work/build.log" && exit 2; }
+        cmake --build "$build" --target help | sed -n 's/^\.\.\. //p' >"$work/targets.$preset"
+    fi
+    # All that is linked but the unit tests and the tutorials, which takes a fifth of the time.
+    programs=$(grep -x '[a-z][a-z_]*' "$work/targets.$preset" |
+        grep -vE '^(test_.*|tutorial.*|all|clean|depend|edit_cache|rebuild_cache|test|install.*|list_.*)$')
+}
 
 # build [TARGET...]: quietly; the log is in $work/build.log.
 build() {
-    cmake --build build -j "$(nproc)" ${1:+--target} "$@" >"$work/build.log" 2>&1
+    cmake --build "$build" -j "$(nproc)" ${1:+--target} "$@" >"$work/build.log" 2>&1
 }
 
 planted="the tree without a mutant"
@@ -116,6 +133,11 @@ compare() {
     return "$status"
 }
 
+# The program of a test_*, whose name the test's may go on: test_parity_cuda is test_parity with an argument.
+target_of() {
+    grep -qx "$1" "$work/targets.$preset" && echo "$1" || echo "${1%_*}"
+}
+
 # run_test NAME: builds what it needs and runs it. $how says what it was that failed.
 run_test() {
     how=$1
@@ -124,15 +146,15 @@ run_test() {
         return
     fi
     case $1 in
-    test_*) must_build "$1" ;;
+    test_*) must_build "$(target_of "$1")" ;;
     grade_* | tutorial_*) must_build ;;
     mpi_collectives) must_build $programs test_process_group ;; # which it starts itself
     mpi_messages) must_build $programs test_mpi_messages ;;
     *) must_build $programs ;; # a script: it may ask for any of them
     esac
     status=0
-    seconds=$(cat "$work/seconds.$1")
-    timeout -k 5 "$seconds" ctest --test-dir build --timeout "$seconds" --output-on-failure --no-tests=error \
+    seconds=$(cat "$work/seconds.$preset.$1")
+    timeout -k 5 "$seconds" ctest --test-dir "$build" --timeout "$seconds" --output-on-failure --no-tests=error \
         -R "^$1\$" >"$work/test.log" 2>&1 || status=$?
     if [ "$status" = 124 ] || grep -q '\*\*\*Timeout' "$work/test.log"; then
         how="$1 (hangs)"
@@ -146,9 +168,12 @@ run_test() {
 # Everything that is quick and was not asked yet.
 run_rest() {
     must_build
+    labels="-LE slow|gpu|lint"
+    [ "$preset" != emulator ] || labels="-L gpu|emulator -LE slow"
     status=0
-    timeout -k 5 1200 ctest --test-dir build --timeout 300 -j "$(nproc)" --stop-on-failure \
-        -LE 'slow|gpu|lint' -E "^($(echo "$1" | cat - "$work/broken" | tr ' ' '\n' | paste -sd '|' -))\$" >"$work/test.log" 2>&1 || status=$?
+    # shellcheck disable=SC2086 # the labels are words
+    timeout -k 5 1200 ctest --test-dir "$build" --timeout 300 -j "$(nproc)" --stop-on-failure \
+        $labels -E "^($(echo "$1" | cat - "$work/broken.$preset" | tr ' ' '\n' | paste -sd '|' -))\$" >"$work/test.log" 2>&1 || status=$?
     [ "$status" != 124 ] || status=0 # nobody noticed in twenty minutes
     how=$(sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) .*\*\*\*.*/\1/p' "$work/test.log" | head -n 1)
     return "$status"
@@ -171,9 +196,8 @@ restore() {
 # ---- the eight that bench/compare.sh must find ------------------------------------------------
 
 run_equivalence() {
-    # shellcheck disable=SC2086 # the options are words
-    cmake -S . -B build $options -DWITH_TESTS=OFF >"$work/build.log" 2>&1 ||
-        { cat "$work/build.log" && exit 2; }
+    with_tests=-DWITH_TESTS=OFF
+    use_preset release
     compare || { tail -n 20 "$work/test.log" && echo "the tree without a mutant fails already" && exit 1; }
     echo "passed  the tree as it is"
     survivors=0 caught=0
@@ -197,37 +221,40 @@ run_equivalence() {
 
 # ---- the whole catalogue ----------------------------------------------------------------------
 
-# shellcheck disable=SC2086 # the options are words
-cmake -S . -B build $options >"$work/build.log" 2>&1 ||
-    { cat "$work/build.log" && exit 2; }
+with_tests=
 read_catalogue list | awk -F '\t' -v room="$room" -v only="$only" \
     '(room == "" || $1 == room) && (only == "" || $2 == only)' >"$work/list"
 [ -s "$work/list" ] || { echo "error: the catalogue has no such room or mutant" >&2 && exit 2; }
 
-# All that is linked but the unit tests and the tutorials, which takes a fifth of the time.
-programs=$(cmake --build build --target help | sed -n 's/^\.\.\. \([a-z][a-z_]*\)$/\1/p' |
-    grep -vE '^(test_.*|tutorial.*|all|clean|depend|edit_cache|rebuild_cache|test|install.*|list_.*)$')
+# try_without: the tests of the preset's mutants, in the tree as it is
+try_without() {
+    : >"$work/broken.$preset"
+    for test in $(awk -F '\t' -v preset="$preset" '$5 == preset { print $3 }' "$work/list" | tr ' ' '\n' | sort -u); do
+        echo 900 >"$work/seconds.$preset.$test"
+        begun=$(date +%s)
+        if run_test "$test"; then
+            took=$(($(date +%s) - begun))
+            echo $((3 * took + limit)) >"$work/seconds.$preset.$test"
+            continue
+        fi
+        tail -n 30 "$work/test.log"
+        echo "$how: the tree without a mutant fails already, so this test judges none"
+        echo "$test" >>"$work/broken.$preset"
+    done
+}
 
-: >"$work/broken"
-for test in $(cut -f 3 "$work/list" | tr ' ' '\n' | sort -u); do
-    echo 900 >"$work/seconds.$test"
-    begun=$(date +%s)
-    if run_test "$test"; then
-        took=$(($(date +%s) - begun))
-        echo $((3 * took + limit)) >"$work/seconds.$test"
-        continue
-    fi
-    tail -n 30 "$work/test.log"
-    echo "$how: the tree without a mutant fails already, so this test judges none"
-    echo "$test" >>"$work/broken"
+for preset in $(cut -f 5 "$work/list" | sort -u); do
+    use_preset "$preset"
+    try_without </dev/null
 done
 
 tab=$(printf '\t')
-while IFS=$tab read -r mutant_room name tests _ survives; do
+while IFS=$tab read -r mutant_room name tests _ preset survives; do
+    use_preset "$preset"
     plant "$name"
     result=survived
     for test in $tests; do
-        ! grep -qxF "$test" "$work/broken" || continue
+        ! grep -qxF "$test" "$work/broken.$preset" || continue
         run_test "$test" </dev/null && continue
         result=caught
         break
@@ -259,4 +286,4 @@ END {
         100 * sum_caught / sum, unexplained
     exit sum_caught < 0.95 * sum || unexplained > 0
 }' "$work/results"
-[ ! -s "$work/broken" ] || exit 2
+[ -z "$(cat "$work"/broken.*)" ] || exit 2

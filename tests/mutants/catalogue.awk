@@ -1,6 +1,7 @@
 # catalogue.awk: reads the mutants of tests/mutants/*.txt; README.md there says how they are written.
 #
-#   mode=list     one line per mutant: room, name, tests, rows (-: none), reason to survive; with tabs
+#   mode=list     one line per mutant: room, name, tests, rows (-: none), preset, reason to survive;
+#                 with tabs
 #   mode=check    complains of what is wrong with the catalogue, and ends with 1 if something is
 #   mode=plant    makes the mistake `wanted` in the tree at `root`
 #   mode=files    the files that the mutant `wanted` changes
@@ -63,6 +64,7 @@ function check_entry(    i, path) {
     if (name in SEEN) complain("the name is taken by room " SEEN[name])
     SEEN[name] = room
     if (!tests) complain("no test is named that should catch it")
+    if (preset !~ /^(release|emulator)$/) complain("mutants.sh does not know the preset " preset)
     if (!what) complain("it does not say what mistake it is")
     if (!pairs) complain("there is nothing to find")
     for (i = 1; i <= pairs; i++) {
@@ -92,7 +94,8 @@ function plant(    i, path, text) {
 function end_entry(    i) {
     if (!name) return
     entries++
-    if (mode == "list") print room "\t" name "\t" tests "\t" (rows ? rows : "-") "\t" survives
+    if (mode == "list")
+        print room "\t" name "\t" tests "\t" (rows ? rows : "-") "\t" preset "\t" survives
     if (mode == "check") check_entry()
     if (wanted && name == wanted) {
         known = 1
@@ -110,7 +113,8 @@ function add(value) {
     if (key == "mutant") {
         end_entry()
         name = value
-    } else if (key == "file") file = value
+    } else if (key == "preset") preset = value # at the top of a file: of all its mutants
+    else if (key == "file") file = value
     else if (key == "tests") tests = tests (tests ? " " : "") value
     else if (key == "rows") rows = rows (rows ? " " : "") value
     else if (key == "what") what = what (what ? " " : "") value
@@ -128,6 +132,7 @@ function add(value) {
 
 FNR == 1 {
     end_entry()
+    preset = "release"
     room = FILENAME
     sub(/.*\//, "", room)
     sub(/\.txt$/, "", room)
