@@ -1,11 +1,13 @@
 # scale.gp: DP's and DDP's step on up to thousands of devices, by the model (lines) and by SimGrid (rings): a panel with
 # devices that are equally fast, and one with a straggler. Reads plots/scale-N.csv (devices; dp, ring, tree, hierarchical
-# and two, the network of two levels; NAME_simulated beside each). bench/model/scale.sh writes them.
+# and two, the network of two levels; NAME_simulated beside each) and plots/settings.gp (simulated_N, the lines that
+# SimGrid has points of). bench/model/scale.sh writes them.
 
 name = "scale"
 width = 720
 height = 760
 load "plots/style.gp"
+load "plots/settings.gp"
 
 figure_title = "A step on many devices: computed, not measured"
 set multiplot title figure_title font ",16"
@@ -35,7 +37,7 @@ do for [n = 1:2] {
     set xlabel n == 2 ? "devices" : ""
     last(run) = column("devices") == devices_max ? column(run) : NaN
     plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
-        for [run in lines] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run), \
+        for [run in value("simulated_".n)] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run), \
         for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, apart(run) textcolor rgb colour(run) @values
 }
 unset multiplot
