@@ -27,6 +27,7 @@ told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run)
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
 do for [n = 1:2] {
     file = "plots/scale-".n.".csv"
+    simulated = value("simulated_".n)
     set tmargin at screen 1 - (80.0 + 350 * (n - 1)) / height
     set bmargin at screen 1 - (360.0 + 350 * (n - 1)) / height
     set xrange [*:*] # stats leaves out what is out of range
@@ -37,7 +38,8 @@ do for [n = 1:2] {
     set xlabel n == 2 ? "devices" : ""
     last(run) = column("devices") == devices_max ? column(run) : NaN
     plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
-        for [run in value("simulated_".n)] file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run), \
+        for [i = 1:words(simulated)] file using "devices":(column(word(simulated, i)."_simulated")) \
+            with points pointtype 6 pointsize 1 linecolor rgb colour(word(simulated, i)), \
         for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, apart(run) textcolor rgb colour(run) @values
 }
 unset multiplot
