@@ -105,13 +105,11 @@ panel() { # STRAGGLER
 panel 1 >"$out/plots/scale-1.csv"
 panel 1.5 >"$out/plots/scale-2.csv"
 
-# The lines of each panel that SimGrid has points of: simulated_1 = "ring tree".
-for n in 1 2; do
-    awk -F, -v n="$n" '
-        NR == 1 { for (i = 1; i <= NF; i++) name[i] = $i; next }
-        { for (i = 3; i <= NF; i += 2) if ($i != "NaN" && $i != "" && !had[i]++) names = names " " name[i - 1] }
-        END { printf "simulated_%d = \"%s\"\n", n, substr(names, 2) }' "$out/plots/scale-$n.csv"
-done >"$out/plots/settings.gp"
+# The lines that SimGrid has points of, in both panels: simulated = "ring tree".
+awk -F, '
+    FNR == 1 { panel++; for (i = 1; i <= NF; i++) name[i] = $i; next }
+    { for (i = 3; i <= NF; i += 2) if ($i != "NaN" && $i != "" && !had[panel, i]++ && ++panels[i] == 2) names = names " " name[i - 1] }
+    END { printf "simulated = \"%s\"\n", substr(names, 2) }' "$out"/plots/scale-[12].csv >"$out/plots/settings.gp"
 
 # The sentence under the figure: the steps of the largest number of devices, and where the model and SimGrid part.
 sentence() {

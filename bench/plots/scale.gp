@@ -1,6 +1,6 @@
 # scale.gp: DP's and DDP's step on up to thousands of devices, by the model (lines) and by SimGrid (rings): a panel with
 # devices that are equally fast, and one with a straggler. Reads plots/scale-N.csv (devices; dp, ring, tree, hierarchical
-# and two, the network of two levels; NAME_simulated beside each) and plots/settings.gp (simulated_N, the lines that
+# and two, the network of two levels; NAME_simulated beside each) and plots/settings.gp (simulated, the lines that
 # SimGrid has points of). bench/model/scale.sh writes them.
 
 name = "scale"
@@ -25,9 +25,10 @@ says(run) = run eq "dp" ? "DP" : run eq "two" ? "DDP, two levels" : run eq "hier
 apart(run) = run eq "tree" || run eq "two" ? -0.5 : 0.5 # neighbours may end close together
 told(run) = sprintf("%s on %d: %g ms", says(run), column("devices"), column(run))
 values = at_mouse('for [run in lines] file using "devices":(column(run)):(told(run))')
+ring = 'file using "devices":(column(run."_simulated")) with points pointtype 6 pointsize 1 linecolor rgb colour(run)'
+rings = simulated eq "" ? "" : "for [run in simulated] ".ring.", " # a loop over no words runs once
 do for [n = 1:2] {
     file = "plots/scale-".n.".csv"
-    simulated = value("simulated_".n)
     set tmargin at screen 1 - (80.0 + 350 * (n - 1)) / height
     set bmargin at screen 1 - (360.0 + 350 * (n - 1)) / height
     set xrange [*:*] # stats leaves out what is out of range
@@ -38,8 +39,7 @@ do for [n = 1:2] {
     set xlabel n == 2 ? "devices" : ""
     last(run) = column("devices") == devices_max ? column(run) : NaN
     plot for [run in lines] file using "devices":(column(run)) with lines linewidth 2 linecolor rgb colour(run), \
-        for [i = 1:words(simulated)] file using "devices":(column(word(simulated, i)."_simulated")) \
-            with points pointtype 6 pointsize 1 linecolor rgb colour(word(simulated, i)), \
+        @rings \
         for [run in lines] file using "devices":(last(run)):(says(run)) with labels left offset 1, apart(run) textcolor rgb colour(run) @values
 }
 unset multiplot
