@@ -26,10 +26,11 @@ for module in cuda nccl; do
     [ ! -e "$build/lib/libddpc_$module.so" ] || [ -e "$lib/libddpc_$module.so" ] || fail "there is no libddpc_$module.so"
 done
 
-# The libraries show what the public headers declare, by the compiler's own list of it, and nothing else.
+# The libraries show what the public headers declare, by the compiler's own list of it, and nothing else. (A compiler's
+# cache may write other paths into it.)
 checks=$((checks + 2))
 echo '#include <ddpc/ddpc.h>' >all.c
-if "$cc" -aux-info all.txt -fsyntax-only -I"$prefix/include" -I"$prefix/include/ddpc" all.c 2>/dev/null && [ -s all.txt ]; then
+if CCACHE_DISABLE=1 "$cc" -aux-info all.txt -fsyntax-only -I"$prefix/include" -I"$prefix/include/ddpc" all.c 2>/dev/null && [ -s all.txt ]; then
     grep "^/\* $prefix" all.txt | grep -v '\*/ static' | sed 's/.*\*\/ extern //; s/ (\*__.*//; s/ (.*//; s/.*[ *]//' |
         sort -u >declared.txt
     grep -rhoE '^extern [^;]*;' "$prefix/include" | grep -oE '[a-z_0-9]+(\[[^]]*\])?[,;]' | sed 's/[[,;].*//' | sort -u >data.txt
