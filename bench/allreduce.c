@@ -244,7 +244,7 @@ static int await_word(SyncWord *word, uint32_t target, double timeout_s) {
     for (int turn = 0; turn < 1000; turn++)
         if (sync_load(word) == target) return 0;
     uint64_t deadline = clock_ns_after(timeout_s);
-    return sync_wait(word, target, NULL, deadline) == SYNC_DONE ? 0 : -1;
+    return sync_wait(word, target, NULL, deadline, SYNC_LOOKS) == SYNC_DONE ? 0 : -1;
 }
 
 // Ranks 0 and 1 send a word to and fro: the time of one way and back, as rank 0 sees it.

@@ -2,7 +2,9 @@
  *
  * A neighbour that is about to finish is cheapest to wait for by looking (a wake-up through the
  * kernel costs some 50 us). For one that is late, or has no core to run on, it is better to sleep.
- * So: look about 2000 times, giving the core away now and then; then sleep in a futex.
+ * So: look for a while, then sleep in a futex. Never give the core away in between (sched_yield): a
+ * thread that computes there would first finish its turn, which is some milliseconds. Who sleeps
+ * and is woken is let in at once (cores.h).
  *
  * No wake-up is lost. The waiter counts itself in `sleepers` and then looks at `value` again; the
  * writer stores `value` and then looks at `sleepers`. Both are sequentially consistent, so at least
@@ -14,7 +16,6 @@
 
 #include <limits.h>
 #include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -22,8 +23,7 @@
 #include "common/base/clock.h"
 
 enum {
-    SPIN_TURNS = 2000,
-    SPIN_TURNS_PER_YIELD = 100, // with more waiters than cores, the one waited for must get to run
+    LOOKS_PER_CLOCK = 100, // how often the deadline is looked at, too
     SLICE_NS = 50 * 1000 * 1000,
 };
 
@@ -87,15 +87,13 @@ static SyncResult sleep_until(SyncWord *word, uint32_t target, const SyncWord *a
     }
 }
 
-SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns) {
-    for (int turn = 1; turn <= SPIN_TURNS; turn++) {
+SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns,
+                     int looks) {
+    for (int look = 1; look <= looks; look++) {
         if (reached(sync_load(word), target)) return SYNC_DONE;
         if (aborted(abort_flag)) return SYNC_ABORTED;
         spin_pause();
-        if (turn % SPIN_TURNS_PER_YIELD == 0) {
-            if (clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
-            sched_yield();
-        }
+        if (look % LOOKS_PER_CLOCK == 0 && clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
     }
     atomic_fetch_add_explicit(&word->sleepers, 1, memory_order_seq_cst);
     SyncResult result = sleep_until(word, target, abort_flag, deadline_ns);

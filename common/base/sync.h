@@ -33,7 +33,11 @@ typedef enum SyncResult { SYNC_DONE, SYNC_TIMEOUT, SYNC_ABORTED } SyncResult;
 
 // Waits until word's value is at or past `target` (as sequence numbers: (int32_t)(value - target)
 // >= 0), or until `abort_flag` (may be NULL) is not 0, or until clock_ns() reaches deadline_ns.
-// Spins about 2000 turns, then sleeps in the kernel (futex, shared between processes) in slices.
-SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns);
+// Looks `looks` times, and then sleeps in the kernel (futex, shared between processes) in slices.
+SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns,
+                     int looks);
+// For a waiter with a core of its own as many looks as a wake-up takes, some 50 us. If there are
+// more waiters than cores, the one waited for has to get one.
+enum { SYNC_LOOKS = 2000, SYNC_LOOKS_CROWDED = 100 };
 
 #endif

@@ -38,7 +38,7 @@ typedef struct Pair {
 static void *answer(void *argument) {
     Pair *pair = argument;
     for (uint32_t round = 1; round <= (uint32_t)pair->rounds; round++) {
-        pair->result = sync_wait(&pair->ping, round, NULL, in_seconds(60));
+        pair->result = sync_wait(&pair->ping, round, NULL, in_seconds(60), SYNC_LOOKS);
         if (pair->result != SYNC_DONE) return NULL;
         pair->payload++;
         if (pair->nap) usleep(5000);
@@ -56,7 +56,8 @@ static void play(bool nap, int rounds) {
     for (uint32_t round = 1; round <= (uint32_t)rounds; round++) {
         pair->payload++;
         sync_store(&pair->ping, round);
-        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60)), SYNC_DONE);
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_LOOKS),
+                         SYNC_DONE);
     }
     pthread_join(thread, NULL);
     assert_int_equal(pair->result, SYNC_DONE);
@@ -88,7 +89,8 @@ static void test_processes_take_turns(void **state) {
     }
     for (uint32_t round = 1; round <= ASLEEP_ROUNDS; round++) {
         sync_store(&pair->ping, round);
-        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60)), SYNC_DONE);
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_LOOKS),
+                         SYNC_DONE);
     }
     int status = -1;
     assert_int_equal(waitpid(child, &status, 0), child);
@@ -97,27 +99,44 @@ static void test_processes_take_turns(void **state) {
     munmap(pair, sizeof *pair);
 }
 
+// The linker leads the library's calls through here (--wrap): how often it gave its core away.
+int __wrap_sched_yield(void);
+static int yields;
+
+int __wrap_sched_yield(void) {
+    return ++yields, 0;
+}
+
+// A thread that computes on the waiter's core must not get it for a turn of its own.
+static void test_no_yield(void **state) {
+    (void)state;
+    SyncWord word = {0};
+    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_LOOKS), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_LOOKS_CROWDED), SYNC_TIMEOUT);
+    assert_int_equal(yields, 0);
+}
+
 static void test_timeout(void **state) {
     (void)state;
     SyncWord word = {0};
-    assert_int_equal(sync_wait(&word, 1, NULL, 0), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_LOOKS), SYNC_TIMEOUT);
     uint64_t deadline = in_seconds(0.12); // two slices and a bit
-    assert_int_equal(sync_wait(&word, 1, NULL, deadline), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, deadline, SYNC_LOOKS), SYNC_TIMEOUT);
     assert_true(clock_ns() >= deadline);
     assert_int_equal(atomic_load(&word.sleepers), 0);
     // What has arrived is done, however late it is.
     sync_store(&word, 1);
-    assert_int_equal(sync_wait(&word, 1, NULL, 0), SYNC_DONE);
+    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_LOOKS), SYNC_DONE);
 }
 
 static void test_sequence_numbers_wrap(void **state) {
     (void)state;
     SyncWord word = {0};
     sync_store(&word, UINT32_MAX);
-    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0), SYNC_DONE); // past it
-    assert_int_equal(sync_wait(&word, 2, NULL, 0), SYNC_TIMEOUT);           // 3 ahead
+    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0, SYNC_LOOKS), SYNC_DONE); // past it
+    assert_int_equal(sync_wait(&word, 2, NULL, 0, SYNC_LOOKS), SYNC_TIMEOUT);           // 3 ahead
     sync_store(&word, 2);
-    assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0), SYNC_DONE);
+    assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0, SYNC_LOOKS), SYNC_DONE);
     assert_int_equal(sync_load(&word), 2);
 }
 
@@ -129,7 +148,7 @@ typedef struct Waiter {
 
 static void *wait_for_ever(void *argument) {
     Waiter *waiter = argument;
-    waiter->result = sync_wait(waiter->word, 1, waiter->abort_flag, in_seconds(60));
+    waiter->result = sync_wait(waiter->word, 1, waiter->abort_flag, in_seconds(60), SYNC_LOOKS);
     return NULL;
 }
 
@@ -148,7 +167,7 @@ static void abort_waiters(bool wake) {
         pthread_join(waiters[i].thread, NULL);
         assert_int_equal(waiters[i].result, SYNC_ABORTED);
     }
-    assert_int_equal(sync_wait(&words[0], 1, &words[1], in_seconds(60)), SYNC_ABORTED);
+    assert_int_equal(sync_wait(&words[0], 1, &words[1], in_seconds(60), SYNC_LOOKS), SYNC_ABORTED);
     free(words);
 }
 
@@ -212,6 +231,7 @@ int main(void) {
         // Before any thread was started: a child forked beside threads may not start its own.
         cmocka_unit_test(test_processes_take_turns),
         cmocka_unit_test(test_threads_take_turns),
+        cmocka_unit_test(test_no_yield),
         cmocka_unit_test(test_timeout),
         cmocka_unit_test(test_sequence_numbers_wrap),
         cmocka_unit_test(test_abort),

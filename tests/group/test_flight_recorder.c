@@ -197,7 +197,7 @@ static void is_stuck(ProcessGroup *group, const void *argument, Outcome *outcome
     float x = 0;
     expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
     if (pg_rank(group) == 1 &&
-        sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u) != SYNC_DONE)
+        sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u, SYNC_LOOKS) != SYNC_DONE)
         problem(outcome, "rank 0 wrote nothing");
     Work *one = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
     Work *two = pg_start(group, pg_broadcast(&x, 1, PG_F32, 0), err);

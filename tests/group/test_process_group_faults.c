@@ -389,7 +389,7 @@ static void fail_together(Together *t, int rank, uint32_t round) {
     PgShm shm = {.control = t->control, .rank = rank, .world = 2};
     char words[FAILURE_MAX];
     snprintf(words, sizeof words, "rank %d in round %u, %0*d", rank, round, FAILURE_MAX / 2, 0);
-    sync_wait(&t->rounds, round, NULL, clock_ns() + 60000000000u);
+    sync_wait(&t->rounds, round, NULL, clock_ns() + 60000000000u, SYNC_LOOKS);
     shm_abort(&shm, words);
     t->seen[rank] = sync_load(&t->control->aborted);
     sync_store(&t->done[rank], round);
@@ -409,7 +409,7 @@ static void test_fail_together(Mode mode) {
         sync_store(&t.control->aborted, 0);
         sync_store(&t.rounds, round);
         fail_together(&t, 0, round);
-        sync_wait(&t.done[1], round, NULL, clock_ns() + 60000000000u);
+        sync_wait(&t.done[1], round, NULL, clock_ns() + 60000000000u, SYNC_LOOKS);
         Error words = {0};
         char own[32];
         assert_int_equal(t.seen[0], t.seen[1]);

@@ -97,13 +97,16 @@ static void row_80_monitored_barrier_rank_0_timeout(void **state) {
 
 // The linker leads the library's waits through here (--wrap). While rank 2 looks up from its wait,
 // rank 0 gives up, and rank 1 is told so and leaves.
-SyncResult __real_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until);
-SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until);
+SyncResult __real_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
+                            int looks);
+SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
+                            int looks);
 
 static pid_t slow_until_end_of; // in rank 2's process: rank 1; elsewhere 0
 
-SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until) {
-    SyncResult result = __real_sync_wait(word, target, abort_flag, until);
+SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
+                            int looks) {
+    SyncResult result = __real_sync_wait(word, target, abort_flag, until, looks);
     if (result != SYNC_TIMEOUT || !slow_until_end_of) return result;
     struct pollfd end = {(int)syscall(SYS_pidfd_open, slow_until_end_of, 0), POLLIN, 0};
     if (end.fd >= 0) poll(&end, 1, 30000);

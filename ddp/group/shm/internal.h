@@ -85,6 +85,7 @@ typedef struct PgShm { // one rank's end of a group
     Control *control;
     int rank, world;
     bool threads;      // the ranks are threads of this process
+    int looks;         // before a wait becomes a sleep: fewer where ranks share cores (sync.h)
     uint32_t barriers; // reached by this rank: slots[rank].arrived
     uint32_t turn;     // chunks that went through the mailboxes: which half is next
     const PgCall *call;

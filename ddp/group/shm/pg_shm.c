@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
+#include <sys/sysinfo.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -260,6 +261,7 @@ static PgShm *take_place(PgShmSegment *segment, int rank, bool threads) {
     shm->rank = rank;
     shm->world = shm->control->world;
     shm->threads = threads;
+    shm->looks = shm->world > get_nprocs() ? SYNC_LOOKS_CROWDED : SYNC_LOOKS;
     RankSlot *slot = &shm->control->slots[rank];
     sync_store(&slot->pid, (uint32_t)getpid());
     sync_store(&slot->presence, RANK_PRESENT);

@@ -155,7 +155,7 @@ static int await(PgShm *shm, const Wait *wait, SyncWord *word, uint32_t target, 
     while (!reached(word, target)) {
         uint64_t deadline = shm->call->deadline_ns, look_up = clock_ns() + LOOK_UP_NS;
         SyncResult result = sync_wait(word, target, &shm->control->aborted,
-                                      look_up < deadline ? look_up : deadline);
+                                      look_up < deadline ? look_up : deadline, shm->looks);
         if (result == SYNC_DONE) return 0;
         if (result == SYNC_ABORTED) return shm_check_abort(shm, err);
         if (any_lost(shm, wait)) return report_missing(shm, wait, true, err);

@@ -1,0 +1,20 @@
+#!/usr/bin/env bash
+# keep.sh DIR: keeps the results of one sitting in bench/results/DIR: what bench/compare.sh left in bench/out, and what the
+# commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). Tables of every
+# single run, traces and PNGs stay where they are.
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/../.."
+[[ $# == 1 && -f bench/out/report.md ]] || { sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+to=bench/results/$1
+rm -rf "$to"
+mkdir -p "$to"
+cp bench/out/{report.md,report.html,profile.json,summary.csv,repeats.csv,difference.csv} bench/out/*.svg "$to"
+for file in summary-link.csv difference-link.csv growth.csv; do [[ ! -f bench/out/$file ]] || cp bench/out/$file "$to"; done
+for folder in bench/out-*/; do
+    name=$(basename "$folder")
+    name=${name#out-}
+    [[ -f $folder/section.md ]] || continue
+    cp "$folder/section.md" "$to/$name.md"
+    find "$folder" -maxdepth 1 \( -name '*.svg' -o -name "$name.csv" \) -exec cp {} "$to" \;
+done
+ls "$to"
