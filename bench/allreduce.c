@@ -291,8 +291,8 @@ static int measure_round_trip(Bench *bench, double *p50) {
 // ---- what that comes to ---------------------------------------------------------------------
 
 static void print_size(size_t bytes) {
-    if (bytes % (1024 * 1024) == 0)
-        printf("%zu MiB", bytes / (1024 * 1024));
+    if (bytes % ((size_t)1024 * 1024) == 0)
+        printf("%zu MiB", bytes / ((size_t)1024 * 1024));
     else if (bytes % 1024 == 0)
         printf("%zu KiB", bytes / 1024);
     else

@@ -14,7 +14,15 @@
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
-enum { MAX_POINTS = 64, NUMBERS = 3, GRID = 12, ZOOMED_GRID = 2, HALVINGS = 24, NOBODY = -1 };
+enum {
+    MAX_POINTS = 64,
+    NUMBERS = 3,
+    GRID = 12,
+    ZOOMED_GRID = 2,
+    ZOOMS = 21,
+    HALVINGS = 24,
+    NOBODY = -1
+};
 enum { GBIT, LATENCY_US, SLOWDOWN };
 
 // What is physically plausible, and the search ends there. (A slow-down of 1 is none.)
@@ -106,7 +114,8 @@ static void try_grid(const Points *points, double numbers[NUMBERS], double best[
 static double fit(const Points *points, double numbers[NUMBERS]) {
     double best[NUMBERS] = {0, 0.5, 0.5}, least = INFINITY;
     try_grid(points, numbers, best, 0.5, GRID, &least);
-    for (double reach = 2.0 / GRID; reach > 1e-4; reach *= 0.7)
+    double reach = 2.0 / GRID;
+    for (int zoom = 0; zoom < ZOOMS; zoom++, reach *= 0.7)
         try_grid(points, numbers, best, reach, ZOOMED_GRID, &least);
     return least;
 }
@@ -181,8 +190,10 @@ int main(int argc, char **argv) {
     StepProfile profile = {0};
     double numbers[NUMBERS];
     must_do(options_parse(&options, argc, argv, &err), &err);
-    if (!profile_path || !points_path)
+    if (!profile_path || !points_path) {
         must_do(error_set(&err, STATUS_USAGE, "--profile FILE and --points FILE are needed"), &err);
+        return STATUS_USAGE;
+    }
     must_do(read_points(&points, points_path, &err), &err);
     must_do(profile_file_read(&profile, profile_path, &err), &err);
     put_in_buckets(&profile);

@@ -5,11 +5,13 @@
 #include "common/base/vectorise.h"
 
 // One loop for each type: with the question inside, the loop could not be vectorised.
+// (A type cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
 #define MAP(NAME, TO, FROM, EXPRESSION)                               \
     VECTORISED static void NAME(TO *y, const FROM *x, size_t count) { \
         INDEPENDENT                                                   \
-        for (size_t i = 0; i < count; i++) y[i] = EXPRESSION;         \
+        for (size_t i = 0; i < count; i++) y[i] = (EXPRESSION);       \
     }
+// NOLINTEND(bugprone-macro-parentheses)
 
 MAP(narrow_f16, uint16_t, float, half_to_f16(x[i]))
 MAP(narrow_bf16, uint16_t, float, half_to_bf16(x[i]))
