@@ -144,8 +144,12 @@ write_all_reduce_plot() {
         }' >"$out/plots/allreduce.csv"
 }
 
-# The figure's sentence, from what is drawn.
+# The figure's sentence, from what is drawn, and of no backend that stayed disturbed.
 all_reduce_caption() {
+    [[ -z $lost ]] || {
+        echo "Most of these runs stayed disturbed, so that nothing is said of them."
+        return
+    }
     awk -F, "$sizes"'
         NR == 1 { n = NF; for (i = 3; i <= NF; i++) name[i] = $i; next }
         { for (i = 3; i <= n; i++) if ($i + 0 > most[i]) { most[i] = $i + 0; at[i] = $1 } }

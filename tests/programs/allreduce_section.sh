@@ -79,6 +79,8 @@ collect_undisturbed
 expect "the median of disturbed rounds" 2 "$(p50)"
 expect "what is lost" shm "$lost"
 expect "what is said of a disturbed backend" "" "$(all_reduce_sentences)"
+expect "what a disturbed figure says" "Most of these runs stayed disturbed, so that nothing is said of them." \
+    "$(all_reduce_caption)"
 rm -r "$out/disturbed.txt" "$out/runs"
 
 # A small run.
