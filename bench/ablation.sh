@@ -35,8 +35,8 @@ usage: bench/ablation.sh [options]
   --global-batch N    (default: 256)
   --bucket-cap-mb F   of the last two rungs and of train_ddp (default: 1)
   --turns N           each runs train_dp, train_ddp and the rungs (default: 12; with --quick 3)
-  --rounds N          of a turn; each takes all rungs (default: 4; with --quick 2)
-  --steps N           of a rung in a round (default: 4)
+  --rounds N          of a turn; each takes all rungs (default: 3; with --quick 2)
+  --steps N           of a rung in a round, whose median counts (default: 8)
   --patience SECONDS  how long disturbed runs are made once more (default: 120; with --quick 10)
   --out DIR           where the results go (default: bench/out-ladder)
   --resume            go on with a call that was interrupted (the same options)
@@ -46,14 +46,14 @@ usage: bench/ablation.sh [options]
 END
 }
 
-quick=0 install=0 resume=0 world=2 links=10gbe turns="" rounds="" steps=4 patience="" out=bench/out-ladder bin=""
+quick=0 install=0 resume=0 world=2 links=10gbe turns="" rounds="" steps=8 patience="" out=bench/out-ladder bin=""
 model=mlp hidden=512,512,512,512,512,512,512,512 data=synthetic:1x28x28:10@4096 batch=256 cap=1
 declare -A flags=([--quick]=quick [--resume]=resume [--install]=install) paths=([--out]=out [--bin]=bin)
 declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hidden [--data]=data
     [--global-batch]=batch [--bucket-cap-mb]=cap [--turns]=turns [--rounds]=rounds [--steps]=steps
     [--patience]=patience)
 read_options bench/ablation.sh "$@"
-turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 4))} patience=${patience:-$((quick ? 10 : 120))}
+turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 3))} patience=${patience:-$((quick ? 10 : 120))}
 for name in turns rounds steps; do
     [[ ${!name} =~ ^[1-9][0-9]{0,5}$ ]] || fail_usage "--$name ${!name}: expected a number from 1"
 done

@@ -62,16 +62,21 @@ static void take_cores(const Ladder *ladder, Ingredient i) {
     (void)sched_setaffinity(0, sizeof *cores, cores);
 }
 
-// Takes so many steps of a rung. Returns how many milliseconds each took.
+// Takes so many steps of a rung. Returns how many milliseconds the median one took: the first ones
+// find the caches full of another rung's.
 static double run_rung(const Ladder *ladder, Ingredient i, size_t steps) {
+    double *ms = memory_zalloc(steps * sizeof *ms);
     take_cores(ladder, i);
     barrier(ladder);
-    const uint64_t begin = clock_ns();
-    for (size_t s = 0; s < steps && ladder->rungs[i]; s++) rung_step(ladder->rungs[i]);
-    if (ingredient_is_rank(i)) barrier(ladder); // a step ends when all ranks have taken it
-    const double ms = (double)(clock_ns() - begin) / 1e6 / (double)steps;
+    for (size_t s = 0; s < steps && ladder->rungs[i]; s++) {
+        const uint64_t begin = clock_ns();
+        rung_step(ladder->rungs[i]);
+        ms[s] = (double)(clock_ns() - begin) / 1e6;
+    }
     barrier(ladder);
-    return ms;
+    const double median = bench_median(ms, steps);
+    free(ms);
+    return median;
 }
 
 static void run_rounds(Ladder *ladder) {
@@ -307,7 +312,7 @@ static void close_ladder(Ladder *ladder) {
 
 int main(int argc, char **argv) {
     Error err = {0};
-    Settings settings = {.rounds = 20, .steps = 4, .warmup = 4};
+    Settings settings = {.rounds = 20, .steps = 8, .warmup = 4};
     TrainConfig config = train_config_default();
     config.hidden = "512,512,512,512,512,512,512,512";
     config.data = "synthetic:1x28x28:10@4096";

@@ -7,7 +7,9 @@
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
 # are compared. Three numbers are measured without a link, because the algebra of one device does not know them: how
 # many times as long two devices compute that do not communicate (--comm-hook noop), what DDP's sums add to that, and
-# what DP's copies add. The steps over links are then predicted. A probe before and after each run tells which were
+# what DP's copies add. A fourth is DP's alone, whose devices sleep while device 0 sends: how many times as long they
+# compute after a rest, from a link on which a message takes half a millisecond and its bytes nothing. The steps over
+# links are then predicted, each strategy's by two numbers. A probe before and after each run tells which were
 # disturbed: these are made once more while there is time, and what stays disturbed is in no sentence.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
 # takes in, to DIR (bench/out-real). --resume goes on with a call that was interrupted. Nothing fails by time.
@@ -23,7 +25,7 @@ for part in runs options section disturbed; do
 done
 
 usage() {
-    sed -n '2,14s/^# \{0,1\}//p' bench/model/real.sh
+    sed -n '2,16s/^# \{0,1\}//p' bench/model/real.sh
 }
 
 out=bench/out-real rounds=5 links="100,5 10,10 2.5,25 1,50" bin=$root/build/bin steps=40 resume=0
@@ -54,7 +56,8 @@ measure_run() {
 }
 ranks=("$bin/ddprun" --nproc-per-node 2 --bind cores "$bin/train_ddp" --bucket-cap-mb 1)
 
-series="dp-none ddp-none noop-none"
+rest=1000000,500 # Gbit/s, us
+series="dp-none ddp-none noop-none dp-$rest"
 for link in $links; do series="$series dp-$link ddp-$link"; done
 
 begun=$SECONDS done=0
@@ -94,22 +97,31 @@ model() {
         awk -F, -v s="$1" '/^devices,/ { for (i = 1; i <= NF; i++) if ($i == "step") at = i } $1 == 2 && $2 == s { print $at }'
 }
 
+# late_of STRATEGY GBIT,LATENCY_US: a message's latency and how late it wakes a thread, in microseconds. Each of DP's
+# messages wakes one; of a ring's two rounds only the last does.
+late_of() {
+    echo "${2#*,} $wake_us $1" | awk '{ print $1 + ($3 == "dp" ? $2 : $2 / 2) }'
+}
+
 # Without a link: how many times as long two devices compute beside each other as one did, and the microseconds for a
 # million bytes of DDP's sums and of DP's copies.
-dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none)
+dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none) rested=$(median "dp-$rest")
 gradients=$(sed -n 's/.* gradients=\([0-9]*\) .*/\1/p' "$out/runs/profile/output.txt")
 slowdown=$(echo "${noop% *} $(model ddp 1e6 0)" | awk '{ printf "%.4f", $1 / $2 }')
 read -r sum_us copy_us < <(echo "${dp% *} ${ddp% *} ${noop% *} $(model dp 1e6 0 --straggler "$slowdown") $gradients" |
     awk '{ sum = $2 - $3; copy = ($1 - $4) / 2
            printf "%.3f %.3f\n", (sum > 0 ? sum : 0) * 1e9 / $5, (copy > 0 ? copy : 0) * 1e9 / $5 }')
-echo "slowdown=$slowdown sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" | tee "$out/sharing.txt"
+# A step of the model is a line in the slowdown: its length at 1 and at 2 tells where it is as long as the real one.
+at_rest() { model dp "${rest%,*}" "$(late_of dp "$rest")" --copy-us "$copy_us" --straggler "$1"; }
+rested_slowdown=$(echo "${rested% *} $(at_rest 1) $(at_rest 2)" | awk '{ printf "%.4f", 1 + ($1 - $2) / ($3 - $2) }')
+echo "slowdown=$slowdown rested_slowdown=$rested_slowdown sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" |
+    tee "$out/sharing.txt"
 
 echo "link,strategy,model_ms,real_ms,real_over_model,disturbed" >"$out/real.csv"
 for strategy in dp ddp; do
+    [[ $strategy == dp ]] && times=$rested_slowdown || times=$slowdown
     for link in $links; do
-        # Each of DP's messages wakes a thread; of a ring's two rounds only the last does.
-        late=$(echo "${link#*,} $wake_us $strategy" | awk '{ print $1 + ($3 == "dp" ? $2 : $2 / 2) }')
-        echo "$link $(model $strategy "${link%,*}" "$late" --straggler "$slowdown" \
+        echo "$link $(model $strategy "${link%,*}" "$(late_of $strategy "$link")" --straggler "$times" \
             --sum-us "$sum_us" --copy-us "$copy_us") $(median "$strategy-$link")" |
             awk -v s="$strategy" '{ sub(",", " Gbit/s + ", $1)
                 printf "emulated %s us,%s,%.2f,%.2f,%.3f,%d\n", $1, s, $2, $3, $3 / $2, $4 == "disturbed" }'
@@ -118,7 +130,7 @@ done
 awk -F, '{ printf "%-31s %-8s %8s %8s %15s%s\n", $1, $2, $3, $4, $5, $6 == 1 ? " disturbed" : "" }' "$out/real.csv"
 
 sentences() {
-    if [[ $dp$ddp$noop == *disturbed* ]] || grep -qx profile "$out/disturbed.txt"; then
+    if [[ $dp$ddp$noop$rested == *disturbed* ]] || grep -qx profile "$out/disturbed.txt"; then
         echo "The profile or the steps without a link were **disturbed**, and the model needs them: nothing is said of these."
         return
     fi
@@ -131,6 +143,8 @@ sentences() {
         }' "$out/real.csv"
     echo "Three numbers are measured without a link: two devices that do not communicate compute $slowdown times as long"
     echo "as one did; DDP's sums take a core $sum_us us for a million bytes, DP's copies $copy_us us. A sleep ends $wake_us us late."
+    echo "DP's devices sleep between their parts of a step, and compute $rested_slowdown times as long then: that is measured over a"
+    echo "link on which each message takes half a millisecond and its bytes nothing."
 }
 {
     echo "## The model beside real steps"

@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi_ends.sh BIN_DIR MPI: how jobs over MPI end whose ranks do not end together: one that leaves late is waited for, as
 # long as for a collective; one that goes on with a broken group is ended, by MPI_Abort or else by force; and a rank hears
-# from the first that failed why.
+# from the first that failed why, and adds for whom it waits itself.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 
@@ -30,5 +30,6 @@ ends 1 'MPI was started without MPI_THREAD_MULTIPLE' 1 single
 ends 1 'rank 0 runs with fast sums, and rank 1 without' 2 fast
 if [ "$mpi" = openmpi ]; then # (MPICH's ranks spin while they start and end: no more than two)
     ends 1 'rank 1: collective 1 barrier: rank 2 did not arrive within 2.0 s' 3 hears
+    ends 1 '. Rank 1 itself waits for rank 2' 3 chain
 fi
 tally mpi_ends

@@ -5,6 +5,7 @@
  *     mpi_rank goes-on          the group breaks, and rank 0 goes on as if nothing were
  *     mpi_rank no-abort         so, and MPI_Abort does not return, either
  *     mpi_rank hears            rank 2 never comes; rank 0 loses patience first, rank 1 hears why
+ *     mpi_rank chain            so, but rank 0 waits for rank 1, which waits for rank 2
  *     mpi_rank single           MPI runs already, without threads
  *     mpi_rank fast             rank 0 asks for fast sums, and the others do not
  */
@@ -29,11 +30,17 @@ int MPI_Abort(MPI_Comm comm, int status) {
     return PMPI_Abort(comm, status);
 }
 
-// Rank 0 waits for a rank that never comes, and with `hears` rank 1 does, with more patience.
+// Rank 1 waits, too, and has more patience than rank 0.
+static bool has_two_who_wait(void) {
+    return is("hears") || is("chain");
+}
+
+// Rank 0 waits for a rank that never comes, or for one that waits for it.
 static int break_group(ProcessGroup *group, int rank, Error *err) {
-    const int waiting = is("hears") ? 2 : 1;
+    const int waiting = has_two_who_wait() ? 2 : 1;
+    float x;
     if (rank >= waiting) sleep(FOR_EVER_S);
-    return pg_run(group, pg_barrier(), err);
+    return pg_run(group, is("chain") ? pg_recv(&x, 1, PG_F32, rank + 1) : pg_barrier(), err);
 }
 
 static int use_group(ProcessGroup *group, int rank, const char *seconds, Error *err) {
@@ -57,7 +64,7 @@ int main(int argc, char **argv) {
     if (is("single")) MPI_Init(NULL, NULL);
     must_do(init_from_env(&me, false, &err), &err);
     double timeout_s = atof(patience);
-    if (is("hears") && me.rank == 1) timeout_s = FOR_EVER_S;
+    if (has_two_who_wait() && me.rank == 1) timeout_s = FOR_EVER_S;
     must_do(pg_mpi_prepare(me.rank, me.world_size, timeout_s, &err), &err);
     ProcessGroup *group = must_get(
         pg_mpi_open(me.rank, me.world_size, &(PgOptions){.timeout_s = timeout_s}, &err), &err);

@@ -79,15 +79,35 @@ static bool mark_failed(PgMpi *mpi, const char *message) {
     return first;
 }
 
-// Has another rank sent word? Then it is this rank's failure, too.
+// Appends ". Rank 1 itself waits for rank 2." if it does.
+static void add_awaited(PgMessage message, const PgMpi *mpi) {
+    char name[PG_RANK_NAME_MAX];
+    const char *separator = "";
+    for (int r = 0; r < mpi->world; r++) {
+        if (!is_awaited(mpi, r)) continue;
+        if (!*separator)
+            format_append(message, PG_MESSAGE_MAX, ". Rank %s itself waits for rank ",
+                          pg_rank_name(mpi->call->global, mpi->rank, name));
+        format_append(message, PG_MESSAGE_MAX, "%s%s", separator,
+                      pg_rank_name(mpi->call->global, r, name));
+        separator = ", ";
+    }
+}
+
+// Has another rank sent word? Then it is this rank's failure, too. The sender may have waited for
+// this rank, which is not to blame if it waits itself: so it adds for whom.
 static void hear_failure(PgMpi *mpi) {
     int there = 0;
     MPI_Status status;
-    char message[MPI_FAILURE_MAX];
+    char heard[MPI_FAILURE_MAX];
     if (MPI_Iprobe(MPI_ANY_SOURCE, TAG_FAILURE, mpi->comm, &there, &status) || !there) return;
-    if (MPI_Recv(message, sizeof message, MPI_CHAR, status.MPI_SOURCE, TAG_FAILURE, mpi->comm,
-                 &status) == MPI_SUCCESS)
-        (void)mark_failed(mpi, message);
+    if (MPI_Recv(heard, sizeof heard, MPI_CHAR, status.MPI_SOURCE, TAG_FAILURE, mpi->comm,
+                 &status) != MPI_SUCCESS)
+        return;
+    PgMessage message = "";
+    format_append(message, PG_MESSAGE_MAX, "%s", heard);
+    add_awaited(message, mpi);
+    (void)mark_failed(mpi, message);
 }
 
 void mpi_tell_failure(PgMpi *mpi, const char *message) {
