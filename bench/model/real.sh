@@ -7,8 +7,8 @@
 # with a neighbour that computes on the other core, as the ranks will have one. Rounds are interleaved, and medians
 # are compared. Three numbers are measured without a link, because the algebra of one device does not know them: how
 # many times as long two devices compute that do not communicate (--comm-hook noop), what DDP's sums add to that, and
-# what DP's copies add. A fourth is DP's alone, whose devices sleep while device 0 sends: how many times as long they
-# compute after a rest, from a link on which a message takes half a millisecond and its bytes nothing. The steps over
+# what DP's copies add. A fourth is DP's alone, whose devices sleep while device 0 sends: how many times as long their
+# forward and backward take then, on a link where a message takes half a millisecond and its bytes nothing. The steps over
 # links are then predicted, each strategy's by two numbers. A probe before and after each run tells which were
 # disturbed: these are made once more while there is time, and what stays disturbed is in no sentence.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
@@ -79,15 +79,18 @@ cat "$out/runs/profile/output.txt"
 cp "$out/runs/profile/profile.json" "$out/profile.json"
 wake_us=$(sed -n 's/^wake_us=\([0-9.]*\).*/\1/p' "$out/runs/profile/output.txt")
 
-# median SERIES: the median over the rounds that count of a run's median step, in milliseconds, without the first two
-# steps; and "disturbed" if fewer than half of the rounds count.
+# median SERIES [COLUMN...]: the median over the rounds that count of a run's median step, in milliseconds, or of what
+# these columns of a step are together, without the first two steps; and "disturbed" if fewer than half of the rounds count.
 median() {
     local -a steps
+    local columns="${*:2}"
     mapfile -t steps < <(undisturbed_of "$1")
     local state=
     [[ ${steps[0]} != disturbed ]] || { state=" disturbed" && steps=("${steps[@]:1}"); }
     for one in "${steps[@]}"; do
-        csv 'of("step") >= 3 { print of("step_ms") }' "$one" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+        csv '!n { n = split(columns, part, " ") }
+            of("step") >= 3 { ms = 0; for (i = 1; i <= n; i++) ms += of(part[i]); print ms }' \
+            columns="${columns:-step_ms}" "$one" | sort -n | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
     done | sort -n | awk -v state="$state" '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] state }'
 }
 
@@ -105,15 +108,16 @@ late_of() {
 
 # Without a link: how many times as long two devices compute beside each other as one did, and the microseconds for a
 # million bytes of DDP's sums and of DP's copies.
-dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none) rested=$(median "dp-$rest")
+dp=$(median dp-none) ddp=$(median ddp-none) noop=$(median noop-none)
+computing="forward_ms loss_ms backward_ms"
+# shellcheck disable=SC2086 # columns
+at_once=$(median dp-none $computing) rested=$(median "dp-$rest" $computing)
 gradients=$(sed -n 's/.* gradients=\([0-9]*\) .*/\1/p' "$out/runs/profile/output.txt")
 slowdown=$(echo "${noop% *} $(model ddp 1e6 0)" | awk '{ printf "%.4f", $1 / $2 }')
 read -r sum_us copy_us < <(echo "${dp% *} ${ddp% *} ${noop% *} $(model dp 1e6 0 --straggler "$slowdown") $gradients" |
     awk '{ sum = $2 - $3; copy = ($1 - $4) / 2
            printf "%.3f %.3f\n", (sum > 0 ? sum : 0) * 1e9 / $5, (copy > 0 ? copy : 0) * 1e9 / $5 }')
-# A step of the model is a line in the slowdown: its length at 1 and at 2 tells where it is as long as the real one.
-at_rest() { model dp "${rest%,*}" "$(late_of dp "$rest")" --copy-us "$copy_us" --straggler "$1"; }
-rested_slowdown=$(echo "${rested% *} $(at_rest 1) $(at_rest 2)" | awk '{ printf "%.4f", 1 + ($1 - $2) / ($3 - $2) }')
+rested_slowdown=$(echo "$slowdown ${rested% *} ${at_once% *}" | awk '{ printf "%.4f", $1 * $2 / $3 }')
 echo "slowdown=$slowdown rested_slowdown=$rested_slowdown sum_us=$sum_us copy_us=$copy_us wake_us=$wake_us" |
     tee "$out/sharing.txt"
 
