@@ -1,5 +1,6 @@
 # batches.gp: a step of one device, DP and DDP on two, by the rows of the global batch. Reads plots/batches.csv
 # (batch; single, dp, ddp: milliseconds; disturbed). What was disturbed has a ring.
+# DP and DDP may end close together, so their names stand a little apart.
 
 name = "batches"
 width = 680
@@ -24,7 +25,7 @@ plot file using "batch":"single":xtic(strcol("batch")) with linespoints linewidt
     file using "batch":"dp" with linespoints linewidth 2 pointtype 5 linecolor rgb orange, \
     file using "batch":"ddp" with linespoints linewidth 2 pointtype 9 linecolor rgb blue, \
     file using "batch":(last("single")):("one device") with labels left offset 1, 0, \
-    file using "batch":(last("dp")):("DP") with labels left offset 1, 0, \
-    file using "batch":(last("ddp")):("DDP") with labels left offset 1, 0, \
+    file using "batch":(last("dp")):("DP") with labels left offset 1, 0.4, \
+    file using "batch":(last("ddp")):("DDP") with labels left offset 1, -0.4, \
     for [run in "single dp ddp"] file using "batch":(column(run)):(ring(0)) with points pointtype 6 pointsize variable \
         linecolor rgb "#666666" @values
