@@ -7,13 +7,13 @@
 . "$(dirname "$0")/mpi.sh"
 [ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
 . "$(dirname "$0")/hosts.sh"
-train="$bin/train_ddp --backend mpi --model mlp --hidden 2048,2048 --epochs 100000 --no-eval --log-every 1 --timeout-s 4"
+train="--backend mpi --model mlp --hidden 2048,2048 --epochs 100000 --no-eval --log-every 1 --timeout-s 4"
 
 # begin: a training on both hosts, of which step 3 is over
 begin() {
     : >out.txt # not the job's before
     # shellcheck disable=SC2086 # the command is words
-    limit=40 across 1 $train >out.txt 2>err.txt </dev/null &
+    limit=40 across 1 "$bin/train_ddp" $train >out.txt 2>err.txt </dev/null &
     job=$!
     under_way
 }

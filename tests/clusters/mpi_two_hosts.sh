@@ -7,13 +7,13 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$(dirname "$0")/mpi.sh"
 [ "$mpi" = openmpi ] || skip "the recipe is Open MPI's"
 . "$(dirname "$0")/hosts.sh"
-train="$bin/train_ddp --backend mpi --sampler blocked --normalize global --model convnet --steps 5 --no-eval"
+train="--backend mpi --sampler blocked --normalize global --model convnet --steps 5 --no-eval"
 
 for rate in '' 1gbit; do
     hosts_open $rate
     for np in 1+1 2+2 2+1 3+2; do
         # shellcheck disable=SC2086 # the command is words
-        run "$np on the hosts${rate:+, $rate}" across $np $train --save mpi
+        run "$np on the hosts${rate:+, $rate}" across $np "$bin/train_ddp" $train --save mpi
         run "dp" "$bin/train_dp" --devices $((${np%+*} + ${np#*+})) --model convnet --steps 5 --no-eval --save dp
         same mpi dp
     done
@@ -23,7 +23,7 @@ done
 hosts_open
 # Ranks that are not numbered host by host.
 # shellcheck disable=SC2086 # the command is words
-run "rank by rank on another host" across 2 --map-by node $train --save mpi
+run "rank by rank on another host" across 2 --map-by node "$bin/train_ddp" $train --save mpi
 run "dp" "$bin/train_dp" --devices 4 --model convnet --steps 5 --no-eval --save dp
 same mpi dp
 
