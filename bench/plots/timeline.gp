@@ -1,5 +1,5 @@
 # timeline.gp: one DP step above one DDP step, a row per track, spans coloured by phase. What a communicator's
-# thread does is solid while data move (with the bucket's number) and hatched while it waits for other ranks;
+# thread does is solid while data move (with the bucket's number in it or beside it) and hatched while it waits for other ranks;
 # arrows lead from where a bucket was ready to its all-reduce. Reads plots/timeline.csv (row, begin_ms, end_ms,
 # phase, span, bucket), plots/tracks.csv (row, label) and plots/arrows.csv (from_row, from_ms, to_row, to_ms).
 
@@ -34,8 +34,12 @@ middle(unused) = (column("begin_ms") + column("end_ms")) / 2
 of_kind(kind) = strcol("phase") eq kind ? middle(0) : NaN
 waiting_end(unused) = strcol("phase") eq "waiting" ? column("end_ms") : column("begin_ms") # none: no width
 pixels(unused) = (column("end_ms") - column("begin_ms")) / end_max * 580
-# A number needs 14 pixels, a letter of a name 7.
-numbered(unused) = strcol("phase") eq "moving" && column("bucket") >= 0 && pixels(0) > 14
+# A number needs 14 pixels, a letter of a name 7. Where a bucket's data moved too quickly for that, its number stands
+# to the right, a third of the row lower from one bucket to the next, so that neighbours keep apart.
+is_bucket(unused) = strcol("phase") eq "moving" && column("bucket") >= 0
+numbered(unused) = is_bucket(0) && pixels(0) > 14
+beside(unused) = is_bucket(0) && !numbered(0) ? strcol("bucket") : ""
+lower(unused) = column("row") + 0.27 * (int(column("bucket")) % 3 - 1)
 named(dark) = !(strcol("phase") eq "moving" || strcol("phase") eq "waiting") \
     && is_on_dark(strcol("phase")) == dark && pixels(0) > 7 * strlen(strcol("phase")) + 6
 in_key(kind) = strstrt(" ".key_timeline." moving ", " ".kind." ") > 0 ? kind : ""
@@ -52,6 +56,7 @@ plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin
         notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
     spans using (middle(0)):"row":(numbered(0) ? strcol("bucket") : "") \
         notitle with labels textcolor rgb "#FEFEFE" font ",13", \
+    spans using "end_ms":(lower(0)):(beside(0)) notitle with labels left offset 0.3, 0 font ",11", \
     spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
     spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
     tracks using (0):"row":"label" notitle with labels right offset -1, 0 @values

@@ -48,21 +48,21 @@ hosts_open() {
 #!/bin/sh
 n=${1##*.}
 shift
-[ "$n" = 1 ] && keep=$HOST_1 || keep=$HOST_2
+[ "$n" = 1 ] && keep=$CORES_1 || keep=$CORES_2
 exec $keep nsenter --net="/run/netns/$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
 AGENT
     chmod +x agent.sh
-    export HOSTS="ddpc$$" HOST_1='' HOST_2=''
+    export HOSTS="ddpc$$" CORES_1='' CORES_2=''
     [ "${own_cores-0}" = 0 ] || [ "$(nproc)" = 1 ] || {
-        HOST_1="taskset -c 0-$(($(nproc) / 2 - 1))"
-        HOST_2="taskset -c $(($(nproc) / 2))-$(($(nproc) - 1))"
+        CORES_1="taskset -c 0-$(($(nproc) / 2 - 1))"
+        CORES_2="taskset -c $(($(nproc) / 2))-$(($(nproc) - 1))"
     }
 }
 
 on() {
     n=$1
     shift
-    [ "$n" = 1 ] && keep=$HOST_1 || keep=$HOST_2
+    [ "$n" = 1 ] && keep=$CORES_1 || keep=$CORES_2
     # shellcheck disable=SC2086 # a command's words, or none
     $keep nsenter --net="/run/netns/$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
 }

@@ -18,11 +18,12 @@
  *
  * When a group breaks, the ranks that wait are told why, by a message of its own tag, and not by an
  * abort key in the store, as nccl's are: MPI's ranks need the store to meet and not after it, and
- * it may be on a host that is gone. Behind a dead connection no word comes; there each rank's own
- * deadline ends it. MPI can go no further then: a process whose group is broken is ended, by
- * MPI_Abort or else by _exit, if it has not ended itself within PG_MPI_LINGER_S. One that ends well
- * has MPI_Finalize called at its exit, which waits for the others as long as a collective would:
- * the timeout_s of pg_mpi_prepare.
+ * it may be on a host that is gone. Each adds to that for whom it waits itself, for the first to
+ * lose patience may have waited for a rank that waits for the lost one. Behind a dead connection no
+ * word comes; there each rank's own deadline ends it. MPI can go no further then: a process whose
+ * group is broken is ended, by MPI_Abort or else by _exit, if it has not ended itself within
+ * PG_MPI_LINGER_S. One that ends well has MPI_Finalize called at its exit, which waits for the
+ * others as long as a collective would: the timeout_s of pg_mpi_prepare.
  *
  * A build without MPI has absent.c in the place of the other files.
  */
