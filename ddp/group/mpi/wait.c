@@ -79,7 +79,7 @@ static bool mark_failed(PgMpi *mpi, const char *message) {
     return first;
 }
 
-// Appends ". Rank 1 itself waits for rank 2." if it does.
+// Appends ". Rank 1 itself waits for rank 2" if it does.
 static void add_awaited(PgMessage message, const PgMpi *mpi) {
     char name[PG_RANK_NAME_MAX];
     const char *separator = "";
