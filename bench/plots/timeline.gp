@@ -56,7 +56,7 @@ plot for [k = 1:words(kinds)] spans using (of_kind(word(kinds, k))):"row":"begin
         notitle with vectors head filled size screen 0.008,20 linewidth 1.2 linecolor rgb black, \
     spans using (middle(0)):"row":(numbered(0) ? strcol("bucket") : "") \
         notitle with labels textcolor rgb "#FEFEFE" font ",13", \
-    spans using "end_ms":(lower(0)):(beside(0)) notitle with labels left offset 0.3, 0 font ",11", \
+    spans using "end_ms":(lower(0)):(beside(0)) notitle with labels left offset 0.3, 0 font ",12", \
     spans using (middle(0)):"row":(named(1) ? strcol("phase") : "") notitle with labels textcolor rgb "#FEFEFE" font ",12", \
     spans using (middle(0)):"row":(named(0) ? strcol("phase") : "") notitle with labels textcolor rgb "#010101" font ",12", \
     tracks using (0):"row":"label" notitle with labels right offset -1, 0 @values
