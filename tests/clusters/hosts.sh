@@ -2,8 +2,7 @@
 # namespace and a name of its own (a UTS namespace: with one name MPI takes two hosts for one), and a cable is
 # a pair of veth devices. Ends with 77 (skipped) without root, or where namespaces are not to be had.
 #
-#     hosts_open [RATE]     makes them; RATE like 1gbit shapes both ends of the cable. With own_cores=1 before it,
-#                           each host keeps to its half of the cores, so that neither slows the other
+#     hosts_open [RATE]     makes them; RATE like 1gbit shapes both ends of the cable
 #     on HOST COMMAND...    HOST is 1 or 2, 10.88.N.1 or 10.88.N.2
 #     across NP COMMAND...  NP ranks on each host, started on the first, by Open MPI; NP 3+2: three on the first, two on
 #                           the second
@@ -48,23 +47,16 @@ hosts_open() {
 #!/bin/sh
 n=${1##*.}
 shift
-[ "$n" = 1 ] && keep=$CORES_1 || keep=$CORES_2
-exec $keep nsenter --net="/run/netns/$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
+exec nsenter --net="/run/netns/$HOSTS-$n" unshare -u sh -c 'hostname "$0"; exec sh -c "$1"' "$HOSTS-$n" "$*"
 AGENT
     chmod +x agent.sh
-    export HOSTS="ddpc$$" CORES_1='' CORES_2=''
-    [ "${own_cores-0}" = 0 ] || [ "$(nproc)" = 1 ] || {
-        CORES_1="taskset -c 0-$(($(nproc) / 2 - 1))"
-        CORES_2="taskset -c $(($(nproc) / 2))-$(($(nproc) - 1))"
-    }
+    export HOSTS="ddpc$$"
 }
 
 on() {
     n=$1
     shift
-    [ "$n" = 1 ] && keep=$CORES_1 || keep=$CORES_2
-    # shellcheck disable=SC2086 # a command's words, or none
-    $keep nsenter --net="/run/netns/$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
+    nsenter --net="/run/netns/$(host "$n")" unshare -u sh -c 'hostname "$0"; exec "$@"' "$(host "$n")" "$@"
 }
 
 across() {

@@ -1,16 +1,22 @@
 #!/bin/sh
 # link_speed.sh BIN_DIR MPI [GBIT]: no test but a measurement: two hosts and a cable of GBIT (1) Gbit/s between them.
 # How long an all-reduce of 25 MiB takes with one rank on each host, and with two, which should be at most 1.25
-# times what its bytes take (210 ms at 1 Gbit/s); and, with one rank each, how much of min(compute, communication)
-# of a training step is hidden, which should be at least 95 %. The network has 32 equal layers, so that the last
-# bucket, which nothing can hide, is small; and a batch with which the backward pass takes half as long again as
-# the communication, for nothing can hide behind what is over. Each host keeps to its own half of the cores.
+# times what its bytes take (210 ms at 1 Gbit/s); and, with one rank each, how much of min(backward, communication)
+# a training step hides, which should be at least 95 %, whichever of the two is the shorter: the backward pass takes
+# two thirds of the communication in one series, and one and a half times as long in the next. The network has
+# 32 equal layers, so that the first bucket, for which the link waits, and the last, for which the step waits, are
+# small.
+#
+# Carrying messages through TCP is work for a core. Whoever computes on that core, too, computes longer by as much,
+# and no overlap changes that. So in both series one core computes, for the two hosts in turns, and another one
+# carries their messages. How it goes where each host has one core for everything is measured as well, and printed
+# without a limit: the step waits for nothing there, either, but its backward pass takes longer.
 #
 # Repetitions that were disturbed (quiet.sh) do not count and are made again. A triple is a job that sends nothing, one
 # that communicates after the backward pass, whose time to communicate is taken, and one that does both at a time.
-# What is not hidden has two parts, which are printed: the wait for the last bucket, and what the backward pass takes
-# longer because this host's cores also carry the messages through TCP. A host of one core pays the second in full.
-# Status 0: both hold. 1: one does not. 77: undecided, because the machine was too seldom quiet.
+# Two jobs on one core can differ by 5 % in all they compute: the forward pass, which communicates in none of them,
+# tells by how much, and the backward pass of the first is multiplied by it.
+# Status 0: all hold. 1: one does not. 77: undecided, because the machine was too seldom quiet.
 here=$(cd "$(dirname "$0")" && pwd)
 . "$here/../programs/checks.sh"
 . "$here/mpi.sh"
@@ -32,29 +38,68 @@ all_reduce() {
     awk '$1 == "bytes" { for (i = 1; i <= NF; i++) at[$i] = i } $1 == 26214400 { print $at["p50_us"] / 1e3 }' out.txt
 }
 
-# train OPTION...: a job, whose steps are in job/steps.csv
+# train CORES OPTION...: a job of CORES.sh, whose steps are in job/steps.csv
 batch=1600
 layers=440$(printf ',440%.0s' $(seq 31))
 train() {
-    measured 1 "$bin/train_ddp" --backend mpi --sampler blocked --model mlp --hidden "$layers" --bucket-cap-mb 0.5 \
-        --global-batch "$batch" --data synthetic:1x4x4:10@64000 --steps 8 --no-eval --log-every 1 \
+    cores=$1
+    shift
+    rm -rf job
+    measured 1 "$work/$cores.sh" "$bin/train_ddp" --backend mpi --sampler blocked --model mlp --hidden "$layers" \
+        --bucket-cap-mb 0.5 --global-batch "$batch" --data synthetic:1x4x4:10@64000 --steps 10 --no-eval --log-every 1 \
         --out "$work/job" "$@"
 }
-# median COLUMN: of that job's steps but the first two, in ms
+# What runs a rank. The main thread is the one that computes; once the first steps are there all threads are.
+cat >apart.sh <<'APART'
+#!/bin/sh
+"$@" &
+tries=0
+until [ -n "$(sed -n 3p "${0%/*}/job/steps.csv" 2>/dev/null)" ] || [ $tries = 200 ]; do
+    sleep 0.05
+    tries=$((tries + 1))
+done
+for thread in /proc/$!/task/*; do
+    [ "${thread##*/}" = $! ] && core=0 || core=1
+    taskset -p -c $core "${thread##*/}"
+done >/dev/null
+wait $!
+APART
+cat >one.sh <<'ONE'
+#!/bin/sh
+exec taskset -c "$OMPI_COMM_WORLD_RANK" "$@"
+ONE
+chmod +x apart.sh one.sh
+
+# median COLUMN: of that job's last six steps, in ms
 median() {
     awk -F, -v column="$1" 'NR == 1 { for (i = 1; i <= NF; i++) if ($i == column) at = i; next }
-        NR > 3 { print $at }' job/steps.csv | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
+        NR > 5 { print $at }' job/steps.csv | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
+# triple CORES: "BACKWARD COMMUNICATION BOTH HIDDEN WAIT BESIDE": what each takes alone and both at a time, how many
+# per cent of the shorter one are hidden; the wait for the last bucket, and the backward pass beside the messages
 triple() {
-    train --comm-hook noop
-    compute=$(median step_ms) backward=$(median backward_ms)
-    train --no-overlap
+    train "$1" --comm-hook noop
+    forward=$(median forward_ms) backward=$(median backward_ms)
+    train "$1" --no-overlap
     communication=$(median exposed_ms)
-    train
-    echo "$(echo "$compute $communication $(median step_ms)" | hidden) $(median exposed_ms) $backward $(median backward_ms)"
+    train "$1"
+    wait=$(median exposed_ms) beside=$(median backward_ms)
+    echo "$forward $backward $communication $(median forward_ms) $wait $beside" |
+        awk '{ print $2 * $4 / $1, $3, $5 + $6 }' | hidden | awk -v rest="$wait $beside" '{ print $0, rest }'
+}
+# overlap CORES RATIO: the series of triples in which the backward pass takes RATIO times as long as the communication
+overlap() {
+    train "$1" --comm-hook noop
+    backward=$(median backward_ms)
+    train "$1" --no-overlap
+    batch=$(echo "$backward $(median exposed_ms)" |
+        awk -v batch="$batch" -v ratio="$2" '{ print 2 * int(ratio * $2 / $1 * batch / 2) }')
+    repeat "overlap-$1-$2" 5 12 triple "$1"
+    verdict "overlap-$1-$2" '"a step of '"$batch"' rows: backward %.0f ms, communication %.0f ms, both %.0f ms: %.1f %% of the shorter is hidden (%.1f ms waited for the last bucket; backward takes %.0f ms beside the messages)", $1, $2, $3, $4, $5, $6' \
+        "$3"
 }
 
-# verdict NAME FORMAT PROGRAM: FORMAT prints the medians; PROGRAM, of awk, whether the bound holds
+# verdict NAME FORMAT PROGRAM: FORMAT prints the medians; PROGRAM, of awk, whether the limit holds; 1 is no limit
 verdict() {
     found=$(medians "$1")
     printf '%s: ' "$1"
@@ -62,29 +107,26 @@ verdict() {
         echo "undecided, the machine was too seldom quiet"
         undecided=1
     elif echo "$found" | awk -v gbit="$gbit" "{ bound = 26214400 * 8 / gbit / 1e6; printf $2; exit !($3) }"; then
-        echo ": holds"
+        [ "$3" = 1 ] && echo ": no limit" || echo ": holds"
     else
         echo ": does NOT hold"
         failures=$((failures + 1))
     fi
 }
 
-own_cores=1
 hosts_open "${gbit}gbit"
 undecided=0
-train --comm-hook noop
-backward=$(median backward_ms)
-train --no-overlap
-batch=$(echo "$backward $(median exposed_ms)" | awk -v batch="$batch" '{ print 2 * int(1.5 * $2 / $1 * batch / 2) }')
-repeat all-reduce-1 5 20 all_reduce 1
-repeat all-reduce-2 5 20 all_reduce 2
-repeat overlap 5 12 triple
-for series in all-reduce-1 all-reduce-2; do
-    # shellcheck disable=SC2016 # awk's fields
-    verdict $series '"25 MiB at %g Gbit/s: %.0f ms, %.2f times the bound", gbit, $1, $1 / bound' '$1 <= 1.25 * bound'
+# shellcheck disable=SC2016 # awk's fields
+for ranks in 1 2; do
+    repeat all-reduce-$ranks 5 20 all_reduce $ranks
+    verdict all-reduce-$ranks '"25 MiB at %g Gbit/s: %.0f ms, %.2f times the bound", gbit, $1, $1 / bound' '$1 <= 1.25 * bound'
 done
+[ "$(nproc)" -gt 1 ] || skip "the overlap needs a core that computes and one that carries messages"
 # shellcheck disable=SC2016
-verdict overlap '"step of '"$batch"' rows: compute %.0f ms, communication %.0f ms, both %.0f ms: %.1f %% of the shorter is hidden (the last bucket is waited for %.1f ms, the backward pass takes %.0f ms beside it and %.0f alone)", $1, $2, $3, $4, $5, $7, $6' \
-    '$4 >= 95'
+{
+    overlap apart 0.67 '$4 >= 95'
+    overlap apart 1.5 '$4 >= 95'
+    overlap one 1.5 1
+}
 [ $failures = 0 ] || exit 1
 [ $undecided = 0 ] || exit 77
