@@ -4,14 +4,9 @@
  *   gradient_ready    during backward: count down its bucket; start the buckets that are full
  *   reducer_finish    after backward: wait for what was started
  *
- * The slab holds every gradient once, each beginning on a cache line. The zeros in between are
- * reduced along: that costs less than starting one all-reduce per gradient. Its size does not
- * depend on the order of the gradients, so rebuilding moves gradients inside the slab and allocates
- * none.
- *
  * Invariant: buckets [0, launched) are with the group, the others are not, and nobody touches a
  * gradient between its bucket's launch and the end of reducer_finish. How bytes are summed is the
- * group's; which tensor is ready when is the tape's.
+ * group's; which tensor is ready when is the tape's; where its gradient lies is the slab's.
  */
 #include "ddp/reducer.h"
 
@@ -20,21 +15,13 @@
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
-
-enum { LINE_FLOATS = MEMORY_ALIGNMENT / sizeof(float) };
+#include "ddp/gradient_slab.h"
 
 typedef struct Gradient {
     Reducer *reducer;
     size_t index; // in Reducer.gradients
-    size_t bucket;
-    float *slice; // of the bucket
     bool ready;   // in this backward
 } Gradient;
-
-typedef struct Bucket {
-    GradBucket grad; // its buffer is a part of the slab
-    size_t pending;  // gradients that are not ready
-} Bucket;
 
 struct Reducer {
     ProcessGroup *group;
@@ -43,19 +30,13 @@ struct Reducer {
     ReadyPolicy policy;
     DdpIteration iterations[DDP_ITERATIONS_MAX];
     size_t iteration_count;
-    NamedTensors parameters; // in registration order
-    Gradient *gradients;     // [parameters.count]
-    BucketTensor *sizes;     // [parameters.count]
-    float *slab;             // [slab_floats], the group's shared memory
-    size_t slab_floats;
-
-    BucketPlan plan;
-    Bucket *buckets;  // [plan.bucket_count]
-    Tensor **members; // [parameters.count] the parameters in the order of the plan
-    bool rebuilt;
+    GradientSlab slab;   // the parameters, their gradients and the buckets
+    Gradient *gradients; // [parameters.count]
+    bool rebuilt;        // the buckets
 
     // The current iteration.
     bool expecting;       // between reducer_prepare and reducer_finish
+    size_t *pending;      // [buckets] how many gradients of each are not ready
     size_t launched;      // buckets
     size_t ready_count;   // gradients
     int64_t *ready_order; // [parameters.count] as they became ready, the first ready_count
@@ -65,127 +46,38 @@ struct Reducer {
     uint64_t forward_start, forward_end, first_launch, backward_end, last_done, finish_end;
 };
 
-// ---- where gradients lie --------------------------------------------------------------------
-
-static Tensor *tensor_of(const Reducer *reducer, size_t parameter) {
-    return reducer->parameters.items[parameter].tensor;
-}
-
-static size_t slice_floats(const Tensor *tensor) {
-    return (tensor_count(tensor) + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
-}
-
-// Tensors of different devices never share a bucket: the key is the first parameter there.
-static int device_key(const Reducer *reducer, size_t parameter) {
-    size_t first = 0;
-    while (tensor_of(reducer, first)->device != tensor_of(reducer, parameter)->device) first++;
-    return (int)first;
-}
-
-// Whether the parameter's gradient lies in its slice, and not where a feature keeps it.
-static bool is_here(const Reducer *reducer, size_t parameter) {
-    return tensor_of(reducer, parameter)->grad == reducer->gradients[parameter].slice;
-}
-
-// Gives gradient i of the plan its slice, at `next`. `before` is a copy of the slab from which
-// defined gradients are brought along, or NULL if there are none.
-static void lay_gradient(Reducer *reducer, size_t i, size_t bucket, float *next,
-                         const float *before) {
-    size_t parameter = reducer->plan.order[i];
-    Tensor *tensor = tensor_of(reducer, parameter);
-    Gradient *gradient = &reducer->gradients[parameter];
-    device_kernels(tensor->device)->elementwise->fill(next, 0.0f, slice_floats(tensor));
-    if (is_here(reducer, parameter)) {
-        if (tensor->has_grad)
-            device_copy(tensor->device, next, tensor_of(reducer, 0)->device,
-                        before + (tensor->grad - reducer->slab), tensor_bytes(tensor));
-        tensor->grad = next;
-    }
-    gradient->slice = next;
-    gradient->bucket = bucket;
-    reducer->members[i] = tensor;
-}
-
-static void lay_out_buckets(Reducer *reducer, const float *before) {
-    const BucketPlan *plan = &reducer->plan;
-    free(reducer->buckets);
-    reducer->buckets = memory_zalloc(plan->bucket_count * sizeof *reducer->buckets);
-    float *next = reducer->slab;
-    for (size_t b = 0; b < plan->bucket_count; b++) {
-        float *begin = next;
-        for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++) {
-            lay_gradient(reducer, i, b, next, before);
-            next += slice_floats(reducer->members[i]);
-        }
-        reducer->buckets[b].grad =
-            (GradBucket){.index = b,
-                         .is_last = b + 1 == plan->bucket_count,
-                         .device = reducer->members[plan->start[b]]->device,
-                         .buffer = begin,
-                         .count = (size_t)(next - begin),
-                         .parameters = reducer->members + plan->start[b],
-                         .parameter_count = plan->start[b + 1] - plan->start[b],
-                         .op = reducer->config.op};
-    }
-}
-
-static bool must_move(const Reducer *reducer, size_t parameter) {
-    return tensor_of(reducer, parameter)->has_grad && is_here(reducer, parameter);
-}
-
-static void move_gradients(Reducer *reducer) {
-    bool defined = false; // no, if the caller began the step with zero_grad
-    for (size_t i = 0; i < reducer->parameters.count; i++)
-        defined = defined || must_move(reducer, i);
-    if (!defined) {
-        lay_out_buckets(reducer, NULL);
-        return;
-    }
-    Device *device = tensor_of(reducer, 0)->device;
-    size_t bytes = reducer->slab_floats * sizeof(float);
-    float *before = device_alloc(device, bytes);
-    for (size_t i = 0; i < reducer->parameters.count; i++) {
-        const Tensor *tensor = tensor_of(reducer, i);
-        if (must_move(reducer, i))
-            device_copy(device, before + (tensor->grad - reducer->slab), tensor->device,
-                        tensor->grad, tensor_bytes(tensor));
-    }
-    lay_out_buckets(reducer, before);
-    device_free(device, before, bytes);
-}
+// ---- the buckets ----------------------------------------------------------------------------
 
 static size_t mebibytes(double count) {
     double bytes = count * 1024 * 1024;
     return bytes < 1e18 ? (size_t)bytes : BUCKET_UNLIMITED;
 }
 
-// Plans buckets: by bucket_cap_mb if capped, otherwise one per device. indices: see buckets_assign.
-static void assign_buckets(Reducer *reducer, bool capped, const size_t *indices) {
+// By bucket_cap_mb if capped, otherwise one bucket per device. indices: see buckets_assign.
+static BucketPlan plan_buckets(const Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
     size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
     if (!capped) limits[0] = limits[1] = BUCKET_UNLIMITED;
-    buckets_free(&reducer->plan);
-    reducer->plan = buckets_assign(reducer->sizes, reducer->parameters.count, limits, 2, indices);
+    return buckets_assign(reducer->slab.sizes, reducer->slab.parameters.count, limits, 2, indices);
 }
 
 // Makes the first buckets; reducer.h says which they are.
-static void plan_first(Reducer *reducer) {
-    assign_buckets(reducer, reducer->policy.permanent_buckets, NULL);
-    buckets_reverse(&reducer->plan);
-    lay_out_buckets(reducer, NULL);
+static void make_buckets(Reducer *reducer) {
+    BucketPlan plan = plan_buckets(reducer, reducer->policy.permanent_buckets, NULL);
+    buckets_reverse(&plan);
+    gradient_slab_lay_out(&reducer->slab, plan);
 }
 
 // The order is that of readiness on rank 0, because all ranks must have the same buckets.
 static int rebuild_buckets(Reducer *reducer) {
-    size_t count = reducer->parameters.count;
+    size_t count = reducer->slab.parameters.count;
     if (pg_run(reducer->group, pg_broadcast(reducer->ready_order, count, PG_I64, 0),
                &reducer->error))
         return -1;
     size_t *indices = memory_zalloc(count * sizeof *indices);
     for (size_t i = 0; i < count; i++) indices[i] = (size_t)reducer->ready_order[i];
-    assign_buckets(reducer, true, indices);
+    gradient_slab_lay_out(&reducer->slab, plan_buckets(reducer, true, indices));
     free(indices);
-    move_gradients(reducer);
     reducer->rebuilt = true;
     return 0;
 }
@@ -196,10 +88,10 @@ static int rebuild_buckets(Reducer *reducer) {
 static void fail_unfinished(Reducer *reducer) {
     char names[512] = "";
     bool fits = true;
-    for (size_t i = 0; i < reducer->parameters.count && fits; i++)
+    for (size_t i = 0; i < reducer->slab.parameters.count && fits; i++)
         if (!reducer->gradients[i].ready)
             fits = format_append(names, sizeof names, "%s%s", *names ? ", " : "",
-                                 reducer->parameters.items[i].name);
+                                 reducer->slab.parameters.items[i].name);
     error_set(&reducer->error, STATUS_FAILED,
               "Expected to have finished reduction in the prior iteration before starting a new "
               "one. This error indicates that your module has parameters that were not used in "
@@ -223,9 +115,9 @@ int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     if (reduce && must_rebuild(reducer) && rebuild_buckets(reducer))
         return report_error(reducer, err);
 
-    for (size_t i = 0; i < reducer->parameters.count; i++) reducer->gradients[i].ready = false;
-    for (size_t b = 0; b < reducer->plan.bucket_count; b++)
-        reducer->buckets[b].pending = reducer->plan.start[b + 1] - reducer->plan.start[b];
+    for (size_t i = 0; i < reducer->slab.parameters.count; i++) reducer->gradients[i].ready = false;
+    for (size_t b = 0; b < reducer->slab.plan.bucket_count; b++)
+        reducer->pending[b] = reducer->slab.buckets[b].parameter_count;
     reducer->launched = 0;
     reducer->ready_count = 0;
     reducer->expecting = reduce;
@@ -281,13 +173,13 @@ static void note_failure(Reducer *reducer, const char *name, const char *functio
 // the same order, though gradients may become ready in different orders.
 static void launch_full_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
-    while (reducer->launched < reducer->plan.bucket_count) {
-        Bucket *bucket = &reducer->buckets[reducer->launched];
-        if (bucket->pending > 0 || reducer->error.status != STATUS_OK) return;
+    while (reducer->launched < reducer->slab.plan.bucket_count) {
+        GradBucket *bucket = &reducer->slab.buckets[reducer->launched];
+        if (reducer->pending[bucket->index] > 0 || reducer->error.status != STATUS_OK) return;
         if (reducer->launched == 0) reducer->first_launch = clock_ns();
-        bucket->grad.done_ns = 0;
-        tell_bucket(reducer, &bucket->grad, false);
-        if (hook->start(hook->state, &bucket->grad, &reducer->error))
+        bucket->done_ns = 0;
+        tell_bucket(reducer, bucket, false);
+        if (hook->start(hook->state, bucket, &reducer->error))
             note_failure(reducer, hook->name, "start");
         else
             reducer->launched++;
@@ -298,7 +190,7 @@ static void launch_full_buckets(Reducer *reducer) {
 static void finish_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
     for (size_t b = 0; b < reducer->launched; b++) {
-        GradBucket *bucket = &reducer->buckets[b].grad;
+        GradBucket *bucket = &reducer->slab.buckets[b];
         if (hook->finish(hook->state, bucket, &reducer->error))
             note_failure(reducer, hook->name, "finish");
         reducer->last_done = bucket->done_ns ? bucket->done_ns : clock_ns();
@@ -314,12 +206,12 @@ void reducer_mark_ready(Reducer *reducer, size_t parameter) {
                   "Expected to mark a variable ready only once. Parameter at index %zu with name "
                   "%s has been marked as ready twice: it was part of two backwards since "
                   "the gradients were last reduced",
-                  parameter, reducer->parameters.items[parameter].name);
+                  parameter, reducer->slab.parameters.items[parameter].name);
         return;
     }
     gradient->ready = true;
     reducer->ready_order[reducer->ready_count++] = (int64_t)parameter;
-    reducer->buckets[gradient->bucket].pending--;
+    reducer->pending[reducer->slab.places[parameter].bucket]--;
     if (reducer->config.overlap) launch_full_buckets(reducer);
 }
 
@@ -343,7 +235,7 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     reducer->backward_end = clock_ns();
     Phase phase = profile_enter(profile, PHASE_EXPOSED);
     if (policy->backward_done) policy->backward_done(policy->state);
-    if (reducer->ready_count < reducer->parameters.count) fail_unfinished(reducer);
+    if (reducer->ready_count < reducer->slab.parameters.count) fail_unfinished(reducer);
     launch_full_buckets(reducer);
     if (policy->buckets_started && reducer->error.status == STATUS_OK &&
         policy->buckets_started(policy->state, &reducer->error))
@@ -360,39 +252,25 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
 
 // ---- opening, closing, looking --------------------------------------------------------------
 
-static Reducer *fill_reducer(NamedTensors parameters, ProcessGroup *group,
-                             const ReducerConfig *config) {
+Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
+                        Error *err) {
     Reducer *reducer = memory_zalloc(sizeof *reducer);
     reducer->group = group;
     reducer->config = *config;
     reducer_remove_hook(reducer);
-    reducer->parameters = parameters;
     reducer->gradients = memory_zalloc(parameters.count * sizeof *reducer->gradients);
-    reducer->sizes = memory_zalloc(parameters.count * sizeof *reducer->sizes);
-    reducer->members = memory_zalloc(parameters.count * sizeof *reducer->members);
+    reducer->pending = memory_zalloc(parameters.count * sizeof *reducer->pending);
     reducer->ready_order = memory_zalloc(parameters.count * sizeof *reducer->ready_order);
     for (size_t i = 0; i < parameters.count; i++) {
-        Gradient *gradient = &reducer->gradients[i];
-        Tensor *tensor = parameters.items[i].tensor;
-        *gradient = (Gradient){.reducer = reducer, .index = i};
-        reducer->sizes[i] = (BucketTensor){tensor_bytes(tensor), device_key(reducer, i)};
-        tensor->on_ready = gradient_ready;
-        tensor->on_ready_context = gradient;
-        device_count(tensor->device, slice_floats(tensor) * sizeof(float));
-        reducer->slab_floats += slice_floats(tensor);
+        reducer->gradients[i] = (Gradient){.reducer = reducer, .index = i};
+        parameters.items[i].tensor->on_ready = gradient_ready;
+        parameters.items[i].tensor->on_ready_context = &reducer->gradients[i];
     }
-    return reducer;
-}
-
-Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
-                        Error *err) {
-    Reducer *reducer = fill_reducer(parameters, group, config);
-    reducer->slab = pg_shared_alloc(group, reducer->slab_floats * sizeof(float), err);
-    if (!reducer->slab) {
+    if (gradient_slab_open(&reducer->slab, parameters, group, config->op, err)) {
         reducer_close(reducer);
         return NULL;
     }
-    plan_first(reducer);
+    make_buckets(reducer);
     return reducer;
 }
 
@@ -423,7 +301,7 @@ void reducer_remove_hook(Reducer *reducer) {
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     reducer->policy = policy;
-    plan_first(reducer);
+    make_buckets(reducer);
 }
 
 // ---- what else happens in an iteration ------------------------------------------------------
@@ -461,28 +339,19 @@ void reducer_after_backward(Reducer *reducer) {
             reducer->iterations[i].after(reducer->iterations[i].state);
 }
 
-// The slab is left to pg_close: giving it back here would take all ranks, and one that has failed
-// may be alone.
 void reducer_close(Reducer *reducer) {
     if (!reducer) return;
     reducer_remove_hook(reducer);
     if (reducer->policy.close) reducer->policy.close(reducer->policy.state);
     while (reducer->iteration_count > 0)
         reducer_remove_iteration(reducer, reducer->iterations[0].state);
-    for (size_t i = 0; i < reducer->parameters.count; i++) {
-        Tensor *tensor = tensor_of(reducer, i);
-        device_uncount(tensor->device, slice_floats(tensor) * sizeof(float));
-        if (is_here(reducer, i)) tensor->grad = NULL;
-        tensor->has_grad = false;
-        tensor->on_ready = NULL;
-        tensor->on_ready_context = NULL;
+    for (size_t i = 0; i < reducer->slab.parameters.count; i++) {
+        reducer->slab.parameters.items[i].tensor->on_ready = NULL;
+        reducer->slab.parameters.items[i].tensor->on_ready_context = NULL;
     }
-    buckets_free(&reducer->plan);
-    named_tensors_free(&reducer->parameters);
-    free(reducer->buckets);
-    free(reducer->members);
+    gradient_slab_close(&reducer->slab);
     free(reducer->gradients);
-    free(reducer->sizes);
+    free(reducer->pending);
     free(reducer->ready_order);
     free(reducer);
 }
@@ -498,10 +367,10 @@ ReducerTimes reducer_times(const Reducer *reducer) {
 }
 
 const NamedTensors *reducer_parameters(const Reducer *reducer) {
-    return &reducer->parameters;
+    return &reducer->slab.parameters;
 }
 const BucketPlan *reducer_plan(const Reducer *reducer) {
-    return &reducer->plan;
+    return &reducer->slab.plan;
 }
 ProcessGroup *reducer_group(const Reducer *reducer) {
     return reducer->group;
@@ -516,7 +385,7 @@ bool reducer_rebuilt(const Reducer *reducer) {
     return reducer->rebuilt;
 }
 float *reducer_slice(const Reducer *reducer, size_t parameter) {
-    return reducer->gradients[parameter].slice;
+    return reducer->slab.places[parameter].slice;
 }
 const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
     *count = reducer->ready_count;
