@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi_slurm.sh BIN_DIR MPI: two nodes of Slurm. srun starts MPI's ranks by --mpi=pmix (Open MPI) or pmi2
 # (MPICH), with the bits of DataParallel; without it they are told what to type; ranks of shm, and
-# of ddprun, work on one node as they do without Slurm; a killed rank ends the step.
+# of ddprun, work on one node as they do without Slurm; sbatch runs a job's script; a killed rank ends the step.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 . "$(dirname "$0")/hosts.sh"
@@ -35,6 +35,16 @@ checks=$((checks + 1))
 step 60 -n2 --mpi=none --export="ALL,MASTER_ADDR=$net.1" "$bin/train_ddp" --steps 2 >out.txt 2>err.txt &&
     fail "shm works on two nodes"
 grep -q "backend shm needs all ranks in one system: .*: use --backend mpi" err.txt || fail "shm on two nodes: $(cat err.txt)"
+
+# A job's script, in the queue and at no terminal, as on a cluster that one shares.
+cat >job.sbatch <<JOB
+#!/bin/sh
+#SBATCH --nodes=2 --ntasks-per-node=1 --output=$work/job.txt
+srun --mpi=$plugin --kill-on-bad-exit=1 '$bin/train_ddp' --backend mpi $same_work --save '$work/batch'
+JOB
+run sbatch on 1 timeout -k 5 60 sbatch --wait job.sbatch
+run dp "$bin/train_dp" --devices 2 --model convnet --steps 5 --no-eval --save dp
+same batch dp
 
 # A rank that is killed ends the step: with pmi2 only if srun is told so.
 step 60 --mpi=$plugin --kill-on-bad-exit=1 -n2 --ntasks-per-node=1 "$bin/train_ddp" --backend mpi --epochs 100000 \

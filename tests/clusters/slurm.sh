@@ -4,7 +4,7 @@
 #
 #     slurm_open            starts it, on hosts that are open
 #     on 1 srun ...         is then a step on both
-for tool in munged slurmctld slurmd srun; do
+for tool in munged slurmctld slurmd srun sbatch; do
     PATH=$PATH:/usr/sbin command -v $tool >/dev/null || skip "there is no $tool"
 done
 PATH=$PATH:/usr/sbin
