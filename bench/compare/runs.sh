@@ -70,7 +70,8 @@ make_run() {
     mkdir -p "$folder"
     [[ $live == 0 || ! -t 2 ]] || log=/dev/stderr
     timeout --foreground "$deadline" "$@" >"$folder/output.txt" 2>"$log" </dev/null || return 1
-    quoted "$@" >"$folder/command.txt"
+    quoted "$@" >"$folder/command"
+    mv "$folder/command" "$folder/command.txt" # there with all it holds, also where Ctrl-C comes now
 }
 
 # show_failure NAME COMMAND...: says what a run that failed has written last, and which command it was.

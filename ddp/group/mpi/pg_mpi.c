@@ -108,7 +108,10 @@ static void close_group(void *state) {
 }
 
 // Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
-// opened at the same time. Returns NULL with err filled after a failure.
+// opened at the same time. Open MPI sends its own messages with it on that communicator, where a
+// rank may still look for ours: it is none of internal.h's, and at most 32,767, which every MPI
+// allows. Returns NULL with err filled after a failure.
+enum { FIRST_OPENING_TAG = 0x4000 };
 static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, double timeout_s,
                          Error *err) {
     PgMpi *mpi = memory_zalloc(sizeof *mpi);
@@ -144,7 +147,7 @@ static int new_subgroup(void *state, const PgCall *call, void **member, Error *e
     }
     if (mpi_meet(mpi, 0, 0, &direct, err) != 0) return -1;
     if (!inside) return 0;
-    const int tag = (int)(call->sequence & 0x3fff);
+    const int tag = FIRST_OPENING_TAG + (int)(call->sequence % 0x4000);
     *member = open_state(mpi->comm, ranks, count, tag, mpi->timeout_s, err);
     return *member ? 0 : -1;
 }
@@ -160,7 +163,8 @@ static const PgBackend backend_mpi = {.name = "mpi",
 ProcessGroup *pg_mpi_open(int rank, int world, const PgOptions *options, Error *err) {
     int *ranks = memory_zalloc((size_t)world * sizeof *ranks);
     for (int r = 0; r < world; r++) ranks[r] = r;
-    PgMpi *mpi = open_state(MPI_COMM_WORLD, ranks, world, 0x4000, options->timeout_s, err);
+    PgMpi *mpi =
+        open_state(MPI_COMM_WORLD, ranks, world, FIRST_OPENING_TAG, options->timeout_s, err);
     free(ranks);
     if (!mpi) return NULL;
     ProcessGroup *group = pg_new(&backend_mpi, mpi, rank, world, options, err);
