@@ -107,11 +107,13 @@ static void close_group(void *state) {
     free(mpi);
 }
 
-// Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
-// opened at the same time. Open MPI sends its own messages with it on that communicator, where a
-// rank may still look for ours: it is none of internal.h's, and at most 32,767, which every MPI
-// allows. Returns NULL with err filled after a failure.
+// Open MPI opens a group by messages on the communicator that it comes from, with the tag that it is
+// given, and a rank may still look for ours there: so it is none of internal.h's. Every MPI allows
+// tags of up to 0x7fff.
 enum { FIRST_OPENING_TAG = 0x4000 };
+
+// Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
+// opened at the same time. Returns NULL with err filled after a failure.
 static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, double timeout_s,
                          Error *err) {
     PgMpi *mpi = memory_zalloc(sizeof *mpi);
