@@ -81,16 +81,16 @@ typedef struct RankThread {
     GradeRank rank;
     pthread_t thread;
     void (*run)(GradeRank *rank);
-    bool broken; // there is no connection
+    size_t broken; // which of its collectives fails, from 1; 0: none
 } RankThread;
 
 // Per thread, because the student's calls say nothing of who makes them.
 static _Thread_local WatchLog *current_log;
-static _Thread_local bool is_broken;
+static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
-    is_broken = self->broken;
+    until_broken = self->broken;
     watch_begin(self->rank.log);
     self->run(&self->rank);
     watch_begin(NULL);
@@ -125,12 +125,19 @@ static void judge_ranks(Grade *grade, int world, const RankThread *ranks) {
     }
 }
 
-static void judge_broken_ranks(Grade *grade, int world, const RankThread *ranks) {
-    for (int r = 0; r < world; r++)
-        GRADE_EXPECT(grade, ranks[r].rank.status == -1 || ranks[r].rank.log->count == 0,
+// Returns whether there was a rank that came as far as the collective that fails.
+static bool judge_broken_ranks(Grade *grade, int world, const RankThread *ranks) {
+    bool has_failed = false;
+    for (int r = 0; r < world; r++) {
+        if (watch_calls(ranks[r].rank.log) < ranks[r].broken) continue;
+        has_failed = true;
+        GRADE_EXPECT(grade, ranks[r].rank.status == -1,
                      "The connection was lost in a collective, and it returned %d, not -1: whoever "
-                     "calls it goes on with numbers that never arrived. (rank %d)",
-                     ranks[r].rank.status, r);
+                     "calls it goes on with numbers that never arrived. (rank %d, its collective "
+                     "number %zu)",
+                     ranks[r].rank.status, r, ranks[r].broken);
+    }
+    return has_failed;
 }
 
 // The ranks' threads, from their start to their end. The caller frees them.
@@ -148,13 +155,15 @@ static RankThread *run_ranks(RankThread start, int world, ProcessGroup *const *g
     return ranks;
 }
 
-static void grade_threads(Grade *grade, int world, RankThread start) {
+// Returns whether a collective has failed that was to fail.
+static bool grade_threads(Grade *grade, int world, RankThread start) {
+    bool has_failed = false;
     Error err = {0};
     ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
     if (init_thread_groups(world, RANKS_TIMEOUT_S, groups, &err) != 0) error_exit(&err);
     RankThread *ranks = run_ranks(start, world, groups);
-    if (start.broken)
-        judge_broken_ranks(grade, world, ranks);
+    if (start.broken > 0)
+        has_failed = judge_broken_ranks(grade, world, ranks);
     else
         judge_ranks(grade, world, ranks);
     for (int r = 0; r < world; r++) {
@@ -163,6 +172,7 @@ static void grade_threads(Grade *grade, int world, RankThread start) {
     }
     free(ranks);
     free(groups);
+    return has_failed;
 }
 
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
@@ -172,7 +182,8 @@ void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *co
 
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
     GradeRank rank = {.grade = grade, .world = world, .context = context};
-    grade_threads(grade, world, (RankThread){.rank = rank, .run = run, .broken = true});
+    RankThread start = {.rank = rank, .run = run, .broken = 1};
+    while (grade_threads(grade, world, start)) start.broken++;
 }
 
 // ---- watching -----------------------------------------------------------------------------------
@@ -192,17 +203,21 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * BYTES[collective->type];
 }
 
+static bool is_broken(void) {
+    return until_broken > 0 && --until_broken == 0;
+}
+
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
-    if (is_broken) return error_set(err, STATUS_FAILED, BROKEN);
+    if (is_broken()) return error_set(err, STATUS_FAILED, BROKEN);
     return pg_run(group, collective, err);
 }
 
 Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
-    if (is_broken) {
+    if (is_broken()) {
         error_set(err, STATUS_FAILED, BROKEN);
         return NULL;
     }
@@ -223,6 +238,10 @@ void watched_device_copy(Device *to, void *destination, Device *from, const void
 static bool is_of_kind(const WatchEvent *event, CollectiveKind kind) {
     return (event->kind == WATCH_RUN || event->kind == WATCH_START) &&
            event->collective.kind == kind;
+}
+
+size_t watch_calls(const WatchLog *log) {
+    return count_events(log, WATCH_RUN) + count_events(log, WATCH_START);
 }
 
 size_t watch_count(const WatchLog *log, CollectiveKind kind) {

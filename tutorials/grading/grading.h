@@ -75,7 +75,8 @@ void watched_device_copy(Device *to, void *destination, Device *from, const void
 
 // From now on, what this thread does is written into the log. NULL: no more.
 void watch_begin(WatchLog *log);
-// How many collectives (or sends, receives) of a kind were run or started, and their bytes.
+// How many collectives (or sends, receives) were run or started: all, those of a kind, their bytes.
+size_t watch_calls(const WatchLog *log);
 size_t watch_count(const WatchLog *log, CollectiveKind kind);
 size_t watch_bytes(const WatchLog *log, CollectiveKind kind);
 
@@ -95,8 +96,8 @@ typedef struct GradeRank {
 // is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same. So it
 // does if a status is not 0, or if a rank started a collective that it never waited for.
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
-// The same without a connection: every collective of the student's fails. The check misses unless
-// all ranks that tried one have the status -1.
+// The same with a lost connection, once for each collective of a rank: first its first one fails,
+// then its second one. The check misses unless the status of a rank is -1 whose collective failed.
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5

@@ -25,7 +25,7 @@ static void run_rank(GradeRank *rank) {
                                                            scene->root, &rank->err);
     scene->sends[r] = watch_count(rank->log, PG_SEND);
     scene->receives[r] = watch_count(rank->log, PG_RECV);
-    scene->others[r] = rank->log->count - scene->sends[r] - scene->receives[r];
+    scene->others[r] = watch_calls(rank->log) - scene->sends[r] - scene->receives[r];
     scene->bytes[r] = watch_bytes(rank->log, PG_SEND);
 }
 

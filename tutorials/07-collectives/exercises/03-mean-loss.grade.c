@@ -20,7 +20,7 @@ static void run_rank(GradeRank *rank) {
     scene->means[r] = -1000; // what stood there before means nothing
     rank->status = STUDENT(rank->grade, mean_loss)(rank->group, scene->sums[r], scene->rows[r],
                                                    &scene->means[r], &rank->err);
-    scene->calls[r] = rank->log->count;
+    scene->calls[r] = watch_calls(rank->log);
 }
 
 // Every rank must have this mean; one that has `mistake` is told the sentence.

@@ -42,7 +42,7 @@ static void run_rank(GradeRank *rank) {
     if (scene->kind == SHARED) list[3] = list[1];
     rank->status =
         STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
-    scene->calls[rank->rank] = rank->log->count;
+    scene->calls[rank->rank] = watch_calls(rank->log);
     for (size_t i = 0; i < rank->log->count; i++)
         scene->bytes[rank->rank] += rank->log->events[i].bytes;
 }

@@ -46,7 +46,7 @@ static void run_rank(GradeRank *rank) {
     if (scene->kind == SHARED) list[1] = list[3];
     rank->status = STUDENT(rank->grade, average_in_buckets)(rank->group, list, PARAMETERS,
                                                             scene->cap, memory, &rank->err);
-    scene->calls[rank->rank] = rank->log->count;
+    scene->calls[rank->rank] = watch_calls(rank->log);
     for (size_t i = 0; i < rank->log->count; i++)
         scene->bytes[rank->rank] += rank->log->events[i].bytes;
 }
