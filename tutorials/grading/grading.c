@@ -87,6 +87,7 @@ typedef struct RankThread {
 // Per thread, because the student's calls say nothing of who makes them.
 static _Thread_local WatchLog *current_log;
 static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
+static _Thread_local const Work *broken_work; // was started and is to fail
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
@@ -203,6 +204,8 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * BYTES[collective->type];
 }
 
+// Whether this collective is the one that fails. It takes place nevertheless, so that no other rank
+// waits for it; but it says that it has failed.
 static bool is_broken(void) {
     return until_broken > 0 && --until_broken == 0;
 }
@@ -210,23 +213,25 @@ static bool is_broken(void) {
 int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
-    if (is_broken()) return error_set(err, STATUS_FAILED, BROKEN);
-    return pg_run(group, collective, err);
+    int status = pg_run(group, collective, err);
+    return is_broken() ? error_set(err, STATUS_FAILED, BROKEN) : status;
 }
 
 Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
-    if (is_broken()) {
-        error_set(err, STATUS_FAILED, BROKEN);
-        return NULL;
-    }
-    return pg_start(group, collective, err);
+    Work *work = pg_start(group, collective, err);
+    if (is_broken()) broken_work = work;
+    return work;
 }
 
 int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     write_down((WatchEvent){.kind = WATCH_WAIT});
-    return work_wait(work, begin_ns, end_ns, err);
+    bool fails = work && work == broken_work;
+    int status = work_wait(work, begin_ns, end_ns, err);
+    if (!fails) return status;
+    broken_work = NULL;
+    return error_set(err, STATUS_FAILED, BROKEN);
 }
 
 void watched_device_copy(Device *to, void *destination, Device *from, const void *source,
