@@ -18,6 +18,7 @@ typedef struct Scene {
     float *memory[MOST_RANKS]; // [length] in front of data, data, and [length] to receive into
     float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
+    bool may_fail; // the connection is lost
 } Scene;
 
 // Stands in front of chunk 0, where a negative remainder leads.
@@ -51,6 +52,12 @@ static void run_rank(GradeRank *rank) {
     scene->data[rank->rank] = data;
     scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
+    GRADE_EXPECT(rank->grade,
+                 rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
+                     watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
+                 "A rank waits for a message before it has sent one, and none comes: if all ranks "
+                 "receive first, nobody ever sends. (%d ranks; rank %d was told: %s)",
+                 rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, scene->length < LONG || rank->err.status == STATUS_OK,
                  "All ranks send and none listens: with long messages they wait for ever. (%d "
                  "ranks; rank %d was told: %s)",
@@ -78,10 +85,16 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     float sum = 0;
     for (int r = 0; r < world; r++) sum += whole(r, place);
     bool is_first = world > 1 && got != sum;
+    bool has_rounds = watch_count(scene->logs[rank], PG_SEND) + 1 >= (size_t)world;
     GRADE_EXPECT(grade, !is_first || got != whole(left, place),
                  "What arrived took the place of the own numbers; it is to be added to them.");
     GRADE_EXPECT(grade, !is_first || got != own + whole(left, (size_t)left * scene->length + i),
                  "Rank r sent chunk r in every round; what has just grown is what goes on.");
+    GRADE_EXPECT(grade, !is_first || !has_rounds,
+                 "There were W - 1 rounds, and in one of them the wrong chunk was sent or added to "
+                 "(in C also the remainder of an unsigned number below 0 is another one: add W "
+                 "before you take it). %d ranks: rank %d has %g in chunk %d, and the sum is %g.",
+                 world, rank, (double)got, chunk, (double)sum);
     for (int missing = 0; missing < world; missing++)
         GRADE_EXPECT(grade, !is_first || (got != sum - whole(missing, place) && got != own),
                      "A round is missing: there are W - 1, and one rank has not been added. (%d "
@@ -136,6 +149,8 @@ static void neighbours(Grade *grade) {
             check_log(grade, scene.logs[rank], GRADE_WORLDS[i], rank);
         scene_close(&scene);
     }
+    Scene broken = {.length = LENGTH, .number = whole, .may_fail = true};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 static void order(Grade *grade) {

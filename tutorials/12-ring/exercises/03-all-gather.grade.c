@@ -13,6 +13,7 @@ typedef struct Scene {
     float *memory[MOST_RANKS]; // [length] in front of data, and data
     float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
+    bool may_fail; // the connection is lost
 } Scene;
 
 static float complete(int chunk, size_t i) {
@@ -47,6 +48,12 @@ static void run_rank(GradeRank *rank) {
     scene->data[rank->rank] = data;
     scene->logs[rank->rank] = memory_zalloc(sizeof(WatchLog));
     *scene->logs[rank->rank] = *rank->log;
+    GRADE_EXPECT(rank->grade,
+                 rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
+                     watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
+                 "A rank waits for a message before it has sent one, and none comes: if all ranks "
+                 "receive first, nobody ever sends. (%d ranks; rank %d was told: %s)",
+                 rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, length < LONG || rank->err.status == STATUS_OK,
                  "All ranks send and none listens: with long messages they wait for ever. (%d "
                  "ranks; rank %d was told: %s)",
@@ -77,6 +84,12 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, got != wanted + old(rank),
                  "What arrived was added; it is complete, and takes the place of what stands "
                  "there.");
+    GRADE_EXPECT(grade,
+                 got != old(rank) || watch_count(scene->logs[rank], PG_SEND) + 1 < (size_t)world,
+                 "There were W - 1 rounds, and in one of them the wrong chunk was sent or received "
+                 "(in C also the remainder of an unsigned number below 0 is another one: add W "
+                 "before you take it). %d ranks: nothing came to rank %d for chunk %d.",
+                 world, rank, chunk);
     GRADE_EXPECT(grade, got != old(rank),
                  "A round is missing: there are W - 1, and one chunk has not arrived everywhere. "
                  "(%d ranks, rank %d, chunk %d)",
@@ -127,6 +140,8 @@ static void all_worlds(Grade *grade) {
 
 static void neighbours(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], LENGTH, true);
+    Scene broken = {.length = LENGTH, .may_fail = true};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 static void long_messages(Grade *grade) {

@@ -13,7 +13,7 @@ typedef struct Scene {
     double rows[MOST_RANKS][MOST_ROWS];
     size_t counts[MOST_RANKS];
     double mean[MOST_RANKS], var[MOST_RANKS];
-    size_t calls[MOST_RANKS];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS]; // bytes: of all-gathers
 } Scene;
 
 static void run_rank(GradeRank *rank) {
@@ -22,7 +22,8 @@ static void run_rank(GradeRank *rank) {
     s->mean[r] = s->var[r] = -1;
     rank->status = STUDENT(rank->grade, merge_statistics)(rank->group, s->rows[r], s->counts[r],
                                                           &s->mean[r], &s->var[r], &rank->err);
-    s->calls[r] = rank->log->count;
+    s->calls[r] = watch_calls(rank->log);
+    s->bytes[r] = watch_bytes(rank->log, PG_ALL_GATHER);
 }
 
 static bool is(double got, double wanted) {
@@ -34,6 +35,9 @@ static void run(Grade *grade, Scene *scene, int world) {
     for (int r = 0; r < world; r++)
         GRADE_EXPECT(grade, !isnan(scene->mean[r]) && !isnan(scene->var[r]),
                      "A rank without rows made the statistics NaN: 0 / 0. (%d ranks)", world);
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, scene->bytes[r] != 3 * sizeof(float),
+                     "The three numbers are doubles and were sent as floats: PG_F64.");
 }
 
 static void expect(Grade *grade, const Scene *scene, int world, double mean, double var) {
@@ -86,6 +90,14 @@ static void unequal_shares(Grade *grade) {
     Scene five = {.rows = {{1}, {2, 2}, {4}, {8, 8, 8}, {3}}, .counts = {1, 2, 1, 3, 1}};
     run(grade, &five, 5);
     expect(grade, &five, 5, 4.5, 226.0 / 8 - 20.25);
+    Scene thirds = {.rows = {{1.0 / 3, 0.1}, {7.0 / 3}, {1e6 / 7, 0.7}, {1e-3}, {11.0 / 3}},
+                    .counts = {2, 1, 2, 1, 1}};
+    run(grade, &thirds, 5);
+    for (int r = 1; r < 5; r++)
+        GRADE_EXPECT(grade, thirds.mean[r] == thirds.mean[0] && thirds.var[r] == thirds.var[0],
+                     "Rank 0 and rank %d differ in their last bits: all ranks are to merge in the "
+                     "order of the ranks, and none begins with its own heap.",
+                     r);
 }
 
 static void empty_shares(Grade *grade) {
@@ -113,6 +125,7 @@ static void one_collective(Grade *grade) {
                  "One collective is enough: every rank can merge the three numbers of all. (%zu "
                  "calls)",
                  scene.calls[0]);
+    grade_broken_ranks(grade, 3, run_rank, &scene);
 }
 
 const Grader grader_13_01 = {"13-batch-norm/01-merge-statistics",

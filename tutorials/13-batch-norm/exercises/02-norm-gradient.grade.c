@@ -10,6 +10,7 @@ extern const Grader grader_13_02;
 enum { MOST_RANKS = 5, MOST_ROWS = 4 };
 
 static const double WEIGHT = 2, INVSTD = 0.25;
+static const double OLD = 1000; // what stands where the gradients are to be put
 
 typedef struct Scene {
     size_t counts[MOST_RANKS], all_rows;
@@ -27,11 +28,12 @@ static void run_rank(GradeRank *rank) {
                      .xhat = s->xhat[r],
                      .weight = WEIGHT,
                      .invstd = INVSTD};
-    NormGradients to = {.dx = s->dx[r]};
+    NormGradients to = {.dx = s->dx[r], .dweight = OLD, .dbias = OLD};
+    for (size_t i = 0; i < s->counts[r]; i++) to.dx[i] = OLD;
     rank->status = STUDENT(rank->grade, norm_gradient)(rank->group, &rows, &to, &rank->err);
     s->dweight[r] = to.dweight;
     s->dbias[r] = to.dbias;
-    s->calls[r] = rank->log->count;
+    s->calls[r] = watch_calls(rank->log);
 }
 
 // Rank r has counts[r] rows; every number is another.
@@ -104,6 +106,10 @@ static void check_dx(Grade *grade, const Scene *s, int world) {
 static void alone(Grade *grade) {
     Scene scene = {.counts = {4}};
     run(grade, &scene, 1);
+    GRADE_EXPECT(grade,
+                 !is(scene.dbias[0], OLD + sums_of(&scene, 0).dy) &&
+                     !is(scene.dweight[0], OLD + sums_of(&scene, 0).dy_xhat),
+                 "What stood in dweight or dbias before was added, too: they are to be set.");
     check_dx(grade, &scene, 1);
     GRADE_EXPECT(grade, !is(scene.dbias[0], sums_of(&scene, 0).dy_xhat),
                  "The gradients of weight and bias are exchanged.");
@@ -144,6 +150,10 @@ static void empty_share(Grade *grade) {
     Scene scene = {.counts = {3, 0, 2}};
     run(grade, &scene, 3);
     check_dx(grade, &scene, 3);
+    GRADE_EXPECT(grade, scene.dweight[1] == 0 && scene.dbias[1] == 0,
+                 "A rank without rows has gradients of weight and bias, too, and they are 0: its "
+                 "were %g and %g.",
+                 scene.dweight[1], scene.dbias[1]);
 }
 
 static void one_collective(Grade *grade) {
@@ -152,6 +162,7 @@ static void one_collective(Grade *grade) {
     GRADE_EXPECT(grade, scene.calls[0] == 1,
                  "One all-reduce is enough: the two sums travel together. (%zu calls)",
                  scene.calls[0]);
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 const Grader grader_13_02 = {"13-batch-norm/02-norm-gradient",

@@ -37,11 +37,11 @@ static void run_rank(GradeRank *rank) {
     Tensor *buffers[BUFFERS] = {&tensors[0], &tensors[1]};
     bool changed = false;
     for (size_t f = 0; s->modes[f]; f++) {
-        size_t before = rank->log->count;
+        size_t before = watch_calls(rank->log);
         rank->status = STUDENT(rank->grade, before_forward)(
             rank->group, buffers, BUFFERS, s->modes[f] == 't', &changed, &rank->err);
         if (rank->err.status != STATUS_OK) return;
-        s->calls[r][f] = rank->log->count - before;
+        s->calls[r][f] = watch_calls(rank->log) - before;
         memcpy(s->mean[r][f], mean, sizeof mean);
         s->batches[r][f] = batches;
         if (s->modes[f] == 'e') continue;
@@ -74,6 +74,9 @@ static void check_values(Grade *grade, const Scene *s, int world, size_t f) {
         GRADE_EXPECT(grade, memcmp(first, s->mean[r][f], sizeof s->mean[r][f]) == 0,
                      "The ranks have different buffers. (%s, forward %zu, rank %d)", s->modes, f,
                      r);
+        GRADE_EXPECT(grade, last == 0 || s->batches[r][f] != counter(r, last - 1),
+                     "The running mean arrived, and the count of batches did not: all buffers are "
+                     "to be sent, also those of integers.");
         GRADE_EXPECT(grade, s->batches[r][f] == s->batches[0][f],
                      "The running mean is equal on all ranks, and the count of batches is not: an "
                      "I64 has 8 bytes.");
@@ -115,6 +118,8 @@ static void no_need(Grade *grade) {
     check(grade, "eet", 3);
     check(grade, "tteet", 3);
     check(grade, "teeeett", 2);
+    Scene broken = {.modes = "tt"};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 static void alone(Grade *grade) {

@@ -30,7 +30,7 @@ static void run_rank(GradeRank *rank) {
     AnsweredRows own = {s->rows[r], truths, answers, CLASSES};
     rank->status =
         STUDENT(rank->grade, confusion_matrix)(rank->group, &own, s->counts[r], &rank->err);
-    s->calls[r] = rank->log->count;
+    s->calls[r] = watch_calls(rank->log);
     s->bytes[r] = watch_bytes(rank->log, PG_ALL_REDUCE);
 }
 

@@ -112,6 +112,8 @@ static void remove_after_load(Grade *grade) {
                      "slowest.",
                      s.barriers[0]);
     }
+    Scene broken = {0};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 const Grader grader_15_01 = {"15-checkpoints/01-save-load-remove",

@@ -20,7 +20,7 @@
 
 extern const Grader grader_15_02;
 
-enum { LONG = 1000, LIMIT = 100 };
+enum { LONG = 1000, LIMIT = 100, LONGEST = 199 };
 
 static int syncs, renames, syncs_before_rename;
 static off_t synced; // how many bytes the file had at its last fsync
@@ -45,7 +45,8 @@ int rename(const char *from, const char *to) {
 
 typedef struct Scene {
     bool old_file, fails, disk_is_full; // what is given
-    char folder[64], path[128];
+    bool long_path;                     // as long as a path may be
+    char folder[256], path[512];
     char during[16]; // what was at the path while the content was written
     char after[16];  // and at the end
     int status;
@@ -94,7 +95,9 @@ static size_t empty_folder(const char *folder) {
 }
 
 static Scene play(Grade *grade, Scene s) {
-    snprintf(s.folder, sizeof s.folder, "/tmp/grade-XXXXXX");
+    char more[256] = ""; // in the folder's name
+    if (s.long_path) memset(more, 'x', LONGEST - strlen("/tmp/grade-XXXXXX/checkpoint"));
+    snprintf(s.folder, sizeof s.folder, "/tmp/%sgrade-XXXXXX", more);
     if (!mkdtemp(s.folder)) grade_miss(grade, "There is no room for a file in /tmp.");
     snprintf(s.path, sizeof s.path, "%s/checkpoint", s.folder);
     FILE *file = s.old_file ? fopen(s.path, "wb") : NULL;
@@ -139,6 +142,17 @@ static void replaces(Grade *grade) {
                  "The temporary file lies in another folder: rename does not work from one file "
                  "system to another.");
     GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
+    Scene longest = play(grade, (Scene){.old_file = true, .long_path = true});
+    GRADE_EXPECT(grade, longest.status == 0 && strcmp(longest.after, "new") == 0,
+                 "A path of %d characters, and nothing was written there: the memory for the "
+                 "temporary file's name is too short.",
+                 LONGEST);
+    GRADE_EXPECT(grade,
+                 strcmp(longest.during, "old") == 0 &&
+                     strncmp(renamed_from, longest.folder, strlen(longest.folder)) == 0,
+                 "A path of %d characters: the temporary file's name was cut off, and is the path "
+                 "itself or lies in another folder.",
+                 LONGEST);
 }
 
 static void failure(Grade *grade) {
@@ -181,6 +195,7 @@ static void full_disk(Grade *grade) {
                  "was written.");
     GRADE_EXPECT(grade, s.files == 1,
                  "The disk was full, and the temporary file was left in the folder.");
+    GRADE_EXPECT(grade, s.open == 0, "The disk was full, and the file was left open.");
 }
 
 static void on_the_disk(Grade *grade) {

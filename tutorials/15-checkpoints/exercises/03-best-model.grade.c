@@ -27,7 +27,7 @@ static void run_rank(GradeRank *rank) {
                                                         &best, &s->is_best[e][r], &rank->err);
         s->best[e][r] = best;
     }
-    s->calls[r] = rank->log->count;
+    s->calls[r] = watch_calls(rank->log);
 }
 
 // wanted: the best after each epoch; it is new where it differs from the one before.
@@ -48,6 +48,8 @@ static void check(Grade *grade, Scene s, int world, const double *wanted, const 
                          "Rank 0 and rank %d remember different best accuracies, and will give "
                          "different answers later.",
                          r);
+        GRADE_EXPECT(grade, s.best[e][0] == wanted[e] || s.best[e][0] != (double)(float)wanted[e],
+                     "The best accuracy has the few digits of a float; it is a double.");
         GRADE_EXPECT(grade, s.is_best[e][0] == is_new, "%s (%d ranks, epoch %d)", sentence, world,
                      e);
         GRADE_EXPECT(grade, fabs(s.best[e][0] - wanted[e]) < 1e-12,

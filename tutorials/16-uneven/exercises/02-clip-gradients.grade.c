@@ -9,7 +9,7 @@ extern const Grader grader_16_02;
 
 enum { MOST_RANKS = 5, PARAMETERS = 3, LIST = 4, COUNT = 4 };
 
-static const float MEANS[PARAMETERS] = {3, 4, 12}; // the first number of each; the others are 0
+static const float MEANS[PARAMETERS] = {3, 4, 12}; // the last number of each; the others are 0
 
 typedef struct Scene {
     double max_norm;
@@ -31,13 +31,13 @@ static void run_rank(GradeRank *rank) {
     Tensor *list[LIST];
     for (int k = 0; k < PARAMETERS; k++) {
         float *gradient = s->gradients[r][k];
-        for (size_t i = 0; i < COUNT; i++) gradient[i] = i ? 0 : own(r, rank->world, k);
+        for (size_t i = 0; i < COUNT; i++) gradient[i] = i + 1 < COUNT ? 0 : own(r, rank->world, k);
         tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL);
         tensors[k].requires_grad = tensors[k].has_grad = !(s->frozen && k == 1);
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
-    if (s->frozen) s->gradients[r][1][0] = 84; // from before it was frozen
+    if (s->frozen) s->gradients[r][1][COUNT - 1] = 84; // from before it was frozen
     list[LIST - 1] = list[0];
     rank->status = STUDENT(rank->grade, clip_gradients)(
         rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
@@ -48,41 +48,56 @@ static bool is(double got, double wanted) {
     return fabs(got - wanted) < 1e-4 * (1 + fabs(wanted));
 }
 
+static void check_norm(Grade *grade, const Scene *s, int world, int r, double norm) {
+    double got = s->norm[r], root = sqrt((double)world);
+    double own_norm = norm * (double)own(r, world, 2) / (double)MEANS[2];
+    size_t bytes = COUNT * sizeof(float) * (s->frozen ? 2U : 3U);
+    GRADE_EXPECT(grade, world == 1 || !is(got, own_norm) || is(own_norm, norm),
+                 "This is the length of the rank's own gradients. Clip after the reduction: "
+                 "the ranks' lengths differ, and so would what they shorten.");
+    GRADE_EXPECT(grade, world == 1 || s->bytes[r] != bytes || !is(got, norm * world),
+                 "This is the length of the ranks' gradients added up; their mean is wanted.");
+    GRADE_EXPECT(grade, world == 1 || (!is(got, norm * world) && !is(got, norm * root)),
+                 "The length was reduced once more: the gradients were averaged already, and "
+                 "all ranks have the same length.");
+    GRADE_EXPECT(grade, !is(got, norm * norm),
+                 "This is the sum of the squares; the length is its root.");
+    GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 9)),
+                 "The shared parameter was counted twice: it stands in the list under both of "
+                 "its names.");
+    GRADE_EXPECT(grade, !s->frozen || got < 80,
+                 "The frozen parameter was counted: what stands in its gradient is old.");
+    GRADE_EXPECT(grade, world == 1 || !is(got, norm) || s->bytes[r] <= bytes,
+                 "%zu bytes were sent, and the gradients have %zu: nothing else is needed, "
+                 "and a frozen or shared parameter is not sent once more.",
+                 s->bytes[r], bytes);
+    GRADE_EXPECT(grade, is(got, norm), "%d ranks: the length is %g, and rank %d says %g.", world,
+                 norm, r, got);
+}
+
+static void check_gradients(Grade *grade, const Scene *s, int world, int r, double scale) {
+    for (int k = 0; k < PARAMETERS; k++) {
+        double got = (double)s->gradients[r][k][COUNT - 1], mean = (double)MEANS[k];
+        if (s->frozen && k == 1) continue;
+        GRADE_EXPECT(grade, !s->shared || k > 0 || !is(got, mean * scale * scale),
+                     "The shared parameter was shortened twice.");
+        GRADE_EXPECT(grade, is(got, mean * scale),
+                     "%d ranks: gradient %d is %g after clipping, and rank %d has %g.", world, k,
+                     mean * scale, r, got);
+    }
+}
+
 // Every rank's gradients must be the means times `scale`, and the norm as told.
 static void check(Grade *grade, Scene *s, int world, double norm, double scale) {
     grade_ranks(grade, world, run_rank, s);
-    double root = sqrt((double)world);
     for (int r = 0; r < world; r++) {
-        double got = s->norm[r], first = (double)s->gradients[r][2][0] / (double)MEANS[2];
-        double own_norm = norm * (double)own(r, world, 2) / (double)MEANS[2];
-        GRADE_EXPECT(grade, world == 1 || !is(got, own_norm) || is(own_norm, norm),
-                     "This is the length of the rank's own gradients. Clip after the reduction: "
-                     "the ranks' lengths differ, and so would what they shorten.");
-        GRADE_EXPECT(grade, world == 1 || (!is(got, norm * world) && !is(got, norm * root)),
-                     "The length was reduced once more: the gradients were averaged already, and "
-                     "all ranks have the same length.");
-        GRADE_EXPECT(grade, !is(got, norm * norm),
-                     "This is the sum of the squares; the length is its root.");
-        GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 9)),
-                     "The shared parameter was counted twice: it stands in the list under both of "
-                     "its names.");
-        GRADE_EXPECT(grade, !s->frozen || got < 80,
-                     "The frozen parameter was counted: what stands in its gradient is old.");
-        GRADE_EXPECT(grade, is(got, norm), "%d ranks: the length is %g, and rank %d says %g.",
-                     world, norm, r, got);
-        GRADE_EXPECT(grade, norm > s->max_norm || !is(first, s->max_norm / norm),
+        double last = (double)s->gradients[r][2][COUNT - 1] / (double)MEANS[2];
+        check_norm(grade, s, world, r, norm);
+        GRADE_EXPECT(grade, norm > s->max_norm || !is(last, s->max_norm / norm),
                      "Gradients that were short enough were made longer: clipping only shortens.");
-        GRADE_EXPECT(grade, scale > 0.9 || !is(first, 1),
+        GRADE_EXPECT(grade, scale > 0.9 || !is(last, 1),
                      "The length is over the limit, and the gradients were not shortened.");
-        for (int k = 0; k < PARAMETERS; k++) {
-            double each = (double)s->gradients[r][k][0];
-            if (s->frozen && k == 1) continue;
-            GRADE_EXPECT(grade, !s->shared || k > 0 || !is(each, (double)MEANS[k] * scale * scale),
-                         "The shared parameter was shortened twice.");
-            GRADE_EXPECT(grade, is(each, (double)MEANS[k] * scale),
-                         "%d ranks: gradient %d is %g after clipping, and rank %d has %g.", world,
-                         k, (double)MEANS[k] * scale, r, each);
-        }
+        check_gradients(grade, s, world, r, scale);
     }
 }
 
@@ -102,6 +117,8 @@ static void several(Grade *grade) {
     check(grade, &two, 2, 13, 0.5);
     check(grade, &three, 3, 13, 0.5);
     check(grade, &five, 5, 13, 0.1);
+    Scene broken = {.max_norm = 6.5};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 static void frozen(Grade *grade) {

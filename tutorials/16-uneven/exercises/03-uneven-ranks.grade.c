@@ -10,6 +10,7 @@ extern const Grader grader_16_03;
 enum { MOST_RANKS = 5, MOST_STEPS = 16 };
 
 typedef struct Scene {
+    bool cancels; // the first batches' gradients add up to 0 on two ranks
     size_t batches[MOST_RANKS];
     size_t used[MOST_RANKS], too_far[MOST_RANKS];
     double steps[MOST_RANKS][MOST_STEPS];
@@ -21,7 +22,8 @@ typedef struct Player {
     int rank;
 } Player;
 
-static double number(int rank, size_t batch) {
+static double number(const Scene *s, int rank, size_t batch) {
+    if (s->cancels && batch == 0) return rank == 0 ? 64 : -64;
     return (double)(1 << rank) + 64 * (double)batch;
 }
 
@@ -30,7 +32,7 @@ static double gradient(void *context, size_t batch) {
     Scene *s = player->scene;
     if (batch >= s->batches[player->rank]) s->too_far[player->rank]++;
     s->used[player->rank]++;
-    return number(player->rank, batch);
+    return number(s, player->rank, batch);
 }
 
 static void step(void *context, double mean) {
@@ -68,19 +70,22 @@ static void check(Grade *grade, Scene s, int world) {
     grade_ranks(grade, world, run_rank, &s);
     size_t longest = 0;
     for (int r = 0; r < world; r++) longest = s.batches[r] > longest ? s.batches[r] : longest;
+    GRADE_EXPECT(grade, !s.cancels || s.count[0] > 0,
+                 "It stopped because the gradients added up to 0. That may happen; that nobody has "
+                 "a batch is seen from their number.");
     check_counts(grade, &s, world, longest);
     for (size_t k = 0; k < longest; k++) {
         double sum = 0;
         int active = 0;
         for (int r = 0; r < world; r++)
-            if (k < s.batches[r]) sum += number(r, k), active++;
+            if (k < s.batches[r]) sum += number(&s, r, k), active++;
         for (int r = 0; r < world; r++) {
             double got = s.steps[r][k];
             GRADE_EXPECT(grade, active == world || fabs(got - sum / world) > 1e-9,
                          "It was divided by all %d ranks, but in step %zu only %d had a batch: "
                          "the step is too short.",
                          world, k, active);
-            GRADE_EXPECT(grade, active == 1 || fabs(got - sum) > 1e-9,
+            GRADE_EXPECT(grade, active == 1 || sum == 0 || fabs(got - sum) > 1e-9,
                          "The gradients were added up, and not divided.");
             GRADE_EXPECT(grade, fabs(got - sum / active) < 1e-9,
                          "%d ranks: step %zu goes along %g, and rank %d took %g.", world, k,
@@ -96,6 +101,9 @@ static void alone(Grade *grade) {
 static void equal_ranks(Grade *grade) {
     check(grade, (Scene){.batches = {3, 3}}, 2);
     check(grade, (Scene){.batches = {2, 2, 2, 2, 2}}, 5);
+    check(grade, (Scene){.batches = {2, 2}, .cancels = true}, 2);
+    Scene broken = {.batches = {2, 2}};
+    grade_broken_ranks(grade, 2, run_rank, &broken);
 }
 
 static void uneven_ranks(Grade *grade) {

@@ -5,7 +5,7 @@
 
 extern const Grader grader_17_03;
 
-enum { MOST = 40, MOST_RANKS = 6 };
+enum { MOST = 40, MOST_RANKS = 6, OLD = -2 }; // OLD stands where the numbers are to be put
 
 static size_t share_of(size_t count, size_t world) {
     return (count + world - 1) / world;
@@ -32,6 +32,7 @@ static Taken take(Grade *grade, size_t count, size_t old, size_t world, size_t r
         parts[r] = memory[r];
     }
     Taken taken = {0};
+    for (size_t i = 0; i <= MOST; i++) taken.mine[i] = OLD;
     const SavedState saved = {.count = count, .world = old, .parts = parts};
     taken.count = STUDENT(grade, take_part)(&saved, world, rank, taken.mine);
     return taken;
@@ -63,6 +64,10 @@ static void check(Grade *grade, size_t count, size_t old, size_t world) {
                          "From %zu ranks to %zu: rank %zu has %g at %zu, and it is %g.", old, world,
                          rank, (double)got, i, (double)number(first + i));
         }
+        for (size_t i = taken.count; i <= MOST; i++)
+            GRADE_EXPECT(grade, taken.count != wanted || taken.mine[i] == OLD,
+                         "Rank %zu of %zu has %zu numbers, and behind them %g was written.", rank,
+                         world, wanted, (double)taken.mine[i]);
         GRADE_EXPECT(grade, taken.count == wanted,
                      "Rank %zu of %zu took %zu numbers, and its part has %zu.", rank, world,
                      taken.count, wanted);

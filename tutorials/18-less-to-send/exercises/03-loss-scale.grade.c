@@ -7,7 +7,7 @@
 
 extern const Grader grader_18_03;
 
-enum { MOST_RANKS = 5, STEPS = 10, COUNT = 6, INTERVAL = 3, NOBODY = -1 };
+enum { MOST_RANKS = 5, STEPS = 14, COUNT = 6, INTERVAL = 3, NOBODY = -1 };
 
 typedef struct Scene {
     int odd_one[STEPS]; // who has such a number; NOBODY
@@ -29,7 +29,7 @@ static void run_rank(GradeRank *rank) {
             rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
         scene->scale[rank->rank][step] = scale.scale;
     }
-    if (rank->rank == 0) scene->calls = rank->log->count;
+    if (rank->rank == 0) scene->calls = watch_calls(rank->log);
 }
 
 // In step 1 one rank has the number. All must skip, or the sentence says what else was seen.
@@ -72,10 +72,12 @@ static void every_kind(Grade *grade) {
 }
 
 static void scale_changes(Grade *grade) {
-    Scene scene = {.odd_one = {NOBODY, NOBODY, 1, NOBODY, NOBODY, NOBODY, 0, 2, NOBODY, NOBODY},
+    Scene scene = {.odd_one = {NOBODY, NOBODY, 1, NOBODY, NOBODY, NOBODY, 0, 2, NOBODY, NOBODY,
+                               NOBODY, NOBODY, NOBODY, NOBODY},
                    .number = INFINITY};
-    //                                  halved at 2; doubled at 5; halved at 6 and 7
-    static const float WANTED[STEPS] = {1024, 1024, 512, 512, 512, 1024, 512, 256, 256, 256};
+    // halved at 2; doubled at 5; halved at 6 and 7; doubled at 10 and, three steps later, again
+    static const float WANTED[STEPS] = {1024, 1024, 512, 512, 512, 1024, 512,
+                                        256,  256,  256, 512, 512, 512,  1024};
     grade_ranks(grade, 3, run_rank, &scene);
     for (int step = 0; step < STEPS; step++)
         for (int r = 0; r < 3; r++) {
@@ -87,11 +89,16 @@ static void scale_changes(Grade *grade) {
                          "anew after it.");
             GRADE_EXPECT(grade, got == WANTED[step] || step != 5 || got != 512,
                          "%d good steps in a row, and the scale has not grown.", INTERVAL);
+            GRADE_EXPECT(grade, got == WANTED[step] || step < 11,
+                         "After the scale was doubled, counting begins anew: it is doubled every "
+                         "%d good steps, and not after each one more, nor never again.",
+                         INTERVAL);
             GRADE_EXPECT(grade, got == WANTED[step],
                          "After step %d the scale is %g, and should "
                          "be %g.",
                          step, (double)got, (double)WANTED[step]);
         }
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 const Grader grader_18_03 = {"18-less-to-send/03-loss-scale",

@@ -92,7 +92,9 @@ static void all_calls(Grade *grade) {
     }
     int optimizer = find(plan, OPTIMIZER, 0, "The optimizer");
     int copy = find(plan, COPY, 0, "The copy");
-    GRADE_EXPECT(grade, is_after(plan, optimizer, copy) && is_after(plan, before, optimizer),
+    GRADE_EXPECT(grade,
+                 plan->calls[optimizer].stream == COMPUTE && plan->calls[copy].stream == COMPUTE &&
+                     is_after(plan, optimizer, copy) && is_after(plan, before, optimizer),
                  "First backward, then the optimizer, then the copy, all in COMPUTE.");
 }
 
@@ -135,6 +137,10 @@ static void host_waits(Grade *grade) {
     int copy = find(plan, COPY, 0, "The copy"), last = -1;
     for (int i = 0; i < plan->count; i++)
         if (plan->calls[i].kind == SYNCHRONIZE) last = i;
+    for (int i = 0; i < copy; i++)
+        GRADE_EXPECT(grade, plan->calls[i].kind != SYNCHRONIZE,
+                     "The host waited in the middle of the step: meanwhile it launches nothing, "
+                     "and the GPU may run dry. One stream waits for the other by an event.");
     GRADE_EXPECT(grade, last >= 0,
                  "The host returned at once: it would read the loss of some step before.");
     GRADE_EXPECT(grade, is_after(plan, copy, last),

@@ -4,7 +4,7 @@
  * of a layer is averaged over the ranks (ALL_REDUCE) in the stream COMMUNICATE, and as soon as it
  * is ready: while COMPUTE goes on with the layer before. When all are averaged, the optimizer takes
  * its step in COMPUTE, once; then the loss is copied to the host (COPY, in COMPUTE), and the
- * function returns when it is there.
+ * function returns when it is there. Only for that does the host wait.
  *
  * In one stream everything is done in order, between two streams nothing is, unless one waits for
  * an event that was recorded in the other.

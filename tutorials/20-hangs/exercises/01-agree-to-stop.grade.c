@@ -56,7 +56,7 @@ static void run_rank(GradeRank *rank) {
                                                            stop, &rank->err);
         scene->best[rank->rank][epoch] = state.best;
     }
-    scene->calls[rank->rank] = rank->log->count;
+    scene->calls[rank->rank] = watch_calls(rank->log);
     if (rank->rank == 0) scene->barriers = watch_count(rank->log, PG_BARRIER);
 }
 

@@ -71,6 +71,8 @@ static void one_differs(Grade *grade) {
     static const char SIZES[] = "The calls are of one kind, but not of one size: 9 numbers from "
                                 "one rank and 8 from the others.";
     static const char TWO[] = "Two ranks, two calls: nobody can say which of them is right.";
+    static const char NOBODY[] = "A rank is alone with its call only against two or more that "
+                                 "agree, and here there are none, or as many.";
     static const Hang HANGS[] = {
         {3,
          {IN(12, ALL_REDUCE, 1), IN(12, BROADCAST, 1), IN(12, BROADCAST, 1)},
@@ -86,6 +88,14 @@ static void one_differs(Grade *grade) {
          {TROUBLE_DIFFERS, 1, 4},
          SIZES},
         {2, {IN(3, ALL_REDUCE, 8), IN(3, BARRIER, 0)}, {TROUBLE_DIFFERS, -1, 4}, TWO},
+        {3,
+         {IN(3, ALL_REDUCE, 8), IN(3, BARRIER, 0), IN(3, BROADCAST, 8)},
+         {TROUBLE_DIFFERS, -1, 4},
+         NOBODY},
+        {4,
+         {IN(3, ALL_REDUCE, 8), IN(3, BARRIER, 0), IN(3, BARRIER, 0), IN(3, ALL_REDUCE, 8)},
+         {TROUBLE_DIFFERS, -1, 4},
+         NOBODY},
     };
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }

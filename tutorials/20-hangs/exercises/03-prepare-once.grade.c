@@ -12,9 +12,10 @@ enum { MOST_RANKS = 5 };
 
 typedef struct Scene {
     bool succeeds;
-    pthread_mutex_t mutex; // guards the next two
-    int calls, over;       // of prepare
-    bool prepared[MOST_RANKS], called[MOST_RANKS], early[MOST_RANKS];
+    pthread_mutex_t mutex;                      // guards the next two
+    int calls, over;                            // of prepare
+    bool prepared[MOST_RANKS][sizeof(int64_t)]; // the first of each; the others are not to change
+    bool called[MOST_RANKS], early[MOST_RANKS];
 } Scene;
 
 typedef struct Preparation { // a rank's
@@ -39,7 +40,8 @@ static bool prepare(void *context) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     Preparation mine = {scene, rank->rank};
-    bool *prepared = &scene->prepared[rank->rank];
+    bool *prepared = scene->prepared[rank->rank];
+    for (size_t i = 0; i < sizeof(int64_t); i++) prepared[i] = rank->rank % 2 != 0;
     *prepared = !scene->succeeds;
     rank->status =
         STUDENT(rank->grade, prepare_once)(rank->group, prepare, &mine, prepared, &rank->err);
@@ -59,9 +61,13 @@ static void check(Grade *grade, int world, bool succeeds) {
         GRADE_EXPECT(grade, !scene.early[r],
                      "Rank %d went on before rank 0 was done: it would find half a file.", r);
     for (int r = 0; r < world; r++) {
-        GRADE_EXPECT(grade, succeeds || !scene.prepared[r],
+        for (size_t i = 1; i < sizeof(int64_t); i++)
+            GRADE_EXPECT(grade, scene.prepared[r][i] == (r % 2 != 0),
+                         "More than *prepared was written: a bool is one byte, and a PG_I32 has "
+                         "four.");
+        GRADE_EXPECT(grade, succeeds || !scene.prepared[r][0],
                      "Rank 0 failed, and rank %d goes on as if all were well.", r);
-        GRADE_EXPECT(grade, scene.prepared[r] == succeeds,
+        GRADE_EXPECT(grade, scene.prepared[r][0] == succeeds,
                      "Rank 0 succeeded, and rank %d believes that it failed.", r);
     }
 }

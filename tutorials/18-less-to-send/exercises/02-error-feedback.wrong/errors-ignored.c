@@ -1,0 +1,12 @@
+/* The connection was lost in a collective, and it returned 0, not -1 */
+int average_in_units(ProcessGroup *group, float *gradient, float *error, int32_t *wire,
+                     size_t count, float unit, Error *err) {
+    for (size_t i = 0; i < count; i++) {
+        float wanted = gradient[i] + error[i];
+        wire[i] = (int32_t)nearbyintf(wanted / unit);
+        error[i] = wanted - unit * (float)wire[i];
+    }
+    pg_run(group, pg_all_reduce(wire, count, PG_I32, PG_SUM), err);
+    for (size_t i = 0; i < count; i++) gradient[i] = unit * (float)wire[i] / (float)pg_size(group);
+    return 0;
+}
