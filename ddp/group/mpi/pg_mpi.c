@@ -107,9 +107,9 @@ static void close_group(void *state) {
     free(mpi);
 }
 
-// Open MPI opens a group by messages with a tag that it is given, on the communicator that the group
-// comes from. A rank may still look for our messages there, so this is none of internal.h's tags.
-// Every MPI allows tags of up to 0x7fff.
+// Open MPI opens a group by messages with a tag that it is given, on the communicator that the
+// group comes from. A rank may still look for our messages there, so this is none of internal.h's
+// tags. Every MPI allows tags of up to 0x7fff.
 enum { FIRST_OPENING_TAG = 0x4000 };
 
 // Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
