@@ -1,6 +1,7 @@
 #!/bin/sh
 # grader.sh BIN_DIR STEP/EXERCISE [quick]: the grader is graded. The solution gets all points, the stub does not,
-# and every wrong version is answered with the sentence in its first comment. quick: one wrong version only.
+# and every wrong version is answered with the sentence in its first comment. Right versions in another style, where
+# there are some, get all points. quick: one wrong version only.
 set -eu
 build=$(cd "$1/.." && pwd)
 step=${2%/*} exercise=${2#*/} quick=${3:-}
@@ -41,6 +42,11 @@ for wrong in "$folder/$exercise.wrong"/*.c; do
     echo "$(basename "$wrong" .c): $sentence"
     versions=$((versions + 1))
     [ -z "$quick" ] || break
+done
+for right in "$folder/$exercise.right"/*.c; do
+    [ -z "$quick" ] && [ -e "$right" ] || break
+    assemble "$folder/$exercise.c" "$right" >"$TUTORIAL_WORK/$step/$exercise.c"
+    grade || fail "$right does not get all points"
 done
 [ -n "$quick" ] || [ "$versions" -ge 4 ] || fail "$versions wrong versions are too few"
 echo "$2: $versions wrong versions, $failures failures"

@@ -19,7 +19,7 @@ grep -q ' exercises, and no solutions' out.txt || fail "another message: $(cat o
 while IFS= read -r file; do
     cmp -s "$source/$file" "$copy/$file" || echo "${file#./}"
 done <"$work/files" | sed -E '/\.stub\.c$|\.grade\.c$/b
-    s,^tutorials/[^/]*/exercises/[^/]*\.wrong/.*,wrong,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
+    s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)/.*,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
     sort -u >"$work/differ"
 cat >"$work/wanted" <<'END'
 solution
@@ -30,7 +30,7 @@ tutorials/handout
 tutorials/predictions.csv
 tutorials/teacher.md
 tutorials/teacher.zh.md
-wrong
+version
 END
 checks=$((checks + 1))
 LC_ALL=C sort "$work/wanted" | diff - "$work/differ" || fail "these files differ"
@@ -42,7 +42,7 @@ for stub in "$copy"/tutorials/*/exercises/*.stub.c; do
     ! cmp -s "$source/${name%.stub.c}.c" "$copy/${name%.stub.c}.c" || fail "${name%.stub.c} has its solution"
     ! grep -q 'SOLUTION' "$copy/${name%.stub.c}.c" || fail "${name%.stub.c} still has its marks"
 done
-[ -z "$(find "$copy/tutorials" -name '*.wrong')" ] || fail "there are wrong versions, with what is wrong in them"
+[ -z "$(find "$copy/tutorials" -name '*.wrong' -o -name '*.right')" ] || fail "there are wrong or right versions of solutions"
 [ "$(cut -d , -f 3 "$copy/tutorials/predictions.csv" | sort -u)" = "$(printf '\nvalue')" ] || fail "the right predictions were handed out"
 for page in "$copy"/tutorials/README.md "$copy"/tutorials/README.zh.md; do
     for file in $(grep -oE '\]\([^):#]+\)' "$page" | sed 's/^](//; s/)$//'); do
