@@ -91,6 +91,33 @@ static void decay(Grade *grade) {
                  (double)buffer, (double)weight);
 }
 
+// Three weights of which each has another gradient and another buffer.
+static void each_its_own(Grade *grade) {
+    enum { COUNT = 3 };
+    const SgdSettings sgd = {.lr = 0.25f, .momentum = 0.5f, .weight_decay = 0.5f};
+    const float gradients[COUNT] = {2.0f, 4.0f, 8.0f};
+    float weights[COUNT] = {16.0f, 32.0f, 64.0f}, buffers[COUNT] = {NAN, NAN, NAN};
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &sgd, true);
+    for (int i = 0; i < COUNT; i++) { // g = 10, 20, 40
+        GRADE_EXPECT(grade, !isnan(buffers[i]),
+                     "In the first step the old contents of buffer %d were used, or it was not "
+                     "written: first_step holds for every weight.",
+                     i);
+        GRADE_EXPECT(grade, buffers[i] == (float)(10 << i),
+                     "Weight %d took something of another weight: each has its own weight decay "
+                     "and its own buffer. (m is %g, and should be %d)",
+                     i, (double)buffers[i], 10 << i);
+    }
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, COUNT, &sgd, false);
+    for (int i = 0; i < COUNT; i++) { // w = 13.5, 27, 54 before, g = 8.75, 17.5, 35
+        const float wanted = 13.75f * (float)(1 << i);
+        GRADE_EXPECT(grade, buffers[i] == wanted,
+                     "In the second step weight %d has the buffer %g, and its own formula gives "
+                     "%g.",
+                     i, (double)buffers[i], (double)wanted);
+    }
+}
+
 static void ten_steps(Grade *grade) {
     SgdSettings sgd = {.lr = 0.08f, .momentum = 0.9f, .weight_decay = 0.01f};
     float weight = 0.7f, buffer = NAN, w = 0.7f, m = 0.0f;
@@ -114,5 +141,6 @@ const Grader grader_01_01 = {
       every_weight},
      {"the first step with momentum", 2, "a step without momentum and decay", first_momentum},
      {"a later step with momentum", 2, "the first step with momentum", later_momentum},
-     {"weight decay", 2, "a step without momentum and decay", decay},
+     {"weight decay", 1, "a step without momentum and decay", decay},
+     {"each weight with its own numbers", 1, "weight decay", each_its_own},
      {"ten steps with everything", 1, "weight decay", ten_steps}}};

@@ -38,11 +38,14 @@ static void label_counts(Grade *grade) {
 
 static void several_rows(Grade *grade) {
     const float logits[6] = {0.0f, 0.0f, 0.0f, 2.0f, 3.0f, 0.0f};
-    const int64_t labels[3] = {0, 0, 0};
-    double a = log(2.0), b = log(1 + exp(2.0)), c = log(1 + exp(-3.0));
+    const int64_t labels[3] = {1, 0, 1};
+    double a = log(2.0), b = log(1 + exp(2.0)), c = log(1 + exp(3.0));
+    const double first_label = (a + log(1 + exp(-2.0)) + c) / 3; // 1 for all rows
     double loss = STUDENT(grade, cross_entropy)(logits, labels, 3, 2, 3.0);
     GRADE_EXPECT(grade, !is_near(loss, a),
                  "Every row has logits of its own, which begin at logits + row * classes.");
+    GRADE_EXPECT(grade, !is_near(loss, first_label),
+                 "Every row has a label of its own, labels[row], and not that of the first row.");
     GRADE_EXPECT(grade, !is_near(loss, a + b + c),
                  "The losses of the rows were added up, but not divided.");
     GRADE_EXPECT(grade, is_near(loss, (a + b + c) / 3),
@@ -68,11 +71,19 @@ static void large_logits(Grade *grade) {
     const int64_t labels[2] = {1, 1};
     double loss = STUDENT(grade, cross_entropy)(logits, labels, 2, 2, 2.0);
     GRADE_EXPECT(grade, isfinite(loss),
-                 "exp overflowed: subtract the row's largest logit first, which changes nothing "
-                 "else.");
-    GRADE_EXPECT(grade, is_near(loss, log(1 + exp(1.0))),
+                 "exp overflowed, or was 0 for a whole row: subtract the row's largest logit "
+                 "first, which changes nothing else.");
+    // Logits of 1000 have four digits behind the point in floats.
+    GRADE_EXPECT(grade, fabs(loss - log(1 + exp(1.0))) < 1e-3,
                  "Logits 1000 and 999 with label 1 have the loss 1.3133, as 1 and 0 have; not %g.",
                  loss);
+    const float sure[2] = {1000.0f, 0.0f};
+    double wrong = STUDENT(grade, cross_entropy)(sure, labels, 1, 2, 1.0);
+    GRADE_EXPECT(grade, isfinite(wrong),
+                 "The label's probability was 0, and its logarithm infinite: take the logarithm of "
+                 "the sum only, and subtract the label's logit. (logits 1000 and 0, label 1)");
+    GRADE_EXPECT(grade, fabs(wrong - 1000.0) < 1e-3,
+                 "Logits 1000 and 0 with label 1 have the loss 1000, not %g.", wrong);
 }
 
 const Grader grader_01_02 = {

@@ -9,7 +9,8 @@
  * the rows of a larger batch, of which these are only a part: that is why the divisor is an
  * argument.
  *
- * exp(1000) is infinite, even for a double; the loss of logits 1000 and 999 is not.
+ * exp(1000) is infinite, even for a double; the loss of logits 1000 and 999 is not. And exp(-1000)
+ * is 0, even for a double; the loss of logits 1000 and 0 with label 1 is 1000, and not infinite.
  */
 #ifndef TUTORIALS_CROSS_ENTROPY_H
 #define TUTORIALS_CROSS_ENTROPY_H

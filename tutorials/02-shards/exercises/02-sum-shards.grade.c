@@ -44,6 +44,9 @@ static void one_shard(Grade *grade) {
     GRADE_EXPECT(grade, n.sum[1] != 1000.0f + whole(0, 1),
                  "The old contents were cleared in part only: memset counts bytes, and a float has "
                  "four.");
+    GRADE_EXPECT(grade, n.sum[1] != 1000.0f,
+                 "Only the beginning of sum was written: memcpy counts bytes, and a float has "
+                 "four.");
     for (size_t i = 0; i < 4; i++)
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i),
                      "The sum of one shard is that shard: sum[%zu] should be %g, not %g.", i,

@@ -30,6 +30,7 @@ typedef struct Scene {
 typedef struct Actor {
     Scene *scene;
     int shard;
+    clockid_t clock; // of its thread's processor time
 } Actor;
 
 static void open_scene(Grade *grade, Scene *scene) {
@@ -68,9 +69,10 @@ static bool has_returned(Scene *scene, int shard, double seconds) {
 
 static void enter(Scene *scene, Actor *actor, int shard) {
     pthread_t thread;
-    *actor = (Actor){scene, shard};
+    *actor = (Actor){.scene = scene, .shard = shard};
     int failed = pthread_create(&thread, NULL, act, actor);
     CHECK(failed == 0, "no thread");
+    pthread_getcpuclockid(thread, &actor->clock);
     pthread_detach(thread); // one that hangs ends with the check's process
 }
 
@@ -121,6 +123,20 @@ static void shard_zero(Grade *grade) {
                  "number.");
 }
 
+// While somebody else has the mutex, the turn and the sum are his.
+static void locked(Grade *grade) {
+    static Scene scene;
+    static Actor actor;
+    open_scene(grade, &scene);
+    pthread_mutex_lock(&scene.turn.mutex);
+    enter(&scene, &actor, 0);
+    GRADE_EXPECT(grade, !has_returned(&scene, 0, 0.05),
+                 "It looked at the turn without the mutex, which another thread had locked: lock "
+                 "it first.");
+    pthread_mutex_unlock(&scene.turn.mutex);
+    GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
+}
+
 static void in_order(Grade *grade) {
     static Scene scene;
     static Actor actors[SHARDS];
@@ -161,6 +177,12 @@ static void too_early(Grade *grade) {
                      "(shard %d, before shard 0 was there)",
                      shard);
     }
+    (void)has_returned(&scene, 1, 0.3);
+    struct timespec used = {0};
+    clock_gettime(actors[1].clock, &used);
+    GRADE_EXPECT(
+        grade, used.tv_sec == 0 && used.tv_nsec < 20 * 1000 * 1000,
+        "A thread that waited kept a core busy: pthread_cond_wait sleeps until it is woken.");
     enter(&scene, &actors[0], 0);
     GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
     GRADE_EXPECT(grade, has_returned(&scene, 1, 2.0),
@@ -191,7 +213,8 @@ static void woken_for_another(Grade *grade) {
 const Grader grader_03_02 = {
     "03-threads/02-add-in-turn",
     {{"shard 0", 2, NULL, shard_zero},
-     {"three shards that come in order", 2, "shard 0", in_order},
+     {"the mutex protects the turn", 1, "shard 0", locked},
+     {"three shards that come in order", 1, "shard 0", in_order},
      {"woken when it is another's turn", 3, "three shards that come in order", woken_for_another},
      {"whoever waits is woken", 1, "three shards that come in order", wakes},
      {"shards that come too early", 2, "three shards that come in order", too_early}}};

@@ -35,6 +35,12 @@ static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_co
     STUDENT(grade, scatter_rows)
     (scene->devices[0], scene->batch, rows, row, scene->parts, part_count);
     watch_begin(NULL);
+    for (int i = 0; i < part_count; i++) {
+        size_t floats = (scene->parts[i].end - scene->parts[i].begin) * row;
+        GRADE_EXPECT(grade, floats == 0 || scene->devices[i]->bytes - scene->before[i] != floats,
+                     "device_alloc counts bytes, and a float has four: the memory is too small for "
+                     "the rows.");
+    }
 }
 
 static bool is_in_batch(const Scene *scene, const float *rows) {
@@ -68,13 +74,17 @@ static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
                      "Every part got the first rows: row begin of the batch is at batch + begin * "
                      "row_size.");
         for (size_t k = 0; k < (end - begin) * row; k++)
-            GRADE_EXPECT(grade, part->rows[k] == scene.batch[begin * row + k],
-                         row != ROW ? "A row has row_size floats: yours were right while that was "
-                                      "3, and are not with another length."
-                         : k * sizeof(float) >= (end - begin) * row
-                             ? "device_copy counts bytes, and a float has four: the ends of the "
-                               "rows did not arrive."
-                             : "The rows of a part are not those of the batch.");
+            GRADE_EXPECT(
+                grade, part->rows[k] == scene.batch[begin * row + k],
+                row != ROW ? "A row has row_size floats: yours were right while that was "
+                             "3, and are not with another length."
+                : k == end - begin
+                    ? "A part has end - begin rows of row_size floats: only so many floats "
+                      "arrived as there are rows."
+                : k * sizeof(float) >= (end - begin) * row
+                    ? "device_copy counts bytes, and a float has four: the ends of the "
+                      "rows did not arrive."
+                    : "The rows of a part are not those of the batch.");
     }
 }
 
@@ -101,6 +111,7 @@ static void unequal_parts(Grade *grade) {
 
 static void memory_of_device(Grade *grade) {
     static Scene scene;
+    bool more = false;
     run(grade, &scene, 11, ROW, 3);
     for (int i = 0; i < 3; i++) {
         size_t bytes = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
@@ -109,7 +120,11 @@ static void memory_of_device(Grade *grade) {
                      "The memory was asked of another device than the one that is to use it. "
                      "(device %d)",
                      i);
+        more = more || taken > bytes;
     }
+    GRADE_EXPECT(grade, !more,
+                 "A device gave more memory than its rows need: a device that has to hold the "
+                 "whole batch saves nothing.");
 }
 
 static void copies(Grade *grade) {

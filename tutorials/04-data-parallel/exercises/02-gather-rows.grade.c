@@ -42,11 +42,16 @@ static void run(Grade *grade, Scene *scene, const int *counts) {
 static void check(Grade *grade, const int *counts, const char *sentence) {
     static Scene scene;
     run(grade, &scene, counts);
-    size_t last = scene.rows * ROW - 1;
+    size_t last = scene.rows * ROW - 1, first = scene.parts[0].count; // rows of the first part
     GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
                  scene.rows, scene.returned);
     GRADE_EXPECT(grade, scene.outputs[0] == 1.0f || scene.outputs[last] != (float)ROW,
                  "The outputs are in the order of the devices from the last to the first.");
+    GRADE_EXPECT(grade, scene.outputs[first] != (float)(first * ROW + 1),
+                 "A part was copied over the one before it: row r of the outputs begins at outputs "
+                 "+ r * row_size.");
+    GRADE_EXPECT(grade, scene.outputs[0] != 1.0f || scene.outputs[1] != -1.0f,
+                 "Only one float of each row arrived: a row has row_size of them.");
     GRADE_EXPECT(grade, scene.outputs[ROW - 1] != -1.0f,
                  "The ends of the parts did not arrive: device_copy counts bytes, and a float has "
                  "four.");
@@ -85,7 +90,11 @@ static void copies(Grade *grade) {
     GRADE_EXPECT(grade, count > 0,
                  "The rows came by another way than device_copy: between two GPUs there is no "
                  "memcpy.");
-    GRADE_EXPECT(grade, count == 3, "Three parts have rows, but there were %zu copies.", count);
+    GRADE_EXPECT(
+        grade, count == 3,
+        "Three parts have rows, but there were %zu copies by device_copy; the first device's "
+        "own rows need one, too.",
+        count);
 }
 
 const Grader grader_04_02 = {

@@ -44,7 +44,10 @@ static void refuse(Grade *grade, const char *world, const char *rank, const char
     const char *wrong = read(grade, &place, world, rank, local);
     GRADE_EXPECT(grade, wrong, "%s (WORLD_SIZE=%s RANK=%s LOCAL_RANK=%s)", sentence,
                  world ? world : "-", rank ? rank : "-", local ? local : "-");
-    GRADE_EXPECT(grade, strcmp(wrong, name) == 0, "%s is wrong, but you say %s.", name, wrong);
+    GRADE_EXPECT(grade, strcmp(wrong, name) == 0,
+                 "%s is the first that is wrong, but you say %s. (WORLD_SIZE=%s RANK=%s "
+                 "LOCAL_RANK=%s)",
+                 name, wrong, world ? world : "-", rank ? rank : "-", local ? local : "-");
     GRADE_EXPECT(grade, place.rank == -7 && place.world_size == -7 && place.local_rank == -7,
                  "The place was changed although a variable was wrong: it must stay as it was.");
 }
@@ -56,6 +59,7 @@ static void missing(Grade *grade) {
     refuse(grade, NULL, "1", "1", "WORLD_SIZE", sentence);
     refuse(grade, "2", "1", NULL, "LOCAL_RANK", sentence);
     refuse(grade, NULL, NULL, NULL, "WORLD_SIZE", sentence);
+    refuse(grade, "2", NULL, NULL, "RANK", sentence);
 }
 
 static void no_number(Grade *grade) {
@@ -65,6 +69,8 @@ static void no_number(Grade *grade) {
     refuse(grade, "2", "", "0", "RANK", sentence);
     refuse(grade, "2", "1x", "0", "RANK", sentence);
     refuse(grade, "4", "1", "zero", "LOCAL_RANK", sentence);
+    refuse(grade, "2x", "1", "0", "WORLD_SIZE", sentence);
+    refuse(grade, "4", "one", NULL, "RANK", sentence);
     refuse(grade, "2", "0x1", "0", "RANK",
            "A text was read in another base than 10: with base 0 strtol guesses it from the first "
            "digits.");
@@ -76,7 +82,12 @@ static void no_sense(Grade *grade) {
     refuse(grade, "2", "2", "0", "RANK", sentence);
     refuse(grade, "2", "1", "2", "LOCAL_RANK", sentence);
     refuse(grade, "0", "0", "0", "WORLD_SIZE", "A world without ranks was accepted.");
+    refuse(grade, "-2", "0", "0", "WORLD_SIZE", "A world without ranks was accepted.");
     refuse(grade, "2", "-1", "0", "RANK", "A negative rank was accepted.");
+    refuse(grade, "2", "1", "-1", "LOCAL_RANK", "A negative rank was accepted.");
+    refuse(grade, "2", "4294967297", "0", "RANK", // 2^32 + 1
+           "A number that is too large for an int was cut off: look at the long before you store "
+           "it.");
 }
 
 const Grader grader_06_01 = {"06-processes/01-read-place",

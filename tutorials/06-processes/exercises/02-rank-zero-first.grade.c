@@ -14,7 +14,7 @@ typedef struct Scene {
     bool too_early;        // used before it was prepared
     bool by_other;         // prepared by another rank than 0
     bool silent;           // a rank has used it without a word to the others
-    bool in_vain;          // a rank has used it though its barrier had failed
+    bool in_vain;          // a rank that has not prepared it has used it though its barrier failed
 } Scene;
 
 typedef struct Seat { // what a rank hands over
@@ -48,7 +48,8 @@ static void run_rank(GradeRank *rank) {
         STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
     pthread_mutex_lock(&seat.scene->mutex);
     seat.scene->silent = seat.scene->silent || watch_calls(rank->log) == 0;
-    seat.scene->in_vain = seat.scene->in_vain || (seat.has_used && rank->err.status != STATUS_OK);
+    seat.scene->in_vain = seat.scene->in_vain ||
+                          (rank->rank != 0 && seat.has_used && rank->err.status != STATUS_OK);
     pthread_mutex_unlock(&seat.scene->mutex);
 }
 

@@ -33,6 +33,8 @@ static void check_data(Grade *grade, int world, int root) {
     Scene scene = {.root = root};
     grade_ranks(grade, world, run_rank, &scene);
     for (int r = 0; r < world; r++) {
+        GRADE_EXPECT(grade, scene.bytes[r] != 16 * COUNT * scene.sends[r] || scene.bytes[r] == 0,
+                     "pg_send counts numbers, and was given their bytes: four times as many.");
         GRADE_EXPECT(grade, root == 0 || scene.data[r][0] != number(0, 0),
                      "With another root than 0 the wrong data arrived: it is the root that sends. "
                      "(%d ranks, root %d)",
@@ -50,6 +52,8 @@ static void check_data(Grade *grade, int world, int root) {
 
 static void from_zero(Grade *grade) {
     for (int i = 0; i < 4; i++) check_data(grade, GRADE_WORLDS[i], 0);
+    Scene scene = {.root = 0};
+    grade_broken_ranks(grade, 3, run_rank, &scene);
 }
 
 static void from_any(Grade *grade) {
@@ -67,6 +71,10 @@ static void messages(Grade *grade) {
                          "This is the library's broadcast; the exercise is to make one of sends "
                          "and receives.");
             size_t sends = r == root ? (size_t)world - 1 : 0;
+            GRADE_EXPECT(grade, r == root || scene.sends[r] == 0,
+                         "Rank %d sent, and is not the root: the root itself sends to every other "
+                         "rank. (%d ranks, root %d)",
+                         r, world, root);
             GRADE_EXPECT(grade, scene.sends[r] <= sends,
                          "There are more messages than needed: one for each other rank, with all "
                          "numbers in it. (%d ranks: rank %d of root %d sent %zu)",

@@ -36,6 +36,10 @@ static void check(Grade *grade, Scene scene, int world, double wanted, double mi
         GRADE_EXPECT(grade, world == 1 || got != local || local == wanted,
                      "Each rank has the mean of its own rows: nothing was exchanged.");
         GRADE_EXPECT(grade, got != mistake && !(isnan(got) && isnan(mistake)), "%s", sentence);
+        GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12 || fabs(got - wanted) > 1e-6,
+                     "The mean has the seven digits of a float: add doubles, with PG_F64. (%.9g "
+                     "instead of %.9g)",
+                     got, wanted);
         GRADE_EXPECT(grade, fabs(got - wanted) < 1e-12,
                      "%d ranks: rank %d has the mean %g, and it is %g.", world, r, got, wanted);
     }
@@ -50,7 +54,7 @@ static void equal_shares(Grade *grade) {
 }
 
 static void unequal_shares(Grade *grade) {
-    check(grade, (Scene){.sums = {8, 8, 7}, .rows = {8, 8, 1}}, 3, 23.0 / 17.0, 3.0,
+    check(grade, (Scene){.sums = {12, 12, 6}, .rows = {8, 8, 1}}, 3, 30.0 / 17.0, 3.0,
           "This is the mean of the ranks' means: rows of a rank with few rows count for too much.");
 }
 

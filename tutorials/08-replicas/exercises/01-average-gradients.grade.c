@@ -9,13 +9,15 @@
 
 extern const Grader grader_08_01;
 
-enum { MOST_RANKS = 5, PARAMETERS = 4, ROWS = 3, COLUMNS = 5, COUNT = ROWS * COLUMNS };
+enum { MOST_RANKS = 5, PARAMETERS = 4, MOST = 28 };
+
+static const size_t ROWS[PARAMETERS] = {3, 1, 4, 2}, COLUMNS[PARAMETERS] = {5, 3, 7, 1};
 
 typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared with parameter 3)
 
 typedef struct Scene {
     Kind kind;
-    float gradients[MOST_RANKS][PARAMETERS][COUNT];
+    float gradients[MOST_RANKS][PARAMETERS][MOST];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
@@ -24,14 +26,18 @@ static float number(int rank, int parameter, size_t i) {
     return (float)(1 << rank) + (float)(32 * (parameter + 1)) + (float)(256 * i);
 }
 
+static size_t count_of(int parameter) {
+    return ROWS[parameter] * COLUMNS[parameter];
+}
+
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     Tensor tensors[PARAMETERS];
     Tensor *list[PARAMETERS];
     for (int k = 0; k < PARAMETERS; k++) {
         float *gradient = scene->gradients[rank->rank][k];
-        for (size_t i = 0; i < COUNT; i++) gradient[i] = number(rank->rank, k, i);
-        tensors[k] = tensor_make(NULL, DTYPE_F32, 2, (size_t[]){ROWS, COLUMNS}, NULL);
+        for (size_t i = 0; i < count_of(k); i++) gradient[i] = number(rank->rank, k, i);
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 2, (size_t[]){ROWS[k], COLUMNS[k]}, NULL);
         tensors[k].requires_grad = tensors[k].has_grad = true;
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
@@ -81,9 +87,12 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
 static void check(Grade *grade, Scene *scene, int world, Kind kind) {
     *scene = (Scene){.kind = kind};
     grade_ranks(grade, world, run_rank, scene);
+    GRADE_EXPECT(grade, scene->bytes[0] < 4 * 47 * sizeof(float),
+                 "pg_all_reduce counts numbers, and was given the bytes of a gradient: four times "
+                 "as many.");
     for (int rank = world - 1; rank >= 0; rank--)
         for (int k = 0; k < PARAMETERS; k++)
-            for (size_t i = 0; i < COUNT; i++) {
+            for (size_t i = 0; i < count_of(k); i++) {
                 if ((kind == FROZEN && k == 1) || (kind == SHARED && k == 3)) continue;
                 check_number(grade, scene, world, rank, k, i);
             }
@@ -114,10 +123,11 @@ static void frozen(Grade *grade) {
 static void shared(Grade *grade) {
     static Scene scene;
     check(grade, &scene, 3, SHARED);
-    GRADE_EXPECT(grade, scene.bytes[0] <= (PARAMETERS - 1) * COUNT * sizeof(float),
+    const size_t needed = (15 + 3 + 28) * sizeof(float); // of three of them
+    GRADE_EXPECT(grade, scene.bytes[0] <= needed,
                  "The shared parameter was sent twice: it stands in the list under both of its "
                  "names. (%zu bytes, and %zu are needed)",
-                 scene.bytes[0], (PARAMETERS - 1) * COUNT * sizeof(float));
+                 scene.bytes[0], needed);
 }
 
 const Grader grader_08_01 = {"08-replicas/01-average-gradients",

@@ -63,6 +63,11 @@ static void weights(Grade *grade) {
                          "The weights were averaged; they are to be those of rank 0.");
             GRADE_EXPECT(grade, world == 1 || r > 0 || got != last,
                          "These are the last rank's weights; rank 0 is the one that counts.");
+            GRADE_EXPECT(grade,
+                         r == 0 || got != model_of(r).weight[1] ||
+                             scene.models[r].weight[0] != model_of(0).weight[0],
+                         "Only the beginning of a tensor arrived: PG_U8 counts bytes, and "
+                         "tensor_bytes says how many there are.");
             GRADE_EXPECT(grade, got == first, "%d ranks: rank %d has the weight %g, rank 0 %g.",
                          world, r, (double)got, (double)first);
         }
@@ -95,6 +100,7 @@ static void once_each(Grade *grade) {
     grade_ranks(grade, 2, run_rank, &scene);
     GRADE_EXPECT(grade, scene.calls[0] > 0, "Nothing was sent.");
     GRADE_EXPECT(grade, scene.calls[0] <= 4, "Four tensors, and %zu collectives.", scene.calls[0]);
+    grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
 const Grader grader_08_02 = {

@@ -2,6 +2,7 @@
 #include "tutorials/08-replicas/exercises/03-replicas-equal.h"
 
 #include <math.h>
+#include <string.h>
 
 #include "tutorials/grading/grading.h"
 
@@ -9,7 +10,18 @@ extern const Grader grader_08_03;
 
 enum { MOST_RANKS = 5, COUNT = 9 };
 
-typedef enum Change { NOTHING, FIRST, LAST, LAST_BIT, SIGN_OF_ZERO, EXCHANGED, ALL_NAN } Change;
+typedef enum Change {
+    NOTHING,
+    FIRST,
+    UP,
+    DOWN,
+    UP_AND_DOWN, // two ranks differ: the odd one, and the one behind it
+    LAST,
+    LAST_BIT,
+    SIGN_OF_ZERO,
+    EXCHANGED,
+    ALL_NAN
+} Change;
 
 typedef struct Scene {
     Change change;
@@ -20,21 +32,32 @@ typedef struct Scene {
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    float weights[COUNT], scratch[COUNT];
+    float weights[COUNT], scratch[COUNT], kept[COUNT];
     bool odd = rank->rank == scene->odd_one;
     for (int i = 0; i < COUNT; i++) weights[i] = 0.5f + (float)i;
     weights[4] = 0.0f;
     if (scene->change == ALL_NAN) weights[3] = NAN;
     if (odd && scene->change == FIRST) weights[0] = -1.0f;
+    bool down = odd && scene->change == DOWN;
+    if (odd && (scene->change == UP || scene->change == UP_AND_DOWN)) weights[1] += 0.0078125f;
+    if (scene->change == UP_AND_DOWN) down = rank->rank == scene->odd_one + 1;
+    if (down) weights[1] -= 0.0078125f; // its third byte becomes smaller by 1
     if (odd && scene->change == LAST) weights[COUNT - 1] = 77.0f;
     if (odd && scene->change == LAST_BIT) weights[0] = nextafterf(weights[0], 1.0f);
     if (odd && scene->change == SIGN_OF_ZERO) weights[4] = -0.0f;
     if (odd && scene->change == EXCHANGED) weights[1] = 2.5f, weights[2] = 1.5f;
-    float kept = weights[COUNT - 1];
+    memcpy(kept, weights, sizeof kept);
     scene->equal[rank->rank] = scene->change != NOTHING && scene->change != ALL_NAN; // the untruth
     rank->status = STUDENT(rank->grade, replicas_equal)(rank->group, weights, scratch, COUNT,
                                                         &scene->equal[rank->rank], &rank->err);
-    scene->changed = scene->changed || weights[COUNT - 1] != kept;
+    scene->changed = scene->changed || memcmp(kept, weights, sizeof kept) != 0;
+}
+
+// Whether rank 0 says that all are equal, though rank 1 of 2 has this change.
+static bool overlooks(Grade *grade, Change change) {
+    Scene scene = {.change = change, .odd_one = 1};
+    grade_ranks(grade, 2, run_rank, &scene);
+    return scene.equal[0];
 }
 
 // All ranks must say the same, and the truth.
@@ -47,6 +70,9 @@ static void ask(Grade *grade, int world, Change change, int odd_one, const char 
                      "The ranks do not agree: one says equal and another different. (%d ranks, "
                      "rank %d differs)",
                      world, odd_one);
+    GRADE_EXPECT(grade, !scene.changed,
+                 "The weights of a rank were overwritten: ask, and do not repair. The copy belongs "
+                 "in scratch.");
     GRADE_EXPECT(grade, scene.equal[0] == truth, "%s (%d ranks)", sentence, world);
 }
 
@@ -57,6 +83,9 @@ static void equal(Grade *grade) {
 
 static void one_differs(Grade *grade) {
     const char *sentence = "One rank differed, and all said equal: a minimum asks whether all do.";
+    GRADE_EXPECT(grade, overlooks(grade, UP) == overlooks(grade, DOWN),
+                 "It depends on which rank has the larger byte whether a difference is noticed: "
+                 "memcmp's result has a sign, and only whether it is 0 counts.");
     ask(grade, 2, FIRST, 1, sentence);
     for (int i = 2; i < 4; i++)
         for (int odd_one = 0; odd_one < GRADE_WORLDS[i]; odd_one++)
@@ -73,6 +102,9 @@ static void every_bit(Grade *grade) {
     ask(grade, 3, EXCHANGED, 1,
         "Two weights were exchanged on one rank, and it was not noticed: equal sums are not "
         "enough.");
+    ask(grade, 3, UP_AND_DOWN, 1,
+        "Two ranks differed in opposite directions, and all said equal: memcmp's result has a "
+        "sign, and only whether it is 0 counts.");
     ask(grade, 3, LAST_BIT, 1, "The last bit of one weight differed, and it was called equal.");
 }
 

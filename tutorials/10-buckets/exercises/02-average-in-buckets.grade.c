@@ -10,17 +10,19 @@
 
 extern const Grader grader_10_02;
 
-enum { MOST_RANKS = 5, PARAMETERS = 5, MOST = 24, ROOM = PARAMETERS * MOST };
+enum { MOST_RANKS = 5, PARAMETERS = 5, MOST = 24, ROOM = PARAMETERS * MOST, MOST_CALLS = 8 };
 
 static const size_t FLOATS[PARAMETERS] = {15, 4, 24, 4, 6}; // 60, 16, 96, 16 and 24 bytes
 
-typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared with parameter 3)
+typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what one parameter is (shared with parameter 3)
 
 typedef struct Scene {
     Kind kind;
+    int odd_one; // the parameter that is of this kind
     size_t cap;
     float gradients[MOST_RANKS][PARAMETERS][MOST];
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+    size_t floats[MOST_CALLS]; // of rank 0's collectives, one after the other
 } Scene;
 
 // Sums of powers of two: exact, also when divided by the number of ranks after adding.
@@ -42,13 +44,18 @@ static void run_rank(GradeRank *rank) {
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
-    if (scene->kind == FROZEN) tensors[1].requires_grad = tensors[1].has_grad = false;
-    if (scene->kind == SHARED) list[1] = list[3];
+    Tensor *odd_one = &tensors[scene->odd_one];
+    if (scene->kind == FROZEN) odd_one->requires_grad = odd_one->has_grad = false;
+    if (scene->kind == SHARED) list[scene->odd_one] = list[3];
     rank->status = STUDENT(rank->grade, average_in_buckets)(rank->group, list, PARAMETERS,
                                                             scene->cap, memory, &rank->err);
-    scene->calls[rank->rank] = watch_calls(rank->log);
-    for (size_t i = 0; i < rank->log->count; i++)
-        scene->bytes[rank->rank] += rank->log->events[i].bytes;
+    for (size_t i = 0; i < rank->log->count; i++) {
+        const WatchEvent *event = &rank->log->events[i];
+        scene->bytes[rank->rank] += event->bytes;
+        if (event->kind != WATCH_RUN && event->kind != WATCH_START) continue;
+        size_t call = scene->calls[rank->rank]++;
+        if (rank->rank == 0 && call < MOST_CALLS) scene->floats[call] = event->collective.count;
+    }
 }
 
 static bool is_own(const Scene *scene, int rank, int k) {
@@ -91,8 +98,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
                  (double)mean, rank, (double)got);
 }
 
-static void check(Grade *grade, Scene *scene, int world, Kind kind, size_t cap) {
-    *scene = (Scene){.kind = kind, .cap = cap};
+static void check_means(Grade *grade, Scene *scene, int world) {
     grade_ranks(grade, world, run_rank, scene);
     GRADE_EXPECT(grade, scene->bytes[0] < 4 * 49 * sizeof(float),
                  "pg_all_reduce counts numbers, and was given the bytes of a bucket: four times as "
@@ -100,21 +106,36 @@ static void check(Grade *grade, Scene *scene, int world, Kind kind, size_t cap) 
     for (int rank = world - 1; rank >= 0; rank--)
         for (int k = 0; k < PARAMETERS; k++)
             for (size_t i = 0; i < FLOATS[k]; i++)
-                if (kind == PLAIN || k != 1) check_number(grade, scene, world, rank, k, i);
+                if (scene->kind == PLAIN || k != scene->odd_one)
+                    check_number(grade, scene, world, rank, k, i);
+}
+
+static void check(Grade *grade, Scene *scene, int world, size_t cap) {
+    *scene = (Scene){.cap = cap};
+    check_means(grade, scene, world);
+}
+
+// wanted: the floats of each bucket, ended by 0.
+static void check_buckets(Grade *grade, const Scene *scene, const size_t *wanted,
+                          const char *sentence) {
+    for (size_t b = 0; wanted[b] > 0; b++)
+        GRADE_EXPECT(grade, scene->floats[b] == wanted[b],
+                     "%s (cap %zu: bucket %zu has %zu floats, and should have %zu)", sentence,
+                     scene->cap, b, scene->floats[b], wanted[b]);
 }
 
 static void two_ranks(Grade *grade) {
     static Scene scene;
-    check(grade, &scene, 2, PLAIN, 0);
-    check(grade, &scene, 2, PLAIN, 120);
-    check(grade, &scene, 2, PLAIN, 10000);
+    check(grade, &scene, 2, 0);
+    check(grade, &scene, 2, 120);
+    check(grade, &scene, 2, 10000);
 }
 
 static void all_worlds(Grade *grade) {
     static Scene scene;
     for (int w = 0; w < 4; w++) {
-        check(grade, &scene, GRADE_WORLDS[w], PLAIN, 1);
-        check(grade, &scene, GRADE_WORLDS[w], PLAIN, 64);
+        check(grade, &scene, GRADE_WORLDS[w], 1);
+        check(grade, &scene, GRADE_WORLDS[w], 64);
     }
     scene.calls[0] = scene.bytes[0] = 0;
     grade_broken_ranks(grade, 2, run_rank, &scene);
@@ -124,7 +145,7 @@ static void messages(Grade *grade) {
     static Scene scene;
     const size_t CAPS[][2] = {{0, 5}, {30, 3}, {40, 3}, {120, 2}, {10000, 1}}; // and their buckets
     for (size_t i = 0; i < sizeof CAPS / sizeof *CAPS; i++) {
-        check(grade, &scene, 3, PLAIN, CAPS[i][0]);
+        check(grade, &scene, 3, CAPS[i][0]);
         GRADE_EXPECT(grade, scene.bytes[0] >= 53 * sizeof(float),
                      "%zu bytes were sent; the gradients have %zu.", scene.bytes[0],
                      53 * sizeof(float));
@@ -139,23 +160,43 @@ static void messages(Grade *grade) {
                      "(cap %zu: %zu buckets)",
                      CAPS[i][0], CAPS[i][1]);
     }
+    const char *sentence = "The buckets are cut from the last parameter to the first.";
+    check(grade, &scene, 3, 30);
+    check_buckets(grade, &scene, (size_t[]){10, 24, 19, 0}, sentence);
+    check(grade, &scene, 3, 120);
+    check_buckets(grade, &scene, (size_t[]){34, 19, 0}, sentence);
 }
 
 static void frozen(Grade *grade) {
     static Scene scene;
-    check(grade, &scene, 3, FROZEN, 30);
-    GRADE_EXPECT(grade, scene.gradients[2][1][0] == number(2, 1, 0) && scene.bytes[0] <= 49 * 4,
-                 "A frozen parameter was put into a bucket; it has no gradient.");
+    for (int odd_one = 1; odd_one <= 3; odd_one += 2) {
+        scene = (Scene){.kind = FROZEN, .odd_one = odd_one, .cap = odd_one == 1 ? 30 : 130};
+        check_means(grade, &scene, 3);
+        GRADE_EXPECT(grade,
+                     scene.gradients[2][odd_one][0] == number(2, odd_one, 0) &&
+                         scene.bytes[0] <= 49 * 4,
+                     "A frozen parameter was put into a bucket; it has no gradient.");
+    }
+    check_buckets(grade, &scene, (size_t[]){34, 15, 0},
+                  "A frozen parameter counted as if it filled a bucket.");
 }
 
 static void shared(Grade *grade) {
     static Scene scene;
-    check(grade, &scene, 3, SHARED, 10000);
+    scene = (Scene){.kind = SHARED, .odd_one = 1, .cap = 10000};
+    check_means(grade, &scene, 3);
     GRADE_EXPECT(grade, scene.bytes[0] <= 49 * sizeof(float),
                  "The shared parameter was sent twice: it stands in the list under both of its "
                  "names. (%zu bytes, and %zu are needed)",
                  scene.bytes[0], 49 * sizeof(float));
-    check(grade, &scene, 2, SHARED, 0);
+    scene = (Scene){.kind = SHARED, .odd_one = 1, .cap = 30};
+    check_means(grade, &scene, 2);
+    check_buckets(grade, &scene, (size_t[]){10, 24, 15, 0},
+                  "A shared parameter belongs in the bucket of its last place in the list.");
+    scene = (Scene){.kind = SHARED, .odd_one = 2, .cap = 70};
+    check_means(grade, &scene, 2);
+    check_buckets(grade, &scene, (size_t[]){29, 0},
+                  "A shared parameter counted twice as if it filled a bucket twice.");
 }
 
 const Grader grader_10_02 = {"10-buckets/02-average-in-buckets",

@@ -141,6 +141,16 @@ static void run_rank(GradeRank *rank) {
         run_step(rank, &watch, &overlap, scene->mixed ? MIXED[rank->rank] : IN_ORDER);
 }
 
+// Without a connection: the first bucket that is full cannot be started.
+static void run_broken_rank(GradeRank *rank) {
+    OverlapBucket bucket = {.floats = PART, .gradients = 1};
+    Overlap overlap = {.group = rank->group, .buckets = &bucket, .count = 1};
+    float buffer[PART] = {0};
+    bucket.buffer = buffer;
+    STUDENT(rank->grade, overlap_begin)(&overlap);
+    rank->status = STUDENT(rank->grade, overlap_ready)(&overlap, 0, &rank->err);
+}
+
 static void check(Grade *grade, int world, bool mixed, int steps, size_t buckets) {
     static Scene scene;
     scene = (Scene){.mixed = mixed, .steps = steps, .buckets = buckets};
@@ -181,6 +191,7 @@ static void anew(Grade *grade) {
 static void means(Grade *grade) {
     check(grade, 2, false, STEPS, BUCKETS);
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], true, STEPS, BUCKETS);
+    grade_broken_ranks(grade, 2, run_broken_rank, NULL);
 }
 
 const Grader grader_11_01 = {

@@ -71,7 +71,9 @@ static void shared(Grade *grade) {
 
 static void frozen(Grade *grade) {
     const Case one = {4, {false, false, true}, 5, {3, 0, 2, 1, 0}, 3, {3, 1, 0}};
+    const Case twice = {4, {true, true}, 5, {3, 1, 2, 3, 0}, 2, {2, 3}};
     check(grade, &one, "The order in the task is 3 1 0.");
+    check(grade, &twice, "Parameters 0 and 1 are frozen.");
 }
 
 static void unused(Grade *grade) {

@@ -1,4 +1,4 @@
-/* exp overflowed: subtract the row's largest logit first, which changes nothing else. */
+/* exp overflowed, or was 0 for a whole row */
 double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
                      double divisor) {
     double total = 0;

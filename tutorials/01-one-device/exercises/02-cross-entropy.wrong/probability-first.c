@@ -1,0 +1,14 @@
+/* The label's probability was 0, and its logarithm infinite. */
+double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
+                     double divisor) {
+    double total = 0;
+    for (size_t row = 0; row < rows; row++) {
+        const float *logit = logits + row * classes;
+        float largest = logit[0];
+        for (size_t c = 1; c < classes; c++) largest = fmaxf(largest, logit[c]);
+        double sum = 0;
+        for (size_t c = 0; c < classes; c++) sum += exp((double)(logit[c] - largest));
+        total -= log(exp((double)(logit[labels[row]] - largest)) / sum);
+    }
+    return rows == 0 ? 0.0 : total / divisor;
+}

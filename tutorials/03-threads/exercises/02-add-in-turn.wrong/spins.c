@@ -1,0 +1,13 @@
+/* A thread that waited kept a core busy: pthread_cond_wait sleeps until it is woken. */
+void add_in_turn(Turn *turn, int shard, const float *gradients) {
+    pthread_mutex_lock(&turn->mutex);
+    while (turn->next != shard) {
+        pthread_mutex_unlock(&turn->mutex);
+        pthread_mutex_lock(&turn->mutex);
+    }
+    for (size_t i = 0; i < turn->count; i++)
+        turn->sum[i] = shard == 0 ? gradients[i] : turn->sum[i] + gradients[i];
+    turn->next++;
+    pthread_cond_broadcast(&turn->changed);
+    pthread_mutex_unlock(&turn->mutex);
+}
