@@ -76,7 +76,7 @@ int main(void) {
     step(&e);
 
     if (me.rank == 0)
-        printf("now every rank but 0 sets its weight to 200 behind the wrapper's back\n");
+        printf("now the weights are set to 2 and 200 again, behind the wrapper's back\n");
     tensor_f32(e.weight)[0] = me.rank == 0 ? 2.0f : 200.0f;
     step(&e);
 
