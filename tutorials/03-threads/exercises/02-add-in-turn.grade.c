@@ -150,20 +150,32 @@ static void in_order(Grade *grade) {
 }
 
 static void wakes(Grade *grade) {
+    enum { LISTENERS = 2 };
     static Scene scene;
+    Listener listeners[LISTENERS];
+    pthread_t threads[LISTENERS];
+    int woken = 0;
     open_scene(grade, &scene);
-    Listener listener = {.turn = &scene.turn, .listens = PTHREAD_COND_INITIALIZER};
-    pthread_t thread;
-    int failed = pthread_create(&thread, NULL, listen_for_turn, &listener);
-    CHECK(failed == 0, "no thread");
-    pthread_mutex_lock(&scene.turn.mutex);
-    while (!listener.is_there) pthread_cond_wait(&listener.listens, &scene.turn.mutex);
-    pthread_mutex_unlock(&scene.turn.mutex); // from here on, it waits for `changed`
+    for (int i = 0; i < LISTENERS; i++) {
+        Listener *listener = &listeners[i];
+        *listener = (Listener){.turn = &scene.turn, .listens = PTHREAD_COND_INITIALIZER};
+        int failed = pthread_create(&threads[i], NULL, listen_for_turn, listener);
+        CHECK(failed == 0, "no thread");
+        pthread_mutex_lock(&scene.turn.mutex);
+        while (!listener->is_there) pthread_cond_wait(&listener->listens, &scene.turn.mutex);
+        pthread_mutex_unlock(&scene.turn.mutex); // from here on, it waits for `changed`
+    }
     scene.add(&scene.turn, 0, GRADIENTS[0]);
-    pthread_join(thread, NULL);
-    GRADE_EXPECT(grade, listener.was_woken,
+    for (int i = 0; i < LISTENERS; i++) {
+        pthread_join(threads[i], NULL);
+        woken += listeners[i].was_woken;
+    }
+    GRADE_EXPECT(grade, woken > 0,
                  "A thread that waited on turn->changed was not woken when the turn changed: to "
                  "look again from time to time is no way to wait.");
+    GRADE_EXPECT(grade, woken == LISTENERS,
+                 "The turn was passed on, but a thread that waited for it was not woken: "
+                 "pthread_cond_broadcast.");
 }
 
 static void too_early(Grade *grade) {
