@@ -21,10 +21,11 @@
 #include "ddp/rendezvous/init.h"
 #include "tutorials/grading/grader.h"
 
-enum { CHECK_SECONDS = 10, SENTENCE_MAX = 600, PASSED = '+', MISSED = '-' };
+enum { CHECK_SECONDS = 10, MOST_BROKEN = 8, SENTENCE_MAX = 600, PASSED = '+', MISSED = '-' };
 
-#define RANKS_TIMEOUT_S 3.0
-#define BROKEN          "the connection to the other ranks was lost"
+#define RANKS_TIMEOUT_S  3.0
+#define BROKEN_TIMEOUT_S 0.2 // where one rank has given up, others may wait for it in vain
+#define BROKEN           "the connection to the other ranks was lost"
 
 struct Grade {
     const char *file; // the student's, compiled
@@ -81,17 +82,20 @@ typedef struct RankThread {
     GradeRank rank;
     pthread_t thread;
     void (*run)(GradeRank *rank);
-    size_t broken; // which of its collectives fails, from 1; 0: none
+    size_t broken;      // which of its collectives fails, from 1; 0: none
+    bool fails_to_wait; // one that is started: in work_wait, and not in pg_start
 } RankThread;
 
 // Per thread, because the student's calls say nothing of who makes them.
 static _Thread_local WatchLog *current_log;
 static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
+static _Thread_local bool fails_to_wait;
 static _Thread_local const Work *broken_work; // was started and is to fail
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
     until_broken = self->broken;
+    fails_to_wait = self->fails_to_wait;
     watch_begin(self->rank.log);
     self->run(&self->rank);
     watch_begin(NULL);
@@ -132,6 +136,10 @@ static bool judge_broken_ranks(Grade *grade, int world, const RankThread *ranks)
     for (int r = 0; r < world; r++) {
         if (watch_calls(ranks[r].rank.log) < ranks[r].broken) continue;
         has_failed = true;
+        GRADE_EXPECT(grade, !ranks[r].rank.log->waited_for_null,
+                     "The connection was lost, so pg_start returned NULL, and NULL was waited for: "
+                     "work_wait crashes there. Look at what pg_start returns. (rank %d)",
+                     r);
         GRADE_EXPECT(grade, ranks[r].rank.status == -1,
                      "The connection was lost in a collective, and it returned %d, not -1: whoever "
                      "calls it goes on with numbers that never arrived. (rank %d, its collective "
@@ -161,7 +169,8 @@ static bool grade_threads(Grade *grade, int world, RankThread start) {
     bool has_failed = false;
     Error err = {0};
     ProcessGroup **groups = memory_zalloc((size_t)world * sizeof *groups);
-    if (init_thread_groups(world, RANKS_TIMEOUT_S, groups, &err) != 0) error_exit(&err);
+    double timeout_s = start.broken > 0 ? BROKEN_TIMEOUT_S : RANKS_TIMEOUT_S;
+    if (init_thread_groups(world, timeout_s, groups, &err) != 0) error_exit(&err);
     RankThread *ranks = run_ranks(start, world, groups);
     if (start.broken > 0)
         has_failed = judge_broken_ranks(grade, world, ranks);
@@ -183,8 +192,14 @@ void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *co
 
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context) {
     GradeRank rank = {.grade = grade, .world = world, .context = context};
-    RankThread start = {.rank = rank, .run = run, .broken = 1};
-    while (grade_threads(grade, world, start)) start.broken++;
+    RankThread start = {.rank = rank, .run = run};
+    while (start.broken < MOST_BROKEN) {
+        start.broken++;
+        start.fails_to_wait = false;
+        if (!grade_threads(grade, world, start)) return;
+        start.fails_to_wait = true;
+        grade_threads(grade, world, start);
+    }
 }
 
 // ---- watching -----------------------------------------------------------------------------------
@@ -220,14 +235,24 @@ int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
 Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
+    bool fails = is_broken();
+    if (fails && !fails_to_wait) {
+        pg_run(group, collective, NULL);
+        error_set(err, STATUS_FAILED, BROKEN);
+        return NULL;
+    }
     Work *work = pg_start(group, collective, err);
-    if (is_broken()) broken_work = work;
+    if (fails) broken_work = work;
     return work;
 }
 
 int watched_work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
     write_down((WatchEvent){.kind = WATCH_WAIT});
-    bool fails = work && work == broken_work;
+    if (!work) {
+        if (current_log) current_log->waited_for_null = true;
+        return error_set(err, STATUS_FAILED, BROKEN);
+    }
+    bool fails = work == broken_work;
     int status = work_wait(work, begin_ns, end_ns, err);
     if (!fails) return status;
     broken_work = NULL;

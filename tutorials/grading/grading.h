@@ -64,6 +64,7 @@ enum { WATCH_MOST = 4096 };
 typedef struct WatchLog { // of one thread
     size_t count;
     WatchEvent events[WATCH_MOST];
+    bool waited_for_null; // work_wait was
 } WatchLog;
 
 // What the student's calls become (tutorials/grade says so to the compiler).
@@ -96,8 +97,9 @@ typedef struct GradeRank {
 // is 3 seconds. If a rank's err was filled, the check misses: not all took part in the same. So it
 // does if a status is not 0, or if a rank started a collective that it never waited for.
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
-// The same with a lost connection, once for each collective of a rank: first its first one fails,
-// then its second one. The check misses unless the status of a rank is -1 whose collective failed.
+// The same with a lost connection, for each of a rank's first collectives: one that is started
+// fails once in pg_start, and once in work_wait. The check misses unless the status of a rank is -1
+// whose collective failed.
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5

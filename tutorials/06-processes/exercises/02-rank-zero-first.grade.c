@@ -48,8 +48,8 @@ static void run_rank(GradeRank *rank) {
         STUDENT(rank->grade, rank_zero_first)(rank->group, prepare, use, &seat, &rank->err);
     pthread_mutex_lock(&seat.scene->mutex);
     seat.scene->silent = seat.scene->silent || watch_calls(rank->log) == 0;
-    seat.scene->in_vain = seat.scene->in_vain ||
-                          (rank->rank != 0 && seat.has_used && rank->err.status != STATUS_OK);
+    seat.scene->in_vain =
+        seat.scene->in_vain || (rank->rank != 0 && seat.has_used && rank->err.status != STATUS_OK);
     pthread_mutex_unlock(&seat.scene->mutex);
 }
 

@@ -141,7 +141,7 @@ static void run_rank(GradeRank *rank) {
         run_step(rank, &watch, &overlap, scene->mixed ? MIXED[rank->rank] : IN_ORDER);
 }
 
-// Without a connection: the first bucket that is full cannot be started.
+// With a lost connection: the bucket cannot be started, or its wait fails.
 static void run_broken_rank(GradeRank *rank) {
     OverlapBucket bucket = {.floats = PART, .gradients = 1};
     Overlap overlap = {.group = rank->group, .buckets = &bucket, .count = 1};
@@ -149,6 +149,8 @@ static void run_broken_rank(GradeRank *rank) {
     bucket.buffer = buffer;
     STUDENT(rank->grade, overlap_begin)(&overlap);
     rank->status = STUDENT(rank->grade, overlap_ready)(&overlap, 0, &rank->err);
+    if (rank->status == 0)
+        rank->status = STUDENT(rank->grade, overlap_finish)(&overlap, &rank->err);
 }
 
 static void check(Grade *grade, int world, bool mixed, int steps, size_t buckets) {

@@ -1,4 +1,4 @@
-/* The connection was lost in a collective, and it returned 0, not -1 */
+/* The connection was lost, so pg_start returned NULL, and NULL was waited for */
 void overlap_begin(Overlap *overlap) {
     overlap->started = 0;
     for (size_t b = 0; b < overlap->count; b++)
