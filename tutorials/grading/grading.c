@@ -145,6 +145,10 @@ static bool judge_broken_ranks(Grade *grade, int world, const RankThread *ranks)
                      "calls it goes on with numbers that never arrived. (rank %d, its collective "
                      "number %zu)",
                      ranks[r].rank.status, r, ranks[r].broken);
+        GRADE_EXPECT(grade, ranks[r].rank.err.status != STATUS_OK,
+                     "It returned -1, and err says nothing: hand err on to what may fail, so that "
+                     "whoever calls it learns why. (rank %d, its collective number %zu)",
+                     r, ranks[r].broken);
     }
     return has_failed;
 }

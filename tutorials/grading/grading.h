@@ -99,7 +99,7 @@ typedef struct GradeRank {
 void grade_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The same with a lost connection, for each of a rank's first collectives: one that is started
 // fails once in pg_start, and once in work_wait. The check misses unless the status of a rank is -1
-// whose collective failed.
+// whose collective failed, and its err is filled.
 void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), void *context);
 // The worlds that collectives are tried with.
 extern const int GRADE_WORLDS[4]; // 1, 2, 3, 5

@@ -70,6 +70,8 @@ static void no_number(Grade *grade) {
     refuse(grade, "2", "1x", "0", "RANK", sentence);
     refuse(grade, "4", "1", "zero", "LOCAL_RANK", sentence);
     refuse(grade, "2x", "1", "0", "WORLD_SIZE", sentence);
+    refuse(grade, "", "1", "0", "WORLD_SIZE", sentence);
+    refuse(grade, "4", "1", "1x", "LOCAL_RANK", sentence);
     refuse(grade, "4", "one", NULL, "RANK", sentence);
     refuse(grade, "2", "0x1", "0", "RANK",
            "A text was read in another base than 10: with base 0 strtol guesses it from the first "
@@ -86,6 +88,9 @@ static void no_sense(Grade *grade) {
     refuse(grade, "2", "-1", "0", "RANK", "A negative rank was accepted.");
     refuse(grade, "2", "1", "-1", "LOCAL_RANK", "A negative rank was accepted.");
     refuse(grade, "2", "4294967297", "0", "RANK", // 2^32 + 1
+           "A number that is too large for an int was cut off: look at the long before you store "
+           "it.");
+    refuse(grade, "4294967298", "1", "0", "WORLD_SIZE", // 2^32 + 2
            "A number that is too large for an int was cut off: look at the long before you store "
            "it.");
 }

@@ -9,11 +9,11 @@
 
 extern const Grader grader_07_02;
 
-enum { COUNT = 103, MOST_RANKS = 5 };
+enum { COUNT = 103, ROOM = 4 * COUNT, MOST_RANKS = 5 }; // room for who counts bytes
 
 typedef struct Scene {
     float (*number)(int rank, size_t i);
-    float data[MOST_RANKS][COUNT];
+    float data[MOST_RANKS][ROOM];
     size_t sends, others; // of all ranks; sends of floats [COUNT]
     size_t counts[MOST_RANKS][3];
 } Scene;
@@ -29,9 +29,10 @@ static float rough(int rank, size_t i) {
 
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    float scratch[COUNT];
+    float scratch[ROOM];
     float *data = scene->data[rank->rank];
-    for (size_t i = 0; i < COUNT; i++) data[i] = scene->number(rank->rank, i);
+    for (size_t i = 0; i < ROOM; i++)
+        data[i] = i < COUNT ? scene->number(rank->rank, i) : -1.0f - (float)rank->rank;
     rank->status =
         STUDENT(rank->grade, all_reduce_by_hand)(rank->group, data, scratch, COUNT, &rank->err);
     scene->counts[rank->rank][0] = watch_count(rank->log, PG_SEND);
@@ -68,8 +69,12 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
 static void check_sums(Grade *grade, int world) {
     static Scene scene;
     play(grade, &scene, world, whole);
-    for (int rank = 0; rank < world; rank++)
+    for (int rank = 0; rank < world; rank++) {
+        GRADE_EXPECT(grade, scene.data[rank][COUNT] == -1.0f - (float)rank,
+                     "More than count numbers were sent and added: pg_send and pg_recv count "
+                     "numbers, and not bytes.");
         for (size_t i = 0; i < COUNT; i++) check_number(grade, &scene, world, rank, i);
+    }
 }
 
 static void two_ranks(Grade *grade) {

@@ -56,6 +56,10 @@ static void equal_shares(Grade *grade) {
 static void unequal_shares(Grade *grade) {
     check(grade, (Scene){.sums = {12, 12, 6}, .rows = {8, 8, 1}}, 3, 30.0 / 17.0, 3.0,
           "This is the mean of the ranks' means: rows of a rank with few rows count for too much.");
+    check(grade, (Scene){.sums = {3e9, 9e9}, .rows = {3000000000, 1000000000}}, 2, 3.0, NAN,
+          "Many rows make the mean NaN.");
+    check(grade, (Scene){.sums = {-3, -1}, .rows = {1, 1}}, 2, -2.0, 0.0,
+          "A sum that is not above 0 was taken for no rows: ask how many rows there are.");
 }
 
 static void empty_shares(Grade *grade) {
