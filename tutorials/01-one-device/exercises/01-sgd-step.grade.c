@@ -33,6 +33,22 @@ static void plain(Grade *grade) {
                  (double)weight);
 }
 
+// None, and as many as a small model has.
+static void many_weights(Grade *grade) {
+    enum { MANY = 100003 };
+    static float weights[MANY], buffers[MANY], gradients[MANY];
+    const SgdSettings sgd = {.lr = 0.5f};
+    for (int i = 0; i < MANY; i++) gradients[i] = (float)(i + 1);
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, 0, &sgd, true);
+    GRADE_EXPECT(grade, weights[0] == 0.0f && buffers[0] == 0.0f,
+                 "The count was 0, and a weight or a buffer was written nevertheless.");
+    STUDENT(grade, sgd_step)(weights, buffers, gradients, MANY, &sgd, true);
+    for (int i = 0; i < MANY; i++)
+        GRADE_EXPECT(grade, weights[i] == -0.5f * (float)(i + 1),
+                     "Of %d weights, number %d is %g, and should be %g.", MANY, i,
+                     (double)weights[i], -0.5 * (i + 1));
+}
+
 static void every_weight(Grade *grade) {
     enum { COUNT = 7 };
     float weights[COUNT + 1], buffers[COUNT + 1], gradients[COUNT];
@@ -47,6 +63,7 @@ static void every_weight(Grade *grade) {
         GRADE_EXPECT(grade, weights[i] == -0.5f * (float)(i + 1) && gradients[i] == (float)(i + 1),
                      "Weight %d became %g with gradient %d, rate 0.5, from 0: it should be %g.", i,
                      (double)weights[i], i + 1, -0.5 * (i + 1));
+    many_weights(grade);
 }
 
 static void first_momentum(Grade *grade) {

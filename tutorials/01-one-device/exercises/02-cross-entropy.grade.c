@@ -36,6 +36,16 @@ static void label_counts(Grade *grade) {
     }
 }
 
+// As many classes as a language model may have: the losses are log(classes).
+static void many_classes(Grade *grade) {
+    enum { ROWS = 3, CLASSES = 100000 };
+    static const float logits[ROWS * CLASSES];
+    const int64_t labels[ROWS] = {0, CLASSES - 1, 10};
+    double loss = STUDENT(grade, cross_entropy)(logits, labels, ROWS, CLASSES, ROWS);
+    GRADE_EXPECT(grade, is_near(loss, log(CLASSES)),
+                 "%d equal logits have the loss %.6f, not %.6f.", CLASSES, log(CLASSES), loss);
+}
+
 static void several_rows(Grade *grade) {
     const float logits[6] = {0.0f, 0.0f, 0.0f, 2.0f, 3.0f, 0.0f};
     const int64_t labels[3] = {1, 0, 1};
@@ -51,6 +61,7 @@ static void several_rows(Grade *grade) {
     GRADE_EXPECT(grade, is_near(loss, (a + b + c) / 3),
                  "Three rows with the losses %.4f, %.4f and %.4f have the mean %.4f, not %.4f.", a,
                  b, c, (a + b + c) / 3, loss);
+    many_classes(grade);
 }
 
 static void part_of_a_batch(Grade *grade) {
@@ -64,6 +75,11 @@ static void part_of_a_batch(Grade *grade) {
                  "2 rows of loss 0.6931 in a batch of 8 contribute 0.1733, not %.4f.", loss);
     double none = STUDENT(grade, cross_entropy)(logits, labels, 0, 2, 8.0);
     GRADE_EXPECT(grade, none == 0.0, "Without rows the loss is 0, not %g.", none);
+    none = STUDENT(grade, cross_entropy)(NULL, NULL, 0, 2, 0.0);
+    GRADE_EXPECT(grade, none == 0.0,
+                 "Without rows the loss is 0, also if nobody has any: 0 / 0 is none. (divisor 0: "
+                 "%g)",
+                 none);
 }
 
 static void large_logits(Grade *grade) {

@@ -18,7 +18,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-// logits [rows, classes], labels [rows], each from 0 to classes - 1. Without rows the loss is 0.
+// logits [rows, classes], labels [rows], each from 0 to classes - 1. Without rows the loss is 0,
+// whatever the divisor is.
 double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
                      double divisor);
 

@@ -54,6 +54,36 @@ static void every_row_once(Grade *grade) {
         }
 }
 
+// The same shards in order, and from the last to the first.
+static void in_any_order(Grade *grade) {
+    enum { SHARDS = 4 };
+    size_t begins[SHARDS], ends[SHARDS];
+    for (size_t shard = 0; shard < SHARDS; shard++)
+        STUDENT(grade, shard_bounds)(10, SHARDS, shard, &begins[shard], &ends[shard]);
+    for (size_t shard = SHARDS; shard-- > 0;) {
+        size_t begin, end;
+        STUDENT(grade, shard_bounds)(10, SHARDS, shard, &begin, &end);
+        GRADE_EXPECT(grade, begin == begins[shard] && end == ends[shard],
+                     "Shard %zu is another one when the shards are asked for from the last to the "
+                     "first: something was kept from one call to the next.",
+                     shard);
+    }
+}
+
+static void many_rows(Grade *grade) {
+    const size_t cases[][2] = {{16777217, 1}, {33554435, 2}, {5000000000, 3}, {5000000000, 8}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+        for (size_t shard = 0; shard < cases[i][1]; shard++) {
+            size_t begin, end, b, e;
+            STUDENT(grade, shard_bounds)(cases[i][0], cases[i][1], shard, &begin, &end);
+            chunk_bounds(cases[i][0], cases[i][1], shard, &b, &e);
+            GRADE_EXPECT(grade, begin == b && end == e,
+                         "Few rows are right, and many are not: an int ends at 2^31, and a float "
+                         "has 24 bits. (%zu rows, shard %zu of %zu: [%zu, %zu) and not [%zu, %zu))",
+                         cases[i][0], shard, cases[i][1], b, e, begin, end);
+        }
+}
+
 static void pytorch_rule(Grade *grade) {
     for (size_t rows = 0; rows <= MOST_ROWS; rows++)
         for (size_t shards = 1; shards <= MOST_SHARDS; shards++)
@@ -66,6 +96,8 @@ static void pytorch_rule(Grade *grade) {
                              "shorter. (%zu rows, shard %zu of %zu: [%zu, %zu) and not [%zu, %zu))",
                              rows, shard, shards, b, e, begin, end);
             }
+    in_any_order(grade);
+    many_rows(grade);
 }
 
 const Grader grader_02_01 = {

@@ -9,7 +9,7 @@
 
 extern const Grader grader_02_02;
 
-enum { COUNT = 1021, SHARDS = 5 }; // a prime number: there is always a tail
+enum { COUNT = 100003, SHARDS = 5 }; // a prime number: there is always a tail
 
 typedef struct Numbers {
     float values[SHARDS][COUNT], sum[COUNT];
@@ -37,6 +37,7 @@ static float rough(size_t shard, size_t i) {
 static void one_shard(Grade *grade) {
     static Numbers n;
     fill(&n, whole);
+    n.sum[3] = NAN;
     STUDENT(grade, sum_shards)(n.sum, n.shards, 1, 4);
     GRADE_EXPECT(grade, n.sum[0] != 1000.0f, "Nothing was written into sum.");
     GRADE_EXPECT(grade, n.sum[0] < 1000.0f,
@@ -47,6 +48,8 @@ static void one_shard(Grade *grade) {
     GRADE_EXPECT(grade, n.sum[1] != 1000.0f,
                  "Only the beginning of sum was written: memcpy counts bytes, and a float has "
                  "four.");
+    GRADE_EXPECT(grade, !isnan(n.sum[3]),
+                 "A NaN stood in sum before, and it is still one: 0 times NaN is NaN, too.");
     for (size_t i = 0; i < 4; i++)
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i),
                      "The sum of one shard is that shard: sum[%zu] should be %g, not %g.", i,
@@ -56,17 +59,24 @@ static void one_shard(Grade *grade) {
 static void two_shards(Grade *grade) {
     static Numbers n;
     fill(&n, whole);
-    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 8);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 9);
     GRADE_EXPECT(grade, n.sum[0] != whole(0, 0), "The last shard is missing from the sum.");
     GRADE_EXPECT(grade, n.sum[0] != (whole(0, 0) + whole(1, 0)) / 2,
                  "This is the mean of the shards; their sum is wanted.");
-    for (size_t i = 0; i < 8; i++)
+    GRADE_EXPECT(grade, n.sum[8] != 1000.0f,
+                 "The last numbers were not summed: count need not be a multiple of anything.");
+    for (size_t i = 0; i < 9; i++)
         GRADE_EXPECT(grade, n.sum[i] == whole(0, i) + whole(1, i),
                      "%g and %g add up to %g, but sum[%zu] is %g.", (double)whole(0, i),
                      (double)whole(1, i), (double)(whole(0, i) + whole(1, i)), i, (double)n.sum[i]);
-    GRADE_EXPECT(grade, n.sum[8] == 1000.0f,
-                 "Something was written behind the end of sum: count was 8, and sum[8] is not "
-                 "yours.");
+    for (size_t i = 9; i < 32; i++)
+        GRADE_EXPECT(grade, n.sum[i] == 1000.0f,
+                     "Something was written behind the end of sum: count was 9, and sum[%zu] is "
+                     "not yours.",
+                     i);
+    fill(&n, whole);
+    STUDENT(grade, sum_shards)(n.sum, n.shards, 2, 0);
+    GRADE_EXPECT(grade, n.sum[0] == 1000.0f, "The count was 0, and a sum was written.");
 }
 
 static void check_numbers(Grade *grade, size_t shards) {

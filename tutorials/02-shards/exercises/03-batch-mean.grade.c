@@ -28,8 +28,17 @@ static void unequal_shards(Grade *grade) {
     GRADE_EXPECT(grade, mean != 3.0,
                  "This is the mean of the means: the rows of the short shard count for too much. "
                  "(8 rows of mean 1 and one of 7 have the mean 15/9, not 3)");
-    GRADE_EXPECT(grade, fabs(mean - 15.0 / 9.0) < 1e-6,
+    GRADE_EXPECT(grade, fabs(mean - 15.0 / 9.0) < 1e-12 || fabs(mean - 15.0 / 9.0) > 1e-6,
+                 "The mean has the seven digits of a float: add and divide doubles.");
+    GRADE_EXPECT(grade, fabs(mean - 15.0 / 9.0) < 1e-12,
                  "8 rows of mean 1 and one row of 7 have the mean 15/9 = 1.6667, not %g.", mean);
+    double many_means[2] = {1.0, 5.0};
+    size_t many_rows[2] = {3000000000, 1000000000};
+    mean = STUDENT(grade, batch_mean)(many_means, many_rows, 2);
+    GRADE_EXPECT(grade, mean == 2.0,
+                 "3 and 1 thousand million rows of the means 1 and 5 have the mean 2, not %g: an "
+                 "int ends at 2^31.",
+                 mean);
 }
 
 static void empty_shards(Grade *grade) {
@@ -38,6 +47,11 @@ static void empty_shards(Grade *grade) {
     double mean = STUDENT(grade, batch_mean)(means, rows, 4);
     GRADE_EXPECT(grade, !isnan(mean), "A shard without rows made the result NaN: leave it out.");
     GRADE_EXPECT(grade, mean == 3.0, "3 rows of mean 2 and one of 6 have the mean 3, not %g.",
+                 mean);
+    mean = STUDENT(grade, batch_mean)((double[]){1.0, NAN}, (size_t[]){3, 2}, 2);
+    GRADE_EXPECT(grade, isnan(mean),
+                 "A shard with rows had the mean NaN, and the result is %g: whom to leave out is "
+                 "told by rows, or a training that has failed looks well.",
                  mean);
 }
 

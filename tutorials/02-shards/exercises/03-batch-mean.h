@@ -7,7 +7,8 @@
  *     (rows[0] * means[0] + rows[1] * means[1] + ...) / (rows[0] + rows[1] + ...)
  *
  * A shard may have no rows. Its mean is 0 / 0, which is NaN, and NaN times 0 is NaN again: such a
- * shard must be left out. If no shard has rows, the result is 0.
+ * shard must be left out. (A shard that has rows and the mean NaN is not: its training has failed,
+ * and the result is to tell.) If no shard has rows, the result is 0.
  */
 #ifndef TUTORIALS_BATCH_MEAN_H
 #define TUTORIALS_BATCH_MEAN_H

