@@ -13,7 +13,8 @@ enum { MOST_PARTS = 5, MOST_ROWS = 12, ROW = 3, LONG_ROW = 7 };
 typedef struct Scene {
     Device *devices[MOST_PARTS];
     size_t before[MOST_PARTS]; // bytes that were allocated
-    float *batch;              // [MOST_ROWS, row] on the first device
+    Device *from;              // the last of them
+    float *batch;              // [MOST_ROWS, row] on `from`
     size_t row;                // floats of a row
     Part parts[MOST_PARTS];
     WatchLog log;
@@ -28,12 +29,13 @@ static void run(Grade *grade, Scene *scene, size_t rows, size_t row, int part_co
         scene->devices[i] = device_open(name, NULL);
         scene->parts[i] = (Part){scene->devices[i], 99, 999, &nothing};
     }
-    scene->batch = device_alloc(scene->devices[0], MOST_ROWS * row * sizeof(float));
+    scene->from = scene->devices[part_count - 1];
+    scene->batch = device_alloc(scene->from, MOST_ROWS * row * sizeof(float));
     for (size_t k = 0; k < MOST_ROWS * row; k++) scene->batch[k] = (float)(k + 1);
     for (int i = 0; i < part_count; i++) scene->before[i] = scene->devices[i]->bytes;
     watch_begin(&scene->log);
     STUDENT(grade, scatter_rows)
-    (scene->devices[0], scene->batch, rows, row, scene->parts, part_count);
+    (scene->from, scene->batch, rows, row, scene->parts, part_count);
     watch_begin(NULL);
     for (int i = 0; i < part_count; i++) {
         size_t floats = (scene->parts[i].end - scene->parts[i].begin) * row;
@@ -107,6 +109,7 @@ static void unequal_parts(Grade *grade) {
     check_rows(grade, 11, ROW, 3);
     check_rows(grade, 9, ROW, 5);
     check_rows(grade, 3, ROW, 5);
+    check_rows(grade, 0, ROW, 2);
 }
 
 static void memory_of_device(Grade *grade) {
@@ -130,13 +133,15 @@ static void memory_of_device(Grade *grade) {
 static void copies(Grade *grade) {
     static Scene scene;
     run(grade, &scene, 9, ROW, 5); // 2, 2, 2, 2, 1
-    size_t count = 0, bytes = 0;
+    size_t count = 0, bytes = 0, received[MOST_PARTS] = {0};
     for (size_t k = 0; k < scene.log.count; k++) {
         const WatchEvent *event = &scene.log.events[k];
         if (event->kind != WATCH_COPY) continue;
         count++;
         bytes += event->bytes;
-        GRADE_EXPECT(grade, event->from == scene.devices[0],
+        for (int i = 0; i < MOST_PARTS; i++)
+            if (event->to == scene.devices[i]) received[i] += event->bytes;
+        GRADE_EXPECT(grade, event->from == scene.from,
                      "A copy came from another device than the batch's.");
     }
     GRADE_EXPECT(grade, count > 0,
@@ -150,6 +155,13 @@ static void copies(Grade *grade) {
                  "There were %zu copies for 5 devices: a part's rows lie together, so one each is "
                  "enough.",
                  count);
+    for (int i = 0; i < MOST_PARTS; i++) {
+        size_t wanted = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
+        GRADE_EXPECT(grade, received[i] == wanted,
+                     "device_copy was told another device than the one whose memory it writes. "
+                     "(device %d was to receive %zu bytes, and %zu were said to go there)",
+                     i, wanted, received[i]);
+    }
 }
 
 const Grader grader_04_01 = {

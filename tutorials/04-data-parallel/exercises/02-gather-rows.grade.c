@@ -5,10 +5,11 @@
 
 extern const Grader grader_04_02;
 
-enum { MOST_PARTS = 5, ROW = 3, MOST_ROWS = 16 };
+enum { MOST_PARTS = 5, ROW = 3, LONG_ROW = 7, MOST_ROWS = 18 };
 
 typedef struct Scene {
     Device *devices[MOST_PARTS];
+    Device *to;
     OutputPart parts[MOST_PARTS];
     float *outputs;
     size_t rows, returned;
@@ -16,8 +17,8 @@ typedef struct Scene {
     WatchLog log;
 } Scene;
 
-// counts: of each part's rows, ended by -1. Row r of the batch is r*ROW + 1, r*ROW + 2, ...
-static void run(Grade *grade, Scene *scene, const int *counts) {
+// counts: of each part's rows, ended by -1. Row r of the batch is r*row + 1, r*row + 2, ...
+static void run(Grade *grade, Scene *scene, const int *counts, size_t row) {
     *scene = (Scene){0};
     for (int i = 0; counts[i] >= 0; i++) {
         char name[16];
@@ -25,23 +26,24 @@ static void run(Grade *grade, Scene *scene, const int *counts) {
         Device *device = scene->devices[i] = device_open(name, NULL);
         size_t count = (size_t)counts[i];
         scene->parts[i] = (OutputPart){.device = device, .count = count};
-        if (count > 0) scene->parts[i].rows = device_alloc(device, count * ROW * sizeof(float));
-        for (size_t k = 0; k < count * ROW; k++)
-            scene->parts[i].rows[k] = (float)(scene->rows * ROW + k + 1);
+        if (count > 0) scene->parts[i].rows = device_alloc(device, count * row * sizeof(float));
+        for (size_t k = 0; k < count * row; k++)
+            scene->parts[i].rows[k] = (float)(scene->rows * row + k + 1);
         scene->rows += count;
         scene->part_count++;
     }
-    scene->outputs = device_alloc(scene->devices[0], MOST_ROWS * ROW * sizeof(float));
-    for (size_t k = 0; k < MOST_ROWS * ROW; k++) scene->outputs[k] = -1.0f;
+    scene->to = scene->devices[scene->part_count - 1];
+    scene->outputs = device_alloc(scene->to, MOST_ROWS * row * sizeof(float));
+    for (size_t k = 0; k < MOST_ROWS * row; k++) scene->outputs[k] = -1.0f;
     watch_begin(&scene->log);
-    scene->returned = STUDENT(grade, gather_rows)(scene->devices[0], scene->outputs, ROW,
-                                                  scene->parts, scene->part_count);
+    scene->returned = STUDENT(grade, gather_rows)(scene->to, scene->outputs, row, scene->parts,
+                                                  scene->part_count);
     watch_begin(NULL);
 }
 
 static void check(Grade *grade, const int *counts, const char *sentence) {
     static Scene scene;
-    run(grade, &scene, counts);
+    run(grade, &scene, counts, ROW);
     size_t last = scene.rows * ROW - 1, first = scene.parts[0].count; // rows of the first part
     GRADE_EXPECT(grade, scene.returned == scene.rows, "There are %zu rows in all, not %zu.",
                  scene.rows, scene.returned);
@@ -63,8 +65,15 @@ static void check(Grade *grade, const int *counts, const char *sentence) {
 }
 
 static void two_parts(Grade *grade) {
+    static Scene scene;
     check(grade, (int[]){1, 1, -1}, "The outputs of the last device are missing.");
     check(grade, (int[]){4, 4, -1}, "The outputs of the last device are missing.");
+    run(grade, &scene, (int[]){2, 2, -1}, LONG_ROW);
+    for (size_t k = 0; k < 4 * LONG_ROW; k++)
+        GRADE_EXPECT(grade, scene.outputs[k] == (float)(k + 1),
+                     "A row has row_size floats: yours were right while that was %d, and are not "
+                     "with another length.",
+                     ROW);
 }
 
 static void unequal_parts(Grade *grade) {
@@ -76,15 +85,17 @@ static void unequal_parts(Grade *grade) {
 
 static void copies(Grade *grade) {
     static Scene scene;
-    run(grade, &scene, (int[]){2, 2, 1, 0, 0, -1});
-    size_t count = 0;
+    run(grade, &scene, (int[]){2, 2, 1, 0, 0, -1}, ROW);
+    size_t count = 0, sent[MOST_PARTS] = {0};
     for (size_t k = 0; k < scene.log.count; k++) {
         const WatchEvent *event = &scene.log.events[k];
         if (event->kind != WATCH_COPY) continue;
         count++;
         GRADE_EXPECT(grade, event->bytes > 0,
                      "A part without rows was copied, although its pointer is NULL.");
-        GRADE_EXPECT(grade, event->to == scene.devices[0],
+        for (int i = 0; i < MOST_PARTS; i++)
+            if (event->from == scene.devices[i]) sent[i] += event->bytes;
+        GRADE_EXPECT(grade, event->to == scene.to,
                      "A copy went to another device than the outputs'.");
     }
     GRADE_EXPECT(grade, count > 0,
@@ -95,6 +106,13 @@ static void copies(Grade *grade) {
         "Three parts have rows, but there were %zu copies by device_copy; the first device's "
         "own rows need one, too.",
         count);
+    for (int i = 0; i < MOST_PARTS; i++) {
+        size_t wanted = scene.parts[i].count * ROW * sizeof(float);
+        GRADE_EXPECT(grade, sent[i] == wanted,
+                     "device_copy was told another device than the one whose memory it reads. "
+                     "(device %d has %zu bytes, and %zu were said to come from it)",
+                     i, wanted, sent[i]);
+    }
 }
 
 const Grader grader_04_02 = {

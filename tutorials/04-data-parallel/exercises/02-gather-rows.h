@@ -15,7 +15,7 @@ typedef struct OutputPart {
     float *rows;  // [count, row_size] on the device
 } OutputPart;
 
-// outputs [all rows, row_size] is memory of the device `to`. Returns how many rows there are.
+// outputs [all rows, row_size] is memory of the device `to`, which may be any of them. Returns how many rows there are.
 size_t gather_rows(Device *to, float *outputs, size_t row_size, const OutputPart *parts,
                    int part_count);
 

@@ -7,7 +7,7 @@
 
 extern const Grader grader_04_03;
 
-enum { MOST = 5, COUNT = 251 };
+enum { MOST = 5, COUNT = 251 }; // a number lies behind each device's gradients
 
 typedef struct Scene {
     Device *devices[MOST];
@@ -31,8 +31,8 @@ static void run(Grade *grade, Scene *scene, int device_count, float (*value)(int
         char name[16];
         snprintf(name, sizeof name, "cpu:%d", i);
         scene->devices[i] = device_open(name, NULL);
-        scene->gradients[i] = device_alloc(scene->devices[i], COUNT * sizeof(float));
-        for (size_t k = 0; k < COUNT; k++) scene->gradients[i][k] = value(i, k);
+        scene->gradients[i] = device_alloc(scene->devices[i], (COUNT + 1) * sizeof(float));
+        for (size_t k = 0; k <= COUNT; k++) scene->gradients[i][k] = value(i, k);
     }
     scene->before = scene->devices[0]->bytes;
     device_reset_peak(scene->devices[0]);
@@ -60,11 +60,14 @@ static void check_sum(Grade *grade, int device_count) {
         GRADE_EXPECT(grade, got == sum, "Sum %zu on %d devices is %g and should be %g.", k,
                      device_count, (double)got, (double)sum);
     }
+    GRADE_EXPECT(grade, scene.gradients[0][COUNT] == whole(0, COUNT),
+                 "Something was written behind the last gradient: there are count of them.");
     for (int i = 1; i < device_count; i++)
-        GRADE_EXPECT(grade, scene.gradients[i][3] == whole(i, 3),
-                     "The gradients of device %d were changed; only the first device's become the "
-                     "sum.",
-                     i);
+        for (size_t k = 0; k <= COUNT; k++)
+            GRADE_EXPECT(grade, scene.gradients[i][k] == whole(i, k),
+                         "The gradients of device %d were changed; only the first device's become "
+                         "the sum.",
+                         i);
 }
 
 static void two_devices(Grade *grade) {
@@ -115,7 +118,10 @@ static void memory(Grade *grade) {
     static Scene scene;
     for (int count = 3; count > 0; count -= 2) {
         run(grade, &scene, count, whole);
-        GRADE_EXPECT(grade, scene.devices[0]->bytes <= scene.before,
+        const size_t bytes = scene.devices[0]->bytes; // modulo 2^64 if too many were given back
+        GRADE_EXPECT(grade, (bytes - scene.before) % (COUNT * sizeof(float)) == 0,
+                     "device_free was told another number of bytes than device_alloc.");
+        GRADE_EXPECT(grade, bytes <= scene.before,
                      "The memory that was taken on the first device was not given back: "
                      "device_free. (%d devices)",
                      count);

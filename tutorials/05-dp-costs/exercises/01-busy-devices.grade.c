@@ -58,6 +58,15 @@ static void every_case(Grade *grade) {
                          "%zu rows on %zu devices: %zu busy, at most %zu rows; yours: %zu and %zu.",
                          rows, devices, wanted.busy, wanted.longest, got.busy, got.longest);
         }
+    const size_t many[][2] = {{16777217, 1}, {33554435, 2}, {5000000000, 3}, {5000000000, 8}};
+    for (size_t i = 0; i < sizeof many / sizeof *many; i++) {
+        Occupation got = STUDENT(grade, occupation)(many[i][0], many[i][1]);
+        Occupation wanted = count(many[i][0], many[i][1]);
+        GRADE_EXPECT(grade, got.busy == wanted.busy && got.longest == wanted.longest,
+                     "Few rows are right, and many are not: an int ends at 2^31, and a float has "
+                     "24 bits. (%zu rows on %zu devices: at most %zu rows, not %zu)",
+                     many[i][0], many[i][1], wanted.longest, got.longest);
+    }
 }
 
 const Grader grader_05_01 = {"05-dp-costs/01-busy-devices",

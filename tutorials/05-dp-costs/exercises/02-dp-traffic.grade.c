@@ -71,6 +71,21 @@ static void two_devices(Grade *grade) {
                  got.to_first);
 }
 
+// A language model, by hand: chunks of 3, 3 and 2 rows.
+static void large_model(Grade *grade) {
+    const DpJob job = {1500000000, 1000, 2000, 8, 3}, none = {1500000000, 1000, 2000, 0, 3};
+    const size_t first = 4 * (2 * job.weights + 5 * 2000ul), others = first + 4 * 5 * 1000ul;
+    DpTraffic got = STUDENT(grade, dp_traffic)(&job);
+    GRADE_EXPECT(grade, got.to_first == first && got.to_others == others,
+                 "A small model is right, and one of 1500 million weights is not: an int ends at "
+                 "2^31. (%zu and %zu bytes; you predict %zu and %zu)",
+                 first, others, got.to_first, got.to_others);
+    got = STUDENT(grade, dp_traffic)(&none);
+    GRADE_EXPECT(grade, got.to_first == 0 && got.to_others == 0,
+                 "Without rows nobody receives anything; you predict %zu and %zu bytes.",
+                 got.to_first, got.to_others);
+}
+
 static void several_devices(Grade *grade) {
     for (size_t devices = 3; devices <= 5; devices += 2) {
         DpJob job;
@@ -94,6 +109,7 @@ static void idle_devices(Grade *grade) {
                  "9 rows on 8 devices: device 0 received %zu bytes and the others %zu; you predict "
                  "%zu and %zu.",
                  real.to_first, real.to_others, got.to_first, got.to_others);
+    large_model(grade);
 }
 
 const Grader grader_05_02 = {"05-dp-costs/02-dp-traffic",
