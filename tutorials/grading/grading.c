@@ -30,7 +30,8 @@ enum { CHECK_SECONDS = 10, MOST_BROKEN = 8, SENTENCE_MAX = 600, PASSED = '+', MI
 struct Grade {
     const char *file; // the student's, compiled
     void *library;
-    int verdict; // the pipe's end for writing
+    int verdict;            // the pipe's end for writing
+    pthread_mutex_t misses; // locked by the first thread that does, and never unlocked
 };
 
 typedef enum Result { RESULT_PASS, RESULT_MISS, RESULT_SKIP } Result;
@@ -50,6 +51,7 @@ void grade_miss(Grade *grade, const char *format, ...) {
     text[0] = MISSED;
     vsnprintf(text + 1, sizeof text - 1, format, arguments);
     va_end(arguments);
+    pthread_mutex_lock(&grade->misses); // another rank's sentence must not follow this one
     fflush(NULL);
     ssize_t written = write(grade->verdict, text, strlen(text));
     _exit(written > 0 ? 0 : 1); // also when called by a rank's thread: the check is over
@@ -357,7 +359,7 @@ static Outcome grade_check(const GradeCheck *check, const char *file) {
     CHECK(child >= 0, "no process for a check");
     if (child == 0) {
         close(ends[0]);
-        Grade grade = {.file = file, .verdict = ends[1]};
+        Grade grade = {.file = file, .verdict = ends[1], .misses = PTHREAD_MUTEX_INITIALIZER};
         run_check(&grade, check);
     }
     close(ends[1]);

@@ -155,6 +155,10 @@ static void copies(Grade *grade) {
                  "There were %zu copies for 5 devices: a part's rows lie together, so one each is "
                  "enough.",
                  count);
+    GRADE_EXPECT(grade, count == 5,
+                 "There were %zu copies for 5 devices: the rows of the batch's own device need "
+                 "device_copy, too.",
+                 count);
     for (int i = 0; i < MOST_PARTS; i++) {
         size_t wanted = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
         GRADE_EXPECT(grade, received[i] == wanted,

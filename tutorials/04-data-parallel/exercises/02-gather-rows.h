@@ -1,8 +1,8 @@
 /* 02-gather-rows.h: the last of DataParallel's operations forward.
  *
- * Each device has computed outputs for its rows. The first device wants them all, in the order of
- * the batch, because the loss is computed there. The parts may differ in length, and the last ones
- * may be empty: then rows is NULL, and there is nothing to copy.
+ * Each device has computed outputs for its rows. One device, mostly the first, wants them all, in
+ * the order of the batch, because the loss is computed there. The parts may differ in length, and
+ * the last ones may be empty: then rows is NULL, and there is nothing to copy.
  */
 #ifndef TUTORIALS_GATHER_ROWS_H
 #define TUTORIALS_GATHER_ROWS_H
@@ -15,7 +15,8 @@ typedef struct OutputPart {
     float *rows;  // [count, row_size] on the device
 } OutputPart;
 
-// outputs [all rows, row_size] is memory of the device `to`, which may be any of them. Returns how many rows there are.
+// outputs [all rows, row_size] is memory of the device `to`, which need not be that of parts[0].
+// Returns how many rows there are.
 size_t gather_rows(Device *to, float *outputs, size_t row_size, const OutputPart *parts,
                    int part_count);
 

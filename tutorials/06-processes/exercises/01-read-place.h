@@ -16,9 +16,9 @@ typedef struct Place {
 typedef const char *Lookup(const char *name);
 
 // Fills *place and returns NULL if all three variables are there, are whole numbers in decimal, and
-// make sense: world_size at least 1 and no more than an int holds, rank and local_rank from 0 to world_size - 1. Otherwise *place
-// stays as it was, and the result is the name of the variable that is missing or wrong: the first
-// such one in the order "WORLD_SIZE", "RANK", "LOCAL_RANK".
+// make sense: world_size at least 1 and not too large for an int, rank and local_rank from 0 to
+// world_size - 1. Otherwise *place stays as it was, and the result is the name of the variable that
+// is missing or wrong: the first such one in the order "WORLD_SIZE", "RANK", "LOCAL_RANK".
 const char *read_place(Place *place, Lookup *lookup);
 
 #endif

@@ -1,4 +1,4 @@
-/* It returned after a while, and a shard was still running: no time is long enough, pthread_join waits as long as it takes. */
+/* no time is long enough, pthread_join waits as long as it takes. */
 typedef struct ShardThread {
     pthread_t thread;
     ShardWork *work;

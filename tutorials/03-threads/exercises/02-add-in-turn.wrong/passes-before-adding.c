@@ -1,4 +1,4 @@
-/* The turn was passed on before all numbers had been added: the next shard would add at the same time. */
+/* The turn was passed on before all numbers had been added */
 void add_in_turn(Turn *turn, int shard, const float *gradients) {
     pthread_mutex_lock(&turn->mutex);
     while (turn->next != shard) pthread_cond_wait(&turn->changed, &turn->mutex);

@@ -1,4 +1,4 @@
-/* It returned -1, and err says nothing: hand err on to what may fail, so that whoever calls it learns why. */
+/* It returned -1, and err says nothing: hand err on to what may fail */
 int rank_zero_first(ProcessGroup *group, Job *prepare, Job *use, void *context, Error *err) {
     (void)err;
     if (pg_rank(group) == 0) prepare(context);

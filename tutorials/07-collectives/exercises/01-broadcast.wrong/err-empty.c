@@ -1,4 +1,4 @@
-/* It returned -1, and err says nothing: hand err on to what may fail, so that whoever calls it learns why. */
+/* It returned -1, and err says nothing: hand err on to what may fail */
 int broadcast_by_hand(ProcessGroup *group, float *data, size_t count, int root, Error *err) {
     (void)err;
     if (pg_rank(group) != root) return pg_run(group, pg_recv(data, count, PG_F32, root), NULL);

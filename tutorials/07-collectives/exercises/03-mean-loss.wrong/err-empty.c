@@ -1,4 +1,4 @@
-/* It returned -1, and err says nothing: hand err on to what may fail, so that whoever calls it learns why. */
+/* It returned -1, and err says nothing: hand err on to what may fail */
 int mean_loss(ProcessGroup *group, double sum, size_t rows, double *mean, Error *err) {
     (void)err;
     double values[2] = {sum, (double)rows};

@@ -1,0 +1,19 @@
+/* the rows of the batch's own device need device_copy, too. */
+#include <string.h>
+
+void scatter_rows(Device *from, const float *batch, size_t rows, size_t row_size, Part *parts,
+                  int part_count) {
+    for (int i = 0; i < part_count; i++) {
+        Part *part = &parts[i];
+        chunk_bounds(rows, (size_t)part_count, (size_t)i, &part->begin, &part->end);
+        part->rows = NULL;
+        if (part->begin == part->end) continue;
+        size_t bytes = (part->end - part->begin) * row_size * sizeof(float);
+        part->rows = device_alloc(part->device, bytes);
+        const float *first = batch + part->begin * row_size;
+        if (part->device == from)
+            memcpy(part->rows, first, bytes);
+        else
+            device_copy(part->device, part->rows, from, first, bytes);
+    }
+}
