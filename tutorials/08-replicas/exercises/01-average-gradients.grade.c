@@ -18,7 +18,7 @@ typedef enum Kind { PLAIN, FROZEN, SHARED } Kind; // what parameter 1 is (shared
 typedef struct Scene {
     Kind kind;
     float gradients[MOST_RANKS][PARAMETERS][MOST];
-    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS]; // of the first of two steps
 } Scene;
 
 // Sums of powers of two: exact, also when divided by the number of ranks after adding.
@@ -30,13 +30,27 @@ static size_t count_of(int parameter) {
     return ROWS[parameter] * COLUMNS[parameter];
 }
 
+// A step with new gradients for the same parameters.
+static void run_step(GradeRank *rank, Tensor *const *list, Tensor *tensors) {
+    Scene *scene = rank->context;
+    for (int k = 0; k < PARAMETERS; k++)
+        for (size_t i = 0; i < count_of(k); i++)
+            scene->gradients[rank->rank][k][i] = number(rank->rank, k, i);
+    rank->status =
+        STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
+    for (int k = 0; k < PARAMETERS; k++)
+        GRADE_EXPECT(rank->grade, tensors[k].requires_grad == (k != 1 || scene->kind != FROZEN),
+                     "Parameter %d's requires_grad was changed: in the next step nobody would "
+                     "train it, or somebody what is frozen.",
+                     k);
+}
+
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     Tensor tensors[PARAMETERS];
     Tensor *list[PARAMETERS];
     for (int k = 0; k < PARAMETERS; k++) {
         float *gradient = scene->gradients[rank->rank][k];
-        for (size_t i = 0; i < count_of(k); i++) gradient[i] = number(rank->rank, k, i);
         tensors[k] = tensor_make(NULL, DTYPE_F32, 2, (size_t[]){ROWS[k], COLUMNS[k]}, NULL);
         tensors[k].requires_grad = tensors[k].has_grad = true;
         tensors[k].grad = gradient;
@@ -46,11 +60,15 @@ static void run_rank(GradeRank *rank) {
         tensors[1].requires_grad = tensors[1].has_grad = false; // grad points to old numbers
     }
     if (scene->kind == SHARED) list[3] = list[1];
-    rank->status =
-        STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
-    scene->calls[rank->rank] = watch_calls(rank->log);
+    run_step(rank, list, tensors);
+    size_t calls = scene->calls[rank->rank] = watch_calls(rank->log);
     for (size_t i = 0; i < rank->log->count; i++)
         scene->bytes[rank->rank] += rank->log->events[i].bytes;
+    if (rank->status != 0) return;
+    run_step(rank, list, tensors);
+    GRADE_EXPECT(rank->grade, rank->status != 0 || watch_calls(rank->log) == 2 * calls,
+                 "The second step averaged other gradients than the first: something was kept from "
+                 "one call to the next.");
 }
 
 // The sentences for what is common, for one gradient's number on one rank.
@@ -98,6 +116,30 @@ static void check(Grade *grade, Scene *scene, int world, Kind kind) {
             }
 }
 
+// More parameters than a student may think of, and the last one is the first.
+static void run_large_model(GradeRank *rank) {
+    enum { MANY = 1000 };
+    static float gradients[2][MANY];
+    static Tensor tensors[2][MANY];
+    static Tensor *lists[2][MANY];
+    Tensor **list = lists[rank->rank];
+    for (int k = 0; k < MANY; k++) {
+        float *gradient = &gradients[rank->rank][k];
+        Tensor *tensor = list[k] = &tensors[rank->rank][k];
+        *gradient = (float)rank->rank;
+        *tensor = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){1}, NULL);
+        tensor->requires_grad = tensor->has_grad = true;
+        tensor->grad = gradient;
+    }
+    list[MANY - 1] = list[0];
+    rank->status = STUDENT(rank->grade, average_gradients)(rank->group, list, MANY, &rank->err);
+    size_t calls = watch_calls(rank->log);
+    GRADE_EXPECT(rank->grade, calls == MANY - 1,
+                 "Of %d parameters two are the same, so %d gradients are to be averaged, and not "
+                 "%zu.",
+                 MANY, MANY - 1, calls);
+}
+
 static void two_ranks(Grade *grade) {
     static Scene scene;
     check(grade, &scene, 2, PLAIN);
@@ -128,6 +170,7 @@ static void shared(Grade *grade) {
                  "The shared parameter was sent twice: it stands in the list under both of its "
                  "names. (%zu bytes, and %zu are needed)",
                  scene.bytes[0], needed);
+    grade_ranks(grade, 2, run_large_model, NULL);
 }
 
 const Grader grader_08_01 = {"08-replicas/01-average-gradients",

@@ -20,7 +20,8 @@ typedef enum Change {
     LAST_BIT,
     SIGN_OF_ZERO,
     EXCHANGED,
-    ALL_NAN
+    ALL_NAN,
+    OTHER_NAN
 } Change;
 
 typedef struct Scene {
@@ -36,7 +37,9 @@ static void run_rank(GradeRank *rank) {
     bool odd = rank->rank == scene->odd_one;
     for (int i = 0; i < COUNT; i++) weights[i] = 0.5f + (float)i;
     weights[4] = 0.0f;
-    if (scene->change == ALL_NAN) weights[3] = NAN;
+    if (scene->change == ALL_NAN || scene->change == OTHER_NAN) weights[3] = NAN;
+    if (odd && scene->change == OTHER_NAN)
+        memcpy(&weights[3], &(uint32_t){0x7fc00001}, sizeof weights[3]);
     if (odd && scene->change == FIRST) weights[0] = -1.0f;
     bool down = odd && scene->change == DOWN;
     if (odd && (scene->change == UP || scene->change == UP_AND_DOWN)) weights[1] += 0.0078125f;
@@ -112,6 +115,7 @@ static void bits_not_values(Grade *grade) {
     ask(grade, 3, ALL_NAN, -1,
         "The same NaN on all ranks was called different: compare bits and not values.");
     ask(grade, 3, SIGN_OF_ZERO, 2, "0 and -0 are equal values with different bits.");
+    ask(grade, 3, OTHER_NAN, 1, "Two NaN of different bits were called equal: compare bits.");
 }
 
 const Grader grader_08_03 = {"08-replicas/03-replicas-equal",

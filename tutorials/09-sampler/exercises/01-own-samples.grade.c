@@ -65,6 +65,23 @@ static void check(Grade *grade, size_t samples, int world) {
     }
 }
 
+static void large(Grade *grade) {
+    enum { SAMPLES = 100003, WORLD = 2 };
+    static size_t order[SAMPLES + 1], own[SAMPLES];
+    for (size_t i = 0; i <= SAMPLES; i++) order[i] = SAMPLES - i;
+    size_t count = STUDENT(grade, own_samples)(order, SAMPLES, WORLD, 1, own);
+    GRADE_EXPECT(grade, count == 50002, "%d samples for 2 ranks are 50002 each, not %zu.", SAMPLES,
+                 count);
+    for (size_t i = 0; i < count; i++) {
+        size_t wanted = SAMPLES - (1 + 2 * i) % SAMPLES;
+        GRADE_EXPECT(grade, own[i] == wanted, "%d samples: number %zu of rank 1 is %zu, not %zu.",
+                     SAMPLES, i, wanted, own[i]);
+    }
+    for (size_t i = 0; i <= SAMPLES; i++)
+        GRADE_EXPECT(grade, order[i] == SAMPLES - i,
+                     "The order, or what lies behind it, was written to; only own is yours.");
+}
+
 static void even(Grade *grade) {
     check(grade, 12, 2);
     check(grade, 15, 3);
@@ -77,6 +94,7 @@ static void uneven(Grade *grade) {
     check(grade, 10, 3);
     check(grade, 13, 5);
     check(grade, 8, 5);
+    large(grade);
 }
 
 static void few(Grade *grade) {

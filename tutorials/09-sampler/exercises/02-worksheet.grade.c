@@ -18,6 +18,7 @@ static const Case CASES[] = {
     {{100, 2, 3, 16, 16, 0.25}, {48, 3, 6, 0.75}},     // 34 samples each
     {{1001, 1, 5, 100, 50, 0.25}, {500, 3, 3, 2.5}},   // 201 samples each: a batch of one row
     {{1000, 10, 2, 250, 500, 0.25}, {500, 2, 20, 0.25}},
+    {{5000000000, 300, 8, 32, 256, 0.5}, {256, 19531250, 5859375000, 0.5}}, // too many for an int
 };
 enum { CASE_COUNT = sizeof CASES / sizeof *CASES };
 

@@ -5,8 +5,10 @@
 
 extern const Grader grader_09_03;
 
-enum { MOST_RANKS = 5, MOST_SAMPLES = 32, SEED = 17, EPOCH = 6 };
+enum { MOST_RANKS = 5, MOST_SAMPLES = 32, EPOCH = 6 };
 
+#define SEED   (((uint64_t)1 << 40) + 17)
+#define CLOCK  ((uint64_t)1700000000)
 #define WEIGHT 2.5f
 
 typedef struct Scene {
@@ -33,7 +35,7 @@ static void run_rank(GradeRank *rank) {
     Script *script = &scene.scripts[rank->rank];
     *script = (Script){.group = rank->group,
                        .seed_option = SEED,
-                       .clock = 1700000000 + (uint64_t)rank->rank,
+                       .clock = CLOCK + (uint64_t)rank->rank,
                        .some_weights_may_rest = scene.rests,
                        .saved_epoch = EPOCH,
                        .saved_weight = WEIGHT,
@@ -59,11 +61,13 @@ static void seed(Grade *grade) {
         play(grade, GRADE_WORLDS[w], false, 0);
         for (int r = 0; r < GRADE_WORLDS[w]; r++) {
             uint64_t got = scene.scripts[r].seed;
-            GRADE_EXPECT(grade, got < 1700000000,
+            GRADE_EXPECT(grade, got < CLOCK || got >= CLOCK + MOST_RANKS,
                          "The seed comes from the clock: no run can be repeated.");
             GRADE_EXPECT(
                 grade, got == scene.scripts[0].seed,
                 "Each rank shuffles with a seed of its own: some samples are dealt out to nobody.");
+            GRADE_EXPECT(grade, got != (uint32_t)SEED,
+                         "A half of the seed was cut off: it has 64 bits.");
             GRADE_EXPECT(grade, got == SEED, "The user asked for another seed: seed_option.");
         }
     }
@@ -105,6 +109,7 @@ static void resume(Grade *grade) {
                          (double)WEIGHT);
         }
     }
+    grade_broken_ranks(grade, 2, run_rank, NULL);
 }
 
 static int tests_of(int rank) {
@@ -120,6 +125,11 @@ static void check_shares(Grade *grade, int world, size_t samples) {
                  "Rank 0 tests alone: the other ranks neither help nor know the result.");
     GRADE_EXPECT(grade, world == 1 || all != world * (int)samples,
                  "Every rank tests the whole test set: the work is done W times.");
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, tests_of(r) <= (int)samples / world + world,
+                     "One rank tests for others, which test less: all are to share the work. (rank "
+                     "%d of %d tests %d of %zu samples)",
+                     r, world, tests_of(r), samples);
     for (size_t i = 0; i < samples; i++) {
         int times = 0;
         for (int r = 0; r < world; r++) times += scene.tested[r][i];

@@ -55,6 +55,8 @@ static void together(Grade *grade) {
 }
 
 static void several(Grade *grade) {
+    const Case none = {0, 50, {0}, 0, {0}};
+    const Case large = {3, 5000000000, {10, 3000000000, 3000000000}, 2, {1, 0, 0}};
     const Case again = {6, 50, {30, 30, 30, 30, 30, 30}, 3, {2, 2, 1, 1, 0, 0}};
     const Case eight = {8, 4, {4, 8, 4, 8, 4, 8, 4, 8}, 8, {7, 6, 5, 4, 3, 2, 1, 0}};
     const Case one = {3, 1000, {100, 20, 30}, 1, {0, 0, 0}};
@@ -62,6 +64,9 @@ static void several(Grade *grade) {
     cut(grade, &one, bucket_of);
     GRADE_EXPECT(grade, bucket_of[one.count] == 99,
                  "A number was written behind the last parameter's: bucket_of has count.");
+    check(grade, &none, "", "Without parameters there is no bucket.");
+    check(grade, &large, "Bytes were counted in a type that 3000 million do not fit into.",
+          "The number of buckets is wrong.");
     check(grade, &again,
           "A new bucket holds nothing: what the one before it held was counted again.",
           "The number of buckets is wrong.");

@@ -49,6 +49,12 @@ static void run_rank(GradeRank *rank) {
     if (scene->kind == SHARED) list[scene->odd_one] = list[3];
     rank->status = STUDENT(rank->grade, average_in_buckets)(rank->group, list, PARAMETERS,
                                                             scene->cap, memory, &rank->err);
+    for (int k = 0; k < PARAMETERS; k++)
+        GRADE_EXPECT(rank->grade,
+                     tensors[k].requires_grad == (scene->kind != FROZEN || k != scene->odd_one),
+                     "Parameter %d's requires_grad was changed: in the next step nobody would "
+                     "train it, or somebody what is frozen.",
+                     k);
     for (size_t i = 0; i < rank->log->count; i++) {
         const WatchEvent *event = &rank->log->events[i];
         scene->bytes[rank->rank] += event->bytes;
@@ -124,6 +130,30 @@ static void check_buckets(Grade *grade, const Scene *scene, const size_t *wanted
                      scene->cap, b, scene->floats[b], wanted[b]);
 }
 
+// More parameters than a student may think of, and the first one is the last.
+static void run_large_model(GradeRank *rank) {
+    enum { MANY = 5000 };
+    static float gradients[2][MANY], memories[2][MANY];
+    static Tensor tensors[2][MANY];
+    static Tensor *lists[2][MANY];
+    Tensor **list = lists[rank->rank];
+    for (size_t k = 0; k < MANY; k++) {
+        float *gradient = &gradients[rank->rank][k];
+        Tensor *tensor = list[k] = &tensors[rank->rank][k];
+        *gradient = (float)(2 * k) + (float)(2 * rank->rank);
+        *tensor = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){1}, NULL);
+        tensor->requires_grad = tensor->has_grad = true;
+        tensor->grad = gradient;
+    }
+    list[0] = list[MANY - 1];
+    rank->status = STUDENT(rank->grade, average_in_buckets)(rank->group, list, MANY, 4 * MANY,
+                                                            memories[rank->rank], &rank->err);
+    for (size_t k = 1; k < MANY && rank->status == 0; k++)
+        GRADE_EXPECT(rank->grade, gradients[rank->rank][k] == (float)(2 * k + 1),
+                     "Of %d parameters, number %zu has the mean %g, and should have %zu.", MANY, k,
+                     (double)gradients[rank->rank][k], 2 * k + 1);
+}
+
 static void two_ranks(Grade *grade) {
     static Scene scene;
     check(grade, &scene, 2, 0);
@@ -141,6 +171,12 @@ static void all_worlds(Grade *grade) {
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }
 
+static bool has_empty(const Scene *scene) {
+    for (size_t call = 0; call < scene->calls[0] && call < MOST_CALLS; call++)
+        if (scene->floats[call] == 0) return true;
+    return false;
+}
+
 static void messages(Grade *grade) {
     static Scene scene;
     const size_t CAPS[][2] = {{0, 5}, {30, 3}, {40, 3}, {120, 2}, {10000, 1}}; // and their buckets
@@ -149,6 +185,10 @@ static void messages(Grade *grade) {
         GRADE_EXPECT(grade, scene.bytes[0] >= 53 * sizeof(float),
                      "%zu bytes were sent; the gradients have %zu.", scene.bytes[0],
                      53 * sizeof(float));
+        GRADE_EXPECT(grade, scene.bytes[0] > 53 * sizeof(float) || !has_empty(&scene),
+                     "A bucket without gradients was reduced: the one before it was full, and "
+                     "nothing was left. (cap %zu)",
+                     CAPS[i][0]);
         GRADE_EXPECT(grade, scene.calls[0] <= CAPS[i][1],
                      "Each gradient travels alone: these are too many messages. (cap %zu: %zu, and "
                      "%zu are enough)",
@@ -197,6 +237,7 @@ static void shared(Grade *grade) {
     check_means(grade, &scene, 2);
     check_buckets(grade, &scene, (size_t[]){29, 0},
                   "A shared parameter counted twice as if it filled a bucket twice.");
+    grade_ranks(grade, 2, run_large_model, NULL);
 }
 
 const Grader grader_10_02 = {"10-buckets/02-average-in-buckets",

@@ -141,14 +141,17 @@ static void run_rank(GradeRank *rank) {
         run_step(rank, &watch, &overlap, scene->mixed ? MIXED[rank->rank] : IN_ORDER);
 }
 
-// With a lost connection: the bucket cannot be started, or its wait fails.
+// With a lost connection: a bucket cannot be started, or its wait fails.
 static void run_broken_rank(GradeRank *rank) {
-    OverlapBucket bucket = {.floats = PART, .gradients = 1};
-    Overlap overlap = {.group = rank->group, .buckets = &bucket, .count = 1};
-    float buffer[PART] = {0};
-    bucket.buffer = buffer;
+    OverlapBucket buckets[BUCKETS] = {{0}};
+    Overlap overlap = {.group = rank->group, .buckets = buckets, .count = BUCKETS};
+    float buffers[BUCKETS][PART] = {{0}};
+    for (size_t b = 0; b < BUCKETS; b++)
+        buckets[b] = (OverlapBucket){.buffer = buffers[b], .floats = PART, .gradients = 1};
     STUDENT(rank->grade, overlap_begin)(&overlap);
-    rank->status = STUDENT(rank->grade, overlap_ready)(&overlap, 0, &rank->err);
+    const size_t order[BUCKETS] = {0, 2, 1}; // the last one starts two
+    for (size_t i = 0; i < BUCKETS && rank->status == 0; i++)
+        rank->status = STUDENT(rank->grade, overlap_ready)(&overlap, order[i], &rank->err);
     if (rank->status == 0)
         rank->status = STUDENT(rank->grade, overlap_finish)(&overlap, &rank->err);
 }

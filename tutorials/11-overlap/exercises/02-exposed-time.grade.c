@@ -46,6 +46,11 @@ static void one_after_the_other(Grade *grade) {
     GRADE_EXPECT(grade, got == 4, "From 1 to 7, 7 to 11, 11 to 12: 4 are exposed, not %g.", got);
     got = exposed(grade, (double[]){1, 2}, (double[]){9, 1}, 2, 4);
     GRADE_EXPECT(grade, got == 7, "From 1 to 10, 10 to 11: 7 are exposed, not %g.", got);
+    got = exposed(grade, (double[]){0.25, 0.5}, (double[]){0.5, 0.75}, 2, 1.125);
+    GRADE_EXPECT(grade, got == 0.375,
+                 "From 0.25 to 0.75, 0.75 to 1.5, backward ends at 1.125: 0.375 are exposed, not "
+                 "%g. Is a time kept in whole numbers?",
+                 got);
 }
 
 const Grader grader_11_02 = {"11-overlap/02-exposed-time",

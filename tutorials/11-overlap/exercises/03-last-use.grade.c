@@ -39,9 +39,15 @@ static void check_members(Grade *grade, const Case *c, const size_t *got, size_t
 }
 
 static void check(Grade *grade, const Case *c, const char *sentence) {
-    size_t got[MOST + 1] = {0};
+    size_t got[2 * MOST];
+    for (size_t i = 0; i < 2 * MOST; i++) got[i] = 99;
     size_t complete =
         STUDENT(grade, completion_order)(c->additions, c->count, c->frozen, c->parameters, got);
+    for (size_t i = c->parameters; i < 2 * MOST; i++)
+        GRADE_EXPECT(grade, got[i] == 99,
+                     "order has room for %zu parameters, and more was written: there may be more "
+                     "additions than that.",
+                     c->parameters);
     check_members(grade, c, got, complete);
     GRADE_EXPECT(grade, complete == c->complete, "%zu gradients become complete, not %zu.",
                  c->complete, complete);
@@ -60,6 +66,20 @@ static void once_each(Grade *grade) {
     check(grade, &crossed, sentence);
 }
 
+// Each of many parameters is used once, and the first one at the end once more.
+static void large(Grade *grade) {
+    enum { MANY = 20011 };
+    static size_t additions[MANY + 1], order[MANY];
+    static const bool none_frozen[MANY];
+    for (size_t i = 0; i < MANY; i++) additions[i] = MANY - 1 - i;
+    additions[MANY] = MANY - 1;
+    size_t got = STUDENT(grade, completion_order)(additions, MANY + 1, none_frozen, MANY, order);
+    GRADE_EXPECT(grade, got == MANY && order[0] == MANY - 2 && order[MANY - 1] == MANY - 1,
+                 "Of %d parameters that are used, %zu become complete in your order, from %zu to "
+                 "%zu.",
+                 MANY, got, order[0], order[MANY - 1]);
+}
+
 static void shared(Grade *grade) {
     const Case twice = {3, {0}, 4, {0, 2, 1, 0}, 3, {2, 1, 0}};
     const Case tangled = {4, {0}, 8, {1, 3, 1, 0, 3, 2, 0, 1}, 4, {3, 2, 0, 1}};
@@ -67,6 +87,7 @@ static void shared(Grade *grade) {
         "A shared parameter was called complete at its first addition: half of it is missing.";
     check(grade, &twice, sentence);
     check(grade, &tangled, sentence);
+    large(grade);
 }
 
 static void frozen(Grade *grade) {
