@@ -9,10 +9,12 @@ enum { MOST_RANKS = 5 };
 
 // Whether the order at this place is that of the chunk.
 static bool is_order(Grade *grade, size_t place, size_t count, int world, const int *wanted) {
-    int got[MOST_RANKS] = {-1, -1, -1, -1, -1};
+    int got[MOST_RANKS + 1] = {-1, -1, -1, -1, -1, -1};
     bool same = true;
     STUDENT(grade, order_of_sum)(place, count, world, got);
     for (int i = 0; i < world; i++) same = same && got[i] == wanted[i];
+    GRADE_EXPECT(grade, got[world] == -1,
+                 "Something was written behind the order: there are as many places as ranks.");
     return same;
 }
 
@@ -59,6 +61,12 @@ static void uneven(Grade *grade) {
                  "At place 10 of 11, five ranks: 3 4 0 1 2.");
     GRADE_EXPECT(grade, is_order(grade, 2, 3, 5, (int[]){2, 3, 4, 0, 1}),
                  "At place 2 of 3, five ranks: 2 3 4 0 1.");
+    GRADE_EXPECT(grade, is_order(grade, 5000000001, 6000000000, 2, (int[]){1, 0}),
+                 "At place 5,000,000,001 of 6,000,000,000, two ranks: 1 0. An int ends at "
+                 "2,147,483,647.");
+    GRADE_EXPECT(grade, is_order(grade, 16777216, 33554434, 2, (int[]){0, 1}),
+                 "At place 16,777,216 of 33,554,434, two ranks: 0 1. A float counts to 16,777,216 "
+                 "only.");
 }
 
 const Grader grader_12_01 = {"12-ring/01-order-of-sum",

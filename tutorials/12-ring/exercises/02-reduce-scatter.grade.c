@@ -15,13 +15,13 @@ enum { LENGTH = 4, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit b
 typedef struct Scene {
     size_t length;
     float (*number)(int rank, size_t place);
-    float *memory[MOST_RANKS]; // [length] in front of data, data, and [length] to receive into
+    float *memory[MOST_RANKS]; // [length], data, [1], [length] to receive into, [1]
     float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
     bool may_fail; // the connection is lost
 } Scene;
 
-// Stands in front of chunk 0, where a negative remainder leads.
+// Stands in front of chunk 0, where a negative remainder leads, and behind data and scratch.
 static const float FRONT = -0.5f;
 
 static float whole(int rank, size_t place) {
@@ -36,8 +36,9 @@ static float rough(int rank, size_t place) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t count = scene->length * (size_t)rank->world;
-    float *memory = memory_zalloc((count + 2 * scene->length) * sizeof *memory);
-    float *data = memory + scene->length, *scratch = data + count;
+    float *memory = memory_zalloc((count + 2 * scene->length + 2) * sizeof *memory);
+    float *data = memory + scene->length, *scratch = data + count + 1;
+    data[count] = scratch[scene->length] = FRONT;
     for (size_t i = 0; i < scene->length; i++) memory[i] = FRONT;
     for (size_t i = 0; i < count; i++) data[i] = scene->number(rank->rank, i);
     rank->status = STUDENT(rank->grade, ring_reduce_scatter)(rank->group, data, scratch,
@@ -45,6 +46,9 @@ static void run_rank(GradeRank *rank) {
     GRADE_EXPECT(rank->grade, memory[0] == FRONT,
                  "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
                  "before you take the remainder.");
+    GRADE_EXPECT(rank->grade, data[count] == FRONT && scratch[scene->length] == FRONT,
+                 "Something was written behind data or behind scratch: a chunk has %zu numbers.",
+                 scene->length);
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
@@ -150,7 +154,7 @@ static void neighbours(Grade *grade) {
         scene_close(&scene);
     }
     Scene broken = {.length = LENGTH, .number = whole, .may_fail = true};
-    grade_broken_ranks(grade, 2, run_rank, &broken);
+    grade_broken_ranks(grade, 3, run_rank, &broken);
 }
 
 static void order(Grade *grade) {

@@ -10,7 +10,7 @@ enum { LENGTH = 3, LONG = 60000, MOST_RANKS = 5 }; // 240,000 bytes do not fit b
 
 typedef struct Scene {
     size_t length;
-    float *memory[MOST_RANKS]; // [length] in front of data, and data
+    float *memory[MOST_RANKS]; // [length], data, [1]
     float *data[MOST_RANKS];   // [world * length]
     WatchLog *logs[MOST_RANKS];
     bool may_fail; // the connection is lost
@@ -20,7 +20,7 @@ static float complete(int chunk, size_t i) {
     return (float)(65536 + 1024 * chunk + (int)(i % 1000));
 }
 
-// Stands in front of chunk 0, where a negative remainder leads.
+// Stands in front of chunk 0, where a negative remainder leads, and behind data.
 static const float FRONT = -0.5f;
 
 static float old(int rank) {
@@ -30,8 +30,10 @@ static float old(int rank) {
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
     const size_t length = scene->length;
-    float *memory = memory_zalloc(length * (size_t)(rank->world + 1) * sizeof *memory);
+    const size_t count = length * (size_t)rank->world;
+    float *memory = memory_zalloc((length + count + 1) * sizeof *memory);
     float *data = memory + length;
+    data[count] = FRONT;
     for (size_t i = 0; i < length; i++) memory[i] = FRONT;
     for (int chunk = 0; chunk < rank->world; chunk++)
         for (size_t i = 0; i < length; i++)
@@ -41,6 +43,7 @@ static void run_rank(GradeRank *rank) {
     GRADE_EXPECT(rank->grade, memory[0] == FRONT,
                  "Something was written in front of chunk 0: in C, -1 %% 3 is -1 and not 2. Add W "
                  "before you take the remainder.");
+    GRADE_EXPECT(rank->grade, data[count] == FRONT, "Something was written behind the data.");
     GRADE_EXPECT(rank->grade, rank->world > 1 || watch_count(rank->log, PG_SEND) == 0,
                  "There was a round too many: W - 1 are enough. (one rank, which has sent "
                  "something)");
@@ -116,6 +119,9 @@ static void check_log(Grade *grade, const WatchLog *log, int world, int rank) {
                  "There was a round too many: W - 1 are enough. (%d ranks: rank %d has sent %zu "
                  "messages)",
                  world, rank, sends);
+    GRADE_EXPECT(grade, watch_bytes(log, PG_SEND) == sends * LENGTH * sizeof(float),
+                 "A message is one chunk; rank %d has sent %zu bytes in %zu messages.", rank,
+                 watch_bytes(log, PG_SEND), sends);
 }
 
 static void check(Grade *grade, int world, size_t length, bool judges_messages) {
@@ -141,7 +147,7 @@ static void all_worlds(Grade *grade) {
 static void neighbours(Grade *grade) {
     for (int i = 0; i < 4; i++) check(grade, GRADE_WORLDS[i], LENGTH, true);
     Scene broken = {.length = LENGTH, .may_fail = true};
-    grade_broken_ranks(grade, 2, run_rank, &broken);
+    grade_broken_ranks(grade, 3, run_rank, &broken);
 }
 
 static void long_messages(Grade *grade) {

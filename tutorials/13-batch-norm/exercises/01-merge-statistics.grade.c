@@ -7,7 +7,7 @@
 
 extern const Grader grader_13_01;
 
-enum { MOST_RANKS = 5, MOST_ROWS = 8 };
+enum { MOST_RANKS = MERGE_MOST_RANKS, MOST_ROWS = 8 };
 
 typedef struct Scene {
     double rows[MOST_RANKS][MOST_ROWS];
@@ -90,6 +90,10 @@ static void unequal_shares(Grade *grade) {
     Scene five = {.rows = {{1}, {2, 2}, {4}, {8, 8, 8}, {3}}, .counts = {1, 2, 1, 3, 1}};
     run(grade, &five, 5);
     expect(grade, &five, 5, 4.5, 226.0 / 8 - 20.25);
+    Scene eight = {.rows = {{1}, {2}, {3}, {4}, {5}, {6}, {7}, {8}},
+                   .counts = {1, 1, 1, 1, 1, 1, 1, 1}};
+    run(grade, &eight, 8);
+    expect(grade, &eight, 8, 4.5, 5.25);
     Scene thirds = {.rows = {{1.0 / 3, 0.1}, {7.0 / 3}, {1e6 / 7, 0.7}, {1e-3}, {11.0 / 3}},
                     .counts = {2, 1, 2, 1, 1}};
     run(grade, &thirds, 5);

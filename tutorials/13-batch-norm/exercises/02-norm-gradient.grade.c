@@ -7,7 +7,7 @@
 
 extern const Grader grader_13_02;
 
-enum { MOST_RANKS = 5, MOST_ROWS = 4 };
+enum { MOST_RANKS = 5, MOST_ROWS = 5 }; // no rank has so many rows
 
 static const double WEIGHT = 2, INVSTD = 0.25;
 static const double OLD = 1000; // what stands where the gradients are to be put
@@ -16,7 +16,7 @@ typedef struct Scene {
     size_t counts[MOST_RANKS], all_rows;
     double dy[MOST_RANKS][MOST_ROWS], xhat[MOST_RANKS][MOST_ROWS];
     double dx[MOST_RANKS][MOST_ROWS], dweight[MOST_RANKS], dbias[MOST_RANKS];
-    size_t calls[MOST_RANKS];
+    size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
 static void run_rank(GradeRank *rank) {
@@ -29,11 +29,14 @@ static void run_rank(GradeRank *rank) {
                      .weight = WEIGHT,
                      .invstd = INVSTD};
     NormGradients to = {.dx = s->dx[r], .dweight = OLD, .dbias = OLD};
-    for (size_t i = 0; i < s->counts[r]; i++) to.dx[i] = OLD;
+    for (size_t i = 0; i < MOST_ROWS; i++) to.dx[i] = OLD;
     rank->status = STUDENT(rank->grade, norm_gradient)(rank->group, &rows, &to, &rank->err);
     s->dweight[r] = to.dweight;
     s->dbias[r] = to.dbias;
     s->calls[r] = watch_calls(rank->log);
+    s->bytes[r] = watch_bytes(rank->log, PG_ALL_REDUCE);
+    GRADE_EXPECT(rank->grade, to.dx[rows.count] == OLD,
+                 "Something was written behind dx: rank %d has %zu rows.", r, rows.count);
 }
 
 // Rank r has counts[r] rows; every number is another.
@@ -41,12 +44,15 @@ static void run(Grade *grade, Scene *s, int world) {
     s->all_rows = 0;
     for (int r = 0; r < world; r++) {
         for (size_t i = 0; i < s->counts[r]; i++) {
-            s->dy[r][i] = 1 + (double)(r * r) + 3 * (double)i;
+            s->dy[r][i] = 4.0 / 3 + (double)(r * r) + 3 * (double)i;
             s->xhat[r][i] = (r % 2 ? 1 : -1) + 0.25 * (double)i;
         }
         s->all_rows += s->counts[r];
     }
     grade_ranks(grade, world, run_rank, s);
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(grade, s->bytes[r] != 2 * sizeof(float),
+                     "The two sums are doubles and were sent as floats: PG_F64.");
 }
 
 typedef struct Sums {

@@ -72,6 +72,14 @@ static void nobody_waits(Grade *grade) {
                      "rows. (rank %zu has %zu)",
                      rank, part.end - part.begin);
     }
+    Part half = ask(grade, 10000000001, 2, 1), third = ask(grade, 50331651, 3, 2);
+    GRADE_EXPECT(
+        grade, half.begin == 5000000001 && half.end == 10000000001,
+        "10,000,000,001 rows on 2 ranks: rank 1 begins at row 5,000,000,001. An int ends at "
+        "2,147,483,647.");
+    GRADE_EXPECT(grade, third.begin == 33554434 && third.end == 50331651,
+                 "50,331,651 rows on 3 ranks are 16,777,217 each. A float counts to 16,777,216 "
+                 "only.");
 }
 
 const Grader grader_14_01 = {"14-metrics/01-own-rows",

@@ -53,6 +53,18 @@ static void check(Grade *grade, size_t rows, size_t world) {
                      rows, world, rows);
 }
 
+// Rows that have the answers 0, 1, 0, 1, ..., and per_rank answers of each rank.
+static void check_answers(Grade *grade, size_t rows, size_t world, size_t per_rank,
+                          const char *sentence) {
+    int gathered[MOST], answers[MOST];
+    for (size_t r = 0; r < world; r++)
+        for (size_t i = 0; i < per_rank; i++)
+            gathered[r * per_rank + i] = (int)((i * world + r) % rows % 2);
+    STUDENT(grade, undo_padding)(gathered, world, per_rank, rows, answers);
+    for (size_t i = 0; i < rows; i++)
+        GRADE_EXPECT(grade, answers[i] == (int)(i % 2), "%s", sentence);
+}
+
 static void one_rank(Grade *grade) {
     check(grade, 5, 1);
 }
@@ -66,6 +78,13 @@ static void with_padding(Grade *grade) {
     check(grade, 5, 2);
     check(grade, 7, 3);
     check(grade, 11, 5);
+    check_answers(grade, 7, 3, 3,
+                  "Two rows may have the same answer: what is left out is a row that came before, "
+                  "and not an answer that did.");
+    check_answers(
+        grade, 7, 3, 5,
+        "The ranks had 5 answers each, more than 7 rows need: where a rank's answers begin "
+        "is said by per_rank, and not by rows.");
 }
 
 static void every_case(Grade *grade) {
