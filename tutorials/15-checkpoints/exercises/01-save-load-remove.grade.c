@@ -17,6 +17,7 @@ typedef struct Calls { // of one kind, by one rank
 typedef struct Scene {
     Calls saves[MOST_RANKS], loads[MOST_RANKS], removes[MOST_RANKS];
     size_t barriers[MOST_RANKS];
+    bool after_failure[MOST_RANKS]; // something was called when a barrier had failed
 } Scene;
 
 typedef struct Player {
@@ -25,9 +26,22 @@ typedef struct Player {
     int calls; // so far
 } Player;
 
+// One that was started is over when it was waited for.
+static size_t barriers_over(const WatchLog *log) {
+    size_t count = 0;
+    for (size_t i = 0; i < log->count; i++) {
+        const WatchEvent *event = &log->events[i];
+        bool is_run = event->kind == WATCH_RUN && event->collective.kind == PG_BARRIER;
+        count += is_run || event->kind == WATCH_WAIT;
+    }
+    return count;
+}
+
 static void note(Player *player, Calls *calls) {
-    calls[player->rank->rank].count++;
-    calls[player->rank->rank].barriers_before = watch_count(player->rank->log, PG_BARRIER);
+    GradeRank *rank = player->rank;
+    if (rank->err.status != STATUS_OK) player->scene->after_failure[rank->rank] = true;
+    calls[rank->rank].count++;
+    calls[rank->rank].barriers_before = barriers_over(rank->log);
     calls[player->rank->rank].place = ++player->calls;
 }
 
@@ -114,6 +128,9 @@ static void remove_after_load(Grade *grade) {
     }
     Scene broken = {0};
     grade_broken_ranks(grade, 2, run_rank, &broken);
+    GRADE_EXPECT(grade, !broken.after_failure[0] && !broken.after_failure[1],
+                 "A barrier had failed, and the file was loaded or removed nevertheless: nobody "
+                 "knows how far the other ranks are.");
 }
 
 const Grader grader_15_01 = {"15-checkpoints/01-save-load-remove",

@@ -6,7 +6,8 @@
  *
  *     pg_run(group, pg_barrier(), err)
  *
- * which returns on no rank before all have called it.
+ * which returns on no rank before all have called it. If it fails, nobody knows how far the others
+ * are: then nothing more is done with the file.
  */
 #ifndef TUTORIALS_SAVE_LOAD_REMOVE_H
 #define TUTORIALS_SAVE_LOAD_REMOVE_H

@@ -1,11 +1,12 @@
 /* 02-atomic-write.grade.c: what is at the path before, while and after the content is written; when
- * writing fails; when the disk is full; when one of the calls fails. fsync and rename are this
- * file's, so that their order is seen and they can fail: a program's own functions come before the
- * C library's.
+ * writing fails; when the disk is full; when one of the calls fails. fflush, fsync, fclose and
+ * rename are this file's, so that their order is seen and they can fail: a program's own functions
+ * come before the C library's.
  */
 #include "tutorials/15-checkpoints/exercises/02-atomic-write.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
@@ -23,9 +24,27 @@ extern const Grader grader_15_02;
 enum { LONG = 1000, LIMIT = 100, LONGEST = 199 };
 
 static int syncs, renames, syncs_before_rename;
-static off_t synced; // how many bytes the file had at its last fsync
-static bool fsync_fails, rename_fails;
+static off_t synced;        // how many bytes the file had at its last fsync
+static int flushes, closes; // how many of them have failed
+static bool fflush_fails, fsync_fails, fclose_fails, rename_fails;
 static char renamed_from[512];
+
+int fflush(FILE *file) {
+    flushes += fflush_fails;
+    errno = EIO;
+    return fflush_fails ? EOF : fflush_unlocked(file);
+}
+
+int fclose(FILE *file) {
+    union { // POSIX's way around C's rule that functions and data have different pointers
+        void *data;
+        int (*function)(FILE *);
+    } library = {.data = dlsym(RTLD_NEXT, "fclose")};
+    int status = library.function(file);
+    closes += fclose_fails;
+    errno = EIO;
+    return fclose_fails ? EOF : status;
+}
 
 int fsync(int file) {
     struct stat now;
@@ -46,6 +65,7 @@ int rename(const char *from, const char *to) {
 typedef struct Scene {
     bool old_file, fails, disk_is_full; // what is given
     bool long_path;                     // as long as a path may be
+    const char *left;                   // a file that lies in the folder, or NULL
     char folder[256], path[512];
     char during[16]; // what was at the path while the content was written
     char after[16];  // and at the end
@@ -94,15 +114,22 @@ static size_t empty_folder(const char *folder) {
     return count;
 }
 
+static void put(const char *folder, const char *name, const char *text) {
+    char path[1024];
+    snprintf(path, sizeof path, "%s/%s", folder, name);
+    FILE *file = fopen(path, "wb");
+    if (file) fputs(text, file);
+    if (file) fclose(file);
+}
+
 static Scene play(Grade *grade, Scene s) {
     char more[256] = ""; // in the folder's name
     if (s.long_path) memset(more, 'x', LONGEST - strlen("/tmp/grade-XXXXXX/checkpoint"));
     snprintf(s.folder, sizeof s.folder, "/tmp/%sgrade-XXXXXX", more);
     if (!mkdtemp(s.folder)) grade_miss(grade, "There is no room for a file in /tmp.");
     snprintf(s.path, sizeof s.path, "%s/checkpoint", s.folder);
-    FILE *file = s.old_file ? fopen(s.path, "wb") : NULL;
-    if (file) fputs("old", file);
-    if (file) fclose(file);
+    if (s.old_file) put(s.folder, "checkpoint", "old");
+    if (s.left) put(s.folder, s.left, "half of an older one");
     struct rlimit before, limit;
     getrlimit(RLIMIT_FSIZE, &before);
     limit = before;
@@ -126,6 +153,22 @@ static void writes(Grade *grade) {
     GRADE_EXPECT(grade, s.files == 1, "A temporary file was left in the folder.");
     GRADE_EXPECT(grade, s.open == 0,
                  "The file was left open: a training that writes one each epoch runs out of them.");
+}
+
+// The temporary file of a program that was killed is still there.
+static void was_killed(Grade *grade) {
+    char left[sizeof renamed_from];
+    play(grade, (Scene){.old_file = true});
+    const char *slash = strrchr(renamed_from, '/');
+    snprintf(left, sizeof left, "%s", slash ? slash + 1 : renamed_from);
+    Scene s = play(grade, (Scene){.old_file = true, .left = left});
+    GRADE_EXPECT(grade, s.status == 0,
+                 "A program that was killed has left its temporary file, and since then none is "
+                 "written any more.");
+    GRADE_EXPECT(
+        grade, strcmp(s.after, "new") == 0,
+        "A program that was killed has left its temporary file, and what stood in it is in "
+        "the new file.");
 }
 
 static void replaces(Grade *grade) {
@@ -153,6 +196,7 @@ static void replaces(Grade *grade) {
                  "A path of %d characters: the temporary file's name was cut off, and is the path "
                  "itself or lies in another folder.",
                  LONGEST);
+    was_killed(grade);
 }
 
 static void failure(Grade *grade) {
@@ -167,21 +211,24 @@ static void failure(Grade *grade) {
 }
 
 // One of the calls fails, and nothing else.
-static void check_call(Grade *grade, const char *name) {
+static void check_call(Grade *grade, const char *name, bool *fails, const int *failed) {
+    *fails = true;
     Scene s = play(grade, (Scene){.old_file = true});
+    *fails = false;
+    if (failed && *failed == 0) return; // it was not called: there are other ways
     GRADE_EXPECT(grade, s.status == -1, "%s failed, and it returned %d, not -1.", name, s.status);
     GRADE_EXPECT(grade, strcmp(s.after, "old") == 0 && s.files == 1,
                  "%s failed, and the folder is not as it was: the temporary file goes, the old one "
                  "stays.",
                  name);
+    GRADE_EXPECT(grade, s.open == 0, "%s failed, and the file was left open.", name);
 }
 
 static void calls(Grade *grade) {
-    fsync_fails = true;
-    check_call(grade, "fsync");
-    fsync_fails = false;
-    rename_fails = true;
-    check_call(grade, "rename");
+    check_call(grade, "fsync", &fsync_fails, NULL);
+    check_call(grade, "rename", &rename_fails, NULL);
+    check_call(grade, "fclose", &fclose_fails, &closes);
+    check_call(grade, "fflush", &fflush_fails, &flushes);
     Scene s = {0};
     int status = STUDENT(grade, atomic_write)("/tmp/no-such-folder/checkpoint", write_content, &s);
     GRADE_EXPECT(grade, status == -1, "There is no such folder, and it returned %d, not -1.",

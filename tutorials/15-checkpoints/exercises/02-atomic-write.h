@@ -3,7 +3,8 @@
  * A program may be killed at any moment, and a disk may be full. Whoever looks at `path` is to see
  * the old file or the new one, and never half of one. So:
  *
- *   1. write into another file of the same folder: only within one file system is rename atomic
+ *   1. write into another file of the same folder: only within one file system is rename atomic.
+ *      It may be there already, half of it, from a program that was killed
  *   2. fflush (the program's buffer) and fsync (the system's): now it is on the disk
  *   3. fclose
  *   4. rename(temporary, path): from now on, path is the new file

@@ -79,6 +79,16 @@ static void several(Grade *grade) {
           3, three, "The best is the highest accuracy of all rows so far.");
 }
 
+static void many_rows(Grade *grade) {
+    const double wanted[] = {3000000001.0 / 6000000001.0};
+    check(
+        grade,
+        (Scene){1, {{1000000001, 2000000000}}, {{3000000000, 3000000001}}, {{0}}, {{0}}, {0}}, 2,
+        wanted,
+        "3,000,000,001 of 6,000,000,001 rows: an int ends at 2,147,483,647, and a float counts to "
+        "16,777,216 only.");
+}
+
 static void unequal_shares(Grade *grade) {
     const double wanted[] = {12.0 / 22, 13.0 / 22};
     // The mean of the ranks' accuracies: 0.8, then 0.65.
@@ -86,6 +96,7 @@ static void unequal_shares(Grade *grade) {
           3, wanted,
           "This is the mean of the ranks' accuracies: rows of a rank with few rows count for too "
           "much.");
+    many_rows(grade);
 }
 
 static void special_cases(Grade *grade) {

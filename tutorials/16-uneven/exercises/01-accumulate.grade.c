@@ -11,7 +11,7 @@ enum { MOST_RANKS = 5, MOST_BATCHES = 4, COUNT = 6 };
 
 typedef struct Scene {
     size_t batches[MOST_RANKS], rows[MOST_RANKS][MOST_BATCHES];
-    float gradients[MOST_RANKS][COUNT];
+    float gradients[MOST_RANKS][COUNT + 1]; // one more, which is to stay
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
@@ -29,9 +29,11 @@ static void run_rank(GradeRank *rank) {
         for (size_t i = 0; i < COUNT; i++) sums[m][i] = (float)s->rows[r][m] * mean_of(r, m, i);
         micro[m] = (MicroBatch){s->rows[r][m], sums[m]};
     }
-    for (size_t i = 0; i < COUNT; i++) s->gradients[r][i] = 1000;
+    for (size_t i = 0; i <= COUNT; i++) s->gradients[r][i] = 1000;
     rank->status = STUDENT(rank->grade, accumulate)(rank->group, micro, s->batches[r],
                                                     s->gradients[r], COUNT, &rank->err);
+    GRADE_EXPECT(rank->grade, s->gradients[r][COUNT] == 1000,
+                 "Something was written behind the gradient, which has %d numbers.", COUNT);
     s->calls[r] = watch_calls(rank->log);
     for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
 }

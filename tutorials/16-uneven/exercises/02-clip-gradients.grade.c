@@ -7,9 +7,10 @@
 
 extern const Grader grader_16_02;
 
-enum { MOST_RANKS = 5, PARAMETERS = 3, LIST = 4, COUNT = 4 };
+enum { MOST_RANKS = 5, PARAMETERS = 3, LIST = 4, COUNT = 4, OLD = 84 };
 
 static const float MEANS[PARAMETERS] = {3, 4, 12}; // the last number of each; the others are 0
+static const size_t COUNTS[PARAMETERS] = {2, COUNT, 3};
 
 typedef struct Scene {
     double max_norm;
@@ -31,13 +32,14 @@ static void run_rank(GradeRank *rank) {
     Tensor *list[LIST];
     for (int k = 0; k < PARAMETERS; k++) {
         float *gradient = s->gradients[r][k];
-        for (size_t i = 0; i < COUNT; i++) gradient[i] = i + 1 < COUNT ? 0 : own(r, rank->world, k);
-        tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL);
+        for (size_t i = 0; i < COUNTS[k]; i++) gradient[i] = 0;
+        gradient[COUNTS[k] - 1] = own(r, rank->world, k);
+        tensors[k] = tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNTS[k]}, NULL);
         tensors[k].requires_grad = tensors[k].has_grad = !(s->frozen && k == 1);
         tensors[k].grad = gradient;
         list[k] = &tensors[k];
     }
-    if (s->frozen) s->gradients[r][1][COUNT - 1] = 84; // from before it was frozen
+    if (s->frozen) s->gradients[r][1][COUNT - 1] = OLD; // from before it was frozen
     list[LIST - 1] = list[0];
     rank->status = STUDENT(rank->grade, clip_gradients)(
         rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
@@ -51,7 +53,11 @@ static bool is(double got, double wanted) {
 static void check_norm(Grade *grade, const Scene *s, int world, int r, double norm) {
     double got = s->norm[r], root = sqrt((double)world);
     double own_norm = norm * (double)own(r, world, 2) / (double)MEANS[2];
-    size_t bytes = COUNT * sizeof(float) * (s->frozen ? 2U : 3U);
+    size_t bytes = (COUNTS[0] + (s->frozen ? 0 : COUNTS[1]) + COUNTS[2]) * sizeof(float);
+    GRADE_EXPECT(grade, s->bytes[r] == 0 || s->bytes[r] >= bytes || is(got, norm),
+                 "%zu bytes were sent, and the gradients have %zu: each parameter has a count of "
+                 "its own.",
+                 s->bytes[r], bytes);
     GRADE_EXPECT(grade, world == 1 || !is(got, own_norm) || is(own_norm, norm),
                  "This is the length of the rank's own gradients. Clip after the reduction: "
                  "the ranks' lengths differ, and so would what they shorten.");
@@ -77,7 +83,9 @@ static void check_norm(Grade *grade, const Scene *s, int world, int r, double no
 
 static void check_gradients(Grade *grade, const Scene *s, int world, int r, double scale) {
     for (int k = 0; k < PARAMETERS; k++) {
-        double got = (double)s->gradients[r][k][COUNT - 1], mean = (double)MEANS[k];
+        double got = (double)s->gradients[r][k][COUNTS[k] - 1], mean = (double)MEANS[k];
+        GRADE_EXPECT(grade, !s->frozen || k != 1 || got == OLD,
+                     "The frozen parameter's gradient was changed; it is to stay as it is.");
         if (s->frozen && k == 1) continue;
         GRADE_EXPECT(grade, !s->shared || k > 0 || !is(got, mean * scale * scale),
                      "The shared parameter was shortened twice.");
@@ -91,7 +99,7 @@ static void check_gradients(Grade *grade, const Scene *s, int world, int r, doub
 static void check(Grade *grade, Scene *s, int world, double norm, double scale) {
     grade_ranks(grade, world, run_rank, s);
     for (int r = 0; r < world; r++) {
-        double last = (double)s->gradients[r][2][COUNT - 1] / (double)MEANS[2];
+        double last = (double)s->gradients[r][2][COUNTS[2] - 1] / (double)MEANS[2];
         check_norm(grade, s, world, r, norm);
         GRADE_EXPECT(grade, norm > s->max_norm || !is(last, s->max_norm / norm),
                      "Gradients that were short enough were made longer: clipping only shortens.");

@@ -5,8 +5,8 @@
  * max_norm / length. The averages are equal on all ranks, so are their lengths, and nothing more
  * has to be exchanged.
  *
- * As in step 8, a parameter may be frozen (requires_grad is false; what grad points to is old), and
- * one that is shared by two layers stands in the list twice.
+ * As in step 8, a parameter may be frozen (requires_grad is false; what grad points to is old, and
+ * stays as it is), and one that is shared by two layers stands in the list twice.
  */
 #ifndef TUTORIALS_CLIP_GRADIENTS_H
 #define TUTORIALS_CLIP_GRADIENTS_H

@@ -67,6 +67,13 @@ static void equal_shares(Grade *grade) {
                              count, rank, world, begin, end);
             }
         }
+    size_t begin = 99, end = 99;
+    STUDENT(grade, part_of)(6000000000, 2, 0, &begin, &end);
+    GRADE_EXPECT(
+        grade, begin == 0 && end == 3000000000,
+        "6,000,000,000 floats on 2 ranks: rank 0 has the first half, and not [%zu, %zu). An "
+        "int ends at 2,147,483,647.",
+        begin, end);
 }
 
 const Grader grader_17_01 = {"17-sharding/01-part-of",

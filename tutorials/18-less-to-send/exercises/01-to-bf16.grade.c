@@ -15,12 +15,13 @@ typedef struct Case {
 
 static uint16_t answer(Grade *grade, uint32_t bits) {
     float numbers[3] = {1.0f, 0, 1.0f};
-    uint16_t halves[3];
+    uint16_t halves[4] = {0, 0, 0, 0xabcd};
     memcpy(&numbers[1], &bits, sizeof bits);
     STUDENT(grade, to_bf16)(numbers, halves, 3);
     GRADE_EXPECT(grade, halves[0] == 0x3f80 && halves[2] == 0x3f80,
                  "1 is 0x3f80 in bf16; the first number came out as 0x%04x and the last as 0x%04x.",
                  halves[0], halves[2]);
+    GRADE_EXPECT(grade, halves[3] == 0xabcd, "Something was written behind the last half.");
     return halves[1];
 }
 
@@ -38,6 +39,7 @@ static void exact(Grade *grade) {
     static const Case CASES[] = {{0x00000000, 0x0000, SENTENCE},
                                  {0xbf800000, 0xbf80, SENTENCE},
                                  {0x40490000, 0x4049, SENTENCE},
+                                 {0x80000000, 0x8000, "Minus 0 has a sign, too."},
                                  {0x7f800000, 0x7f80, "Infinity stays infinite."},
                                  {0xff800000, 0xff80, "Infinity stays infinite."}};
     judge(grade, CASES, sizeof CASES / sizeof *CASES);
@@ -69,10 +71,10 @@ static void ties(Grade *grade) {
 
 static void carries(Grade *grade) {
     static const char SENTENCE[] = "A carry runs from the mantissa into the exponent.";
-    static const Case CASES[] = {{0x3fffffff, 0x4000, SENTENCE},
-                                 {0x7f7fffff, 0x7f80, SENTENCE},
-                                 {0x0000ffff, 0x0001, SENTENCE},
-                                 {0x007fffff, 0x0080, SENTENCE}};
+    static const Case CASES[] = {{0x3fffffff, 0x4000, SENTENCE}, {0x7f7fffff, 0x7f80, SENTENCE},
+                                 {0xff7fffff, 0xff80, SENTENCE}, {0xff7f8000, 0xff80, SENTENCE},
+                                 {0x7f7f8000, 0x7f80, SENTENCE}, {0x3fff8000, 0x4000, SENTENCE},
+                                 {0x0000ffff, 0x0001, SENTENCE}, {0x007fffff, 0x0080, SENTENCE}};
     judge(grade, CASES, sizeof CASES / sizeof *CASES);
 }
 

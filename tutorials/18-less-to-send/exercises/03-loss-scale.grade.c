@@ -7,23 +7,27 @@
 
 extern const Grader grader_18_03;
 
-enum { MOST_RANKS = 5, STEPS = 14, COUNT = 6, INTERVAL = 3, NOBODY = -1 };
+enum { MOST_RANKS = 5, STEPS = 14, COUNT = 6, INTERVAL = 3, NOBODY = -1, EVERYBODY = -2 };
 
 typedef struct Scene {
-    int odd_one[STEPS]; // who has such a number; NOBODY
+    int odd_one[STEPS]; // who has such a number; NOBODY, EVERYBODY
     float number;       // which
     size_t place;       // where
+    LossScale first;    // before the first step
     bool skip[MOST_RANKS][STEPS];
     float scale[MOST_RANKS][STEPS];
     size_t calls;
 } Scene;
 
+static const LossScale FIRST = {.scale = 1024, .interval = INTERVAL};
+
 static void run_rank(GradeRank *rank) {
     Scene *scene = rank->context;
-    LossScale scale = {.scale = 1024, .interval = INTERVAL};
+    LossScale scale = scene->first;
     for (int step = 0; step < STEPS && rank->err.status == STATUS_OK; step++) {
-        float gradients[COUNT] = {1, -2, 65504, 0, 3, 1e30f};
-        if (scene->odd_one[step] == rank->rank) gradients[scene->place] = scene->number;
+        float gradients[COUNT] = {1, -2, 65504, 0, 3e38f, 3e38f};
+        int odd_one = scene->odd_one[step];
+        if (odd_one == rank->rank || odd_one == EVERYBODY) gradients[scene->place] = scene->number;
         scene->skip[rank->rank][step] = true; // what stood there before means nothing
         rank->status = STUDENT(rank->grade, update_scale)(
             rank->group, &scale, gradients, COUNT, &scene->skip[rank->rank][step], &rank->err);
@@ -35,7 +39,7 @@ static void run_rank(GradeRank *rank) {
 // In step 1 one rank has the number. All must skip, or the sentence says what else was seen.
 static void one_rank(Grade *grade, int world, int odd_one, float number, size_t place,
                      const char *sentence) {
-    Scene scene = {.number = number, .place = place};
+    Scene scene = {.number = number, .place = place, .first = FIRST};
     for (int step = 0; step < STEPS; step++) scene.odd_one[step] = step == 1 ? odd_one : NOBODY;
     grade_ranks(grade, world, run_rank, &scene);
     for (int r = 0; r < world; r++) {
@@ -43,8 +47,10 @@ static void one_rank(Grade *grade, int world, int odd_one, float number, size_t 
                      "One rank skipped the step and another took it: from now on their weights "
                      "differ.");
         GRADE_EXPECT(grade, !scene.skip[r][0],
-                     "All gradients were finite, and the step was skipped.");
+                     "All gradients were finite, and the step was skipped. (Their sum need not be "
+                     "finite.)");
     }
+    GRADE_EXPECT(grade, scene.skip[0][1] || odd_one != EVERYBODY, "%s", sentence);
     GRADE_EXPECT(grade, scene.skip[0][1], "%s (rank %d of %d)", sentence, odd_one, world);
     GRADE_EXPECT(grade, scene.calls <= STEPS, "%zu collectives in %d steps: one each is enough.",
                  scene.calls, STEPS);
@@ -68,13 +74,31 @@ static void all_worlds(Grade *grade) {
 static void every_kind(Grade *grade) {
     one_rank(grade, 2, 1, NAN, 2, "A NaN was not noticed: it is not finite either.");
     one_rank(grade, 2, 1, -INFINITY, 2, "Minus infinity was not noticed.");
+    one_rank(grade, 2, EVERYBODY, INFINITY, 2,
+             "All ranks had an infinite gradient, and nobody skipped the step.");
     one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not looked at.");
+}
+
+// After a checkpoint: the counting has begun already.
+static void went_on(Grade *grade) {
+    Scene scene = {.first = {.scale = 8, .good_steps = 3, .interval = 4}};
+    for (int step = 0; step < STEPS; step++) scene.odd_one[step] = NOBODY;
+    grade_ranks(grade, 2, run_rank, &scene);
+    GRADE_EXPECT(
+        grade, scene.scale[0][0] == 16 && scene.scale[1][0] == 16,
+        "good_steps was 3 in the beginning, and interval 4: the next good step doubles the "
+        "scale.");
+    for (int step = 1; step < STEPS; step++)
+        GRADE_EXPECT(grade, scene.scale[0][step] == 16 * (float)(1 << step / 4),
+                     "The interval was 4, and after %d more good steps the scale had grown by %g.",
+                     step, (double)scene.scale[0][step] / 16);
 }
 
 static void scale_changes(Grade *grade) {
     Scene scene = {.odd_one = {NOBODY, NOBODY, 1, NOBODY, NOBODY, NOBODY, 0, 2, NOBODY, NOBODY,
                                NOBODY, NOBODY, NOBODY, NOBODY},
-                   .number = INFINITY};
+                   .number = INFINITY,
+                   .first = FIRST};
     // halved at 2; doubled at 5; halved at 6 and 7; doubled at 10 and, three steps later, again
     static const float WANTED[STEPS] = {1024, 1024, 512, 512, 512, 1024, 512,
                                         256,  256,  256, 512, 512, 512,  1024};
@@ -99,6 +123,7 @@ static void scale_changes(Grade *grade) {
                          step, (double)got, (double)WANTED[step]);
         }
     grade_broken_ranks(grade, 2, run_rank, &scene);
+    went_on(grade);
 }
 
 const Grader grader_18_03 = {"18-less-to-send/03-loss-scale",

@@ -18,7 +18,7 @@ typedef struct Call {
 typedef struct Plan {
     Grade *grade;
     Call calls[MOST_CALLS];
-    int count, events;
+    int count, events, layers;
 } Plan;
 
 static void add(Plan *plan, Call call) {
@@ -28,6 +28,16 @@ static void add(Plan *plan, Call call) {
 }
 
 static void launch(void *context, StreamName stream, Operation operation, int layer) {
+    const Plan *plan = context;
+    bool of_layer = operation == BACKWARD || operation == ALL_REDUCE;
+    GRADE_EXPECT(
+        plan->grade, of_layer || layer == 0,
+        "The optimizer or the copy was launched with layer %d: there is one of each, for all "
+        "layers.",
+        layer);
+    GRADE_EXPECT(plan->grade, layer >= 0 && layer < plan->layers,
+                 "There are the layers 0 to %d, and something was launched for layer %d.",
+                 plan->layers - 1, layer);
     add(context, (Call){.kind = (int)operation, .layer = layer, .stream = stream});
 }
 static int record(void *context, StreamName stream) {
@@ -47,7 +57,7 @@ static void synchronize(void *context, StreamName stream) {
 
 static Plan *issue(Grade *grade, int layers) {
     static Plan plan;
-    plan = (Plan){.grade = grade};
+    plan = (Plan){.grade = grade, .layers = layers};
     Streams gpu = {&plan, launch, record, wait_for, synchronize};
     STUDENT(grade, issue_step)(&gpu, layers);
     return &plan;

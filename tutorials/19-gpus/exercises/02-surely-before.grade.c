@@ -45,6 +45,9 @@ static void two_streams(Grade *grade) {
     ask(grade, TWO, 3, 8, true,
         "The event was recorded behind the first call, and the second "
         "waits for it.");
+    ask(grade, TWO, 1, 5, true,
+        "The first call is the RECORD itself, and the second waits for it.");
+    ask(grade, TWO, 1, 4, true, "The WAIT waits for the RECORD.");
 }
 
 static void chains(Grade *grade) {
@@ -56,6 +59,12 @@ static void chains(Grade *grade) {
     ask(grade, CALLS, 0, 5, true, chain);
     ask(grade, CALLS, 2, 5, true, chain);
     ask(grade, CALLS, 5, 8, true, chain);
+    // 2 to the power of 60 ways lead back from the last call, and none of them to the first.
+    StreamCall many[STREAM_MOST_CALLS] = {KERNEL(1)};
+    for (int i = 1; i < STREAM_MOST_CALLS; i++) many[i] = (StreamCall)KERNEL(0);
+    bool got = STUDENT(grade, surely_before)(many, STREAM_MOST_CALLS, 0, STREAM_MOST_CALLS - 1);
+    GRADE_EXPECT(grade, !got, "%s (64 calls)",
+                 "The host issued one before the other; that says nothing of two streams.");
 }
 
 static void other_events(Grade *grade) {
@@ -66,6 +75,22 @@ static void other_events(Grade *grade) {
     ask(grade, CALLS, 2, 8, false, "A WAIT for another event, which nobody has recorded.");
     ask(grade, CALLS, 2, 7, true, "The event was recorded behind the first call.");
     ask(grade, CALLS, 1, 7, false, "Stream 2 waits for stream 0, and not for stream 1.");
+    ask(grade, CALLS, 0, 5, false, "A RECORD waits for nothing, also not for a WAIT.");
+    static const StreamCall WAITS[COUNT] = {RECORD(0, 3), WAIT(1, 3), KERNEL(1),
+                                            WAIT(2, 3),   KERNEL(2),  KERNEL(0),
+                                            KERNEL(0),    KERNEL(0),  KERNEL(0)};
+    ask(grade, WAITS, 1, 4, false, "Two WAITs for one event do not wait for each other.");
+    static const StreamCall FAR[COUNT] = {KERNEL(70000),
+                                          RECORD(70000, 90000),
+                                          RECORD(70000 - 64, 90000 - 64),
+                                          WAIT(-5, -7),
+                                          KERNEL(-5),
+                                          WAIT(6, 90000),
+                                          KERNEL(6),
+                                          KERNEL(0),
+                                          KERNEL(0)};
+    ask(grade, FAR, 0, 6, true, "Streams and events are any numbers.");
+    ask(grade, FAR, 0, 2, false, "Streams and events are any numbers.");
 }
 
 const Grader grader_19_02 = {"19-gpus/02-surely-before",

@@ -21,7 +21,7 @@ typedef enum StreamCallKind { STREAM_KERNEL, STREAM_RECORD, STREAM_WAIT } Stream
 
 typedef struct StreamCall {
     StreamCallKind kind;
-    int stream, event; // event: of RECORD and WAIT
+    int stream, event; // event: of RECORD and WAIT. Both are any numbers
 } StreamCall;
 
 // calls [count], count <= STREAM_MOST_CALLS. first and second are places in it, and not the same.

@@ -1,6 +1,8 @@
 /* 02-who-departed.grade.c: hangs as the flight recorder shows them. */
 #include "tutorials/20-hangs/exercises/02-who-departed.h"
 
+#include <inttypes.h>
+
 #include "tutorials/grading/grading.h"
 
 extern const Grader grader_20_02;
@@ -27,9 +29,10 @@ static void judge(Grade *grade, const Hang *hangs, size_t count) {
         GRADE_EXPECT(grade, got.rank == hang->verdict.rank, "%s (It said rank %d, and it is %d.)",
                      hang->sentence, got.rank, hang->verdict.rank);
         GRADE_EXPECT(grade, got.sequence == hang->verdict.sequence,
-                     "The trouble began at collective %d, the first that some rank has not "
-                     "finished, and not at %d.",
-                     (int)hang->verdict.sequence, (int)got.sequence);
+                     "The trouble began at collective %" PRIu64
+                     ", the first that some rank has not "
+                     "finished, and not at %" PRIu64 ".",
+                     hang->verdict.sequence, got.sequence);
     }
 }
 
@@ -61,6 +64,14 @@ static void some_are_ahead(Grade *grade) {
          SENTENCE},
         {3, {IN(9, REDUCE, 8), IN(11, BARRIER, 0), IDLE(9)}, {TROUBLE_LAGS, 2, 10}, SENTENCE},
         {3, {IDLE(12), IDLE(9), IDLE(9)}, {TROUBLE_LAGS, 1, 10}, SENTENCE},
+        {3,
+         {IN(9, REDUCE, 8), IDLE(9), IN(9, BARRIER, 0)},
+         {TROUBLE_LAGS, 1, 10},
+         "Two ranks make different calls, but one has not begun at all: that comes first."},
+        {2,
+         {IDLE(5000000000), IN(5000000001, BARRIER, 0)},
+         {TROUBLE_LAGS, 0, 5000000001},
+         "5,000,000,000 collectives were finished, and an int ends at 2,147,483,647."},
     };
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }
@@ -71,6 +82,8 @@ static void one_differs(Grade *grade) {
     static const char SIZES[] = "The calls are of one kind, but not of one size: 9 numbers from "
                                 "one rank and 8 from the others.";
     static const char TWO[] = "Two ranks, two calls: nobody can say which of them is right.";
+    static const char AHEAD[] = "Rank 0 has finished the collective, and its call now is another "
+                                "one: only those that are in it can be compared.";
     static const char NOBODY[] = "A rank is alone with its call only against two or more that "
                                  "agree, and here there are none, or as many.";
     static const Hang HANGS[] = {
@@ -96,6 +109,19 @@ static void one_differs(Grade *grade) {
          {IN(3, ALL_REDUCE, 8), IN(3, BARRIER, 0), IN(3, BARRIER, 0), IN(3, ALL_REDUCE, 8)},
          {TROUBLE_DIFFERS, -1, 4},
          NOBODY},
+        {5,
+         {IN(3, REDUCE, 8), IN(3, BARRIER, 0), IN(3, BROADCAST, 8), IN(3, REDUCE, 8),
+          IN(3, BARRIER, 0)},
+         {TROUBLE_DIFFERS, -1, 4},
+         NOBODY},
+        {4,
+         {IN(4, BROADCAST, 1), IN(3, REDUCE, 8), IN(3, BROADCAST, 1), IN(3, REDUCE, 8)},
+         {TROUBLE_DIFFERS, 2, 4},
+         AHEAD},
+        {3,
+         {IN(4, REDUCE, 8), IN(3, BARRIER, 0), IN(3, REDUCE, 8)},
+         {TROUBLE_DIFFERS, -1, 4},
+         AHEAD},
     };
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }

@@ -14,6 +14,7 @@ typedef struct Scene {
     size_t count;            // numbers to be added; COUNT if 0
     float sums[MOST_RANKS][COUNT];
     size_t all_reduced[MOST_RANKS]; // bytes
+    size_t calls[MOST_RANKS];
 } Scene;
 
 static void run_rank(GradeRank *rank) {
@@ -29,6 +30,7 @@ static void run_rank(GradeRank *rank) {
     rank->status =
         STUDENT(rank->grade, all_reduce_by_nodes)(node, firsts, numbers, count, &rank->err);
     scene->all_reduced[me] = first ? 0 : watch_bytes(rank->log, PG_ALL_REDUCE);
+    scene->calls[me] = watch_calls(rank->log);
     pg_close(firsts);
     pg_close(node);
 }
@@ -72,6 +74,11 @@ static void check(Grade *grade, Scene scene, int world) {
                      "Rank %d is not the first of its node and all-reduced %zu bytes: inside a "
                      "node, a reduce and a broadcast are enough.",
                      r, scene.all_reduced[r]);
+    for (int r = 0; r < world; r++)
+        GRADE_EXPECT(
+            grade, scene.calls[r] <= 3,
+            "Rank %d called %zu collectives, and three are enough: each takes all numbers.", r,
+            scene.calls[r]);
 }
 
 static void one_rank_each(Grade *grade) {

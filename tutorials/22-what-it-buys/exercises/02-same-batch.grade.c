@@ -51,6 +51,13 @@ static void in_between(Grade *grade) {
     GRADE_EXPECT(grade, got == 3,
                  "1, 2, 3 and 4 devices take 1, 0.65, 0.6 and 0.625 s: 3 are best, and not %d.",
                  got);
+    const SameBatch between = {.compute_s = 12.2, .bytes = 0, .latency_s = 1, .bytes_per_s = 1};
+    got = STUDENT(grade, best_devices)(between, 8);
+    GRADE_EXPECT(
+        grade, got == 3,
+        "2 devices take 8.1 s and 3 take 8.07 s: 3 are best, and not %d. Where the formula's "
+        "shortest step lies between the two, at 2.47, rounding does not say it.",
+        got);
 }
 
 static void at_the_ends(Grade *grade) {

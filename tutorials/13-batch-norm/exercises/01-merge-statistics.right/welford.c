@@ -1,3 +1,4 @@
+/* One pass over the rows, and a rank without rows is passed over. */
 int merge_statistics(ProcessGroup *group, const double *rows, size_t count, double *mean,
                      double *var, Error *err) {
     double own[3] = {0, 0, 0}, all[3 * MERGE_MOST_RANKS];

@@ -1,3 +1,4 @@
+/* All buffers travel in one message. */
 #include <stdlib.h>
 #include <string.h>
 int before_forward(ProcessGroup *group, Tensor *const *buffers, size_t count, bool training,

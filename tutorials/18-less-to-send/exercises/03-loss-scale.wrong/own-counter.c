@@ -1,0 +1,17 @@
+/* good_steps was 3 in the beginning, and interval 4 */
+int update_scale(ProcessGroup *group, LossScale *scale, const float *gradients, size_t count,
+                 bool *skip, Error *err) {
+    static _Thread_local int good;
+    int32_t found = 0;
+    for (size_t i = 0; i < count; i++) found |= !isfinite(gradients[i]);
+    if (pg_run(group, pg_all_reduce(&found, 1, PG_I32, PG_MAX), err) != 0) return -1;
+    *skip = found != 0;
+    if (*skip) {
+        scale->scale /= 2;
+        good = 0;
+    } else if (++good == scale->interval) {
+        scale->scale *= 2;
+        good = 0;
+    }
+    return 0;
+}

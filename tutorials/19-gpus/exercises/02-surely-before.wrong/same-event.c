@@ -1,0 +1,15 @@
+/* A RECORD waits for nothing, also not for a WAIT. */
+static bool follows(const StreamCall *call, const StreamCall *earlier) {
+    if (call->stream == earlier->stream) return true;
+    return call->kind != STREAM_KERNEL && earlier->kind != STREAM_KERNEL &&
+           call->event == earlier->event;
+}
+
+bool surely_before(const StreamCall *calls, int count, int first, int second) {
+    bool after[STREAM_MOST_CALLS] = {false}; // surely after `first`
+    after[first] = true;
+    for (int i = first + 1; i < count; i++)
+        for (int k = first; k < i; k++)
+            if (after[k] && follows(&calls[i], &calls[k])) after[i] = true;
+    return second > first && after[second];
+}
