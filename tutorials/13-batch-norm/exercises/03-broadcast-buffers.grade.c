@@ -7,7 +7,7 @@
 
 extern const Grader grader_13_03;
 
-enum { MOST_RANKS = 5, MOST_FORWARDS = 8, COUNT = 6, BUFFERS = 2 };
+enum { MOST_RANKS = 5, MOST_FORWARDS = 8, COUNT = 6, BUFFERS = 3 };
 
 typedef struct Scene {
     const char *modes;                            // 't' or 'e' for each forward
@@ -29,24 +29,29 @@ static void run_rank(GradeRank *rank) {
     Scene *s = rank->context;
     int r = rank->rank;
     float mean[COUNT] = {0};
-    int64_t batches = 0;
+    int64_t batches = 0, third = 0;
     Tensor tensors[BUFFERS] = {tensor_make(NULL, DTYPE_F32, 1, (size_t[]){COUNT}, NULL),
+                               tensor_make(NULL, DTYPE_I64, 0, NULL, NULL),
                                tensor_make(NULL, DTYPE_I64, 0, NULL, NULL)};
     tensors[0].data = mean;
     tensors[1].data = &batches;
-    Tensor *buffers[BUFFERS] = {&tensors[0], &tensors[1]};
+    tensors[2].data = &third;
+    Tensor *buffers[BUFFERS] = {&tensors[0], &tensors[1], &tensors[2]};
     bool changed = false;
     for (size_t f = 0; s->modes[f]; f++) {
         size_t before = watch_calls(rank->log);
         rank->status = STUDENT(rank->grade, before_forward)(
             rank->group, buffers, BUFFERS, s->modes[f] == 't', &changed, &rank->err);
         if (rank->err.status != STATUS_OK) return;
+        GRADE_EXPECT(rank->grade, third == batches,
+                     "The second buffer arrived, and the third did not: count says how many there "
+                     "are.");
         s->calls[r][f] = watch_calls(rank->log) - before;
         memcpy(s->mean[r][f], mean, sizeof mean);
         s->batches[r][f] = batches;
         if (s->modes[f] == 'e') continue;
         for (size_t i = 0; i < COUNT; i++) mean[i] = number(r, f, i);
-        batches = counter(r, f);
+        third = batches = counter(r, f);
     }
 }
 

@@ -89,11 +89,26 @@ static void alone(Grade *grade) {
     check(grade, &s, 1);
 }
 
+static void run_two_classes(GradeRank *rank) {
+    const int64_t truths[2] = {0, 1}, answers[2] = {1, 1};
+    const AnsweredRows own = {2, truths, answers, 2};
+    double counts[COUNT];
+    for (size_t i = 0; i < COUNT; i++) counts[i] = 1000;
+    rank->status = STUDENT(rank->grade, confusion_matrix)(rank->group, &own, counts, &rank->err);
+    for (size_t i = 4; i < COUNT; i++)
+        GRADE_EXPECT(rank->grade, counts[i] == 1000,
+                     "Something was written behind the table: 2 classes have 4 counts.");
+    GRADE_EXPECT(rank->grade, counts[1] == 2 && counts[3] == 2 && counts[0] == 0 && counts[2] == 0,
+                 "2 classes on 2 ranks: the table is 0 2 0 2, and not %g %g %g %g.", counts[0],
+                 counts[1], counts[2], counts[3]);
+}
+
 static void several(Grade *grade) {
     Scene two = {.rows = {8, 6}}, three = {.rows = {5, 9, 2}}, five = {.rows = {3, 1, 4, 1, 5}};
     check(grade, &two, 2);
     check(grade, &three, 3);
     check(grade, &five, 5);
+    grade_ranks(grade, 2, run_two_classes, NULL);
 }
 
 static void empty_shares(Grade *grade) {

@@ -95,6 +95,8 @@ static void who(Grade *grade) {
                          "Rank %d loaded %zu times: every rank needs the weights, rank 0 too.", r,
                          s.loads[r].count);
         }
+        GRADE_EXPECT(grade, s.loads[0].place == 2 && s.removes[0].place == 3,
+                     "The order is: save, load, remove. (rank 0 of %d)", world);
     }
 }
 

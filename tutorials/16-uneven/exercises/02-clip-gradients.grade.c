@@ -14,7 +14,7 @@ static const size_t COUNTS[PARAMETERS] = {2, COUNT, 3};
 
 typedef struct Scene {
     double max_norm;
-    bool frozen, shared; // parameter 1 is frozen; parameter 0 stands in the list again, as the last
+    bool frozen, shared; // parameter 1 is frozen; parameter 1 stands in the list again, as the last
     float gradients[MOST_RANKS][PARAMETERS][COUNT];
     double norm[MOST_RANKS];
     size_t bytes[MOST_RANKS];
@@ -40,7 +40,7 @@ static void run_rank(GradeRank *rank) {
         list[k] = &tensors[k];
     }
     if (s->frozen) s->gradients[r][1][COUNT - 1] = OLD; // from before it was frozen
-    list[LIST - 1] = list[0];
+    list[LIST - 1] = list[1];
     rank->status = STUDENT(rank->grade, clip_gradients)(
         rank->group, list, s->shared ? LIST : PARAMETERS, s->max_norm, &s->norm[r], &rank->err);
     for (size_t i = 0; i < rank->log->count; i++) s->bytes[r] += rank->log->events[i].bytes;
@@ -68,7 +68,7 @@ static void check_norm(Grade *grade, const Scene *s, int world, int r, double no
                  "all ranks have the same length.");
     GRADE_EXPECT(grade, !is(got, norm * norm),
                  "This is the sum of the squares; the length is its root.");
-    GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 9)),
+    GRADE_EXPECT(grade, !s->shared || !is(got, sqrt(norm * norm + 16)),
                  "The shared parameter was counted twice: it stands in the list under both of "
                  "its names.");
     GRADE_EXPECT(grade, !s->frozen || got < 80,
@@ -87,7 +87,7 @@ static void check_gradients(Grade *grade, const Scene *s, int world, int r, doub
         GRADE_EXPECT(grade, !s->frozen || k != 1 || got == OLD,
                      "The frozen parameter's gradient was changed; it is to stay as it is.");
         if (s->frozen && k == 1) continue;
-        GRADE_EXPECT(grade, !s->shared || k > 0 || !is(got, mean * scale * scale),
+        GRADE_EXPECT(grade, !s->shared || k != 1 || !is(got, mean * scale * scale),
                      "The shared parameter was shortened twice.");
         GRADE_EXPECT(grade, is(got, mean * scale),
                      "%d ranks: gradient %d is %g after clipping, and rank %d has %g.", world, k,

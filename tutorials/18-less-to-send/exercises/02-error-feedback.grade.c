@@ -19,9 +19,10 @@ typedef struct Scene {
     size_t calls[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;
 
-// Under half a unit; under half on even ranks and over it on odd ones; over two units; negative; 0.
+// Under half a unit; under half on even ranks and over it on odd ones; more units than
+// 16 bits count; negative; 0.
 static float number(int rank, int i) {
-    static const float NUMBERS[COUNT] = {0.125f, 0.1875f, 1.1875f, -0.1875f, 0.0f};
+    static const float NUMBERS[COUNT] = {0.125f, 0.1875f, 20001.1875f, -0.1875f, 0.0f};
     static const float ON_ODD_RANKS[COUNT] = {0.0625f, 0.125f, 0.0625f, 0.0625f, 0.0f};
     return NUMBERS[i] + (rank % 2 ? ON_ODD_RANKS[i] : 0.0f);
 }
@@ -50,7 +51,8 @@ static void first_step(Grade *grade, int world, Scene *scene) {
     grade_ranks(grade, world, run_rank, scene);
     for (int r = world - 1; r >= 0; r--)
         for (int i = 0; i < COUNT; i++) {
-            float sum = 0, exact = 0, got = scene->gradients[r][0][i];
+            float sum = 0, exact = 0, up = 0, got = scene->gradients[r][0][i];
+            for (int k = 0; k < world; k++) up += UNIT * roundf(number(k, i) / UNIT);
             for (int k = 0; k < world; k++) sum += rounded(number(k, i)), exact += number(k, i);
             float mean = sum / (float)world;
             GRADE_EXPECT(grade, got == mean || got != sum,
@@ -59,6 +61,9 @@ static void first_step(Grade *grade, int world, Scene *scene) {
                          "The gradients are as they were: nothing was averaged.");
             GRADE_EXPECT(grade, got == mean || got != exact / (float)world,
                          "This is the exact mean: nothing was rounded to a multiple of the unit.");
+            GRADE_EXPECT(grade, got == mean || got != up / (float)world,
+                         "A number in the middle of two was rounded away from 0; nearbyint takes "
+                         "the even one.");
             GRADE_EXPECT(grade, got == mean, "%d ranks: what was sent has the mean %g, not %g.",
                          world, (double)mean, (double)got);
         }

@@ -125,9 +125,27 @@ static void check_patience(Grade *grade, int world, int most) {
                  "%zu collectives in %d epochs: one in each is enough.", scene.calls[0], EPOCHS);
 }
 
+// A rank that goes on from a checkpoint, with many rows.
+static void run_again(GradeRank *rank) {
+    EarlyStop state = {.best = 0.5, .waited = 2, .patience = 3};
+    const size_t rows = 3000000000;
+    bool stop = false;
+    rank->status = STUDENT(rank->grade, agree_to_stop)(rank->group, &state, 0.75 * (double)rows,
+                                                       rows, &stop, &rank->err);
+    GRADE_EXPECT(
+        rank->grade, state.best == 0.5,
+        "3,000,000,000 rows with the mean 0.75, and best went from 0.5 to %g: an int ends at "
+        "2,147,483,647.",
+        state.best);
+    GRADE_EXPECT(rank->grade, stop && state.waited == 3,
+                 "state->waited was 2 in the beginning, and patience 3: one more epoch without a "
+                 "better mean is too many.");
+}
+
 static void patience(Grade *grade) {
     for (int w = 0; w < 4; w++) check_patience(grade, GRADE_WORLDS[w], PATIENCE);
     check_patience(grade, 2, PATIENCE - 1);
+    grade_ranks(grade, 2, run_again, NULL);
     Scene scene = {.patience = PATIENCE};
     grade_broken_ranks(grade, 2, run_rank, &scene);
 }

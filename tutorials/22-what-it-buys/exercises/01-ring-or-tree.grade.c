@@ -16,20 +16,20 @@ static bool is(double got, double wanted) {
 static void ring(Grade *grade) {
     for (int w = 0; w < 4; w++) {
         int devices = GRADE_WORLDS[w];
-        double got = STUDENT(grade, ring_s)(LINK, devices, 60);
-        double wanted = 2 * (devices - 1) * (1 + 30.0 / devices);
+        double got = STUDENT(grade, ring_s)(LINK, devices, 61);
+        double wanted = 2 * (devices - 1) * (1 + 30.5 / devices);
         GRADE_EXPECT(grade, devices > 1 || got == 0, "One device sends nothing, and it took %g s.",
                      got);
         if (is(got, wanted)) continue;
         GRADE_EXPECT(grade, !is(got, wanted / 2),
                      "The ring goes round twice: once to add, and once to hand out the sums.");
-        GRADE_EXPECT(grade, !is(got, 1 + 2 * (devices - 1) * 30.0 / devices),
+        GRADE_EXPECT(grade, !is(got, 1 + 2 * (devices - 1) * 30.5 / devices),
                      "The latency is paid in every round, and here it is paid once.");
-        GRADE_EXPECT(grade, !is(got, 2 * (devices - 1) * (1 + 30.0)),
+        GRADE_EXPECT(grade, !is(got, 2 * (devices - 1) * (1 + 30.5)),
                      "In a round of the ring a device sends one part of W, and not all bytes.");
-        GRADE_EXPECT(grade, !is(got, 2 * devices * (1 + 30.0 / devices)),
+        GRADE_EXPECT(grade, !is(got, 2 * devices * (1 + 30.5 / devices)),
                      "W - 1 rounds bring a part past all devices, and here there is one more.");
-        grade_miss(grade, "60 bytes in a ring of %d devices take %g s, not %g.", devices, wanted,
+        grade_miss(grade, "61 bytes in a ring of %d devices take %g s, not %g.", devices, wanted,
                    got);
     }
 }
@@ -37,22 +37,26 @@ static void ring(Grade *grade) {
 static void tree(Grade *grade) {
     static const int LEVELS[9] = {0, 0, 1, 2, 2, 3, 3, 3, 3};
     for (int devices = 1; devices <= 8; devices++) {
-        double got = STUDENT(grade, tree_s)(LINK, devices, 60);
-        double wanted = 2 * LEVELS[devices] * 31.0;
+        double got = STUDENT(grade, tree_s)(LINK, devices, 61);
+        double wanted = 2 * LEVELS[devices] * 31.5;
         if (is(got, wanted)) continue;
         GRADE_EXPECT(grade, devices > 2 || !is(got, wanted / 2),
                      "The sum must come down again: a tree is passed twice.");
         GRADE_EXPECT(grade, devices < 3 || got >= wanted,
                      "%d devices need %d levels: the logarithm is rounded up.", devices,
                      LEVELS[devices]);
-        GRADE_EXPECT(grade, devices < 2 || !is(got, 2 * (LEVELS[devices] + 1) * 31.0),
+        GRADE_EXPECT(grade, devices < 2 || !is(got, 2 * (LEVELS[devices] + 1) * 31.5),
                      "%d devices need %d levels, and not one more.", devices, LEVELS[devices]);
-        grade_miss(grade, "60 bytes in a tree of %d devices take %g s, not %g.", devices, wanted,
+        grade_miss(grade, "61 bytes in a tree of %d devices take %g s, not %g.", devices, wanted,
                    got);
     }
-    double many = STUDENT(grade, tree_s)(LINK, 4096, 60);
-    GRADE_EXPECT(grade, is(many, 2 * 12 * 31.0), "4,096 devices take %g s, not %g.", 2 * 12 * 31.0,
+    double many = STUDENT(grade, tree_s)(LINK, 4096, 61);
+    GRADE_EXPECT(grade, is(many, 2 * 12 * 31.5), "4,096 devices take %g s, not %g.", 2 * 12 * 31.5,
                  many);
+    double large = STUDENT(grade, tree_s)(LINK, 2, 1e10);
+    GRADE_EXPECT(grade, is(large, 2 * (1 + 5e9)),
+                 "10,000,000,000 bytes take %g s, not %g: an int ends at 2,147,483,647.",
+                 2 * (1 + 5e9), large);
 }
 
 static void choice(Grade *grade) {

@@ -12,11 +12,11 @@ static bool is(double got, double wanted) {
 }
 
 static void step(Grade *grade) {
-    const SameBatch job = {.compute_s = 60, .bytes = 30, .latency_s = 1, .bytes_per_s = 2};
+    const SameBatch job = {.compute_s = 60, .bytes = 31, .latency_s = 1, .bytes_per_s = 2};
     for (int w = 3; w >= 0; w--) { // the largest first, which tells a half from a W-th
         const int devices = GRADE_WORLDS[w], rounds = 2 * (devices - 1);
         double got = STUDENT(grade, same_batch_step_s)(job, devices);
-        double own = 60.0 / devices, reduce = rounds * (1 + 15.0 / devices);
+        double own = 60.0 / devices, reduce = rounds * (1 + 15.5 / devices);
         GRADE_EXPECT(grade, devices > 1 || got == 60,
                      "One device computes all rows and sends nothing: 60 s, and not %g.", got);
         if (is(got, own + reduce)) continue;
@@ -25,11 +25,11 @@ static void step(Grade *grade) {
         GRADE_EXPECT(grade, !is(got, own + reduce / devices),
                      "Fewer rows make no fewer gradients: only computing is divided by W, and the "
                      "all-reduce is not.");
-        GRADE_EXPECT(grade, !is(got, own + rounds * (1 + 15.0)),
+        GRADE_EXPECT(grade, !is(got, own + rounds * (1 + 15.5)),
                      "In a round of the ring a device sends one part of W, and not all bytes.");
         GRADE_EXPECT(grade, !is(got, own + reduce / 2),
                      "The ring goes round twice: once to add, and once to hand out the sums.");
-        GRADE_EXPECT(grade, !is(got, own + 1 + rounds * 15.0 / devices),
+        GRADE_EXPECT(grade, !is(got, own + 1 + rounds * 15.5 / devices),
                      "The latency is paid in every round, and here it is paid once.");
         GRADE_EXPECT(grade, !is(got, fmax(own, reduce)),
                      "This is the longer of the two; without overlap they come one after the "

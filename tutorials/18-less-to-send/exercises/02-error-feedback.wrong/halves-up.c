@@ -1,4 +1,4 @@
-/* 2 ranks: what was sent has the mean 1, not 1.25. */
+/* A number in the middle of two was rounded away from 0; nearbyint takes the even one. */
 int average_in_units(ProcessGroup *group, float *gradient, float *error, int32_t *wire,
                      size_t count, float unit, Error *err) {
     for (size_t i = 0; i < count; i++) {

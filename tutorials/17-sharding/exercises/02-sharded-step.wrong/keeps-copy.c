@@ -1,0 +1,15 @@
+/* The velocity was lost between two steps. */
+int sharded_step(ProcessGroup *group, float *weights, float *gradients, float *velocity,
+                 size_t share, Error *err) {
+    static _Thread_local float kept[4096];
+    (void)velocity;
+    size_t first = (size_t)pg_rank(group) * share;
+    float *weight = weights + first, *gradient = gradients + first;
+    if (pg_run(group, pg_reduce_scatter(gradients, gradient, share, PG_F32, PG_AVG), err))
+        return -1;
+    for (size_t i = 0; i < share; i++) {
+        kept[i] = MOMENTUM * kept[i] + gradient[i];
+        weight[i] -= RATE * kept[i];
+    }
+    return pg_run(group, pg_all_gather(weight, weights, share, PG_F32), err);
+}
