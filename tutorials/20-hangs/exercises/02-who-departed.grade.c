@@ -76,14 +76,28 @@ static void some_are_ahead(Grade *grade) {
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
 }
 
+static void one_is_ahead_and_one_differs(Grade *grade) {
+    static const char AHEAD[] = "Rank 0 has finished the collective, and its call now is another "
+                                "one: only those that are in it can be compared.";
+    static const Hang HANGS[] = {
+        {4,
+         {IN(4, BROADCAST, 1), IN(3, REDUCE, 8), IN(3, BROADCAST, 1), IN(3, REDUCE, 8)},
+         {TROUBLE_DIFFERS, 2, 4},
+         AHEAD},
+        {3,
+         {IN(4, REDUCE, 8), IN(3, BARRIER, 0), IN(3, REDUCE, 8)},
+         {TROUBLE_DIFFERS, -1, 4},
+         AHEAD},
+    };
+    judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
+}
+
 static void one_differs(Grade *grade) {
     static const char SENTENCE[] = "Three began collective 13 and one of them another call: it is "
                                    "the one that is alone.";
     static const char SIZES[] = "The calls are of one kind, but not of one size: 9 numbers from "
                                 "one rank and 8 from the others.";
     static const char TWO[] = "Two ranks, two calls: nobody can say which of them is right.";
-    static const char AHEAD[] = "Rank 0 has finished the collective, and its call now is another "
-                                "one: only those that are in it can be compared.";
     static const char NOBODY[] = "A rank is alone with its call only against two or more that "
                                  "agree, and here there are none, or as many.";
     static const Hang HANGS[] = {
@@ -114,16 +128,9 @@ static void one_differs(Grade *grade) {
           IN(3, BARRIER, 0)},
          {TROUBLE_DIFFERS, -1, 4},
          NOBODY},
-        {4,
-         {IN(4, BROADCAST, 1), IN(3, REDUCE, 8), IN(3, BROADCAST, 1), IN(3, REDUCE, 8)},
-         {TROUBLE_DIFFERS, 2, 4},
-         AHEAD},
-        {3,
-         {IN(4, REDUCE, 8), IN(3, BARRIER, 0), IN(3, REDUCE, 8)},
-         {TROUBLE_DIFFERS, -1, 4},
-         AHEAD},
     };
     judge(grade, HANGS, sizeof HANGS / sizeof *HANGS);
+    one_is_ahead_and_one_differs(grade);
 }
 
 static void nobody(Grade *grade) {
