@@ -95,7 +95,7 @@ overlap() {
     batch=$(echo "$backward $(median exposed_ms)" |
         awk -v batch="$batch" -v ratio="$2" '{ print 2 * int(ratio * $2 / $1 * batch / 2) }')
     repeat "overlap-$1-$2" 5 12 triple "$1"
-    verdict "overlap-$1-$2" '"a step of '"$batch"' rows: backward %.0f ms, communication %.0f ms, both %.0f ms: %.1f %% of the shorter is hidden (%.1f ms waited for the last bucket; backward takes %.0f ms beside the messages)", $1, $2, $3, $4, $5, $6' \
+    verdict "overlap-$1-$2" '"a step of '"$batch"' rows: backward %.0f ms, communication %.0f ms, both %.0f ms: %.1f %% of the shorter is hidden (%.1f ms waited when backward was over; it takes %.0f ms beside the messages)", $1, $2, $3, $4, $5, $6' \
         "$3"
 }
 
