@@ -49,9 +49,11 @@ train() {
         --bucket-cap-mb 0.5 --global-batch "$batch" --data synthetic:1x4x4:10@64000 --steps 10 --no-eval --log-every 1 \
         --out "$work/job" "$@"
 }
-# What runs a rank. The main thread is the one that computes; once the first steps are there all threads are.
+# What runs a rank. The main thread is the one that computes; once the first steps are there all threads are. Where a
+# core is not ours to use, the job fails: threads that were not put apart would measure something else.
 cat >apart.sh <<'APART'
 #!/bin/sh
+set -e
 "$@" &
 tries=0
 until [ -n "$(sed -n 3p "${0%/*}/job/steps.csv" 2>/dev/null)" ] || [ $tries = 200 ]; do
@@ -76,7 +78,7 @@ median() {
         NR > 5 { print $at }' job/steps.csv | sort -g | awk '{ v[NR] = $1 } END { print v[int((NR + 1) / 2)] }'
 }
 # triple CORES: "BACKWARD COMMUNICATION BOTH HIDDEN WAIT BESIDE": what each takes alone and both at a time, how many
-# per cent of the shorter one are hidden; the wait for the last bucket, and the backward pass beside the messages
+# per cent of the shorter one are hidden; the wait when backward is over, and the backward pass beside the messages
 triple() {
     train "$1" --comm-hook noop
     forward=$(median forward_ms) backward=$(median backward_ms)
@@ -121,12 +123,15 @@ for ranks in 1 2; do
     repeat all-reduce-$ranks 5 20 all_reduce $ranks
     verdict all-reduce-$ranks '"25 MiB at %g Gbit/s: %.0f ms, %.2f times the bound", gbit, $1, $1 / bound' '$1 <= 1.25 * bound'
 done
-[ "$(nproc)" -gt 1 ] || skip "the overlap needs a core that computes and one that carries messages"
-# shellcheck disable=SC2016
-{
+if [ "$(nproc)" -gt 1 ]; then
+    # shellcheck disable=SC2016
     overlap apart 0.67 '$4 >= 95'
+    # shellcheck disable=SC2016
     overlap apart 1.5 '$4 >= 95'
     overlap one 1.5 1
-}
+else
+    echo "overlap: undecided, it needs a core that computes and one that carries messages"
+    undecided=1
+fi
 [ $failures = 0 ] || exit 1
 [ $undecided = 0 ] || exit 77

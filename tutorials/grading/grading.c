@@ -86,19 +86,19 @@ typedef struct RankThread {
     pthread_t thread;
     void (*run)(GradeRank *rank);
     size_t broken;      // which of its collectives fails, from 1; 0: none
-    bool fails_to_wait; // one that is started: in work_wait, and not in pg_start
+    bool fails_in_wait; // one that is started: in work_wait, and not in pg_start
 } RankThread;
 
 // Per thread, because the student's calls say nothing of who makes them.
 static _Thread_local WatchLog *current_log;
 static _Thread_local size_t until_broken; // collectives, this one included; 0: none fails any more
-static _Thread_local bool fails_to_wait;
+static _Thread_local bool fails_in_wait;
 static _Thread_local const Work *broken_work; // was started and is to fail
 
 static void *run_rank(void *argument) {
     RankThread *self = argument;
     until_broken = self->broken;
-    fails_to_wait = self->fails_to_wait;
+    fails_in_wait = self->fails_in_wait;
     watch_begin(self->rank.log);
     self->run(&self->rank);
     watch_begin(NULL);
@@ -202,9 +202,9 @@ void grade_broken_ranks(Grade *grade, int world, void (*run)(GradeRank *rank), v
     RankThread start = {.rank = rank, .run = run};
     while (start.broken < MOST_BROKEN) {
         start.broken++;
-        start.fails_to_wait = false;
+        start.fails_in_wait = false;
         if (!grade_threads(grade, world, start)) return;
-        start.fails_to_wait = true;
+        start.fails_in_wait = true;
         grade_threads(grade, world, start);
     }
 }
@@ -226,9 +226,9 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * BYTES[collective->type];
 }
 
-// Whether this collective is the one that fails. It takes place nevertheless, so that no other rank
-// waits for it; but it says that it has failed.
-static bool is_broken(void) {
+// Counts a collective. Returns whether it is the one that fails: it takes place nevertheless, so
+// that no other rank waits for it, but it says that it has failed.
+static bool is_next_to_fail(void) {
     return until_broken > 0 && --until_broken == 0;
 }
 
@@ -236,14 +236,14 @@ int watched_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_RUN, .collective = collective, .bytes = collective_bytes(&collective)});
     int status = pg_run(group, collective, err);
-    return is_broken() ? error_set(err, STATUS_FAILED, BROKEN) : status;
+    return is_next_to_fail() ? error_set(err, STATUS_FAILED, BROKEN) : status;
 }
 
 Work *watched_pg_start(ProcessGroup *group, Collective collective, Error *err) {
     write_down((WatchEvent){
         .kind = WATCH_START, .collective = collective, .bytes = collective_bytes(&collective)});
-    bool fails = is_broken();
-    if (fails && !fails_to_wait) {
+    bool fails = is_next_to_fail();
+    if (fails && !fails_in_wait) {
         pg_run(group, collective, NULL);
         error_set(err, STATUS_FAILED, BROKEN);
         return NULL;
