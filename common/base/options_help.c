@@ -166,7 +166,8 @@ static void print_roff_summary(FILE *stream, const Options *options) {
     const char *summary = options->summary ? options->summary : "";
     char first[200];
     snprintf(first, sizeof first, "%.*s", (int)strcspn(summary, ".\n"), summary);
-    fprintf(stream, ".TH \"%s\" 1 \"\" \"ddp.c\" \"ddp.c\"\n.SH NAME\n", options->program);
+    fprintf(stream, ".TH \"%s\" 1 \"\" \"ddp.c\" \"ddp.c\"\n", options->program);
+    fputs(".nh\n.ad l\n.SH NAME\n", stream); // no hyphens and no wide blanks: values can be copied
     print_roff(stream, options->program);
     fputs(" \\- ", stream);
     print_roff(stream, first);

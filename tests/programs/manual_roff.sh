@@ -1,6 +1,6 @@
 #!/bin/sh
 # manual_roff.sh BIN_DIR BUILD_DIR: the manual pages as man prints them: roff finds nothing to complain about, and every
-# option stands in a line of its own.
+# option stands in a line of its own, and no word is cut in two.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 command -v groff >/dev/null || { echo "skipped: there is no groff" && exit 77; }
@@ -11,8 +11,9 @@ for page in "$2"/man/*.1; do
     sed 's/\x1b\[[0-9;]*m//g' out.txt | sed 's/.\x08//g' >page.txt
     "$bin/$program" --help | sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' >options.txt
     sed -nE 's/^ {7}(--[a-z0-9-]+)( .*)?$/\1/p' page.txt | grep -v -- '--help=man' >listed.txt
-    checks=$((checks + 1))
+    checks=$((checks + 2))
+    ! grep -nE '[a-z]-$' page.txt >cut.txt || fail "$program: a word is cut in two: $(head -n 3 cut.txt)"
     cmp -s options.txt listed.txt || fail "$program: $(diff options.txt listed.txt | head -n 5)"
 done
-[ "$checks" -ge 14 ] || fail "only $checks checks"
+[ "$checks" -ge 21 ] || fail "only $checks checks"
 tally manual_roff
