@@ -14,10 +14,10 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/options compare/section compare/disturbed ladder/table; do
+for part in compare/options compare/results compare/runs compare/section compare/disturbed ladder/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -54,20 +54,27 @@ declare -A values=([--world]=world [--link]=links [--model]=model [--hidden]=hid
     [--patience]=patience)
 read_options bench/ablation.sh "$@"
 turns=${turns:-$((quick ? 3 : 12))} rounds=${rounds:-$((quick ? 2 : 3))} patience=${patience:-$((quick ? 10 : 120))}
-for name in turns rounds steps; do
-    [[ ${!name} =~ ^[1-9][0-9]{0,5}$ ]] || fail_usage "--$name ${!name}: expected a number from 1"
-done
-[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
-[[ $world =~ ^[1-9][0-9]?$ && $world != 1 ]] || fail_usage "--world $world: expected a number from 2"
+for name in turns rounds steps; do need_number --$name "${!name}" 1 999999; done
+need_number --patience "$patience" 0 999999
+need_number --world "$world" 2 "$(most_devices)"
+need_number --global-batch "$batch" 1 999999999
+need_word --model "$model" "$(model_names)"
+[[ $hidden =~ ^[1-9][0-9]{0,6}(,[1-9][0-9]{0,6})*$ ]] || fail_usage "--hidden ${hidden:0:80}: expected sizes like 512,512"
+[[ $cap =~ ^[0-9]*[.]?[0-9]+$ ]] || fail_usage "--bucket-cap-mb ${cap:0:80}: expected a number of MB"
 read -ra networks <<<"memory $links"
+for link in "${networks[@]:1}"; do need_link --link "$link"; done
+programs="train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors"
+# shellcheck disable=SC2086 # the programs are words
+need_programs $programs
+claim_results
 
 [[ -n $bin ]] || {
-    setup_require $install build
-    setup_build "$root" build train_dp train_ddp ddprun bench_ladder bench_probe compare_tensors
+    setup_require $install build 9<&-
+    # shellcheck disable=SC2086 # the programs are words
+    setup_build "$root" build $programs 9<&-
     bin=build/bin
 }
-open_results commands.txt
-rm -f "$out"/{ladder,rounds,trainers}.csv "$out"/ladder.txt "$out"/disturbed.txt
+open_section {ladder,rounds,trainers}.csv ladder.txt
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 kind=cpu planning=0 # for disturbed.sh: the runs are on CPU cores, and are made now
 

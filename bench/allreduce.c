@@ -7,7 +7,7 @@
  * The bound is measured in turns with it. It is the plain sum: each core adds up its share of W
  * buffers, which the other cores have filled just as they fill those of the all_reduce, and writes
  * the sum to all W, with the same loop. The bytes that cross between caches and memory are the
- * same; but there is no group, and nobody waits for anybody. For it, and for a cache line's round
+ * same; but without a group and without waiting. For it, and for a cache line's round
  * trip, the ranks map memory of their own, whatever the backend is, if they run on one host.
  */
 #include "bench/allreduce.h"
@@ -18,6 +18,7 @@
 
 #include "bench/workload.h"
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/sync.h"
 #include "ddp/group/reduce.h"
@@ -82,8 +83,8 @@ static size_t block_bytes_for(size_t most) {
     return most < BOUND_FROM ? 0 : pages * HUGE_PAGE_BYTES;
 }
 
-// Rank 0 makes the memory and tells the others where it is. If one of them cannot map it, nobody
-// has it, which is no failure.
+// Rank 0 creates the memory and sends its name to the others. If one of them cannot map it, no
+// rank uses it, which is no failure.
 static int share_memory(Bench *bench) {
     Error unsaid = {0};
     int64_t place[3] = {0}; // process, descriptor, token; process 0: there is no memory
@@ -94,11 +95,12 @@ static int share_memory(Bench *bench) {
         place[1] = bench->shared->fd;
         place[2] = shared_tail(bench)->token = (int64_t)clock_ns();
     }
-    if (pg_run(bench->group, pg_broadcast(place, 3, PG_I64, 0), &bench->error)) return -1;
+    if (pg_run(bench->group, pg_broadcast(place, 3, PG_I64, 0), &bench->error) != 0) return -1;
     if (bench->rank != 0 && place[0] != 0)
         bench->shared = segment_open((int)place[0], (int)place[1], bytes, &unsaid);
     int64_t found = bench->shared && shared_tail(bench)->token == place[2];
-    if (pg_run(bench->group, pg_all_reduce(&found, 1, PG_I64, PG_MIN), &bench->error)) return -1;
+    if (pg_run(bench->group, pg_all_reduce(&found, 1, PG_I64, PG_MIN), &bench->error) != 0)
+        return -1;
     if (found) {
         if (bench->rank < 2) shared_tail(bench)->cores[bench->rank] = bench->core;
         return 0;
@@ -147,7 +149,8 @@ static int time_all_reduce(Bench *bench, size_t count, size_t iteration, double 
     }
     if (meet(bench)) return -1;
     uint64_t begin = clock_ns();
-    if (pg_run(bench->group, pg_all_reduce(bench->buffer, count, PG_F32, PG_SUM), &bench->error))
+    if (pg_run(bench->group, pg_all_reduce(bench->buffer, count, PG_F32, PG_SUM), &bench->error) !=
+        0)
         return -1;
     if (device) device_synchronize(device);
     *us = elapsed_us(begin);
@@ -186,7 +189,8 @@ static size_t iterations_for(const AllReduceSettings *settings, size_t bytes) {
 
 // Takes the slowest rank's time of each iteration, and sorts these times.
 static int sort_slowest(Bench *bench, double *times, size_t n) {
-    if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error)) return -1;
+    if (pg_run(bench->group, pg_all_reduce(times, n, PG_F64, PG_MAX), &bench->error) != 0)
+        return -1;
     bench_sort(times, n);
     return 0;
 }
@@ -226,7 +230,7 @@ static int measure_size(Bench *bench, size_t bytes) {
     }
     int64_t wrong = bench->wrong - before;
     if (status || sort_slowest(bench, bench->ours, n) || sort_slowest(bench, bench->bound, n) ||
-        pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error))
+        pg_run(bench->group, pg_all_reduce(&wrong, 1, PG_I64, PG_SUM), &bench->error) != 0)
         return -1;
     bench->wrong = before + wrong; // now the same on all ranks
     SizeResult *result = &bench->results[bench->sizes++];
@@ -239,12 +243,12 @@ static int measure_size(Bench *bench, size_t bytes) {
 
 // ---- a cache line's way ---------------------------------------------------------------------
 
-// Looks for as long as a round trip may take; whoever is late or has no core is waited for.
+// Spins for as long as a round trip may take, then yields: the other rank is late or has no core.
 static int await_word(SyncWord *word, uint32_t target, double timeout_s) {
     for (int turn = 0; turn < 1000; turn++)
         if (sync_load(word) == target) return 0;
     uint64_t deadline = clock_ns_after(timeout_s);
-    return sync_wait(word, target, NULL, deadline, SYNC_LOOKS) == SYNC_DONE ? 0 : -1;
+    return sync_wait(word, target, NULL, deadline, SYNC_SPINS) == SYNC_DONE ? 0 : -1;
 }
 
 // Ranks 0 and 1 send a word to and fro: the time of one way and back, as rank 0 sees it.
@@ -257,14 +261,14 @@ static int time_round_trip(Bench *bench, double *us) {
     for (uint32_t i = 1; i <= ROUND_TRIPS && bench->rank < 2; i++) {
         if (bench->rank == 0) sync_store(mine, last + i);
         if (await_word(theirs, last + i, bench->settings->timeout_s))
-            return error_set(&bench->error, STATUS_FAILED, "round trip %u: nobody answers", i);
+            return error_set(&bench->error, STATUS_FAILED, "round trip %u: no answer", i);
         if (bench->rank == 1) sync_store(mine, last + i);
     }
     *us = elapsed_us(begin) / ROUND_TRIPS;
     return 0;
 }
 
-// NULL if it can be measured. All ranks come to the same answer.
+// NULL if it can be measured, else the reason. The same on all ranks.
 static const char *why_no_round_trip(const Bench *bench) {
     if (!bench->shared) return bench->why_alone;
     if (bench->world < 2) return "there is one rank";
@@ -317,7 +321,7 @@ static void print_small(const Bench *bench, double round_trip) {
     printf("\n");
 }
 
-// The largest message beside the memory bound, and the one that is farthest from it.
+// The largest message beside the memory bound, and the message farthest from it.
 static void print_large(const Bench *bench) {
     const SizeResult *last = NULL, *least = NULL;
     for (const SizeResult *r = bench->results; r < bench->results + bench->sizes; r++) {
@@ -343,7 +347,7 @@ static void print_head(const Bench *bench) {
     printf("# all_reduce F32 sum world=%d ranks=%s backend=%s\n", bench->world, ranks,
            pg_backend(bench->group));
     printf("# algbw = bytes / p50, in GB/s; busbw = algbw * 2(W-1)/W, which a link carries\n"
-           "# at least. bound = the same sum by the same cores, nobody waits; of = its share\n");
+           "# at least. bound = the same sum by the same cores, no waits; of = its share\n");
     printf("%11s %10s %10s %10s %6s %6s %9s %5s %5s\n", "bytes", "min_us", "p50_us", "p99_us",
            "algbw", "busbw", "bound_us", "of", "wrong");
 }
@@ -398,8 +402,8 @@ int allreduce_run_rank(const AllReduceSettings *settings, ProcessGroup *group, D
     if (status)
         fprintf(stderr, "error: %s\n", bench.error.message);
     else if (bench.wrong)
-        fprintf(stderr, "error: rank %d found %jd wrong elements\n", bench.rank,
-                (intmax_t)bench.wrong);
+        fprintf(stderr, "error: rank %d found %jd wrong element%s\n", bench.rank,
+                (intmax_t)bench.wrong, format_s((size_t)bench.wrong));
     segment_release(bench.shared);
     pg_close(group);
     if (device) free(bench.host);

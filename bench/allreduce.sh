@@ -9,10 +9,10 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/{devices,runs,options,tables,section,disturbed} allreduce/table; do
+for part in compare/{devices,options,results,runs,tables,section,disturbed} allreduce/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -35,9 +35,11 @@ world=2 rounds=3 patience=60 quick=0 resume=0 planning=0 out=bench/out-allreduce
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--world]=world [--rounds]=rounds [--patience]=patience)
 read_options bench/allreduce.sh "$@"
-[[ $world =~ ^[1-9][0-9]?$ && $world -ge 2 ]] || fail_usage "--world $world: expected a number from 2"
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
-[[ $patience =~ ^[0-9]+$ ]] || fail_usage "--patience $patience: expected seconds"
+need_number --world "$world" 2 "$(most_devices)"
+need_number --rounds "$rounds" 1 1000
+need_number --patience "$patience" 0 999999
+need_programs ddprun bench_allreduce bench_probe
+claim_results
 kind=cpu # for disturbed.sh
 # A row each: a name, and the sizes that one call of the program measures.
 sweeps="sweep --factor 4
@@ -46,11 +48,11 @@ bucket --min-bytes 26214400 --max-bytes 26214400"
 unset RANK WORLD_SIZE
 
 [[ -n $bin ]] || {
-    setup_require 0 build
-    setup_build "$root" build ddprun bench_allreduce bench_probe
+    setup_require 0 build 9<&-
+    setup_build "$root" build ddprun bench_allreduce bench_probe 9<&-
     bin=$root/build/bin
 }
-open_results allreduce.csv
+open_section {allreduce,trips}.csv table.txt
 
 # all_reduce NAME OPTION...: a run of bench_allreduce through $backend
 all_reduce() {
@@ -66,7 +68,7 @@ find_mpi() {
     command -v mpirun >/dev/null || { echo "there is no mpirun here: MPI is left out" >&2 && return 1; }
     backend=mpi
     start_ranks "$world"
-    why=$("${command[@]}" "$bin/bench_allreduce" --backend mpi --max-bytes 4 --iterations 1 2>&1 </dev/null) && return
+    why=$("${command[@]}" "$bin/bench_allreduce" --backend mpi --max-bytes 4 --iterations 1 2>&1 </dev/null 9<&-) && return
     echo "MPI is left out: $(grep -m 1 '^error: ' <<<"$why" || head -n 1 <<<"$why")" >&2
     return 1
 }

@@ -93,7 +93,8 @@ typedef struct Run {
     int steps;
 } Run;
 
-static void train(Run *run, Strategy *inner) {
+static void train(Run *run, Job *job) {
+    Strategy *inner = job->strategy;
     Watch watch = {.strategy = *inner, .inner = inner};
     watch.strategy.finish_backward = watch_backward;
     TrainConfig config = train_config_default();
@@ -104,11 +105,13 @@ static void train(Run *run, Strategy *inner) {
     config.no_eval = true;
     config.log_every = 1000000;
     train_options(&options, &config);
-    must_do(trainer_run(&config, &options, run->data, &watch.strategy, &err), &err);
+    job->strategy = &watch.strategy;
+    must_do(trainer_run(&config, &options, run->data, job, &err), &err);
+    job->strategy = inner;
     run->allocations = watch.after_last - watch.after_first;
     CHECK(watch.steps == STEPS, "watched %d steps of %d", watch.steps, STEPS);
     run->steps = watch.steps - 2;
-    inner->close(inner);
+    job->close(job);
 }
 
 static Module *open_model(const Run *run, Device *device, Error *err) {
@@ -134,7 +137,8 @@ static Sampler *open_sampler(const Run *run) {
 static void run_single(Run *run) {
     Error err = {0};
     Device *device = open_device(0, &err);
-    train(run, strategy_single(open_model(run, device, &err), device, open_sampler(run)));
+    train(run,
+          job_single(strategy_single(open_model(run, device, &err), device, open_sampler(run))));
 }
 
 static void run_dp(Run *run) {
@@ -143,7 +147,7 @@ static void run_dp(Run *run) {
     for (int i = 0; i < WORLD; i++) devices[i] = open_device(i, &err);
     Module *model = open_model(run, devices[0], &err);
     Module *wrapper = must_get(data_parallel(model, devices, WORLD, &err), &err);
-    train(run, strategy_dp(wrapper, devices, WORLD, open_sampler(run)));
+    train(run, job_dp(strategy_dp(wrapper, devices[0], open_sampler(run)), devices, WORLD));
 }
 
 static void *run_ddp_rank(void *argument) {
@@ -154,7 +158,7 @@ static void *run_ddp_rank(void *argument) {
     Module *model = open_model(run, device, &err);
     Module *wrapper = must_get(distributed_data_parallel(model, run->group, &config, &err), &err);
     const Rendezvous me = {.rank = run->rank, .world_size = WORLD, .local_rank = run->rank};
-    train(run, strategy_ddp(wrapper, run->group, device, open_sampler(run), &me));
+    train(run, job_ddp(strategy_ddp(wrapper, device, open_sampler(run)), &me));
     return NULL;
 }
 

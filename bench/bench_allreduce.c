@@ -150,7 +150,7 @@ int main(int argc, char **argv) {
                          .backend = "auto",
                          .timeout_s = 30};
     Error error = {0};
-    if (parse_options(&settings, argc, argv, &error)) error_exit(&error);
+    if (parse_options(&settings, argc, argv, &error) != 0) error_exit(&error);
     bool launched = getenv("RANK") != NULL || strcmp(settings.backend, "mpi") == 0;
     int status = launched           ? run_launched(&settings, &error)
                  : settings.threads ? run_threads(&settings, &error)

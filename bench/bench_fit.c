@@ -1,4 +1,4 @@
-/* bench_fit.c: which network and which slow-down make the model meet steps that somebody measured.
+/* bench_fit.c: which network and which slow-down make the model fit measured steps.
  *
  * Reads lines "devices,seconds" and looks for three numbers: the width and the latency of every
  * device's link, and how many times as long a device computes when it is not alone (bench/model's
@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "bench/model/profile_file.h"
+#include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
 
@@ -31,7 +32,7 @@ static const double lowest[NUMBERS] = {0.1, 1, 1}, highest[NUMBERS] = {400, 5000
 typedef struct Points {
     int devices[MAX_POINTS], count;
     double seconds[MAX_POINTS];
-    int node_size, left_out; // left_out: a point that does not take part, or NOBODY
+    int node_size, left_out; // left_out: the index of the held-out point, or -1
     const StepProfile *profile;
 } Points;
 
@@ -134,8 +135,8 @@ static void put_in_buckets(StepProfile *profile) {
 // ---- in and out --------------------------------------------------------------------------------
 
 static int read_points(Points *points, const char *path, Error *err) {
-    FILE *file = fopen(path, "r");
-    if (!file) return error_set(err, STATUS_USAGE, "cannot read %s", path);
+    FILE *file = file_open_stream(path, NULL, err);
+    if (!file) return -1;
     char line[256];
     while (fgets(line, sizeof line, file)) {
         int n = points->count;

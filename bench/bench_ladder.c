@@ -22,7 +22,7 @@
 #include "common/base/memory.h"
 #include "common/device/link.h"
 #include "common/nn/models.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "common/train/setup.h"
 #include "ddp/rendezvous/init.h"
 
@@ -260,7 +260,7 @@ static void add_options(Options *options, TrainConfig *config, Settings *s, doub
     options_add_string(o, "hidden", &config->hidden, "N,N", "mlp: sizes of the hidden layers");
     options_add_string(o, "data", &config->data, "NAME|DIR", "samples with a class each");
     options_add_count(o, "global-batch", &config->global_batch, 1, 1 << 20, "rows of all devices");
-    options_add_float(o, "lr", &config->lr, 0, 1e6, "learning rate");
+    options_add_float(o, "lr", &config->schedule.lr, 0, 1e6, "learning rate");
     options_add_float(o, "bucket-cap-mb", cap, -1, 1e6, "as train_ddp's");
     options_add_string(o, "link", &config->link, "GBIT,LATENCY_US|NAME", "as the trainers'");
     options_add_count(o, "rounds", &s->rounds, 1, 1e6, "each of them takes all rungs");
@@ -317,7 +317,7 @@ int main(int argc, char **argv) {
     config.hidden = "512,512,512,512,512,512,512,512";
     config.data = "synthetic:1x28x28:10@4096";
     config.global_batch = 256;
-    config.lr = 0.02;
+    config.schedule.lr = 0.02;
     double cap = 1;
     Options options = {.program = "bench_ladder",
                        .summary = "What each ingredient between DP and DDP is worth."};

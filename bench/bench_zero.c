@@ -5,7 +5,7 @@
  *
  * Nothing is computed: each rank declares its gradients ready, and from there to equal new weights
  * on all ranks is what is timed. Four ways take turns, in another order each round, so that all of
- * them see the same machine: ddp (all-reduce, everybody steps everything), whole (all-reduce, a
+ * them see the same machine: ddp (all-reduce, every rank steps all weights), whole (all-reduce, a
  * part of the step, the weights to all: what --clip-grad-norm needs), scattered (reduce_scatter, a
  * part of the step, all_gather) and fused (one pass). A turn counts by its median step, so that a
  * step that something else disturbed does not count. A ratio is a way's turn to ddp's in the same
@@ -21,6 +21,7 @@
 #include "common/nn/models.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/zero_optimizer.h"
+#include "ddp/reducer.h"
 #include "ddp/rendezvous/init.h"
 
 enum { DDP, WHOLE, SCATTERED, FUSED, WAYS };

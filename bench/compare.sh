@@ -8,16 +8,16 @@
 # report.html. The exit status is 0 only if every equivalence check held; 1 if one did not or a run failed;
 # 2 for usage or set-up; 77 if --device cuda finds no GPU. Where there are fewer GPUs than devices, these share
 # cards: that shows the same equivalences, and no times.
-# Ctrl-C keeps the runs that were finished, and --resume goes on with them. A figure is drawn again by:
+# Ctrl-C keeps the runs that were finished, and --resume continues after them. A figure is drawn again by:
 # cd DIR && gnuplot plots/loss.gp
 set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in progress devices runs options section disturbed measure link answer equivalence tables report; do
+for part in progress devices options results runs section disturbed measure link answer equivalence tables report; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -28,7 +28,7 @@ usage: bench/compare.sh [options]
   --quick            a minute or two instead of eight: fewer steps, epochs and repeats
   --device NAME      cpu (default), cuda or auto
   --model "A B"      models (default: mlp convnet; without --quick also resnet20)
-  --world "N M"      numbers of devices (default: 1 2 4)
+  --world "N M"      numbers of devices, at most $(most_devices) (default: 1 2 4)
   --backend NAME     DDP over shm (default, on CPUs), or over mpi, started by mpirun
   --hosts A:2,B:2    with --backend mpi: the machines, and how many ranks each takes; they see this folder
   --link GBIT,US     the emulated link of the part over a slow network, or a name as the programs' --link
@@ -56,42 +56,46 @@ if [[ $quick == 1 ]]; then
 else
     models=${models:-mlp convnet resnet20} repeats=${repeats:-5} measured_steps=60 epochs=30 patience=${patience:-240}
 fi
-[[ "$models " =~ ^(\ *[A-Za-z0-9_-]+\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
-[[ $device =~ ^(cpu|cuda|auto)$ ]] || fail_usage "--device $device: expected cpu, cuda or auto"
-[[ $backend =~ ^(auto|shm|mpi)$ ]] || fail_usage "--backend $backend: expected auto, shm or mpi"
+# Not segnet: its ranks' means are over different numbers of pixels, so that average and global differ by more than bits.
+need_words --model "$models" "$(model_names | sed 's/|segnet//')"
+need_word --device "$device" 'cpu|cuda|auto'
+need_word --backend "$backend" 'auto|shm|mpi'
 [[ $backend == mpi || -z $hosts ]] || fail_usage "--hosts is for --backend mpi"
+host='[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?(:[1-9][0-9]{0,3})?'
+[[ -z $hosts || $hosts =~ ^$host(,$host)*$ ]] || fail_usage "--hosts ${hosts:0:80}: expected names and ranks like A:2,B:2"
 [[ $backend != mpi || $device == cpu ]] || fail_usage "--backend mpi is for --device cpu"
 [[ $backend != mpi ]] || command -v mpirun >/dev/null || fail_usage "--backend mpi: there is no mpirun"
-[[ $repeats =~ ^[1-9][0-9]*$ ]] || fail_usage "--repeats $repeats: expected a number from 1"
-[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
-[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] ||
-    fail_usage "--world \"$worlds\": expected numbers from 1"
+need_number --repeats "$repeats" 1 1000
+need_number --patience "$patience" 0 999999
+need_numbers --world "$worlds" 1 "$(most_devices)"
+[[ -z $slow_link ]] || need_link --link "$slow_link"
 # One device always runs; what is left are the worlds of DP and DDP.
 worlds=$(tr -s ' ' '\n' <<<"$worlds" | sort -nu | awk '$1 > 1' | paste -sd ' ' -)
 [[ -n $worlds ]] || fail_usage "--world: at least one number from 2 is needed"
+[[ -z $slow_link || ($device != cuda && " $worlds " == *" 2 "*) ]] ||
+    fail_usage "--link is for CPU devices, and for a --world that has 2"
+programs="train_single train_dp train_ddp ddprun compare_tensors"
+[[ $only_equivalence == 1 ]] || programs="$programs bench_probe bench_profile bench_scale" # for figures
+# shellcheck disable=SC2086 # the programs are words
+need_programs $programs
+claim_results
 
 # Figures are worth an installation, and no failure.
-[[ $only_equivalence == 1 ]] || command -v gnuplot >/dev/null || (setup_require $install plots) ||
+[[ $only_equivalence == 1 ]] || command -v gnuplot >/dev/null || (setup_require $install plots) 9<&- ||
     say "there is no gnuplot: the numbers come without figures"
 [[ -n $bin ]] || {
-    setup_require $install build
-    setup_build "$root" build train_single train_dp train_ddp ddprun compare_tensors bench_probe bench_profile bench_scale
+    setup_require $install build 9<&-
+    # shellcheck disable=SC2086 # the programs are words
+    setup_build "$root" build $programs 9<&-
     bin=build/bin
 }
-if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/commands.txt ]]; then
-    fail_usage "--out $out: exists, and not from compare.sh; nothing was touched"
-fi
 trap 'interrupted 130' INT
 trap 'interrupted 143' TERM
 # Nothing of an earlier comparison is removed before it is clear that this one can run.
 check_devices
 name_links
-mkdir -p "$out" || exit 2
-[[ $resume == 1 ]] || rm -rf "$out/runs" "$out"/trace-*
-rm -rf "$out/plots" "$out"/{summary,difference,equivalence}{,-link}.csv "$out"/{growth,repeats}.csv "$out"/report.{md,html} "$out"/{disturbed.txt,whatif.html} \
-    "$out"/*.{svg,png}
-mkdir -p "$out/runs" "$out/plots"
-: >"$out/commands.txt"
+open_results {summary,difference,equivalence}{,-link}.csv {growth,repeats}.csv report.{md,html} whatif.html profile.{json,txt} \
+    runs/rows.csv{,.log}
 started=$SECONDS
 load=$(cut -d ' ' -f 1-3 /proc/loadavg)
 

@@ -13,10 +13,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/log.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 typedef struct Settings {
     double tol, rtol;
@@ -98,7 +99,7 @@ static Distance compare_f32(const SafeEntry *x, const SafeEntry *y, const Settin
 static Distance compare_i64(const SafeEntry *x, const SafeEntry *y) {
     Distance d = {.count = x->bytes / sizeof(int64_t)};
     for (size_t i = 0; i < d.count; i++) {
-        int64_t a, b; // copied: in a file of somebody else's they need not be aligned
+        int64_t a, b; // copied: in another program's file they need not be aligned
         memcpy(&a, (const char *)x->data + i * sizeof a, sizeof a);
         memcpy(&b, (const char *)y->data + i * sizeof b, sizeof b);
         add_element(&d, (double)a, (double)b, (double)apart(a, b), apart(a, b));
@@ -114,7 +115,7 @@ static bool same_type(const SafeEntry *x, const SafeEntry *y) {
            memcmp(x->shape, y->shape, (size_t)x->ndim * sizeof *x->shape) == 0;
 }
 
-// Measures how far two entries of one name are apart. y is NULL if the other file lacks it.
+// Measures the distance of two entries of one name. y is NULL if the other file lacks it.
 static Distance compare_entries(const SafeEntry *x, const SafeEntry *y, const Settings *settings) {
     if (!y || !same_type(x, y)) {
         size_t count = x->bytes / dtype_bytes(x->dtype);
@@ -246,7 +247,8 @@ static Tally compare_files(const SafeTensors *files, const Settings *settings) {
 static void print_result(const Tally *tally, const Settings *settings) {
     FILE *stream = settings->csv ? stderr : stdout; // stdout has the rows only
     if (tally->failed == 0 && tally->same_bits == tally->tensors) {
-        fprintf(stream, "result: equal bits (%zu tensors)\n", tally->tensors);
+        fprintf(stream, "result: equal bits (%zu tensor%s)\n", tally->tensors,
+                format_s(tally->tensors));
         return;
     }
     fprintf(stream, "result: %s: worst tensor %s ",
@@ -255,7 +257,8 @@ static void print_result(const Tally *tally, const Settings *settings) {
         fprintf(stream, "(%s)", tally->worst_note);
     else
         fprintf(stream, "(max |a-b| %.4g)", tally->worst_abs);
-    fprintf(stream, "; %zu of %zu tensors failed\n", tally->failed, tally->tensors);
+    fprintf(stream, "; %zu of %zu tensor%s failed\n", tally->failed, tally->tensors,
+            format_s(tally->tensors));
 }
 
 static Options make_options(Settings *s) {

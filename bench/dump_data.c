@@ -1,9 +1,10 @@
 /* dump_data.c: training samples as the programs see them (normalised, not augmented), in their
  * order, for other programs to train on: x [count, c, h, w] and target, as safetensors.
  */
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/data/dataset.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 static const char USAGE[] = "usage: dump_data NAME COUNT FILE: the first COUNT training samples of "
                             "--data NAME, which has labels";
@@ -43,8 +44,8 @@ int main(int argc, char **argv) {
     const Dataset *set = &source->train;
     if (!set->labels || count > set->count)
         must_do(error_set(&err, STATUS_USAGE,
-                          "%s: %zu samples with labels were asked for, it has %zu%s", argv[1],
-                          count, set->count, set->labels ? "" : " without"),
+                          "%s: asked for %zu sample%s with labels, it has %zu%s", argv[1], count,
+                          format_s(count), set->count, set->labels ? "" : " without"),
                 &err);
     must_do(write_data(set, count, argv[3], &err), &err);
     dataset_close(source);

@@ -7,6 +7,10 @@
 # and resnet20, as a table; with OPTIONs of train_single: that training, with every kernel by name.
 # BUILD_DIR (default: build-emulator) is of `cmake --preset emulator`. The status is 77 without it.
 set -euo pipefail
+case ${1:-} in
+--help | -h) sed -n '2,/^set/s/^# \{0,1\}//p' "$0" && exit 0 ;;
+-*) echo "error: ${1:0:80}: BUILD_DIR comes first; bench/launches.sh --help shows how" >&2 && exit 2 ;;
+esac
 build=${1:-build-emulator}
 [[ $# == 0 ]] || shift
 program=$build/bin/train_single

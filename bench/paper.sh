@@ -13,10 +13,10 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/options compare/tables compare/disturbed compare/section paper/measure paper/table; do
+for part in compare/options compare/results compare/runs compare/tables compare/disturbed compare/section paper/measure paper/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -38,8 +38,10 @@ rounds=5 patience=60 quick=0 resume=0 planning=0 out=bench/out-paper bin=""
 declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=bin)
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/paper.sh "$@"
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
-[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
+need_number --rounds "$rounds" 1 1000
+need_number --patience "$patience" 0 999999
+need_programs train_ddp ddprun bench_probe
+claim_results
 kind=cpu models="mlp convnet" links="paper-rdma 10gbe" steps=23 worlds="1 2 4" caps="0 0.25 1 4 25" iterations=360
 [[ $quick == 0 ]] || {
     kind=quick rounds=1 models=convnet links=10gbe steps=6 worlds="1 2" caps="0 25" iterations=80
@@ -48,11 +50,11 @@ unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 
 [[ -n $bin ]] || {
-    setup_require 0 build
-    setup_build "$root" build train_ddp ddprun bench_probe
+    setup_require 0 build 9<&-
+    setup_build "$root" build train_ddp ddprun bench_probe 9<&-
     bin=$root/build/bin
 }
-open_results breakdown.csv
+open_section {breakdown,buckets,worlds,skip,convergence}.csv table.txt
 begun=$SECONDS done_parts=0
 parts=$(($(wc -w <<<"$models") * (rounds * $(wc -w <<<"$links") + 1)))
 for ((round = 1; round <= rounds; round++)); do

@@ -10,10 +10,10 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/{devices,runs,options,tables,section,disturbed} promises/{measure,table}; do
+for part in compare/{devices,options,results,runs,tables,section,disturbed} promises/{measure,table}; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -36,18 +36,20 @@ declare -A flags=([--quick]=quick [--resume]=resume) paths=([--out]=out [--bin]=
 declare -A values=([--rounds]=rounds [--patience]=patience)
 read_options bench/promises.sh "$@"
 patience=${patience:-$((quick ? 0 : 90))}
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
-[[ $patience =~ ^[0-9]{1,6}$ ]] || fail_usage "--patience $patience: expected seconds"
+need_number --rounds "$rounds" 1 1000
+need_number --patience "$patience" 0 999999
+need_programs train_single train_dp train_ddp ddprun bench_probe
+claim_results
 models="mlp convnet" steps=35 batch=256 batches="8 32 128 512" hidden=1024,1024
 [[ $quick == 0 ]] || { rounds=1 steps=8 batch=32 batches="8 32" hidden=128,128; }
 unset OPENBLAS_CORETYPE RANK WORLD_SIZE
 
 [[ -n $bin ]] || {
-    setup_require 0 build
-    setup_build "$root" build train_single train_dp train_ddp ddprun bench_probe
+    setup_require 0 build 9<&-
+    setup_build "$root" build train_single train_dp train_ddp ddprun bench_probe 9<&-
     bin=$root/build/bin
 }
-open_results prices.csv
+open_section {prices,counts,shapes}.csv table.txt
 begun=$SECONDS parts_done=0 parts=$((4 * rounds + 2))
 
 # part WHAT COMMAND...: a part of the work, with what is left.

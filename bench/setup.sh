@@ -58,6 +58,7 @@ setup_missing() {
         tests)
             setup_has_library cmocka || echo libcmocka-dev
             command -v c++ >/dev/null || echo g++        # for a program in C++ with the installed library
+            ctags --version 2>/dev/null | grep -q 'Universal Ctags' || echo universal-ctags # tests/lint.sh
             command -v groff >/dev/null || echo groff-base # for the manual pages as they are printed
             ;;
         emulator) command -v g++ >/dev/null || echo g++ ;;

@@ -1,8 +1,9 @@
 /* train_single.c: training on one device.
  *
- * Read this first, then dp/train_dp.c and ddp/train_ddp.c beside it: the three differ only in what
- * makes them parallel. The trainer itself is common/train/trainer.c, a step common/train/step.c. A
- * Strategy (common/train/strategy.h) is what the trainer asks where the three differ.
+ * Read this first, then compare dp/train_dp.c and ddp/train_ddp.c, whose additional lines are
+ * marked. The training loop and the five lines of a step are in common/train/trainer.c. The trainer
+ * calls a Strategy (common/train/strategy.h) in every step and a Job (common/train/job.h) around
+ * the steps; the three programs differ in these two.
  */
 #include "common/train/trainer.h"
 
@@ -24,10 +25,11 @@ int main(int argc, char **argv) {
                                config.drop_last, train_sampler_seed(&config), &err),
                  &err);
     Strategy *strategy = strategy_single(model, device, sampler);
+    Job *job = job_single(strategy);
 
-    must_do(trainer_run(&config, &options, data, strategy, &err), &err);
+    must_do(trainer_run(&config, &options, data, job, &err), &err);
 
-    strategy->close(strategy);
+    job->close(job);
     dataset_close(data);
     return STATUS_OK;
 }

@@ -1,9 +1,8 @@
-/* buckets.c: filling buckets, in two passes.
+/* buckets.c: assigns tensors to buckets in two passes.
  *
- * The first walks the tensors and gives each the number of a bucket, numbered as they are opened.
- * The second lays the buckets down one after another. When tensors are taken in registration order,
- * a bucket that was opened earlier holds a smaller first tensor, so the order of opening is the
- * order by smallest tensor that PyTorch sorts by, and nothing needs sorting.
+ * The first pass assigns each tensor the number of a bucket; buckets are numbered in the order of
+ * opening. The second pass orders the buckets. In registration order, a bucket opened earlier has a
+ * smaller first index, so the order of opening equals PyTorch's sort by smallest index.
  */
 #include "ddp/buckets.h"
 
@@ -25,10 +24,10 @@ typedef struct Filled {
     size_t key_count;
     size_t bucket_count, closed_count;
     size_t *bucket_of; // [tensor_count]
-    // One entry for each bucket, in the order of opening, with room for tensor_count of them:
-    size_t *closed_as; // place in the order of closing
+    // [bucket_count] in the order of opening; allocated for tensor_count:
+    size_t *closed_as; // position in the order of closing
     size_t *limit;     // bytes
-    size_t *members;   // tensors inside
+    size_t *members;   // number of tensors
 } Filled;
 
 static size_t *zeros(size_t count) {
@@ -65,17 +64,17 @@ static void add_tensor(Filled *filled, size_t tensor, const BucketTensor *descri
     if (filling->limit + 1 < limit_count) filling->limit++;
 }
 
-// Lays the buckets down in the order that place[] gives their numbers.
-static BucketPlan lay_down(const Filled *filled, size_t tensor_count, const size_t *indices,
-                           const size_t *place) {
+// Returns the plan whose bucket position[i] is bucket i of `filled`.
+static BucketPlan order_buckets(const Filled *filled, size_t tensor_count, const size_t *indices,
+                                const size_t *position) {
     size_t count = filled->bucket_count;
     BucketPlan plan = {.bucket_count = count,
                        .order = zeros(tensor_count),
                        .start = zeros(count + 1),
                        .limits = zeros(count)};
     for (size_t i = 0; i < count; i++) {
-        plan.limits[place[i]] = filled->limit[i];
-        plan.start[place[i] + 1] = filled->members[i];
+        plan.limits[position[i]] = filled->limit[i];
+        plan.start[position[i] + 1] = filled->members[i];
     }
     for (size_t i = 0; i < count; i++) plan.start[i + 1] += plan.start[i];
 
@@ -83,7 +82,7 @@ static BucketPlan lay_down(const Filled *filled, size_t tensor_count, const size
     for (size_t i = 0; i < count; i++) next[i] = plan.start[i];
     for (size_t i = 0; i < tensor_count; i++) {
         size_t tensor = indices ? indices[i] : i;
-        plan.order[next[place[filled->bucket_of[tensor]]]++] = tensor;
+        plan.order[next[position[filled->bucket_of[tensor]]]++] = tensor;
     }
     free(next);
     return plan;
@@ -107,7 +106,7 @@ BucketPlan buckets_assign(const BucketTensor *tensors, size_t tensor_count, cons
     size_t *opened_as = zeros(filled.bucket_count);
     for (size_t i = 0; i < filled.bucket_count; i++) opened_as[i] = i;
     BucketPlan plan =
-        lay_down(&filled, tensor_count, indices, indices ? filled.closed_as : opened_as);
+        order_buckets(&filled, tensor_count, indices, indices ? filled.closed_as : opened_as);
     free(opened_as);
     free(filled.keys);
     free(filled.bucket_of);

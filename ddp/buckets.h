@@ -1,9 +1,10 @@
 /* buckets.h: which parameter's gradient goes into which bucket (PyTorch's
  * compute_bucket_assignment_by_size, torch/csrc/distributed/c10d/reducer.cpp).
  *
- * Tensors are taken in the order given. A bucket is closed when, after adding a tensor, its bytes
- * have reached the limit: a bucket may overshoot by one tensor, and a tensor is never split. Each
- * dtype fills buckets of its own and walks the list of limits on its own; the last limit repeats.
+ * Tensors are assigned in the given order. A bucket is closed when its bytes, after adding a
+ * tensor, reach the limit: it may exceed the limit by part of one tensor, and a tensor is never
+ * split. Each key (dtype, device) has its own buckets and its own position in the limits; the last
+ * one repeats.
  */
 #ifndef DDP_BUCKETS_H
 #define DDP_BUCKETS_H
@@ -18,15 +19,18 @@ typedef struct BucketTensor {
 typedef struct BucketPlan {
     size_t bucket_count;
     size_t *order;  // [tensor_count] tensor indices, bucket after bucket
-    size_t *start;  // [bucket_count + 1] where each bucket begins in `order`
-    size_t *limits; // [bucket_count] the limit that each was filled against, bytes
+    size_t *start;  // [bucket_count + 1] each bucket's first index in `order`
+    size_t *limits; // [bucket_count] each bucket's limit, bytes
 } BucketPlan;
 
 #define BUCKET_UNLIMITED ((size_t)-1)
 
-// indices: the order in which tensors are taken (ready order, when rebuilding); then buckets stay
-// in the order in which they were closed. NULL: registration order 0, 1, ...; then buckets are
-// sorted by their smallest tensor.
+// Returns the plan (buckets_free). limits: [limit_count] bytes. indices: [tensor_count] the order
+// of assignment, or NULL.
+//
+//     indices           tensors are assigned in         buckets are in the order of
+//     NULL              registration order 0, 1, ...    their smallest index
+//     not NULL          the order of indices            closing
 BucketPlan buckets_assign(const BucketTensor *tensors, size_t tensor_count, const size_t *limits,
                           size_t limit_count, const size_t *indices);
 void buckets_reverse(BucketPlan *plan); // last bucket first

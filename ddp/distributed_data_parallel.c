@@ -1,16 +1,17 @@
-/* distributed_data_parallel.c: the wrapper: check once, broadcast once, then leave gradients to the
- * Reducer.
+/* distributed_data_parallel.c: the wrapper: verifies the model and broadcasts it once; from then on
+ * the Reducer reduces the gradients.
  *
- * What makes ranks equal, in the order of PyTorch's constructor: they hold the same model (or every
- * rank says which tensor differs), they start from rank 0's state, and each step adds the same
- * reduced gradients. Nothing compares parameters later on: a rank that changes its own by other
- * means stays different.
+ * Ranks stay equal, in the order of PyTorch's constructor, because the models are verified to be
+ * the same (else every rank's error names the tensor that differs), all ranks start from rank 0's
+ * state, and every step applies the same reduced gradients. Parameters are not compared later: a
+ * rank that changes its own otherwise stays different.
  */
 #include "ddp/distributed_data_parallel.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/nn/tape.h"
 #include "ddp/reducer.h"
 #include "ddp/sync_state.h"
@@ -21,8 +22,8 @@ typedef struct Ddp {
     DdpConfig config;
     Reducer *reducer;
     SyncState buffers;
-    bool no_sync; // the next forward's backward is not to be reduced
-    bool reduces; // the last forward's backward was to be reduced: buffers have changed since
+    bool no_sync; // the next forward's backward is not reduced
+    bool reduces; // the last forward's backward is reduced: buffers are broadcast again
 } Ddp;
 
 DdpConfig ddp_config_default(void) {
@@ -37,7 +38,7 @@ static bool is_ignored(const DdpConfig *config, const char *name) {
     return false;
 }
 
-// The tensors of the module that are to be made equal or, if `trained`, those to be reduced.
+// The module's tensors to broadcast or, if `trained`, to reduce; the caller frees the list.
 static NamedTensors tensors_of(Module *module, int which, bool trained, const DdpConfig *config) {
     NamedTensors tensors = module_tensors(module, which);
     size_t kept = 0;

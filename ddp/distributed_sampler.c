@@ -1,11 +1,13 @@
-/* distributed_sampler.c: pad or cut the order to a multiple of the world size, take every R-th.
+/* distributed_sampler.c: pads or truncates the order to a multiple of the world size R; each rank
+ * takes every R-th sample.
  *
- * The batches of all ranks have the same sizes, so that every rank makes the same number of steps:
- * a rank with one step more would wait for all-reduces that nobody joins.
+ * The batches of all ranks have the same sizes, so every rank makes the same number of steps: in an
+ * additional step a rank would wait for all-reduces that the other ranks never start.
  */
 #include "ddp/distributed_sampler.h"
 
 size_t distributed_count(size_t samples, int world, bool drop_last) {
+    CHECK(world > 0, "a world of %d", world);
     size_t ranks = (size_t)world;
     return samples / ranks + (!drop_last && samples % ranks != 0);
 }
@@ -13,8 +15,7 @@ size_t distributed_count(size_t samples, int world, bool drop_last) {
 size_t distributed_indices(size_t *order, size_t samples, int world, int rank, bool drop_last) {
     size_t count = distributed_count(samples, world, drop_last);
     size_t total = count * (size_t)world;
-    // Each is a copy of the one a whole order earlier, so a short order repeats as often as it
-    // must.
+    // An order shorter than the world size repeats several times.
     for (size_t i = samples; i < total; i++) order[i] = order[i - samples];
     for (size_t i = 0; i < count; i++) order[i] = order[(size_t)rank + i * (size_t)world];
     return count;

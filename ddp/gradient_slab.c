@@ -1,4 +1,4 @@
-/* gradient_slab.c: gradients in buckets, and how they move when the buckets change. */
+/* gradient_slab.c: lays gradients out in buckets, and moves them when the buckets change. */
 #include "ddp/gradient_slab.h"
 
 #include "common/base/memory.h"
@@ -13,15 +13,15 @@ static size_t slice_floats(const Tensor *tensor) {
     return (tensor_count(tensor) + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
 }
 
-// Whether the parameter's gradient lies in its slice, and not where a feature keeps it.
+// Whether the parameter's gradient is in its slice; otherwise a feature keeps it elsewhere.
 static bool is_here(const GradientSlab *slab, size_t parameter) {
-    return tensor_of(slab, parameter)->grad == slab->places[parameter].slice;
+    return tensor_of(slab, parameter)->grad == slab->slices[parameter].data;
 }
 
 // ---- laying out -----------------------------------------------------------------------------
 
-// Gives gradient i of the plan its slice, at `next`. `before` is a copy of the slab from which
-// defined gradients are brought along, or NULL if there are none.
+// Assigns gradient i of the plan the slice at `next`. `before` is a copy of the slab, the source of
+// defined gradients; NULL if no gradient is defined.
 static void lay_gradient(GradientSlab *slab, size_t i, size_t bucket, float *next,
                          const float *before) {
     size_t parameter = slab->plan.order[i];
@@ -33,7 +33,7 @@ static void lay_gradient(GradientSlab *slab, size_t i, size_t bucket, float *nex
                         before + (tensor->grad - slab->memory), tensor_bytes(tensor));
         tensor->grad = next;
     }
-    slab->places[parameter] = (GradientPlace){.bucket = bucket, .slice = next};
+    slab->slices[parameter] = (BucketSlice){.bucket = bucket, .data = next};
     slab->members[i] = tensor;
 }
 
@@ -80,7 +80,7 @@ static void move_gradients(GradientSlab *slab) {
 void gradient_slab_lay_out(GradientSlab *slab, BucketPlan plan) {
     buckets_free(&slab->plan);
     slab->plan = plan;
-    bool defined = false; // no, if the caller began the step with zero_grad
+    bool defined = false; // after zero_grad no gradient is
     for (size_t i = 0; i < slab->parameters.count; i++) defined = defined || must_move(slab, i);
     if (defined)
         move_gradients(slab);
@@ -90,7 +90,7 @@ void gradient_slab_lay_out(GradientSlab *slab, BucketPlan plan) {
 
 // ---- opening and closing --------------------------------------------------------------------
 
-// Tensors of different devices never share a bucket: the key is the first parameter there.
+// The bucket key of a parameter's device: the index of its first parameter.
 static int device_key(const GradientSlab *slab, size_t parameter) {
     size_t first = 0;
     while (tensor_of(slab, first)->device != tensor_of(slab, parameter)->device) first++;
@@ -101,7 +101,7 @@ int gradient_slab_open(GradientSlab *slab, NamedTensors parameters, ProcessGroup
                        ReduceOp op, Error *err) {
     *slab = (GradientSlab){.parameters = parameters, .op = op};
     slab->sizes = memory_zalloc(parameters.count * sizeof *slab->sizes);
-    slab->places = memory_zalloc(parameters.count * sizeof *slab->places);
+    slab->slices = memory_zalloc(parameters.count * sizeof *slab->slices);
     slab->members = memory_zalloc(parameters.count * sizeof *slab->members);
     for (size_t i = 0; i < parameters.count; i++) {
         const Tensor *tensor = tensor_of(slab, i);
@@ -124,6 +124,6 @@ void gradient_slab_close(GradientSlab *slab) {
     named_tensors_free(&slab->parameters);
     free(slab->buckets);
     free(slab->members);
-    free(slab->places);
+    free(slab->slices);
     free(slab->sizes);
 }

@@ -1,29 +1,28 @@
-/* gradient_slab.h: where the gradients lie that a Reducer reduces.
+/* gradient_slab.h: the memory of the gradients that a Reducer reduces.
  *
- * All of them lie in one slab of memory that the ranks share, bucket after bucket: a gradient is
- * computed where it will be reduced, and an all-reduce of a bucket copies nothing in or out. Each
- * gradient begins on a cache line, in its slice. The zeros in between are reduced along: that costs
- * less than starting one all-reduce per gradient.
+ * One slab shared by the ranks holds all buckets contiguously: gradients are computed in place, and
+ * an all-reduce of a bucket copies nothing in or out. Each gradient's slice begins on a cache line.
+ * The zeros that pad a slice are reduced, too, which costs less than one all-reduce per gradient.
  *
- * Which gradient goes into which bucket is decided elsewhere (buckets.h) and may be decided anew.
- * The slab's size does not depend on it: another plan moves gradients inside the slab. It is the
- * reducer's alone, and no secret from it.
+ * buckets.h assigns gradients to buckets. The slab's size does not depend on the plan: another plan
+ * moves gradients within the slab. Private to the reducer, which reads its fields.
  */
 #ifndef DDP_GRADIENT_SLAB_H
 #define DDP_GRADIENT_SLAB_H
 
-#include "ddp/reducer.h"
+#include "ddp/buckets.h"
+#include "ddp/comm_hook.h"
 
-typedef struct GradientPlace {
+typedef struct BucketSlice {
     size_t bucket;
-    float *slice; // of the bucket
-} GradientPlace;
+    float *data; // of the bucket
+} BucketSlice;
 
 typedef struct GradientSlab {
     NamedTensors parameters; // in registration order
     ReduceOp op;             // of every bucket
     BucketTensor *sizes;     // [parameters.count] for buckets_assign
-    GradientPlace *places;   // [parameters.count]
+    BucketSlice *slices;     // [parameters.count]
     float *memory;           // [floats], the group's
     size_t floats;
 
@@ -32,17 +31,18 @@ typedef struct GradientSlab {
     Tensor **members;    // [parameters.count] the parameters in the order of the plan
 } GradientSlab;
 
-// Takes the parameters over and finds memory for their gradients, which gradient_slab_lay_out deals
-// out. Collective. -1 with err filled; it is to be closed then, too.
+// Takes the parameters and allocates the slab; gradient_slab_lay_out assigns the slices.
+// Collective. Returns 0, or -1 with err filled. In either case gradient_slab_close follows.
 int gradient_slab_open(GradientSlab *slab, NamedTensors parameters, ProcessGroup *group,
                        ReduceOp op, Error *err);
 
-// Lays the gradients out by this plan, which is the slab's from then on. Gradients that are defined
-// are moved along; the others become zeros.
+// Takes the plan and lays the gradients out by it. Defined gradients keep their values; the others
+// become zeros.
 void gradient_slab_lay_out(GradientSlab *slab, BucketPlan plan);
 
-// The parameters have no gradients afterwards, but where a feature keeps them. The memory is left
-// to pg_close: giving it back here would take all ranks, and one that has failed may be alone.
+// The parameters have no gradients afterwards, except those that a feature keeps. pg_close frees
+// the memory: freeing it here would be collective, and the other ranks of a failed one may have
+// ended.
 void gradient_slab_close(GradientSlab *slab);
 
 #endif

@@ -1,12 +1,12 @@
-/* reducer.c: buckets of gradients, and when each is reduced.
+/* reducer.c: starts the reduction of each bucket of gradients when it is full.
  *
- *   reducer_prepare   before forward: expect every gradient anew (once: rebuild the buckets)
- *   gradient_ready    during backward: count down its bucket; start the buckets that are full
- *   reducer_finish    after backward: wait for what was started
+ *   reducer_prepare   before forward: expects every gradient (once: rebuilds the buckets)
+ *   gradient_ready    during backward: decrements its bucket's count; starts full buckets
+ *   reducer_finish    after backward: waits for the started buckets
  *
- * Invariant: buckets [0, launched) are with the group, the others are not, and nobody touches a
- * gradient between its bucket's launch and the end of reducer_finish. How bytes are summed is the
- * group's; which tensor is ready when is the tape's; where its gradient lies is the slab's.
+ * Invariant: buckets [0, launched) are in flight, and between a bucket's launch and the end of
+ * reducer_finish only the group accesses its gradients. The group defines the sum, the tape the
+ * order of readiness, the slab the memory.
  */
 #include "ddp/reducer.h"
 
@@ -15,6 +15,7 @@
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "ddp/gradient_slab.h"
 
 typedef struct Gradient {
@@ -32,17 +33,17 @@ struct Reducer {
     size_t iteration_count;
     GradientSlab slab;   // the parameters, their gradients and the buckets
     Gradient *gradients; // [parameters.count]
-    bool rebuilt;        // the buckets
+    bool rebuilt;        // the buckets are in the order of readiness
 
     // The current iteration.
     bool expecting;       // between reducer_prepare and reducer_finish
-    size_t *pending;      // [buckets] how many gradients of each are not ready
-    size_t launched;      // buckets
+    size_t *pending;      // [buckets] gradients of each that are not ready
+    size_t launched;      // buckets in flight
     size_t ready_count;   // gradients
-    int64_t *ready_order; // [parameters.count] as they became ready, the first ready_count
-    bool finished_one;    // a whole backward has been reduced, and ready_order holds its order
-    Error error;          // the first; no iteration works after it
-    // PyTorch's events (F0, B0, C0, B1, C1) and the end of reducer_finish, clock_ns.
+    int64_t *ready_order; // [parameters.count] in order of readiness; the first ready_count
+    bool finished_one;    // a complete backward was reduced: ready_order is its order
+    Error error;          // the first; every later iteration fails with it
+    // clock_ns of PyTorch's events (F0, B0, C0, B1, C1) and of the end of reducer_finish.
     uint64_t forward_start, forward_end, first_launch, backward_end, last_done, finish_end;
 };
 
@@ -53,7 +54,7 @@ static size_t mebibytes(double count) {
     return bytes < 1e18 ? (size_t)bytes : BUCKET_UNLIMITED;
 }
 
-// By bucket_cap_mb if capped, otherwise one bucket per device. indices: see buckets_assign.
+// Returns buckets of bucket_cap_mb if capped, else one per device. indices: see buckets_assign.
 static BucketPlan plan_buckets(const Reducer *reducer, bool capped, const size_t *indices) {
     double cap = reducer->config.bucket_cap_mb;
     size_t limits[] = {mebibytes(cap < 0 ? 1 : cap), mebibytes(cap < 0 ? 25 : cap)};
@@ -61,18 +62,18 @@ static BucketPlan plan_buckets(const Reducer *reducer, bool capped, const size_t
     return buckets_assign(reducer->slab.sizes, reducer->slab.parameters.count, limits, 2, indices);
 }
 
-// Makes the first buckets; reducer.h says which they are.
+// Lays out the buckets of the first backward (reducer.h).
 static void make_buckets(Reducer *reducer) {
     BucketPlan plan = plan_buckets(reducer, reducer->policy.permanent_buckets, NULL);
     buckets_reverse(&plan);
     gradient_slab_lay_out(&reducer->slab, plan);
 }
 
-// The order is that of readiness on rank 0, because all ranks must have the same buckets.
+// Rebuilds by rank 0's order of readiness, so that all ranks have the same buckets. 0 or -1.
 static int rebuild_buckets(Reducer *reducer) {
     size_t count = reducer->slab.parameters.count;
     if (pg_run(reducer->group, pg_broadcast(reducer->ready_order, count, PG_I64, 0),
-               &reducer->error))
+               &reducer->error) != 0)
         return -1;
     size_t *indices = memory_zalloc(count * sizeof *indices);
     for (size_t i = 0; i < count; i++) indices[i] = (size_t)reducer->ready_order[i];
@@ -99,6 +100,14 @@ static void fail_unfinished(Reducer *reducer) {
               pg_rank(reducer->group), *names ? names : "none", fits ? "" : "...");
 }
 
+// The error of a forward before ddp_finish_backward of the previous backward.
+static void fail_unawaited(Reducer *reducer) {
+    error_set(&reducer->error, STATUS_FAILED,
+              "Expected to have finished reduction in the prior iteration before starting a new "
+              "one: ddp_finish_backward was not called after the last backward -- call it after "
+              "each tape_backward, before the optimizer's step");
+}
+
 static int report_error(const Reducer *reducer, Error *err) {
     if (reducer->error.status == STATUS_OK) return 0;
     return error_set(err, reducer->error.status, "%s", reducer->error.message);
@@ -110,8 +119,8 @@ static bool must_rebuild(const Reducer *reducer) {
 
 int reducer_prepare(Reducer *reducer, bool reduce, Error *err) {
     reducer->forward_start = clock_ns();
-    if (reducer->expecting && reducer->ready_count > 0) fail_unfinished(reducer);
-    if (report_error(reducer, err)) return -1;
+    if (reducer->expecting && reducer->ready_count > 0) fail_unawaited(reducer);
+    if (report_error(reducer, err) != 0) return -1;
     if (reduce && must_rebuild(reducer) && rebuild_buckets(reducer))
         return report_error(reducer, err);
 
@@ -132,24 +141,14 @@ void reducer_forward_done(Reducer *reducer) {
 
 // ---- the all-reduce of a bucket -------------------------------------------------------------
 
-int grad_bucket_start(GradBucket *bucket, ProcessGroup *group, PgType type, ReduceOp op,
-                      Error *err) {
-    Collective sum = pg_all_reduce(bucket->buffer, bucket->count, type, op);
-    bucket->work = pg_start(group, pg_of_bucket(sum, bucket->index), err);
-    return bucket->work ? 0 : -1;
-}
-
-int grad_bucket_finish(GradBucket *bucket, Error *err) {
-    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
-}
-
 static int start_all_reduce(void *group, GradBucket *bucket, Error *err) {
-    return grad_bucket_start(bucket, group, PG_F32, bucket->op, err);
+    bucket->work = pg_start(group, grad_bucket_all_reduce(bucket, PG_F32, bucket->op), err);
+    return bucket->work ? 0 : -1;
 }
 
 static int finish_all_reduce(void *group, GradBucket *bucket, Error *err) {
     (void)group;
-    return grad_bucket_finish(bucket, err);
+    return work_wait(bucket->work, NULL, &bucket->done_ns, err);
 }
 
 // ---- backward -------------------------------------------------------------------------------
@@ -162,36 +161,37 @@ static void tell_bucket(const Reducer *reducer, const GradBucket *bucket, bool r
     }
 }
 
-// A hook or a policy has failed. error_set keeps the first error: this one stands only if the
-// callback gave none, for an error that nobody can read must not pass for success.
+// Names a function that failed without filling its error. error_set keeps the first error, so the
+// function's own takes precedence.
 static void note_failure(Reducer *reducer, const char *name, const char *function) {
     error_set(&reducer->error, STATUS_FAILED, "%s failed in %s and did not say why",
               name ? name : "the all-reduce of a bucket", function);
 }
 
-// Starts every bucket that is full and has none before it that is not. So all ranks start them in
-// the same order, though gradients may become ready in different orders.
-static void launch_full_buckets(Reducer *reducer) {
+// Starts full buckets up to the first that is not full: all ranks start them in index order, in
+// whatever order gradients become ready. Without overlap none starts in backward.
+static void launch_full_buckets(Reducer *reducer, bool in_backward) {
     const CommHook *hook = &reducer->hook;
+    if (in_backward && !reducer->config.overlap) return;
     while (reducer->launched < reducer->slab.plan.bucket_count) {
         GradBucket *bucket = &reducer->slab.buckets[reducer->launched];
         if (reducer->pending[bucket->index] > 0 || reducer->error.status != STATUS_OK) return;
         if (reducer->launched == 0) reducer->first_launch = clock_ns();
         bucket->done_ns = 0;
         tell_bucket(reducer, bucket, false);
-        if (hook->start(hook->state, bucket, &reducer->error))
+        if (hook->start(hook->state, bucket, &reducer->error) != 0)
             note_failure(reducer, hook->name, "start");
         else
             reducer->launched++;
     }
 }
 
-// Waits for every bucket that was launched, also after an error.
+// Waits for every launched bucket, also after an error.
 static void finish_buckets(Reducer *reducer) {
     const CommHook *hook = &reducer->hook;
     for (size_t b = 0; b < reducer->launched; b++) {
         GradBucket *bucket = &reducer->slab.buckets[b];
-        if (hook->finish(hook->state, bucket, &reducer->error))
+        if (hook->finish(hook->state, bucket, &reducer->error) != 0)
             note_failure(reducer, hook->name, "finish");
         reducer->last_done = bucket->done_ns ? bucket->done_ns : clock_ns();
         tell_bucket(reducer, bucket, true);
@@ -199,7 +199,8 @@ static void finish_buckets(Reducer *reducer) {
     reducer->launched = 0;
 }
 
-void reducer_mark_ready(Reducer *reducer, size_t parameter) {
+// Marks a gradient ready in its bucket. Marking it twice in an iteration is an error.
+static void count_ready(Reducer *reducer, size_t parameter) {
     Gradient *gradient = &reducer->gradients[parameter];
     if (gradient->ready) {
         error_set(&reducer->error, STATUS_FAILED,
@@ -211,12 +212,16 @@ void reducer_mark_ready(Reducer *reducer, size_t parameter) {
     }
     gradient->ready = true;
     reducer->ready_order[reducer->ready_count++] = (int64_t)parameter;
-    reducer->pending[reducer->slab.places[parameter].bucket]--;
-    if (reducer->config.overlap) launch_full_buckets(reducer);
+    reducer->pending[reducer->slab.slices[parameter].bucket]--;
 }
 
-// Tensor.on_ready: this parameter's gradient is complete. A hook cannot fail, so an error is kept
-// for reducer_finish.
+void reducer_mark_ready(Reducer *reducer, size_t parameter) {
+    count_ready(reducer, parameter);
+    launch_full_buckets(reducer, true);
+}
+
+// Tensor.on_ready: this parameter's gradient is complete. on_ready returns nothing, so
+// reducer_finish returns its errors.
 static void gradient_ready(void *context, Tensor *tensor) {
     (void)tensor;
     const Gradient *gradient = context;
@@ -224,8 +229,10 @@ static void gradient_ready(void *context, Tensor *tensor) {
     const ReadyPolicy *policy = &reducer->policy;
     if (policy->gradient_completed && !policy->gradient_completed(policy->state, gradient->index))
         return;
-    // Not expected: the forward did not go through the wrapper, or under no_sync.
-    if (reducer->expecting) reducer_mark_ready(reducer, gradient->index);
+    // Not expecting: the forward bypassed the wrapper, or ran under no_sync.
+    if (!reducer->expecting) return;
+    count_ready(reducer, gradient->index);
+    launch_full_buckets(reducer, true);
 }
 
 int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
@@ -236,12 +243,12 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     Phase phase = profile_enter(profile, PHASE_EXPOSED);
     if (policy->backward_done) policy->backward_done(policy->state);
     if (reducer->ready_count < reducer->slab.parameters.count) fail_unfinished(reducer);
-    launch_full_buckets(reducer);
+    launch_full_buckets(reducer, false);
     if (policy->buckets_started && reducer->error.status == STATUS_OK &&
-        policy->buckets_started(policy->state, &reducer->error))
+        policy->buckets_started(policy->state, &reducer->error) != 0)
         note_failure(reducer, policy->name, "buckets_started");
     finish_buckets(reducer);
-    if (policy->buckets_reduced && policy->buckets_reduced(policy->state, &reducer->error))
+    if (policy->buckets_reduced && policy->buckets_reduced(policy->state, &reducer->error) != 0)
         note_failure(reducer, policy->name, "buckets_reduced");
     reducer->expecting = false;
     reducer->finished_one = reducer->error.status == STATUS_OK;
@@ -250,7 +257,7 @@ int reducer_finish(Reducer *reducer, Profile *profile, Error *err) {
     return report_error(reducer, err);
 }
 
-// ---- opening, closing, looking --------------------------------------------------------------
+// ---- opening, closing, queries --------------------------------------------------------------
 
 Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const ReducerConfig *config,
                         Error *err) {
@@ -266,7 +273,7 @@ Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const Redu
         parameters.items[i].tensor->on_ready = gradient_ready;
         parameters.items[i].tensor->on_ready_context = &reducer->gradients[i];
     }
-    if (gradient_slab_open(&reducer->slab, parameters, group, config->op, err)) {
+    if (gradient_slab_open(&reducer->slab, parameters, group, config->op, err) != 0) {
         reducer_close(reducer);
         return NULL;
     }
@@ -292,10 +299,13 @@ int reducer_set_hook(Reducer *reducer, CommHook hook, Error *err) {
     return status;
 }
 
+CommHook reducer_default_hook(ProcessGroup *group) {
+    return (CommHook){.state = group, .start = start_all_reduce, .finish = finish_all_reduce};
+}
+
 void reducer_remove_hook(Reducer *reducer) {
     if (reducer->hook.close) reducer->hook.close(reducer->hook.state);
-    reducer->hook =
-        (CommHook){.state = reducer->group, .start = start_all_reduce, .finish = finish_all_reduce};
+    reducer->hook = reducer_default_hook(reducer->group);
 }
 
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
@@ -304,7 +314,7 @@ void reducer_set_policy(Reducer *reducer, ReadyPolicy policy) {
     make_buckets(reducer);
 }
 
-// ---- what else happens in an iteration ------------------------------------------------------
+// ---- further actions of an iteration --------------------------------------------------------
 
 void reducer_add_iteration(Reducer *reducer, DdpIteration iteration) {
     CHECK(reducer->iteration_count < DDP_ITERATIONS_MAX, "no room for %s", iteration.name);
@@ -326,7 +336,7 @@ const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i) {
 int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err) {
     for (size_t i = 0; i < reducer->iteration_count; i++) {
         const DdpIteration *iteration = &reducer->iterations[i];
-        if (iteration->before && iteration->before(iteration->state, reduces, root, err))
+        if (iteration->before && iteration->before(iteration->state, reduces, root, err) != 0)
             return error_set(err, STATUS_FAILED, "%s failed before a forward and did not say why",
                              iteration->name);
     }
@@ -385,7 +395,7 @@ bool reducer_rebuilt(const Reducer *reducer) {
     return reducer->rebuilt;
 }
 float *reducer_slice(const Reducer *reducer, size_t parameter) {
-    return reducer->slab.places[parameter].slice;
+    return reducer->slab.slices[parameter].data;
 }
 const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
     *count = reducer->ready_count;

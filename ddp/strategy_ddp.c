@@ -1,9 +1,8 @@
-/* strategy_ddp.c: DistributedDataParallel for the trainer: a rank's share of the data, and sums. */
+/* strategy_ddp.c: the trainer's Strategy and Job of one rank of DistributedDataParallel. */
 #include "ddp/strategy_ddp.h"
 
-#include <string.h>
-
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/nn/tape.h"
 #include "common/train/checks.h"
 #include "ddp/distributed_data_parallel.h"
@@ -14,7 +13,7 @@ enum { COMM_SPANS = 1 << 16 };
 
 typedef struct DdpStrategy {
     ProcessGroup *group;
-    uint64_t bucket_ns; // that pg_totals had at the end of the last step
+    uint64_t bucket_ns; // pg_totals' bucket_ns at the end of the last step
 } DdpStrategy;
 
 static DdpStrategy *state_of(const Strategy *self) {
@@ -23,11 +22,11 @@ static DdpStrategy *state_of(const Strategy *self) {
 
 // ---- the device ---------------------------------------------------------------------------------
 
-// Returns the index of this rank's device, or -1 with err filled if there are fewer GPUs than
-// ranks, unless the ranks may share one.
+// Returns the index of this rank's device, or -1 with err filled if the host has fewer GPUs than
+// ranks and the ranks must not share one.
 static int choose_device(const Rendezvous *me, const char *kind, Error *err) {
     int devices = device_available(kind);
-    if (devices == 0 || me->local_world_size <= devices) // 0: opening it will say why
+    if (devices == 0 || me->local_world_size <= devices) // 0: ddp_open_device reports the error
         return me->local_rank;
     if (me->fake_hosts) return 0;
     return error_set(err, STATUS_USAGE,
@@ -75,92 +74,97 @@ static int wait_for_sum(Strategy *self, void *sum, Error *err) {
     return work_wait(sum, NULL, NULL, err);
 }
 
-int strategy_ddp_check_data(const TrainConfig *config, const DataSource *data, ProcessGroup *group,
-                            Error *err) {
-    Strategy ranks = {.devices = pg_size(group),
-                      .all_count = 1,
-                      .rank = pg_rank(group),
-                      .sum_start = start_sum,
-                      .sum_wait = wait_for_sum,
-                      .state = &(DdpStrategy){.group = group}};
-    return checks_same_shapes(&ranks, config, data, err);
-}
-
 static int sync_buffers(Strategy *self, Error *err) {
     return ddp_sync_buffers(self->module, 0, err);
 }
 
-static int save_state(Strategy *self, SafeTensors *state, Error *err) {
-    const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    if (hook->save(hook->state, state, err) == 0) return 0;
-    return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
-}
-
-static int load_state(Strategy *self, const char *path, const SafeTensors *state, Log *log,
-                      Error *err) {
-    const CommHook *hook = reducer_hook(ddp_reducer(self->module));
-    if (hook->load(hook->state, path, state, log, err) == 0) return 0;
-    return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
-}
-
-static const char *unrecordable(const Strategy *self) {
-    bool synced = self->devices > 1 && module_has_type(self->module, "SyncBatchNorm");
-    return synced ? "SyncBatchNorm" : reducer_unrecordable(ddp_reducer(self->module));
-}
-
-static uint64_t moved_bytes(const Strategy *self) {
-    return pg_moved_bytes(state_of(self)->group);
-}
-
-static void set_trace(Strategy *self, Trace *trace) {
-    pg_set_trace(state_of(self)->group, trace, trace_track(trace, "comm", COMM_SPANS));
-}
-
-static void close_ddp(Strategy *self) {
-    module_close(self->module); // and with it the model
-    pg_close(state_of(self)->group);
-    sampler_close(self->sampler);
-    device_close(self->device);
-    rank_watch_close(self->watch);
-    free(self->state);
-    free(self);
-}
-
-static const char *other_bits(Module *wrapper, const Sampler *sampler) {
-    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
-    if (hook->name && !hook->sharding && strcmp(hook->name, "allreduce") != 0)
-        return "--comm-hook changes gradients";
-    if (!pg_sums_in_rank_order(ddp_group(wrapper))) return "--fast-sums adds in another order";
-    if (module_has_type(wrapper, "SyncBatchNorm")) return "DataParallel has no SyncBatchNorm";
-    return sampler->interleaved ? "interleaved sampler: --sampler blocked" : NULL;
-}
-
-Strategy *strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device, Sampler *sampler,
-                       const Rendezvous *me) {
+Strategy *strategy_ddp(Module *wrapper, Device *device, Sampler *sampler) {
     Strategy *strategy = strategy_single(ddp_module(wrapper), device, sampler);
     strategy->state = memory_zalloc(sizeof(DdpStrategy));
-    state_of(strategy)->group = group;
-    strategy->name = "ddp";
-    strategy->backend = pg_backend(group);
-    strategy->devices = pg_size(group);
-    strategy->rank = pg_rank(group);
-    strategy->fake_hosts = me->fake_hosts;
+    state_of(strategy)->group = ddp_group(wrapper);
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
-    strategy->other_bits = other_bits(wrapper, sampler);
     strategy->module = wrapper;
-    strategy->sharding = reducer_hook(ddp_reducer(wrapper))->sharding;
-    strategy->watch = rank_watch_open(group, me->local_rank);
     strategy->hold_gradients = hold_gradients;
     strategy->finish_backward = finish_backward;
     strategy->sum_start = start_sum;
     strategy->sum_wait = wait_for_sum;
     strategy->sync_buffers = sync_buffers;
-    strategy->unrecordable = unrecordable;
-    strategy->moved_bytes = moved_bytes;
-    strategy->set_trace = set_trace;
-    strategy->close = close_ddp;
-    if (!reducer_hook(ddp_reducer(wrapper))->save) return strategy;
-    strategy->save_state = save_state; // the hook's memory
-    strategy->load_state = load_state;
     return strategy;
+}
+
+int strategy_ddp_check_data(const TrainConfig *config, const DataSource *data, ProcessGroup *group,
+                            Error *err) {
+    Strategy sums = {
+        .sum_start = start_sum, .sum_wait = wait_for_sum, .state = &(DdpStrategy){.group = group}};
+    Job ranks = {
+        .strategy = &sums, .devices = pg_size(group), .all_count = 1, .rank = pg_rank(group)};
+    return checks_same_shapes(&ranks, config, data, err);
+}
+
+// ---- the job ------------------------------------------------------------------------------------
+
+static Reducer *reducer_of(const Job *self) {
+    return ddp_reducer(self->strategy->module);
+}
+
+static ProcessGroup *group_of(const Job *self) {
+    return state_of(self->strategy)->group;
+}
+
+static int save_state(Job *self, SafeTensors *state, Error *err) {
+    const CommHook *hook = reducer_hook(reducer_of(self));
+    if (hook->save(hook->state, state, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
+}
+
+static int load_state(Job *self, const char *path, const SafeTensors *state, Log *log, Error *err) {
+    const CommHook *hook = reducer_hook(reducer_of(self));
+    if (hook->load(hook->state, path, state, log, err) == 0) return 0;
+    return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
+}
+
+static const char *unrecordable(const Job *self) {
+    bool synced = self->devices > 1 && module_has_type(self->strategy->module, "SyncBatchNorm");
+    return synced ? "SyncBatchNorm" : reducer_unrecordable(reducer_of(self));
+}
+
+static uint64_t moved_bytes(const Job *self) {
+    return pg_moved_bytes(group_of(self));
+}
+
+static void set_trace(Job *self, Trace *trace) {
+    pg_set_trace(group_of(self), trace, trace_track(trace, "comm", COMM_SPANS));
+}
+
+static void close_ddp(Job *self) {
+    Strategy *strategy = self->strategy;
+    ProcessGroup *group = group_of(self);
+    module_close(strategy->module); // and with it the model
+    pg_close(group);
+    sampler_close(strategy->sampler);
+    device_close(strategy->device);
+    rank_watch_close(self->watch);
+    free(strategy->state);
+    free(strategy);
+    free(self);
+}
+
+Job *job_ddp(Strategy *strategy, const Rendezvous *me) {
+    Job *job = job_single(strategy);
+    const CommHook *hook = reducer_hook(reducer_of(job));
+    job->name = "ddp";
+    job->backend = pg_backend(group_of(job));
+    job->devices = pg_size(group_of(job));
+    job->rank = pg_rank(group_of(job));
+    job->fake_hosts = me->fake_hosts;
+    job->sharding = hook->sharding;
+    job->watch = rank_watch_open(group_of(job));
+    job->unrecordable = unrecordable;
+    job->moved_bytes = moved_bytes;
+    job->set_trace = set_trace;
+    job->close = close_ddp;
+    if (!hook->save) return job;
+    job->save_state = save_state; // the hook's memory
+    job->load_state = load_state;
+    return job;
 }

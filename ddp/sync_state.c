@@ -1,10 +1,10 @@
-/* sync_state.c: broadcasting a list of tensors in few calls. */
+/* sync_state.c: broadcasts a list of tensors in few calls. */
 #include "ddp/sync_state.h"
 
 #include "common/base/memory.h"
 
-// Every dtype is as wide as a float or twice as wide, and packing does not look at the numbers: so
-// all tensors of one device are copied by one call.
+// Returns the tensors as slices of 4-byte units for pack and unpack, which copy bits: every dtype
+// is 4 or 8 bytes wide. NULL if the tensors are on several devices. The caller frees the array.
 static Slice *make_slices(const NamedTensors *tensors) {
     Slice *slices = memory_zalloc(tensors->count * sizeof *slices);
     for (size_t i = 0; i < tensors->count; i++) {

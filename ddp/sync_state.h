@@ -1,9 +1,8 @@
-/* sync_state.h: gives one rank's tensors to all: a list of tensors that can be broadcast again and
- * again.
+/* sync_state.h: broadcasts a list of tensors from one rank to all, repeatedly.
  *
- * Whatever the dtype, they travel as bytes. Neighbours that fit together into the staging memory
- * travel in one broadcast (PyTorch's coalesced broadcast); a tensor that has no such neighbour goes
- * from where it lies.
+ * Tensors of every dtype are sent as bytes. Consecutive tensors that fit into the staging memory
+ * are packed into one broadcast (PyTorch's coalesced broadcast); a tensor packed with no other is
+ * broadcast in place.
  */
 #ifndef DDP_SYNC_STATE_H
 #define DDP_SYNC_STATE_H
@@ -20,13 +19,13 @@ typedef struct SyncState {
     Slice *slices; // [tensors.count]: the tensors in units of 4 bytes; NULL: on several devices
 } SyncState;
 
-// Small enough not to show in the peak of memory (PyTorch takes 250 MiB), large enough that what
-// remains costs its bytes, not its calls.
+// Small against the peak memory (PyTorch: 250 MiB); large enough that bandwidth, not the number of
+// calls, limits the broadcasts.
 #define SYNC_STATE_BYTES ((size_t)1 << 20)
 
-// Takes the list. Staging memory is at most `limit` bytes.
+// Takes the list. Allocates at most `limit` bytes of staging memory.
 SyncState sync_state_open(NamedTensors tensors, ProcessGroup *group, size_t limit);
-// Makes all ranks' tensors those of rank `root`. Collective. Allocates nothing.
+// Broadcasts rank `root`'s tensors. Collective; allocates nothing. 0, or -1 with err filled.
 int sync_state_run(const SyncState *sync, int root, Error *err);
 void sync_state_close(SyncState *sync);
 

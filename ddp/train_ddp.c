@@ -1,7 +1,7 @@
 /* train_ddp.c: training on several devices, one process each, with DistributedDataParallel.
  *
- * Read common/train_single.c first: what differs from it is marked "ddp:". This program runs once
- * per device; what follows is what one of these processes, a rank, does.
+ * Read common/train_single.c first; lines that differ from it are marked "ddp:". The launcher
+ * starts one process of this program per device: a rank.
  */
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h" // ddp: the wrapper
@@ -22,17 +22,18 @@ int main(int argc, char **argv) {
     must_do(ddp_options_check(&ddp, &options, &err), &err); // ddp
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
-    Rendezvous me; // ddp: which rank this is, and where the others are
+    Rendezvous me; // ddp: this rank's number, and the address to meet the others
     must_do(init_from_env(&me, true, &err), &err);
+    train_options_alike(&options, me.alike, sizeof me.alike); // ddp: compared between ranks
     Device *device = must_get(ddp_open_device(&config, &me, &err), &err); // ddp: the rank's own
-    // ddp: meets the other ranks
+    // ddp: returns when all ranks have joined
     ProcessGroup *group =
         must_get(init_process_group(ddp.backend, &me, device, ddp.timeout_s, &err), &err);
     Module *model = must_get(train_create_model(&config, data, device, me.rank, &err), &err);
     must_do(ddp_options_prepare(&ddp, &config, data, model, group, &err), &err); // ddp: its options
-    // ddp: rank 0's weights for all; from now on, a backward also averages over the ranks
+    // ddp: broadcasts rank 0's weights; from now on backward averages gradients over the ranks
     Module *wrapper = must_get(distributed_data_parallel(model, group, &ddp.config, &err), &err);
-    // ddp: PyTorch's, or the rows that DataParallel's device of this number would get
+    // ddp: PyTorch's layout, or the rows of DataParallel's device of the same number
     SamplerOfRank *sampler_of_rank = ddp.blocked ? sampler_blocked : distributed_sampler;
     Sampler *sampler = must_get(
         sampler_of_rank(data->train.count, config.global_batch, me.world_size, me.rank,
@@ -40,11 +41,12 @@ int main(int argc, char **argv) {
         &err);
     // ddp: --comm-hook, ...
     must_do(ddp_options_add_features(&ddp, wrapper, train_steps(&config, sampler), &err), &err);
-    Strategy *strategy = strategy_ddp(wrapper, group, device, sampler, &me); // ddp
+    Strategy *strategy = strategy_ddp(wrapper, device, sampler); // ddp
+    Job *job = job_ddp(strategy, &me);                           // ddp
 
-    must_do(trainer_run(&config, &options, data, strategy, &err), &err);
+    must_do(trainer_run(&config, &options, data, job, &err), &err);
 
-    strategy->close(strategy);
+    job->close(job);
     dataset_close(data);
     return STATUS_OK;
 }

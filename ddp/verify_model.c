@@ -1,7 +1,7 @@
-/* verify_model.c: each rank writes its model down, one line per tensor, and the ranks compare.
+/* verify_model.c: each rank describes its model, one line per tensor, and the ranks compare.
  *
- * The hashes of the texts travel first. Only if they differ do the texts themselves, so that every
- * rank, rank 0 included, can say which line it is.
+ * The ranks exchange hashes of the descriptions first; only if these differ the descriptions, so
+ * that every rank, rank 0 included, names the first differing line.
  */
 #include "ddp/verify_model.h"
 
@@ -17,7 +17,7 @@ typedef struct Text {
     size_t length;
 } Text;
 
-// One line per tensor: "fc1.weight [64, 10]", and what is unusual about it.
+// Writes one line per tensor: "fc1.weight [64, 10]", then its dtype if not float32, and if frozen.
 static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *stream) {
     for (size_t i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i].tensor;
@@ -39,20 +39,20 @@ static Text describe_model(const NamedTensors *parameters, const NamedTensors *b
     return text;
 }
 
-// The first line of text, or "nothing" at its end.
+// Returns the first line of text, in `line`, or "nothing" if text is empty.
 static const char *copy_line(const char *text, char line[DESCRIPTION_MAX]) {
     if (!*text) return "nothing";
     snprintf(line, DESCRIPTION_MAX, "%.*s", (int)strcspn(text, "\n"), text);
     return line;
 }
 
-// Some rank's text differs from rank 0's: names the first such rank, and the first line that
-// differs. all: [size, stride], each text ended by a '\0'.
+// Returns -1 with err naming the first rank whose text differs from rank 0's, and the first
+// differing line. all: [size, stride], each text ended by a '\0'.
 static int name_difference(const char *all, size_t stride, int size, Error *err) {
     int rank = 1;
     while (rank < size - 1 && strcmp(all, all + (size_t)rank * stride) == 0) rank++;
     const char *theirs = all + (size_t)rank * stride;
-    size_t line = 0; // where it begins, in both
+    size_t line = 0; // the differing line's offset in both texts
     for (size_t i = 0; all[i] && all[i] == theirs[i]; i++)
         if (all[i] == '\n') line = i + 1;
     char one[DESCRIPTION_MAX], other[DESCRIPTION_MAX];
@@ -61,7 +61,7 @@ static int name_difference(const char *all, size_t stride, int size, Error *err)
                      rank, copy_line(theirs + line, one), copy_line(all + line, other));
 }
 
-// Shows all ranks all texts, of at most `longest` characters.
+// Gathers all ranks' texts, of at most `longest` characters, and names the first difference.
 static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest, Error *err) {
     size_t stride = longest + 1;
     char *mine = memory_zalloc(stride);
@@ -76,7 +76,7 @@ static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest,
 
 enum { FACT_PARAMETERS, FACT_HASH, FACT_LENGTH, FACT_COUNT };
 
-// facts: [size, FACT_COUNT]. Every rank compares all with rank 0, so every rank sees the error.
+// facts: [size, FACT_COUNT]. Every rank compares all ranks with rank 0 and gets the same error.
 static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *text, Error *err) {
     bool equal = true;
     int64_t longest = 0;
@@ -94,7 +94,7 @@ static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *
     return equal ? 0 : exchange_texts(group, text, (size_t)longest, err);
 }
 
-// Checks this rank's own model: some of it can be trained, and that lies on devices of one kind.
+// Checks this rank's model: it has a trainable parameter, and all such are on devices of one kind.
 static int check_trained(const NamedTensors *parameters, Error *err) {
     const NamedTensor *first = NULL;
     for (size_t i = 0; i < parameters->count; i++) {

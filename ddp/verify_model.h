@@ -1,7 +1,7 @@
-/* verify_model.h: do all ranks hold the same model, and is there something to train in it?
+/* verify_model.h: checks that all ranks hold the same model, with at least one trainable parameter.
  *
- * PyTorch compares the number of parameters, then their sizes. Here names, dtypes and what is
- * frozen count as well, and every rank gets an error that names the first tensor that differs.
+ * PyTorch compares the number of parameters, then their sizes. This check also compares names,
+ * dtypes and frozen parameters, and every rank's error names the first differing tensor.
  */
 #ifndef DDP_VERIFY_MODEL_H
 #define DDP_VERIFY_MODEL_H

@@ -1,35 +1,35 @@
-/* bundle.h: many small tensors that travel between the devices as one.
+/* bundle.h: many small tensors copied between devices in one buffer: PyTorch's broadcast_coalesced
+ * and reduce_add_coalesced.
  *
- * To start a copy from one GPU to another takes as long as moving a megabyte, and most of a
- * network's tensors are smaller. So those are packed into one piece of memory, which is sent and
- * unpacked where it arrives: PyTorch's broadcast_coalesced and reduce_add_coalesced. A large tensor
- * travels alone: packing would only move it twice more.
+ * Starting a copy from one GPU to another takes as long as moving a megabyte, and most tensors are
+ * smaller; they are packed, copied in one call and unpacked. A large tensor is copied alone,
+ * because packing would move it twice more.
  *
- * Invariant: every bit arrives as it was, and sums are ((t0 + t1) + t2) + ..., in device order: a
- * bundle changes when something is moved, not what.
+ * Invariant: values are those of separate copies: bits are unchanged, and sums are
+ * ((t0 + t1) + t2) + ..., in device order.
  */
 #ifndef DP_BUNDLE_H
 #define DP_BUNDLE_H
 
-#include "dp/pieces.h"
+#include "dp/shards.h"
 
 typedef enum BundleKind {
-    BUNDLE_BROADCAST, // the first device's tensors to the others: Piece.copies
+    BUNDLE_BROADCAST, // the first device's tensors to the others: ReplicaShard.copies
     BUNDLE_REDUCE     // the first device's gradients become the sums over all: Replica.tensors
 } BundleKind;
 
 typedef struct Bundle {
     BundleKind kind;
-    Tape *tape;             // the first device's
-    const Pieces *pieces;   // the tensors travel between those of its devices that have rows
-    size_t count, elements; // tensors in the bundle, and their size, counted in floats
-    Slice *slices;          // [pieces->count][pieces->tensor_count], the tape's
+    Tape *tape;                  // the first device's
+    const ReplicaShards *shards; // the source and destination devices: those with rows
+    size_t count, elements;      // tensors in the bundle; their size in floats
+    Slice *slices;               // [shards->count][shards->tensor_count], the tape's
 } Bundle;
 
-Bundle bundle_open(Tape *tape, const Pieces *pieces, BundleKind kind);
-// Adds the pieces' tensor k; a bundle that has no room for it is sent first. Returns false, and
-// does nothing, if the tensor is to travel alone, or if only one device has rows.
+Bundle bundle_open(Tape *tape, const ReplicaShards *shards, BundleKind kind);
+// Adds the shards' tensor k, after sending a bundle that would exceed SHARDS_STAGING_BYTES. Returns
+// false, without effect, if the tensor is to be copied alone or only one device has rows.
 bool bundle_add(Bundle *bundle, size_t k);
-void bundle_send(Bundle *bundle); // moves the tensors that are in it; then it is empty
+void bundle_send(Bundle *bundle); // copies the bundle's tensors; then it is empty
 
 #endif

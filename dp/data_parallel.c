@@ -1,14 +1,15 @@
 /* data_parallel.c: the wrapper: checks, then the four operations, one line each.
  *
- * The wrapper keeps only structure: the replicas' trees and the list of the module's tensors. All
- * that a forward makes hangs on its Pieces (pieces.h), lies in the arenas of the tape and its
- * forks, and is gone with the next step. What the four operations do is in their own files.
+ * The wrapper keeps only structure: the replicas' trees and the list of the module's tensors. The
+ * tensors of a forward are in its ReplicaShards (shards.h), allocated in the arenas of the tape and
+ * its forks, and released by the next step's reset. Each of the four operations is a file.
  */
 #include "dp/data_parallel.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/trace.h"
 #include "common/nn/tape.h"
 #include "dp/gather.h"
 #include "dp/parallel_apply.h"
@@ -27,7 +28,8 @@ typedef struct DataParallel { // the wrapper's state
 
 enum { TRACE_SPANS = 1 << 16 }; // for each device; a step takes two
 
-// Checked in every forward: tensors may have been moved since the module was wrapped.
+// Returns 0 if all tensors are on the first device, else -1 with PyTorch's error. Called in every
+// forward, because a program may move tensors after it wrapped the module.
 static int check_devices(const DataParallel *dp, Error *err) {
     const Device *expected = dp->replicas[0].device;
     for (size_t k = 0; k < dp->tensor_count; k++)
@@ -47,14 +49,14 @@ static Tensor *data_parallel_forward(Module *self, Tape *tape, Tensor *x) {
 
     CHECK(tape->device == dp->replicas[0].device, "the tape is on %s, the first device is %s",
           tape->device->name, dp->replicas[0].device->name);
-    Pieces *pieces =
-        pieces_create(tape, dp->replicas, dp->device_count, dp->tensors, dp->tensor_count);
-    pieces->dim = dp->dim;
-    if (dp->output_device) pieces->output = tape_fork(tape, dp->output_device);
-    Tensor *inputs = dp_scatter(tape, x, pieces);
-    Tensor *replicas = dp_replicate(tape, pieces);
-    Tensor *outputs = dp_parallel_apply(tape, inputs, replicas, pieces);
-    return dp_gather(tape, outputs, pieces);
+    ReplicaShards *shards =
+        shards_create(tape, dp->replicas, dp->device_count, dp->tensors, dp->tensor_count);
+    shards->dim = dp->dim;
+    if (dp->output_device) shards->output = tape_fork(tape, dp->output_device);
+    Tensor *inputs = dp_scatter(tape, x, shards);
+    Tensor *replicas = dp_replicate(tape, shards);
+    Tensor *outputs = dp_parallel_apply(tape, inputs, replicas, shards);
+    return dp_gather(tape, outputs, shards);
 }
 
 static void destroy_wrapper(Module *self) {
@@ -65,21 +67,23 @@ static void destroy_wrapper(Module *self) {
     free(dp);
 }
 
-// Two CPU devices of one name would be a slip: there are as many as one likes. Two Devices on one
-// GPU are how the algorithm runs on a single card.
+// Returns 0, or -1 with err filled for a repeated device. CPU devices are unlimited, so one name
+// twice is a mistake. Two Devices on one GPU are allowed: the algorithm runs on a single card.
 static int check_distinct(Device *const *devices, int device_count, Error *err) {
     if (device_count < 1) return error_set(err, STATUS_USAGE, "DataParallel needs a device");
-    for (int i = 0; i < device_count; i++)
+    for (int i = 0; i < device_count; i++) {
+        CHECK(devices[i], "data_parallel: devices[%d] is NULL", i);
         for (int j = 0; j < i; j++)
             if (devices[i] == devices[j] ||
                 (device_is_cpu(devices[i]) && strcmp(devices[i]->name, devices[j]->name) == 0))
                 return error_set(err, STATUS_USAGE, "device %s is given twice", devices[i]->name);
+    }
     return 0;
 }
 
-// A wrapper's state (a DataParallel's replicas, a process group) is no tensor and has no copy on
-// another device. PyTorch copies an inner DataParallel all the same, which then finds its tensors
-// on the wrong device.
+// Returns 0, or -1 with err filled if a part of the module has state besides tensors (an inner
+// DataParallel's replicas, a process group): replicate copies tensors only. PyTorch copies an inner
+// DataParallel regardless, whose forward then fails on tensors of the wrong device.
 static int check_replicable(const Module *module, int device_count, Error *err) {
     if (module->state && device_count > 1)
         return error_set(err, STATUS_USAGE,
@@ -108,7 +112,7 @@ Module *data_parallel(Module *module, Device *const *devices, int device_count, 
     wrapper->state = dp;
     wrapper->destroy = destroy_wrapper;
     if (check_devices(dp, err) != 0) {
-        module_close(wrapper); // the module is not in it yet and stays the caller's
+        module_close(wrapper); // without the module, which stays the caller's
         return NULL;
     }
     module_add(wrapper, "", module);

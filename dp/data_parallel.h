@@ -2,57 +2,61 @@
  *
  * Every forward scatters the batch over the devices, copies the module to each of them (replicate),
  * runs the replicas in parallel, and gathers their outputs on the first device. These four steps
- * are operations on the tape, so that backward is simply each one's own, in reverse:
+ * are operations on the tape, and backward runs their backwards in reverse order:
  *
  *      forward            backward
- *      scatter            gather the pieces' input gradients     dp/scatter.c
- *      replicate          reduce: add the replicas' gradients    dp/replicate.c
- *      parallel_apply     run the replicas' tapes backward       dp/parallel_apply.c
- *      gather             scatter the output's gradient          dp/gather.c
+ *      scatter            gather the shards' input gradients
+ *      replicate          reduce: add the replicas' gradients
+ *      parallel_apply     run the replicas' tapes backward
+ *      gather             scatter the output's gradient
  *
- * The loss and the optimizer stay on the first device and see one true copy of the parameters.
+ * The loss, the optimizer and the parameters' memory stay on the first device.
  *
  * As in PyTorch (torch/nn/parallel/data_parallel.py): a batch of B rows is cut into chunks of
- * ceil(B/N), so a small one leaves the last devices idle; replica 0 *is* the module, so what its
- * batch norms write to their buffers stays, and the other replicas' running statistics are lost;
- * gradients are summed in device order; the lowest replica's error is the one reported.
+ * ceil(B/N), so a small batch leaves the last devices idle; replica 0 *is* the module, so its batch
+ * norms' running statistics persist, and the other replicas' are lost; gradients are summed in
+ * device order; the lowest replica's error is reported.
  *
- * A module that takes or returns several tensors takes or returns a tuple (nn/tuple.h): every
- * tensor in it is cut, or joined. A tuple of no items is a call without arguments: it runs on the
- * first device. The wrapped module is the wrapper's only child (PyTorch's `.module`).
+ * A module with several inputs or outputs takes or returns a tuple (nn/tuple.h), whose tensors are
+ * cut, or joined. A call with an empty tuple runs on the first device. The wrapped module is the
+ * wrapper's only child (PyTorch's `.module`).
  *
  * Unlike PyTorch: a DataParallel on CPU devices is real, not a pass-through; inputs of different
- * batch sizes are an error, where PyTorch drops the surplus in silence; a DataParallel inside one
- * over several devices is refused when it is wrapped, not in the first forward; one GPU may be
- * given twice, as two Devices ("cuda:0" and "cuda:0"), which PyTorch refuses: it is the way to run
- * the algorithm on one card. Every row of PyTorch's own tests: tests/semantics.md.
+ * batch sizes are an error, where PyTorch drops the surplus in silence; weights and gradients are
+ * copied for one device at a time, where PyTorch calls NCCL's broadcast and reduce if it has NCCL
+ * (the sums there have NCCL's order); a DataParallel inside one over several devices is refused
+ * when it is wrapped, not in the first forward; one GPU may be given twice, as two Devices
+ * ("cuda:0" and "cuda:0"), which PyTorch refuses: it is the way to run the algorithm on one card.
+ *
  */
 #ifndef DP_DATA_PARALLEL_H
 #define DP_DATA_PARALLEL_H
 
-#include "common/base/trace.h"
 #include "common/nn/module.h"
+
+typedef struct Trace Trace; // the trainer's, for --trace
 
 enum { DP_MAX_DEVICES = 64 }; // in one process
 
-// Wraps a module (a whole model, or a part of one) whose tensors are all on devices[0]. Takes the
-// module, not the devices. With one device the module is called directly. NULL with err filled if
-// a tensor is elsewhere (PyTorch's text), if a device is given twice (on GPUs: the same Device), or
-// if a part of the module cannot be replicated; the module then stays the caller's.
+// Returns the wrapper of a module (a model, or a part of one) whose tensors are all on devices[0].
+// Takes the module, not the devices. With one device the wrapper calls the module directly. NULL
+// with err filled if a tensor is on another device (PyTorch's text), if a device is given twice (on
+// GPUs: the same Device), or if a part of the module cannot be replicated; the module then stays
+// the caller's.
 Module *data_parallel(Module *module, Device *const *devices, int device_count, Error *err);
 
-// Cuts inputs and joins outputs along another dimension than 0. Then a tensor's rows no longer lie
-// together, and a piece is a copy per leading index, on the first device too.
+// Sets the dimension along which inputs are cut and outputs joined; the default is 0. With another,
+// a shard's rows are not contiguous: one copy per leading index, on the first device too.
 void data_parallel_set_dim(Module *wrapper, int dim);
 
-// Joins the outputs on another device than the first: PyTorch's output_device, which has no effect
-// with one device. What is computed from the outputs then lies on that device, too. As a tape has
-// one device, that takes a tape of its own, and backward is two calls:
+// Joins the outputs on another device than the first: PyTorch's output_device; without effect for a
+// wrapper of one device. Operations on the outputs then run on that device. A tape has one device,
+// so they need another tape, and backward is two calls:
 //      Tape *after = tape_fork(tape, device);   loss on `after` from the outputs y;
-//      tape_backward(after, loss, &err);        tape_backward_from(tape, y, &err);
+//      tape_backward(after, loss, &err);        tape_backward(tape, y, &err);
 void data_parallel_set_output_device(Module *wrapper, Device *device);
 
-// One track per device for the replicas' forward and backward.
+// Adds one track per device to the trace: the replica's forward and backward.
 void data_parallel_set_trace(Module *wrapper, Trace *trace);
 
 #endif

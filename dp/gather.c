@@ -1,70 +1,71 @@
-/* gather.c: the replicas' outputs to the first device; in backward, each one's rows of the gradient
- * back to it.
+/* gather.c: joins the replicas' outputs on the first device; backward copies each replica's rows of
+ * the gradient back to its device.
  *
- * Every tensor of the output is joined by a node of its own, so that backward reaches those alone
- * that the loss depends on.
+ * Each tensor of the output has a node of its own, so backward runs for the tensors that the loss
+ * depends on only.
  *
- * A module that ends in its own loss returns a scalar; then the result has one element per replica
- * that ran, which is not always one per device, and its mean is the mean of the chunks' means: not
- * the mean of the batch unless all chunks are equally long. PyTorch warns of this when it
- * happens.
+ * A module that ends in its own loss returns a scalar. The result then has one element per replica
+ * with rows (possibly fewer than devices), and its mean is the mean of the chunks' means: not the
+ * batch's mean unless all chunks have the same size. PyTorch warns of this.
  */
 #include "dp/gather.h"
 
 #include <string.h>
 
+#include "common/base/profile.h"
 #include "common/nn/tape.h"
 #include "common/nn/tuple.h"
 #include "dp/replicate.h"
 
 typedef struct GatherSaved {
-    Pieces *pieces;
-    size_t leaf; // of the output
+    ReplicaShards *shards;
+    size_t leaf; // index into the output's leaves
 } GatherSaved;
 
 static size_t rows_of(const Tensor *y, int dim) {
     return y->ndim == 0 ? 1 : y->shape[dim];
 }
 
-// A replica may have returned one tensor twice; then the second gradient adds to the first.
-static void send_gradient_back(Piece *piece, Tensor *part, const Tensor *y, Cut cut) {
+// Copies the rows `cut` of y's gradient to the replica's output; adds them if it has a gradient: a
+// replica may return one tensor twice.
+static void send_gradient_back(ReplicaShard *shard, Tensor *part, const Tensor *y, Cut cut) {
     bool accumulate = part->has_grad;
-    float *grad = tape_make_grad(piece->tape, part);
+    float *grad = tape_make_grad(shard->tape, part);
     for (size_t run = 0; run < cut.runs; run++)
-        pieces_add_gradient(piece->tape, grad + run * cut.count, y->device,
+        shards_add_gradient(shard->tape, grad + run * cut.count, y->device,
                             y->grad + cut.offset + run * cut.stride, cut.count, accumulate);
 }
 
 static void gather_backward(Tape *tape, Node *node) {
     const GatherSaved *saved = node->saved;
-    Pieces *pieces = saved->pieces;
+    ReplicaShards *shards = saved->shards;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);
-    if (!pieces->in_backward) replicate_install(pieces); // the first of the outputs to come back
-    pieces->in_backward = true;
+    if (!shards->in_backward) replicate_install(shards); // the first output's backward
+    shards->in_backward = true;
     size_t begin = 0;
-    for (int i = 0; i < pieces->count; i++) {
-        Tensor *part = pieces->items[i].outputs[saved->leaf];
-        size_t end = begin + rows_of(part, pieces->dim);
+    for (int i = 0; i < shards->count; i++) {
+        Tensor *part = shards->items[i].outputs[saved->leaf];
+        size_t end = begin + rows_of(part, shards->dim);
         if (part->requires_grad)
-            send_gradient_back(&pieces->items[i], part, node->output,
-                               pieces_cut(node->output, pieces->dim, begin, end));
+            send_gradient_back(&shards->items[i], part, node->output,
+                               shards_cut(node->output, shards->dim, begin, end));
         begin = end;
     }
     bool accumulate;
-    tape_grad(tape, node->inputs[0], &accumulate); // it is a token's: there is nothing to write
+    tape_grad(tape, node->inputs[0], &accumulate); // a token's gradient has no elements
     tape_grad_done(tape, node->inputs[0]);
     profile_leave(tape->profile, phase);
 }
 
-static int check_trees(Tape *tape, const Pieces *pieces) {
-    const Tensor *first = pieces->items[0].y;
-    for (int i = 1; i < pieces->count; i++) {
-        if (tuple_same_tree(pieces->items[i].y, first)) continue;
+static int check_trees(Tape *tape, const ReplicaShards *shards) {
+    const Tensor *first = shards->items[0].y;
+    for (int i = 1; i < shards->count; i++) {
+        if (tuple_same_tree(shards->items[i].y, first)) continue;
         char got[256], want[256];
         tape_fail(tape, "gather",
                   "All replicas must return the same number of tensors, but replica %d returned "
                   "%s, replica 0 %s",
-                  i, tensor_describe(pieces->items[i].y, got, sizeof got),
+                  i, tensor_describe(shards->items[i].y, got, sizeof got),
                   tensor_describe(first, want, sizeof want));
         return -1;
     }
@@ -72,17 +73,17 @@ static int check_trees(Tape *tape, const Pieces *pieces) {
 }
 
 // PyTorch's checks, with its texts (torch/csrc/cuda/comm.cpp). Returns 0, or -1.
-static int check_shapes(Tape *tape, const Pieces *pieces, size_t leaf) {
-    const Tensor *first = pieces->items[0].outputs[leaf];
+static int check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
+    const Tensor *first = shards->items[0].outputs[leaf];
     char got[64], want[64];
-    int dim = pieces->dim;
+    int dim = shards->dim;
     if (first->ndim <= dim && !(first->ndim == 0 && dim == 0)) {
         tape_fail(tape, "gather", "an output %s has no dimension %d to join along",
                   tensor_describe(first, got, sizeof got), dim);
         return -1;
     }
-    for (int i = 1; i < pieces->count; i++) {
-        const Tensor *y = pieces->items[i].outputs[leaf];
+    for (int i = 1; i < shards->count; i++) {
+        const Tensor *y = shards->items[i].outputs[leaf];
         if (y->ndim != first->ndim) {
             tape_fail(tape, "gather",
                       "Expected all input tensors to have the same number of dimensions, but "
@@ -107,19 +108,19 @@ static int check_shapes(Tape *tape, const Pieces *pieces, size_t leaf) {
     return 0;
 }
 
-static Tensor *join_outputs(const Pieces *pieces, size_t leaf) {
-    const Tensor *first = pieces->items[0].outputs[leaf];
+static Tensor *join_outputs(const ReplicaShards *shards, size_t leaf) {
+    const Tensor *first = shards->items[0].outputs[leaf];
     size_t element = dtype_bytes(first->dtype), shape[TENSOR_MAX_DIMS], begin = 0;
     memcpy(shape, first->shape, sizeof shape);
-    shape[pieces->dim] = 0;
-    for (int i = 0; i < pieces->count; i++)
-        shape[pieces->dim] += rows_of(pieces->items[i].outputs[leaf], pieces->dim);
+    shape[shards->dim] = 0;
+    for (int i = 0; i < shards->count; i++)
+        shape[shards->dim] += rows_of(shards->items[i].outputs[leaf], shards->dim);
     Tensor *joined =
-        tape_tensor(pieces->output, first->dtype, first->ndim == 0 ? 1 : first->ndim, shape);
-    for (int i = 0; i < pieces->count; i++) {
-        const Tensor *y = pieces->items[i].outputs[leaf];
-        size_t end = begin + rows_of(y, pieces->dim);
-        Cut cut = pieces_cut(joined, pieces->dim, begin, end);
+        tape_tensor(shards->output, first->dtype, first->ndim == 0 ? 1 : first->ndim, shape);
+    for (int i = 0; i < shards->count; i++) {
+        const Tensor *y = shards->items[i].outputs[leaf];
+        size_t end = begin + rows_of(y, shards->dim);
+        Cut cut = shards_cut(joined, shards->dim, begin, end);
         for (size_t run = 0; run < cut.runs; run++)
             device_copy(joined->device,
                         (char *)joined->data + (cut.offset + run * cut.stride) * element, y->device,
@@ -129,34 +130,34 @@ static Tensor *join_outputs(const Pieces *pieces, size_t leaf) {
     return joined;
 }
 
-// Joins the pieces' outputs number k: sets *y, to NULL (None) if all are None. Returns 0, or -1.
-static int gather_leaf(Tape *tape, Tensor *outputs, Pieces *pieces, size_t k, Tensor **y) {
+// Joins leaf k of the shards' outputs: sets *y, to NULL (None) if all are None. Returns 0, or -1.
+static int gather_leaf(Tape *tape, Tensor *outputs, ReplicaShards *shards, size_t k, Tensor **y) {
     *y = NULL;
-    if (!pieces->items[0].outputs[k]) return 0;
-    if (check_shapes(tape, pieces, k) != 0) return -1;
+    if (!shards->items[0].outputs[k]) return 0;
+    if (check_shapes(tape, shards, k) != 0) return -1;
     GatherSaved *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (GatherSaved){.pieces = pieces, .leaf = k};
-    *y = join_outputs(pieces, k);
-    bool wants_grad = false; // an output that is only passed through (labels) does not
-    for (int i = 0; i < pieces->count; i++)
-        wants_grad = wants_grad || pieces->items[i].outputs[k]->requires_grad;
+    *saved = (GatherSaved){.shards = shards, .leaf = k};
+    *y = join_outputs(shards, k);
+    bool wants_grad = false; // not for an input passed through (labels)
+    for (int i = 0; i < shards->count; i++)
+        wants_grad = wants_grad || shards->items[i].outputs[k]->requires_grad;
     if (wants_grad) tape_record(tape, "gather", gather_backward, *y, 1, &outputs, saved);
     return 0;
 }
 
-Tensor *dp_gather(Tape *tape, Tensor *outputs, Pieces *pieces) {
-    if (!outputs || check_trees(tape, pieces) != 0) return NULL;
+Tensor *dp_gather(Tape *tape, Tensor *outputs, ReplicaShards *shards) {
+    if (!outputs || check_trees(tape, shards) != 0) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);
-    size_t count = tuple_leaves(pieces->items[0].y, NULL);
+    size_t count = tuple_leaves(shards->items[0].y, NULL);
     Tensor **leaves = tape_alloc(tape, count * sizeof *leaves);
-    for (int i = 0; i < pieces->count; i++) {
-        Piece *piece = &pieces->items[i];
-        piece->outputs = tape_alloc(tape, count * sizeof *piece->outputs);
-        tuple_leaves(piece->y, piece->outputs);
+    for (int i = 0; i < shards->count; i++) {
+        ReplicaShard *shard = &shards->items[i];
+        shard->outputs = tape_alloc(tape, count * sizeof *shard->outputs);
+        tuple_leaves(shard->y, shard->outputs);
     }
     int status = 0;
     for (size_t k = 0; k < count && status == 0; k++)
-        status = gather_leaf(tape, outputs, pieces, k, &leaves[k]);
+        status = gather_leaf(tape, outputs, shards, k, &leaves[k]);
     profile_leave(tape->profile, phase);
-    return status == 0 ? tuple_with_leaves(tape, pieces->items[0].y, leaves) : NULL;
+    return status == 0 ? tuple_with_leaves(tape, shards->items[0].y, leaves) : NULL;
 }

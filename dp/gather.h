@@ -1,13 +1,17 @@
-/* gather.h: the last of DataParallel's four operations: the outputs to the first device. */
+/* gather.h: the last of DataParallel's four operations: joins the outputs on the first device. */
 #ifndef DP_GATHER_H
 #define DP_GATHER_H
 
-#include "dp/pieces.h"
+#include "dp/shards.h"
 
-// Joins the pieces' outputs along pieces->dim, on the device of pieces->output; a tuple of outputs
-// becomes a tuple. Takes the token of parallel_apply. Scalars become a vector, one element per
-// replica that ran. NULL (with the error on the tape) if the outputs differ in more than their
+// Returns the shards' outputs, joined along shards->dim on the device of shards->output. outputs:
+// parallel_apply's token. NULL with the error on the tape if the outputs differ in more than their
 // number of rows.
-Tensor *dp_gather(Tape *tape, Tensor *outputs, Pieces *pieces);
+//
+//     replica's output     result
+//     tensor [rows, ...]   tensor [sum of rows, ...]
+//     scalar               vector [replicas with rows]
+//     tuple                tuple of the same structure
+Tensor *dp_gather(Tape *tape, Tensor *outputs, ReplicaShards *shards);
 
 #endif

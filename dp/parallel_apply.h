@@ -1,14 +1,14 @@
-/* parallel_apply.h: the third of DataParallel's four operations: every replica computes on its
- * rows, all at the same time.
+/* parallel_apply.h: the third of DataParallel's four operations: runs the replicas on their rows in
+ * parallel.
  */
 #ifndef DP_PARALLEL_APPLY_H
 #define DP_PARALLEL_APPLY_H
 
-#include "dp/pieces.h"
+#include "dp/shards.h"
 
-// Runs every replica on its piece, each on its device's thread: sets every piece's y. Takes the
-// tokens of scatter and replicate and returns the one that stands for the outputs. NULL if a
-// replica failed.
-Tensor *dp_parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, Pieces *pieces);
+// Runs every replica on its shard, on its device's thread: sets every shard's y. inputs, replicas:
+// the tokens of scatter and replicate. Returns the outputs' token, or NULL with the error on the
+// tape.
+Tensor *dp_parallel_apply(Tape *tape, Tensor *inputs, Tensor *replicas, ReplicaShards *shards);
 
 #endif

@@ -1,27 +1,28 @@
-/* scatter.c: rows of the batch to the devices; in backward, their gradients back.
+/* scatter.c: copies the batch's rows to the devices; backward copies their gradients back.
  *
- * The cut is PyTorch's (tensor.chunk): chunks of ceil(rows / devices) rows. So the last chunk may
- * be short, and there may be fewer chunks than devices: 9 rows on 8 devices are 2, 2, 2, 2, 1.
- * Without rows every device gets an empty piece.
+ * Chunks have ceil(rows / devices) rows, as in PyTorch (tensor.chunk): the last chunk may be short,
+ * and there may be fewer chunks than devices: 9 rows on 8 devices are 2, 2, 2, 2, 1. An input
+ * without rows gives every device an empty shard.
  *
- * A tuple's tensors are each cut, and every device gets a tuple of its pieces; None goes to every
- * device. PyTorch drops the surplus in silence if the tensors have different numbers of rows; here
- * that is an error.
+ * Each tensor of a tuple is cut, and every device gets a tuple of its shards; None goes to every
+ * device. Tensors with different numbers of rows are an error; PyTorch silently drops the surplus.
  *
- * If a whole model is wrapped, its input is a batch of data, which wants no gradient, and nothing
- * is recorded. If a part of a model is wrapped, its input wants one.
+ * The input of a wrapped model is a batch of data without gradient: nothing is recorded. The input
+ * of a wrapped part of a model requires a gradient.
  */
 #include "dp/scatter.h"
 
 #include <string.h>
 
+#include "common/base/profile.h"
 #include "common/data/sampler.h"
 #include "common/nn/ops.h"
 #include "common/nn/tuple.h"
 
-// A piece that is already on its device is a view of the batch, if its rows lie together.
+// Returns rows [begin, end) of x on the tape's device: a view if x is there and the rows are
+// contiguous, else a copy.
 static Tensor *rows_of(const Tensor *x, int dim, size_t begin, size_t end, Tape *tape) {
-    Cut cut = pieces_cut(x, dim, begin, end);
+    Cut cut = shards_cut(x, dim, begin, end);
     size_t element = dtype_bytes(x->dtype), shape[TENSOR_MAX_DIMS];
     memcpy(shape, x->shape, sizeof shape);
     shape[dim] = end - begin;
@@ -40,19 +41,20 @@ static Tensor *rows_of(const Tensor *x, int dim, size_t begin, size_t end, Tape 
     return part;
 }
 
-// A replica that did not use its piece has no gradient for it; its rows get zeros.
-static void collect_gradient(Tape *tape, const Pieces *pieces, size_t k, Tensor *x) {
+// Copies the gradients of input k's shards to x's gradient; zeros for a shard that its replica did
+// not use.
+static void collect_gradient(Tape *tape, const ReplicaShards *shards, size_t k, Tensor *x) {
     bool accumulate;
     float *dx = tape_grad(tape, x, &accumulate);
     size_t begin = 0;
-    for (int i = 0; dx && i < pieces->count; i++) {
-        Tensor *part = pieces->items[i].inputs[k];
-        size_t end = begin + part->shape[pieces->dim];
-        Cut cut = pieces_cut(x, pieces->dim, begin, end);
+    for (int i = 0; dx && i < shards->count; i++) {
+        Tensor *part = shards->items[i].inputs[k];
+        size_t end = begin + part->shape[shards->dim];
+        Cut cut = shards_cut(x, shards->dim, begin, end);
         for (size_t run = 0; run < cut.runs; run++) {
             float *rows = dx + cut.offset + run * cut.stride;
             if (part->has_grad)
-                pieces_add_gradient(tape, rows, part->device, part->grad + run * cut.count,
+                shards_add_gradient(tape, rows, part->device, part->grad + run * cut.count,
                                     cut.count, accumulate);
             else if (!accumulate)
                 device_kernels(tape->device)->elementwise->fill(rows, 0.0f, cut.count);
@@ -70,8 +72,9 @@ static void scatter_backward(Tape *tape, Node *node) {
     profile_leave(tape->profile, phase);
 }
 
-// Checks that all leaves of x can be cut, and have the same number of rows. Sets *rows to it, if
-// there is a tensor. Returns false after an error: tape_fail returns NULL, which counts as false.
+// Checks that all leaves of x can be cut and have the same number of rows. Sets *rows to that
+// number if x has a tensor. Returns false with the error on the tape: tape_fail's NULL converts to
+// false.
 static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leaves, size_t count,
                        size_t *rows) {
     const Tensor *first = NULL;
@@ -97,7 +100,7 @@ static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leav
     return true;
 }
 
-// The leaves of x, after these checks: an array in the tape's memory. NULL after an error.
+// Returns the checked leaves of x, an array in the tape's arena; NULL with the error on the tape.
 static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t *rows) {
     *count = tuple_leaves(x, NULL);
     Tensor **leaves = tape_alloc(tape, *count * sizeof *leaves);
@@ -105,26 +108,26 @@ static Tensor **leaves_of(Tape *tape, Tensor *x, int dim, size_t *count, size_t 
     return count_rows(tape, x, dim, leaves, *count, rows) ? leaves : NULL;
 }
 
-Tensor *dp_scatter(Tape *tape, Tensor *x, Pieces *pieces) {
+Tensor *dp_scatter(Tape *tape, Tensor *x, ReplicaShards *shards) {
     if (!x) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_SCATTER);
-    // Without a tensor in it, the input goes to all devices; a module without inputs runs on one.
-    size_t devices = (size_t)pieces->device_count, begin, end, count;
+    // An input without tensors goes to all devices; a module without inputs runs on the first.
+    size_t devices = (size_t)shards->device_count, begin, end, count;
     size_t rows = x->items && x->item_count == 0 ? 1 : devices;
-    Tensor **leaves = leaves_of(tape, x, pieces->dim, &count, &rows);
+    Tensor **leaves = leaves_of(tape, x, shards->dim, &count, &rows);
     for (size_t i = 0; leaves && i < devices; i++) {
         chunk_bounds(rows, devices, i, &begin, &end);
-        if (begin == end && rows > 0) break; // this device and those after it stay idle
-        Piece *piece = &pieces->items[i];
-        piece->inputs = tape_alloc(tape, count * sizeof *piece->inputs);
+        if (begin == end && rows > 0) break; // this device and the following are idle
+        ReplicaShard *shard = &shards->items[i];
+        shard->inputs = tape_alloc(tape, count * sizeof *shard->inputs);
         for (size_t k = 0; k < count; k++)
-            piece->inputs[k] =
-                leaves[k] ? rows_of(leaves[k], pieces->dim, begin, end, piece->tape) : NULL;
-        piece->x = tuple_with_leaves(piece->tape, x, piece->inputs);
-        pieces->count++;
+            shard->inputs[k] =
+                leaves[k] ? rows_of(leaves[k], shards->dim, begin, end, shard->tape) : NULL;
+        shard->x = tuple_with_leaves(shard->tape, x, shard->inputs);
+        shards->count++;
     }
-    Tensor *token = leaves ? pieces_token(tape) : NULL;
-    if (leaves) tape_record(tape, "scatter", scatter_backward, token, count, leaves, pieces);
+    Tensor *token = leaves ? shards_token(tape) : NULL;
+    if (leaves) tape_record(tape, "scatter", scatter_backward, token, count, leaves, shards);
     profile_leave(tape->profile, phase);
     return token;
 }

@@ -1,10 +1,12 @@
-/* strategy_dp.c: DataParallel for the trainer. There is one process, its loss and its optimizer are
- * on one device, so this is strategy_single with another module to run, and more devices to close.
+/* strategy_dp.c: the trainer's Strategy and Job of DataParallel. With one process, and loss and
+ * optimizer on one device, the Strategy is strategy_single's with the wrapper as its module; the
+ * Job has several devices to count and to close.
  */
 #include "dp/strategy_dp.h"
 
 #include <limits.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 // ---- the devices --------------------------------------------------------------------------------
@@ -13,7 +15,7 @@ static int devices_here(const TrainConfig *config) {
     int available = device_available(train_device_kind(config, 1, false));
     if (available == INT_MAX) return 2;
     if (available > DP_MAX_DEVICES) return DP_MAX_DEVICES;
-    return available > 0 ? available : 1; // if there is none, opening the first says why
+    return available > 0 ? available : 1; // none: opening the first reports the error
 }
 
 int dp_open_devices(const TrainConfig *config, const DpOptions *dp, Device *devices[DP_MAX_DEVICES],
@@ -35,52 +37,60 @@ int dp_open_devices(const TrainConfig *config, const DpOptions *dp, Device *devi
     return count;
 }
 
-// Says once if the chunk rule leaves devices without work, in all batches or in the epoch's last.
+// Logs once that the chunk rule leaves devices idle, in all batches or in the epoch's last.
 static void note_idle_devices(const Sampler *sampler, size_t devices) {
     for (size_t i = 0; i < sampler->batch_count; i++) {
         size_t rows = sampler->global[i];
         size_t chunk = (rows + devices - 1) / devices, used = (rows + chunk - 1) / chunk;
         if (used == devices) continue;
         Log log = log_open(false);
-        log_say(&log, "note: %zu rows on %zu devices are %zu chunks of at most %zu: %zu stay idle",
-                rows, devices, used, chunk, devices - used);
+        log_say(&log,
+                "note: %s %zu rows on %zu devices: %zu chunk%s of at most %zu, %zu device%s idle",
+                i > 0 ? "the epoch's last batch," : "each batch,", rows, devices, used,
+                format_s(used), chunk, devices - used, format_s(devices - used));
         log_close(&log);
         return;
     }
 }
 
-// ---- the strategy -------------------------------------------------------------------------------
+// ---- the strategy and the job -------------------------------------------------------------------
 
-static uint64_t moved_bytes(const Strategy *self) {
+static uint64_t moved_bytes(const Job *self) {
     uint64_t bytes = 0;
     for (int i = 0; i < self->all_count; i++) bytes += self->all[i]->copied_bytes;
     return bytes;
 }
 
-static void set_trace(Strategy *self, Trace *trace) {
-    data_parallel_set_trace(self->module, trace);
+static void set_trace(Job *self, Trace *trace) {
+    data_parallel_set_trace(self->strategy->module, trace);
 }
 
-static void close_dp(Strategy *self) {
-    module_close(self->module); // and with it the model
-    sampler_close(self->sampler);
+static void close_dp(Job *self) {
+    module_close(self->strategy->module); // and with it the model
+    sampler_close(self->strategy->sampler);
     for (int i = 0; i < self->all_count; i++) device_close(self->all[i]);
     free(self->all);
+    free(self->strategy);
     free(self);
 }
 
-Strategy *strategy_dp(Module *wrapper, Device *const *devices, int device_count, Sampler *sampler) {
-    Strategy *strategy = strategy_single(wrapper->children[0], devices[0], sampler);
-    strategy->name = "dp";
-    strategy->backend = "threads";
-    strategy->devices = device_count;
-    strategy->all = memory_zalloc((size_t)device_count * sizeof *strategy->all);
-    for (int i = 0; i < device_count; i++) strategy->all[i] = devices[i];
-    strategy->all_count = device_count;
+Strategy *strategy_dp(Module *wrapper, Device *device, Sampler *sampler) {
+    Strategy *strategy = strategy_single(wrapper->children[0], device, sampler);
     strategy->module = strategy->evaluation_module = wrapper; // both on all devices, as in PyTorch
-    strategy->moved_bytes = moved_bytes;
-    strategy->set_trace = set_trace;
-    strategy->close = close_dp;
-    note_idle_devices(sampler, (size_t)device_count);
     return strategy;
+}
+
+Job *job_dp(Strategy *strategy, Device *const *devices, int device_count) {
+    Job *job = job_single(strategy);
+    job->name = "dp";
+    job->backend = "threads";
+    job->devices = device_count;
+    job->all = memory_zalloc((size_t)device_count * sizeof *job->all);
+    for (int i = 0; i < device_count; i++) job->all[i] = devices[i];
+    job->all_count = device_count;
+    job->moved_bytes = moved_bytes;
+    job->set_trace = set_trace;
+    job->close = close_dp;
+    note_idle_devices(strategy->sampler, (size_t)device_count);
+    return job;
 }

@@ -1,6 +1,6 @@
 /* train_dp.c: training on several devices of one process, with DataParallel.
  *
- * Read common/train_single.c first: what differs from it is marked "dp:".
+ * Read common/train_single.c first; lines that differ from it are marked "dp:".
  */
 #include "common/train/trainer.h"
 #include "dp/data_parallel.h" // dp: the wrapper
@@ -20,21 +20,22 @@ int main(int argc, char **argv) {
     must_do(dp_options_check(&dp, &options, &err), &err); // dp
 
     DataSource *data = must_get(train_open_data(&config, &err), &err);
-    // dp: several; the model, the loss and the optimizer are on the first
+    // dp: several devices; the model, the loss and the optimizer are on the first
     Device *devices[DP_MAX_DEVICES];
     int count = must_do(dp_open_devices(&config, &dp, devices, &err), &err);
     Module *model = must_get(train_create_model(&config, data, devices[0], 0, &err), &err);
-    // dp: from now on, a forward of the model runs on all devices
+    // dp: from now on the model's forward runs on all devices
     Module *wrapper = must_get(data_parallel(model, devices, count, &err), &err);
     Sampler *sampler =
         must_get(sampler_whole(data->train.count, config.global_batch, !config.no_shuffle,
                                config.drop_last, train_sampler_seed(&config), &err),
                  &err);
-    Strategy *strategy = strategy_dp(wrapper, devices, count, sampler); // dp
+    Strategy *strategy = strategy_dp(wrapper, devices[0], sampler); // dp
+    Job *job = job_dp(strategy, devices, count);                    // dp
 
-    must_do(trainer_run(&config, &options, data, strategy, &err), &err);
+    must_do(trainer_run(&config, &options, data, job, &err), &err);
 
-    strategy->close(strategy);
+    job->close(job);
     dataset_close(data);
     return STATUS_OK;
 }

@@ -1,7 +1,8 @@
 #!/bin/sh
 # analyze.sh: what clang-tidy (bugprone, clang-analyzer: .clang-tidy) and cppcheck say about the sources
-# of common, dp, ddp and bench. Silence is success: each finding is fixed, or suppressed at its line with
-# the reason. Exit status 1 if there is one, 77 if neither tool is installed.
+# of common, dp, ddp and bench, then prose.sh about comments, messages and pages. Silence is success: each finding is
+# fixed, or suppressed at its line with the reason. Exit status 1 if there is one, 77 if neither clang-tidy nor cppcheck
+# is installed.
 #
 #   tests/analyze.sh [--quick] [BUILD]     BUILD: build
 #
@@ -40,6 +41,7 @@ if command -v cppcheck >/dev/null; then
         --suppress=missingIncludeSystem --error-exitcode=1 $files 2>"$findings" || status=1
     cat "$findings"
 fi
-[ "$ran" = 1 ] || { echo "analyze: neither clang-tidy nor cppcheck is installed" && exit 77; }
+tests/prose.sh || status=1
+[ "$ran" = 1 ] || [ "$status" = 1 ] || { echo "analyze: neither clang-tidy nor cppcheck is installed" && exit 77; }
 [ "$status" = 0 ] && echo "analyze: $(echo "$files" | wc -l) files, no findings"
 exit "$status"

@@ -1,22 +1,37 @@
 #!/bin/sh
-# call_path.sh: holds "one step, call by call" of dp/README.md and ddp/README.md against the code.
+# call_path.sh: checks "one step, call by call" of the pages below against the code.
 #
 # A block of such a page begins with ```calls and has a line for each function, which is called by the one
 # in the line before:
 #
-#     common/nn/tape.c:tape_backward_from
+#     common/nn/tape.c:tape_backward
 #     ddp/reducer.c:gradient_ready (on_ready)
 #
 # The caller's body must call it by its name or, with a word in parentheses, call that: a function pointer
-# to which the called function's file sets it, or a function that is given it. The first block of a page
-# may have 10 functions in 6 files, from main to the ready event; the second 8 in 3, from there to the sum;
-# later ones are not limited.
-# Exit status 1 if a line no longer holds.
+# to which the called function's file sets it, or a function that is given it.
+#
+# Blocks of a walk name their end, ```calls to the sum. The walk of a page is all of these blocks so far; what
+# it may have until each end is in the table below. Other blocks show what a function on the way does.
+# Exit status 1 if a line no longer holds, or a walk is too long.
 set -eu
 cd "$(dirname "$0")/.."
-[ $# -gt 0 ] || set -- dp/README.md ddp/README.md
+all=0
+[ $# -gt 0 ] || { all=1; set -- common/train/README.md dp/README.md ddp/README.md; }
 
-awk '
+limits='
+common/train/README.md to linear_backward 7 4
+dp/README.md to the devices 8 5
+dp/README.md to the sum 10 6
+ddp/README.md to pg_start 12 6
+ddp/README.md to the sum 19 9
+'
+
+awk -v limits="$limits" -v checks_all=$all '
+BEGIN {
+    lines = split(limits, line, "\n")
+    for (i = 1; i <= lines; i++)
+        if (match(line[i], / [0-9]+ [0-9]+$/)) limit[substr(line[i], 1, RSTART - 1)] = substr(line[i], RSTART + 1)
+}
 # The text of a function: from its definition, a line at column 0 that names it and ends no
 # declaration, to the closing brace at column 0.
 function body(file, name,    line, text, inside, head) {
@@ -43,24 +58,24 @@ function sets(file, pointer, name,    line, found) {
     return found
 }
 function fail(message) { print "call_path: " message; failures++ }
-FNR == 1 { block = 0 }
-/^```calls/ {
-    block++; blocks++; inside = 1; functions = 0; files = 0; caller = ""
-    split("", seen)
-    next
-}
+FNR == 1 { functions = files = 0; split("", seen) }
+/^```calls/ { blocks++; inside = 1; walk = substr($0, 10); caller = ""; next }
 /^```/ && inside {
     inside = 0
-    printf "%s: %d functions in %d files\n", FILENAME, functions, files
-    if (functions > (block == 1 ? 10 : block == 2 ? 8 : 99)) fail(FILENAME ": " functions " functions are too many")
-    if (files > (block == 1 ? 6 : block == 2 ? 3 : 99)) fail(FILENAME ": " files " files are too many")
+    if (walk == "") next
+    end = FILENAME " " walk
+    printf "%s: %d functions in %d files\n", end, functions, files
+    if (!(end in limit)) { fail(end ": is not in the table of limits"); next }
+    split(limit[end], most, " "); delete limit[end]
+    if (functions > most[1]) fail(end ": " functions " functions, at most " most[1])
+    if (files > most[2]) fail(end ": " files " files, at most " most[2])
     next
 }
 inside && NF {
     split($1, place, ":"); file = place[1]; name = place[2]
     pointer = $2 ~ /^\([a-z_]+\)$/ ? substr($2, 2, length($2) - 2) : ""
-    functions++
-    if (!(file in seen)) { seen[file] = 1; files++ }
+    if (walk != "" && !($1 in seen)) { seen[$1] = 1; functions++ }
+    if (walk != "" && !(file in seen)) { seen[file] = 1; files++ }
     text = body(file, name)
     if (text == "none") fail(file " defines no function " name)
     else if (caller != "" && pointer == "" && !calls(text_of_caller, name)) fail(caller " does not call " name)
@@ -70,6 +85,7 @@ inside && NF {
 }
 END {
     if (blocks == 0) fail("the pages have no such block")
+    if (checks_all) for (end in limit) fail("no page has the walk " end)
     printf "call_path: %d blocks, %d failures\n", blocks, failures
     exit failures > 0
 }' "$@"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# first_contact.sh: the first thing to run on a machine with a GPU. It asks everything that nobody could know
+# first_contact.sh: the first thing to run on a machine with a GPU. It measures everything that cannot be known
 # without one, in the order of what would hurt most, and leaves one folder to send back, with an index page:
 #
 #   tests/first_contact.sh                 builds, asks all, writes first-contact/summary.txt
@@ -123,7 +123,7 @@ size=full
 # 1. Which algorithm, layout and mathematics cuDNN has for each convolution.
 ask "plans" 300 "$bin/gpu_probe" convolutions
 
-# 2. All that CTest knows of GPUs, the kernels first. A test of its own each: one that hangs takes no other along.
+# 2. All of CTest's tests of GPUs, the kernels first. A test of its own each: one that hangs takes no other along.
 gpu_tests() {
     in_time 60 ctest --test-dir "$build" -N -L '^gpu$' | sed -n 's/^ *Test *#[0-9]*: //p' |
         awk '{ print /^test_(cuda_)?kernels/ ? 1 : /^test_cuda/ ? 2 : /^test_/ ? 3 : 4, $1 }' | sort | cut -d ' ' -f 2

@@ -1,11 +1,18 @@
 # functions.cmake: how the folders of tests/ add their tests.
 
-# ddpc_test(NAME LIBS lib... [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
+# ddpc_test(NAME LIBS lib... [WRAP function...] [LABELS label...] [TIMEOUT seconds] [PROCESSORS n] [ARGS ...])
 # One CTest of one cmocka program NAME.c, which may use the trainer besides. A test that lacks hardware exits 77 = Skipped.
+# WRAP: calls of the function, by the libraries too, reach __wrap_function of NAME.c (ld --wrap).
 function(ddpc_test name)
-  cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LIBS;LABELS;ARGS" ${ARGN})
+  cmake_parse_arguments(T "" "TIMEOUT;PROCESSORS" "LIBS;WRAP;LABELS;ARGS" ${ARGN})
   add_executable(${name} ${name}.c)
-  target_link_libraries(${name} ${T_LIBS} train cmocka)
+  list(APPEND T_LIBS train)
+  if(T_WRAP) # the linker must see the calls
+    list(TRANSFORM T_LIBS PREPEND ddpc_)
+    list(TRANSFORM T_WRAP PREPEND -Wl,--wrap=)
+  endif()
+  target_link_libraries(${name} ${T_LIBS} cmocka)
+  target_link_options(${name} PRIVATE ${T_WRAP})
   gpu_modules_of(${name})
   if(WITH_CUDA STREQUAL "EMULATED" AND NOT "gpu" IN_LIST T_LABELS) # that build is for what runs on GPUs
     set_target_properties(${name} PROPERTIES EXCLUDE_FROM_ALL ON)

@@ -8,6 +8,8 @@
 #   tests/mutants.sh --only NAME    one mutant
 #   tests/mutants.sh --check        builds nothing: every text is found in the tree exactly once, every
 #                                   test exists, and every row of tests/semantics.md has a mutant
+#   tests/mutants.sh --generated    mutants that no list has learned: drawn from all that operators can
+#                                   make of the code (--generated --help; tests/mutants/README.md)
 #
 # For each mutant the tests that it names run first; then, if they did not notice and the catalogue
 # does not say why, the rest of the quick ones (--named: do not). A test that takes --limit
@@ -22,10 +24,14 @@ catalogue=$root/tests/mutants
 what=equivalence room= only= limit=45 rest=1
 
 usage() {
-    sed -n '2,19s/^# \{0,1\}//p' "$0"
+    sed -n '2,21s/^# \{0,1\}//p' "$0"
     exit "$1"
 }
 
+if [ "${1:-}" = --generated ]; then
+    shift
+    PYTHONDONTWRITEBYTECODE=1 exec python3 "$catalogue/generated.py" "$@"
+fi
 while [ $# -gt 0 ]; do
     case $1 in
     --all) what=all ;;
@@ -77,6 +83,8 @@ check_catalogue() {
         *) echo "row $row of semantics.md has no mutant" && problems=1 ;;
         esac
     done
+    ! command -v python3 >/dev/null ||
+        PYTHONDONTWRITEBYTECODE=1 python3 "$catalogue/generated.py" --check || problems=1
     [ "$problems" = 0 ] || exit 1
     echo "$(read_catalogue list | wc -l) mutants, each of which fits the tree"
     exit 0
@@ -91,7 +99,7 @@ trap 'exit 130' INT TERM HUP
 mkdir "$work/tree"
 tar -C "$root" --exclude='./build*' --exclude=./.git -cf - . | tar -C "$work/tree" -xf -
 cd "$work/tree"
-catalogue=$work/tree/tests/mutants # so that nobody's editing changes a run
+catalogue=$work/tree/tests/mutants # so that editing does not change a run
 
 # use_preset PRESET: of the mutants that follow. Configures its build, in the folder $build, where there is none.
 use_preset() {
@@ -174,7 +182,7 @@ run_rest() {
     # shellcheck disable=SC2086 # the labels are words
     timeout -k 5 1200 ctest --test-dir "$build" --timeout 300 -j "$(nproc)" --stop-on-failure \
         $labels -E "^($(echo "$1" | cat - "$work/broken.$preset" | tr ' ' '\n' | paste -sd '|' -))\$" >"$work/test.log" 2>&1 || status=$?
-    [ "$status" != 124 ] || status=0 # nobody noticed in twenty minutes
+    [ "$status" != 124 ] || status=0 # no test failed in twenty minutes
     how=$(sed -n 's/^ *[0-9]*\/[0-9]* Test *#[0-9]*: \([^ ]*\) .*\*\*\*.*/\1/p' "$work/test.log" | head -n 1)
     return "$status"
 }

@@ -5,14 +5,14 @@
 
 #include "common/base/clock.h"
 #include "common/base/rng.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 enum { LOADER_DEPTH = 2, EVALUATION_BATCH = 256 };
 
 // ---- options ----------------------------------------------------------------------------------
 
-// Those of the trainers' shared options that the programs here know. Precision, GPUs, schedules of
-// checkpoints and the like are left to the trainers.
+// Those of the trainers' shared options that the programs here know. The others, as those for
+// precision, GPUs or schedules of checkpoints, are left to the trainers.
 static const char *const KNOWN[] = {
     "model", "hidden",       "data",         "no-shuffle", "global-batch", "seed",     "epochs",
     "steps", "optimizer",    "lr",           "momentum",   "nesterov",     "schedule", "log-every",
@@ -74,14 +74,8 @@ void lesson_use_sampler(Lesson *lesson, Sampler *sampler) {
     lesson->sampler = sampler;
     lesson->loader = loader_create(&lesson->data->train, sampler, NULL, LOADER_DEPTH, lesson->host);
     lesson->steps = config->steps ? config->steps : config->epochs * sampler->batch_count;
-    lesson->schedule = (Schedule){.kind = config->schedule,
-                                  .lr = config->lr,
-                                  .warmup_steps = config->warmup_steps,
-                                  .warmup_start = config->warmup_start,
-                                  .total_steps = lesson->steps,
-                                  .step_every = lesson->steps / 3 + 1,
-                                  .gamma = config->gamma,
-                                  .power = config->power};
+    lesson->schedule = config->schedule;
+    lesson->schedule.total_steps = lesson->steps;
 }
 
 const Batch *lesson_next(Lesson *lesson) {
@@ -107,7 +101,7 @@ void lesson_skip(Lesson *lesson, size_t steps) {
     CHECK(lesson->step == 0 && steps <= lesson->steps, "%zu steps cannot be skipped", steps);
     lesson->step = steps;
     if (steps % batches != 0) loader_start(lesson->loader, steps / batches, steps % batches);
-    if (!lesson->quiet) printf("goes on at step=%zu\n", steps);
+    if (!lesson->quiet) printf("resumes at step=%zu\n", steps);
 }
 
 double lesson_lr(const Lesson *lesson) {

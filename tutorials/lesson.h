@@ -54,7 +54,7 @@ const Batch *lesson_next(Lesson *lesson);
 // Adds normal noise of this standard deviation to the samples of the current batch: other numbers
 // for each seed, step and place. Returns the first number drawn, before it is scaled.
 double lesson_add_noise(const Lesson *lesson, const Batch *batch, double deviation, uint64_t seed);
-// Goes on after so many steps of the run, which are not done again. Before the first lesson_next.
+// Skips the first `steps` steps of a resumed run. Before the first lesson_next.
 void lesson_skip(Lesson *lesson, size_t steps);
 double lesson_lr(const Lesson *lesson); // of the current step
 bool lesson_is_logged(const Lesson *lesson);

@@ -8,7 +8,7 @@
 
 ProcessGroup *ranks_join(Rendezvous *me, double timeout_s) {
     Error err = {0};
-    if (init_from_env(me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     ProcessGroup *group = init_process_group("shm", me, NULL, timeout_s, &err);
     if (!group) error_exit(&err);
     return group;

@@ -41,7 +41,7 @@ answer_lines() {
     grep -vF "$first" <<<"$lines" || true
 }
 
-# Why the link decides, for two devices: what DP moves through device 0 while nobody computes, and what DDP still waits
+# Why the link decides, for two devices: what DP moves through device 0 while no device computes, and what DDP still waits
 # for, here and over the link. Nothing where a row was disturbed.
 why_line() {
     csv 'of("model") != model || of("world_size") != 2 { next }
@@ -53,9 +53,9 @@ why_line() {
         of("strategy") == "ddp" { exposed[place] = of("exposed_ms") }
         END {
             if (lost || !(("here", "dp") in rows) || !(("there", "ddp") in rows)) exit
-            printf "%s, 2 devices, why: DP'\''s device 0 sends the weights out and adds the gradients up while nobody " \
+            printf "%s, 2 devices, why: DP'\''s device 0 sends the weights out and adds the gradients up while no device " \
                 "computes, %.2f ms a step here and %.2f over the link. DDP'\''s ranks exchange gradients only, all at once " \
-                "and while backward goes on: they still wait for %.2f ms of it here and %.2f over the link.\n", \
+                "and while backward still runs: they still wait for %.2f ms of it here and %.2f over the link.\n", \
                 model, moving["here"], moving["there"], exposed["here"], exposed["there"]
         }' model="${models%% *}" "$out/summary.csv" "$out/summary-link.csv"
 }

@@ -7,7 +7,7 @@
 # goes for the emulated GPU of the tests.
 
 kind=cpu    # or cuda: what --device is here
-gpus=0      # how many there are, not counted beyond what is asked for
+gpus=0      # how many there are, counted up to the number that the runs need
 emulated=0  # 1: the GPU is the tests' emulator
 units=cores # what computes, for the figures; $cores is how many
 
@@ -16,7 +16,7 @@ run_a_step() {
     local program=$1
     shift
     "$bin/$program" --steps 1 --global-batch 12 --no-eval --out "$probe_folder" "$@" \
-        >/dev/null 2>"$probe_folder/log"
+        >/dev/null 2>"$probe_folder/log" 9<&-
 }
 
 # must_run_a_step PROGRAM OPTION...: ends the script if the program cannot do that, with its own line and status,

@@ -3,7 +3,7 @@
 #
 # bench_probe runs before and after each measurement of a step's speed (the probe between two runs belongs to
 # both): what all cores reach together in products and in memory. Where neighbours on the same hardware come and
-# go, a machine has several speeds. This comparison's is the one that most probes found: a run is disturbed if one of
+# go, a machine has several speeds. The speed of this comparison is that of most probes: a run is disturbed if one of
 # its two probes found a rate far below that or far above it (undisturbed_share). Where disturbed runs are more than
 # half of a series (the repeats of one measurement), they are made once more as long as there is time (patience).
 # No sentence speaks of a series of which most runs stay disturbed.
@@ -13,7 +13,7 @@ last_probe= # "threads,gflops,triad_gbps" of the latest probe
 
 # take_probe THREADS: 0 for one on each core.
 take_probe() {
-    last_probe=$1,$("$bin/bench_probe" --threads "$1" | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1,\2/')
+    last_probe=$1,$("$bin/bench_probe" --threads "$1" 9<&- | sed 's/.*gflops=\([0-9.]*\) triad_gbps=\([0-9.]*\).*/\1,\2/')
 }
 
 # between_probes NAME COMMAND...: runs it (train or what calls it for the run NAME) between two probes. What one

@@ -27,7 +27,7 @@ probe_state() {
     local files=$out/runs/equivalence-$model-$name
     train "equivalence-$model-$name" "$strategy" "$world" --model "$model" \
         --steps "$equivalence_steps" --no-eval --save "$files/weights.safetensors" "$@" ||
-        rm -f "$files"/*.safetensors*
+        rm -f "$files"/{weights,0,1,10}.safetensors
 }
 
 # tensors_in FILE: prints how many tensors the header of a safetensors file names.
@@ -143,8 +143,8 @@ equivalence_of() {
         probe "$model" "cap$cap" ddp "$world" --bucket-cap-mb "$cap" "$@"
         compare_runs "$model" "ddp:$world" "ddp$world" "ddp:$world cap=$cap" "cap$cap" "$same"
     done
-    # The optimizer divided over the ranks: where its gradients are looked at they are whole; else the sum, the
-    # step and the new weights are one pass.
+    # The optimizer divided over the ranks: an option that reads all gradients has them whole; without one the sum,
+    # the step and the new weights are one pass.
     for world in $worlds; do
         probe "$model" "zero1-$world" zero1 "$world" "$@"
         compare_runs "$model" "ddp:$world" "ddp$world" "zero1:$world" "zero1-$world" "$same"

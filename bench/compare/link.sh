@@ -144,7 +144,7 @@ growth_text() {
 
 # overlap_row LABEL WHERE: a row of how much communication could be hidden and how much overlap did hide, where WHERE is
 # memory, fast or slow. The serial run tells each bucket's time to move, and the length of the backward pass when nothing else
-# goes on. The overlapped run tells when the buckets were ready, as a share of its backward pass, and what was exposed.
+# runs. The overlapped run tells when the buckets were ready, as a share of its backward pass, and what was exposed.
 overlap_row() {
     local files=$out/plots/overlap-$2
     if grep -q "^overlap-$2-" "$out/disturbed.txt"; then
@@ -203,7 +203,7 @@ overlap_sentences() {
 # the deep network: a part of the report.
 write_what_if() {
     has_link || return 0
-    "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt"
+    "$bin/bench_profile" --hidden $deep --rows 150 --rounds 10 --save "$out/profile.json" >"$out/profile.txt" 9<&-
     bench/model/section.sh "$out/profile.json" "$bin" >"$out/whatif.html"
 }
 

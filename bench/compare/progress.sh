@@ -8,7 +8,7 @@ declare -A planned=() finished=() spent_ms=() # by kind
 planned_runs=0 finished_runs=0 found_runs=0 all_spent_ms=0
 planning=0    # 1: train counts its runs and starts none
 section=      # what is being done, for the line
-current_run=  # the folder of the run that goes on now
+current_run=  # the name of the current run
 bar_drawn=0
 
 clear_bar() {
@@ -89,7 +89,7 @@ interrupted() { # STATUS
     trap - INT TERM
     planning=0
     say "interrupted after $finished_runs of $planned_runs runs; there is no report"
-    [[ -z $current_run ]] || rm -rf "$current_run"
+    [[ -z $current_run ]] || drop_run "$current_run"
     if [[ $finished_runs -gt 0 ]]; then
         say "kept: what was finished, in $out/runs; the commands are in $out/commands.txt"
         say "to go on: $asked$([[ $resume == 1 ]] || echo " --resume")"

@@ -48,8 +48,8 @@ cpu_remarks() {
   faster: they take turns, and pay for moving data on top. The dotted line is that limit.
 END
     cat <<END
-- DDP hides communication behind the backward pass. What it hides is waiting; what must be moved, somebody
-  has to move: on GPUs the copy engines, here a communication thread. With as many devices as cores that has no
+- DDP hides communication behind the backward pass. What it hides is waiting; the bytes still have
+  to be moved: on GPUs by the copy engines, here a communication thread. With as many devices as cores that has no
   core of its own: while it moves data the backward pass stands still, and takes as much longer.
 END
 }

@@ -1,6 +1,6 @@
 # runs.sh: starts one run, keeps it for --resume, and reads what it wrote. Sourced by compare.sh and by the commands
 # that add a section to its report. These set out (where everything goes), resume (1 with --resume) and bin (the
-# programs); compare.sh also sets device. Where a run goes on: devices.sh.
+# programs); compare.sh also sets device. On which devices a run computes: devices.sh.
 #
 # A run's files are in $out/runs/NAME: what its programs write; output.txt and log.txt, its stdout and stderr; and
 # command.txt, which comes last, when all went well. So a folder with command.txt is a whole run, and with --resume
@@ -64,14 +64,25 @@ is_finished() {
 
 # make_run NAME COMMAND...: makes the run, also if there is one of that name already. Fails if the command does.
 make_run() {
-    local folder=$out/runs/$1 log=$out/runs/$1/log.txt
+    local name=$1 folder=$out/runs/$1 log=$out/runs/$1/log.txt status=0
     shift
-    rm -rf "$folder"
+    remove_made "runs/$name/"
     mkdir -p "$folder"
+    made "runs/$name/"{output.txt,log.txt,command,command.txt,config.json,steps.csv,summary.json,probe.csv}
     [[ $live == 0 || ! -t 2 ]] || log=/dev/stderr
-    timeout --foreground "$deadline" "$@" >"$folder/output.txt" 2>"$log" </dev/null || return 1
+    timeout --foreground "$deadline" "$@" >"$folder/output.txt" 2>"$log" </dev/null 9<&- || status=1
+    made_in "runs/$name"
+    made_in . 'trace-*'
+    [[ $status == 0 ]] || return 1
     quoted "$@" >"$folder/command"
     mv "$folder/command" "$folder/command.txt" # there with all it holds, also where Ctrl-C comes now
+}
+
+# drop_run NAME: removes what a run has made that was cut off.
+drop_run() {
+    made_in "runs/$1"
+    remove_made "runs/$1/"
+    rmdir "$out/runs/$1" 2>/dev/null || true
 }
 
 # show_failure NAME COMMAND...: says what a run that failed has written last, and which command it was.
@@ -124,7 +135,7 @@ train() {
         return 0
     fi
     draw_bar "$name"
-    current_run=$folder begin=$(now_ms)
+    current_run=$name begin=$(now_ms)
     if make_run "$name" "${command[@]}"; then
         current_run=
         [[ $again == 1 ]] || run_has_ended "$name" $(($(now_ms) - begin))

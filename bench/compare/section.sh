@@ -1,5 +1,5 @@
 # section.sh: what the commands share that add a section of their own to the report (bench/peers/compare.sh,
-# bench/promises.sh): their folder of results, how they are interrupted, quantiles, the figure, section.md and
+# bench/promises.sh): how they are interrupted, quantiles, the figure, section.md and
 # section.html. compare.sh itself draws its figures by draw_figure. Sourced in the root of the checkout after runs.sh
 # and tables.sh; uses out, the folder, resume, and asked, the command as it was typed.
 
@@ -17,19 +17,9 @@ quantiles='
         return i >= n ? list[n] : list[i] + (place - i) * (list[i + 1] - list[i])
     }'
 
-# open_results MARK: makes $out, or ends the script if it holds something that is not such results. MARK is the
-# file by which these are known. With --resume the runs of an earlier call stay.
-open_results() {
-    if [[ -n $(ls -A "$out" 2>/dev/null) && ! -f $out/$1 ]]; then
-        echo "error: --out $out: exists, and not from this command; nothing was touched" >&2
-        exit 2
-    fi
-    mkdir -p "$out/plots" || exit 2
-    [[ $resume == 1 ]] || rm -rf "$out/runs"
-    rm -rf "$out"/section.{md,html} "$out"/*.{svg,png}
-    mkdir -p "$out/runs"
-    : >"$out/$1"
-    : >"$out/commands.txt"
+# open_section FILE...: open_results (results.sh), and what Ctrl-C says.
+open_section() {
+    open_results "$@"
     load=$(cut -d ' ' -f 1-3 /proc/loadavg)
     trap 'stop_here 130' INT
     trap 'stop_here 143' TERM
@@ -43,7 +33,7 @@ stop_here() {
     exit "$1"
 }
 
-# say_progress DONE ALL WHAT: says what begins now, and how long the rest takes if it goes on as it did since $begun.
+# say_progress DONE ALL WHAT: says what begins now, and how long the rest takes at the rate since $begun.
 say_progress() {
     local left=
     (($1 == 0)) || left=", about $(setup_minutes $(((SECONDS - begun) * ($2 - $1) / $1))) left"
@@ -115,8 +105,8 @@ draw_figure() {
         mv "$out/plots/$1.svg" "$out/$1.svg"
 }
 
-# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Its title is the one that NAME.gp
-# writes above the picture. Prints the line of Markdown that shows it.
+# draw_section NAME [TEXT]: the figure of a section, whose data lie in $out/plots. Its title is the one
+# in NAME.gp. Prints the line of Markdown that shows it.
 draw_section() {
     local title
     if ! command -v gnuplot >/dev/null; then

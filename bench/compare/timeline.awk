@@ -6,9 +6,9 @@
 # row: the last row of the figure already in use. Tracks are appended to DIR/tracks.csv as "row,label",
 # and arrows, from where a bucket was ready to its all-reduce, to DIR/arrows.csv as
 # "from_row,from_ms,to_row,to_ms". A span that belongs to no bucket has the bucket -1.
-# The shortest step, from the first rank's begin to the last one's end and without the first two, is the one that
-# was disturbed least; all processes read the same clock. Spans that carry no phase's name are communication:
-# "waiting" until the last rank has come to the same collective, from there on "moving". The longer spans of a track
+# The shortest step, from the first rank's begin to the last one's end and without the first two, was
+# disturbed least; all processes read the same clock. Spans that carry no phase's name are communication:
+# "waiting" until the last rank has begun the same collective, then "moving". The longer spans of a track
 # come first, so that shorter ones are drawn over them.
 BEGIN {
     OFMT = "%.9g" # nanoseconds: else spans of less than a microsecond would have no length

@@ -158,11 +158,11 @@ static void all_reduce(Part *part) {
 }
 
 static void update(Part *part) {
-    optimizer_step(part->optimizer, part->rung->course->config->lr);
+    optimizer_step(part->optimizer, part->rung->course->config->schedule.lr);
 }
 
-// Does all that a device does without the main thread, with the sum over the devices if that
-// belongs to it. Runs on the device's own thread, or in its own process.
+// The part of a step that a device does by itself, with the sum over the devices if the rung has
+// it. Runs on the device's own thread, or in its own process.
 static void work(void *argument) {
     Part *part = argument;
     forward(part);
@@ -174,7 +174,7 @@ static void work(void *argument) {
 static void work_backward(void *argument) {
     Part *part = argument;
     Error err = {0};
-    must_do(tape_backward_from(part->tape, part->outputs, &err), &err);
+    must_do(tape_backward(part->tape, part->outputs, &err), &err);
 }
 
 static void run_on_all(Rung *rung, void (*function)(void *part)) {

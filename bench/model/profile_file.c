@@ -2,7 +2,6 @@
 #include "bench/model/profile_file.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -108,8 +107,8 @@ static int read_fields(StepProfile *p, const cJSON *root, Error *err) {
 
 int profile_file_read(StepProfile *profile, const char *path, Error *err) {
     *profile = (StepProfile){0};
-    FILE *file = fopen(path, "r");
-    if (!file) return error_set(err, STATUS_USAGE, "cannot read %s: %s", path, strerror(errno));
+    FILE *file = file_open_stream(path, NULL, err);
+    if (!file) return -1;
     char *text = memory_zalloc(MAX_BYTES + 1);
     size_t length = fread(text, 1, MAX_BYTES, file);
     fclose(file);

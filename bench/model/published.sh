@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # published.sh: the model of a step beside the scaling that the DDP paper published (PVLDB 13, 2020, figure 9).
 #
 #   bench/model/published.sh [--out DIR] [--bin DIR] [--simulate]
@@ -10,25 +10,28 @@
 # turn and predicted from the others. --simulate: the fitted steps message by message with SimGrid, too.
 # Prints a table and writes published.csv and section.html, which bench/compare.sh's report takes in, to DIR
 # (bench/out-published). Nothing is measured here.
-set -eu
+set -euo pipefail
 export LC_ALL=C
-root=$(cd "$(dirname "$0")/../.." && pwd)
-out=bench/out-published bin=$root/build/bin simulate=
-while [ $# -gt 0 ]; do
-    case $1 in
-    --out | --bin)
-        [ $# -ge 2 ] || { echo "error: $1 needs a value" >&2 && exit 2; }
-        [ "$1" = --out ] && out=$2 || bin=$2
-        shift
-        ;;
-    --simulate) simulate=--simulate ;;
-    --help | -h) sed -n '2,13s/^# \{0,1\}//p' "$0" && exit 0 ;;
-    *) echo "error: unknown option $1 (--help shows them)" >&2 && exit 2 ;;
-    esac
-    shift
+here=$PWD
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
+cd "$root"
+source bench/setup.sh
+for part in options results runs section; do
+    # shellcheck source=/dev/null
+    source "bench/compare/$part.sh"
 done
-[ -x "$bin/bench_fit" ] || { echo "error: there is no $bin/bench_fit; build the project first" >&2 && exit 2; }
-mkdir -p "$out"
+
+usage() {
+    sed -n '2,12s/^# \{0,1\}//p' bench/model/published.sh
+}
+
+out=bench/out-published bin=$root/build/bin simulate=0 resume=0
+declare -A flags=([--simulate]=simulate) values=() paths=([--out]=out [--bin]=bin)
+read_options bench/model/published.sh "$@"
+need_programs bench_fit $([[ $simulate == 0 ]] || echo bench_scale)
+simulate=$([[ $simulate == 0 ]] || echo --simulate)
+claim_results
+open_results {published,points}.csv fitted.txt {ResNet50,BERT}-{NCCL,Gloo}.{json,csv}
 
 # The tensors of a network in the order of forward: "count work" lines, work in multiplications of a sample.
 resnet50() {
@@ -99,7 +102,7 @@ echo "run,gpus,paper_s,fitted_s,held_out_s,fitted_off,held_out_off${simulate:+,s
 beside() {
     name=$(echo "$1" | tr ' ' '-')
     echo "$1: eight points, nine fits" >&2
-    awk -F, -v run="$1" '$1 == run { print $2 "," $3 }' "$root/bench/paper/figure9.csv" >"$out/points.csv"
+    awk -F, -v run="$1" '$1 == run { print $2 "," $3 }' bench/paper/figure9.csv >"$out/points.csv"
     profile "$2" "$name" "$(sed -n 's/^1,//p' "$out/points.csv")" "$3" "$4" "$5"
     sed -i '/^1,/d' "$out/points.csv"
     "$bin/bench_fit" --profile "$out/$name.json" --points "$out/points.csv" >"$out/$name.csv"
@@ -146,4 +149,4 @@ limits
     echo
     sed -E 's/^([^:]*): gbit=([^ ]*) latency_us=([^ ]*) slowdown=([^ ]*) .*/- \1: \2 Gbit\/s and \3 us for each message, computing takes \4 times as long/' "$out/fitted.txt"
 } >"$out/section.md"
-folder=$out awk -v fragment=published -f "$root/bench/compare/markdown.awk" "$out/section.md" >"$out/section.html"
+write_section published

@@ -12,14 +12,14 @@
 # links are then predicted, each strategy's by two numbers. A probe before and after each run tells which were
 # disturbed: these are made once more while there is time, and what stays disturbed is in no sentence.
 # Prints a table and writes real.csv, profile.json and section.html, which bench/compare.sh's report
-# takes in, to DIR (bench/out-real). --resume goes on with a call that was interrupted. Nothing fails by time.
+# takes in, to DIR (bench/out-real). --resume continues an interrupted call. Nothing fails by time.
 set -euo pipefail
 export LC_ALL=C
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in runs options section disturbed; do
+for part in options results runs section disturbed; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -33,8 +33,14 @@ patience=120 # seconds for runs that are made once more
 declare -A flags=([--resume]=resume) values=([--rounds]=rounds [--links]=links [--steps]=steps [--patience]=patience)
 declare -A paths=([--out]=out [--bin]=bin)
 read_options bench/model/real.sh "$@"
-[ -x "$bin/bench_scale" ] || { echo "error: there is no $bin/bench_scale; build the project first" >&2 && exit 2; }
-open_results real.csv
+need_number --rounds "$rounds" 1 1000
+need_number --steps "$steps" 1 999999
+need_number --patience "$patience" 0 999999
+for link in $links; do need_link --links "$link"; done
+[[ -n ${links// /} ]] || fail_usage "--links: expected at least one"
+need_programs train_dp train_ddp ddprun bench_scale bench_profile bench_probe
+claim_results
+open_section real.csv profile.json sharing.txt
 # shellcheck disable=SC2034 # disturbed.sh's
 kind=cpu planning=0
 hidden=512,512,512,512,512,512,512,512

@@ -8,14 +8,14 @@
 # (nodes of 8 with 200 Gbit/s and 3 us inside), with and without one device that computes 1.5 times as long. Where
 # libsimgrid is, each step is simulated message by message, too, but for those of more messages than minutes allow.
 # Writes scale.csv, scale.svg and section.html, which bench/compare.sh's report takes in, to DIR (bench/out-scale).
-# --resume goes on with a call that was interrupted.
+# --resume continues an interrupted call.
 set -euo pipefail
 export LC_ALL=C
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in runs options section; do
+for part in options results runs section; do
     # shellcheck source=/dev/null
     source "bench/compare/$part.sh"
 done
@@ -28,14 +28,17 @@ out=bench/out-scale profile= devices=1,2,4,8,16,32,64,128,256,512,1024,2048,4096
 declare -A flags=([--install]=install [--resume]=resume) values=([--devices]=devices)
 declare -A paths=([--out]=out [--profile]=profile [--bin]=bin)
 read_options bench/model/scale.sh "$@"
-[[ $devices =~ ^[0-9]+(,[0-9]+)*$ ]] || fail_usage "--devices $devices: expected numbers with commas"
+[[ $devices =~ ^[1-9][0-9]{0,5}(,[1-9][0-9]{0,5})*$ ]] || fail_usage "--devices ${devices:0:80}: expected numbers with commas"
+[[ -z $profile || (-f $profile && -r $profile) ]] || fail_usage "--profile $profile: cannot be read"
+need_programs bench_profile bench_scale
+claim_results
 [[ -n $bin ]] || {
     # shellcheck disable=SC2046 # who may not install works without SimGrid
-    setup_require "$install" build $([[ $(id -u) != 0 && $install != 1 ]] || echo scale)
-    setup_build "$root" build bench_profile bench_scale
+    setup_require "$install" build $([[ $(id -u) != 0 && $install != 1 ]] || echo scale) 9<&-
+    setup_build "$root" build bench_profile bench_scale 9<&-
     bin=$root/build/bin
 }
-open_results scale.csv
+open_section scale.csv
 
 if [[ -z $profile ]]; then
     profile=$out/runs/profile/profile.json

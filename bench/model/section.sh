@@ -3,7 +3,7 @@
 # a report: a table that bench_scale computes, and sliders where scripts run. `section.sh --page` makes it a
 # page of its own.
 set -eu
-here=$(cd "$(dirname "$0")" && pwd)
+here=$(cd "$(dirname "$(readlink -f "$0")")" && pwd)
 page=0
 [ "${1:-}" != --page ] || { page=1 && shift; }
 [ $# -ge 1 ] || { sed -n '2,4s/^# //p' "$0" >&2 && exit 2; }

@@ -1,7 +1,7 @@
 # measure.sh: the runs of paper.sh, and their rows. Sourced after compare/section.sh and disturbed.sh; uses out, bin,
 # models, links, rounds, steps, worlds, caps and iterations. Once all runs are made, write_rows writes into $out, a row
 # per run: breakdown.csv (means over the steps, in ms, so that the parts add up), buckets.csv, worlds.csv, skip.csv
-# (medians, seconds per iteration), convergence.csv. Whoever reads a row sees that its link is emulated and whether the
+# (medians, seconds per iteration), convergence.csv. Each row says that its link is emulated and whether the
 # run was disturbed.
 
 warm_up=3 # steps that do not count

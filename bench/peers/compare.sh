@@ -11,10 +11,10 @@ set -euo pipefail
 export LC_ALL=C
 
 here=$PWD
-root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+root=$(cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/options compare/tables compare/section peers/table; do
+for part in compare/options compare/results compare/runs compare/tables compare/section peers/table; do
     # shellcheck source=/dev/null
     source "bench/$part.sh"
 done
@@ -46,10 +46,13 @@ declare -A paths=([--out]=out [--bin]=bin [--venv]=venv)
 last_option=--one-device
 read_options bench/peers/compare.sh "$@"
 rounds=${rounds:-$((quick ? 2 : 5))}
-[[ $device =~ ^(cpu|cuda)$ ]] || fail_usage "--device $device: expected cpu or cuda"
-[[ "$models " =~ ^(\ *(mlp|convnet|resnet20)\ +)+$ ]] || fail_usage "--model \"$models\": expected names"
-[[ "$worlds " =~ ^(\ *[1-9][0-9]*\ +)+$ ]] || fail_usage "--world \"$worlds\": expected numbers from 1"
-[[ $rounds =~ ^[1-9][0-9]*$ ]] || fail_usage "--rounds $rounds: expected a number from 1"
+need_word --device "$device" 'cpu|cuda'
+need_words --model "$models" 'mlp|convnet|resnet20'
+need_numbers --world "$worlds" 1 "$(most_devices)"
+need_number --rounds "$rounds" 1 1000
+programs="train_single train_dp train_ddp ddprun dump_data compare_tensors bench_allreduce"
+# shellcheck disable=SC2086 # the programs are words
+need_programs $programs
 unset OPENBLAS_CORETYPE # each side chooses its kernels itself
 
 # A virtual environment outside the tree; nothing of the system's Python changes.
@@ -70,7 +73,6 @@ find_python() {
 
 # Open MPI's program, where its compiler is.
 build_mpi() {
-    rm -f "$out/mpi_allreduce"
     if command -v mpicc >/dev/null && mpirun --version 2>/dev/null | grep -q 'Open MPI'; then
         mpicc -std=c11 -O2 -o "$out/mpi_allreduce" bench/peers/mpi_allreduce.c
     else
@@ -80,9 +82,11 @@ build_mpi() {
 
 [[ $install == 0 ]] || install_peers
 find_python
+[[ ${#rest[@]} != 0 ]] || claim_results
 [[ -n $bin ]] || {
-    setup_require 0 build
-    setup_build "$root" build train_single train_dp train_ddp ddprun dump_data compare_tensors bench_allreduce
+    setup_require 0 build 9<&-
+    # shellcheck disable=SC2086 # the programs are words
+    setup_build "$root" build $programs 9<&-
     bin=$root/build/bin
 }
 export PYTHONDONTWRITEBYTECODE=1
@@ -93,7 +97,7 @@ if [[ $device == cuda ]]; then
     [[ $gpus != 0 ]] || { echo "skipped: PyTorch sees no GPU" && exit 77; }
     worlds=$(tr -s ' ' '\n' <<<"$worlds" | awk -v gpus="$gpus" '$1 != "" && $1 <= gpus' | paste -sd ' ' -)
 fi
-open_results peers.csv
+open_section {peers,gradients}.csv table.txt mpi_allreduce
 build_mpi
 status=0 deadline=3600 live=1 # a world takes minutes, and shows how far it is
 read -ra counts <<<"$worlds"

@@ -64,7 +64,7 @@ def parse_arguments():
     parser.add_argument("--model", choices=list(MODELS), action="append", help="only this one")
     parser.add_argument("--precision", choices=list(TOLERANCE), action="append",
                         help="only this one (default: all on a GPU, fp32 on a CPU)")
-    parser.add_argument("--rounds", type=int, default=5, help="how often everybody runs (default: 5)")
+    parser.add_argument("--rounds", type=int, default=5, help="how often each program runs (default: 5)")
     parser.add_argument("--extra", action="store_true",
                         help="also PyTorch with channels_last, torch.compile and CUDA graphs")
     parser.add_argument("--quick", action="store_true",

@@ -78,7 +78,7 @@ peer_sentences() {
         }'
 }
 
-# One sentence about how far the gradients are apart.
+# One sentence about the distance between the gradients.
 gradient_sentence() {
     csv '
         { tensors++; held += of("held") }

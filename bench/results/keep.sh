@@ -3,8 +3,8 @@
 # commands with sections of their own left beside it in bench/out-NAME (section.md becomes NAME.md). Tables of every
 # single run, traces and PNGs stay where they are.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")/../.."
-[[ $# == 1 && -f bench/out/report.md ]] || { sed -n '2,4s/^# \{0,1\}//p' "${BASH_SOURCE[0]}" >&2 && exit 2; }
+cd "$(dirname "$(readlink -f "${BASH_SOURCE[0]}")")/../.."
+[[ $# == 1 && $1 =~ ^[A-Za-z0-9][A-Za-z0-9._-]*$ && -f bench/out/report.md ]] || { sed -n '2,4s/^# \{0,1\}//p' bench/results/keep.sh >&2 && exit 2; }
 to=bench/results/$1
 rm -rf "$to"
 mkdir -p "$to"

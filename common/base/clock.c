@@ -1,6 +1,5 @@
-/* clock.c: time, from CLOCK_MONOTONIC: it never jumps when somebody sets the date, and all
- * processes of a machine read the same one. Waiting is left to sync.c, and dates are left to those
- * who need one.
+/* clock.c: time, from CLOCK_MONOTONIC: setting the date does not change it, and all processes of a
+ * machine read the same clock. Waiting is in sync.c.
  */
 #include "common/base/clock.h"
 
@@ -29,4 +28,10 @@ double clock_seconds_since(uint64_t ns) {
 struct timespec clock_deadline(double seconds) {
     uint64_t at = clock_ns_after(seconds);
     return (struct timespec){.tv_sec = (time_t)(at / NS_PER_S), .tv_nsec = (long)(at % NS_PER_S)};
+}
+
+int clock_check_timeout(double timeout_s, double least, Error *err) {
+    if (timeout_s >= least && timeout_s <= 1e9) return 0;
+    return error_set(err, STATUS_USAGE, "timeout_s is %g: expected seconds %s 0, at most 1e9",
+                     timeout_s, least > 0 ? "above" : "from");
 }

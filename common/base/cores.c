@@ -4,11 +4,11 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-void cores_share(const cpu_set_t *all, int place, int places, cpu_set_t *share) {
+void cores_share(const cpu_set_t *all, int index, int count, cpu_set_t *share) {
     CPU_ZERO(share);
     int cores = CPU_COUNT(all), seen = 0;
-    int begin = cores >= places ? place * cores / places : cores ? place % cores : 0;
-    int end = cores >= places ? (place + 1) * cores / places : begin + 1;
+    int begin = cores >= count ? index * cores / count : cores ? index % cores : 0;
+    int end = cores >= count ? (index + 1) * cores / count : begin + 1;
     for (size_t core = 0; core < CPU_SETSIZE; core++) {
         if (!CPU_ISSET(core, all)) continue;
         if (seen >= begin && seen < end) CPU_SET(core, share);
@@ -16,14 +16,14 @@ void cores_share(const cpu_set_t *all, int place, int places, cpu_set_t *share) 
     }
 }
 
-// The kernel's struct sched_attr as it first was, which every later kernel still takes. glibc has
-// it from 2.41 on.
+// The first version of the kernel's struct sched_attr, which later kernels accept too. glibc
+// declares it from 2.41 on.
 typedef struct SchedAttributes {
     uint32_t size, policy;
     uint64_t flags;
     int32_t nice;
     uint32_t priority;
-    uint64_t runtime_ns, deadline_ns, period_ns; // of an ordinary thread: the length of its turns
+    uint64_t runtime_ns, deadline_ns, period_ns; // of an ordinary thread: its time slice
 } SchedAttributes;
 
 static int read_attributes(SchedAttributes *attributes) {

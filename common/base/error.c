@@ -2,7 +2,7 @@
  *
  * Invariant: once err->status is not STATUS_OK, the message is one line and is never replaced, only
  * prefixed. Control characters (a newline in the name of a file or of a tensor) become '?', so that
- * a hostile name cannot forge a second line.
+ * a hostile name cannot forge a second line or send escape sequences to the terminal.
  */
 #include "common/base/error.h"
 
@@ -13,7 +13,9 @@
 
 static void make_one_line(char *text) {
     for (; *text; text++) {
-        if ((unsigned char)*text < ' ' || *text == 127) *text = '?';
+        const unsigned char *c = (unsigned char *)text;
+        if (*c < ' ' || *c == 127) *text = '?';
+        if (*c == 0xc2 && c[1] >= 0x80 && c[1] < 0xa0) text[0] = text[1] = '?'; // U+0080 to U+009F
     }
 }
 
@@ -56,7 +58,7 @@ void error_exit(const Error *err) {
 }
 
 void check_failed(const char *file, int line, const char *condition, const char *format, ...) {
-    // One write, so that several ranks that fail together do not mix their letters.
+    // One write, so that lines of ranks that fail together are not interleaved.
     char text[1024];
     va_list args;
     va_start(args, format);

@@ -1,4 +1,4 @@
-/* file.c: files that are either whole or not there.
+/* file.c: files that are whole or absent when they are written, and regular when they are read.
  *
  * The steps and why each is needed: the temporary file lies in the target's folder, because rename
  * is atomic only within a file system; fsync before rename, because otherwise a power cut can leave
@@ -16,22 +16,25 @@
 #include <stdbool.h>
 #include <string.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-typedef char Path[sizeof((AtomicFile *)0)->path];
+enum { MOST_LINKS = 40 }; // as many as the kernel follows
 
-// Returns false if a sweep of another process removed the new file: without a lock it looked like
-// one that a dead writer had left.
+typedef char Path[FILE_PATH_MAX];
+
+// Returns false if another process's file_sweep removed the new file, which was not locked yet and
+// so looked abandoned.
 static bool lock_temporary(int fd) {
     struct stat info;
-    // Some file systems know no locks; nobody can sweep there, either.
+    // On a file system without locks file_sweep cannot lock either, and so removes no file.
     if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
     return fstat(fd, &info) == 0 && info.st_nlink > 0;
 }
 
-// Opens a new file path.PID.N.tmp; PID and N keep processes and threads that write the same path
-// apart.
+// Opens a new file path.PID.N.tmp; PID and N distinguish processes and threads that write the
+// same path.
 static int open_temporary(AtomicFile *f) {
     for (int n = 0; n < 100; n++) {
         snprintf(f->temporary, sizeof f->temporary, "%s.%ld.%d.tmp", f->path, (long)getpid(), n);
@@ -44,14 +47,32 @@ static int open_temporary(AtomicFile *f) {
     return -1;
 }
 
+static int too_long(const char *path, Error *err) {
+    return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
+}
+
+int file_follow_links(const char *path, char target[FILE_PATH_MAX], Error *err) {
+    Path link;
+    if (strlen(path) >= FILE_PATH_MAX) return too_long(path, err);
+    strcpy(target, path);
+    for (int links = 0; links < MOST_LINKS; links++) {
+        ssize_t length = readlink(target, link, sizeof link);
+        if (length < 0) return 0; // not a link, or no such file
+        const char *slash = strrchr(target, '/');
+        size_t folder = slash && link[0] != '/' ? (size_t)(slash - target) + 1 : 0;
+        if (folder + (size_t)length >= FILE_PATH_MAX) return too_long(path, err);
+        memcpy(target + folder, link, (size_t)length);
+        target[folder + (size_t)length] = '\0';
+    }
+    return error_set(err, STATUS_USAGE, "cannot write %s: %s", path, strerror(ELOOP));
+}
+
 int file_begin(AtomicFile *f, const char *path, Error *err) {
     f->file = NULL;
     if (!*path) return error_set(err, STATUS_USAGE, "cannot write '': a file needs a name");
-    if (strlen(path) >= sizeof f->path)
-        return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
-    strcpy(f->path, path);
+    if (file_follow_links(path, f->path, err) != 0) return -1;
     struct stat info;
-    // rename would replace a device (/dev/null!) as readily as a file.
+    // rename would replace a device (/dev/null!) by the file.
     if (stat(path, &info) == 0 && !S_ISREG(info.st_mode))
         return error_set(err, STATUS_USAGE, "cannot write %s: it is not a regular file", path);
     int fd = open_temporary(f);
@@ -65,7 +86,7 @@ int file_begin(AtomicFile *f, const char *path, Error *err) {
     return -1;
 }
 
-// Some file systems cannot fsync (EINVAL). There nothing more can be done.
+// EINVAL: a file system without fsync.
 static bool synced(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }
@@ -91,9 +112,20 @@ static int sync_folder(const char *path) {
     return ok ? 0 : -1;
 }
 
+const char *file_cause(int cause, char text[FILE_CAUSE_ROOM]) {
+    struct rlimit limit;
+    if (cause == EFBIG && getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY)
+        snprintf(text, FILE_CAUSE_ROOM,
+                 "%s: files are limited to %zu KiB (ulimit -f) -- raise the limit", strerror(cause),
+                 (size_t)limit.rlim_cur >> 10);
+    else
+        snprintf(text, FILE_CAUSE_ROOM, "%s", strerror(cause));
+    return text;
+}
+
 int file_commit(AtomicFile *f, Error *err) {
     int lock = fcntl(fileno(f->file), F_DUPFD_CLOEXEC, 0); // held until the file has its name
-    // fflush first: its errno says why; ferror alone only remembers that some write failed.
+    // fflush first, because it sets errno; ferror only says that an earlier write failed.
     errno = 0;
     bool ok = fflush(f->file) == 0 && !ferror(f->file) && synced(fileno(f->file));
     int cause = errno;
@@ -111,8 +143,9 @@ int file_commit(AtomicFile *f, Error *err) {
         return 0;
     }
     unlink(f->temporary);
+    char why[FILE_CAUSE_ROOM];
     return error_set(err, STATUS_FAILED, "cannot write %s: %s", f->path,
-                     cause ? strerror(cause) : "a write failed");
+                     cause ? file_cause(cause, why) : "a write failed");
 }
 
 void file_abandon(AtomicFile *f) {
@@ -141,7 +174,7 @@ void file_sweep(const char *path) {
     folder_of(path, folder);
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
     DIR *entries = opendir(folder);
-    if (!entries) return; // what cannot be listed stays as it is
+    if (!entries) return; // not readable
     for (struct dirent *entry; (entry = readdir(entries));) {
         if (!is_temporary_of(name, entry->d_name)) continue;
         int fd = openat(dirfd(entries), entry->d_name, O_WRONLY | O_NOFOLLOW | O_CLOEXEC);
@@ -152,6 +185,42 @@ void file_sweep(const char *path) {
     closedir(entries);
 }
 
+// ---- reading ------------------------------------------------------------------------------------
+
+static const char *kind_of(mode_t mode) {
+    if (S_ISDIR(mode)) return "folder";
+    if (S_ISFIFO(mode)) return "FIFO";
+    return S_ISSOCK(mode) ? "socket" : "device";
+}
+
+int file_open(const char *path, size_t *bytes, Error *err) {
+    struct stat info;
+    // O_NONBLOCK: opening a FIFO does not wait for its writer. A socket cannot be opened (ENXIO).
+    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    int cause = errno;
+    if (fd < 0 ? cause != ENXIO || stat(path, &info) != 0 : fstat(fd, &info) != 0) {
+        if (fd >= 0) close(fd);
+        if (cause == ENAMETOOLONG) return too_long(path, err);
+        return error_set(err, STATUS_USAGE, "%s: %s", *path ? path : "''", strerror(cause));
+    }
+    if (S_ISREG(info.st_mode)) {
+        if (bytes) *bytes = (size_t)info.st_size;
+        return fd;
+    }
+    if (fd >= 0) close(fd);
+    return error_set(err, STATUS_USAGE, "%s: is a %s, not a regular file", path,
+                     kind_of(info.st_mode));
+}
+
+FILE *file_open_stream(const char *path, size_t *bytes, Error *err) {
+    int fd = file_open(path, bytes, err);
+    FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
+    CHECK(fd < 0 || file, "no stream for %s: %s", path, strerror(errno));
+    return file;
+}
+
+// ---- folders ------------------------------------------------------------------------------------
+
 static bool is_folder(const char *path) {
     struct stat info;
     return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
@@ -160,15 +229,14 @@ static bool is_folder(const char *path) {
 int file_make_folder(const char *path, Error *err) {
     if (!*path) return error_set(err, STATUS_USAGE, "cannot make '': a folder needs a name");
     Path part;
-    if (strlen(path) >= sizeof part)
-        return error_set(err, STATUS_USAGE, "%.60s...: the path is too long", path);
+    if (strlen(path) >= sizeof part) return too_long(path, err);
     strcpy(part, path);
     size_t length = strlen(part);
     for (size_t i = 1; i <= length; i++) { // at the end of each component
         if (part[i] != '/' && part[i] != '\0') continue;
         char end = part[i];
         part[i] = '\0';
-        // mkdir's errors on what exists vary (EEXIST, EROFS, EACCES): ask what is there instead.
+        // For an existing folder mkdir fails with EEXIST, EROFS or EACCES: stat decides.
         if (mkdir(part, 0777) != 0) {
             int cause = errno;
             if (!is_folder(part))

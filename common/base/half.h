@@ -1,12 +1,10 @@
-/* half.h: the two 16-bit floats, in plain C. Products may round to them, and gradients may travel
- * as them.
+/* half.h: the two 16-bit floats, in plain C, for mixed precision and compressed gradients.
  *
  *   fp16 (IEEE binary16): 5 bits of exponent, 10 of mantissa: 3 digits, at most 65504
  *   bf16:                 the upper half of a float: 8 bits of exponent, 7 of mantissa: 2 digits
  *
- * Rounding is to the nearest, ties to even, as in hardware; what is too large becomes infinite, and
- * a NaN stays one. Numbers in 16 bits are stored, not computed with: arithmetic is on floats, one
- * rounding after each operation.
+ * Rounding is to nearest, ties to even, as in hardware; overflow gives infinity, and NaN stays NaN.
+ * They are storage formats: arithmetic is in float, with one rounding after each operation.
  */
 #ifndef COMMON_BASE_HALF_H
 #define COMMON_BASE_HALF_H
@@ -35,7 +33,7 @@ static inline uint32_t half_either(bool condition, uint32_t a, uint32_t b) {
 
 // Below 2^-14 the spacing of fp16 is that of floats around 0.5: adding 0.5 rounds to it. Above, the
 // exponent is rebiased (127 to 15) and the 13 lowest bits of the mantissa are rounded away; a carry
-// runs into the exponent as it should.
+// increments the exponent.
 static inline uint16_t half_to_f16(float value) {
     uint32_t bits = half_bits(value), sign = bits & 0x80000000u, size = bits ^ sign;
     uint32_t small = half_bits(half_value(size) + 0.5f) - 0x3f000000u;
@@ -45,8 +43,8 @@ static inline uint16_t half_to_f16(float value) {
     return (uint16_t)(sign >> 16 | half_either(size >= 0x47800000u, other, finite)); // 65536
 }
 
-// The exponent is rebiased (15 to 127). A subnormal number has none: with that of 2^-14 it is too
-// large by just this. (Processors are slow to multiply subnormal floats.)
+// The exponent is rebiased (15 to 127). A subnormal gets the exponent of 2^-14, and 2^-14 is then
+// subtracted. (Multiplying subnormal floats is slow.)
 static inline float half_from_f16(uint16_t half) {
     uint32_t sign = (uint32_t)(half & 0x8000) << 16, size = (uint32_t)(half & 0x7fff) << 13;
     uint32_t small = half_bits(half_value(size + 0x38800000u) - 0x1p-14f);

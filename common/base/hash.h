@@ -1,8 +1,7 @@
-/* hash.h: a number for some bytes, by which two lists of bytes are told apart.
+/* hash.h: FNV-1a, 64 bits.
  *
- * FNV-1a of 64 bits: one multiplication per byte, the same on every machine. Good enough for names
- * and for noticing that two ranks see different things. It is no proof against somebody who wants
- * two lists to look alike.
+ * One multiplication per byte, the same on every machine. For hashing names and detecting that two
+ * ranks have different data; not collision-resistant against an attacker.
  */
 #ifndef COMMON_BASE_HASH_H
 #define COMMON_BASE_HASH_H

@@ -1,15 +1,15 @@
-/* json.c: writes JSON as a stream; nothing is kept but where commas are due.
+/* json.c: writes JSON as a stream; the only state is whether each level needs a comma.
  *
  * Layout: elements of the two outer levels stand on lines of their own, deeper ones share a line.
- * So a configuration reads well, and a trace has one event per line. Errors of the stream are left
- * to its owner (file_commit finds them).
+ * So a configuration is readable, and a trace has one event per line. Errors of the stream are
+ * checked by its owner (file_commit).
  */
 #include "common/base/json.h"
 
 #include <math.h>
-#include <stdlib.h>
 
 #include "common/base/error.h"
+#include "common/base/format.h"
 
 enum { MAX_DEPTH = 32, OPEN_LEVELS = 2, INDENT = 2 }; // MAX_DEPTH: the length of needs_comma
 
@@ -30,13 +30,13 @@ static void write_string(FILE *file, const char *text) {
         } else if (c < ' ') {
             fprintf(file, "\\u%04x", c);
         } else {
-            fputc(c, file); // UTF-8 passes as it is
+            fputc(c, file); // UTF-8 is copied unchanged
         }
     }
     fputc('"', file);
 }
 
-// What stands before every value: the comma after the one before, the line, the key.
+// Writes the text before a value: the comma after the previous value, the line's start, the key.
 static void begin_value(Json *json, const char *key) {
     if (json->depth > 0) {
         if (json->needs_comma[json->depth]) fputc(',', json->file);
@@ -96,12 +96,7 @@ void json_number(Json *json, const char *key, double value) {
         fputs("null", json->file);
         return;
     }
-    char text[40];
-    for (int digits = 15; digits <= 17; digits++) { // 0.1 rather than 0.10000000000000001
-        snprintf(text, sizeof text, "%.*g", digits, value);
-        if (strtod(text, NULL) == value) break;
-    }
-    fputs(text, json->file);
+    fputs(format_number(value).text, json->file);
 }
 
 void json_integer(Json *json, const char *key, int64_t value) {

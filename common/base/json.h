@@ -1,5 +1,5 @@
-/* json.h: writing JSON, streamed to a FILE. (Reading is cJSON's.) Commas, quotes and escapes are
- * done here; NaN and infinities, which JSON lacks, are written as null.
+/* json.h: writing JSON, streamed to a FILE. (cJSON reads it.) Adds commas, quotes and escapes; NaN
+ * and infinities, which JSON lacks, are written as null.
  */
 #ifndef COMMON_BASE_JSON_H
 #define COMMON_BASE_JSON_H

@@ -15,11 +15,12 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/file.h"
 #include "common/base/format.h"
 
 enum { REDRAW_NS = 100 * 1000 * 1000, BAR_MAX = 40 };
 
-// The columns of the terminal behind ddprun; 0: there is none.
+// The columns of the terminal that ddprun draws on; 0: stderr is not a pipe to ddprun.
 static size_t columns_behind_launcher(void) {
     const char *text = getenv("DDPRUN_COLUMNS");
     long columns = text ? strtol(text, NULL, 10) : 0;
@@ -61,7 +62,9 @@ void log_data(Log *log, const char *format, ...) {
 
 int log_check_stdout(Error *err) {
     if (fflush(stdout) == 0 && !ferror(stdout)) return 0;
-    return error_set(err, STATUS_FAILED, "lines on standard output were lost: %s", strerror(errno));
+    char why[FILE_CAUSE_ROOM];
+    return error_set(err, STATUS_FAILED, "lines on standard output were lost: %s",
+                     file_cause(errno, why));
 }
 
 static size_t terminal_columns(void) {
@@ -82,11 +85,11 @@ static void format_bar(char *bar, size_t width, double fraction) {
     bar[width] = '\0';
 }
 
-// What stands right of the bar: " 17%  3520 samples/s  00:12 left".
+// The text right of the bar: " 17%  3520 samples/s  00:12 left".
 static void format_rate(char *text, size_t capacity, double fraction, double per_second,
                         double seconds_left, double samples_per_item) {
     snprintf(text, capacity, "%3d%%", (int)(fraction * 100));
-    if (!(per_second > 0)) return; // nothing was done yet, so there is no rate
+    if (!(per_second > 0)) return; // before the first item there is no rate
     if (samples_per_item > 0)
         format_append(text, capacity, "  %.0f samples/s", per_second * samples_per_item);
     unsigned long left = seconds_left < 359999 ? (unsigned long)(seconds_left + 0.5) : 359999;

@@ -1,9 +1,9 @@
-/* log.h: talk goes to stderr. stdout is for data: one `key=value` line per logged step.
+/* log.h: messages and the progress bar on stderr; data on stdout, one `key=value` line per logged
+ * step.
  *
- * Only the main rank speaks unless asked; the others' Log is quiet. On a terminal a progress bar
- * with rate and remaining time is redrawn in place at most ten times a second; elsewhere nothing is
- * drawn and the plain lines tell the story. DDPRUN_COLUMNS=N says that stderr is a pipe to ddprun,
- * which draws on a terminal of N columns.
+ * By default only the main rank prints; the Log of the others is quiet. The progress bar, with rate
+ * and remaining time, is drawn if stderr is a terminal, at most ten times a second.
+ * DDPRUN_COLUMNS=N: stderr is a pipe to ddprun, which draws on a terminal of N columns.
  */
 #ifndef COMMON_BASE_LOG_H
 #define COMMON_BASE_LOG_H
@@ -15,24 +15,24 @@
 #include "common/base/error.h"
 
 typedef struct Log {
-    bool quiet;       // say nothing (not the main rank)
-    bool bar_allowed; // stderr is a terminal, or ddprun brings what is drawn to one
+    bool quiet;       // print nothing (not the main rank)
+    bool bar_allowed; // stderr is a terminal, or a pipe to ddprun, which has one
     bool bar_drawn;
     uint64_t bar_start_ns, bar_last_ns;
-    size_t bar_first; // where `done` stood when the bar began (a resumed run)
+    size_t bar_first; // the bar's first `done`; not 0 in a resumed run
 } Log;
 
 Log log_open(bool quiet);
-// Prints one line on stderr, after removing the bar.
+// Removes the bar and prints one line on stderr.
 void log_say(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Prints one data line on stdout, flushed, after removing the bar.
+// Removes the bar, prints one line of data on stdout and flushes it.
 void log_data(Log *log, const char *format, ...) __attribute__((format(printf, 2, 3)));
-// Whether all that was printed on stdout has arrived. Returns 0, or -1 with err filled: on a full
-// disk, or in a pipe that nobody reads, lines get lost without a word.
+// Flushes stdout. Returns 0 if every line since the start was written, or -1 with err filled (a
+// full disk, a closed pipe).
 int log_check_stdout(Error *err);
-// Draws the bar: `done` of `total` items are done, which `what` names ("steps"). A samples_per_item
-// above 0 adds samples/s.
+// Draws the bar for `done` of `total` items; `what` is their name ("steps"). samples_per_item > 0
+// adds samples/s.
 void log_progress(Log *log, size_t done, size_t total, const char *what, double samples_per_item);
-void log_close(Log *log); // leaves the terminal clean
+void log_close(Log *log); // removes the bar
 
 #endif

@@ -7,7 +7,7 @@
 
 void machine_name(char *name, size_t capacity) {
     if (gethostname(name, capacity) != 0 || !name[0]) snprintf(name, capacity, "?");
-    name[capacity - 1] = '\0'; // a name that is too long may come without its end
+    name[capacity - 1] = '\0'; // a truncated name may lack its NUL
 }
 
 void machine_boot_id(char *id, size_t capacity) {

@@ -1,6 +1,6 @@
-/* memory.c: the heap. Every function returns memory or ends the program with one line; the caller
- * never sees NULL. Zeroed memory starts on a cache line, so it can
- * hold a SyncWord, which must start on one.
+/* memory.c: the heap. Every function returns memory, never NULL, or ends the program with one line.
+ * Zeroed memory is aligned to a cache line, as a SyncWord requires. Allocations have exactly the
+ * requested size, so AddressSanitizer detects every overrun.
  */
 #include "common/base/memory.h"
 
@@ -18,11 +18,9 @@ static _Noreturn void out_of_memory(size_t count, size_t bytes) {
 }
 
 void *memory_zalloc(size_t bytes) {
-    if (bytes > SIZE_MAX - (size_t)2 * MEMORY_ALIGNMENT) out_of_memory(1, bytes);
-    size_t lines = bytes / MEMORY_ALIGNMENT + 1; // aligned_alloc wants whole multiples, and not 0
-    void *memory = aligned_alloc(MEMORY_ALIGNMENT, lines * MEMORY_ALIGNMENT);
-    if (!memory) out_of_memory(1, bytes);
-    return memset(memory, 0, lines * MEMORY_ALIGNMENT);
+    void *memory = NULL;
+    if (posix_memalign(&memory, MEMORY_ALIGNMENT, bytes ? bytes : 1) != 0) out_of_memory(1, bytes);
+    return memset(memory, 0, bytes);
 }
 
 void *memory_grow(void *old, size_t count, size_t bytes) {

@@ -1,5 +1,5 @@
-/* memory.h: the heap, for what lives longer than a step. Running out of it ends the program with
- * one line: no caller could do better. (Tensors live in a Device's memory: device/device.h.)
+/* memory.h: the heap, for objects that live longer than a step. When memory is exhausted, the
+ * program ends with one line, because no caller could continue. (Tensors: device/device.h.)
  */
 #ifndef COMMON_BASE_MEMORY_H
 #define COMMON_BASE_MEMORY_H

@@ -1,10 +1,9 @@
 /* options.c: command lines: reading argv by the program's table.
  *
- * Invariant: a value is stored only after it was read completely and found in range, so after an
- * error every option holds its default or a good value. --help is looked for before anything is
- * stored, because the table prints the defaults from where the values stand.
- * How --help looks is in options_help.c, what is said about a name that nobody knows in
- * options_meant.c.
+ * Invariant: a value is stored only after it was parsed completely and found in range, so after an
+ * error every option holds its default or a valid value. --help is searched for before any value is
+ * stored, because it prints the values as the defaults.
+ * options_help.c prints --help; options_meant.c makes suggestions for unknown names and values.
  */
 #include "common/base/options.h"
 
@@ -16,9 +15,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/format.h"
+
 enum { NAME_MAX_LENGTH = 48 };
 
-// Are `length` characters of `given` this name, with '_' read as '-'?
+// Whether given[length] is this name, with '_' read as '-'.
 static bool same_name(const char *name, const char *given, size_t length) {
     if (strlen(name) != length) return false;
     for (size_t i = 0; i < length; i++) {
@@ -102,94 +103,60 @@ void options_metavar(Options *options, const char *metavar) {
 
 // ---- values -------------------------------------------------------------------------------------
 
-static int out_of_range(const Option *option, const char *text, Error *err) {
-    return error_set(err, STATUS_USAGE, "--%s: %s is out of range (%.15g to %.15g)", option->name,
-                     text, option->min, option->max);
+static int refuse(const Option *option, const char *text, const char *why, Error *err) {
+    return error_set(err, STATUS_USAGE, "--%s: '%s' is %s", option->name, format_quote(text).text,
+                     why);
 }
 
-static bool in_range(const Option *option, double value) {
-    return option->min == option->max || (value >= option->min && value <= option->max);
+static int check_range(const Option *option, const char *text, double value, Error *err) {
+    char why[80];
+    if (option->min == option->max || (value >= option->min && value <= option->max)) return 0;
+    snprintf(why, sizeof why, "out of range (%.15g to %.15g)", option->min, option->max);
+    return refuse(option, text, why, err);
 }
 
-// Digits after an optional sign, and nothing else: strtoll alone would take " 7" and stop at "7x".
-static bool is_whole(const char *text) {
-    if (*text == '-' || *text == '+') text++;
-    return *text && text[strspn(text, "0123456789")] == '\0';
-}
-
-static int parse_int(const Option *option, const char *text, Error *err) {
-    if (!is_whole(text))
-        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
+// Only digits after an optional sign: strtoull alone accepts " 7" and the beginning of "7x".
+static int parse_whole(const Option *option, const char *text, Error *err) {
+    const bool is_int = option->type == OPTION_INT, negative = *text == '-';
+    const char *digits = text + (negative || *text == '+');
+    if (!*digits || digits[strspn(digits, "0123456789")])
+        return refuse(option, text, "not a whole number", err);
+    if (negative && !is_int) return refuse(option, text, "negative", err);
     errno = 0;
-    long long value = strtoll(text, NULL, 10);
-    if (errno == ERANGE || value < INT_MIN || value > INT_MAX)
-        return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
-    if (!in_range(option, (double)value)) return out_of_range(option, text, err);
-    *(int *)option->value = (int)value;
-    return 0;
-}
-
-static int parse_unsigned(const Option *option, const char *text, Error *err) {
-    if (!is_whole(text))
-        return error_set(err, STATUS_USAGE, "--%s: '%s' is not a whole number", option->name, text);
-    if (*text == '-') { // strtoull would wrap it around
-        return error_set(err, STATUS_USAGE, "--%s: %s is negative", option->name, text);
-    }
-    errno = 0;
-    unsigned long long value = strtoull(text, NULL, 10);
-    bool is_size = option->type == OPTION_SIZE;
-    if (errno == ERANGE || value > (is_size ? SIZE_MAX : UINT64_MAX))
-        return error_set(err, STATUS_USAGE, "--%s: %s is too large", option->name, text);
-    if (!in_range(option, (double)value)) return out_of_range(option, text, err);
-    if (is_size)
+    const unsigned long long value = strtoull(digits, NULL, 10);
+    if (errno == ERANGE || (is_int && value > INT_MAX))
+        return refuse(option, text, "too large", err);
+    if (check_range(option, text, negative ? -(double)value : (double)value, err) != 0) return -1;
+    if (is_int)
+        *(int *)option->value = negative ? -(int)value : (int)value;
+    else if (option->type == OPTION_SIZE)
         *(size_t *)option->value = (size_t)value;
     else
         *(uint64_t *)option->value = value;
     return 0;
 }
 
-// Reads one of the numbers of `text`: it begins at *at and ends at the character `mark`. Moves *at
-// behind that mark.
-static int read_float(const Option *option, const char *text, const char **at, char mark,
-                      double *value, Error *err) {
-    char *end;
-    *value = strtod(*at, &end);
-    if (end == *at || *end != mark || isspace((unsigned char)**at))
-        return error_set(err, STATUS_USAGE, "--%s: '%s' is not %s", option->name, text,
-                         option->type == OPTION_PAIR ? "two numbers like 0.9,0.999" : "a number");
-    if (!isfinite(*value))
-        return error_set(err, STATUS_USAGE, "--%s: %s is not a finite number", option->name, text);
-    *at = end + 1;
-    return in_range(option, *value) ? 0 : out_of_range(option, text, err);
-}
-
-static int parse_float(const Option *option, const char *text, Error *err) {
+static int parse_floats(const Option *option, const char *text, Error *err) {
+    const int count = option->type == OPTION_PAIR ? 2 : 1;
+    double values[2] = {0};
     const char *at = text;
-    double value;
-    if (read_float(option, text, &at, '\0', &value, err) != 0) return -1;
-    *(double *)option->value = value;
-    return 0;
-}
-
-static int parse_pair(const Option *option, const char *text, Error *err) {
-    const char *at = text;
-    double first, second, *place = option->value;
-    if (read_float(option, text, &at, ',', &first, err) != 0) return -1;
-    if (read_float(option, text, &at, '\0', &second, err) != 0) return -1;
-    place[0] = first;
-    place[1] = second;
+    for (int i = 0; i < count; i++) {
+        char *end;
+        values[i] = strtod(at, &end);
+        if (end == at || *end != (i + 1 < count ? ',' : '\0') || isspace((unsigned char)*at))
+            return refuse(option, text,
+                          count == 2 ? "not two numbers like 0.9,0.999" : "not a number", err);
+        if (!isfinite(values[i])) return refuse(option, text, "not a finite number", err);
+        if (check_range(option, text, values[i], err) != 0) return -1;
+        at = end + 1;
+    }
+    memcpy(option->value, values, (size_t)count * sizeof *values);
     return 0;
 }
 
 // ---- words --------------------------------------------------------------------------------------
 
-typedef struct Word { // of "a|b|c"
-    const char *start;
-    int length, number;
-} Word;
-
-// Moves `word` on to the next of the words; {0} moves to the first. Returns false after the last.
-static bool next_word(const char *words, Word *word) {
+bool options_next_word(const char *words, OptionWord *word) {
     const char *start = word->start ? word->start + word->length : words;
     if (word->start && *start == '\0') return false;
     word->number = word->start ? word->number + 1 : 0;
@@ -198,28 +165,19 @@ static bool next_word(const char *words, Word *word) {
     return true;
 }
 
-const char *option_text(const Option *option, char *buffer, size_t capacity) {
-    if (option->type != OPTION_ENUM) return *(const char *const *)option->value;
-    buffer[0] = '\0';
-    for (Word word = {0}; next_word(option->metavar, &word);)
-        if (word.number == *(const int *)option->value)
-            snprintf(buffer, capacity, "%.*s", word.length, word.start);
-    return buffer;
-}
-
-static bool is_word(const Word *word, const char *text) {
+static bool is_word(const OptionWord *word, const char *text) {
     size_t length = strlen(text);
     return (size_t)word->length == length && strncmp(word->start, text, length) == 0;
 }
 
 bool options_has_word(const char *words, const char *text) {
-    for (Word word = {0}; next_word(words, &word);)
+    for (OptionWord word = {0}; options_next_word(words, &word);)
         if (is_word(&word, text)) return true;
     return false;
 }
 
 static int parse_word(const Option *option, const char *text, Error *err) {
-    for (Word word = {0}; next_word(option->metavar, &word);) {
+    for (OptionWord word = {0}; options_next_word(option->metavar, &word);) {
         if (!is_word(&word, text)) continue;
         if (option->type == OPTION_ENUM)
             *(int *)option->value = word.number;
@@ -230,17 +188,57 @@ static int parse_word(const Option *option, const char *text, Error *err) {
     return options_refuse_choice(option, text, err);
 }
 
+static const char *enum_word(const Option *option, char *buffer, size_t capacity) {
+    buffer[0] = '\0';
+    for (OptionWord word = {0}; options_next_word(option->metavar, &word);)
+        if (word.number == *(const int *)option->value)
+            snprintf(buffer, capacity, "%.*s", word.length, word.start);
+    return buffer;
+}
+
+// ---- values of any type -------------------------------------------------------------------------
+
+const char *option_text(const Option *option, char *buffer, size_t capacity) {
+    const void *value = option->value;
+    const double *floats = value;
+    switch (option->type) {
+    case OPTION_FLAG:
+        return *(const bool *)value ? "on" : "off";
+    case OPTION_INT:
+        snprintf(buffer, capacity, "%d", *(const int *)value);
+        return buffer;
+    case OPTION_SIZE:
+        snprintf(buffer, capacity, "%zu", *(const size_t *)value);
+        return buffer;
+    case OPTION_U64:
+        snprintf(buffer, capacity, "%ju", (uintmax_t) * (const uint64_t *)value);
+        return buffer;
+    case OPTION_FLOAT:
+    case OPTION_PAIR:
+        snprintf(buffer, capacity, "%s", format_number(floats[0]).text);
+        if (option->type == OPTION_PAIR)
+            format_append(buffer, capacity, ",%s", format_number(floats[1]).text);
+        return buffer;
+    case OPTION_ENUM:
+        return enum_word(option, buffer, capacity);
+    case OPTION_STRING:
+    case OPTION_CHOICE:
+        return *(const char *const *)value;
+    case OPTION_TITLE:
+        break;
+    }
+    return NULL;
+}
+
 static int parse_value(const Option *option, const char *text, Error *err) {
     switch (option->type) {
     case OPTION_INT:
-        return parse_int(option, text, err);
     case OPTION_SIZE:
     case OPTION_U64:
-        return parse_unsigned(option, text, err);
+        return parse_whole(option, text, err);
     case OPTION_FLOAT:
-        return parse_float(option, text, err);
     case OPTION_PAIR:
-        return parse_pair(option, text, err);
+        return parse_floats(option, text, err);
     case OPTION_CHOICE:
     case OPTION_ENUM:
         return parse_word(option, text, err);
@@ -257,14 +255,14 @@ static int parse_value(const Option *option, const char *text, Error *err) {
 // ---- arguments ----------------------------------------------------------------------------------
 
 typedef struct Argument {
-    bool is_option, ends_options; // ends_options: it is "--"
-    const Option *option;         // NULL if nobody knows it
-    const char *value;            // NULL if there is none
-    int taken;                    // how many of argv this is: 1, or 2 with a value that follows
+    bool is_option, ends_options; // ends_options: "--"
+    const Option *option;         // NULL: unknown
+    const char *value;            // NULL: none
+    int taken;                    // arguments consumed: 1, or 2 with a separate value
 } Argument;
 
-// "-" alone is an argument (by custom, standard input); a value that starts with "--" is taken for
-// a forgotten value and the next option, unless it is written --name=value.
+// "-" alone is an argument (by custom, standard input). Text that starts with "--" is the next
+// option, not a value; --name=value passes such a value.
 static Argument next_argument(const Options *options, int argc, char **argv, int i) {
     const char *text = argv[i];
     Argument a = {.taken = 1};
@@ -283,15 +281,15 @@ static Argument next_argument(const Options *options, int argc, char **argv, int
     return a;
 }
 
-// Whether `what`, "--help" or "--help=man", stands where an option may stand.
-static bool asks_for(const char *what, const Options *options, int argc, char **argv) {
+// "--help" or "--help=man", whichever is first among the options of argv; otherwise NULL.
+static const char *find_help(const Options *options, int argc, char **argv) {
     for (int i = 1; i < argc;) {
         Argument a = next_argument(options, argc, argv, i);
-        if (a.ends_options || (options->takes_command && !a.is_option)) return false;
-        if (strcmp(argv[i], what) == 0) return true;
+        if (a.ends_options || (options->takes_command && !a.is_option)) return NULL;
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "--help=man") == 0) return argv[i];
         i += a.taken;
     }
-    return false;
+    return NULL;
 }
 
 static int parse_option(Options *options, const Argument *a, const char *text, Error *err) {
@@ -311,18 +309,15 @@ static int parse_option(Options *options, const Argument *a, const char *text, E
 static int add_positional(Options *options, const char *text, Error *err) {
     if (options->positional_count >= options->positional_max)
         return error_set(err, STATUS_USAGE, "unexpected argument '%s' (--help lists the options)",
-                         text);
+                         format_quote(text).text);
     options->positional[options->positional_count++] = text;
     return 0;
 }
 
 int options_parse(Options *options, int argc, char **argv, Error *err) {
-    const bool man = asks_for("--help=man", options, argc, argv);
-    if (man || asks_for("--help", options, argc, argv)) {
-        if (man)
-            options_print_man(options, stdout);
-        else
-            options_print_help(options, stdout);
+    const char *help = find_help(options, argc, argv);
+    if (help) {
+        (strcmp(help, "--help") == 0 ? options_print_help : options_print_man)(options, stdout);
         if (fflush(stdout) == 0 && !ferror(stdout)) process_end(STATUS_OK);
         return error_set(err, STATUS_FAILED, "cannot write the help: %s", strerror(errno));
     }
@@ -371,11 +366,13 @@ bool options_given(const Options *options, const char *name) {
 
 int options_check_used(const Options *options, const OptionUse *uses, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
-        const Option *option = options_find(options, uses[i].name);
-        CHECK(option, "there is no --%s", uses[i].name);
-        if (options->given[option - options->table] && !uses[i].used)
-            return error_set(err, STATUS_USAGE, "--%s has no effect: %s", option->name,
-                             uses[i].why);
+        for (OptionWord word = {0}; options_next_word(uses[i].name, &word);) {
+            const Option *option = find_option(options, word.start, (size_t)word.length);
+            CHECK(option, "there is no --%s", uses[i].name);
+            if (options->given[option - options->table] && !uses[i].used)
+                return error_set(err, STATUS_USAGE, "--%s has no effect: %s", option->name,
+                                 uses[i].why);
+        }
     }
     return 0;
 }

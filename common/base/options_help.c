@@ -1,10 +1,9 @@
-/* options_help.c: what --help and --help=man print, from the same table that parses.
+/* options_help.c: the output of --help and --help=man, from the same table as the parser's.
  *
- * Two columns, "--name METAVAR" and the help text, wrapped at 100 columns; a row whose left column
- * is too long puts its text on the next line. Defaults are read from where the values stand, so the
- * caller prints before anything is stored there. The manual page is roff's source, with one
- * paragraph for each option; what it says of exit statuses, the environment and examples stands in
- * common/man.
+ * Two columns, "--name METAVAR" and the help text, wrapped at 100 columns; after a left column that
+ * is too long, the text starts on the next line. Defaults are the values themselves, so --help is
+ * printed before parsing. The manual page is roff source with one paragraph per option; exit
+ * statuses, environment and examples are added from common/man.
  */
 
 #include <stdint.h>
@@ -26,41 +25,14 @@ static size_t format_left(const Option *option, char *text, size_t capacity) {
 
 // The default as " (default: 0.1)" into text; nothing for a flag, a missing string, or "".
 static void format_default(const Option *option, char *text, size_t capacity) {
+    char buffer[64];
+    const char *value =
+        option->type == OPTION_FLAG ? NULL : option_text(option, buffer, sizeof buffer);
     text[0] = '\0';
-    switch (option->type) {
-    case OPTION_INT:
-        snprintf(text, capacity, " (default: %d)", *(const int *)option->value);
-        break;
-    case OPTION_SIZE:
-        snprintf(text, capacity, " (default: %zu)", *(const size_t *)option->value);
-        break;
-    case OPTION_U64:
-        snprintf(text, capacity, " (default: %llu)",
-                 (unsigned long long)*(const uint64_t *)option->value);
-        break;
-    case OPTION_FLOAT:
-        snprintf(text, capacity, " (default: %.10g)", *(const double *)option->value);
-        break;
-    case OPTION_PAIR: {
-        const double *pair = option->value;
-        snprintf(text, capacity, " (default: %.10g,%.10g)", pair[0], pair[1]);
-        break;
-    }
-    case OPTION_STRING:
-    case OPTION_CHOICE:
-    case OPTION_ENUM: {
-        char word[64];
-        const char *value = option_text(option, word, sizeof word);
-        if (value && *value) snprintf(text, capacity, " (default: %s)", value);
-        break;
-    }
-    case OPTION_FLAG:
-    case OPTION_TITLE:
-        break;
-    }
+    if (value && *value) snprintf(text, capacity, " (default: %s)", value);
 }
 
-// Prints text word by word from column `indent`, where the line already stands.
+// Prints text from column `indent` on, the current column, wrapped at words.
 static void print_wrapped(FILE *stream, const char *text, size_t indent) {
     size_t column = indent;
     while (*text) {
@@ -99,8 +71,9 @@ static const char *command_of(const Options *options) {
 
 static void print_usage(FILE *stream, const Options *options) {
     fprintf(stream, "usage: %s [options]", options->program);
-    for (int i = 0; i < options->positional_max; i++) fprintf(stream, " %c", 'A' + i);
-    if (options->takes_command) fprintf(stream, " %s", command_of(options));
+    for (int i = 0; i < options->positional_max && !options->command; i++)
+        fprintf(stream, " %c", 'A' + i);
+    if (options->takes_command || options->command) fprintf(stream, " %s", command_of(options));
     fputc('\n', stream);
 }
 
@@ -129,9 +102,10 @@ void options_print_help(const Options *options, FILE *stream) {
 
 // ---- the manual page ----------------------------------------------------------------------------
 
-// Prints text for roff, to which a backslash, a dash, and a dot or quote that begins a line are
-// commands.
-static void print_roff(FILE *stream, const char *text) {
+// Prints `before`, then the text with roff's special characters escaped (backslash, dash, and a dot
+// or quote at the beginning of a line), then `after`.
+static void print_roff(FILE *stream, const char *before, const char *text, const char *after) {
+    fputs(before, stream);
     for (const char *at = text; *at; at++) {
         if ((*at == '.' || *at == '\'') && (at == text || at[-1] == '\n')) fputs("\\&", stream);
         if (*at == '\\')
@@ -140,59 +114,49 @@ static void print_roff(FILE *stream, const char *text) {
             fputs("\\-", stream);
         else
             fputc(*at, stream);
+        if (*at == '|') fputs("\\:", stream); // a list of values may be broken here
     }
+    fputs(after, stream);
 }
 
 static void print_roff_option(FILE *stream, const Option *option) {
     char fallback[300];
-    fputs(".TP\n\\fB\\-\\-", stream);
-    print_roff(stream, option->name);
-    fputs("\\fR", stream);
-    if (option->type != OPTION_FLAG && option->metavar) {
-        fputs(" \\fI", stream);
-        print_roff(stream, option->metavar);
-        fputs("\\fR", stream);
-    }
-    fputc('\n', stream);
-    print_roff(stream, option->help);
+    print_roff(stream, ".TP\n\\fB\\-\\-", option->name, "\\fR");
+    if (option->type != OPTION_FLAG && option->metavar)
+        print_roff(stream, " \\fI", option->metavar, "\\fR");
     format_default(option, fallback, sizeof fallback);
-    print_roff(stream, fallback);
-    fputc('\n', stream);
+    print_roff(stream, "\n", option->help, "");
+    print_roff(stream, "", fallback, "\n");
 }
 
-// The summary's first line, without its full stop, names the program; the others are kept as they
-// are.
+// The summary's first line, without its full stop, is the NAME section's; DESCRIPTION has all
+// lines, unfilled.
 static void print_roff_summary(FILE *stream, const Options *options) {
     const char *summary = options->summary ? options->summary : "";
     char first[200];
-    snprintf(first, sizeof first, "%.*s", (int)strcspn(summary, ".\n"), summary);
+    size_t length = strcspn(summary, "\n");
+    if (length > 0 && summary[length - 1] == '.') length--;
+    snprintf(first, sizeof first, "%.*s", (int)length, summary);
     fprintf(stream, ".TH \"%s\" 1 \"\" \"ddp.c\" \"ddp.c\"\n", options->program);
-    fputs(".nh\n.ad l\n.SH NAME\n", stream); // no hyphens and no wide blanks: values can be copied
-    print_roff(stream, options->program);
-    fputs(" \\- ", stream);
-    print_roff(stream, first);
-    fputs("\n.SH SYNOPSIS\n.B ", stream);
-    print_roff(stream, options->program);
-    fputs("\n[\\fIoptions\\fR]", stream);
-    for (int i = 0; i < options->positional_max; i++) fprintf(stream, " \\fI%c\\fR", 'A' + i);
-    if (options->takes_command) fprintf(stream, " \\fI%s\\fR", command_of(options));
-    fputc('\n', stream);
-    fputs(".SH DESCRIPTION\n.nf\n", stream);
-    print_roff(stream, summary);
-    fputs("\n.fi\n.SH OPTIONS\n", stream);
+    // .nh, .ad l: no hyphenation and no justification, so that values can be copied.
+    print_roff(stream, ".nh\n.ad l\n.SH NAME\n", options->program, " \\- ");
+    print_roff(stream, "", first, "\n.SH SYNOPSIS\n.B ");
+    print_roff(stream, "", options->program, "\n[\\fIoptions\\fR]");
+    for (int i = 0; i < options->positional_max && !options->command; i++)
+        fprintf(stream, " \\fI%c\\fR", 'A' + i);
+    if (options->takes_command || options->command)
+        fprintf(stream, " \\fI%s\\fR", command_of(options));
+    print_roff(stream, "\n.SH DESCRIPTION\n.nf\n", summary, "\n.fi\n.SH OPTIONS\n");
 }
 
 void options_print_man(const Options *options, FILE *stream) {
     print_roff_summary(stream, options);
     for (size_t i = 0; i < options->count; i++) {
         const Option *option = &options->table[i];
-        if (option->type == OPTION_TITLE) {
-            fputs(".SS ", stream);
-            print_roff(stream, option->help);
-            fputc('\n', stream);
-        } else {
+        if (option->type == OPTION_TITLE)
+            print_roff(stream, ".SS ", option->help, "\n");
+        else
             print_roff_option(stream, option);
-        }
     }
     fputs(".SS Help\n", stream);
     print_roff_option(stream, &HELP);

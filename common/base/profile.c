@@ -1,8 +1,8 @@
 /* profile.c: where a step's time went.
  *
- * Invariant: inside a step, every nanosecond since profile_begin_step has been charged to exactly
- * one phase, except those since since_ns, which belong to `current`. Outside a step since_ns is 0
- * and nothing is charged.
+ * Invariant: inside a step, every nanosecond from profile_begin_step to since_ns is charged to
+ * exactly one phase; time after since_ns belongs to `current`. Outside a step since_ns is 0 and no
+ * time is charged.
  */
 #include "common/base/profile.h"
 
@@ -24,7 +24,7 @@ const char *phase_name(Phase phase) {
     return names[phase];
 }
 
-// Charges the time since the last switch to the current phase, and starts counting anew.
+// Charges the time since the last switch to the current phase.
 static void charge_phase(Profile *profile) {
     if (profile->since_ns == 0) return;
     if (profile->wait_for_device) profile->wait_for_device(profile->wait_context);

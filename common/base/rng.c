@@ -49,7 +49,7 @@ float rng_normal(uint64_t seed, uint64_t stream, uint64_t index) {
     return (float)(sqrt(-2.0 * log(radius_bits)) * cos(two_pi * angle_bits));
 }
 
-// The remainder favours small values by less than bound / 2^64, far below what anyone can measure.
+// The remainder favours small values by less than bound / 2^64, which is not measurable.
 uint64_t rng_below(uint64_t seed, uint64_t stream, uint64_t index, uint64_t bound) {
     CHECK(bound > 0, "no value lies below 0 (stream %llu)", (unsigned long long)stream);
     return rng_u64(seed, stream, index) % bound;

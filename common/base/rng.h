@@ -1,9 +1,8 @@
 /* rng.h: randomness as a pure function of (seed, stream, index).
  *
- * There is no generator object and no state: the value for sample 17 of epoch 3 is the same
- * whichever rank, thread or device asks, and in whatever order. That is what makes data
- * augmentation and initialisation independent of how the work is split. The function is
- * Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed.
+ * There is no generator state: the value for sample 17 of epoch 3 is the same on every rank, thread
+ * and device, in any order of calls. So data augmentation and initialisation are independent of how
+ * the work is split. The function is Philox4x32-10 (Salmon et al., SC 2011), keyed by the seed.
  *
  * (The one stateful generator of the project is the Mersenne Twister in data/randperm.h, which
  * exists to reproduce PyTorch's permutations.)
@@ -13,7 +12,7 @@
 
 #include <stdint.h>
 
-// Streams keep the uses apart: no two are equal. A parameter's is RNG_STREAM_PARAMETER + its index.
+// One stream for each use; no two are equal. A parameter's is RNG_STREAM_PARAMETER + its index.
 enum {
     RNG_STREAM_AUGMENT = 1,
     RNG_STREAM_TEACHER = 3,

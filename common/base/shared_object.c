@@ -6,21 +6,21 @@
 #include <string.h>
 #include <unistd.h>
 
-bool shared_object_own_folder(char *folder, size_t room) {
+bool shared_object_own_folder(char *folder, size_t capacity) {
     Dl_info info;
     char path[PATH_MAX], *slash;
     if (dladdr(__func__, &info) == 0 || !info.dli_fname) return false;
-    // A program is known by the name it was called by, which may be relative to another folder.
+    // For a program this is argv[0], which may be relative to an earlier working folder.
     if (!realpath(info.dli_fname[0] == '/' ? info.dli_fname : "/proc/self/exe", path) ||
         !(slash = strrchr(path, '/')))
         return false;
     *slash = '\0';
-    int length = snprintf(folder, room, "%s", path);
-    return length >= 0 && (size_t)length < room;
+    int length = snprintf(folder, capacity, "%s", path);
+    return length >= 0 && (size_t)length < capacity;
 }
 
-// Finds where the file is. If it is in none of these folders, gives its plain name, by which the
-// system's loader looks in its own.
+// Writes the file's path. If none of these folders has it: its plain name, for which dlopen
+// searches the system's path.
 static void find_file(const char *file, char path[PATH_MAX]) {
     char own[PATH_MAX] = "";
     const bool known = shared_object_own_folder(own, sizeof own);

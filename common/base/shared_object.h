@@ -1,10 +1,8 @@
-/* shared_object.h: parts of this program that are loaded when they are needed. What would slow down
- * every start, and is of use on few machines, is a shared object of its own: so is the code for
- * GPUs (common/device/cuda, ddp/group/nccl).
+/* shared_object.h: modules that are loaded on first use. Code that would slow down every start and
+ * is used on few machines is a shared object: the GPU code (common/device/cuda, ddp/group/nccl).
  *
- * Such a part gives the program one symbol, a table of functions. It has its own copies of whatever
- * it uses of this project (there is no state in which two copies could differ), so it asks nothing
- * of the program that loads it, whether that is ours or a user's.
+ * A module exports one symbol, a table of functions. It contains its own copy of the code that it
+ * uses of this project, which has no global state, so it needs no symbol of the loading program.
  */
 #ifndef COMMON_BASE_SHARED_OBJECT_H
 #define COMMON_BASE_SHARED_OBJECT_H
@@ -13,15 +11,15 @@
 
 #include "common/base/error.h"
 
-// The symbol of the shared object `file` ("libddpc_cuda.so"), which stays loaded until the program
-// ends. It is looked for beside the program (or beside the library that holds this code), in the
-// folder lib beside that one, where this build puts and installs it, and where the system looks.
-// Returns NULL with err filled (STATUS_FAILED, in the loader's words) if it is nowhere, or if the
-// first one that is there cannot be loaded.
+// Loads the shared object `file` ("libddpc_cuda.so") until the program ends and returns the address
+// of `symbol`. Searches the folder of the program or library that contains this code, its sibling
+// folder lib (of the build or the installation), then the system's path. Returns NULL with err
+// filled (STATUS_FAILED, the loader's message) if the file is not found or the first match cannot
+// be loaded.
 const void *shared_object_find(const char *file, const char *symbol, Error *err);
 
-// Writes the folder of the file that this code was loaded from, a program or a shared library,
-// without a slash at its end. False if the system does not tell, or if it is too long.
-bool shared_object_own_folder(char *folder, size_t room);
+// Writes the folder of the program or shared library that contains this code, without a slash at
+// its end. Returns false if it is unknown or longer than `capacity` bytes.
+bool shared_object_own_folder(char *folder, size_t capacity);
 
 #endif

@@ -1,21 +1,21 @@
-/* sync.c: waiting for a word to advance: spin first, sleep after.
+/* sync.c: waiting for a word to advance: spin first, then block in a futex.
  *
- * A neighbour that is about to finish is cheapest to wait for by looking (a wake-up through the
- * kernel costs some 50 us). For one that is late, or has no core to run on, it is better to sleep.
- * So: look for a while, then sleep in a futex. Never give the core away in between (sched_yield): a
- * thread that computes there would first finish its turn, which is some milliseconds. Who sleeps
- * and is woken is let in at once (cores.h).
+ * Spinning is cheapest for a peer that is about to finish: a wake-up through the kernel costs some
+ * 50 us. Blocking is better for a peer that is late or has no core to run on. The spin loop never
+ * calls sched_yield: another computing thread on that core would keep it for its time slice, some
+ * milliseconds, whereas a woken thread is scheduled at once (cores.h).
  *
- * No wake-up is lost. The waiter counts itself in `sleepers` and then looks at `value` again; the
- * writer stores `value` and then looks at `sleepers`. Both are sequentially consistent, so at least
- * one of the two sees the other; the kernel compares `value` once more before it puts anyone to
- * sleep. Sleeps are cut into slices all the same: that is how the abort flag and the death of a
- * writer between its store and its wake-up are noticed.
+ * No wake-up is lost. The waiter increments `sleepers` and then loads `value`; the writer stores
+ * `value` and then loads `sleepers`. Both are sequentially consistent, so at least one of the two
+ * sees the other's store, and the kernel compares `value` again before it blocks the waiter. The
+ * futex wait is nevertheless cut into slices: the waiter then notices the abort flag, and a writer
+ * that died between its store and its wake-up.
  */
 #include "common/base/sync.h"
 
 #include <limits.h>
 #include <linux/futex.h>
+#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -23,8 +23,12 @@
 #include "common/base/clock.h"
 
 enum {
-    LOOKS_PER_CLOCK = 100, // how often the deadline is looked at, too
+    SPINS_PER_CLOCK = 100, // spins between two checks of the deadline
     SLICE_NS = 50 * 1000 * 1000,
+    // sync_back_off: a short wait only yields, because the shortest sleep takes 60 us, in which a
+    // GPU with one step of a small model in its queue runs dry.
+    YIELD_NS = 300 * 1000,
+    LONGEST_SLEEP_NS = 1000 * 1000,
 };
 
 static inline void spin_pause(void) {
@@ -35,13 +39,13 @@ static inline void spin_pause(void) {
 #endif
 }
 
-// Without FUTEX_PRIVATE_FLAG: the sleepers may be other processes that map the same memory.
+// No FUTEX_PRIVATE_FLAG: the sleepers may be other processes that map the same memory.
 static void futex_wake(SyncWord *word) {
     syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
-// Sleeps while value == seen, for at most ns. Errors (EAGAIN, EINTR, ETIMEDOUT) all mean: look
-// again.
+// Blocks while value == seen, for at most ns and one slice. The errors EAGAIN, EINTR and ETIMEDOUT
+// all mean: check `value` again.
 static void futex_sleep(SyncWord *word, uint32_t seen, uint64_t ns) {
     struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)(ns < SLICE_NS ? ns : SLICE_NS)};
     syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &slice, NULL, 0);
@@ -88,15 +92,25 @@ static SyncResult sleep_until(SyncWord *word, uint32_t target, const SyncWord *a
 }
 
 SyncResult sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t deadline_ns,
-                     int looks) {
-    for (int look = 1; look <= looks; look++) {
+                     int spins) {
+    for (int spin = 1; spin <= spins; spin++) {
         if (reached(sync_load(word), target)) return SYNC_DONE;
         if (aborted(abort_flag)) return SYNC_ABORTED;
         spin_pause();
-        if (look % LOOKS_PER_CLOCK == 0 && clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
+        if (spin % SPINS_PER_CLOCK == 0 && clock_ns() >= deadline_ns) return SYNC_TIMEOUT;
     }
     atomic_fetch_add_explicit(&word->sleepers, 1, memory_order_seq_cst);
     SyncResult result = sleep_until(word, target, abort_flag, deadline_ns);
     atomic_fetch_sub_explicit(&word->sleepers, 1, memory_order_seq_cst);
     return result;
+}
+
+void sync_back_off(uint64_t start_ns) {
+    const uint64_t waited = clock_ns() - start_ns;
+    if (waited < YIELD_NS) {
+        sched_yield();
+        return;
+    }
+    const long sleep = waited / 8 < LONGEST_SLEEP_NS ? (long)(waited / 8) : LONGEST_SLEEP_NS;
+    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
 }

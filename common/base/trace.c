@@ -2,9 +2,9 @@
  *
  * Format: the Chrome trace event format. A span is a complete event ("ph": "X") with its begin and
  * length in microseconds; metadata events ("ph": "M") name the process and the tracks. pid is the
- * rank and tid the track, so the events of several ranks go together in one timeline. A bucket that
- * became ready is an instant ("ph": "i"), and the arrow from there to its all-reduce a pair of flow
- * events ("ph": "s" and "f") with an id of their own.
+ * rank and tid the track, so events of several ranks can be merged. A bucket that became ready is
+ * an instant ("ph": "i"), and the arrow from there to its all-reduce a pair of flow events ("ph":
+ * "s" and "f") with an id of their own.
  */
 #include "common/base/trace.h"
 
@@ -56,7 +56,7 @@ int trace_track(Trace *trace, const char *name, size_t max_spans) {
     trace->tracks = memory_grow(trace->tracks, count, sizeof *trace->tracks);
     Track *track = memory_zalloc(sizeof *track);
     snprintf(track->name, sizeof track->name, "%s", name);
-    // Zeroing touches every page now, so that recording never waits for one.
+    // Zeroing maps every page now, so that recording causes no page fault.
     track->spans = memory_zalloc(max_spans * sizeof *track->spans);
     track->max = max_spans;
     trace->tracks[trace->track_count] = track;

@@ -1,10 +1,10 @@
-/* trace.h: a timeline of what every device, stream and communicator did, in the Chrome trace
- * format, which Perfetto (ui.perfetto.dev) and bench/compare/timeline.awk read. Each process writes
- * its own; trace_merge.h makes one file of them.
+/* trace.h: the timeline of devices, streams and communicators, in the Chrome trace format, which
+ * Perfetto (ui.perfetto.dev) and bench/compare/timeline.awk read. Each process writes a file;
+ * trace_merge.h merges them.
  *
- * A track is written by one thread at a time, and spans on one track nest. Memory is taken when a
- * track is added: recording a span allocates nothing and takes no lock; when a track is full the
- * newest spans are dropped and counted.
+ * A track has one writing thread at a time, and its spans nest. trace_track allocates; recording a
+ * span allocates nothing and takes no lock. When a track is full, new spans are dropped and
+ * counted.
  */
 #ifndef COMMON_BASE_TRACE_H
 #define COMMON_BASE_TRACE_H
@@ -16,8 +16,8 @@
 
 typedef struct Trace Trace; // NULL is a trace that records nothing
 
-// pid is the rank, by which the viewer tells the processes apart; process_name is what it shows for
-// the process ("rank 1", "dp").
+// pid is the rank, the viewer's process id; process_name is the name that it shows ("rank 1",
+// "dp").
 Trace *trace_open(int pid, const char *process_name);
 void trace_close(Trace *trace);
 
@@ -30,21 +30,21 @@ int trace_track(Trace *trace, const char *name, size_t max_spans);
 void trace_span(Trace *trace, int track, const char *name, int64_t number, uint64_t begin_ns,
                 uint64_t end_ns);
 
-// A span with more to say: what a communicator did.
+// A span of a communicator.
 typedef struct TraceSpan {
     const char *name; // as in trace_span, and so are the next three
     int64_t number;
     uint64_t begin_ns, end_ns;
     uint64_t bytes; // of one rank's buffer; 0: not shown
     int bucket;     // of gradients, from 0; -1: none
-    // When the bucket's last gradient was ready. An arrow leads from there, on the trace's first
-    // track, to this span. 0: no arrow.
+    // When the bucket's last gradient was ready: an arrow is drawn from that time on the trace's
+    // first track to this span. 0: no arrow.
     uint64_t ready_ns;
 } TraceSpan;
 void trace_add(Trace *trace, int track, const TraceSpan *span);
 
-// Notes the time. Every process calls it twice, at the beginning and at the end of a run, each time
-// right after the same barrier: so the clocks of different machines can be laid on one axis.
+// Records the time. Every process calls it twice, right after the same barriers at the beginning
+// and at the end of a run: trace_merge maps the clocks of different machines by these marks.
 enum { TRACE_MARKS = 2 };
 void trace_mark(Trace *trace);
 

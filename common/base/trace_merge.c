@@ -1,10 +1,9 @@
-/* trace_merge.c: see trace_merge.h. One file at a time is held in memory. Its events are written as
- * they are but for their times; trace.c says what they mean.
+/* trace_merge.c: see trace_merge.h. Holds one file at a time in memory, and copies its events with
+ * their times mapped. trace.c describes the events.
  */
 #include "common/base/trace_merge.h"
 
 #include <cjson/cJSON.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -22,22 +21,22 @@ typedef struct Clock {
 
 typedef struct Merging {
     Json json;
-    Clock clock; // the first file's
+    Clock clock; // of the first file
     double dropped;
 } Merging;
 
 static cJSON *parse_trace(const char *path, Error *err) {
-    FILE *file = fopen(path, "r");
+    FILE *file = file_open_stream(path, NULL, err);
+    if (!file) return NULL;
     char *text = NULL;
     size_t room = 0;
-    ssize_t length = file ? getdelim(&text, &room, '\0', file) : -1;
-    if (!file) error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    if (file) fclose(file);
+    ssize_t length = getdelim(&text, &room, '\0', file);
+    fclose(file);
     cJSON *root = length > 0 ? cJSON_ParseWithLength(text, (size_t)length) : NULL;
     free(text);
     if (cJSON_IsArray(cJSON_GetObjectItem(root, "traceEvents"))) return root;
     cJSON_Delete(root);
-    if (file) error_set(err, STATUS_USAGE, "%s: is no trace", path);
+    error_set(err, STATUS_USAGE, "%s: is no trace", path);
     return NULL;
 }
 
@@ -53,7 +52,7 @@ static Clock clock_of(const cJSON *root) {
     return clock;
 }
 
-// Translates a time of a file's own clock into the first file's.
+// Maps a time of a file's own clock to the first file's.
 static double on_first_clock(const Clock *first, const Clock *own, double us) {
     if (strcmp(first->name, own->name) == 0) return us;
     double rate = 1, length = own->marks_us[1] - own->marks_us[0];
@@ -62,7 +61,7 @@ static double on_first_clock(const Clock *first, const Clock *own, double us) {
     return first->marks_us[0] + (us - own->marks_us[0]) * rate;
 }
 
-// Writes what was read. (A trace holds neither booleans nor nulls.)
+// Copies a value. (A trace has neither booleans nor nulls.)
 static void write_value(Json *json, const char *key, const cJSON *value) {
     const cJSON *item;
     if (cJSON_IsString(value)) {

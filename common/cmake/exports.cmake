@@ -1,6 +1,6 @@
-# Writes FILE, the linker's list of what a shared library shows: the functions and the data that HEADERS declare
-# (paths below SOURCE, one space between them). All else in it is hidden. A declaration begins in the first column, as
-# clang-format leaves it, and the name is the word before the first parenthesis or, for data, before the end.
+# Writes FILE, the symbols that the library exports, one per line: the functions that HEADERS declare (paths below SOURCE, one space
+# between them). A declaration begins in the first column, as clang-format leaves it, and the name is the word before the
+# first parenthesis. Data are not public: a program that is no position-independent one would have a copy of them.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(headers UNIX_COMMAND "${HEADERS}")
 set(names "")
@@ -9,12 +9,6 @@ foreach(header IN LISTS headers)
   foreach(line IN LISTS lines)
     if(line MATCHES "^(static|typedef) ")
       continue()
-    elseif(line MATCHES "^extern ([^;]*)")
-      string(REGEX MATCHALL "[a-z_0-9]+(\\[\\])?(,|$)" data "${CMAKE_MATCH_1}")
-      foreach(name IN LISTS data)
-        string(REGEX MATCH "^[a-z_0-9]+" name "${name}")
-        list(APPEND names ${name})
-      endforeach()
     elseif(line MATCHES "^[A-Za-z][^(]*[ *]([a-z][a-zA-Z0-9_]*)\\(")
       list(APPEND names ${CMAKE_MATCH_1})
     endif()
@@ -22,5 +16,5 @@ foreach(header IN LISTS headers)
 endforeach()
 list(SORT names)
 list(REMOVE_DUPLICATES names)
-list(JOIN names ";\n    " names)
-file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT "{\n  global:\n    @names@;\n  local:\n    *;\n};\n")
+list(JOIN names "\n" names)
+file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT "@names@\n")

@@ -28,7 +28,7 @@ set(HAVE_CUDA FALSE)
 set(gpu_found "")
 add_library(ddpc_gpu INTERFACE)
 
-# What is asked for and is not there ends the configuration.
+# Reports a missing library. A library that WITH_... requires (ON) ends the configuration.
 function(gpu_without library reason)
   if(WITH_${library} STREQUAL ON)
     message(FATAL_ERROR "WITH_${library}=ON, but ${reason}")
@@ -45,8 +45,8 @@ function(gpu_sources target)
   endif()
 endfunction()
 
-# gpu_module(target file...): a shared object that calls CUDA and that programs load when a GPU is
-# asked for (common/base/shared_object.h). What it uses of our libraries it has inside, for itself.
+# gpu_module(target file...): a shared object that calls CUDA; programs load it when they open a GPU
+# (common/base/shared_object.h). It contains its own copy of our libraries.
 function(gpu_module target)
   add_library(${target} SHARED)
   gpu_sources(${target} ${ARGN})
@@ -56,7 +56,7 @@ function(gpu_module target)
                                              INSTALL_RPATH "$ORIGIN;${CMAKE_BUILD_RPATH}")
 endfunction()
 
-# gpu_modules_of(program): it may load them, so whoever builds it builds them as well.
+# gpu_modules_of(program): the program may load the GPU modules, so they are built with it.
 function(gpu_modules_of program)
   foreach(module ddpc_cuda ddpc_nccl)
     if((module STREQUAL ddpc_cuda AND HAVE_CUDA) OR (module STREQUAL ddpc_nccl AND HAVE_NCCL))
@@ -91,7 +91,7 @@ else()
     if(gpu_failed EQUAL 0 AND gpu_cards MATCHES "GPU 0:")
       set(CMAKE_CUDA_ARCHITECTURES native CACHE STRING "What the kernels are compiled for")
     else()
-      set(CMAKE_CUDA_ARCHITECTURES "80;90" CACHE STRING "What the kernels are compiled for")
+      set(CMAKE_CUDA_ARCHITECTURES "75;80;90" CACHE STRING "What the kernels are compiled for")
     endif()
   endif()
   if(NOT CMAKE_CUDA_COMPILER) # what was missing at the last run may be here now

@@ -1,12 +1,12 @@
 # install.cmake: what other programs are built with. Included last by the top CMakeLists.txt.
 #
-#   ddpc::common   devices, tensors, the tape, models, data, the trainer
-#   ddpc::dp       DataParallel                                             and ddpc::common
-#   ddpc::ddp      DistributedDataParallel, groups, launch_processes        and ddpc::common
+#   ddpc::ddpc          devices, tensors, the tape, models, data, DataParallel, groups, DistributedDataParallel
+#   ddpc::ddpc_static   the same as an archive: find_package(ddpc COMPONENTS static)
 #
-# In a build of somebody else's these are static libraries. Installed, they are shared ones that show what the public
-# headers declare and hide the rest, and ddpc::common_static, ddpc::dp_static and ddpc::ddp_static stand beside them
-# (find_package(ddpc COMPONENTS static)). Each room says which headers are public: ddpc_public in its CMakeLists.txt.
+# As a subproject, ddpc::ddpc is the archive; installed, it is a shared library. Both export the functions that public
+# headers declare (ddpc_public in each folder's CMakeLists.txt) and no other symbol, so every other name is free for the
+# program. Our own programs, benchmarks, tests and tutorials link the folders' libraries (rooms.cmake), where every symbol is
+# visible.
 include(CMakePackageConfigHelpers)
 
 get_property(public GLOBAL PROPERTY DDPC_PUBLIC)
@@ -16,27 +16,53 @@ list(JOIN public " " names)
 add_custom_command(
   OUTPUT ${umbrella}
   COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D FILE=${umbrella} -D HEADERS=${names}
-          -D VERSION=${PROJECT_VERSION} -P ${CMAKE_CURRENT_LIST_DIR}/umbrella.cmake
-  DEPENDS ${public_files} ${CMAKE_CURRENT_LIST_DIR}/umbrella.cmake
+          -D EXAMPLE=${CMAKE_CURRENT_LIST_DIR}/example.in -D VERSION=${PROJECT_VERSION} -P ${CMAKE_CURRENT_LIST_DIR}/umbrella.cmake
+  DEPENDS ${public_files} ${CMAKE_CURRENT_LIST_DIR}/example.in ${CMAKE_CURRENT_LIST_DIR}/umbrella.cmake
   COMMENT "Writing ddpc/ddpc.h" VERBATIM)
 add_custom_target(ddpc_umbrella ALL DEPENDS ${umbrella})
 
-# What one library needs of another and its users do not: see ddpc_library's SHOWS.
-function(ddpc_exports file)
-  list(TRANSFORM ARGN PREPEND ${PROJECT_SOURCE_DIR}/ OUTPUT_VARIABLE files)
-  list(JOIN ARGN " " names)
-  add_custom_command(
-    OUTPUT ${file}
-    COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D FILE=${file} -D HEADERS=${names}
-            -P ${PROJECT_SOURCE_DIR}/common/cmake/exports.cmake
-    DEPENDS ${files} ${PROJECT_SOURCE_DIR}/common/cmake/exports.cmake
-    COMMENT "Writing the list of what a library shows" VERBATIM)
-endfunction()
+# ---- the library ----------------------------------------------------------------------------------
+# All libraries of rooms.cmake in one object file, behind the guards of the public functions; all other names are then local.
+set(symbols ${PROJECT_BINARY_DIR}/lib/ddpc.symbols)
+set(object ${PROJECT_BINARY_DIR}/lib/ddpc.o)
+set(guards ${PROJECT_BINARY_DIR}/lib/guards)
+add_custom_command(
+  OUTPUT ${guards}.c ${guards}.symbols
+  COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D FILE=${guards}.c -D SYMBOLS=${guards}.symbols -D HEADERS=${names}
+          -D NULLABLE=${CMAKE_CURRENT_LIST_DIR}/may_be_null.txt -P ${CMAKE_CURRENT_LIST_DIR}/guards.cmake
+  DEPENDS ${public_files} ${CMAKE_CURRENT_LIST_DIR}/guards.cmake ${CMAKE_CURRENT_LIST_DIR}/may_be_null.txt
+  COMMENT "Writing the checks of public functions' arguments" VERBATIM)
+add_library(ddpc_guards STATIC ${guards}.c)
+target_include_directories(ddpc_guards PRIVATE ${PROJECT_BINARY_DIR}/include)
+add_dependencies(ddpc_guards ddpc_umbrella)
+set(rooms common dp ddp_store ddp_group ddp ddp_features ddp_rendezvous ddp_launch)
+set(objects "")
+foreach(room IN LISTS rooms)
+  list(APPEND objects $<TARGET_OBJECTS:ddpc_${room}>)
+endforeach()
+list(TRANSFORM rooms PREPEND ddpc_) # make has rules for a folder's own objects only, so targets are what is waited for
+add_custom_command(
+  OUTPUT ${symbols}
+  COMMAND ${CMAKE_COMMAND} -D SOURCE=${PROJECT_SOURCE_DIR} -D FILE=${symbols} -D HEADERS=${names}
+          -P ${CMAKE_CURRENT_LIST_DIR}/exports.cmake
+  DEPENDS ${public_files} ${CMAKE_CURRENT_LIST_DIR}/exports.cmake
+  COMMENT "Writing the list of public functions" VERBATIM)
+add_custom_command(
+  OUTPUT ${object}
+  COMMAND ${CMAKE_LINKER} -r -o ${object}.inside ${objects}
+  COMMAND ${CMAKE_OBJCOPY} --redefine-syms=${guards}.symbols ${object}.inside
+  COMMAND ${CMAKE_LINKER} -r -o ${object} ${object}.inside $<TARGET_OBJECTS:ddpc_guards>
+  COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=${symbols} ${object}
+  DEPENDS ${rooms} ddpc_guards ${symbols} ${guards}.symbols
+  COMMENT "Hiding what is not public" COMMAND_EXPAND_LISTS VERBATIM)
+add_custom_target(ddpc_object DEPENDS ${object}) # made once, for both libraries
 
-function(ddpc_one_library target name)
-  add_dependencies(${target} ddpc_umbrella)
+# ddpc_library(TARGET TYPE): the object as a library.
+function(ddpc_library target type)
+  add_library(${target} ${type} ${object})
+  add_dependencies(${target} ddpc_umbrella ddpc_object)
   gpu_modules_of(${target})
-  set_target_properties(${target} PROPERTIES OUTPUT_NAME ddpc_${name} LINKER_LANGUAGE C
+  set_target_properties(${target} PROPERTIES OUTPUT_NAME ddpc LINKER_LANGUAGE C
                         LIBRARY_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib
                         ARCHIVE_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/lib)
   target_include_directories(
@@ -44,86 +70,45 @@ function(ddpc_one_library target name)
                         $<BUILD_INTERFACE:${PROJECT_BINARY_DIR}/include>
                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>
                         $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}/ddpc>)
+  target_link_libraries(
+    ${target} PRIVATE Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::OPENBLAS OpenSSL::Crypto m
+                      ${CMAKE_DL_LIBS} $<$<BOOL:${HAVE_MPI}>:MPI::MPI_C>)
 endfunction()
 
-# ddpc_library(NAME ROOMS room... [USES name...] [LINKS library...] [STATIC flag...] [COPIES file...])
-# The rooms as one library. STATIC: LINKS once more, as the linker knows them: what `pkg-config --static` says. COPIES:
-# files of another library whose functions are not public; the shared one has them inside, hidden, a second time.
-function(ddpc_library name)
-  cmake_parse_arguments(L "" "" "ROOMS;USES;LINKS;STATIC;COPIES" ${ARGN})
-  set(objects "")
-  foreach(room ${L_ROOMS})
-    list(APPEND objects $<TARGET_OBJECTS:ddpc_${room}>)
-  endforeach()
-  set(static ddpc_static_${name})
-  add_library(${static} STATIC ${objects})
-  ddpc_one_library(${static} ${name})
-  target_link_libraries(${static} PRIVATE ${L_LINKS})
-  set_target_properties(${static} PROPERTIES EXPORT_NAME ${name}_static)
-  add_library(ddpc::${name} ALIAS ${static})
-  foreach(used ${L_USES})
-    target_link_libraries(${static} PUBLIC ddpc_static_${used})
-  endforeach()
-  if(NOT PROJECT_IS_TOP_LEVEL)
-    return()
-  endif()
-
-  set(shared ddpc_shared_${name})
-  set(list ${PROJECT_BINARY_DIR}/lib/ddpc_${name}.map)
-  ddpc_exports(${list} ${public})
-  add_library(${shared} SHARED ${objects} ${list} ${L_COPIES})
-  ddpc_one_library(${shared} ${name})
-  target_link_libraries(${shared} PRIVATE ${L_LINKS})
-  foreach(used ${L_USES})
-    target_link_libraries(${shared} PUBLIC ddpc_shared_${used})
-  endforeach()
-  target_link_options(${shared} PRIVATE -Wl,--version-script=${list})
-  if(NOT SANITIZE) # the sanitizers' own functions come with the program
-    target_link_options(${shared} PRIVATE -Wl,--no-undefined)
-  endif()
-  set_target_properties(
-    ${shared} PROPERTIES EXPORT_NAME ${name} LINK_DEPENDS ${list} INSTALL_RPATH "$ORIGIN"
-                         VERSION ${PROJECT_VERSION}
+ddpc_library(ddpc_static STATIC)
+if(NOT PROJECT_IS_TOP_LEVEL)
+  add_library(ddpc::ddpc ALIAS ddpc_static)
+  return()
+endif()
+ddpc_library(ddpc_shared SHARED)
+# A program's function with the name of a public one of ours takes its place for that program, and not for us.
+target_link_options(ddpc_shared PRIVATE -Wl,-Bsymbolic-functions)
+if(NOT SANITIZE) # the sanitizers' own functions come with the program
+  target_link_options(ddpc_shared PRIVATE -Wl,--no-undefined)
+endif()
+set_target_properties(
+  ddpc_shared PROPERTIES EXPORT_NAME ddpc INSTALL_RPATH "$ORIGIN" VERSION ${PROJECT_VERSION}
                          SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-  install(TARGETS ${shared} EXPORT ddpcTargets)
-  install(TARGETS ${static} EXPORT ddpcStaticTargets)
+install(TARGETS ddpc_shared EXPORT ddpcTargets)
+install(TARGETS ddpc_static EXPORT ddpcStaticTargets)
 
-  list(TRANSFORM L_USES PREPEND ddpc- OUTPUT_VARIABLE requires)
-  list(JOIN L_STATIC " " private)
-  file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # ../.., or more of them
-  file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pkgconfig/ddpc-${name}.pc CONTENT "\
+file(RELATIVE_PATH up /${CMAKE_INSTALL_LIBDIR}/pkgconfig /) # ../.., or more of them
+list(JOIN MPI_C_LIBRARIES " " mpi)
+list(JOIN CJSON_LDFLAGS " " cjson)
+list(JOIN OPENBLAS_LDFLAGS " " openblas)
+file(CONFIGURE OUTPUT ${PROJECT_BINARY_DIR}/pkgconfig/ddpc.pc CONTENT "\
 prefix=\${pcfiledir}/${up}
 libdir=\${prefix}/${CMAKE_INSTALL_LIBDIR}
 includedir=\${prefix}/${CMAKE_INSTALL_INCLUDEDIR}
 
-Name: ddpc-${name}
+Name: ddpc
 Description: ${PROJECT_DESCRIPTION}
 Version: ${PROJECT_VERSION}
-Requires: ${requires}
-Libs: -L\${libdir} -lddpc_${name}
-Libs.private: ${private}
+Libs: -L\${libdir} -lddpc
+Libs.private: -lz -lcrypto ${cjson} ${openblas} ${mpi} -lm -ldl -lpthread
 Cflags: -I\${includedir} -I\${includedir}/ddpc
 " @ONLY)
-  install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/ddpc-${name}.pc
-          DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
-endfunction()
-
-ddpc_library(common ROOMS common train LINKS Threads::Threads ZLIB::ZLIB PkgConfig::CJSON PkgConfig::OPENBLAS m
-                                             ${CMAKE_DL_LIBS}
-                    STATIC -lz ${CJSON_LDFLAGS} ${OPENBLAS_LDFLAGS} -lm -ldl -lpthread)
-ddpc_library(dp ROOMS dp dp_trainer USES common)
-set(mpi "")
-if(HAVE_MPI)
-  set(mpi MPI::MPI_C)
-endif()
-ddpc_library(ddp ROOMS ddp_store ddp_group ddp ddp_features ddp_rendezvous ddp_launch ddp_trainer USES common
-                 LINKS OpenSSL::Crypto PkgConfig::CJSON m ${mpi}
-                 STATIC -lcrypto ${CJSON_LDFLAGS} -lm ${MPI_C_LIBRARIES}
-                 COPIES common/base/sync.c common/train/checks_ranks.c)
-
-if(NOT PROJECT_IS_TOP_LEVEL)
-  return()
-endif()
+install(FILES ${PROJECT_BINARY_DIR}/pkgconfig/ddpc.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 
 # ---- headers, programs, data --------------------------------------------------------------------
 foreach(header ${public})
@@ -140,7 +125,7 @@ endforeach()
 install(DIRECTORY common/data/digits common/data/text DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc FILES_MATCHING
         PATTERN "*.gz" PATTERN "README.md")
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
-install(PROGRAMS common/train/pt_to_safetensors.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
+install(PROGRAMS common/tensor_files/pt_to_safetensors.py DESTINATION ${CMAKE_INSTALL_DATADIR}/ddpc)
 
 # ---- manual pages -------------------------------------------------------------------------------
 # ddpc_man(program part...): from its options table, and what common/man/PART.man adds.
@@ -165,6 +150,13 @@ ddpc_man(ddprun ddprun)
 ddpc_man(flight_report flight_report)
 ddpc_man(compare_tensors compare_tensors)
 ddpc_man(merge_traces merge_traces)
+
+file(READ common/cmake/example.in example)
+string(STRIP "${example}" example)
+string(REPLACE "\\" "\\e" example "${example}")
+string(REPLACE "-" "\\-" example "${example}")
+configure_file(common/man/ddpc.7 ${PROJECT_BINARY_DIR}/man/ddpc.7 @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/man/ddpc.7 DESTINATION ${CMAKE_INSTALL_MANDIR}/man7)
 
 # ---- the package --------------------------------------------------------------------------------
 set(package ${CMAKE_INSTALL_LIBDIR}/cmake/ddpc)

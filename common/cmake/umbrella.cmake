@@ -4,6 +4,42 @@
 # have C++ of their own. A public header must find what it includes from this project among the others.
 cmake_minimum_required(VERSION 3.25)
 separate_arguments(headers UNIX_COMMAND "${HEADERS}")
+
+# In the order in which they are read; what is not here comes last, as what only some programs need.
+set(order base/error device/device nn/tensor nn/tape nn/ops nn/module nn/layers nn/models nn/optimizer data/dataset
+    data/sampler data/loader tensor_files/safetensors dp/data_parallel rendezvous/init group/process_group group/collective
+    ddp/distributed_sampler ddp/distributed_data_parallel ddp/comm_hook)
+set(first "")
+foreach(name IN LISTS order)
+  set(found ${headers})
+  list(FILTER found INCLUDE REGEX "(^|/)${name}\\.h$")
+  if(found STREQUAL "")
+    message(FATAL_ERROR "${name}.h is in the reading order and is no public header")
+  endif()
+  list(APPEND first ${found})
+  list(REMOVE_ITEM headers ${found})
+endforeach()
+# A line for each: its name, and the first sentence of its comment.
+function(list_headers result)
+  set(text "")
+  foreach(header IN LISTS ARGN)
+    file(READ ${SOURCE}/${header} comment LIMIT 600)
+    string(REGEX REPLACE "^/\\* [a-z_0-9]+\\.h: " "" comment "${comment}")
+    string(REGEX REPLACE "\n ?\\*[/\n].*" ". " comment "${comment}")
+    string(REGEX REPLACE "\n \\* *" " " comment "${comment}")
+    string(REPLACE "et al. " "et al. " comment "${comment}") # no end of a sentence
+    string(REGEX REPLACE "(\\.| \\*/) .*" "" comment "${comment}. ")
+    string(REPLACE " */" "" comment "${comment}")
+    string(APPEND text "\n *   ${header}\n *       ${comment}")
+  endforeach()
+  set(${result} "${text}" PARENT_SCOPE)
+endfunction()
+list_headers(reading ${first})
+list_headers(further ${headers})
+list(PREPEND headers ${first})
+file(READ ${EXAMPLE} example)
+string(STRIP "${example}" example)
+string(REPLACE "\n" "\n *     " example "${example}")
 set(system "")
 set(includes "")
 foreach(header IN LISTS headers)
@@ -13,7 +49,7 @@ foreach(header IN LISTS headers)
       list(APPEND system "${line}")
     elseif(line MATCHES "\"(.*)\"" AND NOT CMAKE_MATCH_1 IN_LIST headers)
       message(FATAL_ERROR "${header} is public and includes ${CMAKE_MATCH_1}, which is not: add that to a ddpc_public \
-of a CMakeLists.txt, or do without it")
+of a CMakeLists.txt, or remove the include")
     endif()
   endforeach()
   string(APPEND includes "#include \"${header}\"\n")
@@ -26,8 +62,16 @@ list(GET parts 0 major)
 list(GET parts 1 minor)
 file(CONFIGURE OUTPUT ${FILE} @ONLY CONTENT [[
 /* ddpc.h: everything that ddp.c offers to other programs, from C and from C++. Written by
- * common/cmake/umbrella.cmake. Each header begins with what it is; those who know what they need may
- * include them by their own names, inside an extern "C" block where the program is C++.
+ * ddp.c's build.
+ *
+ *     @example@
+ *
+ * The headers, in the order in which to read them; each begins with what it is:@reading@
+ *
+ * What some programs need:@further@
+ *
+ * Those who know what they need may include them by their own names, inside an extern "C" block where
+ * the program is C++.
  */
 #ifndef DDPC_DDPC_H
 #define DDPC_DDPC_H

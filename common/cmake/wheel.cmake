@@ -1,4 +1,4 @@
-# wheel.cmake: what it takes to find a library that came as a Python wheel.
+# wheel.cmake: finds a library that was installed as a Python wheel.
 
 # wheel_folder(VARIABLE package): where python3 would import the package from; empty if it would not.
 function(wheel_folder variable package)

@@ -1,21 +1,23 @@
 /* cifar.c: reading CIFAR-10's binary batches.
  *
- * The published files hold 10,000 records each. Any number of whole records is read here, so that a
- * cut-down set works; part of a record means that the file was truncated.
+ * The published files hold 10,000 records each. Any number of whole records is accepted, so a
+ * smaller set works; an incomplete record is an error: the file is truncated.
  */
 #include "common/data/cifar.h"
 
-#include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 enum { CIFAR_PIXELS = 3 * 32 * 32, CIFAR_RECORD = 1 + CIFAR_PIXELS, CIFAR_CLASSES = 10 };
 enum { CIFAR_TRAIN_FILES = 5, CIFAR_PATH = 1100 };
 
-// Batches 1 to 5 are the training set's, batch 0 is the test set. A path that is too long becomes
-// "", which is no file's.
+// Batches 1 to 5 are the training set, batch 0 is the test set. Too long a path becomes "", which
+// no file has.
 static void cifar_path(const char *folder, size_t batch, char *path) {
     char name[48] = "test_batch.bin";
     if (batch > 0) snprintf(name, sizeof name, "data_batch_%zu.bin", batch);
@@ -43,19 +45,20 @@ bool cifar_present(const char *folder) {
 }
 
 static int cifar_count(const char *path, size_t *count, Error *err) {
-    struct stat st;
-    if (stat(path, &st) != 0) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) return error_set(err, STATUS_USAGE, "%s: not a file", path);
-    if (st.st_size == 0 || st.st_size % CIFAR_RECORD != 0)
+    size_t bytes = 0;
+    int fd = file_open(path, &bytes, err);
+    if (fd < 0) return -1;
+    close(fd);
+    if (bytes == 0 || bytes % CIFAR_RECORD != 0)
         return error_set(err, STATUS_USAGE,
-                         "%s: CIFAR-10 batch is truncated: %lld bytes are no multiple of the %d of "
+                         "%s: CIFAR-10 batch is truncated: %zu byte%s, no multiple of the %d of "
                          "a record",
-                         path, (long long)st.st_size, CIFAR_RECORD);
-    *count = (size_t)st.st_size / CIFAR_RECORD;
+                         path, bytes, format_s(bytes), CIFAR_RECORD);
+    *count = bytes / CIFAR_RECORD;
     return 0;
 }
 
-// Reads `count` records into the set, behind the `first` that are there.
+// Reads `count` records into the set, from sample `first` on.
 static int cifar_read(FILE *file, const char *path, Dataset *set, size_t first, size_t count,
                       Error *err) {
     for (size_t i = 0; i < count; i++) {
@@ -72,7 +75,7 @@ static int cifar_read(FILE *file, const char *path, Dataset *set, size_t first, 
     return 0;
 }
 
-// Reads the batches [begin, end) one behind the other.
+// Reads the batches [begin, end) in order.
 static int cifar_open_split(const char *folder, size_t begin, size_t end, Dataset *set,
                             Error *err) {
     size_t counts[1 + CIFAR_TRAIN_FILES] = {0};
@@ -89,8 +92,8 @@ static int cifar_open_split(const char *folder, size_t begin, size_t end, Datase
     size_t first = 0;
     for (size_t batch = begin; batch < end; batch++) {
         cifar_path(folder, batch, path);
-        FILE *file = fopen(path, "rb");
-        if (!file) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
+        FILE *file = file_open_stream(path, NULL, err);
+        if (!file) return -1;
         int rc = cifar_read(file, path, set, first, counts[batch], err);
         fclose(file);
         if (rc != 0) return -1;

@@ -6,10 +6,10 @@
 
 #include "common/data/dataset.h"
 
-// Is one of the six files in the folder, or in its subfolder cifar-10-batches-bin?
+// Whether one of the six files is in the folder or its subfolder cifar-10-batches-bin.
 bool cifar_present(const char *folder);
-// Fills train and test but for mean and std. Returns 0, or -1 with err filled; the caller closes
-// the source in both cases.
+// Fills train and test except mean and std. Returns 0, or -1 with err filled; in both cases the
+// caller closes the source.
 int cifar_open(const char *folder, DataSource *source, Error *err);
 
 #endif

@@ -1,8 +1,8 @@
-/* dataset.c: finds out what a data set's name means, and turns stored samples into floats.
+/* dataset.c: opens a data set by its name, and converts stored samples to floats.
  *
- * The formats are read elsewhere (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c, text.c).
- * What is done here is the same for all of them: mean and standard deviation are computed over the
- * training set, never looked up, and used for the test set too.
+ * The formats have files of their own (idx.c, cifar.c, pixel_folder.c, synthetic.c, shapes.c,
+ * text.c). Common to all formats of bytes: mean and standard deviation are computed from the
+ * training set and applied to the test set too.
  */
 #include "common/data/dataset.h"
 
@@ -12,7 +12,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
+#include "common/base/options.h"
 #include "common/base/rng.h"
 #include "common/base/shared_object.h"
 #include "common/data/cifar.h"
@@ -24,7 +26,7 @@
 
 enum { DATASET_PATH = 1000 };
 
-// The moments of one channel, from a count of each byte value: exact but for the last roundings.
+// The moments of one channel, from the histogram of its bytes: exact up to the final roundings.
 static void channel_moments(const Dataset *set, size_t channel, float *mean, float *std) {
     size_t histogram[256] = {0};
     size_t plane = set->shape[1] * set->shape[2];
@@ -38,7 +40,7 @@ static void channel_moments(const Dataset *set, size_t channel, float *mean, flo
     for (size_t b = 0; b < 256; b++)
         squares += (double)histogram[b] * ((double)b - average) * ((double)b - average);
     *mean = (float)(average / 255);
-    // A channel of one value only has nothing to be scaled by.
+    // A constant channel is not scaled.
     *std = squares > 0 ? (float)(sqrt(squares / total) / 255) : 1;
 }
 
@@ -58,11 +60,15 @@ static int check_folder(const char *folder, Error *err) {
     if (strlen(folder) > DATASET_PATH)
         return error_set(err, STATUS_USAGE, "the path of the data set has more than %d bytes",
                          DATASET_PATH);
-    if (stat(folder, &st) != 0)
+    if (stat(folder, &st) != 0) {
+        const char *why = strerror(errno);
+        const OptionWord near = options_nearest(folder, "digits|synthetic|shapes|text");
         return error_set(err, STATUS_USAGE,
                          "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]', 'shapes[:SHAPE]', "
-                         "'text', a FILE.txt or a folder)",
-                         folder, strerror(errno));
+                         "'text', a FILE.txt or a folder)%s%.*s%s",
+                         format_quote(folder).text, why, near.start ? "; did you mean " : "",
+                         near.length, near.start ? near.start : "", near.start ? "?" : "");
+    }
     if (S_ISDIR(st.st_mode)) return 0;
     return error_set(err, STATUS_USAGE,
                      "%s: not a folder; name the folder that the files are in, or a FILE.txt",
@@ -95,10 +101,10 @@ static int open_folder(const char *folder, const DataOptions *options, DataSourc
     return 0;
 }
 
-// Finds the folder `name` of what is shipped with the programs; present says whether it is there.
+// Writes the path of the folder `name` of the shipped data; present(path) checks a candidate.
 static int find_shipped(const char *name, bool (*present)(const char *folder),
                         char path[DATASET_PATH], Error *err) {
-    char own[DATASET_PATH]; // the place of the file that this code is in: a program, a library
+    char own[DATASET_PATH]; // the folder of the program or library that contains this code
     const char *data = getenv("DDPC_DATA");
     const char *near = shared_object_own_folder(own, sizeof own) ? own : NULL;
     const char *const places[][2] = {
@@ -153,13 +159,14 @@ DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
     return dataset_open_with(&(DataOptions){.name = name, .seed = seed, .ignore_label = -1}, err);
 }
 
-// Is it the name, or the name with something behind it, as in "shapes:32x32"?
+// Whether the name is `word` alone or with a specification, as in "shapes:32x32".
 static bool is_made_up(const char *name, const char *word) {
     size_t length = strlen(word);
     return strncmp(name, word, length) == 0 && (name[length] == '\0' || name[length] == ':');
 }
 
 DataSource *dataset_open_with(const DataOptions *options, Error *err) {
+    CHECK(options->name, "dataset_open_with: options->name is NULL");
     DataSource *source = memory_zalloc(sizeof *source);
     const char *name = options->name;
     source->loss_floor = NAN;
@@ -203,9 +210,9 @@ size_t dataset_sample_size(const Dataset *set) {
     return set->shape[0] * set->shape[1] * set->shape[2];
 }
 
-// Where the crop begins in the padded image, and whether it is mirrored.
+// The offset of the crop in the padded image, and whether it is mirrored.
 typedef struct View {
-    size_t down, right; // from 0 to 2 pad, in pixels; pad moves nothing
+    size_t down, right; // from 0 to 2 pad, in pixels; pad is the identity
     size_t pad;
     bool flip;
 } View;
@@ -225,9 +232,9 @@ static float normalise(uint8_t byte, float mean, float std) {
     return ((float)byte / 255.0f - mean) / std;
 }
 
-// Which pixel of the image the view has at (y, x): its index, or SIZE_MAX outside of the image.
+// The index of the image's pixel that the view has at (y, x); SIZE_MAX outside of the image.
 static size_t view_source(const View *view, size_t height, size_t width, size_t y, size_t x) {
-    // Above and left of the image these wrap around to huge numbers, which are outside, too.
+    // Above and left of the image these wrap around to huge numbers, also outside.
     size_t row = y + view->down - view->pad;
     size_t column = (view->flip ? width - 1 - x : x) + view->right - view->pad;
     return row < height && column < width ? row * width + column : SIZE_MAX;
@@ -265,7 +272,7 @@ void dataset_sample(const Dataset *set, size_t index, const Augment *augment, si
     }
 }
 
-// `count` tokens of the stream from `first` on, which may be the last ones.
+// Copies `count` tokens of the stream from `first` on.
 static void copy_tokens(const Dataset *set, size_t first, size_t count, int64_t *out) {
     CHECK(first + count <= set->token_count, "tokens %zu.. of %zu", first, set->token_count);
     for (size_t i = 0; i < count; i++) out[i] = set->tokens[first + i];

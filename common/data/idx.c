@@ -1,12 +1,11 @@
-/* idx.c: reading IDX files that may be anything.
+/* idx.c: reading IDX files, which are untrusted input.
  *
- * The header is believed only as far as the bytes that follow bear it out: memory grows with what
- * has been read, so a header that promises gigabytes costs nothing. What the headers say is
- * compared before the first value is read: images with labels, test set with training set, and the
- * size of a gzip file with what it says it holds, because a few megabytes can be blown up to
- * gigabytes. A file is good only if it ends exactly where its header says; reading to the end also
- * makes zlib compare the gzip checksum. zlib reads plain files as they are, so there is one path
- * for both.
+ * Headers are untrusted. The buffer grows with the bytes that have been read, so a header of
+ * gigabytes allocates nothing by itself. Before the first value is read, the headers are compared:
+ * images with labels, test set with training set, and the values' size with the gzip file's,
+ * because a few megabytes can expand to gigabytes. A file must end exactly where its header says;
+ * reading to the end also makes zlib verify the gzip checksum. zlib reads plain files unchanged, so
+ * both take the same path.
  */
 #include "common/data/idx.h"
 
@@ -15,12 +14,14 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 enum { IDX_BYTES = 0x08, IDX_MAX_DIMS = 4, IDX_FIRST_READ = 1 << 20 };
 static const size_t IDX_MAX_TOTAL = (size_t)8 << 30; // bytes of values in one file
-// Images do not become a hundred times smaller when they are packed, so a gzip file whose header
-// says that they did is refused, unless the values are at most IDX_SMALL bytes.
+// Images do not compress to a hundredth, so a gzip file with a larger ratio is rejected, unless its
+// values are at most IDX_SMALL bytes.
 enum { IDX_MAX_RATIO = 100, IDX_SMALL = 64 << 20 };
 
 typedef struct IdxFile {
@@ -81,8 +82,8 @@ static int idx_read_magic(IdxFile *file, Error *err) {
     size_t got;
     if (idx_read(file, magic, sizeof magic, &got, err) != 0) return -1;
     if (got < sizeof magic)
-        return error_set(err, STATUS_USAGE, "%s: IDX file is truncated: %zu bytes, no header",
-                         file->path, got);
+        return error_set(err, STATUS_USAGE, "%s: IDX file is truncated: %zu byte%s, no header",
+                         file->path, got, format_s(got));
     if (magic[0] != 0 || magic[1] != 0)
         return error_set(err, STATUS_USAGE,
                          "%s: not an IDX file: it starts with %02x %02x %02x %02x, not with 00 00",
@@ -100,7 +101,7 @@ static int idx_fail_truncated(const IdxFile *file, size_t bytes, const char *wha
                      file->path, file->size[0], what, bytes / file->item);
 }
 
-// Can the file hold what its header says? total: bytes of values.
+// Checks the header's size against the file's. total: bytes of values.
 static int idx_check_size(const IdxFile *file, size_t total, const char *what, Error *err) {
     size_t header = 4 + 4 * file->dims;
     if (gzdirect(file->stream)) { // a plain file
@@ -159,26 +160,22 @@ static int idx_read_values(IdxFile *file, const char *what, Error *err) {
     if (idx_read(file, &extra, 1, &got, err) != 0) return -1;
     if (got > 0)
         return error_set(err, STATUS_USAGE,
-                         "%s: more bytes follow after the %zu %s that the IDX header says",
-                         file->path, file->size[0], what);
+                         "%s: more bytes follow the %zu %s that the IDX header says", file->path,
+                         file->size[0], what);
     return 0;
 }
 
-// Finds and opens one file and reads its header. The caller calls idx_close, after an error too.
+// Finds and opens one file and reads its header. The caller calls idx_close, also after an error.
 static int idx_begin(const char *folder, const char *stem, bool labels, IdxFile *file, Error *err) {
     const char *ranks = labels ? "1" : "342";
     *file = (IdxFile){.dims = 0};
     if (!idx_find(folder, stem, ranks, file->path, sizeof file->path))
         return error_set(err, STATUS_USAGE, "%s: no %s-idx%c-ubyte or %s-idx%c-ubyte.gz in it",
                          folder, stem, ranks[0], stem, ranks[0]);
-    struct stat st;
-    if (stat(file->path, &st) != 0)
-        return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
-    if (!S_ISREG(st.st_mode)) // opening a pipe would wait for a writer
-        return error_set(err, STATUS_USAGE, "%s: not a file", file->path);
-    file->stored = (size_t)st.st_size;
-    file->stream = gzopen(file->path, "rb");
-    if (!file->stream) return error_set(err, STATUS_USAGE, "%s: %s", file->path, strerror(errno));
+    int fd = file_open(file->path, &file->stored, err);
+    if (fd < 0) return -1;
+    file->stream = gzdopen(fd, "rb");
+    CHECK(file->stream, "no stream for %s", file->path);
     return idx_read_header(file, labels ? 1 : 2, labels ? 1 : IDX_MAX_DIMS, err);
 }
 
@@ -187,8 +184,8 @@ static void idx_close(IdxFile *file) {
     free(file->values);
 }
 
-// Stores the set's sizes, which the headers alone tell, after a comparison: set->shape comes with
-// the training set's shape, or with zeros if there is nothing to compare with.
+// Compares the headers and stores the set's sizes. set->shape: in, the training set's shape, or
+// zeros for the training set itself; out, the shape.
 static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const char *folder,
                            Dataset *set, Error *err) {
     size_t shape[3], first = 3 - (images->dims - 1); // a file without channels or rows has one
@@ -197,8 +194,9 @@ static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const c
         return error_set(err, STATUS_USAGE, "%s: images of %zu channels; at most 4 are read",
                          images->path, shape[0]);
     if (labels->size[0] != images->size[0])
-        return error_set(err, STATUS_USAGE, "%s: %zu labels for the %zu images of %s", labels->path,
-                         labels->size[0], images->size[0], images->path);
+        return error_set(err, STATUS_USAGE, "%s: %zu label%s for the %zu image%s of %s",
+                         labels->path, labels->size[0], format_s(labels->size[0]), images->size[0],
+                         format_s(images->size[0]), images->path);
     if (set->shape[0] > 0 && memcmp(set->shape, shape, sizeof shape) != 0)
         return error_set(err, STATUS_USAGE,
                          "%s: training images are %zux%zux%zu but test images %zux%zux%zu", folder,
@@ -208,7 +206,8 @@ static int idx_store_sizes(const IdxFile *images, const IdxFile *labels, const c
     return 0;
 }
 
-// Stores the labels. set->classes: how many classes there may be, or 0 to count them here.
+// Stores the labels. set->classes: in, the most classes that are allowed, or 0; out, if it was 0,
+// the largest label + 1.
 static int idx_store_labels(const IdxFile *file, Dataset *set, Error *err) {
     set->labels = memory_zalloc(set->count * sizeof *set->labels);
     size_t limit = set->classes;

@@ -10,9 +10,9 @@
 
 #include "common/data/dataset.h"
 
-bool idx_present(const char *folder); // is any of the four files there?
-// Fills train and test but for mean and std. Returns 0, or -1 with err filled; the caller closes
-// the source in both cases.
+bool idx_present(const char *folder); // whether it has any of the four files
+// Fills train and test except mean and std. Returns 0, or -1 with err filled; in both cases the
+// caller closes the source.
 int idx_open(const char *folder, DataSource *source, Error *err);
 
 #endif

@@ -1,13 +1,13 @@
-/* loader.c: a ring of batches between the thread that fills them and the trainer that uses them.
+/* loader.c: a ring of batches between the loader's thread (producer) and the trainer (consumer).
  *
- * The ring has depth + 1 slots: the one that the caller holds, and `depth` made ahead. Batch b of
- * the epoch is made in slot b mod slots. Of the batches, [given, made) lie ready, and given - 1 is
- * the caller's; the thread makes batch `made` while made - given < depth, so it never touches a
- * slot that is ready or held.
+ * The ring has depth + 1 slots: the caller's batch and `depth` prefetched ones. Batch b of the
+ * epoch is in slot b mod slots. Batches [given, made) are ready, and given - 1 is the caller's; the
+ * thread makes batch `made` while made - given < depth, so it never writes a slot that is ready or
+ * in use.
  *
- * A batch is filled outside the lock, with `busy` set. Whoever changes what the thread reads while
- * it fills (the sampler's arrays, at the start of an epoch) first waits until it is not busy. The
- * waits need no deadline: the other side only computes, on memory, and cannot be lost.
+ * A batch is filled outside the lock, with `busy` set. loader_start waits until `busy` is cleared
+ * before it changes the sampler's arrays, which the thread reads. The waits need no deadline,
+ * because the other thread only computes.
  */
 #include "common/data/loader.h"
 
@@ -28,9 +28,9 @@ struct Loader {
     size_t depth;    // batches made ahead; 0: no thread
     pthread_t thread;
 
-    pthread_mutex_t lock; // protects what follows
-    pthread_cond_t wake;  // for the thread: there is something to make, or it is to end
-    pthread_cond_t done;  // for the caller: a batch was made
+    pthread_mutex_t lock; // protects the fields below
+    pthread_cond_t wake;  // to the thread: a slot is free, or `closing` is set
+    pthread_cond_t done;  // to the caller: a batch is ready
     size_t epoch, made, given, end;
     bool busy, closing;
 };
@@ -95,6 +95,7 @@ static void create_batch(Batch *batch, const Dataset *set, size_t capacity, Devi
 
 Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augment, size_t depth,
                       Device *device) {
+    CHECK(depth <= LOADER_MAX_DEPTH, "loader_create: depth %zu", depth);
     Loader *loader = memory_zalloc(sizeof *loader);
     loader->set = set;
     loader->device = device;
@@ -116,7 +117,7 @@ Loader *loader_create(const Dataset *set, Sampler *sampler, const Augment *augme
     pthread_mutex_init(&loader->lock, NULL);
     pthread_cond_init(&loader->wake, NULL);
     pthread_cond_init(&loader->done, NULL);
-    // Where no thread can be had, batches are made on demand.
+    // If no thread can be created, batches are made on demand.
     if (depth > 0 && pthread_create(&loader->thread, NULL, loader_run, loader) != 0)
         loader->depth = 0;
     return loader;
@@ -150,7 +151,7 @@ size_t loader_capacity(const Loader *loader) {
 
 void loader_start(Loader *loader, size_t epoch, size_t first) {
     pthread_mutex_lock(&loader->lock);
-    // The epoch before ends here: a batch that is being made is its last one, and is dropped.
+    // Ends the previous epoch: the batch in progress is its last one, and is discarded.
     loader->end = loader->made + loader->busy;
     while (loader->busy) pthread_cond_wait(&loader->done, &loader->lock);
     sampler_set_epoch(loader->sampler, epoch);

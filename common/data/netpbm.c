@@ -2,18 +2,16 @@
 #include "common/data/netpbm.h"
 
 #include <ctype.h>
-#include <errno.h>
-#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
+#include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 enum { HEADER_MAX = 4096 }; // bytes, comments included
 
-// The next byte of the header; EOF at its end, or where a header has become too long to be one.
+// The next byte of the header; EOF at the file's end or after HEADER_MAX bytes.
 static int next_byte(FILE *file) {
     return ftell(file) < HEADER_MAX ? getc(file) : EOF;
 }
@@ -32,7 +30,7 @@ static long read_number(FILE *file) {
         number = 10 * number + (c - '0');
         if (number > NETPBM_SIDE_MAX) return -1;
     }
-    return isspace(c) ? number : -1; // one byte of white space ends it, and belongs to it
+    return isspace(c) ? number : -1; // consumes the one byte of white space that ends it
 }
 
 static int read_header(Netpbm *picture, Error *err) {
@@ -55,34 +53,29 @@ static int read_header(Netpbm *picture, Error *err) {
     return 0;
 }
 
-static int check_size(const Netpbm *picture, const struct stat *about, Error *err) {
+static int check_size(const Netpbm *picture, size_t bytes, Error *err) {
     size_t wanted = picture->channels * picture->height * picture->width;
-    size_t follow = (size_t)about->st_size - (size_t)ftell(picture->file);
+    size_t follow = bytes - (size_t)ftell(picture->file);
     if (follow == wanted) return 0;
     return error_set(err, STATUS_USAGE,
-                     "%s: the header says %zux%zu pixels, %zu bytes; %zu bytes follow",
-                     picture->path, picture->width, picture->height, wanted, follow);
+                     "%s: the header says %zux%zu pixels, %zu byte%s; %zu byte%s follow%s",
+                     picture->path, picture->width, picture->height, wanted, format_s(wanted),
+                     follow, format_s(follow), follow == 1 ? "s" : "");
 }
 
 int netpbm_open(const char *path, Netpbm *picture, Error *err) {
-    struct stat about;
-    *picture = (Netpbm){.path = path};
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe of that name is not waited for
-    if (fd < 0) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    picture->file = fdopen(fd, "rb");
-    CHECK(picture->file, "no stream for %s: %s", path, strerror(errno));
-    int status = 0;
-    if (fstat(fd, &about) != 0 || !S_ISREG(about.st_mode))
-        status = error_set(err, STATUS_USAGE, "%s: not a file", path);
-    if (status == 0) status = read_header(picture, err);
-    if (status == 0) status = check_size(picture, &about, err);
+    size_t bytes = 0;
+    *picture = (Netpbm){.path = path, .file = file_open_stream(path, &bytes, err)};
+    if (!picture->file) return -1;
+    int status = read_header(picture, err);
+    if (status == 0) status = check_size(picture, bytes, err);
     if (status != 0) netpbm_close(picture);
     return status;
 }
 
 int netpbm_read(Netpbm *picture, uint8_t *pixels, Error *err) {
     size_t plane = picture->height * picture->width, channels = picture->channels;
-    uint8_t *row = memory_zalloc(picture->width * channels); // as it lies in the file: RGBRGB...
+    uint8_t *row = memory_zalloc(picture->width * channels); // of the file: RGBRGB...
     int status = 0;
     for (size_t y = 0; y < picture->height && status == 0; y++) {
         if (fread(row, channels, picture->width, picture->file) != picture->width)

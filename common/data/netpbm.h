@@ -1,8 +1,6 @@
-/* netpbm.h: reading pictures in the simplest format there is: binary PPM ("P6": red, green, blue)
- * and PGM ("P5": gray) with values of one byte. The header is text; the pixels follow it, row by
- * row.
- *
- * A file is measured before it is read: it must be as long as its header says, to the byte.
+/* netpbm.h: reading pictures: binary PPM ("P6": red, green, blue) and PGM ("P5": gray), a byte per
+ * value. The header is text; the pixels follow it, row by row. The file's length must be exactly
+ * that of its header, which is checked before pixels are read.
  */
 #ifndef COMMON_DATA_NETPBM_H
 #define COMMON_DATA_NETPBM_H
@@ -22,7 +20,7 @@ typedef struct Netpbm {
     size_t height, width;
 } Netpbm;
 
-// Opens a file and reads its header. Returns 0, or -1 with err filled and nothing open.
+// Opens a file and reads its header. Returns 0, or -1 with err filled and the file closed.
 int netpbm_open(const char *path, Netpbm *picture, Error *err);
 // Reads the pixels: pixels[channels, height, width]. Returns 0, or -1 with err filled.
 int netpbm_read(Netpbm *picture, uint8_t *pixels, Error *err);

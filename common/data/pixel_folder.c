@@ -1,7 +1,7 @@
 /* pixel_folder.c: see pixel_folder.h.
  *
- * Two passes over the files: the first one reads headers only and compares them, so that memory is
- * taken when it is known that everything is there and fits together.
+ * Two passes over the files: the first one reads and compares all headers, so memory is allocated
+ * only for a complete and consistent set.
  */
 #include "common/data/pixel_folder.h"
 
@@ -19,7 +19,7 @@ static const size_t MAX_PIXELS = (size_t)1 << 28; // of a set: 3 GiB, most of it
 
 typedef struct Split { // DIR/train or DIR/test
     char *folder;
-    struct dirent **entries; // [count], a picture and then its labels, and so on
+    struct dirent **entries; // [count]: picture, its labels, picture, ...
     int count;
 } Split;
 
@@ -47,7 +47,7 @@ static int is_wanted(const struct dirent *entry) {
     return ends_with(entry->d_name, ".ppm") || ends_with(entry->d_name, ".pgm");
 }
 
-// By name, and of one name the picture (.ppm) before its labels (.pgm).
+// Orders by name; of one name, the picture (.ppm) precedes its labels (.pgm).
 static int compare_entries(const struct dirent **a, const struct dirent **b) {
     const char *x = (*a)->d_name, *y = (*b)->d_name;
     size_t x_stem = strlen(x) - ENDING, y_stem = strlen(y) - ENDING;
@@ -56,7 +56,7 @@ static int compare_entries(const struct dirent **a, const struct dirent **b) {
     return order != 0 ? order : -strcmp(x + x_stem, y + y_stem);
 }
 
-// Checks that every picture has its labels beside it: then every second name is that of labels.
+// Checks that every picture has labels, so the sorted names alternate.
 static int check_pairs(const Split *split, Error *err) {
     for (int i = 0; i < split->count; i += 2) {
         const char *name = split->entries[i]->d_name;
@@ -148,7 +148,7 @@ static int read_file(const Split *split, int i, const Dataset *set, uint8_t *pix
     return status;
 }
 
-// Makes labels of the gray values grays[pixels], and adds to seen how often each label occurs.
+// Converts grays[pixels] to labels, and adds their histogram to `seen`.
 static void store_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
                          size_t seen[GRAYS]) {
     for (size_t p = 0; p < pixels; p++) {
@@ -165,7 +165,7 @@ static int largest_below(const size_t seen[GRAYS], int limit) {
     return label;
 }
 
-// If 255 follows a gap, it is probably no class: most tools mark with it what is not to be learnt.
+// 255 after a gap is probably not a class: most tools mark ignored pixels with it.
 static int count_classes(const Split *split, const size_t seen[GRAYS], Dataset *set, Error *err) {
     int largest = largest_below(seen, GRAYS), second = largest_below(seen, largest);
     if (largest < 0)

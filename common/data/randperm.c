@@ -1,9 +1,8 @@
-/* randperm.c: the Mersenne Twister (Matsumoto and Nishimura, 1998) and the shuffle that PyTorch
- * draws from it.
+/* randperm.c: the Mersenne Twister (Matsumoto and Nishimura, 1998) and PyTorch's shuffle by it.
  *
  * PyTorch seeds the generator with the low 32 bits of its seed and takes one 32-bit word per swap;
- * the remainder's slight bias towards small numbers is part of what is reproduced. The generator
- * lives on the stack of one call: a permutation depends on its arguments only.
+ * the remainder's slight bias towards small numbers is reproduced. The generator is local to one
+ * call: a permutation depends on its arguments only.
  */
 #include "common/data/randperm.h"
 
@@ -13,7 +12,7 @@ enum { MT_WORDS = 624, MT_SHIFT = 397 };
 
 typedef struct MersenneTwister {
     uint32_t word[MT_WORDS];
-    size_t next; // the word to hand out next; MT_WORDS: make new ones first
+    size_t next; // index of the next word; MT_WORDS: generate new words first
 } MersenneTwister;
 
 static void mt_seed(MersenneTwister *mt, uint32_t seed) {

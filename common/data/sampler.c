@@ -1,14 +1,14 @@
 /* sampler.c: the whole, blocked and evaluation layouts.
  *
- * A layout writes the epoch's order of all samples into `indices`, then moves this rank's to the
- * front. No index ever moves towards the end, so nothing is overwritten before it is read, and
- * laying out an epoch allocates nothing. Only `indices` differs from epoch to epoch: `start` and
- * `global` follow from the sizes.
+ * A layout writes the epoch's order of all samples into `indices`, then moves this rank's indices
+ * to the front, in place: an index only moves towards the front, so each is read before it is
+ * overwritten. Only `indices` depends on the epoch: `start` and `global` follow from the sizes.
  *
- * The interleaved layout is ddp's: see ddp/distributed_sampler.c.
+ * The interleaved layout is in ddp/distributed_sampler.c.
  */
 #include "common/data/sampler.h"
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/data/randperm.h"
 
@@ -90,7 +90,7 @@ static void layout_blocked(Sampler *self, size_t epoch) {
     sampler_order(self, epoch, self->indices);
     size_t filled = 0;
     for (size_t i = 0; i < self->batch_count; i++) {
-        size_t first = i * self->global_batch; // in the order: where the global batch begins
+        size_t first = i * self->global_batch; // of the global batch, in the epoch's order
         size_t left = self->samples - first;
         self->global[i] = left < self->global_batch ? left : self->global_batch;
         size_t begin, end;
@@ -112,8 +112,8 @@ Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int ran
     if (wanted.batch_count == 0) {
         error_set(
             err, STATUS_USAGE,
-            "--global-batch %zu: no batch is left, the incomplete one of %zu samples is dropped",
-            global_batch, samples);
+            "--global-batch %zu: no batch is left, the incomplete one of %zu sample%s is dropped",
+            global_batch, samples, format_s(samples));
         return NULL;
     }
     return sampler_create(&wanted);
@@ -124,7 +124,7 @@ Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool d
     return sampler_blocked(samples, global_batch, 1, 0, shuffle, drop_last, seed, err);
 }
 
-// The number of samples in batch i of a rank's part.
+// The number of samples in batch i of a rank's chunk.
 static size_t part_batch(const Sampler *self, int rank, size_t batch, size_t i) {
     size_t begin, end;
     chunk_bounds(self->samples, (size_t)self->world, (size_t)rank, &begin, &end);
@@ -134,7 +134,7 @@ static size_t part_batch(const Sampler *self, int rank, size_t batch, size_t i) 
 }
 
 static void layout_evaluation(Sampler *self, size_t epoch) {
-    (void)epoch; // evaluation sees the same order every time
+    (void)epoch; // evaluation has the same order in every epoch
     size_t begin, end;
     chunk_bounds(self->samples, (size_t)self->world, (size_t)self->rank, &begin, &end);
     for (size_t row = begin; row < end; row++) self->indices[row - begin] = row;

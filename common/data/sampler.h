@@ -1,12 +1,12 @@
-/* sampler.h: which samples this rank sees, in which order.
+/* sampler.h: the samples of this rank, and their order.
  *
- * A sampler lists, for one epoch, the batches of one rank: batch i is indices[start[i] ..
- * start[i+1]). The whole global batch has `global` samples in all ranks together. Three layouts:
+ * A sampler has the batches of one rank for one epoch: batch i is indices[start[i] .. start[i+1]),
+ * and the batches i of all ranks together have global[i] samples. Three layouts:
  *
  *   whole        one device or DataParallel: consecutive global batches of the permutation
  *   interleaved  PyTorch's DistributedSampler (ddp/distributed_sampler.h builds it)
- *   blocked      rank r takes the r-th chunk (ceil(B/W) rows) of the very batch that `whole` would
- *                take, so DDP's rank r sees what DataParallel's device r sees
+ *   blocked      rank r takes the r-th chunk (ceil(B/W) rows) of the batch of `whole`, so DDP's
+ *                rank r has the rows of DataParallel's device r
  *
  * The order of an epoch is randperm(N, seed + epoch), or 0..N-1 without shuffling: a pure function,
  * so a resumed run continues by skipping.
@@ -26,7 +26,7 @@ struct Sampler {
     size_t global_batch; // B
     int world, rank;
     bool shuffle, drop_last;
-    bool interleaved; // the ranks take turns; otherwise each takes a chunk
+    bool interleaved; // rank r has samples r, r + W, ...; otherwise a chunk
     uint64_t seed;
     // Fills the three arrays below for an epoch.
     void (*layout)(Sampler *self, size_t epoch);
@@ -37,41 +37,39 @@ struct Sampler {
     size_t *global;     // [batch_count] samples of this batch in all ranks together
 };
 
-// Makes a sampler of the whole layout, for a world of one. drop_last leaves out an incomplete last
-// batch. Returns NULL with err filled when global_batch is 0 or no batch is left.
+// Creates a sampler of the whole layout, for a world of one. drop_last drops an incomplete last
+// batch. Returns NULL with err filled if global_batch is 0 or no batch is left.
 Sampler *sampler_whole(size_t samples, size_t global_batch, bool shuffle, bool drop_last,
                        uint64_t seed, Error *err);
-// Makes a sampler of the blocked layout. A rank's share of the last batch may be empty.
+// Creates a sampler of the blocked layout. A rank's chunk of the last batch may be empty.
 Sampler *sampler_blocked(size_t samples, size_t global_batch, int world, int rank, bool shuffle,
                          bool drop_last, uint64_t seed, Error *err);
-// The type of the functions that make a layout for several ranks: sampler_blocked and
-// distributed_sampler.
+// The type of sampler_blocked and distributed_sampler.
 typedef Sampler *SamplerOfRank(size_t samples, size_t global_batch, int world, int rank,
                                bool shuffle, bool drop_last, uint64_t seed, Error *err);
-void sampler_close(Sampler *sampler); // NULL is fine
-// Leaves out the last batch if it is incomplete, as PyTorch's DataLoader does with drop_last.
+void sampler_close(Sampler *sampler); // may be NULL
+// Drops the last batch if it is incomplete, as PyTorch's DataLoader does with drop_last.
 // Returns 0, or -1 with err filled if no batch is left.
 int sampler_drop_incomplete(Sampler *sampler, Error *err);
 void sampler_set_epoch(Sampler *sampler, size_t epoch);
 
-// For evaluation: this rank's contiguous part of 0..N-1, in batches of at most `batch`, every
-// sample in exactly one rank once. Ranks may have different numbers of batches.
+// For evaluation: this rank's contiguous chunk of 0..N-1 in batches of at most `batch`; every
+// sample is in exactly one rank's chunk. Ranks may have different numbers of batches.
 Sampler *sampler_evaluation(size_t samples, size_t batch, int world, int rank);
 
-// ---- for those who write a layout, here and in ddp/distributed_sampler.c -----------------------
+// ---- for layouts, here and of a DistributedSampler ----------------------------------------------
 
-// Checks what every layout is told, and fills in these fields of `wanted`. Returns 0, or -1 with
-// err filled.
+// Checks the arguments of a layout and stores them in `wanted`. Returns 0, or -1 with err filled.
 int sampler_begin(Sampler *wanted, size_t samples, size_t global_batch, int world, int rank,
                   bool shuffle, bool drop_last, uint64_t seed, Error *err);
 // Allocates a sampler with wanted's fields, to which the caller has added batch_count and layout,
-// and lays out epoch 0. Its array `indices` has room for samples + world indices.
+// and fills its arrays for epoch 0. `indices` has a capacity of samples + world.
 Sampler *sampler_create(const Sampler *wanted);
 // Writes the order of an epoch, [samples].
 void sampler_order(const Sampler *sampler, size_t epoch, size_t *order);
 
 // PyTorch's chunk rule: chunks of ceil(count / chunks); the last ones are short or missing. Sets
-// [*begin, *end) to what chunk i holds, which is nothing if it is missing.
+// [*begin, *end) to the range of chunk i, which is empty if it is missing.
 void chunk_bounds(size_t count, size_t chunks, size_t i, size_t *begin, size_t *end);
 
 #endif

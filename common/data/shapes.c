@@ -1,6 +1,6 @@
-/* shapes.c: draws the shapes, and reads "shapes:HxW@COUNT".
+/* shapes.c: draws the shapes, and parses "shapes:HxW@COUNT".
  *
- * Places and sizes are in pixels, colours in [0, 1] until the noise has been added.
+ * Positions and sizes are in pixels, colours in [0, 1] until the noise has been added.
  */
 #include "common/data/shapes.h"
 
@@ -8,12 +8,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/data/spec.h"
 
 enum { CHANNELS = 3, MAX_SHAPES = 3, MIN_SIDE = 8, MAX_SIDE = 4096 };
-// The numbers that are drawn for a sample, by index. The eight of shape s begin at
+// Indices of a sample's random numbers. The eight of shape s begin at
 // DRAW_SHAPES (1 + s).
 enum { DRAW_COUNT, DRAW_BACKGROUND, DRAW_SHAPES = 8, DRAWS = DRAW_SHAPES * (1 + MAX_SHAPES) };
 static const float NOISE = 0.05f; // standard deviation
@@ -32,7 +33,7 @@ typedef struct Shape {
     float color[CHANNELS];
 } Shape;
 
-// What belongs to one sample's drawing.
+// The drawing of one sample.
 typedef struct Drawing {
     uint64_t seed;
     size_t number, height, width;
@@ -77,7 +78,7 @@ static size_t uppermost_shape(const Shape *shapes, size_t count, size_t row, siz
     return 0;
 }
 
-// Is this a pixel of a shape, with a neighbour that is not of that shape?
+// Whether this is a pixel of a shape with a neighbour outside of that shape.
 static bool on_outline(const Drawing *d, const Shape *shapes, size_t count, size_t row,
                        size_t column) {
     size_t own = uppermost_shape(shapes, count, row, column);
@@ -141,7 +142,8 @@ int shapes_open(const char *name, uint64_t seed, DataSource *source, Error *err)
     bool plain = spec_skip(&text, "shapes") && *text == '\0';
     if (!plain && !(spec_skip(&text, ":") && parse_spec(text, &spec)))
         return error_set(err, STATUS_USAGE,
-                         "%s: want shapes:HEIGHTxWIDTH, with @COUNT behind it if you like", name);
+                         "%s: want shapes:HEIGHTxWIDTH, with @COUNT behind it if you like",
+                         format_quote(name).text);
     if (spec.height < MIN_SIDE || spec.width < MIN_SIDE || spec.height > MAX_SIDE ||
         spec.width > MAX_SIDE)
         return error_set(err, STATUS_USAGE, "%s: the sides must be of %d to %d pixels", name,

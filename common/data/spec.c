@@ -1,16 +1,15 @@
-/* spec.c: numbers and words in the names of made-up data sets. */
+/* spec.c: numbers and words in the names of generated data sets. */
 #include "common/data/spec.h"
 
 #include <string.h>
 
+#include "common/base/format.h"
+
 bool spec_number(const char **at, size_t *number) {
-    *number = 0;
-    size_t digits = 0;
-    for (; **at >= '0' && **at <= '9'; (*at)++, digits++) {
-        if (digits == 9) return false;
-        *number = *number * 10 + (size_t)(**at - '0');
-    }
-    return digits > 0 && *number > 0;
+    uint64_t value;
+    if (!format_read_number(at, 999999999, &value)) return false;
+    *number = (size_t)value;
+    return value > 0;
 }
 
 bool spec_skip(const char **at, const char *word) {

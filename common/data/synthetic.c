@@ -1,13 +1,14 @@
-/* synthetic.c: the teacher, the samples it labels, and the reading of "synthetic:IN->OUT@COUNT".
+/* synthetic.c: the teacher, its samples, and the parser of "synthetic:IN->OUT@COUNT".
  *
- * Every value is rng's function of (seed, stream, index), so each rank makes the same set on its
- * own, and a larger COUNT continues a smaller one.
+ * Every value is rng's function of (seed, stream, index), so all ranks generate the same set, and a
+ * larger COUNT extends a smaller one.
  */
 #include "common/data/synthetic.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "common/data/spec.h"
@@ -90,7 +91,7 @@ static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, s
     return label;
 }
 
-// Makes the samples numbered from `first` on. Returns the sum of the labels' entropies (0 for a
+// Generates the samples from index `first` on. Returns the sum of the labels' entropies (0 for a
 // regression).
 static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
                            uint64_t seed, size_t first, size_t count) {
@@ -134,7 +135,7 @@ static bool parse_spec(const char *text, SyntheticSpec *spec) {
             !spec_number(&text, &spec->shape[2]))
             return false;
     }
-    // Both "->" and ":" are read; no shell takes ":" for a redirection.
+    // ":" is accepted for "->", which a shell reads as a redirection.
     if (!spec_skip(&text, ":") && !spec_skip(&text, "->")) return false;
     if (!spec_number(&text, &spec->outputs)) return false;
     if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
@@ -168,7 +169,7 @@ int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err) {
         return error_set(err, STATUS_USAGE,
                          "%s: want synthetic:SIZE->TARGETS (regression) or "
                          "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
-                         name);
+                         format_quote(name).text);
     return check_spec(name, spec, err);
 }
 

@@ -1,8 +1,8 @@
 /* text.c: see text.h.
  *
- * A text is read whole, plain or gzipped, and becomes code points first: which of them the training
- * part has is known only when it has all been looked at. Token files are believed as far as their
- * size bears them out, which is compared before memory is taken.
+ * A text is read whole, plain or gzipped, and decoded to code points before it is tokenized,
+ * because the vocabulary is that of the whole training part. A token file's header must match the
+ * file's size, which is checked before memory is allocated.
  */
 #include "common/data/text.h"
 
@@ -12,6 +12,8 @@
 #include <sys/stat.h>
 #include <zlib.h>
 
+#include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 enum { CODE_POINTS = 0x110000, MAX_VOCABULARY = 1 << 16, FIRST_READ = 1 << 20 };
@@ -20,7 +22,7 @@ static const size_t MAX_TOKENS = (size_t)1 << 32; // of a token file: 8 GiB
 
 // ---- windows -----------------------------------------------------------------------------------
 
-// Gives a set its tokens and cuts them into windows.
+// Stores the tokens in the set, which then owns them, and divides them into windows.
 static int set_windows(Dataset *set, uint16_t *tokens, size_t count, const char *path,
                        TextShape shape, Error *err) {
     CHECK(shape.context > 0, "windows of %zu tokens", shape.context);
@@ -30,14 +32,14 @@ static int set_windows(Dataset *set, uint16_t *tokens, size_t count, const char 
     set->shape[1] = set->shape[2] = 1;
     if (count <= shape.context)
         return error_set(err, STATUS_USAGE,
-                         "%s: a part of it has %zu tokens; a sample is %zu and their successors "
+                         "%s: a part of it has %zu token%s; a sample is %zu and their successors "
                          "(--context)",
-                         path, count, shape.context);
+                         path, count, format_s(count), shape.context);
     set->count = (count - 1) / shape.context;
     return 0;
 }
 
-// Sets the vocabulary's size. found: how many tokens the data needs the model to know.
+// Sets the vocabulary's size. found: how many distinct tokens the data has.
 static int set_vocabulary(DataSource *source, size_t found, const char *path, TextShape shape,
                           Error *err) {
     if (found > MAX_VOCABULARY)
@@ -62,9 +64,11 @@ bool text_names_file(const char *path) {
 // Reads a file to its end, at most MAX_TEXT bytes of it. The caller frees *text, also after a
 // failure.
 static int read_text(const char *path, uint8_t **text, size_t *bytes, Error *err) {
+    int fd = file_open(path, NULL, err);
+    if (fd < 0) return -1;
+    gzFile file = gzdopen(fd, "rb");
+    CHECK(file, "no stream for %s", path);
     errno = 0;
-    gzFile file = gzopen(path, "rb");
-    if (!file) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
     int got = 1;
     for (size_t room = 0; got > 0 && *bytes <= MAX_TEXT; *bytes += (size_t)(got > 0 ? got : 0)) {
         if (*bytes == room) room = room ? 2 * room : FIRST_READ;
@@ -86,7 +90,7 @@ static int read_text(const char *path, uint8_t **text, size_t *bytes, Error *err
     return failed;
 }
 
-// Reads the character at *at and moves behind it. Returns false where there is no UTF-8.
+// Decodes the character at *at and moves *at past it. Returns false if it is not UTF-8.
 static bool next_character(const uint8_t *text, size_t bytes, size_t *at, uint32_t *character) {
     static const uint32_t SMALLEST[] = {0, 0x80, 0x800, 0x10000};
     uint8_t lead = text[*at];
@@ -103,7 +107,7 @@ static bool next_character(const uint8_t *text, size_t bytes, size_t *at, uint32
            (*character < 0xd800 || *character > 0xdfff);
 }
 
-// Makes code points of UTF-8: *characters is [*count]. The caller frees it, also after a failure.
+// Decodes UTF-8 to code points: *characters is [*count]. The caller frees it, also after a failure.
 static int decode(const char *path, const uint8_t *text, size_t bytes, uint32_t **characters,
                   size_t *count, Error *err) {
     *characters = memory_zalloc((bytes + 1) * sizeof **characters);
@@ -115,8 +119,8 @@ static int decode(const char *path, const uint8_t *text, size_t bytes, uint32_t 
     return 0;
 }
 
-// Numbers the characters of the training part in ascending order, and then, if the test part has
-// others, TEXT_UNKNOWN for them. number: [CODE_POINTS], 0: not there, otherwise the token plus 1.
+// Numbers the characters of the training part in ascending order, then TEXT_UNKNOWN if the test
+// part has other characters. number: [CODE_POINTS], 0: no token, otherwise the token plus 1.
 static size_t number_characters(const uint32_t *characters, size_t training, size_t count,
                                 uint32_t *number, uint32_t *vocabulary) {
     size_t found = 0;
@@ -205,8 +209,7 @@ bool text_tokens_present(const char *folder) {
     return present;
 }
 
-// Moves to what follows the file's header, if it has one. *bytes is the size of the file, and
-// becomes that of its tokens.
+// Seeks past the file's header, if it has one. *bytes: in, the file's size; out, its tokens' size.
 static int skip_header(FILE *file, const char *path, size_t *bytes, Error *err) {
     uint32_t header[HEADER_NUMBERS] = {0};
     bool whole = fread(header, sizeof header, 1, file) == 1;
@@ -219,20 +222,19 @@ static int skip_header(FILE *file, const char *path, size_t *bytes, Error *err) 
                          header[1]);
     *bytes -= sizeof header;
     if (*bytes == (size_t)header[2] * sizeof(uint16_t)) return 0;
-    return error_set(err, STATUS_USAGE, "%s: the header says %u tokens, %zu bytes follow", path,
-                     header[2], *bytes);
+    return error_set(err, STATUS_USAGE, "%s: the header says %u token%s, %zu byte%s follow%s", path,
+                     header[2], format_s(header[2]), *bytes, format_s(*bytes),
+                     *bytes == 1 ? "s" : "");
 }
 
-static int read_tokens(FILE *file, const char *path, uint16_t **tokens, size_t *count, Error *err) {
-    struct stat about;
-    if (fstat(fileno(file), &about) != 0 || !S_ISREG(about.st_mode))
-        return error_set(err, STATUS_USAGE, "%s: not a regular file", path);
-    size_t bytes = (size_t)about.st_size;
+// bytes: of the file.
+static int read_tokens(FILE *file, const char *path, size_t bytes, uint16_t **tokens, size_t *count,
+                       Error *err) {
     if (skip_header(file, path, &bytes, err) != 0) return -1;
     if (bytes % sizeof **tokens != 0 || bytes / sizeof **tokens > MAX_TOKENS)
         return error_set(err, STATUS_USAGE,
-                         "%s: %zu bytes of tokens: must be two for each, at most 8 GiB", path,
-                         bytes);
+                         "%s: %zu byte%s of tokens: must be two for each, at most 8 GiB", path,
+                         bytes, format_s(bytes));
     *count = bytes / sizeof **tokens;
     *tokens = memory_zalloc(bytes + 1);
     if (fread(*tokens, sizeof **tokens, *count, file) == *count) return 0;
@@ -248,18 +250,18 @@ static size_t largest_token(const Dataset *set) {
 
 static int open_part(const char *path, TextShape shape, Dataset *set, Error *err) {
     uint16_t *tokens = NULL;
-    size_t count = 0;
-    FILE *file = fopen(path, "rb");
-    if (!file) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    int failed = read_tokens(file, path, &tokens, &count, err);
+    size_t count = 0, bytes = 0;
+    FILE *file = file_open_stream(path, &bytes, err);
+    if (!file) return -1;
+    int failed = read_tokens(file, path, bytes, &tokens, &count, err);
     fclose(file);
     if (!failed) return set_windows(set, tokens, count, path, shape, err);
     free(tokens);
     return failed;
 }
 
-// Refuses a token that the training part does not have, unless --vocabulary makes room for it:
-// there is no character here that could be read as unknown.
+// Rejects test tokens that the training part lacks, unless --vocabulary includes them: token files
+// have no token for unknown text.
 static int check_tokens(const Dataset *set, const char *path, Error *err) {
     size_t largest = largest_token(set);
     if (largest < set->classes) return 0;

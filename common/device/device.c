@@ -7,6 +7,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/cores.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/device/device_backend.h"
 #include "common/device/link.h"
@@ -32,7 +33,8 @@ Device *device_open(const char *name, Error *err) {
     char kind[12];
     int index;
     if (parse_name(name, kind, sizeof kind, &index) != 0) {
-        error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0", name);
+        error_set(err, STATUS_USAGE, "device %s: expected a name like cpu:0",
+                  format_quote(name).text);
         return NULL;
     }
     const DeviceBackend *backend = backend_find(kind, err);
@@ -61,9 +63,13 @@ void device_close(Device *device) {
 }
 
 int device_available(const char *kind) {
+    return device_usable(kind, NULL);
+}
+
+int device_usable(const char *kind, Error *why) {
     Error err = {0};
     const DeviceBackend *backend = backend_find(kind, &err);
-    if (backend) return backend->available();
+    if (backend) return backend->available(why);
     if (err.status == STATUS_FAILED) // this build has that kind, but cannot use it here
         fprintf(stderr, "device %s: %s\n", kind, err.message);
     return 0;
@@ -260,6 +266,7 @@ void device_bind_cores(Device *device, int place, int places) {
 }
 
 int device_wait(Device *device, double seconds, Error *err) {
+    if (clock_check_timeout(seconds, 0, err) != 0) return -1;
     CHECK(device->worker, "%s: device_wait before device_submit", device->name);
     if (worker_wait(device->worker, seconds) == 0) return 0;
     return error_set(err, STATUS_FAILED, "%s did not finish its job within %.0f s", device->name,

@@ -5,17 +5,17 @@
  * Nothing crosses from one device to another except by device_copy, which counts the bytes. So
  * every algorithm for many GPUs runs here as it is, and what it moves can be read off.
  * "ref:0" is the same with the plain-C reference kernels: slow, readable, and the tests' oracle.
- * "dry-cpu:0", "dry-cuda:0", ... only count what they are asked to hold (dry.c).
+ * "dry-cpu:0", "dry-cuda:0", ... only count what they are asked to hold.
  * "cuda:0", "cuda:1", ... are GPUs, with as many Devices as one likes on each ("cuda:0" twice: two
  * replicas on one card). The host cannot touch their memory (device_is_addressable).
  *
- * Work on a device is done in the order in which it was asked for: kernels, copies, fills. On a GPU
+ * Work on a device runs in the order of the calls: kernels, copies, fills. On a GPU
  * the calls return at once, and the host waits where a number comes back: a copy to the host,
  * device_synchronize, readback_wait. A CPU's calls return when the work is done, and everything
  * about waiting is free. One thread at a time uses a Device.
  *
  * This file does not know what is computed: that is the kernel table (device/kernels.h). How each
- * kind of device does the rest is cpu/device.c and cuda/device.c, behind device_backend.h.
+ * kind of device does the rest is its backend.
  */
 #ifndef COMMON_DEVICE_DEVICE_H
 #define COMMON_DEVICE_DEVICE_H
@@ -30,16 +30,16 @@
 typedef struct Worker Worker;
 typedef struct DeviceBackend DeviceBackend;
 typedef struct Link Link;
-typedef struct LinkSpeed LinkSpeed;
 
 typedef struct Device {
     char name[16]; // "cpu:1"
     int index;
     const Kernels *kernels; // to be called through device_kernels
     const DeviceBackend *backend;
-    void *state;    // the backend's (cuda/device.h)
+    void *state;    // the backend's
     Worker *worker; // NULL until the first device_submit
-    Link *link;     // to the other devices, emulated (device_emulate_link); NULL: none
+    Link *link;     // to the other devices, emulated (--link); NULL: none
+    int capability; // of a GPU, its compute capability, 10 major + minor; 0: no GPU
     bool tf32;      // products may round float32 factors to 10 bits (GPUs; PyTorch's allow_tf32)
 
     // What is allocated now and at most, in bytes, since device_reset_peak.
@@ -50,12 +50,14 @@ typedef struct Device {
 } Device;
 
 // Opens "cpu:N", "ref:N" or "cuda:N" ("cpu" is "cpu:0"). Returns NULL with err filled: STATUS_USAGE
-// for a name nobody knows, STATUS_SKIPPED for hardware that is not here.
+// for an unknown name, STATUS_SKIPPED for absent hardware.
 Device *device_open(const char *name, Error *err);
 void device_close(Device *device); // NULL is fine; all its memory must have been freed
 // How many devices of a kind ("cpu", "cuda") this machine has; INT_MAX: as many as one likes. 0 if
 // this build cannot use them, or there are none.
 int device_available(const char *kind);
+// As device_available. If the machine has such devices and none can be used, why says the reason.
+int device_usable(const char *kind, Error *why);
 
 // ---- what kind of device it is: three questions that happen to have one answer today ------------
 
@@ -80,12 +82,12 @@ static inline bool device_is_addressable(const Device *device) {
 const Kernels *device_kernels(const Device *device);
 
 // Device memory, aligned to MEMORY_ALIGNMENT, contents undefined. bytes may be 0. Never NULL: a
-// device that is out of memory ends the program with a line that says how much was asked for.
+// device that is out of memory ends the program with a line that says how much was requested.
 // Memory that is freed may be handed out again at once: the device works in order.
 void *device_alloc(Device *device, size_t bytes);
 void device_free(Device *device, void *memory, size_t bytes); // the same bytes; NULL is fine
 void device_reset_peak(Device *device);
-// Counts memory that somebody else owns (a segment shared between ranks) as this device's.
+// Counts memory of another owner (a segment shared between ranks) as this device's.
 void device_count(Device *device, size_t bytes);
 void device_uncount(Device *device, size_t bytes);
 
@@ -94,11 +96,6 @@ void device_uncount(Device *device, size_t bytes);
 // that was asked of both, and before all that will be. Counted at the destination when the devices
 // differ. Regions must not overlap.
 void device_copy(Device *to, void *destination, Device *from, const void *source, size_t bytes);
-
-// From now on a copy to or from another device that has a link too takes at least the time that it
-// would take over such a network (device/link.h). This is for devices whose copies are done when
-// the call returns (CPUs).
-void device_emulate_link(Device *device, LinkSpeed speed);
 
 // Waits until everything that was asked of the device is done.
 void device_synchronize(Device *device);
@@ -148,8 +145,8 @@ void device_graph_close(Device *device, DeviceGraph *graph); // NULL is fine
 // Runs function(argument) on the device's own thread, which is started at the first call and
 // lives until device_close. One job at a time per device: submit, then wait.
 void device_submit(Device *device, void (*function)(void *argument), void *argument);
-// Keeps that thread on the share `place` of `places` of the cores that this process may use
-// (base/cores.h): threads that wait for each other are slow when the system puts them on one core.
+// Keeps that thread on the share `place` of `places` of the cores that this process may use:
+// threads that wait for each other are slow when the system puts them on one core.
 void device_bind_cores(Device *device, int place, int places);
 // Waits for the job. Returns 0, or -1 with err filled after `seconds` without an end.
 int device_wait(Device *device, double seconds, Error *err);

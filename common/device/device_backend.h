@@ -9,7 +9,9 @@
 struct DeviceBackend {
     const char *name; // "cuda"
     const Kernels *kernels;
-    int (*available)(void); // devices of this kind; INT_MAX: as many as one likes
+    // Devices of this kind; INT_MAX: no limit. 0 with why (may be NULL) filled: there are some, and
+    // none can be used.
+    int (*available)(Error *why);
     // Fills device->state, which may be NULL; may give it kernels of its own. -1 with err filled.
     int (*open)(Device *device, Error *err);
     void (*close)(Device *device);
@@ -39,12 +41,15 @@ struct DeviceBackend {
     void (*graph_close)(Device *device, void *graph);
 };
 
+extern const Kernels kernels_cpu, kernels_ref;
 extern const DeviceBackend device_cpu, device_ref, device_dry_cpu, device_dry_cuda;
-extern const DeviceBackend device_cuda; // in libddpc_cuda.so alone
+// In libddpc_cuda.so alone.
+extern const Kernels kernels_cuda;
+extern const DeviceBackend device_cuda;
 // The same, loaded; for builds with CUDA. NULL with err filled: STATUS_SKIPPED if there is no GPU.
 const DeviceBackend *device_cuda_load(Error *err);
 
-// Finds the backend of a kind. NULL with err filled: STATUS_USAGE if nobody knows that kind,
+// Finds the backend of a kind. NULL with err filled: STATUS_USAGE for an unknown kind,
 // STATUS_SKIPPED if this build or this machine lacks it, STATUS_FAILED if it cannot be loaded.
 const DeviceBackend *backend_find(const char *kind, Error *err);
 

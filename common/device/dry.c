@@ -1,7 +1,7 @@
 /* dry.c: devices that count what they are asked to hold, and compute nothing: "dry-cpu:0" asks for
  * what "cpu:0" would, "dry-cuda:0" for what "cuda:0" would, by the same calls, in the same order.
  *
- * Memory is only promised: the system gives none before it is touched, and nobody touches it.
+ * Memory is only mapped: the system gives pages when they are touched, and these never are.
  * Kernels and copies do nothing; what is never written reads as zero. The functions that say how
  * much memory an operation needs are those of the device that is imitated.
  */
@@ -74,7 +74,8 @@ static DryKernels *imitate(const Kernels *of) {
 
 // ---- the device --------------------------------------------------------------------------------
 
-static int unlimited(void) {
+static int unlimited(Error *why) {
+    (void)why;
     return INT_MAX;
 }
 

@@ -1,4 +1,4 @@
-/* kernels.h: everything a device can compute, as tables of functions.
+/* kernels.h: the operations that a device computes, as tables of functions.
  *
  *                          Kernels of a backend (kernels_cpu, kernels_ref, kernels_cuda)
  *                                               |
@@ -6,28 +6,26 @@
  *      |          |       |         |        |      |      |        |         |        |
  * elementwise  slices  matrix  convolution  norm  loss  pixels  transformer  halves  optimizer
  *
- * A family is one table, and is exported by the file of a backend that computes it: cpu/norm.c has
- * cpu_norm, ref/norm.c ref_norm, cuda/norm.cu cuda_norm. cpu/ is fast (OpenBLAS, and loops that the
- * compiler can vectorise), cuda/ is for GPUs, and ref/ is the plain-C definition of each operation:
- * the one to read, and the tests' oracle.
+ * A family is one table, exported by each backend that implements it: cpu_norm, ref_norm and
+ * cuda_norm. cpu is fast (OpenBLAS and vectorised loops), cuda runs on GPUs, ref is the definition
+ * of each operation in plain C and the tests' oracle.
  *
  * Conventions, for every function:
- *  - it works on the device that device_kernels(device) made the calling thread's current one; all
- *    tensors lie there, small results too ("device memory"). A GPU's functions return before their
- *    work is done: it is carried out in the order of the calls, and only device_copy to the host,
- *    device_synchronize and readback_wait wait for it. Structs and lists of tensors are the host's,
- *    and may change after the call;
+ *  - it runs on the calling thread's current device, set by device_kernels(device). All tensors are
+ *    in its memory, scalar results too ("device memory"). On a GPU functions are asynchronous and
+ *    run in the order of the calls; device_copy to the host, device_synchronize and readback_wait
+ *    wait for completion. Structs and lists of tensors are host memory, reusable after the call;
  *  - tensors are row-major float32 and contiguous; images are [n, c, h, w] (PyTorch's layout). Only
  *    the family "halves" has tensors in 16 bits, and images there with the channels last;
- *  - counts are elements, and any count may be 0: a tensor without elements is neither read nor
- *    written, and a sum over nothing is 0;
- *  - outputs never overlap inputs unless the comment says "may be in place";
- *  - `accumulate` says whether an output is overwritten (false) or added to (true): gradients of a
- *    tensor that is used twice add up. "(+)=" stands for it in formulas;
- *  - a loss is divided by `divisor` (it is 0 if that is not positive);
- *  - the result depends only on the arguments: no threads, no state, a fixed order of additions;
- *  - reductions over many elements (statistics, losses, bias gradients) add in double or in float
- *    lanes of a fixed pattern; backends may differ by rounding, one backend never from itself.
+ *  - counts are elements and may be 0: an empty tensor is neither read nor written; its sum is 0;
+ *  - outputs do not overlap inputs unless the comment says "may be in place";
+ *  - `accumulate`: the output is overwritten (false) or added to (true), for tensors that are used
+ *    more than once. Formulas write "(+)=";
+ *  - a loss is divided by `divisor`, and is 0 if the divisor is not positive;
+ *  - the result is a function of the arguments alone: the order of additions is fixed;
+ *  - reductions over many elements (statistics, losses, bias gradients) accumulate in double, or in
+ *    float lanes of a fixed pattern. Two backends may differ by rounding; one backend is
+ *    deterministic.
  */
 #ifndef COMMON_DEVICE_KERNELS_H
 #define COMMON_DEVICE_KERNELS_H
@@ -42,15 +40,26 @@ typedef enum Precision { PRECISION_F32, PRECISION_BF16, PRECISION_F16 } Precisio
 
 // ---- elementwise -------------------------------------------------------------------------------
 
+// An activation y = f(x), and what its gradient is computed from: the contents of x's memory after
+// the forward pass ("saved").
+//
+//   kind  f                                                         saved
+//   RELU  x < 0 ? 0 : x; NaN stays NaN; may be in place             x or y: their masks are equal
+//   GELU  x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))),            f'(x) on the CPU, x elsewhere
+//         PyTorch's GELU with approximate='tanh'
+typedef enum Activation { ACTIVATION_RELU, ACTIVATION_GELU, ACTIVATIONS } Activation;
+
 typedef struct ElementwiseKernels {
     void (*fill)(float *y, float value, size_t count);
     void (*add)(float *y, const float *a, const float *b, size_t count); // may be in place
     void (*accumulate)(float *y, const float *x, size_t count);          // y += x
     void (*scale)(float *y, float factor, size_t count);                 // y *= factor
-    void (*relu)(float *y, const float *x, size_t count); // may be in place; NaN stays NaN
-    // dx (+)= y > 0 ? dy : 0, where y is relu's output; dx may be dy (then accumulate is false)
-    void (*relu_gradient)(float *dx, const float *y, const float *dy, size_t count,
-                          bool accumulate);
+    // y = f(x). If `save`, the backend may replace x by the values that the gradient needs;
+    // otherwise x is unchanged, unless y is x.
+    void (*activation)(Activation f, float *y, float *x, size_t count, bool save);
+    // dx (+)= dy f'(x); dx may be dy (then accumulate is false)
+    void (*activation_gradient)(Activation f, float *dx, const float *saved, const float *dy,
+                                size_t count, bool accumulate);
     // To and from 16 bits, rounding to the nearest even; precision is not PRECISION_F32.
     void (*narrow)(Precision precision, uint16_t *y, const float *x, size_t count);
     void (*widen)(Precision precision, float *y, const uint16_t *x, size_t count);
@@ -60,7 +69,7 @@ typedef struct ElementwiseKernels {
     void (*count_up)(int64_t *counter); // counter[1] += 1
 } ElementwiseKernels;
 
-// ---- slices: several pieces of memory in one call ----------------------------------------------
+// ---- slices: several memory ranges in one call -------------------------------------------------
 
 typedef struct Slice {
     float *data; // [count], device memory
@@ -68,51 +77,50 @@ typedef struct Slice {
 } Slice;
 
 typedef struct SliceKernels {
-    // All of the slices times factor; *not_finite, device memory, becomes 1 if one of their numbers
-    // was inf or NaN before (PyTorch's _amp_foreach_non_finite_check_and_unscale_), and is left
-    // alone otherwise.
+    // Multiplies all slices by factor. Sets not_finite[1] (device memory) to 1 if an element was
+    // inf or NaN before, otherwise leaves it unchanged. PyTorch's
+    // _amp_foreach_non_finite_check_and_unscale_.
     void (*unscale)(const Slice *slices, size_t slice_count, float factor, float *not_finite);
     // PyTorch's clip_grad_norm_. squares[slice_count] = the sum of squares of each slice; norm[1] =
-    // the square root of their sum, added in order; and the slices times max_norm / (norm + 1e-6),
-    // if that is under 1 or not a number.
+    // the square root of their sum, accumulated in order. Multiplies the slices by
+    // max_norm / (norm + 1e-6) if that is below 1 or NaN.
     void (*clip)(const Slice *slices, size_t slice_count, double max_norm, float *squares,
                  double *norm);
-    // y[i] = x[i] of slice after slice: the slices, packed. Bits are kept, so that integers can be
-    // packed as floats.
+    // y = the concatenated slices, bit by bit (also integers stored as floats).
     void (*pack)(float *y, const Slice *slices, size_t slice_count);
     void (*unpack)(const Slice *slices, size_t slice_count, const float *x); // the reverse
 } SliceKernels;
 
 // ---- matrix products ---------------------------------------------------------------------------
 
-// How a product is computed. Its factors and its bias are rounded to `precision` before, and the
-// result, bias included, after it (PyTorch's autocast). Products are added up in float32 at least,
-// and stored as float32. `workspace` is device memory of so many bytes as the function's _workspace
-// says, its contents undefined before and after.
+// How a product is computed (PyTorch's autocast): operands and bias are rounded to `precision`,
+// accumulated in float32 or better, and the output, bias included, is rounded to `precision` and
+// stored as float32. `workspace` is device memory of as many bytes as the function's _workspace
+// returns, with undefined contents before and after.
 typedef struct Compute {
     Precision precision;
     void *workspace;
 } Compute;
 
-typedef struct MatmulShape { // c[m,n] = op(a)[m,k] op(b)[k,n], where op transposes if asked for:
-    bool transpose_a, transpose_b; // then a is stored [k,m], b is stored [n,k]
+typedef struct MatmulShape { // c[m,n] = op(a)[m,k] op(b)[k,n], op: transpose if the flag is set
+    bool transpose_a, transpose_b; // true: a is stored [k,m], b is stored [n,k]
     size_t m, n, k;
 } MatmulShape;
 
-// What is kept of a relu for its gradient.
+// The mask y > 0 of a linear layer's relu, for its gradient.
 typedef struct ReluMask {
-    void *bits;    // the caller's: device memory of relu_mask bytes; NULL: there is no gradient
-    const void *y; // linear's: its output
-    bool written;  // linear's: bits say where y > 0, in a form that only its device knows
+    void *bits;    // set by the caller: device memory of relu_mask bytes; NULL: no gradient
+    const void *y; // set by linear: its output
+    bool written;  // set by linear: bits contains the mask, in the backend's own format
 } ReluMask;
 
 typedef struct LinearShape { // y[rows, out] = x[rows, in] weight[out, in]' + bias[out]
     size_t rows, out, in;
-    ReluMask *relu; // and then relu, if this is not NULL
+    ReluMask *relu; // not NULL: y = relu(y) in the same call
 } LinearShape;
 
-// In 16 bits a linear layer's two parameters, or their gradients, lie in one piece of memory: the
-// weight[out, in], and the bias[out] from the next multiple of 16 bytes on.
+// In 16 bits a linear layer's two parameters, or their gradients, are contiguous: weight[out, in],
+// then bias[out], aligned to 16 bytes.
 static inline size_t linear_narrow_bias(LinearShape shape) {
     return (shape.out * shape.in + 7) / 8 * 8;
 }
@@ -120,18 +128,18 @@ static inline size_t linear_narrow_count(LinearShape shape) {
     return linear_narrow_bias(shape) + shape.out;
 }
 
-typedef struct LinearGradient { // where gradients go; NULL: nobody wants it
+typedef struct LinearGradient { // outputs; NULL: not computed
     float *dweight, *dbias;
     bool add_dweight, add_dbias; // `accumulate` of each one
 } LinearGradient;
 
 typedef struct MatrixKernels {
-    // Where there are halves, 16 bits are theirs, and all of these functions are of float32 alone.
+    // A backend with HalfKernels gets PRECISION_F32 only here.
     size_t (*matmul_workspace)(Precision precision, size_t m, size_t n, size_t k);
     void (*matmul)(Compute how, MatmulShape shape, const float *a, const float *b, float *c,
                    bool accumulate);
-    // bias may be NULL. The workspace is matmul_workspace(precision, rows, out, in). A NaN goes
-    // through the relu as one, whatever the device's library would make of it.
+    // bias may be NULL. The workspace is matmul_workspace(precision, rows, out, in). relu(NaN) is
+    // NaN, also where the device's library returns 0.
     void (*linear)(Compute how, LinearShape shape, const float *x, const float *weight,
                    const float *bias, float *y);
     size_t (*relu_mask)(Precision precision, LinearShape shape); // bytes of its bits; may be 0
@@ -139,8 +147,8 @@ typedef struct MatrixKernels {
     // The workspace is matmul_workspace(precision, out, in, rows).
     void (*linear_weight_gradient)(Compute how, LinearShape shape, const float *dy, const float *x,
                                    const LinearGradient *to);
-    // Where x was made by a linear with relu, which left *of: dx[rows, in] = dy weight where x > 0,
-    // 0 elsewhere. (Other gradients of x are a matmul.) The workspace is as matmul's.
+    // x is the output of a linear with relu, whose mask is *of: dx[rows, in] = dy weight where
+    // x > 0, otherwise 0. (Without relu, dx is a matmul.) The workspace is matmul's.
     void (*linear_relu_gradient)(Compute how, LinearShape shape, const float *dy,
                                  const float *weight, const ReluMask *of, float *dx);
 } MatrixKernels;
@@ -172,8 +180,8 @@ typedef struct ConvolutionKernels {
     // x[n, c, h, w], with (k - c) / 2 channels of zeros before and the rest after. kernel 1, pad 0.
     void (*shortcut)(const Window *window, const float *x, float *y);
     void (*shortcut_gradient)(const Window *window, const float *dy, float *dx, bool accumulate);
-    // chosen[n,c,oh,ow] remembers the position in the channel's h*w plane of each maximum (the
-    // first of equals; a NaN wins). Padding never wins.
+    // chosen[n,c,oh,ow] = the index of each maximum in the channel's plane of h*w (the first of
+    // equals; NaN is the largest; padding is never chosen).
     void (*max_pool)(const Window *window, const float *x, float *y, int32_t *chosen);
     void (*max_pool_gradient)(const Window *window, const int32_t *chosen, const float *dy,
                               float *dx, bool accumulate);
@@ -190,44 +198,44 @@ typedef struct BatchNorm {
     const float *x;
     size_t n, c, inner;
     const float *weight, *bias;
-    float *mean, *invstd; // of this batch: average, 1/sqrt(variance + eps)
+    float *mean, *invstd; // of this batch: mean, 1/sqrt(variance + eps)
     float *running_mean, *running_var;
     float momentum, eps;
     int64_t *num_batches_tracked; // [1]; NULL: not counted
-    // Functions whose comment says "then" do y = relu(y + residual) in the same pass.
+    // Functions documented with "then relu" compute y = relu(y + residual) in the same pass.
     bool relu;
     const float *residual; // [n, c, inner], with relu only; NULL: nothing is added
     const float *y;        // with relu: forward's result, for the gradient
 } BatchNorm;
 
-typedef struct NormGradient { // where gradients go; a tensor whose gradient nobody wants is NULL
+typedef struct NormGradient { // outputs; NULL: not computed
     float *dx, *dweight, *dbias;
     bool add_dx, add_dweight, add_dbias; // `accumulate` of each one
 } NormGradient;
 
 typedef struct NormKernels {
-    // Training: y = (x - mean) invstd weight + bias, then relu if asked for. Writes mean and invstd
-    // (with the biased variance), moves the running ones: running = (1-momentum) running + momentum
-    // batch, with the unbiased variance, and counts the batch. n*inner == 0 leaves everything but
-    // the count untouched (1 is refused by the op).
+    // Training: y = (x - mean) invstd weight + bias, then relu if `relu`. Writes mean and invstd
+    // (biased variance), updates running = (1-momentum) running + momentum batch (unbiased
+    // variance), and increments num_batches_tracked. If n*inner == 0, only the counter changes (the
+    // operation rejects 1).
     void (*batch_norm)(const BatchNorm *norm, float *y);
     // Evaluation: y = (x - running_mean) / sqrt(running_var + eps) weight + bias, then relu if
-    // asked for; may be in place
+    // `relu`; may be in place
     void (*batch_norm_eval)(const BatchNorm *norm, float *y);
-    // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=. After a relu, dy
-    // counts where y > 0 only, and its contents are undefined afterwards. (This is not for a norm
-    // with a residual: the caller cuts dy so first, because that is the residual's gradient.)
+    // dx (+)=, dweight (+)=, dbias (+)=, from x, dy, weight, mean and invstd. If `relu`, dy is
+    // masked with y > 0 and its contents are undefined afterwards. Precondition: no residual (the
+    // caller masks dy before, because the masked dy is the residual's gradient).
     void (*batch_norm_gradient)(const BatchNorm *norm, float *dy, const NormGradient *to);
-    // The gradient of batch_norm_eval, for which the running statistics are constants.
+    // The gradient of batch_norm_eval; the running statistics are constants.
     void (*batch_norm_eval_gradient)(const BatchNorm *norm, const float *dy,
                                      const NormGradient *to);
 
-    // What follows is for a batch that is spread over ranks: the steps between which they talk.
-    // Writes mean and invstd of this rank's elements; without elements, zeros.
+    // The functions below are for a batch that is divided over ranks; between them the ranks
+    // exchange statistics. This one writes mean and invstd of this rank's elements; zeros if none.
     void (*batch_norm_statistics)(const BatchNorm *norm);
-    // rows[ranks, 2c + 1] hold each rank's mean[c], invstd[c] and count of elements per channel:
-    // mean, invstd and the running statistics become those of all elements together, added up in
-    // rank order. count[1] is how many those are; one below 2 leaves everything else untouched.
+    // rows[ranks, 2c + 1] = each rank's mean[c], invstd[c] and elements per channel. Sets mean,
+    // invstd and the running statistics to those of all elements, accumulated in rank order, and
+    // count[1] to the elements per channel. If that is below 2, only count changes.
     void (*batch_norm_merge)(const BatchNorm *norm, const float *rows, size_t ranks, double *count);
     // y = (x - mean) invstd weight + bias
     void (*batch_norm_apply)(const BatchNorm *norm, float *y);
@@ -235,7 +243,7 @@ typedef struct NormKernels {
     // dbias (+)= the first.
     void (*batch_norm_gradient_sums)(const BatchNorm *norm, const float *dy, float *sums,
                                      const NormGradient *to);
-    // dx (+)=, from such sums over all ranks' count[1] elements per channel (not 0)
+    // dx (+)=, from the sums over all ranks and their count[1] elements per channel (not 0)
     void (*batch_norm_gradient_apply)(const BatchNorm *norm, const float *dy, const float *sums,
                                       const double *count, const NormGradient *to);
 } NormKernels;
@@ -247,23 +255,23 @@ typedef struct Labels {    // of rows, for logits [n, classes]
     size_t n, classes;
 } Labels;
 
-// Rows of yes-or-no questions: how likely each is "yes" is the sigmoid of its logit.
+// Independent binary labels per class; the probability of 1 is the sigmoid of the logit.
 typedef struct Answers {
     const float *logits;     // [n, classes]
-    const float *target;     // [n, classes]: 1 yes, 0 no, or in between
-    const float *pos_weight; // [classes]: how many times a "yes" counts; NULL: once
+    const float *target;     // [n, classes], from 0 to 1
+    const float *pos_weight; // [classes]: weight of the positive term; NULL: 1
     size_t n, classes;
 } Answers;
 
-typedef struct Upstream {  // what backward starts with at a loss: its gradient over its divisor
+typedef struct Upstream {  // a loss's own gradient, divided by the loss's divisor
     const float *gradient; // [1], device memory
     double divisor;
 } Upstream;
 
 typedef struct LossKernels {
     // probabilities[n,classes] = softmax of each row; loss[1] = the sum over rows of
-    // -log probabilities[row, target[row]], over the divisor. A target outside [0, classes) makes
-    // it NaN.
+    // -log probabilities[row, target[row]], divided by the divisor; NaN if a target is outside
+    // [0, classes).
     void (*cross_entropy)(Labels labels, const float *logits, double divisor, float *probabilities,
                           float *loss);
     // dlogits (+)= (probabilities - onehot(target)) * upstream
@@ -283,23 +291,23 @@ typedef struct LossKernels {
                                           bool accumulate);
     // y[n, classes] = 1 at labels[row], 0 elsewhere; NaN in a row whose label is no class.
     void (*one_hot)(const int64_t *labels, float *y, size_t n, size_t classes);
-    // correct[1] = how many rows have their largest logit at target[row] (the first of equals; NaN
-    // is wrong, and so is a target that is no class).
+    // correct[1] = the number of rows whose largest logit is at target[row] (the first of equals).
+    // Rows with a NaN or with a target outside [0, classes) are not counted.
     void (*count_correct)(Labels labels, const float *logits, int64_t *correct);
 } LossKernels;
 
 // ---- labels of pixels --------------------------------------------------------------------------
 
-// For logits [n, classes, inner], inner pixels per image. A negative target means that the pixel is
-// ignored; one that is no class makes its loss NaN.
+// For logits [n, classes, inner], inner pixels per image. A pixel with a negative target is
+// ignored; a target >= classes makes the pixel's loss NaN.
 typedef struct PixelLabels {
     const int64_t *target; // [n, inner]
     size_t n, classes, inner;
 } PixelLabels;
 
-// Hard-example mining keeps the pixels whose loss is above the threshold or, if those are fewer
-// than `least`, the `least` hardest (of equals the first; all, if there are no more). Ignored
-// pixels are never kept, a NaN counts as the largest loss.
+// Hard-example mining keeps the pixels whose loss is above the threshold or, if fewer than `least`
+// are, the `least` pixels of largest loss (the first of equals). Ignored pixels are never kept; NaN
+// is the largest loss.
 typedef struct HardPixels {
     const float *losses;   // [count]
     const int64_t *target; // [count]
@@ -318,28 +326,28 @@ typedef struct PixelKernels {
     // losses[n, inner] = -log probability of the target, 0 where the pixel is ignored.
     void (*pixel_cross_entropy)(PixelLabels labels, const float *logits, float *probabilities,
                                 float *losses);
-    // kept[count] = 1 for the pixels to keep, 0 for others; kept_count[1] is how many those are,
-    // sum[1] the sum of their losses.
+    // kept[count] = 1 for kept pixels, otherwise 0; kept_count[1] = their number; sum[1] = the sum
+    // of their losses.
     void (*hard_pixels)(const HardPixels *of, uint8_t *kept, int64_t *kept_count, float *sum);
     // dlogits (+)= (probabilities - onehot(target)) * upstream[1] for kept pixels, 0 for others
     void (*pixel_cross_entropy_gradient)(PixelLabels labels, const float *probabilities,
                                          const uint8_t *kept, const float *upstream, float *dlogits,
                                          bool accumulate);
-    // predicted[n, inner] = the class with the largest logit (the first of equals), -1 where one of
-    // the logits is NaN.
+    // predicted[n, inner] = the class with the largest logit (the first of equals), or -1 if one of
+    // the pixel's logits is NaN.
     void (*predict_pixels)(const float *logits, int32_t *predicted, size_t n, size_t classes,
                            size_t inner);
-    // confusion[classes, classes + 1]: how many pixels are of the row's class and predicted as the
-    // column's, predicted[n, inner]; the last column counts those predicted as none. Pixels whose
-    // target is negative or no class are not counted.
+    // confusion[classes, classes + 1] = the number of pixels by target (row) and predicted[n,
+    // inner] (column); the last column counts predictions of -1. Pixels whose target is outside [0,
+    // classes) are not counted.
     void (*count_pixels)(PixelLabels labels, const int32_t *predicted, int64_t *confusion);
 } PixelKernels;
 
 // ---- transformers ------------------------------------------------------------------------------
 
-// Rows of a table are looked up: row r of y[rows, channels] is wte[tokens[r]] + wpe[r % length],
-// as `rows / length` texts of `length` tokens lie one behind the other. A token that is not in
-// [0, vocabulary) makes its row NaN, and has no gradient.
+// y[r] = wte[tokens[r]] + wpe[r % length] for every row r of y[rows, channels]; the rows are rows /
+// length texts of `length` tokens, one after the other. A token outside [0, vocabulary) makes its
+// row NaN and has no gradient.
 typedef struct Embedding {
     const int64_t *tokens; // [rows]
     size_t rows, length, vocabulary, channels;
@@ -350,26 +358,32 @@ typedef struct LayerNorm {
     const float *x;
     size_t rows, channels;
     const float *weight, *bias; // [channels]
-    float *mean, *invstd;       // [rows]: average, 1/sqrt(biased variance + eps)
+    float *mean, *invstd;       // [rows]: mean, 1/sqrt(biased variance + eps)
     float eps;
 } LayerNorm;
 
 // Causal attention. Each row of qkv[batch length, 3 heads size] holds the query, key and value of
 // one token: 3 times `heads` vectors of `size`. In each of the batch's texts and each head, token t
-// takes the average of the values of the tokens s <= t, with the softmax over those s of
-// q[t].k[s] / sqrt(size) as weights. y is [batch length, heads size].
+// is the weighted mean of the values of the tokens s <= t; the weights are the softmax over s of
+// q[t].k[s] / sqrt(size). y is [batch length, heads size].
 typedef struct Attention {
     size_t batch, length, heads, size;
 } Attention;
 
-// In 16 bits (PyTorch's scaled_dot_product_attention under autocast): qkv and dy are rounded
-// before, the weights before they meet the values (and before or after they are divided by their
-// sum), the gradients of the scores before they meet queries and keys, and what comes out after it;
-// scores, softmax and sums stay in float32. Where there are halves, 16 bits are theirs.
+// Attention in 16 bits (PyTorch's scaled_dot_product_attention under autocast). A backend with
+// HalfKernels gets PRECISION_F32 only here.
+//
+//   rounded to 16 bits                                in float32
+//   qkv and dy, on input                              scores
+//   weights, before the product with the values       softmax
+//     (before or after the division by their sum)     sums
+//   gradients of the scores, before the products
+//     with queries and keys
+//   outputs
 typedef struct TransformerKernels {
     void (*embedding)(const Embedding *of, const float *wte, const float *wpe, float *y);
-    // dwte[vocabulary, channels] (+)= for each token the sum of its rows of dy, in their order;
-    // rows of tokens that do not occur are 0 (or left alone). The workspace is device memory.
+    // dwte[vocabulary, channels] (+)= for each token the sum of its rows of dy, in row order; rows
+    // of tokens that do not occur (+)= 0. The workspace is device memory.
     size_t (*embedding_workspace)(const Embedding *of);
     void (*embedding_gradient)(const Embedding *of, const float *dy, float *dwte, bool accumulate,
                                void *workspace);
@@ -380,40 +394,40 @@ typedef struct TransformerKernels {
     // From x, dy, weight, mean and invstd: dx (+)=, dweight (+)=, dbias (+)=
     void (*layer_norm_gradient)(const LayerNorm *norm, const float *dy, const NormGradient *to);
 
-    // y = x/2 (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): PyTorch's GELU, approximate='tanh'. If
-    // the gradient will be wanted, x becomes `saved`: what the backend computes it from, which is
-    // the derivative at x, or x as it was.
-    void (*gelu)(float *y, float *x, size_t count, bool save);
-    // dx (+)= dy times the derivative at x; dx may be dy (then accumulate is false)
-    void (*gelu_gradient)(float *dx, const float *saved, const float *dy, size_t count,
-                          bool accumulate);
-
-    // What attention saves for its gradient, in bytes of device memory: a backend keeps all weights
-    // of its averages, or as little as a number per row and computes them again.
+    // Bytes of device memory that attention saves for its gradient: either all weights, or one
+    // number per row, from which the backend recomputes them.
     size_t (*attention_saved)(const Attention *of);
     size_t (*attention_workspace)(Precision precision, const Attention *of);
     void (*attention)(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
-    // dqkv (+)= from qkv, y, what was saved, and dy[batch length, heads size]
+    // dqkv (+)=, from qkv, y, saved and dy[batch length, heads size]
     void (*attention_gradient)(Compute how, const Attention *of, const float *qkv, const float *y,
                                const void *saved, const float *dy, float *dqkv, bool accumulate);
 } TransformerKernels;
 
 // ---- tensors in 16 bits ------------------------------------------------------------------------
 
-// What PyTorch's autocast stores: activations and their gradients as 16-bit numbers. Of images (on
-// GPUs) the channels of a pixel lie side by side, [n, h, w, c] ("channels last"), as tensor cores
-// read them; rows [n, c] are images of one pixel, in whose memory nothing changes its place. Each
-// function does over such tensors what its namesake above does over float32 [n, c, h, w]. It
-// computes in float32 and rounds what it stores, once: a gradient that is added to is rounded with
-// the sum. All 16-bit numbers of a call are of `precision`, which is not PRECISION_F32. Parameters,
-// their gradients and statistics are float32 in their usual order; only the weight of a product
-// comes from `narrow`, a convolution's as [k, kernel, kernel, c].
+// The kernels of tensors that PyTorch's autocast stores in 16 bits. Each computes the function of
+// the same name above, in float32, and rounds once, on storing (after accumulation, if it adds).
+//
+//   tensor                                        type        memory order
+//   activations and their gradients, images       16 bits     [n, h, w, c] ("channels last")
+//   activations and their gradients, rows         16 bits     [n, c]
+//   weight of a product (narrow)                  16 bits     linear [out, in],
+//                                                             convolution [k, kernel, kernel, c]
+//   parameters, their gradients, statistics       float32     as above
+//
+// All 16-bit tensors of a call have the type `precision`, which is not PRECISION_F32.
 typedef struct ImageSizes { // images [n, c, inner], inner = h w; in 16 bits [n, inner, c]
     size_t n, c, inner;
 } ImageSizes;
 
+typedef struct HalfActivation {
+    Precision precision;
+    Activation kind;
+} HalfActivation;
+
 typedef struct HalfNorm {
-    BatchNorm of;                     // all but x, residual and y, which are these:
+    BatchNorm of;                     // all fields except x, residual and y
     const uint16_t *x, *residual, *y; // [n, inner, c]
 } HalfNorm;
 
@@ -424,39 +438,34 @@ typedef struct HalfKernels {
     void (*widen)(Precision precision, ImageSizes of, const uint16_t *x, float *y, bool accumulate);
     void (*add)(Precision precision, uint16_t *y, const uint16_t *a, const uint16_t *b,
                 size_t count); // may be in place
-    // y = a + b in float32, which may be a's place: the sum of a tensor of each kind
+    // y = a + b in float32; may be in place (y is a)
     void (*add_to)(Precision precision, float *y, const float *a, const uint16_t *b, size_t count);
-    void (*relu)(Precision precision, uint16_t *y, const uint16_t *x,
-                 size_t count); // in place, too
+    // x is unchanged, unless y is x (RELU); the gradient's `saved` is x (RELU: or y).
+    void (*activation)(HalfActivation f, uint16_t *y, const uint16_t *x, size_t count);
     // dx may be dy (then accumulate is false)
-    void (*relu_gradient)(Precision precision, uint16_t *dx, const uint16_t *y, const uint16_t *dy,
-                          size_t count, bool accumulate);
-    // TransformerKernels' GELU, whose gradient is made from x as it was.
-    void (*gelu)(Precision precision, uint16_t *y, const uint16_t *x, size_t count);
-    void (*gelu_gradient)(Precision precision, uint16_t *dx, const uint16_t *x, const uint16_t *dy,
-                          size_t count, bool accumulate);
-    // TransformerKernels says how much is saved, and how large the workspace is. The weights are
-    // rounded before they are divided by their sum, as in FlashAttention; the gradient, which knows
-    // the sum, rounds them after it.
+    void (*activation_gradient)(HalfActivation f, uint16_t *dx, const uint16_t *saved,
+                                const uint16_t *dy, size_t count, bool accumulate);
+    // `saved` and the workspace have the sizes that TransformerKernels returns. The weights are
+    // rounded before the division by their sum (as in FlashAttention); the gradient rounds them
+    // after it.
     void (*attention)(Compute how, const Attention *of, const uint16_t *qkv, uint16_t *y,
                       void *saved);
     void (*attention_gradient)(Compute how, const Attention *of, const uint16_t *qkv,
                                const uint16_t *y, const void *saved, const uint16_t *dy,
                                uint16_t *dqkv, bool accumulate);
-    // The linear layer's parameters as its products take them in narrow[linear_narrow_count]; the
-    // bias may be NULL.
+    // narrow[linear_narrow_count] = the linear layer's parameters in 16 bits; bias may be NULL.
     void (*narrow_linear)(Precision precision, LinearShape shape, const float *weight,
                           const float *bias, uint16_t *narrow);
-    // The three products: the workspace is linear_workspace, the mask is that of MatrixKernels. The
-    // gradients of the two parameters are rounded to 16 bits, as PyTorch's are, and then added.
+    // The workspace of the three products is linear_workspace, the mask is MatrixKernels'. The
+    // gradients of weight and bias are rounded to 16 bits (as PyTorch's), then accumulated.
     size_t (*linear_workspace)(Precision precision, LinearShape shape);
-    // Of the bias, which may be NULL, the rounded values are added.
+    // Adds the rounded values of bias, which may be NULL.
     void (*linear)(Compute how, LinearShape shape, const uint16_t *x, const uint16_t *narrow,
                    const float *bias, uint16_t *y);
     void (*linear_weight_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
                                    const uint16_t *x, const LinearGradient *to);
-    // dx[rows, in] (+)= dy weight; if x was made by a linear with relu, which left *of, only where
-    // x > 0 (then accumulate is false). of is NULL otherwise.
+    // dx[rows, in] (+)= dy weight. of is not NULL: x is the output of a linear with relu, dx is
+    // masked with x > 0, and accumulate is false.
     void (*linear_input_gradient)(Compute how, LinearShape shape, const uint16_t *dy,
                                   const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                   bool accumulate);
@@ -465,7 +474,7 @@ typedef struct HalfKernels {
                    const float *bias, uint16_t *y);
     void (*conv2d_input_gradient)(Compute how, const Window *window, const uint16_t *weight,
                                   const uint16_t *dy, uint16_t *dx, bool accumulate);
-    // Both are rounded and then added, as a linear layer's.
+    // Both gradients are rounded, then accumulated, as a linear layer's.
     void (*conv2d_weight_gradient)(Compute how, const Window *window, const uint16_t *x,
                                    const uint16_t *dy, float *dweight, bool accumulate);
     void (*conv2d_bias_gradient)(Precision precision, const Window *window, const uint16_t *dy,
@@ -480,17 +489,18 @@ typedef struct HalfKernels {
     void (*avg_pool)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y);
     void (*avg_pool_gradient)(Precision precision, const Window *window, const uint16_t *dy,
                               uint16_t *dx, bool accumulate);
-    // The window's n, c, h and w are x's; the rest of it means nothing.
+    // The window's n, c, h and w are x's; the other fields are ignored.
     void (*upsample2x)(Precision precision, const Window *window, const uint16_t *x, uint16_t *y);
     void (*upsample2x_gradient)(Precision precision, const Window *window, const uint16_t *dy,
                                 uint16_t *dx, bool accumulate);
-    // With a residual the result is rounded before it is added, too.
+    // With a residual, y is rounded before and after the addition.
     void (*batch_norm)(Precision precision, const HalfNorm *norm, uint16_t *y);
     void (*batch_norm_eval)(Precision precision, const HalfNorm *norm, uint16_t *y);
-    // dx (NULL: nobody wants it) stands for to->dx; dy stays as it is.
+    // dx (NULL: not computed) replaces to->dx; dy is unchanged.
     void (*batch_norm_gradient)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
                                 uint16_t *dx, const NormGradient *to);
-    // The steps over several ranks, but for the merge, which has no images. dx is never NULL.
+    // NormKernels' functions for several ranks, except the merge, which reads no images. dx is not
+    // NULL.
     void (*batch_norm_statistics)(Precision precision, const HalfNorm *norm);
     void (*batch_norm_apply)(Precision precision, const HalfNorm *norm, uint16_t *y);
     void (*batch_norm_gradient_sums)(Precision precision, const HalfNorm *norm, const uint16_t *dy,
@@ -502,12 +512,14 @@ typedef struct HalfKernels {
 
 // ---- optimizers: a list of parameters in one call ----------------------------------------------
 
-// What an optimizer's step multiplies by, computed in double and rounded once. It lies in device
-// memory, because a captured graph of a step (device.h) keeps all that is passed by value.
+// Factors of an optimizer's step, computed in double and rounded once. In device memory, because a
+// captured graph of a step (device.h) replays arguments passed by value unchanged.
 enum { SCALAR_LR, SCALAR_KEEP, SCALAR_STEP_SIZE, SCALAR_BIAS_CORRECTION, SCALARS };
 
+// As in PyTorch, settings are doubles, and each factor is computed from them in double and rounded
+// to float once: 1 - beta2 computed from a rounded beta2 has a relative error of 1e-5.
 typedef struct SgdConfig { // PyTorch's torch.optim.SGD
-    float momentum, weight_decay;
+    double momentum, weight_decay;
     bool nesterov;
 } SgdConfig;
 
@@ -523,8 +535,8 @@ typedef struct SgdTensor {
 // PyTorch's torch.optim.Adam and AdamW, which differ in where the weight decays: Adam adds
 // weight_decay times the weight to the gradient, AdamW multiplies the weight by SCALAR_KEEP.
 typedef struct AdamConfig {
-    float beta1, beta2, eps;
-    float weight_decay; // Adam's; 0 in AdamW
+    double beta1, beta2, eps;
+    double weight_decay; // Adam's; 0 in AdamW
 } AdamConfig;
 
 typedef struct AdamTensor {
@@ -537,18 +549,18 @@ typedef struct AdamTensor {
     size_t count;
 } AdamTensor;
 
-// What another process has of a tensor, in memory that this device reaches. In one pass the step
-// adds that gradient to the tensor's, and gives the new weights to both.
+// Another process's gradient and weight of a tensor, in memory that this device can access. The
+// step adds that gradient to the tensor's and writes the new weights to both, in one pass.
 typedef struct OptimizerPeer {
-    const float *gradient; // [count] the step's is (tensor's + this) * factor; NULL: the tensor's
+    const float *gradient; // [count]; the step uses (tensor's + this) * factor; NULL: tensor's
     float factor;
-    float *weight; // [count], on 16 bytes; NULL: nobody else gets it
+    float *weight; // [count], aligned to 16 bytes; NULL: not written
 } OptimizerPeer;
 
 typedef struct OptimizerKernels {
     void (*sgd)(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count);
     void (*adam)(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count);
-    // One tensor, with a peer. NULL where a device reaches no other process's memory.
+    // One tensor, with a peer. NULL: the device cannot access another process's memory.
     void (*sgd_with_peer)(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer);
     void (*adam_with_peer)(const AdamConfig *config, const AdamTensor *t,
                            const OptimizerPeer *peer);
@@ -558,19 +570,19 @@ typedef struct OptimizerKernels {
 
 typedef struct Kernels {
     const char *name; // "cpu", "ref", "cuda"
-    // What kind of device this is. Asked by device_is_cpu and its neighbours (device.h).
-    bool is_cpu;         // it computes on the host's own cores
-    bool is_synchronous; // what is asked of it is done when the call returns
-    bool is_addressable; // the host can read and write its memory as its own
-    // What computes: "OpenBLAS 0.3.21 SkylakeX, pthread, 1 thread, ...", filled into
-    // buffer[capacity].
+    // Returned by device_is_cpu and the functions beside it (device.h).
+    bool is_cpu;         // computes on the host's cores
+    bool is_synchronous; // kernels have completed when the call returns
+    bool is_addressable; // the host can read and write device memory directly
+    // Writes the libraries' names and versions into buffer[capacity]: "OpenBLAS 0.3.21 SkylakeX,
+    // pthread, 1 thread, ...".
     void (*describe)(char *buffer, size_t capacity);
-    // Called by device_open: makes the library behind the table usable from several threads, or
-    // says why it is not. 0, or -1 with err filled.
+    // Called by device_open: makes the libraries usable from several threads. Returns 0, or -1 with
+    // err filled.
     int (*prepare)(Error *err);
-    // From now on so many threads compute a matrix product. They are the process's, and callers of
-    // several devices would take turns with them. NULL: its products are not divided so. 0, or -1
-    // with err filled.
+    // Sets the number of threads of a matrix product. The threads belong to the process: concurrent
+    // callers on several devices serialise on them. NULL: not supported. Returns 0, or -1 with err
+    // filled.
     int (*use_threads)(int count, Error *err);
 
     const ElementwiseKernels *elementwise;
@@ -580,11 +592,9 @@ typedef struct Kernels {
     const NormKernels *norm;
     const LossKernels *loss;
     const PixelKernels *pixels;
-    const TransformerKernels *transformer; // NULL where a backend has none: gpt is refused there
-    const HalfKernels *halves; // NULL where all is stored in float32, in 16-bit precision, too
+    const TransformerKernels *transformer; // NULL: none; gpt is rejected
+    const HalfKernels *halves;             // NULL: every tensor is stored in float32
     const OptimizerKernels *optimizer;
 } Kernels;
-
-extern const Kernels kernels_cpu, kernels_ref, kernels_cuda; // kernels_cuda: builds with CUDA
 
 #endif

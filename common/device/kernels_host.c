@@ -58,6 +58,15 @@ size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bia
     return (a_count + b_count + bias_count + c_count) * sizeof(float);
 }
 
+HostFactors host_matmul_factors(const MatmulShape *s, const float *a, const float *b,
+                                const float *bias) {
+    return (HostFactors){s, a, b, bias, s->m * s->k, s->k * s->n, bias ? s->n : 0, s->m * s->n};
+}
+
+size_t host_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
+    return host_room(precision, m * k, k * n, n, m * n);
+}
+
 size_t host_relu_mask(Precision precision, LinearShape shape) {
     (void)precision, (void)shape;
     return 0;

@@ -29,7 +29,12 @@ void host_product(Precision precision, HostProduct *product, HostFactors factors
 size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
                  size_t c_count);
 
-// On the host a relu's output says all: no bytes.
+// The operands of a matrix product c = a b (+ bias), and the workspace of MatrixKernels' products.
+HostFactors host_matmul_factors(const MatmulShape *shape, const float *a, const float *b,
+                                const float *bias);
+size_t host_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
+
+// 0 bytes: on the host the relu's output is its mask.
 size_t host_relu_mask(Precision precision, LinearShape shape);
 
 typedef struct ConvCounts { // elements

@@ -7,6 +7,7 @@
 #include <time.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 #define GBIT        0.125e9 // bytes per second
@@ -47,7 +48,7 @@ int link_parse(const char *text, LinkSpeed *speed, Error *err) {
         return error_set(err, STATUS_USAGE,
                          "--link %s: expected GBIT,LATENCY_US like 10,5 (0.001 to 1e6 Gbit/s, 0 to "
                          "1e6 us), or one of %s",
-                         text, link_names());
+                         format_quote(text).text, link_names());
     *speed = (LinkSpeed){gbit * GBIT, latency_us * MICROSECOND};
     return 0;
 }

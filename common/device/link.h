@@ -13,9 +13,9 @@
  * device 0 becomes the bottleneck by itself. This is the alpha-beta model of the textbooks
  * (Hockney 1994), with alpha the latency and 1 / beta the width.
  *
- * The bytes themselves are copied as ever, and no bit changes. Who transfers then sleeps until the
- * modelled arrival, which burns no core that another device computes on: a transfer takes at least
- * the modelled time.
+ * The bytes are copied as without a link, with the same bits. The copying thread then sleeps until
+ * the modelled arrival, so that its core is free for another device: a transfer takes at least the
+ * modelled time.
  */
 #ifndef COMMON_DEVICE_LINK_H
 #define COMMON_DEVICE_LINK_H
@@ -24,6 +24,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/device/device.h"
 
 typedef struct LinkSpeed {
     double bytes_per_s; // of each way; 0: there is no emulated link
@@ -61,5 +62,10 @@ uint64_t link_reserve_collective(Link *link, const LinkLoad *load, uint64_t now_
 
 // Sleeps until a time of clock_ns; returns at once if that is over.
 void link_sleep_until(uint64_t until_ns);
+
+// From now on a copy to or from another device that has a link too takes at least the time that it
+// would take over such a network. This is for devices whose copies are done when the call returns
+// (CPUs).
+void device_emulate_link(Device *device, LinkSpeed speed);
 
 #endif

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/error.h"
@@ -45,7 +46,14 @@ Worker *worker_create(const char *name) {
     pthread_cond_init(&worker->is_done, &monotonic);
     pthread_condattr_destroy(&monotonic);
     int failed = pthread_create(&worker->thread, NULL, worker_main, worker);
-    CHECK(failed == 0, "cannot start a thread for %s (error %d)", name, failed);
+    if (failed) {
+        Error err = {0};
+        error_set(&err, STATUS_FAILED,
+                  "cannot start a thread for %s: %s -- look at the limits of processes and memory "
+                  "(ulimit -u, ulimit -v)",
+                  name, strerror(failed));
+        error_exit(&err);
+    }
     pthread_setname_np(worker->thread, name);
     return worker;
 }

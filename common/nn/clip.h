@@ -1,8 +1,8 @@
 /* clip.h: PyTorch's clip_grad_norm_: all gradients together are made no longer than a given length.
  *
- * The length is the square root of the sum of squares of the gradients' own lengths, each found by
- * itself, taken in the order of the parameters: whoever holds equal gradients finds equal bits. So
- * clip what has been reduced (after ddp_finish_backward) and is not scaled (after
+ * The length is the square root of the sum of squares of the gradients' own lengths, added in the
+ * order of the parameters: equal gradients have a length of equal bits on every rank. So clip
+ * gradients that have been reduced (after ddp_finish_backward) and unscaled (after
  * grad_scaler_unscale). As in PyTorch, a length of NaN makes every gradient NaN, and an infinite
  * length makes each number 0, or NaN if it was infinite.
  */
@@ -18,8 +18,8 @@ typedef struct GradClip GradClip;
 GradClip *grad_clip_open(const NamedTensors *parameters);
 void grad_clip_close(GradClip *clip); // NULL is fine
 
-// Multiplies the gradients by max_norm / (length + 1e-6) if that is under 1. The length stays on
-// the device, nobody waits for it, and a captured graph (device.h) may hold the work.
+// Multiplies the gradients by max_norm / (length + 1e-6) if that is below 1. Asynchronous: the
+// length stays on the device, and the work can be captured in a graph (device.h).
 void grad_clip_queue(GradClip *clip, double max_norm);
 // Does the same, then waits for the device and returns the length before.
 double grad_clip(GradClip *clip, double max_norm);

@@ -15,7 +15,7 @@ enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attenti
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
 
-// Both return what they make of their input, plus x.
+// Both return their branch's output plus x.
 static Tensor *attend(Module *self, Tape *tape, Tensor *normal, size_t length, Tensor *x) {
     Tensor *qkv = module_forward(self->children[ATTENTION_QKV], tape, normal);
     Tensor *y = op_attention(tape, qkv, length, self->config[CONFIG_HEADS]);
@@ -62,7 +62,7 @@ static Module *create_block(const GptSizes *sizes, Device *device) {
     module_add(module, "ln_2", layer_norm(device, width));
     Module *wide = module_add(module, "mlp", module_create("MLP", NULL));
     module_add(wide, "c_fc", layer_linear(device, width, 4 * width));
-    module_add(wide, "gelu", layer_gelu());
+    module_add(wide, "gelu", layer_activation(ACTIVATION_GELU));
     module_add(wide, "c_proj", layer_linear(device, 4 * width, width));
     return module;
 }

@@ -4,7 +4,7 @@
  *   tokens [batch, length] --wte + wpe--> h.0, h.1, ... --ln_f--> lm_head --> logits
  *   a block: x + c_proj(attention(c_attn(ln_1 x))), then x + c_proj(gelu(c_fc(ln_2 x)))
  *
- * Logits are [batch length, vocabulary]: a row for every token, about the one that follows it.
+ * Logits are [batch length, vocabulary]: a row for every token, which predicts the next token.
  * There is no dropout.
  */
 #ifndef COMMON_NN_GPT_H

@@ -1,7 +1,7 @@
 /* grad_scaler.c: scaling on the tape, one pass over the gradients, and the rule for the scale.
  *
- * The kernel that scales also looks, and leaves what it found on the device. The host waits for it,
- * because the host decides whether there is a step.
+ * The kernel that unscales also detects inf and NaN, in a flag in device memory. The host waits for
+ * the flag, because the host decides whether to step.
  */
 #include "common/nn/grad_scaler.h"
 

@@ -2,7 +2,7 @@
  *
  *     tape_backward(tape, grad_scaler_scale(&scaler, tape, loss), &err);
  *     ddp_finish_backward(wrapper, NULL, &err);          // reduces scaled gradients
- *     grad_scaler_unscale(&scaler, optimizer, &err);     // only to look at them, or to clip them
+ *     grad_scaler_unscale(&scaler, optimizer, &err);     // only to read or clip gradients
  *     grad_scaler_step(&scaler, optimizer, lr, &err);    // or skips it
  *     grad_scaler_update(&scaler, &err);
  *
@@ -51,17 +51,17 @@ int grad_scaler_load(GradScaler *scaler, const GradScalerState *state, Error *er
 // Returns loss (a scalar) times the scale, on the tape.
 Tensor *grad_scaler_scale(const GradScaler *scaler, Tape *tape, Tensor *loss);
 
-// Looks for what is not finite, and multiplies the optimizer's gradients by 1 / scale (computed in
-// double, rounded to float). This may be done at most once per step; otherwise returns -1 with
-// PyTorch's error.
+// Multiplies the optimizer's gradients by 1 / scale (computed in double, rounded to float) and
+// records whether one was inf or NaN. At most once per step; otherwise returns -1 with PyTorch's
+// error.
 int grad_scaler_unscale(GradScaler *scaler, Optimizer *optimizer, Error *err);
 
-// Unscales if that was not done, then steps unless something was not finite. This may be done at
-// most once before an update; otherwise returns -1 with PyTorch's error.
+// Unscales if grad_scaler_unscale was not called, then steps unless a gradient was inf or NaN. At
+// most once per update; otherwise returns -1 with PyTorch's error.
 int grad_scaler_step(GradScaler *scaler, Optimizer *optimizer, double lr, Error *err);
 
-// Sets the next step's scale by what was found in this one. Returns -1 with err filled if nothing
-// was looked at.
+// Sets the next step's scale from this step's found_inf. Returns -1 with err filled if no gradient
+// was unscaled.
 int grad_scaler_update(GradScaler *scaler, Error *err);
 
 #endif

@@ -55,6 +55,7 @@ static Tensor *conv2d_forward(Module *self, Tape *tape, Tensor *x) {
 
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias) {
+    CHECK(kernel > 0 && stride > 0, "layer_conv2d: kernel %zu, stride %zu", kernel, stride);
     Module *module = module_create("Conv2d", conv2d_forward);
     module->config[CONV_STRIDE] = stride;
     module->config[CONV_PAD] = pad;
@@ -117,20 +118,27 @@ Module *layer_norm(Device *device, size_t channels) {
 
 // ---- layers without tensors -------------------------------------------------------------------
 
-static Tensor *relu_forward(Module *self, Tape *tape, Tensor *x) {
-    (void)self;
-    return op_relu(tape, x);
+static Tensor *activation_forward(Module *self, Tape *tape, Tensor *x) {
+    return op_activation(tape, (Activation)self->config[0], x);
+}
+
+Module *layer_activation(Activation f) {
+    Module *module = module_create(activation_names[f].module, activation_forward);
+    module->config[0] = f;
+    return module;
 }
 
 Module *layer_relu(void) {
-    return module_create("ReLU", relu_forward);
+    return layer_activation(ACTIVATION_RELU);
 }
 
-// Whether child i is a batch norm whose relu follows. The two are one operation then, which goes
-// through memory once and gives the same bits.
+// Returns whether child i is a batch norm and the next child a relu. The two are then one
+// operation, which passes over memory once and computes the same bits.
 static bool is_norm_and_relu(const Module *self, int i) {
-    return i + 1 < self->child_count && self->children[i]->forward == batch_norm_forward &&
-           self->children[i + 1]->forward == relu_forward;
+    if (i + 1 >= self->child_count || self->children[i]->forward != batch_norm_forward)
+        return false;
+    const Module *next = self->children[i + 1];
+    return next->forward == activation_forward && next->config[0] == ACTIVATION_RELU;
 }
 
 static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
@@ -145,15 +153,6 @@ static Tensor *sequential_forward(Module *self, Tape *tape, Tensor *x) {
 
 Module *layer_sequential(const char *type) {
     return module_create(type, sequential_forward);
-}
-
-static Tensor *gelu_forward(Module *self, Tape *tape, Tensor *x) {
-    (void)self;
-    return op_gelu(tape, x);
-}
-
-Module *layer_gelu(void) {
-    return module_create("GELU", gelu_forward);
 }
 
 static Tensor *flatten_forward(Module *self, Tape *tape, Tensor *x) {
@@ -179,6 +178,7 @@ static Tensor *avg_pool_forward(Module *self, Tape *tape, Tensor *x) {
 
 static Module *pool(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *), size_t kernel,
                     size_t stride, size_t pad) {
+    CHECK(kernel > 0 && stride > 0, "%s: kernel %zu, stride %zu", type, kernel, stride);
     Module *module = module_create(type, forward);
     module->config[POOL_KERNEL] = kernel;
     module->config[POOL_STRIDE] = stride;

@@ -10,23 +10,23 @@
 #include "common/nn/ops.h"
 
 Module *layer_linear(Device *device, size_t in, size_t out); // with bias
-// Linear and ReLU, which a GPU does in one go.
+// Linear and ReLU as one operation (op_linear_relu).
 Module *layer_linear_relu(Device *device, size_t in, size_t out);
-// layer x + residual, for a model's own forward: in one operation, unless the layer's forward is
-// another one by now.
+// layer(x) + residual, for a model's own forward: one operation, unless the layer's forward was
+// replaced.
 Tensor *layer_linear_add(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
 Module *layer_linear_without_bias(Device *device, size_t in, size_t out);
 Module *layer_conv2d(Device *device, size_t in, size_t out, size_t kernel, size_t stride,
                      size_t pad, bool bias);
 Module *layer_batch_norm(Device *device, size_t channels); // 1d and 2d
 BatchNormState layer_batch_norm_state(Module *module);     // the tensors of such a layer
-// relu(layer x (+ residual)), for a model's own forward: in one operation, unless the layer's
-// forward is another one by now (a batch norm over all ranks). residual may be NULL.
+// relu(layer(x) (+ residual)), for a model's own forward: one operation, unless the layer's forward
+// was replaced (by a batch norm over all ranks). residual may be NULL.
 Tensor *layer_batch_norm_relu(Module *layer, Tape *tape, Tensor *x, Tensor *residual);
 Module *layer_norm(Device *device, size_t channels); // of rows [n, channels], eps 1e-5
 Module *layer_sequential(const char *type);          // runs its children in order
+Module *layer_activation(Activation f);
 Module *layer_relu(void);
-Module *layer_gelu(void);
 Module *layer_flatten(void);
 Module *layer_max_pool(size_t kernel, size_t stride, size_t pad);
 Module *layer_avg_pool(size_t kernel, size_t stride, size_t pad);

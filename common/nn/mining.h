@@ -1,4 +1,4 @@
-/* mining.h: hard-example mining (OHEM): which pixels the loss of a batch is made of. */
+/* mining.h: hard-example mining (OHEM): the pixels that contribute to the loss of a batch. */
 #ifndef COMMON_NN_MINING_H
 #define COMMON_NN_MINING_H
 

@@ -3,6 +3,7 @@
 
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/nn/layers.h"
 #include "common/nn/ops.h"
 
@@ -25,21 +26,23 @@ static Module *toy(const ModelConfig *config, Device *device, Error *err) {
 int model_parse_hidden(const char *text, size_t *sizes, Error *err) {
     int count = 0;
     for (const char *at = text; *at;) {
-        char *end;
-        unsigned long size = strtoul(at, &end, 10);
-        if (*at < '0' || *at > '9' || (*end != ',' && *end != '\0') || size == 0 ||
-            size > MLP_MAX_WIDTH || count == MLP_MAX_HIDDEN || (*end == ',' && end[1] == '\0'))
+        uint64_t size;
+        if (!format_read_number(&at, MLP_MAX_WIDTH, &size) || size == 0 ||
+            count == MLP_MAX_HIDDEN || !format_read_comma(&at))
             return error_set(err, STATUS_USAGE,
                              "--hidden %s: expected up to %d sizes from 1 to %d, like 256,128",
-                             text, MLP_MAX_HIDDEN, MLP_MAX_WIDTH);
-        sizes[count++] = size;
-        at = *end ? end + 1 : end;
+                             format_quote(text).text, MLP_MAX_HIDDEN, MLP_MAX_WIDTH);
+        sizes[count++] = (size_t)size;
     }
     return count;
 }
 
 static Module *mlp(const ModelConfig *config, Device *device, Error *err) {
     size_t hidden[MLP_MAX_HIDDEN];
+    if (!config->hidden) {
+        error_set(err, STATUS_USAGE, "model mlp without hidden: expected sizes like \"256,128\"");
+        return NULL;
+    }
     int count = model_parse_hidden(config->hidden, hidden, err);
     if (count < 0) return NULL;
     Module *model = layer_sequential("MLP");
@@ -250,6 +253,7 @@ GptSizes model_gpt_sizes(const ModelConfig *config) {
 }
 
 Module *model_create(const ModelConfig *config, Device *device, Error *err) {
+    CHECK(config->name, "model_create: config->name is NULL");
     const NamedModel *named = find_model(config->name);
     if (!named) {
         error_set(err, STATUS_USAGE, "there is no model \"%s\"; there are %s", config->name,

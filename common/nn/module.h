@@ -21,7 +21,7 @@ typedef struct Tape Tape; // common/nn/tape.h
 typedef struct ModuleTensor {
     char name[MODULE_NAME]; // "weight"
     Tensor tensor;
-    bool owns_data, owns_grad; // the module gives this memory back; a replica owns nothing
+    bool owns_data, owns_grad; // the module frees this memory; a replica owns none
     struct ModuleTensor *tied; // shared weights: the other module's entry that is meant, or NULL
 } ModuleTensor;
 
@@ -30,7 +30,7 @@ struct Module {
     char name[MODULE_NAME]; // in its parent: "fc1"; "" for a wrapped module, which adds no name
     Tensor *(*forward)(Module *self, Tape *tape, Tensor *x);
     void (*destroy)(Module *self); // frees `state` and what it holds; may be NULL
-    size_t config[6];              // what the type's forward needs: sizes, stride, padding
+    size_t config[6];              // arguments of the type's forward: sizes, stride, padding, ...
     void *state;                   // a wrapper's own struct
 
     ModuleTensor parameters[2], buffers[3];
@@ -39,7 +39,7 @@ struct Module {
     int child_count;
 };
 
-// Makes a module without children; takes nothing from a device yet.
+// Creates a module without children; allocates no device memory.
 Module *module_create(const char *type, Tensor *(*forward)(Module *, Tape *, Tensor *));
 // Frees the tree and its tensors' memory.
 void module_close(Module *module);
@@ -103,11 +103,10 @@ void module_zero_grad(Module *module); // every parameter's gradient becomes Non
 // parameters that are one tensor in the module are one in the replica.
 Module *module_replica(const Module *module, Device *device);
 
-// Gives these parameters' gradient memory back to the device, for whoever keeps gradients elsewhere
-// from now on (DDP's buckets) and sets tensor->grad itself.
+// Frees these parameters' gradient memory, for a caller that sets tensor->grad to its own memory
+// (DDP's buckets).
 void module_release_grads(Module *module, const NamedTensors *which);
-// Does the reverse: takes memory for every gradient that has none. The value of such a gradient is
-// None.
+// The reverse: allocates memory for every gradient without any; such a gradient is None.
 void module_own_grads(Module *module);
 
 #endif

@@ -22,7 +22,7 @@ typedef struct Crossing { // what a node saves
     Tensor *x, *y; // the part's input and output, on its device
 } Crossing;
 
-// A copy of x on the tape's device.
+// Returns a copy of x on the tape's device.
 static Tensor *copy_to(Tape *tape, const Tensor *x) {
     Tensor *copy = tape_tensor(tape, x->dtype, x->ndim, x->shape);
     device_copy(tape->device, copy->data, x->device, x->data, tensor_bytes(x));
@@ -42,7 +42,7 @@ static void run_part_backward(Tape *tape, Node *node) {
     }
     float *dy = tape_make_grad(crossing->tape, y);
     device_copy(y->device, dy, tape->device, node->output->grad, tensor_bytes(y));
-    tape_backward_from(crossing->tape, y, &tape->error);
+    tape_backward(crossing->tape, y, &tape->error);
     for (size_t i = 0; i < count; i++) {
         parameters[i]->on_ready = crossing->part->held[i].on_ready;
         parameters[i]->pending_uses = crossing->part->held[i].pending_uses;
@@ -86,7 +86,7 @@ static Tensor *on_device_forward(Module *self, Tape *tape, Tensor *x) {
     *saved = (Crossing){.part = part, .tape = there, .x = copy_to(there, x)};
     saved->x->requires_grad = x->requires_grad;
     saved->y = op_float32(there, module_forward(self->children[0], there, saved->x));
-    if (tape_error(there, &tape->error)) return NULL;
+    if (tape_error(there, &tape->error) != 0) return NULL;
     Tensor *y = copy_to(tape, saved->y);
     size_t count = 0;
     part->inputs[count++] = x;

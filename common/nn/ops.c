@@ -7,7 +7,7 @@
 
 // ---- linear -----------------------------------------------------------------------------------
 
-// x as products take it: in 16 bits where the tape stores those.
+// Returns a product's operand: x in 16 bits if the tape stores 16-bit tensors.
 static Tensor *factor(Tape *tape, Tensor *x) {
     return tape_stores_halves(tape) ? op_half(tape, x) : x;
 }
@@ -16,15 +16,16 @@ static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
     return tape_scratch(tape, KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k));
 }
 
-typedef struct LinearRelu { // of the relu's node
+typedef struct LinearRelu { // saved by the relu's node
     ReluMask mask;
-    bool done; // the gradient that arrives has been through the relu already
+    bool done; // the output's gradient is already masked
 } LinearRelu;
 
 static void relu_backward(Tape *tape, Node *node);
 
-// If x, the node's input, was made by a linear_relu just before, and nobody else has a gradient for
-// it: what that kept. (All other uses of x stand behind this one, and came first in backward.)
+// Returns the LinearRelu of x, the node's input, if the previous node is the linear_relu that
+// computed x and no other use of x has contributed a gradient. (Other uses were recorded later, so
+// their backward ran earlier.)
 static LinearRelu *relu_before(const Tape *tape, const Node *node) {
     const Tensor *x = node->inputs[0];
     const Node *before = node - 1;
@@ -34,8 +35,8 @@ static LinearRelu *relu_before(const Tape *tape, const Node *node) {
     return x->has_grad ? NULL : before->saved;
 }
 
-// dx = dy w. Where x is a relu's output, the product may be taken through that at once: the relu's
-// node then passes it on.
+// dx = dy w. If x is a linear_relu's output, one kernel computes the product and masks it; the
+// relu's node then passes the gradient on unchanged.
 static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
     Tensor *x = node->inputs[0];
     const float *dy = node->output->grad, *weight = tensor_f32(node->inputs[1]);
@@ -76,13 +77,14 @@ static void linear_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, x);
 }
 
-// Device memory for the mask, if a gradient is wanted and the device makes one.
+// Returns device memory for the mask, or NULL if the tape is not recording or the device needs
+// none.
 static void *mask_room(Tape *tape, LinearShape shape) {
     size_t bytes = tape->recording ? KERNELS(tape)->matrix->relu_mask(tape->precision, shape) : 0;
     return bytes ? tape_memory(tape, bytes) : NULL;
 }
 
-// The product alone, which is not recorded yet. *saved: what one in 16 bits keeps for its backward.
+// Computes the product without recording it. *saved: the 16-bit weight, for backward.
 static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
                        ReluMask *relu, void **saved) {
     if (!x) return NULL;
@@ -114,7 +116,7 @@ Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     return linear(tape, x, weight, bias, NULL);
 }
 
-// When the product has read the gradient, it is the residual's.
+// After the product's backward, the output's gradient moves to the residual.
 static void linear_add_backward(Tape *tape, Node *node) {
     linear_backward(tape, node);
     tape_pass_gradient(tape, node, node->inputs[3], true);
@@ -136,35 +138,59 @@ Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tenso
     return y;
 }
 
-// ---- relu, add, flatten -----------------------------------------------------------------------
+// ---- activations, add, flatten -----------------------------------------------------------------
 
-// dx (+)= what relu lets through of dy, all of them stored as its output y.
-static void relu_gradient(Tape *tape, const Tensor *y, float *dx, const float *dy,
-                          bool accumulate) {
-    if (tensor_is_half(y))
-        half_relu_gradient(tape, y, dx, dy, accumulate);
+const ActivationName activation_names[ACTIVATIONS] = {
+    [ACTIVATION_RELU] = {"relu", "ReLU"},
+    [ACTIVATION_GELU] = {"gelu", "GELU"},
+};
+
+// y = f(x), in x's type.
+static void activate(Tape *tape, Activation f, const Tensor *y, const Tensor *x, bool save) {
+    if (tensor_is_half(x))
+        half_activation(tape, f, y, x);
     else
-        KERNELS(tape)->elementwise->relu_gradient(dx, tensor_f32(y), dy, tensor_count(y),
-                                                  accumulate);
+        KERNELS(tape)->elementwise->activation(f, tensor_f32(y), tensor_f32(x), tensor_count(x),
+                                               save);
 }
 
-// The mask is read off the output: y > 0 exactly where x > 0.
-static void relu_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0], *y = node->output;
-    LinearRelu *before = node->saved;
+// dx (+)= dy f'(x), all of them in x's type; x's memory contains the values saved by activate.
+static void activation_gradient(Tape *tape, Activation f, const Tensor *x, float *dx,
+                                const float *dy, bool accumulate) {
+    if (tensor_is_half(x))
+        half_activation_gradient(tape, f, x, dx, dy, accumulate);
+    else
+        KERNELS(tape)->elementwise->activation_gradient(f, dx, tensor_f32(x), dy, tensor_count(x),
+                                                        accumulate);
+}
+
+// The gradient of the node's input, in the memory of the output's gradient if possible.
+static void activation_input_gradient(Tape *tape, Node *node, Activation f) {
+    Tensor *x = node->inputs[0];
     bool accumulate;
-    if (before && before->done) {
-        before->done = false;
-        tape_pass_gradient(tape, node, x, true);
-        return;
-    }
     if (tape_grad_take(tape, node, x)) {
-        relu_gradient(tape, y, x->grad, x->grad, false);
+        activation_gradient(tape, f, x, x->grad, x->grad, false);
     } else {
         float *dx = tape_grad(tape, x, &accumulate);
-        if (dx) relu_gradient(tape, y, dx, y->grad, accumulate);
+        if (dx) activation_gradient(tape, f, x, dx, node->output->grad, accumulate);
     }
     tape_grad_done(tape, x);
+}
+
+static void activation_backward(Tape *tape, Node *node) {
+    const Activation *f = node->saved;
+    activation_input_gradient(tape, node, *f);
+}
+
+// x's memory contains the output, which has the same mask: y > 0 exactly where x > 0.
+static void relu_backward(Tape *tape, Node *node) {
+    LinearRelu *before = node->saved;
+    if (before && before->done) {
+        before->done = false;
+        tape_pass_gradient(tape, node, node->inputs[0], true);
+    } else {
+        activation_input_gradient(tape, node, ACTIVATION_RELU);
+    }
 }
 
 // A tensor of another shape (or role) over the same memory.
@@ -172,7 +198,7 @@ static Tensor *share(Tape *tape, const Tensor *x, int ndim, const size_t *shape)
     return tape_view(tape, x->dtype, ndim, shape, x->data);
 }
 
-// x's memory holds relu(x) by now. of: what linear kept of it, or NULL.
+// x's memory contains relu(x). of: the mask that linear saved, or NULL.
 static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
     Tensor *y = share(tape, x, x->ndim, x->shape);
     tape_record(tape, "relu", relu_backward, y, 1, &x, of);
@@ -181,11 +207,19 @@ static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
 
 Tensor *op_relu(Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    if (tensor_is_half(x))
-        half_relu(tape, x);
-    else
-        KERNELS(tape)->elementwise->relu(tensor_f32(x), tensor_f32(x), tensor_count(x));
+    activate(tape, ACTIVATION_RELU, x, x, false);
     return record_relu(tape, x, NULL);
+}
+
+Tensor *op_activation(Tape *tape, Activation f, Tensor *x) {
+    if (!x || f == ACTIVATION_RELU) return op_relu(tape, x);
+    Activation *saved = tape_alloc(tape, sizeof *saved);
+    *saved = f;
+    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
+    Node *node =
+        tape_record(tape, activation_names[f].function, activation_backward, y, 1, &x, saved);
+    activate(tape, f, y, x, node != NULL);
+    return y;
 }
 
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {

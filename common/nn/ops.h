@@ -11,9 +11,9 @@
 
 // x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
 Tensor *op_linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
-// op_relu(op_linear(...)), which a device may do in one go.
+// op_relu(op_linear(...)), which a device may fuse.
 Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias);
-// op_add(residual, op_linear(...)), in one tensor; the gradient is not copied either.
+// op_add(residual, op_linear(...)), in one tensor; the gradient is not copied.
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual);
 
 // x[n, c, h, w] weight[k, c, r, r] bias[k] or NULL -> [n, k, oh, ow]
@@ -26,27 +26,35 @@ typedef struct BatchNormState { // one layer's tensors, each [c]
     float momentum, eps;         // PyTorch: 0.1, 1e-5
 } BatchNormState;
 
-// x as float32: itself, unless it is in 16 bits (tape.h: Tape.precision). What is not made for such
-// tensors asks for it.
+// Returns x in float32: x itself, or a copy if it is in 16 bits (table in tape.h). For operations
+// without a 16-bit kernel.
 Tensor *op_float32(Tape *tape, Tensor *x);
 
 // x[n, c] or [n, c, h, w] -> the same shape. While tape->training: batch statistics, and the
 // running ones are updated in place. A batch with one value per channel is PyTorch's error.
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state);
-// op_relu(op_batch_norm(...)), or with a residual of the same shape relu of its sum with that: the
-// same numbers, in passes over memory that a device may share.
+// relu(op_batch_norm(...) (+ residual of the same shape)): the same bits as the separate
+// operations; a device may fuse their passes over memory.
 Tensor *op_batch_norm_relu(Tape *tape, Tensor *x, const BatchNormState *state, Tensor *residual);
-// What every batch norm does with its input and its counter. The check returns false after
-// recording an error.
+// Shared by all batch norms. The check returns false after recording an error.
 bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
                             const BatchNormState *state);
 void batch_norm_count_batch(const BatchNormState *state); // num_batches_tracked += 1
-// What the kernels want of a layer and its input x[n, c] or [n, c, h, w]; mean and invstd are NULL,
-// and so is the place of x if it is in 16 bits.
+// Returns the kernels' arguments for a layer and its input x[n, c] or [n, c, h, w]. mean and invstd
+// are NULL, and x is NULL if it is in 16 bits.
 BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state);
 
-// In place: the result shares x's memory, so x's value must not be needed by its own backward (true
-// of linear, conv2d, batch_norm, add).
+// PyTorch's names of an activation: the function ("gelu") and the module ("GELU").
+typedef struct ActivationName {
+    const char *function, *module;
+} ActivationName;
+extern const ActivationName activation_names[ACTIVATIONS];
+
+// y = f(x), of x's shape. x's memory is overwritten: by the output (relu, in place) or by the
+// values that the backward needs (the others). Precondition: no later operation reads x, and
+// neither does the backward of the operation that computed x (true of linear, conv2d, batch_norm
+// and add).
+Tensor *op_activation(Tape *tape, Activation f, Tensor *x);
 Tensor *op_relu(Tape *tape, Tensor *x);
 Tensor *op_add(Tape *tape, Tensor *a, Tensor *b); // same shapes
 Tensor *op_flatten(Tape *tape, Tensor *x);        // [n, ...] -> [n, rest]
@@ -61,10 +69,6 @@ Tensor *op_shortcut(Tape *tape, Tensor *x, size_t channels, size_t stride);
 // [batch length, c], each of wte for its token plus that of wpe for its position.
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe);
 Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias); // x[n, c], [c], [c]
-// PyTorch's GELU with approximate='tanh'. It takes x's memory for what its backward needs, so
-// nothing else may need x's value: not the operation that made x (true of linear and add), and none
-// that follows.
-Tensor *op_gelu(Tape *tape, Tensor *x);
 // Causal attention: qkv[batch length, 3c], a token's query, key and value -> [batch length, c]
 Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
 
@@ -73,25 +77,25 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads);
 // this batch's for PyTorch's default, the global batch's for DDP's --normalize global.
 // logits[n, classes], target[n] I64
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor);
-// Yes or no for every class: logits and target [n, classes], target between 0 and 1; pos_weight
-// [classes] says how many times a "yes" counts (NULL: once), and wants no gradient. The divisor
-// counts elements (PyTorch's BCEWithLogitsLoss).
+// Independent binary labels per class: logits and target [n, classes], target between 0 and 1;
+// pos_weight [classes] is the weight of the positive term (NULL: 1) and requires no gradient. The
+// divisor counts elements (PyTorch's BCEWithLogitsLoss).
 Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
                                 const Tensor *pos_weight, double divisor);
-// labels[n] I64 -> [n, classes]: 1 for the label's class, 0 for the others. Wants no gradient.
+// labels[n] I64 -> [n, classes]: 1 for the label's class, 0 for the others. Requires no gradient.
 Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes);
 // logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel.
-// Returns the *sum* of the kept pixels' losses, and stores in *kept how many they are: op_divide
-// makes a mean of it. These are two steps because the divisor may be all ranks' *kept together.
-// Without any pixel the loss and its gradient are 0. If mining is NULL, all pixels are kept.
+// Returns the *sum* of the kept pixels' losses and sets *kept to their number; op_divide computes
+// the mean. Two operations, because the divisor may be the sum of *kept over all ranks. If no pixel
+// is kept, the loss and its gradient are 0. If mining is NULL, all pixels are kept.
 Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const Mining *mining,
                                size_t *kept);
 Tensor *op_divide(Tape *tape, Tensor *x, double divisor); // x is a scalar; divided by 0, it is 0
 // x and target of the same shape
 Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor);
 
-// The mean of all elements, a scalar: for a DataParallel whose module returns its own loss, of
-// which there is one from each device.
+// The mean of all elements, a scalar: for a DataParallel whose module returns its own loss, one per
+// device.
 Tensor *op_mean(Tape *tape, Tensor *x);
 
 #endif

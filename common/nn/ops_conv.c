@@ -13,6 +13,10 @@ static bool make_window(Tape *tape, const char *op, const Tensor *x, size_t k, s
                   tensor_describe(x, shape, sizeof shape));
         return false;
     }
+    if (stride == 0) {
+        tape_fail(tape, op, "the stride is 0");
+        return false;
+    }
     *window = (Window){.n = x->shape[0],
                        .c = x->shape[1],
                        .h = x->shape[2],
@@ -110,16 +114,16 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, x);
 }
 
-// The residual's gradient is what the relu leaves of dy, which has to be made then; without a
-// residual the kernel cuts dy on its way.
+// The residual's gradient is dy masked by the relu, so it is computed first; without a residual the
+// kernel masks dy itself.
 static void batch_norm_relu_backward(Tape *tape, Node *node) {
     BatchNormSaved *saved = node->saved;
     Tensor *y = node->output, *residual = node->inputs[3];
     saved->norm.y = tensor_f32(y);
     saved->norm.relu = saved->training && !residual;
     if (!saved->norm.relu)
-        KERNELS(tape)->elementwise->relu_gradient(y->grad, tensor_f32(y), y->grad, tensor_count(y),
-                                                  false);
+        KERNELS(tape)->elementwise->activation_gradient(ACTIVATION_RELU, y->grad, tensor_f32(y),
+                                                        y->grad, tensor_count(y), false);
     batch_norm_backward(tape, node);
     if (residual) tape_pass_gradient(tape, node, residual, true);
 }
@@ -185,7 +189,7 @@ static BatchNormSaved *save_norm(Tape *tape, const Tensor *x, const BatchNormSta
     return saved;
 }
 
-// An image in 16 bits stays one, except where a gradient through running statistics may be wanted.
+// A 16-bit input stays in 16 bits, except in evaluation while gradients are recorded.
 static bool stays_half(const Tape *tape, const Tensor *x) {
     return tensor_is_half(x) && (tape->training || !tape->recording);
 }

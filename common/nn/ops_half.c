@@ -1,5 +1,5 @@
-/* ops_half.c: operations on tensors in 16 bits. An image's shape is [n, c, h, w], as everywhere,
- * but its memory, and its gradient's, is [n, h, w, c]. That of rows [n, c] is as ever.
+/* ops_half.c: operations on tensors in 16 bits. An image's shape is [n, c, h, w]; its memory order,
+ * and its gradient's, is [n, h, w, c]. 2-D tensors stay row-major.
  */
 #include "common/nn/ops_half.h"
 
@@ -174,9 +174,8 @@ static void batch_norm_backward(Tape *tape, Node *node) {
     HalfNorm *norm = node->saved;
     Tensor *y = node->output, *residual = node->inputs[3];
     uint16_t *dy = half_gradient(y);
-    if (residual) { // its gradient is what the relu leaves of dy
-        KERNELS(tape)->relu_gradient(tensor_precision(y), dy, tensor_half(y), dy, tensor_count(y),
-                                     false);
+    if (residual) { // its gradient is dy masked by the relu
+        half_activation_gradient(tape, ACTIVATION_RELU, y, dy, dy, false);
         norm->of.relu = false;
     }
     norm->y = tensor_half(y);
@@ -212,15 +211,17 @@ Tensor *half_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool
     return y;
 }
 
-// ---- relu, sums -------------------------------------------------------------------------------
+// ---- activations, sums ------------------------------------------------------------------------
 
-void half_relu(Tape *tape, const Tensor *x) {
-    KERNELS(tape)->relu(tensor_precision(x), tensor_half(x), tensor_half(x), tensor_count(x));
+void half_activation(Tape *tape, Activation f, const Tensor *y, const Tensor *x) {
+    KERNELS(tape)->activation((HalfActivation){tensor_precision(x), f}, tensor_half(y),
+                              tensor_half(x), tensor_count(x));
 }
 
-void half_relu_gradient(Tape *tape, const Tensor *y, void *dx, const void *dy, bool accumulate) {
-    KERNELS(tape)->relu_gradient(tensor_precision(y), dx, tensor_half(y), dy, tensor_count(y),
-                                 accumulate);
+void half_activation_gradient(Tape *tape, Activation f, const Tensor *x, void *dx, const void *dy,
+                              bool accumulate) {
+    KERNELS(tape)->activation_gradient((HalfActivation){tensor_precision(x), f}, dx, tensor_half(x),
+                                       dy, tensor_count(x), accumulate);
 }
 
 static void add_backward(Tape *tape, Node *node) {
@@ -236,7 +237,7 @@ Tensor *half_add(Tape *tape, Tensor *a, Tensor *b) {
     return y;
 }
 
-// The gradient is the narrow one's when it is rounded, and then the wide one's as it is.
+// The narrow input's gradient is the output's, rounded; the wide input's is the output's itself.
 static void add_to_backward(Tape *tape, Node *node) {
     Tensor *wide = node->inputs[0], *narrow = node->inputs[1];
     bool accumulate;
@@ -253,24 +254,6 @@ Tensor *half_add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
     KERNELS(tape)->add_to(tensor_precision(narrow), tensor_f32(y), tensor_f32(wide),
                           tensor_half(narrow), tensor_count(y));
     tape_record(tape, "add", add_to_backward, y, 2, (Tensor *[]){wide, narrow}, NULL);
-    return y;
-}
-
-static void gelu_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0], *y = node->output;
-    bool accumulate = false, taken = tape_grad_take(tape, node, x);
-    uint16_t *dx = taken ? half_gradient(x) : want_gradient(tape, x, &accumulate);
-    const uint16_t *dy = taken ? dx : half_gradient(y);
-    if (dx)
-        KERNELS(tape)->gelu_gradient(tensor_precision(x), dx, tensor_half(x), dy, tensor_count(x),
-                                     accumulate);
-    tape_grad_done(tape, x);
-}
-
-Tensor *half_gelu(Tape *tape, Tensor *x) {
-    Tensor *y = tape_tensor(tape, x->dtype, x->ndim, x->shape);
-    KERNELS(tape)->gelu(tensor_precision(x), tensor_half(y), tensor_half(x), tensor_count(x));
-    tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL);
     return y;
 }
 

@@ -1,10 +1,8 @@
-/* ops_loss.c: the losses. Each is the sum over this batch, taken in double and divided once by the
- * caller's divisor: that the divisor may be the global batch's is what makes the gradients of
- * shards add up to the gradient of the whole. An empty batch (a rank without rows) has loss 0
- * rather than 0/0.
+/* ops_loss.c: the losses. Each is the sum over this batch, accumulated in double and divided once
+ * by the caller's divisor. With the global batch's divisor, the gradients of shards add up to the
+ * gradient of the whole batch. An empty batch (a rank without rows) has loss 0, not 0/0.
  *
- * A loss stays on its device, and so does the gradient that backward starts with: nobody waits for
- * either here.
+ * Loss and its gradient stay in device memory; all operations are asynchronous.
  */
 #include "common/nn/ops.h"
 
@@ -41,8 +39,8 @@ Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divi
                          tensor_describe(logits, shape, sizeof shape), tensor_count(target));
     logits = op_float32(tape, logits);
     size_t n = logits->shape[0], classes = logits->shape[1];
-    // Datasets are checked when they are read. This guards everything else where the host can look;
-    // on other devices the kernel makes the loss NaN.
+    // Datasets are checked on loading. Other labels are checked here if the host can read them; on
+    // a GPU the kernel sets the loss to NaN.
     size_t bad = tensor_find_outside(target, 0, (int64_t)classes);
     if (bad < n)
         return tape_fail(tape, "cross_entropy", "target %lld of row %zu is out of range [0, %zu)",

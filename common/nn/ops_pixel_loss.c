@@ -1,6 +1,6 @@
-/* ops_pixel_loss.c: cross-entropy of every pixel, over those that count: not the ignored ones, and
- * with hard-example mining (Shrivastava, Gupta, Girshick: "Training region-based object detectors
- * with online hard example mining", CVPR 2016) only those that the network finds hard.
+/* ops_pixel_loss.c: cross-entropy over pixels that are not ignored, and, with hard-example mining
+ * (Shrivastava, Gupta, Girshick: "Training region-based object detectors with online hard example
+ * mining", CVPR 2016) only over those of large loss.
  */
 #include <math.h>
 

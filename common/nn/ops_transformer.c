@@ -1,5 +1,5 @@
-/* ops_transformer.c: the operations of a transformer. Texts are token numbers [batch, length]; what
- * a network makes of them are rows [batch length, channels], one per token, text after text.
+/* ops_transformer.c: the operations of a transformer. Texts are tokens [batch, length]; activations
+ * are rows [batch length, channels], one per token, text after text.
  */
 #include "common/nn/ops_half.h"
 
@@ -15,7 +15,7 @@ static Embedding embedding_of(const Tensor *tokens, const Tensor *wte) {
                        .channels = wte->shape[1]};
 }
 
-// Positions behind the texts' length have a gradient too: 0.
+// Positions beyond the texts' length have gradient 0.
 static void position_backward(Tape *tape, const Embedding *of, const float *dy, Tensor *wpe) {
     bool accumulate;
     float *grad = tape_grad(tape, wpe, &accumulate);
@@ -49,7 +49,7 @@ Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
                          wpe->shape[0], dtype_name(tokens->dtype),
                          tensor_describe(tokens, shape, sizeof shape));
     const Embedding of = embedding_of(tokens, wte);
-    // On a device that the host cannot look at, the kernel makes the rows of bad tokens NaN.
+    // If the host cannot read the tokens, the kernel sets the rows of invalid tokens to NaN.
     size_t bad = tensor_find_outside(tokens, 0, (int64_t)of.vocabulary);
     if (bad < of.rows)
         return tape_fail(tape, "embedding", "token %lld is out of range [0, %zu)",
@@ -96,36 +96,11 @@ Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     return y;
 }
 
-// ---- GELU ---------------------------------------------------------------------------------------
-
-static void gelu_backward(Tape *tape, Node *node) {
-    Tensor *x = node->inputs[0];
-    size_t count = tensor_count(x);
-    bool accumulate;
-    if (tape_grad_take(tape, node, x)) { // x's memory has what was saved
-        KERNELS(tape)->gelu_gradient(x->grad, tensor_f32(x), x->grad, count, false);
-    } else {
-        float *dx = tape_grad(tape, x, &accumulate);
-        if (dx)
-            KERNELS(tape)->gelu_gradient(dx, tensor_f32(x), node->output->grad, count, accumulate);
-    }
-    tape_grad_done(tape, x);
-}
-
-Tensor *op_gelu(Tape *tape, Tensor *x) {
-    if (!x) return NULL;
-    if (tensor_is_half(x)) return half_gelu(tape, x);
-    Tensor *y = tape_tensor(tape, DTYPE_F32, x->ndim, x->shape);
-    bool save = tape_record(tape, "gelu", gelu_backward, y, 1, &x, NULL) != NULL;
-    KERNELS(tape)->gelu(tensor_f32(y), tensor_f32(x), tensor_count(x), save);
-    return y;
-}
-
 // ---- attention ----------------------------------------------------------------------------------
 
 typedef struct AttentionSaved {
     Attention of;
-    void *kernel; // what the kernel left for its gradient, device memory
+    void *kernel; // saved by the kernel for its gradient, device memory
 } AttentionSaved;
 
 static Compute attention_room(Tape *tape, const Attention *of) {
@@ -151,7 +126,7 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads) {
     if (!qkv) return NULL;
     char shape[64];
     size_t rows = qkv->shape[0], channels = qkv->shape[1] / 3;
-    if (qkv->ndim != 2 || channels * 3 != qkv->shape[1] || channels % heads != 0 ||
+    if (qkv->ndim != 2 || channels * 3 != qkv->shape[1] || heads == 0 || channels % heads != 0 ||
         (length == 0 ? rows > 0 : rows % length != 0))
         return tape_fail(tape, "attention",
                          "%s is no query, key and value of %zu heads for texts "

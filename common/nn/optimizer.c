@@ -57,7 +57,7 @@ static void create_slots(OptimizerRun *run) {
                                 .host = device_host_alloc(device, bytes),
                                 .used = device_event_create(device),
                                 .sent = device_event_create(device)};
-        memset(slot->host, 0xff, bytes); // NaN: nothing is there yet
+        memset(slot->host, 0xff, bytes); // NaN: not set
     }
 }
 
@@ -93,6 +93,8 @@ static void create_runs(Optimizer *optimizer) {
 }
 
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config) {
+    CHECK(config->kind <= OPTIMIZER_ADAMW, "optimizer_create: config->kind is %d",
+          (int)config->kind);
     Optimizer *optimizer = memory_zalloc(sizeof *optimizer);
     optimizer->config = *config;
     optimizer->parameters = module_tensors(module, MODULE_PARAMETERS);
@@ -134,22 +136,21 @@ void optimizer_close(Optimizer *optimizer) {
 // ---- the numbers of a step ----------------------------------------------------------------------
 
 // Of the parameter's update number `count`. PyTorch computes these in double and rounds them once.
-static void set_numbers(const Optimizer *optimizer, size_t i, int64_t count, double rate) {
+static void set_numbers(const Optimizer *optimizer, size_t i, int64_t count, double lr) {
     const OptimizerConfig *config = &optimizer->config;
     float *scalars = optimizer->scalars + i * SCALARS;
-    double step = (double)count, lr = (double)(float)rate;
-    scalars[SCALAR_LR] = (float)rate;
+    double step = (double)count;
+    scalars[SCALAR_LR] = (float)lr;
     if (config->kind == OPTIMIZER_SGD) return;
-    double beta1 = (double)(float)config->beta1, beta2 = (double)(float)config->beta2;
     bool adamw = config->kind == OPTIMIZER_ADAMW && decays(optimizer, i);
-    double decay = adamw ? (double)(float)config->weight_decay : 0;
+    double decay = adamw ? config->weight_decay : 0;
     scalars[SCALAR_KEEP] = (float)(1 - lr * decay);
-    scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(beta1, step)));
-    scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(beta2, step));
+    scalars[SCALAR_STEP_SIZE] = (float)(lr / (1 - pow(config->beta1, step)));
+    scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(config->beta2, step));
 }
 
-static void begin_parameter(Optimizer *optimizer, size_t i, double rate) {
-    set_numbers(optimizer, i, ++optimizer->steps[i], rate);
+static void begin_parameter(Optimizer *optimizer, size_t i, double lr) {
+    set_numbers(optimizer, i, ++optimizer->steps[i], lr);
 }
 
 static const OptimizerSlot *slot_of(const Optimizer *optimizer, const OptimizerRun *run) {
@@ -193,18 +194,17 @@ void optimizer_end_step(Optimizer *optimizer) {
 // ---- the work -----------------------------------------------------------------------------------
 
 static SgdConfig sgd_config(const Optimizer *optimizer) {
-    return (SgdConfig){.momentum = (float)optimizer->config.momentum,
-                       .weight_decay = (float)optimizer->config.weight_decay,
+    return (SgdConfig){.momentum = optimizer->config.momentum,
+                       .weight_decay = optimizer->config.weight_decay,
                        .nesterov = optimizer->config.nesterov};
 }
 
 static AdamConfig adam_config(const Optimizer *optimizer) {
-    return (AdamConfig){.beta1 = (float)optimizer->config.beta1,
-                        .beta2 = (float)optimizer->config.beta2,
-                        .eps = (float)optimizer->config.eps,
-                        .weight_decay = optimizer->config.kind == OPTIMIZER_ADAM
-                                            ? (float)optimizer->config.weight_decay
-                                            : 0};
+    const OptimizerConfig *config = &optimizer->config;
+    return (AdamConfig){.beta1 = config->beta1,
+                        .beta2 = config->beta2,
+                        .eps = config->eps,
+                        .weight_decay = config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0};
 }
 
 // Where these elements' state s begins; NULL: none.

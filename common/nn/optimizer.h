@@ -21,15 +21,15 @@ typedef struct OptimizerPart { // of a parameter's elements
 } OptimizerPart;
 
 // Several processes hold equal weights, and each steps only a part of every parameter, for which it
-// alone has the state (ZeRO-1: ddp/features/zero_optimizer.h). Whoever divides the work makes it.
+// alone has the state (ZeRO-1: ddp/features/zero_optimizer.h). Made by the hook that divides the
+// work.
 typedef struct OptimizerSharding {
     const OptimizerPart *parts; // [parameters] this process's, in module_tensors' order
     // Called in place of optimizer_apply: updates this process's part, and all processes get all
     // new weights.
     void (*apply)(void *state);
     void *state;
-    // Set by whoever makes the optimizer: whether the gradients are looked at between backward and
-    // step.
+    // Set by the creator: the gradients are read between backward and step.
     bool whole_gradients;
     Optimizer *optimizer; // set by optimizer_create
 } OptimizerSharding;
@@ -39,7 +39,7 @@ typedef struct OptimizerConfig {
     double momentum;             // sgd
     bool nesterov;               // sgd
     double weight_decay;         // adamw: of the weight itself; the others add it to the gradient
-    bool decay_matrices_only;    // adamw: biases and norms, of one dimension, do not decay
+    bool decay_matrices_only;    // adamw only: parameters of one dimension do not decay (nanoGPT)
     double beta1, beta2, eps;    // adam, adamw: PyTorch has 0.9, 0.999, 1e-8
     OptimizerSharding *sharding; // not owned; NULL: this process steps everything
 } OptimizerConfig;
@@ -79,10 +79,10 @@ struct Optimizer {
 Optimizer *optimizer_create(Module *module, const OptimizerConfig *config);
 void optimizer_close(Optimizer *optimizer);
 void optimizer_step(Optimizer *optimizer, double lr);
-// The parts of optimizer_step. choose_slot says which slot the step takes: optimizer_step takes the
-// next one, and work that was captured in a graph reads the one that was chosen then. begin_step
-// sends there what changes from step to step (counts, and what follows from lr). apply is the work,
-// which is the same in every step and can be captured. end_step marks when the slot is free again.
+// The parts of optimizer_step. choose_slot: the step's slot; optimizer_step takes the next one, and
+// work that was captured in a graph reads the slot that was chosen at capture. begin_step sends the
+// step's numbers there (counts, and factors that follow from lr). apply is the work, which is equal
+// in every step and can be captured. end_step marks when the slot is free again.
 void optimizer_choose_slot(Optimizer *optimizer, int slot);
 void optimizer_begin_step(Optimizer *optimizer, double lr);
 void optimizer_apply(Optimizer *optimizer);
@@ -119,7 +119,7 @@ typedef struct Schedule {
     double lr; // after warm-up
     size_t warmup_steps, total_steps;
     double warmup_start; // the first step's part of lr (LinearLR's start_factor); 0: see below
-    size_t step_every;   // step: multiply by gamma every so many steps
+    size_t step_every;   // step: multiply by gamma every so many steps; 0: a third of total_steps
     double gamma;        // step
     double power;        // polynomial
 } Schedule;

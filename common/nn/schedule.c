@@ -19,13 +19,14 @@ double schedule_lr(const Schedule *schedule, size_t step) {
     size_t span = schedule->total_steps > schedule->warmup_steps
                       ? schedule->total_steps - schedule->warmup_steps
                       : 1;
+    size_t period = schedule->step_every ? schedule->step_every : schedule->total_steps / 3 + 1;
     double done = after < span ? (double)after / (double)span : 1.0; // 0 .. 1
     switch (schedule->kind) {
     case SCHEDULE_CONSTANT:
         return schedule->lr;
     case SCHEDULE_STEP:
         // Whole periods only: NOLINTNEXTLINE(bugprone-integer-division)
-        return schedule->lr * pow(schedule->gamma, (double)(after / schedule->step_every));
+        return schedule->lr * pow(schedule->gamma, (double)(after / period));
     case SCHEDULE_COSINE:
         return schedule->lr * 0.5 * (1.0 + cos(3.14159265358979323846 * done));
     case SCHEDULE_POLYNOMIAL:

@@ -1,4 +1,4 @@
-/* tape.c: recording, the two passes of backward, and where activations' gradients live.
+/* tape.c: recording, the two passes of backward, and the memory of activations' gradients.
  *
  * An activation's gradient is needed from the first contribution until the operation that made the
  * activation has run backward. Its memory then serves the next one: a network of many layers needs
@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 
 typedef struct GradBuffer {
     float *memory;
@@ -51,8 +52,8 @@ void tape_reset(Tape *tape) {
     arena_reset(&tape->notes);
 }
 
-// Forks are kept and handed out in the same order every step; one whose device differs from what is
-// asked for (the graph changed) is replaced.
+// Forks are reused in the same order every step; a fork on another device than requested (the graph
+// changed) is replaced.
 Tape *tape_fork(Tape *tape, Device *device) {
     if (tape->forks_in_use == tape->fork_count) {
         tape->forks = memory_grow(tape->forks, tape->fork_count + 1, sizeof *tape->forks);
@@ -147,9 +148,9 @@ int tape_error(const Tape *tape, Error *err) {
 
 // ---- gradients of activations -----------------------------------------------------------------
 
-// The smallest free buffer that is large enough, or a new one from the arena. A small gradient does
-// not take a very large buffer: a replica's parameters keep theirs, and the next activation would
-// need another.
+// Returns the smallest free buffer that is large enough, or a new one from the arena. A small
+// gradient does not take a very large buffer, because a replica's parameters keep theirs and the
+// next activation would need a new one.
 static float *take_buffer(Tape *tape, size_t bytes) {
     GradBuffer *best = NULL;
     for (size_t i = 0; i < tape->buffer_count; i++) {
@@ -212,7 +213,7 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     return true;
 }
 
-// sum (+)= grad, both of them stored as a gradient of `like`.
+// sum (+)= grad, both stored in the type of the gradient of `like`.
 static void add_gradient(Tape *tape, const Tensor *like, float *sum, const float *grad) {
     const Kernels *kernels = device_kernels(tape->device);
     size_t count = tensor_count(like);
@@ -237,7 +238,7 @@ void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
 
 // ---- backward ---------------------------------------------------------------------------------
 
-// A tuple stands for those of its tensors that were given a gradient.
+// The roots of a tuple are its tensors with a gradient.
 static bool is_root(const Tensor *root, const Tensor *output) {
     if (root == output) return output->has_grad;
     for (int i = 0; root && i < root->item_count; i++)
@@ -245,9 +246,9 @@ static bool is_root(const Tensor *root, const Tensor *output) {
     return false;
 }
 
-// From the root back, marks the nodes that its gradient will reach and counts the uses of every
-// tensor that will contribute. Consumers stand after producers on the tape, so when a node is
-// looked at, all uses of its output have been counted.
+// Walks back from the root, marks the nodes that its gradient reaches, and counts the contributing
+// uses of every tensor. Consumers are recorded after producers, so when a node is visited, all uses
+// of its output have been counted.
 static void count_uses(Tape *tape, const Tensor *root) {
     for (size_t i = 0; i < tape->count; i++)
         for (size_t j = 0; j < tape->nodes[i].input_count; j++)
@@ -260,9 +261,34 @@ static void count_uses(Tape *tape, const Tensor *root) {
     }
 }
 
-int tape_backward_from(Tape *tape, Tensor *output, Error *err) {
-    CHECK(output->has_grad || output->items,
-          "tape_backward_from: the caller fills output->grad first");
+// The gradient of a loss with respect to itself, kept on the device from step to step.
+static float *gradient_of_one(Tape *tape) {
+    if (!tape->one) {
+        tape->one = device_alloc(tape->device, sizeof *tape->one);
+        device_kernels(tape->device)->elementwise->fill(tape->one, 1.0f, 1);
+    }
+    return tape->one;
+}
+
+// Fills the gradient of a loss; the caller fills that of any other output.
+static int check_output(Tape *tape, Tensor *output, Error *err) {
+    if (!output) {
+        CHECK(tape->error.status != STATUS_OK, "there is no output, and nothing has failed");
+        return tape_error(tape, err);
+    }
+    if (output->has_grad || output->items) return 0;
+    CHECK(tensor_count(output) == 1,
+          "tape_backward: an output of %zu elements, and no gradient of it (tape_make_grad)",
+          tensor_count(output));
+    if (!output->requires_grad)
+        return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
+    output->grad = gradient_of_one(tape);
+    output->has_grad = true;
+    return 0;
+}
+
+int tape_backward(Tape *tape, Tensor *output, Error *err) {
+    if (check_output(tape, output, err) != 0) return -1;
     Phase phase = profile_enter(tape->profile, PHASE_BACKWARD);
     count_uses(tape, output);
     for (size_t i = tape->count; i-- > 0 && tape->error.status == STATUS_OK;) {
@@ -274,21 +300,4 @@ int tape_backward_from(Tape *tape, Tensor *output, Error *err) {
     }
     profile_leave(tape->profile, phase);
     return tape_error(tape, err);
-}
-
-int tape_backward(Tape *tape, Tensor *loss, Error *err) {
-    if (!loss) {
-        CHECK(tape->error.status != STATUS_OK, "there is no loss, and nothing has failed");
-        return tape_error(tape, err);
-    }
-    CHECK(tensor_count(loss) == 1, "the loss has %zu elements", tensor_count(loss));
-    if (!loss->requires_grad)
-        return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
-    if (!tape->one) {
-        tape->one = device_alloc(tape->device, sizeof *tape->one);
-        device_kernels(tape->device)->elementwise->fill(tape->one, 1.0f, 1);
-    }
-    loss->grad = tape->one;
-    loss->has_grad = true;
-    return tape_backward_from(tape, loss, err);
 }

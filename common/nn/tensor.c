@@ -14,7 +14,8 @@ const char *dtype_name(DType dtype) {
 }
 
 Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, void *data) {
-    CHECK(ndim >= 0 && ndim <= TENSOR_MAX_DIMS, "a tensor of %d dimensions", ndim);
+    CHECK(ndim >= 0 && ndim <= TENSOR_MAX_DIMS, "ndim: a tensor of %d dimensions", ndim);
+    CHECK(ndim == 0 || shape, "shape is NULL, of a tensor of %d dimensions", ndim);
     Tensor tensor = {.device = device, .dtype = dtype, .ndim = ndim, .data = data};
     for (int i = 0; i < ndim; i++) tensor.shape[i] = shape[i];
     return tensor;

@@ -17,8 +17,8 @@
 
 enum { TENSOR_MAX_DIMS = 4 };
 
-// What a product made under autocast may be BF16 or F16 (tape.h: Tape.precision). The shape of an
-// image is [n, c, h, w] as ever, its memory then [n, h, w, c] ("channels last").
+// The output of a product under autocast may be BF16 or F16 (table in tape.h). An image's shape is
+// then still [n, c, h, w], its memory order [n, h, w, c] ("channels last").
 typedef enum DType { DTYPE_F32, DTYPE_I64, DTYPE_BF16, DTYPE_F16 } DType;
 
 typedef struct Tensor {
@@ -28,18 +28,18 @@ typedef struct Tensor {
     size_t shape[TENSOR_MAX_DIMS];
     void *data;
 
-    // Gradients are of the same shape, on the same device, and float32. Those of a tensor in 16
-    // bits are stored as it is, and only ops_half.c reads them.
+    // The gradient has the tensor's shape and device, and is float32. A 16-bit tensor's gradient
+    // has the tensor's type and memory order; only operations read it.
     bool requires_grad;
     bool has_grad;
     float *grad; // a parameter's: its Module's memory or DDP's bucket; an activation's: the tape's
 
     // Called once per backward when the last use of this tensor has contributed to its gradient
-    // (parameters only). This event is what DistributedDataParallel hangs on.
+    // (parameters only). DistributedDataParallel starts its all-reduces from this event.
     void (*on_ready)(void *context, struct Tensor *tensor);
     void *on_ready_context;
 
-    // The tape's, during one backward: uses that have not contributed yet.
+    // Used by the tape during backward: recorded uses that have not contributed yet.
     int pending_uses;
 
     // A tuple (nn/tuple.h): several tensors that travel as one. NULL: an ordinary tensor.
@@ -54,8 +54,8 @@ Tensor tensor_make(Device *device, DType dtype, int ndim, const size_t *shape, v
 size_t tensor_count(const Tensor *tensor); // elements
 size_t tensor_bytes(const Tensor *tensor);
 bool tensor_same_shape(const Tensor *a, const Tensor *b);
-// Looks for the first element of an I64 tensor that is not in [low, high). Returns its index, or
-// tensor_count if there is none or the host cannot look because the tensor is on a GPU.
+// Returns the index of the first element of an I64 tensor outside [low, high), or tensor_count if
+// there is none or the host cannot read the tensor (on a GPU).
 size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high);
 // "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
 char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
@@ -77,11 +77,10 @@ static inline uint16_t *tensor_half(const Tensor *tensor) {
     return (uint16_t *)tensor->data;
 }
 
-// Between a tensor, wherever it is, and an array of the caller's in host memory: tensor_bytes long,
-// of the tensor's type, in its order. On a GPU they wait until the device has done what it was
-// asked for, so that the array is complete (tensor_to_host) or may be reused (tensor_from_host)
-// when they return.
-float tensor_item(const Tensor *tensor); // the value of a scalar, which a loss is
+// Copies between a tensor on any device and the caller's array in host memory: tensor_bytes long,
+// of the tensor's type and memory order. Synchronous on a GPU, too: on return the array is complete
+// (tensor_to_host) or may be reused (tensor_from_host).
+float tensor_item(const Tensor *tensor); // the value of a scalar, as of a loss
 void tensor_to_host(const Tensor *tensor, void *host);
 void tensor_from_host(Tensor *tensor, const void *host);
 

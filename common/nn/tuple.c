@@ -5,7 +5,7 @@
 static Tensor *tuple_alloc(Tape *tape, int count) {
     CHECK(count >= 0, "a tuple of %d", count);
     Tensor *tuple = tape_alloc(tape, sizeof *tuple);
-    // No elements: whoever takes it for a tensor finds nothing to read or write.
+    // No elements: an operation that takes it for a tensor reads and writes nothing.
     *tuple = tensor_make(tape->device, DTYPE_F32, 1, (size_t[]){0}, NULL);
     tuple->items = tape_alloc(tape, (size_t)count * sizeof *tuple->items);
     tuple->item_count = count;

@@ -1,24 +1,24 @@
-/* batch_input.c: two places, and the events that keep them from being overwritten. */
+/* batch_input.c: slots of device memory, and the events that order their reuse. */
 #include "common/train/batch_input.h"
 
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-typedef struct Place {
-    void *samples;     // [capacity, c, h, w] or [capacity, T]; in device memory, as the target is
-    void *target;      // labels or targets
-    DeviceEvent *free; // the last computation that used it
-    DeviceEvent *sent; // when this is reached, the host's copy may be changed
-} Place;
+typedef struct BatchSlot {
+    void *samples;     // [capacity, c, h, w] or [capacity, T], in device memory
+    void *target;      // labels or numbers, in device memory
+    DeviceEvent *free; // recorded after the last work on the slot
+    DeviceEvent *sent; // recorded after the copy: then the host's memory may be overwritten
+} BatchSlot;
 
 struct BatchInput {
     Device *device;
     const Dataset *set;
     size_t sample_bytes, target_bytes, capacity;
-    Place places[BATCH_PLACES];
-    int place_count, place;
+    BatchSlot slots[BATCH_SLOTS];
+    int slot_count, slot;
     const Batch *batch;
-    size_t begin, end, part, parts; // samples [begin, end) are part number `part` of `parts`
+    size_t begin, end, part, parts; // micro-batch `part` of `parts` is samples [begin, end)
 };
 
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
@@ -30,35 +30,36 @@ BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capaci
         .target_bytes = dataset_has_labels(set) ? dataset_label_size(set) * sizeof(int64_t)
                                                 : set->target_size * sizeof(float),
         .capacity = capacity,
-        .place_count = device_is_synchronous(device) ? 1 : BATCH_PLACES};
-    for (int i = 0; i < input->place_count; i++)
-        input->places[i] = (Place){.samples = device_alloc(device, capacity * input->sample_bytes),
-                                   .target = device_alloc(device, capacity * input->target_bytes),
-                                   .free = device_event_create(device),
-                                   .sent = device_event_create(device)};
+        .slot_count = device_is_synchronous(device) ? 1 : BATCH_SLOTS};
+    for (int i = 0; i < input->slot_count; i++)
+        input->slots[i] =
+            (BatchSlot){.samples = device_alloc(device, capacity * input->sample_bytes),
+                        .target = device_alloc(device, capacity * input->target_bytes),
+                        .free = device_event_create(device),
+                        .sent = device_event_create(device)};
     return input;
 }
 
 void batch_input_close(BatchInput *input) {
     if (!input) return;
-    for (int i = 0; i < input->place_count; i++) {
-        Place *place = &input->places[i];
-        device_event_wait(place->sent);
-        device_event_close(place->free);
-        device_event_close(place->sent);
-        device_free(input->device, place->samples, input->capacity * input->sample_bytes);
-        device_free(input->device, place->target, input->capacity * input->target_bytes);
+    for (int i = 0; i < input->slot_count; i++) {
+        BatchSlot *slot = &input->slots[i];
+        device_event_wait(slot->sent);
+        device_event_close(slot->free);
+        device_event_close(slot->sent);
+        device_free(input->device, slot->samples, input->capacity * input->sample_bytes);
+        device_free(input->device, slot->target, input->capacity * input->target_bytes);
     }
     free(input);
 }
 
 size_t batch_input_bytes(const BatchInput *input) {
     size_t bytes = input->capacity * (input->sample_bytes + input->target_bytes);
-    return (size_t)input->place_count * bytes;
+    return (size_t)input->slot_count * bytes;
 }
 
 void batch_input_wait(BatchInput *input) {
-    device_event_wait(input->places[input->place].sent);
+    device_event_wait(input->slots[input->slot].sent);
 }
 
 void batch_input_send(BatchInput *input, const Batch *batch) {
@@ -66,18 +67,18 @@ void batch_input_send(BatchInput *input, const Batch *batch) {
           input->capacity);
     input->batch = batch;
     batch_input_select(input, 0, 1);
-    input->place = (input->place + 1) % input->place_count;
-    const Place *place = &input->places[input->place];
-    device_upload(input->device, place->target,
+    input->slot = (input->slot + 1) % input->slot_count;
+    const BatchSlot *slot = &input->slots[input->slot];
+    device_upload(input->device, slot->target,
                   batch->labels ? (const void *)batch->labels : batch->targets,
-                  batch->count * input->target_bytes, place->free, NULL);
-    device_upload(input->device, place->samples,
+                  batch->count * input->target_bytes, slot->free, NULL);
+    device_upload(input->device, slot->samples,
                   batch->tokens ? (const void *)batch->tokens : batch->samples,
-                  batch->count * input->sample_bytes, place->free, place->sent);
+                  batch->count * input->sample_bytes, slot->free, slot->sent);
 }
 
 void batch_input_used(BatchInput *input) {
-    device_event_record(input->places[input->place].free);
+    device_event_record(input->slots[input->slot].free);
 }
 
 void batch_input_select(BatchInput *input, size_t i, size_t parts) {
@@ -100,15 +101,14 @@ const Batch *batch_input_batch(const BatchInput *input) {
     return input->batch;
 }
 
-int batch_input_place(const BatchInput *input) {
-    return input->place;
+int batch_input_slot(const BatchInput *input) {
+    return input->slot;
 }
 
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
     const size_t *sample = input->set->shape;
     size_t shape[] = {batch_input_count(input), sample[0], sample[1], sample[2]};
-    void *samples =
-        (char *)input->places[input->place].samples + input->begin * input->sample_bytes;
+    void *samples = (char *)input->slots[input->slot].samples + input->begin * input->sample_bytes;
     if (input->set->tokens) return tape_view(tape, DTYPE_I64, 2, shape, samples);
     return tape_view(tape, DTYPE_F32, 4, shape, samples);
 }
@@ -116,7 +116,7 @@ Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
 Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
     const Dataset *set = input->set;
     size_t count = batch_input_count(input);
-    void *target = (char *)input->places[input->place].target + input->begin * input->target_bytes;
+    void *target = (char *)input->slots[input->slot].target + input->begin * input->target_bytes;
     if (set->dense)
         return tape_view(tape, DTYPE_I64, 3, (size_t[]){count, set->shape[1], set->shape[2]},
                          target);

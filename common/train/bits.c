@@ -1,67 +1,72 @@
-/* bits.c: see bits.h.
- *
- * DataParallel and DistributedDataParallel both take sums in device order. They have the same bits
- * if every device works on the same rows, and if the division of each rank's loss rounds nothing
- * away that DataParallel's division keeps.
- */
+/* bits.c: see bits.h. The reasons are rows of bits_table.c. */
 #include "common/train/bits.h"
 
-#include "common/base/format.h"
+#include <string.h>
 
-enum { TEXT_MAX = 512 };
+#include "common/base/format.h"
+#include "common/train/bits_table.h"
+
+enum { TEXT_MAX = 1024 };
+
+#define EQUAL "bits: weights, buffers and optimizer state equal"
+
+// A rank's gradients are W times DataParallel's, then divided by W. Scaling by a power of two is
+// exact except for subnormal numbers (below 2^-126).
+#define UNLESS ", unless a gradient leaves float32's normal range"
+
+// The texts of all rows that break the promise.
+typedef struct Verdict {
+    char reasons[TEXT_MAX];   // "reason: remedy; reason"
+    char remedies[TEXT_MAX];  // each once, " --sampler blocked --normalize global"
+    char obstacles[TEXT_MAX]; // the reasons without remedy
+} Verdict;
 
 static void add(char text[TEXT_MAX], const char *reason) {
     format_append(text, TEXT_MAX, "%s%s", *text ? "; " : "", reason);
 }
 
-// Whether the mean of the ranks' means is the mean of the global batch, in all bits: dividing by a
-// power of two rounds nothing.
-static bool averages_are_exact(const Run *run) {
-    const Sampler *sampler = run->strategy->sampler;
-    size_t devices = (size_t)run->strategy->devices;
-    if (run->data->train.dense || (devices & (devices - 1)) != 0) return false;
-    for (size_t i = 0; i < sampler->batch_count; i++)
-        if (sampler->global[i] % devices != 0) return false;
-    return true;
+static void add_row(Verdict *verdict, const BitsRow *row) {
+    add(verdict->reasons, row->reason);
+    if (!row->remedy) {
+        add(verdict->obstacles, row->reason);
+        return;
+    }
+    format_append(verdict->reasons, TEXT_MAX, ": %s", row->remedy);
+    if (!strstr(verdict->remedies, row->remedy))
+        format_append(verdict->remedies, TEXT_MAX, " %s", row->remedy);
 }
 
-// Adds the reasons that no option of DistributedDataParallel removes.
-static void add_obstacles(const Run *run, char text[TEXT_MAX]) {
-    if (!device_is_cpu(run->strategy->device)) add(text, "GPUs add in another order");
-    if (run->config->accumulate_steps > 1) add(text, "--accumulate-steps adds up parts");
-    if (run->config->threads > 1) add(text, "--threads may round otherwise than one does");
-    if (run->config->ohem_threshold > 0) add(text, "each rank mines its own pixels");
+static void judge(Verdict *verdict, const Run *run) {
+    size_t count;
+    const BitsRow *rows = bits_table(&count);
+    for (size_t i = 0; i < count; i++)
+        if (rows[i].breaks && rows[i].breaks(run)) add_row(verdict, &rows[i]);
 }
 
-static void announce_dp(Run *run) {
-    char obstacles[TEXT_MAX] = "";
-    add_obstacles(run, obstacles);
-    if (obstacles[0])
-        log_say(&run->record.log, "bits: not promised against DistributedDataParallel (%s)",
-                obstacles);
+static void announce_dp(Log *log, const Verdict *verdict, int devices) {
+    bool averages = !strstr(verdict->remedies, "--normalize global");
+    if (verdict->obstacles[0])
+        log_say(log, "bits: not promised against DistributedDataParallel (%s)", verdict->obstacles);
     else
-        log_say(&run->record.log,
-                "bits: equal to DistributedDataParallel's on %d ranks with --sampler blocked%s",
-                run->strategy->devices, averages_are_exact(run) ? "" : " --normalize global");
+        log_say(log, EQUAL " DistributedDataParallel's on %d ranks with%s%s", devices,
+                verdict->remedies, averages ? UNLESS : "");
 }
 
-static void announce_ddp(Run *run) {
-    char obstacles[TEXT_MAX] = "";
-    if (run->strategy->other_bits) add(obstacles, run->strategy->other_bits);
-    if (!run->strategy->global_mean && !averages_are_exact(run))
-        add(obstacles, "a mean of means: --normalize global");
-    add_obstacles(run, obstacles);
-    if (obstacles[0])
-        log_say(&run->record.log, "bits: not promised against DataParallel (%s)", obstacles);
+static void announce_ddp(Log *log, const Verdict *verdict, const Job *job) {
+    if (verdict->reasons[0])
+        log_say(log, "bits: not promised against DataParallel (%s)", verdict->reasons);
     else
-        log_say(&run->record.log, "bits: equal to DataParallel's on %d devices",
-                run->strategy->devices);
+        log_say(log, EQUAL " DataParallel's on %d devices%s", job->devices,
+                job->strategy->global_mean ? "" : UNLESS);
 }
 
 void bits_announce(Run *run) {
-    if (run->strategy->devices == 1 || run->config->evaluate) return;
+    const Job *job = run->job;
+    if (job->devices == 1 || run->config->evaluate || run->config->dry_run) return;
+    Verdict verdict = {.reasons = ""};
+    judge(&verdict, run);
     if (strategy_processes(run->strategy) == 1)
-        announce_dp(run);
+        announce_dp(&run->record.log, &verdict, job->devices);
     else
-        announce_ddp(run);
+        announce_ddp(&run->record.log, &verdict, job);
 }

@@ -1,11 +1,12 @@
-/* bits.h: whether DataParallel and DistributedDataParallel promise equal bits for this run. */
+/* bits.h: announces whether DataParallel and DistributedDataParallel have equal bits in this run.
+ * */
 #ifndef COMMON_TRAIN_BITS_H
 #define COMMON_TRAIN_BITS_H
 
 #include "common/train/run.h"
 
-// Says on the log whether they do, or what stands against it. Says nothing where one device is not
-// to be compared with several.
+// Logs that bits are equal, or the reasons why not and the options that make them equal. Logs
+// nothing for one device or without training.
 void bits_announce(Run *run);
 
 #endif

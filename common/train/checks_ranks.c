@@ -1,8 +1,8 @@
-/* checks_ranks.c: do all ranks see the same files? (checks.h)
+/* checks_ranks.c: checks that all ranks have the same files (checks.h).
  *
- * Ranks on machines with disks of their own may have other files under one name, and would train
- * on, each on its own data. So each writes what it has found into a row of a table that is zero
- * elsewhere; the sum over the ranks is the whole table, and every rank reads the same error in it.
+ * Machines with separate disks may have different files under one name. Each rank fills its row of
+ * a zero table with numbers that describe its files; the sum over the ranks is the complete table,
+ * from which every rank derives the same error.
  */
 #include <string.h>
 
@@ -12,21 +12,21 @@
 #include "common/train/checks.h"
 
 enum {
-    SAMPLED_BYTES = 4 << 20, // of a part that are hashed, about
-    SAMPLED_LEAST = 16,      // samples, however large they are
+    SAMPLED_BYTES = 4 << 20, // approximate number of hashed bytes of a split
+    SAMPLED_LEAST = 16,      // minimum number of hashed samples
     RANKS_NAMED = 8,
 };
 
 // ---- facts and the ranks that differ ----------------------------------------------------------
 
-// A number that has to be the same on every rank, and what it says: "training samples".
+// A number that must be equal on all ranks, and its name: "training samples".
 typedef struct RankFact {
     const char *what;
     double value;
-    bool is_hash; // then an error does not show its digits, which tell a reader nothing
+    bool is_hash; // the error omits the value of a hash
 } RankFact;
 
-// "ranks 1, 3 and 4 others do" or "rank 1 does": those whose number differs from rank 0's.
+// Writes "ranks 1, 3 and 4 others do" or "rank 1 does": the ranks that differ from rank 0.
 // column: [ranks], every stride-th number.
 static void name_ranks(const double *column, size_t stride, size_t ranks, char *text, size_t room) {
     size_t count = 0;
@@ -41,7 +41,7 @@ static void name_ranks(const double *column, size_t stride, size_t ranks, char *
     format_append(text, room, count == 1 ? " does" : " do");
 }
 
-// Looks for the first fact that differs between ranks. table: [ranks, count].
+// Returns -1 with err naming the first fact that differs between ranks. table: [ranks, count].
 static int compare_ranks(const double *table, size_t ranks, const char *where,
                          const RankFact *facts, size_t count, Error *err) {
     for (size_t i = 0; i < count; i++) {
@@ -59,31 +59,30 @@ static int compare_ranks(const double *table, size_t ranks, const char *where,
     return 0;
 }
 
-// Checks that every rank has the same numbers. If not, the error names the ranks that do not see
-// what rank 0 sees, and where: "--data digits", "--resume out".
-static int check_facts(Strategy *strategy, const char *where, const RankFact *facts, size_t count,
+// Checks that all ranks have the same numbers. The error names the ranks that differ from rank 0,
+// and `where`: "--data digits", "--resume out".
+static int check_facts(Job *job, const char *where, const RankFact *facts, size_t count,
                        Error *err) {
-    size_t ranks = (size_t)strategy->devices;
+    size_t ranks = (size_t)job->devices;
     double *table = memory_zalloc(ranks * count * sizeof *table); // [ranks, count]
-    for (int own = 0; own < strategy->all_count; own++) {
-        double *row = table + (size_t)(strategy->rank + own) * count;
+    for (int own = 0; own < job->all_count; own++) {
+        double *row = table + (size_t)(job->rank + own) * count;
         for (size_t i = 0; i < count; i++) row[i] = facts[i].value;
     }
-    int failed = strategy_sum(strategy, table, ranks * count, err);
+    int failed = strategy_sum(job->strategy, table, ranks * count, err);
     if (!failed) failed = compare_ranks(table, ranks, where, facts, count, err);
     free(table);
     return failed;
 }
 
-// A hash as a number that a double holds exactly.
+// Truncates a hash to a number that a double represents exactly.
 static double hash_value(uint64_t hash) {
     return (double)((hash ^ (hash >> 32)) & UINT32_MAX);
 }
 
 // ---- data -------------------------------------------------------------------------------------
 
-// Hashes one sample, with the labels of its pixels if it has such. Labels of whole samples are
-// small: hash_set hashes all of them.
+// Hashes one sample, with its pixels' labels if dense. hash_set hashes the labels of all samples.
 static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     size_t size = dataset_sample_size(set), pixels = dataset_label_size(set);
     if (set->bytes) hash = hash_bytes(hash, set->bytes + index * size, size);
@@ -96,7 +95,7 @@ static uint64_t hash_sample(uint64_t hash, const Dataset *set, size_t index) {
     return hash;
 }
 
-// Hashes a set: of a large one samples at equal distances, the first and the last among them.
+// Hashes a set: all samples, or of a large set equidistant ones including the first and the last.
 static uint64_t hash_set(const Dataset *set) {
     uint64_t hash = HASH_START;
     if (set->count == 0) return hash;
@@ -154,38 +153,35 @@ static void describe_set(const Dataset *set, bool training, RankFact facts[SET_F
                    hash_value(hash_set(set)), true};
 }
 
-static int compare_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
+static int compare_data(Job *job, const TrainConfig *config, const DataSource *data,
                         const RankFact *facts, size_t count, Error *err) {
     char *where = memory_format("--data %s", config->data ? config->data : data->name);
-    int failed = check_facts(strategy, where, facts, count, err);
+    int failed = check_facts(job, where, facts, count, err);
     free(where);
     return failed;
 }
 
-int checks_same_shapes(Strategy *strategy, const TrainConfig *config, const DataSource *data,
-                       Error *err) {
+int checks_same_shapes(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
     RankFact facts[SHAPE_FACTS];
     describe_shape(&data->train, true, facts);
-    return compare_data(strategy, config, data, facts, SHAPE_FACTS, err);
+    return compare_data(job, config, data, facts, SHAPE_FACTS, err);
 }
 
-int checks_same_data(Strategy *strategy, const TrainConfig *config, const DataSource *data,
-                     Error *err) {
+int checks_same_data(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
     RankFact facts[2 * SET_FACTS];
-    if (strategy->devices == strategy->all_count) return 0; // this process has all ranks
+    if (job->devices == job->all_count) return 0; // this process has all ranks
     describe_set(&data->train, true, facts);
     describe_set(&data->test, false, facts + SET_FACTS);
-    return compare_data(strategy, config, data, facts, (size_t)2 * SET_FACTS, err);
+    return compare_data(job, config, data, facts, (size_t)2 * SET_FACTS, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
-int checks_same_checkpoint(Strategy *strategy, const char *resume, const Progress *progress,
-                           Error *err) {
+int checks_same_checkpoint(Job *job, const char *resume, const Progress *progress, Error *err) {
     const RankFact facts[] = {{"step to continue at", (double)progress->step, false},
                               {"checkpoint", (double)progress->checksum, true}};
     char *where = memory_format("--resume %s", resume);
-    int failed = check_facts(strategy, where, facts, sizeof facts / sizeof *facts, err);
+    int failed = check_facts(job, where, facts, sizeof facts / sizeof *facts, err);
     free(where);
     return failed;
 }

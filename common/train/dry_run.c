@@ -1,10 +1,6 @@
 /* dry_run.c: see dry_run.h. */
 #include "common/train/dry_run.h"
 
-#include "common/train/step_accumulated.h"
-
-enum { STEPS = 2 }; // before the second one, all that is made only once is there
-
 static size_t bytes_of(Module *model, int which) {
     NamedTensors tensors = module_tensors(model, which);
     size_t bytes = 0;
@@ -22,33 +18,18 @@ static size_t optimizer_bytes(const Optimizer *optimizer) {
     return bytes;
 }
 
-// The bytes of the logits of one device's part of the batch.
+// Returns the bytes of the logits of one device's share of the batch.
 static size_t logits_bytes(const Run *run) {
     const Dataset *set = &run->data->train;
     size_t begin, end, outputs = set->classes ? set->classes : set->target_size;
-    chunk_bounds(loader_capacity(run->loader), (size_t)run->strategy->all_count, 0, &begin, &end);
+    chunk_bounds(loader_capacity(run->loader), (size_t)run->job->all_count, 0, &begin, &end);
     return (end - begin) * dataset_label_size(set) * outputs * sizeof(float);
 }
 
-static int take_steps(Run *run, Error *err) {
-    loader_start(run->loader, 0, 0);
-    for (int i = 0; i < STEPS; i++) {
-        step_wait_batch(run->step);
-        const Batch *batch = loader_next(run->loader);
-        if (!batch) break;
-        step_send_batch(run->step, batch);
-        int failed = run->config->accumulate_steps == 1
-                         ? step_run(run->step, run->step->tape, 0, err)
-                         : step_run_accumulated(run->step, run->step->tape, 0, err);
-        if (failed) return -1;
-    }
-    return 0;
-}
-
-int dry_run_print(Run *run, Error *err) {
-    Strategy *strategy = run->strategy;
-    if (take_steps(run, err) != 0) return -1;
-    if (!strategy_is_main(strategy)) return 0;
+void dry_run_print(Run *run) {
+    const Job *job = run->job;
+    const Strategy *strategy = run->strategy;
+    if (!strategy_is_main(strategy)) return;
     struct {
         const char *kind;
         size_t bytes;
@@ -64,8 +45,7 @@ int dry_run_print(Run *run, Error *err) {
         log_data(&run->record.log, "%s_bytes=%zu", kinds[i].kind, kinds[i].bytes);
     log_data(&run->record.log, "peak_bytes=%zu (%.2f GiB on %s)", strategy->device->peak_bytes,
              (double)strategy->device->peak_bytes / (1 << 30), strategy->device->name);
-    for (int i = 1; i < strategy->all_count; i++)
-        log_data(&run->record.log, "peak_bytes=%zu (%.2f GiB on %s)", strategy->all[i]->peak_bytes,
-                 (double)strategy->all[i]->peak_bytes / (1 << 30), strategy->all[i]->name);
-    return 0;
+    for (int i = 1; i < job->all_count; i++)
+        log_data(&run->record.log, "peak_bytes=%zu (%.2f GiB on %s)", job->all[i]->peak_bytes,
+                 (double)job->all[i]->peak_bytes / (1 << 30), job->all[i]->name);
 }

@@ -1,19 +1,19 @@
-/* dry_run.h: how much memory a run would take (--dry-run). It takes two of its steps on devices
- * that compute nothing (device/dry.c), which count by kind the bytes that they are asked for.
+/* dry_run.h: a run's memory by kind (--dry-run), counted in two steps on devices that allocate and
+ * compute nothing (device/dry.c).
  */
 #ifndef COMMON_TRAIN_DRY_RUN_H
 #define COMMON_TRAIN_DRY_RUN_H
 
 #include "common/train/run.h"
 
-// Takes the steps and prints the first device's bytes on stdout, a line for each kind:
+// The main process prints the first device's bytes on stdout, a line for each kind:
 //   weights      parameters and buffers
 //   gradients    of the parameters
-//   optimizer    moments, a velocity
+//   optimizer    moments or velocity
 //   batch        samples and labels
-//   logits       what the model puts out, once: the loss keeps as much again, and so does backward
-//   activations  all else: what the forward keeps for the backward, and what both work with
-// Their sum is the largest number of bytes that the device holds at any time in training.
-int dry_run_print(Run *run, Error *err);
+//   logits       the model's outputs, counted once: the loss and backward each keep as many again
+//   activations  all other: saved by forward for backward, and scratch of both
+// Their sum is the peak of the device's memory in training.
+void dry_run_print(Run *run);
 
 #endif

@@ -1,4 +1,4 @@
-/* evaluation.c: see evaluation.h. */
+/* evaluation.c: a loop over this process's share of the test split, then sums over processes. */
 #include "common/train/evaluation.h"
 
 #include "common/nn/tape.h"
@@ -11,15 +11,16 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     Tape *tape = run->step->tape;
     BatchInput *input =
         batch_input_create(strategy->device, &run->data->test, loader_capacity(loader));
+    const Loss loss = loss_of_evaluation(run->config, &run->data->test);
     loader_start(loader, 0, 0);
     int failed = 0;
     for (const Batch *batch; !failed && (batch = loader_next(loader));) {
-        BatchLoss loss;
-        const LossRule rule = loss_rule(run->config);
+        BatchLoss result;
         run_enter(run, "evaluate");
         batch_input_send(input, batch);
-        failed = batch_loss(&loss, tape, strategy->evaluation_module, input, &rule, NULL, err);
-        if (!failed) metrics_add(metrics, tape, batch, &loss);
+        failed = batch_forward(&result, tape, strategy->evaluation_module, input, err) != 0 ||
+                 loss_forward(&loss, &result, tape, input, NULL, err) != 0;
+        if (!failed) metrics_add(metrics, tape, batch, &result);
         tape_reset(tape);
         batch_input_used(input);
         batch_input_wait(input);
@@ -28,20 +29,20 @@ static int evaluate_batches(Run *run, Loader *loader, Metrics *metrics, Error *e
     return failed;
 }
 
-// The batches of an evaluation are no larger than memory surely allows: batches of text are no
-// larger than those of training, which did fit.
+// Returns the batch size of an evaluation. Batches of text are at most as large as those of
+// training, which fit into memory.
 static size_t batch_size(const Run *run) {
     if (!run->data->test.tokens) return EVALUATION_BATCH;
-    size_t share = run->config->global_batch / (size_t)run->strategy->devices;
+    size_t share = run->config->global_batch / (size_t)run->job->devices;
     return share == 0 ? 1 : share < EVALUATION_BATCH ? share : EVALUATION_BATCH;
 }
 
-// Evaluates this process's part of the test split.
+// Evaluates this process's share of the test split.
 static int evaluate_part(Run *run, Metrics *metrics, Error *err) {
     const Strategy *strategy = run->strategy;
     const Dataset *set = &run->data->test;
     Sampler *part = sampler_evaluation(set->count, batch_size(run), strategy_processes(strategy),
-                                       strategy->rank);
+                                       strategy->sampler->rank);
     Loader *loader = loader_create(set, part, NULL, LOADER_DEPTH, strategy->device);
     int failed = evaluate_batches(run, loader, metrics, err);
     loader_close(loader);

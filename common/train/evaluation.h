@@ -1,13 +1,13 @@
-/* evaluation.h: how good the model is on the test split, which the processes share. */
+/* evaluation.h: loss and score of the model on the test split, which the processes divide. */
 #ifndef COMMON_TRAIN_EVALUATION_H
 #define COMMON_TRAIN_EVALUATION_H
 
 #include "common/train/run.h"
 
-// Evaluates between two steps. Collective.
+// Evaluates the model between two steps. Collective. 0, or -1 with err filled.
 int evaluate_run(Run *run, Evaluation *result, Error *err);
-// Every --dump-images epochs, writes pictures of what the model makes of some test images. epoch:
-// the one that has just ended, counted from 0.
+// Writes pictures of the model's predictions of some test images, every --dump-images epochs.
+// epoch: the number of the epoch that has ended, from 0. 0, or -1 with err filled.
 int evaluation_write_images(Run *run, uint64_t epoch, Error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* generation.c: see generation.h. */
+/* generation.c: forward, draw, append, until --sample tokens are drawn. */
 #include "common/train/generation.h"
 
 #include <math.h>
@@ -11,7 +11,8 @@
 
 size_t generation_draw(const float *logits, size_t count, double at) {
     double largest = -INFINITY, total = 0;
-    for (size_t i = 0; i < count; i++) largest = fmax(largest, (double)logits[i]);
+    for (size_t i = 0; i < count; i++)
+        largest = (double)logits[i] > largest ? (double)logits[i] : largest;
     for (size_t i = 0; i < count; i++) total += exp((double)logits[i] - largest);
     double left = at * total;
     size_t token = 0;
@@ -22,7 +23,7 @@ size_t generation_draw(const float *logits, size_t count, double at) {
     return token;
 }
 
-// Reads `length` tokens and fetches what the model expects next: logits [classes].
+// Runs the model on tokens[length] and copies the last position's logits [classes] to the host.
 static int expect_next(Run *run, const int64_t *tokens, size_t length, float *logits, Error *err) {
     Tape *tape = run->step->tape;
     size_t classes = run->data->train.classes;
@@ -53,7 +54,7 @@ static int draw_tokens(Run *run, int64_t *tokens, size_t count, Error *err) {
 
 static void print_tokens(Run *run, const int64_t *tokens, size_t count) {
     const bool characters = run->data->characters != NULL;
-    enum { ROOM = 24 }; // of a number and the space before it; a character has less
+    enum { ROOM = 24 }; // characters of a number and a space
     char *text = memory_zalloc(count * ROOM + 1), *end = text;
     for (size_t i = 0; i < count; i++)
         end += characters

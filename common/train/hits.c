@@ -1,4 +1,4 @@
-/* hits.c: see hits.h. */
+/* hits.c: counts hits on the device; computes scores on the host. */
 #include "common/train/hits.h"
 
 #include <math.h>

@@ -1,4 +1,4 @@
-/* images.c: portable pixmaps (PPM, "P6"), which every image viewer opens. */
+/* images.c: writes portable pixmaps (PPM, "P6"). */
 #include "common/train/images.h"
 
 #include <string.h>
@@ -18,7 +18,7 @@ void images_color(int64_t label, uint8_t rgb[3]) {
     memcpy(rgb, label < 0 ? white : colors[(size_t)label % count], 3);
 }
 
-// Pixel p of a stored image, of one channel (gray) or at least three.
+// Sets rgb to pixel p of a stored image of one (gray) or at least three channels.
 static void input_color(const Dataset *set, size_t sample, size_t p, uint8_t rgb[3]) {
     size_t plane = set->shape[1] * set->shape[2];
     const uint8_t *pixels = set->bytes + sample * set->shape[0] * plane;

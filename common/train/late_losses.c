@@ -1,6 +1,7 @@
-/* late_losses.c: see late_losses.h. */
+/* late_losses.c: a ring of LATE_LOSSES readbacks. */
 #include "common/train/late_losses.h"
 
+#include "common/base/profile.h"
 #include "common/nn/tape.h"
 
 static size_t hits_bytes(const LateLosses *losses) {
@@ -30,30 +31,30 @@ void late_losses_close(LateLosses *losses, Device *device) {
 void late_losses_count(const LateLosses *losses, Tape *tape, const BatchInput *input,
                        const BatchLoss *loss) {
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    size_t place = batch_input_part(input) * hits_size(losses->set);
-    hits_count(tape, losses->set, loss, losses->hits + place);
+    size_t slot = batch_input_part(input) * hits_size(losses->set);
+    hits_count(tape, losses->set, loss, losses->hits + slot);
     profile_leave(tape->profile, phase);
 }
 
-static size_t place_of(const LateLosses *losses, int back) {
+static size_t slot_of(const LateLosses *losses, int back) {
     CHECK(back < LATE_LOSSES && losses->steps > (size_t)back, "there is no loss of %d steps ago",
           back);
     return (losses->steps - 1 - (size_t)back) % LATE_LOSSES;
 }
 
 void late_losses_add(LateLosses *losses, const float *loss) {
-    size_t place = losses->steps++ % LATE_LOSSES;
-    readback_start(losses->items[place], loss);
-    readback_start(losses->item_hits[place], losses->hits);
+    size_t slot = losses->steps++ % LATE_LOSSES;
+    readback_start(losses->items[slot], loss);
+    readback_start(losses->item_hits[slot], losses->hits);
 }
 
 double late_losses_get(const LateLosses *losses, int back) {
-    const float *loss = readback_wait(losses->items[place_of(losses, back)]);
+    const float *loss = readback_wait(losses->items[slot_of(losses, back)]);
     return (double)*loss;
 }
 
 void late_losses_get_hits(const LateLosses *losses, int back, double *hits) {
-    const int64_t *parts = readback_wait(losses->item_hits[place_of(losses, back)]);
+    const int64_t *parts = readback_wait(losses->item_hits[slot_of(losses, back)]);
     size_t size = hits_size(losses->set);
     for (size_t i = 0; i < size; i++) hits[i] = 0;
     for (size_t i = 0; i < losses->parts * size; i++) hits[i % size] += (double)parts[i];

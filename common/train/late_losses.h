@@ -1,38 +1,42 @@
-/* late_losses.h: what the last steps came to, on its way from the device to the host: the loss, and
- * how many predictions were right.
+/* late_losses.h: asynchronous readback of the last two steps' losses and hits (correct predictions)
+ * from the device.
  *
- * A step is asked for, not waited for: while step k is computed, the host is already asking for
- * step k + 1, and learns the loss of step k afterwards.
+ * Steps are enqueued without waiting: while the device computes step k, the host enqueues step
+ * k + 1, and reads the loss of step k back after that.
+ *
+ *     late_losses_count(&losses, tape, input, loss);    // in the step, for each micro-batch
+ *     late_losses_add(&losses, loss);                   // at its end: starts the readback
+ *     late_losses_get(&losses, 1);                      // one step later: waits for it
  */
 #ifndef COMMON_TRAIN_LATE_LOSSES_H
 #define COMMON_TRAIN_LATE_LOSSES_H
 
 #include "common/train/hits.h"
 
-enum { LATE_LOSSES = 2 }; // the losses of so many steps are kept: the last one's and the one before
+enum { LATE_LOSSES = 2 }; // number of steps whose losses are kept
 
 typedef struct LateLosses {
     const Dataset *set;
-    size_t parts;  // how many a step has (step_accumulated.h)
-    float *total;  // [1], device memory: the sum of the losses of the parts of a step
-    int64_t *hits; // [parts, hits_size], device memory: the hits of the step that is asked for now
-    Readback *items[LATE_LOSSES];     // a float each; that of step k is at k mod LATE_LOSSES
-    Readback *item_hits[LATE_LOSSES]; // copies of `hits`, at the same places as the losses
-    size_t steps;                     // how many have been asked for
+    size_t parts;                 // micro-batches of a step (step_accumulated.h)
+    float *total;                 // [1], device memory: the sum of the micro-batches' losses
+    int64_t *hits;                // [parts, hits_size], device memory: the hits of the current step
+    Readback *items[LATE_LOSSES]; // a float each; step k at index k mod LATE_LOSSES
+    Readback *item_hits[LATE_LOSSES]; // copies of `hits`, at the same indices
+    size_t steps;                     // number of enqueued steps
 } LateLosses;
 
-// Opens a record of steps on batches of the set, each step in so many parts.
+// Opens the readback of steps on batches of the set, each step in `parts` micro-batches.
 LateLosses late_losses_open(Device *device, const Dataset *set, size_t parts);
 void late_losses_close(LateLosses *losses, Device *device);
 
-// Within a step: counts what is right among the outputs of a part.
+// Enqueues counting the hits of the selected micro-batch.
 void late_losses_count(const LateLosses *losses, Tape *tape, const BatchInput *input,
                        const BatchLoss *loss);
-// A step has been asked for, whose loss will be at `loss` ([1], device memory).
+// Ends an enqueued step, whose loss is at `loss` ([1], device memory): starts the readback.
 void late_losses_add(LateLosses *losses, const float *loss);
-// The loss of the last step, or the one before it (back: 0 or 1): waits until that is computed.
+// Waits for the loss of the last step (back 0) or the one before it (1) and returns it.
 double late_losses_get(const LateLosses *losses, int back);
-// The hits of that step, [hits_size]: the sum over its parts.
+// Waits for that step's hits, [hits_size], summed over its micro-batches.
 void late_losses_get_hits(const LateLosses *losses, int back, double *hits);
 
 #endif

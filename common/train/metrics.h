@@ -1,8 +1,8 @@
-/* metrics.h: how good the outputs are, over a whole data set that several ranks share.
+/* metrics.h: loss and score of a data set that the ranks divide.
  *
- * Everything is a sum: of losses, and of how many predictions are right (hits.h). Each rank
- * adds up its own part; one sum over the ranks and a division at the end give exactly what one rank
- * would have found, however unevenly the samples were shared (but for the rounding of the losses).
+ * Metrics are sums of losses and of hits (hits.h). Each rank accumulates over its share; one
+ * all-reduce and a division give the result of a single rank for any division of the samples, exact
+ * except for the rounding of the losses.
  */
 #ifndef COMMON_TRAIN_METRICS_H
 #define COMMON_TRAIN_METRICS_H
@@ -10,7 +10,7 @@
 #include "common/train/hits.h"
 
 typedef struct Evaluation {
-    double loss; // a mean over all samples, tokens or, of a dense set, pixels that are not ignored
+    double loss; // mean over all samples, tokens or (dense) pixels that are not ignored
     Score score;
 } Evaluation;
 
@@ -22,9 +22,9 @@ typedef struct Metrics {
 
 Metrics metrics_open(const Dataset *set);
 void metrics_close(Metrics *metrics);
-// Adds a batch and its outputs, which are on the tape.
+// Adds a batch's loss and hits; its outputs are the tape's.
 void metrics_add(Metrics *metrics, Tape *tape, const Batch *batch, const BatchLoss *loss);
-// Sums over the ranks, which must have seen every sample once.
+// Sums over the ranks. Precondition: every sample was added once, on one rank. 0 or -1.
 int metrics_reduce(Metrics *metrics, Strategy *strategy, Error *err);
 Evaluation metrics_result(const Metrics *metrics);
 

@@ -1,5 +1,5 @@
-/* record.c: the formats of the records. The columns and keys are contracts: bench/compare.sh and
- * others read them.
+/* record.c: the formats of the records. bench/compare.sh and other programs depend on the columns
+ * and keys.
  */
 #include "common/train/record.h"
 
@@ -8,6 +8,7 @@
 #include <math.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "common/base/build.h"
 #include "common/base/file.h"
@@ -15,14 +16,15 @@
 #include "common/base/json.h"
 #include "common/base/machine.h"
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/device/link.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "common/train/setup.h"
 
-// Steps that percentiles leave out: caches, the arena and DDP's buckets are still settling.
+// Steps excluded from percentiles: warm-up of caches, arena and DDP's buckets.
 enum { WARMUP_STEPS = 2 };
 
-// Step times that are kept for the percentiles: the first so many of a long run.
+// Maximum number of step times kept for the percentiles: a long run's first.
 enum { MOST_STEPS = 1 << 20 };
 
 static double ms(uint64_t ns) {
@@ -36,7 +38,7 @@ typedef struct JsonFile {
     Json json;
 } JsonFile;
 
-// Begins the file of this name in --out, and its object.
+// Opens the file `name` in --out and begins its JSON object. 0, or -1 with err filled.
 static int json_file_begin(JsonFile *file, const Record *record, const char *name, Error *err) {
     char *path = memory_format("%s/%s", record->config->out, name);
     int failed = file_begin(&file->file, path, err);
@@ -97,14 +99,14 @@ static void write_options(Json *json, const Options *options, const TrainConfig 
     for (size_t i = 0; i < options->count; i++) {
         const Option *option = &options->table[i];
         if (option->value == &config->data)
-            json_string(json, option->name, train_data_name(config)); // also if nobody named it
+            json_string(json, option->name, train_data_name(config)); // also the default
         else
             write_option(json, option);
     }
     json_end_object(json);
 }
 
-// Writes which program this was, where, and when it began.
+// Writes program, host and start time.
 static void write_origin(Json *json) {
     char host[256], date[32];
     time_t now = time(NULL);
@@ -116,19 +118,19 @@ static void write_origin(Json *json) {
     json_string(json, "date", date);
 }
 
-static void write_machine(Json *json, const Strategy *strategy) {
+static void write_machine(Json *json, const Job *job) {
     char blas[160];
-    strategy->device->kernels->describe(blas, sizeof blas);
+    job->strategy->device->kernels->describe(blas, sizeof blas);
     json_string(json, "blas", blas);
     json_string(json, "compiler", __VERSION__);
     json_string(json, "openblas_coretype", getenv("OPENBLAS_CORETYPE"));
 }
 
-// Whoever reads the file's times must see that they are not of this machine alone.
-static void write_link(Json *json, const Strategy *strategy) {
+// Writes the emulated link, on which the file's times depend.
+static void write_link(Json *json, const Job *job) {
     char text[LINK_TEXT_MAX];
-    if (!strategy->device->link) return;
-    json_string(json, "link", link_describe(link_speed(strategy->device->link), text));
+    if (!job->strategy->device->link) return;
+    json_string(json, "link", link_describe(link_speed(job->strategy->device->link), text));
 }
 
 static int write_config(const Record *record, const Options *options, Error *err) {
@@ -136,25 +138,25 @@ static int write_config(const Record *record, const Options *options, Error *err
     if (json_file_begin(&file, record, "config.json", err) != 0) return -1;
     Json *json = &file.json;
     json_string(json, "program", options->program);
-    json_string(json, "strategy", record->strategy->name);
-    json_string(json, "backend", record->strategy->backend);
-    json_integer(json, "world_size", record->strategy->devices);
-    json_bool(json, "fake_hosts", record->strategy->fake_hosts);
-    write_link(json, record->strategy);
+    json_string(json, "strategy", record->job->name);
+    json_string(json, "backend", record->job->backend);
+    json_integer(json, "world_size", record->job->devices);
+    json_bool(json, "fake_hosts", record->job->fake_hosts);
+    write_link(json, record->job);
     write_origin(json);
-    write_machine(json, record->strategy);
+    write_machine(json, record->job);
     write_options(json, options, record->config);
     return json_file_end(&file, err);
 }
 
 // ---- steps.csv --------------------------------------------------------------------------------
 
-// Rewrites the file without the rows from first_step on, and without half a row at its end.
+// Removes the rows from first_step on, and an incomplete row at the end. 0, or -1 with err filled.
 static int drop_rows(const char *path, uint64_t first_step, Error *err) {
-    FILE *old = fopen(path, "r");
     AtomicFile file;
-    if (!old && errno == ENOENT) return 0;
-    if (!old) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
+    if (access(path, F_OK) != 0 && errno == ENOENT) return 0;
+    FILE *old = file_open_stream(path, NULL, err);
+    if (!old) return -1;
     int failed = file_begin(&file, path, err);
     char *line = NULL;
     size_t room = 0;
@@ -172,7 +174,7 @@ static int open_steps(Record *record, const char *path, uint64_t first_step, Err
     if (first_step > 0 && drop_rows(path, first_step, err) != 0) return -1;
     record->steps = fopen(path, first_step > 0 ? "a" : "w");
     if (!record->steps) return error_set(err, STATUS_USAGE, "%s: %s", path, strerror(errno));
-    if (ftell(record->steps) > 0) return 0; // a resumed run goes on below its rows
+    if (ftell(record->steps) > 0) return 0; // a resumed run appends to its rows
     fprintf(record->steps, "step,epoch,lr,loss,step_ms,samples_per_s");
     for (Phase phase = 0; phase < PHASE_COUNT; phase++)
         fprintf(record->steps, ",%s_ms", phase_name(phase));
@@ -189,18 +191,17 @@ int record_start(Record *record, uint64_t first_step, Error *err) {
     return failed;
 }
 
-int record_open(Record *record, const TrainConfig *config, const Options *options,
-                const Strategy *strategy, size_t total_steps, Error *err) {
+int record_open(Record *record, const TrainConfig *config, const Options *options, const Job *job,
+                size_t total_steps, Error *err) {
     *record = (Record){.config = config,
-                       .strategy = strategy,
-                       .main = strategy_is_main(strategy),
-                       .log = log_open(!strategy_is_main(strategy)),
+                       .job = job,
+                       .main = strategy_is_main(job->strategy),
+                       .log = log_open(!strategy_is_main(job->strategy)),
                        .final_loss = NAN,
                        .final_score = SCORE_NONE};
     record->step_capacity = total_steps < MOST_STEPS ? total_steps : MOST_STEPS;
     record->step_ns = memory_zalloc((record->step_capacity + 1) * sizeof *record->step_ns);
     if (!record->main || !config->out) return 0;
-    if (file_make_folder(config->out, err) != 0) return -1;
     return write_config(record, options, err);
 }
 
@@ -217,7 +218,7 @@ void record_step_time(Record *record, uint64_t ns) {
 
 enum { SCORE_ROOM = 160 };
 
-// " accuracy=0.9735 miou=0.8113", the names after the prefix. What is not defined is left out.
+// " accuracy=0.9735 miou=0.8113", each name after the prefix. Omits undefined scores.
 static void score_text(char text[SCORE_ROOM], const char *prefix, Score score) {
     text[0] = '\0';
     if (!isnan(score.accuracy))
@@ -234,7 +235,7 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     record->final_score = step->score;
     if (!record->main) return;
     double samples_per_s = (double)step->samples / ((double)step->ns / 1e9);
-    char score[SCORE_ROOM], scale[32] = ""; // where there is a scaler
+    char score[SCORE_ROOM], scale[32] = ""; // with a GradScaler
     score_text(score, "", step->score);
     if (record->config->amp == PRECISION_F16)
         snprintf(scale, sizeof scale, " scale=%.9g", step->scale);
@@ -252,7 +253,7 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
             ms(profile->step_communication), step->score.accuracy, step->score.mean_iou,
             hits_perplexity(step->score), step->score.bits,
             record->config->link ? ",emulated" : "");
-    fflush(record->steps);
+    if (fflush(record->steps) != 0 && !record->lost) record->lost = errno;
 }
 
 static void tell_evaluation(Record *record, const char *of, const Evaluation *evaluation) {
@@ -280,13 +281,13 @@ static int compare_u64(const void *a, const void *b) {
     return x < y ? -1 : x > y;
 }
 
-// The p-quantile of the sorted step times, in ms, by the nearest rank.
+// Returns the p-quantile of the sorted step times in ms (nearest rank).
 static double quantile_ms(const uint64_t *sorted, size_t count, double p) {
     if (count == 0) return NAN;
     return ms(sorted[(size_t)(p * (double)(count - 1) + 0.5)]);
 }
 
-// How good the model was: at the last step that was recorded, and on the test part.
+// Writes the scores of the last recorded step and of the test split.
 static void write_scores(Json *json, const Record *record, const Summary *s) {
     json_number(json, "final_loss", record->final_loss);
     json_number(json, "final_accuracy", record->final_score.accuracy);
@@ -312,13 +313,13 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     size_t count = record->step_count - skip;
     qsort(times, count, sizeof *times, compare_u64);
     double p50 = quantile_ms(times, count, 0.5);
-    json_string(json, "strategy", record->strategy->name);
-    json_string(json, "backend", record->strategy->backend);
+    json_string(json, "strategy", record->job->name);
+    json_string(json, "backend", record->job->backend);
     json_string(json, "model", record->config->model);
-    json_string(json, "device", record->strategy->device->kernels->name);
-    json_integer(json, "world_size", record->strategy->devices);
-    json_bool(json, "fake_hosts", record->strategy->fake_hosts);
-    write_link(json, record->strategy);
+    json_string(json, "device", record->job->strategy->device->kernels->name);
+    json_integer(json, "world_size", record->job->devices);
+    json_bool(json, "fake_hosts", record->job->fake_hosts);
+    write_link(json, record->job);
     json_integer(json, "global_batch", (int64_t)record->config->global_batch);
     json_string(json, "amp", train_amp_name(record->config->amp));
     json_integer(json, "steps", (int64_t)s->steps);
@@ -342,8 +343,8 @@ static void write_summary(Json *json, Record *record, const Summary *s) {
     json_number(json, "communication_ms", ms(s->profile->total_communication) / steps);
 }
 
-// Prints DDP's all-reduces, which are no phase: they go on beside backward. What they did not hide
-// is PHASE_EXPOSED, which has some work of its own, too; so a share below zero is none.
+// Prints the time of DDP's all-reduces, which overlap backward and so are not a phase. The exposed
+// part is PHASE_EXPOSED, which also includes other work: a negative hidden share counts as 0.
 static void print_communication(Record *record, const Profile *profile) {
     double total = (double)profile->total_communication;
     double hidden = 100 * (1 - (double)profile->total[PHASE_EXPOSED] / total);
@@ -351,7 +352,7 @@ static void print_communication(Record *record, const Profile *profile) {
             total / 1e6 / (double)profile->steps, hidden > 0 ? hidden : 0.0);
 }
 
-// Prints where the steps' time went (--profile).
+// Prints the phases' times (--profile).
 static void print_profile(Record *record, const Profile *profile) {
     uint64_t total = 0;
     for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];
@@ -373,9 +374,10 @@ int record_summary(Record *record, const Summary *summary, Error *err) {
     if (log_check_stdout(err) != 0) return -1;
     if (record->config->profile) print_profile(record, summary->profile);
     if (!record->config->out) return 0;
+    char why[FILE_CAUSE_ROOM];
     if (ferror(record->steps))
-        return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing",
-                         record->config->out);
+        return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing: %s",
+                         record->config->out, file_cause(record->lost, why));
     JsonFile file;
     if (json_file_begin(&file, record, "summary.json", err) != 0) return -1;
     write_summary(&file.json, record, summary);

@@ -1,47 +1,50 @@
-/* record.h: what a run leaves behind: lines on stdout, steps.csv, config.json, summary.json, dumped
- * gradients. Only the main rank records; a Record of another rank does nothing.
+/* record.h: a run's records: lines on stdout, steps.csv, config.json, summary.json, dumped
+ * gradients. The main rank writes them; a Record of another rank does nothing. Functions that
+ * return an int return 0, or -1 with err filled.
  */
 #ifndef COMMON_TRAIN_RECORD_H
 #define COMMON_TRAIN_RECORD_H
 
 #include "common/base/profile.h"
+#include "common/train/job.h"
 #include "common/train/metrics.h"
 
 typedef struct StepRecord {
     uint64_t step, epoch;
-    double lr, loss; // loss is the mean over the global batch
+    double lr, loss; // loss: mean over the global batch
     Score score;     // of the same outputs as the loss
     double scale;    // the factor of the loss in backward; 1 without a GradScaler
-    uint64_t ns;     // the time of the whole step
-    size_t samples;  // the step's, on all ranks together
+    uint64_t ns;     // duration of the step
+    size_t samples;  // of the global batch
 } StepRecord;
 
 typedef struct Record {
     const TrainConfig *config;
-    const Strategy *strategy;
+    const Job *job;
     bool main;
     Log log;
     FILE *steps;       // steps.csv; NULL without --out
-    uint64_t *step_ns; // [step_capacity] every step's length, for the percentiles
+    int lost;          // errno of a row that could not be written; 0: none
+    uint64_t *step_ns; // [step_capacity] durations, for the percentiles
     size_t step_count, step_capacity;
     double final_loss;
     Score final_score;
 } Record;
 
-// Makes the folder and writes config.json.
-int record_open(Record *record, const TrainConfig *config, const Options *options,
-                const Strategy *strategy, size_t total_steps, Error *err);
-// Opens steps.csv for a run that begins at this step. Rows of earlier steps stay; later ones, which
-// a killed run wrote after its last checkpoint, are removed, because they would come twice.
+// Writes config.json into --out's folder. Precondition: the folder exists.
+int record_open(Record *record, const TrainConfig *config, const Options *options, const Job *job,
+                size_t total_steps, Error *err);
+// Opens steps.csv for a run that begins at first_step. Keeps the rows of earlier steps and removes
+// later ones, which a killed run wrote after its last checkpoint.
 int record_start(Record *record, uint64_t first_step, Error *err);
 void record_close(Record *record);
-// Keeps a step's length. Allocates nothing.
+// Stores a step's duration. Allocates nothing.
 void record_step_time(Record *record, uint64_t ns);
-// Records a logged step: one row and one line.
+// Writes a logged step: a row of steps.csv and a line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
-// Records the evaluation after that epoch. Epochs count from 0, here as in the rows of steps.
+// Writes the evaluation after the epoch, numbered from 0 as in steps.csv.
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
-// Records the evaluation of weights that were only evaluated; path is their file.
+// Writes the evaluation of the weights of file `path` (--evaluate).
 void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
 
 typedef struct Summary {
@@ -50,18 +53,18 @@ typedef struct Summary {
     size_t parameters; // elements
     size_t samples_per_step;
     double peak_bytes_device0;
-    double peak_bytes_other; // the largest of the other devices; NaN if there is only one device
+    double peak_bytes_other; // maximum over the other devices; NaN: one device
     double moved_bytes;      // by all ranks in all steps
     double best;             // the best score of an evaluation (Progress.best)
     double scale;            // StepRecord.scale of the last step
     uint64_t skipped_steps;
     Evaluation test;                 // of the last evaluation; NaN if there was none
-    bool has_accuracy, has_mean_iou; // which of them `best` is; if neither, it is of the loss
+    bool has_accuracy, has_mean_iou; // the score in `best`; neither: the loss
     bool has_bits;                   // the data are text
 } Summary;
 int record_summary(Record *record, const Summary *summary, Error *err);
 
-// Whether --dump-grads asks this process for the gradients of this step; and writes them.
+// Whether this process writes this step's gradients (--dump-grads); writes them.
 bool record_wants_gradients(const Record *record, uint64_t step);
 int record_gradients(const Record *record, Module *model, uint64_t step, Error *err);
 

@@ -1,16 +1,17 @@
-/* resuming.c: continuing from a checkpoint: which one, whether it fits, and the same one on every
- * process (saving.h).
+/* resuming.c: continues from a checkpoint: chooses it, checks that it fits the run and that all
+ * processes have the same one (saving.h).
  */
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/train/checks.h"
 #include "common/train/saving.h"
 
-// Finds the checkpoint that --resume means. *path is its path, which the caller frees; it is NULL
-// if --resume is auto and there is none yet.
+// Sets *path to the checkpoint that --resume names, freed by the caller; NULL if --resume is auto
+// and --out has no checkpoint yet. 0, or -1 with err filled.
 static int choose_checkpoint(Run *run, char **path, Error *err) {
     const TrainConfig *config = run->config;
     bool automatic = strcmp(config->resume, "auto") == 0;
@@ -21,7 +22,7 @@ static int choose_checkpoint(Run *run, char **path, Error *err) {
     bool there = stat(place, &info) == 0;
     if (automatic && !there && errno == ENOENT) return 0;
     if (!there || !S_ISDIR(info.st_mode)) {
-        *path = memory_format("%s", place); // if it is not there, loading it says so
+        *path = memory_format("%s", place); // loading reports a missing file
         return 0;
     }
     if (checkpoint_find(place, path, &run->record.log, err) != 0) return -1;
@@ -55,9 +56,9 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     run->saves.owns_folder = run->saves.owns_last = config->out && lies_in(path, config->out);
     log_say(log, "resumed %s at step %llu", path, (unsigned long long)progress->step);
     if (progress->step >= run->total_steps)
-        log_say(log, "the run is finished: all of its %zu steps are done, nothing is left to train",
-                run->total_steps);
-    return strategy->load_state(strategy, path, state, log, err);
+        log_say(log, "the run is finished: %zu of %zu step%s done, nothing is left to train",
+                run->total_steps, run->total_steps, format_s(run->total_steps));
+    return run->job->load_state(run->job, path, state, log, err);
 }
 
 int resume_run(Run *run, Error *err) {
@@ -70,5 +71,5 @@ int resume_run(Run *run, Error *err) {
     free(path);
     safetensors_free(&state);
     if (failed) return failed;
-    return checks_same_checkpoint(run->strategy, run->config->resume, &run->progress, err);
+    return checks_same_checkpoint(run->job, run->config->resume, &run->progress, err);
 }

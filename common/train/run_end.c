@@ -4,19 +4,19 @@
 #include <math.h>
 
 #include "common/base/memory.h"
+#include "common/base/trace.h"
 #include "common/base/trace_merge.h"
 
-// Gathers the peak memory of every device (this process's devices, or one of each rank) by a sum
-// over a vector in which each rank fills its own place.
+// Gathers every device's peak memory, and the sum of the bytes moved: each rank sets its devices'
+// elements of a zero vector, which is then summed over the ranks. Collective. 0 or -1.
 static int gather_peaks(const Run *run, Summary *summary, Error *err) {
-    Strategy *strategy = run->strategy;
-    size_t devices = (size_t)strategy->devices;
+    const Job *job = run->job;
+    size_t devices = (size_t)job->devices;
     double *values = memory_zalloc((devices + 1) * sizeof *values);
-    for (int i = 0; i < strategy->all_count; i++)
-        values[strategy->rank + i] = (double)strategy->all[i]->peak_bytes;
-    values[devices] =
-        (double)(strategy->moved_bytes(strategy) + step_graph_moved_bytes(run->graph));
-    int failed = strategy_sum(strategy, values, devices + 1, err);
+    for (int i = 0; i < job->all_count; i++)
+        values[job->rank + i] = (double)job->all[i]->peak_bytes;
+    values[devices] = (double)(job->moved_bytes(job) + step_graph_moved_bytes(run->graph));
+    int failed = strategy_sum(run->strategy, values, devices + 1, err);
     summary->peak_bytes_device0 = values[0];
     summary->peak_bytes_other = devices > 1 ? 0 : NAN;
     for (size_t i = 1; i < devices; i++)
@@ -40,19 +40,19 @@ static int summarise(Run *run, const Evaluation *evaluation, Error *err) {
                        .has_mean_iou = test->dense,
                        .has_bits = test->tokens != NULL};
     if (gather_peaks(run, &summary, err) != 0) return -1;
-    trace_mark(run->trace); // all ranks have just waited for each other
+    trace_mark(run->trace); // all ranks have just synchronized
     return record_summary(&run->record, &summary, err);
 }
 
 static int write_trace(Run *run, Error *err) {
     if (!run->trace) return 0;
-    char *path = trace_part(run->config->trace, run->strategy->rank);
+    char *path = trace_part(run->config->trace, run->job->rank);
     int failed = trace_write(run->trace, path, err);
     free(path);
     return failed;
 }
 
-// Makes one file of all ranks' traces, which they have written by now: the main one does.
+// The main process merges all ranks' traces. Precondition: all ranks have written theirs.
 static int merge_traces(Run *run, Error *err) {
     const Strategy *strategy = run->strategy;
     int processes = strategy_processes(strategy);

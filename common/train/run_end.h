@@ -1,4 +1,4 @@
-/* run_end.h: what a run leaves behind when its last step is done: the summary and the trace. */
+/* run_end.h: the summary and the trace, written after a run's last step. */
 #ifndef COMMON_TRAIN_RUN_END_H
 #define COMMON_TRAIN_RUN_END_H
 

@@ -1,4 +1,4 @@
-/* saving.c: writing checkpoints. The main process writes them, with what all processes carry. */
+/* saving.c: gathers all processes' state; the main process writes the checkpoints. */
 #include "common/train/saving.h"
 
 #include <dirent.h>
@@ -22,13 +22,13 @@ static void remove_from(const char *folder, const char *name) {
     free(path);
 }
 
-// Is it model_00010.safetensors?
+// Whether the name is of the form model_00010.safetensors.
 static bool is_of_epoch(const char *name) {
     return fnmatch("model_[0-9][0-9][0-9][0-9][0-9]*.safetensors", name, 0) == 0;
 }
 
-// Before the first save into a folder that another run used: its checkpoints, which may have more
-// steps, must not pass for this run's. Its last one stays until this run's replaces it.
+// Removes another run's checkpoints from --out before the first save, because --resume auto would
+// choose them if they have more steps. The last one is kept until this run's replaces it.
 static void take_over_folder(Run *run) {
     const char *folder = run->config->out;
     if (run->saves.owns_folder) return;
@@ -41,7 +41,7 @@ static void take_over_folder(Run *run) {
     if (directory) closedir(directory);
 }
 
-// Writes DIR/NAME.safetensors; what it replaces becomes DIR/previous.safetensors if asked.
+// Writes DIR/NAME.safetensors; keep_previous: renames the old file to DIR/previous.safetensors.
 static int save_in_folder(Run *run, const char *name, bool keep_previous, const SafeTensors *state,
                           Error *err) {
     take_over_folder(run);
@@ -69,21 +69,20 @@ static int write_last(Run *run, const SafeTensors *state, Error *err) {
     return save_in_folder(run, "last", keep_previous, state, err);
 }
 
-// Waits until all processes have come here, if their devices work on their own: a step that was
-// only asked for may still fail. Afterwards the steps that they took together are done, or the
-// error of one of them is known.
+// A barrier on asynchronous devices, where an enqueued step may still fail: afterwards the
+// collective work of all enqueued steps has completed, or err has the error of one.
 static int settle_steps(Strategy *strategy, Error *err) {
     return device_is_synchronous(strategy->device) ? 0 : strategy_barrier(strategy, err);
 }
 
-// Gathers what all processes carry, then lets the main one write. A process that dies before it has
-// handed its part over leaves every file as it is.
+// Gathers all processes' state, then the main process writes. No file changes before every process
+// has sent its state.
 static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Error *err) {
     Strategy *strategy = run->strategy;
     SafeTensors state = {0};
     run_enter(run, "checkpoint");
     step_scaler_save(&run->step->scaler, &run->progress);
-    if (settle_steps(strategy, err) != 0 || strategy->save_state(strategy, &state, err) != 0)
+    if (settle_steps(strategy, err) != 0 || run->job->save_state(run->job, &state, err) != 0)
         return -1;
     int failed = strategy_is_main(strategy) ? write(run, &state, err) : 0;
     safetensors_free(&state);
@@ -106,8 +105,8 @@ int save_epoch(Run *run, Error *err) {
     return due && run->saves.saves_best ? save(run, write_epoch, err) : 0;
 }
 
-// What the best checkpoint is the best of: mean IoU of pixels, accuracy of samples, or the loss of
-// text and of numbers.
+// Returns the number that the best checkpoint maximizes: mean IoU of pixels, accuracy of samples,
+// or the negated loss of text and of numbers.
 static double best_score(const Dataset *set, const Evaluation *evaluation) {
     if (set->dense) return evaluation->score.mean_iou;
     return set->labels ? evaluation->score.accuracy : -evaluation->loss;

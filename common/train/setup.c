@@ -1,4 +1,4 @@
-/* setup.c: see setup.h. */
+/* setup.c: data, devices and models by name. */
 #include "common/train/setup.h"
 
 #include <string.h>
@@ -6,7 +6,7 @@
 #include "common/device/link.h"
 #include "common/nn/models.h"
 #include "common/nn/summary.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 const char *train_data_name(const TrainConfig *config) {
     if (config->data) return config->data;
@@ -16,7 +16,7 @@ const char *train_data_name(const TrainConfig *config) {
     return toy ? "synthetic:10:5" : "digits";
 }
 
-// All that the options say about the model; its input and outputs are the data's.
+// The model's configuration by the options; input and output shapes are the data's.
 static ModelConfig model_config(const TrainConfig *config, int rank) {
     return (ModelConfig){.name = config->model,
                          .hidden = config->hidden,
@@ -44,8 +44,11 @@ size_t train_steps(const TrainConfig *config, const Sampler *sampler) {
 
 static const char *device_kind(const TrainConfig *config, int devices, bool tell) {
     if (strcmp(config->device, "auto") != 0) return config->device;
-    int gpus = device_available("cuda");
+    Error why = {0};
+    int gpus = device_usable("cuda", &why);
     if (gpus > 0 && gpus >= devices) return "cuda";
+    if (gpus == 0 && why.status != STATUS_OK && tell)
+        fprintf(stderr, "%s: on the CPU\n", why.message);
     if (gpus > 0 && tell)
         fprintf(stderr, "%d devices wanted, %d GPU%s on this host: on the CPU\n", devices, gpus,
                 gpus == 1 ? "" : "s");
@@ -90,7 +93,7 @@ Device *train_open_device(const TrainConfig *config, int index, Error *err) {
     return NULL;
 }
 
-// --summary, as --help, is answered and ends the program.
+// Prints --summary and ends the program, as --help does.
 static _Noreturn void end_with_summary(const TrainConfig *config, const DataSource *data,
                                        Module *model, int rank) {
     const size_t *shape = data->train.shape;
@@ -108,7 +111,7 @@ static const char *kind_name(bool dense, bool text) {
     return dense ? "pixels" : text ? "tokens" : "samples";
 }
 
-// Checks that the model's kind of output fits the data's kind of labels.
+// Checks that the model's outputs fit the data's labels. 0, or -1 with err filled.
 static int check_kind(const TrainConfig *config, const DataSource *data, Error *err) {
     const char *name = config->model;
     const char *predicts = kind_name(model_is_dense(name), model_is_text(name));

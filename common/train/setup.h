@@ -1,5 +1,4 @@
-/* setup.h: what the programs train, and where: data, devices and the model, as the shared options
- * name them.
+/* setup.h: opens the data, the devices and the model that the shared options name.
  */
 #ifndef COMMON_TRAIN_SETUP_H
 #define COMMON_TRAIN_SETUP_H
@@ -9,25 +8,26 @@
 #include "common/nn/module.h"
 #include "common/train/train_config.h"
 
-// Opens the data that --data names. Without --data they are the digits, for the toy model
-// synthetic:10:5, for a model of pixels the shapes, and for a gpt the text. For a gpt, a sample of
-// a text is as long as the model's context.
+// Opens --data; NULL with err filled. A gpt's samples of text are as long as its context. Defaults:
+//
+//     model      toy              segnet     gpt      other
+//     --data     synthetic:10:5   shapes     text     digits
 DataSource *train_open_data(const TrainConfig *config, Error *err);
-const char *train_data_name(const TrainConfig *config); // the name of what it opens
+const char *train_data_name(const TrainConfig *config); // --data, or its default
 
-// The steps of a run whose batches this sampler makes.
+// Returns the number of steps of a run on this sampler's batches.
 size_t train_steps(const TrainConfig *config, const Sampler *sampler);
 
-// The kind of device that --device names: "cpu", "cuda", "ref". auto is "cuda" on a host that has
-// so many GPUs; if it has fewer, and tell is set, a line on stderr says why it is "cpu". With
-// --dry-run "dry-cpu" or "dry-cuda".
+// Returns the kind of --device: "cpu", "cuda", "ref"; with --dry-run "dry-cpu" or "dry-cuda". auto
+// is "cuda" on a host with at least `devices` GPUs, else "cpu"; if tell is set, stderr gets the
+// reason.
 const char *train_device_kind(const TrainConfig *config, int devices, bool tell);
-// Opens the device `index` of that kind. auto is "cuda" here if there is such a device.
+// Opens device `index` of that kind; auto is "cuda" if that GPU exists. NULL with err filled.
 Device *train_open_device(const TrainConfig *config, int index, Error *err);
 
-// Builds the model that --model names for the data's shapes. Rank r draws its own weights, with
-// the seed plus r, as ranks that do not talk to each other would; --load-init and --save-init are
-// rank 0's. A strategy with several ranks has to make them equal.
+// Builds --model for the data's shapes; NULL with err filled. Rank r initializes its weights with
+// seed + r; --load-init and --save-init apply to rank 0. DistributedDataParallel's broadcast makes
+// the ranks equal.
 Module *train_create_model(const TrainConfig *config, const DataSource *data, Device *device,
                            int rank, Error *err);
 

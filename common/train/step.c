@@ -1,28 +1,14 @@
-/* step.c: the five lines of a step, then what they are made of. */
+/* step.c: the parts of a step; its five lines are in trainer.c (train_step). */
 #include "common/train/step.h"
 
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/nn/tape.h"
 
-int step_run(Step *step, Tape *tape, double lr, Error *err) {
-    Strategy *strategy = step->strategy;
-    BatchLoss loss;
-    module_zero_grad(strategy->model);
-    if (batch_forward(&loss, tape, strategy->module, step->input, err) != 0) return -1; // forward
-    if (step_loss(step, tape, &loss, err) != 0) return -1;                              // loss
-    if (tape_backward(tape, loss.root, err) != 0) return -1;                            // backward
-    if (strategy->finish_backward(strategy, tape, err) != 0) return -1;                 // finish
-    if (step_optimize(step, tape, lr, err) != 0) return -1;                             // optimizer
-    step_done(step, tensor_f32(loss.loss));
-    tape_reset(tape);
-    return 0;
-}
-
-int step_loss(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
-    const LossRule rule = loss_rule_mining(step->config, step->input);
-    if (batch_mean_loss(loss, tape, step->input, &rule, step->strategy, err) != 0) return -1;
-    late_losses_count(&step->losses, tape, step->input, loss);
-    loss->root = step_scaler_root(&step->scaler, tape, loss->loss);
+int step_loss(Step *step, Tape *tape, BatchLoss *batch, Error *err) {
+    if (loss_forward(&step->loss, batch, tape, step->input, step->strategy, err) != 0) return -1;
+    late_losses_count(&step->losses, tape, step->input, batch);
+    batch->root = step_scaler_root(&step->scaler, tape, batch->loss);
     return 0;
 }
 
@@ -56,6 +42,7 @@ Step *step_open(const TrainConfig *config, Strategy *strategy, Optimizer *optimi
                    .optimizer = optimizer,
                    .tape = tape_create(strategy->device, profile),
                    .input = batch_input_create(strategy->device, set, capacity),
+                   .loss = loss_of_training(config, set),
                    .scaler = step_scaler_open(config, optimizer),
                    .losses = late_losses_open(strategy->device, set, config->accumulate_steps)};
     step->tape->precision = step->scaler.precision;

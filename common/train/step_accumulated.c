@@ -1,16 +1,16 @@
-/* step_accumulated.c: see step_accumulated.h. */
+/* step_accumulated.c: a loop over the micro-batches of a step. */
 #include "common/train/step_accumulated.h"
 
 #include "common/nn/tape.h"
 
-// Forward, loss and backward of one part; the gradients and the loss are added to what there is.
+// Forward, loss and backward of one micro-batch; accumulates its gradients and its loss.
 static int add_part(Step *step, Tape *tape, Error *err) {
-    BatchLoss loss;
-    if (batch_forward(&loss, tape, step->strategy->module, step->input, err) != 0 ||
-        step_loss(step, tape, &loss, err) != 0 || tape_backward(tape, loss.root, err) != 0)
+    BatchLoss batch;
+    if (batch_forward(&batch, tape, step->strategy->module, step->input, err) != 0 ||
+        step_loss(step, tape, &batch, err) != 0 || tape_backward(tape, batch.root, err) != 0)
         return -1;
     device_kernels(tape->device)
-        ->elementwise->accumulate(step->losses.total, tensor_f32(loss.loss), 1);
+        ->elementwise->accumulate(step->losses.total, tensor_f32(batch.loss), 1);
     return 0;
 }
 

@@ -1,20 +1,20 @@
-/* step_accumulated.h: a step in several parts (--accumulate-steps K), each of 1/K of the batch's
- * samples, so that K times as many fit into a device's memory.
+/* step_accumulated.h: gradient accumulation (--accumulate-steps K): a step in K micro-batches of
+ * 1/K of the batch's samples, so that K times as many samples fit into a device's memory.
  *
- * The gradients of the parts add up, and only the last backward reduces them over the ranks
- * (PyTorch's no_sync). The loss is the mean over the whole batch, as PyTorch programs have it that
- * divide each part's loss by K. Batch norm sees the parts one by one, as there.
+ *     gradients     accumulate; only the last backward reduces them over the ranks (no_sync)
+ *     loss          mean over the whole batch, as in PyTorch programs that divide each loss by K
+ *     batch norm    statistics of each micro-batch, as in PyTorch
  *
- * A sum over K parts rounds in other places than one over the batch: without batch norm the
- * gradients are the plain step's to a few units of float32's last place (1e-6 of the largest), and
- * so are DataParallel's and DistributedDataParallel's among each other.
+ * Rounding differs from the plain step's: without batch norm gradients agree to a few units of
+ * float32's last place (1e-6 of the largest), also between DataParallel and
+ * DistributedDataParallel.
  */
 #ifndef COMMON_TRAIN_STEP_ACCUMULATED_H
 #define COMMON_TRAIN_STEP_ACCUMULATED_H
 
 #include "common/train/step.h"
 
-// Takes a step as step_run does, in step->config->accumulate_steps parts.
+// Runs train_step's step in step->config->accumulate_steps micro-batches. 0, or -1 with err filled.
 int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err);
 
 #endif

@@ -1,43 +1,44 @@
-/* step_graph.c: see step_graph.h. */
+/* step_graph.c: warm-up, capture and replay of a step. */
 #include "common/train/step_graph.h"
 
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-// Plain steps before one is captured: in the first ones buckets are rebuilt, memory is taken and
-// libraries choose their algorithms.
+// Plain steps before the capture: the first ones rebuild buckets, allocate memory and let libraries
+// choose their algorithms.
 enum { WARM_UP = 4 };
 
-// A step that was captured, for one of the places that the input may have.
+// A captured step, for one slot of the input.
 typedef struct Captured {
     DeviceGraph *graph;
-    float *loss;    // [1], device memory: where a replay leaves its loss
-    uint64_t moved; // bytes that one replay moves between devices
+    float *loss;    // [1], device memory: a replay's loss
+    uint64_t moved; // bytes that a replay moves between devices
 } Captured;
 
 struct StepGraph {
     Step *step;
-    // The memory of what was captured, scratch included, must stay as it is. So batches of other
-    // sizes and evaluation have another tape: the step's.
+    const Job *job;
+    // Holds the captured steps' memory, scratch included, at constant addresses. Batches of other
+    // sizes and evaluation use step->tape.
     Tape *tape;
-    Captured captured[BATCH_PLACES];
-    // Both numbers are of the global batch: all ranks must replay a collective together, and ranks
-    // whose own shares differ have only this number in common.
-    size_t rows;      // all captured steps have batches of this many samples
-    size_t same_rows; // how many plain steps in a row had such batches
+    Captured captured[BATCH_SLOTS];
+    // Both count rows of the global batch, which is the same on all ranks: ranks must replay the
+    // same step, and their own shares may differ.
+    size_t rows;      // batch size of the captured steps
+    size_t same_rows; // consecutive plain steps of this batch size
     uint64_t replayed_bytes;
 };
 
-StepGraph *step_graph_open(Step *step) {
+StepGraph *step_graph_open(Step *step, const Job *job) {
     StepGraph *graph = memory_zalloc(sizeof *graph);
-    *graph =
-        (StepGraph){.step = step, .tape = tape_create(step->strategy->device, step->tape->profile)};
+    *graph = (StepGraph){
+        .step = step, .job = job, .tape = tape_create(step->strategy->device, step->tape->profile)};
     graph->tape->precision = step->tape->precision;
     return graph;
 }
 
 static void close_captured(StepGraph *graph) {
-    for (int i = 0; i < BATCH_PLACES; i++) {
+    for (int i = 0; i < BATCH_SLOTS; i++) {
         device_graph_close(graph->step->strategy->device, graph->captured[i].graph);
         graph->captured[i].graph = NULL;
     }
@@ -54,52 +55,52 @@ uint64_t step_graph_moved_bytes(const StepGraph *graph) {
     return graph ? graph->replayed_bytes : 0;
 }
 
-// The five lines of step_run. The optimizer's numbers are left out, because they change from step
-// to step: replay sends them.
-static int record(Step *step, Tape *tape, BatchLoss *loss, Error *err) {
+// Runs train_step's five lines, without the optimizer's numbers, which change in every step: replay
+// sends these. 0, or -1 with err filled.
+static int record(Step *step, Tape *tape, BatchLoss *batch, Error *err) {
     Strategy *strategy = step->strategy;
     module_zero_grad(strategy->model);
-    if (batch_forward(loss, tape, strategy->module, step->input, err) != 0 ||
-        step_loss(step, tape, loss, err) != 0 || tape_backward(tape, loss->root, err) != 0 ||
+    if (batch_forward(batch, tape, strategy->module, step->input, err) != 0 ||
+        step_loss(step, tape, batch, err) != 0 || tape_backward(tape, batch->root, err) != 0 ||
         strategy->finish_backward(strategy, tape, err) != 0)
         return -1;
     optimizer_apply(step->optimizer);
     return 0;
 }
 
-// Records a step on the current place. Nothing is computed.
+// Captures a step on the current slot without computing it. 0, or -1 with err filled.
 static int capture(StepGraph *graph, Captured *captured, Error *err) {
     Strategy *strategy = graph->step->strategy;
-    BatchLoss loss;
-    uint64_t moved = strategy->moved_bytes(strategy);
-    // What hangs on the model may have come since the run began.
-    if (strategy_check_recordable(strategy, err) != 0) return -1;
+    BatchLoss batch;
+    uint64_t moved = graph->job->moved_bytes(graph->job);
+    // Hooks may have been registered since the run began.
+    if (job_check_recordable(graph->job, err) != 0) return -1;
     if (device_graph_begin(strategy->device, err) != 0) return -1;
-    int failed = record(graph->step, graph->tape, &loss, err);
+    int failed = record(graph->step, graph->tape, &batch, err);
     captured->graph = device_graph_end(strategy->device, failed ? NULL : err);
     if (failed || !captured->graph) return -1;
-    captured->loss = tensor_f32(loss.loss);
-    captured->moved = strategy->moved_bytes(strategy) - moved;
+    captured->loss = tensor_f32(batch.loss);
+    captured->moved = graph->job->moved_bytes(graph->job) - moved;
     tape_reset(graph->tape);
     return 0;
 }
 
-// Nobody waits for the collectives of a replay one by one, so a failure of one would go unnoticed,
-// and what the step made of it would pass for weights. A communicator that has failed moreover
-// waits for its graphs to be closed.
+// Returns 0, or -1 with err filled after closing the graphs if a process of the job has failed: a
+// replay's collectives are not waited for one by one, so this check finds their failures. A failed
+// communicator can be closed after its graphs only.
 static int check_job(StepGraph *graph, Error *err) {
-    const JobWatch *watch = graph->step->strategy->watch;
+    const JobWatch *watch = graph->job->watch;
     if (watch->check(watch, err) == 0) return 0;
     close_captured(graph);
     return -1;
 }
 
-static int replay(StepGraph *graph, double lr, Error *err) {
+int step_graph_replay(StepGraph *graph, double lr, Error *err) {
     Step *step = graph->step;
     if (check_job(graph, err) != 0) return -1;
-    Captured *captured = &graph->captured[batch_input_place(step->input)];
+    Captured *captured = &graph->captured[batch_input_slot(step->input)];
     bool first = !captured->graph;
-    optimizer_choose_slot(step->optimizer, batch_input_place(step->input));
+    optimizer_choose_slot(step->optimizer, batch_input_slot(step->input));
     if (first && capture(graph, captured, err) != 0) return -1;
     optimizer_begin_step(step->optimizer, lr);
     device_graph_launch(step->strategy->device, captured->graph);
@@ -109,8 +110,8 @@ static int replay(StepGraph *graph, double lr, Error *err) {
     return 0;
 }
 
-// Whether a step on this many samples is to be replayed: if the number is the usual one, and enough
-// plain steps have had it.
+// Whether a step on `rows` samples is to be replayed: WARM_UP consecutive plain steps had that
+// size.
 static bool is_warm(StepGraph *graph, size_t rows) {
     if (graph->same_rows >= WARM_UP) return rows == graph->rows;
     graph->same_rows = rows == graph->rows ? graph->same_rows + 1 : 1;
@@ -118,9 +119,8 @@ static bool is_warm(StepGraph *graph, size_t rows) {
     return false;
 }
 
-int step_graph_run(StepGraph *graph, double lr, Error *err) {
-    Step *step = graph->step;
-    size_t rows = batch_input_batch(step->input)->global_count;
-    if (is_warm(graph, rows)) return replay(graph, lr, err);
-    return step_run(step, rows == graph->rows ? graph->tape : step->tape, lr, err);
+Tape *step_graph_tape(StepGraph *graph) {
+    size_t rows = batch_input_batch(graph->step->input)->global_count;
+    if (is_warm(graph, rows)) return NULL;
+    return rows == graph->rows ? graph->tape : graph->step->tape;
 }

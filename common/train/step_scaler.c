@@ -1,4 +1,4 @@
-/* step_scaler.c: see step_scaler.h. */
+/* step_scaler.c: gradient scaling and clipping around the optimizer's step. */
 #include "common/train/step_scaler.h"
 
 #include <string.h>

@@ -1,5 +1,5 @@
-/* strategy_single.c: one device, so that every part of the seam is as simple as it can be. What all
- * strategies share is here, too.
+/* strategy_single.c: the Strategy of one device, whose functions are no-ops, and the functions that
+ * all strategies share.
  */
 #include "common/base/memory.h"
 #include "common/train/strategy.h"
@@ -10,17 +10,8 @@ int strategy_sum(Strategy *strategy, double *values, size_t count, Error *err) {
 }
 
 int strategy_barrier(Strategy *strategy, Error *err) {
-    double nothing = 0; // its sum cannot be there before everybody has come
+    double nothing = 0; // its sum completes after every process has started it
     return strategy_sum(strategy, &nothing, 1, err);
-}
-
-int strategy_check_recordable(const Strategy *strategy, Error *err) {
-    const char *what = strategy->unrecordable(strategy);
-    if (!what) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "--cuda-graph: %s has something to decide in every step, and a replayed step "
-                     "would repeat what it decided once",
-                     what);
 }
 
 static void nothing_to_hold(Strategy *self, bool hold) {
@@ -34,7 +25,7 @@ static int nothing_to_finish(Strategy *self, Tape *tape, Error *err) {
 
 static void *sum_of_one(Strategy *self, double *values, size_t count, Error *err) {
     (void)self, (void)count, (void)err;
-    return values; // is its own sum
+    return values; // the sum over one process is the identity
 }
 
 static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
@@ -47,66 +38,17 @@ static int nothing_to_sync(Strategy *self, Error *err) {
     return 0;
 }
 
-static int nothing_to_save(Strategy *self, SafeTensors *state, Error *err) {
-    (void)self, (void)state, (void)err;
-    return 0;
-}
-
-static int nothing_to_load(Strategy *self, const char *path, const SafeTensors *state, Log *log,
-                           Error *err) {
-    (void)self, (void)err;
-    if (state->count > 0)
-        log_say(log,
-                "%s also holds %s and the like, which this run has no use for: it continues, but "
-                "not bit for bit",
-                path, state->entries[0].name);
-    return 0;
-}
-
-static const char *nothing_to_decide(const Strategy *self) {
-    (void)self;
-    return NULL;
-}
-
-static uint64_t nothing_moved(const Strategy *self) {
-    (void)self;
-    return 0;
-}
-
-static void no_tracks(Strategy *self, Trace *trace) {
-    (void)self, (void)trace;
-}
-
-static void close_single(Strategy *self) {
-    module_close(self->model);
-    sampler_close(self->sampler);
-    device_close(self->device);
-    free(self);
-}
-
 Strategy *strategy_single(Module *model, Device *device, Sampler *sampler) {
     Strategy *strategy = memory_zalloc(sizeof *strategy);
-    *strategy = (Strategy){.name = "single",
-                           .backend = "none",
-                           .devices = 1,
-                           .device = device,
+    *strategy = (Strategy){.device = device,
                            .sampler = sampler,
                            .model = model,
                            .module = model,
                            .evaluation_module = model,
-                           .watch = &job_watch_nobody,
                            .hold_gradients = nothing_to_hold,
                            .finish_backward = nothing_to_finish,
                            .sum_start = sum_of_one,
                            .sum_wait = nothing_to_wait_for,
-                           .sync_buffers = nothing_to_sync,
-                           .save_state = nothing_to_save,
-                           .load_state = nothing_to_load,
-                           .unrecordable = nothing_to_decide,
-                           .moved_bytes = nothing_moved,
-                           .set_trace = no_tracks,
-                           .close = close_single};
-    strategy->all = &strategy->device;
-    strategy->all_count = 1;
+                           .sync_buffers = nothing_to_sync};
     return strategy;
 }

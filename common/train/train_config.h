@@ -1,4 +1,4 @@
-/* train_config.h: what the three programs have in common on their command lines. */
+/* train_config.h: the options that the three programs share, and values derived from them. */
 #ifndef COMMON_TRAIN_TRAIN_CONFIG_H
 #define COMMON_TRAIN_TRAIN_CONFIG_H
 
@@ -8,47 +8,44 @@
 #include "common/nn/gpt.h"
 #include "common/nn/optimizer.h"
 
-typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: what the labels ask for
+typedef enum LossKind { LOSS_AUTO, LOSS_BCE } LossKind; // auto: by the data (loss.h)
 
 // The shared options of the three programs, with their defaults (train_config_default).
 typedef struct TrainConfig {
     const char *model, *hidden, *data, *device;
-    const char *link; // the emulated link between the devices (device/link.h), or NULL
-    GptSizes gpt;     // sizes of a gpt and its samples; one that is 0 follows from the model's name
-    size_t vocabulary;    // how many tokens a gpt knows; 0: as many as the text has
-    int ignore_label;     // pixels whose label is this gray value do not count; -1: all count
-    size_t epochs, steps; // if steps is not 0 the run ends after so many, whatever epochs says
+    const char *link;     // the emulated link between the devices (device/link.h), or NULL
+    GptSizes gpt;         // sizes of a gpt; 0: by the model's name
+    size_t vocabulary;    // number of a gpt's tokens; 0: the text's
+    int ignore_label;     // gray value of ignored pixels; -1: none are ignored
+    size_t epochs, steps; // steps > 0: the run's number of steps, overriding epochs
     size_t global_batch;
-    size_t accumulate_steps; // a step's batch is worked on in so many parts
+    size_t accumulate_steps; // number of micro-batches of a step
     bool no_shuffle, drop_last, augment;
-    int sampler_seed; // the seed of the samples' order; negative: the same as `seed`
-    double lr;
+    int sampler_seed; // seed of the samples' order; negative: `seed`
     OptimizerKind optimizer;
     double momentum, weight_decay, betas[2], eps;
     bool nesterov;
     Precision amp;
     bool tf32, cuda_graph;
-    size_t threads; // of a CPU device for its matrix products
-    ScheduleKind schedule;
-    size_t warmup_steps, step_every; // step_every may be 0: a third of the run
-    double warmup_start, gamma, power;
-    double clip_grad_norm; // 0: gradients are left as they are
+    size_t threads;        // of a CPU device's matrix products
+    Schedule schedule;     // of the learning rate; run_open sets total_steps
+    double clip_grad_norm; // 0: no clipping
     LossKind loss;
-    double pos_weight;       // with LOSS_BCE a "yes" counts so many times
-    double ohem_threshold;   // only pixels with a loss above this are learnt from; 0: all are
-    double ohem_probability; // the same, said by the probability of the true class; 0: all are
-    size_t ohem_min;         // at least so many pixels are learnt from; 0: a sixteenth of them
+    double pos_weight;       // of LOSS_BCE: weight of positive labels
+    double ohem_threshold;   // only pixels of larger loss count; 0: all count
+    double ohem_probability; // only pixels of smaller true-class probability; 0: all
+    size_t ohem_min;         // minimum number of counted pixels; 0: 1/16 of them
     uint64_t seed;
     size_t log_every;
     const char *out, *save, *resume, *save_init, *load_init;
-    const char *strip_prefix; // left out of the names in the file of load_init or evaluate; or NULL
-    size_t save_every;        // also save every so many steps; 0: only at the end of epochs
-    const char *dump_grads;   // the file for gradients; its name contains {step} for several steps
-    const char *dump_step;    // which steps' gradients: "0" or "0,1,10"
-    size_t dump_images;       // write pictures every so many epochs; 0: never
-    size_t keep_epochs;       // also keep a checkpoint of every so many epochs; 0: of none
-    const char *evaluate;     // the file of weights that are evaluated instead of training, or NULL
-    size_t sample;            // how many characters are written at the end (generation.h)
+    const char *strip_prefix; // removed from names in the file of load_init or evaluate; or NULL
+    size_t save_every;        // also save every N steps; 0: only at the end of epochs
+    const char *dump_grads;   // file of gradients; with {step} in its name for several steps
+    const char *dump_step;    // the steps: "0" or "0,1,10"
+    size_t dump_images;       // write pictures every N epochs; 0: never
+    size_t keep_epochs;       // keep a checkpoint every N epochs; 0: none
+    const char *evaluate;     // file of weights to evaluate instead of training; or NULL
+    size_t sample;            // characters to generate at the end (generation.h)
     bool profile;
     bool no_eval;
     bool summary; // print the model, then end
@@ -60,13 +57,17 @@ TrainConfig train_config_default(void);
 // Appends the shared options, bound to config.
 void train_options(Options *options, TrainConfig *config);
 
-// The optimizer that the options ask for, for one process alone (no sharding).
+// Writes the options that must be equal on all ranks, one line each: "--lr 0.08". Omits names of
+// files that only rank 0 uses.
+void train_options_alike(const Options *options, char *text, size_t capacity);
+
+// Returns the optimizer's configuration, without sharding.
 OptimizerConfig train_optimizer(const TrainConfig *config);
 
-// The seed of the samples' order: --sampler-seed or, without it, --seed.
+// Returns --sampler-seed or, without it, --seed.
 uint64_t train_sampler_seed(const TrainConfig *config);
 
-// The word that --amp has for a precision: "none", "bf16", "fp16".
+// Returns --amp's word for a precision: "none", "bf16", "fp16".
 const char *train_amp_name(Precision precision);
 
 #endif

@@ -1,21 +1,42 @@
-/* trainer.c: the training loop: a run is epochs, an epoch is steps, and after each epoch the model
- * is evaluated and saved. It knows batches, a module, a loss and an optimizer, and nothing of
- * parallelism: whatever spreads the work does so inside strategy->module and the strategy's calls.
+/* trainer.c: the training loop, innermost first: the five lines of a step, a batch, an epoch, a
+ * run. After each epoch the model is evaluated and saved.
+ *
+ * The loop uses batches, a module, a loss and an optimizer. Parallelism is in strategy->module and
+ * the Strategy's functions.
  */
 #include "common/train/trainer.h"
 
 #include <math.h>
 
+#include "common/base/profile.h"
+#include "common/nn/tape.h"
 #include "common/train/dry_run.h"
 #include "common/train/evaluation.h"
 #include "common/train/generation.h"
 #include "common/train/run_end.h"
+#include "common/train/run_open.h"
 #include "common/train/saving.h"
 #include "common/train/step_accumulated.h"
 
 // ---- one step -----------------------------------------------------------------------------------
 
-// Takes the next batch from the loader's thread and sends it to the device.
+int train_step(Step *step, Tape *tape, double lr, Error *err) {
+    Strategy *strategy = step->strategy;
+    BatchLoss batch;
+    module_zero_grad(strategy->model);
+    if (batch_forward(&batch, tape, strategy->module, step->input, err) != 0) return -1; // forward
+    if (step_loss(step, tape, &batch, err) != 0) return -1;                              // loss
+    if (tape_backward(tape, batch.root, err) != 0) return -1;                            // backward
+    if (strategy->finish_backward(strategy, tape, err) != 0) return -1;                  // finish
+    if (step_optimize(step, tape, lr, err) != 0) return -1; // optimizer
+    step_done(step, tensor_f32(batch.loss));
+    tape_reset(tape);
+    return 0;
+}
+
+// ---- one batch ----------------------------------------------------------------------------------
+
+// Returns the next batch of the loader's thread, after waiting for a free slot on the device.
 static const Batch *fetch_batch(Run *run) {
     Phase phase = profile_enter(&run->profile, PHASE_DATA);
     step_wait_batch(run->step);
@@ -25,21 +46,27 @@ static const Batch *fetch_batch(Run *run) {
     return batch;
 }
 
-// Takes one of the other kinds of steps: in parts, or replayed.
-static int run_other_step(Run *run, double lr, Error *err) {
+// Runs an accumulated step, or with a graph a plain or a replayed one. 0, or -1 with err filled.
+static int train_other_step(Run *run, double lr, Error *err) {
     if (!run->graph) return step_run_accumulated(run->step, run->step->tape, lr, err);
-    // The collectives of a replayed step may not overtake one that is still on its way.
-    return rows_finish(&run->rows, err) != 0 ? -1 : step_graph_run(run->graph, lr, err);
+    // A replayed step's collectives must not overtake the sum in flight.
+    if (pending_rows_finish(&run->rows, err) != 0) return -1;
+    Tape *tape = step_graph_tape(run->graph);
+    return tape ? train_step(run->step, tape, lr, err) : step_graph_replay(run->graph, lr, err);
 }
 
-// Gradients are written when they are computed, and count: where the device works on its own, the
-// processes' sums may still fail.
+// Writes the step's gradients (--dump-grads). On an asynchronous device first waits for them and
+// checks that no process has failed. 0, or -1 with err filled.
 static int dump_gradients(Run *run, uint64_t step, Error *err) {
-    const Strategy *strategy = run->strategy;
+    const JobWatch *watch = run->job->watch;
     if (!record_wants_gradients(&run->record, step)) return 0;
-    device_synchronize(strategy->device);
-    if (strategy->watch->check(strategy->watch, err) != 0) return -1;
-    return record_gradients(&run->record, strategy->model, step, err);
+    device_synchronize(run->strategy->device);
+    if (watch->check(watch, err) != 0) return -1;
+    return record_gradients(&run->record, run->strategy->model, step, err);
+}
+
+static bool takes_plain_steps(const Run *run) {
+    return !run->graph && run->config->accumulate_steps == 1;
 }
 
 static int train_batch(Run *run, Error *err) {
@@ -50,17 +77,16 @@ static int train_batch(Run *run, Error *err) {
     profile_begin_step(&run->profile);
     const Batch *batch = fetch_batch(run);
     step_send_batch(run->step, batch);
-    bool plain = !run->graph && run->config->accumulate_steps == 1;
-    int failed = plain ? step_run(run->step, run->step->tape, now.lr, err)
-                       : run_other_step(run, now.lr, err);
+    int failed = takes_plain_steps(run) ? train_step(run->step, run->step->tape, now.lr, err)
+                                        : train_other_step(run, now.lr, err);
     if (failed) return -1;
-    rows_wait(&run->rows);
+    pending_rows_wait(&run->rows);
     now.ns = profile_end_step(&run->profile);
     now.scale = run->step->scaler.scale;
     now.samples = batch->global_count;
     record_step_time(&run->record, now.ns);
     if (dump_gradients(run, now.step, err) != 0) return -1;
-    if (rows_add(&run->rows, &now, &run->profile, err) != 0) return -1;
+    if (pending_rows_add(&run->rows, &now, &run->profile, err) != 0) return -1;
     progress->step++;
     progress->batch++;
     log_progress(&run->record.log, progress->step, run->total_steps, "steps",
@@ -70,7 +96,7 @@ static int train_batch(Run *run, Error *err) {
 
 // ---- the run ------------------------------------------------------------------------------------
 
-// Takes steps until the epoch or the run ends.
+// Runs steps until the epoch or the run ends.
 static int train_epoch(Run *run, Error *err) {
     Progress *progress = &run->progress;
     loader_start(run->loader, progress->epoch, progress->batch);
@@ -78,10 +104,11 @@ static int train_epoch(Run *run, Error *err) {
            progress->step < run->total_steps) {
         if (train_batch(run, err) != 0) return -1;
         bool due = run->config->save_every && progress->step % run->config->save_every == 0;
-        // The rows of all steps that a checkpoint holds are written before it is.
-        if (due && (rows_settle(&run->rows, err) != 0 || save_last(run, err) != 0)) return -1;
+        // A checkpoint is written after the rows of all its steps.
+        if (due && (pending_rows_settle(&run->rows, err) != 0 || save_last(run, err) != 0))
+            return -1;
     }
-    if (rows_settle(&run->rows, err) != 0) return -1;
+    if (pending_rows_settle(&run->rows, err) != 0) return -1;
     if (progress->batch == run->strategy->sampler->batch_count) { // else --steps ended the run
         progress->epoch++;
         progress->batch = 0;
@@ -89,7 +116,7 @@ static int train_epoch(Run *run, Error *err) {
     return 0;
 }
 
-// The epoch that the last step belonged to, from 0.
+// Returns the last step's epoch, from 0.
 static uint64_t last_epoch(const Progress *progress) {
     return progress->batch == 0 && progress->epoch > 0 ? progress->epoch - 1 : progress->epoch;
 }
@@ -103,7 +130,22 @@ static int evaluate_epoch(Run *run, Evaluation *evaluation, Error *err) {
     return evaluation_write_images(run, epoch, err);
 }
 
-// --evaluate: the weights came with the model (setup.c).
+// --dry-run: two steps on devices that only count bytes. In the second one, one-time allocations
+// exist.
+static int dry_run(Run *run, Error *err) {
+    Step *step = run->step;
+    loader_start(run->loader, 0, 0);
+    for (size_t i = 0; i < 2 && i < run->strategy->sampler->batch_count; i++) {
+        step_send_batch(step, fetch_batch(run));
+        int failed = takes_plain_steps(run) ? train_step(step, step->tape, 0, err)
+                                            : step_run_accumulated(step, step->tape, 0, err);
+        if (failed) return -1;
+    }
+    dry_run_print(run);
+    return 0;
+}
+
+// --evaluate: train_create_model has loaded the weights.
 static int evaluate_only(Run *run, Evaluation *evaluation, Error *err) {
     if (evaluate_run(run, evaluation, err) != 0) return -1;
     record_evaluation_of(&run->record, run->config->evaluate, evaluation);
@@ -115,21 +157,22 @@ static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
     return save_epoch(run, err);
 }
 
-int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data,
-                Strategy *strategy, Error *err) {
-    Run run = {.config = config, .data = data, .strategy = strategy};
+int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data, Job *job,
+                Error *err) {
+    Run run = {
+        .config = config, .options = options, .data = data, .job = job, .strategy = job->strategy};
     Evaluation evaluation = {NAN, SCORE_NONE};
-    int failed = run_open(&run, options, err);
+    int failed = run_open(&run, err);
     if (!failed && config->evaluate) failed = evaluate_only(&run, &evaluation, err);
-    if (!failed && config->dry_run) failed = dry_run_print(&run, err);
+    if (!failed && config->dry_run) failed = dry_run(&run, err);
     bool more = !failed && !config->evaluate && !config->dry_run;
-    while (more) { // once at least: a run resumed at its last step may not be evaluated yet
+    while (more) { // at least once: a run resumed at its last step is evaluated
         failed = train_epoch(&run, err) != 0 || end_epoch(&run, &evaluation, err) != 0;
         more = !failed && run.progress.step < run.total_steps;
     }
     if (!failed) failed = generation_print(&run, err);
     if (!failed && !config->dry_run) failed = run_end(&run, &evaluation, err);
-    if (failed) strategy->watch->give_up(strategy->watch, err);
+    if (failed) job->watch->give_up(job->watch, err);
     run_close(&run);
     return failed ? -1 : 0;
 }

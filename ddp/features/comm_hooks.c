@@ -5,55 +5,40 @@
 
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
+#include "ddp/reducer.h"
 
-// Room for a bucket's halves on a device whose memory the host cannot touch; grows to the largest
-// bucket. The device works in order, so all buckets may use it.
-typedef struct Room {
+// Scratch for one bucket in 16 bits, on a device that the host cannot address; grows to the largest
+// bucket. A device runs its operations in order, so all buckets share it.
+typedef struct HalvesBuffer {
     Device *device;
     uint16_t *halves;
     size_t count;
-} Room;
+} HalvesBuffer;
 
-typedef struct Simple { // state of the hooks that communicate
+typedef struct Compression { // the state of comm_hook_compress
     ProcessGroup *group;
-    PgType type;
-    Room room; // comm_hook_compress
-} Simple;
+    PgType type; // on the wire: PG_F16 or PG_BF16
+    HalvesBuffer buffer;
+} Compression;
 
-static void close_room(Room *room) {
-    if (room->halves) device_free(room->device, room->halves, room->count * sizeof *room->halves);
-    *room = (Room){0};
+static void close_halves(HalvesBuffer *buffer) {
+    if (buffer->halves)
+        device_free(buffer->device, buffer->halves, buffer->count * sizeof *buffer->halves);
+    *buffer = (HalvesBuffer){0};
 }
 
 static void close_state(void *state) {
-    close_room(&((Simple *)state)->room);
+    close_halves(&((Compression *)state)->buffer);
     free(state);
-}
-
-static void *simple(ProcessGroup *group, PgType type) {
-    Simple *state = memory_zalloc(sizeof *state);
-    *state = (Simple){.group = group, .type = type};
-    return state;
 }
 
 // ---- allreduce, noop ------------------------------------------------------------------------
 
-static int start_all_reduce(void *state, GradBucket *bucket, Error *err) {
-    return grad_bucket_start(bucket, ((Simple *)state)->group, PG_F32, bucket->op, err);
-}
-
-static int finish_all_reduce(void *state, GradBucket *bucket, Error *err) {
-    (void)state;
-    return grad_bucket_finish(bucket, err);
-}
-
 CommHook comm_hook_all_reduce(ProcessGroup *group) {
-    return (CommHook){.name = "allreduce",
-                      .state = simple(group, PG_F32),
-                      .start = start_all_reduce,
-                      .finish = finish_all_reduce,
-                      .close = close_state,
-                      .graph_safe = true};
+    CommHook hook = reducer_default_hook(group);
+    hook.name = "allreduce";
+    hook.graph_safe = true;
+    return hook;
 }
 
 static int do_nothing(void *state, GradBucket *bucket, Error *err) {
@@ -74,7 +59,7 @@ static Precision precision_of(PgType type) {
     return type == PG_F16 ? PRECISION_F16 : PRECISION_BF16;
 }
 
-// Rounds n floats, divides them (PyTorch divides what has been rounded) and rounds again.
+// Rounds n floats, divides the rounded values as PyTorch does, and rounds the quotients.
 static void narrow(const GradBucket *bucket, PgType type, float divisor, const float *x, size_t n,
                    uint16_t *halves) {
     const ElementwiseKernels *kernels = device_kernels(bucket->device)->elementwise;
@@ -86,9 +71,8 @@ static void narrow(const GradBucket *bucket, PgType type, float divisor, const f
     kernels->narrow(precision_of(type), halves, quotients, n);
 }
 
-// The halves go into the first half of the bucket's own memory: they need no other, and are where
-// all ranks see them. They are written block by block from the front, so that nothing is
-// overwritten before it was read.
+// Narrows the bucket in place, into the first half of its memory, which all ranks can address.
+// Block by block from the front, so that no float is overwritten before it is read.
 static void pack(const GradBucket *bucket, PgType type, float divisor) {
     uint16_t halves[BLOCK];
     for (size_t first = 0, n; first < bucket->count; first += n) {
@@ -99,7 +83,7 @@ static void pack(const GradBucket *bucket, PgType type, float divisor) {
     }
 }
 
-// Makes the halves floats again, block by block from the end, for the same reason.
+// Widens the bucket in place, block by block from the end for the same reason.
 static void unpack(const GradBucket *bucket, PgType type) {
     const ElementwiseKernels *kernels = device_kernels(bucket->device)->elementwise;
     uint16_t halves[BLOCK];
@@ -110,30 +94,30 @@ static void unpack(const GradBucket *bucket, PgType type) {
     }
 }
 
-// ---- 16 bits on a device whose memory the host cannot touch: its kernels round, through a Room
+// ---- 16 bits on a device that the host cannot address: its kernels round, in scratch memory
 
-static uint16_t *make_room(Room *room, const GradBucket *bucket) {
-    if (room->count >= bucket->count) return room->halves;
-    close_room(room);
-    room->device = bucket->device;
-    room->count = bucket->count;
-    room->halves = device_alloc(room->device, room->count * sizeof *room->halves);
-    return room->halves;
+static uint16_t *grow_halves(HalvesBuffer *buffer, const GradBucket *bucket) {
+    if (buffer->count >= bucket->count) return buffer->halves;
+    close_halves(buffer);
+    buffer->device = bucket->device;
+    buffer->count = bucket->count;
+    buffer->halves = device_alloc(buffer->device, buffer->count * sizeof *buffer->halves);
+    return buffer->halves;
 }
 
-// Rounds the bucket's floats to 16 bits, and makes them floats again.
-static void round_on_device(Room *room, PgType type, const GradBucket *bucket) {
+// Rounds the bucket's floats to values of 16 bits, in place.
+static void round_on_device(HalvesBuffer *buffer, PgType type, const GradBucket *bucket) {
     const Kernels *kernels = device_kernels(bucket->device);
-    uint16_t *halves = make_room(room, bucket);
+    uint16_t *halves = grow_halves(buffer, bucket);
     kernels->elementwise->narrow(precision_of(type), halves, bucket->buffer, bucket->count);
     kernels->elementwise->widen(precision_of(type), bucket->buffer, halves, bucket->count);
 }
 
-static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor) {
-    uint16_t *halves = make_room(&hook->room, bucket);
+static void pack_on_device(Compression *hook, const GradBucket *bucket, float divisor) {
+    uint16_t *halves = grow_halves(&hook->buffer, bucket);
     const Kernels *kernels = device_kernels(bucket->device);
     if (divisor != 1) {
-        round_on_device(&hook->room, hook->type, bucket);
+        round_on_device(&hook->buffer, hook->type, bucket);
         kernels->elementwise->scale(bucket->buffer, 1 / divisor, bucket->count);
     }
     kernels->elementwise->narrow(precision_of(hook->type), halves, bucket->buffer, bucket->count);
@@ -141,8 +125,8 @@ static void pack_on_device(Simple *hook, const GradBucket *bucket, float divisor
                 bucket->count * sizeof *halves);
 }
 
-static void unpack_on_device(Simple *hook, const GradBucket *bucket) {
-    uint16_t *halves = make_room(&hook->room, bucket);
+static void unpack_on_device(Compression *hook, const GradBucket *bucket) {
+    uint16_t *halves = grow_halves(&hook->buffer, bucket);
     device_copy(bucket->device, halves, bucket->device, bucket->buffer,
                 bucket->count * sizeof *halves);
     device_kernels(bucket->device)
@@ -156,18 +140,19 @@ static bool on_host(const GradBucket *bucket) {
 }
 
 static int start_compress(void *state, GradBucket *bucket, Error *err) {
-    Simple *hook = state;
+    Compression *hook = state;
     float divisor = bucket->op == PG_AVG ? (float)pg_size(hook->group) : 1;
     if (on_host(bucket))
         pack(bucket, hook->type, divisor);
     else
         pack_on_device(hook, bucket, divisor);
-    return grad_bucket_start(bucket, hook->group, hook->type, PG_SUM, err);
+    bucket->work = pg_start(hook->group, grad_bucket_all_reduce(bucket, hook->type, PG_SUM), err);
+    return bucket->work ? 0 : -1;
 }
 
 static int finish_compress(void *state, GradBucket *bucket, Error *err) {
-    Simple *hook = state;
-    int status = grad_bucket_finish(bucket, err);
+    Compression *hook = state;
+    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
     if (on_host(bucket))
         unpack(bucket, hook->type);
     else
@@ -177,28 +162,30 @@ static int finish_compress(void *state, GradBucket *bucket, Error *err) {
 
 CommHook comm_hook_compress(ProcessGroup *group, PgType type) {
     CHECK(type == PG_F16 || type == PG_BF16, "compressing to type %d", (int)type);
+    Compression *compression = memory_zalloc(sizeof *compression);
+    *compression = (Compression){.group = group, .type = type};
     return (CommHook){.name = type == PG_F16 ? "fp16_compress" : "bf16_compress",
-                      .state = simple(group, type),
+                      .state = compression,
                       .start = start_compress,
                       .finish = finish_compress,
                       .close = close_state,
-                      .graph_safe = true}; // after the largest bucket it takes no more memory
+                      .graph_safe = true}; // no allocation after the largest bucket
 }
 
 // ---- around another hook --------------------------------------------------------------------
 
 typedef struct Around {
     CommHook inner;
-    PgType type;    // what comm_hook_round rounds to
-    Room room;      // where it rounds on a device
-    CommThen *then; // what comm_hook_then calls, with this context
+    PgType type;         // what comm_hook_round rounds to
+    HalvesBuffer buffer; // comm_hook_round on a device
+    CommThen *then;      // what comm_hook_then calls, with this context
     void *context;
 } Around;
 
 static void close_around(void *state) {
     Around *around = state;
     if (around->inner.close) around->inner.close(around->inner.state);
-    close_room(&around->room);
+    close_halves(&around->buffer);
     free(around);
 }
 
@@ -231,7 +218,7 @@ static int start_inner(void *state, GradBucket *bucket, Error *err) {
 static void round_all(Around *around, GradBucket *bucket) {
     PgType type = around->type;
     if (!on_host(bucket)) {
-        round_on_device(&around->room, type, bucket);
+        round_on_device(&around->buffer, type, bucket);
         return;
     }
     pack(bucket, type, 1);

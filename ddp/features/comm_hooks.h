@@ -1,33 +1,33 @@
-/* comm_hooks.h: communication hooks: what is done with a full bucket instead of an all-reduce
- * (PyTorch's torch.distributed.algorithms.ddp_comm_hooks).
+/* comm_hooks.h: communication hooks: replacements of the all-reduce of a full bucket (PyTorch's
+ * torch.distributed.algorithms.ddp_comm_hooks).
  *
- * A hook owns the averaging: what it leaves in the bucket is the gradient. It may wrap another one:
- * then it does something to the bucket before that one starts or after it finishes. Every rank must
- * register the same (ddp_register_comm_hook). Larger hooks are in files of their own.
+ * A hook owns the averaging: its result in the bucket is the gradient. A wrapper changes the bucket
+ * before its inner hook starts or after it finishes, and owns the inner hook. All ranks must
+ * register the same hook (ddp_register_comm_hook). Larger hooks have files of their own.
  */
 #ifndef DDP_FEATURES_COMM_HOOKS_H
 #define DDP_FEATURES_COMM_HOOKS_H
 
-#include "ddp/reducer.h"
+#include "ddp/comm_hook.h"
 
-// Makes the gradient the sum over the ranks, times 1/W for averages. PyTorch divides first; the
-// order here keeps the bits of training without a hook.
+// The sum over the ranks, then times 1/W for averages: the same bits as without a hook. (PyTorch
+// divides first.)
 CommHook comm_hook_all_reduce(ProcessGroup *group);
 
-// No communication: each rank keeps its own gradient. Training is wrong, and as fast as with a
-// network that costs nothing: the bound for everything else.
+// No communication: each rank keeps its own gradient. Training is wrong; its speed is the upper
+// bound of any communication.
 CommHook comm_hook_noop(void);
 
-// Gradients travel in 16 bits: they are rounded, divided by W (for averages), summed in rank order
-// with a rounding each time, and made floats again. Dividing first keeps sums within the range of
-// fp16. type: PG_F16 or PG_BF16.
+// All-reduce in 16 bits, type PG_F16 or PG_BF16: gradients are rounded, divided by W (for
+// averages), summed in rank order with a rounding after each addition, and widened. Division first
+// keeps the sums in fp16's range.
 CommHook comm_hook_compress(ProcessGroup *group, PgType type);
 
-// Wraps another hook, which it takes: rounds what goes in and what comes out to 16 bits. PyTorch's
-// wrappers hand the inner hook a tensor of 16 bits; here it gets floats that fit into 16.
+// Rounds the inner hook's input and output to 16 bits. The inner hook gets floats with values of 16
+// bits; PyTorch's gets a tensor of 16 bits.
 CommHook comm_hook_round(CommHook inner, PgType type);
 
-// Calls then(context, bucket) after the inner hook (taken), as if chained to PyTorch's future.
+// Calls then(context, bucket) after the inner hook has finished: PyTorch's future.then.
 typedef void CommThen(void *context, GradBucket *bucket);
 CommHook comm_hook_then(CommHook inner, CommThen *then, void *context);
 

@@ -66,14 +66,15 @@ static int check_graph(const Options *options, const FeatureSettings *settings, 
 
 int features_check(const Options *options, const FeatureSettings *settings, Error *err) {
     for (int i = 0; features[i]; i++)
-        if (settings->on[i] && features[i]->check && features[i]->check(options, err)) return -1;
+        if (settings->on[i] && features[i]->check && features[i]->check(options, err) != 0)
+            return -1;
     return options_given(options, "cuda-graph") ? check_graph(options, settings, err) : 0;
 }
 
 int features_check_run(const FeatureSettings *settings, size_t steps, Error *err) {
     for (int i = 0; features[i]; i++)
         if (features[i]->check_run &&
-            features[i]->check_run(&settings->each[i], settings->comm_hook, steps, err))
+            features[i]->check_run(&settings->each[i], settings->comm_hook, steps, err) != 0)
             return -1;
     return 0;
 }
@@ -82,7 +83,7 @@ int features_prepare_model(const FeatureSettings *settings, Module *model, Proce
                            Error *err) {
     for (int i = 0; features[i]; i++)
         if (settings->on[i] && features[i]->prepare_model &&
-            features[i]->prepare_model(model, group, err))
+            features[i]->prepare_model(model, group, err) != 0)
             return -1;
     return 0;
 }

@@ -1,8 +1,9 @@
-/* hook_state.c: gathering a hook's memory from all ranks, and giving each its own back. */
+/* hook_state.c: gathers a hook's state from all ranks and restores it. */
 #include "ddp/features/hook_state.h"
 
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 // Describes a tensor that each rank has of its own as it is saved: those of all ranks, stacked.
@@ -52,7 +53,7 @@ static bool same_shape(const SafeEntry *a, const SafeEntry *b) {
            memcmp(a->shape, b->shape, (size_t)a->ndim * sizeof *a->shape) == 0;
 }
 
-// *ranks: on how many the content was gathered; 0 if no tensor tells.
+// *ranks: number of ranks of the saved content; 0: unknown.
 static int check_content(const HookState *state, const SafeTensors *content, const char *path,
                          size_t *ranks, Error *err) {
     *ranks = 0;
@@ -72,12 +73,13 @@ static int check_content(const HookState *state, const SafeTensors *content, con
     }
     if (content->count == state->count) return 0;
     return error_set(err, STATUS_USAGE,
-                     "%s: holds %zu tensors of %s, which has %zu in this run: was it configured "
+                     "%s: holds %zu tensor%s of %s, which has %zu in this run: was it configured "
                      "alike?",
-                     path, content->count, state->hook_name, state->count);
+                     path, content->count, format_s(content->count), state->hook_name,
+                     state->count);
 }
 
-// Fills the tensor with what was saved, or with zeros if `saved` is NULL.
+// Copies the saved tensor, or zeros if `saved` is NULL.
 static void fill_tensor(const HookTensor *tensor, const char *saved) {
     size_t bytes = tensor->entry.bytes;
     if (saved && tensor->device)
@@ -119,8 +121,8 @@ int hook_state_restore(const HookState *state, const char *path, const SafeTenso
     if (!failed) apply_content(state, content, same_ranks, (size_t)pg_rank(state->group));
     if (!failed && !same_ranks)
         log_say(log,
-                "%s: what each of %zu ranks carried for %s cannot be shared out among %zu: that "
+                "%s: what each of %zu rank%s carried for %s cannot be shared out among %zu: that "
                 "starts at zero, the rest goes on, not bit for bit",
-                path, saved_ranks, state->hook_name, ranks);
+                path, saved_ranks, format_s(saved_ranks), state->hook_name, ranks);
     return failed;
 }

@@ -3,14 +3,14 @@
  * Such a hook lists its memory: named tensors, each either the same on all ranks (a counter,
  * PowerSGD's Q) or each rank's own (its error). The first kind is saved once, the
  * second [W, ...], so that one file holds all ranks and rank 0 can write it with the rest of a
- * checkpoint. The same number of ranks goes on bit for bit. Another number cannot: what each rank
- * had for itself has no place among other ranks, and starts at zero.
+ * checkpoint. The same number of ranks continues bit for bit. Another number cannot: each rank's
+ * own tensors start at zero.
  */
 #ifndef DDP_FEATURES_HOOK_STATE_H
 #define DDP_FEATURES_HOOK_STATE_H
 
 #include "common/base/log.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "ddp/group/process_group.h"
 
 typedef struct HookTensor {

@@ -1,5 +1,5 @@
-/* join.c: the loop of a rank that has joined, and the one all-reduce per iteration that tells it
- * whether others go on: those add ones, it adds a zero.
+/* join.c: the loop of a joined rank, and the all-reduce per iteration that counts the active ranks:
+ * those contribute 1, joined ranks 0.
  */
 #include "ddp/features/join.h"
 
@@ -14,7 +14,7 @@ struct Join {
     ProcessGroup *group;
     Joinable *joinables; // [count]
     size_t count;
-    int active; // ranks, in this iteration
+    int active; // active ranks in this iteration
 };
 
 static void set_all(const Join *join, Join *value) {
@@ -53,7 +53,7 @@ int join_divisor(const Join *join) {
     return join->config.divide_by_active_ranks ? join->active : 0;
 }
 
-// value becomes the sum over the ranks.
+// *value: the sum over the ranks.
 static int sum(Join *join, int32_t *value, Error *err) {
     return pg_run(join->group, pg_all_reduce(value, 1, PG_I32, PG_SUM), err);
 }
@@ -79,7 +79,7 @@ static int mirror_iteration(Join *join, Error *err) {
     }
     for (size_t i = 0; i < join->count; i++) {
         const Joinable *joinable = &join->joinables[i];
-        if (joinable->mirror && joinable->mirror(joinable->state, err)) return -1;
+        if (joinable->mirror && joinable->mirror(joinable->state, err) != 0) return -1;
     }
     return 0;
 }
@@ -105,7 +105,7 @@ static int wait_for_all(Join *join, Error *err) {
     }
     for (size_t i = 0; i < join->count; i++) {
         const Joinable *joinable = &join->joinables[i];
-        if (joinable->end && joinable->end(joinable->state, last, err)) return -1;
+        if (joinable->end && joinable->end(joinable->state, last, err) != 0) return -1;
     }
     return 0;
 }

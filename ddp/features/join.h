@@ -32,8 +32,8 @@ typedef struct Joinable {
 
 typedef struct JoinConfig {
     bool disable; // for inputs that are known to be even: then nothing here has an effect
-    // Once a rank has joined, no rank goes on: join_end fails there, join_notify on the others.
-    // A must when forward has collectives that nobody mirrors (SyncBatchNorm).
+    // Once a rank has joined, no rank continues: join_end fails there, join_notify on the others.
+    // Required when forward has collectives that joined ranks do not mirror (SyncBatchNorm).
     bool throw_on_early_termination;
     // Averages divide by the ranks that still train. PyTorch's default divides by all.
     bool divide_by_active_ranks;
@@ -43,7 +43,7 @@ typedef struct JoinConfig {
 Join *join_open(const Joinable *joinables, size_t count, const JoinConfig *config, Error *err);
 
 // Each joinable calls this at the beginning of its iteration, before its collectives. The first one
-// tells the joined ranks that this rank goes on. -1 with err filled.
+// tells the joined ranks that this rank continues. -1 with err filled.
 int join_notify(Join *join, const void *joinable_state, Error *err);
 // By how many ranks averages divide in this iteration: those that train, or 0 for all.
 int join_divisor(const Join *join);

@@ -6,8 +6,8 @@
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/reducer.h"
 
-// Finds out, before a forward that some rank runs, which is the highest rank that trains (its
-// buffers count), and whether any rank's backward is to be reduced.
+// Collective, before a forward: the highest active rank, whose buffers are broadcast, and whether
+// any rank's backward is reduced.
 static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool *anyone,
                  Error *err) {
     int32_t highest[] = {trains ? pg_rank(group) : -1, reduces};
@@ -17,7 +17,7 @@ static int agree(ProcessGroup *group, bool trains, bool reduces, int *root, bool
     return 0;
 }
 
-// A wrapped model while a Join is on.
+// A wrapped model within a Join.
 typedef struct JoinedDdp {
     Module *wrapper;
     Join *join;
@@ -44,12 +44,14 @@ static int before_forward(void *state, bool reduces, int *root, Error *err) {
 
 static int start_sum(void *state, GradBucket *bucket, Error *err) {
     const JoinedDdp *joined = state;
-    return grad_bucket_start(bucket, ddp_group(joined->wrapper), PG_F32, PG_SUM, err);
+    bucket->work =
+        pg_start(ddp_group(joined->wrapper), grad_bucket_all_reduce(bucket, PG_F32, PG_SUM), err);
+    return bucket->work ? 0 : -1;
 }
 
 static int finish_average(void *state, GradBucket *bucket, Error *err) {
     const JoinedDdp *joined = state;
-    if (grad_bucket_finish(bucket, err) != 0) return -1;
+    if (work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     int ranks = join_divisor(joined->join);
     if (bucket->op == PG_AVG)
         device_kernels(bucket->device)
@@ -68,7 +70,7 @@ static void begin_join(Module *wrapper, Join *join) {
     reducer_add_iteration(
         reducer,
         (DdpIteration){.name = NAME, .state = joined, .before = before_forward, .close = free});
-    // A hook of the user's owns the averaging, as in PyTorch.
+    // A user's hook owns the averaging, as in PyTorch.
     if (join_divisor(join) > 0 && !reducer_hook(reducer)->name)
         reducer_set_hook(reducer, average, NULL);
 }

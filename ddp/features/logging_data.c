@@ -1,4 +1,4 @@
-/* logging_data.c: sampling an iteration's times, and writing down how a wrapped model is set up. */
+/* logging_data.c: samples the times of iterations and describes a wrapped model's configuration. */
 #include "ddp/features/logging_data.h"
 
 #include <string.h>
@@ -6,6 +6,7 @@
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "ddp/features/features.h"
+#include "ddp/features/logger.h"
 #include "ddp/group/debug_level.h"
 
 enum { FIRST_SAMPLES = 10, DEFAULT_RATE = 100 };

@@ -1,33 +1,21 @@
 /* logging_data.h: what a wrapped model can tell about itself: PyTorch's DDPLoggingData.
  *
- * Times are those of reducer_times, from sampled iterations only (the first ten, then every
- * `rate`-th), with their running means. Steps that are replayed from a graph are not counted. The
- * environment of NCCL and Gloo is left out.
+ * Times are from sampled iterations only (the first ten, then every `rate`-th), with their running
+ * means. Steps that are replayed from a graph are not counted. The environment of NCCL and Gloo is
+ * left out.
  *
- * ddp_start_logging gives a wrapped model its logger; train_ddp's have one. At debug level INFO
- * (debug_level.h) each rank says on stderr how its model is set up, after the first iteration.
+ * ddp_start_logging gives a wrapped model its logger; train_ddp's have one. With
+ * TORCH_DISTRIBUTED_DEBUG=INFO each rank says on stderr how its model is set up, after the first
+ * iteration.
  */
 #ifndef DDP_FEATURES_LOGGING_DATA_H
 #define DDP_FEATURES_LOGGING_DATA_H
 
 #include <stdio.h>
 
-#include "ddp/reducer.h"
-
-// One note per reduced iteration.
-typedef struct DdpLogger {
-    Module *wrapper;
-    uint64_t iterations, samples;
-    uint64_t rate; // every so many iterations a sample is taken; PyTorch's 100 at first
-    ReducerTimes last;
-    double mean[5];          // over the samples, in ns, in the order of ReducerTimes
-    size_t unused_bytes;     // of the parameters that had no gradient in the last sample
-    char first_buckets[256]; // the sizes of the buckets before they were rebuilt
-} DdpLogger;
+#include "common/nn/module.h"
 
 void ddp_start_logging(Module *wrapper); // before the first forward
-// The logger of a wrapper for which ddp_start_logging was called, as all functions below need it.
-DdpLogger *ddp_logger(Module *wrapper);
 
 typedef struct DdpLoggingData {
     int world_size, rank;
@@ -36,7 +24,7 @@ typedef struct DdpLoggingData {
     bool static_graph, gradient_as_bucket_view, has_rebuilt_buckets, join_uneven_inputs;
     size_t num_parameter_tensors, total_parameter_size_bytes, unused_parameter_size;
     double bucket_cap_bytes;
-    // ns; see ReducerTimes. exposed_comm_time is not PyTorch's.
+    // ns: the five events of PyTorch's Logger. exposed_comm_time is not PyTorch's.
     uint64_t forward_compute_time, backward_compute_time, backward_comm_time;
     uint64_t backward_compute_comm_overlap_time, exposed_comm_time;
     double avg_forward_compute_time, avg_backward_compute_time, avg_backward_comm_time;
@@ -47,6 +35,7 @@ typedef struct DdpLoggingData {
     char prev_iteration_grad_ready_order_indices[256];
 } DdpLoggingData;
 
+// Of a wrapper for which ddp_start_logging was called, as the other functions need it.
 DdpLoggingData ddp_logging_data(Module *wrapper);
 // Samples every rate-th iteration after the first ten; at least 1.
 void ddp_set_logging_rate(Module *wrapper, uint64_t rate);

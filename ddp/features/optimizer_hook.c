@@ -24,7 +24,7 @@ static size_t index_in(const NamedTensors *parameters, const Tensor *parameter) 
 static int finish(void *state, GradBucket *bucket, Error *err) {
     OptimizerHook *hook = state;
     if (bucket->index == 0) optimizer_begin_parameters(hook->optimizer, *hook->lr);
-    if (hook->inner.finish(hook->inner.state, bucket, err)) return -1;
+    if (hook->inner.finish(hook->inner.state, bucket, err) != 0) return -1;
     // Parameters that this rank did not use are stepped, too: all ranks must do the same.
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Tensor *parameter = bucket->parameters[i];

@@ -9,12 +9,14 @@ static int start(void *state, GradBucket *bucket, Error *err) {
     ProcessGroup *group = with_all ? sgd->group : sgd->subgroup;
     if (bucket->is_last) sgd->step++;
     bucket->work = NULL;
-    return group ? grad_bucket_start(bucket, group, PG_F32, bucket->op, err) : 0;
+    if (!group) return 0;
+    bucket->work = pg_start(group, grad_bucket_all_reduce(bucket, PG_F32, bucket->op), err);
+    return bucket->work ? 0 : -1;
 }
 
 static int finish(void *state, GradBucket *bucket, Error *err) {
     (void)state;
-    return bucket->work ? grad_bucket_finish(bucket, err) : 0;
+    return bucket->work ? work_wait(bucket->work, NULL, &bucket->done_ns, err) : 0;
 }
 
 static const char NAME[] = "post_localSGD";

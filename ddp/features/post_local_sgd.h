@@ -1,20 +1,20 @@
 /* post_local_sgd.h: post-local SGD (Lin et al. 2018): all ranks average gradients for the first
- * steps; then only the ranks of a subgroup do (say, those of one machine), or nobody, and every
+ * steps; then only the ranks of a subgroup do (say, those of one machine), or none, and every
  * `period` steps all ranks average their parameters instead.
  */
 #ifndef DDP_FEATURES_POST_LOCAL_SGD_H
 #define DDP_FEATURES_POST_LOCAL_SGD_H
 
-#include "ddp/reducer.h"
+#include "ddp/comm_hook.h"
 
 typedef struct PostLocalSgd {
     ProcessGroup *group;
     ProcessGroup *subgroup; // averages after the start; NULL: no gradient travels then
-    uint64_t start_step;    // in so many steps all ranks average
-    int64_t step;           // how many steps were taken; the last bucket of a step counts it
+    uint64_t start_step;    // number of steps in which all ranks average
+    int64_t step;           // steps so far; incremented by a step's last bucket
 } PostLocalSgd;
 
-// The state stays the caller's, and outlives the hook. Checkpoints hold its step (hook_state.h).
+// The state stays the caller's, and outlives the hook. Checkpoints hold its step.
 CommHook post_local_sgd_hook(PostLocalSgd *state);
 
 // PyTorch's PeriodicModelAverager, called after each optimizer step. A resumed program sets its

@@ -1,25 +1,26 @@
 /* powersgd_hook.c: per iteration and bucket, in this order:
  *
- *   start    M += error;  P = M Q;  all-reduce the vectors, and P (summed: it is orthogonalised)
+ *   start    M += error;  P = M Q;  all-reduce the vectors, and P (a sum: it is orthogonalised)
  *   finish   orthogonalise P;  Q = M' P;  all-reduce Q;  the gradient is P Q';  error = M - P Q'
  *
- * A bucket's P lie one after another, and so do its Q and its vectors, so that each travels in one
- * all-reduce. The three slabs have room for all parameters together; buckets take their parts in
- * index order. Invariant: from start to finish the bucket's gradients hold M, and error holds it
- * too.
+ * A bucket's P are contiguous, and so are its Q and its vectors: each is one all-reduce. The three
+ * slabs hold all parameters; buckets take their slices in index order. Invariant: from start to
+ * finish the bucket's gradients hold M, and so does error.
  *
- * All of this is on the device but Q between the steps. Orthogonalising is the host's business,
- * because P and Q are small.
+ * All tensors are on the device, except Q between steps. P and Q are orthogonalised on the host:
+ * they are small.
  */
 #include "ddp/features/powersgd_hook.h"
 
 #include <math.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
 #include "ddp/features/features.h"
 #include "ddp/features/hook_state.h"
+#include "ddp/reducer.h"
 
 typedef struct Matrix { // one parameter's gradient
     const Tensor *tensor;
@@ -29,12 +30,12 @@ typedef struct Matrix { // one parameter's gradient
     float *q;       // [m, r] of the last iteration, host memory; NULL without warm start
 } Matrix;
 
-typedef struct Part { // what a bucket takes of the slabs
+typedef struct SlabSlice { // the floats of the three slabs that one bucket uses
     float *p, *q, *rest;
     size_t p_count, q_count, rest_count;
     Work *p_work, *rest_work;
-    bool plain; // before start_iteration: the bucket travels as it is
-} Part;
+    bool plain; // before start_iteration: all-reduced uncompressed
+} SlabSlice;
 
 struct PowerSgd {
     PowerSgdConfig config;
@@ -44,10 +45,10 @@ struct PowerSgd {
     Device *device;
     float *p, *q, *rest; // slabs, device memory
     size_t p_count, q_count, rest_count;
-    float *host; // [the larger of p_count and q_count], room for one P or Q on the host
-    Part *parts; // [count], one for each bucket: there are never more buckets than parameters
+    float *host;       // [the larger of p_count and q_count], scratch for one P or Q
+    SlabSlice *slices; // [count], one for each bucket: there are never more buckets than parameters
     int64_t iteration;
-    int64_t compressed; // how many iterations were compressed; while it is 0 there is no last q
+    int64_t compressed; // compressed iterations; 0: no previous q
 };
 
 PowerSgdConfig power_sgd_config_default(void) {
@@ -66,16 +67,16 @@ static double column_square(const float *a, size_t rows, size_t columns, size_t 
     return square;
 }
 
-// Gram-Schmidt on the columns of a [rows, columns]. A column that depends on the ones before it
-// becomes 0: what the subtractions leave of it is rounding, and made a unit vector that would be a
-// direction of its own, not orthogonal to the others.
+// Gram-Schmidt on the columns of a [rows, columns], in place. A column that is linearly dependent
+// on earlier ones becomes 0: its remainder is rounding error, and as a unit vector it would not be
+// orthogonal to them.
 static void orthogonalize(float *a, size_t rows, size_t columns) {
     double largest = 0;
     for (size_t c = 0; c < columns; c++)
         largest = fmax(largest, column_square(a, rows, columns, c));
     for (size_t c = 0; c < columns; c++) {
         double square = column_square(a, rows, columns, c);
-        float factor = square <= 1e-10 * largest ? 0 : (float)(1 / sqrt(square)); // a NaN stays one
+        float factor = square <= 1e-10 * largest ? 0 : (float)(1 / sqrt(square)); // keeps NaN
         for (size_t i = 0; i < rows; i++) a[i * columns + c] *= factor;
         for (size_t d = c + 1; d < columns; d++) {
             double dot = 0;
@@ -124,31 +125,31 @@ static void project(const PowerSgd *state, const Matrix *matrix, float *p, float
                          tensor->grad, q, p, false);
 }
 
-// Fills the bucket's part of the slabs, which begins where the part of the one before it ends.
-static Part *take_part(PowerSgd *state, GradBucket *bucket) {
-    Part *part = &state->parts[bucket->index];
-    *part = (Part){.p = state->p, .q = state->q, .rest = state->rest};
+// Fills the bucket's slice of the slabs, behind the previous bucket's slice.
+static SlabSlice *take_slice(PowerSgd *state, GradBucket *bucket) {
+    SlabSlice *slice = &state->slices[bucket->index];
+    *slice = (SlabSlice){.p = state->p, .q = state->q, .rest = state->rest};
     if (bucket->index > 0) {
-        const Part *before = part - 1;
-        part->p = before->p + before->p_count;
-        part->q = before->q + before->q_count;
-        part->rest = before->rest + before->rest_count;
+        const SlabSlice *before = slice - 1;
+        slice->p = before->p + before->p_count;
+        slice->q = before->q + before->q_count;
+        slice->rest = before->rest + before->rest_count;
     }
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
         size_t count = tensor_count(matrix->tensor);
         if (matrix->r == 0) {
-            device_copy(state->device, part->rest + part->rest_count, bucket->device,
+            device_copy(state->device, slice->rest + slice->rest_count, bucket->device,
                         matrix->tensor->grad, count * sizeof(float));
-            part->rest_count += count;
+            slice->rest_count += count;
             continue;
         }
         add_error(matrix);
-        project(state, matrix, part->p + part->p_count, part->q + part->q_count);
-        part->p_count += matrix->n * matrix->r;
-        part->q_count += matrix->m * matrix->r;
+        project(state, matrix, slice->p + slice->p_count, slice->q + slice->q_count);
+        slice->p_count += matrix->n * matrix->r;
+        slice->q_count += matrix->m * matrix->r;
     }
-    return part;
+    return slice;
 }
 
 static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, float *buffer, size_t count,
@@ -160,20 +161,21 @@ static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, float *b
 static int start(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
     if ((uint64_t)state->iteration < state->config.start_iteration) {
-        state->parts[bucket->index] = (Part){.plain = true};
-        return grad_bucket_start(bucket, state->group, PG_F32, bucket->op, err);
+        state->slices[bucket->index] = (SlabSlice){.plain = true};
+        bucket->work = start_sum(state, bucket, bucket->buffer, bucket->count, bucket->op, err);
+        return bucket->work ? 0 : -1;
     }
-    Part *part = take_part(state, bucket);
-    part->rest_work = start_sum(state, bucket, part->rest, part->rest_count, bucket->op, err);
-    if (!part->rest_work) return -1;
-    part->p_work = start_sum(state, bucket, part->p, part->p_count, PG_SUM, err);
-    if (!part->p_work) work_wait(part->rest_work, NULL, NULL, err);
-    return part->p_work ? 0 : -1;
+    SlabSlice *slice = take_slice(state, bucket);
+    slice->rest_work = start_sum(state, bucket, slice->rest, slice->rest_count, bucket->op, err);
+    if (!slice->rest_work) return -1;
+    slice->p_work = start_sum(state, bucket, slice->p, slice->p_count, PG_SUM, err);
+    if (!slice->p_work) work_wait(slice->rest_work, NULL, NULL, err);
+    return slice->p_work ? 0 : -1;
 }
 
-// Computes Q = M' P for each matrix of the bucket, with the P that all ranks share now.
-static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) {
-    float *p = part->p, *q = part->q;
+// Computes Q = M' P for each matrix of the bucket, with the all-reduced P.
+static void project_back(PowerSgd *state, const GradBucket *bucket, SlabSlice *slice) {
+    float *p = slice->p, *q = slice->q;
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
         size_t n = matrix->n, m = matrix->m, r = matrix->r;
@@ -189,7 +191,7 @@ static void project_back(PowerSgd *state, const GradBucket *bucket, Part *part) 
     }
 }
 
-// Makes the gradient P Q', and takes what it gives this rank off the error: error -= share
+// Computes the gradient P Q' and subtracts this rank's share of it from the error: error -= share
 // gradient. The kernels have no subtraction; -(-error + share gradient) has the same bits.
 static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, const float *p,
                               const float *q, float share) {
@@ -208,10 +210,11 @@ static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, co
                                 p, q, gradient, false);
 }
 
-// Computes the gradients, and what they have lost. `share` is this rank's part of the gradient: all
-// of an average, 1/W of a sum.
-static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *part, float share) {
-    const float *p = part->p, *q = part->q, *rest = part->rest;
+// Computes the gradients and their errors. `share` is this rank's share of the gradient:
+// all of an average, 1/W of a sum.
+static void decompress(PowerSgd *state, const GradBucket *bucket, const SlabSlice *slice,
+                       float share) {
+    const float *p = slice->p, *q = slice->q, *rest = slice->rest;
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
         size_t n = matrix->n, m = matrix->m, r = matrix->r, count = tensor_count(matrix->tensor);
@@ -230,17 +233,17 @@ static void decompress(PowerSgd *state, const GradBucket *bucket, const Part *pa
 
 static int finish(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
-    Part *part = &state->parts[bucket->index];
-    if (part->plain) {
+    SlabSlice *slice = &state->slices[bucket->index];
+    if (slice->plain) {
         state->iteration += bucket->is_last;
-        return grad_bucket_finish(bucket, err);
+        return work_wait(bucket->work, NULL, &bucket->done_ns, err);
     }
-    int failed = work_wait(part->rest_work, NULL, NULL, err);
-    if (work_wait(part->p_work, NULL, NULL, err) != 0 || failed) return -1;
-    project_back(state, bucket, part);
-    Work *q = start_sum(state, bucket, part->q, part->q_count, bucket->op, err);
+    int failed = work_wait(slice->rest_work, NULL, NULL, err);
+    if (work_wait(slice->p_work, NULL, NULL, err) != 0 || failed) return -1;
+    project_back(state, bucket, slice);
+    Work *q = start_sum(state, bucket, slice->q, slice->q_count, bucket->op, err);
     if (!q || work_wait(q, NULL, NULL, err) != 0) return -1;
-    decompress(state, bucket, part, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
+    decompress(state, bucket, slice, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
     state->iteration += bucket->is_last;
     state->compressed += bucket->is_last;
     return 0;
@@ -334,7 +337,7 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
     *state =
         (PowerSgd){.config = *config, .group = reducer_group(reducer), .count = parameters->count};
     state->matrices = memory_zalloc(state->count * sizeof *state->matrices);
-    state->parts = memory_zalloc(state->count * sizeof *state->parts);
+    state->slices = memory_zalloc(state->count * sizeof *state->slices);
     for (size_t i = 0; i < state->count; i++) {
         Matrix *matrix = &state->matrices[i];
         *matrix = plan(&parameters->items[i], config);
@@ -361,7 +364,7 @@ void power_sgd_close(PowerSgd *state) {
         free(state->matrices[i].q);
     }
     free(state->matrices);
-    free(state->parts);
+    free(state->slices);
     device_free(state->device, state->p, state->p_count * sizeof *state->p);
     device_free(state->device, state->q, state->q_count * sizeof *state->q);
     device_free(state->device, state->rest, state->rest_count * sizeof *state->rest);
@@ -413,7 +416,7 @@ static int check_run(const void *settings, const char *comm_hook, size_t steps, 
                      own->start_iteration, steps - 1);
 }
 
-// Says what is gained: how many tensors travel as thin matrices, and how much less that is.
+// Reports how many tensors are compressed, and the ratio of bytes.
 static void announce(const PowerSgd *state) {
     size_t compressed = 0, whole = state->rest_count, travels;
     for (size_t i = 0; i < state->count; i++) {
@@ -423,15 +426,16 @@ static void announce(const PowerSgd *state) {
     travels = state->p_count + state->q_count + state->rest_count;
     if (compressed == 0)
         fprintf(stderr,
-                "powersgd: none of %zu tensors is a matrix that --powersgd-rank %zu would make %g "
+                "powersgd: none of %zu tensor%s is a matrix that --powersgd-rank %zu would make %g "
                 "times smaller: all gradients travel whole\n",
-                state->count, state->config.rank, state->config.min_compression_rate);
+                state->count, format_s(state->count), state->config.rank,
+                state->config.min_compression_rate);
     else
         fprintf(stderr,
-                "powersgd: %zu of %zu tensors are compressed from step %llu on; %.1f times less "
+                "powersgd: compresses %zu of %zu tensor%s from step %llu on; %.1f times less "
                 "travels then\n",
-                compressed, state->count, (unsigned long long)state->config.start_iteration,
-                (double)whole / (double)travels);
+                compressed, state->count, format_s(state->count),
+                (unsigned long long)state->config.start_iteration, (double)whole / (double)travels);
 }
 
 static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
@@ -444,7 +448,7 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
     if (!state) return (CommHook){.name = NULL};
     if (pg_rank(state->group) == 0) announce(state);
     CommHook hook = power_sgd_hook(state);
-    hook.close = close_power_sgd; // nobody else keeps it
+    hook.close = close_power_sgd; // the hook owns its state
     return hook;
 }
 

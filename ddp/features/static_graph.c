@@ -1,10 +1,11 @@
 /* static_graph.c: see static_graph.h.
  *
- * The first reduced backward only counts how often each parameter's gradient is completed (more
- * than once, if an iteration has several backwards), reduces everything at its end, and learns with
- * a used map (used_map.h) which parameters nobody uses. From then on a gradient is ready when it
- * has been completed so many times again, the unused ones are known beforehand, no map travels, and
- * buckets are rebuilt as usual. A graph that differs later is an error that names the parameters.
+ * The first reduced backward counts how often each parameter's gradient is completed (more than
+ * once if an iteration has several backwards), reduces everything at its end, and determines by a
+ * used map (used_map.h) the parameters that no rank uses. In later backwards a gradient is ready
+ * when it is completed the same number of times; the unused parameters are known, so no map is
+ * exchanged, and buckets are rebuilt as usual. A backward with another graph is an error that names
+ * the parameters.
  */
 #include "ddp/features/static_graph.h"
 
@@ -20,13 +21,13 @@ typedef struct StaticGraph {
     size_t count;   // parameters
     bool recorded;  // the first backward is over
     int *completed; // [count] times in the first backward
-    int *remaining; // [count] times still to come in this one
+    int *remaining; // [count] completions left in this backward
     size_t *order;  // [ordered] parameters by their last completion in the first backward
     size_t ordered;
     bool marked; // the unused parameters of this backward
 } StaticGraph;
 
-// A first backward that was begun and not finished has counted only a part of the graph.
+// An abandoned first backward has counted only a part of the graph.
 static void forward_begins(void *state) {
     StaticGraph *graph = state;
     if (!graph->recorded && graph->ordered > 0)
@@ -135,7 +136,7 @@ static ReadyPolicy open_graph(Reducer *reducer) {
                          .buckets_started = buckets_started,
                          .buckets_reduced = buckets_reduced,
                          .close = close_graph,
-                         .graph_safe = true}; // that is what it promises
+                         .graph_safe = true}; // the graph never changes
 }
 
 void ddp_set_static_graph(Module *wrapper) {

@@ -4,9 +4,8 @@
 
 #include "common/nn/module.h"
 
-// Expects the graph of the first backward in all others. To be called before the first forward.
-// Afterwards ddp_find_unused_parameters changes nothing, because a static graph knows what is
-// unused.
+// Requires the graph of the first backward in all later ones. Call it before the first forward.
+// ddp_find_unused_parameters has no effect afterwards: the unused parameters are known.
 void ddp_set_static_graph(Module *wrapper);
 
 #endif

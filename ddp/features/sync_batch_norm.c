@@ -1,7 +1,7 @@
-/* sync_batch_norm.c: SyncBatchNorm as a layer: what the ranks tell each other, and when.
+/* sync_batch_norm.c: SyncBatchNorm as a layer, with its two collectives.
  *
- *     forward    my statistics -> all_gather -> merged in rank order -> y
- *     backward   my sums of dy and of dy (x - mean) -> all_reduce -> dx
+ *     forward    own statistics -> all_gather -> merged in rank order -> y
+ *     backward   own sums of dy and of dy (x - mean) -> all_reduce -> dx
  *
  * The arithmetic is the kernels' (batch_norm_statistics and what follows it). The gradients of
  * weight and bias are this rank's own sums: DistributedDataParallel reduces them like any others.
@@ -12,16 +12,17 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/base/profile.h"
 #include "common/nn/layers.h"
 #include "ddp/features/features.h"
 #include "ddp/group/operation.h"
 
 static const char OP[] = "sync_batch_norm";
 
-// What all converted layers of a model share.
+// Shared by all converted layers of a model.
 typedef struct Shared {
     ProcessGroup *group;
-    int layers; // the last one closes the group
+    int layers; // the last to be closed closes the group
 } Shared;
 
 typedef struct Saved { // for backward
@@ -70,7 +71,7 @@ static void input_gradient(const Tape *tape, const Saved *s, const void *dy, con
 
 // ---- with all ranks ---------------------------------------------------------------------------
 
-// Notes what the group has just done on the trace's track of this thread, which is at work on it.
+// Records the collective on the trace's track of this thread, which waited for it.
 static void trace_collective(const Profile *profile, Collective c, uint64_t begin_ns) {
     if (!profile) return;
     trace_add(profile->trace, profile->track,
@@ -82,7 +83,7 @@ static void trace_collective(const Profile *profile, Collective c, uint64_t begi
                            .bucket = -1});
 }
 
-// Runs a collective, whose time is communication that nothing hides.
+// Runs a collective and counts its time as exposed communication.
 static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) {
     Error err = {0};
     Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
@@ -94,8 +95,8 @@ static bool communicate(Tape *tape, ProcessGroup *group, Collective collective) 
     return status == 0;
 }
 
-// Weight and bias come first: they are ready, and what is done with them may go on while this rank
-// waits for the others.
+// Weight's and bias' gradients are completed first: their reduction overlaps the wait for the other
+// ranks.
 static void backward(Tape *tape, Node *node) {
     Tensor *x = node->inputs[0], *weight = node->inputs[1], *bias = node->inputs[2];
     const Saved *s = node->saved;
@@ -130,7 +131,7 @@ static bool exchange_statistics(Tape *tape, Saved *s) {
     norm->invstd = tape_memory(tape, c * sizeof *norm->invstd);
     s->count = tape_memory(tape, sizeof *s->count);
     kernels_of(tape)->norm->batch_norm_merge(norm, rows, ranks, s->count);
-    double count; // the host waits for this number, only to report the error
+    double count; // the host blocks for it, only to report the error
     device_copy(NULL, &count, tape->device, s->count, sizeof count);
     if (count != 1) return true;
     tape_fail(tape, OP,
@@ -187,10 +188,10 @@ static void convert(Module *module, Shared *shared) {
 }
 
 Module *sync_batch_norm_convert(Module *model, ProcessGroup *group, Error *err) {
-    ProcessGroup *copy = pg_split(group, 0, err); // also if no layer will use it: ranks must agree
+    ProcessGroup *copy = pg_split(group, 0, err); // even without any layer: collective
     if (!copy) return NULL;
     Shared *shared = memory_zalloc(sizeof *shared);
-    *shared = (Shared){.group = copy, .layers = 1}; // 1: this function, until it is done
+    *shared = (Shared){.group = copy, .layers = 1}; // 1: this function's own reference
     convert(model, shared);
     release(shared);
     return model;

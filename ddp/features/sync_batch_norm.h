@@ -6,9 +6,9 @@
  * backward. A rank without rows takes part in both. In evaluation, and alone, a layer is an
  * ordinary batch norm.
  *
- * What comes back from the other ranks is the sum over ranks of dy. So gradients are those of one
- * device if the losses add up to its loss: divide each by the global batch and sum the gradients
- * (DDP's global normalisation), or scale local means by W b_r / B and average (PyTorch's rule).
+ * The backward all-reduce sums dy over the ranks. So gradients equal those of one device if the
+ * losses add up to its loss: divide each by the global batch and sum the gradients (DDP's global
+ * normalisation), or scale local means by W b_r / B and average (PyTorch's rule).
  *
  * These collectives block in the middle of forward and backward, while the Reducer's run beside
  * backward. They have a group of their own, a copy of the group they are made for, for two reasons.
@@ -17,10 +17,10 @@
  * among themselves is the same. And time: in the Reducer's queue, a layer would wait for
  * all buckets before it, and backward with it.
  *
- * On GPUs that makes two communicators, whose collectives two threads launch in an order of chance.
- * That is well as long as neither waits for the other on the device, where a kernel waits for those
- * before it in the same of CUDA's queues. There are 32 of them, unless CUDA_DEVICE_MAX_CONNECTIONS
- * says otherwise; with fewer than eight a second communicator is refused (pg_nccl.h).
+ * On GPUs that makes two communicators, whose collectives two threads launch in an arbitrary order.
+ * This deadlocks if one blocks the other on the device, where a kernel waits for its predecessors
+ * in the same hardware queue. There are 32 queues, or CUDA_DEVICE_MAX_CONNECTIONS; with fewer than
+ * eight a second communicator is an error.
  *
  * Unlike PyTorch: one value per channel in all ranks together is an error, not a NaN.
  */

@@ -1,11 +1,10 @@
 /* unused_parameters.c: see unused_parameters.h.
  *
- * PyTorch walks the graph from the outputs at the end of forward. Here the tape knows at the
- * beginning of backward, from the loss itself, how many contributions every parameter will get:
- * those that will get none are unused. So an output that the loss does not depend on is no error
- * either. As in PyTorch, they are marked ready when the first gradient of this backward is; what
- * then becomes of their gradients is in used_map.h. The price: one small all-reduce per backward,
- * and buckets that are never rebuilt.
+ * PyTorch walks the graph from the outputs at the end of forward. Here the tape computes at the
+ * begin of backward, from the loss, the number of contributions to each parameter; those with 0 are
+ * unused. So an output that the loss does not depend on is no error. As in PyTorch they are marked
+ * ready with the first gradient of the backward; used_map.h defines their gradients. Cost: one
+ * small all-reduce per backward, and buckets are never rebuilt.
  */
 #include "ddp/features/unused_parameters.h"
 
@@ -21,7 +20,7 @@ typedef struct Unused {
     bool told;       // whether the first backward found any
 } Unused;
 
-// A count that an abandoned backward left over would make a parameter look used.
+// Counts of an abandoned backward would mark a parameter as used.
 static void forward_begins(void *state) {
     Unused *unused = state;
     const NamedTensors *parameters = reducer_parameters(unused->reducer);
@@ -29,8 +28,8 @@ static void forward_begins(void *state) {
     unused->marked = unused->found_some = false;
 }
 
-// A parameter counts as unused if no backward since the last reduction had a gradient for it
-// (no_sync: an earlier one may have), and this one will have none.
+// Whether a parameter has no gradient of any backward since the last reduction (with no_sync there
+// may be several) and gets none in this one.
 static void mark_unused(Unused *unused, const Tensor *ready) {
     const NamedTensors *parameters = reducer_parameters(unused->reducer);
     unused->marked = true;
@@ -65,8 +64,7 @@ static bool gradient_completed(void *state, size_t parameter) {
     return true;
 }
 
-// Marks the unused parameters of a backward in which no gradient came first, because nothing at all
-// was used, or because there is no backward.
+// Marks the unused parameters of a backward without any gradient, or without a backward.
 static void mark_rest(void *state) {
     Unused *unused = state;
     if (!unused->marked) mark_unused(unused, NULL);

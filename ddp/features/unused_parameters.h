@@ -6,8 +6,8 @@
 
 #include "common/nn/module.h"
 
-// Lets a backward leave parameters out. To be called before the first forward. It changes nothing
-// if the wrapper has a ReadyPolicy already, because that one knows what is unused.
+// Allows a backward without some parameters. Call it before the first forward. No effect if the
+// wrapper has a ReadyPolicy already, which determines the unused parameters itself.
 void ddp_find_unused_parameters(Module *wrapper);
 
 #endif

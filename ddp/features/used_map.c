@@ -1,5 +1,5 @@
-/* used_map.c: the map of used parameters, and gradients that are kept aside for the time when it
- * turns out that nobody used them.
+/* used_map.c: the map of used parameters, and copies of the gradients that are restored if no rank
+ * used them.
  */
 #include "ddp/features/used_map.h"
 
@@ -10,11 +10,11 @@
 struct UsedMap {
     Reducer *reducer;
     const NamedTensors *parameters;
-    int32_t *used;  // [parameters], 1 if this rank has used it since the last exchange
-    int32_t *ranks; // [parameters], by how many ranks it was used, as of the last exchange
-    bool *lent;     // [parameters], it was contributed without a gradient of this backward
-    float **kept;   // [parameters], the gradient that it had then, in host memory; NULL: None
-    Work *work;     // the exchange while it goes on, or NULL
+    int32_t *used;  // [parameters], 1: used by this rank since the last exchange
+    int32_t *ranks; // [parameters], number of ranks that used it, by the last exchange
+    bool *lent;     // [parameters], contributed without a gradient of this backward
+    float **kept;   // [parameters], its gradient before, in host memory; NULL: None
+    Work *work;     // the exchange in flight, or NULL
 };
 
 UsedMap *used_map_create(Reducer *reducer) {

@@ -1,26 +1,27 @@
 /* zero_optimizer.c: see zero_optimizer.h.
  *
- * It is a communication hook, which owns the reduction of buckets, and an OptimizerSharding, which
- * owns the step. What ties them together is the place of each parameter: which bucket it lies in,
- * and where. A bucket is cut at cache lines into W equal parts; the last rank also takes what is
- * left over. A part may begin and end inside of parameters.
+ * Two objects: a communication hook, which owns the reduction of buckets, and an OptimizerSharding,
+ * which owns the step. They share each parameter's bucket and offset. A bucket is cut at cache
+ * lines into W equal parts; the last rank also owns the remainder. A part may begin and end within
+ * parameters.
  *
- * Invariant: between two steps all ranks' weights are equal, and nobody touches those of another
- * rank except between the two barriers of share_step.
+ * Invariant: between two steps all ranks' weights are equal; a rank accesses another rank's weights
+ * only between the two barriers of share_step.
  */
 #include "ddp/features/zero_optimizer.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/features/features.h"
 #include "ddp/group/reduce.h"
+#include "ddp/reducer.h"
 
 // LINE: floats of a cache line, at which gradients begin. BLOCK: floats that more than two ranks
-// add up, step and hand out at a time, so that the sum stays in the first-level cache. STATES: the
-// most that an optimizer has for each weight.
+// sum, step and write at a time, so that the sum stays in the first-level cache. STATES: the
+// maximum number of states for each weight.
 enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024, STATES = 2 };
 
 static const char NAME[] = "zero_optimizer";
@@ -28,95 +29,96 @@ static const char NAME[] = "zero_optimizer";
 typedef enum Way { UNDECIDED, FUSED, SCATTERED, WHOLE } Way;
 
 // One parameter of the optimizer.
-typedef struct Place {
+typedef struct ZeroParameter {
     Tensor *tensor;
-    float *slice; // its gradient's place in a bucket; NULL: it is not reduced, every rank steps it
-    size_t offset, bucket_count; // the slice's place in its bucket, the bucket's size: floats
-} Place;
+    float *slice;                // its gradient in a bucket; NULL: not reduced, every rank steps it
+    size_t offset, bucket_count; // floats: the slice's offset in its bucket, the bucket's size
+} ZeroParameter;
 
 typedef struct Zero {
     ProcessGroup *group;
     Reducer *reducer;
     OptimizerSharding sharding;
-    OptimizerPart *parts; // [place_count], what this rank is in charge of
-    Place *places;        // [place_count], in the optimizer's order
-    size_t place_count;
-    Place **reduced; // [the reducer's parameters], in the reducer's order
+    OptimizerPart *parts;      // [parameter_count], the elements that this rank owns
+    ZeroParameter *parameters; // [parameter_count], in the optimizer's order
+    size_t parameter_count;
+    ZeroParameter **reduced; // [the reducer's parameters], in the reducer's order
     Way way;
-    ReduceOp op; // how the gradients are reduced
-    // The reducer's slab of gradients, and as much memory where each weight lies as its gradient
-    // does there. The group owns both, the devices count them.
+    ReduceOp op; // of the gradients
+    // The reducer's slab of gradients, and the weights at the same offsets. The group owns both;
+    // the devices count them.
     float *gradients, *weights;
-    // Where rank r has these. All are NULL if the ranks do not reach each other's memory.
+    // Rank r's slabs; all NULL if the ranks do not address each other's memory.
     float **peer_weights, **peer_gradients; // [W]
-    void **sources;                         // [W], scratch: what is being added up
+    void **sources;                         // [W], scratch: operands of the sum
 } Zero;
 
-// ---- who is in charge of what -----------------------------------------------------------------
+// ---- ownership of elements --------------------------------------------------------------------
 
 static size_t whole_lines(size_t floats) {
     return (floats + LINE - 1) / LINE * LINE;
 }
 
-// How many floats of a bucket each rank but the last is in charge of.
+// Floats of a bucket that each rank but the last owns.
 static size_t share_of(const Zero *zero, size_t bucket_count) {
-    return bucket_count / LINE / (size_t)pg_size(zero->group) * LINE;
+    return reduce_slice_count(PG_F32, bucket_count, pg_size(zero->group));
 }
 
-// Which elements of a parameter rank `rank` is in charge of.
-static OptimizerPart part_of(const Zero *zero, const Place *place, int rank) {
-    size_t count = tensor_count(place->tensor), share = share_of(zero, place->bucket_count);
-    if (!place->slice) return (OptimizerPart){0, count};
-    size_t begin = (size_t)rank * share, end = begin + share;
-    if (rank + 1 == pg_size(zero->group)) end = place->bucket_count;
+// The elements of a parameter that rank `rank` owns.
+static OptimizerPart part_of(const Zero *zero, const ZeroParameter *parameter, int rank) {
+    size_t count = tensor_count(parameter->tensor);
+    if (!parameter->slice) return (OptimizerPart){0, count};
+    const ReduceSlice slice =
+        reduce_slice_of(PG_F32, parameter->bucket_count, pg_size(zero->group), rank);
+    size_t begin = slice.first, end = begin + slice.count;
     // Positions in the bucket become positions in the parameter.
-    begin = begin > place->offset ? begin - place->offset : 0;
-    end = end > place->offset ? end - place->offset : 0;
+    begin = begin > parameter->offset ? begin - parameter->offset : 0;
+    end = end > parameter->offset ? end - parameter->offset : 0;
     if (end > count) end = count;
     return begin < end ? (OptimizerPart){begin, end - begin} : (OptimizerPart){0, 0};
 }
 
-// The parameters of a bucket lie one after another, each on whole lines.
-static void place_bucket(Zero *zero, size_t bucket) {
+// Parameters of a bucket are contiguous, each padded to whole cache lines.
+static void locate_bucket(Zero *zero, size_t bucket) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
     size_t count = 0;
     for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
-        Place *place = zero->reduced[plan->order[i]];
-        place->slice = reducer_slice(zero->reducer, plan->order[i]);
-        place->offset = count;
-        count += whole_lines(tensor_count(place->tensor));
+        ZeroParameter *parameter = zero->reduced[plan->order[i]];
+        parameter->slice = reducer_slice(zero->reducer, plan->order[i]);
+        parameter->offset = count;
+        count += whole_lines(tensor_count(parameter->tensor));
     }
     for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++)
         zero->reduced[plan->order[i]]->bucket_count = count;
 }
 
-// The reducer's parameters are among the model's, in the same order.
-static void find_places(Zero *zero, Module *model) {
+// The reducer's parameters are a subsequence of the model's.
+static void collect_parameters(Zero *zero, Module *model) {
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     const NamedTensors *reduced = reducer_parameters(zero->reducer);
-    zero->place_count = parameters.count;
-    zero->places = memory_zalloc(parameters.count * sizeof *zero->places);
+    zero->parameter_count = parameters.count;
+    zero->parameters = memory_zalloc(parameters.count * sizeof *zero->parameters);
     zero->reduced = memory_zalloc(parameters.count * sizeof *zero->reduced);
     for (size_t i = 0, next = 0; i < parameters.count; i++) {
-        zero->places[i].tensor = parameters.items[i].tensor;
-        if (next < reduced->count && reduced->items[next].tensor == zero->places[i].tensor)
-            zero->reduced[next++] = &zero->places[i];
+        zero->parameters[i].tensor = parameters.items[i].tensor;
+        if (next < reduced->count && reduced->items[next].tensor == zero->parameters[i].tensor)
+            zero->reduced[next++] = &zero->parameters[i];
     }
     named_tensors_free(&parameters);
 }
 
-static void place_all(Zero *zero, Module *model) {
-    find_places(zero, model);
-    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++) place_bucket(zero, b);
-    zero->sharding.parts = zero->parts = memory_zalloc(zero->place_count * sizeof *zero->parts);
-    for (size_t i = 0; i < zero->place_count; i++)
-        zero->parts[i] = part_of(zero, &zero->places[i], pg_rank(zero->group));
+static void locate_all(Zero *zero, Module *model) {
+    collect_parameters(zero, model);
+    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++) locate_bucket(zero, b);
+    zero->sharding.parts = zero->parts = memory_zalloc(zero->parameter_count * sizeof *zero->parts);
+    for (size_t i = 0; i < zero->parameter_count; i++)
+        zero->parts[i] = part_of(zero, &zero->parameters[i], pg_rank(zero->group));
 }
 
-// ---- weights that lie as the gradients do -------------------------------------------------------
+// ---- weights at the gradients' offsets ----------------------------------------------------------
 
-static size_t weight_floats(const Place *place) {
-    return place->slice ? whole_lines(tensor_count(place->tensor)) : 0;
+static size_t weight_floats(const ZeroParameter *parameter) {
+    return parameter->slice ? whole_lines(tensor_count(parameter->tensor)) : 0;
 }
 
 static float *weight_of(const Zero *zero, const float *slice) {
@@ -127,31 +129,32 @@ static void copy_tensor(const Tensor *tensor, void *to, const void *from) {
     device_copy(tensor->device, to, tensor->device, from, tensor_bytes(tensor));
 }
 
-// Moves the weights there, and gives back the module's own memory.
+// Moves the weights into the slab and frees the module's own memory.
 static int move_weights(Zero *zero, Error *err) {
     size_t floats = 0;
-    for (size_t i = 0; i < zero->place_count; i++) floats += weight_floats(&zero->places[i]);
+    for (size_t i = 0; i < zero->parameter_count; i++)
+        floats += weight_floats(&zero->parameters[i]);
     zero->gradients = reducer_slice(zero->reducer, reducer_plan(zero->reducer)->order[0]);
     zero->weights = pg_shared_alloc(zero->group, floats * sizeof *zero->weights, err);
     if (!zero->weights) return -1;
-    for (size_t i = 0; i < zero->place_count; i++) {
-        const Place *place = &zero->places[i];
-        Tensor *tensor = place->tensor;
-        if (!place->slice) continue;
-        float *weight = weight_of(zero, place->slice);
+    for (size_t i = 0; i < zero->parameter_count; i++) {
+        const ZeroParameter *parameter = &zero->parameters[i];
+        Tensor *tensor = parameter->tensor;
+        if (!parameter->slice) continue;
+        float *weight = weight_of(zero, parameter->slice);
         copy_tensor(tensor, weight, tensor->data);
         device_free(tensor->device, tensor->data, tensor_bytes(tensor));
-        device_count(tensor->device, weight_floats(place) * sizeof *weight);
+        device_count(tensor->device, weight_floats(parameter) * sizeof *weight);
         tensor->data = weight;
     }
     return 0;
 }
 
 static void return_weights(Zero *zero) {
-    for (size_t i = 0; i < zero->place_count && zero->weights; i++) {
-        Tensor *tensor = zero->places[i].tensor;
-        if (!zero->places[i].slice) continue;
-        device_uncount(tensor->device, weight_floats(&zero->places[i]) * sizeof(float));
+    for (size_t i = 0; i < zero->parameter_count && zero->weights; i++) {
+        Tensor *tensor = zero->parameters[i].tensor;
+        if (!zero->parameters[i].slice) continue;
+        device_uncount(tensor->device, weight_floats(&zero->parameters[i]) * sizeof(float));
         void *own = device_alloc(tensor->device, tensor_bytes(tensor));
         copy_tensor(tensor, own, tensor->data);
         tensor->data = own;
@@ -183,15 +186,16 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
     zero->op = bucket->op;
     bucket->work = NULL;
     if (zero->way == UNDECIDED) zero->way = choose_way(zero);
-    if (zero->way == WHOLE) return grad_bucket_start(bucket, zero->group, PG_F32, bucket->op, err);
-    if (zero->way == FUSED || share == 0) return 0;
+    if (zero->way == FUSED || (zero->way == SCATTERED && share == 0)) return 0;
     float *mine = bucket->buffer + (size_t)pg_rank(zero->group) * share;
-    Collective sum = pg_reduce_scatter(bucket->buffer, mine, share, PG_F32, bucket->op);
+    Collective sum = zero->way == WHOLE
+                         ? grad_bucket_all_reduce(bucket, PG_F32, bucket->op)
+                         : pg_reduce_scatter(bucket->buffer, mine, share, PG_F32, bucket->op);
     bucket->work = pg_start(zero->group, pg_of_bucket(sum, bucket->index), err);
     return bucket->work ? 0 : -1;
 }
 
-// The reduction of what is left over for the last rank, which is less than W cache lines.
+// Reduces the remainder, which the last rank owns: less than W cache lines.
 static Collective rest_of(const Zero *zero, const GradBucket *bucket) {
     size_t even = share_of(zero, bucket->count) * (size_t)pg_size(zero->group);
     return pg_reduce(bucket->buffer + even, bucket->count - even, PG_F32, bucket->op,
@@ -200,15 +204,15 @@ static Collective rest_of(const Zero *zero, const GradBucket *bucket) {
 
 static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
     const Zero *zero = state;
-    if (bucket->work && grad_bucket_finish(bucket, err) != 0) return -1;
+    if (bucket->work && work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
     const Collective rest = rest_of(zero, bucket);
     return zero->way == SCATTERED && rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
 }
 
-// ---- the step, where ranks reach each other's memory ------------------------------------------
+// ---- the step, in shared memory ---------------------------------------------------------------
 
-// Adds up what all ranks but the last have at `at` of their gradients, in rank order. Returns the
-// sum [count]: of one rank, where it lies.
+// Sums the gradients at offset `at` of all ranks but the last, in rank order. Returns the sum
+// [count]; of a single rank, its gradients in place.
 static const float *add_up(const Zero *zero, size_t at, float *sum, size_t count) {
     void *target = sum;
     const int ranks = pg_size(zero->group) - 1;
@@ -218,14 +222,14 @@ static const float *add_up(const Zero *zero, size_t at, float *sum, size_t count
     return sum;
 }
 
-// Sums and steps elements of this rank's part of parameter i, and writes them to all ranks. What
-// the last rank has is added, and the next one's weights are written, by the step itself.
+// Sums and steps elements of this rank's part of parameter i, and writes them to all ranks. The
+// step's kernel adds the last rank's gradients and writes the next rank's weights.
 static void step_elements(const Zero *zero, size_t i, OptimizerPart elements) {
     _Alignas(MEMORY_ALIGNMENT) float sum[BLOCK];
-    const Place *place = &zero->places[i];
+    const ZeroParameter *parameter = &zero->parameters[i];
     const int world = pg_size(zero->group), me = pg_rank(zero->group), next = (me + 1) % world;
-    const float *gradient = place->tensor->grad + elements.first;
-    const float *weight = tensor_f32(place->tensor) + elements.first;
+    const float *gradient = parameter->tensor->grad + elements.first;
+    const float *weight = tensor_f32(parameter->tensor) + elements.first;
     const size_t at = (size_t)(weight - zero->weights);
     OptimizerPeer peer = {.weight = zero->peer_weights[next] + at};
     if (zero->way == FUSED) {
@@ -242,9 +246,9 @@ static void step_elements(const Zero *zero, size_t i, OptimizerPart elements) {
 static void step_part(const Zero *zero, size_t i) {
     const OptimizerPart part = zero->parts[i];
     const int world = pg_size(zero->group);
-    if (!zero->places[i].slice || world == 1) { // nobody else's
+    if (!zero->parameters[i].slice || world == 1) { // owned by this rank alone
         optimizer_apply_to(zero->sharding.optimizer, i, part,
-                           zero->places[i].tensor->grad + part.first, NULL);
+                           zero->parameters[i].tensor->grad + part.first, NULL);
         return;
     }
     const size_t end = part.first + part.count, block = world == 2 ? part.count : BLOCK;
@@ -255,20 +259,19 @@ static void step_part(const Zero *zero, size_t i) {
 }
 
 static int share_step(Zero *zero, Error *err) {
-    // All have ended their backward: nobody reads weights or writes gradients.
+    // After all ranks' backward: no rank reads weights or writes gradients.
     if (pg_run(zero->group, pg_barrier(), err) != 0) return -1;
-    for (size_t i = 0; i < zero->place_count; i++)
-        if (zero->places[i].tensor->has_grad) step_part(zero, i);
-    return pg_run(zero->group, pg_barrier(), err); // all weights are there
+    for (size_t i = 0; i < zero->parameter_count; i++)
+        if (zero->parameters[i].tensor->has_grad) step_part(zero, i);
+    return pg_run(zero->group, pg_barrier(), err); // all weights are written
 }
 
-// ---- the step, where they do not --------------------------------------------------------------
+// ---- the step, by collectives -----------------------------------------------------------------
 
-// Gathers a bucket's weights, which lie in its order: each rank's part, then what is left over for
-// the last one.
+// Gathers a bucket's weights in place: each rank's part, then the last rank's remainder.
 static int gather_bucket(const Zero *zero, size_t bucket, Error *err) {
     const BucketPlan *plan = reducer_plan(zero->reducer);
-    const Place *first = zero->reduced[plan->order[plan->start[bucket]]];
+    const ZeroParameter *first = zero->reduced[plan->order[plan->start[bucket]]];
     float *weights = weight_of(zero, first->slice);
     const int last = pg_size(zero->group) - 1;
     size_t share = share_of(zero, first->bucket_count), even = share * (size_t)(last + 1);
@@ -286,31 +289,31 @@ static int step_and_gather(Zero *zero, Error *err) {
     return 0;
 }
 
-// OptimizerSharding.apply. It cannot fail, so an error is kept: the next forward returns it.
+// OptimizerSharding.apply. It has no status: the next forward returns the error.
 static void apply(void *state) {
     Zero *zero = state;
     Error *err = reducer_error(zero->reducer);
     if (err->status != STATUS_OK) return;
     (void)(zero->peer_weights ? share_step(zero, err) : step_and_gather(zero, err));
-    for (size_t i = 0; i < zero->place_count && zero->way != WHOLE; i++)
-        zero->places[i].tensor->has_grad = false;
+    for (size_t i = 0; i < zero->parameter_count && zero->way != WHOLE; i++)
+        zero->parameters[i].tensor->has_grad = false;
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
-// Which part of parameter i rank `rank` saves in a checkpoint. What all ranks step, rank 0 saves.
+// The part of parameter i that rank `rank` saves; rank 0 saves those that all ranks step.
 static OptimizerPart saved_part(const Zero *zero, size_t i, int rank) {
-    if (!zero->places[i].slice && rank > 0) return (OptimizerPart){0, 0};
-    return part_of(zero, &zero->places[i], rank);
+    if (!zero->parameters[i].slice && rank > 0) return (OptimizerPart){0, 0};
+    return part_of(zero, &zero->parameters[i], rank);
 }
 
 static size_t saved_floats(const Zero *zero, int rank) {
     size_t floats = 0;
-    for (size_t i = 0; i < zero->place_count; i++) floats += saved_part(zero, i, rank).count;
+    for (size_t i = 0; i < zero->parameter_count; i++) floats += saved_part(zero, i, rank).count;
     return floats;
 }
 
-// How many floats each rank gives for each state: what the one with most of them saves.
+// Floats that each rank sends for each state: the maximum over the ranks.
 static size_t saved_room(const Zero *zero) {
     size_t room = 0;
     for (int r = 0; r < pg_size(zero->group); r++) {
@@ -325,9 +328,9 @@ static void pack_state(const Zero *zero, size_t room, float *packed) {
     const Optimizer *optimizer = zero->sharding.optimizer;
     for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++) {
         float *next = packed + (size_t)s * room;
-        for (size_t i = 0; i < zero->place_count; i++) {
+        for (size_t i = 0; i < zero->parameter_count; i++) {
             size_t count = saved_part(zero, i, pg_rank(zero->group)).count;
-            device_copy(NULL, next, zero->places[i].tensor->device, optimizer->state[s][i],
+            device_copy(NULL, next, zero->parameters[i].tensor->device, optimizer->state[s][i],
                         count * sizeof *next);
             next += count;
         }
@@ -348,18 +351,19 @@ static void unpack_state(const Zero *zero, size_t room, const float *all, int s,
 static void describe_state(const Zero *zero, size_t room, const float *all, SafeTensors *content) {
     const Optimizer *optimizer = zero->sharding.optimizer;
     size_t floats = 0;
-    for (size_t i = 0; i < zero->place_count; i++) floats += tensor_count(zero->places[i].tensor);
-    content->entries = memory_zalloc(STATES * zero->place_count * sizeof *content->entries);
+    for (size_t i = 0; i < zero->parameter_count; i++)
+        floats += tensor_count(zero->parameters[i].tensor);
+    content->entries = memory_zalloc(STATES * zero->parameter_count * sizeof *content->entries);
     float *next = memory_zalloc(STATES * floats * sizeof *next);
     content->buffer = next;
     for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++)
-        for (size_t i = 0; i < zero->place_count; i++) {
+        for (size_t i = 0; i < zero->parameter_count; i++) {
             SafeEntry *entry = &content->entries[content->count++];
-            *entry = (SafeEntry){.bytes = tensor_bytes(zero->places[i].tensor), .data = next};
+            *entry = (SafeEntry){.bytes = tensor_bytes(zero->parameters[i].tensor), .data = next};
             snprintf(entry->name, sizeof entry->name, "optimizer/%s.%s",
                      optimizer->parameters.items[i].name, optimizer_state_name(optimizer, s));
             unpack_state(zero, room, all, s, i, next);
-            next += tensor_count(zero->places[i].tensor);
+            next += tensor_count(zero->parameters[i].tensor);
         }
 }
 
@@ -377,7 +381,7 @@ static int save(void *state, SafeTensors *content, Error *err) {
     return status;
 }
 
-// The optimizer's part has been loaded with the optimizer: each rank took its own.
+// Nothing to do: each rank's part is loaded with the optimizer.
 static int load(void *state, const char *path, const SafeTensors *content, Log *log, Error *err) {
     (void)state, (void)path, (void)content, (void)log, (void)err;
     return 0;
@@ -391,7 +395,7 @@ static void close_zero(void *state) {
     free(zero->peer_weights);
     free(zero->peer_gradients);
     free(zero->sources);
-    free(zero->places);
+    free(zero->parameters);
     free(zero->reduced);
     free(zero->parts);
     free(zero);
@@ -416,7 +420,7 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
     if (reducer_set_hook(reducer, hook, err) != 0) return -1;
     if (!reducer_policy(reducer)->name)
         reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
-    place_all(zero, ddp_module(wrapper));
+    locate_all(zero, ddp_module(wrapper));
     if (move_weights(zero, err) != 0) return -1;
     if (!config->apart && pg_peer_memory(zero->group, zero->weights, 0)) reach_all(zero);
     return 0;
@@ -446,7 +450,7 @@ static int check(const Options *options, Error *err) {
     return 0;
 }
 
-// An error is kept by the reducer, and the first forward returns it.
+// The first forward returns an error, which the reducer keeps.
 static void add_to(Module *wrapper) {
     (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));
 }

@@ -1,14 +1,15 @@
-/* backend.h: what a transport gives to a ProcessGroup, and the calls that pass between them. Only
- * the parts of the group (internal.h) and the backends include this.
+/* backend.h: the interface between a ProcessGroup and its transport. Included by the files of the
+ * group (group_internal.h) and by the backends only.
  *
- * The group does what is the same everywhere: it numbers and checks the calls, keeps their order,
- * owns the communication thread, and remembers the first error. The backend moves the bytes. Its
- * functions are called by one thread at a time (the caller's or the communication thread), in the
- * order of issue, and never again after one of them failed, except for abort and close.
+ * The group checks, numbers and orders the calls, owns the communication thread, and keeps the
+ * first error. The backend moves the bytes.
  *
- * A backend may only queue the work, on a device that does it later (nccl). Such a backend has the
- * functions issue, join and poll, and then the communication thread makes all calls to it but
- * issue, join and abort (any thread), and close (after that thread has ended).
+ * Threads: one thread at a time calls a backend, the owner or the communication thread, in the
+ * order of issue. After a failure only abort and close are called.
+ *
+ * A backend that enqueues work on a device (nccl) has the functions issue, join and poll. Then the
+ * owner's thread calls issue and join, any thread abort, the owner close, after the communication
+ * thread has ended, and the communication thread everything else.
  */
 #ifndef DDP_GROUP_BACKEND_H
 #define DDP_GROUP_BACKEND_H
@@ -16,77 +17,78 @@
 #include "ddp/group/operation.h"
 #include "ddp/group/process_group.h"
 
-// A barrier that is monitored names the first rank that is missing, or all, in PyTorch's words.
+// Which missing ranks the error of a barrier names: in PyTorch's words for monitored_barrier the
+// first, or all.
 typedef enum PgMonitor { MONITOR_NONE, MONITOR_FIRST, MONITOR_ALL } PgMonitor;
 
-// One operation on its way: its arguments are valid, and all its waits end at the deadline.
+// One issued operation. Its arguments are valid; all its waits end at the deadline.
 typedef struct PgCall {
     int operation;                // a CollectiveKind's number or a PgInternal
     Collective collective;        // of a PgInternal only the count and the type (PG_U8) count
     uint64_t sequence;            // from 1; 0 for send and receive
-    uint64_t issued_ns, begin_ns; // when it was issued, and when it was taken up
-    uint64_t met_ns; // when this rank saw all the others in it; 0: the backend does not say
+    uint64_t issued_ns, begin_ns; // when it was issued, and when it started
+    uint64_t met_ns;              // when all ranks had arrived; 0: unknown to the backend
     uint64_t deadline_ns;
-    double timeout_s;  // what the deadline was made of, for messages; 0: the group's, not yet set
-    const int *global; // [size], the ranks' numbers in the job, for messages; NULL: the same
+    double timeout_s;  // the deadline's, for messages; 0: to be set to the group's
+    const int *global; // [size], the ranks in the job, for messages; NULL: identical
     PgMonitor monitor;
-    uint64_t record; // the flight recorder's
-    void *object;    // what a PgInternal made: the shared memory, or the state of a new group
-    // For backends that queue. ticket: their own record of the call, from issue to join. in_flight:
-    // the device goes on with it after run has returned.
+    uint64_t record; // id in the flight recorder
+    void *object;    // result of a PgInternal: shared memory, or a subgroup's state
+    // For backends that enqueue. ticket: their record of the call, from issue to join. in_flight:
+    // the device still runs the call after run has returned.
     void *ticket;
     bool in_flight;
-    // Set by issue: what run queues is being recorded into a graph, so the caller waits until it is
-    // queued: CUDA lets one thread at a time record.
+    // Set by issue if run records into a graph. Then the caller waits until run has returned,
+    // because CUDA lets one thread at a time record.
     bool recorded;
 } PgCall;
 
 typedef struct PgBackend {
     const char *name;
-    // Does the collective, and adds to *moved the bytes read from or written to other ranks.
+    // Runs the collective. Adds to *moved the bytes read from or written to other ranks.
     int (*run)(void *state, PgCall *call, uint64_t *moved, Error *err);
     void *(*shared_alloc)(void *state, const PgCall *call, Error *err);
-    // Rank `rank`'s end of this rank's shared memory at `mine`; NULL: it cannot be reached.
-    void *(*peer_memory)(void *state, const void *mine, int rank); // NULL: none can
-    // Makes a group of the call's members; *member is its state for this rank, NULL if outside.
+    // The address of rank `rank`'s counterpart of `mine` in this rank's shared memory; NULL: not
+    // accessible.
+    void *(*peer_memory)(void *state, const void *mine, int rank); // NULL: none is accessible
+    // Creates a group of the call's members. *member: its state for this rank; NULL if this rank is
+    // none.
     int (*new_subgroup)(void *state, const PgCall *call, void **member, Error *err);
-    // This rank has failed: let the others fail with this message at once, unless they have
-    // already.
+    // Makes the other ranks fail with this message at once, unless they have failed already.
     void (*abort)(void *state, const char *message);
     void (*close)(void *state);
-    // From now on all-reduces may add in another order than the ranks'. NULL: there is no faster
-    // one.
+    // From now on all-reduces may add in any order. NULL: there is no faster order.
     int (*use_fast_sums)(void *state);
 
-    // For backends that queue; NULL otherwise. The owner's thread issues and joins: the call begins
-    // when what the device was asked before issue is done, and what it is asked after join comes
-    // after the call. Neither waits. After a failure there is no join.
+    // For backends that enqueue; NULL otherwise. issue and join run in the owner's thread and do
+    // not block. The call begins after the work enqueued on the device before issue; work enqueued
+    // after join begins after the call. After a failure join is not called.
     int (*issue)(void *state, PgCall *call, Error *err);
     void (*join)(void *state, PgCall *call);
-    // Called every POLL_NS while something is in flight, and now and then when nothing is: 1 with
-    // *done filled for a call that has ended (then it is called again at once), 0 if there is none,
-    // -1 with err filled on failure. Called also after a failure, when the thread that found it was
-    // another: that is the time to stop what is in flight. *busy: something is in flight.
+    // Polls for completion: every millisecond while calls are in flight, ten times a second
+    // otherwise. Returns 1 with *done filled for a completed call (and is called again at once), 0
+    // if there is none, -1 with err filled on failure. Also called after a failure that another
+    // thread found: it then aborts the calls in flight. *busy: calls are in flight.
     int (*poll)(void *state, PgCall *done, bool *busy, Error *err);
 } PgBackend;
 
-// Makes the group around a backend's state, which it takes: pg_close closes it. NULL with err
-// filled if the options cannot be met; then the state stays the caller's.
+// Creates the group and takes the backend's state: pg_close closes it. NULL with err filled if the
+// options cannot be met; the state then stays the caller's.
 ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
                      const PgOptions *options, Error *err);
 
-// What ranks must agree on before they begin a call.
+// What all ranks must agree on before a call begins.
 typedef struct PgFingerprint {
     uint64_t sequence, count;
     int32_t operation, type, op, root;
 } PgFingerprint;
 PgFingerprint pg_fingerprint(const PgCall *call);
-// Compares rank `rank`'s with rank 0's. All ranks compare all, so all come to the same message.
-// Returns 0, or -1 with err filled.
+// Compares rank `rank`'s fingerprint with rank 0's. All ranks compare all fingerprints, so all get
+// the same message. Returns 0, or -1 with err filled.
 int pg_fingerprint_compare(const PgCall *call, const PgFingerprint *first,
                            const PgFingerprint *other, int rank, Error *err);
-// Compares a message of the call's root, of so many elements of that type, with what rank `rank`
-// receives. Returns 0, or -1 with err filled.
+// Compares count and type of the message that the call's root sent with the receive of rank `rank`.
+// Returns 0, or -1 with err filled.
 int pg_message_compare(const PgCall *call, int rank, uint64_t count, int type, Error *err);
 
 #endif

@@ -1,5 +1,5 @@
-/* backends.c: the list of backends. A new one is one more entry here and its own files: no other
- * file asks which backends this build has.
+/* backends.c: the list of backends. A new backend is one more entry here and its own files; no
+ * other file depends on which backends are compiled in.
  */
 #include "ddp/group/backends.h"
 
@@ -11,8 +11,8 @@
 
 _Static_assert((int)PG_ADDRESS_MAX >= (int)PG_NCCL_ADDRESS_MAX &&
                    (int)PG_ADDRESS_MAX >= (int)PG_SHM_ADDRESS_MAX,
-               "an address has room");
-_Static_assert((int)PG_CARD_MAX == (int)PG_NCCL_CARD_MAX, "a card has room");
+               "an address fits");
+_Static_assert((int)PG_CARD_MAX == (int)PG_NCCL_CARD_MAX, "a card fits");
 
 static bool is_host(const Device *device) {
     return !device || device_is_addressable(device);
@@ -29,19 +29,19 @@ static int nccl_refuse(const Device *device, Error *err) {
                      device ? device->name : "the host's memory");
 }
 
-static int nccl_create(PgPlace *place, Error *err) {
-    return pg_nccl_create(place->address, err);
+static int nccl_create(PgEndpoint *endpoint, Error *err) {
+    return pg_nccl_create(endpoint->address, err);
 }
 
-static ProcessGroup *nccl_open(PgPlace *place, Error *err) {
-    const PgNcclPlace inside = {.address = place->address,
-                                .device = place->device,
-                                .rank = place->rank,
-                                .world = place->world,
-                                .options = place->options,
-                                .store = place->store,
-                                .leave = place->leave,
-                                .context = place->context};
+static ProcessGroup *nccl_open(PgEndpoint *endpoint, Error *err) {
+    const PgNcclEndpoint inside = {.address = endpoint->address,
+                                   .device = endpoint->device,
+                                   .rank = endpoint->rank,
+                                   .world = endpoint->world,
+                                   .options = endpoint->options,
+                                   .store = endpoint->store,
+                                   .leave = endpoint->leave,
+                                   .context = endpoint->context};
     return pg_nccl_open(&inside, err);
 }
 
@@ -52,15 +52,15 @@ static int mpi_refuse(const Device *device, Error *err) {
                      "backend mpi cannot reach the memory of %s: use --backend nccl", device->name);
 }
 
-// MPI's ranks know each other already, so the address says nothing: it is the backend's name.
-static int mpi_create(PgPlace *place, Error *err) {
+// MPI connects its ranks itself, so the address carries no information: it is the backend's name.
+static int mpi_create(PgEndpoint *endpoint, Error *err) {
     (void)err;
-    strcpy(place->address, "mpi");
+    strcpy(endpoint->address, "mpi");
     return 0;
 }
 
-static ProcessGroup *mpi_open(PgPlace *place, Error *err) {
-    return pg_mpi_open(place->rank, place->world, place->options, err);
+static ProcessGroup *mpi_open(PgEndpoint *endpoint, Error *err) {
+    return pg_mpi_open(endpoint->rank, endpoint->world, endpoint->options, err);
 }
 
 // ---- shm --------------------------------------------------------------------------------------
@@ -74,26 +74,26 @@ static int shm_refuse(const Device *device, Error *err) {
                      "backend shm cannot reach the memory of %s: use --backend nccl", device->name);
 }
 
-static int shm_create(PgPlace *place, Error *err) {
+static int shm_create(PgEndpoint *endpoint, Error *err) {
     PgShmSegment *segment = NULL;
-    int status = pg_shm_create(place->world, &segment, place->address, err);
-    place->found = segment;
+    int status = pg_shm_create(endpoint->world, &segment, endpoint->address, err);
+    endpoint->found = segment;
     return status;
 }
 
-static int shm_reach(PgPlace *place, Error *err) {
-    place->found = pg_shm_attach(place->address, place->world, err);
-    return place->found ? 0 : -1;
+static int shm_reach(PgEndpoint *endpoint, Error *err) {
+    endpoint->found = pg_shm_attach(endpoint->address, endpoint->world, err);
+    return endpoint->found ? 0 : -1;
 }
 
-static ProcessGroup *shm_open_group(PgPlace *place, Error *err) {
-    PgShmSegment *segment = place->found;
-    place->found = NULL;
-    return pg_shm_open(segment, place->rank, place->options, err);
+static ProcessGroup *shm_open_group(PgEndpoint *endpoint, Error *err) {
+    PgShmSegment *segment = endpoint->found;
+    endpoint->found = NULL;
+    return pg_shm_open(segment, endpoint->rank, endpoint->options, err);
 }
 
-static void shm_release(PgPlace *place) {
-    segment_release(place->found);
+static void shm_release(PgEndpoint *endpoint) {
+    segment_release(endpoint->found);
 }
 
 // ---- the list -----------------------------------------------------------------------------------
@@ -112,6 +112,7 @@ static const PgOpener openers[] = {
      .built = pg_mpi_built,
      .fits = is_host,
      .refuse = mpi_refuse,
+     .started = pg_mpi_started,
      .prepare = pg_mpi_prepare,
      .tell = pg_mpi_tell,
      .create = mpi_create,
@@ -154,6 +155,12 @@ const PgOpener *pg_backend_find(const char *name, const Device *device, Error *e
         return NULL;
     }
     error_set(err, STATUS_USAGE, "unknown backend '%s': known are %s", name, known);
+    return NULL;
+}
+
+const PgOpener *pg_backend_of_starter(void) {
+    for (int i = 0; i < OPENERS; i++)
+        if (openers[i].started && openers[i].started()) return &openers[i];
     return NULL;
 }
 

@@ -1,9 +1,9 @@
-/* backends.h: the list of backends, for those who bring ranks together and open a group for them
- * (ddp/rendezvous/init.c) without knowing any backend by name.
+/* backends.h: the list of backends, for callers that connect ranks and open a group
+ * (ddp/rendezvous/init.c) independently of the backend.
  *
  *     rank 0                                    the others
  *     create  makes an address
- *     publish it -----------------------------> reach  what stands at the address
+ *     publish it -----------------------------> reach  connects to the address
  *     open                                      open
  */
 #ifndef DDP_GROUP_BACKENDS_H
@@ -15,49 +15,55 @@
 
 enum { PG_CARD_MAX = 192, PG_ADDRESS_MAX = 257 };
 
-// This rank's end of the group that is to be opened.
-typedef struct PgPlace {
-    Device *device; // of the ranks' tensors, which outlives the group; NULL: host memory
+// What this rank needs to open its end of a group.
+typedef struct PgEndpoint {
+    Device *device; // of the ranks' tensors; outlives the group; NULL: host memory
     int rank, world;
-    const PgOptions *options;     // used while the group is opened
+    const PgOptions *options;     // used by open only
     char address[PG_ADDRESS_MAX]; // one word, the same on all ranks
-    void *found;                  // what create or reach has left for open, or for release
-    // For backends that keep the store: a connection of the group's own, which open takes, and what
-    // is called when the group is closed, after its last use of the store.
+    void *found;                  // result of create or reach, for open or release
+    // For backends with keeps_store: a connection for the group alone, which open takes, and a
+    // function that is called when the group is closed, after its last use of the store.
     Store *store;
     void (*leave)(void *context);
     void *context;
-} PgPlace;
+} PgEndpoint;
 
 // All functions fill err when they return -1 or NULL.
 typedef struct PgOpener {
     const char *name;
     bool one_system;                    // its ranks are processes of one host
-    bool keeps_store;                   // its groups use the store as long as they live
-    bool (*built)(void);                // is it part of this build?
-    bool (*fits)(const Device *device); // can it reach tensors there?
-    // Says why it does not fit. Always -1.
+    bool keeps_store;                   // its groups use the store until they are closed
+    bool (*built)(void);                // is compiled in
+    bool (*fits)(const Device *device); // can access tensors there
+    // Fills err with the reason why it does not fit. Always -1.
     int (*refuse)(const Device *device, Error *err);
-    // What distinguishes this rank's device from other ranks', in one word: no two ranks may have
-    // the same. NULL: they may.
+    // One word that identifies this rank's device; no two ranks may have the same. NULL: ranks may
+    // share a device.
     int (*card)(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
-    // Before the ranks meet: is this process what the backend needs? NULL: any is.
+    // Whether the backend's own launcher, such as mpirun, started this process. NULL: it has none.
+    bool (*started)(void);
+    // Checks the process before rendezvous. NULL: no requirements.
     int (*prepare)(int rank, int world, double timeout_s, Error *err);
-    // Gives rank 0's text [capacity] to all ranks without a store, after prepare. NULL: the backend
-    // has no way to.
+    // Broadcasts rank 0's text [capacity] without a store, after prepare. NULL: not possible.
     void (*tell)(char *text, int capacity, double timeout_s);
-    int (*create)(PgPlace *place, Error *err);
-    int (*reach)(PgPlace *place, Error *err);          // NULL: the address is enough
-    ProcessGroup *(*open)(PgPlace *place, Error *err); // `found` is gone afterwards, in any case
-    void (*release)(PgPlace *place);                   // without open; NULL: nothing to do
+    int (*create)(PgEndpoint *endpoint, Error *err);
+    int (*reach)(PgEndpoint *endpoint, Error *err); // NULL: nothing to connect to
+    ProcessGroup *(*open)(PgEndpoint *endpoint,
+                          Error *err);     // always takes `found`
+    void (*release)(PgEndpoint *endpoint); // frees `found` without open; NULL: nothing to free
 } PgOpener;
 
-// The backend of that name or, for "auto", the first one in the list that is built and fits the
+// The backend of that name; for "auto", the first in the list that is compiled in and fits the
 // device. NULL with err filled: none.
 const PgOpener *pg_backend_find(const char *name, const Device *device, Error *err);
 
-// A group of `world` ranks that are threads of this process, all with the same options: groups[r]
-// is for the thread that plays rank r. Returns 0, or -1 with err filled and no group made.
+// The backend whose own launcher started this process; NULL: none.
+const PgOpener *pg_backend_of_starter(void);
+
+// Opens a group whose `world` ranks are threads of this process, all with the same options:
+// groups[r] is rank r's, used and closed by its thread. Returns 0, or -1 with err filled and no
+// group open.
 int pg_open_threads(int world, const PgOptions *options, ProcessGroup **groups, Error *err);
 
 #endif

@@ -1,4 +1,4 @@
-/* collective.c: making collectives and checking them. */
+/* collective.c: constructors of collectives, and their validation. */
 #include "ddp/group/collective.h"
 
 #include <stdint.h>
@@ -76,7 +76,7 @@ static bool receives(const Collective *c, int rank) {
     return c->kind != PG_BARRIER && c->kind != PG_SEND && (c->kind != PG_GATHER || c->root == rank);
 }
 
-// What is wrong with the arguments; NULL if nothing.
+// The error in the arguments; NULL: none.
 static const char *fault(const Collective *c, int rank, int size) {
     if (has_root(c->kind) && (c->root < 0 || c->root >= size)) return "there is no such rank";
     if ((c->kind == PG_SEND || c->kind == PG_RECV) && c->root == rank)
@@ -90,7 +90,7 @@ static const char *fault(const Collective *c, int rank, int size) {
 }
 
 int pg_collective_check(const Collective *c, int rank, int size, Error *err) {
-    // Compared as unsigned: an enum that holds anything else is a caller gone wrong.
+    // Compared as unsigned: an enum outside its values is a caller's error.
     if ((unsigned)c->kind > PG_BARRIER || (unsigned)c->type > PG_BF16 || (unsigned)c->op > PG_MIN)
         return error_set(err, STATUS_FAILED, "rank %d: a collective of kind %d, type %d, op %d: %s",
                          rank, (int)c->kind, (int)c->type, (int)c->op, "there is no such thing");

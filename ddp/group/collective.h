@@ -1,5 +1,5 @@
-/* collective.h: collectives as values: what is to be done with which buffers. Making one
- * communicates nothing; pg_run and pg_start do (process_group.h).
+/* collective.h: collectives as values: an operation and its buffers. Constructing one does not
+ * communicate; pg_run and pg_start run it (process_group.h).
  */
 #ifndef DDP_GROUP_COLLECTIVE_H
 #define DDP_GROUP_COLLECTIVE_H
@@ -28,43 +28,42 @@ typedef enum ReduceOp { PG_SUM, PG_AVG, PG_MAX, PG_MIN } ReduceOp; // PG_AVG: fl
 typedef struct Collective {
     CollectiveKind kind;
     const void *send;
-    void *receive; // may equal send where the sizes agree (in place)
-    size_t count;  // elements; which buffer it measures is said at each constructor
+    void *receive; // may equal send where the shapes agree (in place)
+    size_t count;  // elements; of which buffer: see each constructor
     PgType type;
     ReduceOp op;
-    int root;   // the root, or for send and receive the peer
-    int bucket; // of gradients, from 1; 0: something else. For the records only (PgTotals, traces)
+    int root;   // of send and receive: the peer
+    int bucket; // 1 + index of the bucket of gradients; 0: none. For PgTotals and traces only
 } Collective;
 
-// W is the group's size; all buffers are this rank's, and their shapes are in brackets.
-// In place, buffer [count].
+// W: the group's size. Shapes are in brackets; all buffers are the caller's.
 Collective pg_all_reduce(void *buffer, size_t count, PgType type, ReduceOp op);
 Collective pg_broadcast(void *buffer, size_t count, PgType type, int root);
-// In place, buffer [count]; on the other ranks than root it is left as it was.
+// In place, buffer [count]; unchanged on ranks other than root.
 Collective pg_reduce(void *buffer, size_t count, PgType type, ReduceOp op, int root);
 // send [count] -> receive [W, count]; in place, send is piece `rank` of receive.
 Collective pg_all_gather(const void *send, void *receive, size_t count, PgType type);
-// send [count] -> receive [W, count], which is used at the root only (NULL elsewhere is fine).
+// send [count] -> receive [W, count], used at the root only (may be NULL elsewhere).
 Collective pg_gather(const void *send, void *receive, size_t count, PgType type, int root);
-// send [W, count], used at the root only (NULL elsewhere is fine) -> receive [count].
+// send [W, count], used at the root only (may be NULL elsewhere) -> receive [count].
 Collective pg_scatter(const void *send, void *receive, size_t count, PgType type, int root);
 // send [W, count] -> receive [count]; in place, receive is piece `rank` of send. (On shm, this and
-// an all_gather in place copy nothing in or out if all [W, count] lie at one place of a shared
-// allocation.)
+// an all_gather in place copy nothing in or out if all [W, count] have the same offset in one
+// shared allocation.)
 Collective pg_reduce_scatter(const void *send, void *receive, size_t count, PgType type,
                              ReduceOp op);
-// [count]. A send returns when its buffer may be used again; the message may still be on its way.
+// [count]. A send returns when its buffer may be reused; the message may still be in flight.
 Collective pg_send(const void *buffer, size_t count, PgType type, int to);
 Collective pg_recv(void *buffer, size_t count, PgType type, int from);
 Collective pg_barrier(void);
-// The collective, marked as what carries a bucket of gradients (index from 0).
+// The collective, marked as that of a bucket of gradients; index from 0.
 Collective pg_of_bucket(Collective collective, size_t index);
 
 size_t pg_type_bytes(PgType type); // of one element
 
-// Refuses what rank `rank` of a group of `size` may not ask for: a root outside the group, itself
-// as a peer, a buffer that is missing, an average of integers, sizes that overflow. 0, or -1 with
-// err filled.
+// Validates the arguments for rank `rank` of a group of `size`: fails for a root outside the group,
+// itself as a peer, a missing buffer, an average of integers, and sizes that overflow. 0, or -1
+// with err filled.
 int pg_collective_check(const Collective *collective, int rank, int size, Error *err);
 
 #endif

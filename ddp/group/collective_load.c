@@ -1,11 +1,11 @@
-/* collective_load.c: one line of arithmetic per collective. */
+/* collective_load.c: see collective_load.h. */
 #include "ddp/group/collective_load.h"
 
 static LinkLoad both_ways(double bytes, int rounds) {
     return (LinkLoad){.out_bytes = bytes, .in_bytes = bytes, .rounds = rounds};
 }
 
-// Place 0 is where the chain begins; the last one passes nothing on.
+// A chain of ranks: place 0 is its head, and the last place forwards nothing.
 static LinkLoad chain(double bytes, int place, int size) {
     return (LinkLoad){.out_bytes = place < size - 1 ? bytes : 0,
                       .in_bytes = place > 0 ? bytes : 0,

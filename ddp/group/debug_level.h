@@ -1,10 +1,12 @@
-/* debug_level.h: how much the ranks say about what they do: TORCH_DISTRIBUTED_DEBUG, with PyTorch's
- * values in any case of letters.
+/* debug_level.h: TORCH_DISTRIBUTED_DEBUG, with PyTorch's values, in upper or lower case:
  *
- *     OFF     (also: not set) errors only. What PyTorch checks only at DETAIL, that all ranks issue
- *             the same collectives, the shm backend checks always: it costs nothing there.
- *     INFO    each rank says on stderr which group it is in, and how its model is wrapped.
- *     DETAIL  when a group breaks, each rank also says what its last collectives were.
+ * | value        | output                                                                     |
+ * |--------------|----------------------------------------------------------------------------|
+ * | OFF or unset | errors only                                                                |
+ * | INFO         | each rank prints its group, and how its model is wrapped                   |
+ * | DETAIL       | also each rank's last collectives when a group breaks; nccl compares calls |
+ *
+ * shm and mpi compare the ranks' calls at every level, because it costs nothing there.
  */
 #ifndef DDP_GROUP_DEBUG_LEVEL_H
 #define DDP_GROUP_DEBUG_LEVEL_H

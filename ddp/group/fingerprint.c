@@ -1,5 +1,5 @@
-/* fingerprint.c: do all ranks run the same call? What ranks show each other before they begin
- * one, and what is said when they differ. How they show it is the backend's.
+/* fingerprint.c: the comparison of the ranks' calls, and its error message. The exchange of
+ * fingerprints is each backend's.
  */
 #include <stdbool.h>
 
@@ -24,8 +24,8 @@ static const char *describe_call(const PgFingerprint *f, char text[PG_DESCRIPTIO
     return pg_describe(f->operation, &collective, text);
 }
 
-// Writes "; they differ in operation, size": PyTorch's fingerprints name the aspects, too. Returns
-// whether there is one.
+// Writes "; they differ in operation, size", PyTorch's fingerprint wording. Returns whether the two
+// differ.
 static bool name_aspects(const PgFingerprint *a, const PgFingerprint *b, char text[ASPECTS_MAX]) {
     const struct {
         const char *name;

@@ -13,7 +13,7 @@
 typedef enum Standing { // of a rank
     NO_RECORDS,
     NOT_STARTED,
-    TOO_LATE, // started when the others had given up
+    TOO_LATE, // started after the others had timed out
     OTHER_CALL,
     WAITS, // started, and not completed
     DONE,
@@ -26,10 +26,10 @@ typedef struct Group {
     size_t size;
     size_t *present; // [count], the places of those with a dump
     size_t count;
-    uint64_t broke_ns;  // when the first rank gave up; 0: none has
-    uint64_t sequence;  // the collective that is looked at,
-    const char *call;   // what most ranks do there, and
-    Standing *standing; // [size], what each does
+    uint64_t broke_ns;  // when the first rank broke the group; 0: none has
+    uint64_t sequence;  // of the collective under analysis
+    const char *call;   // the call of most ranks there
+    Standing *standing; // [size], of each rank
 } Group;
 
 static int compare_sequence(const void *key, const void *entry) {
@@ -78,21 +78,21 @@ static bool any(const Group *g, Standing standing) {
     return false;
 }
 
-static void look_at(Group *g, uint64_t sequence) {
+static void analyse_collective(Group *g, uint64_t sequence) {
     g->sequence = sequence;
     g->call = most_common_call(g);
     for (size_t i = 0; i < g->count; i++)
         g->standing[g->present[i]] = judge(g, g->dumps[g->present[i]]);
 }
 
-// A collective is complete on one rank only if all ranks have come to it. (Who does not have it in
-// its records has then written them earlier than the others.) So trouble is where some rank is and
-// none got through.
+// Whether the failure is here: some rank started the collective, none completed it. (It completes
+// on a rank only after all ranks have started it. A rank without a record of it then wrote its
+// records earlier than the others.)
 static bool is_trouble(const Group *g) {
     return !any(g, DONE) && (any(g, WAITS) || any(g, OTHER_CALL) || any(g, TOO_LATE));
 }
 
-// The least sequence number from `least` that some dump holds. False: there is none.
+// The least sequence number >= `least` in any dump. False: none.
 static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint64_t *sequence) {
     bool found = false;
     for (size_t i = 0; i < g->count; i++) {
@@ -107,8 +107,8 @@ static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint6
     return found;
 }
 
-// Looks at the first collective with trouble, from the first that all dumps still hold. Goes from
-// one recorded number to the next: what the numbers are does not tell how many there are.
+// Finds the first failed collective, starting at the first that all dumps still hold. Advances by
+// recorded numbers: in a hostile file their range does not bound their count.
 static bool find_trouble(Group *g) {
     uint64_t sequence = 1;
     for (size_t i = 0; i < g->count; i++) {
@@ -119,16 +119,16 @@ static bool find_trouble(Group *g) {
     size_t *cursors = memory_zalloc(g->count * sizeof *cursors);
     bool trouble = false;
     while (!trouble && next_sequence(g, cursors, sequence, &sequence)) {
-        look_at(g, sequence++);
+        analyse_collective(g, sequence++);
         trouble = is_trouble(g);
     }
     free(cursors);
     return trouble;
 }
 
-// ---- what is said ---------------------------------------------------------------------------
+// ---- output ---------------------------------------------------------------------------
 
-// "rank 2" or "ranks 0, 1, 3": those with this standing. Returns how many.
+// Prints "rank 2" or "ranks 0, 1, 3": the ranks with this standing. Returns their number.
 static int print_ranks(FILE *out, const Group *g, Standing standing) {
     int count = 0;
     for (size_t p = 0; p < g->size; p++) count += g->standing[p] == standing;

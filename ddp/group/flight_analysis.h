@@ -1,10 +1,10 @@
-/* flight_analysis.h: what the flight records of all ranks say together
+/* flight_analysis.h: analyses the flight records of all ranks together
  * (ddp/group/flight_recorder.h).
  *
- * The records of a group's ranks are laid side by side by sequence number. The first collective
- * that is not the same and complete on all of them is where the trouble began, and what each rank
- * did there says who departed: it runs another call, it never started this one, it came when the
- * others had given up, or it started and did not complete it.
+ * The records of a group's ranks are aligned by sequence number. The failure began at the first
+ * collective that is not the same and complete on all ranks. A rank departed there if it ran
+ * another call, never started this one, started it after the others had timed out, or started it
+ * and did not complete it.
  */
 #ifndef DDP_GROUP_FLIGHT_ANALYSIS_H
 #define DDP_GROUP_FLIGHT_ANALYSIS_H

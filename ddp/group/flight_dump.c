@@ -4,25 +4,24 @@
 #include <cjson/cJSON.h>
 #include <dirent.h>
 #include <errno.h>
-#include <fcntl.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "common/base/file.h"
 #include "common/base/memory.h"
 #include "ddp/group/flight_recorder.h"
 
 enum {
-    FILE_MAX = 4 << 20,       // FLIGHT_RECORDS records have less than half of it
+    FILE_MAX = 4 << 20,       // FLIGHT_RECORDS records take less than half of it
     RANK_MAX = (1 << 20) - 1, // no job is larger
 };
 static const uint64_t NUMBER_MAX = (uint64_t)1 << 53; // all whole numbers up to it are doubles
 
 // ---- fields ---------------------------------------------------------------------------------
 
-// The whole number from `least` to `most` that stands there. -1 with err filled if none does.
+// Reads a whole number from `least` to `most`. -1 with err filled if the item is none.
 static int read_number(const cJSON *item, const char *key, uint64_t least, uint64_t most,
                        uint64_t *number, Error *err) {
     double value = cJSON_IsNumber(item) ? item->valuedouble : NAN;
@@ -50,7 +49,7 @@ static char *copy_text(const cJSON *item) {
 
 // ---- one file -------------------------------------------------------------------------------
 
-// Sends and receives have no common order (their number is 0); they are left out.
+// Skips sends and receives: their sequence number is 0, as they have no common order.
 static int read_entry(FlightDump *dump, const cJSON *item, Error *err) {
     const char *state = cJSON_GetStringValue(field(item, "state"));
     const cJSON *call = field(item, "call"), *started = field(item, "time_discovered_started_ns");
@@ -115,21 +114,18 @@ static int read_fields(FlightDump *dump, const cJSON *json, Error *err) {
     return read_entries(dump, field(json, "entries"), err);
 }
 
-// NULL with err filled if it is no file of JSON, or larger than a recorder's.
+// NULL with err filled if the file is not JSON, or larger than a recorder writes.
 static cJSON *read_json(const char *path, Error *err) {
-    struct stat about;
-    int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); // a pipe of that name is not waited for
-    FILE *file = fd >= 0 ? fdopen(fd, "r") : NULL;
-    if (!file || fstat(fd, &about) != 0 || !S_ISREG(about.st_mode) || about.st_size > FILE_MAX) {
-        error_set(err, STATUS_USAGE, "%s holds no flight records: %s", path,
-                  !file                     ? strerror(errno)
-                  : !S_ISREG(about.st_mode) ? "it is not a file"
-                                            : "it is too large");
-        if (file) fclose(file);
+    size_t bytes = 0;
+    FILE *file = file_open_stream(path, &bytes, err);
+    if (!file) return NULL;
+    if (bytes > FILE_MAX) {
+        error_set(err, STATUS_USAGE, "%s holds no flight records: it is too large", path);
+        fclose(file);
         return NULL;
     }
-    char *text = memory_zalloc((size_t)about.st_size + 1);
-    size_t bytes = fread(text, 1, (size_t)about.st_size, file);
+    char *text = memory_zalloc(bytes + 1);
+    bytes = fread(text, 1, bytes, file);
     fclose(file);
     cJSON *json = cJSON_ParseWithLength(text, bytes);
     free(text);

@@ -1,8 +1,8 @@
-/* flight_dump.h: reads the records that the ranks of a job wrote (ddp/group/flight_recorder.h).
+/* flight_dump.h: reads the flight records of a job's ranks (ddp/group/flight_recorder.h).
  *
- * A file is read as if somebody hostile had written it: every number is checked against what a
- * recorder can write, and a file that breaks a rule is refused with one line that names the file
- * and the rule. What a file makes its reader do and keep is bounded by its size.
+ * Files are untrusted input: every number is checked against what a recorder can write, and a file
+ * that violates a rule is rejected with one line that names the file and the rule. Time and memory
+ * are bounded by the file's size.
  */
 #ifndef DDP_GROUP_FLIGHT_DUMP_H
 #define DDP_GROUP_FLIGHT_DUMP_H

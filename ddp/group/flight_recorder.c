@@ -1,7 +1,7 @@
 /* flight_recorder.c: see flight_recorder.h.
  *
- * Record id stands at ring[id % FLIGHT_RECORDS], so the newest FLIGHT_RECORDS are there, and
- * whether a record is still there is told by its id. One record is one cache line.
+ * Record id is at ring[id % FLIGHT_RECORDS]. The ring holds the newest FLIGHT_RECORDS records; a
+ * slot whose id differs has been overwritten. One record is one cache line.
  */
 #include "ddp/group/flight_recorder.h"
 
@@ -121,7 +121,7 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
     json_end_array(json);
 }
 
-// Writes what goes in and comes out, in elements (collective.h says it at each constructor).
+// Writes the sizes of input and output in elements (see the constructors in collective.h).
 static void write_sizes(Json *json, const FlightRecord *record, int size) {
     // cppcheck-suppress duplicateAssignExpression; most operations have as many out as in
     uint64_t in = record->count, out = record->count;
@@ -197,14 +197,15 @@ static void write_all(FILE *file, const FlightRecorder *recorder, const FlightAb
     json_end_object(&json);
 }
 
-// The file is there whole or not at all, like all files, but without the fsync of base/file.h: it
-// is about the death of a process, not of the machine, and the launcher gives a rank only a moment.
+// Written atomically, by rename, as all files, but without the fsync of base/file.h: the records
+// must survive the process, not the machine, and the launcher grants a rank little time.
 int flight_write(const FlightRecorder *recorder, const FlightAbout *about, const char *folder,
                  Error *err) {
     if (file_make_folder(folder, err) != 0) return -1;
     char *path = memory_format("%s/flight_%s_rank_%d.json", folder, recorder->name,
                                global_rank(about, about->rank));
-    char *temporary = memory_format("%s.%d.tmp", path, (int)gettid()); // the pipe's thread may, too
+    char *temporary =
+        memory_format("%s.%d.tmp", path, (int)gettid()); // the trigger's thread may write, too
     FILE *file = fopen(temporary, "we");
     if (file) write_all(file, recorder, about);
     bool written = file && !ferror(file);

@@ -16,8 +16,9 @@ int main(int argc, char **argv) {
     Options options = {
         .program = "flight_report",
         .summary = "Says which rank departed first, by the flight records of all.\nThey are the "
-                   "files flight_*.json in the folder A (or in this one), written when a group "
+                   "files flight_*.json in the folder DIR (or in this one), written when a group "
                    "breaks\nif DDPC_FLIGHT_DIR is set.\nExample: flight_report dump",
+        .command = "[DIR]",
         .positional_max = 1};
     if (options_parse(&options, argc, argv, &err) != 0) error_exit(&err);
     const char *folder = options.positional_count == 1 ? options.positional[0] : ".";

@@ -28,7 +28,7 @@ static void *watch(void *context) {
     struct pollfd entries[] = {{.fd = trigger->pipe_fd, .events = POLLIN},
                                {.fd = trigger->stop_fd, .events = POLLIN}};
     for (;;) {
-        // This is no wait for a peer: flight_trigger_close ends it.
+        // Not a wait for a peer: flight_trigger_close ends it.
         if (poll(entries, 2, -1) < 0 && errno != EINTR) return NULL;
         if (entries[1].revents) return NULL;
         char bytes[64];
@@ -37,7 +37,7 @@ static void *watch(void *context) {
     }
 }
 
-// Opened for writing as well: otherwise the pipe would be at its end once a writer has gone.
+// Opened for writing too: otherwise the pipe would reach its end when a writer closes it.
 static int open_pipe(const char *path) {
     struct stat status;
     if (mkfifo(path, 0600) != 0 && errno != EEXIST) return -1;

@@ -26,7 +26,7 @@ const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX
     return text;
 }
 
-// "new_subgroup(ranks 0, 3, 4)": what does not fit is cut off.
+// "new_subgroup(ranks 0, 3, 4)", truncated.
 static void describe_members(uint64_t members, char text[PG_DESCRIPTION_MAX]) {
     text[0] = '\0';
     for (int r = 0; r < PG_SUBGROUP_PARENT_MAX; r++)

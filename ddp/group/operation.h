@@ -1,21 +1,29 @@
-/* operation.h: all that the ranks of a group must agree on, and how messages, records and traces
- * call it.
+/* operation.h: operations as numbers, which the ranks of a group must agree on, and their names in
+ * messages, records and traces.
  */
 #ifndef DDP_GROUP_OPERATION_H
 #define DDP_GROUP_OPERATION_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "ddp/group/collective.h"
 
-// An operation is a number: that of a CollectiveKind, or one of these, which are not for pg_run.
-// Their size stands in Collective.count.
+// An operation is a CollectiveKind or one of these, which pg_run does not accept. Collective.count
+// holds their argument.
 typedef enum PgInternal {
     PG_SHARED_ALLOC = PG_BARRIER + 1, // bytes
-    PG_NEW_SUBGROUP,                  // bit r is set: rank r of the parent is a member
+    PG_NEW_SUBGROUP,                  // members: bit r is set if rank r of the parent is one
 } PgInternal;
 
-enum { PG_SUBGROUP_PARENT_MAX = 64 }; // ranks of a group that has subgroups
+enum { PG_SUBGROUP_PARENT_MAX = 64 }; // ranks of the largest parent of subgroups
+static inline int pg_member_count(uint64_t members) {
+    return __builtin_popcountll(members);
+}
+// The rank in the subgroup of rank `rank` of the parent; -1: it is no member.
+static inline int pg_member_rank(uint64_t members, int rank) {
+    return members >> rank & 1 ? pg_member_count(members & (((uint64_t)1 << rank) - 1)) : -1;
+}
 
 const char *pg_operation_name(int operation); // "all_reduce"
 const char *pg_type_name(PgType type);        // "F32"
@@ -27,8 +35,8 @@ static inline bool pg_is_pairwise(int operation) {
 enum { PG_DESCRIPTION_MAX = 96 };
 const char *pg_describe(int operation, const Collective *collective, char text[PG_DESCRIPTION_MAX]);
 
-// "1", or in a subgroup "1 (global 3)". Returns text. global: [size], the ranks' numbers in the
-// job; NULL: the same.
+// "1", or in a subgroup "1 (global 3)". Returns text. global: [size], the ranks in the job; NULL:
+// identical.
 enum { PG_RANK_NAME_MAX = 40 };
 const char *pg_rank_name(const int *global, int rank, char text[PG_RANK_NAME_MAX]);
 

@@ -1,12 +1,36 @@
-/* process_group.c: a group as a whole: made, asked, broken, closed. It is the same for every
- * backend; how bytes travel is theirs.
+/* process_group.c: a group as a whole: creation, queries, the first error, closing. Independent of
+ * the backend.
  */
 #include "ddp/group/process_group.h"
 
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "ddp/group/internal.h"
+#include "common/base/profile.h"
+#include "ddp/group/group_internal.h"
+
+// ---- the open groups of this process ---------------------------------------------
+
+// Lets pg_close detect a second close: the closed group's memory is freed and cannot tell.
+static pthread_mutex_t open_mutex = PTHREAD_MUTEX_INITIALIZER;
+static ProcessGroup *open_groups; // under open_mutex
+
+void pg_list_open(ProcessGroup *group) {
+    pthread_mutex_lock(&open_mutex);
+    group->next_open = open_groups;
+    open_groups = group;
+    pthread_mutex_unlock(&open_mutex);
+}
+
+bool pg_unlist_open(const ProcessGroup *group) {
+    pthread_mutex_lock(&open_mutex);
+    ProcessGroup **at = &open_groups;
+    while (*at && *at != group) at = &(*at)->next_open;
+    bool found = *at;
+    if (found) *at = group->next_open;
+    pthread_mutex_unlock(&open_mutex);
+    return found;
+}
 
 // ---- making -----------------------------------------------------------------------------------
 
@@ -27,11 +51,13 @@ ProcessGroup *pg_new_around(const PgBackend *backend, void *state, int rank, int
         group->works[i].next = group->spare;
         group->spare = &group->works[i];
     }
+    pg_list_open(group);
     return group;
 }
 
-// Frees what pg_new_around has made.
+// Frees the resources of pg_new_around.
 static void free_group(ProcessGroup *group) {
+    (void)pg_unlist_open(group);
     pthread_cond_destroy(&group->work_over);
     pthread_cond_destroy(&group->work_ready);
     pthread_mutex_destroy(&group->mutex);
@@ -103,12 +129,7 @@ int pg_use_fast_sums(ProcessGroup *group, Error *err) {
         return error_set(err, STATUS_USAGE,
                          "backend %s has no faster sums than those in rank order",
                          group->backend->name);
-    group->fast_sums = true;
     return group->backend->use_fast_sums(group->state);
-}
-
-bool pg_sums_in_rank_order(const ProcessGroup *group) {
-    return !group->fast_sums;
 }
 
 void pg_set_trace(ProcessGroup *group, Trace *trace, int track) {
@@ -116,6 +137,11 @@ void pg_set_trace(ProcessGroup *group, Trace *trace, int track) {
     group->trace = trace;
     group->track = track;
     pthread_mutex_unlock(&group->mutex);
+}
+
+void pg_enter(ProcessGroup *group, const char *phase, uint64_t step) {
+    if (!group || !group->observer.enters) return;
+    group->observer.enters(group->observer.context, phase, step);
 }
 
 // ---- the first error ------------------------------------------------------------------------
@@ -131,7 +157,7 @@ int pg_check_sound(ProcessGroup *group, Error *err) {
     return status;
 }
 
-// A copy of the flight recorder is written, because files are no business to hold a mutex for.
+// Writes from a copy, so that no file access happens with the mutex held.
 int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
     FlightAbout about = {group->backend->name, group->rank, group->size, group->global, NULL};
     pthread_mutex_lock(&group->mutex);
@@ -145,7 +171,7 @@ int pg_write_flight(ProcessGroup *group, const char *folder, Error *err) {
     return status;
 }
 
-// See pg_break. False if there was an error already.
+// As pg_break; returns false if the group was broken already.
 static bool break_sound(ProcessGroup *group, const Error *cause) {
     pthread_mutex_lock(&group->mutex);
     bool sound = group->error.status == STATUS_OK;
@@ -165,7 +191,9 @@ int pg_break(ProcessGroup *group, const Error *cause) {
 bool pg_abort(ProcessGroup *group, const Error *cause) {
     Error named = *cause;
     error_prefix(&named, "rank %d", group->rank);
-    return break_sound(group, &named);
+    bool first = break_sound(group, &named);
+    if (first && group->observer.fails) group->observer.fails(group->observer.context);
+    return first;
 }
 
 static void write_configured(void *group) {
@@ -193,6 +221,7 @@ void pg_count_moved(ProcessGroup *group, uint64_t bytes) {
 
 void pg_close(ProcessGroup *group) {
     if (!group) return;
+    CHECK(pg_unlist_open(group), "pg_close: the group is closed already");
     flight_trigger_close(group->trigger);
     pg_stop_thread(group);
     group->backend->close(group->state);

@@ -1,10 +1,10 @@
-/* reduce.c: sums over ranks, in rank order, for the backends that add up themselves.
+/* reduce.c: reductions over ranks in rank order, for the backends that reduce on the CPU.
  *
- * What is computed is always ((s0 + s1) + s2) + ... for each element, in the element's own type,
- * and for PG_AVG that sum once times 1/W. The specialised loops below do the same roundings in the
- * same order as the general one: only how often memory is touched differs.
+ * For each element the result is ((s0 + s1) + s2) + ..., in the element's own type, and for PG_AVG
+ * that sum once times 1/W. The specialised loops below round in the same places and order as the
+ * general one; they differ in memory traffic only.
  *
- * Integer sums wrap around. For MAX and MIN of floats a NaN wins, so that it cannot hide.
+ * Integer sums wrap around. MAX and MIN of floats propagate NaN.
  */
 #include "ddp/group/reduce.h"
 
@@ -16,7 +16,7 @@
 #include "common/base/sync.h"
 #include "common/base/vectorise.h"
 
-// Elements that are added up at a time, so that the running sum stays in the first-level cache.
+// Elements per block, so that the running sum stays in the L1 cache.
 enum { BLOCK = 1024 };
 
 // ---- F32 sums of two to four ranks, in place, in one pass -----------------------------------
@@ -36,7 +36,7 @@ VECTORISED static void sum4_f32(float *restrict a, float *restrict b, float *res
         a[i] = b[i] = c[i] = d[i] = (((a[i] + b[i]) + c[i]) + d[i]) * factor;
 }
 
-// True if it was one of these cases.
+// Returns false if `ranks` is none of these cases.
 static bool sum_f32_in_place(float *const *s, int ranks, float factor, size_t count) {
     if (ranks == 2)
         sum2_f32(s[0], s[1], factor, count);
@@ -57,7 +57,7 @@ VECTORISED static void add_f32(float *to, const float *a, const float *b, float 
     for (size_t i = 0; i < count; i++) to[i] = (a[i] + b[i]) * factor;
 }
 
-// Two ranks in one pass. More of them in blocks: what has been added up so far stays in the cache.
+// Two ranks in one pass; more in blocks, so that the partial sum stays in the cache.
 static void sum_f32_to(float *to, void *const *sources, int ranks, float factor, size_t count) {
     _Alignas(CACHE_LINE) float sum[BLOCK];
     const size_t block = ranks == 2 ? count : BLOCK;
@@ -75,8 +75,8 @@ static void sum_f32_to(float *to, void *const *sources, int ranks, float factor,
 
 // ---- the general form -----------------------------------------------------------------------
 
-// sum[i] = sum[i] OP x[i], for one type and operation. EXPRESSION is in terms of a and b.
-// (A type cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
+// sum[i] = sum[i] OP x[i] for one type and operation; EXPRESSION is in a and b. (A type cannot
+// stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
 #define COMBINE(NAME, TYPE, EXPRESSION)                                                     \
     VECTORISED static void NAME(void *restrict sum, const void *restrict x, size_t count) { \
         TYPE *restrict to = sum;                                                            \
@@ -155,6 +155,16 @@ static void reduce_in_blocks(PgType type, ReduceOp op, void *const *sources, int
         for (int t = 0; t < target_count; t++)
             memcpy((unsigned char *)targets[t] + offset, sum, n * size);
     }
+}
+
+size_t reduce_slice_count(PgType type, size_t count, int ranks) {
+    const size_t line = CACHE_LINE / pg_type_bytes(type);
+    return count / line / (size_t)ranks * line;
+}
+
+ReduceSlice reduce_slice_of(PgType type, size_t count, int ranks, int rank) {
+    const size_t each = reduce_slice_count(type, count, ranks), first = (size_t)rank * each;
+    return (ReduceSlice){first, rank + 1 == ranks ? count - first : each};
 }
 
 void reduce_in_rank_order(PgType type, ReduceOp op, void *const *sources, int ranks,

@@ -1,8 +1,8 @@
-/* subgroup.c: groups within a group: their members, and this rank's place among them. */
+/* subgroup.c: subgroups: their members, and this rank's number among them. */
 #include "common/base/memory.h"
-#include "ddp/group/internal.h"
+#include "ddp/group/group_internal.h"
 
-// *members: bit r is set for each r of ranks[count].
+// Sets bit r of *members for each r of ranks[count].
 static int pack_members(const ProcessGroup *parent, const int *ranks, int count, uint64_t *members,
                         Error *err) {
     *members = 0;
@@ -21,18 +21,17 @@ static int pack_members(const ProcessGroup *parent, const int *ranks, int count,
     return 0;
 }
 
-// The new group, around its backend's state.
+// Creates the subgroup around its backend's state.
 static ProcessGroup *new_member(const ProcessGroup *parent, uint64_t members, void *state,
                                 uint64_t sequence) {
-    int size = __builtin_popcountll(members), rank = 0;
+    const int size = pg_member_count(members), rank = pg_member_rank(members, parent->rank);
     int *global = memory_zalloc((size_t)size * sizeof *global);
-    bool same = true; // numbers are as in the job, so names need not say both
-    for (int r = 0, place = 0; r < parent->size; r++) {
-        if (!(members >> r & 1)) continue;
-        if (r == parent->rank) rank = place;
-        global[place] = pg_global_rank(parent, r);
-        same = same && global[place] == place;
-        place++;
+    bool same = true; // ranks equal those in the job: messages give one number
+    for (int r = 0; r < parent->size; r++) {
+        const int own = pg_member_rank(members, r);
+        if (own < 0) continue;
+        global[own] = pg_global_rank(parent, r);
+        same = same && global[own] == own;
     }
     FlightRecorder *flight = flight_recorder_open_inside(parent->flight, sequence);
     ProcessGroup *group =
@@ -62,7 +61,7 @@ ProcessGroup *pg_new_subgroup(ProcessGroup *parent, const int *ranks, int count,
     return call.object ? new_member(parent, members, call.object, call.sequence) : NULL;
 }
 
-// One new group after the other; each rank is in one of them at most.
+// Creates one subgroup per color, in turn; each rank is a member of one at most.
 ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err) {
     ProcessGroup *mine = NULL;
     Error error = {0};
@@ -70,7 +69,7 @@ ProcessGroup *pg_split(ProcessGroup *parent, int color, Error *err) {
     int *ranks = memory_zalloc((size_t)parent->size * sizeof *ranks);
     pg_run(parent, pg_all_gather(&own, colors, 1, PG_I32), &error);
     for (int first = 0; first < parent->size && error.status == STATUS_OK; first++) {
-        int32_t next = colors[first]; // taken once, at its first rank
+        int32_t next = colors[first]; // processed at the first rank with this color
         int count = 0;
         for (int r = first; r < parent->size; r++) {
             if (colors[r] != next) continue;

@@ -1,35 +1,38 @@
-/* work.c: a group's queue and its communication thread.
+/* work.c: the queue of a group and its communication thread.
  *
- * One thread owns the handle and issues the calls. pg_start puts a Work at the end of the queue of
- * the communication thread; pg_run waits until that queue has run empty and then works in the
- * caller's thread, which saves the hand-over. So at any moment at most one thread is inside the
- * backend, and the order of issue is the order of execution. No call takes memory: Works come from
- * a pool.
+ * | call      | single rank, in place | backend that runs    | backend that enqueues (nccl)   |
+ * |-----------|-----------------------|----------------------|--------------------------------|
+ * | pg_start  | caller's thread       | communication thread | communication thread           |
+ * | pg_run    | caller's thread       | caller's thread      | communication thread, awaited  |
  *
- * A backend that queues (backend.h) is used by the communication thread only, which then also
- * looks after what the device has not done yet; a Work is done when it is queued.
+ * The owner issues calls. pg_start appends a Work to the queue. A call that runs in the caller's
+ * thread, which saves a thread switch, first drains the queue. So at most one thread is inside the
+ * backend, and the order of issue is the order of execution. No call allocates: Works come from a
+ * pool.
  *
- * A group of one rank leaves its backend out of what is done in place (is_alone).
+ * A backend that enqueues on a device (backend.h: poll) is called by the communication thread only,
+ * which also polls it for completion; a Work is done once it is enqueued on the device.
  *
- * Invariant: `issued - finished` Works are queued or running; all fields under `mutex` are read and
- * written only while it is held, and nobody holds it while the backend works. What a call's
- * arguments must be is in collective.c.
+ * Invariant: `issued - finished` Works are queued or running. The fields under `mutex` are accessed
+ * only while it is held, and it is never held during a call of the backend. The arguments of a call
+ * are checked in collective.c.
  */
 #include <pthread.h>
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/cores.h"
+#include "common/base/profile.h"
 #include "ddp/group/collective_load.h"
-#include "ddp/group/internal.h"
+#include "ddp/group/group_internal.h"
 
-#define POLL_S  0.001 // how often the communication thread looks at what is in flight,
-#define WATCH_S 0.1   // and, when nothing is, whether the group is still sound
+#define POLL_S  0.001 // polling interval of the communication thread with calls in flight
+#define WATCH_S 0.1   // interval of its health check when idle
 
 // ---- one call ---------------------------------------------------------------------------
 
-// What is done in place with nobody else leaves the buffer as it is. Decided here and not by a
-// backend, it costs no thread and no device anything.
+// A collective of a single rank in place is the identity. Checked here rather than in each backend:
+// it then needs no thread and no device.
 static bool is_alone(const ProcessGroup *group, const PgCall *call) {
     int operation = call->operation;
     return group->size == 1 && (operation == PG_ALL_REDUCE || operation == PG_BROADCAST ||
@@ -49,7 +52,8 @@ int pg_admit(ProcessGroup *group, PgCall *call, Error *err) {
     return status;
 }
 
-// The call is taken up now, unless the group broke while it was queued: then -1.
+// Marks a dequeued call as started and sets its deadline. Returns -1 if the group broke while the
+// call was queued.
 static int begin_call(ProcessGroup *group, PgCall *call) {
     uint64_t now = call->begin_ns = clock_ns();
     pthread_mutex_lock(&group->mutex);
@@ -79,7 +83,8 @@ static void trace_call(const PgCall *call, uint64_t end_ns, Trace *trace, int tr
                            .ready_ns = c->bucket ? call->issued_ns : 0});
 }
 
-// The call has ended, well or not: for the records. A bucket was ready when its call was issued.
+// Records the end of a call, successful or failed, and returns the time. In the trace a bucket is
+// ready when its call is issued.
 static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
     uint64_t now = clock_ns();
     pthread_mutex_lock(&group->mutex);
@@ -92,8 +97,8 @@ static uint64_t end_call(ProcessGroup *group, const PgCall *call, int status) {
     return now;
 }
 
-// The emulated link: this rank sleeps until its part of the collective would be over, counted from
-// when all ranks had come. What a group is made of (PgInternal) crosses no link.
+// Emulates the link: sleeps until a network would have completed this rank's part of the
+// collective, counted from met_ns, when all ranks had arrived. A PgInternal does not use the link.
 static int cross_link(const ProcessGroup *group, const PgCall *call, Error *err) {
     if (!group->link || call->operation > PG_BARRIER) return 0;
     const LinkLoad load = collective_load(&call->collective, group->rank, group->size);
@@ -109,31 +114,32 @@ static int cross_link(const ProcessGroup *group, const PgCall *call, Error *err)
     return 0;
 }
 
-static int call_backend(ProcessGroup *group, PgCall *call, Error *err) {
+// Runs a PgInternal: sets call->object to shared memory or to the state of a subgroup.
+static int make_object(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
-    if (is_alone(group, call)) return 0;
     if (call->operation == PG_NEW_SUBGROUP)
         return backend->new_subgroup(group->state, call, &call->object, err);
-    if (call->operation == PG_SHARED_ALLOC) {
-        call->object = backend->shared_alloc(group->state, call, err);
-        return call->object ? 0 : -1;
-    }
-    uint64_t moved = 0;
-    int status = backend->run(group->state, call, &moved, err);
-    pthread_mutex_lock(&group->mutex);
-    group->totals.moved_bytes += moved;
-    pthread_mutex_unlock(&group->mutex);
-    return status ? status : cross_link(group, call, err);
+    call->object = backend->shared_alloc(group->state, call, err);
+    return call->object ? 0 : -1;
 }
 
-// Runs the call in this thread. On failure the group is broken and holds the error.
+// Runs the call in this thread. Returns 0, or -1: the group is broken and holds the error. *end_ns:
+// when it ended; 0 while the device runs it.
 static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
     Error error = {0};
-    if (begin_call(group, call)) {
+    uint64_t moved = 0;
+    int status = 0;
+    if (begin_call(group, call) != 0) {
         *end_ns = call->begin_ns;
         return -1;
     }
-    int status = call_backend(group, call, &error);
+    if (call->operation > PG_BARRIER) { // a PgInternal
+        status = make_object(group, call, &error);
+    } else if (!is_alone(group, call)) {
+        status = group->backend->run(group->state, call, &moved, &error);
+        pg_count_moved(group, moved);
+        if (status == 0) status = cross_link(group, call, &error);
+    }
     *end_ns = status == 0 && call->in_flight ? 0 : end_call(group, call, status);
     return status ? pg_break(group, &error) : 0;
 }
@@ -144,13 +150,13 @@ static bool queues(const ProcessGroup *group) {
     return group->backend->poll != NULL;
 }
 
-// Takes the next Work, if there is one within the time; false when the group is closing and nothing
-// is left to do.
+// Dequeues the next Work into *work; NULL after the polling interval. Returns false when the group
+// is closing and nothing is queued or in flight.
 static bool next_work(ProcessGroup *group, Work **work) {
     pthread_mutex_lock(&group->mutex);
     if (!group->first && (!group->closing || group->busy)) {
         struct timespec deadline = clock_deadline(group->busy ? POLL_S : WATCH_S);
-        if (queues(group)) // Neither is a wait for a peer: pg_start or pg_close ends the other.
+        if (queues(group)) // Not a wait for a peer: pg_start and pg_close signal work_ready.
             pthread_cond_clockwait(&group->work_ready, &group->mutex, CLOCK_MONOTONIC, &deadline);
         else
             pthread_cond_wait(&group->work_ready, &group->mutex);
@@ -173,19 +179,20 @@ static void do_work(ProcessGroup *group, Work *work) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-// Is there a Work in the queue of a broken group? Then its owner may wait for it.
-static bool owes_failure(ProcessGroup *group) {
+// Returns whether a broken group has queued Works, whose owner may be waiting for them.
+static bool has_queued_failures(ProcessGroup *group) {
     pthread_mutex_lock(&group->mutex);
-    bool owes = group->error.status != STATUS_OK && group->first;
+    bool has = group->error.status != STATUS_OK && group->first;
     pthread_mutex_unlock(&group->mutex);
-    return owes;
+    return has;
 }
 
-// After a failure poll may wait for the owner (it stops what is in flight, graphs among it), who
-// must not wait for this thread then.
-static void look_after_queued(ProcessGroup *group) {
+// Polls the backend and records the calls that have completed. Skipped while failed Works are
+// queued: after a failure poll waits for the owner (it aborts what is in flight, graphs included),
+// which must not be waiting for this thread.
+static void poll_in_flight(ProcessGroup *group) {
     Error error = {0};
-    if (owes_failure(group)) return;
+    if (has_queued_failures(group)) return;
     PgCall ended;
     int status;
     while ((status = group->backend->poll(group->state, &ended, &group->busy, &error)) > 0)
@@ -199,7 +206,7 @@ static void *communication_thread(void *context) {
     Work *work;
     while (next_work(group, &work)) {
         if (work) do_work(group, work);
-        if (queues(group)) look_after_queued(group);
+        if (queues(group)) poll_in_flight(group);
     }
     return NULL;
 }
@@ -214,8 +221,8 @@ void pg_stop_thread(ProcessGroup *group) {
 
 // ---- issuing --------------------------------------------------------------------------------
 
-// Checks and numbers a call. A call that this rank must refuse breaks the group: the others may
-// have made the same call rightly, and wait.
+// Checks, numbers and records a call. Invalid arguments break the group: other ranks may have
+// issued the same call correctly and be waiting in it.
 static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     const PgBackend *backend = group->backend;
     Error error = {0};
@@ -231,15 +238,14 @@ static int issue(ProcessGroup *group, PgCall *call, Error *err) {
     return pg_break(group, &error);
 }
 
-// Waits on work_over, with the mutex held. Its condition becomes true without anybody's help: each
-// call ahead of the caller ends at its own deadline. Hence the loop of bounded waits at the
-// callers.
+// Waits on work_over, with the mutex held, for at most the timeout; callers loop on their
+// condition, which becomes true without further calls: each queued call ends at its own deadline.
 static void wait_over(ProcessGroup *group) {
     struct timespec deadline = clock_deadline(group->timeout_s);
     pthread_cond_clockwait(&group->work_over, &group->mutex, CLOCK_MONOTONIC, &deadline);
 }
 
-// The mutex also makes the communication thread's writes visible.
+// The mutex also makes the communication thread's writes visible (acquire).
 void pg_drain(ProcessGroup *group) {
     pthread_mutex_lock(&group->mutex);
     while (group->finished != group->issued) wait_over(group);
@@ -256,7 +262,7 @@ static int start_thread(ProcessGroup *group, Error *err) {
     return 0;
 }
 
-// Takes a Work for the call from the pool, with the mutex held; NULL if that is empty.
+// Takes a Work for the call from the pool, with the mutex held; NULL if the pool is empty.
 static Work *take_work(ProcessGroup *group, const PgCall *call) {
     Work *work = group->spare;
     if (!work) return NULL;
@@ -268,8 +274,8 @@ static Work *take_work(ProcessGroup *group, const PgCall *call) {
     return work;
 }
 
-// Puts a Work at the end of the queue, with the mutex held.
-static void enqueue(ProcessGroup *group, Work *work) {
+// Appends a Work to the queue and wakes the communication thread, with the mutex held.
+static void append(ProcessGroup *group, Work *work) {
     if (group->last)
         group->last->next = work;
     else
@@ -278,35 +284,56 @@ static void enqueue(ProcessGroup *group, Work *work) {
     pthread_cond_signal(&group->work_ready);
 }
 
-// Hands an issued call to the communication thread. NULL with err filled: the group is broken.
-static Work *hand_over(ProcessGroup *group, const PgCall *call, Error *err) {
-    Error error = {0};
-    Work *work = NULL;
-    bool alone = is_alone(group, call);
-    if (alone) pg_drain(group);
-    if (alone || !start_thread(group, &error)) {
-        pthread_mutex_lock(&group->mutex);
-        work = take_work(group, call);
-        bool here = alone || group->error.status != STATUS_OK; // broken: it fails at once
-        if (work && !here) enqueue(group, work);
-        while (work && !here && call->recorded && !work->done) wait_over(group);
-        pthread_mutex_unlock(&group->mutex);
-        if (work && here) do_work(group, work);
-        if (work) return work;
-        error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
-                  group->rank, PG_MAX_WORKS);
-    }
-    pg_break(group, &error);
-    pg_copy_error(&error, err);
+// Breaks the group because its queue cannot take a call. Always returns NULL.
+static Work *refuse(ProcessGroup *group, const Error *cause, Error *err) {
+    pg_break(group, cause);
+    pg_copy_error(cause, err);
     return NULL;
 }
 
-// Waits for the Work and gives it back. *call and *end_ns get what has become of it.
+static Work *refuse_outstanding(ProcessGroup *group, Error *err) {
+    Error error = {0};
+    error_set(&error, STATUS_FAILED, "rank %d: more than %d collectives are outstanding",
+              group->rank, PG_MAX_WORKS);
+    return refuse(group, &error, err);
+}
+
+// Drains the queue, then runs an issued call in the caller's thread. Returns its Work, which is
+// done, or NULL with err filled: the group is broken.
+static Work *run_here(ProcessGroup *group, const PgCall *call, Error *err) {
+    pg_drain(group);
+    pthread_mutex_lock(&group->mutex);
+    Work *work = take_work(group, call);
+    pthread_mutex_unlock(&group->mutex);
+    if (!work) return refuse_outstanding(group, err);
+    do_work(group, work);
+    return work;
+}
+
+// Appends an issued call to the queue. Returns its Work, or NULL with err filled: the group is
+// broken. Blocks in one case: a call recorded into a graph returns after the communication thread
+// has recorded it. If the group broke meanwhile, the call fails here.
+static Work *enqueue(ProcessGroup *group, const PgCall *call, Error *err) {
+    Error error = {0};
+    if (start_thread(group, &error) != 0) return refuse(group, &error, err);
+    pthread_mutex_lock(&group->mutex);
+    bool broken = group->error.status != STATUS_OK;
+    Work *work = take_work(group, call);
+    if (work && !broken) append(group, work);
+    while (work && !broken && call->recorded && !work->done) wait_over(group);
+    pthread_mutex_unlock(&group->mutex);
+    if (!work) return refuse_outstanding(group, err);
+    if (broken) do_work(group, work);
+    return work;
+}
+
+// Waits for the Work, joins its ticket, and returns the Work to the pool. *call and *end_ns receive
+// the outcome.
 static int take_back(Work *work, PgCall *call, uint64_t *end_ns, Error *err) {
     ProcessGroup *group = work->group;
     pthread_mutex_lock(&group->mutex);
     while (!work->done) wait_over(group);
-    // What was queued before the group broke will never be right.
+    // A broken group never completes what it had enqueued on the device.
     bool failed = work->failed || (queues(group) && group->error.status != STATUS_OK);
     int status = failed ? pg_copy_error(&group->error, err) : 0;
     *call = work->call;
@@ -321,7 +348,7 @@ static int take_back(Work *work, PgCall *call, uint64_t *end_ns, Error *err) {
 int pg_perform(ProcessGroup *group, PgCall *call, Error *err) {
     uint64_t end_ns;
     if (queues(group)) {
-        Work *work = hand_over(group, call, err);
+        Work *work = is_alone(group, call) ? run_here(group, call, err) : enqueue(group, call, err);
         return work ? take_back(work, call, &end_ns, err) : -1;
     }
     pg_drain(group);
@@ -335,7 +362,8 @@ int pg_run(ProcessGroup *group, Collective collective, Error *err) {
 
 Work *pg_start(ProcessGroup *group, Collective collective, Error *err) {
     PgCall call = {.operation = (int)collective.kind, .collective = collective};
-    return issue(group, &call, err) ? NULL : hand_over(group, &call, err);
+    if (issue(group, &call, err) != 0) return NULL;
+    return is_alone(group, &call) ? run_here(group, &call, err) : enqueue(group, &call, err);
 }
 
 int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
@@ -349,6 +377,7 @@ int work_wait(Work *work, uint64_t *begin_ns, uint64_t *end_ns, Error *err) {
 
 int pg_monitored_barrier(ProcessGroup *group, double timeout_s, bool wait_all_ranks, Error *err) {
     if (!group) return 0;
+    if (clock_check_timeout(timeout_s < 0 ? 0 : timeout_s, 0, err) != 0) return -1;
     PgCall call = {.operation = PG_BARRIER,
                    .collective = pg_barrier(),
                    .timeout_s = timeout_s,

@@ -1,8 +1,8 @@
 /* console.c: see console.h.
  *
- * A queue of bytes, written in pieces of at most PIPE_BUF after poll says that there is room,
- * because only then a write to a pipe is sure not to block. (Making the descriptor non-blocking
- * instead would change it for everyone who shares it, the user's shell included.)
+ * Writes have at most PIPE_BUF bytes and follow a poll for POLLOUT: only such a write to a pipe is
+ * guaranteed not to block. (O_NONBLOCK would change the descriptor for every process that shares
+ * it, the user's shell included.)
  */
 #include "ddp/launch/console.h"
 
@@ -76,7 +76,7 @@ void console_pump(Console *console) {
 
 // ---- lines and the bar
 
-static void take_bar_away(Console *console) {
+static void erase_bar(Console *console) {
     if (!console->terminal || !console->bar->drawn) return;
     console_push(console, ERASE_LINE, strlen(ERASE_LINE));
     console->bar->drawn = false;
@@ -85,7 +85,7 @@ static void take_bar_away(Console *console) {
 void console_write(Console *console, const void *writer, const char *prefix, const char *data,
                    size_t bytes) {
     if (bytes == 0) return;
-    take_bar_away(console);
+    erase_bar(console);
     if (console->writer && console->writer != writer) console_push(console, "\n", 1);
     if (console->writer != writer) console_push(console, prefix, strlen(prefix));
     console_push(console, data, bytes);
@@ -101,7 +101,7 @@ void console_draw_bar(Console *console) {
 }
 
 void console_clear_bar(Console *console) {
-    take_bar_away(console);
+    erase_bar(console);
     console->bar->bytes = 0;
 }
 

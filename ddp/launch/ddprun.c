@@ -18,6 +18,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "common/base/format.h"
 #include "common/base/options.h"
 #include "ddp/launch/launcher.h"
 #include "ddp/launch/output.h"
@@ -141,8 +142,8 @@ static int resolve_ranks(CommandLine *c, Error *err) {
         return 0;
     }
     return error_set(err, STATUS_USAGE,
-                     "--nproc-per-node '%s': use a number from 1 to %d, auto, cpu or gpu", c->nproc,
-                     LAUNCH_RANKS_MAX);
+                     "--nproc-per-node '%s': use a number from 1 to %d, auto, cpu or gpu",
+                     format_quote(c->nproc).text, LAUNCH_RANKS_MAX);
 }
 
 // torchrun's MIN:MAX is understood if both are the same: the number of nodes never changes here.
@@ -157,12 +158,12 @@ static int resolve_nodes(CommandLine *c, Error *err) {
     if (!fine || least != most || most > (1 << 20) / c->launch.local_ranks) {
         return error_set(err, STATUS_USAGE,
                          "--nnodes '%s': use the number of nodes (or N:N; it cannot vary)",
-                         c->nnodes);
+                         format_quote(c->nnodes).text);
     }
     c->launch.nodes = most;
     if (c->launch.node < most) return 0;
-    return error_set(err, STATUS_USAGE, "--node-rank %d: there are %d nodes, from 0",
-                     c->launch.node, most);
+    return error_set(err, STATUS_USAGE, "--node-rank %d: nodes are counted from 0, and there %s %d",
+                     c->launch.node, most == 1 ? "is" : "are", most);
 }
 
 static int resolve_store(CommandLine *c, Error *err) {
@@ -234,7 +235,7 @@ static int demonstrate(CommandLine *c, Error *err) {
         char *arguments[] = {"ddprun", NULL};
         (void)parse(c, 1, arguments, err); // fills the table, and says what is missing
         options_print_help(&c->options, stderr);
-        return STATUS_USAGE; // and nobody parses again: NOLINT(*StackAddressEscape)
+        return STATUS_USAGE; // and nothing parses again: NOLINT(*StackAddressEscape)
     }
     fprintf(stderr,
             "ddprun starts the ranks of a job and watches over them (--help). Without "

@@ -1,5 +1,5 @@
-/* guard.c: see guard.h. A message is one number: a process group to watch, or the negative of one
- * to release. Messages are shorter than PIPE_BUF, so they arrive whole or not at all.
+/* guard.c: see guard.h. A message is one number: a process group to watch, or the negative of a
+ * group to release. Messages are shorter than PIPE_BUF, so writes of several processes are atomic.
  */
 #include "ddp/launch/guard.h"
 
@@ -13,14 +13,14 @@
 #include <unistd.h>
 
 #include "common/base/memory.h"
-#include "ddp/launch/launcher.h"
+#include "ddp/launch/launch_options.h"
 
 struct Guard {
     pid_t pid;
     int fd; // the pipe's write end
 };
 
-// ---- The guard's own life
+// ---- The guard's process
 
 static void note(pid_t *groups, size_t *count, pid_t message) {
     size_t i = 0;
@@ -30,17 +30,15 @@ static void note(pid_t *groups, size_t *count, pid_t message) {
     if (message < 0 && i < *count) groups[i] = groups[--*count];
 }
 
-// Nothing of the launcher's may stay open here: neither its console, whose reader waits for the end
-// of file, nor its port. Signals for the launcher's process group and terminal are not for the
-// guard.
+// Closes all of the launcher's descriptors: a reader of its console waits for end of file, and its
+// port must become free. Leaves its process group and terminal, whose signals the guard ignores.
 static void leave_launcher(int pipe_fd) {
     sigset_t all;
     sigfillset(&all);
     sigprocmask(SIG_SETMASK, &all, NULL);
     (void)setsid();
     (void)prctl(PR_SET_NAME, "ddprun-guard");
-    // When the launcher dies the guard is needed: the kernel wakes it, should somebody have stopped
-    // it.
+    // If the guard is stopped when the launcher dies, the kernel continues it.
     (void)prctl(PR_SET_PDEATHSIG, SIGCONT);
     (void)dup2(pipe_fd, 0);
     (void)close_range(1, ~0u, 0);
@@ -78,7 +76,7 @@ Guard *guard_open(Error *err) {
     return guard;
 }
 
-// That somebody has killed the guard matters only if the launcher is killed too, so it is no error.
+// A failure is ignored: without the guard only the case of guard.h, SIGKILL, is unprotected.
 static void send_message(Guard *guard, pid_t message) {
     ssize_t n = write(guard->fd, &message, sizeof message);
     (void)n;
@@ -95,7 +93,7 @@ void guard_release(Guard *guard, pid_t group) {
 void guard_close(Guard *guard) {
     if (!guard) return;
     close(guard->fd);
-    kill(guard->pid, SIGCONT); // it may have been stopped
+    kill(guard->pid, SIGCONT); // in case it is stopped
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
     free(guard);
 }

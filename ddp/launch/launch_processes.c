@@ -1,8 +1,7 @@
-/* launch_processes.c: see launch_processes.h. The small sister of ddprun (ddp/launch/launcher.h):
- * no output, no restarts, no heartbeats; but no rank outlives it, either.
+/* launch_processes.c: see launch_processes.h.
  *
- * The parent sleeps until one of its children ends: SIGCHLD is blocked before the first fork, so
- * none can be missed. It asks only for its own ranks: the program may have other children.
+ * The parent blocks until one of its children ends: SIGCHLD is blocked before the first fork, so
+ * none is missed. It waits for its own ranks by pid: the program may have other children.
  */
 #include "ddp/launch/launch_processes.h"
 
@@ -31,7 +30,7 @@ typedef struct Children {
     uint64_t kill_at_ns; // 0: none has failed
 } Children;
 
-// ---- A rank's life
+// ---- The rank's process
 
 static int live(const Plan *plan, int local_rank) {
     Error err = {0};
@@ -51,13 +50,13 @@ static int live(const Plan *plan, int local_rank) {
     return status;
 }
 
-// What the parent has registered with atexit is the parent's business: hence _exit.
+// Ends by _exit, because the parent's atexit functions must not run in a rank.
 _Noreturn static void become_rank(const Plan *plan, int local_rank, pid_t parent,
                                   const sigset_t *mask) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (getppid() != parent) _exit(127); // it died before the line above took effect
+    if (getppid() != parent) _exit(127); // the parent died before prctl
     sigprocmask(SIG_SETMASK, mask, NULL);
-    (void)unsetenv("DDPRUN_HEARTBEAT"); // the parent's, if the parent is itself a rank of ddprun
+    (void)unsetenv("DDPRUN_HEARTBEAT"); // the parent's page, if it is a rank of ddprun
     int status = live(plan, local_rank);
     fflush(NULL);
     _exit(status);
@@ -82,16 +81,16 @@ static void note_failure(Children *children, int rank, int pid, int status, Erro
     if (children->kill_at_ns) return;
     children->kill_at_ns = clock_ns() + GRACE_S * 1000000000ull;
     signal_ranks(children, SIGTERM);
-    signal_ranks(children, SIGCONT); // a stopped one could not hear it
+    signal_ranks(children, SIGCONT); // a stopped rank handles SIGTERM only after SIGCONT
 }
 
-// Takes note of those that have ended.
+// Reaps the ranks that have ended.
 static void reap(Children *children, const Plan *plan, Error *err) {
     for (int i = 0; i < children->count; i++) {
         pid_t pid = children->pids[i];
-        int status = W_EXITCODE(127, 0); // if somebody else has waited for it
+        int status = W_EXITCODE(127, 0); // if the program has reaped it
         if (!pid || waitpid(pid, &status, WNOHANG) == 0) continue;
-        children->pids[i] = 0; // the number may now be given to another process
+        children->pids[i] = 0; // the number may be reused now
         children->alive--;
         if (status != 0) note_failure(children, plan->first_rank + i, (int)pid, status, err);
     }
@@ -100,7 +99,7 @@ static void reap(Children *children, const Plan *plan, Error *err) {
 static void await_ranks(Children *children, const Plan *plan, const sigset_t *chld, Error *err) {
     const struct timespec look = {.tv_sec = LOOK_S};
     for (reap(children, plan, err); children->alive > 0; reap(children, plan, err)) {
-        (void)sigtimedwait(chld, NULL, &look); // whatever woke us: reap looks
+        (void)sigtimedwait(chld, NULL, &look); // reap polls all ranks, whatever the wake-up
         if (children->kill_at_ns && clock_ns() >= children->kill_at_ns)
             signal_ranks(children, SIGKILL);
     }
@@ -108,7 +107,7 @@ static void await_ranks(Children *children, const Plan *plan, const sigset_t *ch
 
 static int start_ranks(Children *children, const Plan *plan, const sigset_t *mask, Error *err) {
     pid_t parent = getpid();
-    fflush(NULL); // or each child would write what is waiting once more
+    fflush(NULL); // or each child would write the buffered bytes again
     for (int i = 0; i < plan->nproc; i++) {
         pid_t pid = fork();
         if (pid == 0) become_rank(plan, i, parent, mask);
@@ -143,8 +142,8 @@ static int run_alone(const Plan *plan, Error *err) {
     return status ? error_set(err, status, "rank 0 ended with status %d", status) : 0;
 }
 
-// "auto": a file in a folder of our own. Unlike a port that was free a moment ago, nobody else can
-// take it.
+// "auto": file:// in a new folder. A free port could be taken by another process before it is
+// bound.
 static int run_auto(Plan *plan, Error *err) {
     char *folder = memory_format("%s/ddpc.XXXXXX", P_tmpdir);
     int status = -1;
@@ -152,7 +151,7 @@ static int run_auto(Plan *plan, Error *err) {
         char *file = memory_format("%s/meeting", folder), *url = memory_format("file://%s", file);
         plan->url = url;
         status = plan->world_size == 1 ? run_alone(plan, err) : run_ranks(plan, err);
-        (void)unlink(file); // there only if a rank has died early
+        (void)unlink(file); // exists only if a rank died early
         (void)rmdir(folder);
         free(url);
         free(file);

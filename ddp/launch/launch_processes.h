@@ -1,31 +1,31 @@
-/* launch_processes.h: for programs that start their own ranks (Detectron2's launch, PyTorch's
- * spawn), where ddprun would start the program once per rank.
+/* launch_processes.h: starts ranks by fork, for programs that start their own ranks (PyTorch's
+ * spawn, Detectron2's launch). ddprun starts a program once per rank instead.
  *
  *     int train(ProcessGroup *group, const Rendezvous *me, void *arguments) { ... return 0; }
  *     int main(void) {
  *         Error err = {0};
- *         if (launch_processes(train, 4, 1, 0, "auto", &arguments, &err)) error_exit(&err);
+ *         if (launch_processes(train, 4, 1, 0, "auto", &arguments, &err) != 0) error_exit(&err);
  *     }
  *
- * Each rank is a copy of this process (fork), so call it before the program has started a thread:
- * a thread would not be there in the copy, but the locks it held would. (OpenBLAS's own threads
- * are fine: it puts them away for a fork.)
+ * Precondition: the program has one thread. fork copies no other thread, but the locks that it
+ * holds. (OpenBLAS's threads are an exception: it stops them for a fork.)
  */
 #ifndef DDP_LAUNCH_LAUNCH_PROCESSES_H
 #define DDP_LAUNCH_LAUNCH_PROCESSES_H
 
 #include "ddp/rendezvous/init.h"
 
-#define LAUNCH_TIMEOUT_S 1800.0 // of the group: PyTorch's default
+#define LAUNCH_TIMEOUT_S 1800.0 // time-out of the group's collectives: PyTorch's default
 
-// One rank's program: its group is open and is closed for it. Returns an exit status.
+// One rank's program; returns its exit status. The group is the caller's, which closes it
+// afterwards.
 typedef int RankMain(ProcessGroup *group, const Rendezvous *me, void *arguments);
 
-// Starts nproc ranks on this machine, of nproc * machines in all: on machine_rank m those from
-// m * nproc. url: where they meet (ddp/rendezvous/init.h), or "auto" on one machine. In a world of
-// one, rank 0 is this process. Waits for all of them. When one fails, the others get SIGTERM and
-// five seconds later SIGKILL; -1, err names the first that failed, and err->status is its exit
-// status (128 + number for a signal). When this process dies, the kernel kills its ranks.
+// Starts ranks machine_rank * nproc .. + nproc - 1 of nproc * machines and waits for all of them.
+// In a world of one, rank 0 is this process. Returns 0 if all ranks returned 0. Otherwise -1: err
+// names the first rank that failed, err->status is its exit status (128 + number for a signal), and
+// the remaining ranks got SIGTERM, 5 s later SIGKILL. If this process dies, the kernel kills its
+// ranks. url: of the rendezvous (ddp/rendezvous/init.h), or "auto" on one machine.
 int launch_processes(RankMain *rank_main, int nproc, int machines, int machine_rank,
                      const char *url, void *arguments, Error *err);
 

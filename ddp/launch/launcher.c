@@ -1,10 +1,10 @@
 /* launcher.c: a job on this node, from its store to its exit status (ddp/launch/launcher.h).
  *
- * Opens what all attempts share (signals, output, heartbeat page, store), waits for the other nodes
- * (meet.c), then starts the ranks and watches over them (supervise.c); after a failure it does so
- * again, as often as --max-restarts allows. Signals are blocked and read from a descriptor, so they
- * are looked at in one place and interrupt nothing. The store lives through all attempts; ranks
- * keep their keys apart by the restart count.
+ * Opens the resources that all attempts share (signals, output, heartbeat page, store), waits for
+ * the other nodes (node_rendezvous.c), then starts and supervises the ranks (supervise.c); after a
+ * failure again, at most --max-restarts times. Signals are blocked and read from a descriptor, so
+ * they are handled in one place and interrupt no call. The store outlives the attempts; ranks
+ * separate their keys by the restart count.
  */
 #include "ddp/launch/launcher.h"
 
@@ -14,18 +14,19 @@
 #include <sys/signalfd.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/machine.h"
 #include "common/base/memory.h"
-#include "ddp/launch/env.h"
 #include "ddp/launch/launch.h"
+#include "ddp/launch/launch_env.h"
 #include "ddp/launch/spawn.h"
 #include "ddp/store/net.h"
 
-#define FLUSH_S 5.0 // for a console that is slow to take the last lines
+#define FLUSH_S 5.0 // time-out of the last flush to a slow console
 
 // ---- Opening
 
-// SIGHUP stays ignored if it is ignored already: that is what nohup does, and what it means.
+// SIGHUP stays ignored if nohup has ignored it.
 static int open_signals(Launch *launch, Error *err) {
     struct sigaction hangup;
     sigset_t wanted;
@@ -36,8 +37,8 @@ static int open_signals(Launch *launch, Error *err) {
     sigaddset(&wanted, SIGQUIT);
     if (sigaction(SIGHUP, NULL, &hangup) == 0 && hangup.sa_handler != SIG_IGN)
         sigaddset(&wanted, SIGHUP);
-    // A child whose parent ignores SIGCHLD leaves no status behind; a console that closes is
-    // noticed by its write failing.
+    // If SIGCHLD were ignored, the kernel would drop the children's statuses. A closed console is
+    // reported by write's EPIPE.
     signal(SIGCHLD, SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     sigprocmask(SIG_BLOCK, &wanted, &launch->old_mask);
@@ -46,7 +47,7 @@ static int open_signals(Launch *launch, Error *err) {
     return error_set(err, STATUS_FAILED, "cannot receive signals: %s", strerror(errno));
 }
 
-// The token keeps other users and other jobs out of the store. Nodes must share it.
+// The token authenticates the clients of the store: this job only. All nodes must share it.
 static int make_token(Launch *launch, Error *err) {
     const char *given = getenv("DDPRUN_TOKEN");
     if (given && *given && launch->options->nodes > 1) {
@@ -81,7 +82,7 @@ static int open_output(Launch *launch, Error *err) {
 static int open_store(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
     launch->port = o->master_port;
-    if (o->node != 0) return net_check_host(o->master_addr, err); // a wrong name stays wrong
+    if (o->node != 0) return net_check_host(o->master_addr, err); // a wrong name is not retried
     launch->server = store_serve(o->master_addr, o->master_port, launch->token, err);
     if (!launch->server) return -1;
     launch->port = store_server_port(launch->server);
@@ -141,7 +142,7 @@ static int prepare_attempt(Launch *launch, Error *err) {
     launch->cause = CAUSE_NONE;
     launch->root = -1;
     launch->alive = launch->started = launch->starting = 0;
-    launch->first_good_end_ns = launch->looked_ns = 0;
+    launch->first_good_end_ns = launch->checked_ns = 0;
     heartbeat_board_clear(launch->board);
     for (int r = 0; r < o->local_ranks; r++)
         launch->ranks[r] = (LaunchedRank){.rank = o->node * o->local_ranks + r,
@@ -158,7 +159,7 @@ static int run_attempt(Launch *launch, Error *err) {
     if (launch->cause == CAUSE_START)
         error_set(err, launch->start_error.status, "%s", launch->start_error.message);
     if (!prepared || launch->cause == CAUSE_START) {
-        nodes_tell(launch->nodes, launch->attempt, true, err->message);
+        nodes_publish_end(launch->nodes, launch->attempt, true, err->message);
         return -1;
     }
     if (launch->cause == CAUSE_NONE) launch_await_nodes(launch);
@@ -172,8 +173,8 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
-// Says that each rank has one thread: ranks that each used all cores would slow each other down.
-// torchrun does and says the same.
+// Reports that each rank has one thread, as torchrun does: ranks that each use all cores slow each
+// other down.
 static void say_threads(Launch *launch) {
     const char *names = launch_env_threads(launch->options->local_ranks);
     if (names)
@@ -189,7 +190,7 @@ static int run_attempts(Launch *launch, Error *err) {
         if (run_attempt(launch, err) != 0) return err->status;
         if (!may_restart(launch)) return exit_status(launch);
         double patience_s = launch->options->grace_s + 60;
-        if (launch->nodes && !launch_gather_nodes(launch, "ended", patience_s))
+        if (launch->nodes && !launch_barrier(launch, "ended", patience_s))
             return exit_status(launch);
         output_say(launch->output, "restarting all ranks (restart %d of %d)", launch->attempt + 1,
                    launch->options->max_restarts);
@@ -201,18 +202,20 @@ int launcher_run(const LaunchOptions *options, Error *err) {
     launch->options = options;
     launch->signal_fd = -1;
     launch->root = -1;
-    int status = launch_open(launch, err) == 0 ? launch_meet_nodes(launch, err) : -1;
+    int status = launch_open(launch, err) == 0 ? launch_rendezvous_nodes(launch, err) : -1;
     if (status > 0)
         status = 128 + launch->caught;
     else if (status == 0)
         status = run_attempts(launch, err);
     else
         status = err->status;
-    launch_part_from_nodes(launch);
+    launch_drain_nodes(launch);
     if (launch->output) output_flush(launch->output, FLUSH_S);
     int lost = launch->output ? output_lost(launch->output) : 0;
     if (status == 0 && lost) {
-        error_set(err, STATUS_FAILED, "lines on standard output were lost: %s", strerror(lost));
+        char why[FILE_CAUSE_ROOM];
+        error_set(err, STATUS_FAILED, "lines on standard output were lost: %s",
+                  file_cause(lost, why));
         status = STATUS_FAILED;
     }
     launch_close(launch);

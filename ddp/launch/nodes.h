@@ -1,10 +1,10 @@
-/* nodes.h: the launchers of a job's nodes, keeping each other informed through the store.
+/* nodes.h: how the launchers of a job's nodes coordinate, through the store.
  *
- * There is one ddprun per node; node 0's serves the store. Each counts up a key of its own once a
- * second, so that node 0 notices a launcher that is gone; the others notice when node 0's store is.
- * The first node that has to end an attempt says so under one key, and all end it. With one node
- * there is nobody to talk to: Nodes is NULL, with which nodes_look, nodes_tell, nodes_arrive and
- * nodes_leave do nothing.
+ * Each node has one ddprun; node 0's serves the store. Each increments a key of its own once a
+ * second: by these node 0 detects a launcher that died, and the others detect node 0's death by the
+ * store. The first node that ends an attempt publishes the reason under one key, and all end it.
+ * With one node Nodes is NULL: nodes_poll, nodes_publish_end, nodes_arrive and nodes_leave do
+ * nothing then. Calls block for at most a second each. One thread uses it.
  */
 #ifndef DDP_LAUNCH_NODES_H
 #define DDP_LAUNCH_NODES_H
@@ -16,27 +16,29 @@
 
 typedef struct Nodes Nodes;
 
-// Tries once to reach the store. NULL with err filled: another attempt may help if err's status is
-// STATUS_FAILED.
+// Connects to the store, one attempt. NULL with err filled: STATUS_FAILED may be retried.
 Nodes *nodes_join(int nodes, int node, const char *host, int port, const char *token, Error *err);
 void nodes_leave(Nodes *nodes);
+// Compares --nnodes, --nproc-per-node and --node-rank with those of the nodes that called before.
+// Returns 0, or -1 with err filled, which names both nodes' values.
+int nodes_compare(Nodes *nodes, int local_ranks, Error *err);
 
-typedef enum NodesNews {
-    NODES_FINE,
-    NODES_FAILED,  // another node's rank failed, or another launcher is gone: why is in text
-    NODES_STOPPED, // another launcher was told to end the job: no restart
-} NodesNews;
+typedef enum NodesVerdict {
+    NODES_RUNNING,
+    NODES_FAILED,  // another node's rank failed, or its launcher died: text says why
+    NODES_STOPPED, // another launcher received a signal: no restart
+} NodesVerdict;
 
-// Does this node's part and looks at the others, at most once a second.
-NodesNews nodes_look(Nodes *nodes, int attempt, char *text, size_t capacity);
-// Tells the others that this attempt is over, and why; `stop`: without a restart.
-void nodes_tell(Nodes *nodes, int attempt, bool stop, const char *why);
+// Increments this node's key and checks the others, at most once a second.
+NodesVerdict nodes_poll(Nodes *nodes, int attempt, char *text, size_t capacity);
+// Publishes the end of this attempt and its reason, unless a node has done so; stop: no restart.
+void nodes_publish_end(Nodes *nodes, int attempt, bool stop, const char *why);
 
-// Says that this node has come to a meeting point.
+// Increments the counter of a barrier.
 void nodes_arrive(Nodes *nodes, const char *point, int attempt);
-// How many nodes have come there; -1 if the store does not answer.
+// The value of that counter; -1 if the store does not answer.
 int nodes_arrived(Nodes *nodes, const char *point, int attempt);
-// Writes which nodes have not joined: "node 1, 3".
+// Writes the nodes that have not joined: "node 1, 3".
 void nodes_list_missing(Nodes *nodes, char *text, size_t capacity);
 
 #endif

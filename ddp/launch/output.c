@@ -1,11 +1,10 @@
 /* output.c: see output.h.
  *
- * A Stream is one pipe of one rank: it collects bytes until a line is whole, and hands it to one of
- * the two consoles (console.h) and to a log file.
+ * A Stream is one pipe of one rank. It collects bytes until a line is complete, and writes it to
+ * one of the two consoles (console.h) and to a log file.
  *
- * A progress bar is a piece that begins with a carriage return and does not end with a newline.
- * That of rank 0 is shown as it comes, if the console is a terminal; DDPRUN_COLUMNS tells the rank
- * so (env.h).
+ * A progress bar is a partial line that begins with a carriage return. Rank 0's is shown at once if
+ * the console is a terminal, which DDPRUN_COLUMNS tells the rank (launch_env.h).
  */
 #include "ddp/launch/output.h"
 
@@ -14,19 +13,20 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
 #include "common/base/memory.h"
 #include "ddp/launch/console.h"
-#include "ddp/launch/routes.h"
+#include "ddp/launch/output_routing.h"
 
 enum {
     STREAMS = 2, // per rank: stdout, stderr
     CHUNK = 65536,
     LINE_MAX_BYTES = 1 << 20,
-    QUEUE_MAX_BYTES = 4 << 20, // while more than this waits, the ranks' pipes are not read
+    QUEUE_MAX_BYTES = 4 << 20, // above this the ranks' pipes are not read
     LAST_WORDS = 400,
 };
 
@@ -34,9 +34,9 @@ typedef struct Stream {
     int fd;     // the pipe; -1: closed
     int log_fd; // -1: no file
     bool shown; // on the console
-    bool bar;   // a progress bar is shown, too
+    bool bar;   // its progress bar is shown
     char prefix[16];
-    char *line; // what has come of the current line
+    char *line; // the incomplete line, [capacity]
     size_t used, capacity;
     char last[LAST_WORDS + 1];
 } Stream;
@@ -48,7 +48,7 @@ struct Output {
     unsigned char *files, *hidden; // [ranks]: bit 1 stdout, bit 2 stderr
     Console consoles[STREAMS];
     Bar bar;
-    char error[LAST_WORDS + 1]; // the first line "error: ..." that was shown in this attempt
+    char error[LAST_WORDS + 1]; // first line "error: ..." shown in this attempt
     char *chunk;                // [CHUNK]
 };
 
@@ -61,7 +61,8 @@ static void write_log(Output *output, Stream *stream, const char *data, size_t b
             data += n;
             bytes -= (size_t)n;
         } else if (errno != EINTR) {
-            output_say(output, "cannot write a log file any more: %s", strerror(errno));
+            char why[FILE_CAUSE_ROOM];
+            output_say(output, "cannot write a log file any more: %s", file_cause(errno, why));
             close(stream->log_fd);
             stream->log_fd = -1;
         }
@@ -80,8 +81,7 @@ static void remember(Stream *stream, const char *line, size_t bytes) {
     stream->last[kept] = '\0';
 }
 
-// Finds what remains of a line when the bars that were drawn in its place are gone. *bytes becomes
-// the length of that.
+// Skips the bars that were drawn before the text of a line. Returns the text, *bytes its length.
 static const char *skip_bars(const char *line, size_t *bytes) {
     size_t end = *bytes;
     while (end > 0 && (line[end - 1] == '\n' || line[end - 1] == '\r')) end--;
@@ -92,8 +92,8 @@ static const char *skip_bars(const char *line, size_t *bytes) {
     return line + skipped;
 }
 
-// All ranks are given the same command, so a mistake in it is met by each of them, and said once.
-// Tells whether this line, the stream's last words, is an error that another rank has just shown.
+// Whether this line, the stream's last words, is an error that another rank has shown: all ranks
+// run the same command, so each reports a mistake in it.
 static bool is_repeated(Output *output, const Stream *stream, const char *line, size_t bytes) {
     if (bytes < 7 || memcmp(line, "error: ", 7) != 0) return false;
     if (output->error[0]) return strcmp(output->error, stream->last) == 0;
@@ -112,8 +112,8 @@ static void emit_line(Output *output, Stream *stream, Console *console, const ch
     console_write(console, stream, stream->prefix, line, bytes);
 }
 
-// Shows the bar that is being drawn in the unfinished line, which begins at `begin`, and forgets
-// the bars before it. Returns where the shown bar begins.
+// Shows the last bar in the incomplete line, which begins at `begin`. Returns the bar's begin: the
+// bars before it are dropped.
 static size_t emit_bar(Stream *stream, Console *console, size_t begin) {
     const char *bar = memrchr(stream->line + begin, '\r', stream->used - begin);
     if (!bar) return begin;
@@ -122,7 +122,7 @@ static size_t emit_bar(Stream *stream, Console *console, size_t begin) {
     return begin;
 }
 
-// Passes on the whole lines, and with `all` also the unfinished one, unless it is a bar.
+// Emits all complete lines, and with `all` the incomplete one unless it is a bar.
 static void emit_lines(Output *output, Stream *stream, Console *console, bool all) {
     size_t begin = 0;
     while (begin < stream->used) {
@@ -158,7 +158,7 @@ static void stream_end(Output *output, Stream *stream, Console *console) {
     stream->fd = -1;
 }
 
-// Reads one chunk of the pipe. False: there is nothing to read now.
+// Reads one chunk of the pipe. False: the pipe is empty or closed.
 static bool stream_pump(Output *output, Stream *stream, Console *console) {
     if (stream->fd < 0) return false;
     ssize_t n = read(stream->fd, output->chunk, CHUNK);
@@ -171,7 +171,7 @@ static bool stream_pump(Output *output, Stream *stream, Console *console) {
     return false;
 }
 
-// ---- All of them
+// ---- All streams
 
 static Stream *stream_of(const Output *output, int local_rank, int which) {
     return &output->streams[local_rank * STREAMS + which];
@@ -212,12 +212,12 @@ void output_pump(Output *output) {
 
 void output_drain(Output *output, int local_rank) {
     for (int which = 0; which < STREAMS; which++) {
-        // A pipe holds 64 KiB, so a few reads empty it even while a grandchild goes on writing.
+        // A pipe holds 64 KiB: bounded, because a grandchild may keep writing.
         for (int i = 0; i < 16; i++) {
             Stream *stream = stream_of(output, local_rank, which);
             if (!stream_pump(output, stream, &output->consoles[which])) break;
         }
-        // The last words may lack their newline.
+        // The last line may lack its newline.
         Stream *stream = stream_of(output, local_rank, which);
         bool is_bar = stream->bar && stream->used > 0 && stream->line[0] == '\r';
         if (stream->used > 0 && !is_bar) remember(stream, stream->line, stream->used);
@@ -276,8 +276,16 @@ const char *output_folder(const Output *output, int local_rank) {
 
 static int open_log(const char *folder, int which, Error *err) {
     char *path = memory_format("%s/%s.log", folder, which == 0 ? "stdout" : "stderr");
-    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (fd < 0) error_set(err, STATUS_USAGE, "cannot write %s: %s", path, strerror(errno));
+    // O_NONBLOCK: opening a FIFO does not wait for its reader.
+    int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
+    struct stat info;
+    if (fd < 0) {
+        error_set(err, STATUS_USAGE, "cannot write %s: %s", path, strerror(errno));
+    } else if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+        error_set(err, STATUS_USAGE, "cannot write %s: it is not a regular file", path);
+        close(fd);
+        fd = -1;
+    }
     free(path);
     return fd;
 }
@@ -304,7 +312,7 @@ int output_begin(Output *output, int attempt, Error *err) {
 void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd) {
     const int fds[STREAMS] = {stdout_fd, stderr_fd};
     for (int which = 0; which < STREAMS; which++) {
-        (void)fcntl(fds[which], F_SETFL, O_NONBLOCK); // our end only: the rank's write end blocks
+        (void)fcntl(fds[which], F_SETFL, O_NONBLOCK); // the read end only: the rank's writes block
         stream_of(output, local_rank, which)->fd = fds[which];
     }
 }
@@ -342,7 +350,7 @@ Output *output_open(const OutputOptions *options, Error *err) {
     output->files = memory_zalloc(ranks);
     output->hidden = memory_zalloc(ranks);
     output->chunk = memory_zalloc(CHUNK);
-    int status = routes_read(options, output->files, output->hidden, err);
+    int status = output_routing_parse(options, output->files, output->hidden, err);
     for (int which = 0; which < STREAMS; which++) {
         output->consoles[which] = console_open(which + 1, &output->bar);
         for (int r = 0; r < options->ranks; r++) stream_open(output, r, which);

@@ -1,15 +1,20 @@
 /* spawn.c: see spawn.h. */
 #include "ddp/launch/spawn.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-// ---- Which file?
+#include "common/base/format.h"
+#include "common/base/options.h"
+
+// ---- The program's file
 
 static bool is_program(const char *path) {
     struct stat about;
@@ -26,7 +31,7 @@ static int explain_path(const char *path, Error *err) {
     return error_set(err, STATUS_USAGE, "cannot run %s: %s", path, why);
 }
 
-// Programs that were built with this launcher lie in its folder.
+// Searches ddprun's own folder, where the build puts all programs.
 static bool find_beside_me(const char *name, char path[PATH_MAX]) {
     ssize_t bytes = readlink("/proc/self/exe", path, PATH_MAX - 1);
     if (bytes <= 0 || !*name) return false;
@@ -34,6 +39,25 @@ static bool find_beside_me(const char *name, char path[PATH_MAX]) {
     char *end = strrchr(path, '/') + 1;
     size_t room = PATH_MAX - (size_t)(end - path);
     return (size_t)snprintf(end, room, "%s", name) < room && is_program(path);
+}
+
+// The program in ddprun's folder whose name is nearest to `name`; "" if none is near.
+static void nearest_beside_me(const char *name, char nearest[NAME_MAX + 1]) {
+    char path[PATH_MAX];
+    struct dirent **entries;
+    size_t best = SIZE_MAX;
+    nearest[0] = '\0';
+    if (!find_beside_me("ddprun", path)) return;
+    *strrchr(path, '/') = '\0';
+    int count = scandir(path, &entries, NULL, alphasort);
+    for (int i = 0; i < count; i++) {
+        const char *entry = entries[i]->d_name;
+        const OptionWord word = {.start = entry, .length = (int)strlen(entry)};
+        if (find_beside_me(entry, path) && options_is_near(name, word, &best))
+            snprintf(nearest, NAME_MAX + 1, "%s", entry);
+        free(entries[i]);
+    }
+    if (count >= 0) free(entries);
 }
 
 int spawn_find_program(const char *name, char path[PATH_MAX], Error *err) {
@@ -54,25 +78,31 @@ int spawn_find_program(const char *name, char path[PATH_MAX], Error *err) {
     }
     if (find_beside_me(name, path)) return 0;
     bool here = *name && is_program(name);
+    char near[NAME_MAX + 1] = "";
+    if (!here) nearest_beside_me(name, near);
     return error_set(err, STATUS_USAGE,
-                     "cannot run '%s': there is no such program in PATH or beside ddprun%s%s", name,
-                     here ? "; to run the one in this folder write ./" : "", here ? name : "");
+                     "cannot run '%s': there is no such program in PATH or beside ddprun%s%s%s",
+                     format_quote(name).text,
+                     here    ? "; to run the one in this folder write ./"
+                     : *near ? "; did you mean "
+                             : "",
+                     here ? name : near, *near ? "?" : "");
 }
 
 // ---- The child
 
 static void default_signals(void) {
-    // SIGHUP stays as it is: nohup's "ignore" is meant for the ranks too.
+    // SIGHUP is inherited: nohup's "ignore" holds for the ranks, too.
     const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD};
     for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) signal(numbers[i], SIG_DFL);
 }
 
-// Returns only if it fails, with errno set.
+// Returns only on failure, with errno set.
 static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int stderr_fd) {
     (void)setpgid(0, 0);
-    guard_watch(spawn->guard, getpid()); // before the rank can start anything itself
+    guard_watch(spawn->guard, getpid()); // before the rank can fork
     if (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0) return;
-    if (getppid() != launcher) _exit(127); // it died before the line above took effect
+    if (getppid() != launcher) _exit(127); // the launcher died before prctl
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null_fd < 0 || dup2(null_fd, 0) < 0) return;
     if (dup2(stdout_fd, 1) < 0 || dup2(stderr_fd, 2) < 0) return;
@@ -87,7 +117,7 @@ static void become_rank(const Spawn *spawn, pid_t launcher, int stdout_fd, int s
 // ---- The parent
 
 typedef struct Pipes {
-    int out[2], err[2], status[2]; // status: errno if exec failed, end of file if it did not
+    int out[2], err[2], status[2]; // status: errno of a failed exec, or end of file
 } Pipes;
 
 static void close_fd(int *fd) {
@@ -127,17 +157,17 @@ int spawn_rank(const Spawn *spawn, Spawned *spawned, Error *err) {
         ssize_t n = write(pipes.status[1], &cause, sizeof cause);
         _exit(n == sizeof cause ? 126 : 127);
     }
-    (void)setpgid(pid, pid); // parent and child both say it, because either may come first
+    (void)setpgid(pid, pid); // in parent and child, because either may run first
     close_fd(&pipes.out[1]);
     close_fd(&pipes.err[1]);
     close_fd(&pipes.status[1]);
-    (void)fcntl(pipes.status[0], F_SETFL, O_NONBLOCK); // of our end only
+    (void)fcntl(pipes.status[0], F_SETFL, O_NONBLOCK); // the read end only
     *spawned = (Spawned){pid, pipes.out[0], pipes.err[0], pipes.status[0]};
     return 0;
 }
 
-// The end of file comes when exec closes the other end, or when the rank dies.
-SpawnState spawn_look(int start_fd, const char *path, Error *err) {
+// End of file: exec or the rank's death closed the write end.
+SpawnState spawn_poll(int start_fd, const char *path, Error *err) {
     int cause = 0;
     ssize_t n;
     do {

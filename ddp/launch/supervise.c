@@ -1,16 +1,18 @@
-/* supervise.c: one attempt's ranks, from their start to the end of the last (ddp/launch/launch.h).
+/* supervise.c: supervises one attempt's ranks, from fork to the last exit (ddp/launch/launch.h).
  *
- * There is one loop. It waits for output, a signal, a rank that starts or the next look (look.c),
- * takes signals, reaps ranks that have ended, starts more of them (start.c), and decides.
+ * One loop: poll (output, signals, starting ranks, the next health check), take signals, reap
+ * ranks, start more of them (start_ranks.c), decide.
  *
- * Deaths are observed in the order in which SIGCHLD brings them, but several may have happened at
- * once, so the loop lets 100 ms pass after the first failure before it names the root. A rank that
- * ended with STATUS_FAILED may only have lost a peer, unless its heartbeat says that it met an
- * error of its own. If all that failed are such, the loop waits up to a second for the one they
- * lost; it comes before them.
+ * The root is the rank that failed first. Several deaths may precede one SIGCHLD, so the loop
+ * collects deaths for 100 ms before it names the root. A rank that exited with STATUS_FAILED may
+ * have lost a peer only, unless its heartbeat marks it as the culprit. If all failures are such
+ * consequences, the loop collects for up to a second: the death that caused them precedes them.
  *
- * Every stage but RUNNING has a deadline, and each leads to the next: DOUBTING -> ENDING -> KILLING
- * -> out.
+ *   stage    deadline                                next stage
+ *   RUNNING  none; heartbeat_monitor.c has its own   DOUBTING after a failure
+ *   DOUBTING 0.1 s or 1 s                            ENDING, after the root is reported
+ *   ENDING   --grace-seconds                         KILLING
+ *   KILLING  30 s                                    the loop ends
  */
 #include <poll.h>
 #include <sys/signalfd.h>
@@ -22,7 +24,7 @@
 
 #define DOUBT_S       0.1
 #define CONSEQUENCE_S 1.0
-#define KILL_S        30.0 // how long a process may take to die of SIGKILL (it may sit in a driver)
+#define KILL_S        30.0 // to die of SIGKILL: a system call in a driver may delay it
 
 // ---- Waiting
 
@@ -57,7 +59,7 @@ static void signal_ranks(Launch *launch, int number) {
         if (rank->fate != RANK_ALIVE) continue;
         rank->sent = number;
         kill(-rank->pid, number);
-        kill(-rank->pid, SIGCONT); // a stopped process gets its signals only when it goes on
+        kill(-rank->pid, SIGCONT); // a stopped process handles signals only after SIGCONT
     }
 }
 
@@ -86,15 +88,14 @@ void launch_fail(Launch *launch, LaunchCause cause, int root) {
 
 // ---- Reaping
 
-// STATUS_FAILED is also what a rank ends with when it has lost a peer.
+// A rank that has lost a peer exits with STATUS_FAILED, too.
 static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
     return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED &&
            !heartbeat_board_read(launch->board, rank->local_rank).culprit;
 }
 
-// A rank has failed. Which one was the root is judged after a moment: a short one if this failure
-// cannot be a consequence and the others are not about to write their flight records
-// (ddp/group/flight_recorder.h).
+// Postpones naming the root after a failure: by DOUBT_S if this failure cannot be a consequence and
+// no flight records are pending (ddp/group/flight_recorder.h), else by CONSEQUENCE_S.
 static void postpone_judgement(Launch *launch, const LaunchedRank *rank) {
     bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
     double seconds = waits ? CONSEQUENCE_S : DOUBT_S;
@@ -115,8 +116,8 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
     if (!well) postpone_judgement(launch, rank);
 }
 
-// What else runs in the rank's process group dies with it. The rank itself is not reaped before, so
-// that its number cannot have passed to a stranger.
+// Kills the rest of the rank's process group, then reaps the rank: not before, because its number
+// could be reused by then.
 static void reap_rank(Launch *launch, LaunchedRank *rank) {
     siginfo_t info = {0};
     int news = WEXITED | WSTOPPED | WCONTINUED;
@@ -129,7 +130,7 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
         (void)waitid(P_PID, (id_t)rank->pid, &info, WSTOPPED | WCONTINUED | WNOHANG);
         return;
     }
-    launch_watch_start(launch, rank->local_rank); // it may have told why it cannot run its program
+    launch_watch_start(launch, rank->local_rank); // reads why exec failed
     kill(-rank->pid, SIGKILL);
     guard_release(launch->guard, rank->pid);
     (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
@@ -143,7 +144,7 @@ static void reap(Launch *launch) {
     }
 }
 
-// ---- Who is the root?
+// ---- The root
 
 static bool failed(const LaunchedRank *rank) {
     return !rank->sent &&
@@ -185,7 +186,7 @@ static void react_to_signal(Launch *launch, int number) {
     output_say(launch->output, "received %s: ending all ranks", name);
     char why[64];
     snprintf(why, sizeof why, "its ddprun received %s", name);
-    nodes_tell(launch->nodes, launch->attempt, true, why);
+    nodes_publish_end(launch->nodes, launch->attempt, true, why);
     launch_end_ranks(launch, CAUSE_SIGNAL, number);
 }
 
@@ -193,7 +194,7 @@ static void decide(Launch *launch) {
     bool due = clock_ns() >= launch->act_at_ns;
     switch (launch->stage) {
     case LAUNCH_RUNNING:
-        launch_look(launch);
+        launch_check_health(launch);
         break;
     case LAUNCH_DOUBTING:
         if (due || launch->alive == 0) judge(launch);

@@ -1,10 +1,10 @@
 /* heartbeat.c: see heartbeat.h.
  *
- * The page is a memfd: a header, then one Line of two cache lines per local rank. A line has one
- * writer per field, and its reader is another process that only talks about what it reads:
- * no locks, no waiting, and a rank that is killed at any point leaves something readable, because
- * the last byte of each name is never written. Fields are volatile so that the compiler neither
- * delays nor drops a store that nobody in this process reads.
+ * The page: a header, then a Line of two cache lines for each local rank. Each field has one
+ * writer; the reader is another process, which only reports what it reads. So there are no locks,
+ * and a rank killed at any point leaves a readable line: the last byte of each name is never
+ * written. Fields are volatile so that the compiler neither delays nor drops a store that this
+ * process never reads.
  */
 #include "ddp/rendezvous/heartbeat.h"
 
@@ -17,7 +17,7 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 
-#define HEARTBEAT_MAGIC 0x3261656270646464u // says that DDPRUN_HEARTBEAT leads to such a page
+#define HEARTBEAT_MAGIC 0x3261656270646464u // identifies a heartbeat page
 
 typedef struct Line {
     volatile char phase[HEARTBEAT_NAME_MAX + 1];
@@ -66,7 +66,7 @@ static void write_name(volatile char to[HEARTBEAT_NAME_MAX + 1], const char *nam
     }
 }
 
-// The descriptor's number came through the environment, which may be stale: look before use.
+// DDPRUN_HEARTBEAT may be stale, so the descriptor is validated before use.
 static bool is_board(const void *page, size_t bytes, int local_rank) {
     const Header *header = page;
     return header->magic == HEARTBEAT_MAGIC && header->ranks < bytes &&
@@ -169,7 +169,7 @@ void heartbeat_board_clear(HeartbeatBoard *board) {
 
 static void read_name(char to[HEARTBEAT_NAME_MAX + 1], const volatile char *from) {
     for (size_t i = 0; i < HEARTBEAT_NAME_MAX; i++) {
-        // A rank may write anything here, and it goes to a terminal.
+        // Untrusted bytes of the rank, which are written to a terminal.
         to[i] = from[i] == '\0' || (from[i] > ' ' && from[i] < 127) ? from[i] : '?';
     }
     to[HEARTBEAT_NAME_MAX] = '\0';

@@ -1,8 +1,8 @@
-/* heartbeat.h: what a rank is doing, where its launcher can see it.
+/* heartbeat.h: publishes a rank's phase, step and collective to its launcher.
  *
- * ddprun hands each rank two cache lines of a shared page (an inherited memfd; DDPRUN_HEARTBEAT
- * holds its descriptor). The rank writes its phase, step and collective there; the launcher reads
- * it when the rank dies or falls silent, and says so. Without a launcher the calls do nothing.
+ * ddprun shares a page (an inherited memfd; DDPRUN_HEARTBEAT holds its descriptor) with two cache
+ * lines for each rank. The rank writes; the launcher reads when the rank dies or falls silent.
+ * Without a launcher the calls do nothing.
  */
 #ifndef DDP_RENDEZVOUS_HEARTBEAT_H
 #define DDP_RENDEZVOUS_HEARTBEAT_H
@@ -16,19 +16,18 @@ enum { HEARTBEAT_NAME_MAX = 15 }; // longer names are cut
 
 typedef struct Heartbeat Heartbeat;
 
-// -1 with err filled: DDPRUN_HEARTBEAT is set and does not lead to a page with a line for this
-// rank.
+// 0; -1 with err filled if DDPRUN_HEARTBEAT is set, but is not a page with a line for this rank.
 int heartbeat_check(int local_rank, Error *err);
-Heartbeat *heartbeat_open(int local_rank); // NULL without a launcher: fine for the others
+Heartbeat *heartbeat_open(int local_rank); // NULL without a launcher, which all calls accept
 // Phase and step are set by one thread, the collective by one thread; the two may differ.
 void heartbeat_phase(Heartbeat *heartbeat, const char *phase); // "init", "train", "evaluate", ...
 void heartbeat_step(Heartbeat *heartbeat, uint64_t step);
 void heartbeat_collective(Heartbeat *heartbeat, uint64_t sequence, const char *kind);
-// This rank fails for a reason of its own, not because it lost another one.
+// Marks this rank as a culprit: it fails for a reason of its own, not for the loss of a peer.
 void heartbeat_culprit(Heartbeat *heartbeat);
 void heartbeat_close(Heartbeat *heartbeat);
 
-// The launcher's side: the page with a line for each of its ranks.
+// The launcher's side: the page, with a line for each of its ranks.
 typedef struct HeartbeatBoard HeartbeatBoard;
 
 typedef struct HeartbeatView {

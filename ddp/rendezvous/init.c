@@ -1,18 +1,24 @@
-/* init.c: how the ranks of a job find each other and become a ProcessGroup (ddp/rendezvous/init.h).
+/* init.c: the rendezvous of a job's ranks, and the group that follows (ddp/rendezvous/init.h).
  *
- * They meet in the store. Every rank leaves its card (rank/R: world size, host, pid, GPU). Rank 0
- * reads all cards, decides whether they make a job, and publishes the plan: the address of the
- * group, or the error, so that all ranks fail with the same words. The others look for what is
- * there and say so; when rank 0 has heard from all it publishes "go". Whoever fails publishes why
- * instead: nobody waits for a rank that has already given up. All waiting ends at one deadline.
+ * They meet in the store:
  *
- * Then the ranks part. If the group keeps the store, by which they tell each other of failures,
- * they part when the group is closed.
+ *   every rank   publishes its card under rank/R: world size, host, pid, device
+ *   rank 0       reads all cards, checks that they form one job, and publishes the plan: the
+ *                group's address, or the error, so that all ranks fail with the same message
+ *   the others   open what is at the address and acknowledge under attached/R
+ *   rank 0       publishes "go" after the last acknowledgement
  *
- * The environment is read in env.c; the groups themselves are the backends' (ddp/group/backends.h).
+ * A rank that fails publishes its error in place of its next message, so no rank waits for it. One
+ * deadline covers all waiting.
+ *
+ * Afterwards the ranks disconnect from the store; a group that keeps the store, to propagate
+ * failures, disconnects when it is closed.
+ *
+ * The environment is read in init_env.c; the groups belong to the backends (ddp/group/backends.h).
  */
 #include "ddp/rendezvous/init.h"
 
+#include <float.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -22,38 +28,40 @@
 #include "common/base/memory.h"
 #include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
+#include "ddp/rendezvous/compare_settings.h"
 #include "ddp/rendezvous/heartbeat.h"
-#include "ddp/rendezvous/internal.h"
 #include "ddp/rendezvous/meeting_file.h"
 #include "ddp/rendezvous/own_address.h"
 
-enum { CARD_MAX = 340 + PG_CARD_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
+enum { CARD_MAX = 340 + PG_CARD_MAX + INIT_ALIKE_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
 
-#define PART_S    2.0  // how long the others wait for rank 0 to hang up
-#define STORE_S   10.0 // how long a rank of a group waits for an answer of the store
-#define LOOK_UP_S 0.1  // how often rank 0, while it waits for a rank, looks whether another gave up
+#define PART_S    2.0  // time-out for rank 0 to close the connection
+#define STORE_S   10.0 // time-out of a group's calls to the store
+#define LOOK_UP_S 0.1  // interval at which rank 0 checks for other ranks' errors
 
 typedef struct Meeting {
     Rendezvous me;
-    PgOptions options; // of the group; its timeout is also the meeting's
+    PgOptions options; // of the group; its timeout is also the rendezvous' deadline
     const PgOpener *backend;
-    char card[PG_CARD_MAX]; // of this rank's device; "-" if the backend asks for none
+    const PgOpener *starter; // see find_starter
+    char card[PG_CARD_MAX];  // of this rank's device; "-" if the backend needs none
     uint64_t deadline_ns;
     MeetingFile *file;   // NULL without file://
     StoreServer *server; // NULL unless this rank serves the store
     Store *store;
-    PgPlace place; // what the group is made of
+    PgEndpoint place; // for the backend's opener
 } Meeting;
 
-typedef struct Card { // as text: "world host boot_id pid_namespace pid stamp backend device"
+// As text: "world host boot_id pid_namespace pid stamp backend device\n" and the lines of alike.
+typedef struct Card {
     int world_size, pid;
-    unsigned long long stamp; // when it was made: tells two meetings of one process apart
+    unsigned long long stamp; // time of creation: distinguishes two groups of one process
     char host[72], boot_id[48], pid_namespace[48], backend[16], device[PG_CARD_MAX];
 } Card;
 
-// ---- Cards: what tells whether two ranks can share memory
+// ---- Cards: whether two ranks can share memory
 
-// Two containers of one machine may have the same name, and one kernel; ranks in different pid
+// Host name and boot id do not distinguish two containers of one machine; ranks in different pid
 // namespaces cannot open each other's memory through /proc.
 static Card my_card(const Meeting *m) {
     Card card = {.world_size = m->me.world_size, .pid = getpid(), .stamp = clock_ns()};
@@ -66,10 +74,10 @@ static Card my_card(const Meeting *m) {
     return card;
 }
 
-static void write_card(const Card *card, char text[CARD_MAX]) {
-    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu %s %s", card->world_size, card->host,
+static void write_card(const Card *card, const char *alike, char text[CARD_MAX]) {
+    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu %s %s\n%s", card->world_size, card->host,
              card->boot_id, card->pid_namespace, card->pid, card->stamp, card->backend,
-             card->device);
+             card->device, alike);
 }
 
 static bool parse_card(const char *text, Card *card) {
@@ -85,7 +93,7 @@ static double left_s(const Meeting *m) {
     return now < m->deadline_ns ? (double)(m->deadline_ns - now) * 1e-9 : 0.0;
 }
 
-// Waits for the key until the meeting's deadline plus grace_s, and reads it as a string.
+// Waits for the key until the deadline plus grace_s, and reads it as a string.
 static int read_key(Meeting *m, const char *key, double grace_s, char *text, size_t capacity,
                     Error *err) {
     size_t bytes = capacity - 1;
@@ -95,40 +103,47 @@ static int read_key(Meeting *m, const char *key, double grace_s, char *text, siz
     return 0;
 }
 
-// The first verdict under a key stands: "ok ..." or "error ...".
+// Parses a verdict. Returns 0 for "ok ..."; -1 with err filled for "error ..." and "usage ..." (a
+// wrong input).
+static int check_verdict(const char *text, Error *err) {
+    bool usage = strncmp(text, "usage ", 6) == 0;
+    if (!usage && strncmp(text, "error ", 6) != 0) return 0;
+    return error_set(err, usage ? STATUS_USAGE : STATUS_FAILED, "%s", text + 6);
+}
+
+// Publishes a verdict; the first one under a key is kept.
 static int publish(Meeting *m, const char *key, const char *kind, const char *text, Error *err) {
     char mine[VERDICT_MAX], stands[VERDICT_MAX];
     snprintf(mine, sizeof mine, "%s %s", kind, text);
     if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
-    if (strncmp(stands, "error ", 6) != 0) return 0;
-    return error_set(err, STATUS_FAILED, "%s", stands + 6);
+    return check_verdict(stands, err);
 }
 
-// Tells the others why this rank gives up. That this too may fail changes nothing.
+// Publishes why this rank gives up; a failure of that is ignored.
 static void publish_error(Meeting *m, const char *key, const Error *cause) {
     Error ignored = {0};
-    (void)publish(m, key, "error", cause->message, &ignored);
+    const char *kind = cause->status == STATUS_USAGE ? "usage" : "error";
+    (void)publish(m, key, kind, cause->message, &ignored);
 }
 
-// Reads a verdict. Rank 0 gives up at the deadline and then says who is missing, which is worth
-// waiting another second for.
+// Reads a verdict, up to a second after the deadline: rank 0 publishes the missing ranks only then.
 static int await_verdict(Meeting *m, const char *key, char *payload, size_t capacity, Error *err) {
     char text[VERDICT_MAX];
     if (read_key(m, key, 1.0, text, sizeof text, err) != 0)
         return error_prefix(err, "waiting for rank 0");
-    if (strncmp(text, "error ", 6) == 0) return error_set(err, STATUS_FAILED, "%s", text + 6);
+    if (check_verdict(text, err) != 0) return -1;
     if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity)
         return error_set(err, STATUS_FAILED, "rank 0 published something else: '%.80s'", text);
     memcpy(payload, text + 3, strlen(text + 3) + 1);
     return 0;
 }
 
-// ---- Every rank: leaves its card
+// ---- Every rank: publishes its card
 
 static int leave_card(Meeting *m, Error *err) {
     char key[32], mine[CARD_MAX], stands[CARD_MAX];
     Card card = my_card(m);
-    write_card(&card, mine);
+    write_card(&card, m->me.alike, mine);
     snprintf(key, sizeof key, "rank/%d", m->me.rank);
     if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
     if (strcmp(stands, mine) == 0) return 0;
@@ -146,7 +161,7 @@ static int leave_card(Meeting *m, Error *err) {
     return -1;
 }
 
-// ---- Rank 0: reads the cards, decides
+// ---- Rank 0: reads the cards, publishes the plan
 
 // "ranks 2, 5 of 8 have not come within 30 s"
 static int fail_missing(Meeting *m, const char *stage, Error *err) {
@@ -167,7 +182,7 @@ static int fail_missing(Meeting *m, const char *stage, Error *err) {
                      m->options.timeout_s);
 }
 
-// Can they share memory? For backends of one system.
+// Whether two ranks can share memory, for backends of one system.
 static int check_system(const Meeting *m, int rank, const Card *mine, const Card *theirs,
                         Error *err) {
     bool same_system = strcmp(theirs->boot_id, mine->boot_id) == 0 &&
@@ -180,7 +195,7 @@ static int check_system(const Meeting *m, int rank, const Card *mine, const Card
                      strcmp(theirs->host, mine->host) == 0 ? " in another container" : "");
 }
 
-// For backends whose ranks need a GPU each. cards: [rank + 1], and all before the last are checked.
+// For backends that need a GPU for each rank. cards: [rank + 1]; all but the last are checked.
 static int check_gpu(const Card *cards, int rank, Error *err) {
     for (int other = 0; other < rank; other++) {
         if (strcmp(cards[other].device, cards[rank].device) != 0) continue;
@@ -192,11 +207,14 @@ static int check_gpu(const Card *cards, int rank, Error *err) {
     return 0;
 }
 
-static int check_card(const Meeting *m, const Card *cards, int rank, Error *err) {
+// alike: that rank's settings.
+static int check_card(const Meeting *m, const Card *cards, int rank, const char *alike,
+                      Error *err) {
     const Card *mine = &cards[0], *theirs = &cards[rank];
     if (theirs->world_size != mine->world_size)
         return error_set(err, STATUS_USAGE, "WORLD_SIZE is %d at rank %d and %d at rank %d",
                          mine->world_size, m->me.rank, theirs->world_size, rank);
+    if (compare_settings(m->me.alike, m->me.rank, alike, rank, err) != 0) return -1;
     if (strcmp(mine->backend, theirs->backend) != 0)
         return error_set(err, STATUS_USAGE, "the backend is %s at rank %d and %s at rank %d",
                          mine->backend, m->me.rank, theirs->backend, rank);
@@ -204,7 +222,7 @@ static int check_card(const Meeting *m, const Card *cards, int rank, Error *err)
     return m->backend->card ? check_gpu(cards, rank, err) : 0;
 }
 
-// Waits for what rank r says under "stage/r", but no longer than until another rank gives up.
+// Waits for the verdict of rank r under "stage/r"; returns early if another rank gives up.
 static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t capacity,
                       Error *err) {
     char key[32], plan[VERDICT_MAX];
@@ -214,17 +232,18 @@ static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t c
         double left = left_s(m);
         if (store_wait(m->store, key, left < LOOK_UP_S ? left : LOOK_UP_S, &late) == 0)
             return read_key(m, key, 0, text, capacity, err);
-        // No plan equals "-", so this only reads; a missing one reads as "".
+        // Only reads: no plan equals "-". A missing one reads as "".
         if (store_compare_set(m->store, "plan", "-", "-", plan, sizeof plan, err) != 0) return -1;
-        if (strncmp(plan, "error ", 6) == 0) return error_set(err, STATUS_FAILED, "%s", plan + 6);
+        if (check_verdict(plan, err) != 0) return -1;
         if (left <= 0) return fail_missing(m, stage, err);
     }
 }
 
-static int read_card(Meeting *m, int r, Card *card, Error *err) {
+static int read_card(Meeting *m, int r, Card *cards, Error *err) {
     char text[CARD_MAX];
     if (await_rank(m, "rank", r, text, sizeof text, err) != 0) return -1;
-    if (parse_card(text, card)) return 0;
+    const char *end = strchr(text, '\n');
+    if (end && parse_card(text, &cards[r])) return check_card(m, cards, r, end + 1, err);
     return error_set(err, STATUS_FAILED, "rank %d left '%.80s' as its card", r, text);
 }
 
@@ -232,10 +251,7 @@ static int gather_cards(Meeting *m, Error *err) {
     Card *cards = memory_zalloc((size_t)m->me.world_size * sizeof *cards);
     int status = 0;
     cards[0] = my_card(m);
-    for (int r = 1; r < m->me.world_size && status == 0; r++) {
-        status = read_card(m, r, &cards[r], err);
-        if (status == 0) status = check_card(m, cards, r, err);
-    }
+    for (int r = 1; r < m->me.world_size && status == 0; r++) status = read_card(m, r, cards, err);
     free(cards);
     return status;
 }
@@ -244,8 +260,9 @@ static int await_reached(Meeting *m, Error *err) {
     for (int r = 1; r < m->me.world_size; r++) {
         char text[VERDICT_MAX];
         if (await_rank(m, "attached", r, text, sizeof text, err) != 0) return -1;
-        if (strncmp(text, "error ", 6) == 0)
-            return error_set(err, STATUS_FAILED, "rank %d cannot attach: %s", r, text + 6);
+        if (check_verdict(text, err) == 0) continue;
+        error_prefix(err, "rank %d cannot attach", r);
+        return -1;
     }
     return 0;
 }
@@ -277,7 +294,7 @@ static int follow(Meeting *m, Error *err) {
     return await_verdict(m, "go", nothing, sizeof nothing, err);
 }
 
-// ---- The meeting
+// ---- The store
 
 static int serve(Meeting *m, int *port, const char *token, Error *err) {
     m->server = store_serve(m->me.master_addr, *port, token, err);
@@ -286,7 +303,7 @@ static int serve(Meeting *m, int *port, const char *token, Error *err) {
     return 0;
 }
 
-// With file://, rank 0 serves at any free port; the token is in the file, for its owner alone.
+// file://: rank 0 serves at a free port and writes the token to the file, readable by its owner.
 static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
     const Rendezvous *me = &m->me;
     m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
@@ -297,7 +314,7 @@ static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Er
     return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
 }
 
-// What rank 0 tells the others by the backend: "ok ADDRESS PORT TOKEN", or "error ...".
+// Rank 0 sends "ok ADDRESS PORT TOKEN" or "error ..." by the starter's backend.
 static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
                       char text[VERDICT_MAX], Error *err) {
     Error error = {0};
@@ -312,18 +329,18 @@ static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
     if (error.status != STATUS_OK) error_set(err, error.status, "%s", error.message);
 }
 
-// Without MASTER_ADDR, rank 0 serves at any free port, and the backend tells the others where.
+// Without MASTER_ADDR rank 0 serves at a free port, and the starter's backend broadcasts it.
 static int find_told_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
     char text[VERDICT_MAX] = "";
     if (m->me.rank == 0) say_where(m, port, token, text, err);
-    m->backend->tell(text, sizeof text, m->options.timeout_s);
+    m->starter->tell(text, sizeof text, m->options.timeout_s);
     if (m->me.rank == 0) return m->server ? 0 : -1;
     if (sscanf(text, "ok %255s %d %64s", m->me.master_addr, port, token) == 3) return 0;
     return error_set(err, STATUS_FAILED, "%s",
                      strncmp(text, "error ", 6) == 0 ? text + 6 : "rank 0 said nothing");
 }
 
-// Connects to where the ranks meet, and serves it if that is this rank's part.
+// Connects to the store, and serves it first if this rank has to.
 static Store *open_store(Meeting *m, Error *err) {
     const Rendezvous *me = &m->me;
     if (me->store) return store_clone(me->store, m->options.timeout_s, err);
@@ -332,7 +349,7 @@ static Store *open_store(Meeting *m, Error *err) {
     memcpy(token, me->token, sizeof token);
     if (me->file_path[0]) {
         if (find_store(m, &port, token, err) != 0) return NULL;
-    } else if (me->master_unknown && m->backend->tell) {
+    } else if (me->master_unknown && m->starter && m->starter->tell) {
         if (find_told_store(m, &port, token, err) != 0) return NULL;
     } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
         return NULL;
@@ -343,21 +360,21 @@ static Store *open_store(Meeting *m, Error *err) {
 static int meeting_open(Meeting *m, Error *err) {
     m->store = open_store(m, err);
     if (!m->store) return -1;
-    char prefix[32]; // ranks of an attempt that has ended left their keys behind
+    char prefix[32]; // separates the keys of earlier attempts
     snprintf(prefix, sizeof prefix, "attempt_%d", m->me.restart_count);
     store_add_prefix(m->store, prefix);
     return leave_card(m, err);
 }
 
-// The rank that serves the store stays until the others have read their last answer: also after an
-// error, which it must not take away with it, but then only for a moment. The others stay until it
-// hangs up, if it does so soon: their next meeting at this address must not find the rest of this
-// one.
+// Disconnects. The rank that serves the store closes it after the others have read their last
+// reply, also after an error, but then with a short time-out. The others wait, for at most PART_S,
+// until it closes the connection: their next rendezvous at this address must not find this store.
 static void part(Meeting *m, double patience_s) {
     Error ignored = {0};
     int64_t gone = 0;
     int others = m->me.world_size - 1;
-    if (m->me.launcher_store || m->me.store || others == 0) return; // others serve the store
+    if (m->me.launcher_store || m->me.store || others == 0)
+        return; // another process serves the store
     if (m->me.rank == 0) {
         (void)store_wait(m->store, "parted", patience_s, &ignored);
     } else if (store_add(m->store, "parting", 1, &gone, &ignored) == 0) {
@@ -375,14 +392,14 @@ static void meeting_close(Meeting *m, double patience_s) {
     free(m);
 }
 
-// A group that has kept the meeting is closed.
+// Called when a group that has kept the store is closed.
 static void leave_group(void *meeting) {
     meeting_close(meeting, PART_S);
 }
 
 // ---- The group
 
-// Opens the group when all have come. *kept tells whether it has kept the meeting.
+// Opens the group. *kept: whether it has taken over the store connection.
 static ProcessGroup *open_group(Meeting *m, bool *kept, Error *err) {
     double patience_s = m->options.timeout_s < STORE_S ? m->options.timeout_s : STORE_S;
     if (m->backend->keeps_store && !(m->place.store = store_clone(m->store, patience_s, err)))
@@ -394,7 +411,7 @@ static ProcessGroup *open_group(Meeting *m, bool *kept, Error *err) {
     return group;
 }
 
-// Meets the others and makes the group. On failure the group is NULL and err filled.
+// Rendezvous, then the group. NULL with err filled on failure.
 static ProcessGroup *meet(Meeting *m, Error *err) {
     bool kept = false;
     ProcessGroup *group = NULL;
@@ -406,7 +423,7 @@ static ProcessGroup *meet(Meeting *m, Error *err) {
     return group;
 }
 
-// ---- Who watches the group
+// ---- The group's observer
 
 static void tell_heartbeat(void *heartbeat, uint64_t sequence, const char *name) {
     heartbeat_collective(heartbeat, sequence, name);
@@ -416,13 +433,27 @@ static void close_heartbeat(void *heartbeat) {
     heartbeat_close(heartbeat);
 }
 
-// The launcher, if there is one, sees which collective this rank is in. "init" stands in its page
-// until the rank enters the next phase. A group in the caller's own store is not the job's.
+static void tell_phase(void *heartbeat, const char *phase, uint64_t step) {
+    heartbeat_step(heartbeat, step);
+    heartbeat_phase(heartbeat, phase);
+}
+
+static void tell_failure(void *heartbeat) {
+    heartbeat_culprit(heartbeat);
+}
+
+// Reports phases and collectives to the launcher's heartbeat page, if there is one; the phase is
+// "init" until the group is open. A group in the caller's own store is not the job's and is not
+// reported.
 static PgObserver open_observer(const Rendezvous *me) {
     Heartbeat *heartbeat = me->store ? NULL : heartbeat_open(me->local_rank);
     heartbeat_phase(heartbeat, "init");
     if (!heartbeat) return (PgObserver){0};
-    return (PgObserver){.context = heartbeat, .begins = tell_heartbeat, .close = close_heartbeat};
+    return (PgObserver){.context = heartbeat,
+                        .begins = tell_heartbeat,
+                        .close = close_heartbeat,
+                        .enters = tell_phase,
+                        .fails = tell_failure};
 }
 
 static void tell_group(const ProcessGroup *group, double timeout_s) {
@@ -441,21 +472,38 @@ int init_from_store(Rendezvous *rendezvous, Store *store, int rank, int world_si
     return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank, world_size);
 }
 
-static int check_master(const Rendezvous *me, const PgOpener *backend, Error *err) {
-    if (!me->several_hosts || !me->master_unknown || backend->tell) return 0;
+// The backend whose prepare and tell lead the ranks to the store: this rank's own if it has them;
+// under mpirun mpi, also for a rank with backend shm, so that it meets the ranks with mpi. NULL:
+// none, the store's address must be known.
+static const PgOpener *find_starter(const Rendezvous *me, const PgOpener *backend) {
+    if (backend->prepare) return backend;
+    bool may_meet_others = backend->one_system && me->by_mpirun && me->world_size > 1;
+    return may_meet_others ? pg_backend_of_starter() : NULL;
+}
+
+static int check_master(const Rendezvous *me, const PgOpener *starter, Error *err) {
+    if (!me->several_hosts || !me->master_unknown || (starter && starter->tell)) return 0;
     return error_set(err, STATUS_USAGE,
                      "the ranks are on several hosts: set MASTER_ADDR to rank 0's host");
+}
+
+static int check_world(int rank, int world, Error *err) {
+    if (rank >= 0 && rank < world) return 0;
+    return error_set(err, STATUS_USAGE, "rank %d of a world of %d: expected 0 <= rank < world",
+                     rank, world);
 }
 
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err) {
     DebugLevel level;
     char card[PG_CARD_MAX] = "-";
+    if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return NULL;
+    if (check_world(rendezvous->rank, rendezvous->world_size, err) != 0) return NULL;
     const PgOpener *opener = pg_backend_find(backend, device, err);
     if (!opener) return NULL;
-    if (check_master(rendezvous, opener, err) != 0) return NULL;
-    if (opener->prepare &&
-        opener->prepare(rendezvous->rank, rendezvous->world_size, timeout_s, err) != 0)
+    const PgOpener *starter = find_starter(rendezvous, opener);
+    if (check_master(rendezvous, starter, err) != 0) return NULL;
+    if (starter && starter->prepare(rendezvous->rank, rendezvous->world_size, timeout_s, err) != 0)
         return NULL;
     if (opener->card && opener->card(device, rendezvous->rank, card, err) != 0) return NULL;
     if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
@@ -469,19 +517,23 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
                              .flight_say = level == DEBUG_DETAIL};
     m->deadline_ns = clock_ns_after(timeout_s);
     m->backend = opener;
+    m->starter = starter;
     snprintf(m->card, sizeof m->card, "%s", card);
-    m->place = (PgPlace){.device = device,
-                         .rank = rendezvous->rank,
-                         .world = rendezvous->world_size,
-                         .options = &m->options};
+    m->place = (PgEndpoint){.device = device,
+                            .rank = rendezvous->rank,
+                            .world = rendezvous->world_size,
+                            .options = &m->options};
     const PgObserver observer = m->options.observer;
     ProcessGroup *group = meet(m, err);
     if (group && device) pg_emulate_link(group, device->link);
+    pg_enter(group, "", 0); // ends "init"; the program sets the next phase
     if (group && level >= DEBUG_INFO) tell_group(group, timeout_s);
     if (!group && observer.close) observer.close(observer.context);
     return group;
 }
 
 int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {
+    if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return -1;
+    if (check_world(0, world, err) != 0) return -1;
     return pg_open_threads(world, &(PgOptions){.timeout_s = timeout_s}, groups, err);
 }

@@ -5,9 +5,9 @@
  *     store PORT TOKEN
  *     left RANK
  *
- * START is when the process began: a PID that was given away again is not taken for it.
+ * START is the process' start time: it detects a reused PID.
  *
- * Invariant: whoever holds the lock on a file that still has a name sees complete lines.
+ * Invariant: the holder of the lock on a file that is not unlinked reads complete lines.
  */
 #include "ddp/rendezvous/meeting_file.h"
 
@@ -34,10 +34,10 @@ struct MeetingFile {
     char log[LOG_MAX]; // the file's text, as last read
 };
 
-// ---- Who is a process?
+// ---- Identity of a process
 
-// The 22nd field of /proc/PID/stat; the 2nd is a name in parentheses that may hold anything. 0 if
-// there is no such process, or only its corpse.
+// The 22nd field of /proc/PID/stat, behind the 2nd, a name in parentheses with arbitrary
+// characters. 0 if the process does not exist or is a zombie.
 static unsigned long long start_time(int pid) {
     char path[64], line[1024], state = 'X';
     unsigned long long start = 0;
@@ -65,7 +65,7 @@ static int fail(const MeetingFile *f, const char *what, Error *err) {
     return error_set(err, STATUS_USAGE, "file://%s: %s: %s", f->path, what, strerror(errno));
 }
 
-// A process that was stopped while it held the lock must not stop us for ever.
+// With a deadline, because the lock's holder may be stopped.
 static int lock(MeetingFile *f, uint64_t deadline_ns, Error *err) {
     while (flock(f->fd, LOCK_EX | LOCK_NB) != 0) {
         if (errno != EWOULDBLOCK && errno != EINTR) return fail(f, "cannot lock it", err);
@@ -113,7 +113,7 @@ static bool has_left(const MeetingFile *f, int rank) {
     return false;
 }
 
-// How many have come and not left.
+// Ranks that joined and have not left.
 static int count_guests(const MeetingFile *f) {
     int guests = 0;
     for (const char *line = f->log; *line; line = next_line(line)) {
@@ -123,7 +123,7 @@ static int count_guests(const MeetingFile *f) {
     return guests;
 }
 
-// ---- Coming
+// ---- Joining
 
 static int open_file(MeetingFile *f, Error *err) {
     struct stat about;
@@ -137,7 +137,7 @@ static int open_file(MeetingFile *f, Error *err) {
     return fchmod(f->fd, 0600) == 0 ? 0 : fail(f, "cannot close it to others", err);
 }
 
-// The last one of an earlier meeting may have removed the file between our open and our lock.
+// The last rank of an earlier job may have removed the file between open and lock.
 static int open_locked(MeetingFile *f, uint64_t deadline_ns, Error *err) {
     for (;;) {
         struct stat mine, named;
@@ -150,7 +150,7 @@ static int open_locked(MeetingFile *f, uint64_t deadline_ns, Error *err) {
     }
 }
 
-// Checks a "joined" line of somebody who has not left: is that process alive, and not this rank?
+// Checks a "joined" line without "left": its process must be alive, and another rank.
 static int check_guest(const MeetingFile *f, const char *line, Error *err) {
     int rank, pid;
     unsigned long long start;
@@ -202,7 +202,7 @@ static int join_locked(MeetingFile *f, Error *err) {
 }
 
 static void close_file(MeetingFile *f) {
-    if (f->fd >= 0) close(f->fd); // and with it goes the lock
+    if (f->fd >= 0) close(f->fd); // releases the lock
     free(f->path);
     free(f);
 }
@@ -255,7 +255,7 @@ int meeting_file_await(MeetingFile *f, int *port, char token[STORE_TOKEN_MAX + 1
 
 void meeting_file_leave(MeetingFile *f) {
     if (!f) return;
-    Error ignored = {0}; // what stays behind is found by the next one who comes
+    Error ignored = {0}; // a file that remains is reported as stale by the next job
     if (lock(f, clock_ns() + LEAVE_S * 1000000000ull, &ignored) == 0 &&
         append(f, &ignored, "left %d\n", f->rank) == 0 && read_log(f, &ignored) == 0 &&
         count_guests(f) == 0)

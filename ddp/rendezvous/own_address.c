@@ -1,5 +1,5 @@
-/* own_address.c: see own_address.h. Interfaces are asked and not the host's name, which often leads
- * to 127.0.1.1.
+/* own_address.c: see own_address.h. Reads the interfaces instead of resolving the host's name,
+ * which often is 127.0.1.1.
  */
 #include "ddp/rendezvous/own_address.h"
 

@@ -1,5 +1,5 @@
-/* rank_watch.h: what a rank tells those who watch over it while it trains: its launcher, by the
- * heartbeat, and the other ranks of its group, which it takes down with it when it fails.
+/* rank_watch.h: the trainer's JobWatch over a process group: phases and steps go to the group's
+ * observer (pg_enter), and a failure of this rank breaks the group (pg_abort).
  */
 #ifndef DDP_RENDEZVOUS_RANK_WATCH_H
 #define DDP_RENDEZVOUS_RANK_WATCH_H
@@ -7,8 +7,8 @@
 #include "common/train/job_watch.h"
 #include "ddp/group/process_group.h"
 
-// Without a launcher, only the group hears of it. Close it after the group.
-const JobWatch *rank_watch_open(ProcessGroup *group, int local_rank);
+// The group remains the caller's and may be closed first.
+const JobWatch *rank_watch_open(ProcessGroup *group);
 void rank_watch_close(const JobWatch *watch);
 
 #endif

@@ -8,27 +8,16 @@
 #include <string.h>
 #include <sys/random.h>
 
-#include "ddp/store/store.h"
-
-enum { SIDE_BYTES = 16 }; // the name of the side, padded with zeros
+enum { SIDE_BYTES = 16 }; // the side's name, padded with zeros
 
 int store_nonce_make(uint8_t nonce[STORE_NONCE_BYTES], Error *err) {
     if (getrandom(nonce, STORE_NONCE_BYTES, 0) == STORE_NONCE_BYTES) return 0;
     return error_set(err, STATUS_FAILED, "no random numbers: %s", strerror(errno));
 }
 
-int store_make_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
-    uint64_t random[2];
-    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
-        return error_set(err, STATUS_FAILED, "no random numbers: %s", strerror(errno));
-    snprintf(token, STORE_TOKEN_MAX + 1, "%016jx%016jx", (uintmax_t)random[0],
-             (uintmax_t)random[1]);
-    return 0;
-}
-
 void store_proof_make(uint8_t proof[STORE_PROOF_BYTES], const char *token, StoreSide side,
                       const StoreNonces *nonces) {
-    // libcrypto is not to clean up at exit: the server's thread may be inside it then.
+    // Without cleanup at exit: the server's thread may be in libcrypto then.
     OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
     uint8_t text[SIDE_BYTES + sizeof *nonces] = {0};
     const char *name = side == STORE_SIDE_CLIENT ? "ddpstor2 client" : "ddpstor2 server";

@@ -1,14 +1,15 @@
-/* handshake.h: how two processes show each other that they know the job's token, without
- * sending it.
+/* handshake.h: mutual authentication by the job's token, which is never sent.
  *
- * Each side makes a nonce, 32 random bytes that are used once. A proof is HMAC-SHA-256 with the
- * token as its key, over the name of the side that proves and both nonces (RFC 2104; the pattern
- * is ISO 9798-4's mutual authentication in three passes). Who listens sees nonces and proofs, from
- * which the token cannot be computed. Because both nonces are fresh, a recorded proof is worth
- * nothing later; because the side's name is in it, a proof cannot be sent back to who made it.
+ * Each side sends a nonce, 32 random bytes that are used once, and a proof: HMAC-SHA-256 with the
+ * token as key over the side's name and both nonces (RFC 2104; ISO 9798-4, mutual authentication in
+ * three passes).
  *
- * What this does not give: what follows on the connection is neither encrypted nor signed, and a
- * short token can be guessed from a recorded proof. The token should be 128 random bits.
+ *   eavesdropping   the token cannot be computed from nonces and proofs
+ *   replay          both nonces are fresh, so a recorded proof is invalid
+ *   reflection      the side's name is in the proof, so it cannot be returned to its sender
+ *
+ * Not provided: the connection is neither encrypted nor signed afterwards, and a short token can be
+ * guessed from a recorded proof. A token should have 128 random bits.
  */
 #ifndef DDP_STORE_HANDSHAKE_H
 #define DDP_STORE_HANDSHAKE_H
@@ -27,14 +28,14 @@ typedef struct StoreNonces {
     uint8_t server[STORE_NONCE_BYTES];
 } StoreNonces;
 
-// Fills a nonce from the system's random numbers.
+// Fills a nonce with random bytes. 0, or -1 with err filled.
 int store_nonce_make(uint8_t nonce[STORE_NONCE_BYTES], Error *err);
 
-// The proof that `side` sends in the connection of these nonces.
+// Computes the proof of `side` for these nonces.
 void store_proof_make(uint8_t proof[STORE_PROOF_BYTES], const char *token, StoreSide side,
                       const StoreNonces *nonces);
 
-// Is this the proof that `side` had to send? The comparison takes the same time whatever differs.
+// Whether the proof is that of `side`; compared in constant time.
 bool store_proof_holds(const uint8_t proof[STORE_PROOF_BYTES], const char *token, StoreSide side,
                        const StoreNonces *nonces);
 

@@ -1,8 +1,7 @@
 /* net.c: see net.h.
  *
- * Sockets never block in the kernel: a call that would block waits in poll(2), whose timeout is
- * what is left until the deadline. SIGPIPE is avoided per call, so the process's signal settings
- * stay the caller's.
+ * Sockets are non-blocking: a call that would block waits in poll(2) for the time until the
+ * deadline. MSG_NOSIGNAL avoids SIGPIPE, so the process's signal handlers are left alone.
  */
 #include "ddp/store/net.h"
 
@@ -28,7 +27,7 @@ static bool wait_ready(int socket_fd, short events, uint64_t deadline_ns) {
         int ready = poll(&entry, 1, left_ms > 60000 ? 60000 : (int)left_ms);
         if (ready > 0) return true;
         if (ready < 0 && errno != EINTR)
-            return true; // the next call on the socket says what is wrong
+            return true; // the next call on the socket returns the error
     }
 }
 
@@ -55,7 +54,7 @@ NetResult net_move(int socket_fd, NetDirection direction, void *data, size_t byt
     return NET_DONE;
 }
 
-// The error has this status if there is no such address.
+// status: of the error for an unknown address.
 static struct addrinfo *look_up(const char *host, int port, int status, Error *err) {
     char service[16];
     snprintf(service, sizeof service, "%d", port);
@@ -69,15 +68,14 @@ static struct addrinfo *look_up(const char *host, int port, int status, Error *e
 }
 
 static void set_no_delay(int socket_fd) {
-    int on = 1; // failure costs latency, nothing else
+    int on = 1; // a failure costs latency only
     (void)setsockopt(socket_fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
 static int listen_at(const struct addrinfo *address) {
     int fd = socket(address->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
     if (fd < 0) return -1;
-    // Connections of an earlier run that linger in TIME_WAIT do not block the port; a listener
-    // does.
+    // Ignores connections of an earlier run in TIME_WAIT, but not a listener.
     int on = 1;
     (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
     if (bind(fd, address->ai_addr, address->ai_addrlen) == 0 && listen(fd, SOMAXCONN) == 0)
@@ -86,6 +84,11 @@ static int listen_at(const struct addrinfo *address) {
     close(fd);
     errno = saved;
     return -1;
+}
+
+int net_check_port(int port, int least, Error *err) {
+    if (port >= least && port <= 65535) return 0;
+    return error_set(err, STATUS_USAGE, "port %d: expected %d to 65535", port, least);
 }
 
 int net_listen(const char *host, int port, Error *err) {
@@ -98,7 +101,7 @@ int net_listen(const char *host, int port, Error *err) {
     if (fd >= 0) return fd;
     char holder[128] = "";
     if (cause == EADDRINUSE) port_holder_name(port, holder, sizeof holder);
-    bool elsewhere = cause == EADDRNOTAVAIL; // no address of this machine
+    bool elsewhere = cause == EADDRNOTAVAIL; // not this machine's address
     return error_set(err, elsewhere ? STATUS_USAGE : STATUS_FAILED, "cannot listen on %s:%d: %s%s",
                      host, port, strerror(cause), holder);
 }
@@ -119,7 +122,7 @@ void net_peer_name(int socket_fd, char name[NET_NAME_MAX]) {
     snprintf(name, NET_NAME_MAX, "?");
     if (getpeername(socket_fd, (struct sockaddr *)&peer, &bytes) != 0) return;
     (void)getnameinfo((struct sockaddr *)&peer, bytes, name, NET_NAME_MAX, NULL, 0,
-                      NI_NUMERICHOST); // leaves "?" if it fails
+                      NI_NUMERICHOST); // "?" on failure
 }
 
 int net_accept(int listener) {
@@ -128,8 +131,8 @@ int net_accept(int listener) {
     return fd;
 }
 
-// A client that tries a local port without a listener may be given that very port as its own, and
-// is then connected to itself (TCP's simultaneous open): it would greet itself for ever.
+// A client that connects to a local port without a listener may get that port as its own and be
+// connected to itself (TCP's simultaneous open).
 static bool connected_to_itself(int fd) {
     struct sockaddr_storage mine, theirs;
     memset(&mine, 0, sizeof mine);
@@ -172,7 +175,7 @@ int net_check_host(const char *host, Error *err) {
 }
 
 int net_connect(const char *host, int port, uint64_t deadline_ns, Error *err) {
-    // A name that nobody knows yet may be known in a moment: when its machine has started.
+    // An unknown name may be retried: its machine may not have started yet.
     struct addrinfo *list = look_up(host, port, STATUS_FAILED, err);
     if (!list) return -1;
     int fd = -1;

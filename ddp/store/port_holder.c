@@ -1,4 +1,4 @@
-/* port_holder.c: see port_holder.h. Reads /proc only; every failure means "unknown". */
+/* port_holder.c: see port_holder.h. Reads /proc only; every failure returns "unknown". */
 #include "ddp/store/port_holder.h"
 
 #include <dirent.h>

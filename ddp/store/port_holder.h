@@ -1,15 +1,14 @@
-/* port_holder.h: who listens on a TCP port of this machine, for an error message that helps.
+/* port_holder.h: the process that listens on a TCP port of this machine, for error messages.
  *
- * /proc/net/tcp and tcp6 give the listening socket's inode; the process that has it open is found
- * among the descriptors in /proc/PID/fd that this user may read. A courtesy, not a promise: other
- * users' processes stay invisible, and the answer may be stale by the time it is read.
+ * /proc/net/tcp and tcp6 give the listening socket's inode; /proc/PID/fd gives the process that has
+ * it open. Best effort: other users' processes are invisible, and the result may be stale at once.
  */
 #ifndef DDP_STORE_PORT_HOLDER_H
 #define DDP_STORE_PORT_HOLDER_H
 
 #include <stddef.h>
 
-// Writes " (held by NAME, pid N)", or "" if it cannot be found out.
+// Writes " (held by NAME, pid N)", or "" if it is unknown.
 void port_holder_name(int port, char *text, size_t capacity);
 
 #endif

@@ -1,4 +1,4 @@
-/* protocol.c: see protocol.h. Bytes in, numbers out: no state, no sockets. */
+/* protocol.c: see protocol.h. Pure functions: bytes to numbers and back. */
 #include "ddp/store/protocol.h"
 
 #include <string.h>

@@ -1,22 +1,22 @@
-/* protocol.h: what the store's client and server say to each other.
+/* protocol.h: the messages between the store's client and server.
  *
- * First each shows the other that it knows the job's token (handshake.h). All four messages
- * have a fixed size, and the version of the protocol is in the magic:
+ * First the handshake (handshake.h): four messages of fixed size. The magic contains the version of
+ * the protocol.
  *
  *   client   magic 8 | client's nonce 32
  *   server   magic 8 | server's nonce 32
  *   client   client's proof 32
  *   server   magic 8 | status u32 | server's proof 32 (zeros unless the status is STORE_DONE)
  *
- * Then the client sends requests, and the server replies:
+ * Then requests and replies:
  *
  *   request  id u32 | op u8 | no_wait u8 | 0 u16 | key_bytes u32 | value_bytes u32
  *            | expected_bytes u32 | key | value | expected
  *   reply    id u32 | status u32 | value_bytes u32 | value
  *
- * Integers are little-endian whatever the machine. Lengths come first and are checked before a byte
- * of what follows is stored. A reply carries its request's id: a client that gave up waiting tells
- * a late reply from the one it wants, and its next request replaces the one that was still waiting.
+ * Integers are little-endian. The lengths are validated before any byte behind them is stored. A
+ * reply carries its request's id, so that after a time-out the client recognises a late reply; its
+ * next request replaces the pending one.
  */
 #ifndef DDP_STORE_PROTOCOL_H
 #define DDP_STORE_PROTOCOL_H
@@ -26,7 +26,7 @@
 #include <stdint.h>
 
 #include "ddp/store/handshake.h"
-#include "ddp/store/store.h"
+#include "ddp/store/store_limits.h"
 
 #define STORE_MAGIC "ddpstor2"
 
@@ -43,21 +43,21 @@ typedef enum StoreOp {
     STORE_OP_SET = 1,     // key, value
     STORE_OP_GET,         // key -> value; waits for the key unless no_wait
     STORE_OP_ADD,         // key, value = the amount, 8 bytes -> value = the sum, 8 bytes
-    STORE_OP_COMPARE_SET, // key, value = desired, expected -> value = what it holds now
+    STORE_OP_COMPARE_SET, // key, value = desired, expected -> value = the key's value
     STORE_OP_WAIT,        // key; waits for the key unless no_wait
 } StoreOp;
 
 typedef enum StoreStatus {
     STORE_DONE,
     STORE_MISSING,     // no such key
-    STORE_NOT_INTEGER, // add to a key that holds something else, or the sum does not fit
-    STORE_FULL,        // no memory left for more keys
-    STORE_BAD_REQUEST, // sent once, then the server hangs up
-    STORE_WRONG_TOKEN, // answers to a client's proof
-    STORE_NO_ROOM,     // too many clients
+    STORE_NOT_INTEGER, // the key holds no integer, or the sum overflows
+    STORE_FULL,        // the table's limit is reached
+    STORE_BAD_REQUEST, // the server closes the connection afterwards
+    STORE_WRONG_TOKEN, // reply to a client's proof
+    STORE_NO_ROOM,     // reply to a proof: too many clients
 } StoreStatus;
 
-// A byte string that somebody else owns.
+// A byte string, not owned.
 typedef struct StoreBytes {
     const uint8_t *data;
     size_t bytes;
@@ -76,11 +76,11 @@ void store_put_i64(uint8_t *at, int64_t value);
 int64_t store_read_i64(const uint8_t *at);
 
 void store_write_hello(uint8_t hello[STORE_HELLO_BYTES], const uint8_t nonce[STORE_NONCE_BYTES]);
-// False if it does not begin with the magic.
+// False: not the magic of this version.
 bool store_read_hello(const uint8_t hello[STORE_HELLO_BYTES], uint8_t nonce[STORE_NONCE_BYTES]);
 
 void store_write_request(uint8_t header[STORE_REQUEST_BYTES], const StoreRequest *request);
-// False if the header breaks the protocol or a limit.
+// False: the header violates the protocol or a limit.
 bool store_read_request(const uint8_t header[STORE_REQUEST_BYTES], StoreRequest *request);
 
 #endif

@@ -1,11 +1,11 @@
-/* server.c: the serving side of the store (store.h): one thread, one epoll.
+/* server.c: the store's server (store.h): one thread, one epoll.
  *
- * Everything here belongs to that thread once it runs; the only message to it is "stop", through an
- * eventfd. No call on a client's socket ever waits, and no round costs more for the clients that
- * are silent in it. Per connection there is at most one message being read, one request that waits
- * for its key ("parked") and one reply being sent; while a reply is unsent nothing more is read
- * from that client, so a client that never reads costs a buffer and no more. Whoever breaks the
- * protocol, or has not proved in time that it knows the token, is hung up on.
+ * The thread owns all data here; its only input besides sockets is "stop", through an eventfd. No
+ * call on a client's socket blocks, and silent clients cost a round nothing. For each connection
+ * there is at most one message being read, one request that waits for its key ("parked") and one
+ * unsent reply; while a reply is unsent nothing is read from that client, so a client that never
+ * reads costs one buffer. A client that violates the protocol, or does not authenticate within
+ * GREETING_MS, is disconnected.
  */
 #include <errno.h>
 #include <pthread.h>
@@ -22,17 +22,18 @@
 #include "common/base/memory.h"
 #include "ddp/store/net.h"
 #include "ddp/store/protocol.h"
+#include "ddp/store/store.h"
 #include "ddp/store/table.h"
 
 enum {
     CLIENTS_MAX = 8192,
-    STRANGERS_MAX = 64,    // connections beyond the clients' limit, kept to be told that it is full
+    STRANGERS_MAX = 64,    // connections beyond the limit, which get STORE_NO_ROOM
     DESCRIPTORS_KEPT = 64, // for the rest of the process
     EVENTS_PER_ROUND = 256,
     ACCEPTS_PER_ROUND = 64,
     GREETING_MS = 5000,
-    LOOK_MS = 1000, // how often strangers that are too slow are looked for
-    PAUSE_MS = 100, // before accepting again after running out of descriptors
+    EXPIRE_MS = 1000, // interval of the check for handshakes that timed out
+    PAUSE_MS = 100,   // back-off after running out of descriptors
 };
 
 typedef struct Buffer {
@@ -41,9 +42,9 @@ typedef struct Buffer {
 } Buffer;
 
 typedef enum StoreStage {
-    STAGE_HELLO,  // its nonce is coming in
-    STAGE_PROOF,  // its proof is coming in
-    STAGE_CLIENT, // it knows the token: its requests are coming in
+    STAGE_HELLO,  // receiving its nonce
+    STAGE_PROOF,  // receiving its proof
+    STAGE_CLIENT, // authenticated: receiving requests
 } StoreStage;
 
 typedef struct Connection {
@@ -51,11 +52,11 @@ typedef struct Connection {
     LIST_ENTRY(Connection) parked; // in parked if is_parked
     LIST_ENTRY(Connection) ended;  // in ended if has_ended
     int fd;
-    uint32_t events; // what epoll watches for
+    uint32_t events; // registered with epoll
     StoreStage stage;
-    bool hang_up;         // as soon as the reply is out
-    bool has_ended;       // to be removed at the end of this round
-    uint64_t greet_by_ns; // when the whole handshake has to be done
+    bool hang_up;         // close after the reply is sent
+    bool has_ended;       // removed at the end of this round
+    uint64_t greet_by_ns; // deadline of the handshake
     StoreNonces nonces;
     Buffer in; // a message of the handshake, or one request
     Buffer out;
@@ -71,13 +72,13 @@ struct StoreServer {
     pthread_t thread;
     int listener, stop_fd, epoll_fd, port;
     char token[STORE_TOKEN_MAX + 1];
-    bool refusal_said; // the line about a client with another token is printed once
+    bool refusal_said; // a wrong token is reported once
     StoreTable *table;
     ConnectionList strangers, clients; // before and after the handshake
-    ConnectionList parked, ended;      // some of these
+    ConnectionList parked, ended;      // subsets of these
     size_t connection_count, client_count, client_limit;
-    bool accepting;           // the listener is watched
-    uint64_t accept_again_ns; // if not: when it will be
+    bool accepting;           // the listener is registered with epoll
+    uint64_t accept_again_ns; // otherwise: when it will be
 };
 
 // ---- Buffers and replies
@@ -95,7 +96,7 @@ static void buffer_append(Buffer *buffer, const void *data, size_t bytes) {
     buffer->used += bytes;
 }
 
-// Empties a buffer. Memory of a large one is given back: a large value is not paid for ever after.
+// Empties a buffer; frees the memory of a large one.
 static void buffer_reset(Buffer *buffer) {
     buffer->used = 0;
     if (buffer->capacity <= 4096) return;
@@ -103,7 +104,7 @@ static void buffer_reset(Buffer *buffer) {
     *buffer = (Buffer){0};
 }
 
-// Marks a connection for removal at the end of the round: events of it may still point to it.
+// Marks a connection for removal at the end of the round: pending events may point to it.
 static void end_connection(StoreServer *server, Connection *c) {
     if (c->has_ended) return;
     c->has_ended = true;
@@ -151,7 +152,7 @@ static bool same_bytes(StoreBytes a, StoreBytes b) {
     return a.bytes == b.bytes && (a.bytes == 0 || memcmp(a.data, b.data, a.bytes) == 0);
 }
 
-// Answers a get or a wait if the key is there.
+// Replies to a get or a wait if the key exists.
 static bool answer_if_present(StoreServer *server, Connection *c, const StoreRequest *request,
                               StoreBytes key) {
     StoreBytes value = {0};
@@ -184,7 +185,7 @@ static void wake_parked(StoreServer *server, StoreBytes key) {
     }
 }
 
-// Whoever waits for a key waits because it is not there: only a new one can wake anybody.
+// Only a new key wakes parked requests: they are parked because theirs is missing.
 static StoreStatus set_and_wake(StoreServer *server, StoreBytes key, StoreBytes value) {
     StoreBytes old;
     bool is_new = !store_table_get(server->table, key, &old);
@@ -202,7 +203,7 @@ static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *
         park_request(server, c, request, key);
 }
 
-// An integer is kept as decimal text, so that a get of a counter can be read.
+// An integer is stored as decimal text, so that a get of a counter is readable.
 static StoreStatus add_to_key(StoreServer *server, StoreBytes key, int64_t amount, int64_t *sum) {
     StoreBytes old = {0};
     char text[32] = "0";
@@ -245,7 +246,7 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
     StoreBytes key = {c->in.data + STORE_REQUEST_BYTES, request->key_bytes};
     StoreBytes value = {key.data + key.bytes, request->value_bytes};
     StoreBytes expected = {value.data + value.bytes, request->expected_bytes};
-    unpark_request(c); // the client gave up on what it asked before
+    unpark_request(c); // the client timed out on its previous request
     switch ((StoreOp)request->op) {
     case STORE_OP_SET:
         send_status(server, c, request->id, set_and_wake(server, key, value));
@@ -265,7 +266,7 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
 
 // ---- Reading
 
-// Reads until `in` holds `bytes`. False if they are not all there yet, or the client is gone.
+// Reads until `in` holds `bytes`. False: incomplete, or the client has disconnected.
 static bool read_until(StoreServer *server, Connection *c, size_t bytes) {
     buffer_reserve(&c->in, bytes);
     NetResult result = net_move(c->fd, NET_RECEIVE, c->in.data, bytes, &c->in.used, 0);
@@ -277,7 +278,7 @@ static void read_hello(StoreServer *server, Connection *c) {
     bool whole = read_until(server, c, STORE_HELLO_BYTES);
     size_t magic = c->in.used < STORE_MAGIC_BYTES ? c->in.used : STORE_MAGIC_BYTES;
     if (memcmp(c->in.data, STORE_MAGIC, magic) != 0) {
-        end_connection(server, c); // some other protocol: no answer would mean anything to it
+        end_connection(server, c); // another protocol: no reply
         return;
     }
     if (!whole) return;
@@ -294,7 +295,7 @@ static void read_hello(StoreServer *server, Connection *c) {
     send_pending(server, c);
 }
 
-// Says that a client was refused, but only once: who tries again and again is not to fill the log.
+// Reports a refused client, once: retries must not fill the log.
 static void say_refusal(StoreServer *server, const Connection *c) {
     if (server->refusal_said) return;
     server->refusal_said = true;
@@ -385,8 +386,8 @@ static void accept_some(StoreServer *server) {
     for (int i = 0; i < ACCEPTS_PER_ROUND; i++) {
         int fd = net_accept(server->listener);
         if (fd < 0) {
-            // Out of descriptors or memory, the listener stays readable: without a pause this
-            // would be a busy loop. Anything else concerns that one connection.
+            // Out of descriptors or memory the listener stays readable: back off, or this would be
+            // a busy loop. Other errors concern one connection.
             if (errno != EMFILE && errno != ENFILE && errno != ENOBUFS && errno != ENOMEM) return;
             server->accept_again_ns = clock_ns() + (uint64_t)PAUSE_MS * 1000000;
             set_accepting(server, false);
@@ -404,8 +405,8 @@ static void connection_close(StoreServer *server, Connection *c) {
     server->connection_count--;
     unpark_request(c);
     LIST_REMOVE(c, all);
-    // A process that was forked a moment ago may still hold the descriptor. Then closing it here
-    // does not take it out of epoll, which would report on a connection that is gone.
+    // Removed from epoll explicitly: a process forked meanwhile may hold the descriptor, and close
+    // alone would leave it registered.
     epoll_ctl(server->epoll_fd, EPOLL_CTL_DEL, c->fd, NULL);
     close(c->fd);
     free(c->in.data);
@@ -430,7 +431,7 @@ static void remove_ended(StoreServer *server) {
     }
 }
 
-// Handles what epoll reports. Returns false when the server is to stop.
+// Handles epoll's events. False: stop.
 static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
     bool accept_more = false;
     for (int i = 0; i < count; i++) {
@@ -450,16 +451,16 @@ static bool handle_events(StoreServer *server, const struct epoll_event *events,
 static void *serve_clients(void *argument) {
     StoreServer *server = argument;
     struct epoll_event events[EVENTS_PER_ROUND];
-    uint64_t look_ns = 0;
+    uint64_t expire_ns = 0;
     for (;;) {
-        int timeout_ms = !LIST_EMPTY(&server->strangers) ? LOOK_MS : -1;
+        int timeout_ms = !LIST_EMPTY(&server->strangers) ? EXPIRE_MS : -1;
         if (!server->accepting) timeout_ms = PAUSE_MS;
         int count = epoll_wait(server->epoll_fd, events, EVENTS_PER_ROUND, timeout_ms);
         if (!handle_events(server, events, count)) return NULL;
         uint64_t now = clock_ns();
-        if (!LIST_EMPTY(&server->strangers) && now >= look_ns) {
+        if (!LIST_EMPTY(&server->strangers) && now >= expire_ns) {
             end_slow_strangers(server);
-            look_ns = now + (uint64_t)LOOK_MS * 1000000;
+            expire_ns = now + (uint64_t)EXPIRE_MS * 1000000;
         }
         if (!server->accepting && now >= server->accept_again_ns) set_accepting(server, true);
         remove_ended(server);
@@ -468,7 +469,7 @@ static void *serve_clients(void *argument) {
 
 // ---- Opening and closing
 
-// Thousands of ranks need thousands of descriptors: the soft limit goes up to the hard one.
+// Raises the soft limit of descriptors to the hard one: each rank needs one.
 static size_t raise_descriptor_limit(void) {
     struct rlimit limit;
     if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 256;
@@ -479,7 +480,7 @@ static size_t raise_descriptor_limit(void) {
     return limit.rlim_cur > 1u << 20 ? 1u << 20 : (size_t)limit.rlim_cur;
 }
 
-// The server's thread takes no signals: they are for the thread that supervises.
+// The server's thread blocks all signals: the supervising thread handles them.
 static int start_thread(StoreServer *server) {
     sigset_t all, before;
     sigfillset(&all);
@@ -496,14 +497,14 @@ static void server_free(StoreServer *server) {
     }
     ConnectionList *lists[] = {&server->strangers, &server->clients};
     for (size_t i = 0; i < sizeof lists / sizeof lists[0]; i++) {
-        // Each call takes the first one out of its list: NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
+        // Each call removes the list's first entry: NOLINTNEXTLINE(clang-analyzer-unix.Malloc)
         while (!LIST_EMPTY(lists[i])) connection_close(server, LIST_FIRST(lists[i]));
     }
     store_table_close(server->table);
     free(server);
 }
 
-// The address of a field serves as its descriptor's name among epoll's events.
+// A field's address identifies its descriptor in epoll's events.
 static int watch_own(StoreServer *server, int *fd) {
     struct epoll_event wanted = {.events = EPOLLIN, .data.ptr = fd};
     return epoll_ctl(server->epoll_fd, EPOLL_CTL_ADD, *fd, &wanted);
@@ -524,6 +525,7 @@ static int start_serving(StoreServer *server, Error *err) {
 }
 
 StoreServer *store_serve(const char *host, int port, const char *token, Error *err) {
+    if (net_check_port(port, 0, err) != 0) return NULL;
     if (strlen(token) > STORE_TOKEN_MAX) {
         error_set(err, STATUS_USAGE, "the job's token is longer than %d bytes", STORE_TOKEN_MAX);
         return NULL;

@@ -1,15 +1,16 @@
-/* store.c: the client side of the store (store.h).
+/* store.c: the store's client (store.h).
  *
- * One request at a time, one thread at a time. A call that runs out of time while its request waits
- * in the server leaves the connection usable: the late reply is recognised by its id and dropped. A
- * connection that breaks in the middle of a message is broken for good, and every further call
- * says so.
+ * One request at a time. A call that times out leaves the connection usable: the late reply is
+ * recognised by its id and dropped. A connection that breaks within a message is broken for good,
+ * and every further call fails with that error.
  */
 #include "ddp/store/store.h"
 
 #include <errno.h>
+#include <float.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/random.h>
 #include <unistd.h>
 
 #include "common/base/clock.h"
@@ -29,12 +30,12 @@ struct Store {
     char prefix[STORE_KEY_MAX + 1]; // "" or "name/"
     uint32_t last_id;
     bool broken;
-    size_t reply_moved; // of the reply header that is coming in
+    size_t reply_moved; // of the reply header, received so far
     uint8_t reply[STORE_REPLY_BYTES];
     uint8_t *message; // [STORE_MESSAGE_MAX], request or value
 };
 
-typedef struct Request { // what a call wants to ask
+typedef struct Request {
     StoreOp op;
     bool no_wait;
     const char *key;
@@ -44,16 +45,25 @@ typedef struct Request { // what a call wants to ask
 
 // ---- Connecting
 
+int store_make_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
+    uint64_t random[2];
+    if (getrandom(random, sizeof random, 0) != (ssize_t)sizeof random)
+        return error_set(err, STATUS_FAILED, "no random numbers: %s", strerror(errno));
+    snprintf(token, STORE_TOKEN_MAX + 1, "%016jx%016jx", (uintmax_t)random[0],
+             (uintmax_t)random[1]);
+    return 0;
+}
+
 static int fail_stranger(const Store *store, Error *err) {
     return error_set(err, STATUS_USAGE, "what answers at %s:%d is not a store", store->host,
                      store->port);
 }
 
-// Sends one message of the handshake and receives the server's next one, of the given size.
+// Sends one message of the handshake and receives the server's, of the given size.
 static int exchange(const Store *store, StoreBytes say, uint8_t *answer, size_t bytes,
                     uint64_t deadline_ns, Error *err) {
     size_t sent = 0, received = 0;
-    void *message = (void *)(uintptr_t)say.data; // which sending does not write to
+    void *message = (void *)(uintptr_t)say.data; // NET_SEND only reads it
     NetResult result = net_move(store->socket_fd, NET_SEND, message, say.bytes, &sent, deadline_ns);
     if (result == NET_DONE)
         result = net_move(store->socket_fd, NET_RECEIVE, answer, bytes, &received, deadline_ns);
@@ -65,7 +75,7 @@ static int exchange(const Store *store, StoreBytes say, uint8_t *answer, size_t 
                                            : "hangs up without an answer");
 }
 
-// The server's verdict on our proof, and ours on its proof.
+// Checks the server's reply to our proof, and its own proof.
 static int judge_answer(const Store *store, const uint8_t answer[STORE_ANSWER_BYTES],
                         const StoreNonces *nonces, Error *err) {
     const uint8_t *status = answer + STORE_MAGIC_BYTES, *proof = status + 4;
@@ -105,7 +115,7 @@ static int shake_hands(const Store *store, uint64_t deadline_ns, Error *err) {
     return judge_answer(store, answer, &nonces, err);
 }
 
-// Tries once to connect. The error's status is STATUS_FAILED if another attempt may help.
+// Connects, one attempt. An error with STATUS_FAILED may be retried.
 static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
     store->socket_fd = net_connect(store->host, store->port, deadline_ns, err);
     if (store->socket_fd < 0) return -1;
@@ -117,7 +127,7 @@ static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
 
 static void sleep_ms(long ms) {
     struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
-    nanosleep(&pause, NULL); // cut short by a signal: the next attempt comes earlier
+    nanosleep(&pause, NULL); // a signal only shortens it
 }
 
 static int connect_until(Store *store, Error *err) {
@@ -136,6 +146,8 @@ static int connect_until(Store *store, Error *err) {
 }
 
 Store *store_connect(const char *host, int port, const char *token, double timeout_s, Error *err) {
+    if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return NULL;
+    if (net_check_port(port, 1, err) != 0) return NULL;
     if (strlen(token) > STORE_TOKEN_MAX) {
         error_set(err, STATUS_USAGE, "the job's token is longer than %d bytes", STORE_TOKEN_MAX);
         return NULL;
@@ -180,8 +192,7 @@ void store_add_prefix(Store *store, const char *prefix) {
 
 // ---- Request and reply
 
-// Lays the request out in store->message. Returns its size, or 0 with err filled if it is too
-// large.
+// Writes the request to store->message. Returns its size; 0 with err filled if it is too large.
 static size_t write_message(Store *store, const Request *ask, Error *err) {
     size_t prefix_bytes = strlen(store->prefix), key_bytes = prefix_bytes + strlen(ask->key);
     if (key_bytes == 0 || key_bytes > STORE_KEY_MAX) {
@@ -227,8 +238,8 @@ static int fail_timeout(Store *store, const Request *ask, double timeout_s, Erro
                      store->prefix, ask->key, store->host, store->port);
 }
 
-// Receives one whole reply: its header into store->reply, its value into store->message. The header
-// may come in over several calls, if earlier ones ran out of time.
+// Receives one reply: its header into store->reply, its value into store->message. After a time-out
+// the next call continues the header.
 static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadline_ns) {
     NetResult result = net_move(store->socket_fd, NET_RECEIVE, store->reply, STORE_REPLY_BYTES,
                                 &store->reply_moved, deadline_ns);
@@ -246,7 +257,7 @@ static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadl
     return result;
 }
 
-// Asks and waits for the answer. *value points into store->message until the next call.
+// Sends the request and waits for its reply. *value points into store->message until the next call.
 static int call_server(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
                        Error *err) {
     if (store->broken)
@@ -278,7 +289,7 @@ static int fail_status(const Store *store, const char *key, StoreStatus status, 
                      store->host, store->port, why);
 }
 
-// Asks, and treats every status but STORE_DONE as an error.
+// The same; every status but STORE_DONE is an error.
 static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     StoreStatus status = STORE_DONE;
     if (call_server(store, ask, &status, value, err) != 0) return -1;
@@ -333,6 +344,7 @@ int store_compare_set(Store *store, const char *key, const char *expected, const
 }
 
 int store_wait(Store *store, const char *key, double timeout_s, Error *err) {
+    if (clock_check_timeout(timeout_s < 0 ? 0 : timeout_s, 0, err) != 0) return -1;
     Request ask = {
         .op = STORE_OP_WAIT, .key = key, .no_wait = timeout_s <= 0, .timeout_s = timeout_s};
     StoreBytes nothing;

@@ -7,7 +7,7 @@
 #include "common/base/hash.h"
 #include "common/base/memory.h"
 
-enum { BUCKETS = 4096 }; // a job has some keys per rank: chains stay short
+enum { BUCKETS = 4096 }; // a few keys per rank: chains are short
 
 typedef struct Entry {
     struct Entry *next;
@@ -40,7 +40,7 @@ static size_t bucket_of(StoreBytes key) {
     return (size_t)((hash ^ (hash >> 32)) % BUCKETS);
 }
 
-// Finds the link that points to the key's entry, or the NULL link at the chain's end.
+// Returns the link to the key's entry, or the NULL link at the chain's end.
 static Entry **find_link(StoreTable *table, StoreBytes key) {
     Entry **link = &table->buckets[bucket_of(key)];
     while (*link &&
@@ -73,7 +73,7 @@ bool store_table_set(StoreTable *table, StoreBytes key, StoreBytes value) {
 }
 
 bool store_table_get(const StoreTable *table, StoreBytes key, StoreBytes *value) {
-    const Entry *entry = *find_link((StoreTable *)table, key); // only read
+    const Entry *entry = *find_link((StoreTable *)table, key); // read-only use
     if (!entry) return false;
     *value = (StoreBytes){entry->data + entry->key_bytes, entry->value_bytes};
     return true;

@@ -22,7 +22,6 @@
 #include "common/base/cores.h"
 #include "common/base/error.h"
 #include "common/base/file.h"
-#include "common/base/format.h"
 #include "common/base/json.h"
 #include "common/base/machine.h"
 #include "common/base/memory.h"
@@ -66,7 +65,7 @@ static void test_error_keeps_the_first(void **state) {
     assert_int_equal(error_prefix(&err, "file %s", "a\nb"), -1);
     assert_string_equal(err.message, "file a?b: bad 7");
     assert_int_equal(err.status, STATUS_USAGE);
-    assert_int_equal(error_set(NULL, STATUS_USAGE, "nobody listens"), -1);
+    assert_int_equal(error_set(NULL, STATUS_USAGE, "no caller wants it"), -1);
     err = (Error){0};
     error_set(&err, STATUS_USAGE, "%s: gone", "a\nerror: b\x1b[2J\x7f");
     assert_string_equal(err.message, "a?error: b?[2J?: gone");
@@ -128,37 +127,7 @@ static void test_process_ends_at_once(void **state) {
     free(said);
 }
 
-// ---- memory -------------------------------------------------------------------------------------
-
-static void test_memory(void **state) {
-    (void)state;
-    for (size_t bytes = 0; bytes < 200; bytes++) {
-        unsigned char *memory = memory_zalloc(bytes);
-        assert_int_equal((uintptr_t)memory % MEMORY_ALIGNMENT, 0);
-        for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], 0);
-        free(memory);
-    }
-    int *items = memory_grow(NULL, 3, sizeof *items);
-    for (int i = 0; i < 3; i++) items[i] = i;
-    items = memory_grow(items, 1000, sizeof *items);
-    for (int i = 0; i < 3; i++) assert_int_equal(items[i], i);
-    items = memory_grow(items, 0, sizeof *items);
-    assert_non_null(items);
-    free(items);
-}
-
-static void test_format_append(void **state) {
-    (void)state;
-    char text[8] = "";
-    assert_true(format_append(text, sizeof text, "%d", 12));
-    assert_true(format_append(text, sizeof text, "%s%d", ", ", 345)); // exactly full
-    assert_string_equal(text, "12, 345");
-    assert_false(format_append(text, sizeof text, "6"));
-    assert_true(format_append(text, sizeof text, "%s", ""));
-    text[6] = '\0';
-    assert_false(format_append(text, sizeof text, "67"));
-    assert_string_equal(text, "12, 346");
-}
+// ---- text ---------------------------------------------------------------------------------------
 
 // ---- file ---------------------------------------------------------------------------------------
 
@@ -557,8 +526,6 @@ int main(void) {
         cmocka_unit_test(test_error_long_messages_are_cut),
         cmocka_unit_test_setup_teardown(test_process_ends_at_once, temp_folder_make,
                                         temp_folder_remove),
-        cmocka_unit_test(test_memory),
-        cmocka_unit_test(test_format_append),
         cmocka_unit_test_setup_teardown(test_file_replaces_whole, temp_folder_make,
                                         temp_folder_remove),
         cmocka_unit_test_setup_teardown(test_file_abandon_changes_nothing, temp_folder_make,

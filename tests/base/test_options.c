@@ -96,6 +96,10 @@ typedef struct BadLine {
     const char *args[3], *message;
 } BadLine;
 
+#define A79                                    \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa" \
+    "aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa"
+
 static const BadLine bad_lines[] = {
     {{"--stops", "3"}, "unknown option --stops; did you mean --steps?"},
     {{"--stops=3"}, "unknown option --stops; did you mean --steps?"},
@@ -112,27 +116,34 @@ static const BadLine bad_lines[] = {
     {{"--steps", "0x3"}, "--steps: '0x3' is not a whole number"},
     {{"--steps", "3.0"}, "--steps: '3.0' is not a whole number"},
     {{"--steps="}, "--steps: '' is not a whole number"},
-    {{"--steps", "-3"}, "--steps: -3 is negative"},
-    {{"--steps", "18446744073709551616"}, "--steps: 18446744073709551616 is too large"},
-    {{"--seed", "-1"}, "--seed: -1 is negative"},
-    {{"--seed", "99999999999999999999"}, "--seed: 99999999999999999999 is too large"},
-    {{"--devices", "65"}, "--devices: 65 is out of range (-1 to 64)"},
-    {{"--devices", "-2"}, "--devices: -2 is out of range (-1 to 64)"},
+    {{"--steps", "-3"}, "--steps: '-3' is negative"},
+    {{"--steps", "18446744073709551616"}, "--steps: '18446744073709551616' is too large"},
+    {{"--seed", "-1"}, "--seed: '-1' is negative"},
+    {{"--seed", "99999999999999999999"}, "--seed: '99999999999999999999' is too large"},
+    {{"--devices", "65"}, "--devices: '65' is out of range (-1 to 64)"},
+    {{"--devices", "-2"}, "--devices: '-2' is out of range (-1 to 64)"},
     {{"--devices", "two"}, "--devices: 'two' is not a whole number"},
-    {{"--devices", "4294967297"}, "--devices: 4294967297 is too large"},
+    {{"--devices", "4294967297"}, "--devices: '4294967297' is too large"},
     {{"--lr", "fast"}, "--lr: 'fast' is not a number"},
     {{"--lr", "0.1f"}, "--lr: '0.1f' is not a number"},
     {{"--lr="}, "--lr: '' is not a number"},
-    {{"--lr", "nan"}, "--lr: nan is not a finite number"},
-    {{"--lr", "-inf"}, "--lr: -inf is not a finite number"},
-    {{"--lr", "1e999"}, "--lr: 1e999 is not a finite number"},
-    {{"--lr", "-0.1"}, "--lr: -0.1 is out of range (0 to 10)"},
+    {{"--lr", "nan"}, "--lr: 'nan' is not a finite number"},
+    {{"--lr", "-inf"}, "--lr: '-inf' is not a finite number"},
+    {{"--lr", "1e999"}, "--lr: '1e999' is not a finite number"},
+    {{"--lr", "-0.1"}, "--lr: '-0.1' is out of range (0 to 10)"},
     {{"--schedule", "cosin"},
      "--schedule: 'cosin' is none of constant, cosine, step; did you mean cosine?"},
     {{"--schedule", "x"}, "--schedule: 'x' is none of constant, cosine, step"},
     {{"--schedule", "constant|cosine"},
      "--schedule: 'constant|cosine' is none of constant, cosine, step"},
     {{"--schedule", ""}, "--schedule: '' is none of constant, cosine, step"},
+    {{"--schedule", "COSINE"},
+     "--schedule: 'COSINE' is none of constant, cosine, step; did you mean cosine?"},
+    {{"--schedule", "setp"},
+     "--schedule: 'setp' is none of constant, cosine, step; did you mean step?"},
+    {{"--sTesp", "3"}, "unknown option --sTesp; did you mean --steps?"},
+    {{"--steps", A79 "\u00e9"}, "--steps: '" A79 "\u2026' is not a whole number"}, // 81 bytes
+    {{"a\033[2J\302\233b"}, "unexpected argument 'a?[2J??b' (--help lists the options)"},
     {{"--colour", "dark"}, "--colour: 'dark' is none of red, green, dark-blue, off-white"},
     {{"--colour", "rd"},
      "--colour: 'rd' is none of red, green, dark-blue, off-white; did you mean red?"},
@@ -140,8 +151,8 @@ static const BadLine bad_lines[] = {
     {{"--pair", "0.5,"}, "--pair: '0.5,' is not two numbers like 0.9,0.999"},
     {{"--pair", "0.5,0.1,0.2"}, "--pair: '0.5,0.1,0.2' is not two numbers like 0.9,0.999"},
     {{"--pair", ",0.5"}, "--pair: ',0.5' is not two numbers like 0.9,0.999"},
-    {{"--pair", "0.5,1.5"}, "--pair: 0.5,1.5 is out of range (0 to 1)"},
-    {{"--pair", "inf,0.5"}, "--pair: inf,0.5 is not a finite number"},
+    {{"--pair", "0.5,1.5"}, "--pair: '0.5,1.5' is out of range (0 to 1)"},
+    {{"--pair", "inf,0.5"}, "--pair: 'inf,0.5' is not a finite number"},
 };
 
 static void test_errors_name_the_option(void **state) {

@@ -1,4 +1,4 @@
-/* test_sync.c: waiting for a word: nothing is lost, nobody sleeps past a deadline or an abort.
+/* test_sync.c: waiting for a word: no wake-up is lost, no wait outlasts a deadline or an abort.
  *
  * The threads here are what ThreadSanitizer watches (cmake -DSANITIZE=thread). Deadlines are
  * generous: what is tested is which of the three results comes back, never how long it took.
@@ -38,7 +38,7 @@ typedef struct Pair {
 static void *answer(void *argument) {
     Pair *pair = argument;
     for (uint32_t round = 1; round <= (uint32_t)pair->rounds; round++) {
-        pair->result = sync_wait(&pair->ping, round, NULL, in_seconds(60), SYNC_LOOKS);
+        pair->result = sync_wait(&pair->ping, round, NULL, in_seconds(60), SYNC_SPINS);
         if (pair->result != SYNC_DONE) return NULL;
         pair->payload++;
         if (pair->nap) usleep(5000);
@@ -56,7 +56,7 @@ static void play(bool nap, int rounds) {
     for (uint32_t round = 1; round <= (uint32_t)rounds; round++) {
         pair->payload++;
         sync_store(&pair->ping, round);
-        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_LOOKS),
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_SPINS),
                          SYNC_DONE);
     }
     pthread_join(thread, NULL);
@@ -89,7 +89,7 @@ static void test_processes_take_turns(void **state) {
     }
     for (uint32_t round = 1; round <= ASLEEP_ROUNDS; round++) {
         sync_store(&pair->ping, round);
-        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_LOOKS),
+        assert_int_equal(sync_wait(&pair->pong, round, NULL, in_seconds(60), SYNC_SPINS),
                          SYNC_DONE);
     }
     int status = -1;
@@ -113,32 +113,32 @@ int __wrap_sched_yield(void) {
 static void test_no_yield(void **state) {
     (void)state;
     SyncWord word = {0};
-    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_LOOKS), SYNC_TIMEOUT);
-    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_LOOKS_CROWDED), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_SPINS), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, in_seconds(0.02), SYNC_SPINS_CROWDED), SYNC_TIMEOUT);
     assert_int_equal(yields, 0);
 }
 
 static void test_timeout(void **state) {
     (void)state;
     SyncWord word = {0};
-    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_LOOKS), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_SPINS), SYNC_TIMEOUT);
     uint64_t deadline = in_seconds(0.12); // two slices and a bit
-    assert_int_equal(sync_wait(&word, 1, NULL, deadline, SYNC_LOOKS), SYNC_TIMEOUT);
+    assert_int_equal(sync_wait(&word, 1, NULL, deadline, SYNC_SPINS), SYNC_TIMEOUT);
     assert_true(clock_ns() >= deadline);
     assert_int_equal(atomic_load(&word.sleepers), 0);
     // What has arrived is done, however late it is.
     sync_store(&word, 1);
-    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_LOOKS), SYNC_DONE);
+    assert_int_equal(sync_wait(&word, 1, NULL, 0, SYNC_SPINS), SYNC_DONE);
 }
 
 static void test_sequence_numbers_wrap(void **state) {
     (void)state;
     SyncWord word = {0};
     sync_store(&word, UINT32_MAX);
-    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0, SYNC_LOOKS), SYNC_DONE); // past it
-    assert_int_equal(sync_wait(&word, 2, NULL, 0, SYNC_LOOKS), SYNC_TIMEOUT);           // 3 ahead
+    assert_int_equal(sync_wait(&word, UINT32_MAX - 5, NULL, 0, SYNC_SPINS), SYNC_DONE); // past it
+    assert_int_equal(sync_wait(&word, 2, NULL, 0, SYNC_SPINS), SYNC_TIMEOUT);           // 3 ahead
     sync_store(&word, 2);
-    assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0, SYNC_LOOKS), SYNC_DONE);
+    assert_int_equal(sync_wait(&word, UINT32_MAX, NULL, 0, SYNC_SPINS), SYNC_DONE);
     assert_int_equal(sync_load(&word), 2);
 }
 
@@ -150,7 +150,7 @@ typedef struct Waiter {
 
 static void *wait_for_ever(void *argument) {
     Waiter *waiter = argument;
-    waiter->result = sync_wait(waiter->word, 1, waiter->abort_flag, in_seconds(60), SYNC_LOOKS);
+    waiter->result = sync_wait(waiter->word, 1, waiter->abort_flag, in_seconds(60), SYNC_SPINS);
     return NULL;
 }
 
@@ -169,7 +169,7 @@ static void abort_waiters(bool wake) {
         pthread_join(waiters[i].thread, NULL);
         assert_int_equal(waiters[i].result, SYNC_ABORTED);
     }
-    assert_int_equal(sync_wait(&words[0], 1, &words[1], in_seconds(60), SYNC_LOOKS), SYNC_ABORTED);
+    assert_int_equal(sync_wait(&words[0], 1, &words[1], in_seconds(60), SYNC_SPINS), SYNC_ABORTED);
     free(words);
 }
 
@@ -198,7 +198,7 @@ static void test_all_sleepers_wake(void **state) {
 
 enum { CLAIMS = 100000 };
 
-typedef struct Claimed { // counted by whoever has claimed the word
+typedef struct Claimed { // counted by the thread that has claimed the word
     SyncWord owner;
     volatile long count;
 } Claimed;

@@ -18,7 +18,7 @@
 #include "common/nn/tape.h"
 #include "common/train/trainer.h"
 #include "ddp/distributed_data_parallel.h"
-#include "ddp/group/shm/internal.h"
+#include "ddp/group/shm/shm_internal.h"
 #include "ddp/strategy_ddp.h"
 
 // Wrapped functions have no argument to carry state in: hence this one global.
@@ -116,20 +116,17 @@ static Tensor *forward_of_step(Module *self, Tape *tape, Tensor *x) {
     return chaos.forward(self, tape, x);
 }
 
-Strategy *__real_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
-                              Sampler *sampler, const Rendezvous *me);
-Strategy *__wrap_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
-                              Sampler *sampler, const Rendezvous *me);
+Strategy *__real_strategy_ddp(Module *wrapper, Device *device, Sampler *sampler);
+Strategy *__wrap_strategy_ddp(Module *wrapper, Device *device, Sampler *sampler);
 
-Strategy *__wrap_strategy_ddp(Module *wrapper, ProcessGroup *group, Device *device,
-                              Sampler *sampler, const Rendezvous *me) {
+Strategy *__wrap_strategy_ddp(Module *wrapper, Device *device, Sampler *sampler) {
     if (arrive("construct")) strike();
     if (fault_is("short") && arrive("epoch")) sampler->batch_count--;
     Module *model = ddp_module(wrapper);
-    chaos.group = group;
+    chaos.group = ddp_group(wrapper);
     chaos.forward = model->forward;
     model->forward = forward_of_step;
-    chaos.strategy = __real_strategy_ddp(wrapper, group, device, sampler, me);
+    chaos.strategy = __real_strategy_ddp(wrapper, device, sampler);
     return chaos.strategy;
 }
 
@@ -169,7 +166,7 @@ int __real_pg_run(ProcessGroup *group, Collective collective, Error *err);
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err);
 
 // The meetings before and after a divided step in shared memory; else the weights' way back. And
-// the optimizer's state on its way to the rank that saves.
+// the gathering of the optimizer's state to the rank that saves.
 int __wrap_pg_run(ProcessGroup *group, Collective collective, Error *err) {
     if (collective.kind == PG_BARRIER && chaos.steps > 0 && arrive("meeting")) strike();
     if (collective.kind == PG_ALL_GATHER && collective.type == PG_F32 && arrive("gather")) strike();

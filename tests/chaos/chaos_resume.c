@@ -5,9 +5,9 @@
  *
  * Two ranks train under ddprun --max-restarts with --resume auto. At random moments rank 0, rank 1
  * or ddprun itself is killed with SIGKILL. After a rank's death ddprun restarts both from the last
- * checkpoint; after ddprun's, this program starts it anew. When a run has come to its end before
+ * checkpoint; after ddprun's, this program starts it anew. When a run has ended before
  * enough kills, the next begins from nothing. The last and the best weights and the optimizer's
- * state of each are compared with those of a run that nobody disturbed.
+ * state of each are compared with those of an undisturbed run.
  */
 #include <signal.h>
 #include <stdio.h>

@@ -7,7 +7,7 @@
 # 32 equal layers, so that the first bucket, for which the link waits, and the last, for which the step waits, are
 # small.
 #
-# Carrying messages through TCP is work for a core. Whoever computes on that core, too, computes longer by as much,
+# Carrying messages through TCP is work for a core. A rank that computes on that core, too, computes longer by as much,
 # and no overlap changes that. So in both series one core computes, for the two hosts in turns, and another one
 # carries their messages. How it goes where each host has one core for everything is measured as well, and printed
 # without a limit: the step waits for nothing there, either, but its backward pass takes longer.
@@ -49,8 +49,8 @@ train() {
         --bucket-cap-mb 0.5 --global-batch "$batch" --data synthetic:1x4x4:10@64000 --steps 10 --no-eval --log-every 1 \
         --out "$work/job" "$@"
 }
-# What runs a rank. The main thread is the one that computes; once the first steps are there all threads are. Where a
-# core is not ours to use, the job fails: threads that were not put apart would measure something else.
+# What runs a rank. The main thread computes; after the first steps all threads exist. Where a core
+# is not available, the job fails: threads that share a core would measure something else.
 cat >apart.sh <<'APART'
 #!/bin/sh
 set -e

@@ -39,7 +39,7 @@ over_both $some --steps 6 --no-gradient-as-bucket-view
 # MPI's own sums: the ranks agree, and the run says what is not promised any more.
 run "fast sums" ranks 2 "$bin/train_ddp" --backend mpi --fast-sums --sampler blocked --steps 5 --no-eval --save fast
 checks=$((checks + 1))
-grep -qF 'bits: not promised against DataParallel (--fast-sums adds in another order)' err.txt ||
+grep -qF 'bits: not promised against DataParallel (MPI adds up in another order)' err.txt ||
     fail "fast sums say nothing: $(cat err.txt)"
 run "close" "$bin/train_dp" --devices 2 --steps 5 --no-eval --save dp
 run "fast sums are as good" "$bin/compare_tensors" --tol 1e-5 fast dp

@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpi_cable.sh BIN_DIR MPI: ranks on two hosts, and the cable between them is pulled in the middle of an
-# all-reduce; or a rank of the far host is killed, or stopped. The ranks end within the deadline, somebody names
+# all-reduce; or a rank of the far host is killed, or stopped. The ranks end within the deadline, a message names
 # the lost one, and none is left on either host. So does the job, but with a pulled cable: mpirun and its daemon on
 # the far host, which have no deadline, wait for each other, and it is this test that ends them.
 . "$(dirname "$0")/../programs/checks.sh"

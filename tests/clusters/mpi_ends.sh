@@ -1,6 +1,6 @@
 #!/bin/sh
 # mpi_ends.sh BIN_DIR MPI: how jobs over MPI end whose ranks do not end together: one that leaves late is waited for, as
-# long as for a collective; one that goes on with a broken group is ended, by MPI_Abort or else by force; and a rank hears
+# long as for a collective; one that continues with a broken group is ended, by MPI_Abort or else by force; and a rank hears
 # from the first that failed why, and adds for whom it waits itself.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
@@ -24,7 +24,7 @@ ends() {
 # Seconds here are what ranks sleep, and no verdict.
 ends 0 'rank 0 has saved' 2 late 7 60
 ends 1 'MPI_Finalize did not return within 2 s' 2 late 600 2
-ends 1 'the process goes on with a group that has broken: MPI_Abort' 2 goes-on
+ends 1 'the process still runs with a broken group: MPI_Abort' 2 goes-on
 ends 1 'MPI_Abort did not return within 5 s' 2 no-abort
 ends 1 'MPI was started without MPI_THREAD_MULTIPLE' 1 single
 ends 1 'rank 0 runs with fast sums, and rank 1 without' 2 fast

@@ -2,7 +2,7 @@
  * looks at how.
  *
  *     mpi_rank late SECONDS     rank 0 leaves main so long after the others
- *     mpi_rank goes-on          the group breaks, and rank 0 goes on as if nothing were
+ *     mpi_rank goes-on          the group breaks, and rank 0 continues
  *     mpi_rank no-abort         so, and MPI_Abort does not return, either
  *     mpi_rank hears            rank 2 never comes; rank 0 loses patience first, rank 1 hears why
  *     mpi_rank chain            so, but rank 0 waits for rank 1, which waits for rank 2
@@ -70,7 +70,7 @@ int main(int argc, char **argv) {
         pg_mpi_open(me.rank, me.world_size, &(PgOptions){.timeout_s = timeout_s}, &err), &err);
     if (use_group(group, me.rank, seconds, &err) == 0) return STATUS_OK;
     fprintf(stderr, "rank %d: %s\n", me.rank, err.message);
-    if (is("hears") && me.rank == 0) sleep(3); // so that nobody can take the job's end for the word
+    if (is("hears") && me.rank == 0) sleep(3); // so that the job's end is not taken for the message
     if (!is("hears")) sleep(FOR_EVER_S);
     error_exit(&err);
 }

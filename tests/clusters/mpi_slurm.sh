@@ -1,7 +1,7 @@
 #!/bin/sh
 # mpi_slurm.sh BIN_DIR MPI: two nodes of Slurm. srun starts MPI's ranks by --mpi=pmix (Open MPI) or pmi2
-# (MPICH), with the bits of DataParallel; without it they are told what to type; ranks of shm, and
-# of ddprun, work on one node as they do without Slurm; sbatch runs a job's script; a killed rank ends the step.
+# (MPICH), with the bits of DataParallel; without it the error says what to type; ranks of shm, and
+# of ddprun, work on one node as outside of Slurm; sbatch runs a job's script; a killed rank ends the step.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 . "$(dirname "$0")/hosts.sh"
@@ -27,7 +27,7 @@ checks=$((checks + 1))
 step 60 --mpi=none -n2 "$bin/train_ddp" --backend mpi --steps 2 >out.txt 2>err.txt && fail "srun without MPI works"
 grep -q "srun knows nothing here: start it with srun --mpi=$plugin" err.txt || fail "srun --mpi=none: $(cat err.txt)"
 
-# shm's ranks by srun or by ddprun, on one node, as they are without Slurm; on two they are told what to do.
+# shm's ranks by srun or by ddprun, on one node, as they are without Slurm; on two the error says what to do.
 run "shm under srun" on 1 timeout -k 5 60 srun -N1 -n2 --mpi=none "$bin/train_ddp" --steps 2 --no-eval
 run "ddprun under srun" on 1 timeout -k 5 60 srun -N1 -n1 --mpi=none \
     "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" --steps 2 --no-eval
@@ -46,7 +46,7 @@ run sbatch on 1 timeout -k 5 60 sbatch --wait job.sbatch
 run dp "$bin/train_dp" --devices 2 --model convnet --steps 5 --no-eval --save dp
 same batch dp
 
-# A rank that is killed ends the step: with pmi2 only if srun is told so.
+# A rank that is killed ends the step: with pmi2 only with srun's --kill-on-bad-exit.
 step 60 --mpi=$plugin --kill-on-bad-exit=1 -n2 --ntasks-per-node=1 "$bin/train_ddp" --backend mpi --epochs 100000 \
     --no-eval --log-every 1 --timeout-s 10 >out.txt 2>err.txt </dev/null &
 job=$!

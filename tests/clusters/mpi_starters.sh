@@ -1,6 +1,6 @@
 #!/bin/sh
-# mpi_starters.sh BIN_DIR MPI: who starts the ranks of backend mpi in the wrong way is told what to type; and who
-# asks for one that is not there.
+# mpi_starters.sh BIN_DIR MPI: ranks of backend mpi that are started in the wrong way get an error with what to
+# type; so does a backend that this build lacks.
 . "$(dirname "$0")/../programs/checks.sh"
 . "$(dirname "$0")/mpi.sh"
 other=mpich srun='srun --mpi=pmix'
@@ -33,6 +33,14 @@ fi
 says "this is rank 0 of 3 in the environment and rank " \
     "$mpirun" -np 2 env RANK=0 WORLD_SIZE=3 MASTER_ADDR=127.0.0.1 MASTER_PORT=29531 \
     "$bin/train_ddp" --backend mpi
+# Ranks that disagree on the backend, by an option or, where auto is shm, by the lack of one.
+for choice in 'shm mpi' 'mpi shm' 'mpi auto'; do
+    # shellcheck disable=SC2016 # the ranks expand it
+    says "--backend is ${choice% *} at rank 0 and ${choice#* } at rank 1" "$mpirun" -np 3 sh -c '
+        [ "${OMPI_COMM_WORLD_RANK-$PMI_RANK}" = 1 ] || set -- "$2" "$1"
+        exec "$0" --backend "$1"' "$bin/train_ddp" "${choice#* }" "${choice% *}"
+done
+run 'shm under mpirun' ranks 2 "$bin/train_ddp" --steps 2 --no-eval
 # Alone is fine, without any starter.
 run alone "$bin/train_ddp" --backend mpi --steps 2 --no-eval
 # Two jobs at the same time do not meet at one port.

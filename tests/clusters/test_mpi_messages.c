@@ -109,7 +109,7 @@ static void messages_are_announced_before_any_is_asked_for(void **state) {
     free(all);
 }
 
-// Sums come back while others are on their way there, so nobody may have to ask for them.
+// Sums come back while other messages are in flight, so they must be sent without a request.
 static void hosts_hand_on_what_nobody_asks_for(void **state) {
     Error err = {0};
     int chunks = 0;

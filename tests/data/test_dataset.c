@@ -234,14 +234,14 @@ static const Broken BROKEN_IDX[] = {
      "IDX file is truncated: header says 60000 images, 3 follow"},
     {IMAGES, BYTES("\0\0\x08\3\x7f\0\0\0\0\0\0\1\0\0\0\1\1"),
      "IDX file is truncated: header says 2130706432 images, 1 follow"},
-    {IMAGES, BYTES(TRAIN_IMAGES "\0"), "more bytes follow after the 4 images"},
+    {IMAGES, BYTES(TRAIN_IMAGES "\0"), "more bytes follow the 4 images"},
     {IMAGES, BYTES("\0\0\x08\4\0\0\0\1\0\0\0\5\0\0\0\1\0\0\0\1\1\2\3\4\5"),
      "images of 5 channels; at most 4"},
     {IMAGES, BYTES("\0\0\x08\3\0\0\0\4\0\0\0\3\0\0\0\2aaaabbbbccccddddeeeeffff"),
      "training images are 1x3x2 but test images 1x2x3"},
     {LABELS, BYTES(TRAIN_IMAGES), "3 dimensions in an IDX file of labels, which has 1"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\4\0\2\1"), "header says 4 labels, 3 follow"},
-    {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow after the 4 labels"},
+    {LABELS, BYTES(TRAIN_LABELS "\1\1"), "more bytes follow the 4 labels"},
     {LABELS, BYTES("\0\0\x08\1\0\0\0\3\0\2\1"), "3 labels for the 4 images of"},
     {"t10k-labels-idx1-ubyte", BYTES("\0\0\x08\1\0\0\0\2\2\3"),
      "t10k-labels-idx1-ubyte: label 3 of image 1 is outside the training set's 0..2"},
@@ -265,7 +265,7 @@ static void test_idx_broken(void **state) {
         snprintf(fragment, sizeof fragment, "no %s or", FILES[i]);
         expect_error(folder->path, fragment);
         assert_int_equal(mkdir(path, 0700), 0);
-        expect_error(folder->path, "not a file");
+        expect_error(folder->path, "is a folder, not a regular file");
     }
 }
 

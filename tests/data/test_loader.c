@@ -220,7 +220,7 @@ static void test_start_while_a_batch_is_filled(void **state) {
         Loader *loader = loader_create(set, sampler, NULL, depth, device);
         for (size_t epoch = 0; epoch < 3; epoch++) {
             loader_start(loader, 100 + epoch, 0);
-            assert_non_null(loader_next(loader)); // and the thread goes on to the next one
+            assert_non_null(loader_next(loader)); // and the thread prepares the next one
             loader_start(loader, epoch, 0);
             expect_rest(loader, set, own, NULL, epoch, 0);
         }

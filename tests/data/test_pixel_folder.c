@@ -157,12 +157,12 @@ static void test_missing(void **state) {
     write_good(state);
     char *path = temp_folder_path(state, "train/b.pgm");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); // nobody will ever write to it
-    refused(state, 255, "train/b.pgm: not a file");
+    assert_int_equal(mkfifo(path, 0600), 0); // it never has a writer
+    refused(state, 255, "train/b.pgm: is a FIFO, not a regular file");
     free(path);
 }
 
-// As many pixels as nobody has memory for: files with holes, as long as their headers say.
+// More pixels than memory: files with holes, as long as their headers say.
 static void test_too_many_pixels(void **state) {
     enum { SIDE = 16384, FILES = 4 };
     static const char *const NAMES[FILES] = {"train/0.ppm", "train/0.pgm", "train/1.ppm",

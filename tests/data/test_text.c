@@ -231,7 +231,7 @@ static void broken_token_files(void **state) {
     unlink(path);
     expect_error(state, "tokens", shape, "val.bin: No such file");
     assert_int_equal(mkdir(path, 0700), 0);
-    expect_error(state, "tokens", shape, "val.bin: not a regular file");
+    expect_error(state, "tokens", shape, "val.bin: is a folder, not a regular file");
     rmdir(path);
     free(path);
 }

@@ -229,8 +229,8 @@ static void train_one_step(Rank *rank, int step) {
     size_t rows = test_rows(rank->rank);
     double divisor = (double)(oracle->global ? test_global_rows(oracle->world) : rows);
     if (step != 1 || !oracle->keep_grads) module_zero_grad(rank->model);
-    if (test_backward(rank->tape, rank->wrapper, rank->rank, step, rows, divisor, &err) ||
-        ddp_finish_backward(rank->wrapper, NULL, &err))
+    if (test_backward(rank->tape, rank->wrapper, rank->rank, step, rows, divisor, &err) != 0 ||
+        ddp_finish_backward(rank->wrapper, NULL, &err) != 0)
         problem(rank->outcome, "step %d: %s", step, err.message);
     compare(rank, MODULE_PARAMETERS, true, oracle->gradients[step], "gradients", step);
     compare(rank, MODULE_BUFFERS, false, oracle->buffers[step][rank->rank], "buffers", step);
@@ -262,7 +262,7 @@ static void train(Rank *rank) {
     }
     EXPECT(rank->device->bytes == settled && rank->device->peak_bytes == settled);
     Error err = {0};
-    if (ddp_sync_buffers(rank->wrapper, 0, &err)) problem(rank->outcome, "%s", err.message);
+    if (ddp_sync_buffers(rank->wrapper, 0, &err) != 0) problem(rank->outcome, "%s", err.message);
     compare(rank, MODULE_PARAMETERS, false, oracle->final, "weights", STEPS - 1);
     compare(rank, MODULE_BUFFERS, false, oracle->buffers[STEPS - 1][0], "buffers", STEPS);
     optimizer_close(rank->optimizer);

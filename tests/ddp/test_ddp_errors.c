@@ -153,7 +153,7 @@ static void leave_unused(ProcessGroup *group, const void *argument, Outcome *out
     const DdpConfig *config = argument;
     int rank = pg_rank(group);
     Bench bench = bench_open(group, "branches", config, outcome);
-    if (test_backward(bench.tape, bench.wrapper, rank, 0, 2, 2, &outcome->error))
+    if (test_backward(bench.tape, bench.wrapper, rank, 0, 2, 2, &outcome->error) != 0)
         problem(outcome, "backward: %s", outcome->error.message);
     if (ddp_finish_backward(bench.wrapper, NULL, &outcome->error) == 0)
         problem(outcome, "parameters without a gradient went unnoticed");
@@ -194,7 +194,7 @@ static void backward_twice(ProcessGroup *group, const void *argument, Outcome *o
     Bench bench = bench_open(group, "mlp", &LATE, outcome);
     for (int step = 0; step < 2; step++) { // the second outside the wrapper
         Module *module = step == 0 ? bench.wrapper : bench.model;
-        if (test_backward(bench.tape, module, rank, step, 2, 2, &outcome->error))
+        if (test_backward(bench.tape, module, rank, step, 2, 2, &outcome->error) != 0)
             problem(outcome, "backward: %s", outcome->error.message);
     }
     if (ddp_finish_backward(bench.wrapper, NULL, &outcome->error) == 0)
@@ -218,7 +218,7 @@ static void forward_again(ProcessGroup *group, const void *argument, Outcome *ou
     Bench bench = bench_open(group, "mlp", &LATE, outcome);
     // A forward without a backward is fine.
     test_loss(bench.tape, bench.wrapper, rank, 0, 2, 2);
-    if (test_backward(bench.tape, bench.wrapper, rank, 1, 2, 2, &outcome->error))
+    if (test_backward(bench.tape, bench.wrapper, rank, 1, 2, 2, &outcome->error) != 0)
         problem(outcome, "backward: %s", outcome->error.message);
     tape_reset(bench.tape);
     test_loss(bench.tape, bench.wrapper, rank, 2, 2, 2);
@@ -230,8 +230,10 @@ static void test_forward_before_the_gradients_are_waited_for(void **state) {
     (void)state;
     Outcome outcomes[RANKS_MAX];
     play_ranks(AS_THREADS, 2, 30, forward_again, NULL, outcomes);
-    for (int r = 0; r < 2; r++)
+    for (int r = 0; r < 2; r++) {
         check_message(&outcomes[r].error, "Expected to have finished reduction in the prior");
+        check_message(&outcomes[r].error, "ddp_finish_backward was not called");
+    }
 }
 
 // ---- what is accepted -----------------------------------------------------------------------
@@ -251,8 +253,8 @@ static void train_frozen(ProcessGroup *group, const void *argument, Outcome *out
     for (int step = 0; step < 3; step++) {
         size_t rows = rank == world - 1 ? 0 : 3; // the last rank's share is empty
         module_zero_grad(model);
-        if (test_backward(tape, wrapper, rank, step, rows, 3, &outcome->error) ||
-            ddp_finish_backward(wrapper, NULL, &outcome->error))
+        if (test_backward(tape, wrapper, rank, step, rows, 3, &outcome->error) != 0 ||
+            ddp_finish_backward(wrapper, NULL, &outcome->error) != 0)
             problem(outcome, "step %d: %s", step, outcome->error.message);
     }
     const Tensor *weight = &module_child(model, "fc3")->parameters[0].tensor;
@@ -281,7 +283,8 @@ static void evaluate(ProcessGroup *group, const void *argument, Outcome *outcome
                                              tensor_count(mean));
     bench.tape->recording = bench.tape->training = false;
     test_loss(bench.tape, bench.wrapper, pg_rank(group), 0, 2, 2);
-    if (tape_error(bench.tape, &outcome->error)) problem(outcome, "%s", outcome->error.message);
+    if (tape_error(bench.tape, &outcome->error) != 0)
+        problem(outcome, "%s", outcome->error.message);
     if (tensor_f32(mean)[0] != 0.5f)
         problem(outcome, "the buffer is %g", (double)*tensor_f32(mean));
     bench_close(&bench);
@@ -311,18 +314,19 @@ typedef struct StrategyRank {
     const char *unrecordable, *unrecordable_later; // later: with one more DdpIteration
 } StrategyRank;
 
-static void try_strategy(StrategyRank *rank, Strategy *strategy) {
+static void try_job(StrategyRank *rank, Job *job) {
+    Strategy *strategy = job->strategy;
     const Sampler *sampler = strategy->sampler;
     rank->rows = sampler->start[sampler->batch_count];
     rank->first_batch = sampler->start[1];
     rank->global_mean = strategy->global_mean;
-    rank->sum = (double)strategy->rank + 1;
+    rank->sum = (double)job->rank + 1;
     strategy_sum(strategy, &rank->sum, 1, &rank->error);
     strategy_barrier(strategy, &rank->error);
     strategy->sync_buffers(strategy, &rank->error);
-    rank->unrecordable = strategy->unrecordable(strategy);
+    rank->unrecordable = job->unrecordable(job);
     reducer_add_iteration(ddp_reducer(strategy->module), (DdpIteration){.name = "a late one"});
-    rank->unrecordable_later = strategy->unrecordable(strategy);
+    rank->unrecordable_later = job->unrecordable(job);
 }
 
 static void *make_sampler(void *context) {
@@ -343,9 +347,9 @@ static void *make_sampler(void *context) {
         must_get(sync_batch_norm_convert(model, rank->group, &rank->error), &rank->error);
     Module *wrapper = must_get(distributed_data_parallel(model, rank->group, &config, &rank->error),
                                &rank->error);
-    Strategy *strategy = strategy_ddp(wrapper, rank->group, device, sampler, &me);
-    if (checks_shares(strategy, &rank->error) == 0) try_strategy(rank, strategy);
-    strategy->close(strategy);
+    Job *job = job_ddp(strategy_ddp(wrapper, device, sampler), &me);
+    if (checks_shares(job->strategy, &rank->error) == 0) try_job(rank, job);
+    job->close(job);
     return NULL;
 }
 

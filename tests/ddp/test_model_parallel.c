@@ -10,6 +10,7 @@
 #include "common/base/rng.h"
 #include "common/nn/on_device.h"
 #include "ddp/features/logging_data.h"
+#include "ddp/reducer.h"
 
 enum { IN = 10, OUT = 5, ROWS = 4, PARTS = 3, STEPS = 4, SEED = 11 };
 
@@ -49,7 +50,7 @@ static int train_step(Rig *rig, Module *module, int step, Error *err) {
                                tape_input(rig->tape, DTYPE_F32, 2, (size_t[]){ROWS, IN}, x));
     Tensor *t = tape_input(rig->tape, DTYPE_F32, 2, (size_t[]){ROWS, OUT}, target);
     Tensor *loss = op_squared_error(rig->tape, y, t, ROWS * OUT);
-    if (tape_error(rig->tape, err) || tape_backward(rig->tape, loss, err)) return -1;
+    if (tape_error(rig->tape, err) != 0 || tape_backward(rig->tape, loss, err) != 0) return -1;
     return rig->wrapper ? ddp_finish_backward(rig->wrapper, NULL, err) : 0;
 }
 
@@ -92,7 +93,7 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
     Optimizer *optimizer = optimizer_create(rig->model, &sgd);
     for (int step = 0; step < STEPS; step++) {
         Error err = {0};
-        if (train_step(rig, rig->wrapper ? rig->wrapper : rig->model, step, &err))
+        if (train_step(rig, rig->wrapper ? rig->wrapper : rig->model, step, &err) != 0)
             problem(outcome, "%s", err.message);
         optimizer_step(optimizer, 0.1);
         if (how->wrapped && step == 0 && !how->find_unused)

@@ -14,6 +14,7 @@
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/base/memory.h"
+#include "ddp/reducer.h"
 
 enum { PARAMETERS = 4, A = 0, B, C, D };
 
@@ -56,13 +57,15 @@ static int diary_start(void *state, GradBucket *bucket, Error *err) {
         note(scene, " %c", name_of(scene, bucket->parameters[i]));
     note(scene, "; ");
     if (scene->fails_at == (int)bucket->index) return cut_the_cable(scene, err);
-    return grad_bucket_start(bucket, scene->rig.group, PG_F32, bucket->op, err);
+    bucket->work =
+        pg_start(scene->rig.group, grad_bucket_all_reduce(bucket, PG_F32, bucket->op), err);
+    return bucket->work ? 0 : -1;
 }
 
 static int diary_finish(void *state, GradBucket *bucket, Error *err) {
     Scene *scene = state;
     note(scene, "finish %zu; ", bucket->index);
-    int status = grad_bucket_finish(bucket, err);
+    int status = work_wait(bucket->work, NULL, &bucket->done_ns, err);
     return scene->fails_at == 100 + (int)bucket->index ? cut_the_cable(scene, err) : status;
 }
 
@@ -102,7 +105,7 @@ static void gradient_of(Scene *scene, int parameter) {
 static int step(Scene *scene, const char *order) {
     scene->diary[0] = '\0';
     module_zero_grad(scene->rig.model);
-    if (reducer_prepare(scene->reducer, true, &scene->err)) return -1;
+    if (reducer_prepare(scene->reducer, true, &scene->err) != 0) return -1;
     for (; *order; order++) gradient_of(scene, *order - 'a');
     return reducer_finish(scene->reducer, NULL, &scene->err);
 }
@@ -297,7 +300,7 @@ static void no_sync_adds_up_and_sends_nothing(void **state) {
 
 // ---- when something goes wrong ----------------------------------------------------------------
 
-// A parameter that the loss does not depend on would be waited for for ever. It is named instead,
+// A parameter that the loss does not depend on would be waited for forever. It is named instead,
 // now and at every later step.
 static void leave_one_out(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;

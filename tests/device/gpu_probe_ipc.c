@@ -1,5 +1,5 @@
 /* gpu_probe_ipc.c BYTES: can two processes on one GPU add up each other's memory directly (CUDA
- * IPC)? It is what an all-reduce on a shared card would do without NCCL. Each exports a buffer,
+ * IPC)? An all-reduce without NCCL on a shared card would rely on it. Each exports a buffer,
  * maps the other's, and adds; both check the sums.
  *
  * The first prints one line, "not allowed here" among its possible ones: some virtual machines are
@@ -92,7 +92,7 @@ static int rank(int number, int peer, size_t bytes) {
         device_copy(NULL, host, device, sum, bytes);
         wrong = count_wrong(host, count);
         CUDA(cudaIpcCloseMemHandle(theirs));
-        meet(peer); // nobody frees what the other has mapped
+        meet(peer); // no process frees memory that the other has mapped
         if (number == 0)
             printf("%zu bytes on 2 ranks: %zu wrong, the fastest of %d took %.3f ms\n", bytes,
                    wrong, TIMES, ms);

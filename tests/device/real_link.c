@@ -55,7 +55,7 @@ static int receive_bytes(int fd) {
 
 // ---- the server -------------------------------------------------------------------------------
 
-// One byte says which way; then come the bytes; whoever received them answers with one.
+// One byte says which way; then come the bytes; the receiver answers with one.
 static void *answer(void *context) {
     int fd = (int)(intptr_t)context;
     char way;

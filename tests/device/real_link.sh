@@ -5,7 +5,7 @@
 set -u
 tools=$2
 command -v ip >/dev/null && command -v tc >/dev/null && command -v nsenter >/dev/null || exit 77
-# As root, or as root of a user namespace, where the system allows that to everybody.
+# As root, or as root of a user namespace, where the system allows that to all users.
 if [ "${3-}" != inside ]; then
     unshare --net --mount true 2>/dev/null && exec unshare --net --mount "$0" "$1" "$2" inside
     unshare --map-root-user --net --mount true 2>/dev/null || exit 77

@@ -6,6 +6,7 @@
  * every one of them is compared with a plain triple loop. Few calls or rounded comparisons do not
  * show it. The same where each product is divided among several threads of OpenBLAS's own.
  */
+#include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
 
 #include <pthread.h>

@@ -201,7 +201,7 @@ static void test_exhausted(void **state) {
     assert_int_equal(cuda_allocator_reserved(allocator), 100 * MIB);
     assert_null(cuda_allocator_take(allocator, 1));
     assert_null(cuda_allocator_take(allocator, SIZE_MAX));
-    // It goes on as before.
+    // It still works.
     cuda_allocator_give_back(allocator, kept);
     assert_ptr_equal(cuda_allocator_take(allocator, 40 * MIB), kept);
     cuda_allocator_give_back(allocator, sixty);

@@ -238,7 +238,7 @@ static void test_upload(void **state) {
     device_close(device);
 }
 
-// An upload into memory that was somebody else's a moment ago, whose kernels are still under way.
+// An upload into memory just given back by another owner, whose kernels are still in flight.
 static void test_upload_into_new_memory(void **state) {
     (void)state;
     Device *device = open_device("cuda:0");

@@ -52,10 +52,12 @@ static void check_pointwise(TwoDevices *two, size_t count, bool accumulate) {
     Both error = both_start(two, count, accumulate), target = both_normal(two, count, 3);
     for (int d = 0; d < DEVICES; d++) {
         const Kernels *k = two_kernels(two, d);
-        k->elementwise->relu(relu.of[d], x.of[d], count);
-        k->elementwise->relu_gradient(dx.of[d], x.of[d], dy.of[d], count, accumulate);
-        k->elementwise->relu(in_place.of[d], in_place.of[d], count);
-        k->elementwise->relu_gradient(in_place.of[d], x.of[d], in_place.of[d], count, false);
+        k->elementwise->activation(ACTIVATION_RELU, relu.of[d], x.of[d], count, false);
+        k->elementwise->activation_gradient(ACTIVATION_RELU, dx.of[d], x.of[d], dy.of[d], count,
+                                            accumulate);
+        k->elementwise->activation(ACTIVATION_RELU, in_place.of[d], in_place.of[d], count, false);
+        k->elementwise->activation_gradient(ACTIVATION_RELU, in_place.of[d], x.of[d],
+                                            in_place.of[d], count, false);
         k->loss->squared_error_gradient(dy.of[d], target.of[d], (Upstream){upstream.of[d], 2},
                                         error.of[d], accumulate, count);
         k->elementwise->spread(spread.of[d], upstream.of[d], 3, accumulate, count);
@@ -89,7 +91,8 @@ static void test_relu_of_nan(void **state) {
         values[i] = NAN;
         Both x = both_floats(two, values, 9), y = both_start(two, 9, true);
         for (int d = 0; d < DEVICES; d++) {
-            two_kernels(two, d)->elementwise->relu(y.of[d], x.of[d], 9);
+            two_kernels(two, d)->elementwise->activation(ACTIVATION_RELU, y.of[d], x.of[d], 9,
+                                                         false);
             const float *found = both_read(y, d, y.bytes);
             for (size_t j = 0; j < 9; j++) assert_true(isnan(found[j]) == (j == i));
         }
@@ -222,10 +225,10 @@ static void check_sgd(TwoDevices *two, size_t tensors, SgdConfig config) {
     two_free(two);
 }
 
-static void check_adam(TwoDevices *two, size_t tensors, float weight_decay) {
+static void check_adam(TwoDevices *two, size_t tensors, double weight_decay) {
     size_t ends[LIST_MAX + 1], total = cut_list(ends, tensors);
     const AdamConfig config = {
-        .beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f, .weight_decay = weight_decay};
+        .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8, .weight_decay = weight_decay};
     float *squares = two_normal(two, total, 3);
     for (size_t i = 0; i < total; i++) squares[i] = fabsf(squares[i]);
     Both gradient = both_normal(two, total, 1), w = both_start(two, total, true);
@@ -255,8 +258,8 @@ static void check_adam(TwoDevices *two, size_t tensors, float weight_decay) {
 
 static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
                         const OptimizerPeer *peer) {
-    const AdamConfig how = {.beta1 = 0.9f, .beta2 = 0.99f, .eps = 1e-8f};
-    const SgdConfig sgd = {.momentum = t.count % 2 ? 0.9f : 0, .weight_decay = 0.2f};
+    const AdamConfig how = {.beta1 = 0.9, .beta2 = 0.99, .eps = 1e-8};
+    const SgdConfig sgd = {.momentum = t.count % 2 ? 0.9 : 0, .weight_decay = 0.2};
     const SgdTensor same = {t.weight, t.gradient, t.exp_avg, t.scalars, false, t.count};
     const OptimizerKernels *k = kernels->optimizer;
     if (adam && peer)
@@ -269,8 +272,8 @@ static void step_tensor(const Kernels *kernels, bool adam, AdamTensor t,
         k->sgd(&sgd, &same, 1);
 }
 
-// With a peer a step is, in every bit, the one that takes the sum of the two gradients, or its own
-// if the peer has none; and both get the weights.
+// With a peer a step has the bits of a step with the sum of the two gradients, or with its own if
+// the peer has none; and both get the weights.
 static void check_peer(TwoDevices *two, size_t count, bool adam, bool adds) {
     float *one = two_normal(two, count, 1), *other = two_normal(two, count, 2);
     float *sum = two_normal(two, count, 1);
@@ -317,11 +320,11 @@ static void test_optimizers(void **state) {
     const size_t lengths[] = {0, 1, 9, 65, LIST_MAX};
     for (size_t i = 0; i < 5; i++) {
         check_sgd(two, lengths[i], (SgdConfig){0});
-        check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2f});
-        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .weight_decay = 0.2f});
-        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9f, .nesterov = true});
-        check_adam(two, lengths[i], 0);    // AdamW: the weight is kept in part
-        check_adam(two, lengths[i], 0.2f); // Adam: the gradient grows
+        check_sgd(two, lengths[i], (SgdConfig){.weight_decay = 0.2});
+        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9, .weight_decay = 0.2});
+        check_sgd(two, lengths[i], (SgdConfig){.momentum = 0.9, .nesterov = true});
+        check_adam(two, lengths[i], 0);   // AdamW: the weight is kept in part
+        check_adam(two, lengths[i], 0.2); // Adam: the gradient grows
     }
 }
 

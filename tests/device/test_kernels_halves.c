@@ -43,8 +43,10 @@ static void half_check(Both both, Precision precision, double units, const char 
     const uint16_t *tested = both_read(both, TESTED, both.bytes + GUARD * sizeof *tested);
     const uint16_t *ref = both_read(both, REF, both.bytes);
     double scale = 0, unit = precision == PRECISION_F16 ? 0x1p-10 : 0x1p-7;
-    for (size_t i = 0; i < count; i++)
-        scale = fmax(scale, fabs((double)from_half(precision, ref[i])));
+    for (size_t i = 0; i < count; i++) {
+        double size = fabs((double)from_half(precision, ref[i]));
+        scale = size > scale ? size : scale;
+    }
     for (size_t i = 0; i < count; i++) {
         double a = (double)from_half(precision, tested[i]);
         double b = (double)from_half(precision, ref[i]);
@@ -91,15 +93,16 @@ static void check_elements(TwoDevices *two, Precision p, size_t count) {
     Both added = half_start(two, p, count, true), wide = both_start(two, count, true);
     for (int d = 0; d < DEVICES; d++) {
         const HalfKernels *k = two_kernels(two, d)->halves;
+        const HalfActivation relu_of = {p, ACTIVATION_RELU}, gelu_of = {p, ACTIVATION_GELU};
         k->add(p, sum.of[d], x.of[d], dy.of[d], count);
-        k->relu(p, relu.of[d], x.of[d], count);
-        k->relu_gradient(p, dx.of[d], relu.of[d], dy.of[d], count, false);
-        k->relu_gradient(p, more.of[d], relu.of[d], dy.of[d], count, true);
-        k->gelu(p, gelu.of[d], x.of[d], count);
-        k->gelu_gradient(p, dgelu.of[d], x.of[d], dy.of[d], count, false);
-        k->gelu_gradient(p, added.of[d], x.of[d], dy.of[d], count, true);
+        k->activation(relu_of, relu.of[d], x.of[d], count);
+        k->activation_gradient(relu_of, dx.of[d], relu.of[d], dy.of[d], count, false);
+        k->activation_gradient(relu_of, more.of[d], relu.of[d], dy.of[d], count, true);
+        k->activation(gelu_of, gelu.of[d], x.of[d], count);
+        k->activation_gradient(gelu_of, dgelu.of[d], x.of[d], dy.of[d], count, false);
+        k->activation_gradient(gelu_of, added.of[d], x.of[d], dy.of[d], count, true);
         k->add_to(p, wide.of[d], wide.of[d], x.of[d], count);
-        k->relu_gradient(p, dy.of[d], relu.of[d], dy.of[d], count, false);
+        k->activation_gradient(relu_of, dy.of[d], relu.of[d], dy.of[d], count, false);
     }
     half_check(sum, p, 0, "add");
     half_check(relu, p, 0, "relu");

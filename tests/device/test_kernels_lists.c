@@ -2,6 +2,7 @@
  * answers worked out by hand, asked of both of the host's tables; and what the tables say of
  * themselves.
  */
+#include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
 
 #include "common/device/kernels.h"
@@ -66,6 +67,10 @@ static void test_clip(void **state) {
         table(t)->slices->clip(slices, 3, 2.5, squares, &norm);
         check_close((double)a[1], -1, 1e-6, "clipped");
         check_close((double)b[3], 2, 1e-6, "clipped");
+        float tiny[] = {3e-7f, -4e-7f}; // the 1e-6 that is added to the norm is twice the norm
+        table(t)->slices->clip(&(Slice){tiny, 2}, 1, 3e-7, squares, &norm);
+        check_close((double)tiny[0] * 1e8, 6, 1e-6, "clipped of next to nothing");
+        check_close((double)tiny[1] * 1e8, -8, 1e-6, "clipped of next to nothing");
         b[16] = NAN;
         table(t)->slices->clip(slices, 3, 100, squares, &norm);
         assert_true(isnan(norm) && isnan(a[0]) && isnan(b[0]));

@@ -3,6 +3,7 @@
  * (the CPU, or the one on the command line) against the reference for sizes 0, 1, primes and one
  * past a block.
  */
+#include "common/device/device_backend.h"
 #include "tests/rigs/two_devices.h"
 
 static const Kernels *const TABLES[] = {&kernels_ref, &kernels_cpu};

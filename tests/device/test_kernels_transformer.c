@@ -1,5 +1,5 @@
-/* test_kernels_transformer.c: embedding, layer norm, GELU and attention of a device (the CPU, or
- * the one on the command line) against the reference; and exp of the CPU's loops: how exact it is,
+/* test_kernels_transformer.c: embedding, layer norm, activations and attention of a device (that on
+ * the command line, or the CPU) against the reference; and exp of the CPU's loops: how exact it is,
  * and that every instruction set computes the same bits.
  */
 #include "tests/rigs/two_devices.h"
@@ -123,7 +123,7 @@ static void a_token_that_is_none_makes_its_row_nan(void **state) {
     two_free(two);
 }
 
-// ---- layer norm, GELU ---------------------------------------------------------------------------
+// ---- layer norm, activations --------------------------------------------------------------------
 
 static void check_layer_norm(TwoDevices *two, size_t rows, size_t channels, int flags) {
     bool add = flags & 1, want_dx = flags & 2, want_dw = flags & 4, want_db = flags & 8;
@@ -167,33 +167,35 @@ static void test_layer_norm(void **state) {
             check_layer_norm(two, cases[i][0], cases[i][1], flags);
 }
 
-static void test_gelu(void **state) {
-    const size_t counts[] = {0, 1, 7, 16, 17, 1009, 70001};
-    TwoDevices *two = *state;
-    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
-        for (int way = 0; way < 3; way++) { // overwrite, add, in place
-            size_t count = counts[i];
-            float *values = two_normal(two, count, 1);
-            for (size_t j = 0; j < count; j++) values[j] *= 4;
-            Both x = both_floats(two, values, count), y = both_start(two, count, false);
-            Both dy = both_normal(two, count, 2), dx = both_start(two, count, way == 1);
-            if (way == 2) dx = both_output(two, two_normal(two, count, 2), count);
-            for (int d = 0; d < DEVICES; d++) {
-                const TransformerKernels *k = two_kernels(two, d)->transformer;
-                k->gelu(y.of[d], x.of[d], count, false);
-                assert_memory_equal(both_read(x, d, count * sizeof *values), values,
-                                    count * sizeof *values);
-                k->gelu(y.of[d], x.of[d], count, true); // and now x is what the gradient wants
-                k->gelu_gradient(dx.of[d], x.of[d], way == 2 ? dx.of[d] : dy.of[d], count,
-                                 way == 1);
-            }
-            both_check(y, 1e-6, "gelu");
-            both_check(dx, 4e-6, "gelu_gradient");
-            two_free(two);
-        }
+static void check_activation(TwoDevices *two, Activation f, size_t count, int way) {
+    float *values = two_normal(two, count, 1);
+    for (size_t j = 0; j < count; j++) values[j] *= 4;
+    Both x = both_floats(two, values, count), y = both_start(two, count, false);
+    Both dy = both_normal(two, count, 2), dx = both_start(two, count, way == 1);
+    if (way == 2) dx = both_output(two, two_normal(two, count, 2), count);
+    for (int d = 0; d < DEVICES; d++) {
+        const ElementwiseKernels *k = two_kernels(two, d)->elementwise;
+        k->activation(f, y.of[d], x.of[d], count, false);
+        assert_memory_equal(both_read(x, d, count * sizeof *values), values,
+                            count * sizeof *values);
+        k->activation(f, y.of[d], x.of[d], count, true); // x becomes the saved values
+        k->activation_gradient(f, dx.of[d], x.of[d], way == 2 ? dx.of[d] : dy.of[d], count,
+                               way == 1);
+    }
+    both_check(y, 1e-6, "activation");
+    both_check(dx, 4e-6, "activation_gradient");
+    two_free(two);
 }
 
-// Far from 0 it is x or 0, and so is the derivative 1 or 0; NaN stays NaN.
+static void test_activations(void **state) {
+    const size_t counts[] = {0, 1, 7, 16, 17, 1009, 70001};
+    for (int f = 0; f < ACTIVATIONS; f++)
+        for (size_t i = 0; i < sizeof counts / sizeof *counts; i++)
+            for (int way = 0; way < 3; way++) // overwrite, add, in place
+                check_activation(*state, (Activation)f, counts[i], way);
+}
+
+// GELU far from 0 is x or 0, and so is the derivative 1 or 0; NaN stays NaN.
 static void gelu_of_large_numbers(void **state) {
     TwoDevices *two = *state;
     const float values[] = {-1e12f, -4000, -30, 30, 4000, 1e12f, NAN, INFINITY};
@@ -201,9 +203,10 @@ static void gelu_of_large_numbers(void **state) {
     const float ones[COUNT] = {1, 1, 1, 1, 1, 1, 1, 1};
     Both x = both_bytes(two, values, sizeof values), dy = both_bytes(two, ones, sizeof ones);
     Both y = both_start(two, COUNT, false), dx = both_start(two, COUNT, false);
-    const TransformerKernels *k = two_kernels(two, TESTED)->transformer;
-    k->gelu(y.of[TESTED], x.of[TESTED], COUNT, true);
-    k->gelu_gradient(dx.of[TESTED], x.of[TESTED], dy.of[TESTED], COUNT, false);
+    const ElementwiseKernels *k = two_kernels(two, TESTED)->elementwise;
+    k->activation(ACTIVATION_GELU, y.of[TESTED], x.of[TESTED], COUNT, true);
+    k->activation_gradient(ACTIVATION_GELU, dx.of[TESTED], x.of[TESTED], dy.of[TESTED], COUNT,
+                           false);
     const float *result = both_read(y, TESTED, y.bytes), *slope = both_read(dx, TESTED, dx.bytes);
     for (int i = 0; i < 3; i++) assert_true(result[i] == 0 && slope[i] == 0);
     for (int i = 3; i < 6; i++) assert_true(result[i] == values[i] && slope[i] == 1);
@@ -274,7 +277,7 @@ int main(int argc, char **argv) {
         cmocka_unit_test_prestate(test_embedding, &two),
         cmocka_unit_test_prestate(a_token_that_is_none_makes_its_row_nan, &two),
         cmocka_unit_test_prestate(test_layer_norm, &two),
-        cmocka_unit_test_prestate(test_gelu, &two),
+        cmocka_unit_test_prestate(test_activations, &two),
         cmocka_unit_test_prestate(gelu_of_large_numbers, &two),
         cmocka_unit_test_prestate(test_attention, &two),
         cmocka_unit_test_prestate(attention_does_not_overflow, &two),

@@ -151,7 +151,7 @@ static void test_wrapped_part(void **state) {
     }
 }
 
-// The wrapper on its own output: two sets of pieces, one set of replicas.
+// The wrapper on its own output: two sets of shards, one set of replicas.
 static void test_applied_twice(void **state) {
     (void)state;
     Rig rig = rig_open(build_square, 4);

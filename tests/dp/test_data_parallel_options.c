@@ -80,7 +80,7 @@ static void sum_inside_is_the_sum_of_the_batch(void **state) {
     Tensor *losses = module_forward(rig.wrapper, rig.tape, with_target(rig.tape, 7, 0, 7));
     memcpy(tape_make_grad(rig.tape, losses), (float[]){1, 1, 1, 1}, sizeof(float[4]));
     Error err = {0};
-    assert_int_equal(tape_backward_from(rig.tape, losses, &err), 0);
+    assert_int_equal(tape_backward(rig.tape, losses, &err), 0);
     Tape *tape = rig.reference_tape;
     rig_backward(tape, module_forward(rig.twin, tape, with_target(tape, 7, 0, 7)));
     assert_int_equal(assert_near_gradients(&rig), 2);
@@ -145,7 +145,7 @@ static void unused_rows(void **state) {
 
 // ---- replicas that do not do the same ---------------------------------------------------------
 
-// Column 0 of the piece's first row says which of fc1 (1), fc2 (2), both (3) or neither (0) the
+// Column 0 of the shard's first row says which of fc1 (1), fc2 (2), both (3) or neither (0) the
 // replica runs; rows come from column 1 on. Neither: an output that depends on no parameter.
 static Tensor *mixed_forward(Module *self, Tape *tape, Tensor *x) {
     int which = x->shape[0] ? (int)tensor_f32(x)[0] : 0;
@@ -168,15 +168,15 @@ static Module *build_mixed(Device *device) {
 
 enum { REPLICAS = 3, REPLICA_ROWS = 2 };
 
-static Tensor *mixed_batch(Tape *tape, const int *which, int first, int pieces) {
+static Tensor *mixed_batch(Tape *tape, const int *which, int first, int shards) {
     Tensor *all = rig_numbers(tape, REPLICAS * REPLICA_ROWS, INPUTS, 0);
     for (int i = 0; i < REPLICAS; i++) tensor_f32(all)[i * REPLICA_ROWS * INPUTS] = (float)which[i];
     float *rows = tensor_f32(all) + (size_t)first * REPLICA_ROWS * INPUTS;
-    size_t shape[] = {(size_t)pieces * REPLICA_ROWS, INPUTS};
+    size_t shape[] = {(size_t)shards * REPLICA_ROWS, INPUTS};
     return tape_input(tape, DTYPE_F32, 2, shape, rows);
 }
 
-// What one device does with the same pieces, one after the other: gradients add up.
+// What one device does with the same shards, one after the other: gradients add up.
 static void mixed_reference(Rig *rig, const int *which, const Tensor *dy) {
     for (int i = 0; i < REPLICAS; i++) {
         Error err = {0};
@@ -185,7 +185,7 @@ static void mixed_reference(Rig *rig, const int *which, const Tensor *dy) {
         Tensor *y = module_forward(rig->twin, tape, mixed_batch(tape, which, i, 1));
         if (!y->requires_grad) continue;
         memcpy(tape_make_grad(tape, y), dy->grad + i * REPLICA_ROWS * CLASSES, tensor_bytes(y));
-        assert_int_equal(tape_backward_from(tape, y, &err), 0);
+        assert_int_equal(tape_backward(tape, y, &err), 0);
     }
 }
 
@@ -206,7 +206,7 @@ static void replicas_that_use_different_parameters(void **state) {
         float *grad = tape_make_grad(rig.tape, y);
         memcpy(grad, dy->data, tensor_bytes(dy));
         dy->grad = dy->data;
-        if (code) assert_int_equal(tape_backward_from(rig.tape, y, &err), 0);
+        if (code) assert_int_equal(tape_backward(rig.tape, y, &err), 0);
         mixed_reference(&rig, which, dy);
         assert_near_gradients(&rig);
     }
@@ -348,7 +348,7 @@ static void output_device(void **state) {
             assert_memory_equal(y->data, want->data, tensor_bytes(want));
             Tape *after = tape_fork(rig.tape, rig.devices[device]);
             rig_backward(after, rig_loss(after, y));
-            assert_int_equal(tape_backward_from(rig.tape, y, &err), 0);
+            assert_int_equal(tape_backward(rig.tape, y, &err), 0);
             rig_backward(plain.tape, rig_loss(plain.tape, want));
         }
         NamedTensors a = module_tensors(rig.wrapper, MODULE_PARAMETERS);

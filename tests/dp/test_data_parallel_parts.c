@@ -1,7 +1,8 @@
 /* test_data_parallel_parts.c: what DataParallel's parts promise besides their values: which rows go
  * where, what is copied (to the byte), what is allocated, what errors say, what is recorded.
  */
-#include "dp/pieces.h"
+#include "common/base/profile.h"
+#include "dp/shards.h"
 #include "dp/strategy_dp.h"
 #include "tests/rigs/data_parallel_rig.h"
 #include "tests/rigs/temp_folder.h"
@@ -38,14 +39,14 @@ static void test_first_piece_is_a_view(void **state) {
     rig_close(&rig);
 }
 
-// PyTorch's table of pieces.
+// PyTorch's table of shards.
 static void test_chunks(void **state) {
     (void)state;
     static const struct {
         size_t rows;
         int devices;
         size_t count;
-        float pieces[8];
+        float shards[8];
     } TABLE[] = {{10, 8, 5, {2, 2, 2, 2, 2}},
                  {9, 8, 5, {2, 2, 2, 2, 1}},
                  {17, 8, 6, {3, 3, 3, 3, 3, 2}},
@@ -61,7 +62,7 @@ static void test_chunks(void **state) {
         Tensor *y = module_forward(rig.wrapper, rig.tape, x);
         assert_non_null(y);
         assert_int_equal(y->shape[0], TABLE[i].count);
-        assert_memory_equal(y->data, TABLE[i].pieces, TABLE[i].count * sizeof(float));
+        assert_memory_equal(y->data, TABLE[i].shards, TABLE[i].count * sizeof(float));
         rig_close(&rig);
     }
 }
@@ -99,7 +100,7 @@ static void test_bytes_moved(void **state) {
     }
 }
 
-// Larger than the staging buffer, so that reduce brings it over in pieces.
+// Larger than the staging buffer, so that reduce copies it in several parts.
 static void test_large_parameter(void **state) {
     (void)state;
     enum { WIDE = 1700 }; // 1700 * 1700 * 4 bytes = 11.6 MB
@@ -136,7 +137,7 @@ static Tensor *many_forward(Module *self, Tape *tape, Tensor *x) {
 
 static void test_many_parameters(void **state) {
     (void)state;
-    enum { SIZE = 31, COUNT = PIECES_STAGING_BYTES / (SIZE * SIZE * 4) + 50 };
+    enum { SIZE = 31, COUNT = SHARDS_STAGING_BYTES / (SIZE * SIZE * 4) + 50 };
     Device *devices[2];
     Error err = {0};
     for (int i = 0; i < 2; i++) devices[i] = device_open(i ? "cpu:1" : "cpu:0", &err);
@@ -374,12 +375,13 @@ static void test_strategy(void **state) {
     Module *model = build_mlp(devices[0]);
     Module *wrapper = data_parallel(model, devices, 2, &err);
     Sampler *sampler = sampler_whole(10, 4, false, false, 0, &err);
-    Strategy *strategy = strategy_dp(wrapper, devices, 2, sampler);
-    assert_string_equal(strategy->name, "dp");
-    assert_string_equal(strategy->backend, "threads");
-    assert_int_equal(strategy->devices, 2);
-    assert_int_equal(strategy->all_count, 2);
-    assert_ptr_equal(strategy->all[1], devices[1]);
+    Strategy *strategy = strategy_dp(wrapper, devices[0], sampler);
+    Job *job = job_dp(strategy, devices, 2);
+    assert_string_equal(job->name, "dp");
+    assert_string_equal(job->backend, "threads");
+    assert_int_equal(job->devices, 2);
+    assert_int_equal(job->all_count, 2);
+    assert_ptr_equal(job->all[1], devices[1]);
     assert_ptr_equal(strategy->device, devices[0]);
     assert_ptr_equal(strategy->module, wrapper);
     assert_ptr_equal(strategy->evaluation_module, wrapper); // as in PyTorch
@@ -391,10 +393,10 @@ static void test_strategy(void **state) {
     memset(x->data, 0, tensor_bytes(x));
     assert_non_null(module_forward(strategy->module, tape, x));
     size_t weights = bytes_of(model, MODULE_STATE), rows = 2 * (INPUTS + CLASSES) * sizeof(float);
-    assert_int_equal(strategy->moved_bytes(strategy), weights + rows);
+    assert_int_equal(job->moved_bytes(job), weights + rows);
     assert_int_equal(strategy->sampler->batch_count, 3);
     tape_close(tape);
-    strategy->close(strategy);
+    job->close(job);
 }
 
 static void test_device_ids(void **state) {

@@ -4,7 +4,7 @@
  * type; all is added up in float32. Where the compute type says so, float32 factors are rounded to
  * TF32 (10 bits) or bfloat16 before. Matrices may be stored by columns or by rows. The epilogues
  * are bias (one number per row of d) and ReLU; and, of one type by columns, ReLU with a mask of its
- * own, in bits that nobody else can read, ReLU's gradient by that mask, and the sums of b over k.
+ * own, in bits of a private format, ReLU's gradient by that mask, and the sums of b over k.
  *
  * It is strict where the real one is in its own time: an algorithm is only good for the product it
  * was chosen for, for memory as aligned as the preference said (256 bytes if it said nothing), and
@@ -121,14 +121,24 @@ static bool mask_is_valid(const Product &p, const Layout &d) {
            (p.aux_ld % 128 == 0 && p.aux_ld >= static_cast<int64_t>(d.rows));
 }
 
+// What needs an Ampere card's tensor cores. (The real library falls back to float32 for TF32; here
+// asking for it is an error, so that no caller relies on that.)
+static bool card_has(const Product &p, const Layout l[4]) {
+    bool bf16 =
+        p.compute == CUBLAS_COMPUTE_32F_FAST_16BF || p.compute == CUBLAS_COMPUTE_32F_FAST_TF32;
+    for (int i = 0; i < 4; i++) bf16 = bf16 || l[i].type == CUDA_R_16BF;
+    return !bf16 || runtime().settings.capability >= 80;
+}
+
 static bool types_are_known(const Product &p, const Layout l[4]) {
     bool narrow = is_16_bits(l[0].type), wide = l[0].type == CUDA_R_32F;
     bool compute = p.compute == CUBLAS_COMPUTE_32F || p.compute == CUBLAS_COMPUTE_32F_PEDANTIC ||
                    (wide && (p.compute == CUBLAS_COMPUTE_32F_FAST_TF32 ||
                              p.compute == CUBLAS_COMPUTE_32F_FAST_16BF ||
                              p.compute == CUBLAS_COMPUTE_32F_FAST_16F));
-    return compute && (narrow || wide) && p.scale == CUDA_R_32F && l[1].type == l[0].type &&
-           l[2].type == l[3].type && (l[3].type == CUDA_R_32F || l[3].type == l[0].type) &&
+    return card_has(p, l) && compute && (narrow || wide) && p.scale == CUDA_R_32F &&
+           l[1].type == l[0].type && l[2].type == l[3].type &&
+           (l[3].type == CUDA_R_32F || l[3].type == l[0].type) &&
            p.pointer_mode == CUBLASLT_POINTER_MODE_HOST && epilogue_is_known(p, l);
 }
 

@@ -109,6 +109,8 @@ static cudnnStatus_t check(const Convolution &v) {
                v.y.h == outputs(v.x.h, v.w.h) && v.y.w == outputs(v.x.w, v.w.w);
     for (const Box *box : {&v.x, &v.w, &v.y})
         fit = fit && count_of(*box) > 0 && box->type == v.x.type && box->format == v.x.format;
+    if (v.x.type == CUDNN_DATA_BFLOAT16 && runtime().settings.capability < 80)
+        return CUDNN_STATUS_NOT_SUPPORTED;
     return fit ? CUDNN_STATUS_SUCCESS : CUDNN_STATUS_BAD_PARAM;
 }
 
@@ -231,7 +233,7 @@ static Convolution convolution_of(Pass pass, const Box &x, const Box &w, const B
     return v;
 }
 
-// Best first. What 16 bits can do on tensor cores, they can do without, at the list's end.
+// Best first. What tensor cores compute in 16 bits has one without them, at the list's end.
 template <typename Answer, typename Algorithm>
 static cudnnStatus_t answer(const Convolution &v, int requested, int *returned, Answer *results) {
     *returned = 0;

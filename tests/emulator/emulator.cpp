@@ -43,7 +43,7 @@
  *   DDPC_EMULATOR_SEED    of all that is random (1). 0: all work at once and in order
  *   DDPC_EMULATOR_COUNT   1: say at the end what was asked of the devices, and how often (0)
  *
- * A run with one thread and one seed is repeatable, as long as it never pauses: work that nobody
+ * A run with one thread and one seed is repeatable, as long as it never pauses: work that no thread
  * waits for is begun after 50 ms, because another process may need it. AddressSanitizer understands
  * the emulator; ThreadSanitizer does not (kernels change stacks).
  */
@@ -60,7 +60,7 @@
 
 namespace emulator {
 
-enum { PROCESSORS = 2, CAPABILITY_MAJOR = 9, CAPABILITY_MINOR = 0, RUNTIME_VERSION = 13000 };
+enum { PROCESSORS = 2, RUNTIME_VERSION = 13000 };
 
 void fail(const char *format, ...) {
     va_list arguments;
@@ -124,6 +124,7 @@ static Runtime *runtime_create() {
     Runtime *r = new Runtime;
     r->settings.devices = static_cast<int>(setting("DDPC_EMULATED_GPUS", 2, DEVICES_MAX));
     r->settings.memory = setting("DDPC_EMULATED_MEMORY", size_t{1} << 30, size_t{1} << 40);
+    r->settings.capability = static_cast<int>(setting("DDPC_EMULATED_CAPABILITY", 90, 999));
     r->settings.peers = setting("DDPC_EMULATED_PEERS", 1, 1) != 0;
     r->settings.seed = static_cast<unsigned>(setting("DDPC_EMULATOR_SEED", 1, UINT_MAX));
     r->settings.count = setting("DDPC_EMULATOR_COUNT", 0, 1) != 0;
@@ -175,8 +176,8 @@ static void describe(const Runtime &r, struct cudaDeviceProp *p, int device) {
     p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = INT_MAX;
     p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->major = CAPABILITY_MAJOR;
-    p->minor = CAPABILITY_MINOR;
+    p->major = r.settings.capability / 10;
+    p->minor = r.settings.capability % 10;
     p->multiProcessorCount = PROCESSORS;
     p->maxThreadsPerMultiProcessor = 2048;
     p->pciBusID = device + 1;

@@ -25,11 +25,12 @@ enum { DEVICES_MAX = 8, HOST = -1, UNKNOWN = -2 }; // HOST and UNKNOWN: in place
 
 struct Settings { // read from the environment once (emulator.cpp)
     int devices;
+    int capability; // 10 major + minor: 75 is a T4, which has no bfloat16 and no TF32
     bool peers;
     size_t memory; // bytes per device
     size_t queues; // that streams share
     unsigned seed; // 0: everything at once and in order
-    bool count;    // say at the end what was asked for (count.cpp)
+    bool count;    // print at the end the counted calls (count.cpp)
     bool relu_nan; // cuBLASLt's RELU keeps NaN
     // What cuDNN refuses to run though its queries promised it, or to be asked about (dnn.cpp).
     bool refuses_channels_last, refuses_preferred, refuses_memory, refuses_all, refuses_queries;

@@ -23,8 +23,8 @@ class Fiber {
     void (*body)(Fiber *self);
     char *stack;
     bool begun = false;
-    jmp_buf inside, outside; // where each side goes on
-    // For AddressSanitizer, which wants to know of each change of stacks.
+    jmp_buf inside, outside; // where each side resumes
+    // For AddressSanitizer, which must be told each change of stacks.
     void *inside_frames = nullptr, *outside_frames = nullptr;
     const void *outside_stack = nullptr;
     size_t outside_bytes = 0;

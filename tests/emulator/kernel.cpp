@@ -2,10 +2,10 @@
  *
  * A fiber is a stack of its own. It runs one thread of the block after another, as ordinary calls,
  * until one of them has to wait at a barrier or a shuffle: then the fiber stays behind with that
- * thread on its stack, and another one goes on with the threads that have not begun. When all have
- * begun, each has ended or waits, and whoever waits for nothing that is missing is woken up. If
- * nobody can be woken, the kernel is wrong (a barrier that not all threads reach, a shuffle whose
- * mask names lanes that do not come), and the program ends with a line that says who waits where.
+ * thread on its stack, and another one runs the threads that have not begun. When all have begun,
+ * each has ended or waits, and a thread whose condition holds is woken up. If no thread can be
+ * woken, the kernel is wrong (a barrier that not all threads reach, a shuffle whose mask names
+ * lanes that do not arrive), and the program ends with a line that says which thread waits where.
  *
  * Blocks, and the threads of a block, begin in ascending or descending order from a random one on:
  * a missing __syncthreads mostly shows.
@@ -161,7 +161,7 @@ static bool release_barrier() {
                                                    "%s%u %s (thread %u)", length > 0 ? ", " : "",
                                                    count, names[state], first));
     }
-    fail("%s, block (%u, %u, %u): its threads do not all come to the same place: %s",
+    fail("%s, block (%u, %u, %u): its threads do not all reach the same place: %s",
          task_name(*thread_state().executing), blockIdx.x, blockIdx.y, blockIdx.z, text);
 }
 

@@ -1,7 +1,7 @@
 /* memory.cpp: device memory that only emulated work can touch, pinned memory, and what happens on a
  * wrong address.
  *
- * Each allocation lies in pages of its own between guard pages that nobody can ever touch, as close
+ * Each allocation lies in pages of its own between guard pages without access, as close
  * to the upper ones as its alignment allows; what is left of its pages holds a pattern that is
  * checked when it is freed. Device memory is inaccessible (PROT_NONE) but for the moments in which
  * work is carried out, and then only the memory of that work's device and of its peers is open. It
@@ -181,7 +181,7 @@ static cudaError_t release(Runtime &r, Lock &lock, bool pinned, const char *func
     if (found == nullptr || found->memory != memory || (found->device == HOST) != pinned) {
         fprintf(stderr, "cuda_emulator: %s of %p, which %s\n", function, memory,
                 memory_find(r.freed, memory) != nullptr ? "was freed already"
-                                                        : "nobody has allocated");
+                                                        : "was never allocated");
         return cudaErrorInvalidValue;
     }
     const char *key = found->outer;

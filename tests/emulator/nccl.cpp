@@ -12,7 +12,7 @@
  * undone.
  *
  * Where a communicator may block, the first collective of each kind returns when all ranks have
- * come to it, and the first message to or from a rank when that rank has come to it, alone or in a
+ * called it, and the first message to or from a rank when that rank has called it, alone or in a
  * group; or they return when another thread aborts the communicator, which is then gone.
  *
  * Stricter than NCCL: every call on a communicator that is in progress fails, and every second
@@ -220,7 +220,7 @@ bool connect(State &state, const std::vector<Operation> &operations) {
 }
 
 ncclResult_t launch(ncclComm_t comm, cudaStream_t stream, std::vector<Operation> operations) {
-    const std::shared_ptr<State> kept = comm->state; // somebody may abort the communicator
+    const std::shared_ptr<State> kept = comm->state; // another thread may abort the communicator
     State &state = *kept;
     if (comm->blocking && !connect(state, operations)) return ncclInternalError;
     long number = ++collectives;
@@ -350,7 +350,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t *comm, int ranks, ncclUniqueId id
     *comm = made;
     if (cudaGetDevice(&made->state->device) != cudaSuccess) return ncclUnhandledCudaError;
     made->state->shared = open_shared(id);
-    if (!made->state->shared) return fail(made, ncclSystemError, "nobody is at this address");
+    if (!made->state->shared) return fail(made, ncclSystemError, "no rank is at this address");
     ncclResult_t result = take_place(made);
     if (result == ncclSuccess) result = look_around(made);
     while (result == ncclInProgress && made->blocking) {

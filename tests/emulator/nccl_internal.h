@@ -21,7 +21,7 @@ enum { RANKS_MAX = 16, PIECE_BYTES = 128 * 1024, CHANNEL_BYTES = 32 * 1024 };
 
 enum class Kind { ALL_REDUCE, BROADCAST, REDUCE, ALL_GATHER, REDUCE_SCATTER, SEND, RECV, KINDS };
 
-// What ranks must agree on. Ranks that do not agree wait for each other for ever, as with NCCL.
+// What ranks must agree on. Ranks that do not agree wait for each other forever, as with NCCL.
 struct Agreement {
     uint64_t kind, count, type, op, root;
     // The how manieth that the communicator recorded into a graph, from 1; 0: it was not. A replay
@@ -77,7 +77,7 @@ struct State { // of a communicator; operations on streams keep it alive
     ~State();
 };
 
-// Goes on with the operation; true when it is over.
+// Advances the operation; true when it is complete.
 bool operation_advance(State &state, Operation &operation);
 size_t type_bytes(uint64_t type); // 0: not known
 

@@ -173,7 +173,7 @@ static bool collective_advance(State &state, Operation &o) {
 
 // ---- between two ranks ----------------------------------------------------------------------
 
-// At most one chunk is on its way. A send is over when its last one was taken.
+// At most one chunk is in flight. A send is complete when its last one was taken.
 static bool send_advance(State &state, Operation &o) {
     size_t peer = o.agreement.root, whole = o.agreement.count * type_bytes(o.agreement.type);
     Channel &channel = state.shared->channels[state.rank][peer];

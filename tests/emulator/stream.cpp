@@ -2,7 +2,7 @@
  *
  * A real GPU promises only that the work of one stream is done in order, and that an event is
  * reached after the work before it. Code that relies on more than that mostly works, because the
- * GPU mostly does what was asked first, first. Here nothing is done before somebody waits for it
+ * GPU mostly does what was asked first, first. Here nothing is done before a thread waits for it
  * (or asks whether it is done, or a queue is full), and which of the streams that could go on does
  * so is drawn at random. Streams have random priorities, which change now and then: so one stream
  * is often far ahead of another, and a forgotten event shows as wrong data with one seed in two.
@@ -105,7 +105,7 @@ void run_until(Runtime &r, Lock &lock, const std::function<bool()> &condition) {
     runner_leave(r);
 }
 
-// Somebody asks whether the condition holds: does some work, so that it will one day.
+// A caller polls the condition: does some work, so that it will hold eventually.
 static cudaError_t run_some(Runtime &r, const std::function<bool()> &condition) {
     runner_enter(r);
     for (size_t left = 1 + r.random() % 256; left > 0 && !condition() && step(r); left--) continue;
@@ -129,7 +129,7 @@ void run_device(Runtime &r, Lock &lock, int device) {
     });
 }
 
-// The thread that does what nobody waits for. It lives as long as the process.
+// The thread that does the work that no other waits for. It lives as long as the process.
 static void drive() {
     Runtime &r = runtime();
     uint64_t seen = 0;

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # kill.sh BIN_DIR: kill -9 of a rank in the middle of replayed steps, of which each is saved. The job must end by
-# itself, with everybody, and the checkpoint that is there must be that of a step that went well.
+# itself, with all ranks, and its checkpoint must be that of a step that succeeded.
 set -uo pipefail
 bin=$1
 cd "$(mktemp -d)" || exit 1

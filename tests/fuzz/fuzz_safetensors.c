@@ -1,8 +1,8 @@
 /* fuzz_safetensors.c: files of tensors. What was read must be what a second reading of a written
  * copy gives; and no file makes a checkpoint by itself.
  */
-#include "common/train/checkpoint.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/checkpoint.h"
+#include "common/tensor_files/safetensors.h"
 #include "tests/fuzz/fuzz.h"
 
 // An overflow from one field into the next is nothing that a sanitizer sees.

@@ -1,5 +1,5 @@
-/* fuzz_store.c: the store's server, which a client with the right token (first byte odd) or a
- * stranger (even) tells the rest of the input. Afterwards it must still serve an honest client.
+/* fuzz_store.c: the store's server, to which a client with the right token (first byte odd) or
+ * without it (even) sends the rest of the input. Afterwards it must still serve an honest client.
  */
 #include <errno.h>
 #include <netinet/in.h>
@@ -23,7 +23,7 @@ static int connect_to(int port) {
     return fd;
 }
 
-// What a client that knows the token says first; false if the server does not let it in.
+// What a client that knows the token says first; false if the server refuses it.
 static bool shake_hands(int fd) {
     StoreNonces nonces = {0};
     uint8_t hello[STORE_HELLO_BYTES], proof[STORE_PROOF_BYTES], answer[STORE_ANSWER_BYTES];

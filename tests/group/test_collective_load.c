@@ -177,7 +177,7 @@ static void no_collective_is_faster_than_its_link(void **unused) {
     if (!UNDER_TSAN) play_ranks(AS_PROCESSES, 3, 60, on_a_link, NULL, NULL);
 }
 
-// 1 MB at 1 KB/s: nobody sleeps for a quarter of an hour to find that out.
+// 1 MB at 1 KB/s: refused at once, not after sleeping for a quarter of an hour.
 static void too_slow(ProcessGroup *group, const void *unused, Outcome *outcome) {
     (void)unused;
     Link *link = link_create((LinkSpeed){.bytes_per_s = 1e3});

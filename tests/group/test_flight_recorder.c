@@ -177,7 +177,7 @@ static void row_87_long(void **state) {
 
 // ---- stuck: on request ----------------------------------------------------------------------
 
-// Until the communication thread has taken up the collective that comes next.
+// Until the communication thread has dequeued the next collective.
 static void write_until_started(ProcessGroup *group, const char *folder, Outcome *outcome) {
     bool started = false;
     for (int i = 0; i < 3000 && !started; i++) {
@@ -197,7 +197,7 @@ static void is_stuck(ProcessGroup *group, const void *argument, Outcome *outcome
     float x = 0;
     expect_success(pg_run(group, pg_barrier(), err), "barrier", outcome);
     if (pg_rank(group) == 1 &&
-        sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u, SYNC_LOOKS) != SYNC_DONE)
+        sync_wait(&first->failed, 1, NULL, clock_ns() + 30000000000u, SYNC_SPINS) != SYNC_DONE)
         problem(outcome, "rank 0 wrote nothing");
     Work *one = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), err);
     Work *two = pg_start(group, pg_broadcast(&x, 1, PG_F32, 0), err);
@@ -418,12 +418,12 @@ static void row_87_damaged(void **state) {
     assert_int_equal(truncate(path, 5 << 20), 0);
     expect_refusal(state, "it is too large");
     assert_int_equal(unlink(path), 0);
-    assert_int_equal(mkfifo(path, 0600), 0); // nobody will ever write to it
-    expect_refusal(state, "it is not a file");
+    assert_int_equal(mkfifo(path, 0600), 0); // it never has a writer
+    expect_refusal(state, "is a FIFO, not a regular file");
     free(path);
 }
 
-// What a record says costs what it holds: these ended only when somebody lost patience.
+// The cost of a record is that of its rows, whatever numbers it claims: these ran on for hours.
 static void row_87_large_numbers(void **state) {
     write_dump(state, 0, ENTRIES "[" ENTRY("1", "completed") ", " ENTRY("1e15", "started") "]}");
     check_analysis(*state, true,

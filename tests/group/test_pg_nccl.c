@@ -49,7 +49,7 @@ static void try_one(Trial *t, Device *device) {
         device_copy(device, there.send, NULL, t->send, send);
         device_copy(device, there.receive, NULL, t->receive, receive);
     }
-    if (run_trial(&there, &error)) problem(t->outcome, "%s", error.message);
+    if (run_trial(&there, &error) != 0) problem(t->outcome, "%s", error.message);
     if (device) {
         device_copy(NULL, t->send, device, there.send, send);
         device_copy(NULL, t->receive, device, there.receive, receive);
@@ -78,7 +78,7 @@ static void every_collective(ProcessGroup *group, Device *device, const void *ar
                        .async = where->async};
             try_one(&t, where->on_device ? device : NULL);
         }
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "barrier");
 }
 
 static void test_every_collective(void **state) {

@@ -10,6 +10,7 @@
 #include "common/base/cores.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
+#include "common/base/trace.h"
 
 // Several chunks of a mailbox, and no round number.
 enum { MANY = UNDER_TSAN || UNDER_ASAN ? 140001 : 300007 };
@@ -79,7 +80,7 @@ static void every_collective(ProcessGroup *group, const void *argument, Outcome 
             try_count(&t, shared, bytes);
         }
     }
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "barrier");
 }
 
 static void test_every_collective(Mode mode) {
@@ -130,7 +131,7 @@ static void rank_order(ProcessGroup *group, const void *argument, Outcome *outco
     float *x = shared ? pg_shared_alloc(group, count * sizeof *x, &outcome->error)
                       : memory_zalloc(count * sizeof *x);
     for (size_t i = 0; i < count; i++) x[i] = rounding_value(pg_rank(group), i);
-    if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_AVG), &outcome->error))
+    if (pg_run(group, pg_all_reduce(x, count, PG_F32, PG_AVG), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
     for (size_t i = 0; i < count; i++) {
         float sum = rounding_value(0, i), backwards = rounding_value(world - 1, i);
@@ -173,7 +174,7 @@ static void test_special_values(Mode mode) {
 // ---- pieces in place --------------------------------------------------------------------------
 
 // reduce_scatter and all_gather where the pieces lie: a rank keeps its sum in its own piece, and no
-// other piece of its changes; then everybody has all sums. Bit by bit, in rank order.
+// other piece of its changes; then every rank has all sums. Bit by bit, in rank order.
 static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool shared = *(const bool *)argument;
     size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
@@ -184,7 +185,7 @@ static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *
         float *mine = x + rank * count;
         for (size_t i = 0; i < all; i++) x[i] = rounding_value((int)rank, i);
         uint64_t moved = pg_moved_bytes(group);
-        if (pg_run(group, pg_reduce_scatter(x, mine, count, PG_F32, PG_AVG), &outcome->error))
+        if (pg_run(group, pg_reduce_scatter(x, mine, count, PG_F32, PG_AVG), &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
         for (size_t i = 0; i < all; i++) {
             float want = rounding_value((int)rank, i), sum = rounding_value(0, i);
@@ -192,7 +193,7 @@ static void pieces_in_place(ProcessGroup *group, const void *argument, Outcome *
             if (i / count == rank) want = sum * (float)(1.0 / (double)world);
             if (memcmp(&x[i], &want, sizeof want) != 0) problem(outcome, "element %zu differs", i);
         }
-        if (pg_run(group, pg_all_gather(mine, x, count, PG_F32), &outcome->error))
+        if (pg_run(group, pg_all_gather(mine, x, count, PG_F32), &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
         for (size_t i = 0; i < all; i++) {
             float sum = rounding_value(0, i);
@@ -221,7 +222,7 @@ static void sum_into_the_first_piece(ProcessGroup *group, const void *argument, 
     size_t world = (size_t)pg_size(group), rank = (size_t)pg_rank(group);
     float *x = pg_shared_alloc(group, world * COUNT * sizeof *x, &outcome->error);
     for (size_t i = 0; i < world * COUNT; i++) x[i] = (float)(i % 1000 + rank);
-    if (pg_run(group, pg_reduce_scatter(x, x, COUNT, PG_F32, PG_SUM), &outcome->error))
+    if (pg_run(group, pg_reduce_scatter(x, x, COUNT, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
     for (size_t i = 0; i < COUNT; i++)
         if (x[i] != (float)(world * (i % 1000) + world * (world - 1) / 2))
@@ -251,7 +252,7 @@ static void mixed_memory(ProcessGroup *group, const void *argument, Outcome *out
         float *x = choices[c][rank % 3];
         for (int i = 0; i < COUNT; i++) x[i] = (float)(i + rank);
         uint64_t moved = pg_moved_bytes(group);
-        if (pg_run(group, pg_all_reduce(x, COUNT, PG_F32, PG_SUM), &outcome->error))
+        if (pg_run(group, pg_all_reduce(x, COUNT, PG_F32, PG_SUM), &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
         moved = pg_moved_bytes(group) - moved;
         for (int i = 0; i < COUNT; i++)
@@ -294,7 +295,7 @@ static void test_zeroed_memory(Mode mode) {
 typedef struct Seen {
     pthread_mutex_t mutex;
     uint64_t calls, closed;
-    uint64_t longest_turn_ns; // of the communication threads (base/cores.h); 0: nobody says
+    uint64_t longest_turn_ns; // of the communication threads (base/cores.h); 0: unknown
 } Seen;
 
 static void observe(void *context, uint64_t sequence, const char *name) {
@@ -326,11 +327,11 @@ static void queue(ProcessGroup *group, const void *argument, Outcome *outcome) {
         works[w] =
             pg_start(group, pg_all_reduce(x + w * COUNT, COUNT, PG_F32, PG_SUM), &outcome->error);
     float last = (float)pg_rank(group);
-    if (pg_run(group, pg_broadcast(&last, 1, PG_F32, 0), &outcome->error) || last != 0)
+    if (pg_run(group, pg_broadcast(&last, 1, PG_F32, 0), &outcome->error) != 0 || last != 0)
         problem(outcome, "broadcast after the queue: %s", outcome->error.message);
     uint64_t run_end = clock_ns();
     for (int w = STARTED - 1; w >= 0; w--) {
-        if (work_wait(works[w], &begin, &end, &outcome->error)) problem(outcome, "work %d", w);
+        if (work_wait(works[w], &begin, &end, &outcome->error) != 0) problem(outcome, "work %d", w);
         if (end > run_end) problem(outcome, "pg_run overtook work %d", w);
         if (end > last_begin) problem(outcome, "work %d ran after its successor began", w);
         last_begin = begin;
@@ -367,11 +368,11 @@ static void trace_later(ProcessGroup *group, const void *argument, Outcome *outc
     for (int i = 0; i < ROUNDS; i++) {
         Work *work = pg_start(group, pg_all_reduce(&x[i], 1, PG_F32, PG_SUM), &outcome->error);
         pg_set_trace(group, i % 2 ? NULL : trace, track);
-        if (!work || work_wait(work, NULL, NULL, &outcome->error))
+        if (!work || work_wait(work, NULL, NULL, &outcome->error) != 0)
             problem(outcome, "%s", outcome->error.message);
     }
     pg_set_trace(group, NULL, 0);
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "no barrier");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "no barrier");
     trace_close(trace);
 }
 
@@ -379,7 +380,7 @@ static void test_trace_later(Mode mode) {
     play_ranks(mode, 2, 60, trace_later, NULL, NULL);
 }
 
-// Works that nobody waits for: pg_close finishes them.
+// Works that are never waited for: pg_close finishes them.
 static void forgotten(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float *x = pg_shared_alloc(group, sizeof *x, &outcome->error);
@@ -402,8 +403,8 @@ static void ring(ProcessGroup *group, size_t count, Outcome *outcome) {
     for (size_t i = 0; i < count; i++) out[i] = element(PG_F64, world, rank, i) + 0.5;
     Collective send = pg_send(out, count, PG_F64, next);
     Collective receive = pg_recv(in, count, PG_F64, before);
-    if (pg_run(group, rank == 0 ? send : receive, &outcome->error) ||
-        pg_run(group, rank == 0 ? receive : send, &outcome->error))
+    if (pg_run(group, rank == 0 ? send : receive, &outcome->error) != 0 ||
+        pg_run(group, rank == 0 ? receive : send, &outcome->error) != 0)
         problem(outcome, "ring of %zu: %s", count, outcome->error.message);
     else
         for (size_t i = 0; i < count; i++)
@@ -424,7 +425,7 @@ static void pairs(ProcessGroup *group, const void *argument, Outcome *outcome) {
         if (pg_rank(group) == 1) pg_run(group, pg_recv(&ball, 1, PG_I32, 0), &outcome->error);
         if (ball != i) problem(outcome, "ball %d came as %d", i, ball);
     }
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "barrier");
     if (pg_sequence(group) != 1) problem(outcome, "pairs were counted as collectives");
 }
 

@@ -11,7 +11,7 @@
 #include <sys/prctl.h>
 
 #include "common/base/memory.h"
-#include "ddp/group/shm/internal.h"
+#include "ddp/group/shm/shm_internal.h"
 
 // ---- disagreement ---------------------------------------------------------------------------
 
@@ -31,7 +31,7 @@ static void quarrel(ProcessGroup *group, const void *argument, Outcome *outcome)
     Collective mine = pg_rank(group) == pg_size(group) - 1 ? q->odd : q->common;
     mine.send = mine.send ? buffer : NULL;
     mine.receive = mine.receive ? buffer : NULL;
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "the barrier failed");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "the barrier failed");
     if (q->async) {
         Work *work = pg_start(group, mine, &outcome->error);
         if (!work || !work_wait(work, NULL, NULL, &outcome->error))
@@ -108,8 +108,8 @@ static void test_different_alloc(Mode mode) {
 static void different_message(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x[8] = {0};
-    if (pg_rank(group) == 0 && pg_run(group, pg_send(x, 8, PG_F32, 1), &outcome->error))
-        problem(outcome, "a short send waits for nobody: %s", outcome->error.message);
+    if (pg_rank(group) == 0 && pg_run(group, pg_send(x, 8, PG_F32, 1), &outcome->error) != 0)
+        problem(outcome, "a short send waits for no receiver: %s", outcome->error.message);
     if (pg_rank(group) == 1)
         expect_failure(group, pg_recv(x, 7, PG_F32, 0), outcome);
     else
@@ -130,8 +130,9 @@ static void test_different_message(Mode mode) {
 static void absent(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "barrier");
-    if (pg_run(group, pg_broadcast(&x, 1, PG_F32, 0), &outcome->error)) problem(outcome, "bcast");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "barrier");
+    if (pg_run(group, pg_broadcast(&x, 1, PG_F32, 0), &outcome->error) != 0)
+        problem(outcome, "bcast");
     if (pg_rank(group) % 2) wait_for_failure(group, outcome);
     expect_failure(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), outcome);
 }
@@ -144,7 +145,7 @@ static void test_absent(Mode mode) {
                    "rank 1 last finished 2 broadcast|rank 3 last finished 2 broadcast");
 }
 
-// A receive that nobody answers, and a send whose channel stays full.
+// A receive without a sender, and a send whose channel stays full.
 static void unanswered(ProcessGroup *group, const void *argument, Outcome *outcome) {
     bool sends = *(const bool *)argument;
     size_t bytes = 1 << 20;
@@ -172,7 +173,7 @@ static void test_unanswered(Mode mode) {
 static void leaves(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float *x = pg_shared_alloc(group, 4096, &outcome->error);
-    if (pg_run(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), &outcome->error))
+    if (pg_run(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "all_reduce: %s", outcome->error.message);
     if (pg_rank(group) == 2) return;
     expect_failure(group, pg_all_reduce(x, 1024, PG_F32, PG_SUM), outcome);
@@ -232,7 +233,7 @@ static void odd_name(ProcessGroup *group, const void *argument, Outcome *outcome
         prctl(PR_SET_NAME, "late) Z (dead");
         sleep_ms(400); // the others look several times whether it is still there
     }
-    if (pg_run(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
+    if (pg_run(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error) != 0)
         problem(outcome, "%s", outcome->error.message);
 }
 
@@ -274,7 +275,7 @@ static void too_many(ProcessGroup *group, const void *argument, Outcome *outcome
         if (!(works[i] = pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error)))
             problem(outcome, "work %d: %s", i, outcome->error.message);
     for (int i = 0; i < PG_MAX_WORKS / 2; i++) // half of them are given back and taken again
-        if (work_wait(works[i], NULL, NULL, &outcome->error)) problem(outcome, "wait %d", i);
+        if (work_wait(works[i], NULL, NULL, &outcome->error) != 0) problem(outcome, "wait %d", i);
     for (int i = 0; i < PG_MAX_WORKS / 2; i++)
         if (!pg_start(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), &outcome->error))
             problem(outcome, "again %d: %s", i, outcome->error.message);
@@ -324,7 +325,7 @@ static void test_addresses(Mode mode) {
     segment_release(segment);
     refused(address, 2, "cannot open the shared memory"); // nothing is left of it
 
-    // A place that somebody has.
+    // A rank's place that is taken.
     error = (Error){0};
     assert_int_equal(pg_shm_create(1, &segment, address, &error), 0);
     twin = pg_shm_attach(address, 1, &error);
@@ -350,11 +351,11 @@ static void test_nobody_joins(Mode mode) {
 
 // ---- giving up ----------------------------------------------------------------------------
 
-// Rank 1 has an error of its own while the others wait for it. Whoever comes later changes nothing.
+// Rank 1 has an error of its own while the others wait for it. Later errors change nothing.
 static void gives_up(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     float x = 0;
-    if (pg_run(group, pg_barrier(), &outcome->error)) problem(outcome, "the barrier failed");
+    if (pg_run(group, pg_barrier(), &outcome->error) != 0) problem(outcome, "the barrier failed");
     if (pg_rank(group) != 1) {
         expect_failure(group, pg_all_reduce(&x, 1, PG_F32, PG_SUM), outcome);
     } else {
@@ -381,7 +382,7 @@ enum { TOGETHER_ROUNDS = 2000 };
 typedef struct Together {
     SyncWord rounds; // begun
     SyncWord done[2];
-    Control *control;
+    ShmControl *control;
     uint32_t seen[2]; // whom each saw as the one who speaks for all, after its own abort
 } Together;
 
@@ -389,7 +390,7 @@ static void fail_together(Together *t, int rank, uint32_t round) {
     PgShm shm = {.control = t->control, .rank = rank, .world = 2};
     char words[FAILURE_MAX];
     snprintf(words, sizeof words, "rank %d in round %u, %0*d", rank, round, FAILURE_MAX / 2, 0);
-    sync_wait(&t->rounds, round, NULL, clock_ns() + 60000000000u, SYNC_LOOKS);
+    sync_wait(&t->rounds, round, NULL, clock_ns() + 60000000000u, SYNC_SPINS);
     shm_abort(&shm, words);
     t->seen[rank] = sync_load(&t->control->aborted);
     sync_store(&t->done[rank], round);
@@ -403,13 +404,13 @@ static void *fail_as_rank_1(void *argument) {
 static void test_fail_together(Mode mode) {
     (void)mode;
     pthread_t other;
-    Together t = {.control = memory_zalloc(sizeof(Control) + 2 * sizeof(RankSlot))};
+    Together t = {.control = memory_zalloc(sizeof(ShmControl) + 2 * sizeof(RankSlot))};
     assert_int_equal(pthread_create(&other, NULL, fail_as_rank_1, &t), 0);
     for (uint32_t round = 1; round <= TOGETHER_ROUNDS; round++) {
         sync_store(&t.control->aborted, 0);
         sync_store(&t.rounds, round);
         fail_together(&t, 0, round);
-        sync_wait(&t.done[1], round, NULL, clock_ns() + 60000000000u, SYNC_LOOKS);
+        sync_wait(&t.done[1], round, NULL, clock_ns() + 60000000000u, SYNC_SPINS);
         Error words = {0};
         char own[32];
         assert_int_equal(t.seen[0], t.seen[1]);

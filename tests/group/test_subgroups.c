@@ -52,10 +52,10 @@ static void check_collectives(ProcessGroup *group, int mask, int me, Outcome *ou
     int size = pg_size(group), lowest = pg_global_rank(group, 0), place = 0;
     uint64_t before = pg_sequence(group);
     EXPECT(before == 0);
-    if (pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &outcome->error) ||
-        pg_run(group, pg_all_gather(&mine, gathered, 1, PG_I32), &outcome->error) ||
-        pg_run(group, pg_broadcast(&told, 1, PG_I32, size - 1), &outcome->error) ||
-        pg_run(group, pg_barrier(), &outcome->error))
+    if (pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &outcome->error) != 0 ||
+        pg_run(group, pg_all_gather(&mine, gathered, 1, PG_I32), &outcome->error) != 0 ||
+        pg_run(group, pg_broadcast(&told, 1, PG_I32, size - 1), &outcome->error) != 0 ||
+        pg_run(group, pg_barrier(), &outcome->error) != 0)
         problem(outcome, "subgroup %x: %s", (unsigned)mask, outcome->error.message);
     EXPECT(sum == mask);
     for (int r = 0; r < RANKS_MAX; r++)
@@ -238,7 +238,7 @@ typedef struct Request {
     int ranks[3], count;
 } Request;
 
-// Rank 1 asks for the request, the others for ranks 0 and 1: nobody gets a group.
+// Rank 1 asks for the request, the others for ranks 0 and 1: no rank gets a group.
 static void ask_in_vain(ProcessGroup *world, const void *argument, Outcome *outcome) {
     static const Request usual = {{0, 1}, 2};
     const Request *request = pg_rank(world) == 1 ? argument : &usual;

@@ -1,6 +1,6 @@
 #!/bin/sh
 # ddprun.sh BIN HELPERS: drives the launcher BIN/ddprun with small ranks, and looks at what it says,
-# what it ends with and what it leaves behind. HELPERS is where rank_fault is. Ends with 1 at the first
+# what it ends with and what it leaves behind. HELPERS is where rank_fault and rank_phase are. Ends with 1 at the first
 # thing that is not as it should be. Every wait is bounded.
 # shellcheck disable=SC2016 # what the ranks run is quoted so that they expand it, not this shell
 set -u
@@ -120,7 +120,7 @@ job 0 --nproc-per-node 3 --log-dir logs2 --redirects 1:3 --tee 0:1,2:2 --local-r
 says logs2/attempt_0/0/stdout.log '^out 0$'
 says logs2/attempt_0/1/stderr.log '^err 1$'
 says logs2/attempt_0/2/stderr.log '^err 2$'
-[ ! -e logs2/attempt_0/0/stderr.log ] || complain "a file nobody asked for"
+[ ! -e logs2/attempt_0/0/stderr.log ] || complain "a file that was not requested"
 [ "$(cat out)" = "out 0" ] || complain "the console shows more than local rank 0's stdout"
 [ "$(cat err)" = "[0]: err 0" ] || complain "the console shows more than local rank 0's stderr"
 # A reader that goes away does not take the job with it; one that never reads does not stop it.
@@ -137,6 +137,9 @@ wait "$reader" 2>/dev/null
 
 # --- Fake hosts: a NCCL_HOSTID for each rank, and what else NCCL needs to be told
 
+unset OMP_NUM_THREADS OPENBLAS_NUM_THREADS # every variable that the launcher can set
+job 0 --fake-hosts --nproc-per-node 2 true
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 job 0 --fake-hosts --nproc-per-node 2 sh -c 'echo "$RANK $NCCL_HOSTID $NCCL_SOCKET_IFNAME $DDPRUN_FAKE_HOSTS"'
 says out '^0 ddprun[0-9]*-0 lo 1$'
 says out '1 ddprun[0-9]*-1 lo 1$'
@@ -183,7 +186,7 @@ for bad in "--nproc-per-node 0" "--nproc-per-node many" "--nnodes 1:2" "--node-r
 done
 job 2 --nproc-per-node 2
 says err 'which program'
-# A node of several does not wait for a master whose name nobody knows.
+# A node of several does not wait for a master whose name does not resolve.
 DDPRUN_TOKEN=x job 2 --nnodes 2 --node-rank 1 --master-addr no..such..host true
 says err "^error: address 'no..such..host' cannot be looked up: "
 # A heartbeat page that is none is said by the rank.
@@ -256,6 +259,14 @@ job 1 --nproc-per-node 3 --heartbeat-timeout 0.5 "$fault" 1 hang
 first "^ddprun: rank 1 .* has been silent for [0-9.]+ s $doing hang\$"
 job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 "$fault" 1 stop
 first "^ddprun: rank 1 .* was stopped by a signal \(SIGSTOP\?\) at [0-9:.]{12} $doing stop\$"
+# The same last words of several ranks are reported once.
+job 1 --nproc-per-node 3 sh -c 'echo "error: alike" >&2; exit 1'
+[ "$(grep -c '; last stderr: error: alike$' err)" -eq 1 ] || complain 'the same last words several times'
+# A program of one's own: only what it has told is said of it.
+job 3 --nproc-per-node 2 "$2/rank_phase" silent
+first '^ddprun: rank 1 .* exited with status 3 at [0-9:.]{12} in collective 2 barrier$'
+job 3 --nproc-per-node 2 "$2/rank_phase" telling
+first '^ddprun: rank 1 .* exited with status 3 at [0-9:.]{12} in phase train, step 50, collective 2 barrier$'
 job 1 --nproc-per-node 2 sh -c 'test $RANK = 1 && kill -STOP $$; sleep 0.5; exit 1'
 first '^ddprun: rank 1 .* was stopped by a signal'
 job 1 --nproc-per-node 2 --heartbeat-timeout 0.5 sh -c 'test $RANK = 1 && kill -STOP $$; sleep 60'
@@ -263,7 +274,7 @@ first '^ddprun: rank 1 .* was stopped by a signal' # it never sent a heartbeat
 job 1 --nproc-per-node 2 --start-timeout 1 sh -c "test \$RANK = 1 && sleep 60; exec '$1/train_ddp'"
 first '^ddprun: rank 1 .* has been silent for [0-9.]+ s$' # rank 0 waits in phase init
 
-# A job that is suspended as a whole, ddprun included, goes on.
+# A job that is suspended as a whole, ddprun included, continues.
 : >pids
 "$run" --nproc-per-node 2 --heartbeat-timeout 5.5 sh -c 'echo $$ >>pids; exec "$0" 9 never' "$fault" \
     >out 2>err &
@@ -401,6 +412,30 @@ for round in 1 2 3 4; do # at once: the other node may still be about to see tha
 done
 nodes 0 0 --max-restarts 1 sh -c 'test $RANK = 0 || test $TORCHELASTIC_RESTART_COUNT = 1'
 
+# Nodes that were started with other numbers than node 0 get an error, and so does node 0; whichever comes first.
+# disagree ARGUMENTS-OF-NODE-0 ARGUMENTS-OF-NODE-1 MESSAGE
+disagree() {
+    # shellcheck disable=SC2086
+    timeout 30 "$run" $2 --start-timeout 20 --master-port "$port" true >out1 2>err1 &
+    other=$!
+    sleep "$late"
+    # shellcheck disable=SC2086
+    timeout 30 "$run" $1 --start-timeout 20 --master-port "$port" true >out 2>err
+    wait "$other"
+    cat err err1 >all
+    mv all err
+    says err "^error: (node [01]: )*$3"
+    silent err 'within|^ddprun: rank|been silent'
+}
+for late in 0 0.5; do
+    disagree '--nnodes 2 --nproc-per-node 2' '--nnodes 2 --node-rank 1 --nproc-per-node 3' \
+        '--nnodes 2 --nproc-per-node [23] at node [01] and --nnodes 2 --nproc-per-node [23] at node [01] -- start'
+    [ "$(grep -c '^error: .*start ddprun with the same numbers' err)" -eq 2 ] || complain 'not both nodes say so'
+    disagree '--nnodes 2' '--nnodes 3 --node-rank 1' '--nnodes [23] --nproc-per-node 1 at node [01] and --nnodes'
+done
+timeout 30 "$run" --nnodes 3 --node-rank 1 --start-timeout 20 --master-port "$port" true >out1 2>err1 &
+disagree '--nnodes 3' '--nnodes 3 --node-rank 1' 'two nodes have --node-rank 1: .*, pid [0-9]+, and .*, pid [0-9]+ -- each'
+wait
 # A node that does not come is named, by all that are there.
 job 1 --nnodes 2 --start-timeout 1 --master-port "$port" true
 says err '^ddprun: waiting for node 1: [0-9]+ s of at most 1 s \(--start-timeout\)$'

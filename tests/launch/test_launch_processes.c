@@ -34,7 +34,7 @@ static int add_up(ProcessGroup *group, const Rendezvous *me, void *arguments) {
     Error err = {0};
     int32_t sum = 1 << me->rank;
     alarm(60);
-    if (pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &err)) return 1;
+    if (pg_run(group, pg_all_reduce(&sum, 1, PG_I32, PG_SUM), &err) != 0) return 1;
     shared->sum[me->rank] = sum;
     shared->local_rank[me->rank] = me->local_rank;
     shared->pid[me->rank] = getpid();
@@ -46,7 +46,7 @@ static void test_one_machine(void **state) {
     for (int world = 1; world <= 5; world++) {
         Shared *shared = new_shared();
         Error err = {0};
-        if (launch_processes(add_up, world, 1, 0, "auto", shared, &err))
+        if (launch_processes(add_up, world, 1, 0, "auto", shared, &err) != 0)
             fail_msg("%s", err.message);
         for (int r = 0; r < world; r++) {
             assert_int_equal(shared->sum[r], (1 << world) - 1);
@@ -93,7 +93,7 @@ static int one_fails(ProcessGroup *group, const Rendezvous *me, void *arguments)
     alarm(60);
     if (shared->how == AND_OTHERS_RESIST) signal(SIGTERM, SIG_IGN);
     shared->pid[me->rank] = getpid();
-    if (pg_run(group, pg_barrier(), &err)) return 1;
+    if (pg_run(group, pg_barrier(), &err) != 0) return 1;
     if (me->rank == shared->failing && shared->how == BY_SIGNAL) raise(SIGKILL);
     if (me->rank == shared->failing) return 7;
     for (;;) pause();
@@ -186,7 +186,8 @@ static void test_meet_again(void **state) {
     Shared *shared = new_shared();
     Error err = {0};
     shared->port = free_port();
-    if (launch_processes(meet_again, 3, 1, 0, "auto", shared, &err)) fail_msg("%s", err.message);
+    if (launch_processes(meet_again, 3, 1, 0, "auto", shared, &err) != 0)
+        fail_msg("%s", err.message);
     munmap(shared, sizeof *shared);
 }
 
@@ -197,14 +198,14 @@ static int meet_twice(ProcessGroup *group, const Rendezvous *me, void *arguments
     StoreServer *server = me->rank == 0 ? store_serve("127.0.0.1", 0, "", &err) : NULL;
     int32_t port = server ? store_server_port(server) : 0;
     alarm(60);
-    if (pg_run(group, pg_broadcast(&port, 1, PG_I32, 0), &err)) return 1;
+    if (pg_run(group, pg_broadcast(&port, 1, PG_I32, 0), &err) != 0) return 1;
     Rendezvous there = place(me->rank, me->world_size, port);
     there.launcher_store = true;
     ProcessGroup *first = init_process_group("auto", &there, NULL, LONG_S, &err);
     if (!first || init_process_group("auto", &there, NULL, LONG_S, &err)) return 2;
     snprintf(shared->message[me->rank], sizeof shared->message[0], "%.199s", err.message);
     err = (Error){0};
-    if (pg_run(first, pg_barrier(), &err) || pg_run(group, pg_barrier(), &err)) return 3;
+    if (pg_run(first, pg_barrier(), &err) != 0 || pg_run(group, pg_barrier(), &err) != 0) return 3;
     pg_close(first);
     store_server_close(server);
     return 0;
@@ -214,7 +215,8 @@ static void test_meet_twice(void **state) {
     (void)state;
     Shared *shared = new_shared();
     Error err = {0};
-    if (launch_processes(meet_twice, 2, 1, 0, "auto", shared, &err)) fail_msg("%s", err.message);
+    if (launch_processes(meet_twice, 2, 1, 0, "auto", shared, &err) != 0)
+        fail_msg("%s", err.message);
     for (int r = 0; r < 2; r++)
         must_contain(shared->message[r], "trying to initialize the default process group twice!");
     munmap(shared, sizeof *shared);

@@ -1,5 +1,5 @@
 #!/bin/sh
-# as_subproject.sh BIN_DIR CC: this tree as a part of somebody else's build, by add_subdirectory and by FetchContent. It
+# as_subproject.sh BIN_DIR CC: this tree as a part of another project's build, by add_subdirectory and by FetchContent. It
 # adds no target of a common name, no tests and no flags to theirs; their program trains.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
@@ -20,16 +20,16 @@ else()
 endif()
 enable_testing()
 add_executable(own own.c)
-target_link_libraries(own ddpc::dp ddpc::ddp m)
+target_link_libraries(own ddpc::ddpc m)
 get_directory_property(options COMPILE_OPTIONS)
 get_directory_property(definitions COMPILE_DEFINITIONS)
-get_target_property(public ddpc::common INTERFACE_COMPILE_OPTIONS)
+get_target_property(public ddpc::ddpc INTERFACE_COMPILE_OPTIONS)
 message(STATUS "ours: ${options} ${definitions} ${CMAKE_C_FLAGS} ${CMAKE_BUILD_TYPE} ${CMAKE_C_STANDARD}")
 if(options OR definitions OR public OR CMAKE_BUILD_TYPE OR CMAKE_C_STANDARD)
   message(FATAL_ERROR "ddp.c has changed their flags")
 endif()
 END
-# As a stranger types it: with the CUDA toolkit where there is one. (What is built below is without: its kernels take
+# As a user types it: with the CUDA toolkit where there is one. (What is built below is without: its kernels take
 # minutes.) Theirs may have a WITH_TESTS, too.
 run 'FetchContent, with the toolkit' cmake -S theirs -B fetched -DFETCH=ON -DDDPC="$root"
 run 'add_subdirectory' cmake -S theirs -B build -DDDPC="$root" -DWITH_CUDA=OFF -DCMAKE_C_FLAGS=-O1

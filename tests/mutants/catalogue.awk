@@ -106,7 +106,7 @@ function end_entry(    i) {
     pairs = 0
 }
 
-# A value that goes on in further lines, which are indented.
+# A value that continues in further lines, which are indented.
 function add(value) {
     sub(/^[ \t]+/, "", value)
     sub(/[ \t]+$/, "", value)

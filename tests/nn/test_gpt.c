@@ -1,11 +1,12 @@
 /* test_gpt.c: names and sizes of a gpt, its first weights, the gradient of the weight that is used
- * twice, and what is refused.
+ * twice, which parameters decay, and what is refused.
  */
 #include "tests/rigs/check.h"
 
 #include "common/base/rng.h"
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
+#include "common/nn/optimizer.h"
 #include "common/nn/tape.h"
 
 enum { VOCABULARY = 11, TEXTS = 3, LENGTH = 5 };
@@ -201,12 +202,50 @@ static void what_does_not_fit_is_refused(void **state) {
     check_message(&err, "an embedding of 128 does not divide among 3 heads");
 }
 
+// Whether a step without a gradient moves the parameter: only weight decay can.
+static bool decays(const Tensor *tensor, float before) {
+    float after;
+    device_copy(NULL, &after, tensor->device, tensor->data, sizeof after);
+    return after != before;
+}
+
+static void only_adamw_spares_biases_and_norms(void **state) {
+    (void)state;
+    for (OptimizerKind kind = OPTIMIZER_SGD; kind <= OPTIMIZER_ADAMW; kind++) {
+        const OptimizerConfig config = {.kind = kind,
+                                        .weight_decay = 0.1,
+                                        .decay_matrices_only = true,
+                                        .beta1 = 0.9,
+                                        .beta2 = 0.999,
+                                        .eps = 1e-8};
+        Module *model = create((GptSizes){1, 2, 8, 4}, VOCABULARY, 0);
+        Optimizer *optimizer = optimizer_create(model, &config);
+        NamedTensors list = module_tensors(model, MODULE_PARAMETERS);
+        for (size_t i = 0; i < list.count; i++) {
+            Tensor *tensor = list.items[i].tensor;
+            device_kernels(device)->elementwise->fill(tensor->data, 1, tensor_count(tensor));
+            device_kernels(device)->elementwise->fill(tensor->grad, 0, tensor_count(tensor));
+            tensor->has_grad = true;
+        }
+        optimizer_step(optimizer, 0.1);
+        for (size_t i = 0; i < list.count; i++) {
+            bool wanted = kind != OPTIMIZER_ADAMW || list.items[i].tensor->ndim > 1;
+            if (decays(list.items[i].tensor, 1) != wanted)
+                fail_msg("%s: %s", optimizer_name(optimizer), list.items[i].name);
+        }
+        named_tensors_free(&list);
+        optimizer_close(optimizer);
+        module_close(model);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_are_nanogpts),
         cmocka_unit_test(sizes_are_the_names_unless_given),
         cmocka_unit_test(first_weights_are_gpt2s),
         cmocka_unit_test(gradients_match_differences),
+        cmocka_unit_test(only_adamw_spares_biases_and_norms),
         cmocka_unit_test(what_does_not_fit_is_refused),
     };
     return cmocka_run_group_tests(tests, setup, teardown);

@@ -130,8 +130,9 @@ static void types(void **state) {
         expect(op_shortcut(tape, y, 20, 2), half, "shortcut");
         expect(op_flatten(tape, y), DTYPE_F32, "flatten");
         expect(op_flatten(tape, op_avg_pool(tape, y, 32, 1, 0)), half, "flatten of single pixels");
-        expect(op_gelu(tape, y), half, "gelu");
-        expect(op_gelu(tape, op_float32(tape, y)), DTYPE_F32, "gelu of float32");
+        expect(op_activation(tape, ACTIVATION_GELU, y), half, "gelu");
+        expect(op_activation(tape, ACTIVATION_GELU, op_float32(tape, y)), DTYPE_F32,
+               "gelu of float32");
         expect(op_mean(tape, y), DTYPE_F32, "the mean");
         expect(tuple_create(tape, &y, 1)->items[0], DTYPE_F32, "an item of a tuple");
         expect(op_max_pool(tape, x, 2, 2, 0), DTYPE_F32, "max_pool of float32");
@@ -171,7 +172,7 @@ static void mixed_gradients(Device *device, Precision precision, float *dweight,
     tape->precision = precision;
     Tensor *x = random_input(tape, SHAPE);
     x->requires_grad = true;
-    Tensor *first = op_gelu(tape, x);
+    Tensor *first = op_activation(tape, ACTIVATION_GELU, x);
     Tensor *y = module_forward(chain.part[0], tape, first);
     Tensor *z = layer_batch_norm_relu(chain.part[1], tape, y, first);
     z = op_add(tape, op_add(tape, y, first), op_add(tape, z, op_relu(tape, op_add(tape, y, y))));
@@ -221,7 +222,7 @@ static void gradients_meet(void **state) {
     free(got);
 }
 
-// Of rows whose query, key and value somebody else reads, too: two texts of five tokens, two heads.
+// Of rows whose query, key and value have another consumer: two texts of five tokens, two heads.
 enum { TOKENS = 10, WIDTH = 24 };
 
 static void attention_gradient(Device *device, Precision precision, float *dx) {

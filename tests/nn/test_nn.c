@@ -191,6 +191,10 @@ static void schedules_warm_up_and_end(void **state) {
     check_close(schedule_lr(&s, 8), 2, 1e-12, "before the first drop");
     check_close(schedule_lr(&s, 9), 0.2, 1e-12, "after it");
     check_close(schedule_lr(&s, 14), 0.02, 1e-12, "after the second");
+    s.step_every = 0; // a third of 12 steps, and one
+    s.total_steps = 12;
+    check_close(schedule_lr(&s, 8), 2, 1e-12, "the fifth step after the warm-up");
+    check_close(schedule_lr(&s, 9), 0.2, 1e-12, "the sixth");
     s.kind = SCHEDULE_CONSTANT;
     check_close(schedule_lr(&s, 13), 2, 1e-12, "constant");
     s.warmup_start = 0.25; // PyTorch's LinearLR(start_factor=0.25, total_iters=4)

@@ -153,8 +153,8 @@ static Tensor *build_layer_norm(Tape *tape, Tensor **x) {
                          x[2]);
 }
 static Tensor *build_gelu(Tape *tape, Tensor **x) {
-    return op_add(tape, op_gelu(tape, op_add(tape, x[1], x[1])),
-                  op_gelu(tape, op_add(tape, x[0], x[1])));
+    return op_add(tape, op_activation(tape, ACTIVATION_GELU, op_add(tape, x[1], x[1])),
+                  op_activation(tape, ACTIVATION_GELU, op_add(tape, x[0], x[1])));
 }
 static Tensor *build_attention(Tape *tape, Tensor **x) { // texts of five tokens, three heads
     return op_attention(tape, x[0], 5, 3);
@@ -307,7 +307,7 @@ static void fused_batch_norm_keeps_bits(void **state) {
     }
 }
 
-// So is a layer with its relu, whoever takes the gradient through that.
+// So is a layer with its relu, whichever of both applies the relu's gradient.
 static void fused_linear_keeps_bits(void **state) {
     static Tensor *(*const builds[2][2])(Tape *, Tensor **) = {
         {build_linear_relu, build_linear_then_relu},

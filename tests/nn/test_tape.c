@@ -101,7 +101,7 @@ static void the_last_used_is_ready_first(void **state) {
 }
 
 // A parameter on which the loss does not depend is never ready, and its gradient stays None. That
-// is why DDP waits for ever for it, unless it is told to look for such (find_unused_parameters).
+// is why DDP waits forever for it, unless it is told to look for such (find_unused_parameters).
 static void an_unused_parameter_is_never_ready(void **state) {
     (void)state;
     Parameter used, unused;

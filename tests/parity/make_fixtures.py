@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, a loss per step.
+"""Makes tests/parity/*.safetensors with PyTorch: initial weights, batches, gradients, a loss per step, and of
+models in float32 the optimizer's state after the last step. optimizers.safetensors has optimizers without a model.
 
     python3 tests/parity/make_fixtures.py [FILE ...]     # needs torch and safetensors
 
@@ -60,6 +61,16 @@ PARTS = [  # file, model, shape of a sample, outputs: a part of a model, whose f
     ("segnet-level_bf16", "segnet", (2, 8, 8), 3),
     ("segnet-level_fp16", "segnet", (2, 8, 8), 3),
 ]
+# Optimizers alone, on given gradients. Each lr gives another step size if it is rounded to float32 first, and 0.9999
+# is the beta2 whose rounding moves 1 - beta2 most.
+OPTIMIZERS = [
+    ("sgd", dict(name="sgd", lr=0.013, momentum=0.0, weight_decay=0.03)),
+    ("sgd_momentum", dict(name="sgd", lr=0.013, momentum=0.9, weight_decay=0.03)),
+    ("sgd_nesterov", dict(name="sgd", lr=0.013, momentum=0.8, weight_decay=0.03, nesterov=True)),
+    ("adam", dict(name="adam", lr=0.0062, weight_decay=0.1, betas=(0.8, 0.9999), eps=1e-3)),
+    ("adamw", dict(name="adamw", lr=0.0064, weight_decay=0.1, betas=(0.9, 0.999), eps=1e-8)),
+    ("adamw_slow", dict(name="adamw", lr=0.0042, weight_decay=0.1, betas=(0.9, 0.9999), eps=1e-3)),
+]
 LENGTH = 9  # tokens of a text
 # These begin as the file does that is called like their model, and have the first HEAD of each result.
 BEGUN = ("gpt_fp16", "gpt-stored_fp16", "resnet20-stored_bf16", "resnet20-stored_fp16", "segnet-stored_bf16",
@@ -75,6 +86,12 @@ def initial_of(name, shape, outputs):
                         "--seed", "0", "--steps", "1", "--no-eval", "--save-init", f"{folder}/init"],
                        check=True, stdout=subprocess.DEVNULL)
         return load_file(f"{folder}/init")
+
+
+def state_of(optimizer, name, parameter, prefix=""):
+    """The head of each tensor of a parameter's state: momentum_buffer, or exp_avg, exp_avg_sq and step."""
+    state = {key: value for key, value in optimizer.state[parameter].items() if value is not None}
+    return {f"{prefix}{name}.{key}": head(value.detach(), True) for key, value in state.items()}
 
 
 def head(tensor, small):
@@ -146,6 +163,9 @@ def make(file, name, shape, outputs, hidden, settings):
         losses.append(loss.item())
     tensors["losses"] = torch.tensor(losses)
     tensors |= {f"final.{k}": head(v, small) for k, v in model.state_dict().items()}
+    if "_bf16" not in file and "_fp16" not in file:
+        for k, p in model.named_parameters():
+            tensors |= state_of(optimizer, k, p, "state.")
     save_file(tensors, HERE / f"{file}.safetensors")
     print(f"{file}: losses {losses[0]:.6f} .. {losses[-1]:.6f}")
 
@@ -171,7 +191,44 @@ def make_part(file, name, shape, outputs):
     print(f"{file}: {len(tensors)} tensors")
 
 
-for make_one, cases in (make, CASES), (make_part, PARTS):
+def adam_scalars(step, lr, betas, weight_decay, double=lambda x: x):
+    """What PyTorch's Adam multiplies by in update number `step`. double: how lr is stored until then."""
+    lr = double(lr)
+    return torch.tensor([lr, 1 - lr * weight_decay, lr / (1 - betas[0] ** step), (1 - betas[1] ** step) ** 0.5],
+                        dtype=torch.float64).float()
+
+
+def make_optimizers(file, cases, steps=5, count=61):
+    """Of one element all gradients, and its weight, have the same sign: nothing cancels, and every number can be
+    compared relative to itself."""
+    torch.manual_seed(0)
+    size = torch.logspace(-4, 1, count) * torch.where(torch.arange(count) % 3 == 0, -1.0, 1.0)
+    weight, gradients = size.sign() * (1 + torch.rand(count)), size * (0.5 + torch.rand(steps, count))
+    tensors = {"weight": weight, "gradients": gradients}
+    for name, settings in cases:
+        parameter = torch.nn.Parameter(weight.clone())
+        optimizer = models.optimizer(parameters=[parameter], **settings)
+        for step in range(steps):
+            parameter.grad = gradients[step].clone()
+            optimizer.step()
+        tensors[f"{name}.weight"] = parameter.detach()
+        tensors |= state_of(optimizer, name, parameter)
+        if settings["name"] != "sgd":
+            numbers = dict(lr=settings["lr"], betas=settings["betas"],
+                           weight_decay=settings["weight_decay"] if settings["name"] == "adamw" else 0)
+            tensors[f"{name}.scalars"] = adam_scalars(steps, **numbers)
+            rounded = adam_scalars(steps, **numbers, double=lambda x: torch.tensor(x).float().item())
+            assert not torch.equal(tensors[f"{name}.scalars"], rounded), f"{name}: choose another lr"
+    # Gradients as short as what clip_grad_norm_ adds to their norm, 1e-6.
+    parameter = torch.nn.Parameter(weight.clone())
+    parameter.grad = 1e-7 * gradients[0]
+    torch.nn.utils.clip_grad_norm_([parameter], 1e-6)
+    tensors["clip.gradient"] = parameter.grad
+    save_file(tensors, HERE / f"{file}.safetensors")
+    print(f"{file}: {len(tensors)} tensors")
+
+
+for make_one, cases in (make, CASES), (make_part, PARTS), (make_optimizers, [("optimizers", OPTIMIZERS)]):
     for case in cases:
         if len(sys.argv) < 2 or case[0] in sys.argv[1:]:
             make_one(*case)

@@ -3,7 +3,7 @@
  *   parity_files [FROM] TO    a module with shared weights, loaded from FROM, saved to TO
  */
 #include "common/nn/layers.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 // encoder (3 to 5) and decoder (3 to 5) with one weight, each with a bias of its own.
 static void write_tied(const char *from, const char *to) {

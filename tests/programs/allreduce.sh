@@ -1,6 +1,6 @@
 #!/bin/sh
 # allreduce.sh BIN_DIR [cuda|MPI]: bench_allreduce's ranks as processes, as threads and under a launcher (only the last
-# through NCCL with cuda, and through MPI with the name of the one that the build has): every size that was asked for
+# through NCCL with cuda, and through MPI with the name of the build's implementation): every requested size
 # is measured, every element checked, the table's columns and the lines under it follow from each other. No time is
 # judged.
 . "$(dirname "$0")/checks.sh"

@@ -10,6 +10,7 @@ command -v gnuplot >/dev/null || { echo "skipped: there is no gnuplot" && exit 7
 nasty="a b;\$(touch x)'\""
 mkdir "$nasty"
 cp -R "$bench" "$nasty/bench"
+(cd "$bench/.." && cp --parents common/nn/models.c common/device/link.c dp/data_parallel.h "$work/$nasty") # names and bounds
 cd "$nasty"
 checks=$((checks + 1))
 "$work/$nasty/bench/compare.sh" --bin "$bin" --quick --repeats 1 --patience 2 --model "mlp toy" --world "1 2" \
@@ -49,7 +50,7 @@ checks=$((checks + 1))
 wide=$(awk 'length($0) > 80' "$work/out.txt" | head -n 1)
 [ -z "$wide" ] || fail "wider than a terminal: $wide"
 
-# The slow link is the one that was asked for, and said to be emulated wherever its numbers stand.
+# The slow link is the requested one, and said to be emulated wherever its numbers stand.
 link="an emulated link of 40 Gbit/s and 7 us"
 checks=$((checks + 6))
 [ "$(grep -l 'link 40,7 ' runs/*/command.txt | wc -l)" = "$(find runs -name 'link-*' -o -name 'buckets-*' -o -name 'overlap-slow-*' | wc -l)" ] ||

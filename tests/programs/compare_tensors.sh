@@ -59,15 +59,15 @@ expect 1 '^result: differ: worst tensor extra \(missing in A\); 1 of 4' base mor
 }
 grep -q '^result: equal bits (65536 tensors)$' "$folder/answer" || exit 1
 
-expect 0 '^result: equal bits \(1 tensors\)$' base step --only w
+expect 0 '^result: equal bits \(1 tensor\)$' base step --only w
 expect 0 '^tensor,count,max_abs,max_rel,max_ulp,bitwise,max_b$' base base --csv
 expect 2 '^error: there is no tensor to compare' base base --only zebra
-expect 2 '^error: none: cannot open: No such file' base none
+expect 2 '^error: none: No such file' base none
 expect 2 '^error: two files are needed' base
 expect 2 '^error: unexpected argument' base base base
-expect 2 '^error: --tol: -1 is out of range' base base --tol -1
+expect 2 '^error: --tol: .-1. is out of range' base base --tol -1
 expect 2 '^usage: compare_tensors ' # no arguments: the help
-status=0 # an answer that nobody gets is none
+status=0 # output that cannot be written is an error
 (cd "$folder" && "$bin/compare_tensors" base base >/dev/full 2>answer) || status=$?
 [ "$status" = 1 ] && grep -q '^error: lines on standard output were lost: No space' "$folder/answer" || {
     echo "a full device: status $status: $(cat "$folder/answer")"

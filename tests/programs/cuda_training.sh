@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # cuda_training.sh BIN: train_single and train_ddp on a GPU follow the CPU; a step that is replayed
-# from a graph is the step itself, bit for bit; a run that stops there goes on here.
+# from a graph is the step itself, bit for bit; a run that stops there continues here.
 set -euo pipefail
 bin=$1
 work=$(mktemp -d)

@@ -42,7 +42,7 @@ held "two devices" train_dp --devices 2 $tiny
 if [ "$device" = cpu ]; then
     held "two ranks" ddprun --nproc-per-node 2 train_ddp $tiny
     held "segnet" train_single --model segnet --global-batch 8
-    # What nobody has the memory for here: 124 million parameters, of which each has 4 bytes, and takes 16.
+    # More than the memory here: 124 million parameters, of which each has 4 bytes, and takes 16.
     gpt2="--model gpt2 --vocabulary 50257 --context 1024 --global-batch 8 --optimizer adamw"
     run "GPT-2" train_single $gpt2 --dry-run
     checks=$((checks + 2))

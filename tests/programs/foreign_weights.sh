@@ -45,4 +45,15 @@ run 'ddp, plain' "$bin/ddprun" --nproc-per-node 2 "$bin/train_ddp" $model --load
 same ddp-want ddp
 run 'evaluation' "$bin/train_single" --model toy --evaluate wrapped --strip-prefix module.
 
+# A GPT-2 that Hugging Face's transformers saved, with and without the prefix. (test_gpt2_files has its logits.)
+"$python" -c 'print("abcdefghijklm" * 99)' | tr -d '\n' >letters.txt
+gpt2="--model gpt --layers 2 --heads 2 --embedding 8 --context 10 --data letters.txt --steps 1 --no-eval"
+run 'GPT2LMHeadModel' "$bin/train_single" $gpt2 --load-init "$root/tests/parity/gpt2_lm.safetensors" --save-init lm
+run 'GPT2Model' "$bin/train_single" $gpt2 --load-init "$root/tests/parity/gpt2_bare.safetensors" --save-init bare
+run 'equal weights' "$bin/compare_tensors" lm bare --bitwise
+run 'saved once more' "$bin/train_single" $gpt2 --load-init lm --save-init again
+run 'equal weights, saved once more' "$bin/compare_tensors" lm again --bitwise
+refuse 2 'holds another model: transformer.wpe.weight is F32 ' "$bin/train_single" $gpt2 --context 9 \
+    --load-init "$root/tests/parity/gpt2_bare.safetensors"
+
 tally foreign_weights

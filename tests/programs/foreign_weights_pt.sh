@@ -1,5 +1,5 @@
 #!/bin/sh
-# foreign_weights_pt.sh BIN_DIR: common/train/pt_to_safetensors.py turns a .pt, which torch has written, into what is read
+# foreign_weights_pt.sh BIN_DIR: common/tensor_files/pt_to_safetensors.py turns a .pt, which torch has written, into what is read
 # here. $PYTHON says which python3 has torch.
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
@@ -17,7 +17,7 @@ torch.save({"epoch": 3, "state_dict": {"module." + n: t.double() for n, t in sta
 torch.save({"weights": state, "state_dict": 3}, "other.pt")
 torch.save([1, 2], "list.pt")
 END
-convert=$root/common/train/pt_to_safetensors.py
+convert=$root/common/tensor_files/pt_to_safetensors.py
 run 'torch.save' "$python" save.py
 run 'a state_dict' "$python" "$convert" plain.pt plain
 run 'inside a dictionary, float64, wrapped' "$python" "$convert" lightning.pt lightning

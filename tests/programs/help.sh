@@ -91,15 +91,53 @@ ddprun --rdzv-endpoint host:29400 true; did you mean --master-addr (and --master
 ddprun --rdzv_id 17 true; DDPRUN_TOKEN
 ddprun --rdzv_conf timeout=60 true; did you mean --start-timeout
 ddprun --epochs 3 train_ddp; the program's own follow its name
+train_single --optimizer adamW; did you mean adamw?
+train_single --optimizer ADAM; did you mean adam?
+train_single --modle mlp; did you mean --model?
+train_dp --DEVICES 2; did you mean --devices?
+train_single --model mpl; did you mean mlp?
+train_ddp --data digit; did you mean digits?
+train_dp --data Shapes; did you mean shapes?
+ddprun train_dpp; did you mean train_ddp?
+ddprun Train_single; did you mean train_single?
 WORDS
-rows="$root/common/base/options_synonyms.c"
-for option in $(sed -nE 's/^ *\{"[^"=]*", "([^"]*)".*/\1/p' "$rows" | sort -u); do
+# A bad value is quoted to 80 bytes, and what is wrong with it is said behind it.
+long=$(head -c 5000 /dev/zero | tr '\0' y)
+while read -r program option end; do
+    checks=$((checks + 1)) status=0 job=
+    [ $program != ddprun ] || job=true
+    # shellcheck disable=SC2086 # no job, no word
+    "$bin/$program" "$option$long" $job >out.txt 2>err.txt </dev/null || status=$?
+    [ $status = 2 ] || fail "$program $option: status $status"
+    grep -q "^error: .*$end" err.txt && [ "$(tail -n 1 err.txt | wc -c)" -le 330 ] || fail "$program $option and 5000 bytes: $(cat err.txt)"
+done <<'OPTIONS'
+train_single --hidden= expected up to 32 sizes
+train_single --model= is none of
+train_single --link= expected GBIT
+train_single --data=shapes: want shapes
+train_single --resume= the path is too long
+train_single --load-init= the path is too long
+train_dp --device-ids= expected up to
+ddprun --nproc-per-node= use a number
+ddprun --nnodes= use the number
+ddprun --local-ranks-filter= use local ranks
+OPTIONS
+long=$(head -c 200 /dev/zero | tr '\0' y)
+refuse 2 "yyyyy…: want shapes" "$bin/train_single" --data "shapes:$long"
+refuse 2 "yyyyy…: want synthetic" "$bin/train_single" --data "synthetic:$long"
+refuse 2 "error: '': No such file" "$bin/train_single" --load-init ""
+
+tr '\n' ' ' <"$root/common/base/options_synonyms.c" | sed 's/{"/\n{"/g' >rows
+for option in $(sed -nE 's/^\{"[^"=]*", +"([^"]*)".*/\1/p' rows | sort -u); do
     checks=$((checks + 1))
     grep -q -- "^  --$option\( \|\$\)" help.txt || fail "options_synonyms.c: no program has --$option"
 done
-for pair in $(sed -nE 's/^ *\{"([^"=]*)=[^"]*", "([^"]*)".*/\1=\2/p' "$rows" | sort -u); do
+for pair in $(sed -nE 's/^\{"([^"=]*)=[^"]*", +"([^"]*)".*/\1=\2/p' rows | sort -u); do
     checks=$((checks + 1))
     grep -Eq -- "^  --${pair%=*} (.*\|)?${pair#*=}(\||\$| )" help.txt || fail "options_synonyms.c: no choice $pair"
 done
+
+checks=$((checks + 1))
+[ "$(wc -l <rows)" -ge 80 ] || fail "options_synonyms.c: only these rows were read: $(cat rows)"
 
 tally help

@@ -7,7 +7,7 @@
 #include <string.h>
 
 #include "common/base/memory.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 
 typedef struct Content {
     float w[6], b[2];

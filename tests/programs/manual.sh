@@ -16,6 +16,13 @@ for program in train_single train_dp train_ddp ddprun flight_report compare_tens
     # The first line of the summary is what whatis prints, alone.
     checks=$((checks + 1))
     sed -n '/^\.SH DESCRIPTION$/{n;n;p;q}' "$page" | grep -q '\.$' || fail "$program: the summary's first line is no sentence"
+    # NAME is the whole first sentence, and SYNOPSIS what --help says of the arguments.
+    name=$("$bin/$program" --help | sed -n 's/\.$//; 2,/^$/{/^usage/d; /./{p;q}}')
+    checks=$((checks + 2))
+    tr -d '\\' <"$page" | grep -qxF "$program - $name" || fail "$program: NAME is not \"$name\""
+    usage=$("$bin/$program" --help | sed -n 's/^usage: [a-z_]* *//p' | head -n 1)
+    [ "$(tr -d '\\' <"$page" | sed -n '/^\.SH SYNOPSIS/{n;n;s/fI//g;s/fR//g;p}')" = "$usage" ] ||
+        fail "$program: SYNOPSIS is not \"$usage\""
     "$bin/$program" --help | sed -nE 's/^  (--[a-z0-9-]+).*/\1/p' >options.txt
     tr -d '\\' <"$page" | sed -nE 's/^fB(--[a-z0-9-]+)fR.*/\1/p' >listed.txt
     checks=$((checks + 1))

@@ -4,8 +4,13 @@
 root=$(cd "$(dirname "$0")/../.." && pwd)
 . "$root/tests/programs/checks.sh"
 command -v groff >/dev/null || { echo "skipped: there is no groff" && exit 77; }
+run 'ddpc: roff' groff -man -Tascii -ww "$2/man/ddpc.7"
+[ ! -s err.txt ] || fail "ddpc: $(head -n 3 err.txt)"
+grep -qF 'printf("loss=%.4f\n"' out.txt || fail "ddpc: the example has lost something"
 for page in "$2"/man/*.1; do
     program=$(basename "$page" .1)
+    run "$program: roff in 80 columns" groff -man -Tascii -ww "$page"
+    [ ! -s err.txt ] || fail "$program: $(head -n 3 err.txt)"
     run "$program: roff" groff -man -Tascii -ww -rLL=100n "$page"
     [ ! -s err.txt ] || fail "$program: $(head -n 3 err.txt)"
     sed 's/\x1b\[[0-9;]*m//g' out.txt | sed 's/.\x08//g' >page.txt

@@ -116,7 +116,7 @@ resumes grows 2010 '1700 2005' --model toy --amp fp16
 expect 'the scale after 2000 good steps' "$(column scale grows | awk '{ print $2000, $2001, $2010 }')" \
     '65536 131072 131072'
 
-# In another precision it goes on, and says so.
+# In another precision it continues, and says so.
 says() { # COUNT 'part of a line' OPTION...
     count=$1 words=$2
     shift 2

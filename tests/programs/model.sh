@@ -69,7 +69,7 @@ run "bench_profile" "$bin/bench_profile" --rows 8 --rounds 2 --save measured.jso
 run "bench_scale reads it" "$bin/bench_scale" --profile measured.json --devices 2
 holds "it has 18 tensors" "$(grep -o '"ready"' measured.json | wc -l) == 18"
 
-# The model beside real steps: a row for each link and strategy. (Times are nobody's promise.)
+# The model beside real steps: a row for each link and strategy. (Times are not checked.)
 if [ "$(nproc)" -ge 2 ]; then
     run "real.sh" "$model/real.sh" --bin "$bin" --out real --rounds 1 --steps 6 --links 10,10 --patience 0
     holds "a row for each strategy" "$(grep -c '^emulated 10 Gbit/s + 10 us,d*dp,-*[0-9.]*,[0-9.]*,-*[0-9.]*,[01]$' real/real.csv) == 2"
@@ -142,6 +142,6 @@ broken 'ready: expected a number from 0 to 1' 's/"ready": 1}/"ready": 2}/'
 broken 'tensors: expected a list' 's/"tensors"/"tensor"/'
 broken 'it is not a JSON object' '1s/{/[/'
 refuse 2 'is needed' "$bin/bench_scale"
-refuse 2 'cannot read' "$bin/bench_scale" --profile nowhere.json
+refuse 2 'nowhere.json: No such file' "$bin/bench_scale" --profile nowhere.json
 refuse 2 'expected at most' "$bin/bench_scale" --profile profile.json --devices 0
 tally model

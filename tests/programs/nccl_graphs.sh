@@ -82,7 +82,7 @@ failing_dump() {
     done
 }
 
-# hanging_rank: rank 0's communicator stands still in a replayed step, and nobody waits half an hour.
+# hanging_rank: rank 0's communicator stands still in a replayed step, and no rank waits half an hour.
 hanging_rank() {
     faulty HANG_AT=9 --timeout-s 10 --steps 400
     [[ $status == 1 ]] && grep -q 'error: cuda:[01] did not finish its work within 10 s' "$work/out" ||

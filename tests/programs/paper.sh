@@ -8,7 +8,7 @@ bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
 source bench/setup.sh
-for part in compare/runs compare/tables compare/disturbed compare/section paper/measure paper/table; do
+for part in compare/results compare/runs compare/tables compare/disturbed compare/section paper/measure paper/table; do
     source "bench/$part.sh"
 done
 work=$(mktemp -d)

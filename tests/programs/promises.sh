@@ -7,7 +7,7 @@ export LC_ALL=C
 bin=$1
 root=$(cd "$(dirname "$0")/../.." && pwd)
 cd "$root"
-for part in compare/{devices,runs,tables,section,disturbed} promises/{measure,table}; do
+for part in compare/{devices,results,runs,tables,section,disturbed} promises/{measure,table}; do
     source "bench/$part.sh"
 done
 out=$(mktemp -d)

@@ -1,7 +1,9 @@
 #!/bin/sh
-# readme.sh BIN_DIR: README.md keeps its word: its commands run (for one epoch, without the folders that are
-# the reader's own; on a GPU, or they end with 77 where none is), those of a console block print the lines below them (other long numbers are fine, and what
-# "..." stands for), the programs and files that it names exist, and its options are in --help.
+# readme.sh BIN_DIR: README.md and the pages for users that it links to keep their word: their commands run (for one
+# epoch, without the folders that are the reader's own; on a GPU, or they end with 77 where none is) and leave files
+# under build/ alone, those of a console block print the lines below them (other long numbers are fine, and what "..."
+# stands for), the programs, scripts and files that they name exist, and their options are in --help. README.md's times
+# are those of the report that it links to, and every link of every page leads to a file and a heading.
 set -eu
 bin=$1
 cd "$(dirname "$0")/../.."
@@ -20,10 +22,15 @@ check() { # WHAT COMMAND...
     tail -n 5 "$work/log"
 }
 
+# Of the folders, with their names from the top; the tutorials have tests of their own.
+pages="README.md $(grep -oE '\]\((common|dp|ddp|bench)/[^)#]+\.md' README.md | sed 's/^](//' | sort -u | tr '\n' ' ')"
+[ "$(echo "$pages" | wc -w)" -ge 8 ] || check "the pages that README.md links to" false
+
 # Every command runs in a folder in which build/bin is what was built: no path is pasted into a command.
 mkdir "$work/build"
 ln -s "$bin" "$work/build/bin"
-sed -n 's/^    \(build\/bin\/.*\)$/\1/p' README.md | grep -v 'path/to' >"$work/commands"
+# shellcheck disable=SC2086 # names of our pages have no spaces
+sed -n 's/^    \(build\/bin\/.*\)$/\1/p' $pages | grep -v 'path/to' | sort -u >"$work/commands"
 in_work() { # ABSENT: the script command.sh ends with 0, or with the status ABSENT
     status=0
     (cd "$work" && sh command.sh) || status=$?
@@ -35,15 +42,18 @@ while read -r command; do
     echo "$command --epochs 1" >"$work/command.sh"
     check "$command" in_work $absent
 done <"$work/commands"
-[ "$(wc -l <"$work/commands")" -ge 3 ] || check "the README's commands" false
+[ "$(wc -l <"$work/commands")" -ge 6 ] || check "the pages' commands" false
+# left FOLDER: what its commands left there beside build/, and beside what this script puts there
+left() { [ -z "$(cd "$1" && find . ! -name . -prune ! -name build ! -name script ! -name output -print)" ] || ! ls "$1"; }
 
 # Console blocks, each in a folder of its own; a line of output is found anywhere in what its block prints,
-# as often as in the README. "..." stands for anything.
+# as often as on the page. "..." stands for anything.
 PET_MASTER_PORT=$((20000 + $$ % 10000))
 export PET_MASTER_PORT # for several nodes: no other test's
+# shellcheck disable=SC2086
 folder="$work" awk '/^```console$/ { file = ENVIRON["folder"] "/block" ++n; next } /^```/ { file = "" }
     file && /^\$ / { print substr($0, 3) > (file ".sh") }
-    file && !/^\$ / { print > (file ".lines") }' README.md
+    file && !/^\$ / { print > (file ".lines") }' $pages
 # The numbers of ranks and of devices are short, and must be the same.
 numbers() { sed -E 's/pid [0-9]+/pid N/g; s/[0-9]+\.[0-9]+|[0-9]{3,}/N/g' "$@"; }
 found() { # LINE FILE: LINE, with the fewest times it must be there before it ("  2 result: ..."), is in FILE
@@ -58,26 +68,59 @@ for script in "$work"/block*.sh; do
     ln -s "$bin" "$block/build/bin"
     { cat "$script" && echo wait; } >"$block/script"
     (cd "$block" && timeout 60 sh script >output 2>&1) || true # a job that is to fail does
-    numbers "$block/output" >"$block/seen"
-    numbers "$block.lines" | sort | uniq -c >"$block/wanted"
+    check "no files but under build/: $(head -n 1 "$script")" left "$block"
+    numbers "$block/output" >"$block.seen"
+    numbers "$block.lines" | sort | uniq -c >"$block.wanted"
     while read -r line; do
-        check "the output \"$line\"" found "$line" "$block/seen"
-    done <"$block/wanted"
+        check "the output \"$line\"" found "$line" "$block.seen"
+    done <"$block.wanted"
 done
-[ "$(cat "$work"/block*.lines | wc -l)" -ge 5 ] || check "the README's console blocks" false
+[ "$(cat "$work"/block*.lines | wc -l)" -ge 12 ] || check "the pages' console blocks" false
 
-for program in $(grep -oE 'build/bin/[a-z_]+' README.md | sort -u); do
+# shellcheck disable=SC2086
+for program in $(cat $pages | grep -oE 'build/bin/[a-z_]+' | sort -u); do
     check "$program" test -x "$bin/${program#build/bin/}"
 done
-for file in $(grep -oE '`(common|dp|ddp|bench|tests)/[a-z_/]+\.(c|h|sh|md|py)' README.md | tr -d '\140' | sort -u) \
-    $(grep -oE '\]\([^)#]+\)' README.md | tr -d '])('); do
+# shellcheck disable=SC2086
+for script in $(cat $pages | sed -nE 's/^    ((bench|tests)\/[a-z_\/]+\.sh).*/\1/p' | sort -u); do
+    check "$script" test -x "$root/$script"
+done
+# shellcheck disable=SC2086
+for file in $(cat $pages | grep -oE '`(common|dp|ddp|bench|tests)/[a-z_/]+\.(c|h|sh|md|py)' | tr -d '\140' | sort -u); do
     check "$file" test -e "$root/$file"
 done
 
+# leads PAGE LINK: to a file, and if there is a #, to a heading whose words are joined by -
+leads() {
+    file=$(dirname "$1")/${2%%#*}
+    [ -n "${2%%#*}" ] || file=$1
+    [ -e "$file" ] || return 1
+    case $2 in
+    *#*) sed -n 's/^##* //p' "$file" | tr 'A-Z ' 'a-z-' | tr -cd 'a-z0-9\n-' | grep -qx -- "${2#*#}" ;;
+    esac
+}
+# Outside of the tutorials, whose links check_pages follows.
+find . -name .git -prune -o -name 'build*' -prune -o -path ./tutorials -prune -o -path ./bench/results -prune -o \
+    -path './bench/out*' -prune -o -name '*.md' -print >"$work/all_pages"
+while read -r page; do
+    for link in $(grep -oE '\]\([^) ]+\)' "$page" | tr -d '])(' | grep -v '^http'); do
+        check "the link to $link in $page" leads "$page" "$link"
+    done
+done <"$work/all_pages"
+
+# The times in README.md's first lines are those of the report that it links to.
+result=bench/results/two-cores
+for time in $(sed -n '1,/^!/p' README.md | grep -oE '[0-9]+\.[0-9]+ ms' | cut -d ' ' -f 1); do
+    grep -qwF "$time" $result/report.md || check "$time ms" awk -F , -v time="$time" '
+        { for (i = 1; i <= NF; i++) if (sprintf("%.2f", $i) == time) found = 1 }
+        END { exit !found }' $result/summary-link.csv
+done
+
 for program in train_single train_dp train_ddp ddprun compare_tensors; do "$bin/$program" --help; done >"$work/help"
-for option in $(grep -oE -- '--[a-z][a-z-]+' README.md | sort -u); do
+# shellcheck disable=SC2086
+for option in $(cat $pages | grep -oE -- '--[a-z][a-z-]+' | sort -u); do
     case $option in
-    --quick | --install | --help | --label | --preset | --all | --prefix | --hosts) continue ;; # of scripts
+    --quick | --install | --help | --build | --label | --preset | --all | --prefix | --hosts) continue ;; # of scripts
     --host | --bind-to | --mca | --mpi | --ntasks-per-node | --kill-on-bad-exit) continue ;; # of mpirun and srun
     esac
     check "$option" grep -q -- "  $option" "$work/help"

@@ -97,8 +97,8 @@ expect "why, without a link" "mlp, 2 devices: " "$(units=cores answer_lines | se
     row ddp mlp 2 0 15 16 17 forward=5 backward=10 exposed=1
 } >"$out/summary-link.csv"
 awk -f bench/compare/difference.awk "$out/summary-link.csv" >"$out/difference-link.csv"
-expect "why" "mlp, 2 devices, why: DP's device 0 sends the weights out and adds the gradients up while nobody computes, 2.40 ms \
-a step here and 9.00 over the link. DDP's ranks exchange gradients only, all at once and while backward goes on: they still wait for \
+expect "why" "mlp, 2 devices, why: DP's device 0 sends the weights out and adds the gradients up while no device computes, 2.40 ms \
+a step here and 9.00 over the link. DDP's ranks exchange gradients only, all at once and while backward still runs: they still wait for \
 0.30 ms of it here and 1.00 over the link." "$(why_line)"
 expect "the order of the answer" "mlp, 2 devices: on this machine|mlp, 2 devices: over a link|mlp, 2 devices, why|mlp, 4 devices: on \
 this machine|convnet, 2 devices: on this machine|convnet, 4 devices: on this machine" \

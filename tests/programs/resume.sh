@@ -5,10 +5,17 @@ set -euo pipefail
 export LC_ALL=C
 cd "$(dirname "$0")/../.."
 root=$PWD
+source bench/setup.sh
+source bench/compare/results.sh
 source bench/compare/runs.sh
 source bench/compare/section.sh
-out=$(mktemp -d)/results
-trap 'rm -rf "${out%/results}"' EXIT
+command_name=bench/some.sh
+work=$(mktemp -d) out=$work/results
+# open: new results; and what a command does at its end happens here, too
+open() {
+    open_section table.csv
+    trap 'close_results; rm -rf "$work"' EXIT
+}
 asked="bench/some.sh --quick"
 failures=0
 
@@ -28,7 +35,7 @@ called() {
 }
 
 resume=0
-open_results table.csv
+open
 odd=$'a\n [b]*"$HOME" \\n'
 expect "the first time" "made one" "$(called 0 line echo one)"
 expect "its command" "echo one" "$(<"$out/runs/line/command.txt")"
@@ -45,14 +52,14 @@ expect "every run is listed" 8 "$(wc -l <"$out/commands.txt")"
 # What opens the results again.
 touch "$out/section.html"
 resume=1
-open_results table.csv
-expect "the report goes, the runs stay" "commands.txt plots runs said table.csv cut line odd" \
+open
+expect "the report goes, the runs stay" "commands.txt manifest.txt plots runs said cut line odd" \
     "$(ls "$out" "$out/runs" | grep -v : | grep . | paste -sd ' ' -)"
 expect "on interrupt" "interrupted; kept: 2 finished runs, in $out/runs|to go on: bench/some.sh --quick" \
     "$( (stop_here 130) 2>&1 | paste -sd '|' -)"
 resume=0
 expect "and to go on" "to go on: bench/some.sh --quick --resume" "$( (stop_here 130) 2>&1 | tail -n 1)"
-open_results table.csv
+open
 expect "without --resume all goes" "" "$(ls "$out/runs")"
 echo "resume: $failures failures"
 [[ $failures == 0 ]]

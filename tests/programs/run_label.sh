@@ -23,7 +23,7 @@ chmod +x path/cmake path/ctest
 PATH=$work/path:$PATH
 
 refuse 2 "no test of this build has the label nope; there are lint unit" tests/run.sh --label nope
-if grep -e --build asked.txt; then fail "a build before the label was looked at"; fi
+if grep -e --build asked.txt; then fail "a build before the label was checked"; fi
 run "a label that there is" tests/run.sh --label unit
 grep -q -e --build asked.txt || fail "no build: $(cat asked.txt)"
 tally run_label

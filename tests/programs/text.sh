@@ -1,6 +1,6 @@
 #!/bin/sh
 # text.sh BIN_DIR: a small GPT learns text: the shipped one, one's own, and token files. DataParallel and
-# DistributedDataParallel reach the same bits and then write the same text; a resumed run goes on with the same
+# DistributedDataParallel reach the same bits and then write the same text; a resumed run continues with the same
 # text only; evaluation is one number, however many processes share it.
 . "$(dirname "$0")/checks.sh"
 PATH=$bin:$PATH

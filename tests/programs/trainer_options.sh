@@ -58,9 +58,17 @@ checks=$((checks + 1))
 [ "$(cd kept && echo model_*.safetensors)" = model_00003.safetensors ] || fail "taken over: $(ls kept)"
 refuse 2 "--keep-epochs has no effect: it needs --out" $single --keep-epochs 2
 
+# ---- one of them -------------------------------------------------------------------------------------------
+run "a batch, a step" "$bin/train_single" --global-batch 1500 --steps 1 --no-eval
+says "; 1 batch per epoch, 1 step$"
+says "; 1 device ("
+run "two steps" "$bin/train_single" --steps 2 --no-eval
+says "; 25 batches per epoch, 2 steps$"
+refuse 2 "--node-rank 1: nodes are counted from 0, and there is 1" "$bin/ddprun" --node-rank 1 true
+
 # ---- what resuming says ------------------------------------------------------------------------------------
 run "a finished run" $single $few --resume second
-says "the run is finished: all of its 100 steps are done"
+says "the run is finished: 100 of 100 steps done"
 run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --momentum 0.5 \
     --weight-decay 0.02 --resume second
 says "second was made with --lr 0.08, this run has 0.02: it goes on with that"
@@ -70,6 +78,12 @@ says "second was made with --weight-decay 0.01, this run has 0.02: it goes on wi
 says "second was made with steps in all 100, this run has 125: it goes on with that"
 refuse 2 "was written by optimizer sgd, this run uses adamw" $single --epochs 5 --hidden 16 --optimizer adamw \
     --resume second
+run "adam" $single $few --optimizer adam --betas 0.8,0.99 --save adam
+run "adam with other betas" $single --epochs 5 --hidden 16 --optimizer adam --betas 0.8,0.999 --resume adam
+says "adam was made with --betas 0.8,0.99, this run has 0.8,0.999: it goes on with that"
+run "adam with its betas" $single --epochs 5 --hidden 16 --schedule constant --optimizer adam --betas 0.8,0.99 --resume adam
+checks=$((checks + 1))
+! grep -q 'betas\|beta2' err.txt || fail "Adam's factors have not changed: $(cat err.txt)"
 run "the same options" $single $few --resume kept/last.safetensors --seed 3
 checks=$((checks + 1))
 ! grep -q 'was made with' err.txt || fail "nothing has changed: $(cat err.txt)"
@@ -90,7 +104,7 @@ for threads in 2 3; do
     same threads-$threads again
 done
 run "ranks of two threads" ddprun --nproc-per-node 2 train_ddp --steps 6 --sampler blocked --threads 2
-says "bits: not promised against DataParallel (--threads may round otherwise than one does)"
+says "bits: not promised against DataParallel (products on several threads may round otherwise)"
 refuse 2 "--threads is for one device per process: the 2 of this one" train_dp --devices 2 --threads 2
 refuse 2 "--threads is for --device cpu, not ref:0" $single --device ref --threads 2
 refuse 2 "--threads 1000: this BLAS gives no product 1000 threads" $single --threads 1000
@@ -155,7 +169,7 @@ within 0 seed5 order5
 run "order 1" $single --seed 1 --load-init init5 --steps 30 --no-eval --save order1
 differ seed5 order1
 
-# ---- the loss that is printed is the one that is trained on ------------------------------------------------
+# ---- the printed loss is the loss that is trained on ------------------------------------------------
 # Rank r's rows of the first batch are batch r of a run that learns nothing. The ranks' numbers of valid
 # pixels differ, so that the mean over all pixels is another number.
 seg="--model segnet --data shapes:16x16@40 --no-shuffle --lr 0 --momentum 0 --weight-decay 0 --no-eval"
@@ -184,11 +198,35 @@ refuse 2 "--powersgd-start 23: the run ends after step 22" $power --epochs 1 --g
     --powersgd-start 23
 run "a start in the last step" $power --epochs 1 --global-batch 64 --drop-last --powersgd-start 22
 # 256 x 64, 128 x 256 and 10 x 128 become 320, 384 and 138 numbers; 394 of biases travel whole.
-says "powersgd: 3 of 6 tensors are compressed from step 22 on; 41.1 times less travels then"
+says "powersgd: compresses 3 of 6 tensors from step 22 on; 41.1 times less travels then"
 run "nothing to compress" $power --hidden 4 --powersgd-rank 4 --steps 5 --powersgd-start 2
 says "powersgd: none of 4 tensors is a matrix that --powersgd-rank 4 would make 2 times smaller"
 run "no hook" "$bin/train_ddp" --steps 2 --no-eval
 checks=$((checks + 1))
 ! grep -q powersgd err.txt || fail "powersgd speaks without being asked"
 
+# ---- devices without rows, and programs that are started several times ------------------------------------------
+quiet() { # 'part of a line of stderr' that is not there
+    checks=$((checks + 1))
+    ! grep -q -- "$1" err.txt || fail "\"$1\" is said: $(cat err.txt)"
+}
+run "10 rows on 4 devices: 3, 3, 3, 1" train_dp --devices 4 --global-batch 10 --steps 1 --no-eval
+quiet idle
+run "9 rows on 4 devices: 3, 3, 3" train_dp --devices 4 --global-batch 9 --steps 1 --no-eval
+says 'note: each batch, 9 rows on 4 devices: 3 chunks of at most 3, 1 device idle$'
+six="--model toy --data synthetic:10:5@1006 --devices 4 --global-batch 10 --steps 1 --no-eval"
+run "1006 rows, 10 at a time" train_dp $six
+says "note: the epoch's last batch, 6 rows on 4 devices: 3 chunks of at most 2, 1 device idle\$"
+run "the last batch is dropped" train_dp $six --drop-last
+quiet idle
+alone='3 processes were started, and each of them trains the whole model on its own'
+run "train_single, three times" ddprun --nproc-per-node 3 train_single --steps 1 --no-eval
+checks=$((checks + 1))
+[ "$(grep -c "$alone" err.txt)" = 1 ] || fail "not said once: $(cat err.txt)"
+run "the first of three by mpirun" env OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=3 train_dp --steps 1 --no-eval
+says "$alone -- for one training by all of them use train_ddp\$"
+run "the second" env OMPI_COMM_WORLD_RANK=1 OMPI_COMM_WORLD_SIZE=3 train_single --steps 1 --no-eval
+quiet "processes were started"
+run "one model in three processes" ddprun --nproc-per-node 3 train_ddp --steps 1 --no-eval
+quiet "processes were started"
 tally trainer_options

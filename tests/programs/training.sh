@@ -54,7 +54,7 @@ goes_on 'also holds powersgd.iteration' hook2 "$bin/train_single" --model convne
 goes_on 'holds no state of powerSGD, which starts anew' ddp \
     "$bin/ddprun" --nproc-per-node 2 "$bin"/$hook 10
 refuse 2 'powersgd.q.conv1.weight has not the shape' "$bin"/$hook 10 --powersgd-rank 2 --resume hook2
-# Only the main rank is told where to save: the other one takes part all the same.
+# Only the main rank is told where to save: the other rank still takes part.
 checks=$((checks + 1))
 cat >one-saves.sh <<'END'
 [ "$RANK" = 1 ] || set -- "$@" --save alone --out alone-out
@@ -127,7 +127,7 @@ checks=$((checks + 1))
     fail "the epochs of evaluations: $(grep ^epoch out.txt)"
 [ "$(sed -n 's/^step=.* epoch=\([0-9]*\) .*/\1/p' out.txt | sort -u | tr '\n' ' ')" = "0 1 " ] ||
     fail "the epochs of steps: $(grep -o ' epoch=[^ ]*' out.txt | sort -u)"
-# config.json says what was run where, also what nobody named.
+# config.json says what was run where, also options that were not given.
 for line in '"data": "digits"' "\"host\": \"$(uname -n)\"" "\"date\": \"$(date -u +%Y-%m-%d)T[0-9:]*Z\""; do
     checks=$((checks + 1))
     grep -q "^ *$line,\$" records/config.json || fail "no $line in config.json: $(cat records/config.json)"
@@ -223,7 +223,7 @@ useless --no-broadcast-buffers 'the model has no buffers' "$bin/train_ddp" --mod
 useless --master-port '--standalone takes' "$bin/ddprun" --standalone --master-port 29511 true
 useless --master-addr '--standalone takes' "$bin/ddprun" --standalone --master-addr 127.0.0.1 true
 refuse 2 '--warmup-steps 11: the run has only 10 steps' "$one" --steps 10 --warmup-steps 11
-refuse 2 '--betas: 0.9,1 is out of range' "$one" --optimizer adam --betas 0.9,1
+refuse 2 "--betas: '0.9,1' is out of range" "$one" --optimizer adam --betas 0.9,1
 refuse 2 "--betas: '0.9' is not two numbers" "$one" --optimizer adam --betas 0.9
 refuse 2 '--nesterov: Nesterov momentum requires a momentum' "$one" --nesterov --momentum 0
 # What only has its default, or an effect after all, is no reason.

@@ -1,6 +1,6 @@
 #!/bin/sh
 # zero_optimizer.sh BIN_DIR: train_ddp --zero-optimizer ends with the bits of train_ddp without it, in
-# weights, buffers and the optimizer's state, whose checkpoints are each other's: a run goes on from one
+# weights, buffers and the optimizer's state, whose checkpoints are each other's: a run resumes from one
 # on another number of ranks, with the optimizer divided or not. What it cannot be combined with is
 # refused by name.
 . "$(dirname "$0")/checks.sh"

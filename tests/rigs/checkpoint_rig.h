@@ -6,7 +6,7 @@
 
 #include "tests/rigs/check.h"
 
-#include "common/train/checkpoint.h"
+#include "common/tensor_files/checkpoint.h"
 
 static const float UNTOUCHED = -77; // no save writes it
 
@@ -142,7 +142,7 @@ static inline uint64_t rig_load(Rig *rig, const char *path) {
     for_each_value(rig, compare, &base);
     Progress wanted = progress_at(progress.step);
     assert_int_not_equal(progress.checksum, 0);
-    wanted.checksum = progress.checksum; // the file's, which nobody saved
+    wanted.checksum = progress.checksum; // the file's: the caller did not set it
     assert_memory_equal(&progress, &wanted, sizeof wanted);
     assert_int_equal(rig->optimizer->steps[1], progress.step);
     return progress.step;

@@ -112,7 +112,7 @@ static inline int test_backward(Tape *tape, Module *module, int rank, int step, 
                                 double divisor, Error *err) {
     tape_reset(tape);
     Tensor *loss = test_loss(tape, module, rank, step, rows, divisor);
-    if (tape_error(tape, err)) return -1;
+    if (tape_error(tape, err) != 0) return -1;
     return tape_backward(tape, loss, err);
 }
 

@@ -149,7 +149,7 @@ static inline int toy_backward(Rig *rig, Module *module, const float *factors, E
     tape_reset(rig->tape);
     Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, &tasks, factors);
     Tensor *loss = module_forward(module, rig->tape, x);
-    if (tape_error(rig->tape, err)) return -1;
+    if (tape_error(rig->tape, err) != 0) return -1;
     return tape_backward(rig->tape, loss, err);
 }
 
@@ -163,7 +163,7 @@ static inline int toy_step(Rig *rig, const float *factors, Error *err) {
 // One that must succeed.
 static inline void toy_train(Rig *rig, const float *factors) {
     Error err = {0};
-    if (toy_step(rig, factors, &err)) problem(rig->outcome, "%s", err.message);
+    if (toy_step(rig, factors, &err) != 0) problem(rig->outcome, "%s", err.message);
 }
 
 static inline bool all_equal(const float *values, size_t count, float expected) {
@@ -189,10 +189,10 @@ static inline int matrix_backward(Rig *rig, Module *module, size_t rows, size_t 
     Tensor *x = tape_tensor(rig->tape, DTYPE_F32, 2, (size_t[]){rows, in});
     for (size_t i = 0; i < rows * in; i++) tensor_f32(x)[i] = input;
     Tensor *y = module_forward(module, rig->tape, x);
-    if (tape_error(rig->tape, err)) return -1;
+    if (tape_error(rig->tape, err) != 0) return -1;
     float *dy = tape_make_grad(rig->tape, y);
     for (size_t i = 0; i < tensor_count(y); i++) dy[i] = factor;
-    return tape_backward_from(rig->tape, y, err);
+    return tape_backward(rig->tape, y, err);
 }
 
 // Runs the body on ranks that are threads, and (but for ThreadSanitizer) on ranks that are

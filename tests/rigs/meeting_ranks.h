@@ -24,7 +24,7 @@ typedef struct Outcome {
     char message[400];
 } Outcome;
 
-// A port that nobody listens on, outside the range that the system gives to others, and not the one
+// A port without a listener, outside the range that the system gives to others, and not the one
 // of a test that runs beside this one.
 static inline int free_port(void) {
     for (int attempt = 0; attempt < 1000; attempt++) {

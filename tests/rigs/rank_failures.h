@@ -48,7 +48,7 @@ static inline void expect_failure(ProcessGroup *group, Collective collective, Ou
 // A rank that stays away until rank 0 has failed.
 static inline void wait_for_failure(ProcessGroup *group, Outcome *outcome) {
     Outcome *first = outcome - pg_rank(group);
-    if (sync_wait(&first->failed, 1, NULL, clock_ns() + 60000000000u, SYNC_LOOKS) != SYNC_DONE)
+    if (sync_wait(&first->failed, 1, NULL, clock_ns() + 60000000000u, SYNC_SPINS) != SYNC_DONE)
         problem(outcome, "rank 0 did not fail");
 }
 

@@ -97,7 +97,7 @@ static inline void rank_process(Ranks *ranks, int rank, int world, const PgOptio
     if (rank == 0) {
         pg_shm_create(world, &segment, ranks->address, &outcome->error);
         sync_store(&ranks->published, 1);
-    } else if (sync_wait(&ranks->published, 1, NULL, clock_ns() + 30000000000u, SYNC_LOOKS) ==
+    } else if (sync_wait(&ranks->published, 1, NULL, clock_ns() + 30000000000u, SYNC_SPINS) ==
                SYNC_DONE) {
         segment = pg_shm_attach(ranks->address, world, &outcome->error);
     }

@@ -121,7 +121,7 @@ static inline void shards_backward(Shards *shards, Module *master, const float *
         float *own = tape_make_grad(shards->tapes[i], y);
         device_copy(y->device, own, y->device, dy, tensor_count(y) * sizeof *dy);
         dy += tensor_count(y);
-        CHECK(tape_backward_from(shards->tapes[i], y, &err) == 0, "shard %d: %s", i, err.message);
+        CHECK(tape_backward(shards->tapes[i], y, &err) == 0, "shard %d: %s", i, err.message);
         if (!dx) continue;
         device_copy(x->device, dx, x->device, x->grad, tensor_count(x) * sizeof *dx);
         dx += tensor_count(x);

@@ -5,7 +5,18 @@
  *
  * An output is compared in full, after it was filled with NaN (to be overwritten) or with random
  * values (to be added to), and so are a few guard elements behind it. A tolerance is relative to
- * the largest reference value; 0 means equal bits but for the sign of zero.
+ * the largest reference value; 0 means equal bits but for the sign of zero. The reference adds in
+ * double and rounds once (6e-8). The bounds, and what makes them:
+ *
+ *   0             the same float operations, or none: copies, masks, powers of two
+ *   1e-7 to 3e-7  the device adds in double too; one to three roundings to float follow
+ *   5e-7 to 1e-6  some float operations in a row (optimizers, exp), or float sums of short rows
+ *   2e-6 to 4e-6  float sums over long rows, which another order of additions moves
+ *   2e-3, 8e-3, 1.6e-2   operands of fp16 or bf16: up to 4 units of 2^-11 or 2^-8, since a sum near
+ *                 the middle between two 16-bit numbers may be rounded either way
+ *
+ * A wrong formula has to move a result by more. So the inputs have variances at which an eps of
+ * 1e-5 counts, and short batches, in which n - 1 is not n.
  */
 #ifndef TESTS_RIGS_TWO_DEVICES_H
 #define TESTS_RIGS_TWO_DEVICES_H

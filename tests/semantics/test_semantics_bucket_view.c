@@ -10,6 +10,7 @@
 
 #include "common/nn/grad_scaler.h"
 #include "ddp/features/comm_hooks.h"
+#include "ddp/reducer.h"
 
 enum { STEPS = 4, PARAMETERS_MAX = 32 };
 
@@ -88,8 +89,8 @@ static void train_step(Rig *rig, const Case *how, Side *side, Optimizer *optimiz
         bool before = ddp_no_sync_begin(side->wrapper);
         if (micro == how->accumulate) ddp_no_sync_end(side->wrapper, before);
         if (test_backward(side->tape, side->wrapper, rig->rank, 2 * step + micro, rows,
-                          (double)rows, &err) ||
-            ddp_finish_backward(side->wrapper, NULL, &err))
+                          (double)rows, &err) != 0 ||
+            ddp_finish_backward(side->wrapper, NULL, &err) != 0)
             problem(rig->outcome, "%s, step %d: %s", how->model, step, err.message);
         ddp_no_sync_end(side->wrapper, before);
     }
@@ -151,8 +152,8 @@ static Module *build_toy(const char *name, uint64_t seed, Device *device) {
     return toy_model(device, 4, 1);
 }
 
-// Task 0: all ranks. Task 1: rank 0 in each step. Task 2: nobody, and it has a gradient of before
-// from step 2 on. Task 3: nobody, None.
+// Task 0: all ranks. Task 1: rank 0 in each step. Task 2: no rank, and it has an earlier
+// gradient from step 2 on. Task 3: no rank, None.
 static void unused(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const RigConfig *config = argument;
     Rig self = {.group = group, .outcome = outcome, .rank = pg_rank(group)}, *rig = &self;

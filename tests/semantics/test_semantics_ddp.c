@@ -9,8 +9,9 @@
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/nn/tuple.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "ddp/features/comm_hooks.h"
+#include "ddp/features/logger.h"
 #include "ddp/features/logging_data.h"
 #include "ddp/sync_state.h"
 #include "tests/rigs/temp_folder.h"
@@ -106,7 +107,7 @@ static void reload(Rig *rig, const char *folder) {
     Error err = {0};
     char path[200];
     snprintf(path, sizeof path, "%s/model%d.safetensors", folder, rig->rank);
-    if (safetensors_save_module(path, rig->model, NULL, 0, &err))
+    if (safetensors_save_module(path, rig->model, NULL, 0, &err) != 0)
         problem(rig->outcome, "%s", err.message);
     NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
     for (size_t i = 0; i < parameters.count; i++)
@@ -115,7 +116,8 @@ static void reload(Rig *rig, const char *folder) {
     EXPECT(!strchr(parameters.items[0].name, '/') && !strstr(parameters.items[0].name, "module."));
     named_tensors_free(&parameters);
     // Through the wrapper, which adds nothing to the names.
-    if (safetensors_load_module(path, rig->wrapper, &err)) problem(rig->outcome, "%s", err.message);
+    if (safetensors_load_module(path, rig->wrapper, &err) != 0)
+        problem(rig->outcome, "%s", err.message);
 }
 
 static void train_both(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -404,7 +406,7 @@ static void ignore(ProcessGroup *group, const void *argument, Outcome *outcome) 
         toy_train(rig, (float[]){mine, mine, 4});
         EXPECT(grad_is(rig, 0, 1.5f) && grad_is(rig, 1, mine / 4) && grad_is(rig, 2, 1));
         module_zero_grad(rig->model);
-        toy_train(rig, (float[]){4, 0, 4}); // and nobody minds if it is not used
+        toy_train(rig, (float[]){4, 0, 4}); // and it is no error if it is not used
         EXPECT(grad_is(rig, 0, 1) && grad_is_none(rig, 1));
     }
     EXPECT(ddp_sync_module_states(rig->wrapper, 1, NULL) == 0);

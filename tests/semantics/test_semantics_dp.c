@@ -4,7 +4,7 @@
  * test_data_parallel*.c.
  */
 #include "common/nn/tuple.h"
-#include "dp/options.h"
+#include "dp/dp_options.h"
 #include "tests/rigs/data_parallel_rig.h"
 
 // ---- 1, 2, 5: a model -------------------------------------------------------------------------

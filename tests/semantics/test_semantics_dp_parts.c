@@ -11,17 +11,17 @@ enum { DEVICES = 3 };
 typedef struct Bench {
     Rig rig; // for its devices and its tape
     Replica replicas[DEVICES];
-    Pieces *pieces;
+    ReplicaShards *shards;
 } Bench;
 
 static void bench_open(Bench *bench, int dim) {
     *bench = (Bench){.rig = rig_open(build_mlp, DEVICES)};
     for (int i = 0; i < DEVICES; i++) bench->replicas[i].device = bench->rig.devices[i];
-    bench->pieces = pieces_create(bench->rig.tape, bench->replicas, DEVICES, NULL, 0);
-    bench->pieces->dim = dim;
+    bench->shards = shards_create(bench->rig.tape, bench->replicas, DEVICES, NULL, 0);
+    bench->shards->dim = dim;
 }
 
-// A cube of rows along `dim`, whose elements are their index; piece: rows begin to end of it.
+// A cube of rows along `dim`, whose elements are their index; shard: rows begin to end of it.
 static Tensor *cube(Tape *tape, int dim, size_t rows, size_t begin, size_t end) {
     size_t whole[] = {2, 3, 4}, shape[] = {2, 3, 4}, i = 0;
     whole[dim] = rows;
@@ -46,53 +46,53 @@ static void row_13_scatter(void **state) {
             Tape *tape = bench.rig.tape;
             Tensor *x = cube(tape, dim, rows, 0, rows);
             x->requires_grad = true;
-            Tensor *token = dp_scatter(tape, x, bench.pieces);
+            Tensor *token = dp_scatter(tape, x, bench.shards);
             size_t chunk = (rows + DEVICES - 1) / DEVICES;
             int used = rows == 0 ? DEVICES : (int)((rows + chunk - 1) / chunk);
-            assert_int_equal(bench.pieces->count, used);
+            assert_int_equal(bench.shards->count, used);
             for (int i = 0; i < used; i++) {
                 size_t begin = (size_t)i * chunk, end = begin + chunk < rows ? begin + chunk : rows;
-                Tensor *part = bench.pieces->items[i].x;
+                Tensor *part = bench.shards->items[i].x;
                 Tensor *want = cube(tape, dim, rows, begin, end);
                 assert_ptr_equal(part->device, bench.rig.devices[i]);
                 assert_true(tensor_same_shape(part, want));
                 assert_memory_equal(part->data, want->data, tensor_bytes(want));
-                float *grad = tape_make_grad(bench.pieces->items[i].tape, part);
+                float *grad = tape_make_grad(bench.shards->items[i].tape, part);
                 for (size_t k = 0; k < tensor_count(want); k++)
                     grad[k] = 2 * tensor_f32(want)[k] + 1;
             }
             Error err = {0};
             tape_make_grad(tape, token);
-            assert_int_equal(tape_backward_from(tape, token, &err), 0);
+            assert_int_equal(tape_backward(tape, token, &err), 0);
             for (size_t k = 0; k < tensor_count(x); k++)
                 assert_true(x->grad[k] == 2 * (float)k + 1);
             rig_close(&bench.rig);
         }
 }
 
-// Pieces of 3, 1 and 2 rows.
+// Shards of 3, 1 and 2 rows.
 static void gather_cubes(int dim) {
     static const size_t ENDS[] = {0, 3, 4, 6};
     Bench bench;
     bench_open(&bench, dim);
     Tape *tape = bench.rig.tape;
-    bench.pieces->count = DEVICES;
+    bench.shards->count = DEVICES;
     for (int i = 0; i < DEVICES; i++) {
-        Piece *piece = &bench.pieces->items[i];
-        piece->y = cube(piece->tape, dim, 6, ENDS[i], ENDS[i + 1]);
-        piece->y->requires_grad = true;
+        ReplicaShard *shard = &bench.shards->items[i];
+        shard->y = cube(shard->tape, dim, 6, ENDS[i], ENDS[i + 1]);
+        shard->y->requires_grad = true;
     }
-    Tensor *token = pieces_token(tape), *want = cube(tape, dim, 6, 0, 6);
+    Tensor *token = shards_token(tape), *want = cube(tape, dim, 6, 0, 6);
     token->requires_grad = true;
-    Tensor *y = dp_gather(tape, token, bench.pieces);
+    Tensor *y = dp_gather(tape, token, bench.shards);
     assert_ptr_equal(y->device, bench.rig.devices[0]);
     assert_near_tensor("the joined cube", y, want);
     Error err = {0};
     float *grad = tape_make_grad(tape, y);
     for (size_t k = 0; k < tensor_count(y); k++) grad[k] = (float)k;
-    assert_int_equal(tape_backward_from(tape, y, &err), 0);
+    assert_int_equal(tape_backward(tape, y, &err), 0);
     for (int i = 0; i < DEVICES; i++) {
-        const Tensor *part = bench.pieces->items[i].y;
+        const Tensor *part = bench.shards->items[i].y;
         assert_memory_equal(part->grad, part->data, tensor_bytes(part));
     }
     rig_close(&bench.rig);
@@ -102,25 +102,25 @@ static void gather_scalars(void) {
     Bench bench;
     bench_open(&bench, 0);
     Tape *tape = bench.rig.tape;
-    bench.pieces->count = 2; // two of three replicas ran
+    bench.shards->count = 2; // two of three replicas ran
     for (int i = 0; i < 2; i++) {
-        Piece *piece = &bench.pieces->items[i];
-        piece->y = tape_tensor(piece->tape, DTYPE_F32, 0, NULL);
-        piece->y->requires_grad = true;
-        tensor_f32(piece->y)[0] = (float)(i + 7);
+        ReplicaShard *shard = &bench.shards->items[i];
+        shard->y = tape_tensor(shard->tape, DTYPE_F32, 0, NULL);
+        shard->y->requires_grad = true;
+        tensor_f32(shard->y)[0] = (float)(i + 7);
     }
-    Tensor *token = pieces_token(tape);
+    Tensor *token = shards_token(tape);
     token->requires_grad = true;
-    Tensor *y = dp_gather(tape, token, bench.pieces);
+    Tensor *y = dp_gather(tape, token, bench.shards);
     assert_int_equal(y->ndim, 1);
     assert_int_equal(y->shape[0], 2);
     assert_memory_equal(y->data, ((float[]){7, 8}), sizeof(float[2]));
     Error err = {0};
     memcpy(tape_make_grad(tape, y), (float[]){3, 4}, sizeof(float[2]));
-    assert_int_equal(tape_backward_from(tape, y, &err), 0);
-    for (int i = 0; i < 2; i++) assert_true(bench.pieces->items[i].y->grad[0] == (float)(i + 3));
-    bench.pieces->dim = 1;
-    assert_null(dp_gather(tape, token, bench.pieces));
+    assert_int_equal(tape_backward(tape, y, &err), 0);
+    for (int i = 0; i < 2; i++) assert_true(bench.shards->items[i].y->grad[0] == (float)(i + 3));
+    bench.shards->dim = 1;
+    assert_null(dp_gather(tape, token, bench.shards));
     assert_error(tape, "gather on cpu:0: an output [] has no dimension 1 to join along");
     rig_close(&bench.rig);
 }
@@ -137,17 +137,17 @@ static void row_16_parallel_apply(void **state) {
     Bench bench;
     bench_open(&bench, 0);
     Tape *tape = bench.rig.tape;
-    bench.pieces->count = DEVICES;
+    bench.shards->count = DEVICES;
     for (int i = 0; i < DEVICES; i++) {
-        Piece *piece = &bench.pieces->items[i];
+        ReplicaShard *shard = &bench.shards->items[i];
         bench.replicas[i].module = layer_linear(bench.rig.devices[i], 1, 1);
         tensor_f32(module_parameter(bench.replicas[i].module, 0))[0] = (float)(i + 2);
-        piece->x = rig_numbers(piece->tape, 1, 1, 0);
-        tensor_f32(piece->x)[0] = 10;
+        shard->x = rig_numbers(shard->tape, 1, 1, 0);
+        tensor_f32(shard->x)[0] = 10;
     }
-    assert_non_null(dp_parallel_apply(tape, pieces_token(tape), pieces_token(tape), bench.pieces));
+    assert_non_null(dp_parallel_apply(tape, shards_token(tape), shards_token(tape), bench.shards));
     for (int i = 0; i < DEVICES; i++) {
-        const Tensor *y = bench.pieces->items[i].y;
+        const Tensor *y = bench.shards->items[i].y;
         assert_ptr_equal(y->device, bench.rig.devices[i]);
         assert_true(tensor_f32(y)[0] == 10 * (float)(i + 2));
         module_close(bench.replicas[i].module);

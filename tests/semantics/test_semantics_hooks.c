@@ -172,8 +172,8 @@ static size_t train_gradients(Rig *rig, CommHook *hook, bool alone, float *out) 
     Module *module = alone ? rig->model : rig->wrapper;
     for (int step = 0; step < STEPS; step++) {
         module_zero_grad(rig->model);
-        if (test_backward(rig->tape, module, rig->rank, step, 3, 3, &err) ||
-            (!alone && ddp_finish_backward(rig->wrapper, NULL, &err)))
+        if (test_backward(rig->tape, module, rig->rank, step, 3, 3, &err) != 0 ||
+            (!alone && ddp_finish_backward(rig->wrapper, NULL, &err) != 0))
             problem(rig->outcome, "%s", err.message);
     }
     NamedTensors parameters = module_tensors(rig->model, MODULE_PARAMETERS);
@@ -312,8 +312,8 @@ static PowerSgdConfig early_power_sgd(void) {
 static void rank_iteration(Rig *rig, float input, float expected) {
     Error err = {0};
     module_zero_grad(rig->model);
-    if (matrix_backward(rig, rig->wrapper, 1, 1, input, 1, &err) ||
-        ddp_finish_backward(rig->wrapper, NULL, &err))
+    if (matrix_backward(rig, rig->wrapper, 1, 1, input, 1, &err) != 0 ||
+        ddp_finish_backward(rig->wrapper, NULL, &err) != 0)
         problem(rig->outcome, "%s", err.message);
     const float *grad = rig->model->parameters[0].tensor.grad;
     for (int i = 0; i < 5; i++)
@@ -411,7 +411,7 @@ static void power_sgd_sums(ProcessGroup *group, const void *argument, Outcome *o
         Tensor *y = module_forward(rig->wrapper, rig->tape, x); // [8, 8]
         float *dy = tape_make_grad(rig->tape, y);
         for (size_t i = 0; i < 64; i++) dy[i] = i % 9 == 0;
-        EXPECT(tape_backward_from(rig->tape, y, &outcome->error) == 0);
+        EXPECT(tape_backward(rig->tape, y, &outcome->error) == 0);
         EXPECT(ddp_finish_backward(rig->wrapper, NULL, &outcome->error) == 0);
         for (size_t i = 0; i < 96; i++) out[i] += (double)weight->grad[i];
         for (size_t i = 0; step == 10 && i < 96; i++)
@@ -484,7 +484,7 @@ static void power_sgd_low_rank(ProcessGroup *group, const void *argument, Outcom
         Tensor *y = module_forward(rig->wrapper, rig->tape, x); // [1, 4]
         float *dy = tape_make_grad(rig->tape, y);
         for (int i = 0; i < 4; i++) dy[i] = (float)(i + 1 + step + rig->rank);
-        EXPECT(!tape_backward_from(rig->tape, y, &err));
+        EXPECT(!tape_backward(rig->tape, y, &err));
         EXPECT(!ddp_finish_backward(rig->wrapper, NULL, &err));
         for (int i = 0; i < 20; i++) {
             float mean = ((float)(i / 5 + 1 + step) + 0.5f) * row[i % 5];

@@ -330,7 +330,7 @@ static void break_group(const char *level, const char *folder, char *said, size_
         if (!freopen(path, "w", stderr)) _exit(1);
         Rendezvous me = place(0, 1, 0);
         ProcessGroup *group = init_process_group("auto", &me, NULL, LONG_S, &err);
-        if (!group || pg_run(group, pg_barrier(), &err)) _exit(1);
+        if (!group || pg_run(group, pg_barrier(), &err) != 0) _exit(1);
         (void)pg_run(group, pg_broadcast(NULL, 1, PG_F32, 7), &err);
         pg_close(group);
         fflush(NULL);

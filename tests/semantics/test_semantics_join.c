@@ -12,6 +12,7 @@
 #include "ddp/features/join_ddp.h"
 #include "ddp/features/logging_data.h"
 #include "ddp/features/sync_batch_norm.h"
+#include "ddp/reducer.h"
 
 static Join *open_join(Rig *rig, const JoinConfig *config) {
     Joinable joinable = ddp_joinable(rig->wrapper);
@@ -21,14 +22,14 @@ static Join *open_join(Rig *rig, const JoinConfig *config) {
 }
 
 static void end_join(Rig *rig, Join *join) {
-    if (join_end(join, &rig->outcome->error))
+    if (join_end(join, &rig->outcome->error) != 0)
         problem(rig->outcome, "%s", rig->outcome->error.message);
 }
 
 // ---- row 75: both divisors --------------------------------------------------------------------
 
 typedef struct Division {
-    bool by_active, global; // global: sums, which nobody divides
+    bool by_active, global; // global: sums, which are not divided
 } Division;
 
 static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) {
@@ -44,8 +45,8 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(how->by_active == (hook->name != NULL)); // Join divides in a hook of its own
     for (int i = 0; i < (rig->rank > 0 ? 7 : 5); i++) {
         module_zero_grad(rig->model);
-        if (matrix_backward(rig, rig->wrapper, 1, 5, 50, 1, &err) ||
-            ddp_finish_backward(rig->wrapper, NULL, &err))
+        if (matrix_backward(rig, rig->wrapper, 1, 5, 50, 1, &err) != 0 ||
+            ddp_finish_backward(rig->wrapper, NULL, &err) != 0)
             problem(outcome, "%s", err.message);
         int active = i < 5 ? rig->world : rig->world - 1;
         EXPECT(join_divisor(join) == (how->by_active ? active : 0));
@@ -74,8 +75,8 @@ static void row_75_ddp_grad_div_uneven_inputs(void **state) {
 static float step_weights(Rig *rig, Module *module, Optimizer *optimizer, double lr) {
     Error err = {0};
     module_zero_grad(rig->model);
-    if (matrix_backward(rig, module, 3, 10, 0.25f, 1, &err) ||
-        (rig->wrapper && ddp_finish_backward(rig->wrapper, NULL, &err)))
+    if (matrix_backward(rig, module, 3, 10, 0.25f, 1, &err) != 0 ||
+        (rig->wrapper && ddp_finish_backward(rig->wrapper, NULL, &err) != 0))
         problem(rig->outcome, "%s", err.message);
     optimizer_step(optimizer, lr);
     return tensor_f32(&rig->model->parameters[0].tensor)[99];
@@ -150,7 +151,8 @@ static void train_uneven(Rig *rig, const Uneven *how) {
     for (int i = 0; i < how->base + rig->rank * how->offset; i++) {
         bool reduce = (i + 1) % how->interval == 0;
         bool before = reduce ? false : ddp_no_sync_begin(rig->wrapper);
-        if (uneven_step(rig, how, i, &err) || ddp_finish_backward(rig->wrapper, NULL, &err))
+        if (uneven_step(rig, how, i, &err) != 0 ||
+            ddp_finish_backward(rig->wrapper, NULL, &err) != 0)
             problem(rig->outcome, "%s, iteration %d: %s", how->model, i, err.message);
         if (!reduce) ddp_no_sync_end(rig->wrapper, before);
         if (!reduce) continue;
@@ -255,8 +257,8 @@ static void throw_early(ProcessGroup *group, const void *argument, Outcome *outc
     Join *join = open_join(rig, &join_config);
     int done = 0, wanted = rig->rank == 1 ? 3 : 6; // rank 1 is the first to end
     while (done < wanted) {
-        if (test_backward(rig->tape, rig->wrapper, rig->rank, done, 3, 3, &outcome->error) ||
-            ddp_finish_backward(rig->wrapper, NULL, &outcome->error))
+        if (test_backward(rig->tape, rig->wrapper, rig->rank, done, 3, 3, &outcome->error) != 0 ||
+            ddp_finish_backward(rig->wrapper, NULL, &outcome->error) != 0)
             break;
         done++;
     }
@@ -305,7 +307,7 @@ static void row_78_join_disabled(void **state) {
     play_both(2, disabled, NULL, NULL);
 }
 
-// All ranks meet an error in the body: nobody mirrors anybody, and all can go on.
+// All ranks meet an error in the body: no rank mirrors another, and all can continue.
 static void error_in_body(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;
     Rig self = rig_open(group, outcome), *rig = &self;
@@ -338,7 +340,7 @@ typedef struct Counter {
 } Counter;
 
 static int count(Counter *counter, int32_t one, Error *err) {
-    if (pg_run(counter->group, pg_all_reduce(&one, 1, PG_I32, PG_SUM), err)) return -1;
+    if (pg_run(counter->group, pg_all_reduce(&one, 1, PG_I32, PG_SUM), err) != 0) return -1;
     counter->total += one;
     return 0;
 }

@@ -9,6 +9,7 @@
 #include "tests/rigs/ddp_toy.h"
 
 #include "ddp/features/comm_hooks.h"
+#include "ddp/reducer.h"
 
 // ---- rows 35 to 37: no_sync -------------------------------------------------------------------
 

@@ -69,7 +69,7 @@ static void row_80_monitored_barrier_one_missing(void **state) {
                  "rank 1 last finished 1 barrier");
 }
 
-// The first in rank order is named, whoever else is missing.
+// The first in rank order is named, whichever others are missing.
 static void row_80_monitored_barrier_failure_order(void **state) {
     (void)state;
     Absence a = {.absent = 1 << 1 | 1 << 2};
@@ -95,18 +95,18 @@ static void row_80_monitored_barrier_rank_0_timeout(void **state) {
                  "Rank 0 timed out in monitoredBarrier after 0 ms.");
 }
 
-// The linker leads the library's waits through here (--wrap). While rank 2 looks up from its wait,
-// rank 0 gives up, and rank 1 is told so and leaves.
+// The linker leads the library's waits through here (--wrap). When rank 2's wait has timed out,
+// rank 0 gives up, and rank 1 gets its error and leaves.
 SyncResult __real_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
-                            int looks);
+                            int spins);
 SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
-                            int looks);
+                            int spins);
 
 static pid_t slow_until_end_of; // in rank 2's process: rank 1; elsewhere 0
 
 SyncResult __wrap_sync_wait(SyncWord *word, uint32_t target, SyncWord *abort_flag, uint64_t until,
-                            int looks) {
-    SyncResult result = __real_sync_wait(word, target, abort_flag, until, looks);
+                            int spins) {
+    SyncResult result = __real_sync_wait(word, target, abort_flag, until, spins);
     if (result != SYNC_TIMEOUT || !slow_until_end_of) return result;
     struct pollfd end = {(int)syscall(SYS_pidfd_open, slow_until_end_of, 0), POLLIN, 0};
     if (end.fd >= 0) poll(&end, 1, 30000);
@@ -271,7 +271,7 @@ static void end_as(Ending ending, Outcome *outcome) {
     _exit(ending == EXIT_3 ? 3 : 0);
 }
 
-// Nobody waits for the timeout, which is a minute: the message would be another one.
+// No rank waits for the timeout, which is a minute: the message would be another one.
 static void one_ends(ProcessGroup *group, const void *argument, Outcome *outcome) {
     outcome->number = getpid();
     expect_success(pg_run(group, pg_barrier(), &outcome->error), "barrier", outcome);

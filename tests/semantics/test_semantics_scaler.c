@@ -287,8 +287,8 @@ static void backward(Rig *rig, Module *wrapper, const GradScaler *scaler, int st
     module_zero_grad(wrapper);
     Tensor *loss = test_loss(rig->tape, wrapper, rig->rank, step, rows, (double)rows);
     if (scaler) loss = grad_scaler_scale(scaler, rig->tape, loss);
-    if (tape_error(rig->tape, &err) || tape_backward(rig->tape, loss, &err) ||
-        ddp_finish_backward(wrapper, NULL, &err))
+    if (tape_error(rig->tape, &err) != 0 || tape_backward(rig->tape, loss, &err) != 0 ||
+        ddp_finish_backward(wrapper, NULL, &err) != 0)
         problem(rig->outcome, "step %d: %s", step, err.message);
 }
 
@@ -327,7 +327,7 @@ static void parity(ProcessGroup *group, const void *argument, Outcome *outcome) 
 }
 
 // One rank's gradient is inf or NaN, or overflows when it is scaled: no rank steps. The loss of the
-// others is finite, and nobody told them but the all-reduce.
+// others is finite: only the all-reduce shows it to them.
 static void one_bad_rank(ProcessGroup *group, const void *argument, Outcome *outcome) {
     const float *bad = argument;
     Rig self = rig_open(group, outcome), *rig = &self;

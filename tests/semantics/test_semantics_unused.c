@@ -8,6 +8,7 @@
 #include "tests/rigs/ddp_toy.h"
 
 #include "common/nn/tuple.h"
+#include "ddp/reducer.h"
 
 static RigConfig find_unused(void) {
     RigConfig config = rig_config_default();
@@ -60,7 +61,7 @@ static void local_and_global(ProcessGroup *group, const void *argument, Outcome 
     const RigConfig *config = argument;
     Rig self = rig_open(group, outcome), *rig = &self;
     rig_wrap_with(rig, toy_model(rig->device, 3, 1), config);
-    // Task 1: rank 0 only. Task 2: nobody.
+    // Task 1: rank 0 only. Task 2: no rank.
     const float factors[] = {4, rig->rank == 0 ? 8 : 0, 0};
     float average = config->ddp.global_normalization ? 1 : 1 / (float)rig->world;
     float all = 4.0f / 4 * (float)rig->world * average;
@@ -69,14 +70,14 @@ static void local_and_global(ProcessGroup *group, const void *argument, Outcome 
         toy_train(rig, factors);
         EXPECT(grad_is(rig, 0, all) && grad_is(rig, 1, 2 * average) && grad_is_none(rig, 2));
     }
-    // A defined gradient of a parameter that nobody uses keeps its value, each rank its own.
+    // A defined gradient of a parameter that no rank uses keeps its value, each rank its own.
     Tensor *unused = rig_parameter(rig, 2);
     rig->device->kernels->elementwise->fill(unused->grad, (float)rig->rank + 0.5f, 4);
     unused->has_grad = true;
     rig_parameter(rig, 0)->has_grad = rig_parameter(rig, 1)->has_grad = false;
     toy_train(rig, factors);
     EXPECT(grad_is(rig, 2, (float)rig->rank + 0.5f) && grad_is(rig, 1, 2 * average));
-    // And is averaged as soon as somebody does.
+    // And is averaged as soon as some rank uses it.
     rig_parameter(rig, 0)->has_grad = rig_parameter(rig, 1)->has_grad = false;
     if (!config->static_graph) {
         toy_train(rig, (float[]){4, 4, rig->rank == 0 ? 4 : 0});
@@ -187,7 +188,7 @@ static int output_step(Rig *rig, int step, int used, Error *err) {
     module_zero_grad(rig->model);
     Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){4, 8});
     Tensor *y = module_forward(rig->wrapper, rig->tape, x);
-    if (tape_error(rig->tape, err)) return -1;
+    if (tape_error(rig->tape, err) != 0) return -1;
     Tensor *outputs[] = {y->items[0], y->items[1]->items[0]};
     Tensor *loss = step % 2 ? op_add(rig->tape, outputs[0], outputs[1]) : outputs[used];
     return tape_backward(rig->tape, loss, err) || ddp_finish_backward(rig->wrapper, NULL, err) ? -1
@@ -381,7 +382,7 @@ static void two_backwards(ProcessGroup *group, const void *argument, Outcome *ou
         EXPECT(tape_backward(rig->tape, loss[0], &err) == 0);
         if (config->static_graph) EXPECT(pg_sequence(group) == calls); // nothing is ready yet
         EXPECT(tape_backward(rig->tape, loss[1], &err) == 0);
-        if (ddp_finish_backward(rig->wrapper, NULL, &outcome->error)) break;
+        if (ddp_finish_backward(rig->wrapper, NULL, &outcome->error) != 0) break;
         EXPECT(grad_is(rig, 0, 3) && grad_is(rig, 1, 4));
     }
     rig_close(rig);
@@ -401,7 +402,7 @@ static void row_51_static_graph_multi_forward(void **state) {
 
 // ---- row 34: a backward from each output, with find_unused_parameters --------------------------
 
-// The first backward takes task 1 for unused. No overlap: nothing is on its way when the second one
+// The first backward takes task 1 for unused. No overlap: nothing is in flight when the second one
 // writes to task 1's gradient.
 static void backward_from_each(ProcessGroup *group, const void *argument, Outcome *outcome) {
     (void)argument;

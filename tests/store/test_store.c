@@ -153,7 +153,7 @@ static void test_get_waits_for_set(void **state) {
     for (int64_t arrived = 0; arrived < WAITERS;) { // all are about to ask, or have asked
         assert_int_equal(store_add(served->store, "waiters", 0, &arrived, &err), 0);
     }
-    // Other keys, of any length, wake nobody.
+    // Other keys, of any length, wake no client.
     static const char *const others[] = {"l", "lat", "lata", "later", "another"};
     for (int i = 0; i < 5; i++)
         assert_int_equal(store_set(served->store, others[i], "no", 2, &err), 0);
@@ -236,7 +236,7 @@ static void test_wrong_token(void **state) {
 static void test_nobody_there(void **state) {
     (void)state;
     Error err = {0};
-    // Bound, but not listening: nobody else gets the port meanwhile.
+    // Bound, but not listening: no other process gets the port meanwhile.
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     int bound = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
     assert_int_equal(bind(bound, (struct sockaddr *)&address, sizeof address), 0);
@@ -279,7 +279,7 @@ static void test_port_in_use(void **state) {
     assert_non_null(strstr(err.message, holder));
 }
 
-// Bound to 127.0.0.1 and nothing wider: another loopback address finds nobody.
+// Bound to 127.0.0.1 and nothing wider: another loopback address has no listener.
 static void test_binds_narrowly(void **state) {
     Served *served = *state;
     Error err = {0};

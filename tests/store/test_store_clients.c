@@ -130,7 +130,7 @@ static void test_client_that_never_reads(void **state) {
     memcpy(message + STORE_REQUEST_BYTES, "big", 3);
     int fd = raw_greeted(served);
     size_t moved = 0;
-    for (int i = 0; i < 20000; i++) { // until its own send buffer is full, or all are on their way
+    for (int i = 0; i < 20000; i++) { // until its own send buffer is full, or all are sent
         moved = 0;
         if (net_move(fd, NET_SEND, message, sizeof message, &moved, 0) != NET_DONE) break;
     }
@@ -157,7 +157,7 @@ static int watched_descriptors(void) {
 }
 
 // A process that was forked while a connection stood holds both its ends, so that closing them here
-// ends nothing. The server must forget the connection all the same: bytes that still come in on it
+// ends nothing. The server must still forget the connection: bytes that still come in on it
 // would be those of a client whose memory is freed (which AddressSanitizer sees).
 static void test_forked_process_holds_a_connection(void **state) {
     Served *served = *state;
@@ -237,7 +237,7 @@ static void test_concurrent_adds(void **state) {
     assert_holds(served->store, "counter", expected);
 }
 
-// A process that may open few descriptors serves few clients, says so to the others, and goes on.
+// A process that may open few descriptors serves few clients, says so to the others, and continues.
 static _Noreturn void serve_few(int port_fd) {
     const struct rlimit few = {160, 160};
     Error err = {0};
@@ -268,7 +268,7 @@ static void test_refuses_beyond_its_limit(void **state) {
     assert_in_range(accepted, 16, TRIED - 1);
     assert_non_null(strstr(refused.message, "no room for another client"));
     Error err = {0};
-    assert_int_equal(store_set(clients[0], "k", "v", 1, &err), 0); // nobody else is harmed
+    assert_int_equal(store_set(clients[0], "k", "v", 1, &err), 0); // no other client is harmed
     for (int i = 0; i < accepted; i++) store_close(clients[i]);
     store_close(new_client(port)); // and there is room again
     kill(pid, SIGKILL);

@@ -1,5 +1,5 @@
-/* test_store_handshake.c: what somebody who listens, records, reflects or replays the store's
- * handshake gets: nothing. Each side refuses a peer that does not know the token.
+/* test_store_handshake.c: an attacker who listens to, records, reflects or replays the store's
+ * handshake learns nothing. Each side refuses a peer that does not know the token.
  */
 #include "tests/rigs/store_rig.h"
 
@@ -7,7 +7,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
-// ---- Somebody at the master's address
+// ---- Another process at the master's address
 
 typedef enum Trick {
     RELAY,   // passes all on to the store and back
@@ -221,7 +221,7 @@ static void test_replay_to_server(void **state) {
     assert_alive(served);
 }
 
-// Whoever is refused gets nothing that was computed with the token.
+// A refused client gets nothing that was computed with the token.
 static void test_refusal_proves_nothing(void **state) {
     Served *served = *state;
     const uint8_t zeros[STORE_PROOF_BYTES] = {0};

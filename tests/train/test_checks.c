@@ -1,7 +1,10 @@
 /* test_checks.c: what --tf32 and --cuda-graph need (checks_device), also of devices that no machine
- * without a GPU has: a device is here only what the checks look at.
+ * without a GPU has: a device is here only what the checks look at. And what is said of a
+ * checkpoint from before Adam's factors were computed in double (checks_resumed).
  */
 #include "tests/rigs/check.h"
+
+#include <unistd.h>
 
 #include "common/train/checks.h"
 
@@ -56,8 +59,8 @@ static const Case CASES[] = {
      NULL},
 };
 
-static const char *what_state_names(const Strategy *self) {
-    return self->state;
+static const char *what_state_names(const Job *self) {
+    return self->strategy->state;
 }
 
 static void what_a_device_is_asked(void **state) {
@@ -67,12 +70,11 @@ static void what_a_device_is_asked(void **state) {
         Device device = {.kernels = c->kernels};
         snprintf(device.name, sizeof device.name, "this:0");
         DataSource data = {.train = {.dense = c->dense}};
-        Strategy strategy = {.device = &device,
-                             .all_count = c->devices,
-                             .unrecordable = what_state_names,
-                             .state = (void *)c->unrecordable};
+        Strategy strategy = {.device = &device, .state = (void *)c->unrecordable};
+        const Job job = {
+            .strategy = &strategy, .all_count = c->devices, .unrecordable = what_state_names};
         Error err = {0};
-        int failed = checks_device(&c->config, &data, &strategy, &err);
+        int failed = checks_device(&c->config, &data, &job, &err);
         if ((failed != 0) != (c->words != NULL)) fail_msg("case %zu: %s", i, err.message);
         if (!c->words) continue;
         check_message(&err, c->words);
@@ -80,7 +82,38 @@ static void what_a_device_is_asked(void **state) {
     }
 }
 
+// Resumes from a checkpoint with these notes about betas. Returns whether stderr got the words.
+static bool resuming_says(const char *was, const char *is_now, const char *words) {
+    Progress saved = {0}, now = {0};
+    snprintf(saved.notes[NOTE_BETAS], sizeof *saved.notes, "%s", was);
+    snprintf(now.notes[NOTE_BETAS], sizeof *now.notes, "%s", is_now);
+    FILE *said = tmpfile();
+    assert_non_null(said);
+    int before = dup(STDERR_FILENO);
+    assert_true(dup2(fileno(said), STDERR_FILENO) >= 0);
+    Log log = log_open(false);
+    Error err = {0};
+    int failed = checks_resumed("old", &saved, &now, 10, &log, &err);
+    assert_true(dup2(before, STDERR_FILENO) >= 0);
+    close(before);
+    CHECK_OK(!failed, err);
+    rewind(said);
+    char text[1024];
+    text[fread(text, 1, sizeof text - 1, said)] = '\0';
+    fclose(said);
+    return *words ? strstr(text, words) != NULL : *text == '\0';
+}
+
+static void an_older_adam_is_noted(void **state) {
+    (void)state;
+    assert_true(resuming_says("", "0.9,0.999", "old was made when Adam's 1 - beta2"));
+    assert_true(resuming_says("0.9,0.999", "0.9,0.999", ""));
+    assert_true(resuming_says("0.9,0.99", "0.9,0.999", "--betas 0.9,0.99, this run has 0.9,0.999"));
+    assert_true(resuming_says("", "", "")); // sgd
+}
+
 int main(void) {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(what_a_device_is_asked),
+                                       cmocka_unit_test(an_older_adam_is_noted)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -34,13 +34,12 @@ static int nothing_to_wait_for(Strategy *self, void *sum, Error *err) {
     return 0;
 }
 
-static Strategy rank_of(int rank, int ranks, Table *table) {
-    return (Strategy){.devices = ranks,
-                      .rank = rank,
-                      .all_count = 1,
-                      .sum_start = add_up,
-                      .sum_wait = nothing_to_wait_for,
-                      .state = table};
+static Strategy sums_in(Table *table) {
+    return (Strategy){.sum_start = add_up, .sum_wait = nothing_to_wait_for, .state = table};
+}
+
+static Job rank_of(int rank, int ranks, Strategy *sums) {
+    return (Job){.strategy = sums, .devices = ranks, .rank = rank, .all_count = 1};
 }
 
 // ---- data -------------------------------------------------------------------------------------
@@ -68,8 +67,9 @@ static void compare(DataSource *all[RANKS], Error *err) {
         table.whole = round == 1;
         for (int r = 0; r < RANKS; r++) {
             Error own = {0};
-            Strategy strategy = rank_of(r, RANKS, &table);
-            int failed = checks_same_data(&strategy, &config, all[r], &own);
+            Strategy sums = sums_in(&table);
+            Job job = rank_of(r, RANKS, &sums);
+            int failed = checks_same_data(&job, &config, all[r], &own);
             if (!table.whole) continue;
             if (failed && own.status != STATUS_USAGE) fail_msg("status %d", own.status);
             if (r == 0) *err = own;
@@ -148,7 +148,7 @@ static void test_other_data(void **state) {
     }
 }
 
-// Of a large set some samples are looked at, and all of its labels.
+// Of a large set some samples are checked, and all of its labels.
 static void test_large_data(void **state) {
     (void)state;
     DataSource *data = make_data(), *other = make_data(), *all[RANKS];
@@ -199,8 +199,9 @@ static void test_checkpoints(void **state) {
             int rank = n % 3;
             table.whole = n >= 3;
             err = (Error){0};
-            Strategy strategy = rank_of(rank, 3, &table);
-            (void)checks_same_checkpoint(&strategy, "run", rank == 2 ? cases[i].odd : &same, &err);
+            Strategy sums = sums_in(&table);
+            Job job = rank_of(rank, 3, &sums);
+            (void)checks_same_checkpoint(&job, "run", rank == 2 ? cases[i].odd : &same, &err);
         }
         assert_string_equal(err.message, cases[i].says);
     }

@@ -1,6 +1,7 @@
 /* test_metrics.c: mean IoU against its definition by sets, metrics over uneven shares, ignored
- * labels wherever they can be, the loss of pixels through batch_loss, and the pictures.
+ * labels wherever they can be, the loss of pixels, and the pictures.
  */
+#include "common/device/device_backend.h"
 #include "tests/rigs/check.h"
 
 #include "common/base/memory.h"
@@ -116,17 +117,28 @@ static void batch_free(Batch *batch) {
     free(batch->labels);
 }
 
-static const LossRule ALL = {.mining = {.threshold = -INFINITY}};
+static Loss unmined(const Rig *rig) {
+    const TrainConfig config = train_config_default();
+    return loss_of_evaluation(&config, &rig->source->train);
+}
+
+// Forward and loss of the batch that was sent last.
+static BatchLoss compute_loss(Rig *rig, const Loss *loss, Strategy *strategy) {
+    BatchLoss batch;
+    Error err = {0};
+    CHECK_OK(batch_forward(&batch, rig->tape, rig->model, rig->input, &err) == 0, err);
+    CHECK_OK(loss_forward(loss, &batch, rig->tape, rig->input, strategy, &err) == 0, err);
+    return batch;
+}
 
 static void evaluate_range(Rig *rig, Metrics *metrics, size_t begin, size_t end) {
     Batch batch = make_batch(&rig->source->train, begin, end);
-    BatchLoss loss;
-    Error err = {0};
+    const Loss loss = unmined(rig);
     tape_reset(rig->tape);
     rig->tape->recording = rig->tape->training = false;
     batch_input_send(rig->input, &batch);
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, &ALL, NULL, &err) == 0, err);
-    metrics_add(metrics, rig->tape, &batch, &loss);
+    BatchLoss result = compute_loss(rig, &loss, NULL);
+    metrics_add(metrics, rig->tape, &batch, &result);
     batch_free(&batch);
 }
 
@@ -198,26 +210,29 @@ static double gradient_size(Module *model) {
     return size;
 }
 
-static BatchLoss train_on(Rig *rig, const Batch *batch, const LossRule *rule) {
-    BatchLoss loss;
+static BatchLoss train_on(Rig *rig, const Batch *batch, const Loss *loss) {
     Error err = {0};
     tape_reset(rig->tape);
     module_zero_grad(rig->model);
     batch_input_send(rig->input, batch);
-    CHECK_OK(batch_loss(&loss, rig->tape, rig->model, rig->input, rule, NULL, &err) == 0, err);
-    CHECK_OK(tape_backward(rig->tape, loss.loss, &err) == 0, err);
-    return loss;
+    BatchLoss result = compute_loss(rig, loss, NULL);
+    CHECK_OK(tape_backward(rig->tape, result.loss, &err) == 0, err);
+    return result;
 }
 
 static void a_batch_of_ignored_pixels_has_loss_and_gradient_0(void **state) {
     (void)state;
     Rig rig = rig_open("shapes:8x8@13", "segnet");
     Batch batch = make_batch(&rig.source->train, 0, 4);
-    assert_true(gradient_size((train_on(&rig, &batch, &ALL), rig.model)) > 0.1);
+    const Loss all = unmined(&rig);
+    assert_true(gradient_size((train_on(&rig, &batch, &all), rig.model)) > 0.1);
     for (size_t i = 0; i < 4 * SIDE * SIDE; i++) batch.labels[i] = LABEL_IGNORE;
-    const LossRule hard = {.mining = {.threshold = 0.3, .least = 10}};
+    TrainConfig mining = train_config_default();
+    mining.ohem_threshold = 0.3;
+    mining.ohem_min = 10;
+    const Loss hard = loss_of_training(&mining, &rig.source->train);
     for (int mined = 0; mined < 2; mined++) {
-        BatchLoss loss = train_on(&rig, &batch, mined ? &hard : &ALL);
+        BatchLoss loss = train_on(&rig, &batch, mined ? &hard : &all);
         assert_int_equal(loss.count, 0);
         assert_true(tensor_item(loss.loss) == 0.0f);
         assert_true(gradient_size(rig.model) == 0);
@@ -238,11 +253,12 @@ static void an_ignored_image_changes_neither_loss_nor_metrics(void **state) {
     rig.tape->training = false;
     Batch both = make_batch(&rig.source->train, 0, 2), one = make_batch(&rig.source->train, 0, 1);
     for (size_t i = 0; i < SIDE * SIDE; i++) both.labels[SIDE * SIDE + i] = LABEL_IGNORE;
+    const Loss all = unmined(&rig);
     double losses[2], accuracies[2];
     size_t counts[2];
     for (int i = 0; i < 2; i++) {
         const Batch *batch = i ? &one : &both;
-        BatchLoss loss = train_on(&rig, batch, &ALL);
+        BatchLoss loss = train_on(&rig, batch, &all);
         Metrics metrics = metrics_open(&rig.source->train);
         metrics_add(&metrics, rig.tape, batch, &loss);
         losses[i] = (double)tensor_item(loss.loss);
@@ -276,12 +292,10 @@ static void a_global_mean_divides_by_all_ranks_pixels(void **state) {
     for (int global = 0; global < 2; global++) {
         Strategy strategy = {
             .global_mean = global, .sum_start = add_thousand, .sum_wait = nothing_to_wait_for};
-        BatchLoss loss;
-        Error err = {0};
+        const Loss all = unmined(&rig);
         tape_reset(rig.tape);
         batch_input_send(rig.input, &batch);
-        CHECK_OK(batch_loss(&loss, rig.tape, rig.model, rig.input, &ALL, &strategy, &err) == 0,
-                 err);
+        BatchLoss loss = compute_loss(&rig, &all, &strategy);
         values[global] = (double)tensor_item(loss.loss);
         count = loss.count;
         assert_true(loss.divisor == (double)(count + (global ? 1000 : 0)));

@@ -8,8 +8,9 @@
 
 #include <unistd.h>
 
+#include "common/base/profile.h"
 #include "common/device/device_backend.h"
-#include "common/train/rows.h"
+#include "common/train/pending_rows.h"
 #include "common/train/setup.h"
 #include "common/train/step_graph.h"
 #include "common/train/trainer.h"
@@ -53,15 +54,15 @@ static void close_graph(Device *device, void *graph) {
     script->own->graph_close(device, graph);
 }
 
-static void follow_script(Strategy *strategy, Script *script) {
-    Device *device = strategy->device;
+static void follow_script(Job *job, Script *script) {
+    Device *device = job->strategy->device;
     *script = (Script){.backend = *device->backend,
                        .own = device->backend,
-                       .watch = {note_phase, answer, job_watch_nobody.give_up}};
+                       .watch = {note_phase, answer, job_watch_none.give_up}};
     script->backend.graph_launch = launch;
     script->backend.graph_close = close_graph;
     device->backend = &script->backend;
-    strategy->watch = &script->watch;
+    job->watch = &script->watch;
 }
 
 // ---- a training in pieces ---------------------------------------------------------------------
@@ -70,14 +71,14 @@ typedef struct Rig {
     TrainConfig config;
     Script script;
     DataSource *data;
-    Strategy *strategy;
+    Job *job;
     Loader *loader;
     Optimizer *optimizer;
     Profile profile;
     Step *step;
 } Rig;
 
-static void open_strategy(Rig *rig) {
+static void open_job(Rig *rig) {
     Error err = {0};
     rig->config = train_config_default();
     rig->config.data = "synthetic:10:5@400";
@@ -89,22 +90,22 @@ static void open_strategy(Rig *rig) {
     Module *model = must_get(train_create_model(&rig->config, rig->data, device, 0, &err), &err);
     Sampler *sampler =
         must_get(sampler_whole(rig->data->train.count, BATCH, true, false, 0, &err), &err);
-    rig->strategy = strategy_single(model, device, sampler);
-    follow_script(rig->strategy, &rig->script);
+    rig->job = job_single(strategy_single(model, device, sampler));
+    follow_script(rig->job, &rig->script);
 }
 
-static void close_strategy(Rig *rig) {
-    rig->strategy->close(rig->strategy);
+static void close_job(Rig *rig) {
+    rig->job->close(rig->job);
     dataset_close(rig->data);
 }
 
 static void open_step(Rig *rig) {
-    open_strategy(rig);
+    open_job(rig);
     const OptimizerConfig optimizer = train_optimizer(&rig->config);
-    rig->loader =
-        loader_create(&rig->data->train, rig->strategy->sampler, NULL, 2, rig->strategy->device);
-    rig->optimizer = optimizer_create(rig->strategy->model, &optimizer);
-    rig->step = step_open(&rig->config, rig->strategy, rig->optimizer, &rig->profile,
+    rig->loader = loader_create(&rig->data->train, rig->job->strategy->sampler, NULL, 2,
+                                rig->job->strategy->device);
+    rig->optimizer = optimizer_create(rig->job->strategy->model, &optimizer);
+    rig->step = step_open(&rig->config, rig->job->strategy, rig->optimizer, &rig->profile,
                           &rig->data->train, loader_capacity(rig->loader));
     loader_start(rig->loader, 0, 0);
 }
@@ -113,7 +114,7 @@ static void close_step(Rig *rig) {
     step_close(rig->step);
     loader_close(rig->loader);
     optimizer_close(rig->optimizer);
-    close_strategy(rig);
+    close_job(rig);
 }
 
 static void send_batch(const Rig *rig) {
@@ -121,11 +122,17 @@ static void send_batch(const Rig *rig) {
     step_send_batch(rig->step, loader_next(rig->loader));
 }
 
+// As the trainer takes a step with --cuda-graph.
+static int graph_step(const Rig *rig, StepGraph *graph, Error *err) {
+    Tape *tape = step_graph_tape(graph);
+    return tape ? train_step(rig->step, tape, 0.01, err) : step_graph_replay(graph, 0.01, err);
+}
+
 static void take_steps(const Rig *rig, StepGraph *graph, int count) {
     Error err = {0};
     for (int i = 0; i < count; i++) {
         send_batch(rig);
-        CHECK_OK(step_graph_run(graph, 0.01, &err) == 0, err);
+        CHECK_OK(graph_step(rig, graph, &err) == 0, err);
     }
 }
 
@@ -136,45 +143,45 @@ static void nothing_is_replayed_after_a_failure(void **state) {
     Rig rig = {0};
     Error err = {0};
     open_step(&rig);
-    StepGraph *graph = step_graph_open(rig.step);
+    StepGraph *graph = step_graph_open(rig.step, rig.job);
     take_steps(&rig, graph, WARM + 3);
     assert_int_equal(rig.script.launches, 3);
     assert_int_equal(rig.script.closed_graphs, 0);
     rig.script.failed = true;
     send_batch(&rig);
-    assert_int_equal(step_graph_run(graph, 0.01, &err), -1);
+    assert_int_equal(graph_step(&rig, graph, &err), -1);
     assert_string_equal(err.message, FAILED);
     assert_int_equal(rig.script.launches, 3);
     assert_int_equal(rig.script.closed_graphs,
-                     BATCH_PLACES); // a communicator that ends waits for them
+                     BATCH_SLOTS); // a communicator that ends waits for them
     step_graph_close(graph);
-    assert_int_equal(rig.script.closed_graphs, BATCH_PLACES);
+    assert_int_equal(rig.script.closed_graphs, BATCH_SLOTS);
     close_step(&rig);
 }
 
 static void no_number_counts_after_a_failure(void **state) {
     (void)state;
     Rig rig = {0};
-    Record record = {0};
     Error err = {0};
     open_step(&rig);
-    Rows rows = rows_open(rig.step, &record, 100);
+    Record record = {.job = rig.job};
+    PendingRows rows = pending_rows_open(rig.step, &record, 100);
     for (uint64_t i = 1; i <= 3; i++) {
         const StepRecord now = {.step = i};
         send_batch(&rig);
-        CHECK_OK(step_run(rig.step, rig.step->tape, 0.01, &err) == 0, err);
+        CHECK_OK(train_step(rig.step, rig.step->tape, 0.01, &err) == 0, err);
         rig.script.failed = i == 3;
-        int failed = rows_add(&rows, &now, &rig.profile, &err);
+        int failed = pending_rows_add(&rows, &now, &rig.profile, &err);
         assert_int_equal(failed, rig.script.failed ? -1 : 0);
     }
     assert_string_equal(err.message, FAILED);
-    rows_close(&rows);
+    pending_rows_close(&rows);
     close_step(&rig);
 }
 
 static void *sum_while_all_are_there(Strategy *self, double *values, size_t count, Error *err) {
     (void)count;
-    if (!script_of(self->watch)->saving) return values;
+    if (!((const Script *)self->state)->saving) return values;
     error_set(err, STATUS_FAILED, "%s", FAILED);
     return NULL;
 }
@@ -184,19 +191,20 @@ static void nothing_is_saved_before_all_have_come(void **state) {
     Rig rig = {0};
     Options options = {.program = "test_step_graph"};
     Error err = {0};
-    open_strategy(&rig);
+    open_job(&rig);
     train_options(&options, &rig.config);
     rig.config.save = path;
     rig.config.steps = 2;
-    rig.strategy->sum_start = sum_while_all_are_there;
-    assert_int_equal(trainer_run(&rig.config, &options, rig.data, rig.strategy, &err), -1);
+    rig.job->strategy->sum_start = sum_while_all_are_there;
+    rig.job->strategy->state = &rig.script;
+    assert_int_equal(trainer_run(&rig.config, &options, rig.data, rig.job, &err), -1);
     assert_string_equal(err.message, FAILED);
     assert_int_equal(access(path, F_OK), -1);
-    close_strategy(&rig);
+    close_job(&rig);
     free(path);
 }
 
-static const char *late_hook(const Strategy *self) {
+static const char *late_hook(const Job *self) {
     (void)self;
     return "a late hook";
 }
@@ -206,11 +214,11 @@ static void what_can_be_recorded_is_asked_then(void **state) {
     Rig rig = {0};
     Error err = {0};
     open_step(&rig);
-    StepGraph *graph = step_graph_open(rig.step);
+    StepGraph *graph = step_graph_open(rig.step, rig.job);
     take_steps(&rig, graph, WARM);
-    rig.strategy->unrecordable = late_hook;
+    rig.job->unrecordable = late_hook;
     send_batch(&rig);
-    assert_int_equal(step_graph_run(graph, 0.01, &err), -1);
+    assert_int_equal(graph_step(&rig, graph, &err), -1);
     check_message(&err, "--cuda-graph: a late hook has something to decide in every step");
     assert_int_equal(err.status, STATUS_USAGE);
     assert_int_equal(rig.script.launches, 0);

@@ -23,7 +23,7 @@ printf '02,rows,60\n' >"$folder/predictions.csv"
 student emil # a file that does not compile, and one that crashes
 echo 'no C at all' >"$folder/$step/01-shard-bounds.c"
 sed 's/^double batch_mean(.*{/&\n    *(volatile char *)8 = 1;/' "$tutorials/$step/exercises/03-batch-mean.c" >"$folder/$step/03-batch-mean.c"
-mkdir -p class/nobody class/nobody/77-no-such-step
+mkdir -p class/jonas class/jonas/77-no-such-step
 
 cat >wanted <<'END'
 berta "b"                yes       30/30            1   x 1.00
@@ -31,7 +31,7 @@ anna the first           yes       30/30            2   x 1.41
 dora                     no        10/30            1  x 10.00
 carl                     no        10/30            0        -
 emil                     no         0/30            0        -
-nobody                   no         0/30            0        -
+jonas                    no         0/30            0        -
 END
 run 'a class' "$tutorials/class" class
 tail -n +2 out.txt | cmp - wanted || fail "another table: $(cat out.txt)"

@@ -29,8 +29,8 @@ agree() {
 
 # ---- step 13: batch norm -----------------------------------------------------------------------------------
 run 'batch norm in three ways' ranks 2 "$bin/tutorial_13_three_ways"
-says '^one device rank 0: rows -1.34 -0.45  remembers 0.40  goes on with 0.40$'
-says '^own rows +rank 1: rows -1.00  1.00  remembers 0.60  goes on with 0.20$'
+says '^one device rank 0: rows -1.34 -0.45  remembers mean 0.40, variance 1.57  continues with mean 0.40$'
+says '^own rows +rank 1: rows -1.00  1.00  remembers mean 0.60, variance 1.10  continues with mean 0.20$'
 grep '^one device' out.txt | sed 's/^one device/sync      /' >wanted.txt
 grep '^sync' out.txt | cmp - wanted.txt || fail "sync is not one device: $(cat out.txt)"
 conv="--model convnet --steps 20 --no-eval"
@@ -87,7 +87,7 @@ bits eight fourteen
 # ---- step 15: checkpoints ----------------------------------------------------------------------------------
 killed() { # COMMAND...: a rank must die in it
     checks=$((checks + 1))
-    ! "$@" >out.txt 2>err.txt </dev/null || fail "nobody was killed: $*"
+    ! "$@" >out.txt 2>err.txt </dev/null || fail "no rank was killed: $*"
     grep -q 'rank 0 .* exited with status 137' err.txt || fail "rank 0 was not killed: $(cat err.txt)"
 }
 for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
@@ -96,7 +96,7 @@ for options in '' '--optimizer adamw --lr 0.01' '--model convnet'; do
         run 'a whole run' ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --save whole
         killed ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --checkpoint c --kill-at 30
         run 'and on' ranks $count "$bin/tutorial_15" --steps 40 --no-eval $options --checkpoint c --save parts
-        says '^goes on at step=20$'
+        says '^resumes at step=20$'
         cmp whole parts || fail "$count ranks $options: the killed run ends with other bits"
     done
 done

@@ -22,6 +22,7 @@ done <"$work/files" | sed -E '/\.stub\.c$|\.grade\.c$/b
     s,^tutorials/[^/]*/exercises/[^/]*\.(wrong|right)/.*,version,; s,^tutorials/[^/]*/exercises/[^/]*\.c$,solution,' |
     sort -u >"$work/differ"
 cat >"$work/wanted" <<'END'
+README.md
 solution
 tutorials/README.md
 tutorials/README.zh.md
@@ -44,9 +45,9 @@ for stub in "$copy"/tutorials/*/exercises/*.stub.c; do
 done
 [ -z "$(find "$copy/tutorials" -name '*.wrong' -o -name '*.right')" ] || fail "there are wrong or right versions of solutions"
 [ "$(cut -d , -f 3 "$copy/tutorials/predictions.csv" | sort -u)" = "$(printf '\nvalue')" ] || fail "the right predictions were handed out"
-for page in "$copy"/tutorials/README.md "$copy"/tutorials/README.zh.md; do
+for page in "$copy"/README.md "$copy"/tutorials/README.md "$copy"/tutorials/README.zh.md; do
     for file in $(grep -oE '\]\([^):#]+\)' "$page" | sed 's/^](//; s/)$//'); do
-        [ -e "$copy/tutorials/$file" ] || fail "$page: the link to $file leads nowhere"
+        [ -e "$(dirname "$page")/$file" ] || fail "$page: the link to $file leads nowhere"
     done
 done
 

@@ -26,7 +26,7 @@ cmp eight twenty || fail "step 20 has other weights than step 8"
 run 'an agreed stop' ranks "$bin/tutorial_20" --steps 50 --no-eval --stop-below 0.3
 [ "$(sed -n 's/.*ends after \([0-9]*\) steps/\1/p' out.txt | sort | uniq -c | awk '{ print $1 }')" = 3 ] ||
     fail "the ranks do not stop together: $(cat out.txt)"
-! grep -q 'after 50 steps' out.txt || fail "nobody stopped early: $(cat out.txt)"
+! grep -q 'after 50 steps' out.txt || fail "no rank stopped early: $(cat out.txt)"
 
 # ---- each mistake ------------------------------------------------------------------------------------------
 hang stuck 1 'collective 43 .*rank 2 did not arrive within 5.0 s'

@@ -21,6 +21,7 @@ for case in '2 60' '4 60' '3 50' '7 60'; do
 done
 # By hand: 1,000 weights are 4,000 bytes.
 ask volume --parameters 1000 --devices 5 --rows 5 --inputs 0 --outputs 0
+is "the links' one direction, by NCCL" "$(column 'DP by NCCL, device 0' 1)" 4000
 is 'a ring of five' "$(column 'DDP, ring, each' 1)" 6400
 is 'the root of five' "$(column "DDP, tree, its root" 1)" 12000
 ask volume --parameters 1000 --devices 1
@@ -31,5 +32,6 @@ ask memory --parameters 1000 --devices 8 --states 2
 is 'an eighth of Adam' "$(column 'ZeRO-1, each' 3)" 1000
 ask time --parameters 250000 --devices 4 --latency-us 100 --gbytes 1
 is 'a ring: 6 latencies, and 1.5 MB' "$(column 'ring, all in one' 1)" 2.100
+is 'NCCL: 6 latencies, and 2 MB' "$(column 'DP by NCCL' 1)" 2.600
 is 'where the ring begins to win' "$(sed -n 's/.*from \([0-9]*\) bytes.*/\1/p' answer.txt)" 80000
 tally tutorial_worksheets

@@ -1,6 +1,6 @@
 /* threads.c: step 3: each shard has a thread of its own.
  *
- * The threads read the same weights, which nobody changes meanwhile, and each writes gradients of
+ * The threads read the same weights, which do not change meanwhile, and each writes gradients of
  * its own. When all have ended, the gradients are added up in the order of the shards, whichever
  * thread was first: so the sum has the same bits as in step 2.
  */

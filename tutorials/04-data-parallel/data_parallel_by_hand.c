@@ -70,7 +70,7 @@ static void *run_forward(void *argument) {
 
 static void *run_backward(void *argument) {
     Replica *r = argument;
-    tape_backward_from(r->tape, r->y, NULL); // an error stays on the tape
+    tape_backward(r->tape, r->y, NULL); // an error stays on the tape
     return NULL;
 }
 

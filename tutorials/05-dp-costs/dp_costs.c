@@ -5,6 +5,7 @@
  */
 #include <string.h>
 
+#include "common/base/profile.h"
 #include "dp/data_parallel.h"
 #include "tutorials/lesson.h"
 

@@ -1,4 +1,4 @@
-/* processes.c: step 6: several processes that know of each other.
+/* processes.c: step 6: several processes that know each other.
  *
  * A launcher starts the program W times. Each process is a rank: it learns its number from the
  * environment and meets the others. That is all that is new: every rank still computes all shards,
@@ -87,14 +87,14 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
 // Learns from the environment which rank this is, and meets the others.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
     printf("I am rank %d of %d, process %d; we meet at %s:%d\n", t->me.rank, t->me.world_size,
            getpid(), t->me.master_addr, t->me.master_port);
 }
 
-// Rank 0 has a slow disk. Whoever wants to read what it saves has to wait for it.
+// Rank 0 has a slow disk. A rank that reads what it saves has to wait for it.
 static void save(const Trainer *t, Lesson *lesson, bool wait) {
     const char *file = lesson->config.save;
     struct timespec slow = {.tv_nsec = 300 * 1000 * 1000};

@@ -40,7 +40,7 @@ static void lay_out(Sampler *self, size_t epoch) {
 }
 // ANCHOR_END: sampler
 
-// --break=no-set-epoch: nobody tells the sampler which epoch it is.
+// --break=no-set-epoch: the sampler is not told the epoch.
 static void lay_out_epoch_0(Sampler *self, size_t epoch) {
     (void)epoch;
     lay_out(self, 0);
@@ -111,7 +111,7 @@ static double compute_gradients(Trainer *t, const Batch *batch) {
 // Learns from the environment which rank this is, and meets the others.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
 }

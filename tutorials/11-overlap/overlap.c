@@ -1,7 +1,7 @@
 /* overlap.c: step 11: gradients travel while backward computes the next ones.
  *
  * Each parameter has a hook, which backward calls when the gradient is complete. When the last one
- * of a bucket is, the bucket's all-reduce is started, and backward goes on.
+ * of a bucket is, the bucket's all-reduce is started, and backward continues.
  */
 #include "tutorials/lesson.h"
 #include "tutorials/ranks.h"
@@ -84,7 +84,7 @@ static void start_full_buckets(Trainer *t) {
     }
 }
 
-// The hook: a gradient is complete. Backward goes on with the next one when this returns.
+// The hook: a gradient is complete. Backward continues with the next when this returns.
 static void gradient_ready(void *context, Tensor *tensor) {
     Bucket *bucket = context;
     Trainer *t = bucket->trainer;

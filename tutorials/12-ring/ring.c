@@ -1,6 +1,6 @@
 /* ring.c: step 12: the all-reduce itself, as a ring.
  *
- * Each rank sends to the next one and receives from the one before, and nobody is in the middle. A
+ * Each rank sends to the next one and receives from the one before, and no rank is in the middle. A
  * bucket is cut into as many chunks as there are ranks, which travel around at the same time.
  */
 #include "tutorials/lesson.h"
@@ -29,7 +29,7 @@ typedef struct Trainer {
     Bucket buckets[MOST_PARAMETERS];
     size_t bucket_count;
     size_t messages, bytes;     // that this rank has sent
-    bool lost_round, all_speak; // --break: one round is missing; nobody listens
+    bool lost_round, all_speak; // --break: one round is missing; all send first
 } Trainer;
 
 // Cuts the gradients into buckets, beginning with the last one: backward has it first.
@@ -74,7 +74,7 @@ static Chunk chunk_of(const Trainer *t, float *data, size_t count, int number) {
 }
 
 // Every rank sends to the right and receives from the left. Even ranks speak first, odd ones listen
-// first: if all spoke at once, nobody would listen.
+// first: if all spoke at once, none would listen.
 static void pass_on(Trainer *t, Chunk out, Chunk in) {
     const int world = t->me.world_size, rank = t->me.rank;
     const bool speaks = rank % 2 == 0 || t->all_speak;

@@ -1,8 +1,8 @@
 /* three_ways.c: batch norm of one channel in three ways, by numbers that fit in the head.
  *
  * Rank r has two rows, 4r + 1 and 4r + 3, so two ranks together have 1, 3, 5, 7. Each line says of
- * one way and one rank what becomes of the rank's two rows, the running mean that the rank
- * remembers of them, and the one with which the next forward would begin.
+ * one way and one rank what becomes of the rank's two rows, the running mean and variance that the
+ * rank remembers of them, and the mean with which the next forward would begin.
  */
 #include "common/nn/layers.h"
 #include "ddp/features/sync_batch_norm.h"
@@ -11,7 +11,7 @@
 
 #define TIMEOUT_S 60.0
 
-enum { MOST_RANKS = 64, ROWS = 2 };
+enum { MOST_RANKS = 64, ROWS = 2, VALUES = ROWS + 3 };
 
 typedef struct Experiment {
     Rendezvous me;
@@ -21,27 +21,30 @@ typedef struct Experiment {
 
 // Rank 0 prints what each rank has, in their order.
 static void tell(const Experiment *e, const char *way, const double *mine) {
-    double all[MOST_RANKS][ROWS + 2];
-    ranks_run(e->group, pg_all_gather(mine, all, ROWS + 2, PG_F64));
+    double all[MOST_RANKS][VALUES];
+    ranks_run(e->group, pg_all_gather(mine, all, VALUES, PG_F64));
     for (int rank = 0; e->me.rank == 0 && rank < e->me.world_size; rank++)
-        printf("%-10s rank %d: rows %5.2f %5.2f  remembers %.2f  goes on with %.2f\n", way, rank,
-               all[rank][0], all[rank][1], all[rank][2], all[rank][3]);
+        printf("%-10s rank %d: rows %5.2f %5.2f  remembers mean %.2f, variance %.2f  "
+               "continues with mean %.2f\n",
+               way, rank, all[rank][0], all[rank][1], all[rank][2], all[rank][3], all[rank][4]);
 }
 
 // One forward through the layer with rows[count], of which this rank's begin at `own`.
 static void forward(const Experiment *e, const char *way, Module *layer, const float *rows,
                     size_t count, size_t own) {
     Error err = {0};
-    double mine[ROWS + 2];
+    double mine[VALUES];
     Tape *tape = tape_create(e->device, NULL);
     Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){count, 1}, rows);
     Tensor *y = module_forward(layer, tape, x);
     if (tape_error(tape, &err) != 0) error_exit(&err);
     for (int i = 0; i < ROWS; i++) mine[i] = (double)tensor_f32(y)[own + (size_t)i];
-    float *mean = tensor_f32(layer_batch_norm_state(layer).running_mean);
+    BatchNormState state = layer_batch_norm_state(layer);
+    float *mean = tensor_f32(state.running_mean);
     mine[ROWS] = (double)mean[0];
+    mine[ROWS + 1] = (double)tensor_f32(state.running_var)[0];
     ranks_run(e->group, pg_broadcast(mean, 1, PG_F32, 0)); // the wrapper, before the next forward
-    mine[ROWS + 1] = (double)mean[0];
+    mine[ROWS + 2] = (double)mean[0];
     tell(e, way, mine);
     tape_close(tape);
     module_close(layer);

@@ -2,7 +2,7 @@
  *
  * A step may have several micro-batches, of which only the last one's backward is followed by the
  * reduction. Gradients may be clipped, after it. And a rank may run out of rows before the others:
- * then it goes on taking part in their collectives, with zeros (PyTorch's Join).
+ * then it still takes part in their collectives, with zeros (PyTorch's Join).
  */
 #include <string.h>
 
@@ -110,7 +110,7 @@ static bool anyone_trains(Trainer *t, bool has_batch) {
 // Learns from the environment which rank this is, and meets the others.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
 }

@@ -128,7 +128,7 @@ static void print_part(const Trainer *t, const Optimizer *optimizer) {
 // Learns from the environment which rank this is, and meets the others.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     t->group = init_process_group("shm", &t->me, NULL, TIMEOUT_S, &err);
     if (!t->group) error_exit(&err);
 }

@@ -1,8 +1,8 @@
 /* streams.c: step 19: what the host asks of a GPU is done later, and in many orders.
  *
- * A GPU works off queues, which are called streams. Whoever asks for something puts it into a
- * stream and goes on at once. What is in one stream is done in order; between two streams there is
- * no order, unless an event says so: a mark in one of them, for which another one waits.
+ * A GPU works off queues, which are called streams. The host enqueues a call in a stream and
+ * continues at once. The calls of one stream run in order; between two streams there is no order,
+ * unless an event says so: a mark in one of them, for which another one waits.
  *
  * This program plays a GPU with two streams, one that computes and one that communicates, and runs
  * a training step in very many of the orders that are allowed. A program is right if all of them

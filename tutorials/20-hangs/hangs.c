@@ -1,8 +1,8 @@
 /* hangs.c: step 20: ranks that wait for each other in vain.
  *
  * Step 8's training ends as soon as the loss is small enough, and that is a decision. All ranks
- * have to take it together, and all of them have to live: whoever issues other collectives than the
- * others, or none, leaves them waiting. Five such mistakes can be made to happen.
+ * have to take it together, and all of them have to live: a rank that issues other collectives
+ * than the others, or none, leaves them waiting. Five such mistakes can be made to happen.
  */
 #include <signal.h>
 #include <unistd.h>
@@ -108,7 +108,7 @@ static void suffer(const Trainer *t, const Lesson *lesson) {
 // Learns from the environment which rank this is, and meets the others.
 static void join(Trainer *t) {
     Error err = {0};
-    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // nobody launched it: alone
+    if (init_from_env(&t->me, true, &err) != 0) error_exit(&err); // without a launcher: alone
     t->group = init_process_group("shm", &t->me, NULL, t->timeout_s, &err);
     if (!t->group) error_exit(&err);
 }

@@ -121,8 +121,8 @@ static void judge_ranks(Grade *grade, int world, const RankThread *ranks) {
     for (int r = 0; r < world; r++) {
         const GradeRank *rank = &ranks[r].rank;
         GRADE_EXPECT(grade, rank->status == 0,
-                     "Nothing had failed, and it returned %d: whoever calls it takes that for a "
-                     "failure. (%d ranks, rank %d)",
+                     "Nothing had failed, and it returned %d: the caller takes that for a failure. "
+                     "(%d ranks, rank %d)",
                      rank->status, world, r);
         size_t starts = count_events(rank->log, WATCH_START);
         size_t waits = count_events(rank->log, WATCH_WAIT);
@@ -144,13 +144,13 @@ static bool judge_broken_ranks(Grade *grade, int world, const RankThread *ranks)
                      "work_wait crashes there. Look at what pg_start returns. (rank %d)",
                      r);
         GRADE_EXPECT(grade, ranks[r].rank.status == -1,
-                     "The connection was lost in a collective, and it returned %d, not -1: whoever "
-                     "calls it goes on with numbers that never arrived. (rank %d, its collective "
+                     "The connection was lost in a collective, and it returned %d, not -1: the "
+                     "caller continues with numbers that never arrived. (rank %d, its collective "
                      "number %zu)",
                      ranks[r].rank.status, r, ranks[r].broken);
         GRADE_EXPECT(grade, ranks[r].rank.err.status != STATUS_OK,
                      "It returned -1, and err says nothing: hand err on to what may fail, so that "
-                     "whoever calls it learns why. (rank %d, its collective number %zu)",
+                     "the caller learns why. (rank %d, its collective number %zu)",
                      r, ranks[r].broken);
     }
     return has_failed;
@@ -226,7 +226,7 @@ static size_t collective_bytes(const Collective *collective) {
     return collective->count * BYTES[collective->type];
 }
 
-// Counts a collective. Returns whether it is the one that fails: it takes place nevertheless, so
+// Counts a collective. Returns whether it has to fail: it takes place nevertheless, so
 // that no other rank waits for it, but it says that it has failed.
 static bool is_next_to_fail(void) {
     return until_broken > 0 && --until_broken == 0;
@@ -314,7 +314,7 @@ static void say_how_it_ended(Outcome *outcome, int status) {
     if (WIFSIGNALED(status) && WTERMSIG(status) == SIGALRM)
         snprintf(sentence, SENTENCE_MAX,
                  "It did not end within %d seconds: an endless loop, or a wait for something that "
-                 "nobody sends.",
+                 "never arrives.",
                  CHECK_SECONDS);
     else if (WIFSIGNALED(status) && WTERMSIG(status) == SIGSEGV)
         snprintf(sentence, SENTENCE_MAX,

@@ -68,10 +68,11 @@ int main(void) {
     Tape *tape = tape_create(devices[0], NULL);
     Optimizer *sgd = optimizer_create(model, &(OptimizerConfig){OPTIMIZER_SGD, .momentum = 0.9});
 
-    for (size_t epoch = 0; epoch < EPOCHS; epoch++) {
+    for (size_t epoch = 0, step = 0; epoch < EPOCHS; epoch++) {
         double sum = 0; // of the losses of this rank's samples
         loader_start(loader, epoch, 0);
         for (const Batch *batch; (batch = loader_next(loader)); tape_reset(tape)) {
+            pg_enter(group, "train", step++); // if a rank fails, ddprun says at which step
             Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){batch->count, 2}, batch->samples);
             Tensor *target = tape_input(tape, DTYPE_I64, 1, &batch->count, batch->labels);
             Tensor *y = module_forward(wrapper, tape, x);

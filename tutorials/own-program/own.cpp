@@ -74,10 +74,11 @@ int main() {
     OptimizerConfig settings{.kind = OPTIMIZER_SGD, .momentum = 0.9};
     auto sgd = owned(optimizer_create(net, &settings), optimizer_close, err);
 
-    for (size_t epoch = 0; epoch < EPOCHS; epoch++) {
+    for (size_t epoch = 0, step = 0; epoch < EPOCHS; epoch++) {
         double sum = 0; // of the losses of this rank's samples
         loader_start(loader.get(), epoch, 0);
         for (const Batch *batch; (batch = loader_next(loader.get())); tape_reset(tape.get())) {
+            pg_enter(group.get(), "train", step++); // if a rank fails, ddprun says at which step
             size_t shape[] = {batch->count, 2};
             Tensor *x = tape_input(tape.get(), DTYPE_F32, 2, shape, batch->samples);
             Tensor *target = tape_input(tape.get(), DTYPE_I64, 1, shape, batch->labels);

@@ -1,4 +1,4 @@
-/* own_ddp.c: somebody's own training program, with DistributedDataParallel. It was own_dp.c.
+/* own_ddp.c: a user's own training program, with DistributedDataParallel. It was own_dp.c.
  *
  *     ddprun --nproc-per-node N tutorial_own_ddp FILE [blocked]     writes the weights to FILE
  */
@@ -8,7 +8,7 @@
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/distributed_sampler.h"
 #include "ddp/rendezvous/init.h"
@@ -78,6 +78,7 @@ int main(int argc, char **argv) {
             sums[0] += (double)tensor_item(loss) * (double)batch->count;
             sums[1] += (double)batch->count;
         }
+        must_do(ddp_sync_buffers(wrapper, 0, &err), &err); // all ranks test the same model
         sums[2] = evaluate(model, tape, test_loader);
         must_do(pg_run(group, pg_all_reduce(sums, 3, PG_F64, PG_SUM), &err), &err);
         if (me.rank == 0)

@@ -1,4 +1,4 @@
-/* own_dp.c: somebody's own training program, with DataParallel. What dp-to-ddp.md begins with.
+/* own_dp.c: a user's own training program, with DataParallel. What dp-to-ddp.md begins with.
  *
  *     tutorial_own_dp DEVICES FILE     trains on DEVICES devices, writes the weights to FILE
  */
@@ -6,7 +6,7 @@
 #include "common/nn/models.h"
 #include "common/nn/ops.h"
 #include "common/nn/optimizer.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "dp/data_parallel.h"
 
 enum { EPOCHS = 2, BATCH = 60, FEATURES = 64, CLASSES = 10 };

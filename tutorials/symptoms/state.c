@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "common/nn/layers.h"
-#include "common/train/safetensors.h"
+#include "common/tensor_files/safetensors.h"
 #include "dp/data_parallel.h"
 
 // ---- map-location, device-0: what lies on the first device --------------------------------------

@@ -1,5 +1,5 @@
-/* waiting.c: symptoms that are about ranks that wait for others. Nobody waits for ever: a rank that
- * has left is noticed, ranks in different collectives are told so, and the rest is a timeout.
+/* waiting.c: symptoms that are about ranks that wait for others. No rank waits forever: a rank
+ * that has left is detected, ranks in different collectives get an error, all else times out.
  */
 #include "tutorials/symptoms/symptoms.h"
 
@@ -18,7 +18,7 @@ static bool meets(SymptomRank *me) {
     return pg_run(me->group, pg_all_reduce(&one, 1, PG_F64, PG_SUM), &me->err) == 0;
 }
 
-// Rank 0 has three batches and rank 1 has two. The mistake: each goes on as long as it has some.
+// Rank 0 has three batches and rank 1 has two. The mistake: each continues as long as it has some.
 // The cure asks in every round who has one; Join does that inside of DistributedDataParallel.
 static double uneven(SymptomRank *me) {
     int batches = me->rank == 0 ? 3 : 2, done = 0;
@@ -70,7 +70,7 @@ static double unused(SymptomRank *me) {
     return steps;
 }
 
-// ---- dead-rank, timeout: somebody does not come -------------------------------------------------
+// ---- dead-rank, timeout: a rank does not arrive -------------------------------------------------
 
 // Rank 1 fails before the collective. The mistake: it leaves without a word, and the others wait as
 // long as they may. (A launcher sees the end of a process and ends the others.)

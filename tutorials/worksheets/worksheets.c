@@ -44,8 +44,10 @@ static void volume(const Sheet *s) {
     printf("bytes in a step                  sends        receives\n");
     printf("DP, device 0            %14.0f  %14.0f\n", (n - 1) * p + away * (in + out),
            (n - 1) * p + away * out);
-    if (s->devices > 1)
+    if (s->devices > 1) { // NCCL's broadcast and reduce pass each byte on: once through a link
+        printf("DP by NCCL, device 0    %14.0f  %14.0f\n", p + away * (in + out), p + away * out);
         printf("DP, device 1            %14.0f  %14.0f\n", p + one * out, p + one * (in + out));
+    }
     printf("DDP, ring, each         %14.0f  %14.0f\n", 2 * p * (n - 1) / n, 2 * p * (n - 1) / n);
     printf("DDP, tree, its root     %14.0f  %14.0f\n", rounds(s->devices) * p,
            rounds(s->devices) * p);
@@ -91,6 +93,7 @@ static void time_of(const Sheet *s) {
     double buckets = ceiling(p, s->bucket_mb * 1048576);
     printf("ms to exchange all           time =   latency +  bandwidth\n");
     print_time("DP, through device 0", 2 * (n - 1), 2 * (n - 1) * p, s);
+    print_time("DP by NCCL", 2 * (n - 1), 2 * p, s);
     print_time("tree, all in one", 2 * up, 2 * up * p, s);
     print_time("ring, all in one", 2 * (n - 1), 2 * p * (n - 1) / n, s);
     print_time("ring, in buckets", buckets * 2 * (n - 1), 2 * p * (n - 1) / n, s);

@@ -2,8 +2,8 @@
  *
  * A head's queries, keys and values are matrices [length, size] inside qkv, whose rows are 3 times
  * `channels` elements apart: OpenBLAS takes them as they are, and nothing is transposed or copied.
- * Queries come in blocks of BLOCK: of a block only the keys up to its last query are looked at,
- * which saves nearly half of the work on long texts. All weights are saved for the gradient.
+ * Queries are computed in blocks of BLOCK, each with the keys up to its last query only, which
+ * saves nearly half of the work on long texts. All weights are saved for the gradient.
  */
 #include <math.h>
 

@@ -6,6 +6,7 @@
  * packing buffers without a lock and then returns wrong products), and
  * tests/device/test_blas_threads.c checks that it is.
  */
+#include "common/device/cpu/blas_memory.h"
 #include "common/device/cpu/kernels.h"
 #include "common/device/kernels_host.h"
 
@@ -48,11 +49,12 @@ int cpu_prepare(Error *err) {
                          "threads call it: install the pthread build (Debian, Ubuntu: "
                          "libopenblas-pthread-dev)");
     openblas_set_num_threads(1);
-    return 0;
+    return blas_memory_reserve(err);
 }
 
 // The OpenMP build counts threads for each caller anew.
 int cpu_use_threads(int count, Error *err) {
+    if (blas_memory_check((size_t)count, err) != 0) return -1;
     openblas_set_num_threads(count);
     if (openblas_get_parallel() == 1 && openblas_get_num_threads() == count) return 0;
     char about[160];
@@ -112,24 +114,19 @@ static void product(const void *matmul, const float *a, const float *b, const fl
         cpu_elementwise.accumulate(c + i * s->n, bias, s->n);
 }
 
-static size_t cpu_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return host_room(precision, m * k, k * n, n, m * n);
-}
-
 static void cpu_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                        bool accumulate) {
-    HostFactors factors = {&s, a, b, NULL, s.m * s.k, s.k * s.n, 0, s.m * s.n};
-    host_product(how.precision, product, factors, c, accumulate, how.workspace);
+    host_product(how.precision, product, host_matmul_factors(&s, a, b, NULL), c, accumulate,
+                 how.workspace);
 }
 
 static void cpu_linear(Compute how, LinearShape s, const float *x, const float *weight,
                        const float *bias, float *y) {
     const MatmulShape shape = {false, true, s.rows, s.out, s.in};
-    HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
-                           s.in * s.out, s.out, s.rows * s.out};
-    host_product(how.precision, product, factors, y, false, how.workspace);
+    host_product(how.precision, product, host_matmul_factors(&shape, x, weight, bias), y, false,
+                 how.workspace);
     if (!s.relu) return;
-    cpu_elementwise.relu(y, y, s.rows * s.out);
+    cpu_elementwise.activation(ACTIVATION_RELU, y, y, s.rows * s.out, false);
     s.relu->y = y;
 }
 
@@ -173,11 +170,11 @@ static void cpu_linear_weight_gradient(Compute how, LinearShape s, const float *
 static void cpu_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
                                      const float *weight, const ReluMask *of, float *dx) {
     cpu_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
-    cpu_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
+    cpu_elementwise.activation_gradient(ACTIVATION_RELU, dx, of->y, dx, s.rows * s.in, false);
 }
 
 const MatrixKernels cpu_matrix = {
-    .matmul_workspace = cpu_matmul_workspace,
+    .matmul_workspace = host_matmul_workspace,
     .matmul = cpu_matmul,
     .linear = cpu_linear,
     .relu_mask = host_relu_mask,

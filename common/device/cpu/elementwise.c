@@ -3,6 +3,7 @@
  * All of these are bound by memory: each passes over its arrays once. What makes them fast on a
  * build for every x86-64 is in cpu/kernels.h (VECTORISED, INDEPENDENT, Lanes).
  */
+#include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 #include "common/device/kernels_host.h"
 
@@ -50,17 +51,20 @@ static void cpu_count_up(int64_t *counter) {
     *counter += 1;
 }
 
-VECTORISED static void cpu_relu(float *y, const float *x, size_t count) {
+// ---- activations -------------------------------------------------------------------------------
+
+VECTORISED static void relu(float *y, float *x, size_t count, bool save) {
+    (void)save;
     INDEPENDENT
     for (size_t i = 0; i < count; i++) y[i] = x[i] < 0 ? 0 : x[i]; // NaN < 0 is false: it stays
 }
 
-VECTORISED static void cpu_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
-                                         bool accumulate) {
+VECTORISED static void relu_gradient(float *dx, const float *y, const float *dy, size_t count,
+                                     bool accumulate) {
     if (accumulate) {
         INDEPENDENT
         for (size_t i = 0; i < count; i++) {
-            float gradient = dy[i]; // read in any case: a load under a condition is not vectorised
+            float gradient = dy[i]; // loaded unconditionally: a conditional load is not vectorised
             dx[i] += y[i] > 0 ? gradient : 0;
         }
     } else {
@@ -72,13 +76,65 @@ VECTORISED static void cpu_relu_gradient(float *dx, const float *y, const float 
     }
 }
 
+// The other activations save their derivative, because it shares the exponential with the value.
+// Each is a function f##_at that returns f(x) and stores f'(x); the macro is its loop.
+#define SAVES_SLOPE(f)                                                      \
+    VECTORISED static void f(float *y, float *x, size_t count, bool save) { \
+        INDEPENDENT                                                         \
+        for (size_t i = 0; i < count; i++) {                                \
+            float v = x[i], slope, value = f##_at(v, &slope);               \
+            y[i] = value;                                                   \
+            x[i] = save ? slope : v;                                        \
+        }                                                                   \
+    }
+
+VECTORISED static void slope_gradient(float *dx, const float *slope, const float *dy, size_t count,
+                                      bool accumulate) {
+    if (accumulate) {
+        INDEPENDENT
+        for (size_t i = 0; i < count; i++) dx[i] += dy[i] * slope[i];
+    } else {
+        INDEPENDENT
+        for (size_t i = 0; i < count; i++) dx[i] = dy[i] * slope[i];
+    }
+}
+
+// (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) = s, where 2u = ROOT (x + CUBE x^3). So GELU is x s, and
+// its derivative s + x s (1 - s) 2u'.
+#define ROOT 1.5957691216057308f // 2 sqrt(2 / pi)
+#define CUBE 0.044715f
+
+static inline float gelu_at(float x, float *slope) {
+    float s = 1 / (1 + exponential(-ROOT * (x + CUBE * x * x * x)));
+    *slope = s + x * s * (1 - s) * (ROOT * (1 + 3 * CUBE * x * x));
+    return x * s;
+}
+SAVES_SLOPE(gelu)
+
+static const struct {
+    void (*forward)(float *y, float *x, size_t count, bool save);
+    void (*gradient)(float *dx, const float *saved, const float *dy, size_t count, bool accumulate);
+} LOOPS[ACTIVATIONS] = {
+    [ACTIVATION_RELU] = {relu, relu_gradient},
+    [ACTIVATION_GELU] = {gelu, slope_gradient},
+};
+
+static void cpu_activation(Activation f, float *y, float *x, size_t count, bool save) {
+    LOOPS[f].forward(y, x, count, save);
+}
+
+static void cpu_activation_gradient(Activation f, float *dx, const float *saved, const float *dy,
+                                    size_t count, bool accumulate) {
+    LOOPS[f].gradient(dx, saved, dy, count, accumulate);
+}
+
 const ElementwiseKernels cpu_elementwise = {
     .fill = cpu_fill,
     .add = cpu_add,
     .accumulate = cpu_accumulate,
     .scale = cpu_scale,
-    .relu = cpu_relu,
-    .relu_gradient = cpu_relu_gradient,
+    .activation = cpu_activation,
+    .activation_gradient = cpu_activation_gradient,
     .narrow = host_narrow,
     .widen = host_widen,
     .mean = cpu_mean,

@@ -1,6 +1,8 @@
 /* kernels.c: the CPU backend's families of kernels, put together. */
 #include "common/device/cpu/kernels.h"
 
+#include "common/device/device_backend.h"
+
 const Kernels kernels_cpu = {
     .name = "cpu",
     .is_cpu = true,

@@ -1,8 +1,8 @@
-/* kernels.h: what the files of the CPU backend share (nobody else includes it). Formulas and
+/* kernels.h: shared by the files of the CPU backend only. Formulas and
  * argument shapes are in common/device/kernels.h. blas.c is the only file that calls OpenBLAS.
  *
  * The build has no -march=native and no -ffast-math: a program runs on every x86-64, and additions
- * happen in the order that is written. Two things make loops fast all the same:
+ * happen in the order that is written. Two things make loops fast nevertheless:
  *  - VECTORISED compiles a function for several instruction sets; the loader picks one;
  *  - a reduction is written with partial sums in Lanes, an order of additions that fits vector
  *    registers, so that the compiler need not change it (which it may not).

@@ -78,7 +78,7 @@ VECTORISED static void channel_normalize(Channel channel, const float *x, float 
     }
 }
 
-// y = relu(y + residual), if that is asked for, while the channel still lies in the cache.
+// y = relu(y + residual) if the norm has a relu, while the channel is in the cache.
 VECTORISED static void channel_finish(Channel channel, const BatchNorm *norm, size_t at, float *y) {
     for (size_t i = 0; norm->relu && i < channel.n; i++) {
         float *out = y + at + i * channel.stride;

@@ -14,7 +14,8 @@ enum { STRIDE = 64, AHEAD = 256 };
 
 VECTORISED static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
                                  const OptimizerPeer *peer) {
-    float *weight = t->weight, lr = t->scalars[SCALAR_LR], weight_decay = config->weight_decay;
+    float *weight = t->weight, lr = t->scalars[SCALAR_LR];
+    float weight_decay = (float)config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
     float factor = peer->factor;
     INDEPENDENT
@@ -27,7 +28,7 @@ VECTORISED static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
 VECTORISED static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
                                     const OptimizerPeer *peer) {
     float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
-    float momentum = config->momentum, weight_decay = config->weight_decay;
+    float momentum = (float)config->momentum, weight_decay = (float)config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
     float factor = peer->factor;
     bool nesterov = config->nesterov, first = t->first;
@@ -49,8 +50,9 @@ VECTORISED static void adam_step(const AdamConfig *config, const AdamTensor *t,
     float factor = peer->factor;
     float keep = t->scalars[SCALAR_KEEP], step_size = t->scalars[SCALAR_STEP_SIZE];
     float bias_correction = t->scalars[SCALAR_BIAS_CORRECTION];
-    float new1 = (float)(1 - (double)config->beta1), new2 = (float)(1 - (double)config->beta2);
-    float keep2 = config->beta2, eps = config->eps, weight_decay = config->weight_decay;
+    float new1 = (float)(1 - config->beta1), new2 = (float)(1 - config->beta2);
+    float keep2 = (float)config->beta2, eps = (float)config->eps;
+    float weight_decay = (float)config->weight_decay;
     INDEPENDENT
     for (size_t i = 0; i < t->count; i++) {
         float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];

@@ -1,8 +1,7 @@
-/* transformer.c: the CPU backend's embedding, layer norm and GELU. Attention has a file of its own.
+/* transformer.c: the CPU backend's embedding and layer norm. Attention has a file of its own.
  */
 #include <math.h>
 
-#include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
 
 // ---- embedding ----------------------------------------------------------------------------------
@@ -150,35 +149,6 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
     if (to->dx) input_gradient(norm, dy, to->dx, to->add_dx);
 }
 
-// ---- GELU ---------------------------------------------------------------------------------------
-
-// (1 + tanh(u)) / 2 is 1 / (1 + exp(-2u)); here 2u = ROOT (x + CUBE x^3).
-#define ROOT 1.5957691216057308f // 2 sqrt(2 / pi)
-#define CUBE 0.044715f
-
-// With s that fraction, the derivative of x s is s + x s (1 - s) 2u'. It is saved, because s costs
-// more than all else, and is known here.
-VECTORISED static void cpu_gelu(float *y, float *x, size_t count, bool save) {
-    INDEPENDENT
-    for (size_t i = 0; i < count; i++) {
-        float v = x[i], s = 1 / (1 + exponential(-ROOT * (v + CUBE * v * v * v)));
-        float slope = s + v * s * (1 - s) * (ROOT * (1 + 3 * CUBE * v * v));
-        y[i] = v * s;
-        x[i] = save ? slope : v;
-    }
-}
-
-VECTORISED static void cpu_gelu_gradient(float *dx, const float *saved, const float *dy,
-                                         size_t count, bool accumulate) {
-    if (accumulate) {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] += dy[i] * saved[i];
-    } else {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] = dy[i] * saved[i];
-    }
-}
-
 const TransformerKernels cpu_transformer = {
     .embedding = cpu_embedding,
     .embedding_workspace = cpu_embedding_workspace,
@@ -186,8 +156,6 @@ const TransformerKernels cpu_transformer = {
     .position_gradient = cpu_position_gradient,
     .layer_norm = cpu_layer_norm,
     .layer_norm_gradient = cpu_layer_norm_gradient,
-    .gelu = cpu_gelu,
-    .gelu_gradient = cpu_gelu_gradient,
     .attention_saved = cpu_attention_saved,
     .attention_workspace = cpu_attention_workspace,
     .attention = cpu_attention,

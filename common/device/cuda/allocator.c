@@ -122,7 +122,7 @@ static Block *take_segment(CudaAllocator *allocator, size_t bytes) {
     return block;
 }
 
-// Cuts off what the request does not need, unless nobody could use it.
+// Splits off the rest of the block, unless it is too small for any request.
 static void split(CudaAllocator *allocator, Block *block, size_t bytes) {
     size_t rest = block->bytes - bytes;
     if (rest == 0 || (block->large && rest <= MOST_SMALL)) return;

@@ -220,7 +220,7 @@ static bool is_nan(Precision precision, const void *values, size_t i) {
                                          : isnan(half_from_f16(halves[i]));
 }
 
-// Runs the product with a bias that is NaN, and looks at the first row of what comes out.
+// Runs the product with a bias that is NaN, and checks the first row of the output.
 static bool keeps_nan(CudaDevice *cuda, Plan *plan, const Shape *shape, const Operands *of) {
     Precision precision = (Precision)shape->result;
     size_t n = shape->n;
@@ -405,7 +405,7 @@ static void cuda_linear_relu_gradient(Compute how, LinearShape s, const float *d
                                       const float *weight, const ReluMask *of, float *dx) {
     if (relu_gradient(PRECISION_F32, s, (Operands){.a = dy, .b = weight, .c = dx}, of)) return;
     cuda_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
-    cuda_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
+    cuda_elementwise.activation_gradient(ACTIVATION_RELU, dx, of->y, dx, s.rows * s.in, false);
 }
 
 const MatrixKernels cuda_matrix = {
@@ -451,7 +451,9 @@ void cuda_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t 
     if (of && relu_gradient(how.precision, s, operands, of)) return;
     multiply_plain(how.precision, (MatmulShape){false, false, s.rows, s.in, s.out}, operands,
                    accumulate);
-    if (of) cuda_halves.relu_gradient(how.precision, dx, of->y, dx, s.rows * s.in, false);
+    if (of)
+        cuda_halves.activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
+                                        dx, s.rows * s.in, false);
 }
 
 // ---- what computes ---------------------------------------------------------------------------
@@ -472,7 +474,7 @@ void cuda_describe(char *buffer, size_t capacity) {
              blas / 100 % 100, blas % 100, dnn, cuda->device->tf32 ? "on" : "off");
 }
 
-// The library that was compiled against and the one that was found may differ.
+// The version of the library at build time and the loaded one may differ.
 int cuda_prepare(Error *err) {
     int runtime;
     CUDA(cudaRuntimeGetVersion(&runtime));

@@ -15,11 +15,11 @@
 // ---- windows ---------------------------------------------------------------------------------
 
 // Element `index` of x[n, c, h, w] or of y[n, k, oh, ow].
-struct Place {
+struct Pixel {
     size_t plane, row, column; // plane: of all images' channels
 };
 
-static __device__ Place place_of(size_t index, size_t h, size_t w) {
+static __device__ Pixel pixel_of(size_t index, size_t h, size_t w) {
     return {index / w / h, index / w % h, index % w};
 }
 
@@ -30,28 +30,28 @@ static bool is_plain(const Window *v) {
     return v->kernel == 1 && v->stride == 1 && v->pad == 0;
 }
 
-// The workspace, for any of the three passes.
-struct Room {
-    size_t images;  // at a time
-    float *dy;      // turned to [k, images, pixels]
-    float *columns; // [images, taps, pixels], or turned to [taps, images, pixels]
+// The im2col workspace's layout, for any of the three passes.
+struct Workspace {
+    size_t images;  // per product
+    float *dy;      // transposed to [k, images, pixels]
+    float *columns; // [images, taps, pixels], or transposed to [taps, images, pixels]
     size_t bytes;
 };
 
-static float *room_take(Room *room, char *memory, size_t count) {
-    char *place = memory ? memory + room->bytes : NULL;
+static float *workspace_take(Workspace *space, char *memory, size_t count) {
+    char *place = memory ? memory + space->bytes : NULL;
     size_t bytes = count * sizeof(float);
-    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+    space->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
     return (float *)place;
 }
 
-static Room room_split(const Window *v, void *memory) {
+static Workspace workspace_split(const Window *v, void *memory) {
     size_t pixels = v->oh * v->ow, taps = taps_of(v);
-    Room room = {};
-    room.images = images_at_a_time(v);
-    room.dy = room_take(&room, (char *)memory, room.images * v->k * pixels);
-    room.columns = room_take(&room, (char *)memory, room.images * taps * pixels);
-    return room;
+    Workspace space = {};
+    space.images = images_at_a_time(v);
+    space.dy = workspace_take(&space, (char *)memory, space.images * v->k * pixels);
+    space.columns = workspace_take(&space, (char *)memory, space.images * taps * pixels);
+    return space;
 }
 
 // Where a tap's row of pixels of an image lies in the columns: image_stride and tap_stride apart.
@@ -64,7 +64,7 @@ struct Columns {
 static __global__ void gather_columns(Window v, Columns shape, const float *x, float *columns) {
     size_t plane = v.oh * v.ow, area = v.kernel * v.kernel;
     FOR_EACH(i, shape.images * v.c * plane) {
-        Place at = place_of(i, v.oh, v.ow);
+        Pixel at = pixel_of(i, v.oh, v.ow);
         const float *from = x + at.plane * v.h * v.w;
         float *to = columns + at.plane / v.c * shape.image_stride +
                     at.plane % v.c * area * shape.tap_stride + i % plane;
@@ -84,7 +84,7 @@ static __global__ void gather_input_gradient(Window v, size_t images, const floa
                                              float *dx, bool accumulate) {
     size_t pixels = v.oh * v.ow, area = v.kernel * v.kernel;
     FOR_EACH(i, images * v.c * v.h * v.w) {
-        Place at = place_of(i, v.h, v.w);
+        Pixel at = pixel_of(i, v.h, v.w);
         Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
         const float *from = columns + at.plane * area * pixels;
         float sum = 0;
@@ -114,14 +114,14 @@ static void make_columns(const Window *v, const Columns &shape, const float *x, 
 
 static void columns_forward(const Window *v, const float *x, const float *weight, float *y,
                             void *workspace) {
-    Room room = room_split(v, workspace);
+    Workspace space = workspace_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    for (size_t first = 0; first < v->n; first += room.images) {
-        size_t images = at_most(room.images, v->n - first);
+    for (size_t first = 0; first < v->n; first += space.images) {
+        size_t images = at_most(space.images, v->n - first);
         const float *columns = x + first * image;
         if (!is_plain(v)) {
-            make_columns(v, {images, taps * pixels, pixels}, x + first * image, room.columns);
-            columns = room.columns;
+            make_columns(v, {images, taps * pixels, pixels}, x + first * image, space.columns);
+            columns = space.columns;
         }
         CudaBatch batch = {PRECISION_F32, images, 0, taps * pixels, v->k * pixels};
         cuda_matmul_batch(&batch, MatmulShape{false, false, v->k, pixels, taps}, weight, columns,
@@ -133,12 +133,12 @@ static void columns_forward(const Window *v, const float *x, const float *weight
 static void columns_input_gradient(const Window *v, const float *weight, const float *dy, float *dx,
                                    bool accumulate, void *workspace) {
     const CudaDevice *cuda = cuda_current();
-    Room room = room_split(v, workspace);
+    Workspace space = workspace_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
     bool plain = is_plain(v);
-    for (size_t first = 0; first < v->n; first += room.images) {
-        size_t images = at_most(room.images, v->n - first), in = v->k * pixels;
-        float *to = plain ? dx + first * image : room.columns;
+    for (size_t first = 0; first < v->n; first += space.images) {
+        size_t images = at_most(space.images, v->n - first), in = v->k * pixels;
+        float *to = plain ? dx + first * image : space.columns;
         CudaBatch batch = {PRECISION_F32, images, 0, in, taps * pixels};
         cuda_matmul_batch(&batch, MatmulShape{true, false, taps, pixels, v->k}, weight,
                           dy + first * in, to, plain && accumulate);
@@ -148,21 +148,21 @@ static void columns_input_gradient(const Window *v, const float *weight, const f
     }
 }
 
-// dweight = dy columns^T, one product for all the images that there is room for: their pixels side
+// dweight = dy columns^T, one product for all the images that there is space for: their pixels side
 // by side are one long row.
 static void columns_weight_gradient(const Window *v, const float *x, const float *dy,
                                     float *dweight, bool accumulate, void *workspace) {
     const CudaDevice *cuda = cuda_current();
-    Room room = room_split(v, workspace);
+    Workspace space = workspace_split(v, workspace);
     size_t pixels = v->oh * v->ow, taps = taps_of(v), image = v->c * v->h * v->w;
-    for (size_t first = 0; first < v->n; first += room.images) {
-        size_t images = at_most(room.images, v->n - first), count = images * v->k * pixels;
-        make_columns(v, {images, pixels, images * pixels}, x + first * image, room.columns);
-        cuda_launch(cuda, turn_images, cuda_grid(cuda, count), dy + first * v->k * pixels, room.dy,
+    for (size_t first = 0; first < v->n; first += space.images) {
+        size_t images = at_most(space.images, v->n - first), count = images * v->k * pixels;
+        make_columns(v, {images, pixels, images * pixels}, x + first * image, space.columns);
+        cuda_launch(cuda, turn_images, cuda_grid(cuda, count), dy + first * v->k * pixels, space.dy,
                     images, v->k, pixels);
         CudaBatch one = {PRECISION_F32, 1, 0, 0, 0};
-        cuda_matmul_batch(&one, MatmulShape{false, true, v->k, taps, images * pixels}, room.dy,
-                          room.columns, dweight, first > 0 || accumulate);
+        cuda_matmul_batch(&one, MatmulShape{false, true, v->k, taps, images * pixels}, space.dy,
+                          space.columns, dweight, first > 0 || accumulate);
     }
 }
 
@@ -179,7 +179,7 @@ static size_t cuda_conv2d_workspace(Precision precision, const Window *v) {
     size_t most = 0;
     for (int pass = CONVOLUTION_FORWARD; pass <= CONVOLUTION_WEIGHT_GRADIENT; pass++) {
         const ConvolutionPlan *plan = cuda_convolution_plan((ConvolutionPass)pass, precision, v);
-        size_t bytes = plan ? cuda_convolution_workspace(plan) : room_split(v, NULL).bytes;
+        size_t bytes = plan ? cuda_convolution_workspace(plan) : workspace_split(v, NULL).bytes;
         if (bytes > most) most = bytes;
     }
     return most;
@@ -249,7 +249,7 @@ static void cuda_conv2d_bias_gradient(const Window *v, const float *dy, float *d
 static __global__ void take_shortcut(Window v, const float *x, float *y, size_t count) {
     size_t before = (v.k - v.c) / 2; // channels of zeros
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.oh, v.ow);
+        Pixel at = pixel_of(i, v.oh, v.ow);
         size_t image = at.plane / v.k, c = at.plane % v.k - before; // before the first: huge
         size_t from = ((image * v.c + c) * v.h + at.row * v.stride) * v.w + at.column * v.stride;
         y[i] = c < v.c ? x[from] : 0;
@@ -265,7 +265,7 @@ static __global__ void return_shortcut(Window v, const float *dy, float *dx, boo
                                        size_t count) {
     size_t before = (v.k - v.c) / 2;
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.h, v.w);
+        Pixel at = pixel_of(i, v.h, v.w);
         size_t image = at.plane / v.c, k = at.plane % v.c + before;
         size_t row = at.row / v.stride, column = at.column / v.stride;
         bool taken =
@@ -284,7 +284,7 @@ static void cuda_shortcut_gradient(const Window *v, const float *dy, float *dx, 
 
 static __global__ void pool_max(Window v, const float *x, float *y, int32_t *chosen, size_t count) {
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.oh, v.ow);
+        Pixel at = pixel_of(i, v.oh, v.ow);
         Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
         const float *plane = x + at.plane * v.h * v.w;
         size_t best = rows.begin * v.w + cols.begin;
@@ -306,7 +306,7 @@ static void cuda_max_pool(const Window *v, const float *x, float *y, int32_t *ch
 static __global__ void pool_max_gradient(Window v, const int32_t *chosen, const float *dy,
                                          float *dx, bool accumulate, size_t count) {
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.h, v.w);
+        Pixel at = pixel_of(i, v.h, v.w);
         Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
         int32_t pixel = (int32_t)(at.row * v.w + at.column);
         float sum = accumulate ? dx[i] : 0; // in the order of outputs, as the reference
@@ -329,7 +329,7 @@ static void cuda_max_pool_gradient(const Window *v, const int32_t *chosen, const
 
 static __global__ void pool_avg(Window v, const float *x, float *y, size_t count) {
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.oh, v.ow);
+        Pixel at = pixel_of(i, v.oh, v.ow);
         Range rows = sight(v, at.row, v.h), cols = sight(v, at.column, v.w);
         const float *plane = x + at.plane * v.h * v.w;
         float sum = 0;
@@ -348,7 +348,7 @@ static void cuda_avg_pool(const Window *v, const float *x, float *y) {
 static __global__ void pool_avg_gradient(Window v, const float *dy, float *dx, bool accumulate,
                                          size_t count) {
     FOR_EACH(i, count) {
-        Place at = place_of(i, v.h, v.w);
+        Pixel at = pixel_of(i, v.h, v.w);
         Range rows = seen_by(v, at.row, v.oh), cols = seen_by(v, at.column, v.ow);
         float sum = 0;
         for (size_t oy = rows.begin; oy < rows.end; oy++)

@@ -180,8 +180,8 @@ void cuda_upload(Device *device, void *destination, const void *source, size_t b
     CudaDevice *cuda = cuda_enter(device);
     const CudaEvent *unused = free_event;
     check_not_capturing(cuda, "an upload");
-    // Memory that was never used for this may have been somebody else's until a moment ago, whose
-    // work is still under way.
+    // Memory that is new to uploads may have just been freed by an owner whose work on it is still
+    // pending.
     if (unused && unused->recorded)
         CUDA(cudaStreamWaitEvent(cuda->upload, unused->event, 0));
     else

@@ -7,20 +7,15 @@
  */
 #include "common/device/cuda/device.h"
 
-#include <sched.h>
-
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "common/base/sync.h"
 #include "common/device/cuda/allocator.h"
 #include "common/device/device_backend.h"
 
 enum {
-    LEAST_CAPABILITY = 80,  // what the kernels are compiled for at least: bfloat16 and TF32
+    LEAST_CAPABILITY = 75,  // Turing (T4, 2080); bfloat16 and TF32 need 80 (device.h)
     WAIT_SECONDS = 30 * 60, // for anything that was asked of a device, unless it is told otherwise
-    // A wait shorter than this never sleeps. The shortest sleep takes 60 us, in which a GPU that
-    // has one step of a small model in its queue runs dry.
-    SPIN_NS = 300 * 1000,
-    LONGEST_SLEEP_NS = 1000000, // between two looks
 };
 
 void cuda_check(cudaError_t status, const char *call, const char *file, int line) {
@@ -30,36 +25,29 @@ void cuda_check(cudaError_t status, const char *call, const char *file, int line
 
 // ---- waiting ------------------------------------------------------------------------------------
 
-// Between two looks at something that has been waited for since `start`: a sleep of an eighth of
-// that time, so that no wait is much longer than it has to be, and none keeps a core busy for long.
-static void wait_a_little(uint64_t start) {
-    uint64_t waited = clock_ns() - start;
-    if (waited < SPIN_NS) {
-        sched_yield();
-        return;
-    }
+// Between two polls of the device in a wait since `start`. Ends the process at the deadline.
+static void back_off(uint64_t start) {
     const CudaDevice *cuda = cuda_current();
-    if ((double)waited > cuda->wait_s * 1e9) {
+    if ((double)(clock_ns() - start) > cuda->wait_s * 1e9) {
         Error err = {0};
         error_set(&err, STATUS_FAILED, "%s did not finish its work within %g s", cuda->device->name,
                   cuda->wait_s);
         error_exit(&err);
     }
-    long sleep = waited / 8 < LONGEST_SLEEP_NS ? (long)(waited / 8) : LONGEST_SLEEP_NS;
-    nanosleep(&(struct timespec){.tv_nsec = sleep}, NULL);
+    sync_back_off(start);
 }
 
 void cuda_wait_event(cudaEvent_t event) {
     uint64_t start = clock_ns();
     cudaError_t status;
-    while ((status = cudaEventQuery(event)) == cudaErrorNotReady) wait_a_little(start);
+    while ((status = cudaEventQuery(event)) == cudaErrorNotReady) back_off(start);
     cuda_check(status, "cudaEventQuery(event)", __FILE__, __LINE__);
 }
 
 void cuda_wait_stream(cudaStream_t stream) {
     uint64_t start = clock_ns();
     cudaError_t status;
-    while ((status = cudaStreamQuery(stream)) == cudaErrorNotReady) wait_a_little(start);
+    while ((status = cudaStreamQuery(stream)) == cudaErrorNotReady) back_off(start);
     cuda_check(status, "cudaStreamQuery(stream)", __FILE__, __LINE__);
 }
 
@@ -111,31 +99,41 @@ static int count_cards(Error *err) {
     return error_set(err, STATUS_FAILED, "CUDA cannot be used: %s", cudaGetErrorString(status));
 }
 
-static int available(void) {
-    int cards = count_cards(NULL);
-    return cards > 0 ? cards : 0;
-}
-
 static int attribute(int ordinal, enum cudaDeviceAttr which) {
     int value = 0;
     CUDA(cudaDeviceGetAttribute(&value, which, ordinal));
     return value;
 }
 
-// Is the card there, and can it be used? Returns how many there are, or -1 with err filled.
+static int capability_of(int ordinal) {
+    return 10 * attribute(ordinal, cudaDevAttrComputeCapabilityMajor) +
+           attribute(ordinal, cudaDevAttrComputeCapabilityMinor);
+}
+
+static int check_capability(int ordinal, Error *err) {
+    int capability = capability_of(ordinal);
+    if (capability >= LEAST_CAPABILITY) return 0;
+    return error_set(
+        err, STATUS_SKIPPED, "the GPU has compute capability %d.%d, and %d.%d is the least",
+        capability / 10, capability % 10, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
+}
+
+// The cards before the first one that is too old: devices are numbered without a gap.
+static int available(Error *why) {
+    int cards = count_cards(NULL), usable = 0;
+    while (usable < cards && check_capability(usable, usable == 0 ? why : NULL) == 0) usable++;
+    return usable;
+}
+
+// Checks that the card exists and can be used. Returns the number of cards, or -1 with err filled.
 static int find_card(int ordinal, Error *err) {
     int cards = count_cards(err);
     if (cards < 0) return -1;
     if (ordinal >= cards)
         return error_set(err, STATUS_SKIPPED, "there %s %d GPU%s here, counted from cuda:0",
                          cards == 1 ? "is" : "are", cards, cards == 1 ? "" : "s");
-    int capability = 10 * attribute(ordinal, cudaDevAttrComputeCapabilityMajor) +
-                     attribute(ordinal, cudaDevAttrComputeCapabilityMinor);
-    if (capability < LEAST_CAPABILITY)
-        return error_set(
-            err, STATUS_SKIPPED, "the GPU has compute capability %d.%d, and %d.%d is the least",
-            capability / 10, capability % 10, LEAST_CAPABILITY / 10, LEAST_CAPABILITY % 10);
-    // The first call that may meet a card in somebody else's sole use, or without memory.
+    if (check_capability(ordinal, err) != 0) return -1;
+    // The first call that fails where another process has the card for itself, or memory is short.
     cudaError_t status = cudaSetDevice(ordinal);
     if (status == cudaSuccess) return cards;
     (void)cudaGetLastError();
@@ -179,8 +177,7 @@ static void *take(CudaDevice *cuda, size_t bytes) {
 
 static void open_parts(CudaDevice *cuda) {
     cuda->processors = attribute(cuda->ordinal, cudaDevAttrMultiProcessorCount);
-    cuda->capability = 10 * attribute(cuda->ordinal, cudaDevAttrComputeCapabilityMajor) +
-                       attribute(cuda->ordinal, cudaDevAttrComputeCapabilityMinor);
+    cuda->capability = cuda->device->capability = capability_of(cuda->ordinal);
     CUDA(cudaStreamCreateWithFlags(&cuda->compute, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&cuda->upload, cudaStreamNonBlocking));
     CUDA(cudaStreamCreateWithFlags(&cuda->communication, cudaStreamNonBlocking));
@@ -287,7 +284,7 @@ static void synchronize(Device *device) {
 // ---- graphs -------------------------------------------------------------------------------------
 
 // "Relaxed": the communicator's thread calls NCCL meanwhile, which is to be recorded as well. That
-// nobody takes memory or waits is checked by us.
+// no function allocates or waits meanwhile is checked here (check_not_capturing).
 static int graph_begin(Device *device, Error *err) {
     CudaDevice *cuda = cuda_enter(device);
     CHECK(!cuda->capturing, "%s already records a graph", device->name);

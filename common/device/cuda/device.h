@@ -1,12 +1,12 @@
-/* device.h: what the files of the CUDA backend share, and what ddp/group/nccl/pg_nccl.c needs of
- * it. Nobody else includes it.
+/* device.h: the CUDA backend's own interface, included by its files and by
+ * ddp/group/nccl/pg_nccl.c only.
  *
- * A Device has two streams. All that is asked of it goes to the compute stream, in order; uploads
- * and collectives run beside it on the others, and events say what waits for what. There is no
- * other order: nothing here uses the legacy default stream, which would wait for all others.
+ * A Device has three streams: compute (all kernels and copies, in the order of the calls), upload
+ * and communication. Events order the streams; the legacy default stream, which synchronises with
+ * all others, is not used.
  *
- * The kernels (kernels_cuda*.cu) have no device among their arguments, as the CPU's have none. They
- * ask cuda_current, which device_kernels sets, as CUDA itself keeps a current device per thread.
+ * Kernel functions have no device parameter. They call cuda_current, the thread's current device,
+ * set by device_kernels.
  */
 #ifndef COMMON_DEVICE_CUDA_DEVICE_H
 #define COMMON_DEVICE_CUDA_DEVICE_H
@@ -16,8 +16,8 @@
 #include "common/base/error.h"
 #include "common/device/device.h"
 
-// Ends the program with file, line, the call and CUDA's words: for what only a bug or a broken
-// device makes fail.
+// Ends the program with file, line, the call and CUDA's message: for calls that fail only by a bug
+// or a broken device.
 #define CUDA(call) cuda_check((call), #call, __FILE__, __LINE__)
 void cuda_check(cudaError_t status, const char *call, const char *file, int line);
 
@@ -35,25 +35,24 @@ typedef struct CudaDevice {
     CudaAllocator *allocator;
     CudaPlans *plans;
     CudaConvolutions *convolutions;
-    // For kernels that need room between two launches; grows, and belongs to the compute stream.
+    // Scratch memory of the compute stream, shared by consecutive launches; grows.
     void *workspace;
     size_t workspace_bytes;
     unsigned *arrived; // [1], device memory, 0 between kernels: reduce.cuh's
     bool capturing;
-    double wait_s; // the longest that the host waits for it at a time
-    // copy.c: where another stream is to begin, the pinned memory that copies from and
-    // to the host pass through, and the cards whose memory this one has asked to reach.
+    double wait_s; // deadline of a host wait
+    // copy.c: the event at which another stream starts, the pinned staging memory of host
+    // copies, and the cards for which peer access was requested.
     cudaEvent_t moment;
     CudaStaging *staging;
     bool *peer_asked; // [cards]
 } CudaDevice;
 
-// The thread's current device, in the sense of device_kernels. Never NULL inside a kernel function.
+// Returns the thread's current device, set by device_kernels; not NULL in a kernel function.
 CudaDevice *cuda_current(void);
-// This Device's, which becomes the thread's current one.
+// Makes this Device the thread's current one and returns its state.
 CudaDevice *cuda_enter(const Device *device);
-// Room of the current device that is the caller's until the next call. Contents undefined. Never
-// NULL.
+// Returns scratch memory, valid until the next call; contents undefined; never NULL.
 void *cuda_workspace(CudaDevice *cuda, size_t bytes);
 
 // Waits for the event or stream by polling, so that a communicator that is aborted meanwhile ends

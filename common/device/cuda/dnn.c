@@ -246,26 +246,26 @@ static void set_math(ConvolutionPlan *plan, cudnnMathType_t math) {
     CUDNN(cudnnSetConvolutionMathType(plan->convolution, math));
 }
 
-// Memory for trying a plan out: its three tensors, and cuDNN's scratch.
-typedef struct Room {
+// The memory of a plan's trial run: its three tensors and cuDNN's scratch.
+typedef struct TrialMemory {
     void *a, *b, *result, *scratch;
     size_t bytes;
-} Room;
+} TrialMemory;
 
-static void *room_take(Room *room, char *memory, size_t bytes) {
-    char *place = memory ? memory + room->bytes : NULL;
-    room->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+static void *trial_take(TrialMemory *trial, char *memory, size_t bytes) {
+    char *place = memory ? memory + trial->bytes : NULL;
+    trial->bytes += (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
     return place;
 }
 
-static Room room_split(const ConvolutionPlan *plan, void *memory) {
-    Room room = {0};
+static TrialMemory trial_split(const ConvolutionPlan *plan, void *memory) {
+    TrialMemory trial = {0};
     size_t bytes = plan->precision == PRECISION_F32 ? sizeof(float) : sizeof(uint16_t);
-    room.scratch = room_take(&room, memory, plan->scratch);
-    room.a = room_take(&room, memory, plan->a * bytes);
-    room.b = room_take(&room, memory, plan->b * bytes);
-    room.result = room_take(&room, memory, plan->result * bytes);
-    return room;
+    trial.scratch = trial_take(&trial, memory, plan->scratch);
+    trial.a = trial_take(&trial, memory, plan->a * bytes);
+    trial.b = trial_take(&trial, memory, plan->b * bytes);
+    trial.result = trial_take(&trial, memory, plan->result * bytes);
+    return trial;
 }
 
 // Runs the plan once over zeros, in memory that is given back: NULL, or why it cannot be run.
@@ -273,13 +273,13 @@ static const char *try_plan(const CudaDevice *cuda, cudnnHandle_t handle, Convol
     cudnnStatus_t status = ask_scratch(handle, plan, plan->algorithm, &plan->scratch);
     if (status != CUDNN_STATUS_SUCCESS) return cudnnGetErrorString(status);
     if (plan->scratch > SCRATCH_MOST) return "it wants more than 512 MiB of scratch";
-    size_t bytes = room_split(plan, NULL).bytes;
+    size_t bytes = trial_split(plan, NULL).bytes;
     void *memory = cuda_allocator_take(cuda->allocator, bytes);
     if (!memory) return "the GPU has no memory to try it";
     CUDA(cudaMemsetAsync(memory, 0, bytes, cuda->compute));
-    Room room = room_split(plan, memory);
+    TrialMemory trial = trial_split(plan, memory);
     bool adds = plan->pass != CONVOLUTION_FORWARD;
-    status = convolve(handle, plan, room.a, room.b, adds ? 1 : 0, room.result, room.scratch);
+    status = convolve(handle, plan, trial.a, trial.b, adds ? 1 : 0, trial.result, trial.scratch);
     cuda_wait_stream(cuda->compute);
     cuda_allocator_give_back(cuda->allocator, memory);
     return status == CUDNN_STATUS_SUCCESS ? NULL : cudnnGetErrorString(status);

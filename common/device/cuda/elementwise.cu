@@ -6,6 +6,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
+#include "common/device/cuda/activations.cuh"
 #include "common/device/cuda/map.cuh"
 #include "common/device/cuda/reduce.cuh"
 
@@ -113,26 +114,28 @@ static void cuda_widen(Precision precision, float *y, const uint16_t *x, size_t 
         cuda_map(FromBfloat16{}, count, y, x);
 }
 
-// ---- pointwise ------------------------------------------------------------------------------
+// ---- activations ----------------------------------------------------------------------------
 
-struct Relu {
-    __device__ float operator()(float x) const { return x < 0 ? 0 : x; } // a NaN is not < 0
+template <typename Formula> struct Gradient {
+    __device__ float operator()(float saved, float dy) const {
+        return Formula{}.gradient(saved, dy);
+    }
 };
 
-static void cuda_relu(float *y, const float *x, size_t count) {
-    cuda_map(Relu{}, count, y, x);
+static void cuda_activation(Activation f, float *y, float *x, size_t count, bool save) {
+    (void)save; // x itself
+    with_formula(f, [=](auto formula) { cuda_map(formula, count, y, (const float *)x); });
 }
 
-struct ReluGradient {
-    __device__ float operator()(float y, float dy) const { return y > 0 ? dy : 0; }
-};
-
-static void cuda_relu_gradient(float *dx, const float *y, const float *dy, size_t count,
-                               bool accumulate) {
-    if (accumulate)
-        cuda_map(Added<ReluGradient>{}, count, dx, dx, y, dy);
-    else
-        cuda_map(ReluGradient{}, count, dx, y, dy);
+static void cuda_activation_gradient(Activation f, float *dx, const float *saved, const float *dy,
+                                     size_t count, bool accumulate) {
+    with_formula(f, [=](auto formula) {
+        using Of = Gradient<decltype(formula)>;
+        if (accumulate)
+            cuda_map(Added<Of>{}, count, dx, dx, saved, dy);
+        else
+            cuda_map(Of{}, count, dx, saved, dy);
+    });
 }
 
 extern "C" const ElementwiseKernels cuda_elementwise = {
@@ -140,8 +143,8 @@ extern "C" const ElementwiseKernels cuda_elementwise = {
     .add = cuda_add,
     .accumulate = cuda_accumulate,
     .scale = cuda_scale,
-    .relu = cuda_relu,
-    .relu_gradient = cuda_relu_gradient,
+    .activation = cuda_activation,
+    .activation_gradient = cuda_activation_gradient,
     .narrow = cuda_narrow,
     .widen = cuda_widen,
     .mean = cuda_mean,

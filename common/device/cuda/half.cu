@@ -3,7 +3,7 @@
  * thread makes one element, in float32, and rounds it; neighbouring threads have neighbouring
  * channels of the same pixel, which lie side by side.
  */
-#include "common/device/cuda/gelu.cuh"
+#include "common/device/cuda/activations.cuh"
 #include "common/device/cuda/half_images.cuh"
 #include "common/device/cuda/map.cuh"
 
@@ -51,88 +51,58 @@ static void cuda_half_add_to(Precision precision, float *y, const float *a, cons
     BY_PRECISION(precision, add_to, y, a, b, count);
 }
 
-struct HalfRelu {
-    template <typename T> __device__ T operator()(T x) const {
-        T y = x;
-        if (widened(x) < 0) narrow_to(&y, 0); // a NaN is not < 0
-        return y;
-    }
-};
-
-template <typename T> static void relu(uint16_t *y, const uint16_t *x, size_t count) {
-    cuda_map(HalfRelu{}, count, (T *)y, (const T *)x);
-}
-
-static void cuda_half_relu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
-    BY_PRECISION(precision, relu, y, x, count);
-}
-
-struct HalfReluGradient {
-    template <typename T> __device__ T operator()(T y, T dy) const {
-        T dx = dy;
-        if (!(widened(y) > 0)) narrow_to(&dx, 0);
-        return dx;
-    }
-    template <typename T> __device__ T operator()(T before, T y, T dy) const {
-        return HalfSum{}(before, (*this)(y, dy));
-    }
-};
-
-template <typename T>
-static void relu_gradient(uint16_t *dx, const uint16_t *y, const uint16_t *dy, size_t count,
-                          bool accumulate) {
-    if (accumulate)
-        cuda_map(HalfReluGradient{}, count, (T *)dx, (const T *)dx, (const T *)y, (const T *)dy);
-    else
-        cuda_map(HalfReluGradient{}, count, (T *)dx, (const T *)y, (const T *)dy);
-}
-
-static void cuda_half_relu_gradient(Precision precision, uint16_t *dx, const uint16_t *y,
-                                    const uint16_t *dy, size_t count, bool accumulate) {
-    BY_PRECISION(precision, relu_gradient, dx, y, dy, count, accumulate);
-}
-
-struct HalfGelu {
+template <typename Formula> struct HalfValue {
     template <typename T> __device__ T operator()(T x) const {
         T y;
-        narrow_to(&y, Gelu{}(widened(x)));
+        narrow_to(&y, Formula{}(widened(x)));
         return y;
     }
 };
 
-template <typename T> static void gelu(uint16_t *y, const uint16_t *x, size_t count) {
-    cuda_map(HalfGelu{}, count, (T *)y, (const T *)x);
+template <typename T>
+static void activation(Activation f, uint16_t *y, const uint16_t *x, size_t count) {
+    with_formula(f, [=](auto formula) {
+        cuda_map(HalfValue<decltype(formula)>{}, count, (T *)y, (const T *)x);
+    });
 }
 
-static void cuda_half_gelu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
-    BY_PRECISION(precision, gelu, y, x, count);
+static void cuda_half_activation(HalfActivation f, uint16_t *y, const uint16_t *x, size_t count) {
+    BY_PRECISION(f.precision, activation, f.kind, y, x, count);
 }
 
-struct HalfGeluGradient {
-    template <typename T> __device__ T operator()(T x, T dy) const {
+template <typename Formula> struct HalfGradient {
+    template <typename T> __device__ T operator()(T saved, T dy) const {
         T dx;
-        narrow_to(&dx, GeluGradient{}(widened(x), widened(dy)));
+        narrow_to(&dx, Formula{}.gradient(widened(saved), widened(dy)));
         return dx;
     }
-    template <typename T> __device__ T operator()(T before, T x, T dy) const {
+    template <typename T> __device__ T operator()(T before, T saved, T dy) const {
         T dx;
-        narrow_to(&dx, widened(before) + GeluGradient{}(widened(x), widened(dy)));
+        narrow_to(&dx, widened(before) + Formula{}.gradient(widened(saved), widened(dy)));
         return dx;
     }
 };
 
 template <typename T>
-static void gelu_gradient(uint16_t *dx, const uint16_t *x, const uint16_t *dy, size_t count,
-                          bool accumulate) {
-    if (accumulate)
-        cuda_map(HalfGeluGradient{}, count, (T *)dx, (const T *)dx, (const T *)x, (const T *)dy);
-    else
-        cuda_map(HalfGeluGradient{}, count, (T *)dx, (const T *)x, (const T *)dy);
+static void activation_gradient(Activation f, T *dx, const T *saved, const T *dy, size_t count,
+                                bool accumulate) {
+    with_formula(f, [=](auto formula) {
+        HalfGradient<decltype(formula)> gradient;
+        if (accumulate)
+            cuda_map(gradient, count, dx, (const T *)dx, saved, dy);
+        else
+            cuda_map(gradient, count, dx, saved, dy);
+    });
 }
 
-static void cuda_half_gelu_gradient(Precision precision, uint16_t *dx, const uint16_t *x,
-                                    const uint16_t *dy, size_t count, bool accumulate) {
-    BY_PRECISION(precision, gelu_gradient, dx, x, dy, count, accumulate);
+static void cuda_half_activation_gradient(HalfActivation f, uint16_t *dx, const uint16_t *saved,
+                                          const uint16_t *dy, size_t count, bool accumulate) {
+    if (f.precision == PRECISION_F16)
+        activation_gradient(f.kind, (__half *)dx, (const __half *)saved, (const __half *)dy, count,
+                            accumulate);
+    else
+        activation_gradient(f.kind, (__nv_bfloat16 *)dx, (const __nv_bfloat16 *)saved,
+                            (const __nv_bfloat16 *)dy, count, accumulate);
 }
 
 // ---- one element of an image from those that it depends on -------------------------------------
@@ -354,10 +324,8 @@ extern "C" const HalfKernels cuda_halves = {
     .widen = cuda_half_widen,
     .add = cuda_half_add,
     .add_to = cuda_half_add_to,
-    .relu = cuda_half_relu,
-    .relu_gradient = cuda_half_relu_gradient,
-    .gelu = cuda_half_gelu,
-    .gelu_gradient = cuda_half_gelu_gradient,
+    .activation = cuda_half_activation,
+    .activation_gradient = cuda_half_activation_gradient,
     .attention = cuda_half_attention,
     .attention_gradient = cuda_half_attention_gradient,
     .narrow_linear = cuda_half_narrow_linear,

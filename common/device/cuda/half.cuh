@@ -1,5 +1,4 @@
-/* half.cuh: numbers on their way to 16 bits and back, for kernels_cuda*.cu. Rounding is to
- * the nearest, ties to even, as everywhere.
+/* half.cuh: conversion between float and 16 bits in kernels. Rounds to nearest, ties to even.
  */
 #ifndef COMMON_DEVICE_CUDA_HALF_CUH
 #define COMMON_DEVICE_CUDA_HALF_CUH

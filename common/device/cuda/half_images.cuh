@@ -11,7 +11,7 @@
     ((precision) == PRECISION_F16 ? function<__half>(__VA_ARGS__) \
                                   : function<__nv_bfloat16>(__VA_ARGS__))
 
-// A value goes into its place, or is added to what is there; it is rounded with that, once.
+// Stores a value, or adds it to the stored one; rounds once, after the addition.
 template <typename T> static inline __device__ void put_half(T *place, float value, bool add) {
     narrow_to(place, add ? widened(*place) + value : value);
 }

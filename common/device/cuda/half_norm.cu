@@ -67,7 +67,7 @@ static void map_pixels(const Operation &operation, const BatchNorm &of, T *y, co
 
 // ---- forward ---------------------------------------------------------------------------------
 
-// Rounded, then plus the residual if there is one, then relu'd if asked for; a NaN stays one.
+// Rounded, then plus the residual if there is one, then relu if `relu`; NaN stays NaN.
 template <typename T> struct HalfNormalize {
     Normalize normal;
     bool relu;

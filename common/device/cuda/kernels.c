@@ -1,6 +1,8 @@
 /* kernels.c: the CUDA backend's families of kernels, put together. */
 #include "common/device/cuda/kernels.h"
 
+#include "common/device/device_backend.h"
+
 const Kernels kernels_cuda = {
     .name = "cuda",
     .is_cpu = false,

@@ -1,4 +1,4 @@
-/* kernels.h: what the files of the CUDA backend's kernels share (nobody else includes it). Formulas
+/* kernels.h: shared by the CUDA backend's kernels only. Formulas
  * and argument shapes are in common/device/kernels.h.
  *
  * blas.c is the only file that calls cuBLASLt, dnn.c the only one that calls cuDNN (dnn_absent.c
@@ -48,7 +48,7 @@ void cuda_matmul_batch(const CudaBatch *batch, MatmulShape shape, const void *a,
 
 // ---- layout.cu: the end of a product, and the order of images ----
 // The way of a product to where it goes:
-// y[i] = y[i] + round(bias[i / inner % channels]), relu'd if asked for; y is as `stored`.
+// y[i] = y[i] + round(bias[i / inner % channels]), then relu if `relu`; y is as `stored`.
 typedef struct CudaFinish {
     Precision stored;
     const float *bias; // [channels]; may be NULL

@@ -1,5 +1,5 @@
 /* launch.cuh: launching a kernel on the current device's compute stream, and the few things
- * that all kernels share. Included by kernels_cuda*.cu only.
+ * that all kernels share. Included by the .cu files only.
  *
  * House rules for kernels, which keep them readable and their results repeatable:
  *  - element by element work is a grid-stride loop (FOR_EACH) over as many threads as fill the card

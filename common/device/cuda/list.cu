@@ -64,7 +64,7 @@ struct Unscale {
     template <int WIDTH> __device__ void apply(const Slice &slice, size_t i) const {
         Vector<float, WIDTH> x = vector_load<WIDTH>(slice.data, i);
         for (int k = 0; k < WIDTH; k++) {
-            if (!(fabsf(x.at[k]) <= FLT_MAX)) *not_finite = 1; // whoever writes, writes the same
+            if (!(fabsf(x.at[k]) <= FLT_MAX)) *not_finite = 1; // all writers write 1
             x.at[k] *= factor;
         }
         vector_store(slice.data, i, x);
@@ -189,7 +189,8 @@ extern "C" const SliceKernels cuda_slices = {
 // ---- optimizers -----------------------------------------------------------------------------
 
 struct Sgd {
-    SgdConfig config;
+    float momentum, weight_decay;
+    bool nesterov;
 
     __device__ bool is_wide(const SgdTensor &t) const {
         return ::is_wide(t.weight) && ::is_wide(t.gradient) && ::is_wide(t.velocity);
@@ -198,15 +199,15 @@ struct Sgd {
     template <int WIDTH> __device__ void apply(const SgdTensor &t, size_t i) const {
         Vector<float, WIDTH> weight = vector_load<WIDTH>(t.weight, i), velocity = {};
         Vector<float, WIDTH> gradient = vector_load<WIDTH>(t.gradient, i);
-        bool remembers = config.momentum != 0;
+        bool remembers = momentum != 0;
         float lr = t.scalars[SCALAR_LR];
         // What a first step finds may be NaN.
         if (remembers && !t.first) velocity = vector_load<WIDTH>(t.velocity, i);
         for (int k = 0; k < WIDTH; k++) {
-            float g = gradient.at[k] + config.weight_decay * weight.at[k];
-            float v = config.momentum * velocity.at[k] + g;
+            float g = gradient.at[k] + weight_decay * weight.at[k];
+            float v = momentum * velocity.at[k] + g;
             velocity.at[k] = v;
-            weight.at[k] -= lr * (config.nesterov ? g + config.momentum * v : v);
+            weight.at[k] -= lr * (nesterov ? g + momentum * v : v);
         }
         if (remembers) vector_store(t.velocity, i, velocity);
         vector_store(t.weight, i, weight);
@@ -215,7 +216,7 @@ struct Sgd {
 
 static void cuda_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t tensor_count) {
     List<SgdTensor> list = {};
-    Sgd work = {*config};
+    Sgd work = {(float)config->momentum, (float)config->weight_decay, config->nesterov};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
     list_flush(work, &list);
 }
@@ -252,9 +253,8 @@ struct Adam {
 
 static void cuda_adam(const AdamConfig *config, const AdamTensor *tensors, size_t tensor_count) {
     List<AdamTensor> list = {};
-    float beta1 = config->beta1, beta2 = config->beta2;
-    Adam work = {(float)(1 - (double)beta1), beta2, (float)(1 - (double)beta2), config->eps,
-                 config->weight_decay};
+    Adam work = {(float)(1 - config->beta1), (float)config->beta2, (float)(1 - config->beta2),
+                 (float)config->eps, (float)config->weight_decay};
     for (size_t i = 0; i < tensor_count; i++) list_add(work, &list, tensors[i]);
     list_flush(work, &list);
 }

@@ -1,8 +1,8 @@
 /* loss.cu: losses of rows, their gradients, and how many predictions are right.
  *
  * A row of logits is one warp's work, or one block's where there are many classes; what its threads
- * tell each other does not go through memory. A row comes to a double, and so does the sum of these
- * (grid_sum): it is over a whole batch, and in float its rounding would show. A loss is one launch,
+ * tell each other does not go through memory. A row's loss is a double, and so is the sum of the
+ * rows (grid_sum): over a whole batch, float's rounding would show. A loss is one launch,
  * and so is its gradient.
  */
 #include <math.h>

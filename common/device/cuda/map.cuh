@@ -1,4 +1,4 @@
-/* map.cuh: y[i] = operation(x[i], ...) for every i, in one place for all kernels_cuda*.cu.
+/* map.cuh: the elementwise kernel y[i] = operation(x[i], ...).
  *
  * Such a kernel is as fast as memory is, and memory likes wide accesses: a thread loads and stores
  * four neighbours at once (a Vector) where all the arrays are aligned to that, and single elements
@@ -75,7 +75,7 @@ static void cuda_map(Operation operation, size_t count, Output *y, const Inputs 
                 cuda_grid(cuda, wides ? wides : count), operation, wides, count, y, x...);
 }
 
-// An operation whose result is added to what is there, which is its first input.
+// An operation whose result is added to its first input.
 template <typename Operation> struct Added {
     Operation operation;
     template <typename... Inputs> __device__ float operator()(float before, Inputs... x) const {

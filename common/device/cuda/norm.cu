@@ -53,7 +53,7 @@ static void map_channels(CudaDevice *cuda, const Operation &operation, size_t n,
                     operation, n, c, inner, y, x...);
 }
 
-// The same, added to what is in y if asked for.
+// The same, added to y if `add`.
 template <typename Operation, typename... Inputs>
 static void map_channels_to(bool add, CudaDevice *cuda, const Operation &operation, size_t n,
                             size_t c, size_t inner, float *y, const Inputs *...x) {
@@ -87,7 +87,7 @@ static void normalize(const BatchNorm *norm, const float *mean, const float *inv
                  norm->n, norm->c, norm->inner, y, norm->x);
 }
 
-// The same, then relu if asked for.
+// The same, then relu if `relu`.
 static void finish(const BatchNorm *norm, const float *mean, const float *invstd, float *y) {
     CudaDevice *cuda = cuda_current();
     NormalizeRelu operation = {{mean, invstd, norm->weight, norm->bias, 0, 0, 0}};

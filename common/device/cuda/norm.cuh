@@ -234,7 +234,7 @@ static __global__ void statistics_kernel(ChannelSums sums, const T *x, Statistic
     }
 }
 
-// Writes the statistics of x, and moves the running ones if asked for.
+// Writes the statistics of x, and updates the running statistics if `running`.
 template <typename T>
 static void measure(CudaDevice *cuda, const BatchNorm *norm, ChannelSums sums, const T *x,
                     bool running) {

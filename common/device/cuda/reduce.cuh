@@ -1,4 +1,4 @@
-/* reduce.cuh: sums and maxima over the threads of a warp and of a block, for kernels_cuda*.cu.
+/* reduce.cuh: sums and maxima over the threads of a warp and of a block.
  *
  * All threads of the warp or block must call them together, and all get the result. The order of
  * the additions is fixed: it depends on the place of a value, never on time. So a result is the
@@ -94,7 +94,7 @@ static __device__ void grid_sum(double own, const GridSum &room, const Finish &f
     own = block_sum(own);
     if (threadIdx.x == 0) {
         room.sums[blockIdx.x] = own;
-        __threadfence(); // whoever sees this block counted sees its sum
+        __threadfence(); // a thread that sees this block counted sees its sum
         is_last = atomicAdd(room.arrived, 1u) == gridDim.x - 1;
         __threadfence();
     }

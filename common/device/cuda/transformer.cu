@@ -1,11 +1,10 @@
-/* transformer.cu: embedding, layer norm and GELU. Attention has a file of its own.
+/* transformer.cu: embedding and layer norm. Attention has a file of its own.
  *
  * Sums are in double and in a fixed order: over a row by one warp, over the rows of a token by one
  * thread, from the first to the last, and over all rows in two stages (reduce.cuh).
  */
 #include <math.h>
 
-#include "common/device/cuda/gelu.cuh"
 #include "common/device/cuda/map.cuh"
 #include "common/device/cuda/reduce.cuh"
 
@@ -254,22 +253,6 @@ static void cuda_layer_norm_gradient(const LayerNorm *norm, const float *dy,
                     to->dx, to->add_dx);
 }
 
-// ---- GELU ---------------------------------------------------------------------------------------
-
-// What is saved is x itself: a GPU computes tanh again sooner than it writes the derivative.
-static void cuda_gelu(float *y, float *x, size_t count, bool save) {
-    (void)save;
-    cuda_map(Gelu{}, count, y, static_cast<const float *>(x));
-}
-
-static void cuda_gelu_gradient(float *dx, const float *x, const float *dy, size_t count,
-                               bool accumulate) {
-    if (accumulate)
-        cuda_map(Added<GeluGradient>{}, count, dx, dx, x, dy);
-    else
-        cuda_map(GeluGradient{}, count, dx, x, dy);
-}
-
 extern "C" const TransformerKernels cuda_transformer = {
     .embedding = cuda_embedding,
     .embedding_workspace = cuda_embedding_workspace,
@@ -277,8 +260,6 @@ extern "C" const TransformerKernels cuda_transformer = {
     .position_gradient = cuda_position_gradient,
     .layer_norm = cuda_layer_norm,
     .layer_norm_gradient = cuda_layer_norm_gradient,
-    .gelu = cuda_gelu,
-    .gelu_gradient = cuda_gelu_gradient,
     .attention_saved = cuda_attention_saved,
     .attention_workspace = cuda_attention_workspace,
     .attention = cuda_attention,

@@ -79,35 +79,26 @@ static void ref_half_add_to(Precision precision, float *y, const float *a, const
     for (size_t i = 0; i < count; i++) y[i] = a[i] + load(precision, &b[i]);
 }
 
-static void ref_half_relu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
-    for (size_t i = 0; i < count; i++) y[i] = load(precision, &x[i]) < 0 ? 0 : x[i];
-}
-
-static void ref_half_relu_gradient(Precision precision, uint16_t *dx, const uint16_t *y,
-                                   const uint16_t *dy, size_t count, bool accumulate) {
+static void ref_half_activation(HalfActivation f, uint16_t *y, const uint16_t *x, size_t count) {
     for (size_t i = 0; i < count; i++) {
-        float value = load(precision, &y[i]) > 0 ? load(precision, &dy[i]) : 0;
-        if (accumulate) value += load(precision, &dx[i]);
-        host_narrow(precision, &dx[i], &value, 1);
+        float value, from = load(f.precision, &x[i]);
+        ref_elementwise.activation(f.kind, &value, &from, 1, false);
+        host_narrow(f.precision, &y[i], &value, 1);
     }
 }
 
-static void ref_half_gelu(Precision precision, uint16_t *y, const uint16_t *x, size_t count) {
+static void ref_half_activation_gradient(HalfActivation f, uint16_t *dx, const uint16_t *saved,
+                                         const uint16_t *dy, size_t count, bool accumulate) {
     for (size_t i = 0; i < count; i++) {
-        float value, from = load(precision, &x[i]);
-        ref_transformer.gelu(&value, &from, 1, false);
-        host_narrow(precision, &y[i], &value, 1);
+        float value = accumulate ? load(f.precision, &dx[i]) : 0;
+        float from = load(f.precision, &saved[i]), upstream = load(f.precision, &dy[i]);
+        ref_elementwise.activation_gradient(f.kind, &value, &from, &upstream, 1, accumulate);
+        host_narrow(f.precision, &dx[i], &value, 1);
     }
 }
 
-static void ref_half_gelu_gradient(Precision precision, uint16_t *dx, const uint16_t *x,
-                                   const uint16_t *dy, size_t count, bool accumulate) {
-    for (size_t i = 0; i < count; i++) {
-        float value = accumulate ? load(precision, &dx[i]) : 0;
-        float from = load(precision, &x[i]), upstream = load(precision, &dy[i]);
-        ref_transformer.gelu_gradient(&value, &from, &upstream, 1, accumulate);
-        host_narrow(precision, &dx[i], &value, 1);
-    }
+static void half_relu(Precision precision, uint16_t *y, size_t count) { // in place
+    ref_half_activation((HalfActivation){precision, ACTIVATION_RELU}, y, y, count);
 }
 
 // ---- linear -----------------------------------------------------------------------------------
@@ -139,7 +130,7 @@ static void ref_half_linear(Compute how, LinearShape s, const uint16_t *x, const
     free(wide_x);
     free(w);
     if (!s.relu) return;
-    ref_half_relu(how.precision, y, y, count_of(outputs));
+    half_relu(how.precision, y, count_of(outputs));
     s.relu->y = y;
 }
 
@@ -168,7 +159,9 @@ static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uin
     ref_matrix.matmul(exact, (MatmulShape){false, false, s.rows, s.in, s.out}, wide_dy, w, result,
                       false);
     put(how.precision, inputs, result, dx, accumulate);
-    if (of) ref_half_relu_gradient(how.precision, dx, of->y, dx, count_of(inputs), false);
+    if (of)
+        ref_half_activation_gradient((HalfActivation){how.precision, ACTIVATION_RELU}, dx, of->y,
+                                     dx, count_of(inputs), false);
     free(wide_dy);
     free(w);
 }
@@ -347,7 +340,7 @@ static void normalize(Precision precision, const HalfNorm *norm, uint16_t *y,
     compute(&plain, result);
     put(precision, of, result, y, false);
     if (norm->of.relu && norm->residual) ref_half_add(precision, y, y, norm->residual, count);
-    if (norm->of.relu) ref_half_relu(precision, y, y, count);
+    if (norm->of.relu) half_relu(precision, y, count);
     free(x);
 }
 
@@ -424,10 +417,8 @@ const HalfKernels ref_halves = {
     .widen = ref_half_widen,
     .add = ref_half_add,
     .add_to = ref_half_add_to,
-    .relu = ref_half_relu,
-    .relu_gradient = ref_half_relu_gradient,
-    .gelu = ref_half_gelu,
-    .gelu_gradient = ref_half_gelu_gradient,
+    .activation = ref_half_activation,
+    .activation_gradient = ref_half_activation_gradient,
     .attention = ref_half_attention,
     .attention_gradient = ref_half_attention_gradient,
     .narrow_linear = ref_half_narrow_linear,

@@ -1,12 +1,14 @@
 /* kernels.c: the reference backend: the definition of every operation, in plain C.
  *
- * This is the backend to read, and the one that tests compare others with: each kernel is its
+ * This is the backend to read, and the oracle of the tests: each kernel is its
  * formula with loops around it, sums are in double, and nothing here is shared with another
  * backend but rounding to 16 bits (kernels_host.h). It makes no attempt to be fast.
  */
 #include <stdio.h>
 
 #include "common/device/ref/kernels.h"
+
+#include "common/device/device_backend.h"
 
 static void ref_describe(char *buffer, size_t capacity) {
     snprintf(buffer, capacity, "plain C reference kernels");

@@ -1,4 +1,4 @@
-/* kernels.h: what the files of the reference backend share (nobody else includes it). Formulas and
+/* kernels.h: shared by the files of the reference backend only. Formulas and
  * argument shapes are in common/device/kernels.h.
  */
 #ifndef COMMON_DEVICE_REF_KERNELS_H

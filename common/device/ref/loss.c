@@ -13,7 +13,8 @@ static void ref_cross_entropy(Labels labels, const float *logits, double divisor
     for (size_t i = 0; i < labels.n; i++) {
         const float *row = logits + i * labels.classes;
         double max = (double)row[0], total = 0;
-        for (size_t j = 0; j < labels.classes; j++) max = fmax(max, (double)row[j]);
+        for (size_t j = 0; j < labels.classes; j++)
+            max = (double)row[j] > max ? (double)row[j] : max;
         for (size_t j = 0; j < labels.classes; j++) total += exp((double)row[j] - max);
         for (size_t j = 0; j < labels.classes; j++)
             probabilities[i * labels.classes + j] = (float)(exp((double)row[j] - max) / total);

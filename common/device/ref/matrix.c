@@ -16,24 +16,19 @@ static void product(const void *matmul, const float *a, const float *b, const fl
         }
 }
 
-static size_t ref_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return host_room(precision, m * k, k * n, n, m * n);
-}
-
 static void ref_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                        bool accumulate) {
-    HostFactors factors = {&s, a, b, NULL, s.m * s.k, s.k * s.n, 0, s.m * s.n};
-    host_product(how.precision, product, factors, c, accumulate, how.workspace);
+    host_product(how.precision, product, host_matmul_factors(&s, a, b, NULL), c, accumulate,
+                 how.workspace);
 }
 
 static void ref_linear(Compute how, LinearShape s, const float *x, const float *weight,
                        const float *bias, float *y) {
     const MatmulShape shape = {false, true, s.rows, s.out, s.in};
-    HostFactors factors = {&shape,       x,     weight,        bias, s.rows * s.in,
-                           s.in * s.out, s.out, s.rows * s.out};
-    host_product(how.precision, product, factors, y, false, how.workspace);
+    host_product(how.precision, product, host_matmul_factors(&shape, x, weight, bias), y, false,
+                 how.workspace);
     if (!s.relu) return;
-    ref_elementwise.relu(y, y, s.rows * s.out);
+    ref_elementwise.activation(ACTIVATION_RELU, y, y, s.rows * s.out, false);
     s.relu->y = y;
 }
 
@@ -51,11 +46,11 @@ static void ref_linear_weight_gradient(Compute how, LinearShape s, const float *
 static void ref_linear_relu_gradient(Compute how, LinearShape s, const float *dy,
                                      const float *weight, const ReluMask *of, float *dx) {
     ref_matmul(how, (MatmulShape){false, false, s.rows, s.in, s.out}, dy, weight, dx, false);
-    ref_elementwise.relu_gradient(dx, of->y, dx, s.rows * s.in, false);
+    ref_elementwise.activation_gradient(ACTIVATION_RELU, dx, of->y, dx, s.rows * s.in, false);
 }
 
 const MatrixKernels ref_matrix = {
-    .matmul_workspace = ref_matmul_workspace,
+    .matmul_workspace = host_matmul_workspace,
     .matmul = ref_matmul,
     .linear = ref_linear,
     .relu_mask = host_relu_mask,

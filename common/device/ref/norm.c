@@ -40,11 +40,11 @@ static void channel_normalize(Shape shape, const float *x, float *y, size_t chan
         }
 }
 
-// y = relu(y + residual), if that is asked for
+// y = relu(y + residual) if the norm has a relu
 static void finish(const BatchNorm *norm, float *y) {
     size_t count = norm->n * norm->c * norm->inner;
     if (norm->relu && norm->residual) ref_elementwise.add(y, y, norm->residual, count);
-    if (norm->relu) ref_elementwise.relu(y, y, count);
+    if (norm->relu) ref_elementwise.activation(ACTIVATION_RELU, y, y, count, false);
 }
 
 static void ref_batch_norm(const BatchNorm *norm, float *y) {
@@ -110,7 +110,8 @@ static void channel_project(Shape shape, const float *x, const float *dy, float 
 
 static void ref_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
     size_t all = norm->n * norm->c * norm->inner;
-    if (norm->relu) ref_elementwise.relu_gradient(dy, norm->y, dy, all, false);
+    if (norm->relu)
+        ref_elementwise.activation_gradient(ACTIVATION_RELU, dy, norm->y, dy, all, false);
     Shape shape = {norm->n, norm->c, norm->inner};
     double count = (double)(norm->n * norm->inner);
     for (size_t k = 0; k < norm->c; k++) {

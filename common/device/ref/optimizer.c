@@ -15,10 +15,10 @@ static void hand_over(const float *weight, const OptimizerPeer *peer, size_t i) 
 }
 
 static void sgd_step(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer) {
-    double lr = (double)t->scalars[SCALAR_LR], momentum = (double)config->momentum;
+    double lr = (double)t->scalars[SCALAR_LR], momentum = config->momentum;
     for (size_t i = 0; i < t->count; i++) {
         double g = gradient_at(t->gradient, peer, i);
-        g += (double)config->weight_decay * (double)t->weight[i];
+        g += config->weight_decay * (double)t->weight[i];
         if (config->momentum != 0) {
             double v = t->first ? g : momentum * (double)t->velocity[i] + g;
             t->velocity[i] = (float)v;
@@ -35,18 +35,18 @@ static void ref_sgd(const SgdConfig *config, const SgdTensor *tensors, size_t te
 }
 
 static void adam_step(const AdamConfig *config, const AdamTensor *t, const OptimizerPeer *peer) {
-    double beta1 = (double)config->beta1, beta2 = (double)config->beta2;
+    double beta1 = config->beta1, beta2 = config->beta2;
     // In AdamW the weight decays beside the gradient; in Adam the gradient contains the decay.
     double keep = (double)t->scalars[SCALAR_KEEP];
     double step_size = (double)t->scalars[SCALAR_STEP_SIZE];
     double correction = (double)t->scalars[SCALAR_BIAS_CORRECTION];
     for (size_t i = 0; i < t->count; i++) {
         double g = gradient_at(t->gradient, peer, i);
-        g += (double)config->weight_decay * (double)t->weight[i];
+        g += config->weight_decay * (double)t->weight[i];
         double m = beta1 * (double)t->exp_avg[i] + (1 - beta1) * g;
         double v = beta2 * (double)t->exp_avg_sq[i] + (1 - beta2) * g * g;
         double w = keep * (double)t->weight[i];
-        w -= step_size * m / (sqrt(v) / correction + (double)config->eps);
+        w -= step_size * m / (sqrt(v) / correction + config->eps);
         t->weight[i] = (float)w;
         t->exp_avg[i] = (float)m;
         t->exp_avg_sq[i] = (float)v;

@@ -37,8 +37,10 @@ static void ref_pixel_cross_entropy(PixelLabels labels, const float *logits, flo
                              j; // class k's logit is x[k * labels.inner]
             float *p = probabilities + i * labels.classes * labels.inner + j;
             double max = (double)x[0], total = 0;
-            for (size_t k = 0; k < labels.classes; k++)
-                max = fmax(max, (double)x[k * labels.inner]);
+            for (size_t k = 0; k < labels.classes; k++) {
+                double logit = (double)x[k * labels.inner];
+                max = logit > max ? logit : max;
+            }
             for (size_t k = 0; k < labels.classes; k++)
                 total += exp((double)x[k * labels.inner] - max);
             for (size_t k = 0; k < labels.classes; k++)

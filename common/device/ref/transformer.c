@@ -1,5 +1,5 @@
 /* transformer.c: the definition of what a transformer is made of: rows looked up in tables, layer
- * norm, GELU and causal attention.
+ * norm and causal attention.
  */
 #include <math.h>
 
@@ -103,28 +103,6 @@ static void ref_layer_norm_gradient(const LayerNorm *norm, const float *dy,
         if (to->dbias) ref_put(&to->dbias[j], dbias, to->add_dbias);
     }
     for (size_t i = 0; to->dx && i < norm->rows; i++) row_gradient(norm, dy, to, i);
-}
-
-// ---- GELU ---------------------------------------------------------------------------------------
-
-static const double ROOT = 0.7978845608028654, CUBE = 0.044715; // sqrt(2 / pi)
-
-// What is saved is x itself.
-static void ref_gelu(float *y, float *x, size_t count, bool save) {
-    (void)save;
-    for (size_t i = 0; i < count; i++) {
-        double v = (double)x[i];
-        y[i] = (float)(v / 2 * (1 + tanh(ROOT * (v + CUBE * v * v * v))));
-    }
-}
-
-static void ref_gelu_gradient(float *dx, const float *x, const float *dy, size_t count,
-                              bool accumulate) {
-    for (size_t i = 0; i < count; i++) {
-        double v = (double)x[i], t = tanh(ROOT * (v + CUBE * v * v * v));
-        double slope = (1 + t) / 2 + v / 2 * (1 - t * t) * ROOT * (1 + 3 * CUBE * v * v);
-        ref_put(&dx[i], (double)dy[i] * slope, accumulate);
-    }
 }
 
 // ---- attention ----------------------------------------------------------------------------------
@@ -275,8 +253,6 @@ const TransformerKernels ref_transformer = {
     .position_gradient = ref_position_gradient,
     .layer_norm = ref_layer_norm,
     .layer_norm_gradient = ref_layer_norm_gradient,
-    .gelu = ref_gelu,
-    .gelu_gradient = ref_gelu_gradient,
     .attention_saved = ref_attention_saved,
     .attention_workspace = ref_attention_workspace,
     .attention = ref_attention,

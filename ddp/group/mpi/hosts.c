@@ -1,43 +1,42 @@
-/* hosts.c: ranks of the mpi backend that share a host, and the all-reduce that makes use of it.
+/* hosts.c: ranks of the mpi backend that share a host, and the all-reduce that uses it.
  *
- * Where the ranks of a host follow each other (0 and 1 here, 2 and 3 there) and can map each
- * other's memory, a bucket crosses the network once each way, however many ranks a host has, and
- * the order of the sums is kept: rank j of a host looks after slice j of the buffer.
+ * If the ranks of each host are consecutive (0 and 1, 2 and 3) and can map each other's memory, a
+ * bucket crosses the network once each way, independent of the number of ranks per host, and the
+ * order of sums is kept. Rank j of each host owns slice j of the buffer:
  *
  *     host 0              host 1              host 2
  *     r0 + r1 ---------> + r2 + r3 ---------> + r4 + r5      partial sums, chunk by chunk
  *     result <---------- result <------------ result
  *
- * Both directions of the link are busy at the same time, because the first chunks are back before
- * the last have left. Adding within each host first would send as little, but add in another order.
+ * Both directions of a link are busy at the same time, because the first chunks return before the
+ * last have left. Reducing within each host first would send no less, and change the order of sums.
  *
- * On one host nothing is sent but the headers.
+ * On a single host only headers are sent.
  */
 #include <string.h>
 #include <unistd.h>
 
 #include "common/base/memory.h"
-#include "common/base/sync.h"
-#include "ddp/group/mpi/internal.h"
+#include "ddp/group/mpi/mpi_internal.h"
 #include "ddp/group/reduce.h"
 
-// MPI sends so small a chunk without being asked for it (Open MPI over TCP: below 64 KiB). For a
-// larger one the receiver's request would wait behind all that is on its way in that direction, and
-// the two directions would take turns.
+// Below the eager limit (Open MPI over TCP: 64 KiB) MPI sends a chunk without a request of the
+// receiver. The request for a larger chunk would queue behind all that is in flight in its
+// direction, and the two directions would take turns.
 enum { CHUNK_BYTES = 60 * 1024 };
 
-typedef struct Place { // of a segment, for the other ranks of the host
-    int64_t pid, fd;   // pid 0: there is none
-} Place;
+typedef struct SegmentAddress { // for the other ranks of the host
+    int64_t pid, fd;            // pid 0: no segment
+} SegmentAddress;
 
 static int rank_at(const PgMpi *mpi, int host, int local_rank) {
     return host * mpi->hosts.local_size + local_rank;
 }
 
-// ---- which ranks share a host -------------------------------------------------------------------
+// ---- which ranks share a host ------------------------------------------------------------------
 
-// Each rank says which is the first rank of its host, and how many ranks the host has.
-static int ask_mpi(PgMpi *mpi, int (*answers)[2], Error *err) {
+// answers[r]: the first rank of rank r's host, and the host's number of ranks.
+static int find_local_ranks(PgMpi *mpi, int (*answers)[2], Error *err) {
     MPI_Comm local;
     int mine[2] = {mpi->rank, 0};
     if (MPI(MPI_Comm_split_type(mpi->comm, MPI_COMM_TYPE_SHARED, mpi->rank, MPI_INFO_NULL, &local),
@@ -56,7 +55,8 @@ static bool are_blocked(const PgMpi *mpi, int (*answers)[2]) {
     return true;
 }
 
-// Ranks in two containers of one machine may share a host for MPI, and not see each other's memory.
+// Sets hosts.blocked if the ranks of each host can map each other's memory. Ranks in two containers
+// of one machine cannot, though MPI reports one host.
 static int try_memory(PgMpi *mpi, Error *err) {
     Error refused = {0};
     PgCall joining = {.operation = PG_BARRIER,
@@ -78,7 +78,7 @@ int mpi_find_hosts(PgMpi *mpi, Error *err) {
     MpiHosts *hosts = &mpi->hosts;
     int(*answers)[2] = memory_zalloc((size_t)mpi->world * sizeof *answers);
     *hosts = (MpiHosts){.count = mpi->world, .host = mpi->rank, .local_size = 1};
-    int status = ask_mpi(mpi, answers, err);
+    int status = find_local_ranks(mpi, answers, err);
     if (!status && are_blocked(mpi, answers) && answers[0][1] > 1) {
         const int size = answers[0][1];
         *hosts = (MpiHosts){.host = mpi->rank / size,
@@ -93,7 +93,7 @@ int mpi_find_hosts(PgMpi *mpi, Error *err) {
     return status;
 }
 
-// ---- shared memory ------------------------------------------------------------------------------
+// ---- shared memory -----------------------------------------------------------------------------
 
 static void *block(const MpiAllocation *a, int local_rank) {
     return a->base + (size_t)local_rank * a->stride;
@@ -110,7 +110,8 @@ const MpiAllocation *mpi_find_allocation(const PgMpi *mpi, const void *buffer, s
 }
 
 // Sends `mine` to each other rank of the host, and gets theirs into theirs [local_size].
-static int exchange_places(PgMpi *mpi, const Place *mine, Place *theirs, Error *err) {
+static int exchange_addresses(PgMpi *mpi, const SegmentAddress *mine, SegmentAddress *theirs,
+                              Error *err) {
     for (int j = 0; j < mpi->hosts.local_size; j++) {
         int peer = rank_at(mpi, mpi->hosts.host, j);
         if (j == mpi->hosts.local_rank)
@@ -122,17 +123,17 @@ static int exchange_places(PgMpi *mpi, const Place *mine, Place *theirs, Error *
     return mpi_wait(mpi, err);
 }
 
-// The host's first rank makes the segment and says where it is; the others open it and say so.
-static PgShmSegment *meet_in_segment(PgMpi *mpi, size_t bytes, Place *mine, Place *theirs,
-                                     Error *err) {
+// The host's first rank creates the segment and announces it; the others attach and confirm.
+static PgShmSegment *open_segment(PgMpi *mpi, size_t bytes, SegmentAddress *mine,
+                                  SegmentAddress *theirs, Error *err) {
     const bool makes = mpi->hosts.local_rank == 0;
     PgShmSegment *segment = makes ? segment_create(bytes, err) : NULL;
-    *mine = (Place){.pid = segment ? getpid() : 0, .fd = segment ? segment->fd : 0};
-    if (exchange_places(mpi, mine, theirs, err) != 0) return segment;
+    *mine = (SegmentAddress){.pid = segment ? getpid() : 0, .fd = segment ? segment->fd : 0};
+    if (exchange_addresses(mpi, mine, theirs, err) != 0) return segment;
     if (!makes && theirs[0].pid != 0)
         segment = segment_open((int)theirs[0].pid, (int)theirs[0].fd, bytes, err);
-    *mine = (Place){.pid = segment != NULL};
-    if (exchange_places(mpi, mine, theirs, err) != 0) return segment;
+    *mine = (SegmentAddress){.pid = segment != NULL};
+    if (exchange_addresses(mpi, mine, theirs, err) != 0) return segment;
     for (int j = 0; j < mpi->hosts.local_size; j++)
         if (theirs[j].pid == 0)
             error_set(err, STATUS_FAILED, "rank %d cannot map the memory of rank %d",
@@ -140,24 +141,21 @@ static PgShmSegment *meet_in_segment(PgMpi *mpi, size_t bytes, Place *mine, Plac
     return segment;
 }
 
-size_t mpi_whole_pages(size_t bytes) {
-    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return bytes == 0 ? page : (bytes + page - 1) / page * page;
-}
-
 MpiAllocation *mpi_share(PgMpi *mpi, size_t bytes, Error *err) {
-    const size_t stride = mpi_whole_pages(bytes);
+    const size_t stride = segment_whole_pages(bytes);
     const size_t whole = stride * (size_t)mpi->hosts.local_size;
-    Place *places = memory_zalloc(((size_t)mpi->hosts.local_size + 1) * sizeof *places);
+    SegmentAddress *addresses =
+        memory_zalloc(((size_t)mpi->hosts.local_size + 1) * sizeof *addresses);
     Error error = {0};
     mpi->count = 0;
-    PgShmSegment *segment = meet_in_segment(mpi, whole, &places[0], &places[1], &error);
+    PgShmSegment *segment = open_segment(mpi, whole, &addresses[0], &addresses[1], &error);
     if (error.status != STATUS_OK) {
-        segment_release(segment); // the places stay: a message may be on its way to them
+        // The addresses are not freed: messages into them may be in flight.
+        segment_release(segment);
         error_set(err, error.status, "%s", error.message);
         return NULL;
     }
-    free(places);
+    free(addresses);
     segment_seal(segment); // all have opened it
     MpiAllocation *a = memory_zalloc(sizeof *a);
     *a = (MpiAllocation){.segment = segment, .base = segment->base, .stride = stride};
@@ -165,18 +163,18 @@ MpiAllocation *mpi_share(PgMpi *mpi, size_t bytes, Error *err) {
     return a;
 }
 
-// ---- the chain ----------------------------------------------------------------------------------
+// ---- the chain ---------------------------------------------------------------------------------
 
 typedef struct Chain {
     PgMpi *mpi;
     void **buffers; // [local_size], the ranks' of this host
     PgType type;
-    ReduceOp op;                 // of the sums: an average is scaled at the end
+    ReduceOp op;                 // PG_SUM for PG_AVG, which is scaled at the end
     size_t size;                 // of an element
     size_t first, count, chunk;  // this rank's slice, and a chunk of it, in elements
-    unsigned char *partial;      // [count], sums that come or go
-    int chunks, added, returned; // how many in all; with this host's part added; complete here
-    int in, out, back, on;       // the first request of each kind; chunk c's is c further
+    unsigned char *partial;      // [count], partial sums received and sent
+    int chunks, added, returned; // in total; reduced with this host's ranks; complete
+    int in, out, back, on;       // index of the first request of each kind; chunk c: + c
 } Chain;
 
 static size_t chunk_first(const Chain *chain, int c) {
@@ -219,8 +217,8 @@ static int receive_chunk(const Chain *chain, int c, void *data, int first, int t
                err);
 }
 
-// The result of a chunk lies in this rank's buffer: the others of the host get it, and the host
-// before.
+// Copies a complete chunk from this rank's buffer to the other ranks of the host, and sends it to
+// the previous host.
 static int finish_chunk(Chain *chain, int c, Error *err) {
     const PgMpi *mpi = chain->mpi;
     const void *own = chunk_own(chain, c);
@@ -232,7 +230,8 @@ static int finish_chunk(Chain *chain, int c, Error *err) {
     return send_chunk(chain, c, own, chain->on, TAG_RESULT, err);
 }
 
-// Adds this host's ranks to a chunk, behind what the hosts before have added.
+// Adds this host's ranks to the partial sum of a chunk, and sends it to the next host; the last
+// host completes it.
 static int add_chunk(Chain *chain, int c, Error *err) {
     PgMpi *mpi = chain->mpi;
     const bool last = mpi->hosts.host + 1 == mpi->hosts.count;
@@ -253,12 +252,12 @@ static int add_chunk(Chain *chain, int c, Error *err) {
     return finish_chunk(chain, c, err);
 }
 
-// Has what is awaited come? A request that was never made counts as done.
+// Polls a request. An inactive request counts as done.
 static int test(const PgMpi *mpi, int request, int *done, Error *err) {
     return MPI(MPI_Test(&mpi->requests[request], done, MPI_STATUS_IGNORE), err);
 }
 
-// Takes the next step that can be taken. *moved: there was one.
+// Processes the next received chunk of each direction. *moved: there was one.
 static int advance(Chain *chain, bool *moved, Error *err) {
     const PgMpi *mpi = chain->mpi;
     int done = 0;
@@ -285,24 +284,24 @@ static int run_chain(Chain *chain, Error *err) {
         bool moved;
         if (advance(chain, &moved, err) != 0) return -1;
         if (moved) continue;
-        if (mpi_look(mpi, err) != 0) return -1;
+        if (mpi_check(mpi, err) != 0) return -1;
         mpi_nap();
     }
     return mpi_wait(mpi, err); // what was sent
 }
 
-// ---- the all-reduce -----------------------------------------------------------------------------
+// ---- the all-reduce ----------------------------------------------------------------------------
 
 static Chain plan_chain(PgMpi *mpi, void **buffers) {
     const Collective *c = &mpi->call->collective;
     const MpiHosts *hosts = &mpi->hosts;
-    const size_t size = pg_type_bytes(c->type), line = CACHE_LINE / size;
-    const size_t ranks = (size_t)hosts->local_size, j = (size_t)hosts->local_rank;
-    const size_t each = c->count / line / ranks * line;
+    const size_t size = pg_type_bytes(c->type);
+    const ReduceSlice mine =
+        reduce_slice_of(c->type, c->count, hosts->local_size, hosts->local_rank);
     Chain chain = {.mpi = mpi, .buffers = buffers, .type = c->type, .op = c->op, .size = size};
     if (c->op == PG_AVG) chain.op = PG_SUM;
-    chain.first = j * each;
-    chain.count = j + 1 == ranks ? c->count - chain.first : each;
+    chain.first = mine.first;
+    chain.count = mine.count;
     chain.chunk = CHUNK_BYTES / size;
     chain.chunks = (int)((chain.count + chain.chunk - 1) / chain.chunk);
     chain.partial = mpi_scratch(mpi, chain.count * size);
@@ -315,8 +314,9 @@ static Chain plan_chain(PgMpi *mpi, void **buffers) {
     return chain;
 }
 
-// Returns when this rank is done with the others' buffers, and they with its own.
-static int part(PgMpi *mpi, Error *err) {
+// The closing barrier of the host: returns when all its ranks have finished with each other's
+// buffers.
+static int host_barrier(PgMpi *mpi, Error *err) {
     static const char done = 1;
     char *theirs = mpi_scratch(mpi, (size_t)mpi->hosts.local_size);
     for (int j = 0; j < mpi->hosts.local_size; j++) {
@@ -338,5 +338,5 @@ int mpi_host_all_reduce(PgMpi *mpi, const MpiAllocation *a, Error *err) {
         buffers[j] = (unsigned char *)block(a, j) + offset;
     Chain chain = plan_chain(mpi, buffers);
     if (run_chain(&chain, err) != 0) return -1;
-    return part(mpi, err);
+    return host_barrier(mpi, err);
 }

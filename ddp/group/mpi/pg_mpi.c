@@ -1,5 +1,5 @@
-/* pg_mpi.c: the mpi backend: opening and closing groups, shared memory, groups within groups, and
- * the table of functions that a ProcessGroup calls.
+/* pg_mpi.c: the mpi backend: opening and closing groups, shared memory, subgroups, and the
+ * backend's table.
  */
 #include "ddp/group/mpi/pg_mpi.h"
 
@@ -7,9 +7,9 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
-#include "ddp/group/mpi/internal.h"
+#include "ddp/group/mpi/mpi_internal.h"
 
-// ---- a call -------------------------------------------------------------------------------------
+// ---- a call ------------------------------------------------------------------------------------
 
 static int run_together(PgMpi *mpi, PgCall *call, Error *err) {
     const Collective *c = &call->collective;
@@ -51,12 +51,12 @@ static int use_fast_sums(void *state) {
     return 0;
 }
 
-// ---- shared memory ------------------------------------------------------------------------------
+// ---- shared memory -----------------------------------------------------------------------------
 
 static MpiAllocation *allocate_alone(size_t bytes) {
     MpiAllocation *a = memory_zalloc(sizeof *a);
-    a->stride = mpi_whole_pages(bytes);
-    a->base = aligned_alloc(mpi_whole_pages(1), a->stride);
+    a->stride = segment_whole_pages(bytes);
+    a->base = aligned_alloc(segment_whole_pages(1), a->stride);
     CHECK(a->base, "no memory for %zu bytes", bytes);
     memset(a->base, 0, a->stride);
     return a;
@@ -88,15 +88,15 @@ static void free_allocations(PgMpi *mpi) {
     }
 }
 
-// ---- opening and closing ------------------------------------------------------------------------
+// ---- opening and closing -----------------------------------------------------------------------
 
 static void close_group(void *state) {
     PgMpi *mpi = state;
-    if (mpi->failed) return; // messages may still be on their way to what is in it
+    if (mpi->failed) return; // messages into it may be in flight
     free_allocations(mpi);
-    MpiWatch *watch = mpi_watch_begin("MPI_Comm_free", mpi->timeout_s);
+    CallWatch *watch = call_watch_begin(NULL, "MPI_Comm_free", mpi->timeout_s);
     MPI_Comm_free(&mpi->comm);
-    mpi_watch_end(watch);
+    call_watch_end(watch);
     pthread_mutex_destroy(&mpi->mutex);
     free(mpi->requests);
     free(mpi->peers);
@@ -107,13 +107,13 @@ static void close_group(void *state) {
     free(mpi);
 }
 
-// Open MPI opens a group by messages with a tag that it is given, on the communicator that the
-// group comes from. A rank may still look for our messages there, so this is none of internal.h's
-// tags. Every MPI allows tags of up to 0x7fff.
+// Open MPI creates a communicator by messages on the parent communicator, with the tag given to
+// MPI_Comm_create_group. A rank may still have receives of ours posted there, so the tags of
+// mpi_internal.h are avoided. Every MPI allows tags up to 0x7fff.
 enum { FIRST_OPENING_TAG = 0x4000 };
 
-// Opens the group of `count` ranks of a communicator; all of them call. `tag` tells apart what is
-// opened at the same time. Returns NULL with err filled after a failure.
+// Creates the state for a group of `count` ranks of a communicator. Collective over them. `tag`
+// separates concurrent creations. Returns NULL with err filled on failure.
 static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, double timeout_s,
                          Error *err) {
     PgMpi *mpi = memory_zalloc(sizeof *mpi);
@@ -124,13 +124,13 @@ static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, do
     mpi->headers = memory_zalloc((size_t)count * sizeof *mpi->headers);
     mpi->sources = memory_zalloc(((size_t)count + 1) * sizeof *mpi->sources);
     mpi->buffers = memory_zalloc((size_t)count * sizeof *mpi->buffers);
-    MpiWatch *watch = mpi_watch_begin("the beginning of an MPI group", timeout_s);
+    CallWatch *watch = call_watch_begin(NULL, "the beginning of an MPI group", timeout_s);
     int status = MPI(MPI_Comm_group(comm, &all), err) ||
                  MPI(MPI_Group_incl(all, count, ranks, &members), err) ||
                  MPI(MPI_Comm_create_group(comm, members, tag, &mpi->comm), err) ||
                  MPI(MPI_Comm_set_errhandler(mpi->comm, MPI_ERRORS_RETURN), err) ||
                  MPI(MPI_Comm_rank(mpi->comm, &mpi->rank), err) || mpi_find_hosts(mpi, err);
-    mpi_watch_end(watch);
+    call_watch_end(watch);
     if (all != MPI_GROUP_NULL) MPI_Group_free(&all);
     if (members != MPI_GROUP_NULL) MPI_Group_free(&members);
     return status ? NULL : mpi;
@@ -138,17 +138,15 @@ static PgMpi *open_state(MPI_Comm comm, const int *ranks, int count, int tag, do
 
 static int new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     PgMpi *mpi = state;
+    const uint64_t members = call->collective.count;
     int count = 0, ranks[PG_SUBGROUP_PARENT_MAX];
-    bool direct, inside = false;
+    bool direct;
     *member = NULL;
     mpi->call = call;
-    for (int r = 0; r < mpi->world; r++) {
-        if (!((uint64_t)call->collective.count >> r & 1)) continue;
-        ranks[count++] = r;
-        inside = inside || r == mpi->rank;
-    }
+    for (int r = 0; r < mpi->world; r++)
+        if (pg_member_rank(members, r) >= 0) ranks[count++] = r;
     if (mpi_meet(mpi, 0, 0, &direct, err) != 0) return -1;
-    if (!inside) return 0;
+    if (pg_member_rank(members, mpi->rank) < 0) return 0;
     const int tag = FIRST_OPENING_TAG + (int)(call->sequence % 0x4000);
     *member = open_state(mpi->comm, ranks, count, tag, mpi->timeout_s, err);
     return *member ? 0 : -1;

@@ -1,13 +1,13 @@
-/* calls.c: each kind of collective as calls of NCCL, which has no gather and no scatter of
- * the kind (before 2.28): those are sends and receives that begin together.
+/* calls.c: each collective as NCCL calls. gather and scatter (which NCCL has from 2.28 on only) are
+ * sends and receives in one NCCL group.
  *
- * Buffers in host memory (metrics, the order of buckets, what ranks compare once) go through a
- * Stage; there is one for what is sent and one for what is received. A Stage belongs to one
- * collective at a time, because the one before has ended when `run` returned.
+ * Host buffers (metrics, bucket order, comparisons at start) are staged: one stage for the send
+ * buffer and one for the receive buffer. A stage is used by one collective at a time, because a
+ * collective with host buffers completes before `run` returns.
  */
 #include <string.h>
 
-#include "ddp/group/nccl/internal.h"
+#include "ddp/group/nccl/nccl_internal.h"
 
 enum { STAGE_MIN = 64 * 1024 };
 
@@ -17,9 +17,17 @@ typedef struct OnDevice {
     void *receive;
 } OnDevice;
 
-static const ncclDataType_t types[] = {
-    [PG_F32] = ncclFloat32, [PG_F64] = ncclFloat64, [PG_I32] = ncclInt32,    [PG_I64] = ncclInt64,
-    [PG_U8] = ncclUint8,    [PG_F16] = ncclFloat16, [PG_BF16] = ncclBfloat16};
+// ncclBfloat16, which nccl.h declares for CUDA C++ alone before 2.24; the libraries have it since
+// 2.10.
+enum { NCCL_BFLOAT16 = 9 };
+
+static const ncclDataType_t types[] = {[PG_F32] = ncclFloat32,
+                                       [PG_F64] = ncclFloat64,
+                                       [PG_I32] = ncclInt32,
+                                       [PG_I64] = ncclInt64,
+                                       [PG_U8] = ncclUint8,
+                                       [PG_F16] = ncclFloat16,
+                                       [PG_BF16] = (ncclDataType_t)NCCL_BFLOAT16};
 static const ncclRedOp_t ops[] = {
     [PG_SUM] = ncclSum, [PG_AVG] = ncclSum, [PG_MAX] = ncclMax, [PG_MIN] = ncclMin};
 
@@ -30,7 +38,7 @@ bool nccl_is_host(const void *buffer) {
     return attributes.type != cudaMemoryTypeDevice && attributes.type != cudaMemoryTypeManaged;
 }
 
-// ---- how much -------------------------------------------------------------------------------
+// ---- how much ----------------------------------------------------------------------------------
 
 static bool is_in_place(const Collective *c) {
     return c->kind == PG_ALL_REDUCE || c->kind == PG_BROADCAST || c->kind == PG_REDUCE;
@@ -44,7 +52,7 @@ static size_t send_bytes(const PgNccl *nccl, const Collective *c) {
     return c->kind == PG_SCATTER ? 0 : bytes;
 }
 
-// In place, what is sent is counted here.
+// A collective in place counts its buffer here.
 static size_t receive_bytes(const PgNccl *nccl, const Collective *c) {
     size_t bytes = c->count * pg_type_bytes(c->type);
     if (c->kind == PG_SEND || c->kind == PG_BARRIER) return 0;
@@ -53,8 +61,7 @@ static size_t receive_bytes(const PgNccl *nccl, const Collective *c) {
     return c->kind == PG_GATHER ? 0 : bytes;
 }
 
-// What this rank receives if the ranks pass messages on in a ring: the least that is possible
-// without help from the network.
+// Bytes that this rank receives in a ring, the minimum without support of the network.
 static uint64_t ring_bytes(const PgNccl *nccl, const Collective *c) {
     uint64_t bytes = c->count * pg_type_bytes(c->type), world = (uint64_t)nccl->world;
     bool is_root = c->root == nccl->rank;
@@ -77,7 +84,7 @@ static uint64_t ring_bytes(const PgNccl *nccl, const Collective *c) {
     }
 }
 
-// ---- the calls ------------------------------------------------------------------------------
+// ---- the calls ---------------------------------------------------------------------------------
 
 // Between ncclGroupStart and ncclGroupEnd: one rank and each of the others. The root's own part is
 // a copy.
@@ -112,7 +119,8 @@ static int run_star(PgNccl *nccl, const Collective *c, const OnDevice *at, Error
             CUDA(cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, nccl->stream));
     }
     if (nccl->world == 1) return 0;
-    nccl_guard_enter(nccl); // until all is settled: where calls block, the last one waits
+    // Covers the whole NCCL group: of a blocking communicator only ncclGroupEnd waits.
+    nccl_guard_enter(nccl);
     ncclResult_t result = ncclGroupStart();
     if (result == ncclSuccess) {
         ncclResult_t queued = queue_star(nccl, c, at), ended = ncclGroupEnd();
@@ -167,12 +175,12 @@ static int run_on_device(PgNccl *nccl, const Collective *c, const OnDevice *at, 
     return 0;
 }
 
-// ---- buffers in host memory -----------------------------------------------------------------
+// ---- buffers in host memory --------------------------------------------------------------------
 
-static void close_stage(Stage *stage) {
+static void close_stage(NcclStage *stage) {
     if (stage->device) CUDA(cudaFree(stage->device));
     if (stage->host) CUDA(cudaFreeHost(stage->host));
-    *stage = (Stage){0};
+    *stage = (NcclStage){0};
 }
 
 void nccl_close_stages(PgNccl *nccl) {
@@ -180,9 +188,9 @@ void nccl_close_stages(PgNccl *nccl) {
     close_stage(&nccl->receive);
 }
 
-// Taking memory waits for the device; so what is in flight there must be waited for first, with a
+// Allocating synchronises with the device, so the work in flight is waited for first, with a
 // deadline.
-static int grow_stage(PgNccl *nccl, Stage *stage, size_t bytes, Error *err) {
+static int grow_stage(PgNccl *nccl, NcclStage *stage, size_t bytes, Error *err) {
     if (bytes <= stage->bytes) return 0;
     if (nccl_await_stream(nccl, err) != 0) return -1;
     close_stage(stage);
@@ -196,7 +204,7 @@ static int grow_stage(PgNccl *nccl, Stage *stage, size_t bytes, Error *err) {
     return 0;
 }
 
-static int stage_in(PgNccl *nccl, Stage *stage, const void *buffer, size_t bytes, Error *err) {
+static int stage_in(PgNccl *nccl, NcclStage *stage, const void *buffer, size_t bytes, Error *err) {
     if (grow_stage(nccl, stage, bytes, err) != 0) return -1;
     if (bytes == 0) return 0;
     memcpy(stage->host, buffer, bytes);
@@ -204,7 +212,7 @@ static int stage_in(PgNccl *nccl, Stage *stage, const void *buffer, size_t bytes
     return 0;
 }
 
-static int stage_out(PgNccl *nccl, Stage *stage, void *buffer, size_t bytes, Error *err) {
+static int stage_out(PgNccl *nccl, NcclStage *stage, void *buffer, size_t bytes, Error *err) {
     if (bytes > 0)
         CUDA(cudaMemcpyAsync(stage->host, stage->device, bytes, cudaMemcpyDeviceToHost,
                              nccl->stream));
@@ -213,7 +221,7 @@ static int stage_out(PgNccl *nccl, Stage *stage, void *buffer, size_t bytes, Err
     return 0;
 }
 
-static int run_staged(PgNccl *nccl, const Collective *c, const Ticket *ticket, Error *err) {
+static int run_staged(PgNccl *nccl, const Collective *c, const NcclTicket *ticket, Error *err) {
     OnDevice at = {c->send, c->receive};
     size_t sent = send_bytes(nccl, c), received = receive_bytes(nccl, c);
     if (ticket->host_send && !is_in_place(c)) {
@@ -228,7 +236,7 @@ static int run_staged(PgNccl *nccl, const Collective *c, const Ticket *ticket, E
         at.receive = nccl->receive.device;
     }
     if (run_on_device(nccl, c, &at, err) != 0) return -1;
-    // A reduce leaves the other ranks' buffers as they were.
+    // A reduce leaves the buffers of ranks other than root unchanged.
     bool keeps = !ticket->host_receive || (c->kind == PG_REDUCE && c->root != nccl->rank);
     return stage_out(nccl, &nccl->receive, c->receive, keeps ? 0 : received, err);
 }
@@ -236,11 +244,11 @@ static int run_staged(PgNccl *nccl, const Collective *c, const Ticket *ticket, E
 int nccl_barrier(PgNccl *nccl, Error *err) {
     int32_t one = 1;
     Collective sum = pg_all_reduce(&one, 1, PG_I32, PG_SUM);
-    const Ticket ticket = {.host_send = true, .host_receive = true};
+    const NcclTicket ticket = {.host_send = true, .host_receive = true};
     return run_staged(nccl, &sum, &ticket, err);
 }
 
-int nccl_queue(PgNccl *nccl, const PgCall *call, const Ticket *ticket, uint64_t *moved,
+int nccl_queue(PgNccl *nccl, const PgCall *call, const NcclTicket *ticket, uint64_t *moved,
                Error *err) {
     const Collective *c = &call->collective;
     *moved += ring_bytes(nccl, c);

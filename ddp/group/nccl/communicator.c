@@ -1,25 +1,24 @@
-/* communicator.c: communicators: how they are made, ended and aborted.
+/* communicator.c: creation, end and abort of communicators.
  *
- * They are non-blocking: no NCCL call waits for another rank, so that this thread can look at the
- * clock meanwhile, and abort. The price is that almost every call may answer "in progress", that
- * nothing else may be asked of the communicator until it is done (nccl_settle), and that NCCL
- * carries out each call in a thread that it starts for it. With NCCL_COMM_BLOCKING=1 they block,
- * and another thread looks at the clock (guard.c).
+ * Communicators are non-blocking: no NCCL call waits for another rank, so that this thread can
+ * check the clock, and abort. The cost: almost every call may return "in progress", no other call
+ * is allowed until it completes (nccl_settle), and NCCL starts a thread per call. With
+ * NCCL_COMM_BLOCKING=1 calls block, and another thread checks the clock (nccl_guard.c).
  */
-#include <errno.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/machine.h"
-#include "ddp/group/nccl/internal.h"
+#include "common/base/sync.h"
+#include "ddp/group/call_watch.h"
+#include "ddp/group/nccl/nccl_internal.h"
 
-enum { OLDEST = 21900, SHARED_GPU = 23003 }; // versions: required; may share a GPU between ranks
+enum { OLDEST = 21900, SHARED_GPU = 23003 }; // NCCL versions: required; allows ranks to share a GPU
 
-// After that the process ends: a call that hangs cannot be taken back. Or after the group's
-// timeout, if that is shorter.
+// Deadline of ncclCommAbort, or the group's timeout if that is shorter. Then the process ends,
+// because a blocked call cannot be cancelled.
 #define ABORT_S 20.0
-#define CLOSE_S 10.0 // for the other ranks to close, too
+#define CLOSE_S 10.0 // for the other ranks to close
 
 bool pg_nccl_built(void) {
     return true;
@@ -41,7 +40,7 @@ static int read_version(int *version, Error *err) {
                      *version % 100);
 }
 
-// ---- addresses ------------------------------------------------------------------------------
+// ---- addresses ---------------------------------------------------------------------------------
 
 int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
     ncclUniqueId id;
@@ -65,9 +64,9 @@ static int parse_address(const char *address, ncclUniqueId *id, Error *err) {
     return fine ? 0 : error_set(err, STATUS_FAILED, "\"%.40s\" is no NCCL address", address);
 }
 
-// ---- cards ----------------------------------------------------------------------------------
+// ---- cards -------------------------------------------------------------------------------------
 
-// What NCCL takes for the identity of a host: NCCL_HOSTID, or name and boot.
+// NCCL's identity of a host: NCCL_HOSTID, or name and boot id.
 static void describe_host(char text[96]) {
     const char *given = getenv("NCCL_HOSTID");
     char boot[48], name[40];
@@ -96,16 +95,16 @@ int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Er
     return 0;
 }
 
-// ---- life -----------------------------------------------------------------------------------
+// ---- life --------------------------------------------------------------------------------------
 
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err) {
     uint64_t start_ns = clock_ns();
     if (nccl_guard_leave(nccl, err) != 0) return -1;
     while (result == ncclInProgress) {
-        if (nccl_look(nccl, nccl->call, err) != 0) return -1;
+        if (nccl_check(nccl, nccl->call, err) != 0) return -1;
         ncclResult_t asked = ncclCommGetAsyncError(nccl->communicator, &result);
         if (asked != ncclSuccess) result = asked;
-        if (result == ncclInProgress) nccl_wait_a_little(start_ns);
+        if (result == ncclInProgress) sync_back_off(start_ns);
     }
     if (result == ncclSuccess) return 0;
     return error_set(err, STATUS_FAILED, "rank %d: %.*s: %s: %s", nccl->rank,
@@ -116,56 +115,23 @@ int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err)
 int nccl_connect(PgNccl *nccl, const char *address, Error *err) {
     ncclUniqueId id;
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclComm_t made = NULL, *place = nccl->guard ? &made : &nccl->communicator;
+    ncclComm_t made = NULL, *created = nccl->guard ? &made : &nccl->communicator;
     config.blocking = nccl->guard != NULL;
     if (parse_address(address, &id, err) != 0) return -1;
     (void)cuda_enter(nccl->device);
-    if (NCCL(nccl, ncclCommInitRankConfig(place, nccl->world, id, nccl->rank, &config), err))
+    if (NCCL(nccl, ncclCommInitRankConfig(created, nccl->world, id, nccl->rank, &config), err))
         return -1;
-    nccl->communicator = *place;
+    nccl->communicator = *created;
     return 0;
-}
-
-// Ends the process if it is not told in time that an abort has returned.
-typedef struct Grace {
-    pthread_mutex_t mutex;
-    pthread_cond_t returned;
-    bool over;
-    double seconds;
-    const char *reason;
-} Grace;
-
-static void *watch_abort(void *context) {
-    Grace *grace = context;
-    struct timespec deadline = clock_deadline(grace->seconds);
-    int status = 0;
-    pthread_mutex_lock(&grace->mutex);
-    while (!grace->over && status != ETIMEDOUT)
-        status =
-            pthread_cond_clockwait(&grace->returned, &grace->mutex, CLOCK_MONOTONIC, &deadline);
-    if (!grace->over) {
-        fprintf(stderr, "error: %s; and ncclCommAbort did not return within %g s\n", grace->reason,
-                grace->seconds);
-        _exit(STATUS_FAILED);
-    }
-    pthread_mutex_unlock(&grace->mutex);
-    return NULL;
 }
 
 void nccl_abort(PgNccl *nccl, const char *reason) {
     if (!nccl->communicator) return;
     double seconds = nccl->timeout_s < ABORT_S ? nccl->timeout_s : ABORT_S;
-    Grace grace = {PTHREAD_MUTEX_INITIALIZER, PTHREAD_COND_INITIALIZER, false, seconds, reason};
-    pthread_t watcher;
-    int status = pthread_create(&watcher, NULL, watch_abort, &grace);
-    CHECK(status == 0, "no thread to watch over ncclCommAbort: %s", strerror(status));
-    (void)ncclCommAbort(nccl->communicator); // whatever it says, the communicator is gone
+    CallWatch *watch = call_watch_begin(reason, "ncclCommAbort", seconds);
+    (void)ncclCommAbort(nccl->communicator); // on an error, too, the communicator is freed
     nccl->communicator = NULL;
-    pthread_mutex_lock(&grace.mutex);
-    grace.over = true;
-    pthread_cond_signal(&grace.returned);
-    pthread_mutex_unlock(&grace.mutex);
-    pthread_join(watcher, NULL);
+    call_watch_end(watch);
 }
 
 void nccl_disconnect(PgNccl *nccl) {

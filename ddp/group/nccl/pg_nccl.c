@@ -1,10 +1,10 @@
 /* pg_nccl.c: the nccl backend: opening and closing groups, tickets, shared memory, subgroups, and
- * the table of functions that a ProcessGroup calls. Threads and order are in internal.h.
+ * the backend's table. Threads and order are in nccl_internal.h.
  *
- * After a failure the communicator is aborted by the communication thread, at its next poll. That
- * ends NCCL's kernels on the device, and so frees an owner that waits for its compute stream. NCCL
- * then waits for the owner: until it has closed the graphs that hold collectives (pg_check_sound
- * tells it when), or until the time for an abort is over.
+ * After a failure the communication thread aborts the communicator at its next poll. That ends
+ * NCCL's kernels, and so releases an owner that waits for its compute stream. ncclCommAbort in turn
+ * waits until the owner has closed the graphs that hold collectives (pg_check_sound tells it when),
+ * or until the deadline of the abort.
  */
 #include "ddp/group/nccl/pg_nccl.h"
 
@@ -13,15 +13,15 @@
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/group/debug_level.h"
-#include "ddp/group/nccl/internal.h"
+#include "ddp/group/nccl/nccl_internal.h"
 
 #define STORE_S 10.0 // for an answer of the store
 
-// ---- tickets --------------------------------------------------------------------------------
+// ---- tickets -----------------------------------------------------------------------------------
 
-static Ticket *take_ticket(PgNccl *nccl) {
+static NcclTicket *take_ticket(PgNccl *nccl) {
     pthread_mutex_lock(&nccl->mutex);
-    Ticket *ticket = nccl->spare;
+    NcclTicket *ticket = nccl->spare;
     if (ticket) nccl->spare = ticket->next;
     pthread_mutex_unlock(&nccl->mutex);
     if (ticket) return ticket;
@@ -35,7 +35,7 @@ static Ticket *take_ticket(PgNccl *nccl) {
     return ticket;
 }
 
-static void let_go(PgNccl *nccl, Ticket *ticket) {
+static void release_ticket(PgNccl *nccl, NcclTicket *ticket) {
     pthread_mutex_lock(&nccl->mutex);
     if (--ticket->holders == 0) {
         ticket->next = nccl->spare;
@@ -46,7 +46,7 @@ static void let_go(PgNccl *nccl, Ticket *ticket) {
 
 static void close_tickets(PgNccl *nccl) {
     while (nccl->made) {
-        Ticket *ticket = nccl->made;
+        NcclTicket *ticket = nccl->made;
         nccl->made = ticket->made_before;
         CUDA(cudaEventDestroy(ticket->begin));
         CUDA(cudaEventDestroy(ticket->end));
@@ -54,34 +54,34 @@ static void close_tickets(PgNccl *nccl) {
     }
 }
 
-// ---- a collective's way ---------------------------------------------------------------------
+// ---- a collective's way ------------------------------------------------------------------------
 
 static int queue_issue(void *state, PgCall *call, Error *err) {
     PgNccl *nccl = state;
     const Collective *c = &call->collective;
     const CudaDevice *cuda = cuda_enter(nccl->device);
-    Ticket *ticket = take_ticket(nccl);
+    NcclTicket *ticket = take_ticket(nccl);
     ticket->host_send = nccl_is_host(c->send);
     ticket->host_receive = nccl_is_host(c->receive);
     ticket->captured = call->recorded = cuda->capturing;
     ticket->holders = 1;
     call->ticket = ticket;
-    if (cuda->capturing) nccl->cuda->wait_s = nccl->timeout_s; // nobody watches over a replay
+    if (cuda->capturing) nccl->cuda->wait_s = nccl->timeout_s; // the backend cannot poll a replay
     if (!cuda->capturing || !(ticket->host_send || ticket->host_receive || c->kind == PG_BARRIER)) {
         CUDA(cudaEventRecord(ticket->begin, cuda->compute));
         return 0;
     }
     char text[PG_DESCRIPTION_MAX];
-    let_go(nccl, ticket);
+    release_ticket(nccl, ticket);
     return error_set(err, STATUS_FAILED,
                      "rank %d: %s cannot be recorded into a graph: it %s host memory", nccl->rank,
                      pg_describe(call->operation, c, text),
                      c->kind == PG_BARRIER ? "goes through" : "works on");
 }
 
-// The communication thread has queued the collective: it holds the ticket until the end.
+// The collective is enqueued: the communication thread holds the ticket until its completion.
 static void put_in_flight(PgNccl *nccl, const PgCall *call) {
-    Ticket *ticket = call->ticket;
+    NcclTicket *ticket = call->ticket;
     ticket->call = *call;
     ticket->next = NULL;
     pthread_mutex_lock(&nccl->mutex);
@@ -96,7 +96,7 @@ static void put_in_flight(PgNccl *nccl, const PgCall *call) {
 
 static int queue_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgNccl *nccl = state;
-    Ticket *ticket = call->ticket;
+    NcclTicket *ticket = call->ticket;
     bool on_host = ticket->host_send || ticket->host_receive || call->collective.kind == PG_BARRIER;
     (void)cuda_enter(nccl->device);
     if (nccl_arrive(nccl, call, err) != 0) return -1;
@@ -110,13 +110,13 @@ static int queue_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
 
 static void queue_join(void *state, PgCall *call) {
     PgNccl *nccl = state;
-    Ticket *ticket = call->ticket;
+    NcclTicket *ticket = call->ticket;
     const CudaDevice *cuda = cuda_enter(nccl->device);
     CUDA(cudaStreamWaitEvent(cuda->compute, ticket->end, cudaEventWaitDefault));
-    let_go(nccl, ticket);
+    release_ticket(nccl, ticket);
 }
 
-// Ends what is in flight. The tickets stay as they are: nobody will need them again.
+// Aborts the calls in flight. Their tickets are never reused.
 static void stop(PgNccl *nccl) {
     if (!nccl->communicator) return;
     nccl_tell_failure(nccl, nccl->message);
@@ -139,19 +139,19 @@ static int queue_poll(void *state, PgCall *done, bool *busy, Error *err) {
         *busy = false;
         return 0;
     }
-    Ticket *ticket = nccl->first;
-    *busy = true; // also after a failure here: the next call stops it
+    NcclTicket *ticket = nccl->first;
+    *busy = true; // also on failure below: the next poll aborts
     cudaError_t status = ticket ? cudaEventQuery(ticket->end) : cudaErrorNotReady;
     if (status == cudaSuccess) {
         nccl->first = ticket->next;
         if (!nccl->first) nccl->last = NULL;
         *done = ticket->call;
-        let_go(nccl, ticket);
+        release_ticket(nccl, ticket);
         return 1;
     }
     if (status != cudaErrorNotReady)
         return error_set(err, STATUS_FAILED, "rank %d: %s", nccl->rank, cudaGetErrorString(status));
-    if (nccl_look(nccl, ticket ? &ticket->call : NULL, err) != 0) return -1;
+    if (nccl_check(nccl, ticket ? &ticket->call : NULL, err) != 0) return -1;
     *busy = ticket != NULL;
     return 0;
 }
@@ -164,9 +164,9 @@ static void queue_abort(void *state, const char *message) {
     pthread_mutex_unlock(&nccl->mutex);
 }
 
-// ---- shared memory --------------------------------------------------------------------------
+// ---- shared memory -----------------------------------------------------------------------------
 
-static void release_region(PgNccl *nccl, Region *region) {
+static void release_region(PgNccl *nccl, NcclRegion *region) {
     if (region->handle && nccl->communicator)
         (void)ncclCommDeregister(nccl->communicator, region->handle);
     (void)ncclMemFree(region->memory);
@@ -178,7 +178,7 @@ static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
     size_t bytes = call->collective.count ? call->collective.count : 1;
     (void)cuda_enter(nccl->device);
     if (nccl_arrive(nccl, call, err) != 0 || nccl_await_stream(nccl, err) != 0) return NULL;
-    Region *region = memory_zalloc(sizeof *region);
+    NcclRegion *region = memory_zalloc(sizeof *region);
     if (ncclMemAlloc(&region->memory, bytes) != ncclSuccess) {
         error_set(err, STATUS_FAILED, "rank %d: no memory on the device for %zu bytes", nccl->rank,
                   bytes);
@@ -196,7 +196,7 @@ static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
     return nccl_barrier(nccl, err) ? NULL : region->memory;
 }
 
-// ---- opening and closing --------------------------------------------------------------------
+// ---- opening and closing -----------------------------------------------------------------------
 
 static void queue_close(void *state) {
     PgNccl *nccl = state;
@@ -206,8 +206,8 @@ static void queue_close(void *state) {
     else
         nccl_tell_closed(nccl);
     cuda_wait_stream(
-        nccl->cuda->compute); // it may still read gradients, and unmapping waits for nobody
-    for (Region *next, *region = nccl->regions; region; region = next) {
+        nccl->cuda->compute); // it may still read gradients, and unmapping does not wait
+    for (NcclRegion *next, *region = nccl->regions; region; region = next) {
         next = region->next;
         release_region(nccl, region);
     }
@@ -217,54 +217,54 @@ static void queue_close(void *state) {
     close_tickets(nccl);
     CUDA(cudaEventDestroy(nccl->staged));
     if (nccl->stream != nccl->cuda->communication) CUDA(cudaStreamDestroy(nccl->stream));
-    store_close(nccl->place.store);
-    if (nccl->place.leave) nccl->place.leave(nccl->place.context);
+    store_close(nccl->endpoint.store);
+    if (nccl->endpoint.leave) nccl->endpoint.leave(nccl->endpoint.context);
     pthread_mutex_destroy(&nccl->mutex);
     free(nccl);
 }
 
-// The first group of a device has the device's stream, each other one its own: two groups on one
-// stream would wait for each other where two ranks call them in different order.
+// The first group of a device uses the device's stream, every other group its own: two groups on
+// one stream would deadlock where two ranks call them in different orders.
 static cudaStream_t choose_stream(const CudaDevice *cuda, bool first) {
     cudaStream_t stream = cuda->communication;
     if (!first) CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
     return stream;
 }
 
-// Takes the place's store. NULL with err filled; then `leave` was not called.
-static PgNccl *open_state(const PgNcclPlace *place, const char *name, Error *err) {
+// Takes the endpoint's store. NULL with err filled; then `leave` was not called.
+static PgNccl *open_state(const PgNcclEndpoint *endpoint, const char *name, Error *err) {
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
     PgCall joining = {.operation = PG_BARRIER,
                       .collective = pg_barrier(),
-                      .deadline_ns = clock_ns_after(place->options->timeout_s),
-                      .timeout_s = place->options->timeout_s};
+                      .deadline_ns = clock_ns_after(endpoint->options->timeout_s),
+                      .timeout_s = endpoint->options->timeout_s};
     DebugLevel level;
     Error error = {0};
-    nccl->device = place->device;
-    nccl->cuda = cuda_enter(place->device);
-    nccl->stream = choose_stream(nccl->cuda, place->leave != NULL);
-    nccl->rank = place->rank;
-    nccl->world = place->world;
-    nccl->timeout_s = place->options->timeout_s;
-    nccl->place = *place;
+    nccl->device = endpoint->device;
+    nccl->cuda = cuda_enter(endpoint->device);
+    nccl->stream = choose_stream(nccl->cuda, endpoint->leave != NULL);
+    nccl->rank = endpoint->rank;
+    nccl->world = endpoint->world;
+    nccl->timeout_s = endpoint->options->timeout_s;
+    nccl->endpoint = *endpoint;
     snprintf(nccl->name, sizeof nccl->name, "%s", name);
     pthread_mutex_init(&nccl->mutex, NULL);
     CUDA(cudaEventCreateWithFlags(&nccl->staged, cudaEventDisableTiming));
     nccl->call = &joining;
     if (debug_level_read(&level, &error) == 0 && nccl_guard_open(nccl, &error) == 0 &&
-        nccl_connect(nccl, place->address, &error) == 0 && nccl_barrier(nccl, &error) == 0) {
+        nccl_connect(nccl, endpoint->address, &error) == 0 && nccl_barrier(nccl, &error) == 0) {
         nccl->detail = level == DEBUG_DETAIL;
         nccl->call = NULL;
         return nccl;
     }
     error_set(err, error.status, "%s", error.message);
-    nccl->place.leave = NULL;
+    nccl->endpoint.leave = NULL;
     queue_abort(nccl, error.message);
     queue_close(nccl);
     return NULL;
 }
 
-// ---- subgroups ------------------------------------------------------------------------------
+// ---- subgroups ---------------------------------------------------------------------------------
 
 enum { CONNECTIONS = 8 }; // CUDA's queues: for this group's streams, another's and NCCL's own
 
@@ -278,37 +278,34 @@ static int check_connections(Error *err) {
         text, CONNECTIONS);
 }
 
-// The first member makes the new group's address and leaves it in the store. Ranks outside go on.
+// The first member creates the subgroup's address and sets it in the store. Ranks outside return at
+// once.
 static int queue_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     PgNccl *nccl = state;
-    int count = 0, place = -1; // this rank's
-    for (int r = 0; r < nccl->world; r++) {
-        if (!((uint64_t)call->collective.count >> r & 1)) continue;
-        if (r == nccl->rank) place = count;
-        count++;
-    }
+    const uint64_t members = call->collective.count;
+    const int count = pg_member_count(members), own_rank = pg_member_rank(members, nccl->rank);
     *member = NULL;
     if (check_connections(err) != 0 || nccl_arrive(nccl, call, err) != 0) return -1;
-    if (place < 0) return 0;
+    if (own_rank < 0) return 0;
     char address[PG_NCCL_ADDRESS_MAX], name[NCCL_NAME_MAX];
     char key[NCCL_KEY_MAX];
     snprintf(name, sizeof name, "%.40s.%ju", nccl->name, (uintmax_t)call->sequence);
     snprintf(key, sizeof key, "nccl/%s/address", name);
-    if (place > 0) {
+    if (own_rank > 0) {
         if (nccl_read_key(nccl, key, "", address, sizeof address, err) != 0) return -1;
     } else if (pg_nccl_create(address, err) != 0 ||
-               store_set(nccl->place.store, key, address, strlen(address), err) != 0) {
+               store_set(nccl->endpoint.store, key, address, strlen(address), err) != 0) {
         return -1;
     }
-    Store *store = store_clone(nccl->place.store, STORE_S, err);
+    Store *store = store_clone(nccl->endpoint.store, STORE_S, err);
     if (!store) return -1;
     const PgOptions options = {.timeout_s = nccl->timeout_s};
-    const PgNcclPlace inside = {.address = address,
-                                .device = nccl->device,
-                                .rank = place,
-                                .world = count,
-                                .options = &options,
-                                .store = store};
+    const PgNcclEndpoint inside = {.address = address,
+                                   .device = nccl->device,
+                                   .rank = own_rank,
+                                   .world = count,
+                                   .options = &options,
+                                   .store = store};
     *member = open_state(&inside, name, err);
     return *member ? 0 : -1;
 }
@@ -323,13 +320,13 @@ static const PgBackend backend_nccl = {.name = "nccl",
                                        .join = queue_join,
                                        .poll = queue_poll};
 
-ProcessGroup *pg_nccl_open(const PgNcclPlace *place, Error *err) {
-    PgNccl *nccl = open_state(place, "world", err);
+ProcessGroup *pg_nccl_open(const PgNcclEndpoint *endpoint, Error *err) {
+    PgNccl *nccl = open_state(endpoint, "world", err);
     if (!nccl) return NULL;
     ProcessGroup *group =
-        pg_new(&backend_nccl, nccl, place->rank, place->world, place->options, err);
+        pg_new(&backend_nccl, nccl, endpoint->rank, endpoint->world, endpoint->options, err);
     if (group) return group;
-    nccl->place.leave = NULL;
+    nccl->endpoint.leave = NULL;
     queue_close(nccl);
     return NULL;
 }

@@ -1,13 +1,12 @@
-/* scale.cu: averages are sums, multiplied once by 1/W, as in every backend. NCCL's own
- * average multiplies each rank's part before adding, which rounds otherwise when W is no power of
- * two.
+/* scale.cu: averages are sums, multiplied once by 1/W, as in every backend. NCCL's own average
+ * multiplies each rank's part before adding, which rounds differently unless W is a power of two.
  */
 #include "common/device/cuda/launch.cuh"
 
 #include <nccl.h> // brings C++ along, so not from within
 
 extern "C" {
-#include "ddp/group/nccl/internal.h"
+#include "ddp/group/nccl/nccl_internal.h"
 }
 
 template <typename T> static __global__ void scale(T *buffer, T factor, size_t count) {

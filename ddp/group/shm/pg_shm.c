@@ -1,9 +1,8 @@
-/* pg_shm.c: the shm backend: making groups in shared memory, shared allocations, and the table of
- * functions that a ProcessGroup calls. The layout and the safety rule are in internal.h, the
- * algorithms in moves.c.
+/* pg_shm.c: the shm backend: opening groups, shared allocations, and the backend's table. The
+ * layout and the safety rule are in shm_internal.h, the algorithms in shm_moves.c.
  *
- * Groups of processes and groups of threads differ in two places only: how another rank's segment
- * is found (through /proc, or by its pointer), and whether a rank can die alone.
+ * Groups of processes and groups of threads differ in two points: how another rank's segment is
+ * found (through /proc, or by its pointer), and whether a rank can die alone.
  */
 #include "ddp/group/shm/pg_shm.h"
 
@@ -15,40 +14,36 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
-#include "ddp/group/shm/internal.h"
+#include "ddp/group/shm/shm_internal.h"
 
 // ---- the control segment --------------------------------------------------------------------
 
-// Rounded up, so that mailboxes begin on a page and blocks of an allocation share none.
-static size_t whole_pages(size_t bytes) {
-    size_t page = (size_t)sysconf(_SC_PAGESIZE);
-    return (bytes + page - 1) / page * page;
-}
-
 static size_t mailboxes_offset(int world) {
-    return whole_pages(sizeof(Control) + (size_t)world * sizeof(RankSlot));
+    return segment_whole_pages(sizeof(ShmControl) + (size_t)world * sizeof(RankSlot));
 }
 
 static size_t channels_offset(int world) {
-    return mailboxes_offset(world) + (size_t)world * sizeof(Mailbox);
+    return mailboxes_offset(world) + (size_t)world * sizeof(ShmMailbox);
 }
 
-// The kernel gives pages only where something is written: channels that are not used cost nothing.
+// The kernel allocates pages on the first write: unused channels cost nothing.
 static size_t control_bytes(int world) {
-    return whole_pages(channels_offset(world) + (size_t)world * (size_t)world * sizeof(Channel));
+    return segment_whole_pages(channels_offset(world) +
+                               (size_t)world * (size_t)world * sizeof(ShmChannel));
 }
 
 static uint64_t control_layout(int world) {
     return (uint64_t)control_bytes(world) << 16 | (uint64_t)sizeof(RankSlot);
 }
 
-Mailbox *shm_mailbox(const PgShm *shm, int rank) {
-    return (Mailbox *)(void *)(shm->segment->base + mailboxes_offset(shm->world)) + rank;
+ShmMailbox *shm_mailbox(const PgShm *shm, int rank) {
+    return (ShmMailbox *)(void *)(shm->segment->base + mailboxes_offset(shm->world)) + rank;
 }
 
-Channel *shm_channel(const PgShm *shm, int from, int to) {
-    Channel *channels = (Channel *)(void *)(shm->segment->base + channels_offset(shm->world));
+ShmChannel *shm_channel(const PgShm *shm, int from, int to) {
+    ShmChannel *channels = (ShmChannel *)(void *)(shm->segment->base + channels_offset(shm->world));
     return &channels[from * shm->world + to];
 }
 
@@ -65,7 +60,7 @@ static PgShmSegment *create_control(int world, Error *err) {
     }
     PgShmSegment *segment = segment_create(control_bytes(world), err);
     if (!segment) return NULL;
-    Control *control = (Control *)(void *)segment->base;
+    ShmControl *control = (ShmControl *)(void *)segment->base;
     control->nonce = nonce;
     control->layout = control_layout(world);
     control->world = world;
@@ -75,7 +70,7 @@ static PgShmSegment *create_control(int world, Error *err) {
 int pg_shm_create(int world, PgShmSegment **segment, char address[PG_SHM_ADDRESS_MAX], Error *err) {
     *segment = create_control(world, err);
     if (!*segment) return -1;
-    const Control *control = (const Control *)(void *)(*segment)->base;
+    const ShmControl *control = (const ShmControl *)(void *)(*segment)->base;
     snprintf(address, PG_SHM_ADDRESS_MAX, "/proc/%d/fd/%d %016" PRIx64, (int)getpid(),
              (*segment)->fd, control->nonce);
     return 0;
@@ -91,7 +86,7 @@ PgShmSegment *pg_shm_attach(const char *address, int world, Error *err) {
     }
     PgShmSegment *segment = segment_open(pid, fd, 0, err);
     if (!segment) return NULL;
-    const Control *control = (const Control *)(void *)segment->base;
+    const ShmControl *control = (const ShmControl *)(void *)segment->base;
     const char *wrong = NULL;
     if (segment->bytes < sizeof *control || control->nonce != nonce)
         wrong = "it is the memory of something else";
@@ -107,14 +102,14 @@ PgShmSegment *pg_shm_attach(const char *address, int world, Error *err) {
 
 // ---- shared allocations ---------------------------------------------------------------------
 
-static unsigned char *block(const Allocation *allocation, int rank) {
+static unsigned char *block(const ShmAllocation *allocation, int rank) {
     return allocation->segment->base + (size_t)rank * allocation->stride;
 }
 
-// The allocation that holds [buffer, buffer + bytes) in this rank's own block, or NULL.
-static const Allocation *find_allocation(const PgShm *shm, const void *buffer, size_t bytes) {
+// The allocation whose block of this rank contains [buffer, buffer + bytes), or NULL.
+static const ShmAllocation *find_allocation(const PgShm *shm, const void *buffer, size_t bytes) {
     uintptr_t begin = (uintptr_t)buffer;
-    for (const Allocation *a = shm->allocations; a; a = a->next) {
+    for (const ShmAllocation *a = shm->allocations; a; a = a->next) {
         uintptr_t first = (uintptr_t)block(a, shm->rank);
         if (begin >= first && begin - first < a->stride && bytes <= a->stride - (begin - first))
             return a;
@@ -123,7 +118,7 @@ static const Allocation *find_allocation(const PgShm *shm, const void *buffer, s
 }
 
 void *shm_peer_buffer(const PgShm *shm, const void *buffer, int rank) {
-    const Allocation *a = find_allocation(shm, buffer, 0);
+    const ShmAllocation *a = find_allocation(shm, buffer, 0);
     CHECK(a, "buffer %p is in no shared allocation", buffer);
     size_t offset = (size_t)((const unsigned char *)buffer - block(a, shm->rank));
     return block(a, rank) + offset;
@@ -133,16 +128,16 @@ static void *shm_peer_memory(void *state, const void *mine, int rank) {
     return shm_peer_buffer(state, mine, rank);
 }
 
-// Keeps a segment; close gives it back, whatever happens next.
-static Allocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stride) {
-    Allocation *a = memory_zalloc(sizeof *a);
-    *a = (Allocation){
+// Takes the segment, which shm_close releases.
+static ShmAllocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stride) {
+    ShmAllocation *a = memory_zalloc(sizeof *a);
+    *a = (ShmAllocation){
         .id = shm->call->sequence, .segment = segment, .stride = stride, .next = shm->allocations};
     shm->allocations = a;
     return a;
 }
 
-// Shows the others where a new segment is. They read that once the next barrier is over.
+// Announces a segment to the other ranks, which read it after the next barrier.
 static void announce(PgShm *shm, PgShmSegment *segment) {
     shm->control->pid = (int)getpid();
     shm->control->fd = segment->fd;
@@ -150,13 +145,14 @@ static void announce(PgShm *shm, PgShmSegment *segment) {
 }
 
 static PgShmSegment *find_announced(PgShm *shm, size_t bytes, Error *err) {
-    const Control *control = shm->control;
+    const ShmControl *control = shm->control;
     return shm->threads ? segment_share(control->segment)
                         : segment_open(control->pid, control->fd, bytes, err);
 }
 
-// Rank 0's part: makes the segment. Between shm_begin and the next barrier nobody else looks.
-static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
+// Rank 0: creates the segment. Race-free: between shm_begin and the next barrier the other ranks do
+// not read the announcement.
+static ShmAllocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
     if (stride > (SIZE_MAX >> 1) / (size_t)shm->world) {
         error_set(err, STATUS_FAILED, "shared memory: the size overflows");
         return NULL;
@@ -167,19 +163,19 @@ static Allocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
     return add_allocation(shm, segment, stride);
 }
 
-// The other ranks' part: they open the segment that rank 0 has made.
-static Allocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
+// The other ranks: open the segment of rank 0.
+static ShmAllocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
     PgShmSegment *segment = find_announced(shm, stride * (size_t)shm->world, err);
     return segment ? add_allocation(shm, segment, stride) : NULL;
 }
 
-// Touches this rank's block first itself (on machines with several memory nodes that decides where
-// its pages lie), then maps the others' pages, so that no training step takes page faults.
-static int settle(PgShm *shm, Allocation *a, Error *err) {
+// First touch: writing this rank's block places its pages on this rank's NUMA node. Then maps the
+// other ranks' pages, so that no training step takes page faults.
+static int settle(PgShm *shm, ShmAllocation *a, Error *err) {
     memset(block(a, shm->rank), 0, a->stride);
     if (shm_barrier(shm, err) != 0) return -1;
     if (shm->rank == 0) segment_seal(a->segment); // all have opened it
-#ifdef MADV_POPULATE_WRITE // Linux 5.14; elsewhere the first step takes the faults
+#ifdef MADV_POPULATE_WRITE // Linux 5.14; before, the first step takes the faults
     if (!shm->threads) madvise(a->segment->base, a->segment->bytes, MADV_POPULATE_WRITE);
 #endif
     return 0;
@@ -187,9 +183,9 @@ static int settle(PgShm *shm, Allocation *a, Error *err) {
 
 static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     PgShm *shm = state;
-    Allocation *a = NULL;
+    ShmAllocation *a = NULL;
     bool direct, is_first = shm->rank == 0;
-    size_t bytes = call->collective.count, stride = whole_pages(bytes ? bytes : 1);
+    size_t bytes = call->collective.count, stride = segment_whole_pages(bytes);
     shm->call = call;
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return NULL;
     if (is_first && !(a = make_blocks(shm, stride, err))) return NULL;
@@ -202,7 +198,8 @@ static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
 
 // ---- the backend ----------------------------------------------------------------------------
 
-// Whether this rank takes its sum to where no other rank reads: its own piece, or outside.
+// Whether this rank writes its sum where no other rank reads: into its own piece, or outside of
+// send.
 static bool keeps_to_itself(const PgShm *shm, const Collective *c, size_t bytes) {
     const unsigned char *send = c->send, *receive = c->receive;
     size_t world = (size_t)shm->world;
@@ -210,8 +207,8 @@ static bool keeps_to_itself(const PgShm *shm, const Collective *c, size_t bytes)
            receive >= send + world * bytes;
 }
 
-// Returns the buffer of this rank that others would read and write in a direct collective, and its
-// size in *bytes; NULL: the collective has no direct form.
+// Returns the buffer of this rank that the other ranks access in a direct collective, and its size
+// in *bytes; NULL: the collective has no direct form.
 static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *bytes) {
     const unsigned char *send = c->send;
     size_t own = c->count * pg_type_bytes(c->type);
@@ -225,43 +222,50 @@ static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *
                                                                                        : NULL;
 }
 
-static int run_together(PgShm *shm, PgCall *call, Error *err) {
-    const Collective *c = &call->collective;
+// Returns the id of the shared allocation that contains this rank's buffer, and the buffer's
+// *offset in it; 0: private memory.
+static uint64_t find_buffer(const PgShm *shm, const Collective *c, uint64_t *offset) {
     size_t bytes;
     const void *buffer = direct_buffer(shm, c, &bytes);
-    const Allocation *a = buffer ? find_allocation(shm, buffer, bytes) : NULL;
-    size_t offset = a ? (size_t)((const unsigned char *)buffer - block(a, shm->rank)) : 0;
-    bool direct;
-    if (shm_begin(shm, a ? a->id : 0, offset, &direct, err) != 0) return -1;
-    call->met_ns = clock_ns();
-    if (c->kind != PG_BARRIER && (direct ? shm_direct(shm, err) : shm_staged(shm, err))) return -1;
-    shm_finish(shm);
-    return 0;
+    const ShmAllocation *a = buffer ? find_allocation(shm, buffer, bytes) : NULL;
+    *offset = a ? (uint64_t)((const unsigned char *)buffer - block(a, shm->rank)) : 0;
+    return a ? a->id : 0;
 }
 
+static int run_pair(PgShm *shm, const PgCall *call, Error *err) {
+    return call->operation == PG_SEND ? shm_send(shm, err) : shm_receive(shm, err);
+}
+
+// Waits for all ranks in shm_begin, then moves the bytes.
 static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgShm *shm = state;
+    bool direct;
+    uint64_t offset;
     shm->call = call;
     shm->moved = 0;
-    int status;
-    if (call->operation == PG_SEND)
-        status = shm_send(shm, err);
-    else if (call->operation == PG_RECV)
-        status = shm_receive(shm, err);
-    else
-        status = run_together(shm, call, err);
+    int status = 0;
+    if (pg_is_pairwise(call->operation)) {
+        status = run_pair(shm, call, err);
+    } else {
+        uint64_t allocation = find_buffer(shm, &call->collective, &offset);
+        if (shm_begin(shm, allocation, offset, &direct, err) != 0) return -1;
+        call->met_ns = clock_ns();
+        if (call->operation != PG_BARRIER)
+            status = direct ? shm_direct(shm, err) : shm_staged(shm, err);
+        if (status == 0) shm_finish(shm);
+    }
     *moved += shm->moved;
     return status;
 }
 
-static PgShm *take_place(PgShmSegment *segment, int rank, bool threads) {
+static PgShm *attach_rank(PgShmSegment *segment, int rank, bool threads) {
     PgShm *shm = memory_zalloc(sizeof *shm);
     shm->segment = segment;
-    shm->control = (Control *)(void *)segment->base;
+    shm->control = (ShmControl *)(void *)segment->base;
     shm->rank = rank;
     shm->world = shm->control->world;
     shm->threads = threads;
-    shm->looks = shm->world > get_nprocs() ? SYNC_LOOKS_CROWDED : SYNC_LOOKS;
+    shm->spins = shm->world > get_nprocs() ? SYNC_SPINS_CROWDED : SYNC_SPINS;
     RankSlot *slot = &shm->control->slots[rank];
     sync_store(&slot->pid, (uint32_t)getpid());
     sync_store(&slot->presence, RANK_PRESENT);
@@ -276,7 +280,7 @@ static void shm_close(void *state) {
     PgShm *shm = state;
     sync_store(&shm->control->slots[shm->rank].presence, RANK_CLOSED);
     while (shm->allocations) {
-        Allocation *a = shm->allocations;
+        ShmAllocation *a = shm->allocations;
         shm->allocations = a->next;
         segment_release(a->segment);
         free(a);
@@ -285,36 +289,34 @@ static void shm_close(void *state) {
     free(shm);
 }
 
-// This rank's end of a new group: the first member makes the control segment, the others open it.
-static PgShm *join_members(PgShm *shm, int place, int count, Error *err) {
+// Opens this rank's end of a subgroup: its first member creates the control segment, the others
+// attach to it.
+static PgShm *join_members(PgShm *shm, int rank, int count, Error *err) {
     PgShmSegment *segment =
-        place == 0 ? create_control(count, err) : find_announced(shm, control_bytes(count), err);
+        rank == 0 ? create_control(count, err) : find_announced(shm, control_bytes(count), err);
     if (!segment) return NULL;
-    if (place == 0) announce(shm, segment);
-    return take_place(segment, place, shm->threads);
+    if (rank == 0) announce(shm, segment);
+    return attach_rank(segment, rank, shm->threads);
 }
 
-// Ranks outside only keep the order: the last barrier tells that the segment was found.
+// Ranks outside take part in the barriers only. The last barrier means that all members have
+// attached.
 static int shm_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
     PgShm *shm = state, *own = NULL;
-    int count = 0, place = -1; // this rank's
-    for (int r = 0; r < shm->world; r++) {
-        if (!((uint64_t)call->collective.count >> r & 1)) continue;
-        if (r == shm->rank) place = count;
-        count++;
-    }
+    const uint64_t members = call->collective.count;
+    const int count = pg_member_count(members), own_rank = pg_member_rank(members, shm->rank);
     bool direct;
     shm->call = call;
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return -1;
-    if (place == 0 && !(own = join_members(shm, place, count, err))) return -1;
+    if (own_rank == 0 && !(own = join_members(shm, own_rank, count, err))) return -1;
     int status = shm_barrier(shm, err);
-    if (!status && place > 0 && !(own = join_members(shm, place, count, err))) status = -1;
+    if (!status && own_rank > 0 && !(own = join_members(shm, own_rank, count, err))) status = -1;
     if (!status) status = shm_barrier(shm, err);
     if (status) {
         if (own) shm_close(own);
         return -1;
     }
-    if (place == 0) segment_seal(own->segment);
+    if (own_rank == 0) segment_seal(own->segment);
     shm_finish(shm);
     *member = own;
     return 0;
@@ -330,11 +332,11 @@ static const PgBackend backend_shm = {.name = "shm",
 
 // ---- groups ---------------------------------------------------------------------------------
 
-static int check_place(PgShmSegment *segment, int rank, Error *err) {
-    Control *control = (Control *)(void *)segment->base;
+static int check_rank(PgShmSegment *segment, int rank, Error *err) {
+    ShmControl *control = (ShmControl *)(void *)segment->base;
     if (rank < 0 || rank >= control->world)
-        return error_set(err, STATUS_USAGE, "rank %d: the group has %d ranks", rank,
-                         control->world);
+        return error_set(err, STATUS_USAGE, "rank %d: the group has %d rank%s", rank,
+                         control->world, format_s((size_t)control->world));
     if (sync_load(&control->slots[rank].presence) != RANK_ABSENT)
         return error_set(err, STATUS_FAILED, "two processes are rank %d: %d and %d", rank,
                          (int)sync_load(&control->slots[rank].pid), (int)getpid());
@@ -342,11 +344,11 @@ static int check_place(PgShmSegment *segment, int rank, Error *err) {
 }
 
 ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *options, Error *err) {
-    if (check_place(segment, rank, err) != 0) {
+    if (check_rank(segment, rank, err) != 0) {
         segment_release(segment);
         return NULL;
     }
-    PgShm *shm = take_place(segment, rank, false);
+    PgShm *shm = attach_rank(segment, rank, false);
     PgCall joining = {.operation = PG_BARRIER,
                       .deadline_ns = clock_ns_after(options->timeout_s),
                       .timeout_s = options->timeout_s};
@@ -354,7 +356,7 @@ ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *opti
     Error error = {0};
     int status = shm_check_abort(shm, &error);
     if (!status) status = shm_barrier(shm, &error);
-    segment_seal(segment); // everybody who is to come is here
+    segment_seal(segment); // all ranks have attached
     ProcessGroup *group =
         status ? NULL : pg_new(&backend_shm, shm, rank, shm->world, options, &error);
     if (group) return group;
@@ -368,14 +370,14 @@ int pg_shm_threads(int world, const PgOptions *options, ProcessGroup **groups, E
     PgShmSegment *segment = create_control(world, err);
     if (!segment) return -1;
     segment_seal(segment);
-    PgShm *places[PG_SHM_MAX_WORLD];
+    PgShm *ranks[PG_SHM_MAX_WORLD];
     for (int r = 0; r < world; r++)
-        places[r] = take_place(r == 0 ? segment : segment_share(segment), r, true);
+        ranks[r] = attach_rank(r == 0 ? segment : segment_share(segment), r, true);
     int status = 0;
     for (int r = 0; r < world; r++) {
-        groups[r] = pg_new(&backend_shm, places[r], r, world, options, err);
+        groups[r] = pg_new(&backend_shm, ranks[r], r, world, options, err);
         if (groups[r]) continue;
-        shm_close(places[r]);
+        shm_close(ranks[r]);
         status = -1;
     }
     for (int r = 0; r < world && status; r++) pg_close(groups[r]);

@@ -1,8 +1,7 @@
-/* segment.c: memory that several processes map. See the header.
+/* segment.c: memory that several processes map. See segment.h.
  *
- * Another process opens it as /proc/PID/fd/N while the maker keeps descriptor N open. That needs
- * the same user and the same view of the processes (one PID namespace), which ranks of one job
- * have.
+ * Another process opens it as /proc/PID/fd/N while its creator keeps descriptor N open. That
+ * requires the same user and the same PID namespace, which the ranks of a job share.
  */
 #include "ddp/group/shm/segment.h"
 
@@ -13,11 +12,17 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/memory.h"
 
 enum { HUGE_PAGE_BYTES = 2 * 1024 * 1024 };
 
-// Maps fd, which the new segment owns from here on, whatever happens.
+size_t segment_whole_pages(size_t bytes) {
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    return bytes == 0 ? page : (bytes + page - 1) / page * page;
+}
+
+// Maps fd and takes it, also on failure.
 static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
     void *base = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (base == MAP_FAILED) {
@@ -26,7 +31,7 @@ static PgShmSegment *segment_map(int fd, size_t bytes, Error *err) {
         close(fd);
         return NULL;
     }
-    // Huge pages save page-table walks; where the kernel gives none, nothing is lost.
+    // Huge pages save page-table walks; without them everything works.
     if (bytes >= HUGE_PAGE_BYTES) madvise(base, bytes, MADV_HUGEPAGE);
     PgShmSegment *segment = memory_zalloc(sizeof *segment);
     segment->base = base;
@@ -44,8 +49,9 @@ PgShmSegment *segment_create(size_t bytes, Error *err) {
         return NULL;
     }
     if (ftruncate(fd, (off_t)bytes)) {
+        char why[FILE_CAUSE_ROOM];
         error_set(err, STATUS_FAILED, "cannot make %zu bytes of shared memory: %s", bytes,
-                  strerror(errno));
+                  file_cause(errno, why));
         close(fd);
         return NULL;
     }
@@ -73,7 +79,7 @@ PgShmSegment *segment_open(int pid, int fd, size_t bytes, Error *err) {
         return NULL;
     }
     PgShmSegment *segment = segment_map(mine, found, err);
-    if (segment) segment_seal(segment); // this process's descriptor is of no use to others
+    if (segment) segment_seal(segment); // other processes open the creator's descriptor
     return segment;
 }
 

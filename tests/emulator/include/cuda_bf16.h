@@ -20,7 +20,7 @@ inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits) {
     return {bits};
 }
 
-// To the nearest, ties to even. Any NaN becomes the one that CUDA makes.
+// To the nearest, ties to even. Any NaN becomes CUDA's.
 inline __nv_bfloat16 __float2bfloat16_rn(float x) {
     unsigned bits = __float_as_uint(x);
     if ((bits & 0x7fffffff) > 0x7f800000) return {0x7fff};

@@ -20,8 +20,7 @@ inline __half __ushort_as_half(unsigned short bits) {
     return {bits};
 }
 
-// To the nearest, ties to even; 65520 and more become infinity. Any NaN becomes the one that CUDA
-// makes.
+// To the nearest, ties to even; 65520 and more become infinity. Any NaN becomes CUDA's.
 inline __half __float2half_rn(float x) {
     unsigned bits = __float_as_uint(x), sign = bits >> 16 & 0x8000;
     bits &= 0x7fffffff;

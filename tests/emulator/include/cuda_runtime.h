@@ -1,6 +1,6 @@
 /* cuda_runtime.h of the CUDA emulator: CUDA C++ as far as the project's kernels use it, for an
  * ordinary C++17 compiler. A kernel is a plain function, and a thread of it is one call of that
- * function; what a thread is told about itself (threadIdx and the like) lies in thread-local
+ * function; what identifies a thread (threadIdx, blockIdx, their sizes) lies in thread-local
  * variables, and what threads do together (barriers, shuffles) is ../kernel.cpp.
  *
  * A kernel is launched by cudaLaunchKernelEx, since kernel<<<...>>> is not C++. There is no

@@ -61,7 +61,7 @@ static void test_nothing_is_done_before_somebody_waits(void **) {
     });
 }
 
-// Work that nobody waits for is done in the end: another process may wait for it.
+// Work that no thread waits for is done in the end: another process may wait for it.
 static void test_work_goes_on_by_itself(void **) {
     expect_good([] {
         static std::atomic<bool> done{false};

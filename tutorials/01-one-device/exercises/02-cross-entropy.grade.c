@@ -77,7 +77,7 @@ static void part_of_a_batch(Grade *grade) {
     GRADE_EXPECT(grade, none == 0.0, "Without rows the loss is 0, not %g.", none);
     none = STUDENT(grade, cross_entropy)(NULL, NULL, 0, 2, 0.0);
     GRADE_EXPECT(grade, none == 0.0,
-                 "Without rows the loss is 0, also if nobody has any: 0 / 0 is none. (divisor 0: "
+                 "Without rows the loss is 0, also if no rank has any: 0 / 0 is NaN. (divisor 0: "
                  "%g)",
                  none);
 }

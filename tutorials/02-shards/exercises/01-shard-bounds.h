@@ -7,8 +7,8 @@
  *     10 rows, 4 shards:   [0,3) [3,6) [6,9) [9,10)
  *      9 rows, 8 shards:   [0,2) [2,4) [4,6) [6,8) [8,9)  and three shards without rows
  *
- * It is not the fairest cut (10 rows could be 3, 3, 2, 2), but it is the one that decides which
- * device sees which row, and whoever wants the same numbers has to cut in the same way.
+ * It is not the fairest cut (10 rows could be 3, 3, 2, 2), but it decides which device sees
+ * which row: the same numbers need the same cut.
  */
 #ifndef TUTORIALS_SHARD_BOUNDS_H
 #define TUTORIALS_SHARD_BOUNDS_H

@@ -1,8 +1,8 @@
 /* 02-sum-shards.h: the sum of the shards' gradients, in a fixed order.
  *
  * A float has 24 bits for its digits, so every addition rounds, and (a + b) + c is not always
- * a + (b + c). A sum of gradients that is to come out with the same bits on every machine, however
- * fast each shard was, needs an agreed order. This project's, and DataParallel's, is
+ * a + (b + c). A sum of gradients with the same bits on every machine, however fast each
+ * shard was, needs an agreed order. This project's, and DataParallel's, is
  *
  *     sum[i] = ((shards[0][i] + shards[1][i]) + shards[2][i]) + ...
  *

@@ -1,5 +1,5 @@
-/* 01-run-shards.grade.c: the work is a meeting: nobody leaves before all have come. So threads that
- * run one after the other are found out whatever the time they take.
+/* 01-run-shards.grade.c: the work is a barrier: no thread leaves before all have arrived. So
+ * threads that run one after the other are found whatever the time they take.
  */
 #include "tutorials/03-threads/exercises/01-run-shards.h"
 
@@ -16,7 +16,7 @@ typedef struct Meeting {
     int expected, came, left;
     int slow; // the shard that lingers
     int runs[MOST_SHARDS];
-    bool in_vain;  // somebody waited two seconds
+    bool in_vain;  // a thread waited two seconds
     bool outside;  // a number that is no shard's
     bool caller;   // a shard ran in the thread that called run_shards
     pthread_t who; // that one
@@ -73,7 +73,7 @@ static void meet(void *context, int shard) {
 }
 
 static void every_shard(Grade *grade) {
-    static Meeting m, long_one; // static: threads that nobody joined may outlive this function
+    static Meeting m, long_one; // static: threads that were not joined may outlive this function
     for (int count = 1; count <= 5; count++) {
         m = meeting_of(count);
         STUDENT(grade, run_shards)(count, note, &m);

@@ -1,4 +1,4 @@
-/* 02-add-in-turn.c: whoever is ready, in order. The task is in 02-add-in-turn.h. */
+/* 02-add-in-turn.c: threads that add in order, however ready. The task is in 02-add-in-turn.h. */
 #include "tutorials/03-threads/exercises/02-add-in-turn.h"
 
 // SOLUTION BEGIN

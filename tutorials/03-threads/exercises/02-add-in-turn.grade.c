@@ -24,7 +24,7 @@ static const float SUM[COUNT] = {0.0f, 111.0f, 222.0f, 333.0f, 444.0f};
 typedef struct Scene {
     __typeof__(&add_in_turn) add;
     Turn turn;
-    float sum[COUNT + 1];  // nobody writes the last one
+    float sum[COUNT + 1];  // the last one is not to be written
     pthread_mutex_t mutex; // protects returned
     pthread_cond_t changed;
     bool returned[SHARDS];
@@ -84,7 +84,7 @@ static void enter(Scene *scene, Actor *actor, int shard) {
     pthread_detach(thread); // one that hangs ends with the check's process
 }
 
-// Somebody else who waits for the turn, as the task says.
+// Another thread that waits for the turn, as the task says.
 typedef struct Listener {
     Turn *turn;
     pthread_cond_t listens;
@@ -127,15 +127,15 @@ static void shard_zero(Grade *grade) {
                  "A NaN stood in the sum before, and it is still one: 0 times NaN is NaN, too.");
     GRADE_EXPECT(grade, scene.sum[COUNT] == 1000.0f,
                  "Something was written behind the end of the sum, which has turn->count numbers.");
-    GRADE_EXPECT(grade, pthread_mutex_trylock(&scene.turn.mutex) == 0,
-                 "The mutex was still locked when the function returned: nobody else can ever "
-                 "add.");
+    GRADE_EXPECT(
+        grade, pthread_mutex_trylock(&scene.turn.mutex) == 0,
+        "The mutex was still locked when the function returned: no other thread can ever add.");
     GRADE_EXPECT(grade, scene.turn.next == 1,
                  "The turn was not passed on: after the addition turn->next is the next shard's "
                  "number.");
 }
 
-// While somebody else has the mutex, the turn and the sum are his.
+// While another thread holds the mutex, the turn and the sum belong to it.
 static void locked(Grade *grade) {
     static Scene scene;
     static Actor actor;
@@ -164,7 +164,7 @@ static void in_order(Grade *grade) {
     check_sum(grade, &scene);
 }
 
-// Whoever has waited for shard 1's turn finds all of shard 0's many numbers.
+// A thread that has waited for shard 1's turn finds all of shard 0's many numbers.
 static void added_first(Grade *grade) {
     enum { MANY = 1 << 24 };
     static Scene scene;
@@ -270,5 +270,5 @@ const Grader grader_03_02 = {
      {"the mutex protects the turn", 1, "shard 0", locked},
      {"three shards that come in order", 1, "shard 0", in_order},
      {"woken when it is another's turn", 3, "three shards that come in order", woken_for_another},
-     {"whoever waits is woken", 1, "three shards that come in order", wakes},
+     {"waiting threads are woken", 1, "three shards that come in order", wakes},
      {"shards that come too early", 2, "three shards that come in order", too_early}}};

@@ -63,8 +63,8 @@ static void check_rows(Grade *grade, size_t rows, size_t row, int part_count) {
             "not %zu to %zu.",
             rows, part_count, i, begin, end, part->begin, part->end);
         GRADE_EXPECT(grade, begin < end || !part->rows,
-                     "Device %d gets no rows, and its `rows` is not NULL: whoever frees the parts "
-                     "would free that. (%zu rows on %d devices)",
+                     "Device %d gets no rows, and its `rows` is not NULL: the caller would free "
+                     "that pointer. (%zu rows on %d devices)",
                      i, rows, part_count);
         if (begin == end) continue;
         GRADE_EXPECT(grade, part->rows, "Device %d has %zu rows, but no memory for them.", i,
@@ -120,7 +120,7 @@ static void memory_of_device(Grade *grade) {
         size_t bytes = (scene.parts[i].end - scene.parts[i].begin) * ROW * sizeof(float);
         size_t taken = scene.devices[i]->bytes - scene.before[i];
         GRADE_EXPECT(grade, taken >= bytes,
-                     "The memory was asked of another device than the one that is to use it. "
+                     "The memory was allocated on another device than the part's. "
                      "(device %d)",
                      i);
         more = more || taken > bytes;

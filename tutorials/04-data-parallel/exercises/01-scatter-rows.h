@@ -21,7 +21,7 @@ typedef struct Part {
 } Part;
 
 // batch [rows, row_size] is memory of the device `from`. parts [part_count]. A part on `from`
-// itself gets memory of its own, too. Whoever calls this frees the parts' memory.
+// itself gets memory of its own, too. The caller frees the parts' memory.
 void scatter_rows(Device *from, const float *batch, size_t rows, size_t row_size, Part *parts,
                   int part_count);
 

@@ -14,7 +14,7 @@ typedef struct Occupation {
     size_t longest; // the most rows that a device gets
 } Occupation;
 
-// devices: at least 1. Without rows, nobody is busy.
+// devices: at least 1. Without rows no device is busy.
 Occupation occupation(size_t rows, size_t devices);
 
 #endif

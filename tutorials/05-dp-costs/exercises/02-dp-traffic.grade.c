@@ -82,7 +82,7 @@ static void large_model(Grade *grade) {
                  first, others, got.to_first, got.to_others);
     got = STUDENT(grade, dp_traffic)(&none);
     GRADE_EXPECT(grade, got.to_first == 0 && got.to_others == 0,
-                 "Without rows nobody receives anything; you predict %zu and %zu bytes.",
+                 "Without rows no device receives anything; you predict %zu and %zu bytes.",
                  got.to_first, got.to_others);
 }
 

@@ -53,8 +53,8 @@ static void refuse(Grade *grade, const char *world, const char *rank, const char
 }
 
 static void missing(Grade *grade) {
-    const char *sentence = "A variable was missing, and the function guessed: then nobody knows "
-                           "which rank this is.";
+    const char *sentence = "A variable was missing, and the function guessed: then two processes "
+                           "may take the same rank.";
     refuse(grade, "2", NULL, "1", "RANK", sentence);
     refuse(grade, NULL, "1", "1", "WORLD_SIZE", sentence);
     refuse(grade, "2", "1", NULL, "LOCAL_RANK", sentence);

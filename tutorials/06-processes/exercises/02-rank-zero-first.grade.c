@@ -1,4 +1,4 @@
-/* 02-rank-zero-first.grade.c: preparing takes a while, so that whoever does not wait is seen. */
+/* 02-rank-zero-first.grade.c: preparing is slow, so that a rank that does not wait is seen. */
 #include "tutorials/06-processes/exercises/02-rank-zero-first.h"
 
 #include <pthread.h>

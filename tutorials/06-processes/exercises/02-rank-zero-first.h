@@ -1,7 +1,7 @@
 /* 02-rank-zero-first.h: one rank prepares, then all use.
  *
  * A data set is to be unpacked, a folder to be made, a checkpoint to be written: once, and not once
- * per rank, and nobody may use it before it is there. So rank 0 prepares while the others wait, and
+ * per rank, and no rank may use it before it exists. So rank 0 prepares while the others wait, and
  * then all use it. A barrier does the waiting:
  *
  *     pg_run(group, pg_barrier(), err)      returns 0 when all ranks have called it, or -1

@@ -43,7 +43,7 @@ static void uneven(Grade *grade) {
                          "cores. (%d cores, %d ranks: %d threads)",
                          cores, ranks, sum);
             GRADE_EXPECT(grade, sum == cores,
-                         "Cores are left over that nobody uses: cores / local_ranks rounds down. "
+                         "Some cores stay idle: cores / local_ranks rounds down. "
                          "(%d cores, %d ranks: %d threads)",
                          cores, ranks, sum);
             GRADE_EXPECT(grade, most - least <= 1,

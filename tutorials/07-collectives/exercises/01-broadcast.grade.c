@@ -9,7 +9,7 @@ enum { COUNT = 7, MOST_RANKS = 5 };
 
 typedef struct Scene {
     int root;
-    size_t count; // of each data; what lies behind is nobody's
+    size_t count; // of each data; the floats behind them must not change
     float data[MOST_RANKS][COUNT];
     size_t sends[MOST_RANKS], receives[MOST_RANKS], others[MOST_RANKS], bytes[MOST_RANKS];
 } Scene;

@@ -1,4 +1,4 @@
-/* 02-all-reduce.c: a sum for everyone. The task is in 02-all-reduce.h. */
+/* 02-all-reduce.c: the sum on every rank. The task is in 02-all-reduce.h. */
 #include "tutorials/07-collectives/exercises/02-all-reduce.h"
 
 #include <string.h>

@@ -1,7 +1,7 @@
 /* 02-all-reduce.h: the sum of what all have, on all, with the same bits.
  *
  * The plain way: every rank sends its numbers to rank 0; rank 0 adds them up in the order of the
- * ranks, ((r0 + r1) + r2) + ..., and sends the sum to everyone. These are 2 (W - 1) messages.
+ * ranks, ((r0 + r1) + r2) + ..., and sends the sum to all. These are 2 (W - 1) messages.
  *
  * It is tempting to let every rank send to every other one and add for itself. But a rank that
  * begins with its own numbers adds in another order than its neighbour, and gets other last bits.

@@ -40,8 +40,8 @@ static void run_step(GradeRank *rank, Tensor *const *list, Tensor *tensors) {
         STUDENT(rank->grade, average_gradients)(rank->group, list, PARAMETERS, &rank->err);
     for (int k = 0; k < PARAMETERS; k++)
         GRADE_EXPECT(rank->grade, tensors[k].requires_grad == (k != 1 || scene->kind != FROZEN),
-                     "Parameter %d's requires_grad was changed: in the next step nobody would "
-                     "train it, or somebody what is frozen.",
+                     "Parameter %d's requires_grad was changed: the next step would leave it out, "
+                     "or train a frozen one.",
                      k);
 }
 
@@ -77,7 +77,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     for (int r = 0; r < world; r++) sum += number(r, k, i);
     float scale = 1.0f / (float)world, mean = sum * scale;
     GRADE_EXPECT(grade, got != 0.0f,
-                 "The gradients are 0 on every rank: all agree, and nobody learns.");
+                 "The gradients are 0 on every rank: all agree, and none learns.");
     GRADE_EXPECT(grade, world == 1 || got != sum,
                  "This is the sum of the gradients: every step is as many times too long as there "
                  "are ranks.");

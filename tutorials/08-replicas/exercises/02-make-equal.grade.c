@@ -62,7 +62,7 @@ static void weights(Grade *grade) {
             GRADE_EXPECT(grade, world == 1 || got != mean,
                          "The weights were averaged; they are to be those of rank 0.");
             GRADE_EXPECT(grade, world == 1 || r > 0 || got != last,
-                         "These are the last rank's weights; rank 0 is the one that counts.");
+                         "These are the last rank's weights; they must be rank 0's.");
             GRADE_EXPECT(grade,
                          r == 0 || got != model_of(r).weight[1] ||
                              scene.models[r].weight[0] != model_of(0).weight[0],

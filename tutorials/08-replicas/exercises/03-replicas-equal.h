@@ -1,7 +1,7 @@
 /* 03-replicas-equal.h: do all ranks hold the same weights?
  *
- * The answer is wanted bit for bit, and the same on every rank: a rank that thinks that all is well
- * goes on, and waits in the next collective for one that has stopped.
+ * The answer is wanted bit for bit, and the same on every rank: a rank that believes the replicas
+ * equal continues, and waits in the next collective for a rank that has stopped.
  *
  * One way: take rank 0's weights by a broadcast into a copy, compare the copy with your own
  * (memcmp), and agree on the result by an all-reduce:

@@ -7,12 +7,12 @@ extern const Grader grader_09_01;
 
 enum { MOST = 40, STRANGER = 9999 };
 
-// Sample numbers that no place in the order has. What lies behind the order belongs to nobody.
+// Sample numbers that no place in the order has. What lies behind the order is no sample.
 static void make_order(size_t *order, size_t samples) {
     for (size_t i = 0; i < MOST; i++) order[i] = i < samples ? 100 + (i * 7) % samples : STRANGER;
 }
 
-// What is the matter with number i of the rank's samples, which is not the one that was wanted.
+// Says what is wrong with number i of the rank's samples, which is not the expected one.
 static void explain(Grade *grade, const size_t *order, size_t samples, int world, int rank,
                     size_t i, size_t got) {
     const size_t ranks = (size_t)world, at = (size_t)rank + i * ranks;
@@ -45,7 +45,7 @@ static void check(Grade *grade, size_t samples, int world) {
     for (int rank = 1; rank < world; rank++)
         GRADE_EXPECT(grade, counts[rank] == counts[0],
                      "The ranks have different numbers of samples: one with more waits for the "
-                     "others for ever. (%zu samples, %d ranks: %zu and %zu)",
+                     "others forever. (%zu samples, %d ranks: %zu and %zu)",
                      samples, world, counts[0], counts[rank]);
     GRADE_EXPECT(grade, counts[0] >= wanted || samples / ranks != counts[0] || wanted == counts[0],
                  "Samples are lost at the end: fill up instead of cutting off.");

@@ -63,9 +63,9 @@ static void seed(Grade *grade) {
             uint64_t got = scene.scripts[r].seed;
             GRADE_EXPECT(grade, got < CLOCK || got >= CLOCK + MOST_RANKS,
                          "The seed comes from the clock: no run can be repeated.");
-            GRADE_EXPECT(
-                grade, got == scene.scripts[0].seed,
-                "Each rank shuffles with a seed of its own: some samples are dealt out to nobody.");
+            GRADE_EXPECT(grade, got == scene.scripts[0].seed,
+                         "Each rank shuffles with a seed of its own: some samples are dealt out to "
+                         "no rank.");
             GRADE_EXPECT(grade, got != (uint32_t)SEED,
                          "A half of the seed was cut off: it has 64 bits.");
             GRADE_EXPECT(grade, got == SEED, "The user asked for another seed: seed_option.");
@@ -83,7 +83,7 @@ static void search(Grade *grade) {
     for (int r = 0; r < 3; r++)
         GRADE_EXPECT(
             grade, scene.scripts[r].find_unused_parameters,
-            "Parameters may rest: without the search the reducer waits for gradients for ever.");
+            "Parameters may rest: without the search the reducer waits for gradients forever.");
 }
 
 static void resume(Grade *grade) {
@@ -95,7 +95,7 @@ static void resume(Grade *grade) {
             GRADE_EXPECT(grade,
                          first->epoch != EPOCH || first->weight != WEIGHT ||
                              script->epoch == EPOCH || script->weight == WEIGHT,
-                         "Only rank 0 goes on from the checkpoint; the others begin anew. (rank "
+                         "Only rank 0 resumes from the checkpoint; the others begin anew. (rank "
                          "%d of %d)",
                          r, GRADE_WORLDS[w]);
             GRADE_EXPECT(grade, script->weight != WEIGHT || script->epoch == EPOCH,
@@ -103,7 +103,7 @@ static void resume(Grade *grade) {
                          "more. (rank %d of %d)",
                          r, GRADE_WORLDS[w]);
             GRADE_EXPECT(grade, script->weight == WEIGHT && script->epoch == EPOCH,
-                         "Rank %d of %d goes on in epoch %d with the weight %g; saved were %d and "
+                         "Rank %d of %d resumes in epoch %d with the weight %g; saved were %d and "
                          "%g.",
                          r, GRADE_WORLDS[w], script->epoch, (double)script->weight, EPOCH,
                          (double)WEIGHT);

@@ -32,7 +32,7 @@ struct Script { // of one rank
 
     uint64_t seed; // of the sampler
     bool find_unused_parameters;
-    int epoch; // where the training goes on
+    int epoch; // where the training continues
     float weight;
     double accuracy; // in the whole test set
 };

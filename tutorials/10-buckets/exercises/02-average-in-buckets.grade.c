@@ -52,8 +52,8 @@ static void run_rank(GradeRank *rank) {
     for (int k = 0; k < PARAMETERS; k++)
         GRADE_EXPECT(rank->grade,
                      tensors[k].requires_grad == (scene->kind != FROZEN || k != scene->odd_one),
-                     "Parameter %d's requires_grad was changed: in the next step nobody would "
-                     "train it, or somebody what is frozen.",
+                     "Parameter %d's requires_grad was changed: the next step would leave it out, "
+                     "or train a frozen one.",
                      k);
     for (size_t i = 0; i < rank->log->count; i++) {
         const WatchEvent *event = &rank->log->events[i];
@@ -75,7 +75,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     float scale = 1.0f / (float)world, mean = sum * scale;
     bool nothing = is_own(scene, rank, 0) && is_own(scene, rank, PARAMETERS - 1);
     GRADE_EXPECT(grade, got != 0.0f,
-                 "The gradients are 0 on every rank: all agree, and nobody learns.");
+                 "The gradients are 0 on every rank: all agree, and none learns.");
     GRADE_EXPECT(grade, world == 1 || got != sum,
                  "This is the sum of the gradients: every step is as many times too long as there "
                  "are ranks.");
@@ -88,7 +88,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, world == 1 || !nothing || scene->calls[rank] == 0 || rank == 0,
                  "The means stayed in memory: no gradient has changed.");
     GRADE_EXPECT(grade, world == 1 || got != number(rank, k, i) || k > 0 || nothing,
-                 "The last bucket was not reduced: it was never full, and nobody closed it.");
+                 "The last bucket was not reduced: it need not be full.");
     GRADE_EXPECT(grade, rank == 0 || got != number(0, k, i),
                  "All ranks have the gradients of rank 0: what the others computed is lost.");
     for (int other = 0; other < PARAMETERS; other++)

@@ -38,7 +38,7 @@ typedef struct Watch { // of one rank, in one step
     Grade *grade;
     const Overlap *overlap;
     const WatchLog *log;
-    size_t seen;             // events of the log that were looked at
+    size_t seen;             // events of the log that were checked
     size_t missing[BUCKETS]; // gradients
     size_t started;          // buckets
     int step;

@@ -40,9 +40,9 @@ static void one_after_the_other(Grade *grade) {
     double got = exposed(grade, (double[]){1, 3, 8}, (double[]){6, 4, 1}, 3, 8);
     GRADE_EXPECT(grade, got != 1 || exposed(grade, (double[]){1, 2}, (double[]){9, 1}, 2, 4) != 6,
                  "Two buckets travelled at once: each begins when the one before it has arrived.");
-    GRADE_EXPECT(grade, got != 1,
-                 "Only the last bucket was counted; others may still be on their way when backward "
-                 "ends.");
+    GRADE_EXPECT(
+        grade, got != 1,
+        "Only the last bucket was counted; others may still be in flight when backward ends.");
     GRADE_EXPECT(grade, got == 4, "From 1 to 7, 7 to 11, 11 to 12: 4 are exposed, not %g.", got);
     got = exposed(grade, (double[]){1, 2}, (double[]){9, 1}, 2, 4);
     GRADE_EXPECT(grade, got == 7, "From 1 to 10, 10 to 11: 7 are exposed, not %g.", got);

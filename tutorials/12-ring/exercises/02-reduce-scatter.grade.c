@@ -60,10 +60,10 @@ static void run_rank(GradeRank *rank) {
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
                      watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
                  "A rank waits for a message before it has sent one, and none comes: if all ranks "
-                 "receive first, nobody ever sends. (%d ranks; rank %d was told: %s)",
+                 "receive first, none ever sends. (%d ranks; rank %d was told: %s)",
                  rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, scene->length < LONG || rank->err.status == STATUS_OK,
-                 "All ranks send and none listens: with long messages they wait for ever. (%d "
+                 "All ranks send and none listens: with long messages they wait forever. (%d "
                  "ranks; rank %d was told: %s)",
                  rank->world, rank->rank, rank->err.message);
 }
@@ -93,7 +93,7 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
     GRADE_EXPECT(grade, !is_first || got != whole(left, place),
                  "What arrived took the place of the own numbers; it is to be added to them.");
     GRADE_EXPECT(grade, !is_first || got != own + whole(left, (size_t)left * scene->length + i),
-                 "Rank r sent chunk r in every round; what has just grown is what goes on.");
+                 "Rank r sent chunk r in every round; the chunk that has just grown is sent next.");
     GRADE_EXPECT(grade, !is_first || !has_rounds,
                  "There were W - 1 rounds, and in one of them the wrong chunk was sent or added to "
                  "(in C also the remainder of an unsigned number below 0 is another one: add W "

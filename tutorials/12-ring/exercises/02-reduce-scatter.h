@@ -4,14 +4,14 @@
  * rounds every rank sends one chunk to the rank on its right (rank + 1, and after the last one rank
  * 0), receives one from its left, and adds it to its own. In round k, from 0, rank r sends chunk
  * r - k and receives chunk r - k - 1 (modulo W: chunk -1 is chunk W - 1). In the end rank r holds
- * the complete sum of chunk r + 1. What stands in the other chunks then is nobody's concern.
+ * the complete sum of chunk r + 1. The other chunks may hold anything then.
  *
  *     pg_run(group, pg_send(numbers, count, PG_F32, to), err)
  *     pg_run(group, pg_recv(numbers, count, PG_F32, from), err)
  *
  * A send returns when its numbers have been taken, or fit into the memory between the two ranks,
- * which is 128 KiB. If all ranks sent first, all might wait for somebody who listens. So some have
- * to receive first.
+ * which is 128 KiB. If all ranks sent first, all might wait for a receiver. So some have to
+ * receive first.
  */
 #ifndef TUTORIALS_REDUCE_SCATTER_H
 #define TUTORIALS_REDUCE_SCATTER_H

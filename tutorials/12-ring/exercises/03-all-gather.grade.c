@@ -55,10 +55,10 @@ static void run_rank(GradeRank *rank) {
                  rank->err.status == STATUS_OK || watch_count(rank->log, PG_SEND) > 0 ||
                      watch_count(rank->log, PG_RECV) == 0 || scene->may_fail,
                  "A rank waits for a message before it has sent one, and none comes: if all ranks "
-                 "receive first, nobody ever sends. (%d ranks; rank %d was told: %s)",
+                 "receive first, none ever sends. (%d ranks; rank %d was told: %s)",
                  rank->world, rank->rank, rank->err.message);
     GRADE_EXPECT(rank->grade, length < LONG || rank->err.status == STATUS_OK,
-                 "All ranks send and none listens: with long messages they wait for ever. (%d "
+                 "All ranks send and none listens: with long messages they wait forever. (%d "
                  "ranks; rank %d was told: %s)",
                  rank->world, rank->rank, rank->err.message);
 }
@@ -80,8 +80,8 @@ static void check_number(Grade *grade, const Scene *scene, int world, int rank, 
                      "spread. (%d ranks, rank %d, chunk %d)",
                      world, rank, chunk);
         GRADE_EXPECT(grade, other == chunk || got != complete(other, i),
-                     "A rank sent the same chunk in every round; what has just arrived is what "
-                     "goes on. (%d ranks, rank %d, chunk %d)",
+                     "A rank sent the same chunk in every round; the chunk that has just arrived "
+                     "is sent next. (%d ranks, rank %d, chunk %d)",
                      world, rank, chunk);
     }
     GRADE_EXPECT(grade, got != wanted + old(rank),

@@ -7,8 +7,8 @@
  *     mean = mean1 + d n2 / n
  *     m2   = m2_1 + m2_2 + d d n1 n2 / n
  *
- * and its variance is m2 / n. So each rank works out its three numbers, one all-gather brings
- * everyone's to all,
+ * and its variance is m2 / n. So each rank computes its three numbers, one all-gather brings
+ * those of all ranks to all,
  *
  *     pg_run(group, pg_all_gather(own, all, 3, PG_F64), err)
  *

@@ -67,7 +67,7 @@ static void check_values(Grade *grade, const Scene *s, int world, size_t f) {
     size_t last = f; // the training forward before this one, from 1; 0: there is none
     while (last > 0 && s->modes[last - 1] != 't') last--;
     GRADE_EXPECT(grade, world == 1 || last == 0 || first[0] != number(world - 1, last - 1, 0),
-                 "These are the last rank's buffers; rank 0 is the one that counts.");
+                 "These are the last rank's buffers; they must be rank 0's.");
     for (int r = 1; r < world; r++) {
         const char *mode = s->modes[f] == 't' ? "training" : "evaluation";
         GRADE_EXPECT(grade, !is_of(s, r, r, f, 0),

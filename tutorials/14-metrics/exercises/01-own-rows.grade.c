@@ -45,8 +45,7 @@ static void every_row_once(Grade *grade) {
                 next += part.end - part.begin;
             }
             GRADE_EXPECT(grade, next == rows,
-                         "%zu rows on %zu ranks: the last rows are looked at by nobody.", rows,
-                         world);
+                         "%zu rows on %zu ranks: no rank evaluates the last rows.", rows, world);
         }
 }
 
@@ -85,4 +84,4 @@ static void nobody_waits(Grade *grade) {
 const Grader grader_14_01 = {"14-metrics/01-own-rows",
                              {{"equal parts", 3, NULL, even},
                               {"every row once", 4, "equal parts", every_row_once},
-                              {"nobody waits for long", 3, "every row once", nobody_waits}}};
+                              {"no rank waits for long", 3, "every row once", nobody_waits}}};

@@ -131,8 +131,8 @@ static void remove_after_load(Grade *grade) {
     Scene broken = {0};
     grade_broken_ranks(grade, 2, run_rank, &broken);
     GRADE_EXPECT(grade, !broken.after_failure[0] && !broken.after_failure[1],
-                 "A barrier had failed, and the file was loaded or removed nevertheless: nobody "
-                 "knows how far the other ranks are.");
+                 "A barrier had failed, and the file was loaded or removed nevertheless: how far "
+                 "the other ranks are is unknown.");
 }
 
 const Grader grader_15_01 = {"15-checkpoints/01-save-load-remove",

@@ -176,8 +176,8 @@ static void replaces(Grade *grade) {
     GRADE_EXPECT(grade,
                  strcmp(s.during, "old") == 0 && first.during[0] == '\0' &&
                      access(first.path, F_OK) != 0,
-                 "The old file was gone while the new one was being written: whoever is killed now "
-                 "has neither.");
+                 "The old file was gone while the new one was being written: a process killed now "
+                 "leaves neither.");
     GRADE_EXPECT(grade, s.status == 0 && strcmp(s.after, "new") == 0,
                  "The old file was not replaced by the new one.");
     GRADE_EXPECT(grade, renames > 0, "The new file did not get its name by rename.");
@@ -237,9 +237,10 @@ static void calls(Grade *grade) {
 
 static void full_disk(Grade *grade) {
     Scene s = play(grade, (Scene){.old_file = true, .disk_is_full = true});
-    GRADE_EXPECT(grade, strcmp(s.after, "old") == 0 && s.status == -1,
-                 "The disk was full, and nobody noticed: fflush and fclose say whether the buffer "
-                 "was written.");
+    GRADE_EXPECT(
+        grade, strcmp(s.after, "old") == 0 && s.status == -1,
+        "The disk was full, and that went unnoticed: fflush and fclose say whether the buffer "
+        "was written.");
     GRADE_EXPECT(grade, s.files == 1,
                  "The disk was full, and the temporary file was left in the folder.");
     GRADE_EXPECT(grade, s.open == 0, "The disk was full, and the file was left open.");

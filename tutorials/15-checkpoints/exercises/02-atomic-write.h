@@ -1,7 +1,7 @@
 /* 02-atomic-write.h: a file that is whole, or not there.
  *
- * A program may be killed at any moment, and a disk may be full. Whoever looks at `path` is to see
- * the old file or the new one, and never half of one. So:
+ * A program may be killed at any moment, and a disk may be full. A process that opens `path` must
+ * find the old file or the new one, never half of one. So:
  *
  *   1. write into another file of the same folder: only within one file system is rename atomic.
  *      It may be there already, half of it, from a program that was killed

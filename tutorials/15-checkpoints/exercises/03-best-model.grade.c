@@ -36,8 +36,8 @@ static void check(Grade *grade, Scene s, int world, const double *wanted, const 
     for (int e = 0; e < s.epochs; e++)
         for (int r = 1; r < world; r++)
             GRADE_EXPECT(grade, s.is_best[e][r] == s.is_best[e][0],
-                         "Rank 0 and rank %d give different answers: one goes to save, the other "
-                         "goes on, and they wait for each other.",
+                         "Rank 0 and rank %d give different answers: one saves, the other "
+                         "continues, and they wait for each other.",
                          r);
     for (int e = 0; e < s.epochs; e++) {
         bool is_new = wanted[e] != (e == 0 ? -1.0 : wanted[e - 1]);

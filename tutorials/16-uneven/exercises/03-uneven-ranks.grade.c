@@ -57,7 +57,7 @@ static void check_counts(Grade *grade, const Scene *s, int world, size_t longest
                      "Rank %d used %zu of its %zu batches: the rest of the data was thrown away.",
                      r, s->used[r], s->batches[r]);
         GRADE_EXPECT(grade, s->count[r] <= longest,
-                     "Rank %d took %zu steps, and the longest rank has %zu batches: when nobody "
+                     "Rank %d took %zu steps, and the longest rank has %zu batches: when no rank "
                      "has a batch, there is no step.",
                      r, s->count[r], longest);
         GRADE_EXPECT(grade, s->count[r] == longest,
@@ -71,8 +71,8 @@ static void check(Grade *grade, Scene s, int world) {
     size_t longest = 0;
     for (int r = 0; r < world; r++) longest = s.batches[r] > longest ? s.batches[r] : longest;
     GRADE_EXPECT(grade, !s.cancels || s.count[0] > 0,
-                 "It stopped because the gradients added up to 0. That may happen; that nobody has "
-                 "a batch is seen from their number.");
+                 "It stopped because the gradients added up to 0. That may happen; whether a rank "
+                 "has a batch is seen from their number.");
     check_counts(grade, &s, world, longest);
     for (size_t k = 0; k < longest; k++) {
         double sum = 0;

@@ -11,7 +11,7 @@ static void one_rank(Grade *grade) {
     size_t begin = 99, end = 99;
     STUDENT(grade, part_of)(100, 1, 0, &begin, &end);
     GRADE_EXPECT(grade, end != 96,
-                 "The last floats are nobody's: what is no whole line goes to the last rank.");
+                 "The last floats are in no part: the incomplete line goes to the last rank.");
     GRADE_EXPECT(grade, begin == 0 && end == 100,
                  "One rank is in charge of all 100 floats, [0, 100), not [%zu, %zu).", begin, end);
 }
@@ -42,7 +42,7 @@ static void every_element_once(Grade *grade) {
             }
             for (size_t i = 0; i < count; i++) {
                 GRADE_EXPECT(grade, seen[i] > 0,
-                             "Nobody steps element %zu of %zu: what is left over goes to the last "
+                             "No rank steps element %zu of %zu: the remainder goes to the last "
                              "rank. (%zu ranks)",
                              i, count, world);
                 GRADE_EXPECT(grade, seen[i] == 1, "Element %zu of %zu is stepped %d times.", i,

@@ -64,7 +64,7 @@ static void check_element(Grade *grade, const Scene *scene, int world, int rank,
                  "Rank %d still has the old weights of rank %d's part: who steps a part has to "
                  "give it to the others.",
                  rank, owner);
-    GRADE_EXPECT(grade, got != weight_of(i), "Nobody has stepped element %zu.", i);
+    GRADE_EXPECT(grade, got != weight_of(i), "No rank has stepped element %zu.", i);
     GRADE_EXPECT(grade, world == 1 || got != expected(i, scene->steps, 0, world, 1, MOMENTUM),
                  "The gradient is the sum of the ranks', and their mean is wanted.");
     GRADE_EXPECT(grade,

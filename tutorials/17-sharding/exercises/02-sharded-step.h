@@ -9,7 +9,7 @@
  *
  * velocity has `share` elements: a rank keeps state for its own part, and for no other. Afterwards
  * all ranks have all new weights, the same everywhere. It takes two collectives: each rank needs
- * the sum of its own part only, and then everybody needs everybody's part. An all-reduce would
+ * the sum of its own part only, and then every rank needs every part. An all-reduce would
  * bring W times as many sums as are used.
  *
  * pg_reduce_scatter and pg_all_gather (ddp/group/collective.h) may work in place: part `rank` of an

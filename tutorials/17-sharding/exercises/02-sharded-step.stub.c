@@ -1,4 +1,4 @@
-/* Your part: the mean of one part, its step, and everybody's weights. */
+/* Your part: the mean of one part, its step, and the weights of all ranks. */
 int sharded_step(ProcessGroup *group, float *weights, float *gradients, float *velocity,
                  size_t share, Error *err) {
     (void)group, (void)weights, (void)gradients, (void)velocity, (void)share, (void)err;

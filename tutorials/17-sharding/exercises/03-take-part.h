@@ -1,7 +1,7 @@
 /* 03-take-part.h: going on with another number of ranks.
  *
- * A checkpoint holds the whole state: rank 0 has gathered it, part after part. The run that goes
- * on from it may have other ranks: then the parts are others, too, and where they begin. Only the
+ * A checkpoint holds the whole state: rank 0 has gathered it, part after part. The run that
+ * resumes from it may have another number of ranks: then the parts begin elsewhere. Only the
  * whole array is the same. The rule here is that of this step's program: of `count` numbers each of
  * W ranks has (count + W - 1) / W, rounded down, one part after another, and the last parts may
  * have fewer or none:

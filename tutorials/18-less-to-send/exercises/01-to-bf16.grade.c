@@ -19,7 +19,7 @@ static uint16_t answer(Grade *grade, uint32_t bits) {
     memcpy(&numbers[1], &bits, sizeof bits);
     STUDENT(grade, to_bf16)(numbers, halves, 3);
     GRADE_EXPECT(grade, halves[0] == 0x3f80 && halves[2] == 0x3f80,
-                 "1 is 0x3f80 in bf16; the first number came out as 0x%04x and the last as 0x%04x.",
+                 "1 is 0x3f80 in bf16; the first number became 0x%04x and the last as 0x%04x.",
                  halves[0], halves[2]);
     GRADE_EXPECT(grade, halves[3] == 0xabcd, "Something was written behind the last half.");
     return halves[1];
@@ -28,9 +28,8 @@ static uint16_t answer(Grade *grade, uint32_t bits) {
 static void judge(Grade *grade, const Case *cases, size_t count) {
     for (size_t i = 0; i < count; i++) {
         uint16_t got = answer(grade, cases[i].bits);
-        GRADE_EXPECT(grade, got == cases[i].half,
-                     "%s (0x%08x is 0x%04x, and it came out as 0x%04x.)", cases[i].sentence,
-                     cases[i].bits, cases[i].half, got);
+        GRADE_EXPECT(grade, got == cases[i].half, "%s (0x%08x is 0x%04x, and it became 0x%04x.)",
+                     cases[i].sentence, cases[i].bits, cases[i].half, got);
     }
 }
 

@@ -83,7 +83,7 @@ static void check_error(Grade *grade, const Scene *scene, int world, int r, int 
     float first = number(r, i) - rounded(number(r, i)), got = scene->errors[r][0][i], mean = 0;
     for (int k = 0; k < world; k++) mean += rounded(number(k, i)) / (float)world;
     GRADE_EXPECT(grade, got == first || got != 0.0f,
-                 "The error stayed 0: what was rounded away is lost for ever.");
+                 "The error stayed 0: what was rounded away is lost forever.");
     GRADE_EXPECT(grade, got == first || got != -first,
                  "The error has the wrong sign: it is what was wanted less what was sent.");
     GRADE_EXPECT(grade, got == first || got != number(r, i) - mean,

@@ -10,7 +10,7 @@ extern const Grader grader_18_03;
 enum { MOST_RANKS = 5, STEPS = 14, COUNT = 6, INTERVAL = 3, NOBODY = -1, EVERYBODY = -2 };
 
 typedef struct Scene {
-    int odd_one[STEPS]; // who has such a number; NOBODY, EVERYBODY
+    int odd_one[STEPS]; // the rank that has such a number; negative: none, or all
     float number;       // which
     size_t place;       // where
     LossScale first;    // before the first step
@@ -58,7 +58,7 @@ static void one_rank(Grade *grade, int world, int odd_one, float number, size_t 
 
 static void joint(Grade *grade) {
     static const char SENTENCE[] =
-        "One rank had an infinite gradient, and nobody skipped the step: "
+        "One rank had an infinite gradient, and no rank skipped the step: "
         "with a minimum all ranks would have to have one.";
     one_rank(grade, 2, 1, INFINITY, 0, SENTENCE);
     one_rank(grade, 2, 0, INFINITY, 0, SENTENCE);
@@ -68,15 +68,15 @@ static void all_worlds(Grade *grade) {
     for (int w = 0; w < 4; w++)
         for (int odd_one = 0; odd_one < GRADE_WORLDS[w]; odd_one++)
             one_rank(grade, GRADE_WORLDS[w], odd_one, INFINITY, 0,
-                     "One rank had an infinite gradient, and nobody skipped the step.");
+                     "One rank had an infinite gradient, and no rank skipped the step.");
 }
 
 static void every_kind(Grade *grade) {
     one_rank(grade, 2, 1, NAN, 2, "A NaN was not noticed: it is not finite either.");
     one_rank(grade, 2, 1, -INFINITY, 2, "Minus infinity was not noticed.");
     one_rank(grade, 2, EVERYBODY, INFINITY, 2,
-             "All ranks had an infinite gradient, and nobody skipped the step.");
-    one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not looked at.");
+             "All ranks had an infinite gradient, and no rank skipped the step.");
+    one_rank(grade, 2, 1, INFINITY, COUNT - 1, "The last number was not checked.");
 }
 
 // After a checkpoint: the counting has begun already.

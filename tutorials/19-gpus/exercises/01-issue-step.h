@@ -2,8 +2,8 @@
  *
  * Backward goes through the layers from the last to the first, in the stream COMPUTE. The gradient
  * of a layer is averaged over the ranks (ALL_REDUCE) in the stream COMMUNICATE, and as soon as it
- * is ready: while COMPUTE goes on with the layer before. When all are averaged, the optimizer takes
- * its step in COMPUTE, once; then the loss is copied to the host (COPY, in COMPUTE), and the
+ * is ready, while COMPUTE continues with the layer before. When all are averaged, the optimizer
+ * steps in COMPUTE, once; then the loss is copied to the host (COPY, in COMPUTE), and the
  * function returns when it is there. Only for that does the host wait.
  *
  * In one stream everything is done in order, between two streams nothing is, unless one waits for

@@ -72,7 +72,7 @@ static void other_events(Grade *grade) {
                                             RECORD(0, 4), KERNEL(1), RECORD(0, 5),
                                             WAIT(2, 5),   KERNEL(2), WAIT(1, 6)};
     ask(grade, CALLS, 2, 4, false, "The WAIT was issued before the RECORD: it waits for nothing.");
-    ask(grade, CALLS, 2, 8, false, "A WAIT for another event, which nobody has recorded.");
+    ask(grade, CALLS, 2, 8, false, "A WAIT for another event, which is never recorded.");
     ask(grade, CALLS, 2, 7, true, "The event was recorded behind the first call.");
     ask(grade, CALLS, 1, 7, false, "Stream 2 waits for stream 0, and not for stream 1.");
     ask(grade, CALLS, 0, 5, false, "A RECORD waits for nothing, also not for a WAIT.");

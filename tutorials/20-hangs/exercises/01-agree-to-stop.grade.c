@@ -125,7 +125,7 @@ static void check_patience(Grade *grade, int world, int most) {
                  "%zu collectives in %d epochs: one in each is enough.", scene.calls[0], EPOCHS);
 }
 
-// A rank that goes on from a checkpoint, with many rows.
+// A rank that resumes from a checkpoint, with many rows.
 static void run_again(GradeRank *rank) {
     EarlyStop state = {.best = 0.5, .waited = 2, .patience = 3};
     const size_t rows = 3000000000;

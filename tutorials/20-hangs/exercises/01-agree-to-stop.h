@@ -7,8 +7,8 @@
  * - else state->waited grows by 1;
  * - *stop says whether state->waited has reached state->patience.
  *
- * All ranks must come to the same answer, for whoever goes on waits in the next collective for
- * whoever has stopped. A rank may have no rows at all; it is needed all the same. One all-reduce is
+ * All ranks must return the same answer: a rank that continues waits in the next collective for
+ * a rank that has stopped. A rank may have no rows at all; it is still needed. One all-reduce is
  * enough: sums may be added, and counts, too.
  */
 #ifndef TUTORIALS_AGREE_TO_STOP_H

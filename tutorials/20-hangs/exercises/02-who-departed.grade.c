@@ -37,7 +37,7 @@ static void judge(Grade *grade, const Hang *hangs, size_t count) {
 }
 
 static void one_lags(Grade *grade) {
-    static const char SENTENCE[] = "The ranks that wait are witnesses; the one that has not begun "
+    static const char SENTENCE[] = "The ranks that wait are witnesses; the rank that has not begun "
                                    "the collective is to blame.";
     static const Hang HANGS[] = {
         {3,
@@ -93,11 +93,11 @@ static void one_is_ahead_and_one_differs(Grade *grade) {
 }
 
 static void one_differs(Grade *grade) {
-    static const char SENTENCE[] = "Three began collective 13 and one of them another call: it is "
-                                   "the one that is alone.";
+    static const char SENTENCE[] =
+        "Three began collective 13 and one of them another call: the rank that differs is alone.";
     static const char SIZES[] = "The calls are of one kind, but not of one size: 9 numbers from "
                                 "one rank and 8 from the others.";
-    static const char TWO[] = "Two ranks, two calls: nobody can say which of them is right.";
+    static const char TWO[] = "Two ranks, two calls: which of them is right is unknown.";
     static const char NOBODY[] = "A rank is alone with its call only against two or more that "
                                  "agree, and here there are none, or as many.";
     static const Hang HANGS[] = {
@@ -134,7 +134,7 @@ static void one_differs(Grade *grade) {
 }
 
 static void nobody(Grade *grade) {
-    static const char SENTENCE[] = "All ranks stand at the same place, and nobody is to blame.";
+    static const char SENTENCE[] = "All ranks stand at the same place, and no rank is to blame.";
     static const Hang HANGS[] = {
         {1, {IDLE(0)}, {TROUBLE_NONE, -1, 1}, SENTENCE},
         {3, {IDLE(5), IDLE(5), IDLE(5)}, {TROUBLE_NONE, -1, 6}, SENTENCE},
@@ -148,4 +148,4 @@ const Grader grader_20_02 = {"20-hangs/02-who-departed",
                              {{"one rank has not begun", 4, NULL, one_lags},
                               {"some are ahead", 2, "one rank has not begun", some_are_ahead},
                               {"one runs another call", 3, "one rank has not begun", one_differs},
-                              {"nobody", 1, "one rank has not begun", nobody}}};
+                              {"no rank is late", 1, "one rank has not begun", nobody}}};

@@ -9,9 +9,9 @@
  * - LAGS: one rank has not begun it, though another one has begun or finished it. The rank is the
  *   lowest that has not begun it. It idles, and all others wait for it.
  * - DIFFERS: all have begun it, and the calls of those that are in it are not the same (kind or
- *   count). The rank is the one that is alone with its call, if all others that are in it, two or
- *   more, agree; else -1, as with two ranks: then nobody can say which of them is right.
- * - NONE: all the same on all ranks. The rank is -1.
+ *   count). The rank is that of the call that differs, if all others that are in it, two or
+ *   more, agree; else -1, as with two ranks: then which of them is right is unknown.
+ * - NONE: no difference between the ranks. The rank is -1.
  */
 #ifndef TUTORIALS_WHO_DEPARTED_H
 #define TUTORIALS_WHO_DEPARTED_H

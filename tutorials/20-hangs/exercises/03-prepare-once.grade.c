@@ -53,7 +53,7 @@ static void run_rank(GradeRank *rank) {
 static void check(Grade *grade, int world, bool succeeds) {
     Scene scene = {.succeeds = succeeds, .mutex = PTHREAD_MUTEX_INITIALIZER};
     grade_ranks(grade, world, run_rank, &scene);
-    GRADE_EXPECT(grade, scene.calls > 0, "Nobody has called prepare.");
+    GRADE_EXPECT(grade, scene.calls > 0, "No rank has called prepare.");
     GRADE_EXPECT(grade, scene.calls == 1, "%d ranks have called prepare; rank 0 alone is to.",
                  scene.calls);
     GRADE_EXPECT(grade, scene.called[0], "Another rank than 0 has called prepare.");
@@ -66,7 +66,7 @@ static void check(Grade *grade, int world, bool succeeds) {
                          "More than *prepared was written: a bool is one byte, and a PG_I32 has "
                          "four.");
         GRADE_EXPECT(grade, succeeds || !scene.prepared[r][0],
-                     "Rank 0 failed, and rank %d goes on as if all were well.", r);
+                     "Rank 0 failed, and rank %d continues as if all were well.", r);
         GRADE_EXPECT(grade, scene.prepared[r][0] == succeeds,
                      "Rank 0 succeeded, and rank %d believes that it failed.", r);
     }

@@ -1,4 +1,4 @@
-/* 01-place.grade.c: equal nodes, unequal ones, and numbers that nobody has. */
+/* 01-place.grade.c: equal nodes, unequal ones, and numbers out of range. */
 #include "tutorials/21-machines/exercises/01-place.h"
 
 #include <sys/mman.h>
@@ -46,7 +46,7 @@ static void unequal(Grade *grade) {
 }
 
 static void nobody(Grade *grade) {
-    // Behind the last node is memory that cannot be read: whoever looks there crashes.
+    // Behind the last node is memory that cannot be read: reading there crashes.
     const size_t page = (size_t)sysconf(_SC_PAGESIZE);
     char *memory = mmap(NULL, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (memory == MAP_FAILED || mprotect(memory + page, page, PROT_NONE) != 0)
@@ -66,4 +66,4 @@ const Grader grader_21_01 = {"21-machines/01-place",
                              {{"one node", 2, NULL, one_node},
                               {"equal nodes", 3, "one node", equal},
                               {"unequal nodes", 3, "equal nodes", unequal},
-                              {"numbers that nobody has", 2, "one node", nobody}}};
+                              {"numbers out of range", 2, "one node", nobody}}};

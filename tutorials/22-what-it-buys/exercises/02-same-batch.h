@@ -1,9 +1,9 @@
 /* 02-same-batch.h: more devices for the same batch.
  *
  * In this step's program every device has the same rows, however many there are, and W devices do W
- * times the work (this is called weak scaling). Whoever wants the same training in less time keeps
- * the batch instead: W devices share its rows, and each computes for compute_s / W (strong
- * scaling; --global-batch asks for it). But each of them has gradients of all weights, however few
+ * times the work (this is called weak scaling). To train the same in less time, keep the batch
+ * instead: W devices share its rows, and each computes for compute_s / W (strong scaling;
+ * --global-batch). But each of them has gradients of all weights, however few
  * its rows are. A ring reduces them in
  *
  *     2 (W - 1) (latency_s + bytes / W / bytes_per_s)

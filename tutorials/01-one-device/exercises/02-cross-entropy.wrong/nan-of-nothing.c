@@ -1,4 +1,4 @@
-/* Without rows the loss is 0, also if nobody has any: 0 / 0 is none. */
+/* Without rows the loss is 0, also if no rank has any: 0 / 0 is NaN. */
 double cross_entropy(const float *logits, const int64_t *labels, size_t rows, size_t classes,
                      double divisor) {
     double total = 0;

@@ -1,4 +1,4 @@
-/* The mutex was still locked when the function returned: nobody else can ever add. */
+/* The mutex was still locked when the function returned: no other thread can ever add. */
 void add_in_turn(Turn *turn, int shard, const float *gradients) {
     pthread_mutex_lock(&turn->mutex);
     while (turn->next != shard) pthread_cond_wait(&turn->changed, &turn->mutex);

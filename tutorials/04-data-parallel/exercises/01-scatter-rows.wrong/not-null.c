@@ -1,4 +1,4 @@
-/* whoever frees the parts would free that. */
+/* the caller would free that pointer. */
 void scatter_rows(Device *from, const float *batch, size_t rows, size_t row_size, Part *parts,
                   int part_count) {
     for (int i = 0; i < part_count; i++) {

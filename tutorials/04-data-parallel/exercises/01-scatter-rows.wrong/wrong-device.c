@@ -1,4 +1,4 @@
-/* The memory was asked of another device than the one that is to use it. */
+/* The memory was allocated on another device than the part's. */
 void scatter_rows(Device *from, const float *batch, size_t rows, size_t row_size, Part *parts,
                   int part_count) {
     for (int i = 0; i < part_count; i++) {

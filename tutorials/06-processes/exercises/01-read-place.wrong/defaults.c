@@ -1,4 +1,4 @@
-/* A variable was missing, and the function guessed: then nobody knows which rank this is. */
+/* A variable was missing, and the function guessed: then two processes may take the same rank. */
 const char *read_place(Place *place, Lookup *lookup) {
     const char *world = lookup("WORLD_SIZE"), *rank = lookup("RANK"), *local = lookup("LOCAL_RANK");
     place->world_size = world ? atoi(world) : 1;

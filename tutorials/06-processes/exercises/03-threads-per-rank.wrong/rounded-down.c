@@ -1,4 +1,4 @@
-/* Cores are left over that nobody uses: cores / local_ranks rounds down. */
+/* Some cores stay idle: cores / local_ranks rounds down. */
 int threads_per_rank(int cores, int local_ranks, int local_rank) {
     (void)local_rank;
     return cores / local_ranks > 0 ? cores / local_ranks : 1;

@@ -5,7 +5,7 @@ int all_reduce_by_hand(ProcessGroup *group, float *data, float *scratch, size_t 
     (void)n;
     (void)scratch;
     if (r > 0) {
-        if (pg_run(group, pg_send(data, count, PG_F32, 0), err)) return -1;
+        if (pg_run(group, pg_send(data, count, PG_F32, 0), err) != 0) return -1;
         pg_run(group, pg_recv(data, count, PG_F32, 0), err);
         return 1;
     }

@@ -10,7 +10,8 @@ int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t cou
         if (!p->requires_grad || stands_before(parameters, k)) continue;
         float *g = p->grad;
         for (size_t i = 0; i < tensor_count(p); i++) g[i] /= (float)pg_size(group);
-        if (pg_run(group, pg_all_reduce(p->grad, tensor_count(p), PG_F32, PG_SUM), err)) return -1;
+        if (pg_run(group, pg_all_reduce(p->grad, tensor_count(p), PG_F32, PG_SUM), err) != 0)
+            return -1;
     }
     return 0;
 }

@@ -1,4 +1,4 @@
-/* The gradients are 0 on every rank: all agree, and nobody learns. */
+/* The gradients are 0 on every rank: all agree, and none learns. */
 int average_gradients(ProcessGroup *group, Tensor *const *parameters, size_t count, Error *err) {
     for (size_t k = 0; k < count; k++) {
         Tensor *parameter = parameters[k];

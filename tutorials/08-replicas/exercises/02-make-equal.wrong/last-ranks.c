@@ -1,4 +1,4 @@
-/* These are the last rank's weights; rank 0 is the one that counts. */
+/* These are the last rank's weights; they must be rank 0's. */
 int make_equal(ProcessGroup *group, Tensor *const *tensors, size_t count, Error *err) {
     for (size_t k = 0; k < count; k++) {
         Tensor *tensor = tensors[k];

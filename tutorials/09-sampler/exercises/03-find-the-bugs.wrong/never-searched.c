@@ -1,4 +1,4 @@
-/* Parameters may rest: without the search the reducer waits for gradients for ever. */
+/* Parameters may rest: without the search the reducer waits for gradients forever. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;

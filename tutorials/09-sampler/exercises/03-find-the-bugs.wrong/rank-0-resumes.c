@@ -1,4 +1,4 @@
-/* Only rank 0 goes on from the checkpoint; the others begin anew. */
+/* Only rank 0 resumes from the checkpoint; the others begin anew. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option;

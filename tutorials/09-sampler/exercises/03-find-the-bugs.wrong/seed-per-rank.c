@@ -1,4 +1,4 @@
-/* Each rank shuffles with a seed of its own: some samples are dealt out to nobody. */
+/* Each rank shuffles with a seed of its own: some samples are dealt out to no rank. */
 int script_begin(Script *script, Error *err) {
     (void)err;
     script->seed = script->seed_option + (uint64_t)pg_rank(script->group);

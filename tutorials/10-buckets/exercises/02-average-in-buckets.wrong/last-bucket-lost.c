@@ -1,4 +1,4 @@
-/* The last bucket was not reduced: it was never full, and nobody closed it. */
+/* The last bucket was not reduced: it need not be full. */
 static bool stands_behind(Tensor *const *parameters, size_t count, size_t k) {
     for (size_t i = k + 1; i < count; i++)
         if (parameters[i] == parameters[k]) return true;

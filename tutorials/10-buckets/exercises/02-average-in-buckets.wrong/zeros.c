@@ -1,4 +1,4 @@
-/* The gradients are 0 on every rank: all agree, and nobody learns. */
+/* The gradients are 0 on every rank: all agree, and none learns. */
 static bool stands_behind(Tensor *const *parameters, size_t count, size_t k) {
     for (size_t i = k + 1; i < count; i++)
         if (parameters[i] == parameters[k]) return true;

@@ -1,4 +1,4 @@
-/* Rank r sent chunk r in every round; what has just grown is what goes on. */
+/* Rank r sent chunk r in every round; the chunk that has just grown is sent next. */
 // Sends to the right and receives from the left; even ranks send first.
 static int pass_on(ProcessGroup *group, const float *out, float *in, size_t length, Error *err) {
     const int rank = pg_rank(group), world = pg_size(group);

@@ -1,4 +1,4 @@
-/* All ranks send and none listens: with long messages they wait for ever. */
+/* All ranks send and none listens: with long messages they wait forever. */
 // Sends to the right and receives from the left; even ranks send first.
 static int pass_on(ProcessGroup *group, const float *out, float *in, size_t length, Error *err) {
     const int rank = pg_rank(group), world = pg_size(group);

@@ -1,4 +1,4 @@
-/* A rank sent the same chunk in every round; what has just arrived is what goes on. */
+/* A rank sent the same chunk in every round; the chunk that has just arrived is sent next. */
 // Sends to the right and receives from the left; even ranks send first.
 static int pass_on(ProcessGroup *group, const float *out, float *in, size_t length, Error *err) {
     const int rank = pg_rank(group), world = pg_size(group);

@@ -8,7 +8,7 @@ int merge_statistics(ProcessGroup *group, const double *rows, size_t count, doub
         own[1] += d / own[0];
         own[2] += d * (rows[i] - own[1]);
     }
-    if (pg_run(group, pg_all_gather(own, all, 3, PG_F64), err)) return -1;
+    if (pg_run(group, pg_all_gather(own, all, 3, PG_F64), err) != 0) return -1;
     double n = 0, m = 0, m2 = 0;
     for (int r = 0; r < pg_size(group); r++) {
         const double *h = &all[3 * r];

@@ -1,4 +1,4 @@
-/* These are the last rank's buffers; rank 0 is the one that counts. */
+/* These are the last rank's buffers; they must be rank 0's. */
 int before_forward(ProcessGroup *group, Tensor *const *buffers, size_t count, bool training,
                    bool *changed, Error *err) {
     for (size_t k = 0; *changed && k < count; k++) {

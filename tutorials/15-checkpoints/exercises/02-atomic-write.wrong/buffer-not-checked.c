@@ -1,4 +1,4 @@
-/* The disk was full, and nobody noticed: fflush and fclose say whether the buffer was written. */
+/* The disk was full, and that went unnoticed: fflush and fclose say whether the buffer */
 int atomic_write(const char *path, WriteContent *write_content, void *context) {
     char temporary[256];
     snprintf(temporary, sizeof temporary, "%s.new", path);

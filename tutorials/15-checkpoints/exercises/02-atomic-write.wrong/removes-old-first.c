@@ -1,4 +1,4 @@
-/* The old file was gone while the new one was being written: whoever is killed now has neither. */
+/* The old file was gone while the new one was being written: a process killed now leaves neither */
 int atomic_write(const char *path, WriteContent *write_content, void *context) {
     char temporary[256];
     snprintf(temporary, sizeof temporary, "%s.new", path);

@@ -1,4 +1,4 @@
-/* Rank 0 and rank 1 give different answers: one goes to save, the other goes on */
+/* Rank 0 and rank 1 give different answers: one saves, the other continues */
 int best_model(ProcessGroup *group, size_t right, size_t rows, double *best, bool *is_best,
                Error *err) {
     double counts[2] = {(double)right, (double)rows};

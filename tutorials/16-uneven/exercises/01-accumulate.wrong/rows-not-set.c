@@ -7,8 +7,8 @@ int accumulate(ProcessGroup *group, const MicroBatch *micro, size_t batches, flo
         rows += (double)micro[m].rows;
         for (size_t i = 0; i < count; i++) gradient[i] += micro[m].sums[i];
     }
-    if (pg_run(group, pg_all_reduce(&rows, 1, PG_F64, PG_SUM), err)) return -1;
-    if (pg_run(group, pg_all_reduce(gradient, count, PG_F32, PG_SUM), err)) return -1;
+    if (pg_run(group, pg_all_reduce(&rows, 1, PG_F64, PG_SUM), err) != 0) return -1;
+    if (pg_run(group, pg_all_reduce(gradient, count, PG_F32, PG_SUM), err) != 0) return -1;
     for (size_t i = 0; i < count; i++) gradient[i] /= (float)rows;
     return 0;
 }

@@ -1,4 +1,4 @@
-/* when nobody has a batch, there is no step. */
+/* when no rank has a batch, there is no step. */
 int train_uneven(ProcessGroup *group, const Training *training, Error *err) {
     for (size_t batch = 0;; batch++) {
         double sums[2] = {0, 0}; // of gradients; their number

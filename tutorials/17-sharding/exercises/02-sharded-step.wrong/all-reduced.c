@@ -4,7 +4,7 @@ int sharded_step(ProcessGroup *group, float *weights, float *gradients, float *v
     size_t first = (size_t)pg_rank(group) * share;
     float *weight = weights + first, *gradient = gradients + first;
     size_t all = (size_t)pg_size(group) * share;
-    if (pg_run(group, pg_all_reduce(gradients, all, PG_F32, PG_AVG), err)) return -1;
+    if (pg_run(group, pg_all_reduce(gradients, all, PG_F32, PG_AVG), err) != 0) return -1;
     for (size_t i = 0; i < share; i++) {
         velocity[i] = MOMENTUM * velocity[i] + gradient[i];
         weight[i] -= RATE * velocity[i];

@@ -3,7 +3,7 @@ int sharded_step(ProcessGroup *group, float *weights, float *gradients, float *v
                  size_t share, Error *err) {
     size_t first = (size_t)pg_rank(group) * share;
     float *weight = weights + first, *gradient = gradients + first;
-    if (pg_run(group, pg_reduce_scatter(gradients, gradient, share, PG_F32, PG_AVG), err))
+    if (pg_run(group, pg_reduce_scatter(gradients, gradient, share, PG_F32, PG_AVG), err) != 0)
         return -1;
     for (size_t i = 0; i < share; i++) {
         velocity[i] = MOMENTUM * velocity[i] + gradient[i];

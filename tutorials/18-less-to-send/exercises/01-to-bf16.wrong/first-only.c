@@ -1,4 +1,4 @@
-/* 1 is 0x3f80 in bf16; the first number came out as */
+/* 1 is 0x3f80 in bf16; the first number became */
 void to_bf16(const float *numbers, uint16_t *halves, int count) {
     for (int i = 0; i < count - 1; i++) {
         uint32_t bits;

@@ -1,4 +1,4 @@
-/* The error stayed 0: what was rounded away is lost for ever. */
+/* The error stayed 0: what was rounded away is lost forever. */
 int average_in_units(ProcessGroup *group, float *gradient, float *error, int32_t *wire,
                      size_t count, float unit, Error *err) {
     for (size_t i = 0; i < count; i++) {

@@ -1,4 +1,4 @@
-/* All ranks had an infinite gradient, and nobody skipped the step. */
+/* All ranks had an infinite gradient, and no rank skipped the step. */
 int update_scale(ProcessGroup *group, LossScale *scale, const float *gradients, size_t count,
                  bool *skip, Error *err) {
     int32_t found = 0;

@@ -1,4 +1,4 @@
-/* The last number was not looked at. */
+/* The last number was not checked. */
 int update_scale(ProcessGroup *group, LossScale *scale, const float *gradients, size_t count,
                  bool *skip, Error *err) {
     int32_t found = 0;

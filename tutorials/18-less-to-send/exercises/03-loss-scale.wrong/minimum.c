@@ -1,4 +1,4 @@
-/* One rank had an infinite gradient, and nobody skipped the step: with a minimum */
+/* One rank had an infinite gradient, and no rank skipped the step: with a minimum */
 int update_scale(ProcessGroup *group, LossScale *scale, const float *gradients, size_t count,
                  bool *skip, Error *err) {
     int32_t found = 0;

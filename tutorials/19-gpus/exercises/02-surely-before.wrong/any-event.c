@@ -1,4 +1,4 @@
-/* A WAIT for another event, which nobody has recorded. */
+/* A WAIT for another event, which is never recorded. */
 static bool follows(const StreamCall *call, const StreamCall *earlier) {
     if (call->stream == earlier->stream) return true;
     return call->kind == STREAM_WAIT && earlier->kind == STREAM_RECORD;

@@ -1,4 +1,4 @@
-/* The ranks that wait are witnesses; the one that has not begun the collective is to blame. */
+/* The ranks that wait are witnesses; the rank that has not begun the collective is to blame. */
 // How many of the ranks that are in this collective make the same call as rank r.
 static int count_same(const LastSeen *ranks, int world, int r, uint64_t sequence) {
     int same = 0;

@@ -1,4 +1,4 @@
-/* Two ranks, two calls: nobody can say which of them is right. */
+/* Two ranks, two calls: which of them is right is unknown. */
 // How many of the ranks that are in this collective make the same call as rank r.
 static int count_same(const LastSeen *ranks, int world, int r, uint64_t sequence) {
     int same = 0;

@@ -1,4 +1,4 @@
-/* All ranks stand at the same place, and nobody is to blame. */
+/* All ranks stand at the same place, and no rank is to blame. */
 // How many of the ranks that are in this collective make the same call as rank r.
 static int count_same(const LastSeen *ranks, int world, int r, uint64_t sequence) {
     int same = 0;

@@ -1,4 +1,4 @@
-/* Three began collective 13 and one of them another call: it is the one that is alone. */
+/* Three began collective 13 and one of them another call: the rank that differs is alone. */
 // How many of the ranks that are in this collective make the same call as rank r.
 static int count_same(const LastSeen *ranks, int world, int r, uint64_t sequence) {
     int same = 0;

@@ -1,0 +1,150 @@
+/* lock.c: see lock.h.
+ *
+ * The holder may remove the file after another process has opened it, and a lock on an unlinked
+ * file excludes no process. So the lock counts only if the file still has a name.
+ */
+#include "common/base/lock.h"
+
+#include <ctype.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "common/base/clock.h"
+#include "common/base/file.h"
+#include "common/base/machine.h"
+#include "common/base/memory.h"
+
+enum { MOST_OF_A_COMMAND = 80, TEXT_MAX = 512 };
+
+static const char BEGIN[] = "process "; // of the file's text
+
+static const double DYING_S = 1; // a killed process may hold its lock while its memory is freed
+
+struct FileLock {
+    char *path;
+    int fd;
+    bool held;
+};
+
+static bool has_name(int fd) {
+    struct stat info;
+    return fstat(fd, &info) == 0 && info.st_nlink > 0;
+}
+
+// False for a file with other contents: it is the user's and must not be overwritten.
+static bool is_lock_file(int fd) {
+    char begin[sizeof BEGIN - 1];
+    struct stat info;
+    if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return false;
+    return info.st_size == 0 || (pread(fd, begin, sizeof begin, 0) == sizeof begin &&
+                                 memcmp(begin, BEGIN, sizeof begin) == 0);
+}
+
+// Whether the error says that the file system has no locks, as some network file systems.
+static bool means_no_locks(int error) {
+    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
+}
+
+// Opens and locks the file. Returns -1 if it cannot be opened or if another process holds the lock;
+// errno is EWOULDBLOCK then.
+static int try_lock(const char *path, bool *held) {
+    for (;;) {
+        int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
+        if (fd < 0) return -1;
+        *held = flock(fd, LOCK_EX | LOCK_NB) == 0;
+        int cause = *held ? 0 : errno;
+        if (!*held && means_no_locks(cause)) return fd;
+        if (*held && has_name(fd)) return fd;
+        close(fd);
+        errno = cause;
+        if (!*held) return -1;
+    }
+}
+
+static int wait_for_lock(const char *path, bool *held) {
+    const struct timespec pause = {.tv_nsec = 20000000};
+    uint64_t deadline = clock_ns_after(DYING_S);
+    for (;;) {
+        int fd = try_lock(path, held);
+        if (fd >= 0 || errno != EWOULDBLOCK || clock_ns() >= deadline) return fd;
+        nanosleep(&pause, NULL);
+    }
+}
+
+// Replaces unprintable characters and removes the line's end.
+static void tidy_line(char *text, size_t length) {
+    while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\0')) length--;
+    text[length] = '\0';
+    for (size_t i = 0; i < length; i++)
+        if (!isprint((unsigned char)text[i])) text[i] = text[i] == '\0' ? ' ' : '?';
+}
+
+// This process's command line, with spaces between its words.
+static void read_command(char *text, size_t capacity) {
+    int fd = file_open("/proc/self/cmdline", NULL, NULL);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, capacity - 1);
+    if (fd >= 0) close(fd);
+    tidy_line(text, length > 0 ? (size_t)length : 0);
+}
+
+// The text is only informative: the lock holds even if it cannot be written.
+static void write_holder(int fd) {
+    char host[256], command[MOST_OF_A_COMMAND + 1];
+    machine_name(host, sizeof host);
+    read_command(command, sizeof command);
+    if (ftruncate(fd, 0) == 0)
+        (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
+}
+
+static void read_holder(const char *path, char text[TEXT_MAX]) {
+    int fd = file_open(path, NULL, NULL);
+    ssize_t length = fd < 0 ? 0 : read(fd, text, TEXT_MAX - 1);
+    if (fd >= 0) close(fd);
+    tidy_line(text, length > 0 ? (size_t)length : 0);
+    if (!*text) strcpy(text, "another process");
+}
+
+static int refuse(const char *path, const char *what, Error *err) {
+    int cause = errno;
+    char holder[TEXT_MAX];
+    if (cause != EWOULDBLOCK)
+        return error_set(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
+    read_holder(path, holder);
+    return error_set(err, STATUS_USAGE,
+                     "%s: in use by %s; wait until it ends, or choose another name", what, holder);
+}
+
+FileLock *lock_take(const char *path, const char *what, Error *err) {
+    bool held;
+    int fd = wait_for_lock(path, &held);
+    if (fd >= 0 && !is_lock_file(fd)) {
+        close(fd);
+        errno = EEXIST;
+        fd = -1;
+    }
+    if (fd < 0) {
+        refuse(path, what, err);
+        return NULL;
+    }
+    write_holder(fd);
+    FileLock *lock = memory_zalloc(sizeof *lock);
+    *lock = (FileLock){.path = memory_format("%s", path), .fd = fd, .held = held};
+    return lock;
+}
+
+bool lock_is_held(const FileLock *lock) {
+    return lock->held;
+}
+
+void lock_release(FileLock *lock) {
+    if (!lock) return;
+    if (lock->held && has_name(lock->fd)) unlink(lock->path); // before the lock is released
+    close(lock->fd);
+    free(lock->path);
+    free(lock);
+}

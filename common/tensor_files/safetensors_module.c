@@ -1,0 +1,216 @@
+/* safetensors_module.c: writes and loads a module's tensors, by PyTorch's names.
+ *
+ * Loading is atomic: every tensor is checked before the first is copied. Tensors are found by name,
+ * in any order.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/memory.h"
+#include "common/tensor_files/safetensors.h"
+
+// Entries for safetensors_write, with host copies of device memory.
+typedef struct Snapshot {
+    SafeTensors content;
+    void **copies; // [content.count], NULL where the entry's data is the tensor's own memory
+} Snapshot;
+
+static Snapshot snapshot_begin(const NamedTensors *tensors) {
+    Snapshot snapshot = {0};
+    snapshot.content.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry));
+    snapshot.copies = memory_zalloc((tensors->count + 1) * sizeof *snapshot.copies);
+    return snapshot;
+}
+
+static void snapshot_add(Snapshot *snapshot, const NamedTensor *named, const void *data) {
+    const Tensor *tensor = named->tensor;
+    size_t at = snapshot->content.count++;
+    SafeEntry *entry = &snapshot->content.entries[at];
+    memcpy(entry->name, named->name, sizeof named->name);
+    entry->dtype = tensor->dtype;
+    entry->ndim = tensor->ndim;
+    memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
+    entry->bytes = tensor_bytes(tensor);
+    entry->data = data;
+    if (device_is_addressable(tensor->device)) return;
+    entry->data = snapshot->copies[at] = memory_zalloc(entry->bytes + 1);
+    device_copy(NULL, snapshot->copies[at], tensor->device, data, entry->bytes);
+}
+
+static int snapshot_write(Snapshot *snapshot, const char *path, Error *err) {
+    int status = safetensors_write(path, &snapshot->content, err);
+    for (size_t i = 0; i < snapshot->content.count; i++) free(snapshot->copies[i]);
+    free(snapshot->copies);
+    safetensors_free(&snapshot->content);
+    return status;
+}
+
+int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
+                            size_t meta_count, Error *err) {
+    NamedTensors tensors = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    Snapshot snapshot = snapshot_begin(&tensors);
+    for (size_t i = 0; i < tensors.count; i++)
+        snapshot_add(&snapshot, &tensors.items[i], tensors.items[i].tensor->data);
+    snapshot.content.meta = memory_zalloc((meta_count + 1) * sizeof *meta);
+    if (meta_count > 0) memcpy(snapshot.content.meta, meta, meta_count * sizeof *meta);
+    snapshot.content.meta_count = meta_count;
+    named_tensors_free(&tensors);
+    return snapshot_write(&snapshot, path, err);
+}
+
+int safetensors_save_grads(const char *path, Module *module, Error *err) {
+    NamedTensors tensors = module_tensors(module, MODULE_PARAMETERS);
+    Snapshot snapshot = snapshot_begin(&tensors);
+    for (size_t i = 0; i < tensors.count; i++) {
+        const Tensor *tensor = tensors.items[i].tensor;
+        if (tensor->has_grad) snapshot_add(&snapshot, &tensors.items[i], tensor->grad);
+    }
+    named_tensors_free(&tensors);
+    return snapshot_write(&snapshot, path, err);
+}
+
+// ---- loading ----------------------------------------------------------------------------------
+
+static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *err) {
+    const Tensor *tensor = named->tensor;
+    Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+    if (stored.dtype == tensor->dtype && tensor_same_shape(&stored, tensor)) return 0;
+    char in_file[128], in_model[128];
+    return error_set(
+        err, STATUS_USAGE, "holds another model: %s is %s %s in the file and %s %s in this model",
+        named->name, dtype_name(stored.dtype), tensor_describe(&stored, in_file, sizeof in_file),
+        dtype_name(tensor->dtype), tensor_describe(tensor, in_model, sizeof in_model));
+}
+
+// Returns the first entry with one of the tensor's names, or NULL. Shared weights may lack some
+// names: safetensors.torch.save_model writes one, a state_dict has all.
+static const SafeEntry *find_tensor(const SafeTensors *content, const NamedTensors *names,
+                                    const Tensor *tensor) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (names->items[i].tensor != tensor) continue;
+        const SafeEntry *entry = safetensors_find(content, names->items[i].name);
+        if (entry) return entry;
+    }
+    return NULL;
+}
+
+// Returns an entry whose name ends with `name` ("module.fc1.weight" for "fc1.weight"), or NULL.
+static const SafeEntry *find_prefixed(const SafeTensors *content, const char *name) {
+    for (size_t i = 0; i < content->count; i++) {
+        const char *in_file = content->entries[i].name;
+        size_t length = strlen(in_file), wanted = strlen(name);
+        if (length > wanted + 1 && in_file[length - wanted - 1] == '.' &&
+            strcmp(in_file + length - wanted, name) == 0)
+            return &content->entries[i];
+    }
+    return NULL;
+}
+
+static int fail_missing(const SafeTensors *content, const NamedTensor *named, Error *err) {
+    char shape[128], hint[400] = "";
+    const SafeEntry *prefixed = find_prefixed(content, named->name);
+    if (prefixed) {
+        bool wrapped = strncmp(prefixed->name, "module.", strlen("module.")) == 0;
+        snprintf(hint, sizeof hint, " (it has %s: %s)", prefixed->name,
+                 wrapped ? "a wrapped model was saved: --strip-prefix module."
+                         : "--strip-prefix leaves out what stands before the names");
+    }
+    return error_set(err, STATUS_USAGE,
+                     "holds another model: there is no %s in the file, in this model it is %s%s",
+                     named->name, tensor_describe(named->tensor, shape, sizeof shape), hint);
+}
+
+static int check_name(const SafeTensors *content, const NamedTensors *names, size_t i, Error *err) {
+    const NamedTensor *named = &names->items[i];
+    const SafeEntry *entry = safetensors_find(content, named->name);
+    const SafeEntry *first = find_tensor(content, names, named->tensor);
+    if (!first) return fail_missing(content, named, err);
+    if (!entry) return 0;
+    if (check_fits(named, entry, err) != 0) return -1;
+    if (memcmp(entry->data, first->data, entry->bytes) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "%s and %s differ in the file: in this model they are one parameter",
+                     first->name, entry->name);
+}
+
+static bool has_name(const NamedTensors *names, const char *name) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (strcmp(names->items[i].name, name) == 0) return true;
+    }
+    return false;
+}
+
+static int check_all(const SafeTensors *content, const NamedTensors *names, Error *err) {
+    for (size_t i = 0; i < names->count; i++) {
+        if (check_name(content, names, i, err) != 0) return -1;
+    }
+    for (size_t i = 0; i < content->count; i++) {
+        const SafeEntry *entry = &content->entries[i];
+        if (has_name(names, entry->name)) continue;
+        Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
+        char shape[128];
+        return error_set(err, STATUS_USAGE,
+                         "holds another model: there is %s %s in the file, and none in this model",
+                         entry->name, tensor_describe(&stored, shape, sizeof shape));
+    }
+    return 0;
+}
+
+int safetensors_check_module(const SafeTensors *content, const char *path, Module *module,
+                             Error *err) {
+    NamedTensors names = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    int status = check_all(content, &names, err);
+    named_tensors_free(&names);
+    return status == 0 ? 0 : error_prefix(err, "%s", path);
+}
+
+void safetensors_apply_module(const SafeTensors *content, Module *module) {
+    NamedTensors names = module_tensors(module, MODULE_STATE);
+    NamedTensors all = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
+    for (size_t i = 0; i < names.count; i++) {
+        Tensor *tensor = names.items[i].tensor;
+        const SafeEntry *entry = find_tensor(content, &all, tensor);
+        device_copy(tensor->device, tensor->data, NULL, entry->data, entry->bytes);
+    }
+    named_tensors_free(&names);
+    named_tensors_free(&all);
+}
+
+// Removes the prefix from each name that begins with it. Returns -1 with err filled if none does.
+static int strip_prefix(SafeTensors *content, const char *path, const char *prefix, Error *err) {
+    size_t length = strlen(prefix), stripped = 0;
+    for (size_t i = 0; i < content->count; i++) {
+        char *name = content->entries[i].name;
+        if (strncmp(name, prefix, length) != 0) continue;
+        memmove(name, name + length, strlen(name + length) + 1);
+        stripped++;
+    }
+    if (stripped > 0) return 0;
+    return error_set(err, STATUS_USAGE, "%s: no name begins with the prefix '%s'", path, prefix);
+}
+
+// Rejects a file in which two names are equal without the prefix. 0, or -1 with err filled.
+static int check_distinct(const SafeTensors *content, const char *path, Error *err) {
+    for (size_t i = 0; i < content->count; i++)
+        if (safetensors_find(content, content->entries[i].name) != &content->entries[i])
+            return error_set(err, STATUS_USAGE, "%s: without the prefix, %s is there twice", path,
+                             content->entries[i].name);
+    return 0;
+}
+
+int safetensors_load_stripped(const char *path, const char *prefix, Module *module, Error *err) {
+    SafeTensors content;
+    if (safetensors_read(path, &content, err) != 0) return -1;
+    int status = prefix ? strip_prefix(&content, path, prefix, err) : 0;
+    if (status == 0 && strcmp(module->type, "GPT") == 0)
+        status = safetensors_convert_gpt2(&content, path, err);
+    if (status == 0) status = safetensors_check_module(&content, path, module, err);
+    if (status == 0 && prefix) status = check_distinct(&content, path, err);
+    if (status == 0) safetensors_apply_module(&content, module);
+    safetensors_free(&content);
+    return status;
+}
+
+int safetensors_load_module(const char *path, Module *module, Error *err) {
+    return safetensors_load_stripped(path, NULL, module, err);
+}

@@ -1,0 +1,158 @@
+/* run_open.c: see run_open.h. */
+#include "common/train/run_open.h"
+
+#include <math.h>
+
+#include "common/base/format.h"
+#include "common/base/trace.h"
+#include "common/device/link.h"
+#include "common/train/bits.h"
+#include "common/train/checks.h"
+#include "common/train/copies.h"
+#include "common/train/saving.h"
+
+enum { LOADER_DEPTH = 2, TRACE_SPANS = 1 << 16 };
+
+static void synchronize(void *context) {
+    const Job *job = context;
+    for (int i = 0; i < job->all_count; i++) device_synchronize(job->all[i]);
+}
+
+// Opens profile and trace. On an asynchronous device a phase's time is that of enqueuing its work,
+// so --profile synchronizes the device at the end of each phase: slower, with the phases' real
+// times.
+static void open_profile(Run *run) {
+    Job *job = run->job;
+    if (run->config->profile && !device_is_synchronous(run->strategy->device)) {
+        run->profile.wait_for_device = synchronize;
+        run->profile.wait_context = job;
+    }
+    if (!run->config->trace) return;
+    char name[64];
+    snprintf(name, sizeof name, "%s rank %d%s", job->name, job->rank,
+             run->config->link ? ", emulated link" : "");
+    run->trace = trace_open(job->rank, name);
+    run->profile.trace = run->trace;
+    run->profile.track = trace_track(run->trace, "main", TRACE_SPANS);
+    job->set_trace(job, run->trace);
+}
+
+static void open_optimizer(Run *run) {
+    const TrainConfig *config = run->config;
+    OptimizerConfig optimizer = train_optimizer(config);
+    optimizer.sharding = run->job->sharding;
+    if (optimizer.sharding)
+        optimizer.sharding->whole_gradients =
+            config->clip_grad_norm > 0 || config->amp == PRECISION_F16 || config->dump_grads;
+    run->optimizer = optimizer_create(run->strategy->model, &optimizer);
+    run->schedule = config->schedule;
+    run->schedule.total_steps = run->total_steps;
+}
+
+static void open_loader(Run *run) {
+    const TrainConfig *config = run->config;
+    run->augment = (Augment){.crop_pad = 4, .flip = true, .seed = config->seed};
+    run->loader =
+        loader_create(&run->data->train, run->strategy->sampler,
+                      config->augment ? &run->augment : NULL, LOADER_DEPTH, run->strategy->device);
+}
+
+static void open_step(Run *run) {
+    const TrainConfig *config = run->config;
+    run->step = step_open(config, run->strategy, run->optimizer, &run->profile, &run->data->train,
+                          loader_capacity(run->loader));
+    if (config->cuda_graph) run->graph = step_graph_open(run->step, run->job);
+    run->rows = pending_rows_open(run->step, &run->record, run->total_steps);
+}
+
+static Progress first_progress(const Run *run) {
+    Progress progress = {.seed = run->config->seed,
+                         .global_batch = run->config->global_batch,
+                         .samples = run->data->train.count,
+                         .shuffled = !run->config->no_shuffle,
+                         .devices = (uint64_t)run->job->devices,
+                         .best = -INFINITY};
+    const size_t room = sizeof progress.notes[0];
+    snprintf(progress.notes[NOTE_LR], room, "%g", run->config->schedule.lr);
+    snprintf(progress.notes[NOTE_SCHEDULE], room, "%s", schedule_name(run->config->schedule.kind));
+    snprintf(progress.notes[NOTE_MOMENTUM], room, "%g", run->config->momentum);
+    snprintf(progress.notes[NOTE_WEIGHT_DECAY], room, "%g", run->config->weight_decay);
+    if (run->config->optimizer != OPTIMIZER_SGD)
+        snprintf(progress.notes[NOTE_BETAS], room, "%g,%g", run->config->betas[0],
+                 run->config->betas[1]);
+    snprintf(progress.notes[NOTE_STEPS], room, "%zu", run->total_steps);
+    snprintf(progress.notes[NOTE_SAMPLER_SEED], room, "%llu",
+             (unsigned long long)train_sampler_seed(run->config));
+    if (run->data->train.tokens)
+        snprintf(progress.notes[NOTE_TEXT], room, "%016llx",
+                 (unsigned long long)checks_hash_text(run->data));
+    return progress;
+}
+
+static int check(Run *run, Error *err) {
+    const TrainConfig *config = run->config;
+    if (checks_config(config, run->options, run->data, run->total_steps, err) != 0 ||
+        checks_device(config, run->data, run->job, err) != 0 ||
+        checks_shares(run->strategy, err) != 0)
+        return -1;
+    if (!strategy_is_main(run->strategy)) return 0;
+    return checks_outputs(config, err) != 0 ? -1 : outputs_claim(&run->outputs, config, err);
+}
+
+static void announce(Run *run) {
+    const Strategy *s = run->strategy;
+    const TrainConfig *config = run->config;
+    char blas[160];
+    s->device->kernels->describe(blas, sizeof blas);
+    const Job *job = run->job;
+    size_t devices = (size_t)job->devices;
+    log_say(&run->record.log, "%s: %s on %s, %zu parameters; %d device%s (%s); %s", job->name,
+            config->model, run->data->name, module_count(s->model, MODULE_PARAMETERS), job->devices,
+            format_s(devices), s->device->kernels->name, blas);
+    log_say(&run->record.log, "global batch %zu, %zu per device; %zu batch%s per epoch, %zu step%s",
+            config->global_batch, (config->global_batch + devices - 1) / devices,
+            s->sampler->batch_count, s->sampler->batch_count == 1 ? "" : "es", run->total_steps,
+            format_s(run->total_steps));
+    char link[LINK_TEXT_MAX];
+    if (config->link)
+        log_say(&run->record.log, "times are over %s between the devices",
+                link_describe(link_speed(s->device->link), link));
+    copies_note(job, &run->record.log);
+    outputs_announce(&run->outputs, config, &run->record.log);
+}
+
+int run_open(Run *run, Error *err) {
+    const TrainConfig *config = run->config;
+    Strategy *strategy = run->strategy;
+    if (checks_same_data(run->job, config, run->data, err) != 0) return -1;
+    if (config->drop_last && sampler_drop_incomplete(strategy->sampler, err) != 0) return -1;
+    run->total_steps = train_steps(config, strategy->sampler);
+    if (check(run, err) != 0) return -1;
+    run->progress = first_progress(run);
+    open_loader(run);
+    open_optimizer(run);
+    open_profile(run);
+    open_step(run);
+    if (record_open(&run->record, config, run->options, run->job, run->total_steps, err) != 0)
+        return -1;
+    announce(run);
+    bits_announce(run);
+    if (saving_agree(run, err) != 0) return -1;
+    trace_mark(run->trace); // all ranks have just synchronized
+    if (config->resume && resume_run(run, err) != 0) return -1;
+    return record_start(&run->record, run->progress.step, err);
+}
+
+void run_close(Run *run) {
+    Error lost = {0};
+    if (run->step)
+        pending_rows_finish(&run->rows, &lost); // a failed run's last row, if its sum completed
+    pending_rows_close(&run->rows);
+    record_close(&run->record);
+    step_graph_close(run->graph);
+    step_close(run->step);
+    loader_close(run->loader);
+    optimizer_close(run->optimizer);
+    trace_close(run->trace);
+    outputs_release(&run->outputs);
+}

@@ -1,0 +1,248 @@
+/* shm_moves.c: the collectives of the shm backend: which rank copies or reduces what, between which
+ * barriers.
+ *
+ * Direct, if all ranks' buffers have the same offset in one shared allocation. Two barriers enclose
+ * it, nothing is copied in or out, and every byte crosses once:
+ *
+ *     all_reduce      each rank reduces one slice over all ranks' buffers and writes the sum to all
+ *     reduce_scatter  each rank reduces its piece of all ranks' buffers into its own
+ *     all_gather      each rank copies the other ranks' pieces (in place only)
+ *
+ * Staged, for private memory: per chunk, each rank writes its contribution into its mailbox; a
+ * barrier; then each rank reads from all mailboxes. One barrier per chunk suffices, because
+ * mailboxes are double-buffered: a half is overwritten two chunks later, and the barrier of the
+ * chunk between happens after all ranks have read it.
+ *
+ * A send and its receive use a channel of their own per pair of ranks, without barriers.
+ */
+#include <string.h>
+
+#include "ddp/group/buffer.h"
+#include "ddp/group/reduce.h"
+#include "ddp/group/shm/shm_internal.h"
+
+static size_t min_size(size_t a, size_t b) {
+    return a < b ? a : b;
+}
+
+// ---- staged ---------------------------------------------------------------------------------
+
+// A part of the collective's count that fits into one half of a mailbox.
+typedef struct ShmChunk {
+    size_t first, count, size; // elements, elements, bytes of an element
+    int half;
+} ShmChunk;
+
+static unsigned char *half_of(const PgShm *shm, int rank, const ShmChunk *chunk) {
+    return shm_mailbox(shm, rank)->data[chunk->half];
+}
+
+// Writes one piece per rank, from send [W, count], into this rank's mailbox [W, chunk].
+static void put_pieces(const PgShm *shm, const ShmChunk *chunk) {
+    const Collective *c = &shm->call->collective;
+    for (size_t r = 0; r < (size_t)shm->world; r++)
+        buffer_copy(buffer_at(half_of(shm, shm->rank, chunk), r * chunk->count, chunk->size),
+                    buffer_at(c->send, r * c->count + chunk->first, chunk->size),
+                    chunk->count * chunk->size);
+}
+
+static void put(const PgShm *shm, const ShmChunk *chunk) {
+    const Collective *c = &shm->call->collective;
+    bool is_root = shm->rank == c->root;
+    switch (c->kind) {
+    case PG_SCATTER:
+        if (is_root) put_pieces(shm, chunk);
+        break;
+    case PG_REDUCE_SCATTER:
+        put_pieces(shm, chunk);
+        break;
+    case PG_BROADCAST:
+        if (!is_root) break;
+        // fall through - the root contributes as every rank does in the other collectives
+    default:
+        buffer_copy(half_of(shm, shm->rank, chunk), buffer_at(c->send, chunk->first, chunk->size),
+                    chunk->count * chunk->size);
+    }
+}
+
+static void take_copy(PgShm *shm, const ShmChunk *chunk, int from, size_t piece, void *to) {
+    size_t bytes = chunk->count * chunk->size;
+    buffer_copy(to, half_of(shm, from, chunk) + piece * bytes, bytes);
+    if (from != shm->rank) shm->moved += bytes;
+}
+
+static void take_reduced(PgShm *shm, const ShmChunk *chunk, size_t piece) {
+    const Collective *c = &shm->call->collective;
+    size_t bytes = chunk->count * chunk->size;
+    void *sources[PG_SHM_MAX_WORLD], *target = buffer_at(c->receive, chunk->first, chunk->size);
+    for (int r = 0; r < shm->world; r++) sources[r] = half_of(shm, r, chunk) + piece * bytes;
+    reduce_in_rank_order(c->type, c->op, sources, shm->world, &target, 1, chunk->count);
+    shm->moved += (size_t)(shm->world - 1) * bytes;
+}
+
+static void take(PgShm *shm, const ShmChunk *chunk) {
+    const Collective *c = &shm->call->collective;
+    bool is_root = shm->rank == c->root;
+    void *mine = buffer_at(c->receive, chunk->first, chunk->size);
+    switch (c->kind) {
+    case PG_ALL_REDUCE:
+        take_reduced(shm, chunk, 0);
+        break;
+    case PG_REDUCE:
+        if (is_root) take_reduced(shm, chunk, 0);
+        break;
+    case PG_REDUCE_SCATTER:
+        take_reduced(shm, chunk, (size_t)shm->rank);
+        break;
+    case PG_BROADCAST:
+        if (!is_root) take_copy(shm, chunk, c->root, 0, mine);
+        break;
+    case PG_SCATTER:
+        take_copy(shm, chunk, c->root, (size_t)shm->rank, mine);
+        break;
+    case PG_GATHER:
+        if (!is_root) break;
+        // fall through - the root gathers as every rank does in all_gather
+    default: // PG_ALL_GATHER; PG_BARRIER has no chunks
+        for (int r = 0; r < shm->world; r++)
+            take_copy(shm, chunk, r, 0, buffer_at(mine, (size_t)r * c->count, chunk->size));
+    }
+}
+
+int shm_staged(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    bool in_pieces = c->kind == PG_SCATTER || c->kind == PG_REDUCE_SCATTER;
+    size_t size = pg_type_bytes(c->type);
+    size_t room = MAILBOX_BYTES / size / (in_pieces ? (size_t)shm->world : 1);
+    for (size_t first = 0; first < c->count; first += room) {
+        ShmChunk chunk = {.first = first,
+                          .count = min_size(room, c->count - first),
+                          .size = size,
+                          .half = (int)(shm->turn++ & 1)};
+        put(shm, &chunk);
+        if (shm_barrier(shm, err) != 0) return -1;
+        take(shm, &chunk);
+    }
+    return 0;
+}
+
+// ---- direct ---------------------------------------------------------------------------------
+
+// Reduces this rank's slice of all ranks' buffers, and writes it to all of them or to the root's.
+static void reduce_slice(PgShm *shm) {
+    const Collective *c = &shm->call->collective;
+    const size_t size = pg_type_bytes(c->type);
+    const ReduceSlice mine = reduce_slice_of(c->type, c->count, shm->world, shm->rank);
+    void *buffers[PG_SHM_MAX_WORLD];
+    for (int r = 0; r < shm->world; r++)
+        buffers[r] = buffer_at(shm_peer_buffer(shm, c->receive, r), mine.first, size);
+    bool everywhere = c->kind == PG_ALL_REDUCE;
+    reduce_in_rank_order(c->type, c->op, buffers, shm->world,
+                         everywhere ? buffers : &buffers[c->root], everywhere ? shm->world : 1,
+                         mine.count);
+    const size_t others = (size_t)shm->world - 1;
+    const size_t written = everywhere ? others : (size_t)(c->root != shm->rank);
+    shm->moved += (others + written) * mine.count * size;
+}
+
+// Reduces piece `rank` of all ranks' [W, count]. No other rank reads that piece of this rank's.
+static void reduce_piece(PgShm *shm, size_t bytes) {
+    const Collective *c = &shm->call->collective;
+    void *pieces[PG_SHM_MAX_WORLD], *target = c->receive;
+    for (int r = 0; r < shm->world; r++)
+        pieces[r] = buffer_at(shm_peer_buffer(shm, c->send, r), (size_t)shm->rank, bytes);
+    reduce_in_rank_order(c->type, c->op, pieces, shm->world, &target, 1, c->count);
+    shm->moved += (size_t)(shm->world - 1) * bytes;
+}
+
+// Copies another rank's piece, with prefetching: its lines are in the other core's cache.
+static void copy_from_peer(void *to, const void *from, size_t bytes) {
+    enum { LINE = CACHE_LINE, AHEAD = 16 * LINE };
+    const unsigned char *source = from;
+    size_t done = 0;
+    for (; done + LINE <= bytes; done += LINE) {
+        __builtin_prefetch(source + done + AHEAD);
+        __builtin_prefetch((unsigned char *)to + done + AHEAD, 1);
+        memcpy((unsigned char *)to + done, source + done, LINE);
+    }
+    buffer_copy((unsigned char *)to + done, source + done, bytes - done);
+}
+
+// Copies the other ranks' pieces of [W, count]; this rank's is in place.
+static void copy_pieces(PgShm *shm, size_t bytes) {
+    void *mine = shm->call->collective.receive;
+    for (int r = 0; r < shm->world; r++) {
+        if (r == shm->rank) continue;
+        copy_from_peer(buffer_at(mine, (size_t)r, bytes),
+                       buffer_at(shm_peer_buffer(shm, mine, r), (size_t)r, bytes), bytes);
+        shm->moved += bytes;
+    }
+}
+
+int shm_direct(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    size_t bytes = c->count * pg_type_bytes(c->type);
+    switch (c->kind) {
+    case PG_REDUCE_SCATTER:
+        reduce_piece(shm, bytes);
+        break;
+    case PG_ALL_GATHER:
+        copy_pieces(shm, bytes);
+        break;
+    case PG_BROADCAST:
+        if (shm->rank == c->root) break;
+        buffer_copy(c->receive, shm_peer_buffer(shm, c->receive, c->root), bytes);
+        shm->moved += bytes;
+        break;
+    default: // PG_ALL_REDUCE, PG_REDUCE
+        reduce_slice(shm);
+    }
+    return shm_barrier(shm, err);
+}
+
+// ---- pairs ----------------------------------------------------------------------------------
+
+// End of the chunk that begins at `first`. An empty message has one chunk, too, because its count
+// and type are compared.
+static size_t chunk_end(size_t first, size_t bytes) {
+    return first + min_size(CHANNEL_BYTES, bytes - first);
+}
+
+int shm_send(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    ShmChannel *channel = shm_channel(shm, shm->rank, c->root);
+    size_t bytes = c->count * pg_type_bytes(c->type), done = 0;
+    if (shm_check_abort(shm, err) != 0) return -1;
+    do {
+        uint32_t posted = sync_load(&channel->posted);
+        // Waits until the next half, filled two chunks ago, has been read.
+        if (shm_await(shm, c->root, &channel->taken, posted - 1, err) != 0) return -1;
+        size_t end = chunk_end(done, bytes);
+        channel->message[posted & 1] = (ShmMessage){.count = c->count, .type = (int32_t)c->type};
+        buffer_copy(channel->data[posted & 1], buffer_at(c->send, done, 1), end - done);
+        sync_store(&channel->posted, posted + 1);
+        done = end;
+    } while (done < bytes);
+    shm->moved += bytes;
+    return 0;
+}
+
+int shm_receive(PgShm *shm, Error *err) {
+    const Collective *c = &shm->call->collective;
+    ShmChannel *channel = shm_channel(shm, c->root, shm->rank);
+    size_t bytes = c->count * pg_type_bytes(c->type), done = 0;
+    if (shm_check_abort(shm, err) != 0) return -1;
+    do {
+        uint32_t taken = sync_load(&channel->taken);
+        if (shm_await(shm, c->root, &channel->posted, taken + 1, err) != 0) return -1;
+        const ShmMessage *message = &channel->message[taken & 1];
+        if (pg_message_compare(shm->call, shm->rank, message->count, message->type, err) != 0)
+            return -1;
+        size_t end = chunk_end(done, bytes);
+        buffer_copy(buffer_at(c->receive, done, 1), channel->data[taken & 1], end - done);
+        sync_store(&channel->taken, taken + 1);
+        done = end;
+    } while (done < bytes);
+    shm->moved += bytes;
+    return 0;
+}

@@ -1,0 +1,170 @@
+/* init_env.c: reads the environment into a Rendezvous (ddp/rendezvous/init.h).
+ *
+ * Precedence: torchrun's variables (ddprun sets the same); without RANK and WORLD_SIZE those of
+ * Open MPI, PMI (MPICH), srun. A variable that is missing or out of range is an error that names
+ * it.
+ */
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ddp/rendezvous/rendezvous_internal.h"
+
+enum { DEFAULT_PORT = 29500 };
+
+// The variables of one starter; NULL: it has none.
+typedef struct Dialect {
+    const char *rank, *world_size, *local_rank, *local_world_size;
+} Dialect;
+
+static const Dialect TORCHRUN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
+static const Dialect OTHERS[] = {
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
+     "OMPI_COMM_WORLD_LOCAL_SIZE"},
+    {"PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS"},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_LOCALID", NULL},
+};
+
+static const char *read_text(const char *name) { // an empty variable is a missing one
+    const char *text = name ? getenv(name) : NULL;
+    return text && *text ? text : NULL;
+}
+
+static int read_int(const char *name, int min, int max, int *value, Error *err) {
+    const char *text = read_text(name);
+    char *end = NULL;
+    errno = 0;
+    long number = text ? strtol(text, &end, 10) : 0;
+    if (!text || errno || *end || end == text || number < min || number > max)
+        return error_set(err, STATUS_USAGE, "%s must be a whole number from %d to %d, and is '%s'",
+                         name, min, max, text ? text : "");
+    *value = (int)number;
+    return 0;
+}
+
+// A batch script outside srun has SLURM_PROCID 0 and SLURM_NTASKS, too, but is not a task: its
+// rendezvous would time out. Only srun sets the step's id.
+static bool usable(const Dialect *dialect) {
+    if (!read_text(dialect->rank) || !read_text(dialect->world_size)) return false;
+    bool slurm = strncmp(dialect->rank, "SLURM_", 6) == 0;
+    return !slurm || !getenv("SLURM_JOB_ID") || getenv("SLURM_STEP_ID");
+}
+
+static const Dialect *find_dialect(void) {
+    if (read_text("RANK") || read_text("WORLD_SIZE")) return &TORCHRUN;
+    for (size_t i = 0; i < sizeof OTHERS / sizeof OTHERS[0]; i++) {
+        if (usable(&OTHERS[i])) return &OTHERS[i];
+    }
+    return &TORCHRUN;
+}
+
+// Names every variable of env:// that is missing and not given (-1), in one error.
+static int check_env(int rank, int world_size, Error *err) {
+    const char *needed[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+    const bool given[] = {rank >= 0, world_size >= 0, false, false};
+    char missing[80] = "";
+    int count = 0;
+    for (size_t i = 4; i-- > 0;) { // from the last: the joint depends on what follows
+        if (given[i] || read_text(needed[i])) continue;
+        char rest[sizeof missing];
+        memcpy(rest, missing, sizeof rest);
+        const char *joint = count == 0 ? "" : count == 1 ? " and " : ", ";
+        snprintf(missing, sizeof missing, "%s%s%.50s", needed[i], joint, rest);
+        count++;
+    }
+    if (count == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "env:// needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: %s %s not set",
+                     missing, count == 1 ? "is" : "are");
+}
+
+// rank and world_size: -1 if not given.
+static int read_who(Rendezvous *r, const Dialect *d, int rank, int world_size, Error *err) {
+    r->rank = rank;
+    r->world_size = world_size;
+    if (world_size < 0 && read_int(d->world_size, 1, INIT_WORLD_MAX, &r->world_size, err) != 0)
+        return -1;
+    if (rank < 0) return read_int(d->rank, 0, r->world_size - 1, &r->rank, err);
+    if (rank < r->world_size) return 0;
+    return error_set(err, STATUS_USAGE, "there is no rank %d in a world of %d", rank,
+                     r->world_size);
+}
+
+static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
+    r->local_world_size = r->world_size;
+    if (read_text(d->local_world_size) &&
+        read_int(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
+        return -1;
+    r->local_rank = r->rank % r->local_world_size;
+    if (!read_text(d->local_rank)) return 0;
+    return read_int(d->local_rank, 0, r->local_world_size - 1, &r->local_rank, err);
+}
+
+// Whether the job has several hosts, according to the starter.
+static bool several_hosts(const Rendezvous *r) {
+    const char *nodes = read_text("SLURM_STEP_NUM_NODES");
+    if (!nodes) nodes = read_text("SLURM_NNODES");
+    return r->local_world_size < r->world_size || (nodes && atoi(nodes) > 1);
+}
+
+static int read_master(Rendezvous *r, Error *err) {
+    const char *address = read_text("MASTER_ADDR");
+    r->master_unknown = !address;
+    r->several_hosts = several_hosts(r);
+    if (!address) address = "127.0.0.1";
+    if (strlen(address) >= sizeof r->master_addr)
+        return error_set(err, STATUS_USAGE, "MASTER_ADDR is longer than %zu bytes",
+                         sizeof r->master_addr - 1);
+    memcpy(r->master_addr, address, strlen(address) + 1);
+    r->master_port = DEFAULT_PORT;
+    if (!read_text("MASTER_PORT")) return 0;
+    return read_int("MASTER_PORT", 1, INIT_PORT_MAX, &r->master_port, err);
+}
+
+int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
+    const char *text = read_text("DDPRUN_TOKEN");
+    if (text && strlen(text) > STORE_TOKEN_MAX)
+        return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
+                         STORE_TOKEN_MAX);
+    if (text) memcpy(token, text, strlen(text) + 1);
+    return 0;
+}
+
+static int read_launcher(Rendezvous *r, Error *err) {
+    const char *store = read_text("DDPRUN_STORE");
+    if (init_read_token(r->token, err) != 0) return -1;
+    r->launcher_store = store && strcmp(store, "0") != 0;
+    r->fake_hosts = read_text("DDPRUN_FAKE_HOSTS") != NULL;
+    if (!read_text("TORCHELASTIC_RESTART_COUNT")) return 0;
+    return read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &r->restart_count, err);
+}
+
+// Reads local rank, store address and launcher, given rank and world size.
+static int read_rest(Rendezvous *r, const Dialect *d, Error *err) {
+    r->by_mpirun = d == &OTHERS[0] || d == &OTHERS[1];
+    if (read_place(r, d, err) != 0) return -1;
+    if (read_master(r, err) != 0) return -1;
+    return read_launcher(r, err);
+}
+
+int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err) {
+    *rendezvous = (Rendezvous){.world_size = 1, .local_world_size = 1, .master_addr = "127.0.0.1"};
+    const Dialect *dialect = find_dialect();
+    if (dialect == &TORCHRUN) {
+        bool none = !read_text("RANK") && !read_text("WORLD_SIZE") && !read_text("MASTER_ADDR") &&
+                    !read_text("MASTER_PORT");
+        if (none && alone_is_fine) return 0;
+        if (check_env(-1, -1, err) != 0) return -1;
+    }
+    if (read_who(rendezvous, dialect, -1, -1, err) != 0) return -1;
+    return read_rest(rendezvous, dialect, err);
+}
+
+int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, Error *err) {
+    if (rank < 0 && world_size < 0) return init_from_env(rendezvous, false, err);
+    *rendezvous = (Rendezvous){.master_addr = "127.0.0.1"};
+    if (check_env(rank, world_size, err) != 0) return -1;
+    if (read_who(rendezvous, &TORCHRUN, rank, world_size, err) != 0) return -1;
+    return read_rest(rendezvous, &TORCHRUN, err);
+}

@@ -1,0 +1,24 @@
+/* dp_options.h: train_dp's own options, besides the ones that all trainers share
+ * (common/train/train_options.c).
+ */
+#ifndef DP_DP_OPTIONS_H
+#define DP_DP_OPTIONS_H
+
+#include "common/base/options.h"
+#include "dp/data_parallel.h"
+
+typedef struct DpOptions {
+    int devices;                               // the devices 0 to N-1; 0: dp_open_devices decides
+    const char *device_ids;                    // "0,2": these instead; NULL: not given
+    enum { DP_BIND_NONE, DP_BIND_CORES } bind; // cores: each device's thread on its own share
+} DpOptions;
+
+DpOptions dp_options_default(void);
+void dp_options(Options *options, DpOptions *dp); // appends them, bound to dp
+// Refuses what was given and would have no effect. Returns 0, or -1 with err filled.
+int dp_options_check(const DpOptions *dp, const Options *options, Error *err);
+// The devices that --devices N or, if it is not NULL, --device-ids 0,2 asks for. Fills ids
+// [DP_MAX_DEVICES] and returns how many there are, or -1 with err filled.
+int dp_options_ids(int devices, const char *list, int *ids, Error *err);
+
+#endif

@@ -1,0 +1,63 @@
+/* test_memory.c: the heap of common/base/memory: zeroed, aligned, exactly as large as requested. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/memory.h"
+#include "tests/rigs/sanitizers.h"
+
+static void test_memory(void **state) {
+    (void)state;
+    for (size_t bytes = 0; bytes < 200; bytes++) {
+        unsigned char *memory = memory_zalloc(bytes);
+        assert_int_equal((uintptr_t)memory % MEMORY_ALIGNMENT, 0);
+        for (size_t i = 0; i < bytes; i++) assert_int_equal(memory[i], 0);
+        free(memory);
+    }
+    int *items = memory_grow(NULL, 3, sizeof *items);
+    for (int i = 0; i < 3; i++) items[i] = i;
+    items = memory_grow(items, 1000, sizeof *items);
+    for (int i = 0; i < 3; i++) assert_int_equal(items[i], i);
+    items = memory_grow(items, 0, sizeof *items);
+    assert_non_null(items);
+    free(items);
+}
+
+// Whether a process dies that writes the byte behind `bytes` bytes of memory_zalloc.
+static bool overrun_ends_process(size_t bytes) {
+    int status = 0;
+    fflush(NULL);
+    pid_t pid = fork();
+    if (pid == 0) {
+        volatile unsigned char *memory = memory_zalloc(bytes);
+        if (!freopen("/dev/null", "w", stderr)) _exit(0);
+        memory[bytes] = 1;
+        _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status != 0;
+}
+
+static void test_overrun_is_seen(void **state) {
+    (void)state;
+    if (!UNDER_ASAN) skip();
+    for (size_t bytes = 1; bytes < 200; bytes += 9) assert_true(overrun_ends_process(bytes));
+    assert_true(overrun_ends_process(64));
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_memory),
+        cmocka_unit_test(test_overrun_is_seen),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,303 @@
+/* test_zero_optimizer.c: the optimizer divided over the ranks: DistributedDataParallel's weights,
+ * bit for bit; 8 + 8/W bytes a parameter, to the byte; no weight changes while some rank's backward
+ * still reads it; and what it cannot be combined with is refused by name.
+ */
+#include "tests/rigs/check.h"
+#include "tests/rigs/ranks.h"
+
+#include "tests/rigs/ddp_models.h"
+#include "tests/rigs/ddp_toy.h"
+
+#include "ddp/features/comm_hooks.h"
+#include "ddp/features/join_ddp.h"
+#include "ddp/features/optimizer_hook.h"
+#include "ddp/features/zero_optimizer.h"
+#include "ddp/reducer.h"
+
+enum { STEPS = 4 };
+
+typedef struct Case {
+    const char *model;
+    OptimizerConfig optimizer;
+    double cap;
+    bool global, apart, whole, find_unused;
+} Case;
+
+static const OptimizerConfig ADAMW = {
+    .kind = OPTIMIZER_ADAMW, .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+static const OptimizerConfig MOMENTUM = {.kind = OPTIMIZER_SGD, .momentum = 0.9, .nesterov = true};
+
+// ---- one rank's training ------------------------------------------------------------------------
+
+typedef struct Trained {
+    Rig rig;
+    Optimizer *optimizer;
+} Trained;
+
+static void open_training(Rig *rig, Trained *trained, const Case *how, bool zero) {
+    RigConfig config = rig_config_default();
+    config.ddp.bucket_cap_mb = how->cap;
+    config.ddp.global_normalization = how->global;
+    config.find_unused_parameters = how->find_unused;
+    rig_wrap_with(rig, test_model(how->model, 3, rig->device), &config);
+    OptimizerConfig optimizer = how->optimizer;
+    if (zero) {
+        const ZeroConfig settings = {.apart = how->apart};
+        EXPECT(ddp_zero_optimizer(rig->wrapper, &settings, &rig->outcome->error) == 0);
+        optimizer.sharding = zero_optimizer_sharding(rig->wrapper);
+        optimizer.sharding->whole_gradients = how->whole;
+    }
+    trained->optimizer = optimizer_create(rig->model, &optimizer);
+}
+
+static void train_step(Rig *rig, Trained *trained, const Case *how, int step) {
+    Error *err = &rig->outcome->error;
+    double divisor = (double)(how->global ? test_global_rows(rig->world) : test_rows(rig->rank));
+    module_zero_grad(rig->model);
+    EXPECT(test_backward(rig->tape, rig->wrapper, rig->rank, step, test_rows(rig->rank), divisor,
+                         err) == 0);
+    EXPECT(ddp_finish_backward(rig->wrapper, NULL, err) == 0);
+    optimizer_step(trained->optimizer, 0.01);
+    if (reducer_error(ddp_reducer(rig->wrapper))->status)
+        problem(rig->outcome, "%s", reducer_error(ddp_reducer(rig->wrapper))->message);
+}
+
+// What this rank has of the second one's state is what it has there, and its weights are the same.
+static void compare(Rig *rig, const Trained *plain, const Trained *zero, const Case *how) {
+    const NamedTensors *ours = &zero->optimizer->parameters;
+    float nonzero = 0;
+    for (size_t i = 0; i < ours->count; i++) {
+        const Tensor *a = plain->optimizer->parameters.items[i].tensor, *b = ours->items[i].tensor;
+        const OptimizerPart part = optimizer_part(zero->optimizer, i);
+        if (memcmp(a->data, b->data, tensor_bytes(a)) != 0)
+            problem(rig->outcome, "%s cap %g global %d apart %d whole %d: %s differs", how->model,
+                    how->cap, how->global, how->apart, how->whole, ours->items[i].name);
+        for (int s = 0; s < 2 && plain->optimizer->state[s][i]; s++) {
+            const float *whole = plain->optimizer->state[s][i] + part.first;
+            nonzero += part.count ? whole[part.count / 2] : 1;
+            if (memcmp(whole, zero->optimizer->state[s][i], part.count * sizeof *whole) != 0)
+                problem(rig->outcome, "%s: the state of %s differs", how->model,
+                        ours->items[i].name);
+        }
+    }
+    EXPECT(nonzero != 0);
+}
+
+static void same_as_ddp(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *how = argument;
+    Rig rigs[2] = {rig_open(group, outcome), rig_open(group, outcome)};
+    Trained trained[2];
+    for (int z = 0; z < 2; z++) {
+        open_training(&rigs[z], &trained[z], how, z == 1);
+        for (int step = 0; step < STEPS; step++) train_step(&rigs[z], &trained[z], how, step);
+    }
+    compare(&rigs[1], &trained[0], &trained[1], how);
+    for (int z = 0; z < 2; z++) {
+        optimizer_close(trained[z].optimizer);
+        rig_close(&rigs[z]);
+    }
+}
+
+static void same_bits_as_ddp(void **state) {
+    (void)state;
+    static const char *const models[] = {"mlp", "wide", "convnet", "shared", "tied"};
+    static const double caps[] = {-1, 0, 0.01};
+    int count = 0;
+    for (int world = 1; world <= 5; world++)
+        for (int way = 0; way < 3; way++) // fused, scattered, whole
+            for (int apart = 0; apart < (way == 2 ? 2 : 1); apart++)
+                for (int m = 0; m < 5; m++) {
+                    const Case how = {.model = models[m],
+                                      .optimizer = count % 3 ? ADAMW : MOMENTUM,
+                                      .cap = caps[(count + m) % 3],
+                                      .global = count % 2,
+                                      .apart = way == 1 || apart,
+                                      .whole = way == 2,
+                                      .find_unused = count % 7 == 3};
+                    play_ranks(AS_THREADS, world, 60, same_as_ddp, &how, NULL);
+                    if (m == 0 && !UNDER_TSAN)
+                        play_ranks(AS_PROCESSES, world, 60, same_as_ddp, &how, NULL);
+                    count++;
+                }
+}
+
+// ---- memory -------------------------------------------------------------------------------------
+
+// A weight of 2048 floats: half, a quarter and so on are whole cache lines.
+static void count_memory(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    const Case *how = argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    size_t parameters = 2048, before = rig->device->bytes, world = (size_t)rig->world;
+    rig_wrap(rig, matrix_model(rig->device, 64, 32, 1), &(DdpConfig){.bucket_cap_mb = -1});
+    EXPECT(ddp_zero_optimizer(rig->wrapper, &(ZeroConfig){.apart = how->apart}, NULL) == 0);
+    OptimizerConfig config = how->optimizer;
+    config.sharding = zero_optimizer_sharding(rig->wrapper);
+    Optimizer *optimizer = optimizer_create(rig->model, &config);
+    size_t own = SCALARS * sizeof(float), states = how->optimizer.kind == OPTIMIZER_SGD ? 1 : 2;
+    size_t want = parameters * 8 + states * parameters * 4 / world;
+    size_t have = rig->device->bytes - before;
+    if (have != want + own) problem(outcome, "%zu bytes, not %zu + %zu", have, want, own);
+    optimizer_close(optimizer);
+    // Given back, the module has weights of its own.
+    rig->model = ddp_unwrap(rig->wrapper);
+    rig->wrapper = NULL;
+    EXPECT(all_equal(rig->model->parameters[0].tensor.data, parameters, 1));
+    EXPECT(rig->device->bytes - before == parameters * 8);
+    rig_close(rig);
+}
+
+static void memory_to_the_byte(void **state) {
+    (void)state;
+    for (int world = 1; world <= 4; world *= 2)
+        for (int variant = 0; variant < 4; variant++) {
+            const Case how = {.optimizer = variant % 2 ? ADAMW : MOMENTUM, .apart = variant / 2};
+            play_ranks(AS_THREADS, world, 60, count_memory, &how, NULL);
+        }
+}
+
+// ---- weights that are still being read ----------------------------------------------------------
+
+// The gradient is ready at once, but the weight is read a while later, as a linear layer's is. Its
+// state counts the elements that had changed by then.
+static void late_backward(Tape *tape, Node *node) {
+    Tensor *weight = node->inputs[0];
+    const struct timespec a_while = {.tv_nsec = 30 * 1000 * 1000};
+    long *changed = *(long **)node->saved;
+    size_t count = tensor_count(weight);
+    bool accumulate;
+    float *grad = tape_grad(tape, weight, &accumulate), before = tensor_f32(weight)[0];
+    for (size_t i = 0; i < count; i++) grad[i] = 1;
+    tape_grad_done(tape, weight);
+    if (weight->device->name[4] == '0') nanosleep(&a_while, NULL); // rank 0: cpu:0
+    for (size_t i = 0; i < count; i++) *changed += tensor_f32(weight)[i] != before;
+}
+
+static Tensor *late_forward(Module *self, Tape *tape, Tensor *x) {
+    (void)x;
+    Tensor *loss = tape_tensor(tape, DTYPE_F32, 0, NULL);
+    void **saved = tape_alloc(tape, sizeof *saved);
+    tensor_f32(loss)[0] = 0;
+    *saved = self->state;
+    tape_record(tape, "late", late_backward, loss, 1, (Tensor *[]){&self->parameters[0].tensor},
+                saved);
+    return loss;
+}
+
+static void read_late(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    long changed = 0;
+    Module *model = module_create("Late", late_forward);
+    model->state = &changed;
+    module_add_parameter(model, rig->device, "weight", 2, (size_t[]){64, 32});
+    rig->device->kernels->elementwise->fill(model->parameters[0].tensor.data, 1, 64 * 32);
+    rig_wrap(rig, model, &(DdpConfig){.bucket_cap_mb = -1, .overlap = true});
+    EXPECT(ddp_zero_optimizer(rig->wrapper, argument, &outcome->error) == 0);
+    OptimizerConfig config = MOMENTUM;
+    config.sharding = zero_optimizer_sharding(rig->wrapper);
+    Optimizer *optimizer = optimizer_create(model, &config);
+    for (int step = 0; step < 3; step++) {
+        toy_train(rig, (float[]){1});
+        optimizer_step(optimizer, 0.125);
+        EXPECT(!model->parameters[0].tensor.has_grad); // None: it was never whole
+    }
+    EXPECT(changed == 0);
+    EXPECT(tensor_f32(&model->parameters[0].tensor)[77] < 1);
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void no_weight_changes_under_a_backward(void **state) {
+    (void)state;
+    for (int apart = 0; apart < 2; apart++)
+        play_both(3, read_late, &(ZeroConfig){.apart = apart}, NULL);
+}
+
+// ---- what it does not go with -------------------------------------------------------------------
+
+static bool says(const Error *err, const char *text) {
+    return err->status != STATUS_OK && strstr(err->message, text) != NULL;
+}
+
+static void refuse(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    (void)argument;
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const DdpConfig config = ddp_config_default();
+    const ZeroConfig zero = {0};
+    const float ones[] = {1, 1};
+    Error err = {0};
+    // A hook, and the optimizer in one.
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    EXPECT(ddp_zero_optimizer(rig->wrapper, &zero, &err) == 0);
+    CommHook inside = optimizer_hook(comm_hook_all_reduce(group), NULL, NULL);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, inside, &err) != 0);
+    EXPECT(says(&err, "has the hook zero_optimizer; hook_then_optimizer is refused"));
+    // Join.
+    err = (Error){0};
+    Joinable joinable = ddp_joinable(rig->wrapper);
+    Join *join = join_open(&joinable, 1, &(JoinConfig){0}, &err);
+    EXPECT(toy_step(rig, ones, &err) != 0);
+    EXPECT(says(&err, "Join cannot be combined with zero_optimizer"));
+    join_abandon(join);
+    module_close(rig->wrapper);
+    // The other way round, and buckets that move.
+    err = (Error){0};
+    rig_wrap(rig, toy_model(rig->device, 2, 1), &config);
+    EXPECT(ddp_register_comm_hook(rig->wrapper, comm_hook_all_reduce(group), &err) == 0);
+    EXPECT(ddp_zero_optimizer(rig->wrapper, &zero, &err) != 0);
+    EXPECT(says(&err, "has the hook allreduce; zero_optimizer is refused"));
+    module_close(rig->wrapper);
+    err = (Error){0};
+    rig_wrap_with(rig, toy_model(rig->device, 2, 1), &(RigConfig){config, false, true, false});
+    EXPECT(ddp_zero_optimizer(rig->wrapper, &zero, &err) != 0);
+    EXPECT(says(&err, "needs buckets that stay, and static_graph rebuilds them"));
+    rig_close(rig);
+}
+
+static void others_are_refused_by_name(void **state) {
+    (void)state;
+    play_ranks(AS_THREADS, 2, 60, refuse, NULL, NULL);
+}
+
+// ---- what every rank steps ----------------------------------------------------------------------
+
+// A parameter that DDP ignores is each rank's own; one without a gradient stays.
+static void outside(ProcessGroup *group, const void *argument, Outcome *outcome) {
+    Rig self = rig_open(group, outcome), *rig = &self;
+    const char *const ignored[] = {"task1.p", NULL};
+    DdpConfig config = ddp_config_default();
+    config.ignored = ignored;
+    Module *model = toy_model(rig->device, 3, 1);
+    model->children[2]->parameters[0].tensor.requires_grad = false;
+    rig_wrap(rig, model, &config);
+    EXPECT(ddp_zero_optimizer(rig->wrapper, argument, &outcome->error) == 0);
+    OptimizerConfig sgd = {.kind = OPTIMIZER_SGD};
+    sgd.sharding = zero_optimizer_sharding(rig->wrapper);
+    Optimizer *optimizer = optimizer_create(model, &sgd);
+    module_zero_grad(model);
+    const float mine = (float)(4 * (rig->rank + 1));
+    toy_train(rig, (float[]){mine, mine, mine});
+    optimizer_step(optimizer, 0.5);
+    // The mean of 1 and 2; this rank's own; none.
+    EXPECT(all_equal(rig_parameter(rig, 0)->data, 4, 1 - 0.5f * 1.5f));
+    EXPECT(all_equal(rig_parameter(rig, 1)->data, 4, 1 - 0.5f * (float)(rig->rank + 1)));
+    EXPECT(all_equal(rig_parameter(rig, 2)->data, 4, 1));
+    optimizer_close(optimizer);
+    rig_close(rig);
+}
+
+static void ignored_parameters_are_every_ranks_own(void **state) {
+    (void)state;
+    for (int apart = 0; apart < 2; apart++)
+        play_ranks(AS_THREADS, 2, 60, outside, &(ZeroConfig){.apart = apart}, NULL);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(same_bits_as_ddp),
+        cmocka_unit_test(memory_to_the_byte),
+        cmocka_unit_test(no_weight_changes_under_a_backward),
+        cmocka_unit_test(others_are_refused_by_name),
+        cmocka_unit_test(ignored_parameters_are_every_ranks_own),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,35 @@
+#!/bin/sh
+# function_lengths.sh FILE...: one line "FILE:LINE NAME LENGTH" for each function, by universal-ctags, for lint.sh and
+# house.sh. LENGTH: the lines between the braces; 1 if all of it stands on one line. A brace alone at the margin that ends
+# no function ctags knows is printed as "FILE:LINE unmeasured -1". Exit status 2 without universal-ctags.
+set -eu
+ctags --version 2>/dev/null | grep -q 'Universal Ctags' || {
+    echo "error: there is no universal-ctags -- install it (Debian: universal-ctags)" >&2
+    exit 2
+}
+tags=$(mktemp)
+trap 'rm -f "$tags"' EXIT
+ctags --languages=C,C++,CUDA --map-CUDA=+.cuh --kinds-C=f --kinds-C++=f --kinds-CUDA=f --fields=ne -n -f - "$@" >"$tags"
+awk -F '\t' '
+    FILENAME == ARGV[1] {
+        if (/^!/) next
+        line = end = 0
+        for (i = 4; i <= NF; i++) {
+            if ($i ~ /^line:/) line = substr($i, 6)
+            if ($i ~ /^end:/) end = substr($i, 5)
+        }
+        name[$2, line] = $1
+        last[$2, line] = end
+        next
+    }
+    FNR == 1 { begin = inside = 0 }
+    /^extern "C" \{/ || /^namespace .*\{$/ { inside = 1; next }
+    (FILENAME, FNR) in name { begin = FNR; brace = 0; end = last[FILENAME, FNR] }
+    begin && !brace && /\{/ { brace = FNR }
+    begin && FNR == end + 0 {
+        printf "%s:%d %s %d\n", FILENAME, begin, name[FILENAME, begin], brace == FNR ? 1 : FNR - brace - 1
+        begin = 0
+        next
+    }
+    /^\}$/ && inside { inside = 0; next }
+    /^\}$/ { printf "%s:%d unmeasured -1\n", FILENAME, FNR }' "$tags" "$@"

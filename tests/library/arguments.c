@@ -1,0 +1,276 @@
+/* arguments.c: what a program hands to the library by mistake: NULL, and numbers that mean nothing.
+ * Each call runs in a process of its own, which must end by an Error that says why, or by a CHECK
+ * that names the argument: never by another signal, never by waiting. nulls.h, written by
+ * arguments.sh, has a call for every pointer of every public function.
+ */
+#include <ddpc/ddpc.h>
+#include <math.h>
+#include <signal.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static int cases, failures;
+static Error err;
+static max_align_t dummy[4096]; // in place of whatever a pointer should point to
+
+typedef void Call(void);
+
+// Runs the call in a child. Fills text with what it says, and returns waitpid's status.
+static int run(Call *call, char *text, size_t capacity) {
+    int ends[2], status;
+    fflush(stdout);
+    if (pipe(ends) != 0) abort();
+    pid_t child = fork();
+    if (child == 0) {
+        setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
+        dup2(ends[1], STDERR_FILENO);
+        close(ends[0]), close(ends[1]);
+        alarm(10);
+        call();
+        if (err.status) fprintf(stderr, "error: %s\n", err.message);
+        _exit(err.status ? 2 : 0);
+    }
+    close(ends[1]);
+    size_t length = 0;
+    for (ssize_t n;
+         length < capacity - 1 && (n = read(ends[0], text + length, capacity - 1 - length)) > 0;)
+        length += (size_t)n;
+    text[length] = '\0';
+    close(ends[0]);
+    waitpid(child, &status, 0);
+    return status;
+}
+
+// word: of the message. NULL: the call is allowed, and succeeds.
+static void expect(const char *what, const char *word, Call *call) {
+    char text[4096];
+    int status = run(call, text, sizeof text);
+    bool aborted = WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT && strstr(text, "CHECK(");
+    bool refused = WIFEXITED(status) && WEXITSTATUS(status) != 0;
+    bool good = word ? (aborted || refused) && strstr(text, word)
+                     : WIFEXITED(status) && WEXITSTATUS(status) == 0;
+    cases++;
+    if (good) return;
+    failures++;
+    printf("FAILED: %s: %s %d, says: %s\n", what, WIFSIGNALED(status) ? "signal" : "status",
+           WIFSIGNALED(status) ? WTERMSIG(status) : WEXITSTATUS(status), text);
+}
+
+#include "nulls.h"
+
+// ---- numbers, and pointers inside structs -------------------------------------------------------
+
+static Device *device(void) {
+    return must_get(device_open("cpu:0", &err), &err);
+}
+
+static Rendezvous alone(void) {
+    Rendezvous me;
+    must_do(init_from_env(&me, true, &err), &err);
+    return me;
+}
+
+static void model(ModelConfig config) {
+    (void)model_create(&config, device(), &err);
+}
+
+static void group_of(int rank, int world, double timeout_s) {
+    Rendezvous me = alone();
+    me.rank = rank, me.world_size = world;
+    (void)init_process_group("shm", &me, NULL, timeout_s, &err);
+}
+
+static void connect_to(int port, double timeout_s) {
+    (void)store_connect("127.0.0.1", port, "", timeout_s, &err);
+}
+
+static ProcessGroup *thread_group(void) {
+    ProcessGroup *group;
+    must_do(init_thread_groups(1, 5, &group, &err), &err);
+    return group;
+}
+
+static void threads(int world, double timeout_s) {
+    ProcessGroup *groups[64];
+    (void)init_thread_groups(world, timeout_s, groups, &err);
+}
+
+static void barrier_within(double timeout_s) {
+    (void)pg_monitored_barrier(thread_group(), timeout_s, false, &err);
+}
+
+static void wait_in_store(double timeout_s) {
+    StoreServer *server = must_get(store_serve("127.0.0.1", 0, "", &err), &err);
+    Store *store =
+        must_get(store_connect("127.0.0.1", store_server_port(server), "", 5, &err), &err);
+    (void)store_wait(store, "key", timeout_s, &err);
+}
+
+static void close_twice(void) {
+    ProcessGroup *group = thread_group();
+    pg_close(group);
+    pg_close(group);
+}
+
+static int rank_main(ProcessGroup *group, const Rendezvous *me, void *arguments) {
+    return (void)group, (void)me, (void)arguments, 0;
+}
+
+static void wrap(int devices) {
+    Device *list[80];
+    for (int i = 0; i < 80; i++) list[i] = device();
+    (void)data_parallel(layer_linear(list[0], 2, 2), list, devices, &err);
+}
+
+static void wrap_nothing(void) {
+    Device *list[] = {device(), NULL};
+    (void)data_parallel(layer_linear(list[0], 2, 2), list, 2, &err);
+}
+
+static void shape_of(int ndim, const size_t *shape) {
+    (void)tape_tensor(tape_create(device(), NULL), DTYPE_F32, ndim, shape);
+}
+
+static const size_t dummy_shape[9] = {1, 1, 1, 1, 1, 1, 1, 1, 1};
+
+static Tensor *forward(Module *self, Tape *tape, Tensor *x) {
+    return (void)self, (void)tape, x;
+}
+
+static Tape *training(void) {
+    static Tape *tape; // one in each child
+    if (!tape) tape = tape_create(device(), NULL);
+    return tape;
+}
+
+static Tensor *picture(void) {
+    return tape_input(training(), DTYPE_F32, 4, (size_t[]){1, 3, 4, 4}, dummy);
+}
+
+// What an operation has said on the tape.
+static void after(const Tensor *result) {
+    if (!result) (void)tape_error(training(), &err);
+}
+
+static Module *wrapped(void) {
+    Device *list[] = {device()};
+    return data_parallel(layer_linear(list[0], 2, 2), list, 1, &err);
+}
+
+static Sampler *dummy_sampler(void) {
+    return sampler_whole(10, 5, false, false, 0, &err);
+}
+
+static void nothing(void *argument) {
+    (void)argument;
+}
+
+static void close_nothing(void) {
+    dataset_close(NULL), loader_close(NULL), sampler_close(NULL), device_close(NULL);
+    device_event_close(NULL), readback_close(NULL), grad_clip_close(NULL), module_close(NULL);
+    optimizer_close(NULL), tape_close(NULL), store_server_close(NULL), store_close(NULL);
+    pg_close(NULL), power_sgd_close(NULL), join_abandon(NULL);
+}
+
+static void without_error(void) {
+    if (device_open("nothing:0", NULL)) abort();
+    if (dataset_open("nothing", 0, NULL)) abort();
+}
+
+// Each call, and a word of the message that must come.
+#define CALLS(CALL)                                                                                \
+    CALL(0, "timeout_s", group_of(0, 1, NAN))                                                      \
+    CALL(1, "timeout_s", group_of(0, 1, INFINITY))                                                 \
+    CALL(2, "timeout_s", group_of(0, 1, -1))                                                       \
+    CALL(3, "timeout_s", group_of(0, 1, 0))                                                        \
+    CALL(4, "rank 3", group_of(3, 2, 5))                                                           \
+    CALL(5, "rank -1", group_of(-1, 2, 5))                                                         \
+    CALL(6, "world of 0", group_of(0, 0, 5))                                                       \
+    CALL(7, "timeout_s", connect_to(1, NAN))                                                       \
+    CALL(8, "timeout_s", connect_to(1, INFINITY))                                                  \
+    CALL(9, "port 99999", connect_to(99999, 1))                                                    \
+    CALL(10, "port 0", connect_to(0, 1))                                                           \
+    CALL(11, "port 99999", (void)store_serve("127.0.0.1", 99999, "", &err))                        \
+    CALL(12, "port -1", (void)store_serve("127.0.0.1", -1, "", &err))                              \
+    CALL(13, "timeout_s", threads(2, NAN))                                                         \
+    CALL(14, "timeout_s", threads(2, INFINITY))                                                    \
+    CALL(15, "world of 0", threads(0, 5))                                                          \
+    CALL(16, "world of -1", threads(-1, 5))                                                        \
+    CALL(17, "timeout_s", barrier_within(NAN))                                                     \
+    CALL(18, "timeout_s", barrier_within(INFINITY))                                                \
+    CALL(19, "timeout_s", wait_in_store(NAN))                                                      \
+    CALL(20, "timeout_s", wait_in_store(INFINITY))                                                 \
+    CALL(21, "closed already", close_twice())                                                      \
+    CALL(22, "without hidden",                                                                     \
+         model((ModelConfig){.name = "mlp", .input = {4, 1, 1}, .outputs = 2}))                    \
+    CALL(23, "hidden",                                                                             \
+         model((ModelConfig){.name = "mlp", .hidden = "0", .input = {4, 1, 1}, .outputs = 2}))     \
+    CALL(24, "config->name", model((ModelConfig){.outputs = 2}))                                   \
+    CALL(25, "no model", model((ModelConfig){.name = "nothing"}))                                  \
+    CALL(26, "0 ranks", (void)launch_processes(rank_main, 0, 1, 0, "auto", NULL, &err))            \
+    CALL(27, "machine", (void)launch_processes(rank_main, 1, 0, 0, "auto", NULL, &err))            \
+    CALL(28, "device", wrap(0))                                                                    \
+    CALL(29, "device", wrap(-1))                                                                   \
+    CALL(30, "device", wrap(65))                                                                   \
+    CALL(31, "ndim", shape_of(5, (size_t[]){1, 1, 1, 1, 1}))                                       \
+    CALL(32, "ndim", shape_of(-1, NULL))                                                           \
+    CALL(33, "shape", shape_of(2, NULL))                                                           \
+    CALL(34, "options->name", (void)dataset_open_with(&(DataOptions){0}, &err))                    \
+    CALL(35, "batch", (void)sampler_whole(10, 0, false, false, 0, &err))                           \
+    CALL(36, "world", (void)sampler_blocked(10, 5, 0, 0, false, false, 0, &err))                   \
+    CALL(37, "rank", (void)sampler_blocked(10, 4, 2, 2, false, false, 0, &err))                    \
+    CALL(38, "world", (void)distributed_sampler(10, 4, 0, 0, false, false, 0, &err))               \
+    CALL(39, "world", (void)distributed_count(10, 0, false))                                       \
+    CALL(40, "batch", (void)sampler_evaluation(10, 0, 1, 0))                                       \
+    CALL(41, "world", (void)sampler_evaluation(10, 5, 0, 0))                                       \
+    CALL(42, "chunks", size_t begin, end; chunk_bounds(10, 0, 0, &begin, &end))                    \
+    CALL(43, "root", (void)pg_run(thread_group(), pg_broadcast(dummy, 1, PG_F32, 7), &err))        \
+    CALL(44, "buffer", (void)pg_run(thread_group(), pg_all_reduce(NULL, 1, PG_F32, PG_SUM), &err)) \
+    CALL(45, "count", (void)tuple_create(tape_create(device(), NULL), NULL, -1))                   \
+    CALL(46, "cpu:99999999999", (void)device_open("cpu:99999999999", &err))                        \
+    CALL(47, NULL, close_nothing(), without_error())                                               \
+    CALL(48, "max_pool", after(op_max_pool(training(), picture(), 0, 0, 0)))                       \
+    CALL(49, "avg_pool", after(op_avg_pool(training(), picture(), 2, 0, 0)))                       \
+    CALL(50, "stride", (void)layer_conv2d(device(), 3, 4, 3, 0, 1, true))                          \
+    CALL(51, "kernel", (void)layer_max_pool(0, 0, 0))                                              \
+    CALL(52, "shortcut", after(op_shortcut(training(), picture(), 3, 0)))                          \
+    CALL(53, "attention", after(op_attention(training(), picture(), 0, 0)))                        \
+    CALL(54, "0 heads", (void)gpt_create(&(GptSizes){0}, 0, device(), &err))                       \
+    CALL(55, "name",                                                                               \
+         (void)module_add_buffer(module_create("M", forward), device(),                            \
+                                 "a-name-that-is-much-too-long-for-a-tensor", DTYPE_F32, 0, NULL)) \
+    CALL(56, "ndim",                                                                               \
+         (void)module_add_parameter(module_create("M", forward), device(), "weight", 7,            \
+                                    dummy_shape))                                                  \
+    CALL(57, "child", (void)module_child(module_create("M", forward), "nothing"))                  \
+    CALL(58, "bytes", (void)device_alloc(device(), (size_t)-1 / 2))                                \
+    CALL(59, "bytes", (void)tape_alloc(training(), (size_t)-1 / 2))                                \
+    CALL(60, "dim", data_parallel_set_dim(wrapped(), 99))                                          \
+    CALL(61, "dim", data_parallel_set_dim(wrapped(), -1))                                          \
+    CALL(62, "depth",                                                                              \
+         (void)loader_create(&(Dataset){0}, dummy_sampler(), NULL, (size_t)-1, device()))          \
+    CALL(63, "schedule", (void)schedule_lr(&(Schedule){.kind = (ScheduleKind)99}, 5))              \
+    CALL(64, "seconds",                                                                            \
+         (void)(device_submit(device(), nothing, NULL), device_wait(device(), NAN, &err)))         \
+    CALL(65, "ndim", (void)tensor_make(device(), DTYPE_F32, 9, dummy_shape, NULL))                 \
+    CALL(66, "one_hot", after(op_one_hot(training(), picture(), 0)))                               \
+    CALL(67, "devices[1]", wrap_nothing())                                                         \
+    CALL(68, "config->kind",                                                                       \
+         (void)optimizer_create(layer_linear(device(), 2, 2),                                      \
+                                &(OptimizerConfig){.kind = (OptimizerKind)77}))
+
+#define DEFINE(number, word, ...)     \
+    static void call_##number(void) { \
+        __VA_ARGS__;                  \
+    }
+#define EXPECT(number, word, ...) expect(#__VA_ARGS__, word, call_##number);
+CALLS(DEFINE)
+
+int main(void) {
+    try_nulls();
+    CALLS(EXPECT)
+    printf("%d calls, %d failures\n", cases, failures);
+    return failures != 0;
+}

@@ -1,0 +1,47 @@
+#!/bin/sh
+# arguments.sh BIN_DIR BUILD_DIR CC: NULL for each pointer of each public function, and numbers that mean nothing, are
+# answered by an Error or by a CHECK that names the argument (arguments.c).
+root=$(cd "$(dirname "$0")/../.." && pwd)
+. "$root/tests/programs/checks.sh"
+build=$2 cc=$3
+
+# nulls.h: a call for each line `if (!ARGUMENT) null_argument(...)` of the guards, the other arguments being a dummy. What
+# closes accepts NULL.
+awk '
+/^[A-Za-z].*_inside\(.*\);$/ {
+    line = $0
+    sub(/_inside\(/, "(", line)
+    head = line; sub(/\(.*/, "", head); n = split(head, words, /[ *]/); name = words[n]
+    list = substr(line, length(head) + 2); sub(/\);$/, "", list)
+    gsub(/\(\*[a-z_]+\)\([^()]*\)/, "*function", list)
+    count = split(list, parameter, /, */)
+}
+/null_argument\("/ {
+    split($0, quoted, "\""); argument = quoted[4]
+    call = name "("
+    for (i = 1; i <= count; i++) {
+        type = parameter[i]
+        own = type; sub(/\[.*/, "", own); sub(/.*[ *]/, "", own)
+        names[i] = own
+        if (type ~ /[*[]/) value = "(void *)dummy"; else { sub(/ [a-z_0-9]+$/, "", type); value = "(" type "){0}" }
+        if (own == argument || (own == "function" && type ~ /\*function$/ && !index(list, argument))) value = "NULL"
+        call = call (i > 1 ? ", " : "") value
+    }
+    printf "static void null_%d(void) { (void)%s); }\n", ++calls, call
+    what[calls] = name "." argument; word[calls] = "the argument " argument " is NULL"
+}
+END {
+    print "static void try_nulls(void) {"
+    for (i = 1; i <= calls; i++) printf "    expect(\"%s\", \"%s\", null_%d);\n", what[i], word[i], i
+    print "}"
+}' "$build/lib/guards.c" >nulls.h
+calls=$(grep -c '^static void null_' nulls.h)
+checks=$((checks + 1))
+[ "$calls" -gt 300 ] || fail "only $calls pointers found"
+# No public function is left out: each with a pointer is guarded, or its pointers may all be NULL.
+run 'compilation' "$cc" -std=c11 -D_GNU_SOURCE -I. -I"$root" -I"$build/include" "$root/tests/library/arguments.c" -o arguments \
+    -L"$build/lib" -lddpc "-Wl,-rpath,$build/lib" -lm
+checks=$((checks + 1))
+./arguments >out.txt 2>&1 || fail "$(cat out.txt)"
+tail -n 1 out.txt
+tally arguments

@@ -1,0 +1,87 @@
+"""sandbox.py: runs tests of a CTest build apart from each other and from the machine.
+
+Each test gets pid, network, IPC and mount namespaces of its own, an empty /dev/shm and an overlay of
+the tree: a mutant that leaves processes, segments or files behind disturbs no other test.
+"""
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+# The test is not exec'd: process 1 of a namespace would ignore the signals that a test dies from.
+INSIDE = r'''
+set -e
+mount -t tmpfs -o size=2g none /dev/shm
+ip link set lo up
+mount -t tmpfs none "$SCRATCH"
+mkdir "$SCRATCH/upper" "$SCRATCH/work" "$SCRATCH/tmp"
+mount -t overlay overlay -o "lowerdir=$TREE,upperdir=$SCRATCH/upper,workdir=$SCRATCH/work" "$TREE"
+export TMPDIR="$SCRATCH/tmp"
+cd "$1"; limit=$2; shift 2
+set +e
+timeout -k 3 "$limit" "$@"
+exit $?
+'''
+NAMESPACES = ['unshare', '-Urmnipf', '--kill-child', '--mount-proc', 'sh', '-c', INSIDE, 'sh']
+LEFT_OUT = re.compile('slow|lint|gpu|selftest|grade')  # labels
+
+
+def read_tests(build):
+    """Name -> command, environment and folder of each test that may judge a mutant."""
+    shown = subprocess.run(['ctest', '--test-dir', build, '--show-only=json-v1'],
+                           capture_output=True, text=True, check=True).stdout
+    costs, tests = read_costs(build), {}
+    for test in json.loads(shown)['tests']:
+        p = {x['name']: x['value'] for x in test['properties']}
+        if 'command' not in test or any(LEFT_OUT.fullmatch(x) for x in p.get('LABELS', [])):
+            continue
+        tests[test['name']] = dict(
+            command=test['command'], folder=p.get('WORKING_DIRECTORY', build),
+            environment=dict(x.split('=', 1) for x in p.get('ENVIRONMENT', [])),
+            timeout=p.get('TIMEOUT', 120), skip=p.get('SKIP_RETURN_CODE'),
+            cost=costs.get(test['name']))
+    return tests
+
+
+def read_costs(build):
+    """Name -> seconds, of the tests that CTest ran in this build."""
+    path = Path(build, 'Testing/Temporary/CTestCostData.txt')
+    lines = path.read_text().splitlines() if path.exists() else []
+    rows = [x.split() for x in lines]
+    return {x[0]: float(x[2]) for x in rows if len(x) == 3 and int(x[1]) > 0}
+
+
+def run_test(test, tree, limit, variables):
+    """('passed', 'failed', 'skipped' or 'hangs', seconds, end of the output)"""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith('DDPC_MUTANT')}
+    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as log:
+        environment.update(test['environment'], TREE=tree, SCRATCH=scratch, **variables)
+        command = NAMESPACES + [test['folder'], str(limit)] + test['command']
+        begin = time.monotonic()
+        child = subprocess.Popen(command, stdout=log, stderr=log, stdin=subprocess.DEVNULL,
+                                 env=environment, start_new_session=True)
+        try:
+            status = child.wait(limit + 20)
+        except subprocess.TimeoutExpired:
+            os.killpg(child.pid, signal.SIGKILL)
+            child.wait()
+            status = 124
+        seconds = time.monotonic() - begin
+        log.seek(max(0, log.seek(0, os.SEEK_END) - 3000))
+        text = log.read().decode(errors='replace')
+    if status == test['skip']:
+        return 'skipped', seconds, text
+    if status in (124, 137):
+        return 'hangs', seconds, text
+    return ('passed' if status == 0 else 'failed'), seconds, text
+
+
+def works():
+    """Whether this machine allows the namespaces."""
+    with tempfile.TemporaryDirectory() as tree:
+        test = dict(command=['true'], folder='/', environment={}, skip=None)
+        return run_test(test, tree, 10, {})[0] == 'passed'

@@ -1,0 +1,36 @@
+#!/bin/sh
+# capability.sh BIN_DIR: cards of other compute capabilities, on the emulator. A Turing card (T4, 7.5) trains in float32
+# and fp16 with a Hopper's losses, and refuses bfloat16 and TF32 by name; an older one is refused, and --device auto
+# computes on the CPU and says why.
+. "$(dirname "$0")/checks.sh"
+
+# losses CAPABILITY OPTION...: writes the losses of three steps on such a card.
+losses() {
+    capability=$1
+    shift
+    run "$capability $*" env DDPC_EMULATED_CAPABILITY="$capability" "$bin/train_single" --device cuda --steps 3 \
+        --log-every 1 --no-eval "$@"
+    sed -n 's/.* loss=\([0-9.]*\) .*/\1/p' out.txt >"$capability.txt"
+    [ "$(wc -l <"$capability.txt")" = 3 ] || fail "$capability $*: not three losses: $(cat out.txt)"
+}
+
+for options in "" "--amp fp16" "--model convnet" "--model convnet --amp fp16"; do
+    # shellcheck disable=SC2086 # options are words
+    losses 75 $options && losses 90 $options
+    cmp -s 75.txt 90.txt || fail "other losses at 7.5 with '$options': $(cat 75.txt 90.txt)"
+done
+losses 80 --amp bf16
+
+export DDPC_EMULATED_CAPABILITY=75
+for option in "--amp bf16" --tf32; do
+    # shellcheck disable=SC2086
+    refuse 2 "$option: cuda:0 has compute capability 7.5, and it needs 8.0" \
+        "$bin/train_single" --device cuda $option --steps 1 --no-eval
+done
+export DDPC_EMULATED_CAPABILITY=70
+refuse 77 "the GPU has compute capability 7.0, and 7.5 is the least" \
+    "$bin/train_single" --device cuda --steps 1 --no-eval
+run "auto at 7.0" "$bin/train_single" --device auto --steps 1 --no-eval
+grep -qxF "the GPU has compute capability 7.0, and 7.5 is the least: on the CPU" err.txt ||
+    fail "--device auto does not say why it computes on the CPU: $(cat err.txt)"
+tally capability

@@ -1,0 +1,440 @@
+/* test_init.c: the environment's variables, and ranks that meet or fail to. */
+#include "tests/rigs/meeting_ranks.h"
+
+#include <limits.h>
+#include <signal.h>
+
+#include "ddp/group/nccl/pg_nccl.h"
+
+// ---- The environment
+
+static int clean(void **state) {
+    (void)state;
+    clearenv();
+    return 0;
+}
+
+static void set_all(const char *const pairs[]) { // name, value, name, value, ..., NULL
+    clearenv();
+    for (size_t i = 0; pairs[i]; i += 2) setenv(pairs[i], pairs[i + 1], 1);
+}
+
+#define ENV(...) set_all((const char *const[]){__VA_ARGS__, NULL})
+
+static Rendezvous read_env(void) {
+    Rendezvous r;
+    Error err = {0};
+    if (init_from_env(&r, false, &err) != 0) fail_msg("%s", err.message);
+    return r;
+}
+
+static void assert_env_error(const char *part) {
+    Rendezvous r;
+    Error err = {0};
+    assert_int_equal(init_from_env(&r, true, &err), -1);
+    assert_int_equal(err.status, STATUS_USAGE);
+    if (!strstr(err.message, part)) fail_msg("'%s' does not say '%s'", err.message, part);
+}
+
+static void test_torchrun_variables(void **state) {
+    (void)state;
+    ENV("RANK", "5", "WORLD_SIZE", "8", "LOCAL_RANK", "1", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR",
+        "10.0.0.7", "MASTER_PORT", "1234", "DDPRUN_TOKEN", "abc", "DDPRUN_STORE", "1",
+        "TORCHELASTIC_RESTART_COUNT", "3");
+    Rendezvous r = read_env();
+    assert_int_equal(r.rank, 5);
+    assert_int_equal(r.world_size, 8);
+    assert_int_equal(r.local_rank, 1);
+    assert_int_equal(r.local_world_size, 4);
+    assert_string_equal(r.master_addr, "10.0.0.7");
+    assert_int_equal(r.master_port, 1234);
+    assert_string_equal(r.token, "abc");
+    assert_true(r.launcher_store);
+    assert_int_equal(r.restart_count, 3);
+}
+
+static void test_local_defaults(void **state) {
+    (void)state;
+    ENV("RANK", "1", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
+    Rendezvous r = read_env();
+    assert_int_equal(r.local_rank, 1);
+    assert_int_equal(r.local_world_size, 2);
+    assert_false(r.launcher_store);
+    assert_string_equal(r.token, "");
+    assert_int_equal(r.restart_count, 0);
+    // Four ranks to a host: rank 6 is the third of the second host.
+    ENV("RANK", "6", "WORLD_SIZE", "8", "LOCAL_WORLD_SIZE", "4", "MASTER_ADDR", "h", "MASTER_PORT",
+        "1");
+    assert_int_equal(read_env().local_rank, 2);
+}
+
+static void test_alone(void **state) {
+    (void)state;
+    Rendezvous r;
+    Error err = {0};
+    assert_int_equal(init_from_env(&r, true, &err), 0);
+    assert_int_equal(r.rank, 0);
+    assert_int_equal(r.world_size, 1);
+    assert_int_equal(init_from_env(&r, false, &err), -1);
+    assert_non_null(strstr(err.message, "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not"));
+}
+
+static void test_missing_are_all_named(void **state) {
+    (void)state;
+    ENV("RANK", "0", "MASTER_ADDR", "h");
+    assert_env_error("env:// needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: "
+                     "WORLD_SIZE and MASTER_PORT are not set");
+    ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h");
+    assert_env_error("MASTER_PORT is not set");
+    ENV("RANK", "0", "WORLD_SIZE", "", "MASTER_ADDR", "h", "MASTER_PORT", "1"); // empty = missing
+    assert_env_error("WORLD_SIZE is not set");
+    ENV("MASTER_PORT", "29500");
+    assert_env_error("RANK, WORLD_SIZE and MASTER_ADDR are not set");
+}
+
+static void test_ranges(void **state) {
+    (void)state;
+    const char *bad[][2] = {
+        {"RANK", "2"},
+        {"RANK", "-1"},
+        {"RANK", "1x"},
+        {"RANK", "99999999999999999999"},
+        {"WORLD_SIZE", "0"},
+        {"MASTER_PORT", "0"},
+        {"MASTER_PORT", "65536"},
+        {"LOCAL_RANK", "2"},
+        {"LOCAL_WORLD_SIZE", "3"},
+        {"TORCHELASTIC_RESTART_COUNT", "-1"},
+    };
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        ENV("RANK", "0", "WORLD_SIZE", "2", "MASTER_ADDR", "h", "MASTER_PORT", "1");
+        setenv(bad[i][0], bad[i][1], 1);
+        assert_env_error(bad[i][0]);
+        assert_env_error(bad[i][1]);
+    }
+    char text[400] = "";
+    memset(text, 'a', sizeof text - 1);
+    setenv("TORCHELASTIC_RESTART_COUNT", "0", 1);
+    setenv("DDPRUN_TOKEN", text, 1);
+    assert_env_error("DDPRUN_TOKEN is longer than 64");
+    setenv("MASTER_ADDR", text, 1);
+    assert_env_error("MASTER_ADDR is longer than 255");
+}
+
+static void test_open_mpi_and_pmi(void **state) {
+    (void)state;
+    ENV("OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_RANK", "3",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", "4", "PMI_RANK", "0", "PMI_SIZE", "1");
+    Rendezvous r = read_env();
+    assert_int_equal(r.rank, 3);
+    assert_int_equal(r.world_size, 4);
+    assert_string_equal(r.master_addr, "127.0.0.1");
+    assert_int_equal(r.master_port, 29500);
+    ENV("PMI_RANK", "1", "PMI_SIZE", "2");
+    r = read_env();
+    assert_int_equal(r.rank, 1);
+    assert_int_equal(r.local_world_size, 2);
+    setenv("RANK", "0", 1); // torchrun's variables come first
+    assert_env_error("WORLD_SIZE, MASTER_ADDR and MASTER_PORT are not set");
+    ENV("OMPI_COMM_WORLD_RANK", "3", "OMPI_COMM_WORLD_SIZE", "4", "OMPI_COMM_WORLD_LOCAL_RANK", "1",
+        "OMPI_COMM_WORLD_LOCAL_SIZE", "2");
+    r = read_env();
+    assert_true(r.several_hosts && r.master_unknown);
+    Error err = {0}; // shm has no way of its own to find rank 0
+    assert_null(init_process_group("shm", &r, NULL, 1, &err));
+    assert_non_null(strstr(err.message, "set MASTER_ADDR"));
+    setenv("MASTER_ADDR", "node0", 1);
+    assert_false(read_env().master_unknown);
+}
+
+static void test_slurm(void **state) {
+    (void)state;
+    ENV("SLURM_PROCID", "1", "SLURM_NTASKS", "2", "SLURM_LOCALID", "1");
+    Rendezvous r = read_env();
+    assert_int_equal(r.rank, 1);
+    assert_int_equal(r.world_size, 2);
+    assert_int_equal(r.local_rank, 1);
+    setenv("SLURM_NNODES", "2", 1);
+    assert_true(read_env().several_hosts);
+    setenv("MASTER_ADDR", "node0", 1);
+    assert_string_equal(read_env().master_addr, "node0");
+    // The batch script itself is none of the tasks.
+    ENV("SLURM_PROCID", "0", "SLURM_NTASKS", "2", "SLURM_JOB_ID", "7");
+    assert_int_equal(init_from_env(&r, true, &(Error){0}), 0);
+    assert_int_equal(r.world_size, 1);
+    setenv("SLURM_STEP_ID", "0", 1);
+    assert_int_equal(read_env().world_size, 2);
+}
+
+// ---- Meeting
+
+static void test_meeting(void **state) {
+    (void)state;
+    for (int world = 1; world <= 5; world++) {
+        Rendezvous ranks[RANKS_MAX];
+        Outcome outcomes[RANKS_MAX];
+        int port = free_port();
+        for (int r = 0; r < world; r++) ranks[r] = place(r, world, port);
+        run_ranks(ranks, world, LONG_S, outcomes);
+        for (int r = 0; r < world; r++) {
+            if (outcomes[r].status) fail_msg("rank %d: %s", r, outcomes[r].message);
+        }
+    }
+}
+
+// The server lives in a process of its own: forking after its thread began would be no test of what
+// ddprun does.
+static pid_t start_server(int *port) {
+    int ends[2];
+    assert_int_equal(pipe(ends), 0);
+    fflush(NULL);
+    pid_t server = fork();
+    if (server == 0) {
+        alarm(60);
+        Error err = {0};
+        StoreServer *store = store_serve("127.0.0.1", 0, "secret", &err);
+        *port = store ? store_server_port(store) : 0;
+        if (write(ends[1], port, sizeof *port) != sizeof *port) _exit(1);
+        for (;;) pause();
+    }
+    assert_int_equal(read(ends[0], port, sizeof *port), sizeof *port);
+    close(ends[0]);
+    close(ends[1]);
+    return server;
+}
+
+static void end_server(pid_t server) {
+    kill(server, SIGKILL);
+    waitpid(server, NULL, 0);
+}
+
+static void test_launchers_store_and_restart(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    for (int attempt = 0; attempt < 3; attempt++) { // an old attempt's keys do not interfere
+        Rendezvous ranks[2];
+        Outcome outcomes[2];
+        for (int r = 0; r < 2; r++) {
+            ranks[r] = place(r, 2, port);
+            ranks[r].launcher_store = true;
+            ranks[r].restart_count = attempt;
+            snprintf(ranks[r].token, sizeof ranks[r].token, "secret");
+        }
+        run_ranks(ranks, 2, LONG_S, outcomes);
+        for (int r = 0; r < 2; r++) assert_string_equal(outcomes[r].message, "");
+    }
+    end_server(server);
+}
+
+// ---- A store of the caller's
+
+static void fail_with(Outcome *outcome, const char *what, const Error *err) {
+    if (outcome->status) return;
+    outcome->status = STATUS_FAILED;
+    snprintf(outcome->message, sizeof outcome->message, "%s: %.300s", what, err->message);
+}
+
+// Two groups by one store, under two prefixes; the store stays the caller's, with its prefix.
+static Outcome live_in_store(const Rendezvous *place, double timeout_s) {
+    static const char *const prefixes[] = {"first", "second"};
+    Error err = {0};
+    Outcome outcome = {0};
+    Rendezvous me;
+    int64_t users = 0;
+    Store *store = store_connect("127.0.0.1", place->master_port, "secret", timeout_s, &err);
+    for (int i = 0; store && i < 2; i++) {
+        store_set_prefix(store, prefixes[i]);
+        if (init_from_store(&me, store, place->rank, place->world_size, &err) != 0)
+            fail_with(&outcome, "init_from_store", &err);
+        if (!outcome.status) outcome = live(&me, timeout_s);
+        if (store_add(store, "users", 1, &users, &err) != 0) fail_with(&outcome, "users", &err);
+    }
+    if (store) store_set_prefix(store, "");
+    int64_t first = 0;
+    if (!store || store_add(store, "first/users", 0, &first, &err) != 0 || first < 1)
+        fail_with(&outcome, "the store's prefix has changed", &err);
+    store_close(store);
+    return outcome;
+}
+
+static void test_callers_store(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    for (int world = 1; world <= 3; world++) {
+        Rendezvous ranks[3];
+        Outcome outcomes[3];
+        for (int r = 0; r < world; r++) ranks[r] = place(r, world, port);
+        if (world > 1) { // the keys of an earlier job are in the way, and nothing hangs
+            end_server(server);
+            server = start_server(&port);
+            for (int r = 0; r < world; r++) ranks[r].master_port = port;
+        }
+        run_lives(ranks, world, LONG_S, live_in_store, outcomes);
+        for (int r = 0; r < world; r++) assert_string_equal(outcomes[r].message, "");
+    }
+    end_server(server);
+}
+
+// The same prefix again, which a group has used.
+static Outcome live_twice(const Rendezvous *place, double timeout_s) {
+    Error err = {0};
+    Rendezvous me;
+    Outcome outcome = {.status = STATUS_FAILED};
+    Store *store = store_connect("127.0.0.1", place->master_port, "secret", timeout_s, &err);
+    if (!store || init_from_store(&me, store, place->rank, place->world_size, &err) != 0)
+        return outcome;
+    outcome = live(&me, timeout_s);
+    if (!outcome.status) outcome = live(&me, timeout_s);
+    store_close(store);
+    return outcome;
+}
+
+static void test_callers_store_twice(void **state) {
+    (void)state;
+    int port = 0;
+    pid_t server = start_server(&port);
+    Rendezvous ranks[2] = {place(0, 2, port), place(1, 2, port)};
+    Outcome outcomes[2];
+    run_lives(ranks, 2, LONG_S, live_twice, outcomes);
+    for (int r = 0; r < 2; r++) {
+        assert_outcome(&outcomes[r], "trying to initialize the default process group twice!");
+        assert_outcome(&outcomes[r], "under one prefix");
+    }
+    end_server(server);
+}
+
+static void test_callers_store_arguments(void **state) {
+    (void)state;
+    int dummy = 0;
+    Store *store = (Store *)(void *)&dummy; // only looked at, not used
+    const int bad[][2] = {{-1, 2}, {2, 2}, {0, 0}, {0, -1}, {0, INT_MAX}};
+    Rendezvous me;
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        Error err = {0};
+        assert_int_equal(init_from_store(&me, store, bad[i][0], bad[i][1], &err), -1);
+        assert_int_equal(err.status, STATUS_USAGE);
+    }
+    Error err = {0};
+    assert_int_equal(init_from_store(&me, NULL, 0, 1, &err), -1);
+    assert_non_null(strstr(err.message, "there is no store to meet in"));
+}
+
+static void test_world_size_disagrees(void **state) {
+    (void)state;
+    int port = free_port();
+    Rendezvous ranks[2] = {place(0, 2, port), place(1, 4, port)};
+    Outcome outcomes[2];
+    run_ranks(ranks, 2, LONG_S, outcomes);
+    for (int r = 0; r < 2; r++) {
+        assert_outcome(&outcomes[r], "WORLD_SIZE is 2 at rank 0 and 4 at rank 1");
+    }
+}
+
+// (The deadline is long beside what two ranks take to find each other, on a busy machine, too.)
+static void test_rank_missing(void **state) {
+    (void)state;
+    enum { DEADLINE_S = 4 };
+    int port = free_port();
+    Rendezvous ranks[2] = {place(0, 4, port), place(2, 4, port)};
+    Outcome outcomes[2];
+    run_ranks(ranks, 2, DEADLINE_S, outcomes);
+    for (int r = 0; r < 2; r++)
+        assert_outcome(&outcomes[r], "ranks 1, 3 of 4 have not come within 4 s");
+    ranks[1] = place(1, 3, ranks[0].master_port = free_port());
+    ranks[0].world_size = 3;
+    run_ranks(ranks, 2, DEADLINE_S, outcomes);
+    for (int r = 0; r < 2; r++) assert_outcome(&outcomes[r], "rank 2 of 3 has not come within 4 s");
+}
+
+// What a process in another container of this machine would leave as rank 1's card.
+static void leave_foreign_card(int port) {
+    char host[72] = "", boot[64] = "", card[300];
+    Error err = {0};
+    FILE *file = fopen("/proc/sys/kernel/random/boot_id", "r");
+    gethostname(host, sizeof host - 1);
+    if (!file || !fgets(boot, sizeof boot, file)) _exit(1);
+    boot[strcspn(boot, "\n")] = '\0';
+    snprintf(card, sizeof card, "2 %s %s pid:[1] 4711 1 shm -\n", host, boot);
+    Store *store = store_connect("127.0.0.1", port, "", LONG_S, &err);
+    if (!store) _exit(2);
+    store_set_prefix(store, "attempt_0");
+    _exit(store_set(store, "rank/1", card, strlen(card), &err) == 0 ? 0 : 3);
+}
+
+static void test_another_container(void **state) {
+    (void)state;
+    Rendezvous rank = place(0, 2, free_port());
+    Outcome outcome;
+    int status = 0;
+    fflush(NULL);
+    pid_t other = fork();
+    if (other == 0) leave_foreign_card(rank.master_port);
+    run_ranks(&rank, 1, LONG_S, &outcome);
+    assert_int_equal(waitpid(other, &status, 0), other);
+    assert_int_equal(status, 0);
+    assert_outcome(&outcome, "backend shm needs all ranks in one system: rank 0 is on ");
+    assert_outcome(&outcome, " in another container");
+}
+
+static void test_rank_twice(void **state) {
+    (void)state;
+    int port = free_port();
+    Rendezvous ranks[3] = {place(0, 3, port), place(1, 3, port), place(1, 3, port)};
+    Outcome outcomes[3];
+    run_ranks(ranks, 3, LONG_S, outcomes);
+    for (int r = 0; r < 3; r++) {
+        assert_outcome(&outcomes[r], "two processes say that they are rank 1");
+    }
+}
+
+static void test_backends(void **state) {
+    (void)state;
+    Rendezvous me = place(0, 1, 0);
+    const char *names[] = {"nccl", "gloo"};
+    const int nccl = pg_nccl_built() ? STATUS_USAGE : STATUS_SKIPPED; // host memory is no GPU
+    const int statuses[] = {nccl, STATUS_USAGE};
+    for (size_t i = 0; i < 2; i++) {
+        Error err = {0};
+        assert_null(init_process_group(names[i], &me, NULL, 1, &err));
+        assert_int_equal(err.status, statuses[i]);
+        assert_non_null(strstr(err.message, names[i]));
+    }
+}
+
+// NCCL's addresses can be made without a GPU.
+static void test_nccl_addresses(void **state) {
+    (void)state;
+    char one[PG_NCCL_ADDRESS_MAX], other[PG_NCCL_ADDRESS_MAX];
+    Error err = {0};
+    if (!pg_nccl_built()) skip();
+    if (pg_nccl_create(one, &err) != 0 || pg_nccl_create(other, &err) != 0)
+        fail_msg("%s", err.message);
+    assert_int_equal(strlen(one), PG_NCCL_ADDRESS_MAX - 1);
+    assert_string_not_equal(one, other);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup(test_torchrun_variables, clean),
+        cmocka_unit_test_setup(test_local_defaults, clean),
+        cmocka_unit_test_setup(test_alone, clean),
+        cmocka_unit_test_setup(test_missing_are_all_named, clean),
+        cmocka_unit_test_setup(test_ranges, clean),
+        cmocka_unit_test_setup(test_open_mpi_and_pmi, clean),
+        cmocka_unit_test_setup(test_slurm, clean),
+        cmocka_unit_test(test_meeting),
+        cmocka_unit_test(test_launchers_store_and_restart),
+        cmocka_unit_test(test_callers_store),
+        cmocka_unit_test(test_callers_store_twice),
+        cmocka_unit_test(test_callers_store_arguments),
+        cmocka_unit_test(test_world_size_disagrees),
+        cmocka_unit_test(test_rank_missing),
+        cmocka_unit_test(test_another_container),
+        cmocka_unit_test(test_rank_twice),
+        cmocka_unit_test(test_backends),
+        cmocka_unit_test(test_nccl_addresses),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
