@@ -59,6 +59,7 @@ static double measure(const double *values, size_t rows, size_t devices) {
         char name[32];
         snprintf(name, sizeof name, "cpu:%zu", i);
         opened[i] = device_open(name, &err);
+        CHECK(opened[i], "%s", err.message);
     }
     Module *model = layer_batch_norm(opened[0], 1);
     Module *wrapper = data_parallel(model, opened, (int)devices, &err);
@@ -69,7 +70,12 @@ static double measure(const double *values, size_t rows, size_t devices) {
     Tensor *x = tape_input(tape, DTYPE_F32, 2, (size_t[]){rows, 1}, input);
     CHECK(module_forward(wrapper, tape, x), "no outputs");
     NamedTensors buffers = module_tensors(model, MODULE_BUFFERS);
-    return (double)tensor_f32(buffers.items[0].tensor)[0];
+    double mean = (double)tensor_f32(buffers.items[0].tensor)[0];
+    named_tensors_free(&buffers);
+    tape_close(tape);
+    module_close(wrapper);
+    for (size_t i = 0; i < devices; i++) device_close(opened[i]);
+    return mean;
 }
 
 static void the_library(Grade *grade) {
