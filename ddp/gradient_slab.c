@@ -3,14 +3,12 @@
 
 #include "common/base/memory.h"
 
-enum { LINE_FLOATS = MEMORY_ALIGNMENT / sizeof(float) };
-
 static Tensor *tensor_of(const GradientSlab *slab, size_t parameter) {
     return slab->parameters.items[parameter].tensor;
 }
 
 static size_t slice_floats(const Tensor *tensor) {
-    return (tensor_count(tensor) + LINE_FLOATS - 1) / LINE_FLOATS * LINE_FLOATS;
+    return memory_whole_lines(tensor_bytes(tensor)) / sizeof(float);
 }
 
 // Whether the parameter's gradient is in its slice; otherwise a feature keeps it elsewhere.

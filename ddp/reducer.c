@@ -397,6 +397,9 @@ bool reducer_rebuilt(const Reducer *reducer) {
 float *reducer_slice(const Reducer *reducer, size_t parameter) {
     return reducer->slab.slices[parameter].data;
 }
+const GradBucket *reducer_bucket(const Reducer *reducer, size_t parameter) {
+    return &reducer->slab.buckets[reducer->slab.slices[parameter].bucket];
+}
 const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
     *count = reducer->ready_count;
     return reducer->ready_order;

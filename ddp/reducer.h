@@ -79,6 +79,8 @@ ProcessGroup *reducer_group(const Reducer *reducer);
 bool reducer_rebuilt(const Reducer *reducer);
 // The parameter's slice of its bucket; its gradient's memory unless a feature keeps that elsewhere.
 float *reducer_slice(const Reducer *reducer, size_t parameter);
+// The bucket of the parameter's gradient; valid until the buckets change.
+const GradBucket *reducer_bucket(const Reducer *reducer, size_t parameter);
 // [*count] indices of parameters, in the order in which they became ready in the last backward.
 const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count);
 bool reducer_expecting(const Reducer *reducer); // between reducer_prepare and reducer_finish

@@ -7,13 +7,9 @@
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-enum {
-    // A larger tensor is copied alone. In host memory, where starting a copy costs little, only
-    // tensors of at most a page are packed.
-    ALONE_BYTES = 1024 * 1024,
-    ALONE_BYTES_HOST = 4 * 1024,
-    LANES = MEMORY_ALIGNMENT / sizeof(float), // a multiple of it is aligned
-};
+// A larger tensor is copied alone. In host memory, where starting a copy costs little, only tensors
+// of at most a page are packed.
+enum { ALONE_BYTES = 1024 * 1024, ALONE_BYTES_HOST = 4 * 1024 };
 
 Bundle bundle_open(Tape *tape, const ReplicaShards *shards, BundleKind kind) {
     size_t count = (size_t)shards->count * shards->tensor_count;
@@ -61,8 +57,8 @@ static void send_broadcast(const Bundle *bundle) {
 static void send_sum(const Bundle *bundle) {
     Device *first = bundle->tape->device;
     size_t bytes = bundle->elements * sizeof(float);
-    size_t room = (bundle->elements + LANES - 1) / LANES * LANES;
-    float *sum = tape_scratch(bundle->tape, 2 * room * sizeof(float)), *received = sum + room;
+    size_t padded = memory_whole_lines(bytes); // both halves are aligned
+    float *sum = tape_scratch(bundle->tape, 2 * padded), *received = sum + padded / sizeof *sum;
     device_kernels(first)->slices->pack(sum, slices_on(bundle, 0), bundle->count);
     for (int i = 1; i < bundle->shards->count; i++) {
         Tape *tape = bundle->shards->items[i].tape;

@@ -13,4 +13,9 @@ void *memory_grow(void *old, size_t count, size_t bytes); // realloc to count it
 char *memory_format(const char *format, ...)              // a new string; free() it
     __attribute__((format(printf, 1, 2)));
 
+// Rounds up to a multiple of MEMORY_ALIGNMENT.
+static inline size_t memory_whole_lines(size_t bytes) {
+    return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
+}
+
 #endif

@@ -14,10 +14,6 @@ struct ArenaBlock {
 
 enum { SMALLEST_BLOCK = 64 * 1024 };
 
-static size_t aligned(size_t bytes) {
-    return (bytes + MEMORY_ALIGNMENT - 1) / MEMORY_ALIGNMENT * MEMORY_ALIGNMENT;
-}
-
 Arena arena_create(Device *device) {
     return (Arena){.device = device};
 }
@@ -49,7 +45,7 @@ static void append_block(Arena *arena, size_t bytes) {
 }
 
 void *arena_alloc(Arena *arena, size_t bytes) {
-    size_t need = aligned(bytes > 0 ? bytes : 1); // no two allocations share an address
+    size_t need = memory_whole_lines(bytes > 0 ? bytes : 1); // no two allocations share an address
     if (!arena->current || arena->current->capacity - arena->current->used < need)
         append_block(arena, need);
     ArenaBlock *block = arena->current;

@@ -1,7 +1,7 @@
 /* zero_optimizer.c: see zero_optimizer.h.
  *
  * Two objects: a communication hook, which owns the reduction of buckets, and an OptimizerSharding,
- * which owns the step. They share each parameter's bucket and offset. A bucket is cut at cache
+ * which owns the step. They share each parameter's slice of its bucket. A bucket is cut at cache
  * lines into W equal parts; the last rank also owns the remainder. A part may begin and end within
  * parameters.
  *
@@ -19,10 +19,9 @@
 #include "ddp/group/reduce.h"
 #include "ddp/reducer.h"
 
-// LINE: floats of a cache line, at which gradients begin. BLOCK: floats that more than two ranks
-// sum, step and write at a time, so that the sum stays in the first-level cache. STATES: the
-// maximum number of states for each weight.
-enum { LINE = MEMORY_ALIGNMENT / sizeof(float), BLOCK = 1024, STATES = 2 };
+// BLOCK: floats that more than two ranks sum, step and write at a time, so that the sum stays in
+// the first-level cache. STATES: the maximum number of states for each weight.
+enum { BLOCK = 1024, STATES = 2 };
 
 static const char NAME[] = "zero_optimizer";
 
@@ -31,8 +30,8 @@ typedef enum Way { UNDECIDED, FUSED, SCATTERED, WHOLE } Way;
 // One parameter of the optimizer.
 typedef struct ZeroParameter {
     Tensor *tensor;
-    float *slice;                // its gradient in a bucket; NULL: not reduced, every rank steps it
-    size_t offset, bucket_count; // floats: the slice's offset in its bucket, the bucket's size
+    float *slice;             // its gradient in the bucket; NULL: not reduced, every rank steps it
+    const GradBucket *bucket; // the reducer's
 } ZeroParameter;
 
 typedef struct Zero {
@@ -42,7 +41,6 @@ typedef struct Zero {
     OptimizerPart *parts;      // [parameter_count], the elements that this rank owns
     ZeroParameter *parameters; // [parameter_count], in the optimizer's order
     size_t parameter_count;
-    ZeroParameter **reduced; // [the reducer's parameters], in the reducer's order
     Way way;
     ReduceOp op; // of the gradients
     // The reducer's slab of gradients, and the weights at the same offsets. The group owns both;
@@ -55,13 +53,9 @@ typedef struct Zero {
 
 // ---- ownership of elements --------------------------------------------------------------------
 
-static size_t whole_lines(size_t floats) {
-    return (floats + LINE - 1) / LINE * LINE;
-}
-
 // Floats of a bucket that each rank but the last owns.
-static size_t share_of(const Zero *zero, size_t bucket_count) {
-    return reduce_slice_count(PG_F32, bucket_count, pg_size(zero->group));
+static size_t share_of(const Zero *zero, const GradBucket *bucket) {
+    return reduce_slice_count(PG_F32, bucket->count, pg_size(zero->group));
 }
 
 // The elements of a parameter that rank `rank` owns.
@@ -69,56 +63,40 @@ static OptimizerPart part_of(const Zero *zero, const ZeroParameter *parameter, i
     size_t count = tensor_count(parameter->tensor);
     if (!parameter->slice) return (OptimizerPart){0, count};
     const ReduceSlice slice =
-        reduce_slice_of(PG_F32, parameter->bucket_count, pg_size(zero->group), rank);
+        reduce_slice_of(PG_F32, parameter->bucket->count, pg_size(zero->group), rank);
     size_t begin = slice.first, end = begin + slice.count;
     // Positions in the bucket become positions in the parameter.
-    begin = begin > parameter->offset ? begin - parameter->offset : 0;
-    end = end > parameter->offset ? end - parameter->offset : 0;
+    const size_t offset = (size_t)(parameter->slice - parameter->bucket->buffer);
+    begin = begin > offset ? begin - offset : 0;
+    end = end > offset ? end - offset : 0;
     if (end > count) end = count;
     return begin < end ? (OptimizerPart){begin, end - begin} : (OptimizerPart){0, 0};
 }
 
-// Parameters of a bucket are contiguous, each padded to whole cache lines.
-static void locate_bucket(Zero *zero, size_t bucket) {
-    const BucketPlan *plan = reducer_plan(zero->reducer);
-    size_t count = 0;
-    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++) {
-        ZeroParameter *parameter = zero->reduced[plan->order[i]];
-        parameter->slice = reducer_slice(zero->reducer, plan->order[i]);
-        parameter->offset = count;
-        count += whole_lines(tensor_count(parameter->tensor));
-    }
-    for (size_t i = plan->start[bucket]; i < plan->start[bucket + 1]; i++)
-        zero->reduced[plan->order[i]]->bucket_count = count;
-}
-
 // The reducer's parameters are a subsequence of the model's.
-static void collect_parameters(Zero *zero, Module *model) {
+static void locate_parameters(Zero *zero, Module *model) {
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
     const NamedTensors *reduced = reducer_parameters(zero->reducer);
     zero->parameter_count = parameters.count;
     zero->parameters = memory_zalloc(parameters.count * sizeof *zero->parameters);
-    zero->reduced = memory_zalloc(parameters.count * sizeof *zero->reduced);
+    zero->sharding.parts = zero->parts = memory_zalloc(parameters.count * sizeof *zero->parts);
     for (size_t i = 0, next = 0; i < parameters.count; i++) {
-        zero->parameters[i].tensor = parameters.items[i].tensor;
-        if (next < reduced->count && reduced->items[next].tensor == zero->parameters[i].tensor)
-            zero->reduced[next++] = &zero->parameters[i];
+        ZeroParameter *parameter = &zero->parameters[i];
+        parameter->tensor = parameters.items[i].tensor;
+        if (next < reduced->count && reduced->items[next].tensor == parameter->tensor) {
+            parameter->slice = reducer_slice(zero->reducer, next);
+            parameter->bucket = reducer_bucket(zero->reducer, next++);
+        }
+        zero->parts[i] = part_of(zero, parameter, pg_rank(zero->group));
     }
     named_tensors_free(&parameters);
 }
 
-static void locate_all(Zero *zero, Module *model) {
-    collect_parameters(zero, model);
-    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++) locate_bucket(zero, b);
-    zero->sharding.parts = zero->parts = memory_zalloc(zero->parameter_count * sizeof *zero->parts);
-    for (size_t i = 0; i < zero->parameter_count; i++)
-        zero->parts[i] = part_of(zero, &zero->parameters[i], pg_rank(zero->group));
-}
-
 // ---- weights at the gradients' offsets ----------------------------------------------------------
 
-static size_t weight_floats(const ZeroParameter *parameter) {
-    return parameter->slice ? whole_lines(tensor_count(parameter->tensor)) : 0;
+// The bytes of a parameter's weight there, padded as its gradient is; 0 if it is not reduced.
+static size_t weight_bytes(const ZeroParameter *parameter) {
+    return parameter->slice ? memory_whole_lines(tensor_bytes(parameter->tensor)) : 0;
 }
 
 static float *weight_of(const Zero *zero, const float *slice) {
@@ -131,11 +109,10 @@ static void copy_tensor(const Tensor *tensor, void *to, const void *from) {
 
 // Moves the weights into the slab and frees the module's own memory.
 static int move_weights(Zero *zero, Error *err) {
-    size_t floats = 0;
-    for (size_t i = 0; i < zero->parameter_count; i++)
-        floats += weight_floats(&zero->parameters[i]);
+    size_t bytes = 0;
+    for (size_t i = 0; i < zero->parameter_count; i++) bytes += weight_bytes(&zero->parameters[i]);
     zero->gradients = reducer_slice(zero->reducer, reducer_plan(zero->reducer)->order[0]);
-    zero->weights = pg_shared_alloc(zero->group, floats * sizeof *zero->weights, err);
+    zero->weights = pg_shared_alloc(zero->group, bytes, err);
     if (!zero->weights) return -1;
     for (size_t i = 0; i < zero->parameter_count; i++) {
         const ZeroParameter *parameter = &zero->parameters[i];
@@ -144,7 +121,7 @@ static int move_weights(Zero *zero, Error *err) {
         float *weight = weight_of(zero, parameter->slice);
         copy_tensor(tensor, weight, tensor->data);
         device_free(tensor->device, tensor->data, tensor_bytes(tensor));
-        device_count(tensor->device, weight_floats(parameter) * sizeof *weight);
+        device_count(tensor->device, weight_bytes(parameter));
         tensor->data = weight;
     }
     return 0;
@@ -154,7 +131,7 @@ static void return_weights(Zero *zero) {
     for (size_t i = 0; i < zero->parameter_count && zero->weights; i++) {
         Tensor *tensor = zero->parameters[i].tensor;
         if (!zero->parameters[i].slice) continue;
-        device_uncount(tensor->device, weight_floats(&zero->parameters[i]) * sizeof(float));
+        device_uncount(tensor->device, weight_bytes(&zero->parameters[i]));
         void *own = device_alloc(tensor->device, tensor_bytes(tensor));
         copy_tensor(tensor, own, tensor->data);
         tensor->data = own;
@@ -167,12 +144,6 @@ static float **reach_peers(const Zero *zero, const float *mine) {
     return peers;
 }
 
-static void reach_all(Zero *zero) {
-    zero->peer_weights = reach_peers(zero, zero->weights);
-    zero->peer_gradients = reach_peers(zero, zero->gradients);
-    zero->sources = memory_zalloc((size_t)pg_size(zero->group) * sizeof *zero->sources);
-}
-
 // ---- gradients --------------------------------------------------------------------------------
 
 static Way choose_way(const Zero *zero) {
@@ -182,7 +153,7 @@ static Way choose_way(const Zero *zero) {
 
 static int start_bucket(void *state, GradBucket *bucket, Error *err) {
     Zero *zero = state;
-    size_t share = share_of(zero, bucket->count);
+    size_t share = share_of(zero, bucket);
     zero->op = bucket->op;
     bucket->work = NULL;
     if (zero->way == UNDECIDED) zero->way = choose_way(zero);
@@ -195,18 +166,15 @@ static int start_bucket(void *state, GradBucket *bucket, Error *err) {
     return bucket->work ? 0 : -1;
 }
 
-// Reduces the remainder, which the last rank owns: less than W cache lines.
-static Collective rest_of(const Zero *zero, const GradBucket *bucket) {
-    size_t even = share_of(zero, bucket->count) * (size_t)pg_size(zero->group);
-    return pg_reduce(bucket->buffer + even, bucket->count - even, PG_F32, bucket->op,
-                     pg_size(zero->group) - 1);
-}
-
 static int finish_bucket(void *state, GradBucket *bucket, Error *err) {
     const Zero *zero = state;
     if (bucket->work && work_wait(bucket->work, NULL, &bucket->done_ns, err) != 0) return -1;
-    const Collective rest = rest_of(zero, bucket);
-    return zero->way == SCATTERED && rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
+    // The remainder, which the last rank owns: less than W cache lines.
+    const int ranks = pg_size(zero->group);
+    size_t even = share_of(zero, bucket) * (size_t)ranks, rest = bucket->count - even;
+    if (zero->way != SCATTERED || rest == 0) return 0;
+    return pg_run(zero->group,
+                  pg_reduce(bucket->buffer + even, rest, PG_F32, bucket->op, ranks - 1), err);
 }
 
 // ---- the step, in shared memory ---------------------------------------------------------------
@@ -269,23 +237,23 @@ static int share_step(Zero *zero, Error *err) {
 // ---- the step, by collectives -----------------------------------------------------------------
 
 // Gathers a bucket's weights in place: each rank's part, then the last rank's remainder.
-static int gather_bucket(const Zero *zero, size_t bucket, Error *err) {
-    const BucketPlan *plan = reducer_plan(zero->reducer);
-    const ZeroParameter *first = zero->reduced[plan->order[plan->start[bucket]]];
-    float *weights = weight_of(zero, first->slice);
+static int gather_bucket(const Zero *zero, const GradBucket *bucket, Error *err) {
+    float *weights = weight_of(zero, bucket->buffer);
     const int last = pg_size(zero->group) - 1;
-    size_t share = share_of(zero, first->bucket_count), even = share * (size_t)(last + 1);
+    size_t share = share_of(zero, bucket), even = share * (size_t)(last + 1);
     const float *mine = weights + (size_t)pg_rank(zero->group) * share;
     const Collective parts = pg_all_gather(mine, weights, share, PG_F32);
-    const Collective rest = pg_broadcast(weights + even, first->bucket_count - even, PG_F32, last);
+    const Collective rest = pg_broadcast(weights + even, bucket->count - even, PG_F32, last);
     if (parts.count > 0 && pg_run(zero->group, parts, err) != 0) return -1;
     return rest.count > 0 ? pg_run(zero->group, rest, err) : 0;
 }
 
 static int step_and_gather(Zero *zero, Error *err) {
+    const BucketPlan *plan = reducer_plan(zero->reducer);
     optimizer_apply(zero->sharding.optimizer);
-    for (size_t b = 0; b < reducer_plan(zero->reducer)->bucket_count; b++)
-        if (gather_bucket(zero, b, err) != 0) return -1;
+    for (size_t b = 0; b < plan->bucket_count; b++)
+        if (gather_bucket(zero, reducer_bucket(zero->reducer, plan->order[plan->start[b]]), err))
+            return -1;
     return 0;
 }
 
@@ -301,83 +269,51 @@ static void apply(void *state) {
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
-// The part of parameter i that rank `rank` saves; rank 0 saves those that all ranks step.
-static OptimizerPart saved_part(const Zero *zero, size_t i, int rank) {
-    if (!zero->parameters[i].slice && rank > 0) return (OptimizerPart){0, 0};
-    return part_of(zero, &zero->parameters[i], rank);
-}
-
-static size_t saved_floats(const Zero *zero, int rank) {
-    size_t floats = 0;
-    for (size_t i = 0; i < zero->parameter_count; i++) floats += saved_part(zero, i, rank).count;
-    return floats;
-}
-
-// Floats that each rank sends for each state: the maximum over the ranks.
-static size_t saved_room(const Zero *zero) {
-    size_t room = 0;
-    for (int r = 0; r < pg_size(zero->group); r++) {
-        size_t floats = saved_floats(zero, r);
-        if (floats > room) room = floats;
+// Collects state s of parameter i on rank 0: `whole` [the parameter's elements] there, on another
+// rank [its part]. Every part is sent by its owner; what all ranks step is rank 0's own.
+static int collect_state(const Zero *zero, int s, size_t i, float *whole, Error *err) {
+    const ZeroParameter *parameter = &zero->parameters[i];
+    const OptimizerPart mine = zero->parts[i];
+    const bool root = pg_rank(zero->group) == 0;
+    if (!root && !parameter->slice) return 0;
+    device_copy(NULL, root ? whole + mine.first : whole, parameter->tensor->device,
+                zero->sharding.optimizer->state[s][i], mine.count * sizeof *whole);
+    if (!root)
+        return mine.count > 0 ? pg_run(zero->group, pg_send(whole, mine.count, PG_F32, 0), err) : 0;
+    for (int r = 1; parameter->slice && r < pg_size(zero->group); r++) {
+        const OptimizerPart part = part_of(zero, parameter, r);
+        const Collective receive = pg_recv(whole + part.first, part.count, PG_F32, r);
+        if (part.count > 0 && pg_run(zero->group, receive, err) != 0) return -1;
     }
-    return room;
-}
-
-// Copies this rank's part of the state to `packed` [STATES, room], host memory.
-static void pack_state(const Zero *zero, size_t room, float *packed) {
-    const Optimizer *optimizer = zero->sharding.optimizer;
-    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++) {
-        float *next = packed + (size_t)s * room;
-        for (size_t i = 0; i < zero->parameter_count; i++) {
-            size_t count = saved_part(zero, i, pg_rank(zero->group)).count;
-            device_copy(NULL, next, zero->parameters[i].tensor->device, optimizer->state[s][i],
-                        count * sizeof *next);
-            next += count;
-        }
-    }
-}
-
-// Fills `whole` with parameter i's elements of state s, from all ranks' [W, STATES, room].
-static void unpack_state(const Zero *zero, size_t room, const float *all, int s, size_t i,
-                         float *whole) {
-    for (int r = 0; r < pg_size(zero->group); r++) {
-        const OptimizerPart part = saved_part(zero, i, r);
-        const float *from = all + (size_t)(r * STATES + s) * room;
-        for (size_t j = 0; j < i; j++) from += saved_part(zero, j, r).count;
-        if (part.count > 0) memcpy(whole + part.first, from, part.count * sizeof *whole);
-    }
-}
-
-static void describe_state(const Zero *zero, size_t room, const float *all, SafeTensors *content) {
-    const Optimizer *optimizer = zero->sharding.optimizer;
-    size_t floats = 0;
-    for (size_t i = 0; i < zero->parameter_count; i++)
-        floats += tensor_count(zero->parameters[i].tensor);
-    content->entries = memory_zalloc(STATES * zero->parameter_count * sizeof *content->entries);
-    float *next = memory_zalloc(STATES * floats * sizeof *next);
-    content->buffer = next;
-    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++)
-        for (size_t i = 0; i < zero->parameter_count; i++) {
-            SafeEntry *entry = &content->entries[content->count++];
-            *entry = (SafeEntry){.bytes = tensor_bytes(zero->parameters[i].tensor), .data = next};
-            snprintf(entry->name, sizeof entry->name, "optimizer/%s.%s",
-                     optimizer->parameters.items[i].name, optimizer_state_name(optimizer, s));
-            unpack_state(zero, room, all, s, i, next);
-            next += tensor_count(zero->parameters[i].tensor);
-        }
+    return 0;
 }
 
 static int save(void *state, SafeTensors *content, Error *err) {
     const Zero *zero = state;
-    const size_t room = saved_room(zero), floats = STATES * room;
+    const Optimizer *optimizer = zero->sharding.optimizer;
     const bool root = pg_rank(zero->group) == 0;
-    float *packed = memory_zalloc(floats * sizeof *packed);
-    float *all = root ? memory_zalloc((size_t)pg_size(zero->group) * floats * sizeof *all) : NULL;
-    pack_state(zero, room, packed);
-    int status = pg_run(zero->group, pg_gather(packed, all, floats, PG_F32, 0), err);
-    if (status == 0 && root) describe_state(zero, room, all, content);
-    free(packed);
-    free(all);
+    int status = 0;
+    size_t floats = 0; // on other ranks: memory for the largest part
+    for (size_t i = 0; i < zero->parameter_count; i++) {
+        if (root)
+            floats += STATES * tensor_count(zero->parameters[i].tensor);
+        else if (zero->parts[i].count > floats)
+            floats = zero->parts[i].count;
+    }
+    float *next = memory_zalloc(floats * sizeof *next);
+    content->buffer = next;
+    content->entries = memory_zalloc(STATES * zero->parameter_count * sizeof *content->entries);
+    for (int s = 0; s < STATES && optimizer_state_name(optimizer, s); s++)
+        for (size_t i = 0; i < zero->parameter_count && status == 0; i++) {
+            status = collect_state(zero, s, i, next, err);
+            if (!root) continue;
+            SafeEntry *entry = &content->entries[content->count++];
+            *entry = (SafeEntry){.bytes = tensor_bytes(zero->parameters[i].tensor), .data = next};
+            snprintf(entry->name, sizeof entry->name, "optimizer/%s.%s",
+                     optimizer->parameters.items[i].name, optimizer_state_name(optimizer, s));
+            next += tensor_count(zero->parameters[i].tensor);
+        }
+    if (!root || status != 0) safetensors_free(content);
     return status;
 }
 
@@ -396,7 +332,6 @@ static void close_zero(void *state) {
     free(zero->peer_gradients);
     free(zero->sources);
     free(zero->parameters);
-    free(zero->reduced);
     free(zero->parts);
     free(zero);
 }
@@ -420,9 +355,12 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
     if (reducer_set_hook(reducer, hook, err) != 0) return -1;
     if (!reducer_policy(reducer)->name)
         reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
-    locate_all(zero, ddp_module(wrapper));
+    locate_parameters(zero, ddp_module(wrapper));
     if (move_weights(zero, err) != 0) return -1;
-    if (!config->apart && pg_peer_memory(zero->group, zero->weights, 0)) reach_all(zero);
+    if (config->apart || !pg_peer_memory(zero->group, zero->weights, 0)) return 0;
+    zero->peer_weights = reach_peers(zero, zero->weights);
+    zero->peer_gradients = reach_peers(zero, zero->gradients);
+    zero->sources = memory_zalloc((size_t)pg_size(zero->group) * sizeof *zero->sources);
     return 0;
 }
 
