@@ -12,6 +12,7 @@
 #include "bench/allreduce.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/init.h"
 
@@ -49,33 +50,32 @@ static int run_threads(const Settings *settings, Error *err) {
     return status;
 }
 
-static int run_process(const Settings *settings, PgShmSegment *segment, int rank) {
+static int run_process(const Settings *settings, PgEndpoint *endpoint, int rank) {
     Error error = {0};
-    ProcessGroup *group =
-        pg_shm_open(segment, rank, &(PgOptions){.timeout_s = settings->timeout_s}, &error);
+    endpoint->rank = rank;
+    endpoint->options = &(PgOptions){.timeout_s = settings->timeout_s};
+    ProcessGroup *group = pg_opener_shm.open(endpoint, &error);
     if (group) return allreduce_run_rank(settings, group, NULL);
     fprintf(stderr, "error: %s\n", error.message);
     return error.status;
 }
 
-static int run_child(const Settings *settings, const char *address, int rank) {
+static int run_child(const Settings *settings, PgEndpoint *endpoint, int rank) {
     Error error = {0};
-    PgShmSegment *segment = pg_shm_attach(address, settings->world, &error);
-    if (!segment) error_exit(&error);
-    return run_process(settings, segment, rank);
+    must_do(pg_opener_shm.reach(endpoint, &error), &error);
+    return run_process(settings, endpoint, rank);
 }
 
 // This process is rank 0; the others are its children, forked before any thread exists.
 static int run_processes(const Settings *settings, Error *err) {
-    PgShmSegment *segment;
-    char address[PG_SHM_ADDRESS_MAX];
-    if (pg_shm_create(settings->world, &segment, address, err) != 0) return err->status;
+    PgEndpoint endpoint = {.world = settings->world};
+    if (pg_opener_shm.create(&endpoint, err) != 0) return err->status;
     for (int r = 1; r < settings->world; r++) {
         pid_t child = fork();
         CHECK(child >= 0, "cannot fork rank %d", r);
-        if (child == 0) _exit(run_child(settings, address, r));
+        if (child == 0) _exit(run_child(settings, &endpoint, r));
     }
-    int status = run_process(settings, segment, 0), child_status;
+    int status = run_process(settings, &endpoint, 0), child_status;
     while (wait(&child_status) > 0)
         if (!WIFEXITED(child_status) || WEXITSTATUS(child_status)) status = STATUS_FAILED;
     return status;

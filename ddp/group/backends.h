@@ -29,15 +29,14 @@ typedef struct PgEndpoint {
     void *context;
 } PgEndpoint;
 
-// All functions fill err when they return -1 or NULL.
+// All functions fill err when they return -1 or NULL. Without `built` all functions are NULL.
 typedef struct PgOpener {
     const char *name;
-    bool one_system;                    // its ranks are processes of one host
-    bool keeps_store;                   // its groups use the store until they are closed
-    bool (*built)(void);                // is compiled in
-    bool (*fits)(const Device *device); // can access tensors there
-    // Fills err with the reason why it does not fit. Always -1.
-    int (*refuse)(const Device *device, Error *err);
+    bool built;         // is compiled in
+    const char *needs;  // the build options that compile it in, for messages
+    bool accesses_gpus; // its tensors are in the memory of a GPU; otherwise in the host's
+    bool one_system;    // its ranks are processes of one host
+    bool keeps_store;   // its groups use the store until they are closed
     // One word that identifies this rank's device; no two ranks may have the same. NULL: ranks may
     // share a device.
     int (*card)(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
@@ -49,10 +48,13 @@ typedef struct PgOpener {
     void (*tell)(char *text, int capacity, double timeout_s);
     int (*create)(PgEndpoint *endpoint, Error *err);
     int (*reach)(PgEndpoint *endpoint, Error *err); // NULL: nothing to connect to
-    ProcessGroup *(*open)(PgEndpoint *endpoint,
-                          Error *err);     // always takes `found`
+    // Opens this rank's end of the group. Takes `found` and `store`, also on failure; then `leave`
+    // was not called.
+    ProcessGroup *(*open)(PgEndpoint *endpoint, Error *err);
     void (*release)(PgEndpoint *endpoint); // frees `found` without open; NULL: nothing to free
 } PgOpener;
+
+extern const PgOpener pg_opener_shm, pg_opener_mpi, pg_opener_nccl;
 
 // The backend of that name; for "auto", the first in the list that is compiled in and fits the
 // device. NULL with err filled: none.
@@ -60,10 +62,5 @@ const PgOpener *pg_backend_find(const char *name, const Device *device, Error *e
 
 // The backend whose own launcher started this process; NULL: none.
 const PgOpener *pg_backend_of_starter(void);
-
-// Opens a group whose `world` ranks are threads of this process, all with the same options:
-// groups[r] is rank r's, used and closed by its thread. Returns 0, or -1 with err filled and no
-// group open.
-int pg_open_threads(int world, const PgOptions *options, ProcessGroup **groups, Error *err);
 
 #endif

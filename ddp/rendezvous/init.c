@@ -28,6 +28,7 @@
 #include "common/base/memory.h"
 #include "ddp/group/backends.h"
 #include "ddp/group/debug_level.h"
+#include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/compare_settings.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/rendezvous/meeting_file.h"
@@ -535,5 +536,5 @@ ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvo
 int init_thread_groups(int world, double timeout_s, ProcessGroup **groups, Error *err) {
     if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return -1;
     if (check_world(0, world, err) != 0) return -1;
-    return pg_open_threads(world, &(PgOptions){.timeout_s = timeout_s}, groups, err);
+    return pg_shm_threads(world, &(PgOptions){.timeout_s = timeout_s}, groups, err);
 }

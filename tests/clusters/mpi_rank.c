@@ -13,7 +13,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "ddp/group/mpi/pg_mpi.h"
+#include "ddp/group/backends.h"
 #include "ddp/rendezvous/init.h"
 
 enum { FOR_EVER_S = 600 }; // the test ends earlier
@@ -65,9 +65,10 @@ int main(int argc, char **argv) {
     must_do(init_from_env(&me, false, &err), &err);
     double timeout_s = atof(patience);
     if (has_two_who_wait() && me.rank == 1) timeout_s = FOR_EVER_S;
-    must_do(pg_mpi_prepare(me.rank, me.world_size, timeout_s, &err), &err);
-    ProcessGroup *group = must_get(
-        pg_mpi_open(me.rank, me.world_size, &(PgOptions){.timeout_s = timeout_s}, &err), &err);
+    must_do(pg_opener_mpi.prepare(me.rank, me.world_size, timeout_s, &err), &err);
+    PgEndpoint endpoint = {
+        .rank = me.rank, .world = me.world_size, .options = &(PgOptions){.timeout_s = timeout_s}};
+    ProcessGroup *group = must_get(pg_opener_mpi.open(&endpoint, &err), &err);
     if (use_group(group, me.rank, seconds, &err) == 0) return STATUS_OK;
     fprintf(stderr, "rank %d: %s\n", me.rank, err.message);
     if (is("hears") && me.rank == 0) sleep(3); // so that the job's end is not taken for the message

@@ -17,7 +17,7 @@
 #include <stdlib.h>
 
 #include "common/base/memory.h"
-#include "ddp/group/mpi/pg_mpi.h"
+#include "ddp/group/backends.h"
 #include "ddp/rendezvous/init.h"
 
 enum {
@@ -140,8 +140,11 @@ int main(void) {
     Rendezvous me;
     Error err = {0};
     must_do(init_from_env(&me, false, &err), &err);
-    must_do(pg_mpi_prepare(me.rank, me.world_size, 60, &err), &err);
-    group = pg_mpi_open(me.rank, me.world_size, &(PgOptions){.timeout_s = 60}, &err);
+    must_do(pg_opener_mpi.prepare(me.rank, me.world_size, 60, &err), &err);
+    group = pg_opener_mpi.open(&(PgEndpoint){.rank = me.rank,
+                                             .world = me.world_size,
+                                             .options = &(PgOptions){.timeout_s = 60}},
+                               &err);
     if (!group) error_exit(&err);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     pg_close(group);

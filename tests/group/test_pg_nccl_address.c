@@ -4,7 +4,7 @@
  */
 #include "tests/rigs/store_rig.h"
 
-#include "ddp/group/nccl/pg_nccl.h"
+#include "ddp/group/backends.h"
 #include "ddp/rendezvous/init.h"
 
 enum { RANKS = 4 };
@@ -12,15 +12,16 @@ enum { RANKS = 4 };
 static void ranks_read_the_address_that_rank_0_made(void **state) {
     Served *served = *state;
     Error err = {0};
-    char address[PG_NCCL_ADDRESS_MAX], other[PG_NCCL_ADDRESS_MAX];
-    CHECK_OK(pg_nccl_create(address, &err) == 0, err);
-    CHECK_OK(pg_nccl_create(other, &err) == 0, err);
-    assert_int_equal(strlen(address), PG_NCCL_ADDRESS_MAX - 1); // 128 bytes, two digits each
-    assert_int_equal(strspn(address, "0123456789abcdef"), PG_NCCL_ADDRESS_MAX - 1);
+    PgEndpoint first = {0}, second = {0};
+    CHECK_OK(pg_opener_nccl.create(&first, &err) == 0, err);
+    CHECK_OK(pg_opener_nccl.create(&second, &err) == 0, err);
+    const char *address = first.address, *other = second.address;
+    assert_int_equal(strlen(address), PG_ADDRESS_MAX - 1); // 128 bytes, two digits each
+    assert_int_equal(strspn(address, "0123456789abcdef"), PG_ADDRESS_MAX - 1);
     assert_string_not_equal(address, other); // two groups never meet
     CHECK_OK(store_set(served->store, "nccl", address, strlen(address), &err) == 0, err);
     for (int rank = 1; rank < RANKS; rank++) {
-        char found[PG_NCCL_ADDRESS_MAX] = "";
+        char found[PG_ADDRESS_MAX] = "";
         size_t bytes = sizeof found - 1;
         Store *store = new_client(served->port);
         CHECK_OK(store_get(store, "nccl", found, &bytes, &err) == 0, err);
@@ -45,10 +46,9 @@ int main(void) {
         cmocka_unit_test_setup_teardown(ranks_read_the_address_that_rank_0_made, set_up, tear_down),
         cmocka_unit_test(a_cpu_has_no_place_in_it),
     };
-    if (!pg_nccl_built()) {
+    if (!pg_opener_nccl.built) {
         Error err = {0};
-        char address[PG_NCCL_ADDRESS_MAX];
-        bool refused = pg_nccl_create(address, &err) != 0 && err.status == STATUS_SKIPPED;
+        bool refused = !pg_backend_find("nccl", NULL, &err) && err.status == STATUS_SKIPPED;
         printf("skipped: %s\n", err.message);
         return refused ? STATUS_SKIPPED : STATUS_FAILED;
     }

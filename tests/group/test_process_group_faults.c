@@ -11,6 +11,7 @@
 #include <sys/prctl.h>
 
 #include "common/base/memory.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/shm/shm_internal.h"
 
 // ---- disagreement ---------------------------------------------------------------------------
@@ -293,19 +294,25 @@ static void test_too_many(Mode mode) {
 
 static void refused(const char *address, int world, const char *says) {
     Error error = {0};
-    assert_null(pg_shm_attach(address, world, &error));
+    PgEndpoint endpoint = {.world = world};
+    snprintf(endpoint.address, sizeof endpoint.address, "%s", address);
+    assert_int_equal(pg_opener_shm.reach(&endpoint, &error), -1);
+    assert_null(endpoint.found);
     must_contain(error.message, says);
 }
 
 static void test_addresses(Mode mode) {
     (void)mode;
     Error error = {0};
-    PgShmSegment *segment;
-    char address[PG_SHM_ADDRESS_MAX], wrong[PG_SHM_ADDRESS_MAX + 8];
-    assert_int_equal(pg_shm_create(PG_SHM_MAX_WORLD + 1, &segment, address, &error), -1);
+    const PgOptions options = {.timeout_s = 1};
+    PgEndpoint zero = {.world = PG_SHM_MAX_WORLD + 1, .options = &options};
+    const char *address = zero.address;
+    char wrong[PG_ADDRESS_MAX + 8];
+    assert_int_equal(pg_opener_shm.create(&zero, &error), -1);
     must_contain(error.message, "1 to 64 ranks, not 65");
     error = (Error){0};
-    assert_int_equal(pg_shm_create(2, &segment, address, &error), 0);
+    zero.world = 2;
+    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
 
     refused("", 2, "not the address of an shm group");
     refused("/etc/passwd", 2, "not the address of an shm group");
@@ -318,21 +325,23 @@ static void test_addresses(Mode mode) {
     *last = *last == '0' ? '1' : '0';
     refused(wrong, 2, "the memory of something else");
 
-    PgShmSegment *twin = pg_shm_attach(address, 2, &error);
-    assert_non_null(twin);
-    assert_null(pg_shm_open(twin, 2, &(PgOptions){.timeout_s = 1}, &error));
+    PgEndpoint twin = zero;
+    twin.rank = 2;
+    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
+    assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "rank 2: the group has 2 ranks");
-    segment_release(segment);
+    pg_opener_shm.release(&zero);
     refused(address, 2, "cannot open the shared memory"); // nothing is left of it
 
     // A rank's place that is taken.
     error = (Error){0};
-    assert_int_equal(pg_shm_create(1, &segment, address, &error), 0);
-    twin = pg_shm_attach(address, 1, &error);
-    assert_non_null(twin);
-    ProcessGroup *first = pg_shm_open(segment, 0, &(PgOptions){.timeout_s = 1}, &error);
+    zero.world = 1;
+    assert_int_equal(pg_opener_shm.create(&zero, &error), 0);
+    twin = zero;
+    assert_int_equal(pg_opener_shm.reach(&twin, &error), 0);
+    ProcessGroup *first = pg_opener_shm.open(&zero, &error);
     assert_non_null(first);
-    assert_null(pg_shm_open(twin, 0, &(PgOptions){.timeout_s = 1}, &error));
+    assert_null(pg_opener_shm.open(&twin, &error));
     must_contain(error.message, "two processes are rank 0");
     pg_close(first);
 }
@@ -341,10 +350,9 @@ static void test_addresses(Mode mode) {
 static void test_nobody_joins(Mode mode) {
     (void)mode;
     Error error = {0};
-    PgShmSegment *segment;
-    char address[PG_SHM_ADDRESS_MAX];
-    assert_int_equal(pg_shm_create(3, &segment, address, &error), 0);
-    assert_null(pg_shm_open(segment, 0, &(PgOptions){.timeout_s = 0.2}, &error));
+    PgEndpoint endpoint = {.world = 3, .options = &(PgOptions){.timeout_s = 0.2}};
+    assert_int_equal(pg_opener_shm.create(&endpoint, &error), 0);
+    assert_null(pg_opener_shm.open(&endpoint, &error));
     must_contain(error.message, "joining a group of 3: rank 1, 2 did not arrive within 0.2 s; "
                                 "rank 1 never joined");
 }

@@ -4,7 +4,7 @@
 #include <limits.h>
 #include <signal.h>
 
-#include "ddp/group/nccl/pg_nccl.h"
+#include "ddp/group/backends.h"
 
 // ---- The environment
 
@@ -393,7 +393,7 @@ static void test_backends(void **state) {
     (void)state;
     Rendezvous me = place(0, 1, 0);
     const char *names[] = {"nccl", "gloo"};
-    const int nccl = pg_nccl_built() ? STATUS_USAGE : STATUS_SKIPPED; // host memory is no GPU
+    const int nccl = pg_opener_nccl.built ? STATUS_USAGE : STATUS_SKIPPED; // host memory is no GPU
     const int statuses[] = {nccl, STATUS_USAGE};
     for (size_t i = 0; i < 2; i++) {
         Error err = {0};
@@ -406,13 +406,13 @@ static void test_backends(void **state) {
 // NCCL's addresses can be made without a GPU.
 static void test_nccl_addresses(void **state) {
     (void)state;
-    char one[PG_NCCL_ADDRESS_MAX], other[PG_NCCL_ADDRESS_MAX];
+    PgEndpoint one = {0}, other = {0};
     Error err = {0};
-    if (!pg_nccl_built()) skip();
-    if (pg_nccl_create(one, &err) != 0 || pg_nccl_create(other, &err) != 0)
+    if (!pg_opener_nccl.built) skip();
+    if (pg_opener_nccl.create(&one, &err) != 0 || pg_opener_nccl.create(&other, &err) != 0)
         fail_msg("%s", err.message);
-    assert_int_equal(strlen(one), PG_NCCL_ADDRESS_MAX - 1);
-    assert_string_not_equal(one, other);
+    assert_int_equal(strlen(one.address), PG_ADDRESS_MAX - 1);
+    assert_string_not_equal(one.address, other.address);
 }
 
 int main(void) {

@@ -7,7 +7,7 @@
 
 #include "tests/rigs/ranks.h"
 
-#include "ddp/group/nccl/pg_nccl.h"
+#include "ddp/group/backends.h"
 #include "ddp/rendezvous/init.h"
 #include "ddp/store/net.h"
 
@@ -32,7 +32,7 @@ enum { WORLD_MAX = 4 };
 // in a child.
 static inline int find_gpus(void) {
     setenv("DDPC_EMULATED_GPUS", "4", 0); // the emulator's; a real machine has what it has
-    if (!pg_nccl_built()) return 0;
+    if (!pg_opener_nccl.built) return 0;
     pid_t child = fork();
     assert_true(child >= 0);
     if (child == 0) {

@@ -23,7 +23,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/sync.h"
-#include "ddp/group/mpi/pg_mpi.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/shm/pg_shm.h"
 #include "ddp/rendezvous/init.h"
 #include "tests/rigs/sanitizers.h"
@@ -48,7 +48,7 @@ typedef void RankBody(ProcessGroup *group, const void *argument, Outcome *outcom
 
 struct Ranks {
     SyncWord published; // the address is there
-    char address[PG_SHM_ADDRESS_MAX];
+    char address[PG_ADDRESS_MAX];
     Outcome outcomes[RANKS_MAX];
 };
 
@@ -93,15 +93,17 @@ static inline void ranks_as_threads(Ranks *ranks, int world, const PgOptions *op
 static inline void rank_process(Ranks *ranks, int rank, int world, const PgOptions *options,
                                 RankBody *body, const void *argument) {
     Outcome *outcome = &ranks->outcomes[rank];
-    PgShmSegment *segment = NULL;
+    PgEndpoint endpoint = {.rank = rank, .world = world, .options = options};
     if (rank == 0) {
-        pg_shm_create(world, &segment, ranks->address, &outcome->error);
+        pg_opener_shm.create(&endpoint, &outcome->error);
+        memcpy(ranks->address, endpoint.address, sizeof ranks->address);
         sync_store(&ranks->published, 1);
     } else if (sync_wait(&ranks->published, 1, NULL, clock_ns() + 30000000000u, SYNC_SPINS) ==
                SYNC_DONE) {
-        segment = pg_shm_attach(ranks->address, world, &outcome->error);
+        memcpy(endpoint.address, ranks->address, sizeof ranks->address);
+        pg_opener_shm.reach(&endpoint, &outcome->error);
     }
-    ProcessGroup *group = segment ? pg_shm_open(segment, rank, options, &outcome->error) : NULL;
+    ProcessGroup *group = endpoint.found ? pg_opener_shm.open(&endpoint, &outcome->error) : NULL;
     if (group)
         body(group, argument, outcome);
     else
@@ -136,13 +138,13 @@ static inline int largest_world(Mode mode) {
     return mode == AS_MPI ? 6 : 5;
 }
 
-// Which rank of how many? The starter's variables say it, and pg_mpi_prepare compares.
+// Which rank of how many? The starter's variables say it, and prepare compares.
 static inline void join_mpi(void) {
     Rendezvous me;
     Error error = {0};
     char rank[16], world[16];
     must_do(init_from_env(&me, false, &error), &error);
-    must_do(pg_mpi_prepare(me.rank, me.world_size, 60, &error), &error);
+    must_do(pg_opener_mpi.prepare(me.rank, me.world_size, 60, &error), &error);
     snprintf(rank, sizeof rank, "%d", me.rank);
     setenv("TEST_MPI_RANK", rank, 1);
     snprintf(world, sizeof world, "%d", me.world_size);
@@ -155,7 +157,8 @@ static inline void ranks_of_mpi(Ranks *ranks, int world, const PgOptions *option
     const int rank = atoi(getenv("TEST_MPI_RANK"));
     Error error = {0};
     if (world != atoi(getenv("TEST_MPI_WORLD"))) return;
-    ProcessGroup *group = pg_mpi_open(rank, world, options, &error);
+    PgEndpoint endpoint = {.rank = rank, .world = world, .options = options};
+    ProcessGroup *group = pg_opener_mpi.open(&endpoint, &error);
     if (!group) fail_msg("%s", error.message);
     body(group, argument, &ranks->outcomes[rank]);
     pg_close(group);

@@ -23,7 +23,6 @@
 
 #include "ddp/group/backend.h"
 #include "ddp/group/call_watch.h"
-#include "ddp/group/mpi/pg_mpi.h"
 #include "ddp/group/shm/segment.h"
 
 enum {
@@ -100,7 +99,11 @@ typedef struct PgMpi {
 #define MPI(call, err) mpi_settle((call), #call, (err))
 int mpi_settle(int result, const char *what, Error *err);
 
-// Gives this process PG_MPI_LINGER_S seconds to end by itself; then calls MPI_Abort.
+// The functions of pg_opener_mpi that concern the process (backends.h).
+bool mpi_started(void);
+int mpi_prepare(int rank, int world, double timeout_s, Error *err);
+void mpi_tell(char *text, int capacity, double timeout_s);
+// Gives this process LINGER_S seconds to end by itself; then calls MPI_Abort.
 void mpi_end_soon(void);
 
 // ---- mpi_wait.c: 0, or -1 with err filled ------------------------------------------------------

@@ -1,12 +1,37 @@
-/* pg_mpi.c: the mpi backend: opening and closing groups, shared memory, subgroups, and the
- * backend's table.
+/* pg_mpi.c: the mpi backend: process groups whose ranks are MPI's: processes on several machines.
+ *
+ * MPI starts the ranks (mpirun, or srun with MPI's plugin) and connects them:
+ *
+ *     prepare  starts MPI unless it runs already, and checks that this process is one of `world`
+ *              ranks that one mpirun, or srun, of this build's MPI started
+ *     tell     broadcasts rank 0's text before there is a group
+ *     open     creates a communicator for the first `world` ranks
+ *
+ * prepare and tell end the process if MPI does not return in time.
+ *
+ * Sums are taken in rank order, with the functions of ddp/group/reduce.h, so they equal shm's and
+ * DataParallel's bit for bit. MPI_Allreduce's do not, because its order is unspecified;
+ * pg_use_fast_sums (process_group.h) selects it.
+ *
+ * Waits poll MPI and sleep 50 us between two polls. Blocking inside MPI would spin on a core, and
+ * slow down the computation that communication should overlap with.
+ *
+ * Failures: a rank that breaks the group sends the error to all others, in a message with its own
+ * tag. (nccl uses a key in the store. MPI's ranks need the store for rendezvous only, and its host
+ * may be gone.) Each receiver appends for which ranks it waits itself, because the first rank to
+ * time out may have waited for a rank that waits for the lost one. A rank behind a dead connection
+ * ends at its own deadline. MPI cannot continue then: a process with a broken group that does not
+ * end by itself within LINGER_S is ended by MPI_Abort or else by _exit. A process that ends
+ * normally calls MPI_Finalize at exit, which waits for the other ranks for at most the timeout_s of
+ * prepare.
+ *
+ * A build without MPI compiles mpi_absent.c instead of the other files.
  */
-#include "ddp/group/mpi/pg_mpi.h"
-
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/mpi/mpi_internal.h"
 
 // ---- a call ------------------------------------------------------------------------------------
@@ -160,14 +185,31 @@ static const PgBackend backend_mpi = {.name = "mpi",
                                       .close = close_group,
                                       .use_fast_sums = use_fast_sums};
 
-ProcessGroup *pg_mpi_open(int rank, int world, const PgOptions *options, Error *err) {
+// MPI connects its ranks itself, so the address carries no information: it is the backend's name.
+static int create_address(PgEndpoint *endpoint, Error *err) {
+    (void)err;
+    strcpy(endpoint->address, "mpi");
+    return 0;
+}
+
+static ProcessGroup *open_group(PgEndpoint *endpoint, Error *err) {
+    const int world = endpoint->world;
+    const PgOptions *options = endpoint->options;
     int *ranks = memory_zalloc((size_t)world * sizeof *ranks);
     for (int r = 0; r < world; r++) ranks[r] = r;
     PgMpi *mpi =
         open_state(MPI_COMM_WORLD, ranks, world, FIRST_OPENING_TAG, options->timeout_s, err);
     free(ranks);
     if (!mpi) return NULL;
-    ProcessGroup *group = pg_new(&backend_mpi, mpi, rank, world, options, err);
+    ProcessGroup *group = pg_new(&backend_mpi, mpi, endpoint->rank, world, options, err);
     if (!group) close_group(mpi);
     return group;
 }
+
+const PgOpener pg_opener_mpi = {.name = "mpi",
+                                .built = true,
+                                .started = mpi_started,
+                                .prepare = mpi_prepare,
+                                .tell = mpi_tell,
+                                .create = create_address,
+                                .open = open_group};

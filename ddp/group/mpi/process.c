@@ -12,7 +12,8 @@
 #include "common/base/memory.h"
 #include "ddp/group/mpi/mpi_internal.h"
 
-#define START_S 30.0 // least timeout of MPI_Init, which starts processes and connects them
+#define LINGER_S 5.0  // until a process with a broken group is ended
+#define START_S  30.0 // least timeout of MPI_Init, which starts processes and connects them
 
 #ifdef OPEN_MPI
 #define MPI_NAME "Open MPI"
@@ -39,12 +40,12 @@ int mpi_settle(int result, const char *what, Error *err) {
 // ---- the end -----------------------------------------------------------------------------------
 
 static void abort_job(int status) {
-    (void)call_watch_begin(NULL, "MPI_Abort", PG_MPI_LINGER_S);
+    (void)call_watch_begin(NULL, "MPI_Abort", LINGER_S);
     MPI_Abort(MPI_COMM_WORLD, status);
 }
 
 static void *linger(void *nothing) {
-    const struct timespec pause = {.tv_sec = (time_t)PG_MPI_LINGER_S};
+    const struct timespec pause = {.tv_sec = (time_t)LINGER_S};
     (void)nothing;
     nanosleep(&pause, NULL);
     fprintf(stderr, "error: the process still runs with a broken group: MPI_Abort\n");
@@ -86,7 +87,7 @@ static bool any_is_set(const char *const *names) {
 }
 
 // Where the starter's server cannot be reached, MPI_Init would end the process.
-bool pg_mpi_started(void) {
+bool mpi_started(void) {
     return any_is_set(REACHED_BY);
 }
 
@@ -125,7 +126,7 @@ static int start_mpi(double timeout_s, Error *err) {
     return 0;
 }
 
-int pg_mpi_prepare(int rank, int world, double timeout_s, Error *err) {
+int mpi_prepare(int rank, int world, double timeout_s, Error *err) {
     int running = 0, level = MPI_THREAD_SINGLE, seen_rank = 0, seen_world = 0;
     MPI_Initialized(&running);
     if (!running && (check_starter(rank, world, err) != 0 || start_mpi(timeout_s, err) != 0))
@@ -142,12 +143,8 @@ int pg_mpi_prepare(int rank, int world, double timeout_s, Error *err) {
                      rank, world, seen_rank, seen_world, MPI_NAME, MPIRUN, world, SRUN);
 }
 
-void pg_mpi_tell(char *text, int capacity, double timeout_s) {
+void mpi_tell(char *text, int capacity, double timeout_s) {
     CallWatch *w = call_watch_begin(NULL, "MPI_Bcast of rank 0's address", timeout_s);
     MPI_Bcast(text, capacity, MPI_CHAR, 0, MPI_COMM_WORLD);
     call_watch_end(w);
-}
-
-bool pg_mpi_built(void) {
-    return true;
 }

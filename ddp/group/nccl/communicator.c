@@ -20,10 +20,6 @@ enum { OLDEST = 21900, SHARED_GPU = 23003 }; // NCCL versions: required; allows 
 #define ABORT_S 20.0
 #define CLOSE_S 10.0 // for the other ranks to close
 
-bool pg_nccl_built(void) {
-    return true;
-}
-
 static int read_version(int *version, Error *err) {
     ncclResult_t result = ncclGetVersion(version);
     if (result != ncclSuccess)
@@ -42,7 +38,7 @@ static int read_version(int *version, Error *err) {
 
 // ---- addresses ---------------------------------------------------------------------------------
 
-int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
+int nccl_create(PgEndpoint *endpoint, Error *err) {
     ncclUniqueId id;
     int version;
     if (read_version(&version, err) != 0) return -1;
@@ -50,7 +46,7 @@ int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
     if (result != ncclSuccess)
         return error_set(err, STATUS_FAILED, "ncclGetUniqueId: %s", ncclGetLastError(NULL));
     for (size_t i = 0; i < sizeof id; i++)
-        snprintf(address + 2 * i, 3, "%02x", (unsigned char)id.internal[i]);
+        snprintf(endpoint->address + 2 * i, 3, "%02x", (unsigned char)id.internal[i]);
     return 0;
 }
 
@@ -80,7 +76,7 @@ static void describe_host(char text[96]) {
         if (*c <= ' ') *c = '_'; // a card is one word
 }
 
-int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Error *err) {
+int nccl_card(const Device *device, int rank, char card[PG_CARD_MAX], Error *err) {
     char host[96], bus[32];
     int version;
     if (read_version(&version, err) != 0) return -1;
@@ -89,9 +85,9 @@ int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Er
     CUDA(cudaDeviceGetPCIBusId(bus, sizeof bus, cuda_enter(device)->ordinal));
     describe_host(host);
     if (shared)
-        snprintf(card, PG_NCCL_CARD_MAX, "%s@%s/rank%d", bus, host, rank);
+        snprintf(card, PG_CARD_MAX, "%s@%s/rank%d", bus, host, rank);
     else
-        snprintf(card, PG_NCCL_CARD_MAX, "%s@%s", bus, host);
+        snprintf(card, PG_CARD_MAX, "%s@%s", bus, host);
     return 0;
 }
 

@@ -26,7 +26,7 @@
 
 #include "common/device/cuda/device.h"
 #include "ddp/group/backend.h"
-#include "ddp/group/nccl/pg_nccl.h"
+#include "ddp/group/backends.h"
 
 enum { NCCL_NAME_MAX = 64, NCCL_KEY_MAX = 128, NCCL_AT_MAX = PG_DESCRIPTION_MAX + 24 };
 
@@ -66,7 +66,7 @@ typedef struct PgNccl { // the state of one rank of a group
     NcclGuard *guard;         // NULL unless the communicator blocks (NCCL_COMM_BLOCKING=1)
     bool detail;              // debug level DETAIL: calls are compared
     char name[NCCL_NAME_MAX]; // of the group, in the store's keys
-    PgNcclEndpoint endpoint;
+    PgEndpoint endpoint;
     NcclRegion *regions;
 
     // Of the communication thread:
@@ -91,6 +91,11 @@ typedef struct PgNccl { // the state of one rank of a group
 // of the current call.
 #define NCCL(nccl, result, err) \
     (nccl_guard_enter(nccl), nccl_settle((nccl), (result), #result, (err)))
+// Creates the address of a group: NCCL's unique id, as text. Works without a GPU.
+int nccl_create(PgEndpoint *endpoint, Error *err);
+// Identifies the GPU in one word: "0000:81:00.0@HOST". Ranks with equal cards share a GPU. Fails if
+// NCCL is too old.
+int nccl_card(const Device *device, int rank, char card[PG_CARD_MAX], Error *err);
 int nccl_settle(PgNccl *nccl, ncclResult_t result, const char *what, Error *err);
 int nccl_connect(PgNccl *nccl, const char *address, Error *err);
 void nccl_disconnect(PgNccl *nccl); // finalizes; aborts at a deadline
@@ -139,5 +144,7 @@ int nccl_read_key(PgNccl *nccl, const char *key, const char *prefix, char *text,
 
 // buffer *= 1 / ranks on the group's stream. type: PG_F32 or PG_F64.
 void nccl_scale(const PgNccl *nccl, PgType type, void *buffer, size_t count);
+
+extern const PgOpener pg_nccl_module; // pg_nccl.c; exported to nccl_load.c
 
 #endif

@@ -1,30 +1,26 @@
-/* nccl_load.c: the functions of pg_nccl.h in programs: load the backend, a shared object that links
- * NCCL, at the first call.
+/* nccl_load.c: the nccl backend in programs: loads the backend, a shared object that links NCCL, at
+ * the first call. The object exports a PgOpener of its own, pg_nccl_module.
  */
 #include "common/base/shared_object.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/group_internal.h"
-#include "ddp/group/nccl/nccl_module.h"
 
-static const PgNcclModule *load(Error *err) {
+static const PgOpener *load(Error *err) {
     return shared_object_find("libddpc_nccl.so", "pg_nccl_module", err);
 }
 
-bool pg_nccl_built(void) {
-    return true;
+static int load_and_create(PgEndpoint *endpoint, Error *err) {
+    const PgOpener *module = load(err);
+    return module ? module->create(endpoint, err) : -1;
 }
 
-int pg_nccl_create(char address[PG_NCCL_ADDRESS_MAX], Error *err) {
-    const PgNcclModule *module = load(err);
-    return module ? module->create(address, err) : -1;
-}
-
-int pg_nccl_card(const Device *device, int rank, char card[PG_NCCL_CARD_MAX], Error *err) {
-    const PgNcclModule *module = load(err);
+static int load_and_card(const Device *device, int rank, char card[PG_CARD_MAX], Error *err) {
+    const PgOpener *module = load(err);
     return module ? module->card(device, rank, card, err) : -1;
 }
 
-ProcessGroup *pg_nccl_open(const PgNcclEndpoint *endpoint, Error *err) {
-    const PgNcclModule *module = load(err);
+static ProcessGroup *load_and_open(PgEndpoint *endpoint, Error *err) {
+    const PgOpener *module = load(err);
     if (!module) {
         store_close(endpoint->store);
         return NULL;
@@ -33,3 +29,11 @@ ProcessGroup *pg_nccl_open(const PgNcclEndpoint *endpoint, Error *err) {
     if (group) pg_list_open(group);
     return group;
 }
+
+const PgOpener pg_opener_nccl = {.name = "nccl",
+                                 .built = true,
+                                 .accesses_gpus = true,
+                                 .keeps_store = true,
+                                 .card = load_and_card,
+                                 .create = load_and_create,
+                                 .open = load_and_open};

@@ -1,18 +1,47 @@
-/* pg_nccl.c: the nccl backend: opening and closing groups, tickets, shared memory, subgroups, and
- * the backend's table. Threads and order are in nccl_internal.h.
+/* pg_nccl.c: the nccl backend: process groups whose ranks are GPUs, with NCCL (2.19 or later).
+ * Threads and order are in nccl_internal.h.
+ *
+ * Each rank has a GPU of its own. NCCL rejects ranks that share one, and rendezvous
+ * (ddp/rendezvous/init.c) before that, by comparing the ranks' cards. The exception, for
+ * correctness only, is ddprun --fake-hosts, which emulates several hosts on one.
+ *
+ * Differences from shm:
+ *  - Sums: in NCCL's order. All ranks get the same bits, but different from shm's and dependent on
+ *    the buckets.
+ *  - Sends complete when the receiver has received the message: two ranks that both send first and
+ *    then receive deadlock (as with PyTorch).
+ *  - Calls are compared at debug level DETAIL only. Otherwise a mismatch is an error at the
+ *    deadline, which gives the last call of each rank.
+ *  - Graphs: collectives of a step that is recorded into a graph (device.h) are recorded too, with
+ *    device buffers only. The backend cannot poll them in a replay, so from the first recording on
+ *    the host waits for the device for at most the group's timeout, and then ends the process.
+ *      - All Works are waited for before a graph with collectives is launched; otherwise the graph
+ *        overtakes them on some ranks.
+ *      - All ranks launch the graphs that they recorded together.
+ *      - Before each launch the owner calls pg_check_sound, and on failure closes its graphs: the
+ *        abort of the communicator waits for that. Graphs are closed before the group.
+ *  - Subgroups have communicators and threads of their own, so collectives of two groups reach the
+ *    device in different orders on different ranks. If their streams shared a hardware queue of
+ *    CUDA, they could deadlock. So common/device/cuda/load.c requests CUDA's maximum of queues,
+ *    enough for the streams of eight groups and NCCL's own, and creating a subgroup fails if
+ *    CUDA_DEVICE_MAX_CONNECTIONS requests fewer than eight.
+ *  - NCCL_COMM_BLOCKING (NCCL's variable): 1, its calls block; 0, the default here, they do not.
+ *    Deadlines hold in either case.
+ *
+ * The files here are a shared object that programs load on first use (nccl_load.c). A build
+ * without NCCL compiles nccl_absent.c instead of nccl_load.c.
  *
  * After a failure the communication thread aborts the communicator at its next poll. That ends
  * NCCL's kernels, and so releases an owner that waits for its compute stream. ncclCommAbort in turn
  * waits until the owner has closed the graphs that hold collectives (pg_check_sound tells it when),
  * or until the deadline of the abort.
  */
-#include "ddp/group/nccl/pg_nccl.h"
-
 #include <string.h>
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
 #include "ddp/group/debug_level.h"
+#include "ddp/group/group_internal.h"
 #include "ddp/group/nccl/nccl_internal.h"
 
 #define STORE_S 10.0 // for an answer of the store
@@ -232,7 +261,7 @@ static cudaStream_t choose_stream(const CudaDevice *cuda, bool first) {
 }
 
 // Takes the endpoint's store. NULL with err filled; then `leave` was not called.
-static PgNccl *open_state(const PgNcclEndpoint *endpoint, const char *name, Error *err) {
+static PgNccl *open_state(const PgEndpoint *endpoint, const char *name, Error *err) {
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
     PgCall joining = {.operation = PG_BARRIER,
                       .collective = pg_barrier(),
@@ -287,25 +316,20 @@ static int queue_new_subgroup(void *state, const PgCall *call, void **member, Er
     *member = NULL;
     if (check_connections(err) != 0 || nccl_arrive(nccl, call, err) != 0) return -1;
     if (own_rank < 0) return 0;
-    char address[PG_NCCL_ADDRESS_MAX], name[NCCL_NAME_MAX];
-    char key[NCCL_KEY_MAX];
+    const PgOptions options = {.timeout_s = nccl->timeout_s};
+    PgEndpoint inside = {
+        .device = nccl->device, .rank = own_rank, .world = count, .options = &options};
+    char name[NCCL_NAME_MAX], key[NCCL_KEY_MAX];
     snprintf(name, sizeof name, "%.40s.%ju", nccl->name, (uintmax_t)call->sequence);
     snprintf(key, sizeof key, "nccl/%s/address", name);
     if (own_rank > 0) {
-        if (nccl_read_key(nccl, key, "", address, sizeof address, err) != 0) return -1;
-    } else if (pg_nccl_create(address, err) != 0 ||
-               store_set(nccl->endpoint.store, key, address, strlen(address), err) != 0) {
+        if (nccl_read_key(nccl, key, "", inside.address, PG_ADDRESS_MAX, err) != 0) return -1;
+    } else if (nccl_create(&inside, err) != 0 ||
+               store_set(nccl->endpoint.store, key, inside.address, strlen(inside.address), err)) {
         return -1;
     }
-    Store *store = store_clone(nccl->endpoint.store, STORE_S, err);
-    if (!store) return -1;
-    const PgOptions options = {.timeout_s = nccl->timeout_s};
-    const PgNcclEndpoint inside = {.address = address,
-                                   .device = nccl->device,
-                                   .rank = own_rank,
-                                   .world = count,
-                                   .options = &options,
-                                   .store = store};
+    inside.store = store_clone(nccl->endpoint.store, STORE_S, err);
+    if (!inside.store) return -1;
     *member = open_state(&inside, name, err);
     return *member ? 0 : -1;
 }
@@ -320,13 +344,20 @@ static const PgBackend backend_nccl = {.name = "nccl",
                                        .join = queue_join,
                                        .poll = queue_poll};
 
-ProcessGroup *pg_nccl_open(const PgNcclEndpoint *endpoint, Error *err) {
+// The group is unlisted: the program's list of open groups is another than this object's.
+static ProcessGroup *open_unlisted(PgEndpoint *endpoint, Error *err) {
     PgNccl *nccl = open_state(endpoint, "world", err);
     if (!nccl) return NULL;
     ProcessGroup *group =
         pg_new(&backend_nccl, nccl, endpoint->rank, endpoint->world, endpoint->options, err);
-    if (group) return group;
+    if (group) {
+        (void)pg_unlist_open(group);
+        return group;
+    }
     nccl->endpoint.leave = NULL;
     queue_close(nccl);
     return NULL;
 }
+
+const PgOpener pg_nccl_module = {
+    .name = "nccl", .create = nccl_create, .card = nccl_card, .open = open_unlisted};

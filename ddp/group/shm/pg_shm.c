@@ -16,6 +16,7 @@
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
+#include "ddp/group/backends.h"
 #include "ddp/group/shm/shm_internal.h"
 
 // ---- the control segment --------------------------------------------------------------------
@@ -67,25 +68,27 @@ static PgShmSegment *create_control(int world, Error *err) {
     return segment;
 }
 
-int pg_shm_create(int world, PgShmSegment **segment, char address[PG_SHM_ADDRESS_MAX], Error *err) {
-    *segment = create_control(world, err);
-    if (!*segment) return -1;
-    const ShmControl *control = (const ShmControl *)(void *)(*segment)->base;
-    snprintf(address, PG_SHM_ADDRESS_MAX, "/proc/%d/fd/%d %016" PRIx64, (int)getpid(),
-             (*segment)->fd, control->nonce);
+static int shm_create(PgEndpoint *endpoint, Error *err) {
+    PgShmSegment *segment = endpoint->found = create_control(endpoint->world, err);
+    if (!segment) return -1;
+    const ShmControl *control = (const ShmControl *)(void *)segment->base;
+    snprintf(endpoint->address, PG_ADDRESS_MAX, "/proc/%d/fd/%d %016" PRIx64, (int)getpid(),
+             segment->fd, control->nonce);
     return 0;
 }
 
-PgShmSegment *pg_shm_attach(const char *address, int world, Error *err) {
+// Opens the segment of rank 0; fails if there is none, or not this group's.
+static int shm_reach(PgEndpoint *endpoint, Error *err) {
+    const char *address = endpoint->address;
+    const int world = endpoint->world;
     int pid, fd, length = 0;
     uint64_t nonce;
     if (sscanf(address, "/proc/%d/fd/%d %16" SCNx64 "%n", &pid, &fd, &nonce, &length) != 3 ||
-        address[length] != '\0') {
-        error_set(err, STATUS_FAILED, "\"%.80s\" is not the address of an shm group", address);
-        return NULL;
-    }
-    PgShmSegment *segment = segment_open(pid, fd, 0, err);
-    if (!segment) return NULL;
+        address[length] != '\0')
+        return error_set(err, STATUS_FAILED, "\"%.80s\" is not the address of an shm group",
+                         address);
+    PgShmSegment *segment = endpoint->found = segment_open(pid, fd, 0, err);
+    if (!segment) return -1;
     const ShmControl *control = (const ShmControl *)(void *)segment->base;
     const char *wrong = NULL;
     if (segment->bytes < sizeof *control || control->nonce != nonce)
@@ -94,10 +97,10 @@ PgShmSegment *pg_shm_attach(const char *address, int world, Error *err) {
         wrong = "it is a group of another size";
     else if (control->layout != control_layout(world) || segment->bytes != control_bytes(world))
         wrong = "it was made by another version of this program";
-    if (!wrong) return segment;
-    error_set(err, STATUS_FAILED, "cannot join the shm group at %s: %s", address, wrong);
+    if (!wrong) return 0;
+    endpoint->found = NULL;
     segment_release(segment);
-    return NULL;
+    return error_set(err, STATUS_FAILED, "cannot join the shm group at %s: %s", address, wrong);
 }
 
 // ---- shared allocations ---------------------------------------------------------------------
@@ -343,7 +346,12 @@ static int check_rank(PgShmSegment *segment, int rank, Error *err) {
     return 0;
 }
 
-ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *options, Error *err) {
+// Waits until all ranks have attached.
+static ProcessGroup *shm_open_group(PgEndpoint *endpoint, Error *err) {
+    PgShmSegment *segment = endpoint->found;
+    const PgOptions *options = endpoint->options;
+    const int rank = endpoint->rank;
+    endpoint->found = NULL;
     if (check_rank(segment, rank, err) != 0) {
         segment_release(segment);
         return NULL;
@@ -365,6 +373,18 @@ ProcessGroup *pg_shm_open(PgShmSegment *segment, int rank, const PgOptions *opti
     error_set(err, error.status, "%s", error.message);
     return NULL;
 }
+
+static void shm_release(PgEndpoint *endpoint) {
+    segment_release(endpoint->found);
+}
+
+const PgOpener pg_opener_shm = {.name = "shm",
+                                .built = true,
+                                .one_system = true,
+                                .create = shm_create,
+                                .reach = shm_reach,
+                                .open = shm_open_group,
+                                .release = shm_release};
 
 int pg_shm_threads(int world, const PgOptions *options, ProcessGroup **groups, Error *err) {
     PgShmSegment *segment = create_control(world, err);

@@ -22,6 +22,7 @@
 #include "common/base/sync.h"
 #include "ddp/group/backend.h"
 #include "ddp/group/shm/pg_shm.h"
+#include "ddp/group/shm/segment.h"
 
 enum {
     MAILBOX_BYTES = 256 * 1024, // of one half: several halves fit in a core's cache
