@@ -13,7 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
+#include <stdarg.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/resource.h>
@@ -217,6 +217,17 @@ FILE *file_open_stream(const char *path, size_t *bytes, Error *err) {
     FILE *file = fd >= 0 ? fdopen(fd, "rb") : NULL;
     CHECK(fd < 0 || file, "no stream for %s: %s", path, strerror(errno));
     return file;
+}
+
+bool file_exists(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    char *path = NULL;
+    CHECK(vasprintf(&path, format, args) >= 0, "no memory for a path: %s", format);
+    va_end(args);
+    const bool exists = access(path, F_OK) == 0;
+    free(path);
+    return exists;
 }
 
 // ---- folders ------------------------------------------------------------------------------------

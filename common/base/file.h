@@ -11,6 +11,7 @@
 #ifndef COMMON_BASE_FILE_H
 #define COMMON_BASE_FILE_H
 
+#include <stdbool.h>
 #include <stdio.h>
 
 #include "common/base/error.h"
@@ -40,6 +41,9 @@ void file_sweep(const char *path);
 int file_open(const char *path, size_t *bytes, Error *err);
 // The same, but returns a stream, or NULL with err filled.
 FILE *file_open_stream(const char *path, size_t *bytes, Error *err);
+
+// Whether there is a file or folder of this path ("%s/train.bin", folder).
+bool file_exists(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // Writes the reason of a failed write into text and returns it: strerror, for EFBIG with the limit
 // of file sizes (ulimit -f). Programs ignore SIGXFSZ (before_main.c), so such a write fails instead

@@ -12,17 +12,13 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "common/base/file.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/options.h"
 #include "common/base/rng.h"
 #include "common/base/shared_object.h"
-#include "common/data/cifar.h"
-#include "common/data/idx.h"
-#include "common/data/pixel_folder.h"
-#include "common/data/shapes.h"
-#include "common/data/synthetic.h"
-#include "common/data/text.h"
+#include "common/data/formats.h"
 
 enum { DATASET_PATH = 1000 };
 
@@ -51,10 +47,6 @@ static void set_moments(DataSource *source) {
     memcpy(source->test.std, source->train.std, sizeof source->test.std);
 }
 
-static TextShape text_shape(const DataOptions *options) {
-    return (TextShape){options->context ? options->context : DATASET_CONTEXT, options->vocabulary};
-}
-
 static int check_folder(const char *folder, Error *err) {
     struct stat st;
     if (strlen(folder) > DATASET_PATH)
@@ -77,33 +69,34 @@ static int check_folder(const char *folder, Error *err) {
 
 static int open_folder(const char *folder, const DataOptions *options, DataSource *source,
                        Error *err) {
+    static const struct Format {
+        const char *name;
+        bool (*present)(const char *folder);
+        OpenData *open;
+    } formats[] = {
+        {"tokens", text_tokens_present, text_open_tokens},
+        {"idx", idx_present, idx_open},
+        {"cifar10", cifar_present, cifar_open},
+        {"pixels", pixel_folder_present, pixel_folder_open},
+    };
     if (check_folder(folder, err) != 0) return -1;
-    if (text_tokens_present(folder))
-        return text_open_tokens(folder, text_shape(options), source, err);
-    if (idx_present(folder)) {
-        snprintf(source->name, sizeof source->name, "idx");
-        if (idx_open(folder, source, err) != 0) return -1;
-    } else if (cifar_present(folder)) {
-        snprintf(source->name, sizeof source->name, "cifar10");
-        if (cifar_open(folder, source, err) != 0) return -1;
-    } else if (pixel_folder_present(folder)) {
-        snprintf(source->name, sizeof source->name, "pixels");
-        if (pixel_folder_open(folder, options->ignore_label, source, err) != 0) return -1;
-    } else {
-        return error_set(
-            err, STATUS_USAGE,
-            "%s: no data set in it: neither IDX files (train-images-idx3-ubyte[.gz], ...) "
-            "nor CIFAR-10 batches (data_batch_1.bin, ...) nor pictures with labels (train/NAME.ppm "
-            "and train/NAME.pgm, ...) nor tokens (train.bin and val.bin)",
-            folder);
+    for (size_t i = 0; i < sizeof formats / sizeof *formats; i++) {
+        if (!formats[i].present(folder)) continue;
+        snprintf(source->name, sizeof source->name, "%s", formats[i].name);
+        return formats[i].open(folder, options, source, err);
     }
-    set_moments(source);
-    return 0;
+    return error_set(
+        err, STATUS_USAGE,
+        "%s: no data set in it: neither IDX files (train-images-idx3-ubyte[.gz], ...) nor CIFAR-10 "
+        "batches (data_batch_1.bin, ...) nor pictures with labels (train/NAME.ppm and "
+        "train/NAME.pgm, ...) nor tokens (train.bin and val.bin)",
+        folder);
 }
 
-// Writes the path of the folder `name` of the shipped data; present(path) checks a candidate.
-static int find_shipped(const char *name, bool (*present)(const char *folder),
-                        char path[DATASET_PATH], Error *err) {
+// Opens the shipped data `name`, in the first of the folders that has them.
+static int open_shipped(const char *name, const DataOptions *options, DataSource *source,
+                        Error *err) {
+    const bool text = strcmp(name, "text") == 0;
     char own[DATASET_PATH]; // the folder of the program or library that contains this code
     const char *data = getenv("DDPC_DATA");
     const char *near = shared_object_own_folder(own, sizeof own) ? own : NULL;
@@ -116,8 +109,12 @@ static int find_shipped(const char *name, bool (*present)(const char *folder),
         {DDPC_DATA_DIR, ""}};
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!places[i][0]) continue;
-        int length = snprintf(path, DATASET_PATH, "%s%s/%s", places[i][0], places[i][1], name);
-        if (length >= 0 && length < DATASET_PATH && present(path)) return 0;
+        char *path = memory_format("%s%s/%s%s", places[i][0], places[i][1], name,
+                                   text ? "/shakespeare.txt.gz" : "");
+        const bool found = text ? file_exists("%s", path) : idx_present(path);
+        int failed = found ? (text ? text_open_file : idx_open)(path, options, source, err) : -1;
+        free(path);
+        if (found) return failed;
     }
     return error_set(
         err, STATUS_USAGE,
@@ -126,68 +123,41 @@ static int find_shipped(const char *name, bool (*present)(const char *folder),
         name, name, DDPC_SOURCE_DIR, name, DDPC_DATA_DIR, name);
 }
 
-static int open_digits(const DataOptions *options, DataSource *source, Error *err) {
-    char path[DATASET_PATH];
-    if (find_shipped("digits", idx_present, path, err) != 0 ||
-        open_folder(path, options, source, err) != 0)
-        return -1;
-    snprintf(source->name, sizeof source->name, "digits");
-    return 0;
-}
-
-static char *plays_path(const char *folder) {
-    return memory_format("%s/shakespeare.txt.gz", folder);
-}
-
-static bool plays_present(const char *folder) {
-    char *path = plays_path(folder);
-    bool present = access(path, F_OK) == 0;
-    free(path);
-    return present;
-}
-
-static int open_text(const DataOptions *options, DataSource *source, Error *err) {
-    char folder[DATASET_PATH];
-    if (find_shipped("text", plays_present, folder, err) != 0) return -1;
-    char *path = plays_path(folder);
-    int failed = text_open_file(path, text_shape(options), source, err);
-    free(path);
-    return failed;
-}
-
 DataSource *dataset_open(const char *name, uint64_t seed, Error *err) {
     return dataset_open_with(&(DataOptions){.name = name, .seed = seed, .ignore_label = -1}, err);
 }
 
-// Whether the name is `word` alone or with a specification, as in "shapes:32x32".
-static bool is_made_up(const char *name, const char *word) {
-    size_t length = strlen(word);
-    return strncmp(name, word, length) == 0 && (name[length] == '\0' || name[length] == ':');
+static bool ends_with(const char *name, const char *end) {
+    const size_t length = strlen(name), wanted = strlen(end);
+    return length > wanted && strcmp(name + length - wanted, end) == 0;
 }
 
 DataSource *dataset_open_with(const DataOptions *options, Error *err) {
     CHECK(options->name, "dataset_open_with: options->name is NULL");
     DataSource *source = memory_zalloc(sizeof *source);
     const char *name = options->name;
+    const size_t word = strcspn(name, ":"); // "shapes:32x32"
+    DataOptions full = *options;
+    if (full.context == 0) full.context = DATASET_CONTEXT;
     source->loss_floor = NAN;
-    int rc;
-    if (strcmp(name, "digits") == 0) {
-        rc = open_digits(options, source, err);
-    } else if (strcmp(name, "text") == 0) {
-        rc = open_text(options, source, err);
-    } else if (is_made_up(name, "synthetic")) {
-        rc = synthetic_open(name, options->seed, source, err);
-    } else if (is_made_up(name, "shapes")) {
-        rc = shapes_open(name, options->seed, source, err);
-        if (rc == 0) set_moments(source);
-    } else if (text_names_file(name)) {
-        rc = text_open_file(name, text_shape(options), source, err);
-    } else {
-        rc = open_folder(name, options, source, err);
+    OpenData *open = open_folder;
+    snprintf(source->name, sizeof source->name, "%.*s", (int)word, name);
+    if (strcmp(name, "digits") == 0 || strcmp(name, "text") == 0) {
+        open = open_shipped;
+    } else if (strcmp(source->name, "synthetic") == 0) {
+        open = synthetic_open;
+    } else if (strcmp(source->name, "shapes") == 0) {
+        open = shapes_open;
+    } else if (ends_with(name, ".txt") || ends_with(name, ".txt.gz")) {
+        open = text_open_file;
+        strcpy(source->name, "text");
     }
-    if (rc == 0) return source;
-    dataset_close(source);
-    return NULL;
+    if (open(name, &full, source, err) != 0) {
+        dataset_close(source);
+        return NULL;
+    }
+    if (source->train.bytes) set_moments(source);
+    return source;
 }
 
 static void free_set(Dataset *set) {

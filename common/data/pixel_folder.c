@@ -1,20 +1,30 @@
-/* pixel_folder.c: see pixel_folder.h.
+/* pixel_folder.c: a folder of the user's pictures with a label for every pixel:
+ *
+ *   DIR/train/NAME.ppm   a picture        DIR/train/NAME.pgm   the labels of its pixels
+ *   DIR/test/NAME.ppm                     DIR/test/NAME.pgm
+ *
+ * Binary PPM ("P6": red, green, blue) and PGM ("P5": gray), a byte per value. A label is the gray
+ * value of its pixel: 0, 1, 2, ... are classes; options->ignore_label becomes LABEL_IGNORE. The
+ * number of classes is the training set's largest label + 1. All pictures have one size. Their
+ * order is that of their names' bytes, the same on every machine. Files with other endings are
+ * ignored.
  *
  * Two passes over the files: the first one reads and compares all headers, so memory is allocated
  * only for a complete and consistent set.
  */
-#include "common/data/pixel_folder.h"
-
+#include <ctype.h>
 #include <dirent.h>
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
+#include "common/base/file.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
-#include "common/data/netpbm.h"
+#include "common/data/formats.h"
 
 enum { ENDING = 4, GRAYS = 256 };                 // ".ppm"
+enum { HEADER_MAX = 4096 };                       // bytes, comments included
+enum { SIDE_MAX = 65536 };                        // pixels
 static const size_t MAX_PIXELS = (size_t)1 << 28; // of a set: 3 GiB, most of it the labels
 
 typedef struct Split { // DIR/train or DIR/test
@@ -23,16 +33,8 @@ typedef struct Split { // DIR/train or DIR/test
     int count;
 } Split;
 
-static bool is_folder(const char *parent, const char *name) {
-    struct stat about;
-    char *path = memory_format("%s/%s", parent, name);
-    bool is = stat(path, &about) == 0 && S_ISDIR(about.st_mode);
-    free(path);
-    return is;
-}
-
 bool pixel_folder_present(const char *folder) {
-    return is_folder(folder, "train") || is_folder(folder, "test");
+    return file_exists("%s/train", folder) || file_exists("%s/test", folder);
 }
 
 // ---- names ------------------------------------------------------------------------------------
@@ -89,64 +91,113 @@ static void free_split(Split *split) {
     free(split->folder);
 }
 
-static char *path_of(const Split *split, int i) {
-    return memory_format("%s/%s", split->folder, split->entries[i]->d_name);
+// ---- pictures ---------------------------------------------------------------------------------
+
+// The next byte of the header; EOF at the file's end or after HEADER_MAX bytes.
+static int next_byte(FILE *file) {
+    return ftell(file) < HEADER_MAX ? getc(file) : EOF;
 }
 
-// ---- sizes ------------------------------------------------------------------------------------
-
-static int check_shape(const Netpbm *picture, bool labels, Dataset *set, Error *err) {
-    if (labels != (picture->channels == 1))
-        return error_set(err, STATUS_USAGE, "%s: is a %s file inside", picture->path,
-                         labels ? "PPM" : "PGM");
-    if (set->shape[0] == 0) {
-        set->shape[0] = picture->channels;
-        set->shape[1] = picture->height;
-        set->shape[2] = picture->width;
+// Skips white space and comments, and reads a number of at most SIDE_MAX. Returns -1 if there is
+// none.
+static long read_number(FILE *file) {
+    int c = next_byte(file);
+    while (isspace(c) || c == '#') {
+        if (c == '#')
+            while (c != '\n' && c != EOF) c = next_byte(file);
+        c = next_byte(file);
     }
-    if (picture->height == set->shape[1] && picture->width == set->shape[2]) return 0;
+    long number = 0;
+    if (!isdigit(c)) return -1;
+    for (; isdigit(c); c = next_byte(file)) {
+        number = 10 * number + (c - '0');
+        if (number > SIDE_MAX) return -1;
+    }
+    return isspace(c) ? number : -1; // consumes the one byte of white space that ends it
+}
+
+// Compares the picture's size with set->shape, or stores it there if that is zeros.
+static int check_shape(size_t channels, size_t height, size_t width, Dataset *set, Error *err) {
+    if (set->shape[0] == 0)
+        memcpy(set->shape, (size_t[]){channels, height, width}, sizeof set->shape);
+    if (height == set->shape[1] && width == set->shape[2]) return 0;
     return error_set(err, STATUS_USAGE,
-                     "%s: is %zux%zu pixels, the first picture %zux%zu: all must be of one size",
-                     picture->path, picture->width, picture->height, set->shape[2], set->shape[1]);
+                     "is %zux%zu pixels, the first picture %zux%zu: all must be of one size", width,
+                     height, set->shape[2], set->shape[1]);
 }
 
-// Opens every file and compares its size with set->shape: the training set's, or zeros, which the
-// first picture replaces. Sets the count.
-static int check_sizes(const Split *split, Dataset *set, Error *err) {
+// Reads the header: it must fit the file's length in bytes and the set.
+static int read_header(FILE *file, size_t bytes, bool labels, Dataset *set, Error *err) {
+    int p = getc(file), kind = getc(file);
+    if (p != 'P' || (kind != '5' && kind != '6'))
+        return error_set(err, STATUS_USAGE,
+                         "no binary PPM or PGM file: these begin with P6 and P5");
+    long width = read_number(file), height = read_number(file), largest = read_number(file);
+    if (width <= 0 || height <= 0)
+        return error_set(err, STATUS_USAGE, "the header has no width and height from 1 to %d",
+                         SIDE_MAX);
+    if (largest != 255) return error_set(err, STATUS_USAGE, "only values from 0 to 255 are read");
+    size_t channels = kind == '6' ? 3 : 1, follow = bytes - (size_t)ftell(file);
+    size_t wanted = channels * (size_t)height * (size_t)width;
+    if (follow != wanted)
+        return error_set(err, STATUS_USAGE,
+                         "the header says %ldx%ld pixels, %zu byte%s; %zu byte%s follow%s", width,
+                         height, wanted, format_s(wanted), follow, format_s(follow),
+                         follow == 1 ? "s" : "");
+    if (labels != (channels == 1))
+        return error_set(err, STATUS_USAGE, "is a %s file inside", labels ? "PPM" : "PGM");
+    return check_shape(channels, (size_t)height, (size_t)width, set, err);
+}
+
+// Reads pixels[channels, h, w].
+static int read_pixels(FILE *file, size_t channels, const Dataset *set, uint8_t *pixels,
+                       Error *err) {
+    size_t height = set->shape[1], width = set->shape[2];
+    uint8_t *row = memory_zalloc(width * channels); // of the file: RGBRGB...
     int status = 0;
-    for (int i = 0; i < split->count && status == 0; i++) {
-        Netpbm picture;
-        char *path = path_of(split, i);
-        status = netpbm_open(path, &picture, err);
-        if (status == 0) {
-            status = check_shape(&picture, i % 2 == 1, set, err);
-            netpbm_close(&picture);
-        }
-        free(path);
+    for (size_t y = 0; y < height && status == 0; y++) {
+        if (fread(row, channels, width, file) != width)
+            status = error_set(err, STATUS_USAGE, "row %zu cannot be read", y);
+        for (size_t x = 0; x < width; x++)
+            for (size_t c = 0; c < channels; c++)
+                pixels[(c * height + y) * width + x] = row[x * channels + c];
     }
-    set->count = (size_t)split->count / 2;
-    if (status == 0 && set->count > MAX_PIXELS / (set->shape[1] * set->shape[2]))
-        return error_set(err, STATUS_USAGE, "%s: %zu pictures of %zux%zu pixels take over 3 GiB",
-                         split->folder, set->count, set->shape[2], set->shape[1]);
+    free(row);
     return status;
 }
 
-// ---- pixels and labels ------------------------------------------------------------------------
-
-// Reads one file. Its size is checked again, because the file may have changed since.
-static int read_file(const Split *split, int i, const Dataset *set, uint8_t *pixels, Error *err) {
-    Netpbm picture;
-    char *path = path_of(split, i);
-    Dataset same = *set;
-    int status = netpbm_open(path, &picture, err);
-    if (status == 0) {
-        status = check_shape(&picture, i % 2 == 1, &same, err);
-        if (status == 0) status = netpbm_read(&picture, pixels, err);
-        netpbm_close(&picture);
+// Reads entry i: its header, which is compared with set->shape (zeros are replaced), and, unless
+// pixels is NULL, its pixels.
+static int read_entry(const Split *split, int i, Dataset *set, uint8_t *pixels, Error *err) {
+    size_t bytes = 0;
+    bool labels = i % 2 == 1;
+    int status = -1;
+    char *path = memory_format("%s/%s", split->folder, split->entries[i]->d_name);
+    FILE *file = file_open_stream(path, &bytes, err);
+    if (file) {
+        status = read_header(file, bytes, labels, set, err);
+        if (status == 0 && pixels)
+            status = read_pixels(file, labels ? 1 : set->shape[0], set, pixels, err);
+        if (status != 0) error_prefix(err, "%s", path);
+        fclose(file);
     }
     free(path);
     return status;
 }
+
+// Reads every header. set->shape: the training set's, or zeros, which the first picture replaces.
+// Sets the count.
+static int check_sizes(const Split *split, Dataset *set, Error *err) {
+    for (int i = 0; i < split->count; i++)
+        if (read_entry(split, i, set, NULL, err) != 0) return -1;
+    set->count = (size_t)split->count / 2;
+    if (set->count > MAX_PIXELS / (set->shape[1] * set->shape[2]))
+        return error_set(err, STATUS_USAGE, "%s: %zu pictures of %zux%zu pixels take over 3 GiB",
+                         split->folder, set->count, set->shape[2], set->shape[1]);
+    return 0;
+}
+
+// ---- labels -----------------------------------------------------------------------------------
 
 // Converts grays[pixels] to labels, and adds their histogram to `seen`.
 static void store_labels(const uint8_t *grays, size_t pixels, int ignore_label, int64_t *labels,
@@ -165,9 +216,14 @@ static int largest_below(const size_t seen[GRAYS], int limit) {
     return label;
 }
 
-// 255 after a gap is probably not a class: most tools mark ignored pixels with it.
-static int count_classes(const Split *split, const size_t seen[GRAYS], Dataset *set, Error *err) {
+// Sets the training set's number of classes; checks the test set's labels against it. 255 after a
+// gap is probably not a class: most tools mark ignored pixels with it.
+static int check_classes(const Split *split, const size_t seen[GRAYS], Dataset *set, Error *err) {
     int largest = largest_below(seen, GRAYS), second = largest_below(seen, largest);
+    if (set->classes > 0 && largest >= (int)set->classes)
+        return error_set(err, STATUS_USAGE, "%s: label %d is outside the training set's 0..%zu",
+                         split->folder, largest, set->classes - 1);
+    if (set->classes > 0) return 0;
     if (largest < 0)
         return error_set(err, STATUS_USAGE, "%s: every pixel has the label that is to be ignored",
                          split->folder);
@@ -180,30 +236,21 @@ static int count_classes(const Split *split, const size_t seen[GRAYS], Dataset *
     return 0;
 }
 
-static int check_classes(const Split *split, const size_t seen[GRAYS], const Dataset *set,
-                         Error *err) {
-    int largest = largest_below(seen, GRAYS);
-    if (largest < (int)set->classes) return 0;
-    return error_set(err, STATUS_USAGE, "%s: label %d is outside the training set's 0..%zu",
-                     split->folder, largest, set->classes - 1);
-}
-
 static int read_split(const Split *split, int ignore_label, Dataset *set, Error *err) {
-    size_t plane = set->shape[1] * set->shape[2], seen[GRAYS] = {0};
+    size_t plane = set->shape[1] * set->shape[2], size = set->shape[0] * plane, seen[GRAYS] = {0};
     set->dense = true;
-    set->bytes = memory_zalloc(set->count * set->shape[0] * plane);
+    set->bytes = memory_zalloc(set->count * size);
     set->labels = memory_zalloc(set->count * plane * sizeof *set->labels);
     uint8_t *grays = memory_zalloc(plane);
     int status = 0;
+    // Headers are checked again, because the files may have changed since.
     for (size_t i = 0; i < set->count && status == 0; i++) {
-        status = read_file(split, (int)(2 * i), set, set->bytes + i * set->shape[0] * plane, err);
-        if (status == 0) status = read_file(split, (int)(2 * i + 1), set, grays, err);
+        status = read_entry(split, (int)(2 * i), set, set->bytes + i * size, err);
+        if (status == 0) status = read_entry(split, (int)(2 * i + 1), set, grays, err);
         store_labels(grays, plane, ignore_label, set->labels + i * plane, seen);
     }
     free(grays);
-    if (status != 0) return status;
-    return set->classes == 0 ? count_classes(split, seen, set, err)
-                             : check_classes(split, seen, set, err);
+    return status == 0 ? check_classes(split, seen, set, err) : status;
 }
 
 static int open_split(const char *folder, const char *name, int ignore_label, Dataset *set,
@@ -216,10 +263,11 @@ static int open_split(const char *folder, const char *name, int ignore_label, Da
     return status;
 }
 
-int pixel_folder_open(const char *folder, int ignore_label, DataSource *source, Error *err) {
+int pixel_folder_open(const char *folder, const DataOptions *options, DataSource *source,
+                      Error *err) {
     Dataset *train = &source->train, *test = &source->test;
-    if (open_split(folder, "train", ignore_label, train, err) != 0) return -1;
+    if (open_split(folder, "train", options->ignore_label, train, err) != 0) return -1;
     memcpy(test->shape, train->shape, sizeof test->shape);
     test->classes = train->classes;
-    return open_split(folder, "test", ignore_label, test, err);
+    return open_split(folder, "test", options->ignore_label, test, err);
 }

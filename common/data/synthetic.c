@@ -11,7 +11,7 @@
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "common/data/spec.h"
+#include "common/data/formats.h"
 
 enum { SYNTHETIC_COUNT = 4096 };
 // Spreads the logits so that labels are neither certain nor pure chance: of 10 classes the mean
@@ -126,22 +126,6 @@ static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teache
     return entropies;
 }
 
-static bool parse_spec(const char *text, SyntheticSpec *spec) {
-    *spec = (SyntheticSpec){.shape = {1, 1, 1}, .count = SYNTHETIC_COUNT};
-    if (!spec_number(&text, &spec->shape[0])) return false;
-    if (spec_skip(&text, "x")) {
-        spec->classes = true;
-        if (!spec_number(&text, &spec->shape[1]) || !spec_skip(&text, "x") ||
-            !spec_number(&text, &spec->shape[2]))
-            return false;
-    }
-    // ":" is accepted for "->", which a shell reads as a redirection.
-    if (!spec_skip(&text, ":") && !spec_skip(&text, "->")) return false;
-    if (!spec_number(&text, &spec->outputs)) return false;
-    if (spec_skip(&text, "@") && !spec_number(&text, &spec->count)) return false;
-    return *text == '\0';
-}
-
 // Multiplies *total by factor. Returns false, and changes nothing, if that exceeds the limit.
 static bool grow_within_limit(size_t *total, size_t factor) {
     if (factor > SYNTHETIC_MAX_FLOATS / *total) return false;
@@ -149,12 +133,20 @@ static bool grow_within_limit(size_t *total, size_t factor) {
     return true;
 }
 
-static int check_spec(const char *name, SyntheticSpec *spec, Error *err) {
-    size_t inputs = 1;
+int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err) {
+    DataSpec text;
+    if (!spec_parse(name, "3x32x32:10", SYNTHETIC_COUNT, &text) || text.sides == 2 ||
+        text.outputs == 0)
+        return error_set(err, STATUS_USAGE,
+                         "%s: want synthetic:SIZE->TARGETS (regression) or "
+                         "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
+                         format_quote(name).text);
+    *spec = (SyntheticSpec){
+        .inputs = 1, .outputs = text.outputs, .count = text.count, .classes = text.sides == 3};
+    memcpy(spec->shape, text.side, sizeof spec->shape);
     bool fits = true;
-    for (size_t d = 0; d < 3; d++) fits = fits && grow_within_limit(&inputs, spec->shape[d]);
-    spec->inputs = inputs;
-    size_t samples = inputs, targets = spec->outputs, matrix = inputs;
+    for (size_t d = 0; d < 3; d++) fits = fits && grow_within_limit(&spec->inputs, spec->shape[d]);
+    size_t samples = spec->inputs, targets = spec->outputs, matrix = spec->inputs;
     fits = fits && grow_within_limit(&samples, spec->count) &&
            grow_within_limit(&targets, spec->count) && grow_within_limit(&matrix, spec->outputs);
     if (!fits) return error_set(err, STATUS_USAGE, "%s: that takes more than 8 GiB", name);
@@ -163,18 +155,9 @@ static int check_spec(const char *name, SyntheticSpec *spec, Error *err) {
     return 0;
 }
 
-int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err) {
-    const char *colon = strchr(name, ':');
-    if (!parse_spec(colon ? colon + 1 : "3x32x32:10", spec))
-        return error_set(err, STATUS_USAGE,
-                         "%s: want synthetic:SIZE->TARGETS (regression) or "
-                         "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
-                         format_quote(name).text);
-    return check_spec(name, spec, err);
-}
-
-int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *err) {
+int synthetic_open(const char *name, const DataOptions *options, DataSource *source, Error *err) {
     SyntheticSpec spec;
+    const uint64_t seed = options->seed;
     if (synthetic_parse(name, &spec, err) != 0) return -1;
     Teacher teacher =
         teacher_create(seed, spec.inputs, spec.classes ? 0 : TEACHER_HIDDEN, spec.outputs);
@@ -182,7 +165,6 @@ int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *e
     size_t test_count = spec.count / 4 > 0 ? spec.count / 4 : 1;
     make_samples(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, test_count);
     teacher_close(&teacher);
-    snprintf(source->name, sizeof source->name, "synthetic");
     source->loss_floor =
         spec.classes ? entropies / (double)spec.count : TEACHER_NOISE * TEACHER_NOISE;
     return 0;

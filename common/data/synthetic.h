@@ -6,8 +6,9 @@
  *
  * Classification, "synthetic:3x32x32:10": x is normal, a linear map of it gives logits, and the
  * label is drawn from their softmax. No model has an expected cross-entropy below the mean entropy
- * of these distributions. (A model that overfits gets below both on
- * its training set.)
+ * of these distributions. (A model that overfits gets below both on its training set.)
+ *
+ * The test set has COUNT / 4 samples, at least one.
  */
 #ifndef COMMON_DATA_SYNTHETIC_H
 #define COMMON_DATA_SYNTHETIC_H
@@ -36,9 +37,5 @@ typedef struct SyntheticSpec {
 
 // Parses such a name and checks its sizes. Returns 0, or -1 with err filled.
 int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err);
-
-// Fills train, test and loss_floor from "synthetic[:IN->OUT[@COUNT]]". The test set has COUNT / 4
-// samples, at least one. Returns 0, or -1 with err filled and nothing allocated.
-int synthetic_open(const char *name, uint64_t seed, DataSource *source, Error *err);
 
 #endif

@@ -20,21 +20,6 @@
 
 enum { TEXT_UNKNOWN = 0xfffd };
 
-// The length of a sample, and the size of the vocabulary.
-typedef struct TextShape {
-    size_t context;    // T
-    size_t vocabulary; // 0: the training set's; otherwise at least that
-} TextShape;
-
-// Each fills the source and its name. Returns 0, or -1 with err filled: one line that names the
-// file and its fault (not UTF-8, shorter than a window, different sizes, a token outside the
-// vocabulary). In both cases the caller closes the source.
-int text_open_file(const char *path, TextShape shape, DataSource *source, Error *err);
-int text_open_tokens(const char *folder, TextShape shape, DataSource *source, Error *err);
-
-bool text_names_file(const char *path); // whether it ends in .txt or .txt.gz
-bool text_tokens_present(const char *folder);
-
 // Writes the character of a token as UTF-8, NUL-terminated, U+FFFD for a token without a character.
 // Returns its number of bytes.
 enum { TEXT_CHARACTER_ROOM = 5 };

@@ -4,8 +4,8 @@
 #include "tests/rigs/check.h"
 
 #include "common/base/memory.h"
+#include "common/data/formats.h"
 #include "common/data/loader.h"
-#include "common/data/shapes.h"
 
 static DataSource *open_good(const char *name, uint64_t seed) {
     Error err = {0};

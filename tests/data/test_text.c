@@ -26,7 +26,7 @@ static void write_file(void **state, const char *name, const void *bytes, size_t
     free(path);
 }
 
-static DataSource *open_named(void **state, const char *name, TextShape shape, Error *err) {
+static DataSource *open_named(void **state, const char *name, DataOptions shape, Error *err) {
     char *path = temp_folder_path(state, name);
     DataSource *source = dataset_open_with(
         &(DataOptions){.name = path, .context = shape.context, .vocabulary = shape.vocabulary},
@@ -35,14 +35,14 @@ static DataSource *open_named(void **state, const char *name, TextShape shape, E
     return source;
 }
 
-static DataSource *must_open(void **state, const char *name, TextShape shape) {
+static DataSource *must_open(void **state, const char *name, DataOptions shape) {
     Error err = {0};
     DataSource *source = open_named(state, name, shape, &err);
     if (!source) fail_msg("%s", err.message);
     return source;
 }
 
-static void expect_error(void **state, const char *name, TextShape shape, const char *part) {
+static void expect_error(void **state, const char *name, DataOptions shape, const char *part) {
     Error err = {0};
     DataSource *source = open_named(state, name, shape, &err);
     if (source) fail_msg("%s was opened, and should say: %s", name, part);
@@ -103,7 +103,7 @@ static void expect_cat(const DataSource *source) {
 
 static void characters_become_windows(void **state) {
     write_file(state, "cat.txt", BYTES(TRAINING "zatZ"));
-    DataSource *source = must_open(state, "cat.txt", (TextShape){.context = 3});
+    DataSource *source = must_open(state, "cat.txt", (DataOptions){.context = 3});
     expect_cat(source);
     dataset_close(source);
     char *path = temp_folder_path(state, "cat.txt.gz");
@@ -111,7 +111,7 @@ static void characters_become_windows(void **state) {
     assert_true(gzwrite(file, BYTES(TRAINING "zatZ")) == sizeof(TRAINING "zatZ") - 1);
     gzclose(file);
     free(path);
-    source = must_open(state, "cat.txt.gz", (TextShape){.context = 3});
+    source = must_open(state, "cat.txt.gz", (DataOptions){.context = 3});
     expect_cat(source);
     dataset_close(source);
 }
@@ -119,16 +119,16 @@ static void characters_become_windows(void **state) {
 static void vocabulary(void **state) {
     char utf8[TEXT_CHARACTER_ROOM];
     write_file(state, "known.txt", BYTES(TRAINING "tato"));
-    DataSource *source = must_open(state, "known.txt", (TextShape){.context = 3});
+    DataSource *source = must_open(state, "known.txt", (DataOptions){.context = 3});
     assert_int_equal(source->train.classes, 15); // nothing is unknown
     dataset_close(source);
-    source = must_open(state, "known.txt", (TextShape){.context = 3, .vocabulary = 20});
+    source = must_open(state, "known.txt", (DataOptions){.context = 3, .vocabulary = 20});
     assert_int_equal(source->train.classes, 20);
     assert_int_equal(source->test.classes, 20);
     assert_int_equal(text_character(source, 19, utf8), 3); // a token without a character
     assert_string_equal(utf8, UNKNOWN);
     dataset_close(source);
-    expect_error(state, "known.txt", (TextShape){.context = 3, .vocabulary = 14},
+    expect_error(state, "known.txt", (DataOptions){.context = 3, .vocabulary = 14},
                  "known.txt: has 15 different tokens, --vocabulary is 14");
 }
 
@@ -146,7 +146,7 @@ static void shipped(void **state) {
 }
 
 static void broken_texts(void **state) {
-    TextShape shape = {.context = 3};
+    DataOptions shape = {.context = 3};
     expect_error(state, "none.txt", shape, "none.txt: No such file");
     write_file(state, "empty.txt", "", 0);
     expect_error(state, "empty.txt", shape, "empty.txt: a part of it has 0 tokens");
@@ -182,7 +182,7 @@ static void write_tokens(void **state, const char *name, const uint16_t *tokens,
 }
 
 static void expect_seven(void **state, size_t vocabulary, size_t classes) {
-    TextShape shape = {.context = 3, .vocabulary = vocabulary};
+    DataOptions shape = {.context = 3, .vocabulary = vocabulary};
     DataSource *source = must_open(state, "tokens", shape);
     int64_t window[3], after[3];
     assert_string_equal(source->name, "tokens");
@@ -212,7 +212,7 @@ static void token_files(void **state) {
 static void broken_token_files(void **state) {
     static uint16_t header[512 + 4] = {0xd888, 0x0134, 1, 0, 7, 0};
     const uint16_t good[] = {1, 2, 3, 4}, large[] = {1, 2, 3, 5};
-    TextShape shape = {.context = 3};
+    DataOptions shape = {.context = 3};
     write_tokens(state, "tokens/train.bin", good, 4);
     write_tokens(state, "tokens/val.bin", large, 4);
     expect_error(state, "tokens", shape, "val.bin: token 5, the vocabulary is 0..4");

@@ -2,7 +2,7 @@
  *
  * Training and test set are the same two files, so a good pair is read to the end.
  */
-#include "common/data/idx.h"
+#include "common/data/dataset.h"
 #include "tests/fuzz/fuzz.h"
 
 enum { FILES = 4 };

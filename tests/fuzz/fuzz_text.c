@@ -1,7 +1,7 @@
 /* fuzz_text.c: text as training data: [what][context] and then a text file (what is even), or
  * val.bin of a folder of token files with a good train.bin (what is odd).
  */
-#include "common/data/text.h"
+#include "common/data/formats.h"
 #include "tests/fuzz/fuzz.h"
 
 static void use(const Dataset *set) {
@@ -16,7 +16,8 @@ static void use(const Dataset *set) {
 }
 
 // As the val.bin of a folder.
-static int open_as_tokens(const char *path, TextShape shape, DataSource *source, Error *err) {
+static int open_as_tokens(const char *path, const DataOptions *shape, DataSource *source,
+                          Error *err) {
     static const uint16_t GOOD[300] = {0, 255, 7};
     static const char *const NAMES[] = {"train.bin", "val.bin"};
     char folder[32], good[64];
@@ -30,13 +31,13 @@ static int open_as_tokens(const char *path, TextShape shape, DataSource *source,
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size < 2) return 0;
-    TextShape shape = {.context = data[1] == 0 ? 1 : data[1]};
+    DataOptions shape = {.context = data[1] == 0 ? 1 : data[1]};
     char path[64];
     int file = fuzz_file(data + 2, size - 2, path);
     Error err = {0};
     DataSource *source = memory_zalloc(sizeof *source);
-    int failed = data[0] % 2 ? open_as_tokens(path, shape, source, &err)
-                             : text_open_file(path, shape, source, &err);
+    int failed = data[0] % 2 ? open_as_tokens(path, &shape, source, &err)
+                             : text_open_file(path, &shape, source, &err);
     if (failed) fuzz_check_error(&err);
     if (!failed) use(&source->train);
     if (!failed) use(&source->test);
