@@ -145,10 +145,9 @@ static void print_csv_row(const char *name, const Distance *d) {
 }
 
 static void print_row(const SafeEntry *x, const Distance *d, const char *note, int name_width) {
-    char shape[128];
     Tensor tensor = tensor_make(NULL, x->dtype, x->ndim, x->shape, NULL);
-    tensor_describe(&tensor, shape, sizeof shape);
-    printf("%-*s  %s  %-16s %9zu", name_width, x->name, dtype_name(x->dtype), shape, d->count);
+    printf("%-*s  %s  %-16s %9zu", name_width, x->name, dtype_name(x->dtype),
+           tensor_describe(&tensor).text, d->count);
     if (*note) {
         printf("  %s\n", note);
         return;

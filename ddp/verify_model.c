@@ -22,10 +22,9 @@ static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *st
     for (size_t i = 0; i < tensors->count; i++) {
         const Tensor *tensor = tensors->items[i].tensor;
         bool frozen = !buffers && !tensor->requires_grad;
-        char shape[112];
         fprintf(stream, "%s%s %s%s%s\n", buffers ? "buffer " : "", tensors->items[i].name,
-                tensor_describe(tensor, shape, sizeof shape),
-                tensor->dtype == DTYPE_F32 ? "" : " I64", frozen ? " without gradient" : "");
+                tensor_describe(tensor).text, tensor->dtype == DTYPE_F32 ? "" : " I64",
+                frozen ? " without gradient" : "");
     }
 }
 

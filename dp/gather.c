@@ -61,12 +61,10 @@ static int check_trees(Tape *tape, const ReplicaShards *shards) {
     const Tensor *first = shards->items[0].y;
     for (int i = 1; i < shards->count; i++) {
         if (tuple_same_tree(shards->items[i].y, first)) continue;
-        char got[256], want[256];
         tape_fail(tape, "gather",
                   "All replicas must return the same number of tensors, but replica %d returned "
                   "%s, replica 0 %s",
-                  i, tensor_describe(shards->items[i].y, got, sizeof got),
-                  tensor_describe(first, want, sizeof want));
+                  i, tensor_describe(shards->items[i].y).text, tensor_describe(first).text);
         return -1;
     }
     return 0;
@@ -75,11 +73,10 @@ static int check_trees(Tape *tape, const ReplicaShards *shards) {
 // PyTorch's checks, with its texts (torch/csrc/cuda/comm.cpp). Returns 0, or -1.
 static int check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
     const Tensor *first = shards->items[0].outputs[leaf];
-    char got[64], want[64];
     int dim = shards->dim;
     if (first->ndim <= dim && !(first->ndim == 0 && dim == 0)) {
         tape_fail(tape, "gather", "an output %s has no dimension %d to join along",
-                  tensor_describe(first, got, sizeof got), dim);
+                  tensor_describe(first).text, dim);
         return -1;
     }
     for (int i = 1; i < shards->count; i++) {
@@ -94,9 +91,9 @@ static int check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
         Tensor expected = *first;
         if (y->ndim > 0) expected.shape[dim] = y->shape[dim];
         if (!tensor_same_shape(y, &expected)) {
-            tape_fail(
-                tape, "gather", "Input tensor at index %d has invalid shape %s, but expected %s", i,
-                tensor_describe(y, got, sizeof got), tensor_describe(&expected, want, sizeof want));
+            tape_fail(tape, "gather",
+                      "Input tensor at index %d has invalid shape %s, but expected %s", i,
+                      tensor_describe(y).text, tensor_describe(&expected).text);
             return -1;
         }
         if (y->dtype != first->dtype) {

@@ -78,14 +78,13 @@ static void scatter_backward(Tape *tape, Node *node) {
 static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leaves, size_t count,
                        size_t *rows) {
     const Tensor *first = NULL;
-    char text[256];
     for (size_t k = 0; k < count; k++) {
         const Tensor *leaf = leaves[k];
         if (!leaf) continue;
         if (leaf->ndim == 0) return tape_fail(tape, "scatter", "a scalar has no rows to scatter");
         if (leaf->ndim <= dim)
             return tape_fail(tape, "scatter", "%s has no dimension %d to cut",
-                             tensor_describe(leaf, text, sizeof text), dim);
+                             tensor_describe(leaf).text, dim);
         if (leaf->requires_grad && leaf->device != tape->device)
             return tape_fail(tape, "scatter", "an input that wants a gradient is on %s",
                              leaf->device->name);
@@ -95,7 +94,7 @@ static bool count_rows(Tape *tape, const Tensor *x, int dim, Tensor *const *leav
             return tape_fail(tape, "scatter",
                              "the inputs %s have %zu and %zu rows (dimension %d): they must be "
                              "cut alike",
-                             tensor_describe(x, text, sizeof text), first->shape[dim], *rows, dim);
+                             tensor_describe(x).text, first->shape[dim], *rows, dim);
     }
     return true;
 }

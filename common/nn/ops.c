@@ -12,8 +12,14 @@ static Tensor *factor(Tape *tape, Tensor *x) {
     return tape_stores_halves(tape) ? op_half(tape, x) : x;
 }
 
-static void *matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
-    return tape_scratch(tape, KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k));
+static Compute matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
+    size_t bytes = KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k);
+    return (Compute){tape->precision, tape_scratch(tape, bytes)};
+}
+
+static Compute half_room(Tape *tape, const Tensor *x, LinearShape shape) {
+    size_t bytes = HALVES(tape)->linear_workspace(tensor_precision(x), shape);
+    return (Compute){tensor_precision(x), tape_scratch(tape, bytes)};
 }
 
 typedef struct LinearRelu { // saved by the relu's node
@@ -40,22 +46,23 @@ static LinearRelu *relu_before(const Tape *tape, const Node *node) {
 static void input_gradient(Tape *tape, const Node *node, LinearShape shape) {
     Tensor *x = node->inputs[0];
     const float *dy = node->output->grad, *weight = tensor_f32(node->inputs[1]);
-    const MatrixKernels *matrix = KERNELS(tape)->matrix;
     LinearRelu *relu = relu_before(tape, node);
     bool accumulate;
     float *grad = tape_grad(tape, x, &accumulate);
     if (!grad) return;
     if (relu) relu->done = true;
-    if (tensor_is_half(x)) {
-        half_linear_input_gradient(tape, node, relu ? &relu->mask : NULL, grad, accumulate);
-        return;
-    }
-    Compute how = {tape->precision, matmul_room(tape, shape.rows, shape.in, shape.out)};
-    if (relu)
-        matrix->linear_relu_gradient(how, shape, dy, weight, &relu->mask, grad);
+    if (tensor_is_half(x))
+        HALVES(tape)->linear_input_gradient(half_room(tape, x, shape), shape,
+                                            half_gradient(node->output), node->saved,
+                                            relu ? &relu->mask : NULL, (void *)grad, accumulate);
+    else if (relu)
+        KERNELS(tape)->matrix->linear_relu_gradient(
+            matmul_room(tape, shape.rows, shape.in, shape.out), shape, dy, weight, &relu->mask,
+            grad);
     else
-        matrix->matmul(how, (MatmulShape){false, false, shape.rows, shape.in, shape.out}, dy,
-                       weight, grad, accumulate);
+        KERNELS(tape)->matrix->matmul(matmul_room(tape, shape.rows, shape.in, shape.out),
+                                      (MatmulShape){false, false, shape.rows, shape.in, shape.out},
+                                      dy, weight, grad, accumulate);
 }
 
 // y = x w' + b:  dx = dy w,  dw = dy' x,  db = column sums of dy
@@ -66,41 +73,48 @@ static void linear_backward(Tape *tape, Node *node) {
     to.dbias = tape_grad(tape, bias, &to.add_dbias);
     to.dweight = tape_grad(tape, weight, &to.add_dweight);
     if (tensor_is_half(x))
-        half_linear_weight_gradient(tape, node, &to);
+        HALVES(tape)->linear_weight_gradient(half_room(tape, x, shape), shape,
+                                             half_gradient(node->output), tensor_half(x), &to);
     else
         KERNELS(tape)->matrix->linear_weight_gradient(
-            (Compute){tape->precision, matmul_room(tape, shape.out, shape.in, shape.rows)}, shape,
-            node->output->grad, tensor_f32(x), &to);
+            matmul_room(tape, shape.out, shape.in, shape.rows), shape, node->output->grad,
+            tensor_f32(x), &to);
     tape_grad_done(tape, bias);
     tape_grad_done(tape, weight);
     input_gradient(tape, node, shape);
     tape_grad_done(tape, x);
 }
 
-// Returns device memory for the mask, or NULL if the tape is not recording or the device needs
-// none.
-static void *mask_room(Tape *tape, LinearShape shape) {
-    size_t bytes = tape->recording ? KERNELS(tape)->matrix->relu_mask(tape->precision, shape) : 0;
-    return bytes ? tape_memory(tape, bytes) : NULL;
+// Sets *saved to the 16-bit weight, for backward.
+static Tensor *half_product(Tape *tape, const Tensor *x, const Tensor *weight, const float *bias,
+                            LinearShape shape, void **saved) {
+    uint16_t *narrow = *saved = tape_memory(tape, linear_narrow_count(shape) * sizeof *narrow);
+    Compute how = half_room(tape, x, shape);
+    HALVES(tape)->narrow_linear(how.precision, shape, tensor_f32(weight), bias, narrow);
+    Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){shape.rows, shape.out});
+    HALVES(tape)->linear(how, shape, tensor_half(x), narrow, bias, tensor_half(y));
+    return y;
 }
 
-// Computes the product without recording it. *saved: the 16-bit weight, for backward.
+// Computes the product without recording it. relu: receives device memory for the mask, NULL if the
+// tape is not recording or the device needs none. *saved: the 16-bit weight, for backward.
 static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
                        ReluMask *relu, void **saved) {
     if (!x) return NULL;
-    char shape[64];
     if (x->ndim != 2 || x->shape[1] != weight->shape[1])
         return tape_fail(tape, "linear", "input %s does not fit a weight of [%zu, %zu]",
-                         tensor_describe(x, shape, sizeof shape), weight->shape[0],
-                         weight->shape[1]);
+                         tensor_describe(x).text, weight->shape[0], weight->shape[1]);
     size_t n = x->shape[0], in = weight->shape[1], out = weight->shape[0];
     const LinearShape of = {n, out, in, relu};
-    if (relu) relu->bits = mask_room(tape, of);
-    if (tensor_is_half(x)) return half_linear(tape, x, weight, bias, of, saved);
+    const float *addend = bias ? tensor_f32(bias) : NULL;
+    if (relu && tape->recording) {
+        size_t bytes = KERNELS(tape)->matrix->relu_mask(tape->precision, of);
+        relu->bits = bytes ? tape_memory(tape, bytes) : NULL;
+    }
+    if (tensor_is_half(x)) return half_product(tape, x, weight, addend, of, saved);
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
-    KERNELS(tape)->matrix->linear((Compute){tape->precision, matmul_room(tape, n, out, in)}, of,
-                                  tensor_f32(x), tensor_f32(weight), bias ? tensor_f32(bias) : NULL,
-                                  tensor_f32(y));
+    KERNELS(tape)->matrix->linear(matmul_room(tape, n, out, in), of, tensor_f32(x),
+                                  tensor_f32(weight), addend, tensor_f32(y));
     return y;
 }
 
@@ -125,12 +139,10 @@ static void linear_add_backward(Tape *tape, Node *node) {
 Tensor *op_linear_add(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, Tensor *residual) {
     if (tape_stores_halves(tape)) return op_add(tape, residual, op_linear(tape, x, weight, bias));
     Tensor *y = residual ? product(tape, x, weight, bias, NULL, NULL) : NULL;
-    char shape[64], other[64];
     if (!y) return NULL;
     if (!tensor_same_shape(y, residual))
         return tape_fail(tape, "linear", "a residual %s does not fit %s",
-                         tensor_describe(residual, other, sizeof other),
-                         tensor_describe(y, shape, sizeof shape));
+                         tensor_describe(residual).text, tensor_describe(y).text);
     KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(residual), tensor_f32(y),
                                     tensor_count(y));
     tape_record(tape, "linear", linear_add_backward, y, 4, (Tensor *[]){x, weight, bias, residual},
@@ -148,17 +160,19 @@ const ActivationName activation_names[ACTIVATIONS] = {
 // y = f(x), in x's type.
 static void activate(Tape *tape, Activation f, const Tensor *y, const Tensor *x, bool save) {
     if (tensor_is_half(x))
-        half_activation(tape, f, y, x);
+        HALVES(tape)->activation((HalfActivation){tensor_precision(x), f}, tensor_half(y),
+                                 tensor_half(x), tensor_count(x));
     else
         KERNELS(tape)->elementwise->activation(f, tensor_f32(y), tensor_f32(x), tensor_count(x),
                                                save);
 }
 
-// dx (+)= dy f'(x), all of them in x's type; x's memory contains the values saved by activate.
-static void activation_gradient(Tape *tape, Activation f, const Tensor *x, float *dx,
-                                const float *dy, bool accumulate) {
+void activation_gradient(Tape *tape, Activation f, const Tensor *x, float *dx, const float *dy,
+                         bool accumulate) {
     if (tensor_is_half(x))
-        half_activation_gradient(tape, f, x, dx, dy, accumulate);
+        HALVES(tape)->activation_gradient((HalfActivation){tensor_precision(x), f}, (void *)dx,
+                                          tensor_half(x), (const void *)dy, tensor_count(x),
+                                          accumulate);
     else
         KERNELS(tape)->elementwise->activation_gradient(f, dx, tensor_f32(x), dy, tensor_count(x),
                                                         accumulate);
@@ -178,8 +192,7 @@ static void activation_input_gradient(Tape *tape, Node *node, Activation f) {
 }
 
 static void activation_backward(Tape *tape, Node *node) {
-    const Activation *f = node->saved;
-    activation_input_gradient(tape, node, *f);
+    activation_input_gradient(tape, node, *(const Activation *)node->saved);
 }
 
 // x's memory contains the output, which has the same mask: y > 0 exactly where x > 0.
@@ -193,14 +206,9 @@ static void relu_backward(Tape *tape, Node *node) {
     }
 }
 
-// A tensor of another shape (or role) over the same memory.
-static Tensor *share(Tape *tape, const Tensor *x, int ndim, const size_t *shape) {
-    return tape_view(tape, x->dtype, ndim, shape, x->data);
-}
-
 // x's memory contains relu(x). of: the mask that linear saved, or NULL.
 static Tensor *record_relu(Tape *tape, Tensor *x, LinearRelu *of) {
-    Tensor *y = share(tape, x, x->ndim, x->shape);
+    Tensor *y = tape_view(tape, x->dtype, x->ndim, x->shape, x->data);
     tape_record(tape, "relu", relu_backward, y, 1, &x, of);
     return y;
 }
@@ -229,6 +237,27 @@ Tensor *op_linear_relu(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     return y ? record_relu(tape, y, relu) : NULL;
 }
 
+// The narrow input's gradient is the output's, rounded; the wide input's is the output's itself.
+static void add_to_backward(Tape *tape, Node *node) {
+    Tensor *wide = node->inputs[0], *narrow = node->inputs[1];
+    bool accumulate;
+    float *grad = tape_grad(tape, narrow, &accumulate);
+    if (grad)
+        HALVES(tape)->narrow(tensor_precision(narrow), half_sizes(narrow), node->output->grad,
+                             (void *)grad, accumulate);
+    tape_grad_done(tape, narrow);
+    tape_pass_gradient(tape, node, wide, true);
+}
+
+// The sum of a float32 and a 16-bit tensor of rows, in float32 (PyTorch's type promotion).
+static Tensor *add_to(Tape *tape, Tensor *wide, Tensor *narrow) {
+    Tensor *y = tape_tensor(tape, DTYPE_F32, wide->ndim, wide->shape);
+    HALVES(tape)->add_to(tensor_precision(narrow), tensor_f32(y), tensor_f32(wide),
+                         tensor_half(narrow), tensor_count(y));
+    tape_record(tape, "add", add_to_backward, y, 2, (Tensor *[]){wide, narrow}, NULL);
+    return y;
+}
+
 static void add_backward(Tape *tape, Node *node) {
     tape_pass_gradient(tape, node, node->inputs[0], false);
     tape_pass_gradient(tape, node, node->inputs[1], true);
@@ -236,18 +265,21 @@ static void add_backward(Tape *tape, Node *node) {
 
 Tensor *op_add(Tape *tape, Tensor *a, Tensor *b) {
     if (!a || !b) return NULL;
-    char shape_a[64], shape_b[64];
     if (!tensor_same_shape(a, b))
-        return tape_fail(tape, "add", "shapes %s and %s differ",
-                         tensor_describe(a, shape_a, sizeof shape_a),
-                         tensor_describe(b, shape_b, sizeof shape_b));
-    if (tensor_is_half(a) && tensor_is_half(b)) return half_add(tape, a, b);
-    if (a->ndim == 2 && tensor_is_half(b) && !tensor_is_half(a)) return half_add_to(tape, a, b);
-    if (a->ndim == 2 && tensor_is_half(a) && !tensor_is_half(b)) return half_add_to(tape, b, a);
-    a = op_float32(tape, a);
-    b = op_float32(tape, b);
-    Tensor *y = tape_tensor(tape, DTYPE_F32, a->ndim, a->shape);
-    KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(a), tensor_f32(b), tensor_count(a));
+        return tape_fail(tape, "add", "shapes %s and %s differ", tensor_describe(a).text,
+                         tensor_describe(b).text);
+    if (tensor_is_half(a) != tensor_is_half(b)) {
+        if (a->ndim == 2) return tensor_is_half(b) ? add_to(tape, a, b) : add_to(tape, b, a);
+        a = op_float32(tape, a);
+        b = op_float32(tape, b);
+    }
+    Tensor *y = tape_tensor(tape, a->dtype, a->ndim, a->shape);
+    if (tensor_is_half(a))
+        HALVES(tape)->add(tensor_precision(a), tensor_half(y), tensor_half(a), tensor_half(b),
+                          tensor_count(a));
+    else
+        KERNELS(tape)->elementwise->add(tensor_f32(y), tensor_f32(a), tensor_f32(b),
+                                        tensor_count(a));
     tape_record(tape, "add", add_backward, y, 2, (Tensor *[]){a, b}, NULL);
     return y;
 }
@@ -262,7 +294,7 @@ Tensor *op_flatten(Tape *tape, Tensor *x) {
     size_t rest = 1;
     for (int i = 1; i < x->ndim; i++) rest *= x->shape[i];
     if (x->ndim > 1 && rest != x->shape[1]) x = op_float32(tape, x); // to pixels side by side
-    Tensor *y = share(tape, x, 2, (size_t[]){x->shape[0], rest});
+    Tensor *y = tape_view(tape, x->dtype, 2, (size_t[]){x->shape[0], rest}, x->data);
     tape_record(tape, "flatten", flatten_backward, y, 1, &x, NULL);
     return y;
 }

@@ -32,11 +32,10 @@ static Tensor *scalar(Tape *tape) {
 
 Tensor *op_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, double divisor) {
     if (!logits || !target) return NULL;
-    char shape[64];
     if (logits->ndim != 2 || target->ndim != 1 || target->dtype != DTYPE_I64 ||
         target->shape[0] != logits->shape[0])
         return tape_fail(tape, "cross_entropy", "logits %s do not fit %zu targets",
-                         tensor_describe(logits, shape, sizeof shape), tensor_count(target));
+                         tensor_describe(logits).text, tensor_count(target));
     logits = op_float32(tape, logits);
     size_t n = logits->shape[0], classes = logits->shape[1];
     // Datasets are checked on loading. Other labels are checked here if the host can read them; on
@@ -80,14 +79,12 @@ static void binary_cross_entropy_backward(Tape *tape, Node *node) {
 Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
                                 const Tensor *pos_weight, double divisor) {
     if (!logits || !target) return NULL;
-    char shape[64], wanted[64];
     if (logits->ndim != 2 || !tensor_same_shape(logits, target) || target->dtype != DTYPE_F32)
         return tape_fail(tape, "binary_cross_entropy", "logits %s do not fit targets %s",
-                         tensor_describe(logits, shape, sizeof shape),
-                         tensor_describe(target, wanted, sizeof wanted));
+                         tensor_describe(logits).text, tensor_describe(target).text);
     if (pos_weight && (pos_weight->ndim != 1 || pos_weight->shape[0] != logits->shape[1]))
         return tape_fail(tape, "binary_cross_entropy", "pos_weight %s does not fit %zu classes",
-                         tensor_describe(pos_weight, shape, sizeof shape), logits->shape[1]);
+                         tensor_describe(pos_weight).text, logits->shape[1]);
     logits = op_float32(tape, logits);
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = target, .pos_weight = pos_weight, .divisor = divisor};
@@ -101,10 +98,9 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
 
 Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes) {
     if (!labels) return NULL;
-    char shape[64];
     if (labels->ndim != 1 || labels->dtype != DTYPE_I64)
         return tape_fail(tape, "one_hot", "expected labels [n], got %s",
-                         tensor_describe(labels, shape, sizeof shape));
+                         tensor_describe(labels).text);
     size_t bad = tensor_find_outside(labels, 0, (int64_t)classes), n = labels->shape[0];
     if (bad < n)
         return tape_fail(tape, "one_hot", "label %lld of row %zu is out of range [0, %zu)",
@@ -130,11 +126,9 @@ static void squared_error_backward(Tape *tape, Node *node) {
 
 Tensor *op_squared_error(Tape *tape, Tensor *x, Tensor *target, double divisor) {
     if (!x || !target) return NULL;
-    char shape_x[64], shape_target[64];
     if (!tensor_same_shape(x, target))
         return tape_fail(tape, "squared_error", "output %s and target %s differ in shape",
-                         tensor_describe(x, shape_x, sizeof shape_x),
-                         tensor_describe(target, shape_target, sizeof shape_target));
+                         tensor_describe(x).text, tensor_describe(target).text);
     x = op_float32(tape, x);
     LossSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (LossSaved){.target = op_float32(tape, target), .divisor = divisor};

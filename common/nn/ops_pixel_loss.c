@@ -42,11 +42,9 @@ Tensor *op_pixel_cross_entropy(Tape *tape, Tensor *logits, Tensor *target, const
     *kept = 0;
     if (!logits || !target) return NULL;
     logits = op_float32(tape, logits);
-    char shape[64], wanted[64];
     if (!fits(logits, target))
         return tape_fail(tape, "pixel_cross_entropy", "logits %s do not fit targets %s",
-                         tensor_describe(logits, shape, sizeof shape),
-                         tensor_describe(target, wanted, sizeof wanted));
+                         tensor_describe(logits).text, tensor_describe(target).text);
     size_t n = logits->shape[0], classes = logits->shape[1], inner = image_pixels(logits);
     size_t bad = tensor_find_outside(target, INT64_MIN, (int64_t)classes); // below 0: ignored
     if (bad < n * inner)

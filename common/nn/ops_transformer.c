@@ -43,11 +43,9 @@ static void embedding_backward(Tape *tape, Node *node) {
 
 Tensor *op_embedding(Tape *tape, Tensor *tokens, Tensor *wte, Tensor *wpe) {
     if (!tokens) return NULL;
-    char shape[64];
     if (tokens->ndim != 2 || tokens->dtype != DTYPE_I64 || tokens->shape[1] > wpe->shape[0])
         return tape_fail(tape, "embedding", "expected tokens [batch, length up to %zu], got %s %s",
-                         wpe->shape[0], dtype_name(tokens->dtype),
-                         tensor_describe(tokens, shape, sizeof shape));
+                         wpe->shape[0], dtype_name(tokens->dtype), tensor_describe(tokens).text);
     const Embedding of = embedding_of(tokens, wte);
     // If the host cannot read the tokens, the kernel sets the rows of invalid tokens to NaN.
     size_t bad = tensor_find_outside(tokens, 0, (int64_t)of.vocabulary);
@@ -76,10 +74,9 @@ static void layer_norm_backward(Tape *tape, Node *node) {
 
 Tensor *op_layer_norm(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias) {
     if (!x) return NULL;
-    char shape[64];
     if (x->ndim != 2 || x->shape[1] != tensor_count(weight))
         return tape_fail(tape, "layer_norm", "input %s does not fit %zu channels",
-                         tensor_describe(x, shape, sizeof shape), tensor_count(weight));
+                         tensor_describe(x).text, tensor_count(weight));
     x = op_float32(tape, x);
     LayerNorm *norm = tape_alloc(tape, sizeof *norm);
     *norm = (LayerNorm){.x = tensor_f32(x),
@@ -115,7 +112,8 @@ static void attention_backward(Tape *tape, Node *node) {
     float *grad = tape_grad(tape, qkv, &accumulate);
     Compute how = attention_room(tape, &saved->of);
     if (grad && tensor_is_half(qkv))
-        half_attention_gradient(tape, how, &saved->of, node, saved->kernel, grad, accumulate);
+        HALVES(tape)->attention_gradient(how, &saved->of, tensor_half(qkv), tensor_half(y),
+                                         saved->kernel, half_gradient(y), (void *)grad, accumulate);
     else if (grad)
         KERNELS(tape)->attention_gradient(how, &saved->of, tensor_f32(qkv), tensor_f32(y),
                                           saved->kernel, y->grad, grad, accumulate);
@@ -124,14 +122,13 @@ static void attention_backward(Tape *tape, Node *node) {
 
 Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads) {
     if (!qkv) return NULL;
-    char shape[64];
     size_t rows = qkv->shape[0], channels = qkv->shape[1] / 3;
     if (qkv->ndim != 2 || channels * 3 != qkv->shape[1] || heads == 0 || channels % heads != 0 ||
         (length == 0 ? rows > 0 : rows % length != 0))
         return tape_fail(tape, "attention",
                          "%s is no query, key and value of %zu heads for texts "
                          "of %zu tokens",
-                         tensor_describe(qkv, shape, sizeof shape), heads, length);
+                         tensor_describe(qkv).text, heads, length);
     if (tape_stores_halves(tape)) qkv = op_half(tape, qkv);
     AttentionSaved *saved = tape_alloc(tape, sizeof *saved);
     saved->of = (Attention){length ? rows / length : 0, length, heads, channels / heads};
@@ -139,7 +136,7 @@ Tensor *op_attention(Tape *tape, Tensor *qkv, size_t length, size_t heads) {
     Tensor *y = tape_tensor(tape, qkv->dtype, 2, (size_t[]){rows, channels});
     Compute how = attention_room(tape, &saved->of);
     if (tensor_is_half(qkv))
-        half_attention(tape, how, &saved->of, qkv, y, saved->kernel);
+        HALVES(tape)->attention(how, &saved->of, tensor_half(qkv), tensor_half(y), saved->kernel);
     else
         KERNELS(tape)->attention(how, &saved->of, tensor_f32(qkv), tensor_f32(y), saved->kernel);
     tape_record(tape, "attention", attention_backward, y, 1, &qkv, saved);

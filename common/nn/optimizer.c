@@ -1,5 +1,4 @@
-/* optimizer.c: the numbers of a step on the host, the work on lists of parameters by the kernels.
- */
+/* optimizer.c: the host computes a step's scalars in double; kernels update lists of parameters. */
 #include "common/nn/optimizer.h"
 
 #include <math.h>
@@ -81,7 +80,7 @@ static void create_runs(Optimizer *optimizer) {
             optimizer->run_count ? &optimizer->runs[optimizer->run_count - 1] : NULL;
         if (!run || run->device != device) {
             run = &optimizer->runs[optimizer->run_count++];
-            // There is one for each parameter: NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
+            // One entry per parameter: NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
             *run = (OptimizerRun){.device = device, .first = i};
         }
         run->count++;
@@ -133,10 +132,11 @@ void optimizer_close(Optimizer *optimizer) {
     free(optimizer);
 }
 
-// ---- the numbers of a step ----------------------------------------------------------------------
+// ---- the scalars of a step ----------------------------------------------------------------------
 
-// Of the parameter's update number `count`. PyTorch computes these in double and rounds them once.
-static void set_numbers(const Optimizer *optimizer, size_t i, int64_t count, double lr) {
+// Sets the scalars of update number `count` of the parameter: computed in double, rounded once, as
+// in PyTorch.
+static void set_scalars(const Optimizer *optimizer, size_t i, int64_t count, double lr) {
     const OptimizerConfig *config = &optimizer->config;
     float *scalars = optimizer->scalars + i * SCALARS;
     double step = (double)count;
@@ -149,41 +149,34 @@ static void set_numbers(const Optimizer *optimizer, size_t i, int64_t count, dou
     scalars[SCALAR_BIAS_CORRECTION] = (float)sqrt(1 - pow(config->beta2, step));
 }
 
-static void begin_parameter(Optimizer *optimizer, size_t i, double lr) {
-    set_numbers(optimizer, i, ++optimizer->steps[i], lr);
-}
-
 static const OptimizerSlot *slot_of(const Optimizer *optimizer, const OptimizerRun *run) {
     return &run->slots[optimizer->slot % run->slot_count];
 }
 
-// Sends the numbers of a step to the device, beside its work, if they have changed: a learning rate
-// often has not.
-static void upload(const Optimizer *optimizer, const OptimizerRun *run) {
-    const float *scalars = optimizer->scalars + run->first * SCALARS;
-    const OptimizerSlot *slot = slot_of(optimizer, run);
-    if (memcmp(slot->host, scalars, scalar_bytes(run)) == 0) return;
-    device_event_wait(slot->sent); // it was sent two steps ago
-    memcpy(slot->host, scalars, scalar_bytes(run));
-    device_upload(run->device, slot->memory, slot->host, scalar_bytes(run), slot->used, slot->sent);
-}
-
-static void upload_all(const Optimizer *optimizer) {
-    for (size_t r = 0; r < optimizer->run_count; r++) upload(optimizer, &optimizer->runs[r]);
+// Uploads the step's scalars to each device, beside its kernels, if they have changed. (With a
+// constant learning rate SGD's have not.)
+static void upload(const Optimizer *optimizer) {
+    for (size_t r = 0; r < optimizer->run_count; r++) {
+        const OptimizerRun *run = &optimizer->runs[r];
+        const float *scalars = optimizer->scalars + run->first * SCALARS;
+        const OptimizerSlot *slot = slot_of(optimizer, run);
+        const size_t bytes = scalar_bytes(run);
+        if (memcmp(slot->host, scalars, bytes) == 0) continue;
+        device_event_wait(slot->sent); // the upload of two steps ago
+        memcpy(slot->host, scalars, bytes);
+        device_upload(run->device, slot->memory, slot->host, bytes, slot->used, slot->sent);
+    }
 }
 
 void optimizer_choose_slot(Optimizer *optimizer, int slot) {
     optimizer->slot = slot;
 }
 
-static void choose_next_slot(Optimizer *optimizer) {
-    optimizer_choose_slot(optimizer, (optimizer->slot + 1) % OPTIMIZER_SLOTS);
-}
-
 void optimizer_begin_step(Optimizer *optimizer, double lr) {
     for (size_t i = 0; i < optimizer->parameters.count; i++)
-        if (parameter_of(optimizer, i)->has_grad) begin_parameter(optimizer, i, lr);
-    upload_all(optimizer);
+        if (parameter_of(optimizer, i)->has_grad)
+            set_scalars(optimizer, i, ++optimizer->steps[i], lr);
+    upload(optimizer);
 }
 
 void optimizer_end_step(Optimizer *optimizer) {
@@ -191,70 +184,71 @@ void optimizer_end_step(Optimizer *optimizer) {
         device_event_record(slot_of(optimizer, &optimizer->runs[r])->used);
 }
 
-// ---- the work -----------------------------------------------------------------------------------
+// ---- kernel calls -------------------------------------------------------------------------------
 
-static SgdConfig sgd_config(const Optimizer *optimizer) {
-    return (SgdConfig){.momentum = optimizer->config.momentum,
-                       .weight_decay = optimizer->config.weight_decay,
-                       .nesterov = optimizer->config.nesterov};
-}
-
-static AdamConfig adam_config(const Optimizer *optimizer) {
-    const OptimizerConfig *config = &optimizer->config;
-    return (AdamConfig){.beta1 = config->beta1,
-                        .beta2 = config->beta2,
-                        .eps = config->eps,
-                        .weight_decay = config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0};
-}
-
-// Where these elements' state s begins; NULL: none.
+// Returns the state s of these elements; NULL: none.
 static float *state_of(const Optimizer *optimizer, int s, size_t i, OptimizerPart elements) {
     float *state = optimizer->state[s][i];
     return state ? state + (elements.first - optimizer_part(optimizer, i).first) : NULL;
 }
 
-static SgdTensor sgd_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
-                            OptimizerPart elements, const float *gradient) {
-    return (SgdTensor){.weight = tensor_f32(parameter_of(optimizer, i)) + elements.first,
-                       .gradient = gradient,
-                       .velocity = state_of(optimizer, 0, i, elements),
-                       .scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS,
-                       .first = optimizer->steps[i] == 1,
-                       .count = elements.count};
-}
-
-static AdamTensor adam_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
-                              OptimizerPart elements, const float *gradient) {
-    return (AdamTensor){.weight = tensor_f32(parameter_of(optimizer, i)) + elements.first,
+// Sets entry `at` of optimizer->list to these elements of a parameter of the run.
+static void list_tensor(const Optimizer *optimizer, const OptimizerRun *run, size_t i,
+                        OptimizerPart elements, const float *gradient, size_t at) {
+    float *weight = tensor_f32(parameter_of(optimizer, i)) + elements.first;
+    const float *scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS;
+    if (is_sgd(optimizer))
+        ((SgdTensor *)optimizer->list)[at] =
+            (SgdTensor){.weight = weight,
                         .gradient = gradient,
-                        .exp_avg = state_of(optimizer, 0, i, elements),
-                        .exp_avg_sq = state_of(optimizer, 1, i, elements),
-                        .scalars = slot_of(optimizer, run)->memory + (i - run->first) * SCALARS,
+                        .velocity = state_of(optimizer, 0, i, elements),
+                        .scalars = scalars,
+                        .first = optimizer->steps[i] == 1,
                         .count = elements.count};
+    else
+        ((AdamTensor *)optimizer->list)[at] =
+            (AdamTensor){.weight = weight,
+                         .gradient = gradient,
+                         .exp_avg = state_of(optimizer, 0, i, elements),
+                         .exp_avg_sq = state_of(optimizer, 1, i, elements),
+                         .scalars = scalars,
+                         .count = elements.count};
 }
 
-// Steps the parameters first .. first + count - 1 of a run in one call of a kernel. Of each that
-// has a gradient it steps this process's part.
+// Runs the kernel on optimizer->list. peer: of its only entry, or NULL.
+static void run_kernel(const Optimizer *optimizer, const OptimizerRun *run, size_t length,
+                       const OptimizerPeer *peer) {
+    const OptimizerConfig *config = &optimizer->config;
+    const OptimizerKernels *kernels = device_kernels(run->device)->optimizer;
+    const SgdConfig sgd = {.momentum = config->momentum,
+                           .weight_decay = config->weight_decay,
+                           .nesterov = config->nesterov};
+    const AdamConfig adam = {.beta1 = config->beta1,
+                             .beta2 = config->beta2,
+                             .eps = config->eps,
+                             .weight_decay =
+                                 config->kind == OPTIMIZER_ADAM ? config->weight_decay : 0};
+    if (is_sgd(optimizer) && peer)
+        kernels->sgd_with_peer(&sgd, optimizer->list, peer);
+    else if (is_sgd(optimizer))
+        kernels->sgd(&sgd, optimizer->list, length);
+    else if (peer)
+        kernels->adam_with_peer(&adam, optimizer->list, peer);
+    else
+        kernels->adam(&adam, optimizer->list, length);
+}
+
+// Steps parameters first .. first + count - 1 of a run in one kernel call: of each that has a
+// gradient, this process's part.
 static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    SgdTensor *sgd = optimizer->list; // the list holds the one kind or the other
-    AdamTensor *adam = optimizer->list;
     size_t length = 0;
     for (size_t i = first; i < first + count; i++) {
         const Tensor *parameter = parameter_of(optimizer, i);
         const OptimizerPart part = optimizer_part(optimizer, i);
         if (!parameter->has_grad || part.count == 0) continue;
-        const float *gradient = parameter->grad + part.first;
-        if (is_sgd(optimizer))
-            sgd[length++] = sgd_tensor(optimizer, run, i, part, gradient);
-        else
-            adam[length++] = adam_tensor(optimizer, run, i, part, gradient);
+        list_tensor(optimizer, run, i, part, parameter->grad + part.first, length++);
     }
-    const SgdConfig sgd_numbers = sgd_config(optimizer);
-    const AdamConfig adam_numbers = adam_config(optimizer);
-    if (is_sgd(optimizer))
-        device_kernels(run->device)->optimizer->sgd(&sgd_numbers, sgd, length);
-    else
-        device_kernels(run->device)->optimizer->adam(&adam_numbers, adam, length);
+    run_kernel(optimizer, run, length, NULL);
 }
 
 void optimizer_apply(Optimizer *optimizer) {
@@ -271,27 +265,13 @@ static const OptimizerRun *run_of(const Optimizer *optimizer, size_t i) {
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                         const float *gradient, const OptimizerPeer *peer) {
     const OptimizerRun *run = run_of(optimizer, i);
-    const OptimizerKernels *kernels = device_kernels(run->device)->optimizer;
-    if (is_sgd(optimizer)) {
-        const SgdConfig config = sgd_config(optimizer);
-        const SgdTensor tensor = sgd_tensor(optimizer, run, i, elements, gradient);
-        if (peer)
-            kernels->sgd_with_peer(&config, &tensor, peer);
-        else
-            kernels->sgd(&config, &tensor, 1);
-    } else {
-        const AdamConfig config = adam_config(optimizer);
-        const AdamTensor tensor = adam_tensor(optimizer, run, i, elements, gradient);
-        if (peer)
-            kernels->adam_with_peer(&config, &tensor, peer);
-        else
-            kernels->adam(&config, &tensor, 1);
-    }
+    list_tensor(optimizer, run, i, elements, gradient, 0);
+    run_kernel(optimizer, run, 1, peer);
 }
 
 void optimizer_step(Optimizer *optimizer, double lr) {
     const OptimizerSharding *sharding = optimizer->config.sharding;
-    choose_next_slot(optimizer);
+    optimizer->slot = (optimizer->slot + 1) % OPTIMIZER_SLOTS;
     optimizer_begin_step(optimizer, lr);
     if (sharding)
         sharding->apply(sharding->state);
@@ -301,14 +281,14 @@ void optimizer_step(Optimizer *optimizer, double lr) {
 }
 
 void optimizer_begin_parameters(Optimizer *optimizer, double lr) {
-    choose_next_slot(optimizer);
+    optimizer->slot = (optimizer->slot + 1) % OPTIMIZER_SLOTS;
     for (size_t i = 0; i < optimizer->parameters.count; i++)
-        set_numbers(optimizer, i, optimizer->steps[i] + 1, lr);
-    upload_all(optimizer);
+        set_scalars(optimizer, i, optimizer->steps[i] + 1, lr);
+    upload(optimizer);
 }
 
 void optimizer_step_parameter(Optimizer *optimizer, size_t i) {
-    CHECK(!optimizer->config.sharding, "a step of one parameter alone, of which others have parts");
+    CHECK(!optimizer->config.sharding, "optimizer_step_parameter: the optimizer is sharded");
     optimizer->steps[i]++;
     apply(optimizer, run_of(optimizer, i), i, 1);
 }

@@ -8,10 +8,8 @@ static void print_module(Module *module, const char *path, FILE *stream) {
     char shapes[160] = "";
     for (int i = 0; i < module->parameter_count; i++) {
         const ModuleTensor *entry = &module->parameters[i];
-        char shape[64];
         format_append(shapes, sizeof shapes, "%s%s %s", *shapes ? ", " : "", entry->name,
-                      entry->tied ? "shared"
-                                  : tensor_describe(&entry->tensor, shape, sizeof shape));
+                      entry->tied ? "shared" : tensor_describe(&entry->tensor).text);
         elements += entry->tied ? 0 : tensor_count(&entry->tensor);
     }
     if (module->parameter_count > 0)

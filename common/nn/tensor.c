@@ -46,27 +46,27 @@ size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high) {
     return count;
 }
 
-static void describe(char *text, size_t capacity, const Tensor *tensor) {
+static void describe(TensorText *to, const Tensor *tensor) {
     if (!tensor) {
-        format_append(text, capacity, "None");
+        format_append(to->text, sizeof to->text, "None");
         return;
     }
     int count = tensor->items ? tensor->item_count : tensor->ndim;
-    format_append(text, capacity, tensor->items ? "(" : "[");
+    format_append(to->text, sizeof to->text, tensor->items ? "(" : "[");
     for (int i = 0; i < count; i++) {
-        if (i > 0) format_append(text, capacity, ", ");
+        if (i > 0) format_append(to->text, sizeof to->text, ", ");
         if (tensor->items)
-            describe(text, capacity, tensor->items[i]);
+            describe(to, tensor->items[i]);
         else
-            format_append(text, capacity, "%zu", tensor->shape[i]);
+            format_append(to->text, sizeof to->text, "%zu", tensor->shape[i]);
     }
-    format_append(text, capacity, tensor->items ? ")" : "]");
+    format_append(to->text, sizeof to->text, tensor->items ? ")" : "]");
 }
 
-char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity) {
-    buffer[0] = '\0';
-    describe(buffer, capacity, tensor);
-    return buffer;
+TensorText tensor_describe(const Tensor *tensor) {
+    TensorText text = {""};
+    describe(&text, tensor);
+    return text;
 }
 
 float tensor_item(const Tensor *tensor) {

@@ -57,8 +57,11 @@ bool tensor_same_shape(const Tensor *a, const Tensor *b);
 // Returns the index of the first element of an I64 tensor outside [low, high), or tensor_count if
 // there is none or the host cannot read the tensor (on a GPU).
 size_t tensor_find_outside(const Tensor *tensor, int64_t low, int64_t high);
-// "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple, into buffer, which is returned.
-char *tensor_describe(const Tensor *tensor, char *buffer, size_t capacity);
+// "[64, 3, 32, 32]", or "([64, 10], None)" for a tuple; the shapes of a long tuple are truncated.
+typedef struct TensorText {
+    char text[256];
+} TensorText;
+TensorText tensor_describe(const Tensor *tensor);
 static inline bool tensor_is_half(const Tensor *tensor) {
     return tensor->dtype == DTYPE_BF16 || tensor->dtype == DTYPE_F16;
 }

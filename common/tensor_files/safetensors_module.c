@@ -75,11 +75,10 @@ static int check_fits(const NamedTensor *named, const SafeEntry *entry, Error *e
     const Tensor *tensor = named->tensor;
     Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
     if (stored.dtype == tensor->dtype && tensor_same_shape(&stored, tensor)) return 0;
-    char in_file[128], in_model[128];
-    return error_set(
-        err, STATUS_USAGE, "holds another model: %s is %s %s in the file and %s %s in this model",
-        named->name, dtype_name(stored.dtype), tensor_describe(&stored, in_file, sizeof in_file),
-        dtype_name(tensor->dtype), tensor_describe(tensor, in_model, sizeof in_model));
+    return error_set(err, STATUS_USAGE,
+                     "holds another model: %s is %s %s in the file and %s %s in this model",
+                     named->name, dtype_name(stored.dtype), tensor_describe(&stored).text,
+                     dtype_name(tensor->dtype), tensor_describe(tensor).text);
 }
 
 // Returns the first entry with one of the tensor's names, or NULL. Shared weights may lack some
@@ -107,7 +106,7 @@ static const SafeEntry *find_prefixed(const SafeTensors *content, const char *na
 }
 
 static int fail_missing(const SafeTensors *content, const NamedTensor *named, Error *err) {
-    char shape[128], hint[400] = "";
+    char hint[400] = "";
     const SafeEntry *prefixed = find_prefixed(content, named->name);
     if (prefixed) {
         bool wrapped = strncmp(prefixed->name, "module.", strlen("module.")) == 0;
@@ -117,7 +116,7 @@ static int fail_missing(const SafeTensors *content, const NamedTensor *named, Er
     }
     return error_set(err, STATUS_USAGE,
                      "holds another model: there is no %s in the file, in this model it is %s%s",
-                     named->name, tensor_describe(named->tensor, shape, sizeof shape), hint);
+                     named->name, tensor_describe(named->tensor).text, hint);
 }
 
 static int check_name(const SafeTensors *content, const NamedTensors *names, size_t i, Error *err) {
@@ -148,10 +147,9 @@ static int check_all(const SafeTensors *content, const NamedTensors *names, Erro
         const SafeEntry *entry = &content->entries[i];
         if (has_name(names, entry->name)) continue;
         Tensor stored = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
-        char shape[128];
         return error_set(err, STATUS_USAGE,
                          "holds another model: there is %s %s in the file, and none in this model",
-                         entry->name, tensor_describe(&stored, shape, sizeof shape));
+                         entry->name, tensor_describe(&stored).text);
     }
     return 0;
 }

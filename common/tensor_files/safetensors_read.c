@@ -113,12 +113,11 @@ static int read_offsets(const cJSON *offsets, const SafeEntry *entry, Span *span
         read_whole(cJSON_GetArrayItem(offsets, 1), "data_offsets", &span->end, err) != 0)
         return -1;
     if (span->end >= span->begin && span->end - span->begin == entry->bytes) return 0;
-    char shape[128];
     Tensor tensor = tensor_make(NULL, entry->dtype, entry->ndim, entry->shape, NULL);
     return error_set(err, STATUS_USAGE,
                      "data_offsets [%zu, %zu) do not match shape %s %s (%zu bytes)", span->begin,
-                     span->end, tensor_describe(&tensor, shape, sizeof shape),
-                     dtype_name(entry->dtype), entry->bytes);
+                     span->end, tensor_describe(&tensor).text, dtype_name(entry->dtype),
+                     entry->bytes);
 }
 
 static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *err) {
