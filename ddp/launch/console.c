@@ -18,63 +18,51 @@
 
 static const char ERASE_LINE[] = "\r\033[K"; // go to the first column, erase from there
 
-Console console_open(int fd, Bar *bar) {
-    return (Console){.fd = fd, .terminal = isatty(fd) == 1, .bar = bar};
-}
-
-void console_close(Console *console) {
-    free(console->queue);
-}
-
-size_t console_columns(const Console *console) {
+int console_columns(const Console *console) {
     struct winsize size;
     if (!console->terminal) return 0;
     bool known = ioctl(console->fd, TIOCGWINSZ, &size) == 0 && size.ws_col > 0;
     return known ? size.ws_col : 80;
 }
 
-// ---- the queue
+// ---- The queue
 
-static void console_push(Console *console, const char *data, size_t bytes) {
-    if (console->gone || bytes == 0) return;
-    if (console->end + bytes > console->capacity && console->begin > 0) {
-        memmove(console->queue, console->queue + console->begin, console->end - console->begin);
-        console->end -= console->begin;
-        console->begin = 0;
+void bytes_push(Bytes *bytes, const char *data, size_t count) {
+    if (bytes->end + count > bytes->capacity && bytes->begin > 0) {
+        memmove(bytes->data, bytes->data + bytes->begin, bytes_count(bytes));
+        bytes->end -= bytes->begin;
+        bytes->begin = 0;
     }
-    if (console->end + bytes > console->capacity) {
-        console->capacity = 2 * (console->end + bytes);
-        console->queue = memory_grow(console->queue, console->capacity, 1);
+    if (bytes->end + count > bytes->capacity) {
+        bytes->capacity = 2 * (bytes->end + count);
+        bytes->data = memory_grow(bytes->data, bytes->capacity, 1);
     }
-    memcpy(console->queue + console->end, data, bytes);
-    console->end += bytes;
+    memcpy(bytes->data + bytes->end, data, count);
+    bytes->end += count;
 }
 
-size_t console_pending(const Console *console) {
-    return console->end - console->begin;
-}
-
-static bool console_ready(const Console *console) {
-    struct pollfd entry = {.fd = console->fd, .events = POLLOUT};
-    return poll(&entry, 1, 0) > 0;
+static void console_push(Console *console, const char *text, size_t bytes) {
+    if (!console->gone) bytes_push(&console->queue, text, bytes);
 }
 
 void console_pump(Console *console) {
-    while (console_pending(console) > 0 && console_ready(console)) {
-        size_t bytes = console_pending(console);
-        ssize_t n = write(console->fd, console->queue + console->begin,
-                          bytes < PIPE_BUF ? bytes : PIPE_BUF);
+    struct pollfd ready = {.fd = console->fd, .events = POLLOUT};
+    Bytes *queue = &console->queue;
+    while (bytes_count(queue) > 0 && poll(&ready, 1, 0) > 0) {
+        size_t bytes = bytes_count(queue);
+        ssize_t n =
+            write(console->fd, queue->data + queue->begin, bytes < PIPE_BUF ? bytes : PIPE_BUF);
         if (n > 0) {
-            console->begin += (size_t)n;
+            queue->begin += (size_t)n;
         } else if (errno != EINTR && errno != EAGAIN) {
             console->gone = true;
             console->error = errno == EPIPE ? 0 : errno;
-            console->begin = console->end = 0;
+            queue->begin = queue->end = 0;
         }
     }
 }
 
-// ---- lines and the bar
+// ---- Lines and the bar
 
 static void erase_bar(Console *console) {
     if (!console->terminal || !console->bar->drawn) return;

@@ -18,20 +18,28 @@ typedef struct Bar {
     bool drawn;
 } Bar;
 
+// A queue of bytes: data[begin] to data[end - 1].
+typedef struct Bytes {
+    char *data; // the owner frees it
+    size_t begin, end, capacity;
+} Bytes;
+
+void bytes_push(Bytes *bytes, const char *data, size_t count);
+static inline size_t bytes_count(const Bytes *bytes) {
+    return bytes->end - bytes->begin;
+}
+
 typedef struct Console {
     int fd;
     bool terminal;
     bool gone; // the reader has closed it: output is dropped
     int error; // errno of a failed write, except EPIPE; 0: none
-    char *queue;
-    size_t begin, end, capacity;
+    Bytes queue;
     const void *writer; // writer of the unfinished last line; NULL: all lines are whole
     Bar *bar;           // shared with the other console; the output owns it
 } Console;
 
-Console console_open(int fd, Bar *bar);
-void console_close(Console *console);
-size_t console_columns(const Console *console); // of the terminal; 0: not a terminal
+int console_columns(const Console *console); // of the terminal; 0: not a terminal
 
 // Queues bytes of `writer`, with the prefix unless they continue its unfinished line.
 void console_write(Console *console, const void *writer, const char *prefix, const char *data,
@@ -42,8 +50,6 @@ void console_set_bar(Console *console, const char *text, size_t bytes);
 void console_draw_bar(Console *console);
 // Removes the bar until the next console_set_bar.
 void console_clear_bar(Console *console);
-
-size_t console_pending(const Console *console); // queued bytes
 // Writes as many queued bytes as the descriptor accepts without blocking.
 void console_pump(Console *console);
 

@@ -21,8 +21,6 @@
 #include "common/base/format.h"
 #include "common/base/options.h"
 #include "ddp/launch/launcher.h"
-#include "ddp/launch/output.h"
-#include "ddp/launch/spawn.h"
 
 enum { DEFAULT_PORT = 29500, DEMONSTRATION_RANKS = 2 };
 
@@ -81,7 +79,7 @@ static void add_deadline_options(CommandLine *c) {
     options_add_title(&c->options, "Deadlines, in seconds");
     options_add_float(
         &c->options, "monitor-interval", &l->monitor_s, 0.001, 60,
-        "how often heartbeats and other nodes are looked at; a death is seen at once");
+        "interval at which heartbeats and other nodes are checked; a death is seen at once");
     options_metavar(&c->options, "S");
     options_add_float(&c->options, "grace-seconds", &l->grace_s, 0, 86400,
                       "from SIGTERM to SIGKILL (torchrun: 30)");
@@ -208,7 +206,7 @@ static int parse_environment(CommandLine *c, Error *err) {
 static int parse(CommandLine *c, int argc, char **argv, Error *err) {
     c->options.program = "ddprun";
     c->options.summary =
-        "Starts the ranks of a distributed job and sees them to their end.\n"
+        "Starts the ranks of a distributed job and supervises them until the last has ended.\n"
         "  ddprun [options] PROGRAM [its arguments]\n"
         "  ddprun --nproc-per-node 4 train_ddp --epochs 2\n"
         "Exit status: 0, or that of the rank that failed first (128 + number for a signal).";
@@ -231,14 +229,14 @@ static int parse(CommandLine *c, int argc, char **argv, Error *err) {
 static int demonstrate(CommandLine *c, Error *err) {
     char path[PATH_MAX], *command[] = {"train_ddp", NULL};
     Error ignored = {0};
-    if (spawn_find_program(command[0], path, &ignored) != 0) {
+    if (launcher_find_program(command[0], path, &ignored) != 0) {
         char *arguments[] = {"ddprun", NULL};
         (void)parse(c, 1, arguments, err); // fills the table, and says what is missing
         options_print_help(&c->options, stderr);
         return STATUS_USAGE; // and nothing parses again: NOLINT(*StackAddressEscape)
     }
     fprintf(stderr,
-            "ddprun starts the ranks of a job and watches over them (--help). Without "
+            "ddprun starts the ranks of a job and supervises them (--help). Without "
             "arguments: %d ranks of train_ddp.\n",
             DEMONSTRATION_RANKS);
     c->launch.command = command;

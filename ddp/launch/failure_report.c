@@ -7,6 +7,7 @@
  * they are left out for a rank that has sent none.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -65,13 +66,14 @@ static bool is_said(const Launch *launch, const LaunchedRank *rank) {
 
 static void append_last_words(char text[REPORT_MAX], const Launch *launch, int local_rank) {
     const char *words = output_last_words(launch->output, local_rank);
-    const char *folder = output_folder(launch->output, local_rank);
+    char *folder = output_folder(launch->output, local_rank);
     const LaunchedRank *rank = &launch->ranks[local_rank];
     bool again = launch->root >= 0 && launch->root != local_rank &&
                  strcmp(words, output_last_words(launch->output, launch->root)) == 0;
     if (words[0] && !again && !is_said(launch, rank))
         format_append(text, REPORT_MAX, "; last stderr: %s", words);
     if (folder) format_append(text, REPORT_MAX, "; logs: %s", folder);
+    free(folder);
 }
 
 // Appends how the root rank failed, behind its name.
@@ -106,7 +108,7 @@ void report_root(Launch *launch) {
     append_name(text, launch, root);
     append_cause(text, launch, root);
     output_say(launch->output, "%s", text);
-    nodes_publish_end(launch->nodes, launch->attempt, false, text);
+    launch_publish_end(launch, false, text);
 }
 
 // After a usage error that the console shows, ranks that met the same error need no line.

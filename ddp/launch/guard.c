@@ -12,13 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "common/base/memory.h"
-#include "ddp/launch/launch_options.h"
-
-struct Guard {
-    pid_t pid;
-    int fd; // the pipe's write end
-};
+#include "ddp/launch/launcher.h"
 
 // ---- The guard's process
 
@@ -60,40 +54,27 @@ _Noreturn static void stand_guard(int pipe_fd) {
 
 // ---- The launcher's side
 
-Guard *guard_open(Error *err) {
+int guard_open(Guard *guard, Error *err) {
     int ends[2] = {-1, -1};
     pid_t pid = pipe2(ends, O_CLOEXEC) == 0 ? fork() : -1;
     if (pid == 0) stand_guard(ends[0]);
-    if (pid < 0) {
-        error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
-        if (ends[0] >= 0) close(ends[0]);
-        if (ends[1] >= 0) close(ends[1]);
-        return NULL;
-    }
-    close(ends[0]);
-    Guard *guard = memory_zalloc(sizeof *guard);
+    if (pid < 0) error_set(err, STATUS_FAILED, "cannot start the guard: %s", strerror(errno));
+    if (ends[0] >= 0) close(ends[0]);
+    if (pid < 0 && ends[1] >= 0) close(ends[1]);
+    if (pid < 0) return -1;
     *guard = (Guard){.pid = pid, .fd = ends[1]};
-    return guard;
+    return 0;
 }
 
 // A failure is ignored: without the guard only the case of guard.h, SIGKILL, is unprotected.
-static void send_message(Guard *guard, pid_t message) {
+void guard_tell(const Guard *guard, pid_t message) {
     ssize_t n = write(guard->fd, &message, sizeof message);
     (void)n;
 }
 
-void guard_watch(Guard *guard, pid_t group) {
-    send_message(guard, group);
-}
-
-void guard_release(Guard *guard, pid_t group) {
-    send_message(guard, -group);
-}
-
 void guard_close(Guard *guard) {
-    if (!guard) return;
+    if (guard->pid == 0) return;
     close(guard->fd);
     kill(guard->pid, SIGCONT); // in case it is stopped
     while (waitpid(guard->pid, NULL, 0) < 0 && errno == EINTR) continue;
-    free(guard);
 }

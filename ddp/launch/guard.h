@@ -12,13 +12,16 @@
 
 #include "common/base/error.h"
 
-typedef struct Guard Guard;
+typedef struct Guard {
+    pid_t pid; // 0: not open
+    int fd;    // the pipe's write end
+} Guard;
 
-// Forks the guard. Precondition: the process has one thread. NULL with err filled on failure.
-Guard *guard_open(Error *err);
-void guard_watch(Guard *guard, pid_t group); // called in the rank, before exec
-// Precondition: the group's leader is not reaped yet. Afterwards its number may be reused.
-void guard_release(Guard *guard, pid_t group);
+// Forks the guard. Precondition: the process has one thread. 0, or -1 with err filled.
+int guard_open(Guard *guard, Error *err);
+// Watches process group `message`, before its leader's exec; or releases group -message, before its
+// leader is reaped, because its number may be reused afterwards.
+void guard_tell(const Guard *guard, pid_t message);
 void guard_close(Guard *guard); // and reaps the guard
 
 #endif

@@ -103,18 +103,8 @@ static bool end_lateness(Launch *launch) {
     return true;
 }
 
-static void check_nodes(Launch *launch) {
-    char text[1024];
-    NodesVerdict news = nodes_poll(launch->nodes, launch->attempt, text, sizeof text);
-    if (news == NODES_RUNNING) return;
-    output_say(launch->output, "%s", text);
-    nodes_publish_end(launch->nodes, launch->attempt, news == NODES_STOPPED, text);
-    if (news == NODES_STOPPED) launch->no_restart = true;
-    launch_end_ranks(launch, CAUSE_NODES, SIGTERM);
-}
-
 void launch_check_health(Launch *launch) {
     if (launch->alive == 0) return;
     read_heartbeats(launch);
-    if (!end_silence(launch) && !end_lateness(launch)) check_nodes(launch);
+    if (!end_silence(launch) && !end_lateness(launch)) launch_check_nodes(launch);
 }

@@ -1,8 +1,8 @@
 /* launch.h: the state of one job on this node, shared by the launcher's files. One thread uses it.
  *
  *   launcher.c           opens the state; runs the first attempt and the restarts
- *   node_rendezvous.c    waits for the other nodes' launchers
- *   start_ranks.c        starts the ranks of an attempt
+ *   nodes.c              waits for the other nodes' launchers, and detects their end
+ *   spawn.c              starts the ranks of an attempt; launch_env.c: their variables
  *   supervise.c          supervises them until the last has ended
  *   heartbeat_monitor.c  detects ranks that are stopped, silent or late
  *   failure_report.c     writes what happened
@@ -19,8 +19,7 @@
 #include <time.h>
 
 #include "ddp/launch/guard.h"
-#include "ddp/launch/launch_options.h"
-#include "ddp/launch/nodes.h"
+#include "ddp/launch/launcher.h"
 #include "ddp/launch/output.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/store/store.h"
@@ -32,7 +31,7 @@ typedef enum RankFate { RANK_ABSENT, RANK_ALIVE, RANK_EXITED, RANK_KILLED } Rank
 typedef struct LaunchedRank {
     int rank, local_rank;
     pid_t pid;    // also the number of its process group
-    int start_fd; // for spawn_poll until the rank's program runs; then -1
+    int start_fd; // pipe that is closed when the rank's program runs; then -1
     RankFate fate;
     int code; // the exit status, or the number of the signal that killed the rank
     bool core_dumped;
@@ -64,6 +63,12 @@ typedef enum LaunchCause {
     CAUSE_SIGNAL,  // the launcher received a signal
 } LaunchCause;
 
+// The launcher of another node, as node 0 sees it.
+typedef struct OtherNode {
+    int64_t beats;
+    uint64_t changed_ns; // when beats last changed; 0: never
+} OtherNode;
+
 typedef struct Launch {
     const LaunchOptions *options;
     char program[PATH_MAX];
@@ -73,9 +78,11 @@ typedef struct Launch {
     LaunchedRank *ranks; // [options->local_ranks]
     Output *output;
     HeartbeatBoard *board;
-    Guard *guard;
+    Guard guard;
     StoreServer *server; // on node 0
-    Nodes *nodes;        // NULL with one node
+    Store *store;        // of the nodes' launchers; NULL with one node
+    OtherNode *others;   // [options->nodes]; used on node 0
+    uint64_t next_poll_ns;
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;
@@ -97,6 +104,12 @@ typedef struct Launch {
     bool no_restart; // another node's launcher received a signal
 } Launch;
 
+// Reports on stderr which thread variables each rank gets with value 1, as torchrun does: ranks
+// that each use all cores slow each other down. Precedes the first launch_env_set.
+void launch_say_threads(Launch *launch);
+// Sets the variables of this rank in the launcher's own environment, which the rank inherits.
+void launch_env_set(const Launch *launch, int local_rank);
+
 // Forks ranks until STARTS_AT_A_TIME of them are starting; none after a failure.
 void launch_start_some(Launch *launch);
 // Checks whether local rank r runs its program by now; ends the attempt if it cannot.
@@ -105,11 +118,15 @@ void launch_watch_start(Launch *launch, int r);
 // Waits for all nodes' launchers. Returns 0; the number of a signal received meanwhile; or -1 with
 // err filled, which names the missing nodes.
 int launch_rendezvous_nodes(Launch *launch, Error *err);
-// Barrier over the nodes, named `point`, once per attempt. False: time-out, a signal, or another
-// node ended the attempt.
-bool launch_barrier(Launch *launch, const char *point, double patience_s);
+// Ends all ranks if another node has ended the attempt. Calls the store at most once a second;
+// blocks for at most a second per call.
+void launch_check_nodes(Launch *launch);
+// Publishes the end of this attempt and its reason, unless a node has done so; stop: no restart.
+void launch_publish_end(Launch *launch, bool stop, const char *why);
 // Waits for the other nodes' ranks, after all ranks of this node have exited with 0.
 void launch_await_nodes(Launch *launch);
+// Waits until all nodes have ended the attempt. False: time-out, a signal, or another node stopped.
+bool launch_end_together(Launch *launch);
 // On node 0: keeps the store open until the other nodes have read how the job ended (at most 5 s).
 void launch_drain_nodes(Launch *launch);
 

@@ -1,93 +1,90 @@
-/* launch_env.c: see launch_env.h. */
-#include "ddp/launch/launch_env.h"
-
-#include <stdarg.h>
+/* launch_env.c: a rank's environment: the launcher's own, overridden by these variables.
+ *
+ *   torchrun's          RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, GROUP_RANK (the node),
+ *                       GROUP_WORLD_SIZE, ROLE_*, MASTER_ADDR, MASTER_PORT, TORCHELASTIC_*
+ *   one thread a rank   OMP_NUM_THREADS=1 and OPENBLAS_NUM_THREADS=1, if several ranks share a node
+ *                       and the user has not set them
+ *   the launcher's      DDPRUN_STORE=1, DDPRUN_TOKEN, DDPRUN_HEARTBEAT (descriptor of the heartbeat
+ *                       page), DDPRUN_COLUMNS (width of the terminal that shows rank 0's stderr; 0:
+ *                       none, and for all other ranks: common/base/log.h)
+ *   --fake-hosts        DDPRUN_FAKE_HOSTS=1 and NCCL_*
+ *
+ * Fake hosts: NCCL refuses two ranks on one GPU of one host and identifies the host by NCCL_HOSTID.
+ * With its own NCCL_HOSTID each rank communicates over the network, here the loopback device. The
+ * other NCCL_ variables turn off transports that work only between real hosts, and reduce NCCL's
+ * use of the GPU, which the ranks share in turn.
+ *
+ * The variables are set in the launcher's own environment, which the next rank inherits. Each is
+ * set again for each rank or is the same for all. Only the main thread reads the environment.
+ */
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
-#include <unistd.h>
 
-#include "common/base/error.h"
-#include "common/base/memory.h"
+#include "ddp/launch/launch.h"
 
-enum { OURS_MAX = 40 }; // variables that launch_env_make can set; with fake hosts 32
-
-// Sets NAME=value, and replaces an entry of that name.
-static void set(char **environment, size_t *count, const char *name, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
-
-static void set(char **environment, size_t *count, const char *name, const char *format, ...) {
-    char value[1024];
-    va_list arguments;
-    va_start(arguments, format);
-    int bytes = vsnprintf(value, sizeof value, format, arguments);
-    va_end(arguments);
-    CHECK(bytes >= 0 && (size_t)bytes < sizeof value, "%s of %d bytes", name, bytes);
-
-    size_t length = strlen(name), i = 0;
-    while (i < *count &&
-           (strncmp(environment[i], name, length) != 0 || environment[i][length] != '='))
-        i++;
-    if (i == *count)
-        (*count)++;
-    else
-        free(environment[i]);
-    environment[i] = memory_format("%s=%s", name, value);
+static void set(const char *name, const char *value) {
+    CHECK(setenv(name, value, 1) == 0, "no memory for %s", name);
 }
 
-static void set_fake_hosts(char **environment, size_t *count, const LaunchEnv *f) {
+static void set_number(const char *name, int value) {
+    char text[16];
+    snprintf(text, sizeof text, "%d", value);
+    set(name, text);
+}
+
+// Keeps the user's value.
+static void set_default(const char *name, const char *value) {
+    CHECK(setenv(name, value, 0) == 0, "no memory for %s", name);
+}
+
+static void set_fake_hosts(int rank, int port) {
     static const char *const settings[][2] = {
         {"NCCL_MNNVL_ENABLE", "0"}, {"NCCL_NET", "Socket"},     {"NCCL_IB_DISABLE", "1"},
         {"NCCL_P2P_DISABLE", "1"},  {"NCCL_SHM_DISABLE", "1"},  {"NCCL_SOCKET_IFNAME", "lo"},
         {"NCCL_NVLS_ENABLE", "0"},  {"NCCL_ALGO", "Ring"},      {"NCCL_PROTO", "Simple"},
         {"NCCL_MAX_CTAS", "2"},     {"DDPRUN_FAKE_HOSTS", "1"},
     };
-    set(environment, count, "NCCL_HOSTID", "ddprun%d-%d", f->master_port, f->rank);
+    char host[48];
+    snprintf(host, sizeof host, "ddprun%d-%d", port, rank);
+    set("NCCL_HOSTID", host);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        if (!getenv(settings[i][0])) set(environment, count, settings[i][0], "%s", settings[i][1]);
+        set_default(settings[i][0], settings[i][1]);
 }
 
-const char *launch_env_threads(int local_ranks) {
+void launch_say_threads(Launch *launch) {
     bool omp = !getenv("OMP_NUM_THREADS"), blas = !getenv("OPENBLAS_NUM_THREADS");
-    if (local_ranks == 1 || (!omp && !blas)) return NULL;
-    if (omp && blas) return "OMP_NUM_THREADS and OPENBLAS_NUM_THREADS";
-    return omp ? "OMP_NUM_THREADS" : "OPENBLAS_NUM_THREADS";
+    int ranks = launch->options->local_ranks;
+    if (ranks == 1 || (!omp && !blas)) return;
+    output_say(launch->output,
+               "%s%s%s: set to 1 for each of the %d ranks, so that they share the cores; a value "
+               "of your own is kept",
+               omp ? "OMP_NUM_THREADS" : "", omp && blas ? " and " : "",
+               blas ? "OPENBLAS_NUM_THREADS" : "", ranks);
 }
 
-char **launch_env_make(const LaunchEnv *f) {
-    size_t count = 0;
-    while (environ[count]) count++;
-    char **list = memory_zalloc((count + OURS_MAX + 1) * sizeof *list); // NULL ends it
-    for (size_t i = 0; i < count; i++) list[i] = memory_format("%s", environ[i]);
-
-    set(list, &count, "RANK", "%d", f->rank);
-    set(list, &count, "LOCAL_RANK", "%d", f->local_rank);
-    set(list, &count, "WORLD_SIZE", "%d", f->world_size);
-    set(list, &count, "LOCAL_WORLD_SIZE", "%d", f->local_world_size);
-    set(list, &count, "GROUP_RANK", "%d", f->node);
-    set(list, &count, "GROUP_WORLD_SIZE", "%d", f->nodes);
-    set(list, &count, "ROLE_NAME", "default");
-    set(list, &count, "ROLE_RANK", "%d", f->rank);
-    set(list, &count, "ROLE_WORLD_SIZE", "%d", f->world_size);
-    set(list, &count, "MASTER_ADDR", "%s", f->master_addr);
-    set(list, &count, "MASTER_PORT", "%d", f->master_port);
-    set(list, &count, "TORCHELASTIC_RESTART_COUNT", "%d", f->restart_count);
-    set(list, &count, "TORCHELASTIC_MAX_RESTARTS", "%d", f->max_restarts);
-    set(list, &count, "TORCHELASTIC_RUN_ID", "none");
-    set(list, &count, "DDPRUN_STORE", "1");
-    set(list, &count, "DDPRUN_TOKEN", "%s", f->token);
-    set(list, &count, "DDPRUN_HEARTBEAT", "%d", f->heartbeat_fd);
-    set(list, &count, "DDPRUN_COLUMNS", "%zu", f->terminal_columns);
-    if (f->fake_hosts) set_fake_hosts(list, &count, f);
-    if (f->local_world_size > 1) {
-        if (!getenv("OMP_NUM_THREADS")) set(list, &count, "OMP_NUM_THREADS", "1");
-        if (!getenv("OPENBLAS_NUM_THREADS")) set(list, &count, "OPENBLAS_NUM_THREADS", "1");
-    }
-    return list;
-}
-
-void launch_env_free(char **environment) {
-    if (!environment) return;
-    for (size_t i = 0; environment[i]; i++) free(environment[i]);
-    free(environment);
+void launch_env_set(const Launch *launch, int local_rank) {
+    const LaunchOptions *o = launch->options;
+    const int rank = launch->ranks[local_rank].rank, world_size = o->nodes * o->local_ranks;
+    set_number("RANK", rank);
+    set_number("LOCAL_RANK", local_rank);
+    set_number("WORLD_SIZE", world_size);
+    set_number("LOCAL_WORLD_SIZE", o->local_ranks);
+    set_number("GROUP_RANK", o->node);
+    set_number("GROUP_WORLD_SIZE", o->nodes);
+    set("ROLE_NAME", "default");
+    set_number("ROLE_RANK", rank);
+    set_number("ROLE_WORLD_SIZE", world_size);
+    set("MASTER_ADDR", o->master_addr);
+    set_number("MASTER_PORT", launch->port);
+    set_number("TORCHELASTIC_RESTART_COUNT", launch->attempt);
+    set_number("TORCHELASTIC_MAX_RESTARTS", o->max_restarts);
+    set("TORCHELASTIC_RUN_ID", "none");
+    set("DDPRUN_STORE", "1");
+    set("DDPRUN_TOKEN", launch->token);
+    set_number("DDPRUN_HEARTBEAT", heartbeat_board_fd(launch->board));
+    set_number("DDPRUN_COLUMNS", output_bar_columns(launch->output, local_rank));
+    if (o->fake_hosts) set_fake_hosts(rank, launch->port);
+    if (o->local_ranks == 1) return;
+    set_default("OMP_NUM_THREADS", "1");
+    set_default("OPENBLAS_NUM_THREADS", "1");
 }

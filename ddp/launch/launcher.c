@@ -1,7 +1,7 @@
 /* launcher.c: a job on this node, from its store to its exit status (ddp/launch/launcher.h).
  *
  * Opens the resources that all attempts share (signals, output, heartbeat page, store), waits for
- * the other nodes (node_rendezvous.c), then starts and supervises the ranks (supervise.c); after a
+ * the other nodes (nodes.c), then starts and supervises the ranks (supervise.c); after a
  * failure again, at most --max-restarts times. Signals are blocked and read from a descriptor, so
  * they are handled in one place and interrupt no call. The store outlives the attempts; ranks
  * separate their keys by the restart count.
@@ -18,8 +18,6 @@
 #include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "ddp/launch/launch.h"
-#include "ddp/launch/launch_env.h"
-#include "ddp/launch/spawn.h"
 #include "ddp/store/net.h"
 
 #define FLUSH_S 5.0 // time-out of the last flush to a slow console
@@ -64,23 +62,21 @@ static int make_token(Launch *launch, Error *err) {
     return store_make_token(launch->token, err);
 }
 
-static int open_output(Launch *launch, Error *err) {
+static int launch_open(Launch *launch, Error *err) {
     const LaunchOptions *o = launch->options;
-    OutputOptions options = {.ranks = o->local_ranks,
-                             .first_rank = o->node * o->local_ranks,
-                             .log_dir = o->log_dir,
-                             .redirects = o->redirects,
-                             .tee = o->tee,
-                             .shown = o->shown};
-    launch->output = output_open(&options, err);
+    machine_name(launch->host, sizeof launch->host);
+    launch->ranks = memory_zalloc((size_t)o->local_ranks * sizeof *launch->ranks);
+    if (getrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0)
+        return error_set(err, STATUS_FAILED, "getrlimit: %s", strerror(errno));
+    if (launcher_find_program(o->command[0], launch->program, err) != 0) return -1;
+    if (make_token(launch, err) != 0) return -1;
+    launch->output = output_open(o, err);
     if (!launch->output) return -1;
-    launch->poll_entries = memory_zalloc((output_poll_max(launch->output) + 1 + STARTS_AT_A_TIME) *
-                                         sizeof *launch->poll_entries);
-    return 0;
-}
-
-static int open_store(Launch *launch, Error *err) {
-    const LaunchOptions *o = launch->options;
+    size_t descriptors = output_poll_max(launch->output) + 1 + STARTS_AT_A_TIME;
+    launch->poll_entries = memory_zalloc(descriptors * sizeof *launch->poll_entries);
+    if (open_signals(launch, err) != 0 || guard_open(&launch->guard, err) != 0) return -1;
+    launch->board = heartbeat_board_open(o->local_ranks, err);
+    if (!launch->board) return -1;
     launch->port = o->master_port;
     if (o->node != 0) return net_check_host(o->master_addr, err); // a wrong name is not retried
     launch->server = store_serve(o->master_addr, o->master_port, launch->token, err);
@@ -89,35 +85,20 @@ static int open_store(Launch *launch, Error *err) {
     return 0;
 }
 
-static int launch_open(Launch *launch, Error *err) {
-    const LaunchOptions *o = launch->options;
-    machine_name(launch->host, sizeof launch->host);
-    launch->ranks = memory_zalloc((size_t)o->local_ranks * sizeof *launch->ranks);
-    if (getrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0)
-        return error_set(err, STATUS_FAILED, "getrlimit: %s", strerror(errno));
-    if (spawn_find_program(o->command[0], launch->program, err) != 0) return -1;
-    if (make_token(launch, err) != 0 || open_output(launch, err) != 0) return -1;
-    if (open_signals(launch, err) != 0) return -1;
-    launch->guard = guard_open(err);
-    if (!launch->guard) return -1;
-    launch->board = heartbeat_board_open(o->local_ranks, err);
-    if (!launch->board) return -1;
-    return open_store(launch, err);
-}
-
 static void launch_close(Launch *launch) {
-    if (launch->output) output_flush(launch->output, FLUSH_S);
     output_close(launch->output);
-    nodes_leave(launch->nodes);
+    store_close(launch->store);
     store_server_close(launch->server);
     heartbeat_board_close(launch->board);
-    guard_close(launch->guard);
+    guard_close(&launch->guard);
     if (launch->signal_fd >= 0) {
         close(launch->signal_fd);
         sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
     }
+    free(launch->others);
     free(launch->ranks);
     free(launch->poll_entries);
+    free(launch);
 }
 
 // ---- Attempts
@@ -159,7 +140,7 @@ static int run_attempt(Launch *launch, Error *err) {
     if (launch->cause == CAUSE_START)
         error_set(err, launch->start_error.status, "%s", launch->start_error.message);
     if (!prepared || launch->cause == CAUSE_START) {
-        nodes_publish_end(launch->nodes, launch->attempt, true, err->message);
+        launch_publish_end(launch, true, err->message);
         return -1;
     }
     if (launch->cause == CAUSE_NONE) launch_await_nodes(launch);
@@ -173,25 +154,11 @@ static bool may_restart(const Launch *launch) {
            launch->attempt < launch->options->max_restarts;
 }
 
-// Reports that each rank has one thread, as torchrun does: ranks that each use all cores slow each
-// other down.
-static void say_threads(Launch *launch) {
-    const char *names = launch_env_threads(launch->options->local_ranks);
-    if (names)
-        output_say(launch->output,
-                   "%s: set to 1 for each of the %d ranks, so that they share the cores; a value "
-                   "of your own is kept",
-                   names, launch->options->local_ranks);
-}
-
 static int run_attempts(Launch *launch, Error *err) {
-    say_threads(launch);
-    for (;; launch->attempt++) {
+    launch_say_threads(launch);
+    for (launch->attempt = 0;; launch->attempt++) {
         if (run_attempt(launch, err) != 0) return err->status;
-        if (!may_restart(launch)) return exit_status(launch);
-        double patience_s = launch->options->grace_s + 60;
-        if (launch->nodes && !launch_barrier(launch, "ended", patience_s))
-            return exit_status(launch);
+        if (!may_restart(launch) || !launch_end_together(launch)) return exit_status(launch);
         output_say(launch->output, "restarting all ranks (restart %d of %d)", launch->attempt + 1,
                    launch->options->max_restarts);
     }
@@ -205,13 +172,10 @@ int launcher_run(const LaunchOptions *options, Error *err) {
     int status = launch_open(launch, err) == 0 ? launch_rendezvous_nodes(launch, err) : -1;
     if (status > 0)
         status = 128 + launch->caught;
-    else if (status == 0)
-        status = run_attempts(launch, err);
     else
-        status = err->status;
+        status = status == 0 ? run_attempts(launch, err) : err->status;
     launch_drain_nodes(launch);
-    if (launch->output) output_flush(launch->output, FLUSH_S);
-    int lost = launch->output ? output_lost(launch->output) : 0;
+    int lost = launch->output ? output_flush(launch->output, FLUSH_S) : 0;
     if (status == 0 && lost) {
         char why[FILE_CAUSE_ROOM];
         error_set(err, STATUS_FAILED, "lines on standard output were lost: %s",
@@ -219,6 +183,5 @@ int launcher_run(const LaunchOptions *options, Error *err) {
         status = STATUS_FAILED;
     }
     launch_close(launch);
-    free(launch);
     return status;
 }

@@ -9,8 +9,31 @@
 #ifndef DDP_LAUNCH_LAUNCHER_H
 #define DDP_LAUNCH_LAUNCHER_H
 
+#include <limits.h>
+#include <stdbool.h>
+
 #include "common/base/error.h"
-#include "ddp/launch/launch_options.h"
+
+enum { LAUNCH_RANKS_MAX = 1024 }; // on one node
+
+// The command line of ddprun. Times are in seconds. The texts and argv are the caller's and must
+// outlive the job.
+typedef struct LaunchOptions {
+    int local_ranks;         // on each node
+    int nodes, node;         // this is node `node` of `nodes`
+    const char *master_addr; // node 0 serves the store at this address
+    int master_port;         // 0: any free port (one node only)
+    int max_restarts;
+    double monitor_s;       // interval of the health checks (ddp/launch/heartbeat_monitor.c)
+    double grace_s;         // from SIGTERM to SIGKILL
+    double exit_timeout_s;  // from the first successful exit to the last exit
+    double heartbeat_s;     // a rank without a heartbeat for longer has failed; 0: no time-out
+    double start_timeout_s; // of the nodes' rendezvous, and of the ranks'
+    const char *log_dir, *redirects, *tee, *shown; // ddp/launch/output_routing.c; NULL: not given
+    bool bind_cores;                               // each rank to its own share of the cores
+    bool fake_hosts;                               // ranks may share a GPU: ddp/launch/launch_env.c
+    char *const *command;                          // argv of every rank, ends with NULL
+} LaunchOptions;
 
 // Runs the job and returns its exit status:
 //
@@ -19,5 +42,9 @@
 //   a signal ended ddprun            128 + number
 //   the ranks could not be started   err's status; err is filled
 int launcher_run(const LaunchOptions *options, Error *err);
+
+// Searches the program as execvp does, then in ddprun's own folder. Returns 0, or -1 with err
+// filled (STATUS_USAGE).
+int launcher_find_program(const char *name, char path[PATH_MAX], Error *err);
 
 #endif

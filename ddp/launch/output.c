@@ -20,7 +20,6 @@
 #include "common/base/file.h"
 #include "common/base/memory.h"
 #include "ddp/launch/console.h"
-#include "ddp/launch/output_routing.h"
 
 enum {
     STREAMS = 2, // per rank: stdout, stderr
@@ -31,25 +30,26 @@ enum {
 };
 
 typedef struct Stream {
+    Console *console;
     int fd;     // the pipe; -1: closed
     int log_fd; // -1: no file
+    bool filed; // has a log file in each attempt
     bool shown; // on the console
     bool bar;   // its progress bar is shown
     char prefix[16];
-    char *line; // the incomplete line, [capacity]
-    size_t used, capacity;
+    Bytes line; // the incomplete line
     char last[LAST_WORDS + 1];
 } Stream;
 
 struct Output {
-    OutputOptions options;
-    Stream *streams;               // [ranks, STREAMS]
-    char **folders;                // [ranks]; NULL entries without log files
-    unsigned char *files, *hidden; // [ranks]: bit 1 stdout, bit 2 stderr
+    const char *log_dir;
+    int ranks, first_rank; // local rank r is rank first_rank + r
+    int attempt;
     Console consoles[STREAMS];
     Bar bar;
     char error[LAST_WORDS + 1]; // first line "error: ..." shown in this attempt
-    char *chunk;                // [CHUNK]
+    char chunk[CHUNK];
+    Stream streams[]; // [STREAMS, ranks]
 };
 
 // ---- One stream
@@ -101,147 +101,115 @@ static bool is_repeated(Output *output, const Stream *stream, const char *line, 
     return false;
 }
 
-static void emit_line(Output *output, Stream *stream, Console *console, const char *line,
-                      size_t bytes) {
+static void emit_line(Output *output, Stream *stream, const char *line, size_t bytes) {
     if (stream->bar) {
-        console_clear_bar(console);
+        console_clear_bar(stream->console);
         line = skip_bars(line, &bytes);
     }
     remember(stream, line, bytes);
     if (!stream->shown || is_repeated(output, stream, line, bytes)) return;
-    console_write(console, stream, stream->prefix, line, bytes);
+    console_write(stream->console, stream, stream->prefix, line, bytes);
 }
 
-// Shows the last bar in the incomplete line, which begins at `begin`. Returns the bar's begin: the
-// bars before it are dropped.
-static size_t emit_bar(Stream *stream, Console *console, size_t begin) {
-    const char *bar = memrchr(stream->line + begin, '\r', stream->used - begin);
-    if (!bar) return begin;
-    begin = (size_t)(bar - stream->line);
-    console_set_bar(console, bar, stream->used - begin);
-    return begin;
-}
-
-// Emits all complete lines, and with `all` the incomplete one unless it is a bar.
-static void emit_lines(Output *output, Stream *stream, Console *console, bool all) {
-    size_t begin = 0;
-    while (begin < stream->used) {
-        char *line = stream->line + begin;
-        char *newline = memchr(line, '\n', stream->used - begin);
+// Emits all complete lines, and with `all` the incomplete one unless it is a bar. Shows the last
+// bar in the incomplete line; the bars before it are dropped.
+static void emit_lines(Output *output, Stream *stream, bool all) {
+    Bytes *left = &stream->line;
+    while (bytes_count(left) > 0) {
+        char *line = left->data + left->begin;
+        char *newline = memchr(line, '\n', bytes_count(left));
         if (!newline && (!all || (stream->bar && *line == '\r'))) break;
-        size_t bytes = newline ? (size_t)(newline - line) + 1 : stream->used - begin;
-        emit_line(output, stream, console, line, bytes);
-        begin += bytes;
+        size_t bytes = newline ? (size_t)(newline - line) + 1 : bytes_count(left);
+        emit_line(output, stream, line, bytes);
+        left->begin += bytes;
     }
-    if (stream->bar && begin < stream->used) begin = emit_bar(stream, console, begin);
-    if (begin < stream->used) memmove(stream->line, stream->line + begin, stream->used - begin);
-    stream->used -= begin;
+    if (!stream->bar || bytes_count(left) == 0) return;
+    const char *bar = memrchr(left->data + left->begin, '\r', bytes_count(left));
+    if (!bar) return;
+    left->begin = (size_t)(bar - left->data);
+    console_set_bar(stream->console, bar, bytes_count(left));
 }
 
-static void take(Output *output, Stream *stream, Console *console, size_t bytes) {
-    write_log(output, stream, output->chunk, bytes);
-    if (stream->used + bytes > stream->capacity) {
-        stream->capacity = 2 * (stream->used + bytes);
-        stream->line = memory_grow(stream->line, stream->capacity, 1);
-    }
-    memcpy(stream->line + stream->used, output->chunk, bytes);
-    stream->used += bytes;
-    emit_lines(output, stream, console, stream->used > LINE_MAX_BYTES);
-}
-
-static void stream_end(Output *output, Stream *stream, Console *console) {
+static void stream_end(Output *output, Stream *stream) {
     if (stream->fd < 0) return;
-    emit_lines(output, stream, console, true);
-    if (stream->bar) console_clear_bar(console);
-    stream->used = 0;
+    emit_lines(output, stream, true);
+    if (stream->bar) console_clear_bar(stream->console);
+    stream->line.begin = stream->line.end = 0;
     close(stream->fd);
     stream->fd = -1;
 }
 
 // Reads one chunk of the pipe. False: the pipe is empty or closed.
-static bool stream_pump(Output *output, Stream *stream, Console *console) {
+static bool stream_pump(Output *output, Stream *stream) {
     if (stream->fd < 0) return false;
     ssize_t n = read(stream->fd, output->chunk, CHUNK);
     if (n > 0) {
-        take(output, stream, console, (size_t)n);
+        write_log(output, stream, output->chunk, (size_t)n);
+        bytes_push(&stream->line, output->chunk, (size_t)n);
+        emit_lines(output, stream, bytes_count(&stream->line) > LINE_MAX_BYTES);
         return true;
     }
-    if (n < 0 && (errno == EAGAIN || errno == EINTR)) return false;
-    stream_end(output, stream, console);
+    if (n == 0 || (errno != EAGAIN && errno != EINTR)) stream_end(output, stream);
     return false;
+}
+
+static void stream_drain(Output *output, Stream *stream) {
+    // A pipe holds 64 KiB: bounded, because a grandchild may keep writing.
+    for (int i = 0; i < 16 && stream_pump(output, stream); i++) continue;
+    // The last line may lack its newline.
+    const char *line = stream->line.data + stream->line.begin;
+    size_t bytes = bytes_count(&stream->line);
+    if (bytes > 0 && !(stream->bar && *line == '\r')) remember(stream, line, bytes);
 }
 
 // ---- All streams
 
-static Stream *stream_of(const Output *output, int local_rank, int which) {
-    return &output->streams[local_rank * STREAMS + which];
-}
-
 static bool crowded(const Console *console) {
-    return console_pending(console) > QUEUE_MAX_BYTES;
+    return bytes_count(&console->queue) > QUEUE_MAX_BYTES;
 }
 
 size_t output_poll_max(const Output *output) {
-    return (size_t)output->options.ranks * STREAMS + STREAMS;
+    return (size_t)output->ranks * STREAMS + STREAMS;
 }
 
 size_t output_poll(const Output *output, struct pollfd *entries) {
     size_t count = 0;
-    for (int which = 0; which < STREAMS; which++) {
-        const Console *console = &output->consoles[which];
-        if (console_pending(console) > 0) {
+    for (int i = 0; i < STREAMS; i++) {
+        const Console *console = &output->consoles[i];
+        if (bytes_count(&console->queue) > 0)
             entries[count++] = (struct pollfd){.fd = console->fd, .events = POLLOUT};
-        }
-        for (int r = 0; r < output->options.ranks && !crowded(console); r++) {
-            int fd = stream_of(output, r, which)->fd;
-            if (fd >= 0) entries[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
-        }
+    }
+    for (int i = 0; i < STREAMS * output->ranks; i++) {
+        const Stream *stream = &output->streams[i];
+        if (stream->fd >= 0 && !crowded(stream->console))
+            entries[count++] = (struct pollfd){.fd = stream->fd, .events = POLLIN};
     }
     return count;
 }
 
 void output_pump(Output *output) {
-    for (int which = 0; which < STREAMS; which++) {
-        Console *console = &output->consoles[which];
-        for (int r = 0; r < output->options.ranks && !crowded(console); r++)
-            (void)stream_pump(output, stream_of(output, r, which), console);
-        if (which == 1) console_draw_bar(console);
-        console_pump(console);
+    for (int i = 0; i < STREAMS * output->ranks; i++) {
+        Stream *stream = &output->streams[i];
+        if (!crowded(stream->console)) (void)stream_pump(output, stream);
     }
+    console_draw_bar(&output->consoles[1]);
+    for (int i = 0; i < STREAMS; i++) console_pump(&output->consoles[i]);
 }
 
 void output_drain(Output *output, int local_rank) {
-    for (int which = 0; which < STREAMS; which++) {
-        // A pipe holds 64 KiB: bounded, because a grandchild may keep writing.
-        for (int i = 0; i < 16; i++) {
-            Stream *stream = stream_of(output, local_rank, which);
-            if (!stream_pump(output, stream, &output->consoles[which])) break;
-        }
-        // The last line may lack its newline.
-        Stream *stream = stream_of(output, local_rank, which);
-        bool is_bar = stream->bar && stream->used > 0 && stream->line[0] == '\r';
-        if (stream->used > 0 && !is_bar) remember(stream, stream->line, stream->used);
-    }
+    for (int i = local_rank; i < STREAMS * output->ranks; i += output->ranks)
+        stream_drain(output, &output->streams[i]);
 }
 
-int output_lost(const Output *output) {
-    return output->consoles[0].error;
-}
-
-void output_flush(Output *output, double seconds) {
+int output_flush(Output *output, double seconds) {
     uint64_t deadline_ns = clock_ns_after(seconds);
     for (;;) {
-        struct pollfd entries[STREAMS];
-        nfds_t count = 0;
-        for (int which = 0; which < STREAMS; which++) {
-            Console *console = &output->consoles[which];
-            console_pump(console);
-            if (console_pending(console) == 0) continue;
-            entries[count++] = (struct pollfd){.fd = console->fd, .events = POLLOUT};
-        }
+        struct pollfd entries[STREAMS]; // of the consoles: the pipes are closed
+        output_pump(output);
+        size_t count = output_poll(output, entries);
         uint64_t now = clock_ns();
-        if (count == 0 || now >= deadline_ns) return;
-        (void)poll(entries, count, (int)((deadline_ns - now) / 1000000) + 1);
+        if (count == 0 || now >= deadline_ns) return output->consoles[0].error;
+        (void)poll(entries, (nfds_t)count, (int)((deadline_ns - now) / 1000000) + 1);
     }
 }
 
@@ -257,25 +225,29 @@ void output_say(Output *output, const char *format, ...) {
 }
 
 const char *output_last_words(const Output *output, int local_rank) {
-    return stream_of(output, local_rank, 1)->last;
+    return output->streams[output->ranks + local_rank].last;
 }
 
 bool output_has_shown(const Output *output, const char *words) {
     return words[0] && strcmp(output->error, words) == 0;
 }
 
-size_t output_bar_columns(const Output *output, int local_rank) {
-    return stream_of(output, local_rank, 1)->bar ? console_columns(&output->consoles[1]) : 0;
+int output_bar_columns(const Output *output, int local_rank) {
+    const Stream *stream = &output->streams[output->ranks + local_rank];
+    return stream->bar ? console_columns(stream->console) : 0;
 }
 
-const char *output_folder(const Output *output, int local_rank) {
-    return output->folders[local_rank];
+char *output_folder(const Output *output, int local_rank) {
+    const Stream *out = &output->streams[local_rank], *err = out + output->ranks;
+    if (!out->filed && !err->filed) return NULL;
+    return memory_format("%s/attempt_%d/%d", output->log_dir, output->attempt,
+                         output->first_rank + local_rank);
 }
 
 // ---- Attempts and their files
 
-static int open_log(const char *folder, int which, Error *err) {
-    char *path = memory_format("%s/%s.log", folder, which == 0 ? "stdout" : "stderr");
+static int open_log(const char *folder, const char *name, Error *err) {
+    char *path = memory_format("%s/%s.log", folder, name);
     // O_NONBLOCK: opening a FIFO does not wait for its reader.
     int fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NONBLOCK | O_NOCTTY, 0666);
     struct stat info;
@@ -291,87 +263,70 @@ static int open_log(const char *folder, int which, Error *err) {
 }
 
 int output_begin(Output *output, int attempt, Error *err) {
+    output->attempt = attempt;
     output->error[0] = '\0';
-    for (int r = 0; r < output->options.ranks; r++) {
-        for (int which = 0; which < STREAMS; which++) stream_of(output, r, which)->last[0] = '\0';
-        if (!output->files[r]) continue;
-        free(output->folders[r]);
-        output->folders[r] = memory_format("%s/attempt_%d/%d", output->options.log_dir, attempt,
-                                           output->options.first_rank + r);
-        if (file_make_folder(output->folders[r], err) != 0) return -1;
-        for (int which = 0; which < STREAMS; which++) {
-            if (!(output->files[r] & (1 << which))) continue;
-            Stream *stream = stream_of(output, r, which);
-            stream->log_fd = open_log(output->folders[r], which, err);
-            if (stream->log_fd < 0) return -1;
-        }
+    int status = 0;
+    for (int i = 0; i < STREAMS * output->ranks && status == 0; i++) {
+        Stream *stream = &output->streams[i];
+        stream->last[0] = '\0';
+        if (!stream->filed) continue;
+        char *folder = output_folder(output, i % output->ranks);
+        status = file_make_folder(folder, err);
+        if (status == 0)
+            stream->log_fd = open_log(folder, i < output->ranks ? "stdout" : "stderr", err);
+        if (stream->log_fd < 0) status = -1;
+        free(folder);
     }
-    return 0;
+    return status;
 }
 
 void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd) {
-    const int fds[STREAMS] = {stdout_fd, stderr_fd};
-    for (int which = 0; which < STREAMS; which++) {
-        (void)fcntl(fds[which], F_SETFL, O_NONBLOCK); // the read end only: the rank's writes block
-        stream_of(output, local_rank, which)->fd = fds[which];
-    }
+    output->streams[local_rank].fd = stdout_fd;
+    output->streams[output->ranks + local_rank].fd = stderr_fd;
 }
 
 void output_end(Output *output) {
-    for (int r = 0; r < output->options.ranks; r++) {
-        output_drain(output, r);
-        for (int which = 0; which < STREAMS; which++) {
-            Stream *stream = stream_of(output, r, which);
-            stream_end(output, stream, &output->consoles[which]);
-            if (stream->log_fd >= 0) close(stream->log_fd);
-            stream->log_fd = -1;
-        }
+    for (int i = 0; i < STREAMS * output->ranks; i++) {
+        Stream *stream = &output->streams[i];
+        stream_drain(output, stream);
+        stream_end(output, stream);
+        if (stream->log_fd >= 0) close(stream->log_fd);
+        stream->log_fd = -1;
     }
 }
 
 // ---- Opening and closing
 
-static void stream_open(Output *output, int local_rank, int which) {
-    int rank = output->options.first_rank + local_rank, bit = 1 << which;
-    bool shown = !(output->hidden[local_rank] & bit), filed = output->files[local_rank] & bit;
-    bool bar = rank == 0 && which == 1 && shown && !filed && output->consoles[1].terminal;
-    Stream *stream = stream_of(output, local_rank, which);
-    *stream = (Stream){.fd = -1, .log_fd = -1, .shown = shown, .bar = bar};
+static void stream_open(Output *output, int which, int local_rank, bool filed, bool shown) {
+    Console *console = &output->consoles[which];
+    int rank = output->first_rank + local_rank;
+    Stream *stream = &output->streams[which * output->ranks + local_rank];
+    *stream = (Stream){.console = console, .fd = -1, .log_fd = -1, .filed = filed, .shown = shown};
+    stream->bar = rank == 0 && which == 1 && shown && !filed && console->terminal;
     if (rank == 0 && which == 0) return; // the job's data
     snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
 }
 
-Output *output_open(const OutputOptions *options, Error *err) {
-    size_t ranks = (size_t)options->ranks;
-    Output *output = memory_zalloc(sizeof *output);
-    output->options = *options;
-    output->streams = memory_zalloc(ranks * STREAMS * sizeof *output->streams);
-    output->folders = memory_zalloc(ranks * sizeof *output->folders);
-    output->files = memory_zalloc(ranks);
-    output->hidden = memory_zalloc(ranks);
-    output->chunk = memory_zalloc(CHUNK);
-    int status = output_routing_parse(options, output->files, output->hidden, err);
+Output *output_open(const LaunchOptions *options, Error *err) {
+    unsigned char files[LAUNCH_RANKS_MAX], hidden[LAUNCH_RANKS_MAX];
+    if (output_routing_parse(options, files, hidden, err) != 0) return NULL;
+    const int ranks = options->local_ranks;
+    Output *output = memory_zalloc(sizeof *output + (size_t)ranks * STREAMS * sizeof(Stream));
+    output->log_dir = options->log_dir;
+    output->ranks = ranks;
+    output->first_rank = options->node * ranks;
     for (int which = 0; which < STREAMS; which++) {
-        output->consoles[which] = console_open(which + 1, &output->bar);
-        for (int r = 0; r < options->ranks; r++) stream_open(output, r, which);
+        output->consoles[which] =
+            (Console){.fd = which + 1, .terminal = isatty(which + 1) == 1, .bar = &output->bar};
+        for (int r = 0; r < ranks; r++)
+            stream_open(output, which, r, files[r] >> which & 1, !(hidden[r] >> which & 1));
     }
-    if (status == 0) return output;
-    output_close(output);
-    return NULL;
+    return output;
 }
 
 void output_close(Output *output) {
     if (!output) return;
-    output_end(output);
-    for (int r = 0; r < output->options.ranks; r++) {
-        free(output->folders[r]);
-        for (int which = 0; which < STREAMS; which++) free(stream_of(output, r, which)->line);
-    }
-    for (int which = 0; which < STREAMS; which++) console_close(&output->consoles[which]);
-    free(output->streams);
-    free(output->folders);
-    free(output->files);
-    free(output->hidden);
-    free(output->chunk);
+    for (int i = 0; i < STREAMS * output->ranks; i++) free(output->streams[i].line.data);
+    for (int i = 0; i < STREAMS; i++) free(output->consoles[i].queue.data);
     free(output);
 }

@@ -15,16 +15,16 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "ddp/launch/output_routing.h"
+#include "ddp/launch/launcher.h"
 
 typedef struct Output Output;
 
-Output *output_open(const OutputOptions *options, Error *err);
+Output *output_open(const LaunchOptions *options, Error *err);
 void output_close(Output *output);
 
 // Creates log_dir/attempt_K/RANK/{stdout,stderr}.log for this attempt. 0, or -1 with err filled.
 int output_begin(Output *output, int attempt, Error *err);
-// Forwards these pipes of the rank from now on. Takes both descriptors (read ends).
+// Forwards these pipes of the rank from now on. Takes both descriptors (read ends, non-blocking).
 void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd);
 // Drains the pipes, then closes pipes and files. A write end that a stray grandchild still holds is
 // not waited for.
@@ -37,10 +37,9 @@ size_t output_poll(const Output *output, struct pollfd *entries);
 void output_pump(Output *output);
 // Reads all that this rank has written until now, so that output_last_words is complete.
 void output_drain(Output *output, int local_rank);
-// Blocks until both consoles' queues are empty, at most this many seconds.
-void output_flush(Output *output, double seconds);
-// errno of a failed write to standard output, whose lines are lost; 0: none failed.
-int output_lost(const Output *output);
+// After output_end: blocks until both consoles' queues are empty, at most this many seconds.
+// Returns the errno of a failed write to standard output, whose lines are lost; 0: none failed.
+int output_flush(Output *output, double seconds);
 
 // Writes a line of the launcher's own to stderr: "ddprun: ...".
 void output_say(Output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -51,8 +50,14 @@ const char *output_last_words(const Output *output, int local_rank);
 bool output_has_shown(const Output *output, const char *words);
 // Columns of the terminal that shows this rank's progress bar; 0: no bar. Only rank 0 has a bar,
 // and only if its stderr has no log file.
-size_t output_bar_columns(const Output *output, int local_rank);
-// The folder of the rank's log files in this attempt; NULL without log files.
-const char *output_folder(const Output *output, int local_rank);
+int output_bar_columns(const Output *output, int local_rank);
+// The folder of the rank's log files in this attempt, owned by the caller; NULL without log files.
+char *output_folder(const Output *output, int local_rank);
+
+// Fills two bit masks for each local rank (bit 0: stdout, bit 1: stderr): `files`, streams with a
+// log file; `hidden`, streams that the console does not show. Returns 0, or -1 with err filled
+// (STATUS_USAGE).
+int output_routing_parse(const LaunchOptions *options, unsigned char files[LAUNCH_RANKS_MAX],
+                         unsigned char hidden[LAUNCH_RANKS_MAX], Error *err);
 
 #endif

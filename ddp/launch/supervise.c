@@ -1,7 +1,7 @@
 /* supervise.c: supervises one attempt's ranks, from fork to the last exit (ddp/launch/launch.h).
  *
  * One loop: poll (output, signals, starting ranks, the next health check), take signals, reap
- * ranks, start more of them (start_ranks.c), decide.
+ * ranks, start more of them (spawn.c), decide.
  *
  * The root is the rank that failed first. Several deaths may precede one SIGCHLD, so the loop
  * collects deaths for 100 ms before it names the root. A rank that exited with STATUS_FAILED may
@@ -132,7 +132,7 @@ static void reap_rank(Launch *launch, LaunchedRank *rank) {
     }
     launch_watch_start(launch, rank->local_rank); // reads why exec failed
     kill(-rank->pid, SIGKILL);
-    guard_release(launch->guard, rank->pid);
+    guard_tell(&launch->guard, -rank->pid);
     (void)waitid(P_PID, (id_t)rank->pid, &info, WEXITED | WNOHANG);
     note_end(launch, rank, &info);
 }
@@ -186,7 +186,7 @@ static void react_to_signal(Launch *launch, int number) {
     output_say(launch->output, "received %s: ending all ranks", name);
     char why[64];
     snprintf(why, sizeof why, "its ddprun received %s", name);
-    nodes_publish_end(launch->nodes, launch->attempt, true, why);
+    launch_publish_end(launch, true, why);
     launch_end_ranks(launch, CAUSE_SIGNAL, number);
 }
 
