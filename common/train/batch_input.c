@@ -4,23 +4,6 @@
 #include "common/base/memory.h"
 #include "common/nn/tape.h"
 
-typedef struct BatchSlot {
-    void *samples;     // [capacity, c, h, w] or [capacity, T], in device memory
-    void *target;      // labels or numbers, in device memory
-    DeviceEvent *free; // recorded after the last work on the slot
-    DeviceEvent *sent; // recorded after the copy: then the host's memory may be overwritten
-} BatchSlot;
-
-struct BatchInput {
-    Device *device;
-    const Dataset *set;
-    size_t sample_bytes, target_bytes, capacity;
-    BatchSlot slots[BATCH_SLOTS];
-    int slot_count, slot;
-    const Batch *batch;
-    size_t begin, end, part, parts; // micro-batch `part` of `parts` is samples [begin, end)
-};
-
 BatchInput *batch_input_create(Device *device, const Dataset *set, size_t capacity) {
     BatchInput *input = memory_zalloc(sizeof *input);
     *input = (BatchInput){
@@ -87,27 +70,9 @@ void batch_input_select(BatchInput *input, size_t i, size_t parts) {
     input->parts = parts;
 }
 
-size_t batch_input_count(const BatchInput *input) {
-    return input->end - input->begin;
-}
-size_t batch_input_part(const BatchInput *input) {
-    return input->part;
-}
-size_t batch_input_parts(const BatchInput *input) {
-    return input->parts;
-}
-
-const Batch *batch_input_batch(const BatchInput *input) {
-    return input->batch;
-}
-
-int batch_input_slot(const BatchInput *input) {
-    return input->slot;
-}
-
 Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
     const size_t *sample = input->set->shape;
-    size_t shape[] = {batch_input_count(input), sample[0], sample[1], sample[2]};
+    size_t shape[] = {input->end - input->begin, sample[0], sample[1], sample[2]};
     void *samples = (char *)input->slots[input->slot].samples + input->begin * input->sample_bytes;
     if (input->set->tokens) return tape_view(tape, DTYPE_I64, 2, shape, samples);
     return tape_view(tape, DTYPE_F32, 4, shape, samples);
@@ -115,7 +80,7 @@ Tensor *batch_input_samples(const BatchInput *input, Tape *tape) {
 
 Tensor *batch_input_target(const BatchInput *input, Tape *tape) {
     const Dataset *set = input->set;
-    size_t count = batch_input_count(input);
+    size_t count = input->end - input->begin;
     void *target = (char *)input->slots[input->slot].target + input->begin * input->target_bytes;
     if (set->dense)
         return tape_view(tape, DTYPE_I64, 3, (size_t[]){count, set->shape[1], set->shape[2]},

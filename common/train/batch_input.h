@@ -21,7 +21,23 @@
 
 enum { BATCH_SLOTS = 2 };
 
-typedef struct BatchInput BatchInput;
+typedef struct BatchSlot {
+    void *samples;     // [capacity, c, h, w] or [capacity, T], in device memory
+    void *target;      // labels or numbers, in device memory
+    DeviceEvent *free; // recorded after the last work on the slot
+    DeviceEvent *sent; // recorded after the copy: then the host's memory may be overwritten
+} BatchSlot;
+
+typedef struct BatchInput {
+    Device *device;
+    const Dataset *set;
+    size_t sample_bytes, target_bytes, capacity;
+    BatchSlot slots[BATCH_SLOTS];
+    int slot_count, slot;           // `slot` holds the last sent batch
+    const Batch *batch;             // the whole batch
+    size_t begin, end, part, parts; // micro-batch `part` of `parts` is samples [begin, end)
+} BatchInput;
+
 typedef struct Tape Tape; // common/nn/tape.h
 
 // Allocates slots for batches of up to `capacity` samples of the set. Precondition: the batches are
@@ -39,15 +55,9 @@ void batch_input_send(BatchInput *input, const Batch *batch);
 void batch_input_used(BatchInput *input);
 
 // Selects micro-batch i of `parts` of the last sent batch (PyTorch's chunk rule; it may be empty).
-// The functions below concern the selected micro-batch unless they say otherwise.
 void batch_input_select(BatchInput *input, size_t i, size_t parts);
-size_t batch_input_count(const BatchInput *input); // its number of samples
-size_t batch_input_part(const BatchInput *input);  // i
-size_t batch_input_parts(const BatchInput *input); // the number of micro-batches
 
-const Batch *batch_input_batch(const BatchInput *input); // the whole batch
-int batch_input_slot(const BatchInput *input);           // the batch's slot, from 0
-// Return tensors of the tape that alias the slot.
+// Return tensors of the tape that alias the selected micro-batch in the slot.
 //
 //     data               samples                    target
 //     images             [count, c, h, w] F32       labels [count] I64

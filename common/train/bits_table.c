@@ -1,69 +1,41 @@
-/* bits_table.c: see bits_table.h.
+/* bits_table.c: see bits_table.h; announces at the start of a run whether its bits are equal.
  *
  * Both wrappers sum gradients in device order. Bits are equal if each device computes the same
  * numbers from the same rows, and if dividing each rank's loss rounds as DataParallel's division.
  */
 #include "common/train/bits_table.h"
 
+#include <string.h>
+
+#include "common/base/format.h"
+
 // ---- conditions ---------------------------------------------------------------------------------
 
-static bool interleaves(const Run *run) {
-    return strategy_processes(run->strategy) == 1 || run->strategy->sampler->interleaved;
-}
-
-static bool averages(const Run *run) { // DistributedDataParallel's default
-    return !run->strategy->global_mean;
-}
-
-// Dividing by a power of two is exact.
-static bool averages_and_rounds(const Run *run) {
-    int devices = run->job->devices;
-    return averages(run) && (devices & (devices - 1)) != 0;
-}
-
-static bool averages_uneven_shares(const Run *run) {
+// Sets holds[c] to whether condition c holds for the run.
+static void find_conditions(const Run *run, bool holds[BITS_CONDITIONS]) {
+    const TrainConfig *config = run->config;
+    const Options *options = run->options;
     const Sampler *sampler = run->strategy->sampler;
-    for (size_t i = 0; averages(run) && i < sampler->batch_count; i++)
-        if (sampler->global[i] % (size_t)run->job->devices != 0) return true;
-    return false;
-}
-
-static bool averages_pixels(const Run *run) {
-    return averages(run) && run->data->train.dense;
-}
-
-static bool averages_in_fp16(const Run *run) {
-    return averages(run) && run->config->amp == PRECISION_F16;
-}
-
-static bool accumulates(const Run *run) {
-    return run->config->accumulate_steps > 1;
-}
-
-static bool mines(const Run *run) {
-    return run->config->ohem_threshold > 0 || run->config->ohem_probability > 0;
-}
-
-static bool uses_threads(const Run *run) {
-    return run->config->threads > 1;
-}
-
-static bool uses_gpus(const Run *run) {
-    return !device_is_cpu(run->strategy->device);
-}
-
-static bool changes_gradients(const Run *run) {
-    return options_find(run->options, "comm-hook") &&
-           !options_is(run->options, "comm-hook", "none") &&
-           !options_is(run->options, "comm-hook", "allreduce");
-}
-
-static bool adds_fast(const Run *run) {
-    return options_given(run->options, "fast-sums");
-}
-
-static bool synchronizes_batch_norm(const Run *run) {
-    return options_given(run->options, "sync-batch-norm");
+    const size_t devices = (size_t)run->job->devices;
+    const bool averages = !run->strategy->global_mean; // DistributedDataParallel's default
+    holds[BITS_NEVER] = false;
+    holds[BITS_INTERLEAVED] = strategy_processes(run->strategy) == 1 || sampler->interleaved;
+    // Dividing by a power of two is exact.
+    holds[BITS_ROUNDED] = averages && (devices & (devices - 1)) != 0;
+    holds[BITS_UNEVEN] = false;
+    for (size_t i = 0; averages && i < sampler->batch_count; i++)
+        if (sampler->global[i] % devices != 0) holds[BITS_UNEVEN] = true;
+    holds[BITS_PIXELS] = averages && run->data->train.dense;
+    holds[BITS_FP16] = averages && config->amp == PRECISION_F16;
+    holds[BITS_ACCUMULATED] = config->accumulate_steps > 1;
+    holds[BITS_MINED] = config->ohem_threshold > 0 || config->ohem_probability > 0;
+    holds[BITS_THREADS] = config->threads > 1;
+    holds[BITS_GPUS] = !device_is_cpu(run->strategy->device);
+    holds[BITS_HOOK] = options_find(options, "comm-hook") &&
+                       !options_is(options, "comm-hook", "none") &&
+                       !options_is(options, "comm-hook", "allreduce");
+    holds[BITS_FAST_SUMS] = options_given(options, "fast-sums");
+    holds[BITS_SYNC_BATCH_NORM] = options_given(options, "sync-batch-norm");
 }
 
 // ---- the table ----------------------------------------------------------------------------------
@@ -74,55 +46,119 @@ static const char GLOBAL[] = "--normalize global";
 // clang-format off
 static const BitsRow ROWS[] = {
     // Bits differ when ...
-    {"sampler", interleaves, "interleaved",
+    {"sampler", BITS_INTERLEAVED, "interleaved",
      "ranks take rows in turns, DataParallel's devices take blocks", BLOCKED},
-    {"normalize", averages_and_rounds, "average, on W ranks, W no power of two",
+    {"normalize", BITS_ROUNDED, "average, on W ranks, W no power of two",
      "dividing by W rounds", GLOBAL},
-    {"normalize", averages_uneven_shares, "average, of batches that W does not divide",
+    {"normalize", BITS_UNEVEN, "average, of batches that W does not divide",
      "a row of a smaller share weighs more", GLOBAL},
-    {"normalize", averages_pixels, "average, of pixels",
+    {"normalize", BITS_PIXELS, "average, of pixels",
      "ranks may count different numbers of labelled pixels", GLOBAL},
-    {"amp", averages_in_fp16, "fp16, with an average",
+    {"amp", BITS_FP16, "fp16, with an average",
      "gradients W times as large overflow or underflow fp16 in other steps", GLOBAL},
-    {"accumulate-steps", accumulates, "more than 1",
+    {"accumulate-steps", BITS_ACCUMULATED, "more than 1",
      "each rank adds up its parts before ranks are added up", NULL},
-    {"ohem-threshold|ohem-probability|ohem-min", mines, "given",
+    {"ohem-threshold|ohem-probability|ohem-min", BITS_MINED, "given",
      "each rank mines the pixels of its own rows", NULL},
-    {"threads", uses_threads, "more than 1",
+    {"threads", BITS_THREADS, "more than 1",
      "products on several threads may round otherwise", NULL},
-    {"device|tf32|cuda-graph", uses_gpus, "GPUs", "GPUs add up in another order", NULL},
-    {"comm-hook|powersgd-rank|powersgd-start", changes_gradients, "fp16, bf16, noop or powersgd",
+    {"device|tf32|cuda-graph", BITS_GPUS, "GPUs", "GPUs add up in another order", NULL},
+    {"comm-hook|powersgd-rank|powersgd-start", BITS_HOOK, "fp16, bf16, noop or powersgd",
      "the communication hook changes gradients", NULL},
-    {"fast-sums", adds_fast, "given", "MPI adds up in another order", NULL},
-    {"sync-batch-norm", synchronizes_batch_norm, "given",
+    {"fast-sums", BITS_FAST_SUMS, "given", "MPI adds up in another order", NULL},
+    {"sync-batch-norm", BITS_SYNC_BATCH_NORM, "given",
      "DataParallel has no SyncBatchNorm", NULL},
 
     // Bits are equal for every value, because ...
-    {"seed|load-init|strip-prefix|resume", NULL, NULL,
+    {"seed|load-init|strip-prefix|resume", BITS_NEVER, NULL,
      "both begin with the same weights and state", NULL},
-    {"model|hidden|layers|heads|embedding|context|vocabulary|loss|pos-weight", NULL, NULL,
+    {"model|hidden|layers|heads|embedding|context|vocabulary|loss|pos-weight", BITS_NEVER, NULL,
      "a row's output and loss are computed by the same operations", NULL},
-    {"data|ignore-label|augment|no-shuffle|drop-last|sampler-seed|global-batch|epochs|steps", NULL,
-     NULL, "the same rows are in the same batches", NULL},
+    {"data|ignore-label|augment|no-shuffle|drop-last|sampler-seed|global-batch|epochs|steps",
+     BITS_NEVER, NULL, "the same rows are in the same batches", NULL},
     {"optimizer|lr|momentum|nesterov|weight-decay|betas|eps|clip-grad-norm|schedule|warmup-steps|"
-     "warmup-start|step-every|gamma|power", NULL, NULL,
+     "warmup-start|step-every|gamma|power", BITS_NEVER, NULL,
      "computed from reduced gradients, which are equal", NULL},
-    {"zero-optimizer", NULL, NULL, "each element is stepped once, by the same operations", NULL},
-    {"backend|bucket-cap-mb|no-overlap|no-gradient-as-bucket-view", NULL, NULL,
-     "an element is summed in rank order, whoever carries it and when", NULL},
-    {"static-graph|find-unused-parameters", NULL, NULL,
+    {"zero-optimizer", BITS_NEVER, NULL, "each element is stepped once, by the same operations",
+     NULL},
+    {"backend|bucket-cap-mb|no-overlap|no-gradient-as-bucket-view", BITS_NEVER, NULL,
+     "an element is summed in rank order, at any time and over any backend", NULL},
+    {"static-graph|find-unused-parameters", BITS_NEVER, NULL,
      "a gradient that no rank computed stays as it is in both", NULL},
-    {"no-broadcast-buffers", NULL, NULL,
+    {"no-broadcast-buffers", BITS_NEVER, NULL,
      "rank 0's buffers are saved, and it has device 0's rows", NULL},
-    {"devices|device-ids|bind|link|timeout-s", NULL, NULL,
+    {"devices|device-ids|bind|link|timeout-s", BITS_NEVER, NULL,
      "where and when is no part of a sum: devices are numbered like ranks", NULL},
     {"log-every|out|save|save-every|keep-epochs|save-init|dump-grads|dump-step|dump-images|sample|"
-     "no-eval|profile|trace", NULL, NULL, "reads the weights, and leaves them as they are", NULL},
-    {"summary|dry-run|evaluate", NULL, NULL, "trains nothing", NULL},
+     "no-eval|profile|trace", BITS_NEVER, NULL, "reads the weights, and leaves them as they are", NULL},
+    {"summary|dry-run|evaluate", BITS_NEVER, NULL, "trains nothing", NULL},
 };
 // clang-format on
 
 const BitsRow *bits_table(size_t *count) {
     *count = sizeof ROWS / sizeof *ROWS;
     return ROWS;
+}
+
+// ---- the announcement ---------------------------------------------------------------------------
+
+enum { TEXT_MAX = 1024 };
+
+#define EQUAL "bits: weights, buffers and optimizer state equal"
+
+// A rank's gradients are W times DataParallel's, then divided by W. Scaling by a power of two is
+// exact except for subnormal numbers (below 2^-126).
+#define UNLESS ", unless a gradient leaves float32's normal range"
+
+// The texts of all rows that break the promise.
+typedef struct Verdict {
+    char reasons[TEXT_MAX];   // "reason: remedy; reason"
+    char remedies[TEXT_MAX];  // each once, " --sampler blocked --normalize global"
+    char obstacles[TEXT_MAX]; // the reasons without remedy
+} Verdict;
+
+static void add(char text[TEXT_MAX], const char *reason) {
+    format_append(text, TEXT_MAX, "%s%s", *text ? "; " : "", reason);
+}
+
+static void add_row(Verdict *verdict, const BitsRow *row) {
+    add(verdict->reasons, row->reason);
+    if (!row->remedy) {
+        add(verdict->obstacles, row->reason);
+        return;
+    }
+    format_append(verdict->reasons, TEXT_MAX, ": %s", row->remedy);
+    if (!strstr(verdict->remedies, row->remedy))
+        format_append(verdict->remedies, TEXT_MAX, " %s", row->remedy);
+}
+
+static void announce_dp(Log *log, const Verdict *verdict, int devices) {
+    bool averages = !strstr(verdict->remedies, "--normalize global");
+    if (verdict->obstacles[0])
+        log_say(log, "bits: not promised against DistributedDataParallel (%s)", verdict->obstacles);
+    else
+        log_say(log, EQUAL " DistributedDataParallel's on %d ranks with%s%s", devices,
+                verdict->remedies, averages ? UNLESS : "");
+}
+
+static void announce_ddp(Log *log, const Verdict *verdict, const Job *job) {
+    if (verdict->reasons[0])
+        log_say(log, "bits: not promised against DataParallel (%s)", verdict->reasons);
+    else
+        log_say(log, EQUAL " DataParallel's on %d devices%s", job->devices,
+                job->strategy->global_mean ? "" : UNLESS);
+}
+
+void bits_announce(Run *run) {
+    const Job *job = run->job;
+    if (job->devices == 1 || run->config->evaluate || run->config->dry_run) return;
+    Verdict verdict = {.reasons = ""};
+    bool holds[BITS_CONDITIONS];
+    find_conditions(run, holds);
+    for (size_t i = 0; i < sizeof ROWS / sizeof *ROWS; i++)
+        if (holds[ROWS[i].breaks]) add_row(&verdict, &ROWS[i]);
+    if (strategy_processes(run->strategy) == 1)
+        announce_dp(&run->record.log, &verdict, job->devices);
+    else
+        announce_ddp(&run->record.log, &verdict, job);
 }

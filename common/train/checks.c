@@ -218,73 +218,63 @@ int checks_outputs(const TrainConfig *config, Error *err) {
 
 // ---- resuming ---------------------------------------------------------------------------------
 
-// Compares the settings that a resumed run may change, and logs changes. Two changes are errors:
-// another order of the samples would repeat some in an epoch, and another text has other tokens.
-static int compare_notes(const char *path, const Progress *saved, const Progress *now, Log *log,
-                         Error *err) {
-    static const char *const WHAT[PROGRESS_NOTES] = {
-        [NOTE_LR] = "--lr",
-        [NOTE_SCHEDULE] = "--schedule",
-        [NOTE_MOMENTUM] = "--momentum",
-        [NOTE_WEIGHT_DECAY] = "--weight-decay",
-        [NOTE_BETAS] = "--betas",
-        [NOTE_STEPS] = "steps in all",
-        [NOTE_SAMPLER_SEED] = "--sampler-seed",
-        [NOTE_TEXT] = "a text whose hash is",
-    };
-    for (int i = 0; i < PROGRESS_NOTES; i++) {
-        const char *was = saved->notes[i], *is_now = now->notes[i];
-        if (i == NOTE_BETAS && !*was && *is_now)
-            log_say(log,
-                    "%s was made when Adam's 1 - beta2 was computed from a rounded beta2, this run "
-                    "computes it in double as PyTorch does: it continues, but not bit for bit",
-                    path);
-        if (!*was || strcmp(was, is_now) == 0) continue; // "": older than the note
-        if (i == NOTE_SAMPLER_SEED || i == NOTE_TEXT)
-            return error_set(err, STATUS_USAGE,
-                             "%s: was made with %s %s, this run has %s: it would not continue but "
-                             "become another run",
-                             path, WHAT[i], was, is_now);
-        log_say(log, "%s was made with %s %s, this run has %s: it goes on with that", path, WHAT[i],
-                was, is_now);
-    }
+// What a setting that differs from the checkpoint's makes of the run. Another order of the samples
+// would repeat some in an epoch, and another text has other tokens: another run.
+typedef enum Effect { ANOTHER_RUN, OTHER_BITS, SAME_RUN } Effect;
+
+typedef struct Setting {
+    const char *what;
+    Effect effect;
+    const char *saved, *now; // saved "": the checkpoint is older than the setting
+} Setting;
+
+// Logs a difference, or returns -1 with err filled if it makes another run.
+static int check_setting(const char *path, const Setting *s, Log *log, Error *err) {
+    if (!*s->saved || strcmp(s->saved, s->now) == 0) return 0;
+    if (s->effect == ANOTHER_RUN)
+        return error_set(err, STATUS_USAGE,
+                         "%s: was made with %s %s, this run has %s: it would not continue but "
+                         "become another run",
+                         path, s->what, s->saved, s->now);
+    log_say(log, "%s was made with %s %s, this run has %s: it continues%s", path, s->what, s->saved,
+            s->now, s->effect == OTHER_BITS ? ", but not bit for bit" : " with the new value");
     return 0;
 }
 
-int checks_resumed(const char *path, const Progress *saved, const Progress *now,
-                   size_t batches_per_epoch, Log *log, Error *err) {
-    const struct {
-        const char *what;
-        uint64_t saved, now;
-        bool breaks; // a difference is an error
-    } facts[] = {
-        {"--seed", saved->seed, now->seed, true},
-        {"--global-batch", saved->global_batch, now->global_batch, true},
-        {"training samples", saved->samples, now->samples, true},
-        {"shuffling (1: on)", saved->shuffled, now->shuffled, true},
-        {"devices", saved->devices, now->devices, false},
+static const char *decimal(char text[24], uint64_t number) {
+    snprintf(text, 24, "%ju", (uintmax_t)number);
+    return text;
+}
+
+int checks_resumed(const char *path, const Progress *saved, const Progress *now, Log *log,
+                   Error *err) {
+    char a[5][24], b[5][24];
+    const char(*was)[32] = saved->notes, (*is_now)[32] = now->notes;
+    const Setting settings[] = {
+        {"--seed", ANOTHER_RUN, decimal(a[0], saved->seed), decimal(b[0], now->seed)},
+        {"--global-batch", ANOTHER_RUN, decimal(a[1], saved->global_batch),
+         decimal(b[1], now->global_batch)},
+        {"training samples", ANOTHER_RUN, decimal(a[2], saved->samples),
+         decimal(b[2], now->samples)},
+        {"shuffling (1: on)", ANOTHER_RUN, decimal(a[3], saved->shuffled),
+         decimal(b[3], now->shuffled)},
+        {"devices", OTHER_BITS, decimal(a[4], saved->devices), decimal(b[4], now->devices)},
+        {"--lr", SAME_RUN, was[NOTE_LR], is_now[NOTE_LR]},
+        {"--schedule", SAME_RUN, was[NOTE_SCHEDULE], is_now[NOTE_SCHEDULE]},
+        {"--momentum", SAME_RUN, was[NOTE_MOMENTUM], is_now[NOTE_MOMENTUM]},
+        {"--weight-decay", SAME_RUN, was[NOTE_WEIGHT_DECAY], is_now[NOTE_WEIGHT_DECAY]},
+        {"--betas", SAME_RUN, was[NOTE_BETAS], is_now[NOTE_BETAS]},
+        {"steps in all", SAME_RUN, was[NOTE_STEPS], is_now[NOTE_STEPS]},
+        {"--sampler-seed", ANOTHER_RUN, was[NOTE_SAMPLER_SEED], is_now[NOTE_SAMPLER_SEED]},
+        {"a text whose hash is", ANOTHER_RUN, was[NOTE_TEXT], is_now[NOTE_TEXT]},
+        {"--amp", OTHER_BITS, saved->amp, now->amp},
     };
-    for (size_t i = 0; i < sizeof facts / sizeof *facts; i++) {
-        if (facts[i].saved == facts[i].now) continue;
-        if (facts[i].breaks)
-            return error_set(err, STATUS_USAGE,
-                             "%s: was made with %s %llu, this run has %llu: it would not continue "
-                             "but become another run",
-                             path, facts[i].what, (unsigned long long)facts[i].saved,
-                             (unsigned long long)facts[i].now);
+    for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
+        if (check_setting(path, &settings[i], log, err) != 0) return -1;
+    if (!*was[NOTE_BETAS] && *is_now[NOTE_BETAS])
         log_say(log,
-                "%s was made with %s %llu, this run has %llu: it continues, but not bit for bit",
-                path, facts[i].what, (unsigned long long)facts[i].saved,
-                (unsigned long long)facts[i].now);
-    }
-    if (compare_notes(path, saved, now, log, err) != 0) return -1;
-    if (strcmp(saved->amp, now->amp) != 0)
-        log_say(log,
-                "%s was made with --amp %s, this run has %s: it continues, but not bit for bit",
-                path, saved->amp, now->amp);
-    // --save-every may save after the epoch's last batch: batch == batches_per_epoch is valid.
-    if (saved->batch > batches_per_epoch)
-        return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
-                         (unsigned long long)saved->batch, batches_per_epoch);
+                "%s was made when Adam's 1 - beta2 was computed from a rounded beta2, this run "
+                "computes it in double as PyTorch does: it continues, but not bit for bit",
+                path);
     return 0;
 }

@@ -1,5 +1,5 @@
-/* dry_run.c: see dry_run.h. */
-#include "common/train/dry_run.h"
+/* dry_run.c: a run's memory by kind (--dry-run). */
+#include "common/train/run.h"
 
 static size_t bytes_of(Module *model, int which) {
     NamedTensors tensors = module_tensors(model, which);

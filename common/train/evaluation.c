@@ -1,8 +1,7 @@
 /* evaluation.c: a loop over this process's share of the test split, then sums over processes. */
-#include "common/train/evaluation.h"
-
 #include "common/nn/tape.h"
 #include "common/train/images.h"
+#include "common/train/run.h"
 
 enum { EVALUATION_BATCH = 256, LOADER_DEPTH = 2 };
 

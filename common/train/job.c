@@ -4,6 +4,25 @@
 
 #include "common/base/memory.h"
 
+// ---- the watch without launcher -----------------------------------------------------------------
+
+static void no_phase(const JobWatch *self, const char *phase, uint64_t step) {
+    (void)self, (void)phase, (void)step;
+}
+
+static int no_failure(const JobWatch *self, Error *err) {
+    (void)self, (void)err;
+    return 0;
+}
+
+static void no_report(const JobWatch *self, const Error *cause) {
+    (void)self, (void)cause;
+}
+
+const JobWatch job_watch_none = {.enter = no_phase, .check = no_failure, .give_up = no_report};
+
+// ---- the job ------------------------------------------------------------------------------------
+
 int job_check_recordable(const Job *job, Error *err) {
     const char *what = job->unrecordable(job);
     if (!what) return 0;
@@ -22,10 +41,10 @@ static int nothing_to_load(Job *self, const char *path, const SafeTensors *state
                            Error *err) {
     (void)self, (void)err;
     if (state->count > 0)
-        log_say(log,
-                "%s also holds %s and the like, which this run has no use for: it continues, but "
-                "not bit for bit",
-                path, state->entries[0].name);
+        log_say(
+            log,
+            "%s also holds %s, state that this run does not use: it continues, but not bit for bit",
+            path, state->entries[0].name);
     return 0;
 }
 

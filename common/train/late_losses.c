@@ -31,7 +31,7 @@ void late_losses_close(LateLosses *losses, Device *device) {
 void late_losses_count(const LateLosses *losses, Tape *tape, const BatchInput *input,
                        const BatchLoss *loss) {
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    size_t slot = batch_input_part(input) * hits_size(losses->set);
+    size_t slot = input->part * hits_size(losses->set);
     hits_count(tape, losses->set, loss, losses->hits + slot);
     profile_leave(tape->profile, phase);
 }

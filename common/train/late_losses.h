@@ -17,7 +17,7 @@ enum { LATE_LOSSES = 2 }; // number of steps whose losses are kept
 
 typedef struct LateLosses {
     const Dataset *set;
-    size_t parts;                 // micro-batches of a step (step_accumulated.h)
+    size_t parts;                 // micro-batches of a step (step_accumulated.c)
     float *total;                 // [1], device memory: the sum of the micro-batches' losses
     int64_t *hits;                // [parts, hits_size], device memory: the hits of the current step
     Readback *items[LATE_LOSSES]; // a float each; step k at index k mod LATE_LOSSES

@@ -22,10 +22,10 @@ static bool is_over_all(const Strategy *strategy) {
 
 // Sets count and divisor in samples, or for text in tokens.
 static void count_samples(BatchLoss *batch, const BatchInput *input, const Strategy *strategy) {
-    const Batch *whole = batch_input_batch(input);
+    const Batch *whole = input->batch;
     const size_t labels = dataset_label_size(whole->set);
     const size_t samples = is_over_all(strategy) ? whole->global_count : whole->count;
-    batch->count = batch_input_count(input) * labels;
+    batch->count = (input->end - input->begin) * labels;
     batch->divisor = (double)(samples * labels);
 }
 
@@ -59,9 +59,8 @@ static int squared_error(const Loss *self, BatchLoss *batch, Tape *tape, const B
                          Strategy *strategy, Error *err) {
     (void)self, (void)err;
     count_samples(batch, input, strategy);
-    batch->loss =
-        op_squared_error(tape, batch->outputs, batch->target,
-                         batch->divisor * (double)batch_input_batch(input)->set->target_size);
+    batch->loss = op_squared_error(tape, batch->outputs, batch->target,
+                                   batch->divisor * (double)input->batch->set->target_size);
     return 0;
 }
 
@@ -69,8 +68,8 @@ static int squared_error(const Loss *self, BatchLoss *batch, Tape *tape, const B
 // are unknown at the first micro-batch.
 static int pixel_cross_entropy(const Loss *self, BatchLoss *batch, Tape *tape,
                                const BatchInput *input, Strategy *strategy, Error *err) {
-    size_t parts = batch_input_parts(input);
-    size_t pixels = batch_input_count(input) * dataset_label_size(batch_input_batch(input)->set);
+    size_t parts = input->parts;
+    size_t pixels = (input->end - input->begin) * dataset_label_size(input->batch->set);
     Mining mining = {.threshold = self->threshold};
     if (self->threshold > -INFINITY) mining.least = self->least ? self->least / parts : pixels / 16;
     Tensor *sum =

@@ -1,6 +1,6 @@
-/* record.h: a run's records: lines on stdout, steps.csv, config.json, summary.json, dumped
- * gradients. The main rank writes them; a Record of another rank does nothing. Functions that
- * return an int return 0, or -1 with err filled.
+/* record.h: a run's records: lines on stdout, steps.csv, dumped gradients (config.json and
+ * summary.json: out_json.c). The main rank writes them; a Record of another rank does nothing.
+ * Functions that return an int return 0, or -1 with err filled.
  */
 #ifndef COMMON_TRAIN_RECORD_H
 #define COMMON_TRAIN_RECORD_H
@@ -18,6 +18,10 @@ typedef struct StepRecord {
     size_t samples;  // of the global batch
 } StepRecord;
 
+static inline double record_ms(uint64_t ns) {
+    return (double)ns / 1e6;
+}
+
 typedef struct Record {
     const TrainConfig *config;
     const Job *job;
@@ -31,9 +35,7 @@ typedef struct Record {
     Score final_score;
 } Record;
 
-// Writes config.json into --out's folder. Precondition: the folder exists.
-int record_open(Record *record, const TrainConfig *config, const Options *options, const Job *job,
-                size_t total_steps, Error *err);
+Record record_open(const TrainConfig *config, const Job *job, size_t total_steps);
 // Opens steps.csv for a run that begins at first_step. Keeps the rows of earlier steps and removes
 // later ones, which a killed run wrote after its last checkpoint.
 int record_start(Record *record, uint64_t first_step, Error *err);
@@ -46,23 +48,6 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
 void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
 // Writes the evaluation of the weights of file `path` (--evaluate).
 void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
-
-typedef struct Summary {
-    const Profile *profile;
-    uint64_t steps;
-    size_t parameters; // elements
-    size_t samples_per_step;
-    double peak_bytes_device0;
-    double peak_bytes_other; // maximum over the other devices; NaN: one device
-    double moved_bytes;      // by all ranks in all steps
-    double best;             // the best score of an evaluation (Progress.best)
-    double scale;            // StepRecord.scale of the last step
-    uint64_t skipped_steps;
-    Evaluation test;                 // of the last evaluation; NaN if there was none
-    bool has_accuracy, has_mean_iou; // the score in `best`; neither: the loss
-    bool has_bits;                   // the data are text
-} Summary;
-int record_summary(Record *record, const Summary *summary, Error *err);
 
 // Whether this process writes this step's gradients (--dump-grads); writes them.
 bool record_wants_gradients(const Record *record, uint64_t step);

@@ -1,5 +1,5 @@
 /* resuming.c: continues from a checkpoint: chooses it, checks that it fits the run and that all
- * processes have the same one (saving.h).
+ * processes have the same one (saving.c).
  */
 #include <errno.h>
 #include <string.h>
@@ -8,7 +8,7 @@
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/train/checks.h"
-#include "common/train/saving.h"
+#include "common/train/run.h"
 
 // Sets *path to the checkpoint that --resume names, freed by the caller; NULL if --resume is auto
 // and --out has no checkpoint yet. 0, or -1 with err filled.
@@ -48,8 +48,11 @@ static int load(Run *run, const char *path, SafeTensors *state, Error *err) {
     step_scaler_save(&run->step->scaler, &now);
     if (checkpoint_load(path, strategy->model, run->optimizer, state, progress, err) != 0)
         return -1;
-    if (checks_resumed(path, progress, &now, strategy->sampler->batch_count, log, err) != 0)
-        return -1;
+    if (checks_resumed(path, progress, &now, log, err) != 0) return -1;
+    // --save-every may save after the epoch's last batch: batch == batch_count is valid.
+    if (progress->batch > strategy->sampler->batch_count)
+        return error_set(err, STATUS_USAGE, "%s: stands at batch %llu of an epoch of %zu", path,
+                         (unsigned long long)progress->batch, strategy->sampler->batch_count);
     if (step_scaler_load(&run->step->scaler, progress, err) != 0) return -1;
     progress->devices = now.devices;
     memcpy(progress->notes, now.notes, sizeof progress->notes);

@@ -1,47 +1,63 @@
-/* run_end.c: see run_end.h. */
-#include "common/train/run_end.h"
-
-#include <math.h>
-
+/* run_end.c: the summary and the trace, written after a run's last step. */
+#include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/trace.h"
 #include "common/base/trace_merge.h"
+#include "common/train/run.h"
 
-// Gathers every device's peak memory, and the sum of the bytes moved: each rank sets its devices'
-// elements of a zero vector, which is then summed over the ranks. Collective. 0 or -1.
-static int gather_peaks(const Run *run, Summary *summary, Error *err) {
+// Returns each device's peak memory and, behind them, the bytes moved by all: [devices + 1], freed
+// by the caller. Each rank sets its devices' elements of a zero vector, which is then summed over
+// the ranks. Collective. NULL with err filled.
+static double *gather_totals(const Run *run, Error *err) {
     const Job *job = run->job;
     size_t devices = (size_t)job->devices;
-    double *values = memory_zalloc((devices + 1) * sizeof *values);
+    double *totals = memory_zalloc((devices + 1) * sizeof *totals);
     for (int i = 0; i < job->all_count; i++)
-        values[job->rank + i] = (double)job->all[i]->peak_bytes;
-    values[devices] = (double)(job->moved_bytes(job) + step_graph_moved_bytes(run->graph));
-    int failed = strategy_sum(run->strategy, values, devices + 1, err);
-    summary->peak_bytes_device0 = values[0];
-    summary->peak_bytes_other = devices > 1 ? 0 : NAN;
-    for (size_t i = 1; i < devices; i++)
-        summary->peak_bytes_other = fmax(summary->peak_bytes_other, values[i]);
-    summary->moved_bytes = values[devices];
-    free(values);
-    return failed;
+        totals[job->rank + i] = (double)job->all[i]->peak_bytes;
+    totals[devices] = (double)(job->moved_bytes(job) + step_graph_moved_bytes(run->graph));
+    if (strategy_sum(run->strategy, totals, devices + 1, err) == 0) return totals;
+    free(totals);
+    return NULL;
 }
 
-static int summarise(Run *run, const Evaluation *evaluation, Error *err) {
-    const Dataset *test = &run->data->test;
-    Summary summary = {.profile = &run->profile,
-                       .steps = run->profile.steps,
-                       .parameters = module_count(run->strategy->model, MODULE_PARAMETERS),
-                       .samples_per_step = run->config->global_batch,
-                       .best = run->progress.best,
-                       .scale = run->step->scaler.scale,
-                       .skipped_steps = run->step->scaler.skipped,
-                       .test = *evaluation,
-                       .has_accuracy = test->classes > 0 && !test->dense && !test->tokens,
-                       .has_mean_iou = test->dense,
-                       .has_bits = test->tokens != NULL};
-    if (gather_peaks(run, &summary, err) != 0) return -1;
-    trace_mark(run->trace); // all ranks have just synchronized
-    return record_summary(&run->record, &summary, err);
+// Prints the time of DDP's all-reduces, which overlap backward and so are not a phase. The exposed
+// part is PHASE_EXPOSED, which also includes other work: a negative hidden share counts as 0.
+static void print_communication(Record *record, const Profile *profile) {
+    double total = (double)profile->total_communication;
+    double hidden = 100 * (1 - (double)profile->total[PHASE_EXPOSED] / total);
+    log_say(&record->log, "%-12s %12.4f %7.1f%% of it hidden behind backward", "all-reduces",
+            total / 1e6 / (double)profile->steps, hidden > 0 ? hidden : 0.0);
+}
+
+// Prints the phases' times (--profile).
+static void print_profile(Record *record, const Profile *profile) {
+    uint64_t total = 0;
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++) total += profile->total[phase];
+    if (profile->steps == 0 || total == 0) return;
+    log_say(&record->log, "%-12s %12s %8s%s", "phase", "ms per step", "share",
+            record->config->link ? "  (over an emulated link)" : "");
+    for (Phase phase = 0; phase < PHASE_COUNT; phase++)
+        if (profile->total[phase] > 0)
+            log_say(&record->log, "%-12s %12.4f %7.1f%%", phase_name(phase),
+                    record_ms(profile->total[phase]) / (double)profile->steps,
+                    100.0 * (double)profile->total[phase] / (double)total);
+    log_say(&record->log, "%-12s %12.4f %7.1f%%", "step", record_ms(total) / (double)profile->steps,
+            100.0);
+    if (profile->total_communication > 0) print_communication(record, profile);
+}
+
+// Writes the main process's summary. totals: of gather_totals.
+static int summarise(Run *run, const Evaluation *evaluation, const double *totals, Error *err) {
+    Record *record = &run->record;
+    if (!record->main) return 0;
+    if (log_check_stdout(err) != 0) return -1;
+    if (run->config->profile) print_profile(record, &run->profile);
+    if (!run->config->out) return 0;
+    char why[FILE_CAUSE_ROOM];
+    if (ferror(record->steps))
+        return error_set(err, STATUS_FAILED, "cannot write %s/steps.csv: rows are missing: %s",
+                         run->config->out, file_cause(record->lost, why));
+    return out_json_summary(run, evaluation, totals, err);
 }
 
 static int write_trace(Run *run, Error *err) {
@@ -67,8 +83,12 @@ static int merge_traces(Run *run, Error *err) {
 
 int run_end(Run *run, const Evaluation *evaluation, Error *err) {
     run_enter(run, "shutdown");
-    if (summarise(run, evaluation, err) != 0 || write_trace(run, err) != 0 ||
-        strategy_barrier(run->strategy, err) != 0)
+    double *totals = gather_totals(run, err);
+    if (!totals) return -1;
+    trace_mark(run->trace); // all ranks have just synchronized
+    int failed = summarise(run, evaluation, totals, err);
+    free(totals);
+    if (failed || write_trace(run, err) != 0 || strategy_barrier(run->strategy, err) != 0)
         return -1;
     return merge_traces(run, err);
 }

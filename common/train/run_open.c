@@ -1,15 +1,12 @@
-/* run_open.c: see run_open.h. */
-#include "common/train/run_open.h"
-
+/* run_open.c: opens and closes a run of the trainer. */
 #include <math.h>
+#include <stdlib.h>
 
 #include "common/base/format.h"
 #include "common/base/trace.h"
 #include "common/device/link.h"
-#include "common/train/bits.h"
 #include "common/train/checks.h"
-#include "common/train/copies.h"
-#include "common/train/saving.h"
+#include "common/train/run.h"
 
 enum { LOADER_DEPTH = 2, TRACE_SPANS = 1 << 16 };
 
@@ -99,6 +96,32 @@ static int check(Run *run, Error *err) {
     return checks_outputs(config, err) != 0 ? -1 : outputs_claim(&run->outputs, config, err);
 }
 
+// Each starter's variables for a process's rank and the number of processes.
+static const struct {
+    const char *rank, *size, *also; // `also` must be set, too; NULL: nothing
+} STARTERS[] = {
+    {"RANK", "WORLD_SIZE", NULL}, // ddprun, torchrun
+    {"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", NULL},
+    {"PMI_RANK", "PMI_SIZE", NULL},
+    {"SLURM_PROCID", "SLURM_NTASKS", "SLURM_STEP_ID"}, // srun, and not its batch script
+};
+
+// Notes in the first of several processes of a single-process program, as mpirun, srun or ddprun
+// start them, that each trains independently.
+static void note_copies(const Job *job, Log *log) {
+    if (job->devices > job->all_count) return; // several processes train one model
+    for (size_t i = 0; i < sizeof STARTERS / sizeof *STARTERS; i++) {
+        const char *rank = getenv(STARTERS[i].rank), *size = getenv(STARTERS[i].size);
+        if (!rank || !size || (STARTERS[i].also && !getenv(STARTERS[i].also))) continue;
+        if (atoi(rank) == 0 && atoi(size) > 1)
+            log_say(log,
+                    "note: %d processes were started, and each of them trains the whole model on "
+                    "its own -- for one training by all of them use train_ddp",
+                    atoi(size));
+        return;
+    }
+}
+
 static void announce(Run *run) {
     const Strategy *s = run->strategy;
     const TrainConfig *config = run->config;
@@ -117,7 +140,7 @@ static void announce(Run *run) {
     if (config->link)
         log_say(&run->record.log, "times are over %s between the devices",
                 link_describe(link_speed(s->device->link), link));
-    copies_note(job, &run->record.log);
+    note_copies(job, &run->record.log);
     outputs_announce(&run->outputs, config, &run->record.log);
 }
 
@@ -133,8 +156,8 @@ int run_open(Run *run, Error *err) {
     open_optimizer(run);
     open_profile(run);
     open_step(run);
-    if (record_open(&run->record, config, run->options, run->job, run->total_steps, err) != 0)
-        return -1;
+    run->record = record_open(config, run->job, run->total_steps);
+    if (run->record.main && config->out && out_json_config(run, err) != 0) return -1;
     announce(run);
     bits_announce(run);
     if (saving_agree(run, err) != 0) return -1;

@@ -1,10 +1,9 @@
 /* saving.c: gathers all processes' state; the main process writes the checkpoints. */
-#include "common/train/saving.h"
-
 #include <dirent.h>
 #include <fnmatch.h>
 
 #include "common/base/memory.h"
+#include "common/train/run.h"
 
 int saving_agree(Run *run, Error *err) {
     const TrainConfig *config = run->config;

@@ -3,7 +3,7 @@
  *
  * A step is asynchronous: it is enqueued on the device, and its loss is read back later
  * (late_losses.h). In separate files: 16-bit precision and its loss scale (step_scaler.h), gradient
- * accumulation (step_accumulated.h), replaying a captured step (step_graph.h).
+ * accumulation (step_accumulated.c), replaying a captured step (step_graph.h).
  */
 #ifndef COMMON_TRAIN_STEP_H
 #define COMMON_TRAIN_STEP_H
@@ -41,5 +41,9 @@ int step_optimize(Step *step, Tape *tape, double lr, Error *err);
 // Ends a step after all its work is enqueued: releases the batch's slot and starts the readback of
 // the loss ([1], device memory).
 void step_done(Step *step, const float *loss);
+
+// Runs train_step's step in step->config->accumulate_steps micro-batches (step_accumulated.c). 0,
+// or -1 with err filled.
+int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err);
 
 #endif

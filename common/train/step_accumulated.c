@@ -1,7 +1,16 @@
-/* step_accumulated.c: a loop over the micro-batches of a step. */
-#include "common/train/step_accumulated.h"
-
+/* step_accumulated.c: gradient accumulation (--accumulate-steps K): a step in K micro-batches of
+ * 1/K of the batch's samples, so that K times as many samples fit into a device's memory.
+ *
+ *     gradients     accumulate; only the last backward reduces them over the ranks (no_sync)
+ *     loss          mean over the whole batch, as in PyTorch programs that divide each loss by K
+ *     batch norm    statistics of each micro-batch, as in PyTorch
+ *
+ * Rounding differs from the plain step's: without batch norm gradients agree to a few units of
+ * float32's last place (1e-6 of the largest), also between DataParallel and
+ * DistributedDataParallel.
+ */
 #include "common/nn/tape.h"
+#include "common/train/step.h"
 
 // Forward, loss and backward of one micro-batch; accumulates its gradients and its loss.
 static int add_part(Step *step, Tape *tape, Error *err) {

@@ -98,9 +98,9 @@ static int check_job(StepGraph *graph, Error *err) {
 int step_graph_replay(StepGraph *graph, double lr, Error *err) {
     Step *step = graph->step;
     if (check_job(graph, err) != 0) return -1;
-    Captured *captured = &graph->captured[batch_input_slot(step->input)];
+    Captured *captured = &graph->captured[step->input->slot];
     bool first = !captured->graph;
-    optimizer_choose_slot(step->optimizer, batch_input_slot(step->input));
+    optimizer_choose_slot(step->optimizer, step->input->slot);
     if (first && capture(graph, captured, err) != 0) return -1;
     optimizer_begin_step(step->optimizer, lr);
     device_graph_launch(step->strategy->device, captured->graph);
@@ -120,7 +120,7 @@ static bool is_warm(StepGraph *graph, size_t rows) {
 }
 
 Tape *step_graph_tape(StepGraph *graph) {
-    size_t rows = batch_input_batch(graph->step->input)->global_count;
+    size_t rows = graph->step->input->batch->global_count;
     if (is_warm(graph, rows)) return NULL;
     return rows == graph->rows ? graph->tape : graph->step->tape;
 }

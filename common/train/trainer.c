@@ -10,13 +10,7 @@
 
 #include "common/base/profile.h"
 #include "common/nn/tape.h"
-#include "common/train/dry_run.h"
-#include "common/train/evaluation.h"
-#include "common/train/generation.h"
-#include "common/train/run_end.h"
-#include "common/train/run_open.h"
-#include "common/train/saving.h"
-#include "common/train/step_accumulated.h"
+#include "common/train/run.h"
 
 // ---- one step -----------------------------------------------------------------------------------
 

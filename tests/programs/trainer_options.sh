@@ -71,16 +71,16 @@ run "a finished run" $single $few --resume second
 says "the run is finished: 100 of 100 steps done"
 run "with other options" $single --epochs 5 --hidden 16 --schedule step --lr 0.02 --momentum 0.5 \
     --weight-decay 0.02 --resume second
-says "second was made with --lr 0.08, this run has 0.02: it goes on with that"
-says "second was made with --schedule constant, this run has step: it goes on with that"
-says "second was made with --momentum 0.9, this run has 0.5: it goes on with that"
-says "second was made with --weight-decay 0.01, this run has 0.02: it goes on with that"
-says "second was made with steps in all 100, this run has 125: it goes on with that"
+says "second was made with --lr 0.08, this run has 0.02: it continues with the new value"
+says "second was made with --schedule constant, this run has step: it continues with the new value"
+says "second was made with --momentum 0.9, this run has 0.5: it continues with the new value"
+says "second was made with --weight-decay 0.01, this run has 0.02: it continues with the new value"
+says "second was made with steps in all 100, this run has 125: it continues with the new value"
 refuse 2 "was written by optimizer sgd, this run uses adamw" $single --epochs 5 --hidden 16 --optimizer adamw \
     --resume second
 run "adam" $single $few --optimizer adam --betas 0.8,0.99 --save adam
 run "adam with other betas" $single --epochs 5 --hidden 16 --optimizer adam --betas 0.8,0.999 --resume adam
-says "adam was made with --betas 0.8,0.99, this run has 0.8,0.999: it goes on with that"
+says "adam was made with --betas 0.8,0.99, this run has 0.8,0.999: it continues with the new value"
 run "adam with its betas" $single --epochs 5 --hidden 16 --schedule constant --optimizer adam --betas 0.8,0.99 --resume adam
 checks=$((checks + 1))
 ! grep -q 'betas\|beta2' err.txt || fail "Adam's factors have not changed: $(cat err.txt)"

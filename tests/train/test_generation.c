@@ -5,7 +5,7 @@
 
 #include <math.h>
 
-#include "common/train/generation.h"
+#include "common/train/run.h"
 
 static void parts_of_the_unit_interval(void **state) {
     (void)state;
