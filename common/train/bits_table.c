@@ -90,7 +90,8 @@ static const BitsRow ROWS[] = {
     {"devices|device-ids|bind|link|timeout-s", BITS_NEVER, NULL,
      "where and when is no part of a sum: devices are numbered like ranks", NULL},
     {"log-every|out|save|save-every|keep-epochs|save-init|dump-grads|dump-step|dump-images|sample|"
-     "no-eval|profile|trace", BITS_NEVER, NULL, "reads the weights, and leaves them as they are", NULL},
+     "no-eval|profile|trace", BITS_NEVER, NULL, "reads the weights, and leaves them as they are",
+     NULL},
     {"summary|dry-run|evaluate", BITS_NEVER, NULL, "trains nothing", NULL},
 };
 // clang-format on
