@@ -243,10 +243,8 @@ static void send_weights(Rung *rung) {
 // and reduce.
 static void step_data_parallel(Rung *rung) {
     Part *first = &rung->parts[0];
-    for (int i = 0; i < rung->count && rung->has == FRESH_THREADS; i++) {
-        worker_close(rung->parts[i].device->worker); // the next forward starts another one
-        rung->parts[i].device->worker = NULL;
-    }
+    for (int i = 0; i < rung->count && rung->has == FRESH_THREADS; i++)
+        worker_close(rung->parts[i].device); // the next forward starts another one
     first->x = host_rows(rung, first->tape, 0, rung->course->rows);
     first->target = host_labels(rung, first->tape, 0, rung->course->rows);
     forward(first);

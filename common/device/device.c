@@ -6,7 +6,6 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/cores.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/device/device_backend.h"
@@ -54,7 +53,7 @@ Device *device_open(const char *name, Error *err) {
 
 void device_close(Device *device) {
     if (!device) return;
-    worker_close(device->worker);
+    worker_close(device);
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
     device->backend->close(device);
@@ -244,31 +243,4 @@ void device_graph_launch(Device *device, DeviceGraph *graph) {
 
 void device_graph_close(Device *device, DeviceGraph *graph) {
     if (graph) device->backend->graph_close(device, graph);
-}
-
-// ---- the worker ---------------------------------------------------------------------------------
-
-void device_submit(Device *device, void (*function)(void *argument), void *argument) {
-    if (!device->worker) device->worker = worker_create(device->name);
-    worker_submit(device->worker, function, argument);
-}
-
-static void bind_this_thread(void *share) {
-    sched_setaffinity(0, sizeof(cpu_set_t), share); // a hint: where it is refused, nothing is lost
-}
-
-void device_bind_cores(Device *device, int place, int places) {
-    cpu_set_t all, share;
-    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
-    cores_share(&all, place, places, &share);
-    device_submit(device, bind_this_thread, &share);
-    while (worker_wait(device->worker, 60) != 0) continue; // it reads `share`
-}
-
-int device_wait(Device *device, double seconds, Error *err) {
-    if (clock_check_timeout(seconds, 0, err) != 0) return -1;
-    CHECK(device->worker, "%s: device_wait before device_submit", device->name);
-    if (worker_wait(device->worker, seconds) == 0) return 0;
-    return error_set(err, STATUS_FAILED, "%s did not finish its job within %.0f s", device->name,
-                     seconds);
 }

@@ -1,77 +1,54 @@
-/* plan_cache.c: a table of keys and plans, sorted by the keys' bytes. */
+/* plan_cache.c: keys and plans in libc's search tree (tsearch). */
 #include "common/device/plan_cache.h"
 
-#include <stdbool.h>
+#include <search.h>
 #include <string.h>
 
 #include "common/base/error.h"
 #include "common/base/memory.h"
 
 typedef struct Entry {
-    void *key, *plan; // the cache's
+    void *plan;
+    const void *key; // [bytes]; the cache's copy is behind its entry
+    size_t bytes;
 } Entry;
 
 struct PlanCache {
     size_t key_bytes;
     void (*close_plan)(void *plan);
-    Entry *entries; // [count], sorted, of which capacity are allocated
-    size_t count, capacity;
+    void *entries; // the tree's root; NULL: empty
 };
+
+static int compare(const void *a, const void *b) {
+    const Entry *x = a, *y = b;
+    return memcmp(x->key, y->key, x->bytes);
+}
 
 PlanCache *plan_cache_create(size_t key_bytes, void (*close_plan)(void *plan)) {
     PlanCache *cache = memory_zalloc(sizeof *cache);
-    cache->key_bytes = key_bytes;
-    cache->close_plan = close_plan;
+    *cache = (PlanCache){key_bytes, close_plan, NULL};
     return cache;
 }
 
 void plan_cache_close(PlanCache *cache) {
-    if (!cache) return;
-    for (size_t i = 0; i < cache->count; i++) {
-        cache->close_plan(cache->entries[i].plan);
-        free(cache->entries[i].key);
+    while (cache && cache->entries) {
+        Entry *entry = *(Entry **)cache->entries; // a node begins with its entry
+        tdelete(entry, &cache->entries, compare);
+        cache->close_plan(entry->plan);
+        free(entry);
     }
-    free(cache->entries);
     free(cache);
 }
 
-// The place of the first entry that is not before the key.
-static size_t place_of(const PlanCache *cache, const void *key) {
-    size_t begin = 0, end = cache->count;
-    while (begin < end) {
-        size_t middle = begin + (end - begin) / 2;
-        if (memcmp(cache->entries[middle].key, key, cache->key_bytes) < 0)
-            begin = middle + 1;
-        else
-            end = middle;
-    }
-    return begin;
-}
-
-static bool is_at(const PlanCache *cache, size_t place, const void *key) {
-    return place < cache->count && memcmp(cache->entries[place].key, key, cache->key_bytes) == 0;
-}
-
 void *plan_cache_find(const PlanCache *cache, const void *key) {
-    size_t place = place_of(cache, key);
-    return is_at(cache, place, key) ? cache->entries[place].plan : NULL;
+    const Entry wanted = {NULL, key, cache->key_bytes};
+    Entry *const *found = tfind(&wanted, &cache->entries, compare);
+    return found ? (*found)->plan : NULL;
 }
 
 void plan_cache_add(PlanCache *cache, const void *key, void *plan) {
-    size_t place = place_of(cache, key);
-    CHECK(!is_at(cache, place, key), "a second plan for a key, after %zu others", cache->count);
-    if (cache->count == cache->capacity) {
-        cache->capacity = cache->capacity ? 2 * cache->capacity : 16;
-        cache->entries = memory_grow(cache->entries, cache->capacity, sizeof *cache->entries);
-    }
-    Entry *entry = &cache->entries[place];
-    memmove(entry + 1, entry, (cache->count - place) * sizeof *entry);
-    cache->count++;
-    entry->key = memory_zalloc(cache->key_bytes);
-    memcpy(entry->key, key, cache->key_bytes);
-    entry->plan = plan;
-}
-
-size_t plan_cache_count(const PlanCache *cache) {
-    return cache->count;
+    Entry *entry = memory_zalloc(sizeof *entry + cache->key_bytes);
+    *entry = (Entry){plan, memcpy(entry + 1, key, cache->key_bytes), cache->key_bytes};
+    Entry *const *added = tsearch(entry, &cache->entries, compare);
+    CHECK(added && *added == entry, "a key of %zu bytes has a plan already", cache->key_bytes);
 }

@@ -1,12 +1,11 @@
-/* plan_cache.h: what was worked out for a key, found again by the key's bytes.
+/* plan_cache.h: the plans of a library (cuBLAS, cuDNN), found by the bytes of their keys.
  *
- * Before a library's first product or convolution of a shape it is asked how to go about it, which
- * takes far longer than the product. The answer (a plan) is kept here. The shapes of a model are
- * few and all met in its first step; so a sorted table is enough: a handful of comparisons to find,
- * nothing allocated when a plan is found.
+ * A library chooses an algorithm before its first product or convolution of a shape; the choice (a
+ * plan) takes far longer than the product. A model has few shapes, all of which occur in its first
+ * step, so finding a plan is a handful of comparisons and allocates nothing.
  *
- * Keys are structs without padding, compared as bytes. Plans belong to the cache. This file knows
- * neither what a plan is nor any library.
+ * Keys are structs without padding, compared as bytes. The cache owns its plans. This file is
+ * independent of the plans' type and of any library.
  */
 #ifndef COMMON_DEVICE_PLAN_CACHE_H
 #define COMMON_DEVICE_PLAN_CACHE_H
@@ -20,8 +19,7 @@ PlanCache *plan_cache_create(size_t key_bytes, void (*close_plan)(void *plan));
 void plan_cache_close(PlanCache *cache); // NULL is fine
 // The plan, or NULL.
 void *plan_cache_find(const PlanCache *cache, const void *key);
-// The key, which is copied, must not be there yet.
+// Adds a plan; the key is copied, and has no plan yet.
 void plan_cache_add(PlanCache *cache, const void *key, void *plan);
-size_t plan_cache_count(const PlanCache *cache);
 
 #endif

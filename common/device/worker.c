@@ -1,18 +1,18 @@
-/* worker.c: a persistent thread, a mutex and two conditions ("there is a job", "it is done"). */
+/* worker.c: a device's thread: one job at a time, a mutex and two conditions ("there is a job", "it
+ * is done").
+ */
 #include "common/device/worker.h"
 
 #include <pthread.h>
-#include <stdbool.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/error.h"
+#include "common/base/cores.h"
 #include "common/base/memory.h"
 
 struct Worker {
     pthread_t thread;
-    pthread_mutex_t mutex; // guards what follows
+    pthread_mutex_t mutex; // guards the fields below
     pthread_cond_t has_job, is_done;
     void (*function)(void *argument); // NULL: idle
     void *argument;
@@ -36,7 +36,7 @@ static void *worker_main(void *argument) {
     return NULL;
 }
 
-Worker *worker_create(const char *name) {
+static Worker *worker_create(const char *name) { // name: shown by debuggers and top
     Worker *worker = memory_zalloc(sizeof *worker);
     pthread_mutex_init(&worker->mutex, NULL);
     pthread_cond_init(&worker->has_job, NULL);
@@ -58,7 +58,8 @@ Worker *worker_create(const char *name) {
     return worker;
 }
 
-void worker_close(Worker *worker) {
+void worker_close(Device *device) {
+    Worker *worker = device->worker;
     if (!worker) return;
     pthread_mutex_lock(&worker->mutex);
     worker->quit = true;
@@ -69,24 +70,45 @@ void worker_close(Worker *worker) {
     pthread_cond_destroy(&worker->has_job);
     pthread_cond_destroy(&worker->is_done);
     free(worker);
+    device->worker = NULL;
 }
 
-void worker_submit(Worker *worker, void (*function)(void *argument), void *argument) {
+void device_submit(Device *device, void (*function)(void *argument), void *argument) {
+    if (!device->worker) device->worker = worker_create(device->name);
+    Worker *worker = device->worker;
     pthread_mutex_lock(&worker->mutex);
-    CHECK(!worker->function, "a worker was given a second job before the first was waited for");
+    CHECK(!worker->function, "%s: device_submit before device_wait of the job in progress",
+          device->name);
     worker->function = function;
     worker->argument = argument;
     pthread_cond_signal(&worker->has_job);
     pthread_mutex_unlock(&worker->mutex);
 }
 
-int worker_wait(Worker *worker, double seconds) {
+int device_wait(Device *device, double seconds, Error *err) {
+    if (clock_check_timeout(seconds, 0, err) != 0) return -1;
+    Worker *worker = device->worker;
+    CHECK(worker, "%s: device_wait before device_submit", device->name);
     struct timespec deadline = clock_deadline(seconds);
     int failed = 0;
     pthread_mutex_lock(&worker->mutex);
     while (worker->function && !failed)
         failed = pthread_cond_timedwait(&worker->is_done, &worker->mutex, &deadline);
-    failed = worker->function != NULL;
+    bool done = !worker->function;
     pthread_mutex_unlock(&worker->mutex);
-    return failed ? -1 : 0;
+    if (done) return 0;
+    return error_set(err, STATUS_FAILED, "%s did not finish its job within %.0f s", device->name,
+                     seconds);
+}
+
+static void bind_this_thread(void *share) {
+    sched_setaffinity(0, sizeof(cpu_set_t), share); // may be refused: binding is an optimisation
+}
+
+void device_bind_cores(Device *device, int place, int places) {
+    cpu_set_t all, share;
+    if (sched_getaffinity(0, sizeof all, &all) != 0) return;
+    cores_share(&all, place, places, &share);
+    device_submit(device, bind_this_thread, &share);
+    while (device_wait(device, 60, NULL) != 0) continue; // the job reads `share`
 }

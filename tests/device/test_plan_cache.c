@@ -43,7 +43,6 @@ static void all_are_found(void **state) {
         Key key = key_at(i);
         assert_null(plan_cache_find(cache, &key));
         plan_cache_add(cache, &key, plan_for(key, &closed));
-        assert_int_equal(plan_cache_count(cache), i + 1);
         for (uint64_t j = 0; j <= i; j++) { // those before are where they were
             Key old = key_at(j);
             const Plan *plan = plan_cache_find(cache, &old);
@@ -76,7 +75,6 @@ static void an_empty_cache(void **state) {
     PlanCache *cache = plan_cache_create(sizeof(Key), close_plan);
     Key key = {0, 0, 0};
     assert_null(plan_cache_find(cache, &key));
-    assert_int_equal(plan_cache_count(cache), 0);
     plan_cache_close(cache);
     plan_cache_close(NULL);
 }

@@ -132,108 +132,126 @@ VECTORISED static void channel_project(Channel channel, const float *x, const fl
     }
 }
 
+// ---- one channel of a norm ---------------------------------------------------------------------
+
+static Channel channel_of(const BatchNorm *norm) {
+    return (Channel){norm->n, norm->c * norm->inner, norm->inner};
+}
+
+static double count_of(const BatchNorm *norm) { // elements per channel
+    return (double)(norm->n * norm->inner);
+}
+
 typedef struct Statistics {
     double mean, squares; // squares: the sum of (x - mean)^2
 } Statistics;
 
-static Statistics channel_statistics(Channel channel, const float *x, double count) {
-    double shift = (double)x[0];
-    Sums sums = channel_moments(channel, x, shift);
-    double offset = sums.first / count; // how far the mean lies from the shift
-    double squares = sums.second - offset * sums.first;
-    if (squares < 0) squares = 0; // rounding can do that when all x are equal
-    return (Statistics){shift + offset, squares};
-}
-
-static float inverse_std(double squares, double count, float eps) {
-    return (float)(1 / sqrt(squares / count + (double)eps));
+static void store_statistics(const BatchNorm *norm, size_t i, Statistics of, double count) {
+    norm->mean[i] = (float)of.mean;
+    norm->invstd[i] = (float)(1 / sqrt(of.squares / count + (double)norm->eps));
 }
 
 static void update_running(float *running, double value, float momentum) {
     *running = (float)((1 - (double)momentum) * (double)*running + (double)momentum * value);
 }
 
+static void store_running(const BatchNorm *norm, size_t i, Statistics of, double count) {
+    update_running(&norm->running_mean[i], of.mean, norm->momentum);
+    update_running(&norm->running_var[i], of.squares / (count - 1), norm->momentum); // unbiased
+}
+
+// Computes the statistics of channel i and stores mean and invstd.
+static Statistics measure(const BatchNorm *norm, size_t i) {
+    const float *x = norm->x + i * norm->inner;
+    double shift = (double)x[0];
+    Sums sums = channel_moments(channel_of(norm), x, shift);
+    double offset = sums.first / count_of(norm); // how far the mean lies from the shift
+    double squares = sums.second - offset * sums.first;
+    if (squares < 0) squares = 0; // rounding can do that when all x are equal
+    Statistics of = {shift + offset, squares};
+    store_statistics(norm, i, of, count_of(norm));
+    return of;
+}
+
+static void normalize(const BatchNorm *norm, size_t i, float *y, float mean, float invstd) {
+    size_t at = i * norm->inner;
+    channel_normalize(channel_of(norm), norm->x + at, y + at, mean, invstd * norm->weight[i],
+                      norm->bias[i]);
+}
+
+static float eval_invstd(const BatchNorm *norm, size_t i) {
+    return (float)(1 / sqrt((double)norm->running_var[i] + (double)norm->eps));
+}
+
+// sums: of dy and of dy (x - mean), as below.
+static void store_parameters(const NormGradient *to, size_t i, Sums sums, float invstd) {
+    if (to->dweight) kernel_store(&to->dweight[i], sums.second * (double)invstd, to->add_dweight);
+    if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
+}
+
+static void project(const BatchNorm *norm, size_t i, const float *dy, const NormGradient *to,
+                    Sums sums, double count) {
+    size_t at = i * norm->inner;
+    double scale = (double)norm->invstd[i];
+    channel_project(channel_of(norm), norm->x + at, dy + at, to->dx + at, to->add_dx, norm->mean[i],
+                    norm->invstd[i] * norm->weight[i], (float)(sums.first / count),
+                    (float)(sums.second * scale * scale / count));
+}
+
+// ---- on one rank --------------------------------------------------------------------------------
+
 static void cpu_batch_norm(const BatchNorm *norm, float *y) {
     if (norm->num_batches_tracked) *norm->num_batches_tracked += 1;
     if (norm->n * norm->inner == 0) return;
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    double count = (double)(norm->n * norm->inner);
     for (size_t i = 0; i < norm->c; i++) {
-        Statistics batch = channel_statistics(channel, norm->x + i * norm->inner, count);
-        norm->mean[i] = (float)batch.mean;
-        norm->invstd[i] = inverse_std(batch.squares, count, norm->eps);
-        update_running(&norm->running_mean[i], batch.mean, norm->momentum);
-        update_running(&norm->running_var[i], batch.squares / (count - 1),
-                       norm->momentum); // unbiased
-        channel_normalize(channel, norm->x + i * norm->inner, y + i * norm->inner, norm->mean[i],
-                          norm->invstd[i] * norm->weight[i], norm->bias[i]);
-        channel_finish(channel, norm, i * norm->inner, y);
+        store_running(norm, i, measure(norm, i), count_of(norm));
+        normalize(norm, i, y, norm->mean[i], norm->invstd[i]);
+        channel_finish(channel_of(norm), norm, i * norm->inner, y);
     }
 }
 
-static float eval_invstd(float running_var, float eps) {
-    return (float)(1 / sqrt((double)running_var + (double)eps));
-}
-
 static void cpu_batch_norm_eval(const BatchNorm *norm, float *y) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
     for (size_t i = 0; i < norm->c; i++) {
-        channel_normalize(
-            channel, norm->x + i * norm->inner, y + i * norm->inner, norm->running_mean[i],
-            eval_invstd(norm->running_var[i], norm->eps) * norm->weight[i], norm->bias[i]);
-        channel_finish(channel, norm, i * norm->inner, y);
+        normalize(norm, i, y, norm->running_mean[i], eval_invstd(norm, i));
+        channel_finish(channel_of(norm), norm, i * norm->inner, y);
     }
 }
 
 static void cpu_batch_norm_gradient(const BatchNorm *norm, float *dy, const NormGradient *to) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    double count = (double)(norm->n * norm->inner);
     for (size_t i = 0; i < norm->c; i++) {
-        const float *xi = norm->x + i * norm->inner;
-        float *dyi = dy + i * norm->inner;
-        if (norm->relu) channel_mask(channel, norm->y + i * norm->inner, dyi);
-        double scale = (double)norm->invstd[i];
-        Sums sums = channel_products(channel, xi, dyi, (double)norm->mean[i]);
-        if (to->dweight) kernel_store(&to->dweight[i], sums.second * scale, to->add_dweight);
-        if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
-        if (to->dx)
-            channel_project(channel, xi, dyi, to->dx + i * norm->inner, to->add_dx, norm->mean[i],
-                            norm->invstd[i] * norm->weight[i], (float)(sums.first / count),
-                            (float)(sums.second * scale * scale / count));
+        size_t at = i * norm->inner;
+        if (norm->relu) channel_mask(channel_of(norm), norm->y + at, dy + at);
+        Sums sums =
+            channel_products(channel_of(norm), norm->x + at, dy + at, (double)norm->mean[i]);
+        store_parameters(to, i, sums, norm->invstd[i]);
+        if (to->dx) project(norm, i, dy, to, sums, count_of(norm));
     }
 }
 
 static void cpu_batch_norm_eval_gradient(const BatchNorm *norm, const float *dy,
                                          const NormGradient *to) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
     for (size_t i = 0; i < norm->c; i++) {
-        const float *dyi = dy + i * norm->inner;
-        float inverse = eval_invstd(norm->running_var[i], norm->eps);
-        if (to->dweight || to->dbias) {
-            Sums sums = channel_products(channel, norm->x + i * norm->inner, dyi,
-                                         (double)norm->running_mean[i]);
-            if (to->dweight)
-                kernel_store(&to->dweight[i], sums.second * (double)inverse, to->add_dweight);
-            if (to->dbias) kernel_store(&to->dbias[i], sums.first, to->add_dbias);
-        }
+        size_t at = i * norm->inner;
+        float invstd = eval_invstd(norm, i);
+        if (to->dweight || to->dbias)
+            store_parameters(to, i,
+                             channel_products(channel_of(norm), norm->x + at, dy + at,
+                                              (double)norm->running_mean[i]),
+                             invstd);
         if (to->dx)
-            channel_scale(channel, dyi, to->dx + i * norm->inner, to->add_dx,
-                          inverse * norm->weight[i]);
+            channel_scale(channel_of(norm), dy + at, to->dx + at, to->add_dx,
+                          invstd * norm->weight[i]);
     }
 }
 
 // ---- over several ranks -----------------------------------------------------------------------
 
 static void cpu_batch_norm_statistics(const BatchNorm *norm) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    double count = (double)(norm->n * norm->inner);
-    for (size_t i = 0; i < norm->c; i++) {
-        norm->mean[i] = norm->invstd[i] = 0;
-        if (count == 0) continue;
-        Statistics batch = channel_statistics(channel, norm->x + i * norm->inner, count);
-        norm->mean[i] = (float)batch.mean;
-        norm->invstd[i] = inverse_std(batch.squares, count, norm->eps);
-    }
+    for (size_t i = 0; i < norm->c; i++)
+        if (norm->n * norm->inner > 0)
+            measure(norm, i);
+        else
+            norm->mean[i] = norm->invstd[i] = 0;
 }
 
 // Merges the statistics of one channel, rank by rank: those of the first n elements and those that
@@ -263,46 +281,31 @@ static void cpu_batch_norm_merge(const BatchNorm *norm, const float *rows, size_
         count += (double)rows[rank * (2 * norm->c + 1) + 2 * norm->c];
     for (size_t i = 0; count > 1 && i < norm->c; i++) {
         Statistics all = merge_channel(rows, ranks, norm->c, i, norm->eps);
-        norm->mean[i] = (float)all.mean;
-        norm->invstd[i] = inverse_std(all.squares, count, norm->eps);
-        update_running(&norm->running_mean[i], all.mean, norm->momentum);
-        update_running(&norm->running_var[i], all.squares / (count - 1),
-                       norm->momentum); // unbiased
+        store_statistics(norm, i, all, count);
+        store_running(norm, i, all, count);
     }
     *all_count = count;
 }
 
 static void cpu_batch_norm_apply(const BatchNorm *norm, float *y) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    for (size_t i = 0; i < norm->c; i++)
-        channel_normalize(channel, norm->x + i * norm->inner, y + i * norm->inner, norm->mean[i],
-                          norm->invstd[i] * norm->weight[i], norm->bias[i]);
+    for (size_t i = 0; i < norm->c; i++) normalize(norm, i, y, norm->mean[i], norm->invstd[i]);
 }
 
 static void cpu_batch_norm_gradient_sums(const BatchNorm *norm, const float *dy, float *sums,
                                          const NormGradient *to) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
     for (size_t i = 0; i < norm->c; i++) {
-        Sums own = channel_products(channel, norm->x + i * norm->inner, dy + i * norm->inner,
-                                    (double)norm->mean[i]);
+        size_t at = i * norm->inner;
+        Sums own = channel_products(channel_of(norm), norm->x + at, dy + at, (double)norm->mean[i]);
         sums[i] = (float)own.first;
         sums[norm->c + i] = (float)own.second;
-        if (to->dweight)
-            kernel_store(&to->dweight[i], own.second * (double)norm->invstd[i], to->add_dweight);
-        if (to->dbias) kernel_store(&to->dbias[i], own.first, to->add_dbias);
+        store_parameters(to, i, own, norm->invstd[i]);
     }
 }
 
 static void cpu_batch_norm_gradient_apply(const BatchNorm *norm, const float *dy, const float *sums,
                                           const double *count, const NormGradient *to) {
-    Channel channel = {norm->n, norm->c * norm->inner, norm->inner};
-    for (size_t i = 0; i < norm->c; i++) {
-        double scale = (double)norm->invstd[i];
-        channel_project(channel, norm->x + i * norm->inner, dy + i * norm->inner,
-                        to->dx + i * norm->inner, to->add_dx, norm->mean[i],
-                        norm->invstd[i] * norm->weight[i], (float)((double)sums[i] / *count),
-                        (float)((double)sums[norm->c + i] * scale * scale / *count));
-    }
+    for (size_t i = 0; i < norm->c; i++)
+        project(norm, i, dy, to, (Sums){(double)sums[i], (double)sums[norm->c + i]}, *count);
 }
 
 const NormKernels cpu_norm = {

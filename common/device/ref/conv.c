@@ -4,16 +4,17 @@
  *   y[i, k, oy, ox] = sum over c, ky, kx of weight[k, c, ky, kx] x[i, c, iy, ix]
  *   with iy = oy stride + ky - pad, ix = ox stride + kx - pad (x is 0 where that is outside),
  * and each gradient is the same sum over the same index tuples, collected by another of the three
- * tensors: each gradient below asks, for one of its elements, which tuples it takes part in.
+ * tensors. So one loop over the tuples, `product`, computes all three.
  */
 #include "common/device/ref/kernels.h"
 
 #include <math.h>
 
+#include "common/base/memory.h"
 #include "common/device/kernels_host.h"
 
-// Which pixel of a channel's h*w plane the window at output (oy, ox) sees at (ky, kx), or -1 for
-// padding.
+// The pixel of a channel's h*w plane that the window at output (oy, ox) covers at (ky, kx), or -1
+// for padding.
 static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx) {
     int64_t iy = (int64_t)(oy * v->stride + ky) - (int64_t)v->pad;
     int64_t ix = (int64_t)(ox * v->stride + kx) - (int64_t)v->pad;
@@ -28,125 +29,69 @@ static size_t ref_conv2d_workspace(Precision precision, const Window *v) {
     return host_room(precision, counts.x, counts.weight, v->k, counts.y);
 }
 
-// The sum over channels and window of one output element.
-static double conv2d_at(const Window *v, const float *image, const float *filter, size_t oy,
-                        size_t ox) {
-    double sum = 0;
-    for (size_t c = 0; c < v->c; c++)
-        for (size_t ky = 0; ky < v->kernel; ky++)
-            for (size_t kx = 0; kx < v->kernel; kx++) {
-                int64_t pixel = seen(v, oy, ox, ky, kx);
-                if (pixel >= 0)
-                    sum += (double)image[c * v->h * v->w + (size_t)pixel] *
-                           (double)filter[(c * v->kernel + ky) * v->kernel + kx];
-            }
-    return sum;
+typedef enum ConvTensor { X, WEIGHT, Y, CONV_TENSORS } ConvTensor;
+
+typedef struct ConvProduct {
+    const Window *window;
+    ConvTensor a, b, sum; // the operands and the output
+} ConvProduct;
+
+// Adds the products of one filter's tap (k, c, ky, kx) over one image to the sums of the output.
+static void add_tap(const ConvProduct *of, size_t image, size_t tap, const float *a, const float *b,
+                    double *sums) {
+    const Window *v = of->window;
+    size_t area = v->kernel * v->kernel, c = tap / area % v->c, k = tap / area / v->c;
+    for (size_t oy = 0; oy < v->oh; oy++)
+        for (size_t ox = 0; ox < v->ow; ox++) {
+            int64_t pixel = seen(v, oy, ox, tap % area / v->kernel, tap % v->kernel);
+            if (pixel < 0) continue;
+            const size_t at[CONV_TENSORS] = {
+                [X] = (image * v->c + c) * v->h * v->w + (size_t)pixel,
+                [WEIGHT] = tap,
+                [Y] = ((image * v->k + k) * v->oh + oy) * v->ow + ox,
+            };
+            sums[at[of->sum]] += (double)a[at[of->a]] * (double)b[at[of->b]];
+        }
 }
 
-static void forward(const void *window, const float *x, const float *weight, const float *bias,
-                    float *y, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)accumulate;
+static void product(const void *shape, const float *a, const float *b, const float *bias, float *to,
+                    bool accumulate, void *workspace) {
+    const ConvProduct *of = shape;
+    const Window *v = of->window;
+    ConvCounts counts = host_conv_counts(v);
+    size_t count = of->sum == X ? counts.x : of->sum == Y ? counts.y : counts.weight;
+    double *sums = memory_zalloc((count + 1) * sizeof *sums);
     (void)workspace;
-    size_t taps = v->c * v->kernel * v->kernel;
-    for (size_t i = 0; i < v->n; i++)
-        for (size_t k = 0; k < v->k; k++)
-            for (size_t oy = 0; oy < v->oh; oy++)
-                for (size_t ox = 0; ox < v->ow; ox++) {
-                    double sum =
-                        conv2d_at(v, x + i * v->c * v->h * v->w, weight + k * taps, oy, ox);
-                    y[((i * v->k + k) * v->oh + oy) * v->ow + ox] =
-                        (float)(sum + (bias ? (double)bias[k] : 0));
-                }
+    for (size_t image = 0; image < v->n; image++)
+        for (size_t tap = 0; tap < counts.weight; tap++) add_tap(of, image, tap, a, b, sums);
+    for (size_t j = 0; j < count; j++)
+        ref_put(&to[j], sums[j] + (bias ? (double)bias[j / (v->oh * v->ow) % v->k] : 0),
+                accumulate);
+    free(sums);
 }
 
 static void ref_conv2d(Compute how, const Window *v, const float *x, const float *weight,
                        const float *bias, float *y) {
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
-    host_product(how.precision, forward, factors, y, false, how.workspace);
-}
-
-// Which output row (or column) sees the input row at `tap` of its window, or -1: the inverse of the
-// formula above. `padded` is the input row counted from the padding's edge.
-static int64_t seen_by(const Window *v, size_t padded, size_t tap, size_t outputs) {
-    if (padded < tap || (padded - tap) % v->stride != 0) return -1;
-    size_t output = (padded - tap) / v->stride;
-    return output < outputs ? (int64_t)output : -1;
-}
-
-// The sum of weight dy over all the outputs that see pixel (iy, ix) of channel c.
-static double input_gradient_at(const Window *v, const float *weight, const float *dy, size_t c,
-                                size_t iy, size_t ix) {
-    double sum = 0;
-    for (size_t k = 0; k < v->k; k++)
-        for (size_t ky = 0; ky < v->kernel; ky++)
-            for (size_t kx = 0; kx < v->kernel; kx++) {
-                int64_t oy = seen_by(v, iy + v->pad, ky, v->oh);
-                int64_t ox = seen_by(v, ix + v->pad, kx, v->ow);
-                if (oy >= 0 && ox >= 0)
-                    sum += (double)dy[(k * v->oh + (size_t)oy) * v->ow + (size_t)ox] *
-                           (double)weight[((k * v->c + c) * v->kernel + ky) * v->kernel + kx];
-            }
-    return sum;
-}
-
-static void input_gradient(const void *window, const float *weight, const float *dy,
-                           const float *bias, float *dx, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)bias;
-    (void)workspace;
-    for (size_t i = 0; i < v->n; i++)
-        for (size_t c = 0; c < v->c; c++)
-            for (size_t iy = 0; iy < v->h; iy++)
-                for (size_t ix = 0; ix < v->w; ix++) {
-                    const float *image = dy + i * v->k * v->oh * v->ow;
-                    ref_put(&dx[((i * v->c + c) * v->h + iy) * v->w + ix],
-                            input_gradient_at(v, weight, image, c, iy, ix), accumulate);
-                }
+    const ConvProduct shape = {v, X, WEIGHT, Y};
+    HostFactors factors = {&shape, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
+    host_product(how.precision, product, factors, y, false, how.workspace);
 }
 
 static void ref_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
                                       const float *dy, float *dx, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
-    host_product(how.precision, input_gradient, factors, dx, accumulate, how.workspace);
-}
-
-// The sum of dy x over all images and outputs for one weight.
-static double weight_gradient_at(const Window *v, const float *x, const float *dy, size_t k,
-                                 size_t c, size_t ky, size_t kx) {
-    double sum = 0;
-    for (size_t i = 0; i < v->n; i++)
-        for (size_t oy = 0; oy < v->oh; oy++)
-            for (size_t ox = 0; ox < v->ow; ox++) {
-                int64_t pixel = seen(v, oy, ox, ky, kx);
-                if (pixel >= 0)
-                    sum += (double)dy[((i * v->k + k) * v->oh + oy) * v->ow + ox] *
-                           (double)x[(i * v->c + c) * v->h * v->w + (size_t)pixel];
-            }
-    return sum;
-}
-
-static void weight_gradient(const void *window, const float *x, const float *dy, const float *bias,
-                            float *dweight, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)bias;
-    (void)workspace;
-    size_t index = 0;
-    for (size_t k = 0; k < v->k; k++)
-        for (size_t c = 0; c < v->c; c++)
-            for (size_t ky = 0; ky < v->kernel; ky++)
-                for (size_t kx = 0; kx < v->kernel; kx++, index++)
-                    ref_put(&dweight[index], weight_gradient_at(v, x, dy, k, c, ky, kx),
-                            accumulate);
+    const ConvProduct shape = {v, WEIGHT, Y, X};
+    HostFactors factors = {&shape, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
+    host_product(how.precision, product, factors, dx, accumulate, how.workspace);
 }
 
 static void ref_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
                                        const float *dy, float *dweight, bool accumulate) {
     ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
-    host_product(how.precision, weight_gradient, factors, dweight, accumulate, how.workspace);
+    const ConvProduct shape = {v, X, Y, WEIGHT};
+    HostFactors factors = {&shape, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
+    host_product(how.precision, product, factors, dweight, accumulate, how.workspace);
 }
 
 static void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,
