@@ -3,6 +3,7 @@
  */
 #include "common/device/device.h"
 
+#include <limits.h>
 #include <string.h>
 
 #include "common/base/clock.h"
@@ -46,7 +47,7 @@ Device *device_open(const char *name, Error *err) {
     device->index = index;
     device->kernels = backend->kernels;
     device->backend = backend;
-    if (backend->open(device, err) == 0) return device;
+    if (!backend->open || backend->open(device, err) == 0) return device;
     free(device);
     return NULL;
 }
@@ -56,7 +57,7 @@ void device_close(Device *device) {
     worker_close(device);
     CHECK(device->bytes == 0, "%s closes with %zu bytes still allocated", device->name,
           device->bytes);
-    device->backend->close(device);
+    if (device->backend->close) device->backend->close(device);
     link_close(device->link);
     free(device);
 }
@@ -68,7 +69,7 @@ int device_available(const char *kind) {
 int device_usable(const char *kind, Error *why) {
     Error err = {0};
     const DeviceBackend *backend = backend_find(kind, &err);
-    if (backend) return backend->available(why);
+    if (backend) return backend->available ? backend->available(why) : INT_MAX;
     if (err.status == STATUS_FAILED) // this build has that kind, but cannot use it here
         fprintf(stderr, "device %s: %s\n", kind, err.message);
     return 0;
@@ -121,7 +122,10 @@ void *device_host_alloc(Device *device, size_t bytes) {
 }
 
 void device_host_free(Device *device, void *memory) {
-    if (memory) device->backend->host_free(device, memory);
+    if (device->backend->host_free && memory)
+        device->backend->host_free(device, memory);
+    else
+        free(memory);
 }
 
 // ---- copies -------------------------------------------------------------------------------------
@@ -158,72 +162,79 @@ void device_emulate_link(Device *device, LinkSpeed speed) {
 }
 
 void device_synchronize(Device *device) {
-    device->backend->synchronize(device);
+    if (device->backend->synchronize) device->backend->synchronize(device);
 }
 
 // ---- events and what is done beside the work in order -------------------------------------------
 
 struct DeviceEvent {
     Device *device;
-    void *event; // the backend's
+    void *event; // the backend's; NULL: the device is synchronous
 };
 
 DeviceEvent *device_event_create(Device *device) {
     DeviceEvent *event = memory_zalloc(sizeof *event);
-    *event = (DeviceEvent){device, device->backend->event_create(device)};
+    event->device = device;
+    if (device->backend->event_create) event->event = device->backend->event_create(device);
     return event;
 }
 
 void device_event_close(DeviceEvent *event) {
-    if (!event) return;
-    event->device->backend->event_close(event->device, event->event);
+    if (event && event->event) event->device->backend->event_close(event->device, event->event);
     free(event);
 }
 
 void device_event_record(DeviceEvent *event) {
-    event->device->backend->event_record(event->device, event->event);
+    if (event->event) event->device->backend->event_record(event->device, event->event);
 }
 
 void device_event_wait(DeviceEvent *event) {
-    event->device->backend->event_wait(event->device, event->event);
+    if (event->event) event->device->backend->event_wait(event->device, event->event);
 }
 
 void device_upload(Device *device, void *destination, const void *source, size_t bytes,
                    DeviceEvent *free, DeviceEvent *done) {
     if (bytes == 0) return;
-    device->backend->upload(device, destination, source, bytes, free ? free->event : NULL,
-                            done ? done->event : NULL);
+    if (device->backend->upload)
+        device->backend->upload(device, destination, source, bytes, free ? free->event : NULL,
+                                done ? done->event : NULL);
+    else
+        device->backend->copy(device, destination, NULL, source, bytes);
 }
 
 struct Readback {
     Device *device;
     void *host; // [bytes]
     size_t bytes;
-    void *done; // the backend's event
+    DeviceEvent *done;
 };
 
 Readback *readback_create(Device *device, size_t bytes) {
     Readback *readback = memory_zalloc(sizeof *readback);
-    *readback = (Readback){device, device_host_alloc(device, bytes), bytes,
-                           device->backend->event_create(device)};
+    *readback =
+        (Readback){device, device_host_alloc(device, bytes), bytes, device_event_create(device)};
     return readback;
 }
 
 void readback_close(Readback *readback) {
     if (!readback) return;
-    readback->device->backend->event_wait(readback->device, readback->done);
-    readback->device->backend->event_close(readback->device, readback->done);
+    device_event_wait(readback->done);
+    device_event_close(readback->done);
     device_host_free(readback->device, readback->host);
     free(readback);
 }
 
 void readback_start(Readback *readback, const void *source) {
-    readback->device->backend->download(readback->device, readback->host, source, readback->bytes,
-                                        readback->done);
+    const DeviceBackend *backend = readback->device->backend;
+    if (backend->download)
+        backend->download(readback->device, readback->host, source, readback->bytes,
+                          readback->done->event);
+    else
+        backend->copy(NULL, readback->host, readback->device, source, readback->bytes);
 }
 
 const void *readback_wait(Readback *readback) {
-    readback->device->backend->event_wait(readback->device, readback->done);
+    device_event_wait(readback->done);
     return readback->host;
 }
 

@@ -6,24 +6,28 @@
 
 #include "common/device/device.h"
 
+// A function is NULL where its comment names a default.
 struct DeviceBackend {
     const char *name; // "cuda"
     const Kernels *kernels;
-    // Devices of this kind; INT_MAX: no limit. 0 with why (may be NULL) filled: there are some, and
-    // none can be used.
+    // Devices of this kind; INT_MAX: no limit (the default). 0 with why (may be NULL) filled: there
+    // are some, and none can be used.
     int (*available)(Error *why);
-    // Fills device->state, which may be NULL; may give it kernels of its own. -1 with err filled.
+    // Fills device->state; may give it kernels of its own. Returns 0, or -1 with err filled.
+    // Default: state stays NULL.
     int (*open)(Device *device, Error *err);
-    void (*close)(Device *device);
+    void (*close)(Device *device);                // default: no effect
     void (*enter)(const Device *device);          // the thread's current device from now on
     void *(*alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
     void (*free)(Device *device, void *memory, size_t bytes);
     void *(*host_alloc)(Device *device, size_t bytes); // bytes > 0; NULL: out of memory
-    void (*host_free)(Device *device, void *memory);
+    void (*host_free)(Device *device, void *memory);   // default: free
     // One of the devices may be NULL, the host; if none is, both are of this kind. bytes > 0.
     void (*copy)(Device *to, void *destination, Device *from, const void *source, size_t bytes);
-    void (*synchronize)(Device *device);
 
+    // NULL, as are the functions up to graph_begin: each call is complete when it returns. Then
+    // device.c's events are complete at once, and `copy` uploads and downloads.
+    void (*synchronize)(Device *device);
     void *(*event_create)(Device *device);
     void (*event_close)(Device *device, void *event);
     void (*event_record)(Device *device, void *event);
@@ -31,7 +35,7 @@ struct DeviceBackend {
     // The events may be NULL.
     void (*upload)(Device *device, void *destination, const void *source, size_t bytes,
                    void *free_event, void *done_event);
-    // Copies to device_host_alloc's memory, in order; the copy is there once `done` is over.
+    // Copies to device_host_alloc's memory, in order, then records `done`.
     void (*download)(Device *device, void *destination, const void *source, size_t bytes,
                      void *done_event);
 

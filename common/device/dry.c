@@ -5,7 +5,6 @@
  * Kernels and copies do nothing; what is never written reads as zero. The functions that say how
  * much memory an operation needs are those of the device that is imitated.
  */
-#include <limits.h>
 #include <string.h>
 #include <sys/mman.h>
 
@@ -74,11 +73,6 @@ static DryKernels *imitate(const Kernels *of) {
 
 // ---- the device --------------------------------------------------------------------------------
 
-static int unlimited(Error *why) {
-    (void)why;
-    return INT_MAX;
-}
-
 static int open(Device *device, Error *err) {
     Device *of = device_open(device->backend->name + strlen("dry-"), err);
     if (!of) return -1;
@@ -121,37 +115,9 @@ static void *host_alloc(Device *device, size_t bytes) {
     return memory_zalloc(bytes);
 }
 
-static void host_free(Device *device, void *memory) {
-    (void)device;
-    free(memory);
-}
-
 static void copy(Device *to, void *destination, Device *from, const void *source, size_t bytes) {
     (void)from, (void)source;
     if (!to) memset(destination, 0, bytes);
-}
-
-static void synchronize(Device *device) {
-    (void)device;
-}
-
-static void *event_create(Device *device) {
-    return device;
-}
-
-static void event_nothing(Device *device, void *event) {
-    (void)device, (void)event;
-}
-
-static void upload(Device *device, void *destination, const void *source, size_t bytes,
-                   void *free_event, void *done_event) {
-    (void)device, (void)destination, (void)source, (void)bytes, (void)free_event, (void)done_event;
-}
-
-static void download(Device *device, void *destination, const void *source, size_t bytes,
-                     void *done_event) {
-    (void)device, (void)source, (void)done_event;
-    memset(destination, 0, bytes);
 }
 
 static int no_graph(Device *device, Error *err) {
@@ -159,13 +125,10 @@ static int no_graph(Device *device, Error *err) {
 }
 
 // (Designators cannot stand in parentheses.) NOLINTBEGIN(bugprone-macro-parentheses)
-#define DRY_DEVICE(kind)                                                                          \
-    {                                                                                             \
-        .name = kind, .available = unlimited, .open = open, .close = close, .enter = enter,       \
-        .alloc = promise, .free = take_back, .host_alloc = host_alloc, .host_free = host_free,    \
-        .copy = copy, .synchronize = synchronize, .event_create = event_create,                   \
-        .event_close = event_nothing, .event_record = event_nothing, .event_wait = event_nothing, \
-        .upload = upload, .download = download, .graph_begin = no_graph                           \
+#define DRY_DEVICE(kind)                                                                   \
+    {                                                                                      \
+        .name = kind, .open = open, .close = close, .enter = enter, .alloc = promise,      \
+        .free = take_back, .host_alloc = host_alloc, .copy = copy, .graph_begin = no_graph \
     }
 // NOLINTEND(bugprone-macro-parentheses)
 
