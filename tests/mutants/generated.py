@@ -191,7 +191,7 @@ class Tree:
                 path.write_bytes(schemata.insert(text, path, some, len(mutants) + 1).encode('latin-1'))
         made = self.make(self.targets)
         if made.returncode != 0:
-            lines = [x for x in made.stdout.splitlines() if re.search('error|undefined', x)]
+            lines = [x for x in made.stdout.splitlines() if re.search(r'\berror:|undefined', x)]
             fail('the build with all mutants: ' + '\n'.join(lines[:20]))
 
     def plant(self, m, original):

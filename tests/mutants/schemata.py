@@ -6,26 +6,32 @@ without that variable runs the program as it was written. If $DDPC_MUTANT_COVER 
 of it becomes 1 when mutant N is reached; the mapping is shared, so a rank that is killed counts, too.
 A single mutant has no branch here; its probes only note that its function was called.
 """
+import mmap
+import os
 import re
 
 # A token or a comment of C.
 TOKEN = re.compile(r'''"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])*'|/\*.*?\*/|//[^\n]*|[A-Za-z_]\w*'''
                    r'''|\.?\d(?:[eEpP][-+]|[\w.])*|<<=?|>>=?|->|\+\+|--|&&|\|\||[-+*/%<>=!&|]=?|\S''', re.S)
 
-PRELUDE = '''#include <fcntl.h>
-#include <stdlib.h>
-#include <sys/mman.h>
-#include <unistd.h>
+# Stands at the top of each file. It includes no header: a file may have names of its own that a header declares, such
+# as `open`; __open and __close are the C library's second names.
+PRELUDE = '''extern char *mutant_getenv_(const char *) __asm__("getenv");
+extern int mutant_atoi_(const char *) __asm__("atoi");
+extern int mutant_open_(const char *, int, ...) __asm__("__open");
+extern void *mutant_mmap_(void *, unsigned long, int, int, int, long) __asm__("mmap");
+extern int mutant_close_(int) __asm__("__close");
 static int mutant_chosen_ = 0;
 static volatile unsigned char *mutant_map_ = 0;
 __attribute__((constructor(101))) static void mutant_start_(void) {
-    const char *id = getenv("DDPC_MUTANT"), *cover = getenv("DDPC_MUTANT_COVER");
-    mutant_chosen_ = id ? atoi(id) : 0;
-    int file = cover ? open(cover, O_RDWR | O_CLOEXEC) : -1;
+    const char *id = mutant_getenv_("DDPC_MUTANT");
+    const char *cover = mutant_getenv_("DDPC_MUTANT_COVER");
+    mutant_chosen_ = id ? mutant_atoi_(id) : 0;
+    int file = cover ? mutant_open_(cover, @O_RDWR@ | @O_CLOEXEC@) : -1;
     if (file < 0) return;
-    void *map = mmap(0, @SIZE@, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
-    if (map != MAP_FAILED) mutant_map_ = map;
-    close(file);
+    void *map = mutant_mmap_(0, @SIZE@, @PROT_READ@ | @PROT_WRITE@, @MAP_SHARED@, file, 0);
+    if (map != (void *)-1) mutant_map_ = map;
+    mutant_close_(file);
 }
 __attribute__((unused)) static inline int mutant_(int id) {
     if (__builtin_expect(mutant_map_ != 0, 0)) mutant_map_[id] = 1;
@@ -91,6 +97,8 @@ def compose(text, start, end, points):
 def insert(text, path, mutants, size):
     """The text of the file with branches for its mutants, whose ids are below size."""
     prelude = PRELUDE.replace('@SIZE@', str(size)).replace('@FILE@', str(path))
+    for module in os, mmap:
+        prelude = re.sub('@((O|PROT|MAP)_[A-Z]+)@', lambda m: str(getattr(module, m[1], m[0])), prelude)
     return prelude + compose(text, 0, len(text), nested(points_of(mutants)))
 
 
