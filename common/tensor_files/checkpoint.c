@@ -12,7 +12,6 @@
 #include "common/tensor_files/checkpoint.h"
 
 #include <dirent.h>
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
@@ -49,22 +48,36 @@ static void set_meta(SafeMeta *meta, const char *key, const char *format, ...) {
 
 // ---- the optimizer's file ---------------------------------------------------------------------
 
-// Returns the optimizer's tensors as entries without data.
-static SafeTensors describe_optimizer(const Optimizer *optimizer) {
+typedef struct Memory {
+    Device *device; // NULL: the host's
+    void *data;
+    size_t offset, bytes; // its range in the complete tensor
+} Memory;
+
+// Returns the optimizer's tensors as entries without data (safetensors_free). memory: receives the
+// optimizer's memory of each entry, freed by the caller.
+static SafeTensors describe_optimizer(const Optimizer *optimizer, Memory **memory) {
     SafeTensors content = {0};
     size_t count = optimizer->parameters.count;
     content.entries = memory_zalloc((3 * count + 1) * sizeof *content.entries);
+    *memory = memory_zalloc((3 * count + 1) * sizeof **memory);
     for (size_t i = 0; i < count; i++) {
         const NamedTensor *parameter = &optimizer->parameters.items[i];
+        const Tensor *tensor = parameter->tensor;
+        const OptimizerPart part = optimizer_part(optimizer, i);
         for (int s = 0; s < 2; s++) {
             if (!optimizer->state[s][i]) continue;
+            (*memory)[content.count] =
+                (Memory){tensor->device, optimizer->state[s][i], part.first * sizeof(float),
+                         part.count * sizeof(float)};
             SafeEntry *entry = &content.entries[content.count++];
-            *entry = (SafeEntry){.dtype = DTYPE_F32, .ndim = parameter->tensor->ndim};
-            memcpy(entry->shape, parameter->tensor->shape, sizeof entry->shape);
-            entry->bytes = tensor_bytes(parameter->tensor);
+            *entry = (SafeEntry){
+                .dtype = DTYPE_F32, .ndim = tensor->ndim, .bytes = tensor_bytes(tensor)};
+            memcpy(entry->shape, tensor->shape, sizeof entry->shape);
             snprintf(entry->name, sizeof entry->name, "%s.%s", parameter->name,
                      optimizer_state_name(optimizer, s));
         }
+        (*memory)[content.count] = (Memory){NULL, &optimizer->steps[i], 0, sizeof(int64_t)};
         SafeEntry *entry = &content.entries[content.count++];
         *entry = (SafeEntry){.dtype = DTYPE_I64, .bytes = sizeof(int64_t)};
         snprintf(entry->name, sizeof entry->name, "%s.step", parameter->name);
@@ -72,61 +85,37 @@ static SafeTensors describe_optimizer(const Optimizer *optimizer) {
     return content;
 }
 
-typedef struct Memory {
-    Device *device; // NULL: the host's
-    void *data;
-    size_t offset, bytes; // its range in the complete tensor
-} Memory;
-
-// Returns the optimizer's memory of entry `n` of describe_optimizer.
-static Memory optimizer_memory(Optimizer *optimizer, size_t n) {
-    for (size_t i = 0; i < optimizer->parameters.count; i++) {
-        const OptimizerPart part = optimizer_part(optimizer, i);
-        for (int s = 0; s < 2; s++)
-            if (optimizer->state[s][i] && n-- == 0)
-                return (Memory){optimizer->parameters.items[i].tensor->device,
-                                optimizer->state[s][i], part.first * sizeof(float),
-                                part.count * sizeof(float)};
-        if (n-- == 0) return (Memory){NULL, &optimizer->steps[i], 0, sizeof(int64_t)};
-    }
-    CHECK(false, "there is no optimizer tensor %zu", n);
-    return (Memory){0};
-}
-
-static bool host_reads(const Device *device) {
-    return !device || device_is_addressable(device);
-}
-
 static const char OPTIMIZER[] = "optimizer/"; // see checkpoint_save
 
-// Returns the complete optimizer tensor in the strategy's state; NULL if it is not sharded.
-static const SafeEntry *find_whole(const SafeTensors *state, const char *name) {
-    char path[sizeof state->entries->name + sizeof OPTIMIZER];
-    snprintf(path, sizeof path, "%s%s", OPTIMIZER, name);
-    return safetensors_find(state, path);
-}
-
-// Returns a host copy of the optimizer's tensors (safetensors_free).
+// Returns a host copy of the optimizer's tensors (safetensors_free). The strategy's state has the
+// complete tensors of a sharded optimizer.
 static SafeTensors snapshot_optimizer(const Optimizer *optimizer, const SafeTensors *state) {
-    SafeTensors content = describe_optimizer(optimizer);
-    size_t elsewhere = 0;
-    for (size_t n = 0; n < content.count; n++) {
-        const SafeEntry *whole = find_whole(state, content.entries[n].name);
-        const Memory memory = optimizer_memory((Optimizer *)optimizer, n);
-        CHECK(whole || memory.bytes == content.entries[n].bytes, "%s: a part, and nobody's rest",
-              content.entries[n].name);
-        content.entries[n].data = whole ? whole->data : memory.data;
-        if (!whole && !host_reads(memory.device)) elsewhere += memory.bytes;
-    }
-    char *at = content.buffer = memory_zalloc(elsewhere + 1);
+    Memory *memory;
+    SafeTensors content = describe_optimizer(optimizer, &memory);
+    size_t bytes = 0;
     for (size_t n = 0; n < content.count; n++) {
         SafeEntry *entry = &content.entries[n];
-        const Memory memory = optimizer_memory((Optimizer *)optimizer, n);
-        if (host_reads(memory.device) || entry->data != memory.data) continue;
-        device_copy(NULL, at, memory.device, memory.data, entry->bytes);
+        char path[sizeof entry->name + sizeof OPTIMIZER];
+        snprintf(path, sizeof path, "%s%s", OPTIMIZER, entry->name);
+        const SafeEntry *whole = safetensors_find(state, path);
+        CHECK(whole || memory[n].bytes == entry->bytes, "%s: only a shard is in the state",
+              entry->name);
+        if (whole)
+            entry->data = whole->data;
+        else if (!memory[n].device || device_is_addressable(memory[n].device))
+            entry->data = memory[n].data;
+        else
+            bytes += entry->bytes; // copied below
+    }
+    char *at = content.buffer = memory_zalloc(bytes + 1);
+    for (size_t n = 0; n < content.count; n++) {
+        SafeEntry *entry = &content.entries[n];
+        if (entry->data) continue;
+        device_copy(NULL, at, memory[n].device, memory[n].data, entry->bytes);
         entry->data = at;
         at += entry->bytes;
     }
+    free(memory);
     content.meta = memory_zalloc(sizeof *content.meta);
     content.meta_count = 1;
     set_meta(content.meta, "optimizer", "%s", optimizer_name(optimizer));
@@ -150,16 +139,6 @@ static int check_optimizer(const char *path, const SafeTensors *file, const Safe
                              want->name);
     }
     return 0;
-}
-
-static void apply_optimizer(const SafeTensors *file, const SafeTensors *wanted,
-                            Optimizer *optimizer) {
-    for (size_t n = 0; n < wanted->count; n++) {
-        const Memory memory = optimizer_memory(optimizer, n);
-        const SafeEntry *have = safetensors_find(file, wanted->entries[n].name);
-        device_copy(memory.device, memory.data, NULL, (const char *)have->data + memory.offset,
-                    memory.bytes);
-    }
 }
 
 // ---- the strategy's tensors in that file ------------------------------------------------------
@@ -229,47 +208,37 @@ static void describe_progress(Progress progress, const char *optimizer_file, con
         set_meta(&meta[8 + FIELDS + i], NOTE_NAMES[i], "%s", progress.notes[i]);
 }
 
-static int parse_whole(const char *path, const SafeTensors *file, const char *key, uint64_t *value,
-                       Error *err) {
+// Sets *whole or, if whole is NULL, *real to the metadata's number.
+static int parse_number(const char *path, const SafeTensors *file, const char *key, uint64_t *whole,
+                        double *real, Error *err) {
     const char *text = safetensors_meta(file, key);
-    char *end;
     if (!text) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path, key);
-    errno = 0;
-    *value = strtoull(text, &end, 10);
-    if (*text >= '0' && *text <= '9' && *end == '\0' && !errno) return 0;
+    const char *end = text;
+    bool found;
+    if (whole) {
+        found = format_read_number(&end, UINT64_MAX, whole);
+    } else {
+        *real = strtod(text, (char **)&end);
+        found = end != text && !isnan(*real);
+    }
+    if (found && *end == '\0') return 0;
     return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path, key, text);
-}
-
-static int parse_real(const char *path, const SafeTensors *file, const char *key, double *value,
-                      Error *err) {
-    const char *text = safetensors_meta(file, key);
-    char *end;
-    if (!text) return error_set(err, STATUS_USAGE, "%s: the metadata lacks \"%s\"", path, key);
-    *value = strtod(text, &end);
-    if (end != text && *end == '\0' && !isnan(*value)) return 0;
-    return error_set(err, STATUS_USAGE, "%s: \"%s\" is not a number: %s", path, key, text);
-}
-
-// Checkpoints without a precision, of before --amp, are float32.
-static int parse_precision(const char *path, const SafeTensors *file, Progress *progress,
-                           Error *err) {
-    const char *amp = safetensors_meta(file, "amp");
-    snprintf(progress->amp, sizeof progress->amp, "%s", amp ? amp : "none");
-    if (!amp) return 0;
-    if (parse_real(path, file, "scale", &progress->scale, err) != 0) return -1;
-    return parse_whole(path, file, "growth_tracker", &progress->growth_tracker, err);
 }
 
 static int parse_progress(const char *path, const SafeTensors *file, Progress *progress,
                           Error *err) {
-    if (parse_real(path, file, "best", &progress->best, err) != 0) return -1;
+    if (parse_number(path, file, "best", NULL, &progress->best, err) != 0) return -1;
     for (int i = 0; i < PROGRESS_NOTES; i++) { // older checkpoints have none
         const char *note = safetensors_meta(file, NOTE_NAMES[i]);
         snprintf(progress->notes[i], sizeof progress->notes[i], "%s", note ? note : "");
     }
     for (int i = 0; i < FIELDS; i++)
-        if (parse_whole(path, file, FIELD_NAMES[i], field(progress, i), err) != 0) return -1;
-    return parse_precision(path, file, progress, err);
+        if (parse_number(path, file, FIELD_NAMES[i], field(progress, i), NULL, err) != 0) return -1;
+    const char *amp = safetensors_meta(file, "amp");
+    snprintf(progress->amp, sizeof progress->amp, "%s", amp ? amp : "none");
+    if (!amp) return 0; // of before --amp: float32
+    if (parse_number(path, file, "scale", NULL, &progress->scale, err) != 0) return -1;
+    return parse_number(path, file, "growth_tracker", &progress->growth_tracker, NULL, err);
 }
 
 // ---- files of a checkpoint --------------------------------------------------------------------
@@ -288,16 +257,10 @@ static char *optimizer_of(const char *path) {
 // Returns the length of the entry's prefix FILE.STEP.CHECKSUM.optimizer; 0 if it has none.
 static size_t optimizer_name_length(const char *file, const char *entry) {
     size_t length = strlen(file);
-    if (strncmp(entry, file, length) != 0 || entry[length] != '.') return 0;
-    length++;
-    size_t digits = strspn(entry + length, "0123456789");
-    length += digits;
-    if (digits == 0 || entry[length] != '.') return 0;
-    length++;
-    if (strspn(entry + length, "0123456789abcdef") != SAFE_DIGITS) return 0;
-    length += SAFE_DIGITS;
-    static const char END[] = ".optimizer";
-    return strncmp(entry + length, END, sizeof END - 1) == 0 ? length + sizeof END - 1 : 0;
+    int checksum = 0, end = 0; // where they begin and end, after FILE
+    if (strncmp(entry, file, length) != 0) return 0;
+    sscanf(entry + length, ".%*[0-9].%n%*8[0-9a-f].optimizer%n", &checksum, &end);
+    return end - checksum == SAFE_DIGITS + (int)strlen(".optimizer") ? length + (size_t)end : 0;
 }
 
 // Removes the optimizer files of `path` except `keep` and `keep_too`, and temporary files of killed
@@ -320,15 +283,12 @@ static void sweep(const char *path, const char *keep, const char *keep_too) {
     closedir(entries);
 }
 
-static bool is_there(const char *path) {
-    return path && access(path, F_OK) == 0;
-}
-
 // Removes files that neither checkpoint needs, after a successful or failed save.
 static void tidy(const char *path, const char *previous) {
     char *needed = optimizer_of(path), *needed_too = previous ? optimizer_of(previous) : NULL;
     // A checkpoint that cannot be read now may be readable later: its files are kept.
-    bool known = (needed || !is_there(path)) && (needed_too || !is_there(previous));
+    bool known = (needed || !file_exists("%s", path)) &&
+                 (needed_too || !previous || !file_exists("%s", previous));
     if (known) sweep(path, needed ? needed : "", needed_too ? needed_too : "");
     free(needed);
     free(needed_too);
@@ -404,19 +364,12 @@ static void pair_free(Pair *pair) {
     free(pair->optimizer_path);
 }
 
-static int check_is_checkpoint(const char *path, const SafeTensors *file, Error *err) {
-    const char *format = safetensors_meta(file, "checkpoint");
-    if (format && strcmp(format, FORMAT) == 0) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "%s: is no checkpoint to resume from (weights alone go to --load-init)", path);
-}
-
 // Returns the path of the optimizer's file: beside FILE, or if FILE is a symbolic link, beside the
 // link or its target.
 static char *find_optimizer(const char *path, const char *name) {
     char target[FILE_PATH_MAX];
     char *found = beside(path, name);
-    if (is_there(found) || file_follow_links(path, target, NULL) != 0) return found;
+    if (file_exists("%s", found) || file_follow_links(path, target, NULL) != 0) return found;
     free(found);
     return beside(target, name);
 }
@@ -445,7 +398,12 @@ static int read_state(const char *path, Pair *pair, Error *err) {
 static CheckpointState read_pair(const char *path, Pair *pair, Error *err) {
     *pair = (Pair){0};
     if (safetensors_read(path, &pair->weights, err) != 0) return CHECKPOINT_DAMAGED;
-    if (check_is_checkpoint(path, &pair->weights, err) != 0) return CHECKPOINT_OTHER;
+    const char *format = safetensors_meta(&pair->weights, "checkpoint");
+    if (!format || strcmp(format, FORMAT) != 0) {
+        error_set(err, STATUS_USAGE,
+                  "%s: is no checkpoint to resume from (weights alone go to --load-init)", path);
+        return CHECKPOINT_OTHER;
+    }
     if (parse_progress(path, &pair->weights, &pair->progress, err) != 0) return CHECKPOINT_DAMAGED;
     return read_state(path, pair, err) == 0 ? CHECKPOINT_WHOLE : CHECKPOINT_DAMAGED;
 }
@@ -463,21 +421,18 @@ static int apply_pair(const Pair *pair, const char *path, Module *model, Optimiz
                       Error *err) {
     // Weights first: for another model's checkpoint their error is the clearer one.
     if (safetensors_check_module(&pair->weights, path, model, err) != 0) return -1;
-    SafeTensors wanted = describe_optimizer(optimizer);
+    Memory *memory;
+    SafeTensors wanted = describe_optimizer(optimizer, &memory);
     int failed = check_optimizer(pair->optimizer_path, &pair->state, &wanted, optimizer, err);
     if (!failed) safetensors_apply_module(&pair->weights, model);
-    if (!failed) apply_optimizer(&pair->state, &wanted, optimizer);
-    free(wanted.entries);
+    for (size_t n = 0; !failed && n < wanted.count; n++) {
+        const SafeEntry *have = safetensors_find(&pair->state, wanted.entries[n].name);
+        device_copy(memory[n].device, memory[n].data, NULL,
+                    (const char *)have->data + memory[n].offset, memory[n].bytes);
+    }
+    safetensors_free(&wanted);
+    free(memory);
     return failed;
-}
-
-// Moves the strategy's tensors, with their buffer, out of the pair.
-static SafeTensors take_strategy(Pair *pair) {
-    SafeTensors state = pair->strategy;
-    state.buffer = pair->state.buffer;
-    pair->strategy = (SafeTensors){0};
-    pair->state.buffer = NULL;
-    return state;
 }
 
 int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, SafeTensors *state,
@@ -486,8 +441,12 @@ int checkpoint_load(const char *path, Module *model, Optimizer *optimizer, SafeT
     *state = (SafeTensors){0};
     int failed = read_pair(path, &pair, err) == CHECKPOINT_WHOLE ? 0 : -1;
     if (!failed) failed = apply_pair(&pair, path, model, optimizer, err);
-    if (!failed) *progress = pair.progress;
-    if (!failed) *state = take_strategy(&pair);
+    if (!failed) {
+        *progress = pair.progress;
+        *state = pair.strategy;
+        state->buffer = pair.state.buffer;
+        pair.strategy.entries = pair.state.buffer = NULL;
+    }
     pair_free(&pair);
     return failed;
 }

@@ -26,16 +26,8 @@ static int compare_names(const void *a, const void *b) {
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static void check_distinct(const SafeTensors *content) {
-    const char **names = memory_zalloc((content->count + 1) * sizeof *names);
-    for (size_t i = 0; i < content->count; i++) names[i] = content->entries[i].name;
-    qsort(names, content->count, sizeof *names, compare_names);
-    for (size_t i = 1; i < content->count; i++)
-        CHECK(strcmp(names[i - 1], names[i]) != 0, "two tensors are called %s", names[i]);
-    free(names);
-}
-
 static void check_content(const SafeTensors *content) {
+    const char **names = memory_zalloc((content->count + 1) * sizeof *names);
     for (size_t i = 0; i < content->count; i++) {
         const SafeEntry *entry = &content->entries[i];
         size_t bytes = dtype_bytes(entry->dtype);
@@ -43,8 +35,12 @@ static void check_content(const SafeTensors *content) {
         CHECK(bytes == entry->bytes, "tensor %s has %zu bytes, its shape says %zu", entry->name,
               entry->bytes, bytes);
         CHECK(strcmp(entry->name, "__metadata__") != 0, "tensor %zu has a reserved name", i);
+        names[i] = entry->name;
     }
-    check_distinct(content);
+    qsort(names, content->count, sizeof *names, compare_names);
+    for (size_t i = 1; i < content->count; i++)
+        CHECK(strcmp(names[i - 1], names[i]) != 0, "two tensors are called %s", names[i]);
+    free(names);
     CHECK(!safetensors_meta(content, "crc32"), "the checksum is not the caller's to give");
 }
 
@@ -93,10 +89,8 @@ static char *format_header(const SafeTensors *content, const SafeEntry **order, 
     }
     json_end_object(&json);
     fflush(stream); // updates *length
-    while (*length % HEADER_ALIGNMENT != 0) {
-        fputc(' ', stream);
-        fflush(stream);
-    }
+    size_t beyond = *length % HEADER_ALIGNMENT;
+    if (beyond > 0) fprintf(stream, "%*s", (int)(HEADER_ALIGNMENT - beyond), "");
     CHECK(fclose(stream) == 0, "no memory for a header of %zu tensors", content->count);
     return text;
 }
@@ -127,28 +121,27 @@ void safetensors_checksum(const SafeTensors *content, char digits[SAFE_DIGITS + 
 int safetensors_write(const char *path, const SafeTensors *content, Error *err) {
     check_content(content);
     AtomicFile file;
-    if (file_begin(&file, path, err) != 0) return -1;
     const SafeEntry **order = layout_order(content);
     size_t length = 0;
     char *header = make_header(content, order, &length);
-    if (content->count > SAFE_TENSORS_MAX || length > SAFE_HEADER_MAX) {
-        file_abandon(&file);
-        free(header);
-        free(order);
-        return error_set(err, STATUS_USAGE,
-                         "cannot write %s: %zu tensors with a header of %zu bytes, which nobody "
-                         "could read back (%d and %d are the most)",
-                         path, content->count, length, SAFE_TENSORS_MAX, SAFE_HEADER_MAX);
-    }
-    uint64_t n = length;
-    fwrite(&n, sizeof n, 1, file.file); // file_commit reports a failed write
-    fwrite(header, 1, length, file.file);
-    for (size_t i = 0; i < content->count; i++) {
-        if (order[i]->bytes > 0) fwrite(order[i]->data, 1, order[i]->bytes, file.file);
+    int status = 0;
+    if (content->count > SAFE_TENSORS_MAX || length > SAFE_HEADER_MAX)
+        status = error_set(err, STATUS_USAGE,
+                           "cannot write %s: %zu tensors with a header of %zu bytes, which nobody "
+                           "could read back (%d and %d are the most)",
+                           path, content->count, length, SAFE_TENSORS_MAX, SAFE_HEADER_MAX);
+    if (status == 0) status = file_begin(&file, path, err);
+    if (status == 0) {
+        uint64_t n = length;
+        fwrite(&n, sizeof n, 1, file.file); // file_commit reports a failed write
+        fwrite(header, 1, length, file.file);
+        for (size_t i = 0; i < content->count; i++)
+            if (order[i]->bytes > 0) fwrite(order[i]->data, 1, order[i]->bytes, file.file);
+        status = file_commit(&file, err);
     }
     free(header);
     free(order);
-    return file_commit(&file, err);
+    return status;
 }
 
 void safetensors_free(SafeTensors *content) {

@@ -9,64 +9,48 @@
 #include "common/base/memory.h"
 #include "common/tensor_files/safetensors.h"
 
-// Entries for safetensors_write, with host copies of device memory.
-typedef struct Snapshot {
-    SafeTensors content;
-    void **copies; // [content.count], NULL where the entry's data is the tensor's own memory
-} Snapshot;
-
-static Snapshot snapshot_begin(const NamedTensors *tensors) {
-    Snapshot snapshot = {0};
-    snapshot.content.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry));
-    snapshot.copies = memory_zalloc((tensors->count + 1) * sizeof *snapshot.copies);
-    return snapshot;
-}
-
-static void snapshot_add(Snapshot *snapshot, const NamedTensor *named, const void *data) {
-    const Tensor *tensor = named->tensor;
-    size_t at = snapshot->content.count++;
-    SafeEntry *entry = &snapshot->content.entries[at];
-    memcpy(entry->name, named->name, sizeof named->name);
-    entry->dtype = tensor->dtype;
-    entry->ndim = tensor->ndim;
-    memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
-    entry->bytes = tensor_bytes(tensor);
-    entry->data = data;
-    if (device_is_addressable(tensor->device)) return;
-    entry->data = snapshot->copies[at] = memory_zalloc(entry->bytes + 1);
-    device_copy(NULL, snapshot->copies[at], tensor->device, data, entry->bytes);
-}
-
-static int snapshot_write(Snapshot *snapshot, const char *path, Error *err) {
-    int status = safetensors_write(path, &snapshot->content, err);
-    for (size_t i = 0; i < snapshot->content.count; i++) free(snapshot->copies[i]);
-    free(snapshot->copies);
-    safetensors_free(&snapshot->content);
+// Writes the tensors, or their defined gradients. Device memory is copied to the host before.
+static int save(const char *path, const NamedTensors *tensors, bool grads, const SafeMeta *meta,
+                size_t meta_count, Error *err) {
+    SafeTensors content = {.entries = memory_zalloc((tensors->count + 1) * sizeof(SafeEntry)),
+                           .meta = (SafeMeta *)meta,
+                           .meta_count = meta_count};
+    void **copies = memory_zalloc((tensors->count + 1) * sizeof *copies);
+    for (size_t i = 0; i < tensors->count; i++) {
+        const Tensor *tensor = tensors->items[i].tensor;
+        if (grads && !tensor->has_grad) continue;
+        SafeEntry *entry = &content.entries[content.count++];
+        *entry = (SafeEntry){.dtype = tensor->dtype,
+                             .ndim = tensor->ndim,
+                             .data = grads ? tensor->grad : tensor->data,
+                             .bytes = tensor_bytes(tensor)};
+        memcpy(entry->name, tensors->items[i].name, sizeof tensors->items[i].name);
+        memcpy(entry->shape, tensor->shape, sizeof tensor->shape);
+        if (device_is_addressable(tensor->device)) continue;
+        copies[i] = memory_zalloc(entry->bytes + 1);
+        device_copy(NULL, copies[i], tensor->device, entry->data, entry->bytes);
+        entry->data = copies[i];
+    }
+    int status = safetensors_write(path, &content, err);
+    for (size_t i = 0; i < tensors->count; i++) free(copies[i]);
+    free(copies);
+    free(content.entries);
     return status;
 }
 
 int safetensors_save_module(const char *path, Module *module, const SafeMeta *meta,
                             size_t meta_count, Error *err) {
     NamedTensors tensors = module_tensors(module, MODULE_STATE | MODULE_ALL_NAMES);
-    Snapshot snapshot = snapshot_begin(&tensors);
-    for (size_t i = 0; i < tensors.count; i++)
-        snapshot_add(&snapshot, &tensors.items[i], tensors.items[i].tensor->data);
-    snapshot.content.meta = memory_zalloc((meta_count + 1) * sizeof *meta);
-    if (meta_count > 0) memcpy(snapshot.content.meta, meta, meta_count * sizeof *meta);
-    snapshot.content.meta_count = meta_count;
+    int status = save(path, &tensors, false, meta, meta_count, err);
     named_tensors_free(&tensors);
-    return snapshot_write(&snapshot, path, err);
+    return status;
 }
 
 int safetensors_save_grads(const char *path, Module *module, Error *err) {
     NamedTensors tensors = module_tensors(module, MODULE_PARAMETERS);
-    Snapshot snapshot = snapshot_begin(&tensors);
-    for (size_t i = 0; i < tensors.count; i++) {
-        const Tensor *tensor = tensors.items[i].tensor;
-        if (tensor->has_grad) snapshot_add(&snapshot, &tensors.items[i], tensor->grad);
-    }
+    int status = save(path, &tensors, true, NULL, 0, err);
     named_tensors_free(&tensors);
-    return snapshot_write(&snapshot, path, err);
+    return status;
 }
 
 // ---- loading ----------------------------------------------------------------------------------

@@ -1,9 +1,10 @@
 /* safetensors_read.c: reads a file of named tensors from an untrusted source.
  *
  * Every number in the file is checked against the size of the file before it is used. The order:
- * sizes of file and header, the header's text (safetensors_text.c: what it will cost to parse),
- * JSON (cJSON parses; recursion is limited there), each entry by itself, then all entries together:
- * names distinct, bytes covered once; the checksum last. Invariant: on return either the content is
+ * sizes of file and header, the header's text (number of values: a parsed value takes about 40
+ * times the bytes of its text, so 20 MB of brackets and commas would take a gigabyte), JSON (cJSON
+ * limits recursion), each entry, then all entries together: names distinct, bytes covered once; the
+ * checksum last. Invariant: on return either the content is
  * complete, or it is empty and err holds one line that begins with the path. cJSON keeps numbers as
  * doubles, so whole numbers above 2^53 are refused rather than rounded.
  */
@@ -12,46 +13,60 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include "common/base/file.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/tensor_files/safetensors.h"
-#include "common/tensor_files/safetensors_text.h"
 
-enum { LENGTH_BYTES = 8, META_MAX = 1024 };
+enum {
+    LENGTH_BYTES = 8, // the header, which begins with a '{', follows
+    META_MAX = 1024,
+    VALUES_PER_TENSOR =
+        16, // an object, its three fields, at most four sizes, two offsets; and more
+};
 
 typedef struct Span {
     size_t begin, end; // the tensor's bytes, counted from the end of the header
-    const char *name;
+    SafeEntry *entry;
 } Span;
 
 // ---- the file's bytes -------------------------------------------------------------------------
 
-static int read_bytes(int fd, void *to, size_t bytes, Error *err) {
-    for (size_t done = 0; done < bytes;) {
-        ssize_t got = read(fd, (char *)to + done, bytes - done);
-        if (got < 0 && errno == EINTR) continue;
-        if (got < 0) return error_set(err, STATUS_USAGE, "cannot read: %s", strerror(errno));
-        if (got == 0) return error_set(err, STATUS_USAGE, "the file became shorter while read");
-        done += (size_t)got;
-    }
-    return 0;
+static int read_bytes(FILE *file, void *to, size_t bytes, Error *err) {
+    if (fread(to, 1, bytes, file) == bytes) return 0;
+    if (ferror(file)) return error_set(err, STATUS_USAGE, "cannot read: %s", strerror(errno));
+    return error_set(err, STATUS_USAGE, "the file became shorter while read");
+}
+
+// Recognizes other formats of weights by the file's first bytes: the error names the format and how
+// to convert it. Returns 0 for an unknown format.
+static int check_foreign(const unsigned char *first, size_t count, Error *err) {
+    if (count > LENGTH_BYTES && first[LENGTH_BYTES] == '{') return 0;
+    const char *what = NULL;
+    if (count >= 4 && memcmp(first, "PK\3\4", 4) == 0) what = "a zip archive";
+    if (count >= 2 && first[0] == 0x80 && first[1] >= 2 && first[1] <= 5) what = "a pickle";
+    if (!what) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "is %s, as torch.save writes it; save it with safetensors: python3 -c 'import "
+                     "torch; from safetensors.torch import save_file; "
+                     "w = torch.load(\"IN\", map_location=\"cpu\", weights_only=True); "
+                     "save_file({k: v.contiguous() for k, v in w.items()}, \"OUT.safetensors\")'",
+                     what);
 }
 
 // Reads N and the N bytes of header into *header (free() it; a NUL follows them).
-static int read_header(int fd, size_t file_bytes, char **header, size_t *length, Error *err) {
-    unsigned char raw[LENGTH_BYTES], first[LENGTH_BYTES + 1];
-    ssize_t count = pread(fd, first, sizeof first, 0);
-    if (count > 0 && safetensors_check_foreign(first, (size_t)count, err) != 0) return -1;
+static int read_header(FILE *file, size_t file_bytes, char **header, size_t *length, Error *err) {
+    unsigned char first[LENGTH_BYTES + 1];
+    if (check_foreign(first, fread(first, 1, sizeof first, file), err) != 0) return -1;
     if (file_bytes < LENGTH_BYTES)
         return error_set(err, STATUS_USAGE, "too short for a safetensors file: %zu byte%s",
                          file_bytes, format_s(file_bytes));
-    if (read_bytes(fd, raw, LENGTH_BYTES, err) != 0) return -1;
+    if (fseek(file, LENGTH_BYTES, SEEK_SET) != 0)
+        return error_set(err, STATUS_USAGE, "cannot read: %s", strerror(errno));
     uint64_t n = 0;
-    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | raw[i];
+    for (int i = LENGTH_BYTES - 1; i >= 0; i--) n = n << 8 | first[i];
     if (n > SAFE_HEADER_MAX)
         return error_set(err, STATUS_USAGE,
                          "not a safetensors file: a header of %llu bytes (%d are the most)",
@@ -62,7 +77,7 @@ static int read_header(int fd, size_t file_bytes, char **header, size_t *length,
                          (unsigned long long)n, file_bytes - LENGTH_BYTES);
     *header = memory_zalloc((size_t)n + 1);
     *length = (size_t)n;
-    return read_bytes(fd, *header, (size_t)n, err);
+    return read_bytes(file, *header, (size_t)n, err);
 }
 
 // ---- one entry of the header ------------------------------------------------------------------
@@ -136,7 +151,7 @@ static int read_entry(const cJSON *item, SafeEntry *entry, Span *span, Error *er
         }
     }
     strcpy(entry->name, item->string);
-    span->name = entry->name;
+    span->entry = entry;
     if (read_dtype(dtype, entry, err) != 0 || read_shape(shape, entry, err) != 0) return -1;
     return read_offsets(offsets, entry, span, err);
 }
@@ -170,7 +185,7 @@ static int read_meta(const cJSON *object, SafeTensors *content, Error *err) {
 // ---- all entries together ---------------------------------------------------------------------
 
 static int by_name(const void *a, const void *b) {
-    return strcmp(((const Span *)a)->name, ((const Span *)b)->name);
+    return strcmp(((const Span *)a)->entry->name, ((const Span *)b)->entry->name);
 }
 
 static int by_place(const void *a, const void *b) {
@@ -183,8 +198,8 @@ static int by_place(const void *a, const void *b) {
 static int check_names(Span *spans, size_t count, Error *err) {
     qsort(spans, count, sizeof *spans, by_name);
     for (size_t i = 1; i < count; i++) {
-        if (strcmp(spans[i - 1].name, spans[i].name) == 0)
-            return error_set(err, STATUS_USAGE, "tensor %s is there twice", spans[i].name);
+        if (strcmp(spans[i - 1].entry->name, spans[i].entry->name) == 0)
+            return error_set(err, STATUS_USAGE, "tensor %s is there twice", spans[i].entry->name);
     }
     return 0;
 }
@@ -195,12 +210,12 @@ static int check_spans(Span *spans, size_t count, size_t bytes, Error *err) {
     size_t covered = 0;
     for (size_t i = 0; i < count; i++) {
         if (spans[i].begin < covered)
-            return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s", spans[i].name,
-                             spans[i - 1].name);
+            return error_set(err, STATUS_USAGE, "tensor %s overlaps tensor %s",
+                             spans[i].entry->name, spans[i - 1].entry->name);
         if (spans[i].begin > covered)
             return error_set(err, STATUS_USAGE, "%zu byte%s before tensor %s belong%s to no tensor",
                              spans[i].begin - covered, format_s(spans[i].begin - covered),
-                             spans[i].name, spans[i].begin - covered == 1 ? "s" : "");
+                             spans[i].entry->name, spans[i].begin - covered == 1 ? "s" : "");
         covered = spans[i].end;
     }
     if (covered > bytes)
@@ -230,9 +245,42 @@ static int read_entries(const cJSON *root, SafeTensors *content, Span *spans, Er
     return 0;
 }
 
+// Returns the closing quote of the string whose opening quote is before `at`, or the text's end.
+static const char *skip_string(const char *at, const char *end, Error *err) {
+    for (; at < end && *at != '"'; at++) {
+        bool zero = strncmp(at, "\\u0000", 6) == 0;
+        if (zero || (unsigned char)*at < ' ') {
+            error_set(err, STATUS_USAGE, "a name or text in the header holds a control character");
+            return NULL;
+        }
+        if (*at == '\\' && at + 1 < end) at++; // what follows is no closing quote
+    }
+    return at;
+}
+
+// Checks that the text can be parsed in bounded memory (number of tensors and values), and has no
+// raw control character in a string (a zero would end a C string). A NUL follows the text.
+static int check_text(const char *header, size_t length, Error *err) {
+    size_t values = 0, objects = 0; // the root is one of the objects, and the metadata another
+    const char *end = header + length;
+    for (const char *at = header; at < end; at++) {
+        if (*at == '"') at = skip_string(at + 1, end, err);
+        if (!at) return -1;
+        values += at < end && strchr(",:[{", *at) != NULL && *at != '\0';
+        objects += at < end && *at == '{';
+    }
+    if (objects > SAFE_TENSORS_MAX + 2)
+        return error_set(err, STATUS_USAGE, "has %zu tensors, %d are the most that are read",
+                         objects - 1, SAFE_TENSORS_MAX);
+    if (values > (size_t)VALUES_PER_TENSOR * SAFE_TENSORS_MAX)
+        return error_set(err, STATUS_USAGE, "the header has %zu values, %d are the most", values,
+                         VALUES_PER_TENSOR * SAFE_TENSORS_MAX);
+    return 0;
+}
+
 static cJSON *parse_header(const char *header, size_t length, Error *err) {
     const char *end = NULL;
-    if (safetensors_check_text(header, length, err) != 0) return NULL;
+    if (check_text(header, length, err) != 0) return NULL;
     // Text after the object (last argument) is checked below: it must be spaces.
     cJSON *root = cJSON_ParseWithLengthOpts(header, length + 1, &end, false);
     if (!root) {
@@ -266,51 +314,39 @@ static int check_digits(char *header, size_t length, const SafeTensors *content,
 }
 
 // with_data: also reads the tensors' bytes. 0, or -1 with err filled.
-static int read_content(int fd, const cJSON *root, size_t data_bytes, bool with_data,
+static int read_content(FILE *file, const cJSON *root, size_t data_bytes, bool with_data,
                         SafeTensors *content, Error *err) {
     size_t capacity = (size_t)cJSON_GetArraySize(root);
     content->entries = memory_zalloc((capacity + 1) * sizeof(SafeEntry));
     Span *spans = memory_zalloc((capacity + 1) * sizeof *spans);
-    size_t *begins = memory_zalloc((capacity + 1) * sizeof *begins); // sorting mixes the spans
     int status = read_entries(root, content, spans, err);
-    for (size_t i = 0; i < content->count; i++) begins[i] = spans[i].begin;
     if (status == 0) status = check_names(spans, content->count, err);
     if (status == 0) status = check_spans(spans, content->count, data_bytes, err);
     if (status == 0 && with_data) {
         content->buffer = memory_zalloc(data_bytes);
-        status = read_bytes(fd, content->buffer, data_bytes, err);
+        status = read_bytes(file, content->buffer, data_bytes, err);
     }
     for (size_t i = 0; status == 0 && with_data && i < content->count; i++)
-        content->entries[i].data = (const char *)content->buffer + begins[i];
-    free(begins);
+        spans[i].entry->data = (const char *)content->buffer + spans[i].begin;
     free(spans);
-    return status;
-}
-
-static int read_all(int fd, size_t file_bytes, bool with_data, SafeTensors *content, Error *err) {
-    char *header = NULL;
-    size_t length = 0;
-    cJSON *root = NULL;
-    int status = read_header(fd, file_bytes, &header, &length, err);
-    if (status == 0) {
-        root = parse_header(header, length, err);
-        status = root ? 0 : -1;
-    }
-    size_t data_bytes = file_bytes - LENGTH_BYTES - length; // of a file with a whole header
-    if (status == 0) status = read_content(fd, root, data_bytes, with_data, content, err);
-    if (status == 0 && with_data) status = check_digits(header, length, content, data_bytes, err);
-    cJSON_Delete(root);
-    free(header);
     return status;
 }
 
 static int read_file(const char *path, bool with_data, SafeTensors *content, Error *err) {
     *content = (SafeTensors){0};
-    size_t file_bytes = 0;
-    int fd = file_open(path, &file_bytes, err);
-    if (fd < 0) return -1;
-    int status = read_all(fd, file_bytes, with_data, content, err);
-    close(fd);
+    size_t file_bytes = 0, length = 0;
+    FILE *file = file_open_stream(path, &file_bytes, err);
+    if (!file) return -1;
+    char *header = NULL;
+    int status = read_header(file, file_bytes, &header, &length, err);
+    cJSON *root = status == 0 ? parse_header(header, length, err) : NULL;
+    if (!root) status = -1;
+    size_t data_bytes = file_bytes - LENGTH_BYTES - length; // of a file with a whole header
+    if (status == 0) status = read_content(file, root, data_bytes, with_data, content, err);
+    if (status == 0 && with_data) status = check_digits(header, length, content, data_bytes, err);
+    cJSON_Delete(root);
+    free(header);
+    fclose(file);
     if (status == 0) return 0;
     safetensors_free(content);
     return error_prefix(err, "%s", path);
