@@ -13,6 +13,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
 #include <stdarg.h>
 #include <string.h>
 #include <sys/file.h>
@@ -91,21 +92,9 @@ static bool synced(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }
 
-static void folder_of(const char *path, Path folder) {
-    strcpy(folder, path);
-    char *slash = strrchr(folder, '/');
-    if (!slash)
-        strcpy(folder, ".");
-    else if (slash == folder)
-        strcpy(folder, "/");
-    else
-        *slash = '\0';
-}
-
 static int sync_folder(const char *path) {
-    Path folder;
-    folder_of(path, folder);
-    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    Path copy;
+    int fd = open(dirname(strcpy(copy, path)), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
     if (fd < 0) return errno == EACCES ? 0 : -1; // writable but not readable: cannot be synced
     bool ok = synced(fd);
     close(fd);
@@ -155,25 +144,20 @@ void file_abandon(AtomicFile *f) {
     f->file = NULL;
 }
 
-// Is it "NAME.PID.N.tmp"?
+// Whether the entry is "NAME.PID.N.tmp".
 static bool is_temporary_of(const char *name, const char *entry) {
-    size_t length = strlen(name);
+    const size_t length = strlen(name);
+    int end = 0;
     if (strncmp(entry, name, length) != 0) return false;
-    const char *at = entry + length;
-    for (int part = 0; part < 2; part++) {
-        size_t digits = *at == '.' ? strspn(at + 1, "0123456789") : 0;
-        if (digits == 0) return false;
-        at += 1 + digits;
-    }
-    return strcmp(at, ".tmp") == 0;
+    sscanf(entry + length, ".%*[0-9].%*[0-9].tmp%n", &end);
+    return end > 0 && entry[length + (size_t)end] == '\0';
 }
 
 void file_sweep(const char *path) {
-    Path folder;
-    if (strlen(path) >= sizeof folder) return;
-    folder_of(path, folder);
+    Path copy;
+    if (strlen(path) >= sizeof copy) return;
     const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    DIR *entries = opendir(folder);
+    DIR *entries = opendir(dirname(strcpy(copy, path)));
     if (!entries) return; // not readable
     for (struct dirent *entry; (entry = readdir(entries));) {
         if (!is_temporary_of(name, entry->d_name)) continue;

@@ -45,90 +45,63 @@ static bool is_lock_file(int fd) {
                                  memcmp(begin, BEGIN, sizeof begin) == 0);
 }
 
-// Whether the error says that the file system has no locks, as some network file systems.
-static bool means_no_locks(int error) {
-    return error == ENOLCK || error == EOPNOTSUPP || error == ENOSYS || error == EINVAL;
-}
-
-// Opens and locks the file. Returns -1 if it cannot be opened or if another process holds the lock;
-// errno is EWOULDBLOCK then.
-static int try_lock(const char *path, bool *held) {
+// Opens and locks the file. Returns -1 if it cannot be opened or if another process holds the lock
+// for DYING_S; errno is EWOULDBLOCK then. *held is false if the file system has no locks, as some
+// network file systems.
+static int open_locked(const char *path, bool *held) {
+    const struct timespec pause = {.tv_nsec = 20000000};
+    uint64_t deadline = clock_ns_after(DYING_S);
     for (;;) {
         int fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0666);
         if (fd < 0) return -1;
         *held = flock(fd, LOCK_EX | LOCK_NB) == 0;
         int cause = *held ? 0 : errno;
-        if (!*held && means_no_locks(cause)) return fd;
+        if (cause == ENOLCK || cause == EOPNOTSUPP || cause == ENOSYS || cause == EINVAL) return fd;
         if (*held && has_name(fd)) return fd;
         close(fd);
         errno = cause;
-        if (!*held) return -1;
+        if (!*held && (cause != EWOULDBLOCK || clock_ns() >= deadline)) return -1;
+        if (!*held) nanosleep(&pause, NULL);
     }
 }
 
-static int wait_for_lock(const char *path, bool *held) {
-    const struct timespec pause = {.tv_nsec = 20000000};
-    uint64_t deadline = clock_ns_after(DYING_S);
-    for (;;) {
-        int fd = try_lock(path, held);
-        if (fd >= 0 || errno != EWOULDBLOCK || clock_ns() >= deadline) return fd;
-        nanosleep(&pause, NULL);
-    }
-}
-
-// Replaces unprintable characters and removes the line's end.
-static void tidy_line(char *text, size_t length) {
+// Reads a file of one line: NULs between words become spaces, unprintable characters '?'. The text
+// is empty if the file cannot be read.
+static void read_text(const char *path, char *text, size_t capacity) {
+    int fd = file_open(path, NULL, NULL);
+    ssize_t got = fd < 0 ? 0 : read(fd, text, capacity - 1), length = got > 0 ? got : 0;
+    if (fd >= 0) close(fd);
     while (length > 0 && (text[length - 1] == '\n' || text[length - 1] == '\0')) length--;
     text[length] = '\0';
-    for (size_t i = 0; i < length; i++)
+    for (ssize_t i = 0; i < length; i++)
         if (!isprint((unsigned char)text[i])) text[i] = text[i] == '\0' ? ' ' : '?';
-}
-
-// This process's command line, with spaces between its words.
-static void read_command(char *text, size_t capacity) {
-    int fd = file_open("/proc/self/cmdline", NULL, NULL);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, capacity - 1);
-    if (fd >= 0) close(fd);
-    tidy_line(text, length > 0 ? (size_t)length : 0);
 }
 
 // The text is only informative: the lock holds even if it cannot be written.
 static void write_holder(int fd) {
     char host[256], command[MOST_OF_A_COMMAND + 1];
     machine_name(host, sizeof host);
-    read_command(command, sizeof command);
+    read_text("/proc/self/cmdline", command, sizeof command);
     if (ftruncate(fd, 0) == 0)
         (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
 }
 
-static void read_holder(const char *path, char text[TEXT_MAX]) {
-    int fd = file_open(path, NULL, NULL);
-    ssize_t length = fd < 0 ? 0 : read(fd, text, TEXT_MAX - 1);
-    if (fd >= 0) close(fd);
-    tidy_line(text, length > 0 ? (size_t)length : 0);
-    if (!*text) strcpy(text, "another process");
-}
-
-static int refuse(const char *path, const char *what, Error *err) {
-    int cause = errno;
+static int refuse(const char *path, const char *what, int cause, Error *err) {
     char holder[TEXT_MAX];
     if (cause != EWOULDBLOCK)
         return error_set(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
-    read_holder(path, holder);
+    read_text(path, holder, sizeof holder);
     return error_set(err, STATUS_USAGE,
-                     "%s: in use by %s; wait until it ends, or choose another name", what, holder);
+                     "%s: in use by %s; wait until it ends, or choose another name", what,
+                     *holder ? holder : "another process");
 }
 
 FileLock *lock_take(const char *path, const char *what, Error *err) {
     bool held;
-    int fd = wait_for_lock(path, &held);
-    if (fd >= 0 && !is_lock_file(fd)) {
-        close(fd);
-        errno = EEXIST;
-        fd = -1;
-    }
-    if (fd < 0) {
-        refuse(path, what, err);
+    int fd = open_locked(path, &held), cause = errno;
+    if (fd < 0 || !is_lock_file(fd)) {
+        if (fd >= 0) close(fd);
+        refuse(path, what, fd < 0 ? cause : EEXIST, err);
         return NULL;
     }
     write_holder(fd);

@@ -19,19 +19,15 @@
 
 enum { NAME_MAX_LENGTH = 48 };
 
-// Whether given[length] is this name, with '_' read as '-'.
-static bool same_name(const char *name, const char *given, size_t length) {
-    if (strlen(name) != length) return false;
-    for (size_t i = 0; i < length; i++) {
-        if (name[i] != (given[i] == '_' ? '-' : given[i])) return false;
-    }
-    return true;
-}
-
+// The option whose name is given[length], with '_' read as '-'.
 static const Option *find_option(const Options *options, const char *given, size_t length) {
     for (size_t i = 0; i < options->count; i++) {
         const Option *option = &options->table[i];
-        if (option->type != OPTION_TITLE && same_name(option->name, given, length)) return option;
+        size_t same = 0;
+        if (option->type == OPTION_TITLE || strlen(option->name) != length) continue;
+        while (same < length && option->name[same] == (given[same] == '_' ? '-' : given[same]))
+            same++;
+        if (same == length) return option;
     }
     return NULL;
 }
@@ -68,7 +64,7 @@ void options_add_count(Options *options, const char *name, size_t *value, double
 }
 
 void options_add_u64(Options *options, const char *name, uint64_t *value, const char *help) {
-    options_add(options, (Option){name, OPTION_U64, value, "N", 0, 0, help});
+    options_add(options, (Option){name, OPTION_SIZE, value, "N", 0, 0, help});
 }
 
 void options_add_float(Options *options, const char *name, double *value, double min, double max,
@@ -129,10 +125,8 @@ static int parse_whole(const Option *option, const char *text, Error *err) {
     if (check_range(option, text, negative ? -(double)value : (double)value, err) != 0) return -1;
     if (is_int)
         *(int *)option->value = negative ? -(int)value : (int)value;
-    else if (option->type == OPTION_SIZE)
-        *(size_t *)option->value = (size_t)value;
     else
-        *(uint64_t *)option->value = value;
+        *(size_t *)option->value = value;
     return 0;
 }
 
@@ -188,19 +182,12 @@ static int parse_word(const Option *option, const char *text, Error *err) {
     return options_refuse_choice(option, text, err);
 }
 
-static const char *enum_word(const Option *option, char *buffer, size_t capacity) {
-    buffer[0] = '\0';
-    for (OptionWord word = {0}; options_next_word(option->metavar, &word);)
-        if (word.number == *(const int *)option->value)
-            snprintf(buffer, capacity, "%.*s", word.length, word.start);
-    return buffer;
-}
-
 // ---- values of any type -------------------------------------------------------------------------
 
 const char *option_text(const Option *option, char *buffer, size_t capacity) {
     const void *value = option->value;
     const double *floats = value;
+    buffer[0] = '\0';
     switch (option->type) {
     case OPTION_FLAG:
         return *(const bool *)value ? "on" : "off";
@@ -210,9 +197,6 @@ const char *option_text(const Option *option, char *buffer, size_t capacity) {
     case OPTION_SIZE:
         snprintf(buffer, capacity, "%zu", *(const size_t *)value);
         return buffer;
-    case OPTION_U64:
-        snprintf(buffer, capacity, "%ju", (uintmax_t) * (const uint64_t *)value);
-        return buffer;
     case OPTION_FLOAT:
     case OPTION_PAIR:
         snprintf(buffer, capacity, "%s", format_number(floats[0]).text);
@@ -220,7 +204,10 @@ const char *option_text(const Option *option, char *buffer, size_t capacity) {
             format_append(buffer, capacity, ",%s", format_number(floats[1]).text);
         return buffer;
     case OPTION_ENUM:
-        return enum_word(option, buffer, capacity);
+        for (OptionWord word = {0}; options_next_word(option->metavar, &word);)
+            if (word.number == *(const int *)value)
+                snprintf(buffer, capacity, "%.*s", word.length, word.start);
+        return buffer;
     case OPTION_STRING:
     case OPTION_CHOICE:
         return *(const char *const *)value;
@@ -234,7 +221,6 @@ static int parse_value(const Option *option, const char *text, Error *err) {
     switch (option->type) {
     case OPTION_INT:
     case OPTION_SIZE:
-    case OPTION_U64:
         return parse_whole(option, text, err);
     case OPTION_FLOAT:
     case OPTION_PAIR:
@@ -306,14 +292,6 @@ static int parse_option(Options *options, const Argument *a, const char *text, E
     return parse_value(a->option, a->value, err);
 }
 
-static int add_positional(Options *options, const char *text, Error *err) {
-    if (options->positional_count >= options->positional_max)
-        return error_set(err, STATUS_USAGE, "unexpected argument '%s' (--help lists the options)",
-                         format_quote(text).text);
-    options->positional[options->positional_count++] = text;
-    return 0;
-}
-
 int options_parse(Options *options, int argc, char **argv, Error *err) {
     const char *help = find_help(options, argc, argv);
     if (help) {
@@ -327,21 +305,22 @@ int options_parse(Options *options, int argc, char **argv, Error *err) {
     bool options_end = false; // seen "--"
     for (int i = 1; i < argc;) {
         Argument a = next_argument(options, argc, argv, i);
+        bool is_dashes = a.ends_options && !options_end;
         if (a.is_option && !options_end) {
             if (parse_option(options, &a, argv[i], err) != 0) return -1;
-            i += a.taken;
-            continue;
-        }
-        bool is_dashes = a.ends_options && !options_end;
-        if (options->takes_command) {
+        } else if (options->takes_command) {
             options->rest = is_dashes ? i + 1 : i;
             return 0;
-        }
-        if (is_dashes)
+        } else if (is_dashes) {
             options_end = true;
-        else if (add_positional(options, argv[i], err) != 0)
-            return -1;
-        i++;
+        } else if (options->positional_count < options->positional_max) {
+            options->positional[options->positional_count++] = argv[i];
+        } else {
+            return error_set(err, STATUS_USAGE,
+                             "unexpected argument '%s' (--help lists the options)",
+                             format_quote(argv[i]).text);
+        }
+        i += a.taken;
     }
     return 0;
 }

@@ -18,8 +18,7 @@
 typedef enum OptionType {
     OPTION_FLAG,   // bool *value; --name sets it to true
     OPTION_INT,    // int *value
-    OPTION_SIZE,   // size_t *value, decimal
-    OPTION_U64,    // uint64_t *value
+    OPTION_SIZE,   // size_t *value or uint64_t *value, which are one type here; decimal
     OPTION_FLOAT,  // double *value; must be finite
     OPTION_PAIR,   // double value[2]; written "0.9,0.999", both in the range
     OPTION_STRING, // const char **value; points into argv
@@ -121,26 +120,13 @@ typedef struct OptionWord { // of "a|b|c"; not NUL-terminated
 // Sets `word` to the next of the words; {0} precedes the first. Returns false after the last.
 bool options_next_word(const char *words, OptionWord *word);
 
-// Whether `given` is a likely misspelling of the word: the edit distance is at most a third of the
-// word's length and less than *best (initially SIZE_MAX), which is then set to it.
-bool options_is_near(const char *given, OptionWord word, size_t *best);
-// The nearest of the words; its start is NULL if none is near.
-OptionWord options_nearest(const char *given, const char *words);
+// The word that `given` is most likely a misspelling of: its length is at least `shortest`, and its
+// edit distance is at most a third of its length and less than *best (initially SIZE_MAX), which is
+// then set to it. Its start is NULL if there is none.
+OptionWord options_nearest(const char *given, const char *words, int shortest, size_t *best);
 
 void options_print_help(const Options *options, FILE *stream);
 void options_print_man(const Options *options, FILE *stream); // roff, for man(1)
-
-// Other programs' names for one of our options or values.
-typedef struct OptionSynonym {
-    // Their names "a|b|c", without the dashes in front; or one option's values "name=a|b|c".
-    const char *given;
-    const char *meant; // our option's name, or its value; NULL: none
-    // A remark, or NULL. If `meant` is NULL: what to do instead. If it begins with "--": the option
-    // with its value, as it is suggested.
-    const char *why;
-} OptionSynonym;
-
-const OptionSynonym *options_synonyms(size_t *count); // in options_synonyms.c
 
 // For the parser (options_meant.c): the error for an option that the table lacks, and for a value
 // that is none of an option's choices, with a suggestion: by another program's name for it, else

@@ -18,9 +18,8 @@ static const Option HELP = {.name = "help", .type = OPTION_FLAG, .help = "print 
 // "  --name METAVAR" into text; returns its length.
 static size_t format_left(const Option *option, char *text, size_t capacity) {
     bool valued = option->type != OPTION_FLAG && option->metavar;
-    snprintf(text, capacity, "  --%s%s%s", option->name, valued ? " " : "",
-             valued ? option->metavar : "");
-    return strlen(text);
+    return (size_t)snprintf(text, capacity, "  --%s%s%s", option->name, valued ? " " : "",
+                            valued ? option->metavar : "");
 }
 
 // The default as " (default: 0.1)" into text; nothing for a flag, a missing string, or "".
@@ -38,15 +37,10 @@ static void print_wrapped(FILE *stream, const char *text, size_t indent) {
     while (*text) {
         size_t spaces = strspn(text, " "), length = strcspn(text + spaces, " ");
         if (length == 0) return;
-        if (column > indent && column + 1 + length > PAGE_COLUMNS) {
-            fprintf(stream, "\n%*s", (int)indent, "");
-            column = indent;
-        } else if (column > indent) {
-            fputc(' ', stream);
-            column++;
-        }
-        fprintf(stream, "%.*s", (int)length, text + spaces);
-        column += length;
+        bool first = column == indent, wraps = !first && column + 1 + length > PAGE_COLUMNS;
+        if (wraps) fprintf(stream, "\n%*s", (int)indent, "");
+        fprintf(stream, "%s%.*s", first || wraps ? "" : " ", (int)length, text + spaces);
+        column = (wraps ? indent : column + !first) + length;
         text += spaces + length;
     }
 }
@@ -54,27 +48,22 @@ static void print_wrapped(FILE *stream, const char *text, size_t indent) {
 static void print_row(FILE *stream, const Option *option, size_t indent) {
     char left[256], fallback[300], text[1200];
     size_t length = format_left(option, left, sizeof left);
-    fputs(left, stream);
-    if (length + 2 > indent)
-        fprintf(stream, "\n%*s", (int)indent, "");
-    else
-        fprintf(stream, "%*s", (int)(indent - length), "");
+    bool fits = length + 2 <= indent;
+    fprintf(stream, "%s%s%*s", left, fits ? "" : "\n", (int)(fits ? indent - length : indent), "");
     format_default(option, fallback, sizeof fallback);
     snprintf(text, sizeof text, "%s%s", option->help ? option->help : "", fallback);
     print_wrapped(stream, text, indent);
     fputc('\n', stream);
 }
 
-static const char *command_of(const Options *options) {
-    return options->command ? options->command : "COMMAND [ARGUMENT ...]";
-}
-
-static void print_usage(FILE *stream, const Options *options) {
-    fprintf(stream, "usage: %s [options]", options->program);
+// Prints the arguments of the usage line, each between two strings.
+static void print_arguments(FILE *stream, const Options *options, const char *before,
+                            const char *after) {
+    const char *command = options->command ? options->command : "COMMAND [ARGUMENT ...]";
     for (int i = 0; i < options->positional_max && !options->command; i++)
-        fprintf(stream, " %c", 'A' + i);
-    if (options->takes_command || options->command) fprintf(stream, " %s", command_of(options));
-    fputc('\n', stream);
+        fprintf(stream, " %s%c%s", before, 'A' + i, after);
+    if (options->takes_command || options->command)
+        fprintf(stream, " %s%s%s", before, command, after);
 }
 
 void options_print_help(const Options *options, FILE *stream) {
@@ -87,7 +76,9 @@ void options_print_help(const Options *options, FILE *stream) {
     }
     if (indent < 10) indent = 10;
 
-    print_usage(stream, options);
+    fprintf(stream, "usage: %s [options]", options->program);
+    print_arguments(stream, options, "", "");
+    fputc('\n', stream);
     if (options->summary) fprintf(stream, "\n%s\n", options->summary);
     if (options->count == 0 || options->table[0].type != OPTION_TITLE) fputc('\n', stream);
     for (size_t i = 0; i < options->count; i++) {
@@ -142,10 +133,7 @@ static void print_roff_summary(FILE *stream, const Options *options) {
     print_roff(stream, ".nh\n.ad l\n.SH NAME\n", options->program, " \\- ");
     print_roff(stream, "", first, "\n.SH SYNOPSIS\n.B ");
     print_roff(stream, "", options->program, "\n[\\fIoptions\\fR]");
-    for (int i = 0; i < options->positional_max && !options->command; i++)
-        fprintf(stream, " \\fI%c\\fR", 'A' + i);
-    if (options->takes_command || options->command)
-        fprintf(stream, " \\fI%s\\fR", command_of(options));
+    print_arguments(stream, options, "\\fI", "\\fR");
     print_roff(stream, "\n.SH DESCRIPTION\n.nf\n", summary, "\n.fi\n.SH OPTIONS\n");
 }
 

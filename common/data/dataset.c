@@ -54,7 +54,8 @@ static int check_folder(const char *folder, Error *err) {
                          DATASET_PATH);
     if (stat(folder, &st) != 0) {
         const char *why = strerror(errno);
-        const OptionWord near = options_nearest(folder, "digits|synthetic|shapes|text");
+        size_t best = SIZE_MAX;
+        const OptionWord near = options_nearest(folder, "digits|synthetic|shapes|text", 0, &best);
         return error_set(err, STATUS_USAGE,
                          "%s: %s (a data set is 'digits', 'synthetic[:SHAPE]', 'shapes[:SHAPE]', "
                          "'text', a FILE.txt or a folder)%s%.*s%s",

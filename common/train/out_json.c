@@ -56,9 +56,6 @@ static void write_option(Json *json, const Option *option) {
     case OPTION_SIZE:
         json_integer(json, option->name, (int64_t) * (const size_t *)option->value);
         break;
-    case OPTION_U64:
-        json_integer(json, option->name, (int64_t) * (const uint64_t *)option->value);
-        break;
     case OPTION_FLOAT:
         json_number(json, option->name, *(const double *)option->value);
         break;

@@ -48,8 +48,7 @@ static void nearest_beside_me(const char *name, char nearest[NAME_MAX + 1]) {
     int count = scandir(path, &entries, NULL, alphasort);
     for (int i = 0; i < count; i++) {
         const char *entry = entries[i]->d_name;
-        const OptionWord word = {.start = entry, .length = (int)strlen(entry)};
-        if (find_beside_me(entry, path) && options_is_near(name, word, &best))
+        if (find_beside_me(entry, path) && options_nearest(name, entry, 0, &best).start)
             snprintf(nearest, NAME_MAX + 1, "%s", entry);
         free(entries[i]);
     }

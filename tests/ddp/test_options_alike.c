@@ -36,9 +36,6 @@ static void change(const Option *option) {
         *(int *)option->value += 1;
         break;
     case OPTION_SIZE:
-        *(size_t *)option->value += 1;
-        break;
-    case OPTION_U64:
         *(uint64_t *)option->value += (uint64_t)1 << 63;
         break;
     case OPTION_FLOAT:

@@ -127,17 +127,17 @@ refuse 2 "yyyyy…: want shapes" "$bin/train_single" --data "shapes:$long"
 refuse 2 "yyyyy…: want synthetic" "$bin/train_single" --data "synthetic:$long"
 refuse 2 "error: '': No such file" "$bin/train_single" --load-init ""
 
-tr '\n' ' ' <"$root/common/base/options_synonyms.c" | sed 's/{"/\n{"/g' >rows
+tr '\n' ' ' <"$root/common/base/options_meant.c" | sed 's/{"/\n{"/g' >rows
 for option in $(sed -nE 's/^\{"[^"=]*", +"([^"]*)".*/\1/p' rows | sort -u); do
     checks=$((checks + 1))
-    grep -q -- "^  --$option\( \|\$\)" help.txt || fail "options_synonyms.c: no program has --$option"
+    grep -q -- "^  --$option\( \|\$\)" help.txt || fail "options_meant.c: no program has --$option"
 done
 for pair in $(sed -nE 's/^\{"([^"=]*)=[^"]*", +"([^"]*)".*/\1=\2/p' rows | sort -u); do
     checks=$((checks + 1))
-    grep -Eq -- "^  --${pair%=*} (.*\|)?${pair#*=}(\||\$| )" help.txt || fail "options_synonyms.c: no choice $pair"
+    grep -Eq -- "^  --${pair%=*} (.*\|)?${pair#*=}(\||\$| )" help.txt || fail "options_meant.c: no choice $pair"
 done
 
 checks=$((checks + 1))
-[ "$(wc -l <rows)" -ge 80 ] || fail "options_synonyms.c: only these rows were read: $(cat rows)"
+[ "$(wc -l <rows)" -ge 80 ] || fail "options_meant.c: only these rows were read: $(cat rows)"
 
 tally help
