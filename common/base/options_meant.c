@@ -1,8 +1,8 @@
 /* options_meant.c: "did you mean?" for an unknown option or value: first by the names that torch,
  * torchrun and other trainers use for our options, then by edit distance.
  *
- * One list of names serves all programs: a row applies only if the program has the option `meant`. A
- * row without an option says what to do instead, and applies only if no other row does.
+ * One list of names serves all programs: a row applies only if the program has the option `meant`.
+ * A row without an option says what to do instead, and applies only if no other row does.
  * "name=value" is a value that is not among the option's choices. A new name is added to the row
  * with the right remark, or as a row.
  */
@@ -109,7 +109,8 @@ static const struct Synonym {
     {"nproc|np|n|nprocs|num-procs|num-processes|nproc-per-machine|procs-per-node|ntasks|"
      "ntasks-per-node|num-gpus|gpus|workers", "nproc-per-node", NULL},
     {"world-size", "nproc-per-node", "the ranks on each node"},
-    {"nproc|nproc-per-node", NULL, "that is an option of ddprun: ddprun --nproc-per-node N train_ddp"},
+    {"nproc|nproc-per-node",
+     NULL, "that is an option of ddprun: ddprun --nproc-per-node N train_ddp"},
     {"nodes|num-nodes|machines|num-machines", "nnodes", NULL},
     {"machine-rank|node-id", "node-rank", NULL},
     {"main-process-ip|master|master-ip", "master-addr", NULL},
