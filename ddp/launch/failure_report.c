@@ -48,7 +48,7 @@ static void append_end(char text[REPORT_MAX], const LaunchedRank *rank) {
 }
 
 static void append_doing(char text[REPORT_MAX], const Launch *launch, int local_rank) {
-    HeartbeatView view = heartbeat_board_read(launch->board, local_rank);
+    HeartbeatView view = heartbeat_board_read(&launch->board, local_rank);
     const bool told = view.phase[0] != '\0'; // a program need not call pg_enter
     if (told)
         format_append(text, REPORT_MAX, " in phase %s, step %llu", view.phase,

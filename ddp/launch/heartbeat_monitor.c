@@ -25,7 +25,7 @@
 // ---- Reading the heartbeats
 
 static void read_heartbeat(Launch *launch, LaunchedRank *rank, bool was_suspended) {
-    uint64_t beat_ns = heartbeat_board_read(launch->board, rank->local_rank).beat_ns;
+    uint64_t beat_ns = heartbeat_board_read(&launch->board, rank->local_rank).beat_ns;
     if (beat_ns != rank->beat_ns || was_suspended) rank->heard_ns = clock_ns();
     if (was_suspended) rank->stopped_ns = clock_ns();
     rank->beat_ns = beat_ns;
@@ -44,7 +44,7 @@ static void read_heartbeats(Launch *launch) {
 
 // The rank is in its rendezvous, or has not called pg_enter since.
 static bool is_starting(const Launch *launch, const LaunchedRank *rank) {
-    HeartbeatView view = heartbeat_board_read(launch->board, rank->local_rank);
+    HeartbeatView view = heartbeat_board_read(&launch->board, rank->local_rank);
     return view.phase[0] == '\0' || strcmp(view.phase, "init") == 0;
 }
 
@@ -62,8 +62,8 @@ static bool is_overdue(const Launch *launch, const LaunchedRank *rank) {
 static bool is_likelier(const Launch *launch, const LaunchedRank *a, const LaunchedRank *b) {
     if (a->stopped != b->stopped) return a->stopped;
     if ((a->beat_ns == 0) != (b->beat_ns == 0)) return a->beat_ns == 0;
-    HeartbeatView left = heartbeat_board_read(launch->board, a->local_rank);
-    HeartbeatView right = heartbeat_board_read(launch->board, b->local_rank);
+    HeartbeatView left = heartbeat_board_read(&launch->board, a->local_rank);
+    HeartbeatView right = heartbeat_board_read(&launch->board, b->local_rank);
     if (left.sequence != right.sequence) return left.sequence < right.sequence;
     return left.beat_ns < right.beat_ns;
 }

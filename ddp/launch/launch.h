@@ -77,7 +77,7 @@ typedef struct Launch {
     int port;
     LaunchedRank *ranks; // [options->local_ranks]
     Output *output;
-    HeartbeatBoard *board;
+    HeartbeatBoard board;
     Guard guard;
     StoreServer *server; // on node 0
     Store *store;        // of the nodes' launchers; NULL with one node

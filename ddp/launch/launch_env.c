@@ -81,7 +81,7 @@ void launch_env_set(const Launch *launch, int local_rank) {
     set("TORCHELASTIC_RUN_ID", "none");
     set("DDPRUN_STORE", "1");
     set("DDPRUN_TOKEN", launch->token);
-    set_number("DDPRUN_HEARTBEAT", heartbeat_board_fd(launch->board));
+    set_number("DDPRUN_HEARTBEAT", launch->board.fd);
     set_number("DDPRUN_COLUMNS", output_bar_columns(launch->output, local_rank));
     if (o->fake_hosts) set_fake_hosts(rank, launch->port);
     if (o->local_ranks == 1) return;

@@ -75,8 +75,7 @@ static int launch_open(Launch *launch, Error *err) {
     size_t descriptors = output_poll_max(launch->output) + 1 + STARTS_AT_A_TIME;
     launch->poll_entries = memory_zalloc(descriptors * sizeof *launch->poll_entries);
     if (open_signals(launch, err) != 0 || guard_open(&launch->guard, err) != 0) return -1;
-    launch->board = heartbeat_board_open(o->local_ranks, err);
-    if (!launch->board) return -1;
+    if (heartbeat_board_open(&launch->board, o->local_ranks, err) != 0) return -1;
     launch->port = o->master_port;
     if (o->node != 0) return net_check_host(o->master_addr, err); // a wrong name is not retried
     launch->server = store_serve(o->master_addr, o->master_port, launch->token, err);
@@ -89,7 +88,7 @@ static void launch_close(Launch *launch) {
     output_close(launch->output);
     store_close(launch->store);
     store_server_close(launch->server);
-    heartbeat_board_close(launch->board);
+    heartbeat_board_close(&launch->board);
     guard_close(&launch->guard);
     if (launch->signal_fd >= 0) {
         close(launch->signal_fd);
@@ -124,7 +123,7 @@ static int prepare_attempt(Launch *launch, Error *err) {
     launch->root = -1;
     launch->alive = launch->started = launch->starting = 0;
     launch->first_good_end_ns = launch->checked_ns = 0;
-    heartbeat_board_clear(launch->board);
+    heartbeat_board_clear(&launch->board);
     for (int r = 0; r < o->local_ranks; r++)
         launch->ranks[r] = (LaunchedRank){.rank = o->node * o->local_ranks + r,
                                           .local_rank = r,

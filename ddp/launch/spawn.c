@@ -50,7 +50,7 @@ static void become_rank(const Launch *launch, int r, pid_t launcher, int pipes[P
     int null_fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
     if (null_fd < 0 || dup2(null_fd, 0) < 0) return;
     if (dup2(pipes[PIPE_STDOUT][1], 1) < 0 || dup2(pipes[PIPE_STDERR][1], 2) < 0) return;
-    if (fcntl(heartbeat_board_fd(launch->board), F_SETFD, 0) != 0) return;
+    if (fcntl(launch->board.fd, F_SETFD, 0) != 0) return;
     if (launch->options->bind_cores && !bind_cores(r, launch->options->local_ranks)) return;
     if (setrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0) return;
     default_signals();

@@ -91,7 +91,7 @@ void launch_fail(Launch *launch, LaunchCause cause, int root) {
 // A rank that has lost a peer exits with STATUS_FAILED, too.
 static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
     return rank->fate == RANK_EXITED && rank->code == STATUS_FAILED &&
-           !heartbeat_board_read(launch->board, rank->local_rank).culprit;
+           !heartbeat_board_read(&launch->board, rank->local_rank).culprit;
 }
 
 // Postpones naming the root after a failure: by DOUBT_S if this failure cannot be a consequence and

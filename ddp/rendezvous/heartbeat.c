@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "common/base/clock.h"
+#include "common/base/format.h"
 #include "common/base/memory.h"
 
 #define HEARTBEAT_MAGIC 0x3261656270646464u // identifies a heartbeat page
@@ -43,12 +44,6 @@ struct Heartbeat {
     Line *line;
 };
 
-struct HeartbeatBoard {
-    int fd, ranks;
-    void *page;
-    size_t bytes;
-};
-
 static size_t page_bytes(uint64_t ranks) {
     return sizeof(Header) + (size_t)ranks * sizeof(Line);
 }
@@ -75,11 +70,10 @@ static bool is_board(const void *page, size_t bytes, int local_rank) {
 }
 
 static void *map_board(const char *text, int local_rank, size_t *bytes) {
-    char *end = NULL;
-    errno = 0;
-    long fd = strtol(text, &end, 10);
+    uint64_t fd;
     struct stat about;
-    if (errno || *end || fd < 3 || fd > 1 << 20 || fstat((int)fd, &about) != 0) return NULL;
+    if (!format_read_number(&text, 1 << 20, &fd) || *text || fd < 3) return NULL;
+    if (fstat((int)fd, &about) != 0) return NULL;
     if (!S_ISREG(about.st_mode) || about.st_size < (off_t)sizeof(Header)) return NULL;
     *bytes = (size_t)about.st_size;
     void *page = mmap(NULL, *bytes, PROT_READ | PROT_WRITE, MAP_SHARED, (int)fd, 0);
@@ -89,82 +83,67 @@ static void *map_board(const char *text, int local_rank, size_t *bytes) {
     return NULL;
 }
 
-int heartbeat_check(int local_rank, Error *err) {
+int heartbeat_open(int local_rank, Heartbeat **heartbeat, Error *err) {
     const char *text = getenv("DDPRUN_HEARTBEAT");
-    size_t bytes;
+    size_t bytes = 0;
     void *page = text ? map_board(text, local_rank, &bytes) : NULL;
-    if (page) munmap(page, bytes);
-    if (page || !text) return 0;
-    return error_set(
-        err, STATUS_USAGE,
-        "DDPRUN_HEARTBEAT is '%s', which is no heartbeat page of a ddprun with a local "
-        "rank %d (unset it to run without)",
-        text, local_rank);
+    *heartbeat = NULL;
+    if (!text) return 0;
+    if (!page)
+        return error_set(
+            err, STATUS_USAGE,
+            "DDPRUN_HEARTBEAT is '%s', which is no heartbeat page of a ddprun with a local "
+            "rank %d (unset it to run without)",
+            text, local_rank);
+    *heartbeat = memory_zalloc(sizeof **heartbeat);
+    **heartbeat = (Heartbeat){page, bytes, line_of(page, local_rank)};
+    return 0;
 }
 
-Heartbeat *heartbeat_open(int local_rank) {
-    const char *text = getenv("DDPRUN_HEARTBEAT");
-    size_t bytes;
-    void *page = text ? map_board(text, local_rank, &bytes) : NULL;
-    if (!page) return NULL;
-    Heartbeat *heartbeat = memory_zalloc(sizeof *heartbeat);
-    *heartbeat = (Heartbeat){page, bytes, line_of(page, local_rank)};
-    return heartbeat;
+void heartbeat_enter(void *heartbeat, const char *phase, uint64_t step) {
+    Line *line = ((Heartbeat *)heartbeat)->line;
+    line->step = step;
+    write_name(line->phase, phase);
+    line->step_ns = clock_ns();
 }
 
-void heartbeat_phase(Heartbeat *heartbeat, const char *phase) {
-    if (!heartbeat) return;
-    write_name(heartbeat->line->phase, phase);
-    heartbeat->line->step_ns = clock_ns();
+void heartbeat_collective(void *heartbeat, uint64_t sequence, const char *kind) {
+    Line *line = ((Heartbeat *)heartbeat)->line;
+    write_name(line->kind, kind);
+    line->sequence = sequence;
+    line->sequence_ns = clock_ns();
 }
 
-void heartbeat_step(Heartbeat *heartbeat, uint64_t step) {
-    if (!heartbeat) return;
-    heartbeat->line->step = step;
-    heartbeat->line->step_ns = clock_ns();
+void heartbeat_culprit(void *heartbeat) {
+    ((Heartbeat *)heartbeat)->line->culprit = 1;
 }
 
-void heartbeat_collective(Heartbeat *heartbeat, uint64_t sequence, const char *kind) {
-    if (!heartbeat) return;
-    write_name(heartbeat->line->kind, kind);
-    heartbeat->line->sequence = sequence;
-    heartbeat->line->sequence_ns = clock_ns();
-}
-
-void heartbeat_culprit(Heartbeat *heartbeat) {
-    if (heartbeat) heartbeat->line->culprit = 1;
-}
-
-void heartbeat_close(Heartbeat *heartbeat) {
-    if (!heartbeat) return;
-    munmap(heartbeat->page, heartbeat->bytes);
-    free(heartbeat);
+void heartbeat_close(void *heartbeat) {
+    Heartbeat *h = heartbeat;
+    munmap(h->page, h->bytes);
+    free(h);
 }
 
 // ---- The launcher's side
 
-HeartbeatBoard *heartbeat_board_open(int ranks, Error *err) {
-    HeartbeatBoard *board = memory_zalloc(sizeof *board);
-    *board = (HeartbeatBoard){.fd = -1, .ranks = ranks, .bytes = page_bytes((uint64_t)ranks)};
-    board->page = MAP_FAILED;
-    board->fd = memfd_create("ddprun-heartbeat", MFD_CLOEXEC);
-    if (board->fd >= 0 && ftruncate(board->fd, (off_t)board->bytes) == 0)
-        board->page = mmap(NULL, board->bytes, PROT_READ | PROT_WRITE, MAP_SHARED, board->fd, 0);
-    if (board->page == MAP_FAILED) {
+int heartbeat_board_open(HeartbeatBoard *board, int ranks, Error *err) {
+    const size_t bytes = page_bytes((uint64_t)ranks);
+    void *page = MAP_FAILED;
+    int fd = memfd_create("ddprun-heartbeat", MFD_CLOEXEC);
+    if (fd >= 0 && ftruncate(fd, (off_t)bytes) == 0)
+        page = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED) {
         error_set(err, STATUS_FAILED, "cannot make the page for heartbeats: %s", strerror(errno));
-        heartbeat_board_close(board);
-        return NULL;
+        if (fd >= 0) close(fd);
+        return -1;
     }
-    *(Header *)board->page = (Header){.magic = HEARTBEAT_MAGIC, .ranks = (uint64_t)ranks};
-    return board;
-}
-
-int heartbeat_board_fd(const HeartbeatBoard *board) {
-    return board->fd;
+    *(Header *)page = (Header){.magic = HEARTBEAT_MAGIC, .ranks = (uint64_t)ranks};
+    *board = (HeartbeatBoard){.fd = fd, .bytes = bytes, .page = page};
+    return 0;
 }
 
 void heartbeat_board_clear(HeartbeatBoard *board) {
-    memset((char *)board->page + sizeof(Header), 0, board->bytes - sizeof(Header));
+    memset(line_of(board->page, 0), 0, board->bytes - sizeof(Header));
 }
 
 static void read_name(char to[HEARTBEAT_NAME_MAX + 1], const volatile char *from) {
@@ -187,8 +166,7 @@ HeartbeatView heartbeat_board_read(const HeartbeatBoard *board, int local_rank) 
 }
 
 void heartbeat_board_close(HeartbeatBoard *board) {
-    if (!board) return;
-    if (board->page != MAP_FAILED) munmap(board->page, board->bytes);
-    if (board->fd >= 0) close(board->fd);
-    free(board);
+    if (!board->page) return;
+    munmap(board->page, board->bytes);
+    close(board->fd);
 }

@@ -2,7 +2,6 @@
  *
  * ddprun shares a page (an inherited memfd; DDPRUN_HEARTBEAT holds its descriptor) with two cache
  * lines for each rank. The rank writes; the launcher reads when the rank dies or falls silent.
- * Without a launcher the calls do nothing.
  */
 #ifndef DDP_RENDEZVOUS_HEARTBEAT_H
 #define DDP_RENDEZVOUS_HEARTBEAT_H
@@ -16,19 +15,23 @@ enum { HEARTBEAT_NAME_MAX = 15 }; // longer names are cut
 
 typedef struct Heartbeat Heartbeat;
 
-// 0; -1 with err filled if DDPRUN_HEARTBEAT is set, but is not a page with a line for this rank.
-int heartbeat_check(int local_rank, Error *err);
-Heartbeat *heartbeat_open(int local_rank); // NULL without a launcher, which all calls accept
-// Phase and step are set by one thread, the collective by one thread; the two may differ.
-void heartbeat_phase(Heartbeat *heartbeat, const char *phase); // "init", "train", "evaluate", ...
-void heartbeat_step(Heartbeat *heartbeat, uint64_t step);
-void heartbeat_collective(Heartbeat *heartbeat, uint64_t sequence, const char *kind);
+// Sets *heartbeat to this rank's line, NULL without a launcher. 0, or -1 with err filled if
+// DDPRUN_HEARTBEAT is set, but is not a page with a line for this rank.
+int heartbeat_open(int local_rank, Heartbeat **heartbeat, Error *err);
+// The callbacks of a PgObserver (ddp/group/process_group.h), whose context is a Heartbeat. Phase and
+// step are set by one thread, the collective by one thread; the two may differ.
+void heartbeat_enter(void *heartbeat, const char *phase, uint64_t step); // "init", "train", ...
+void heartbeat_collective(void *heartbeat, uint64_t sequence, const char *kind);
 // Marks this rank as a culprit: it fails for a reason of its own, not for the loss of a peer.
-void heartbeat_culprit(Heartbeat *heartbeat);
-void heartbeat_close(Heartbeat *heartbeat);
+void heartbeat_culprit(void *heartbeat);
+void heartbeat_close(void *heartbeat);
 
 // The launcher's side: the page, with a line for each of its ranks.
-typedef struct HeartbeatBoard HeartbeatBoard;
+typedef struct HeartbeatBoard {
+    int fd; // for the ranks to inherit
+    size_t bytes;
+    void *page; // NULL: not open
+} HeartbeatBoard;
 
 typedef struct HeartbeatView {
     char phase[HEARTBEAT_NAME_MAX + 1]; // "" before the first beat
@@ -39,8 +42,8 @@ typedef struct HeartbeatView {
     bool culprit;
 } HeartbeatView;
 
-HeartbeatBoard *heartbeat_board_open(int ranks, Error *err);
-int heartbeat_board_fd(const HeartbeatBoard *board);
+// 0, or -1 with err filled.
+int heartbeat_board_open(HeartbeatBoard *board, int ranks, Error *err);
 void heartbeat_board_clear(HeartbeatBoard *board); // before the ranks are started anew
 HeartbeatView heartbeat_board_read(const HeartbeatBoard *board, int local_rank);
 void heartbeat_board_close(HeartbeatBoard *board);

@@ -32,26 +32,13 @@
 #include "ddp/rendezvous/compare_settings.h"
 #include "ddp/rendezvous/heartbeat.h"
 #include "ddp/rendezvous/meeting_file.h"
-#include "ddp/rendezvous/own_address.h"
+#include "ddp/rendezvous/rendezvous_internal.h"
 
 enum { CARD_MAX = 340 + PG_CARD_MAX + INIT_ALIKE_MAX, VERDICT_MAX = 1200, MISSING_SHOWN = 16 };
 
 #define PART_S    2.0  // time-out for rank 0 to close the connection
 #define STORE_S   10.0 // time-out of a group's calls to the store
 #define LOOK_UP_S 0.1  // interval at which rank 0 checks for other ranks' errors
-
-typedef struct Meeting {
-    Rendezvous me;
-    PgOptions options; // of the group; its timeout is also the rendezvous' deadline
-    const PgOpener *backend;
-    const PgOpener *starter; // see find_starter
-    char card[PG_CARD_MAX];  // of this rank's device; "-" if the backend needs none
-    uint64_t deadline_ns;
-    MeetingFile *file;   // NULL without file://
-    StoreServer *server; // NULL unless this rank serves the store
-    Store *store;
-    PgEndpoint place; // for the backend's opener
-} Meeting;
 
 // As text: "world host boot_id pid_namespace pid stamp backend device\n" and the lines of alike.
 typedef struct Card {
@@ -60,26 +47,18 @@ typedef struct Card {
     char host[72], boot_id[48], pid_namespace[48], backend[16], device[PG_CARD_MAX];
 } Card;
 
-// ---- Cards: whether two ranks can share memory
-
-// Host name and boot id do not distinguish two containers of one machine; ranks in different pid
-// namespaces cannot open each other's memory through /proc.
-static Card my_card(const Meeting *m) {
-    Card card = {.world_size = m->me.world_size, .pid = getpid(), .stamp = clock_ns()};
-    snprintf(card.backend, sizeof card.backend, "%s", m->backend->name);
-    snprintf(card.device, sizeof card.device, "%s", m->card);
-    machine_name(card.host, sizeof card.host);
-    machine_boot_id(card.boot_id, sizeof card.boot_id);
-    ssize_t n = readlink("/proc/self/ns/pid", card.pid_namespace, sizeof card.pid_namespace - 1);
-    if (n <= 0) snprintf(card.pid_namespace, sizeof card.pid_namespace, "?");
-    return card;
-}
-
-static void write_card(const Card *card, const char *alike, char text[CARD_MAX]) {
-    snprintf(text, CARD_MAX, "%d %s %s %s %d %llu %s %s\n%s", card->world_size, card->host,
-             card->boot_id, card->pid_namespace, card->pid, card->stamp, card->backend,
-             card->device, alike);
-}
+typedef struct Meeting {
+    Rendezvous me;
+    PgOptions options; // of the group; its timeout is also the rendezvous' deadline
+    const PgOpener *backend;
+    const PgOpener *starter; // see find_starter
+    Card card;               // this rank's; its device is "-" if the backend needs none
+    uint64_t deadline_ns;
+    MeetingFile *file;   // NULL without file://
+    StoreServer *server; // NULL unless this rank serves the store
+    Store *store;
+    PgEndpoint place; // for the backend's opener
+} Meeting;
 
 static bool parse_card(const char *text, Card *card) {
     return sscanf(text, "%d %71s %47s %47s %d %llu %15s %191s", &card->world_size, card->host,
@@ -141,23 +120,34 @@ static int await_verdict(Meeting *m, const char *key, char *payload, size_t capa
 
 // ---- Every rank: publishes its card
 
+// Host name and boot id do not distinguish two containers of one machine; ranks in different pid
+// namespaces cannot open each other's memory through /proc.
 static int leave_card(Meeting *m, Error *err) {
     char key[32], mine[CARD_MAX], stands[CARD_MAX];
-    Card card = my_card(m);
-    write_card(&card, m->me.alike, mine);
+    Card *card = &m->card, other = {0};
+    card->world_size = m->me.world_size;
+    card->pid = getpid();
+    card->stamp = clock_ns();
+    snprintf(card->backend, sizeof card->backend, "%s", m->backend->name);
+    machine_name(card->host, sizeof card->host);
+    machine_boot_id(card->boot_id, sizeof card->boot_id);
+    ssize_t n = readlink("/proc/self/ns/pid", card->pid_namespace, sizeof card->pid_namespace - 1);
+    if (n <= 0) strcpy(card->pid_namespace, "?");
+    snprintf(mine, CARD_MAX, "%d %s %s %s %d %llu %s %s\n%s", card->world_size, card->host,
+             card->boot_id, card->pid_namespace, card->pid, card->stamp, card->backend,
+             card->device, m->me.alike);
     snprintf(key, sizeof key, "rank/%d", m->me.rank);
     if (store_compare_set(m->store, key, "", mine, stands, sizeof stands, err) != 0) return -1;
     if (strcmp(stands, mine) == 0) return 0;
-    Card other = {0};
     (void)parse_card(stands, &other);
-    if (other.pid == card.pid && strcmp(other.host, card.host) == 0)
+    if (other.pid == card->pid && strcmp(other.host, card->host) == 0)
         return error_set(err, STATUS_FAILED,
                          "rank %d: trying to initialize the default process group twice! (a store "
                          "is good for one group under one prefix: make others with "
                          "pg_new_subgroup)",
                          m->me.rank);
     error_set(err, STATUS_USAGE, "two processes say that they are rank %d: pid %d on %s and pid %d",
-              m->me.rank, other.pid, other.host, card.pid);
+              m->me.rank, other.pid, other.host, card->pid);
     publish_error(m, "plan", err);
     return -1;
 }
@@ -240,19 +230,19 @@ static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t c
     }
 }
 
-static int read_card(Meeting *m, int r, Card *cards, Error *err) {
-    char text[CARD_MAX];
-    if (await_rank(m, "rank", r, text, sizeof text, err) != 0) return -1;
-    const char *end = strchr(text, '\n');
-    if (end && parse_card(text, &cards[r])) return check_card(m, cards, r, end + 1, err);
-    return error_set(err, STATUS_FAILED, "rank %d left '%.80s' as its card", r, text);
-}
-
 static int gather_cards(Meeting *m, Error *err) {
     Card *cards = memory_zalloc((size_t)m->me.world_size * sizeof *cards);
     int status = 0;
-    cards[0] = my_card(m);
-    for (int r = 1; r < m->me.world_size && status == 0; r++) status = read_card(m, r, cards, err);
+    cards[0] = m->card;
+    for (int r = 1; r < m->me.world_size && status == 0; r++) {
+        char text[CARD_MAX];
+        status = await_rank(m, "rank", r, text, sizeof text, err);
+        const char *end = status == 0 ? strchr(text, '\n') : NULL;
+        if (end && parse_card(text, &cards[r]))
+            status = check_card(m, cards, r, end + 1, err);
+        else if (status == 0)
+            status = error_set(err, STATUS_FAILED, "rank %d left '%.80s' as its card", r, text);
+    }
     free(cards);
     return status;
 }
@@ -321,7 +311,7 @@ static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
     Error error = {0};
     char *host = m->me.master_addr;
     *port = 0;
-    if (m->me.several_hosts) (void)own_address(host, sizeof m->me.master_addr, &error);
+    if (m->me.several_hosts) (void)init_own_address(host, sizeof m->me.master_addr, &error);
     if (error.status == STATUS_OK && store_make_token(token, &error) == 0 &&
         serve(m, port, token, &error) == 0)
         snprintf(text, VERDICT_MAX, "ok %s %d %s", host, *port, token);
@@ -356,15 +346,6 @@ static Store *open_store(Meeting *m, Error *err) {
         return NULL;
     }
     return store_connect(me->master_addr, port, token, m->options.timeout_s, err);
-}
-
-static int meeting_open(Meeting *m, Error *err) {
-    m->store = open_store(m, err);
-    if (!m->store) return -1;
-    char prefix[32]; // separates the keys of earlier attempts
-    snprintf(prefix, sizeof prefix, "attempt_%d", m->me.restart_count);
-    store_add_prefix(m->store, prefix);
-    return leave_card(m, err);
 }
 
 // Disconnects. The rank that serves the store closes it after the others have read their last
@@ -416,7 +397,12 @@ static ProcessGroup *open_group(Meeting *m, bool *kept, Error *err) {
 static ProcessGroup *meet(Meeting *m, Error *err) {
     bool kept = false;
     ProcessGroup *group = NULL;
-    if (meeting_open(m, err) == 0 && (m->me.rank == 0 ? lead(m, err) : follow(m, err)) == 0)
+    char prefix[32]; // separates the keys of earlier attempts
+    snprintf(prefix, sizeof prefix, "attempt_%d", m->me.restart_count);
+    m->store = open_store(m, err);
+    if (m->store) store_add_prefix(m->store, prefix);
+    if (m->store && leave_card(m, err) == 0 &&
+        (m->me.rank == 0 ? lead(m, err) : follow(m, err)) == 0)
         group = open_group(m, &kept, err);
     if (kept) return group;
     if (m->backend->release) m->backend->release(&m->place);
@@ -426,35 +412,21 @@ static ProcessGroup *meet(Meeting *m, Error *err) {
 
 // ---- The group's observer
 
-static void tell_heartbeat(void *heartbeat, uint64_t sequence, const char *name) {
-    heartbeat_collective(heartbeat, sequence, name);
-}
-
-static void close_heartbeat(void *heartbeat) {
-    heartbeat_close(heartbeat);
-}
-
-static void tell_phase(void *heartbeat, const char *phase, uint64_t step) {
-    heartbeat_step(heartbeat, step);
-    heartbeat_phase(heartbeat, phase);
-}
-
-static void tell_failure(void *heartbeat) {
-    heartbeat_culprit(heartbeat);
-}
-
 // Reports phases and collectives to the launcher's heartbeat page, if there is one; the phase is
 // "init" until the group is open. A group in the caller's own store is not the job's and is not
 // reported.
-static PgObserver open_observer(const Rendezvous *me) {
-    Heartbeat *heartbeat = me->store ? NULL : heartbeat_open(me->local_rank);
-    heartbeat_phase(heartbeat, "init");
-    if (!heartbeat) return (PgObserver){0};
-    return (PgObserver){.context = heartbeat,
-                        .begins = tell_heartbeat,
-                        .close = close_heartbeat,
-                        .enters = tell_phase,
-                        .fails = tell_failure};
+static int open_observer(const Rendezvous *me, PgObserver *observer, Error *err) {
+    Heartbeat *heartbeat;
+    if (heartbeat_open(me->local_rank, &heartbeat, err) != 0) return -1;
+    if (heartbeat && me->store) heartbeat_close(heartbeat);
+    if (!heartbeat || me->store) return 0;
+    heartbeat_enter(heartbeat, "init", 0);
+    *observer = (PgObserver){.context = heartbeat,
+                             .begins = heartbeat_collective,
+                             .close = heartbeat_close,
+                             .enters = heartbeat_enter,
+                             .fails = heartbeat_culprit};
+    return 0;
 }
 
 static void tell_group(const ProcessGroup *group, double timeout_s) {
@@ -496,35 +468,33 @@ static int check_world(int rank, int world, Error *err) {
 
 ProcessGroup *init_process_group(const char *backend, const Rendezvous *rendezvous, Device *device,
                                  double timeout_s, Error *err) {
+    const Rendezvous *me = rendezvous;
     DebugLevel level;
+    PgObserver observer = {0};
     char card[PG_CARD_MAX] = "-";
     if (clock_check_timeout(timeout_s, DBL_MIN, err) != 0) return NULL;
-    if (check_world(rendezvous->rank, rendezvous->world_size, err) != 0) return NULL;
+    if (check_world(me->rank, me->world_size, err) != 0) return NULL;
     const PgOpener *opener = pg_backend_find(backend, device, err);
     if (!opener) return NULL;
-    const PgOpener *starter = find_starter(rendezvous, opener);
-    if (check_master(rendezvous, starter, err) != 0) return NULL;
-    if (starter && starter->prepare(rendezvous->rank, rendezvous->world_size, timeout_s, err) != 0)
-        return NULL;
-    if (opener->card && opener->card(device, rendezvous->rank, card, err) != 0) return NULL;
-    if (heartbeat_check(rendezvous->local_rank, err) != 0) return NULL;
-    if (debug_level_read(&level, err) != 0) return NULL;
+    const PgOpener *starter = find_starter(me, opener);
+    if (check_master(me, starter, err) != 0) return NULL;
+    if (starter && starter->prepare(me->rank, me->world_size, timeout_s, err) != 0) return NULL;
+    if (opener->card && opener->card(device, me->rank, card, err) != 0) return NULL;
+    if (debug_level_read(&level, err) != 0 || open_observer(me, &observer, err) != 0) return NULL;
     Meeting *m = memory_zalloc(sizeof *m);
-    m->me = *rendezvous;
-    m->options = (PgOptions){.timeout_s = timeout_s,
-                             .observer = open_observer(rendezvous),
-                             .flight_folder = getenv("DDPC_FLIGHT_DIR"),
-                             .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
-                             .flight_say = level == DEBUG_DETAIL};
-    m->deadline_ns = clock_ns_after(timeout_s);
-    m->backend = opener;
-    m->starter = starter;
-    snprintf(m->card, sizeof m->card, "%s", card);
-    m->place = (PgEndpoint){.device = device,
-                            .rank = rendezvous->rank,
-                            .world = rendezvous->world_size,
-                            .options = &m->options};
-    const PgObserver observer = m->options.observer;
+    *m = (Meeting){
+        .me = *me,
+        .options = {.timeout_s = timeout_s,
+                    .observer = observer,
+                    .flight_folder = getenv("DDPC_FLIGHT_DIR"),
+                    .flight_pipe = getenv("DDPC_FLIGHT_PIPE"),
+                    .flight_say = level == DEBUG_DETAIL},
+        .backend = opener,
+        .starter = starter,
+        .deadline_ns = clock_ns_after(timeout_s),
+        .place = {
+            .device = device, .rank = me->rank, .world = me->world_size, .options = &m->options}};
+    memcpy(m->card.device, card, sizeof card);
     ProcessGroup *group = meet(m, err);
     if (group && device) pg_emulate_link(group, device->link);
     pg_enter(group, "", 0); // ends "init"; the program sets the next phase

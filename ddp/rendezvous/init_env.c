@@ -4,11 +4,11 @@
  * Open MPI, PMI (MPICH), srun. A variable that is missing or out of range is an error that names
  * it.
  */
-#include <errno.h>
 #include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "ddp/rendezvous/rendezvous_internal.h"
 
 enum { DEFAULT_PORT = 29500 };
@@ -32,15 +32,18 @@ static const char *read_text(const char *name) { // an empty variable is a missi
 }
 
 static int read_int(const char *name, int min, int max, int *value, Error *err) {
-    const char *text = read_text(name);
-    char *end = NULL;
-    errno = 0;
-    long number = text ? strtol(text, &end, 10) : 0;
-    if (!text || errno || *end || end == text || number < min || number > max)
+    const char *text = read_text(name), *at = text;
+    uint64_t number;
+    if (!text || !format_read_number(&at, (uint64_t)max, &number) || *at || (int)number < min)
         return error_set(err, STATUS_USAGE, "%s must be a whole number from %d to %d, and is '%s'",
                          name, min, max, text ? text : "");
     *value = (int)number;
     return 0;
+}
+
+// Leaves *value unchanged if the variable is not set.
+static int read_optional(const char *name, int min, int max, int *value, Error *err) {
+    return read_text(name) ? read_int(name, min, max, value, err) : 0;
 }
 
 // A batch script outside srun has SLURM_PROCID 0 and SLURM_NTASKS, too, but is not a task: its
@@ -59,24 +62,22 @@ static const Dialect *find_dialect(void) {
     return &TORCHRUN;
 }
 
-// Names every variable of env:// that is missing and not given (-1), in one error.
-static int check_env(int rank, int world_size, Error *err) {
-    const char *needed[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+static const char *const NEEDED[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
+
+// Writes the variables of env:// that are missing and not given (-1): "A, B and C". Returns how many
+// there are.
+static int list_missing(int rank, int world_size, char text[80]) {
     const bool given[] = {rank >= 0, world_size >= 0, false, false};
-    char missing[80] = "";
+    const char *missing[4];
     int count = 0;
-    for (size_t i = 4; i-- > 0;) { // from the last: the joint depends on what follows
-        if (given[i] || read_text(needed[i])) continue;
-        char rest[sizeof missing];
-        memcpy(rest, missing, sizeof rest);
-        const char *joint = count == 0 ? "" : count == 1 ? " and " : ", ";
-        snprintf(missing, sizeof missing, "%s%s%.50s", needed[i], joint, rest);
-        count++;
+    for (int i = 0; i < 4; i++)
+        if (!given[i] && !read_text(NEEDED[i])) missing[count++] = NEEDED[i];
+    text[0] = '\0';
+    for (int i = 0; i < count; i++) {
+        const char *joint = i == 0 ? "" : i == count - 1 ? " and " : ", ";
+        format_append(text, 80, "%s%s", joint, missing[i]);
     }
-    if (count == 0) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "env:// needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: %s %s not set",
-                     missing, count == 1 ? "is" : "are");
+    return count;
 }
 
 // rank and world_size: -1 if not given.
@@ -92,34 +93,26 @@ static int read_who(Rendezvous *r, const Dialect *d, int rank, int world_size, E
 }
 
 static int read_place(Rendezvous *r, const Dialect *d, Error *err) {
-    r->local_world_size = r->world_size;
-    if (read_text(d->local_world_size) &&
-        read_int(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
-        return -1;
-    r->local_rank = r->rank % r->local_world_size;
-    if (!read_text(d->local_rank)) return 0;
-    return read_int(d->local_rank, 0, r->local_world_size - 1, &r->local_rank, err);
-}
-
-// Whether the job has several hosts, according to the starter.
-static bool several_hosts(const Rendezvous *r) {
     const char *nodes = read_text("SLURM_STEP_NUM_NODES");
     if (!nodes) nodes = read_text("SLURM_NNODES");
-    return r->local_world_size < r->world_size || (nodes && atoi(nodes) > 1);
+    r->local_world_size = r->world_size;
+    if (read_optional(d->local_world_size, 1, r->world_size, &r->local_world_size, err) != 0)
+        return -1;
+    r->by_mpirun = d == &OTHERS[0] || d == &OTHERS[1];
+    r->several_hosts = r->local_world_size < r->world_size || (nodes && atoi(nodes) > 1);
+    r->local_rank = r->rank % r->local_world_size;
+    return read_optional(d->local_rank, 0, r->local_world_size - 1, &r->local_rank, err);
 }
 
 static int read_master(Rendezvous *r, Error *err) {
     const char *address = read_text("MASTER_ADDR");
     r->master_unknown = !address;
-    r->several_hosts = several_hosts(r);
-    if (!address) address = "127.0.0.1";
-    if (strlen(address) >= sizeof r->master_addr)
+    if (address && strlen(address) >= sizeof r->master_addr)
         return error_set(err, STATUS_USAGE, "MASTER_ADDR is longer than %zu bytes",
                          sizeof r->master_addr - 1);
-    memcpy(r->master_addr, address, strlen(address) + 1);
+    if (address) memcpy(r->master_addr, address, strlen(address) + 1);
     r->master_port = DEFAULT_PORT;
-    if (!read_text("MASTER_PORT")) return 0;
-    return read_int("MASTER_PORT", 1, INIT_PORT_MAX, &r->master_port, err);
+    return read_optional("MASTER_PORT", 1, INIT_PORT_MAX, &r->master_port, err);
 }
 
 int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
@@ -131,40 +124,27 @@ int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err) {
     return 0;
 }
 
-static int read_launcher(Rendezvous *r, Error *err) {
-    const char *store = read_text("DDPRUN_STORE");
+int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, bool alone_is_fine,
+                      Error *err) {
+    Rendezvous *r = rendezvous;
+    *r = (Rendezvous){.world_size = 1, .local_world_size = 1, .master_addr = "127.0.0.1"};
+    const Dialect *dialect = rank < 0 && world_size < 0 ? find_dialect() : &TORCHRUN;
+    char missing[80];
+    const int count = dialect == &TORCHRUN ? list_missing(rank, world_size, missing) : 0;
+    if (count == 4 && alone_is_fine) return 0;
+    if (count > 0)
+        return error_set(err, STATUS_USAGE,
+                         "env:// needs RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT: %s %s not set",
+                         missing, count == 1 ? "is" : "are");
+    if (read_who(r, dialect, rank, world_size, err) != 0) return -1;
+    if (read_place(r, dialect, err) != 0 || read_master(r, err) != 0) return -1;
     if (init_read_token(r->token, err) != 0) return -1;
+    const char *store = read_text("DDPRUN_STORE");
     r->launcher_store = store && strcmp(store, "0") != 0;
     r->fake_hosts = read_text("DDPRUN_FAKE_HOSTS") != NULL;
-    if (!read_text("TORCHELASTIC_RESTART_COUNT")) return 0;
-    return read_int("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &r->restart_count, err);
-}
-
-// Reads local rank, store address and launcher, given rank and world size.
-static int read_rest(Rendezvous *r, const Dialect *d, Error *err) {
-    r->by_mpirun = d == &OTHERS[0] || d == &OTHERS[1];
-    if (read_place(r, d, err) != 0) return -1;
-    if (read_master(r, err) != 0) return -1;
-    return read_launcher(r, err);
+    return read_optional("TORCHELASTIC_RESTART_COUNT", 0, INT_MAX, &r->restart_count, err);
 }
 
 int init_from_env(Rendezvous *rendezvous, bool alone_is_fine, Error *err) {
-    *rendezvous = (Rendezvous){.world_size = 1, .local_world_size = 1, .master_addr = "127.0.0.1"};
-    const Dialect *dialect = find_dialect();
-    if (dialect == &TORCHRUN) {
-        bool none = !read_text("RANK") && !read_text("WORLD_SIZE") && !read_text("MASTER_ADDR") &&
-                    !read_text("MASTER_PORT");
-        if (none && alone_is_fine) return 0;
-        if (check_env(-1, -1, err) != 0) return -1;
-    }
-    if (read_who(rendezvous, dialect, -1, -1, err) != 0) return -1;
-    return read_rest(rendezvous, dialect, err);
-}
-
-int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, Error *err) {
-    if (rank < 0 && world_size < 0) return init_from_env(rendezvous, false, err);
-    *rendezvous = (Rendezvous){.master_addr = "127.0.0.1"};
-    if (check_env(rank, world_size, err) != 0) return -1;
-    if (read_who(rendezvous, &TORCHRUN, rank, world_size, err) != 0) return -1;
-    return read_rest(rendezvous, &TORCHRUN, err);
+    return init_from_env_and(rendezvous, -1, -1, alone_is_fine, err);
 }

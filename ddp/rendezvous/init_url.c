@@ -8,10 +8,9 @@
  * Stricter than PyTorch: unknown parameters are errors, and so is a host in file://, which PyTorch
  * ignores.
  */
-#include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
+#include "common/base/format.h"
 #include "ddp/rendezvous/rendezvous_internal.h"
 
 typedef struct Url {
@@ -28,16 +27,6 @@ static bool copy_part(char *to, size_t capacity, const char *text, size_t length
     return true;
 }
 
-static bool parse_int(const char *text, size_t length, long max, int *value) {
-    char digits[16], *end;
-    if (length == 0 || !copy_part(digits, sizeof digits, text, length)) return false;
-    errno = 0;
-    long number = strtol(digits, &end, 10);
-    if (errno || *end || number < 0 || number > max) return false;
-    *value = (int)number;
-    return true;
-}
-
 // ---- The parts of a URL
 
 // One "name=value" of the query.
@@ -47,7 +36,11 @@ static int read_parameter(Url *url, const char *text, size_t length, Error *err)
     for (size_t i = 0; i < 2; i++) {
         size_t name = strlen(names[i]);
         if (length < name || strncmp(text, names[i], name) != 0) continue;
-        if (parse_int(text + name, length - name, INIT_WORLD_MAX, values[i])) return 0;
+        const char *at = text + name;
+        uint64_t number;
+        bool fine = format_read_number(&at, INIT_WORLD_MAX, &number) && at == text + length;
+        if (fine) *values[i] = (int)number;
+        if (fine) return 0;
         return error_set(err, STATUS_USAGE, "%s: '%.*s' must be a whole number from 0 to %d",
                          url->whole, (int)length, text, INIT_WORLD_MAX);
     }
@@ -55,30 +48,25 @@ static int read_parameter(Url *url, const char *text, size_t length, Error *err)
                      url->whole, (int)length, text);
 }
 
-static int read_query(Url *url, const char *query, Error *err) {
-    while (*query) {
-        size_t length = strcspn(query, "&");
-        if (length > 0 && read_parameter(url, query, length, err) != 0) return -1;
-        query += length + (query[length] == '&');
-    }
-    return 0;
-}
-
 static int split_url(Url *url, const char *text, Error *err) {
     *url = (Url){.whole = text, .rank = -1, .world_size = -1};
     const char *mark = strstr(text, "://");
     size_t scheme = mark ? (size_t)(mark - text) : 0;
-    if (!mark || !copy_part(url->scheme, sizeof url->scheme, text, scheme)) {
+    if (!mark || !copy_part(url->scheme, sizeof url->scheme, text, scheme))
         return error_set(err, STATUS_USAGE, "No rendezvous handler for %.*s:// (%.80s)",
                          (int)(scheme < 80 ? scheme : 80), text, text);
-    }
     const char *rest = mark + 3;
     size_t authority = strcspn(rest, "/?"), path = strcspn(rest + authority, "?");
     if (!copy_part(url->authority, sizeof url->authority, rest, authority) ||
         !copy_part(url->path, sizeof url->path, rest + authority, path))
         return error_set(err, STATUS_USAGE, "%.80s...: the URL is too long", text);
     rest += authority + path;
-    return read_query(url, *rest ? rest + 1 : rest, err);
+    while (*rest) { // '?' or '&' and a parameter
+        size_t length = strcspn(++rest, "&");
+        if (length > 0 && read_parameter(url, rest, length, err) != 0) return -1;
+        rest += length;
+    }
+    return 0;
 }
 
 // ---- Rank and world size
@@ -99,15 +87,13 @@ static int take_ranks(Rendezvous *r, const Url *url, Error *err) {
     const char *missing = NULL;
     if (url->rank < 0) missing = "rank parameter missing";
     if (!missing && url->world_size < 0) missing = "world size parameter missing";
-    if (missing) {
+    if (missing)
         return error_set(err, STATUS_USAGE, "%s:// rendezvous: %s (%s)", url->scheme, missing,
                          url->whole);
-    }
-    if (url->rank >= url->world_size) {
+    if (url->rank >= url->world_size)
         return error_set(err, STATUS_USAGE,
                          "%s:// rendezvous: there is no rank %d in a world of %d", url->scheme,
                          url->rank, url->world_size);
-    }
     r->rank = r->local_rank = url->rank;
     r->world_size = r->local_world_size = url->world_size;
     return 0;
@@ -120,34 +106,31 @@ static int take_address(Rendezvous *r, const Url *url, Error *err) {
     const char *host = url->authority, *end = strchr(host, ']');
     const char *colon = strrchr(end ? end : host, ':');
     size_t length = colon ? (size_t)(colon - host) : strlen(host);
-    if (!colon || !colon[1]) {
+    if (!colon || !colon[1])
         return error_set(err, STATUS_USAGE, "tcp:// rendezvous: port number missing (%s)",
                          url->whole);
-    }
-    if (!parse_int(colon + 1, strlen(colon + 1), INIT_PORT_MAX, &r->master_port) ||
-        (r->master_port == 0 && r->world_size > 1)) {
+    const char *at = colon + 1;
+    uint64_t port;
+    if (!format_read_number(&at, INIT_PORT_MAX, &port) || *at || (port == 0 && r->world_size > 1))
         return error_set(
             err, STATUS_USAGE, "tcp:// rendezvous: port '%s' is out of range: 1 to %d%s", colon + 1,
             INIT_PORT_MAX, r->world_size > 1 ? "" : ", or 0 for a free one in a world of one");
-    }
+    r->master_port = (int)port;
     bool brackets = end && host[0] == '[';
     if (brackets) host++, length = (size_t)(end - host);
-    if (length == 0 || !copy_part(r->master_addr, sizeof r->master_addr, host, length)) {
+    if (length == 0 || !copy_part(r->master_addr, sizeof r->master_addr, host, length))
         return error_set(err, STATUS_USAGE, "tcp:// rendezvous: host %s (%s)",
                          length ? "too long" : "missing", url->whole);
-    }
     return init_read_token(r->token, err);
 }
 
 static int take_file(Rendezvous *r, const Url *url, Error *err) {
-    if (url->authority[0]) {
+    if (url->authority[0])
         return error_set(err, STATUS_USAGE,
                          "file:// rendezvous: '%s' would be a host: write file:///path (%s)",
                          url->authority, url->whole);
-    }
-    if (!url->path[0]) {
+    if (!url->path[0])
         return error_set(err, STATUS_USAGE, "file:// rendezvous: path missing (%s)", url->whole);
-    }
     memcpy(r->file_path, url->path, strlen(url->path) + 1);
     return 0;
 }
@@ -158,12 +141,11 @@ int init_from_url(Rendezvous *rendezvous, const char *text, int rank, int world_
     if (split_url(&url, text, err) != 0) return -1;
     if (merge_arguments(&url, rank, world_size, err) != 0) return -1;
     if (strcmp(url.scheme, "env") == 0)
-        return init_from_env_and(rendezvous, url.rank, url.world_size, err);
+        return init_from_env_and(rendezvous, url.rank, url.world_size, false, err);
     bool tcp = strcmp(url.scheme, "tcp") == 0;
-    if (!tcp && strcmp(url.scheme, "file") != 0) {
+    if (!tcp && strcmp(url.scheme, "file") != 0)
         return error_set(err, STATUS_USAGE,
                          "No rendezvous handler for %s:// (known: env, tcp, file)", url.scheme);
-    }
     // PyTorch's order: the address before the rank. The port's range depends on the world size.
     if (tcp && !strchr(url.authority, ':')) return take_address(rendezvous, &url, err);
     if (!tcp && take_file(rendezvous, &url, err) != 0) return -1;

@@ -76,10 +76,6 @@ static int lock(MeetingFile *f, uint64_t deadline_ns, Error *err) {
     return 0;
 }
 
-static void unlock(MeetingFile *f) {
-    (void)flock(f->fd, LOCK_UN);
-}
-
 static int read_log(MeetingFile *f, Error *err) {
     ssize_t bytes = pread(f->fd, f->log, sizeof f->log - 1, 0);
     if (bytes < 0) return fail(f, "cannot read it", err);
@@ -107,10 +103,9 @@ static const char *next_line(const char *line) {
 }
 
 static bool has_left(const MeetingFile *f, int rank) {
-    int other;
-    for (const char *line = f->log; *line; line = next_line(line))
-        if (sscanf(line, "left %d", &other) == 1 && other == rank) return true;
-    return false;
+    char line[32];
+    snprintf(line, sizeof line, "\nleft %d\n", rank);
+    return strstr(f->log, line) != NULL;
 }
 
 // Ranks that joined and have not left.
@@ -218,7 +213,7 @@ MeetingFile *meeting_file_join(const char *path, int rank, int world_size, uint6
         close_file(f);
         return NULL;
     }
-    unlock(f);
+    (void)flock(f->fd, LOCK_UN);
     return f;
 }
 
@@ -228,25 +223,20 @@ int meeting_file_publish(MeetingFile *f, int port, const char *token, uint64_t d
                          Error *err) {
     if (lock(f, deadline_ns, err) != 0) return -1;
     int status = append(f, err, "store %d %s\n", port, token);
-    unlock(f);
+    (void)flock(f->fd, LOCK_UN);
     return status;
-}
-
-static bool find_store(const MeetingFile *f, int *port, char token[STORE_TOKEN_MAX + 1]) {
-    _Static_assert(STORE_TOKEN_MAX == 64, "the width below");
-    for (const char *line = f->log; *line; line = next_line(line))
-        if (sscanf(line, "store %d %64s", port, token) == 2) return true;
-    return false;
 }
 
 int meeting_file_await(MeetingFile *f, int *port, char token[STORE_TOKEN_MAX + 1],
                        uint64_t deadline_ns, Error *err) {
+    _Static_assert(STORE_TOKEN_MAX == 64, "the width below");
     do {
         if (lock(f, deadline_ns, err) != 0) return -1;
         int status = read_log(f, err);
-        unlock(f);
+        (void)flock(f->fd, LOCK_UN);
         if (status != 0) return -1;
-        if (find_store(f, port, token)) return 0;
+        const char *store = strstr(f->log, "\nstore ");
+        if (store && sscanf(store, " store %d %64s", port, token) == 2) return 0;
     } while (sleep_before(LOOK_MS, deadline_ns));
     return error_set(err, STATUS_FAILED, "file://%s: rank 0 has not come in time", f->path);
 }

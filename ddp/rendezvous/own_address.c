@@ -1,15 +1,14 @@
-/* own_address.c: see own_address.h. Reads the interfaces instead of resolving the host's name,
- * which often is 127.0.1.1.
+/* own_address.c: this host's address (ddp/rendezvous/rendezvous_internal.h). Reads the interfaces
+ * instead of resolving the host's name, which often is 127.0.1.1.
  */
-#include "ddp/rendezvous/own_address.h"
-
 #include <arpa/inet.h>
 #include <errno.h>
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netinet/in.h>
-#include <stdbool.h>
 #include <string.h>
+
+#include "ddp/rendezvous/rendezvous_internal.h"
 
 static bool reaches_others(const struct ifaddrs *interface) {
     const unsigned up = IFF_UP | IFF_RUNNING;
@@ -17,7 +16,7 @@ static bool reaches_others(const struct ifaddrs *interface) {
            (interface->ifa_flags & up) == up && !(interface->ifa_flags & IFF_LOOPBACK);
 }
 
-int own_address(char *text, size_t capacity, Error *err) {
+int init_own_address(char *text, size_t capacity, Error *err) {
     struct ifaddrs *all;
     if (getifaddrs(&all) != 0)
         return error_set(err, STATUS_FAILED, "getifaddrs: %s", strerror(errno));

@@ -1,5 +1,4 @@
-/* rendezvous_internal.h: shared by init_env.c and init_url.c, the two sources of a Rendezvous
- * (ddp/rendezvous/init.h).
+/* rendezvous_internal.h: the sources of a Rendezvous (ddp/rendezvous/init.h), shared by its files.
  */
 #ifndef DDP_RENDEZVOUS_RENDEZVOUS_INTERNAL_H
 #define DDP_RENDEZVOUS_RENDEZVOUS_INTERNAL_H
@@ -8,9 +7,14 @@
 
 enum { INIT_PORT_MAX = 65535 };
 
-// Reads the environment, except rank or world_size if they are given (-1: not given).
-int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, Error *err);
+// init_from_env, except that rank or world_size may be given (-1: not given).
+int init_from_env_and(Rendezvous *rendezvous, int rank, int world_size, bool alone_is_fine,
+                      Error *err);
 // Copies DDPRUN_TOKEN, "" if not set. -1 with err filled if it is too long.
 int init_read_token(char token[STORE_TOKEN_MAX + 1], Error *err);
+// Writes the IPv4 address of the first network interface that is up and not loopback: the address
+// under which other hosts reach this one. On a host with several networks set MASTER_ADDR instead.
+// 0, or -1 with err filled.
+int init_own_address(char *text, size_t capacity, Error *err);
 
 #endif

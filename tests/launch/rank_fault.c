@@ -40,11 +40,11 @@ static void fail(const char *how, Heartbeat *heartbeat) {
 int main(int argc, char **argv) {
     const char *rank = getenv("RANK"), *local_rank = getenv("LOCAL_RANK");
     if (argc != 3 || !rank || !local_rank) return 98;
-    Heartbeat *heartbeat = heartbeat_open(atoi(local_rank));
-    if (!heartbeat) return 97;
-    heartbeat_phase(heartbeat, "train");
+    Error err = {0};
+    Heartbeat *heartbeat = NULL;
+    if (heartbeat_open(atoi(local_rank), &heartbeat, &err) != 0 || !heartbeat) return 97;
     for (unsigned step = 0; step < 6000; step++) {
-        heartbeat_step(heartbeat, step);
+        heartbeat_enter(heartbeat, "train", step);
         heartbeat_collective(heartbeat, 10 * step + 2, "all_reduce");
         if (step == 17 && strcmp(rank, argv[1]) == 0) fail(argv[2], heartbeat);
         if (step == 17 && strcmp(argv[2], "error") == 0) exit(1);
