@@ -18,8 +18,8 @@ typedef struct Heartbeat Heartbeat;
 // Sets *heartbeat to this rank's line, NULL without a launcher. 0, or -1 with err filled if
 // DDPRUN_HEARTBEAT is set, but is not a page with a line for this rank.
 int heartbeat_open(int local_rank, Heartbeat **heartbeat, Error *err);
-// The callbacks of a PgObserver (ddp/group/process_group.h), whose context is a Heartbeat. Phase and
-// step are set by one thread, the collective by one thread; the two may differ.
+// The callbacks of a PgObserver (ddp/group/process_group.h), whose context is a Heartbeat. Phase
+// and step are set by one thread, the collective by one thread; the two may differ.
 void heartbeat_enter(void *heartbeat, const char *phase, uint64_t step); // "init", "train", ...
 void heartbeat_collective(void *heartbeat, uint64_t sequence, const char *kind);
 // Marks this rank as a culprit: it fails for a reason of its own, not for the loss of a peer.

@@ -64,8 +64,8 @@ static const Dialect *find_dialect(void) {
 
 static const char *const NEEDED[] = {"RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"};
 
-// Writes the variables of env:// that are missing and not given (-1): "A, B and C". Returns how many
-// there are.
+// Writes the variables of env:// that are missing and not given (-1): "A, B and C". Returns their
+// number.
 static int list_missing(int rank, int world_size, char text[80]) {
     const bool given[] = {rank >= 0, world_size >= 0, false, false};
     const char *missing[4];
