@@ -19,9 +19,9 @@ enum {
 
 // ---- facts and the ranks that differ ----------------------------------------------------------
 
-// A number that must be equal on all ranks, and its name: "training samples".
+// A number that must be equal on all ranks, and its name: "number of", " training samples".
 typedef struct RankFact {
-    const char *what;
+    const char *what, *of;
     double value;
     bool is_hash; // the error omits the value of a hash
 } RankFact;
@@ -53,8 +53,8 @@ static int compare_ranks(const double *table, size_t ranks, const char *where,
         if (!facts[i].is_hash)
             snprintf(values, sizeof values, ": %.15g, not %.15g", table[other * count + i],
                      table[i]);
-        return error_set(err, STATUS_USAGE, "%s: %s not see the same %s as rank 0%s", where, names,
-                         facts[i].what, values);
+        return error_set(err, STATUS_USAGE, "%s: %s not see the same %s%s as rank 0%s", where,
+                         names, facts[i].what, facts[i].of, values);
     }
     return 0;
 }
@@ -125,32 +125,19 @@ uint64_t checks_hash_text(const DataSource *data) {
 
 enum { SHAPE_FACTS = 6, SET_FACTS = SHAPE_FACTS + 2 };
 
-static void describe_shape(const Dataset *set, bool training, RankFact facts[SHAPE_FACTS]) {
-    const RankFact of_shape[SHAPE_FACTS] = {
-        {training ? "channels of training samples" : "channels of test samples",
-         (double)set->shape[0], false},
-        {training ? "height of training samples" : "height of test samples", (double)set->shape[1],
-         false},
-        {training ? "width of training samples" : "width of test samples", (double)set->shape[2],
-         false},
-        {training ? "number of classes to train on" : "number of classes to test on",
-         (double)set->classes, false},
-        {training ? "targets of training samples" : "targets of test samples",
-         (double)set->target_size, false},
-        {training ? "labels of training pixels (1: there are some)"
-                  : "labels of test pixels (1: there are some)",
-         set->dense, false},
+// Sets facts[count]: those of the samples' shape, or all.
+static void describe_set(const Dataset *set, const char *samples, RankFact *facts, size_t count) {
+    const RankFact of_set[SET_FACTS] = {
+        {"channels of", samples, (double)set->shape[0], false},
+        {"height of", samples, (double)set->shape[1], false},
+        {"width of", samples, (double)set->shape[2], false},
+        {"number of classes of", samples, (double)set->classes, false},
+        {"targets of", samples, (double)set->target_size, false},
+        {"labels of pixels (1: there are some) of", samples, set->dense, false},
+        {"number of", samples, (double)set->count, false},
+        {"contents of the", samples, count == SET_FACTS ? hash_value(hash_set(set)) : 0, true},
     };
-    memcpy(facts, of_shape, sizeof of_shape);
-}
-
-static void describe_set(const Dataset *set, bool training, RankFact facts[SET_FACTS]) {
-    facts[0] = (RankFact){training ? "number of training samples" : "number of test samples",
-                          (double)set->count, false};
-    describe_shape(set, training, facts + 1);
-    facts[SET_FACTS - 1] =
-        (RankFact){training ? "contents of the training samples" : "contents of the test samples",
-                   hash_value(hash_set(set)), true};
+    memcpy(facts, of_set, count * sizeof *facts);
 }
 
 static int compare_data(Job *job, const TrainConfig *config, const DataSource *data,
@@ -163,23 +150,23 @@ static int compare_data(Job *job, const TrainConfig *config, const DataSource *d
 
 int checks_same_shapes(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
     RankFact facts[SHAPE_FACTS];
-    describe_shape(&data->train, true, facts);
+    describe_set(&data->train, " training samples", facts, SHAPE_FACTS);
     return compare_data(job, config, data, facts, SHAPE_FACTS, err);
 }
 
 int checks_same_data(Job *job, const TrainConfig *config, const DataSource *data, Error *err) {
     RankFact facts[2 * SET_FACTS];
     if (job->devices == job->all_count) return 0; // this process has all ranks
-    describe_set(&data->train, true, facts);
-    describe_set(&data->test, false, facts + SET_FACTS);
+    describe_set(&data->train, " training samples", facts, SET_FACTS);
+    describe_set(&data->test, " test samples", facts + SET_FACTS, SET_FACTS);
     return compare_data(job, config, data, facts, (size_t)2 * SET_FACTS, err);
 }
 
 // ---- checkpoints ------------------------------------------------------------------------------
 
 int checks_same_checkpoint(Job *job, const char *resume, const Progress *progress, Error *err) {
-    const RankFact facts[] = {{"step to continue at", (double)progress->step, false},
-                              {"checkpoint", (double)progress->checksum, true}};
+    const RankFact facts[] = {{"step to continue at", "", (double)progress->step, false},
+                              {"checkpoint", "", (double)progress->checksum, true}};
     char *where = memory_format("--resume %s", resume);
     int failed = check_facts(job, where, facts, sizeof facts / sizeof *facts, err);
     free(where);

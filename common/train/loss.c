@@ -8,14 +8,6 @@
 
 // ---- the divisor --------------------------------------------------------------------------------
 
-// Sums *count over the processes: a blocking all-reduce. 0, or -1 with err filled.
-static int sum_counts(double *count, const Tape *tape, Strategy *strategy, Error *err) {
-    Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
-    int failed = strategy_sum(strategy, count, 1, err);
-    profile_leave(tape->profile, phase);
-    return failed;
-}
-
 static bool is_over_all(const Strategy *strategy) {
     return strategy && strategy->global_mean;
 }
@@ -31,52 +23,33 @@ static void count_samples(BatchLoss *batch, const BatchInput *input, const Strat
 
 // ---- the losses ---------------------------------------------------------------------------------
 
-static int cross_entropy(const Loss *self, BatchLoss *batch, Tape *tape, const BatchInput *input,
-                         Strategy *strategy, Error *err) {
-    (void)self, (void)err;
-    count_samples(batch, input, strategy);
-    batch->loss = op_cross_entropy(tape, batch->outputs, batch->target, batch->divisor);
-    return 0;
-}
-
-static int binary_cross_entropy(const Loss *self, BatchLoss *batch, Tape *tape,
-                                const BatchInput *input, Strategy *strategy, Error *err) {
-    (void)err;
-    const Tensor *logits = batch->outputs;
-    count_samples(batch, input, strategy);
-    if (!logits) return 0; // the forward failed; the tape has the error
-    size_t classes = logits->shape[1];
+static Tensor *binary_cross_entropy(const Loss *loss, const BatchLoss *batch, Tape *tape) {
+    if (!batch->outputs) return NULL; // the forward failed; the tape has the error
+    size_t classes = batch->outputs->shape[1];
     Tensor *weight = tape_tensor(tape, DTYPE_F32, 1, &classes);
     device_kernels(tape->device)
-        ->elementwise->fill(tensor_f32(weight), (float)self->pos_weight, classes);
-    batch->loss =
-        op_binary_cross_entropy(tape, batch->outputs, op_one_hot(tape, batch->target, classes),
-                                weight, batch->divisor * (double)classes);
-    return 0;
-}
-
-static int squared_error(const Loss *self, BatchLoss *batch, Tape *tape, const BatchInput *input,
-                         Strategy *strategy, Error *err) {
-    (void)self, (void)err;
-    count_samples(batch, input, strategy);
-    batch->loss = op_squared_error(tape, batch->outputs, batch->target,
-                                   batch->divisor * (double)input->batch->set->target_size);
-    return 0;
+        ->elementwise->fill(tensor_f32(weight), (float)loss->pos_weight, classes);
+    return op_binary_cross_entropy(tape, batch->outputs, op_one_hot(tape, batch->target, classes),
+                                   weight, batch->divisor * (double)classes);
 }
 
 // With micro-batches the loss is the mean of their means, because the whole batch's counted pixels
-// are unknown at the first micro-batch.
-static int pixel_cross_entropy(const Loss *self, BatchLoss *batch, Tape *tape,
+// are unknown at the first micro-batch. 0, or -1 with err filled.
+static int pixel_cross_entropy(const Loss *loss, BatchLoss *batch, Tape *tape,
                                const BatchInput *input, Strategy *strategy, Error *err) {
-    size_t parts = input->parts;
-    size_t pixels = (input->end - input->begin) * dataset_label_size(input->batch->set);
-    Mining mining = {.threshold = self->threshold};
-    if (self->threshold > -INFINITY) mining.least = self->least ? self->least / parts : pixels / 16;
+    size_t parts = input->parts, pixels = batch->count;
+    Mining mining = {.threshold = loss->threshold};
+    if (loss->threshold > -INFINITY) mining.least = loss->least ? loss->least / parts : pixels / 16;
     Tensor *sum =
         op_pixel_cross_entropy(tape, batch->outputs, batch->target, &mining, &batch->count);
     if (tape_error(tape, err) != 0) return -1;
     double counted = (double)batch->count;
-    if (is_over_all(strategy) && sum_counts(&counted, tape, strategy, err) != 0) return -1;
+    if (is_over_all(strategy)) { // a blocking all-reduce
+        Phase phase = profile_enter(tape->profile, PHASE_EXPOSED);
+        int failed = strategy_sum(strategy, &counted, 1, err);
+        profile_leave(tape->profile, phase);
+        if (failed) return -1;
+    }
     batch->divisor = counted * (double)parts;
     batch->loss = op_divide(tape, sum, batch->divisor);
     return 0;
@@ -86,10 +59,10 @@ static int pixel_cross_entropy(const Loss *self, BatchLoss *batch, Tape *tape,
 
 Loss loss_of_evaluation(const TrainConfig *config, const Dataset *set) {
     Loss loss = {.pos_weight = config->pos_weight, .threshold = -INFINITY};
-    loss.forward = set->dense                 ? pixel_cross_entropy
-                   : !dataset_has_labels(set) ? squared_error
-                   : config->loss == LOSS_BCE ? binary_cross_entropy
-                                              : cross_entropy;
+    loss.form = set->dense                 ? LOSS_PIXEL_CROSS_ENTROPY
+                : !dataset_has_labels(set) ? LOSS_SQUARED_ERROR
+                : config->loss == LOSS_BCE ? LOSS_BINARY_CROSS_ENTROPY
+                                           : LOSS_CROSS_ENTROPY;
     return loss;
 }
 
@@ -117,7 +90,23 @@ int batch_forward(BatchLoss *batch, Tape *tape, Module *module, const BatchInput
 int loss_forward(const Loss *loss, BatchLoss *batch, Tape *tape, const BatchInput *input,
                  Strategy *strategy, Error *err) {
     Phase phase = profile_enter(tape->profile, PHASE_LOSS);
-    int failed = loss->forward(loss, batch, tape, input, strategy, err);
+    int failed = 0;
+    count_samples(batch, input, strategy);
+    switch (loss->form) {
+    case LOSS_CROSS_ENTROPY:
+        batch->loss = op_cross_entropy(tape, batch->outputs, batch->target, batch->divisor);
+        break;
+    case LOSS_BINARY_CROSS_ENTROPY:
+        batch->loss = binary_cross_entropy(loss, batch, tape);
+        break;
+    case LOSS_SQUARED_ERROR:
+        batch->loss = op_squared_error(tape, batch->outputs, batch->target,
+                                       batch->divisor * (double)input->set->target_size);
+        break;
+    case LOSS_PIXEL_CROSS_ENTROPY:
+        failed = pixel_cross_entropy(loss, batch, tape, input, strategy, err);
+        break;
+    }
     profile_leave(tape->profile, phase);
     return failed ? -1 : tape_error(tape, err);
 }

@@ -36,16 +36,19 @@ typedef struct BatchLoss { // the tape owns all tensors
     double divisor; // the whole batch's, also for one micro-batch: micro-batches' losses are summed
 } BatchLoss;
 
-typedef struct Loss Loss;
-struct Loss {
-    // Sets batch's loss, count and divisor from outputs and target. strategy defines the samples of
-    // the mean; NULL: this process's batch. Returns 0, or -1 with err filled.
-    int (*forward)(const Loss *self, BatchLoss *batch, Tape *tape, const BatchInput *input,
-                   Strategy *strategy, Error *err);
+typedef enum LossForm {
+    LOSS_CROSS_ENTROPY,
+    LOSS_BINARY_CROSS_ENTROPY,
+    LOSS_SQUARED_ERROR,
+    LOSS_PIXEL_CROSS_ENTROPY,
+} LossForm;
+
+typedef struct Loss {
+    LossForm form;
     double pos_weight; // of binary cross-entropy
     double threshold;  // of mining: pixels of smaller loss are too easy; -INFINITY: no mining
     size_t least;      // of mining: minimum number of counted pixels in a batch; 0: 1/16 of them
-};
+} Loss;
 
 // The loss of training steps; the loss of evaluation, which is without mining.
 Loss loss_of_training(const TrainConfig *config, const Dataset *set);
@@ -55,7 +58,8 @@ Loss loss_of_evaluation(const TrainConfig *config, const Dataset *set);
 // Returns 0, or -1 with err filled.
 int batch_forward(BatchLoss *batch, Tape *tape, Module *module, const BatchInput *input,
                   Error *err);
-// Calls Loss.forward in the phase PHASE_LOSS. Returns 0, or -1 with err filled.
+// Sets batch's loss, count and divisor from outputs and target, in the phase PHASE_LOSS. strategy
+// defines the samples of the mean; NULL: this process's batch. Returns 0, or -1 with err filled.
 int loss_forward(const Loss *loss, BatchLoss *batch, Tape *tape, const BatchInput *input,
                  Strategy *strategy, Error *err);
 

@@ -166,7 +166,6 @@ int out_json_summary(Run *run, const Evaluation *test, const double *totals, Err
     Json json;
     const Job *job = run->job;
     const Profile *profile = &run->profile;
-    const StepScaler *scaler = &run->step->scaler;
     const double steps = profile->steps ? (double)profile->steps : 1;
     double other = job->devices > 1 ? 0 : NAN;
     for (int i = 1; i < job->devices; i++) other = fmax(other, totals[i]);
@@ -179,8 +178,8 @@ int out_json_summary(Run *run, const Evaluation *test, const double *totals, Err
     json_integer(&json, "global_batch", (int64_t)run->config->global_batch);
     json_string(&json, "amp", train_amp_name(run->config->amp));
     json_integer(&json, "steps", (int64_t)profile->steps);
-    json_integer(&json, "skipped_steps", (int64_t)scaler->skipped);
-    json_number(&json, "scale", scaler->scale);
+    json_integer(&json, "skipped_steps", (int64_t)run->step->skipped);
+    json_number(&json, "scale", run->step->scale);
     json_integer(&json, "parameters",
                  (int64_t)module_count(run->strategy->model, MODULE_PARAMETERS));
     write_times(&json, &run->record);

@@ -7,7 +7,7 @@
 
 PendingRows pending_rows_open(const Step *step, Record *record, size_t total_steps) {
     PendingRows rows = {.step = step, .record = record, .total_steps = total_steps};
-    rows.sums = memory_zalloc((1 + hits_size(step->losses.set)) * sizeof *rows.sums);
+    rows.sums = memory_zalloc((1 + hits_size(step->input->set)) * sizeof *rows.sums);
     return rows;
 }
 
@@ -22,20 +22,20 @@ static bool is_late(const PendingRows *rows) {
 }
 
 void pending_rows_wait(const PendingRows *rows) {
-    if (is_late(rows) && rows->last.unread) (void)late_losses_get(&rows->step->losses, 1);
+    if (is_late(rows) && rows->last.unread) (void)step_read_loss(rows->step, 1, NULL);
 }
 
 // Starts the sum over the processes of a step's loss and hits. The loss in steps.csv is the loss
 // that training minimizes: where gradients are averaged over the processes, the average of the
 // processes' losses, whatever their numbers of samples or pixels.
-static int start_sum(PendingRows *rows, double loss, int back, Error *err) {
+static int start_sum(PendingRows *rows, int back, Error *err) {
     Strategy *strategy = rows->step->strategy;
-    const LateLosses *losses = &rows->step->losses;
     PendingRow *row = &rows->summing;
     *row = rows->last;
+    double loss = step_read_loss(rows->step, back, rows->sums + 1);
     rows->sums[0] = strategy->global_mean ? loss : loss / strategy_processes(strategy);
-    late_losses_get_hits(losses, back, rows->sums + 1);
-    row->sum = strategy->sum_start(strategy, rows->sums, 1 + hits_size(losses->set), err);
+    row->sum =
+        strategy->sum_start(strategy, rows->sums, 1 + hits_size(rows->step->input->set), err);
     return row->sum ? 0 : -1;
 }
 
@@ -47,7 +47,7 @@ int pending_rows_finish(PendingRows *rows, Error *err) {
     if (!sum) return 0;
     if (strategy->sum_wait(strategy, sum, err) != 0) return -1;
     row->step.loss = rows->sums[0];
-    row->step.score = hits_score(rows->step->losses.set, rows->sums + 1, (double)row->step.samples,
+    row->step.score = hits_score(rows->step->input->set, rows->sums + 1, (double)row->step.samples,
                                  row->step.loss);
     record_step(rows->record, &row->step, &row->profile);
     return 0;
@@ -59,7 +59,7 @@ static int check_loss(PendingRows *rows, int back, Error *err) {
     PendingRow *last = &rows->last;
     if (!last->unread) return 0;
     last->unread = false;
-    double loss = late_losses_get(&rows->step->losses, back);
+    double loss = step_read_loss(rows->step, back, NULL);
     const JobWatch *watch = rows->record->job->watch;
     // After another process's failure gradients are not reduced and the loss has no meaning.
     if (watch->check(watch, err) != 0) return -1;
@@ -70,7 +70,7 @@ static int check_loss(PendingRows *rows, int back, Error *err) {
                          (unsigned long long)last->step.epoch, last->step.lr);
     bool final = last->step.step + 1 == rows->total_steps;
     if (last->step.step % rows->step->config->log_every != 0 && !final) return 0;
-    return start_sum(rows, loss, back, err);
+    return start_sum(rows, back, err);
 }
 
 int pending_rows_add(PendingRows *rows, const StepRecord *step, const Profile *profile,

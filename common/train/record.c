@@ -123,35 +123,19 @@ void record_step(Record *record, const StepRecord *step, const Profile *profile)
     if (fflush(record->steps) != 0 && !record->lost) record->lost = errno;
 }
 
-static void tell_evaluation(Record *record, const char *of, const Evaluation *evaluation) {
+void record_evaluation(Record *record, const char *of, const Evaluation *evaluation) {
     char score[SCORE_ROOM];
     score_text(score, "test_", evaluation->score);
     log_data(&record->log, "%s test_loss=%.6f%s", of, evaluation->loss, score);
 }
 
-void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation) {
-    char of[32];
-    snprintf(of, sizeof of, "epoch=%" PRIu64, epoch);
-    tell_evaluation(record, of, evaluation);
-}
-
-void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation) {
-    char *of = memory_format("evaluated=%s", path);
-    tell_evaluation(record, of, evaluation);
-    free(of);
-}
-
 // ---- gradients --------------------------------------------------------------------------------
 
-static bool step_is_listed(const char *list, uint64_t step) {
-    for (const char *at = list; *at; at += strcspn(at, ","), at += *at == ',')
+bool record_wants_gradients(const Record *record, uint64_t step) {
+    if (!record->main || !record->config->dump_grads) return false;
+    for (const char *at = record->config->dump_step; *at; at += strcspn(at, ","), at += *at == ',')
         if (strtoull(at, NULL, 10) == step) return true;
     return false;
-}
-
-bool record_wants_gradients(const Record *record, uint64_t step) {
-    const TrainConfig *config = record->config;
-    return record->main && config->dump_grads && step_is_listed(config->dump_step, step);
 }
 
 int record_gradients(const Record *record, Module *model, uint64_t step, Error *err) {

@@ -44,10 +44,8 @@ void record_close(Record *record);
 void record_step_time(Record *record, uint64_t ns);
 // Writes a logged step: a row of steps.csv and a line.
 void record_step(Record *record, const StepRecord *step, const Profile *profile);
-// Writes the evaluation after the epoch, numbered from 0 as in steps.csv.
-void record_evaluation(Record *record, uint64_t epoch, const Evaluation *evaluation);
-// Writes the evaluation of the weights of file `path` (--evaluate).
-void record_evaluation_of(Record *record, const char *path, const Evaluation *evaluation);
+// Writes the evaluation of the weights that `of` names: "epoch=3", "evaluated=FILE".
+void record_evaluation(Record *record, const char *of, const Evaluation *evaluation);
 
 // Whether this process writes this step's gradients (--dump-grads); writes them.
 bool record_wants_gradients(const Record *record, uint64_t step);

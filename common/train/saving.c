@@ -1,6 +1,7 @@
 /* saving.c: gathers all processes' state; the main process writes the checkpoints. */
 #include <dirent.h>
 #include <fnmatch.h>
+#include <string.h>
 
 #include "common/base/memory.h"
 #include "common/train/run.h"
@@ -21,11 +22,6 @@ static void remove_from(const char *folder, const char *name) {
     free(path);
 }
 
-// Whether the name is of the form model_00010.safetensors.
-static bool is_of_epoch(const char *name) {
-    return fnmatch("model_[0-9][0-9][0-9][0-9][0-9]*.safetensors", name, 0) == 0;
-}
-
 // Removes another run's checkpoints from --out before the first save, because --resume auto would
 // choose them if they have more steps. The last one is kept until this run's replaces it.
 static void take_over_folder(Run *run) {
@@ -36,72 +32,58 @@ static void take_over_folder(Run *run) {
     remove_from(folder, "best.safetensors");
     DIR *directory = opendir(folder);
     for (struct dirent *entry; directory && (entry = readdir(directory));)
-        if (is_of_epoch(entry->d_name)) remove_from(folder, entry->d_name);
+        if (fnmatch("model_[0-9][0-9][0-9][0-9][0-9]*.safetensors", entry->d_name, 0) == 0)
+            remove_from(folder, entry->d_name);
     if (directory) closedir(directory);
 }
 
-// Writes DIR/NAME.safetensors; keep_previous: renames the old file to DIR/previous.safetensors.
-static int save_in_folder(Run *run, const char *name, bool keep_previous, const SafeTensors *state,
-                          Error *err) {
+// Writes DIR/NAME.safetensors, or --save's file if that is to be the last checkpoint. This run's
+// last checkpoint in DIR is first renamed to previous.safetensors.
+static int write_checkpoint(Run *run, const char *name, const SafeTensors *state, Error *err) {
+    const TrainConfig *config = run->config;
+    const bool is_last = strcmp(name, "last") == 0;
+    if (is_last && config->save)
+        return checkpoint_save(config->save, NULL, run->strategy->model, run->optimizer, state,
+                               &run->progress, err);
+    const bool replaces = is_last && run->saves.owns_last;
+    run->saves.owns_last |= is_last;
     take_over_folder(run);
-    char *path = memory_format("%s/%s.safetensors", run->config->out, name);
-    char *previous = memory_format("%s/previous.safetensors", run->config->out);
-    int failed = checkpoint_save(path, keep_previous ? previous : NULL, run->strategy->model,
+    char *path = memory_format("%s/%s.safetensors", config->out, name);
+    char *previous = memory_format("%s/previous.safetensors", config->out);
+    int failed = checkpoint_save(path, replaces ? previous : NULL, run->strategy->model,
                                  run->optimizer, state, &run->progress, err);
     free(path);
     free(previous);
     return failed;
 }
 
-static int write_best(Run *run, const SafeTensors *state, Error *err) {
-    return save_in_folder(run, "best", false, state, err);
-}
-
-// Writes DIR/last.safetensors, or --save's file.
-static int write_last(Run *run, const SafeTensors *state, Error *err) {
-    const TrainConfig *config = run->config;
-    if (config->save)
-        return checkpoint_save(config->save, NULL, run->strategy->model, run->optimizer, state,
-                               &run->progress, err);
-    bool keep_previous = run->saves.owns_last;
-    run->saves.owns_last = true;
-    return save_in_folder(run, "last", keep_previous, state, err);
-}
-
-// A barrier on asynchronous devices, where an enqueued step may still fail: afterwards the
-// collective work of all enqueued steps has completed, or err has the error of one.
-static int settle_steps(Strategy *strategy, Error *err) {
-    return device_is_synchronous(strategy->device) ? 0 : strategy_barrier(strategy, err);
-}
-
-// Gathers all processes' state, then the main process writes. No file changes before every process
-// has sent its state.
-static int save(Run *run, int (*write)(Run *, const SafeTensors *, Error *), Error *err) {
+// Gathers all processes' state, then the main process writes the checkpoint `name`. No file changes
+// before every process has sent its state.
+static int save(Run *run, const char *name, Error *err) {
     Strategy *strategy = run->strategy;
     SafeTensors state = {0};
     run_enter(run, "checkpoint");
-    step_scaler_save(&run->step->scaler, &run->progress);
-    if (settle_steps(strategy, err) != 0 || run->job->save_state(run->job, &state, err) != 0)
-        return -1;
-    int failed = strategy_is_main(strategy) ? write(run, &state, err) : 0;
+    step_scaler_save(run->step, &run->progress);
+    // On asynchronous devices an enqueued step may still fail. After the barrier the collective
+    // work of all enqueued steps has completed, or err has the error of one.
+    if (!device_is_synchronous(strategy->device) && strategy_barrier(strategy, err) != 0) return -1;
+    if (run->job->save_state(run->job, &state, err) != 0) return -1;
+    int failed = strategy_is_main(strategy) ? write_checkpoint(run, name, &state, err) : 0;
     safetensors_free(&state);
     return failed;
 }
 
 int save_last(Run *run, Error *err) {
-    return run->saves.saves_last ? save(run, write_last, err) : 0;
-}
-
-static int write_epoch(Run *run, const SafeTensors *state, Error *err) {
-    char name[32];
-    snprintf(name, sizeof name, "model_%05llu", (unsigned long long)run->progress.epoch);
-    return save_in_folder(run, name, false, state, err);
+    return run->saves.saves_last ? save(run, "last", err) : 0;
 }
 
 int save_epoch(Run *run, Error *err) {
     size_t every = run->config->keep_epochs;
     bool due = every > 0 && run->progress.batch == 0 && run->progress.epoch % every == 0;
-    return due && run->saves.saves_best ? save(run, write_epoch, err) : 0;
+    if (!due || !run->saves.saves_best) return 0;
+    char name[32];
+    snprintf(name, sizeof name, "model_%05llu", (unsigned long long)run->progress.epoch);
+    return save(run, name, err);
 }
 
 // Returns the number that the best checkpoint maximizes: mean IoU of pixels, accuracy of samples,
@@ -115,5 +97,5 @@ int save_if_best(Run *run, const Evaluation *evaluation, Error *err) {
     double score = best_score(&run->data->test, evaluation);
     if (!(score > run->progress.best)) return 0;
     run->progress.best = score;
-    return run->saves.saves_best ? save(run, write_best, err) : 0;
+    return run->saves.saves_best ? save(run, "best", err) : 0;
 }

@@ -18,8 +18,7 @@ static int add_part(Step *step, Tape *tape, Error *err) {
     if (batch_forward(&batch, tape, step->strategy->module, step->input, err) != 0 ||
         step_loss(step, tape, &batch, err) != 0 || tape_backward(tape, batch.root, err) != 0)
         return -1;
-    device_kernels(tape->device)
-        ->elementwise->accumulate(step->losses.total, tensor_f32(batch.loss), 1);
+    device_kernels(tape->device)->elementwise->accumulate(step->total, tensor_f32(batch.loss), 1);
     return 0;
 }
 
@@ -27,7 +26,7 @@ int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err) {
     Strategy *strategy = step->strategy;
     size_t parts = step->config->accumulate_steps;
     module_zero_grad(strategy->model);
-    device_kernels(tape->device)->elementwise->fill(step->losses.total, 0.0f, 1);
+    device_kernels(tape->device)->elementwise->fill(step->total, 0.0f, 1);
     for (size_t i = 0; i < parts; i++) {
         bool last = i + 1 == parts;
         batch_input_select(step->input, i, parts);
@@ -39,6 +38,6 @@ int step_run_accumulated(Step *step, Tape *tape, double lr, Error *err) {
         tape_reset(tape);
     }
     if (step_optimize(step, tape, lr, err) != 0) return -1;
-    step_done(step, step->losses.total);
+    step_done(step, step->total);
     return 0;
 }

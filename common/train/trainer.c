@@ -8,6 +8,7 @@
 
 #include <math.h>
 
+#include "common/base/memory.h"
 #include "common/base/profile.h"
 #include "common/nn/tape.h"
 #include "common/train/run.h"
@@ -33,7 +34,7 @@ int train_step(Step *step, Tape *tape, double lr, Error *err) {
 // Returns the next batch of the loader's thread, after waiting for a free slot on the device.
 static const Batch *fetch_batch(Run *run) {
     Phase phase = profile_enter(&run->profile, PHASE_DATA);
-    step_wait_batch(run->step);
+    batch_input_wait(run->step->input);
     const Batch *batch = loader_next(run->loader);
     CHECK(batch, "the epoch has no batch %llu", (unsigned long long)run->progress.batch);
     profile_leave(&run->profile, phase);
@@ -76,7 +77,7 @@ static int train_batch(Run *run, Error *err) {
     if (failed) return -1;
     pending_rows_wait(&run->rows);
     now.ns = profile_end_step(&run->profile);
-    now.scale = run->step->scaler.scale;
+    now.scale = run->step->scale;
     now.samples = batch->global_count;
     record_step_time(&run->record, now.ns);
     if (dump_gradients(run, now.step, err) != 0) return -1;
@@ -110,18 +111,21 @@ static int train_epoch(Run *run, Error *err) {
     return 0;
 }
 
-// Returns the last step's epoch, from 0.
-static uint64_t last_epoch(const Progress *progress) {
-    return progress->batch == 0 && progress->epoch > 0 ? progress->epoch - 1 : progress->epoch;
-}
-
-static int evaluate_epoch(Run *run, Evaluation *evaluation, Error *err) {
-    if (run->config->no_eval) return 0;
-    uint64_t epoch = last_epoch(&run->progress);
-    if (evaluate_run(run, evaluation, err) != 0) return -1;
-    record_evaluation(&run->record, epoch, evaluation);
-    if (save_if_best(run, evaluation, err) != 0) return -1;
-    return evaluation_write_images(run, epoch, err);
+// Evaluates and saves the model after an epoch, or at the run's end.
+static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
+    const Progress *progress = &run->progress;
+    if (!run->config->no_eval) {
+        bool ended = progress->batch == 0 && progress->epoch > 0;
+        uint64_t epoch = ended ? progress->epoch - 1 : progress->epoch; // the last step's, from 0
+        char of[32];
+        snprintf(of, sizeof of, "epoch=%llu", (unsigned long long)epoch);
+        if (evaluate_run(run, evaluation, err) != 0) return -1;
+        record_evaluation(&run->record, of, evaluation);
+        if (save_if_best(run, evaluation, err) != 0) return -1;
+        if (evaluation_write_images(run, epoch, err) != 0) return -1;
+    }
+    if (save_last(run, err) != 0) return -1;
+    return save_epoch(run, err);
 }
 
 // --dry-run: two steps on devices that only count bytes. In the second one, one-time allocations
@@ -142,13 +146,10 @@ static int dry_run(Run *run, Error *err) {
 // --evaluate: train_create_model has loaded the weights.
 static int evaluate_only(Run *run, Evaluation *evaluation, Error *err) {
     if (evaluate_run(run, evaluation, err) != 0) return -1;
-    record_evaluation_of(&run->record, run->config->evaluate, evaluation);
+    char *of = memory_format("evaluated=%s", run->config->evaluate);
+    record_evaluation(&run->record, of, evaluation);
+    free(of);
     return 0;
-}
-
-static int end_epoch(Run *run, Evaluation *evaluation, Error *err) {
-    if (evaluate_epoch(run, evaluation, err) != 0 || save_last(run, err) != 0) return -1;
-    return save_epoch(run, err);
 }
 
 int trainer_run(const TrainConfig *config, const Options *options, const DataSource *data, Job *job,

@@ -109,7 +109,7 @@ static const struct {
     {fewer_samples, "not see the same number of training samples as rank 0: 397, not 400"},
     {fewer_tests, "not see the same number of test samples as rank 0: 399, not 400"},
     {turned, "not see the same height of training samples as rank 0: 5, not 4"},
-    {more_classes, "not see the same number of classes to train on as rank 0: 4, not 3"},
+    {more_classes, "not see the same number of classes of training samples as rank 0: 4, not 3"},
     {one_pixel, "not see the same contents of the training samples as rank 0"},
     {one_test_pixel, "not see the same contents of the test samples as rank 0"},
     {two_labels_swapped, "not see the same contents of the test samples as rank 0"},

@@ -118,7 +118,7 @@ static void close_step(Rig *rig) {
 }
 
 static void send_batch(const Rig *rig) {
-    step_wait_batch(rig->step);
+    batch_input_wait(rig->step->input);
     step_send_batch(rig->step, loader_next(rig->loader));
 }
 
