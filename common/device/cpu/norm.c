@@ -20,51 +20,39 @@ typedef struct Sums {
     double first, second;
 } Sums;
 
-// Sums of x - shift, and of its square.
-VECTORISED static Sums channel_moments(Channel channel, const float *x, double shift) {
-    Lanes sums[2] = {{0}}, squares[2] = {{0}}, centered;
-    double sum = 0, square = 0;
-    for (size_t i = 0; i < channel.n; i++) {
-        const float *run = x + i * channel.stride;
-        size_t j = 0;
-        for (; j + LANES_ROUND <= channel.inner; j += LANES_ROUND)
-            for (size_t half = 0; half < 2; half++) {
-                lanes_load(&centered, run + j + half * LANES);
-                centered -= shift;
-                sums[half] += centered;
-                squares[half] += centered * centered;
-            }
-        for (; j < channel.inner; j++) {
-            double value = (double)run[j] - shift;
-            sum += value;
-            square += value * value;
-        }
-    }
-    return (Sums){sum + lanes_sum(sums), square + lanes_sum(squares)};
-}
-
-// Sums of dy, and of dy (x - mean).
-VECTORISED static Sums channel_products(Channel channel, const float *x, const float *dy,
-                                        double mean) {
+// Sums of dy, and of dy (x - mean). dy NULL: x - mean itself. Inlined, so that each caller below has
+// a loop without that question.
+static inline Sums channel_sums(Channel channel, const float *x, const float *dy, double mean) {
     Lanes sums[2] = {{0}}, products[2] = {{0}}, centered, gradient;
     double sum = 0, product = 0;
     for (size_t i = 0; i < channel.n; i++) {
-        const float *run = x + i * channel.stride, *drun = dy + i * channel.stride;
+        const float *run = x + i * channel.stride, *drun = dy ? dy + i * channel.stride : NULL;
         size_t j = 0;
         for (; j + LANES_ROUND <= channel.inner; j += LANES_ROUND)
             for (size_t half = 0; half < 2; half++) {
                 lanes_load(&centered, run + j + half * LANES);
-                lanes_load(&gradient, drun + j + half * LANES);
                 centered -= mean;
+                gradient = centered;
+                if (drun) lanes_load(&gradient, drun + j + half * LANES);
                 sums[half] += gradient;
                 products[half] += gradient * centered;
             }
         for (; j < channel.inner; j++) {
-            sum += (double)drun[j];
-            product += (double)drun[j] * ((double)run[j] - mean);
+            double value = (double)run[j] - mean, slope = drun ? (double)drun[j] : value;
+            sum += slope;
+            product += slope * value;
         }
     }
     return (Sums){sum + lanes_sum(sums), product + lanes_sum(products)};
+}
+
+VECTORISED static Sums channel_moments(Channel channel, const float *x, double shift) {
+    return channel_sums(channel, x, NULL, shift);
+}
+
+VECTORISED static Sums channel_products(Channel channel, const float *x, const float *dy,
+                                        double mean) {
+    return channel_sums(channel, x, dy, mean);
 }
 
 // y = (x - mean) scale + bias; may be in place
