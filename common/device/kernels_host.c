@@ -72,6 +72,15 @@ size_t host_relu_mask(Precision precision, LinearShape shape) {
     return 0;
 }
 
+size_t host_attention_saved(const Attention *of) {
+    return of->batch * of->heads * of->length * of->length * sizeof(float);
+}
+
+size_t host_embedding_workspace(const Embedding *of) {
+    (void)of;
+    return 0;
+}
+
 ConvCounts host_conv_counts(const Window *v) {
     return (ConvCounts){v->n * v->c * v->h * v->w, v->k * v->c * v->kernel * v->kernel,
                         v->n * v->k * v->oh * v->ow};

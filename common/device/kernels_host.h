@@ -37,6 +37,19 @@ size_t host_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
 // 0 bytes: on the host the relu's output is its mask.
 size_t host_relu_mask(Precision precision, LinearShape shape);
 
+// Both backends save all weights.
+size_t host_attention_saved(const Attention *of);
+size_t host_embedding_workspace(const Embedding *of); // 0 bytes
+
+static inline bool host_is_token(const Embedding *of, size_t row) {
+    return of->tokens[row] >= 0 && (uint64_t)of->tokens[row] < of->vocabulary;
+}
+
+// Divides a sum by the divisor. An empty batch has no mean: its loss is 0.
+static inline double quotient(double sum, double divisor) {
+    return divisor > 0 ? sum / divisor : 0;
+}
+
 typedef struct ConvCounts { // elements
     size_t x, weight, y;
 } ConvCounts;

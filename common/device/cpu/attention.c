@@ -9,13 +9,8 @@
 
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
-#include "common/device/kernels_host.h"
 
 enum { BLOCK = 64 };
-
-size_t cpu_attention_saved(const Attention *of) {
-    return of->batch * of->heads * of->length * of->length * sizeof(float);
-}
 
 // Counts the bytes of two blocks of scores; in 16 bits also those of qkv and dy after rounding, and
 // of dqkv before rounding.

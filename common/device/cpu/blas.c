@@ -8,7 +8,6 @@
  */
 #include "common/device/cpu/blas_memory.h"
 #include "common/device/cpu/kernels.h"
-#include "common/device/kernels_host.h"
 
 #include <cblas.h>
 #include <limits.h>

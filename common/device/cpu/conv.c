@@ -9,7 +9,6 @@
  * them again.
  */
 #include "common/device/cpu/kernels.h"
-#include "common/device/kernels_host.h"
 
 #include <math.h>
 #include <string.h>
@@ -184,20 +183,8 @@ static void strip_scatter(const Window *v, const Strip *strip, float *columns, f
 
 // ---- convolution -----------------------------------------------------------------------------
 
-// The workspace: one strip's columns, then two more matrices for the weight gradient.
-typedef struct Workspace {
-    float *columns;    // [taps, pixels]
-    float *dy_turned;  // [pixels, k]
-    float *sum_turned; // [taps, k]
-} Workspace;
-
-static Workspace workspace_split(const Window *v, void *memory) {
-    size_t pixels = strip_rows(v) * v->ow;
-    float *columns = memory;
-    float *dy_turned = columns + window_taps(v) * pixels;
-    return (Workspace){columns, dy_turned, dy_turned + pixels * v->k};
-}
-
+// One strip's columns [taps, pixels], then, for the weight gradient, dy_turned [pixels, k] and
+// sum_turned [taps, k].
 static size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
     size_t taps = window_taps(v), pixels = 0;
@@ -284,17 +271,7 @@ static void turn(float *to, const float *from, size_t rows, size_t columns, size
 enum { THIN = 8 }; // output channels
 
 VECTORISED static double dot(const float *a, const float *b, size_t count) {
-    Lanes sums[2] = {{0}}, left, right;
-    double sum = 0;
-    size_t i = 0;
-    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&left, a + i + half * LANES);
-            lanes_load(&right, b + i + half * LANES);
-            sums[half] += left * right;
-        }
-    for (; i < count; i++) sum += (double)a[i] * (double)b[i];
-    return sum + lanes_sum(sums);
+    return lanes_dot(a, b, count);
 }
 
 // One strip of a thin weight gradient, sum_turned[taps, k] (+)= columns dy^T. (OpenBLAS's kernel
@@ -321,24 +298,23 @@ static void weight_gradient(const void *window, const float *x, const float *dy,
         if (!accumulate) memset(dweight, 0, v->k * taps * sizeof *dweight);
         return;
     }
-    Workspace space = workspace_split(v, workspace);
+    float *columns_room = workspace, *dy_turned = columns_room + taps * strip_rows(v) * v->ow;
+    float *sum_turned = dy_turned + strip_rows(v) * v->ow * v->k;
     bool started = false;
     for (Strip strip = {0}; strip_next(&strip, v); started = true) {
         const float *part = dy + strip.image * v->k * plane + strip.pixel; // [k, pixels]
-        CpuMatrix columns = strip_gather(v, &strip, x, space.columns);
+        CpuMatrix columns = strip_gather(v, &strip, x, columns_room);
         if (v->k < THIN) {
-            thin_product(v, &strip, columns, part, space.sum_turned, started);
+            thin_product(v, &strip, columns, part, sum_turned, started);
             continue;
         }
-        turn(space.dy_turned, part, v->k, strip.pixels, plane);
-        CpuMatrix dy_turned = {space.dy_turned, v->k, false};
-        cpu_matmul_strided(taps, v->k, strip.pixels, columns, dy_turned, space.sum_turned, v->k,
-                           started);
+        turn(dy_turned, part, v->k, strip.pixels, plane);
+        cpu_matmul_strided(taps, v->k, strip.pixels, columns, (CpuMatrix){dy_turned, v->k, false},
+                           sum_turned, v->k, started);
     }
     for (size_t k = 0; k < v->k; k++)
         for (size_t tap = 0; tap < taps; tap++) {
-            float sum = space.sum_turned[tap * v->k + k];
-            float *place = &dweight[k * taps + tap];
+            float sum = sum_turned[tap * v->k + k], *place = &dweight[k * taps + tap];
             *place = accumulate ? *place + sum : sum;
         }
 }

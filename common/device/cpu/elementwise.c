@@ -5,7 +5,6 @@
  */
 #include "common/device/cpu/exponential.h"
 #include "common/device/cpu/kernels.h"
-#include "common/device/kernels_host.h"
 
 VECTORISED static void cpu_fill(float *y, float value, size_t count) {
     for (size_t i = 0; i < count; i++) y[i] = value;
@@ -61,18 +60,11 @@ VECTORISED static void relu(float *y, float *x, size_t count, bool save) {
 
 VECTORISED static void relu_gradient(float *dx, const float *y, const float *dy, size_t count,
                                      bool accumulate) {
-    if (accumulate) {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) {
-            float gradient = dy[i]; // loaded unconditionally: a conditional load is not vectorised
-            dx[i] += y[i] > 0 ? gradient : 0;
-        }
-    } else {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) {
-            float gradient = dy[i];
-            dx[i] = y[i] > 0 ? gradient : 0;
-        }
+    INDEPENDENT
+    for (size_t i = 0; i < count; i++) {
+        float gradient = dy[i]; // loaded unconditionally: a conditional load is not vectorised
+        gradient = y[i] > 0 ? gradient : 0;
+        dx[i] = accumulate ? dx[i] + gradient : gradient;
     }
 }
 
@@ -90,13 +82,9 @@ VECTORISED static void relu_gradient(float *dx, const float *y, const float *dy,
 
 VECTORISED static void slope_gradient(float *dx, const float *slope, const float *dy, size_t count,
                                       bool accumulate) {
-    if (accumulate) {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] += dy[i] * slope[i];
-    } else {
-        INDEPENDENT
-        for (size_t i = 0; i < count; i++) dx[i] = dy[i] * slope[i];
-    }
+    INDEPENDENT
+    for (size_t i = 0; i < count; i++)
+        dx[i] = accumulate ? dx[i] + dy[i] * slope[i] : dy[i] * slope[i];
 }
 
 // (1 + tanh(u)) / 2 = 1 / (1 + exp(-2u)) = s, where 2u = ROOT (x + CUBE x^3). So GELU is x s, and

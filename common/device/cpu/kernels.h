@@ -14,7 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/base/vectorise.h"
-#include "common/device/kernels.h"
+#include "common/device/kernels_host.h"
 
 // Four partial sums side by side (a vector type of GCC and clang: its operators work on all four).
 // Two of them in turn, for 2 x 4 elements per round, keep additions from waiting for each other.
@@ -31,6 +31,21 @@ static inline void lanes_load(Lanes *lanes, const float *x) {
 static inline double lanes_sum(const Lanes sums[2]) {
     Lanes sum = sums[0] + sums[1];
     return (sum[0] + sum[1]) + (sum[2] + sum[3]);
+}
+
+// The sum of a b; with b == a the sum of squares.
+static inline double lanes_dot(const float *a, const float *b, size_t count) {
+    Lanes sums[2] = {{0}}, left, right;
+    double sum = 0;
+    size_t i = 0;
+    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
+        for (size_t half = 0; half < 2; half++) {
+            lanes_load(&left, a + i + half * LANES);
+            lanes_load(&right, b + i + half * LANES);
+            sums[half] += left * right;
+        }
+    for (; i < count; i++) sum += (double)a[i] * (double)b[i];
+    return sum + lanes_sum(sums);
 }
 
 // Sixteen partial sums in float, for short sums.
@@ -79,11 +94,6 @@ static inline void kernel_store(float *place, double value, bool accumulate) {
     *place = accumulate ? *place + (float)value : (float)value;
 }
 
-// Divides a sum by the divisor. An empty batch has no mean: its loss is 0.
-static inline double quotient(double sum, double divisor) {
-    return divisor > 0 ? sum / divisor : 0;
-}
-
 // ---- the families, each of the file that computes it --------------------------------------------
 extern const ElementwiseKernels cpu_elementwise;
 extern const SliceKernels cpu_slices;
@@ -110,7 +120,6 @@ void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, 
                         size_t c_stride, bool accumulate);
 
 // ---- attention.c, of the family in transformer.c ----
-size_t cpu_attention_saved(const Attention *of);
 size_t cpu_attention_workspace(Precision precision, const Attention *of);
 void cpu_attention(Compute how, const Attention *of, const float *qkv, float *y, void *saved);
 void cpu_attention_gradient(Compute how, const Attention *of, const float *qkv, const float *y,

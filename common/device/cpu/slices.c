@@ -19,16 +19,7 @@ static void cpu_unscale(const Slice *slices, size_t slice_count, float factor, f
 }
 
 VECTORISED static double sum_squares(const float *x, size_t count) {
-    Lanes sums[2] = {{0}}, values;
-    double sum = 0;
-    size_t i = 0;
-    for (; i + LANES_ROUND <= count; i += LANES_ROUND)
-        for (size_t half = 0; half < 2; half++) {
-            lanes_load(&values, x + i + half * LANES);
-            sums[half] += values * values;
-        }
-    for (; i < count; i++) sum += (double)x[i] * (double)x[i];
-    return sum + lanes_sum(sums);
+    return lanes_dot(x, x, count);
 }
 
 static void cpu_clip(const Slice *slices, size_t slice_count, double max_norm, float *squares,

@@ -6,23 +6,14 @@
 
 // ---- embedding ----------------------------------------------------------------------------------
 
-static bool is_token(const Embedding *of, size_t row) {
-    return of->tokens[row] >= 0 && (uint64_t)of->tokens[row] < of->vocabulary;
-}
-
 static void cpu_embedding(const Embedding *of, const float *wte, const float *wpe, float *y) {
     size_t width = of->channels;
     for (size_t row = 0; row < of->rows; row++)
-        if (is_token(of, row))
+        if (host_is_token(of, row))
             cpu_elementwise.add(y + row * width, wte + (size_t)of->tokens[row] * width,
                                 wpe + row % of->length * width, width);
         else
             cpu_elementwise.fill(y + row * width, NAN, width);
-}
-
-static size_t cpu_embedding_workspace(const Embedding *of) {
-    (void)of;
-    return 0;
 }
 
 static void cpu_embedding_gradient(const Embedding *of, const float *dy, float *dwte,
@@ -31,7 +22,7 @@ static void cpu_embedding_gradient(const Embedding *of, const float *dy, float *
     (void)workspace;
     if (!accumulate) cpu_elementwise.fill(dwte, 0.0f, of->vocabulary * width);
     for (size_t row = 0; row < of->rows; row++)
-        if (is_token(of, row))
+        if (host_is_token(of, row))
             cpu_elementwise.accumulate(dwte + (size_t)of->tokens[row] * width, dy + row * width,
                                        width);
 }
@@ -41,7 +32,7 @@ static void cpu_position_gradient(const Embedding *of, const float *dy, float *d
     size_t width = of->channels;
     if (!accumulate) cpu_elementwise.fill(dwpe, 0.0f, of->length * width);
     for (size_t row = 0; row < of->rows; row++)
-        if (is_token(of, row))
+        if (host_is_token(of, row))
             cpu_elementwise.accumulate(dwpe + row % of->length * width, dy + row * width, width);
 }
 
@@ -151,12 +142,12 @@ static void cpu_layer_norm_gradient(const LayerNorm *norm, const float *dy,
 
 const TransformerKernels cpu_transformer = {
     .embedding = cpu_embedding,
-    .embedding_workspace = cpu_embedding_workspace,
+    .embedding_workspace = host_embedding_workspace,
     .embedding_gradient = cpu_embedding_gradient,
     .position_gradient = cpu_position_gradient,
     .layer_norm = cpu_layer_norm,
     .layer_norm_gradient = cpu_layer_norm_gradient,
-    .attention_saved = cpu_attention_saved,
+    .attention_saved = host_attention_saved,
     .attention_workspace = cpu_attention_workspace,
     .attention = cpu_attention,
     .attention_gradient = cpu_attention_gradient,

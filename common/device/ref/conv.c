@@ -11,7 +11,6 @@
 #include <math.h>
 
 #include "common/base/memory.h"
-#include "common/device/kernels_host.h"
 
 // The pixel of a channel's h*w plane that the window at output (oy, ox) covers at (ky, kx), or -1
 // for padding.

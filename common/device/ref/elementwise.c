@@ -1,7 +1,6 @@
 /* elementwise.c: the definition of what is computed element by element. */
 #include <math.h>
 
-#include "common/device/kernels_host.h"
 #include "common/device/ref/kernels.h"
 
 static void ref_fill(float *y, float value, size_t count) {

@@ -3,7 +3,6 @@
  * result.
  */
 #include "common/base/memory.h"
-#include "common/device/kernels_host.h"
 #include "common/device/ref/kernels.h"
 
 static size_t count_of(ImageSizes of) {

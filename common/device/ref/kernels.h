@@ -4,7 +4,7 @@
 #ifndef COMMON_DEVICE_REF_KERNELS_H
 #define COMMON_DEVICE_REF_KERNELS_H
 
-#include "common/device/kernels.h"
+#include "common/device/kernels_host.h"
 
 // The families, each of the file that computes it.
 extern const ElementwiseKernels ref_elementwise;
@@ -21,11 +21,6 @@ extern const OptimizerKernels ref_optimizer;
 // Overwrites or adds to one output element.
 static inline void ref_put(float *place, double value, bool accumulate) {
     *place = (float)(accumulate ? (double)*place + value : value);
-}
-
-// Divides a sum by the divisor. An empty batch has no mean: its loss is 0.
-static inline double quotient(double sum, double divisor) {
-    return divisor > 0 ? sum / divisor : 0;
 }
 
 #endif

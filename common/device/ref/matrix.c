@@ -1,5 +1,4 @@
 /* matrix.c: the definition of matrix products. */
-#include "common/device/kernels_host.h"
 #include "common/device/ref/kernels.h"
 
 static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,

@@ -8,22 +8,13 @@
 
 // ---- embedding ----------------------------------------------------------------------------------
 
-static bool is_token(const Embedding *of, size_t row) {
-    return of->tokens[row] >= 0 && (uint64_t)of->tokens[row] < of->vocabulary;
-}
-
 static void ref_embedding(const Embedding *of, const float *wte, const float *wpe, float *y) {
     for (size_t row = 0; row < of->rows; row++)
         for (size_t j = 0; j < of->channels; j++)
-            y[row * of->channels + j] = is_token(of, row)
+            y[row * of->channels + j] = host_is_token(of, row)
                                             ? wte[(size_t)of->tokens[row] * of->channels + j] +
                                                   wpe[row % of->length * of->channels + j]
                                             : NAN;
-}
-
-static size_t ref_embedding_workspace(const Embedding *of) {
-    (void)of;
-    return 0;
 }
 
 static void ref_embedding_gradient(const Embedding *of, const float *dy, float *dwte,
@@ -44,7 +35,7 @@ static void ref_position_gradient(const Embedding *of, const float *dy, float *d
         for (size_t j = 0; j < of->channels; j++) {
             double sum = 0;
             for (size_t row = t; row < of->rows; row += of->length)
-                if (is_token(of, row)) sum += (double)dy[row * of->channels + j];
+                if (host_is_token(of, row)) sum += (double)dy[row * of->channels + j];
             ref_put(&dwpe[t * of->channels + j], sum, accumulate);
         }
 }
@@ -141,10 +132,6 @@ static double dot(Precision precision, const float *a, const float *b, size_t co
     for (size_t i = 0; i < count; i++)
         sum += (double)rounded(precision, (double)a[i]) * (double)rounded(precision, (double)b[i]);
     return sum;
-}
-
-static size_t ref_attention_saved(const Attention *of) {
-    return of->batch * of->heads * of->length * of->length * sizeof(float);
 }
 
 static size_t ref_attention_workspace(Precision precision, const Attention *of) {
@@ -248,12 +235,12 @@ static void ref_attention_gradient(Compute how, const Attention *of, const float
 
 const TransformerKernels ref_transformer = {
     .embedding = ref_embedding,
-    .embedding_workspace = ref_embedding_workspace,
+    .embedding_workspace = host_embedding_workspace,
     .embedding_gradient = ref_embedding_gradient,
     .position_gradient = ref_position_gradient,
     .layer_norm = ref_layer_norm,
     .layer_norm_gradient = ref_layer_norm_gradient,
-    .attention_saved = ref_attention_saved,
+    .attention_saved = host_attention_saved,
     .attention_workspace = ref_attention_workspace,
     .attention = ref_attention,
     .attention_gradient = ref_attention_gradient,
