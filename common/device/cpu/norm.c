@@ -20,8 +20,8 @@ typedef struct Sums {
     double first, second;
 } Sums;
 
-// Sums of dy, and of dy (x - mean). dy NULL: x - mean itself. Inlined, so that each caller below has
-// a loop without that question.
+// Sums of dy, and of dy (x - mean); if dy is NULL, of x - mean and of its square. Inline: each
+// caller below gets a loop without that condition.
 static inline Sums channel_sums(Channel channel, const float *x, const float *dy, double mean) {
     Lanes sums[2] = {{0}}, products[2] = {{0}}, centered, gradient;
     double sum = 0, product = 0;
