@@ -6,7 +6,7 @@
  * What is on one machine has been merged by the job itself. Times are the first file's.
  */
 #include "common/base/options.h"
-#include "common/base/trace_merge.h"
+#include "common/base/trace.h"
 
 int main(int argc, char **argv) {
     Options options = {

@@ -1,4 +1,5 @@
-/* trace.c: the timeline: tracks of spans in memory, written once at the end.
+/* trace.c: the timeline: tracks of spans in memory, written once at the end, and merging the files
+ * of several processes, one at a time in memory.
  *
  * Format: the Chrome trace event format. A span is a complete event ("ph": "X") with its begin and
  * length in microseconds; metadata events ("ph": "M") name the process and the tracks. pid is the
@@ -8,8 +9,10 @@
  */
 #include "common/base/trace.h"
 
+#include <cjson/cJSON.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "common/base/clock.h"
 #include "common/base/file.h"
@@ -24,19 +27,29 @@ typedef struct Track {
     uint64_t dropped;
 } Track;
 
+// The clock of the times: processes with equal names have the same clock.
+typedef struct Clock {
+    char name[64];
+    double marks_us[TRACE_MARKS]; // the first mark_count; at the same moments in all processes
+    int mark_count;
+} Clock;
+
 struct Trace {
     int pid;
     char process_name[48];
     Track **tracks; // [track_count]; each its own allocation, so that writers share no cache line
     int track_count;
-    uint64_t marks[TRACE_MARKS]; // ns, the first mark_count
-    int mark_count;
+    Clock clock;
 };
 
 Trace *trace_open(int pid, const char *process_name) {
     Trace *trace = memory_zalloc(sizeof *trace);
     trace->pid = pid;
     snprintf(trace->process_name, sizeof trace->process_name, "%s", process_name);
+    // A machine's monotonic clock is counted from its boot, which has an id.
+    machine_boot_id(trace->clock.name, sizeof trace->clock.name);
+    if (strcmp(trace->clock.name, "?") == 0)
+        machine_name(trace->clock.name, sizeof trace->clock.name);
     return trace;
 }
 
@@ -81,8 +94,8 @@ void trace_add(Trace *trace, int track, const TraceSpan *span) {
 
 void trace_mark(Trace *trace) {
     if (!trace) return;
-    CHECK(trace->mark_count < TRACE_MARKS, "more than %d marks in a trace", TRACE_MARKS);
-    trace->marks[trace->mark_count++] = clock_ns();
+    CHECK(trace->clock.mark_count < TRACE_MARKS, "more than %d marks in a trace", TRACE_MARKS);
+    trace->clock.marks_us[trace->clock.mark_count++] = (double)clock_ns() / 1e3;
 }
 
 // ---- writing ----------------------------------------------------------------------------------
@@ -166,24 +179,12 @@ static void write_events(Json *json, const Trace *trace) {
     json_end_array(json);
 }
 
-// Names the clock of the times: where two names are equal, so are the clocks. A machine's monotonic
-// clock is counted from its boot, which has an id.
-static void clock_name(char *name, size_t capacity) {
-    machine_boot_id(name, capacity);
-    if (strcmp(name, "?") == 0) machine_name(name, capacity);
-}
-
-static void write_about(Json *json, const Trace *trace) {
-    uint64_t dropped = 0;
-    for (int i = 0; i < trace->track_count; i++) dropped += trace->tracks[i]->dropped;
-    char clock[64];
-    clock_name(clock, sizeof clock);
+static void write_about(Json *json, const Clock *clock, uint64_t dropped) {
     json_begin_object(json, "otherData");
     json_integer(json, "dropped_spans", (int64_t)dropped);
-    json_string(json, "clock", clock);
-    json_begin_array(json, "marks_us"); // at the same moments in all processes
-    for (int i = 0; i < trace->mark_count; i++)
-        json_number(json, NULL, (double)trace->marks[i] / 1e3);
+    json_string(json, "clock", clock->name);
+    json_begin_array(json, "marks_us");
+    for (int i = 0; i < clock->mark_count; i++) json_number(json, NULL, clock->marks_us[i]);
     json_end_array(json);
     json_end_object(json);
 }
@@ -191,12 +192,128 @@ static void write_about(Json *json, const Trace *trace) {
 int trace_write(const Trace *trace, const char *path, Error *err) {
     if (!trace) return 0;
     AtomicFile file;
+    uint64_t dropped = 0;
+    for (int i = 0; i < trace->track_count; i++) dropped += trace->tracks[i]->dropped;
     if (file_begin(&file, path, err) != 0) return -1;
     Json json = {.file = file.file};
     json_begin_object(&json, NULL);
     json_string(&json, "displayTimeUnit", "ms");
-    write_about(&json, trace);
+    write_about(&json, &trace->clock, dropped);
     write_events(&json, trace);
     json_end_object(&json);
     return file_commit(&file, err);
+}
+
+// ---- merging ------------------------------------------------------------------------------------
+
+typedef struct Merging {
+    Json json;
+    Clock clock; // of the first file
+    uint64_t dropped;
+} Merging;
+
+static cJSON *parse_trace(const char *path, Error *err) {
+    FILE *file = file_open_stream(path, NULL, err);
+    if (!file) return NULL;
+    char *text = NULL;
+    size_t room = 0;
+    ssize_t length = getdelim(&text, &room, '\0', file);
+    fclose(file);
+    cJSON *root = length > 0 ? cJSON_ParseWithLength(text, (size_t)length) : NULL;
+    free(text);
+    if (cJSON_IsArray(cJSON_GetObjectItem(root, "traceEvents"))) return root;
+    cJSON_Delete(root);
+    error_set(err, STATUS_USAGE, "%s: is no trace", path);
+    return NULL;
+}
+
+static Clock clock_of(const cJSON *about) {
+    const char *name = cJSON_GetStringValue(cJSON_GetObjectItem(about, "clock"));
+    const cJSON *mark;
+    Clock clock = {0};
+    snprintf(clock.name, sizeof clock.name, "%s", name ? name : "");
+    cJSON_ArrayForEach(mark, cJSON_GetObjectItem(about, "marks_us")) {
+        if (clock.mark_count < TRACE_MARKS && cJSON_IsNumber(mark))
+            clock.marks_us[clock.mark_count++] = mark->valuedouble;
+    }
+    return clock;
+}
+
+// Maps a time of a file's own clock to the first file's.
+static double on_first_clock(const Clock *first, const Clock *own, double us) {
+    if (strcmp(first->name, own->name) == 0) return us;
+    double rate = 1, length = own->marks_us[1] - own->marks_us[0];
+    if (first->mark_count > 1 && own->mark_count > 1 && length > 0)
+        rate = (first->marks_us[1] - first->marks_us[0]) / length;
+    return first->marks_us[0] + (us - own->marks_us[0]) * rate;
+}
+
+static int merge_file(Merging *merging, const char *path, bool first, Error *err) {
+    cJSON *root = parse_trace(path, err), *event;
+    if (!root) return -1;
+    const cJSON *about = cJSON_GetObjectItem(root, "otherData");
+    const cJSON *dropped = cJSON_GetObjectItem(about, "dropped_spans");
+    Clock own = clock_of(about), *clock = &merging->clock;
+    if (first) *clock = own;
+    if (strcmp(own.name, clock->name) != 0 && (own.mark_count == 0 || clock->mark_count == 0)) {
+        cJSON_Delete(root);
+        return error_set(err, STATUS_USAGE, "%s: is of another machine and has no marks", path);
+    }
+    if (cJSON_IsNumber(dropped) && dropped->valuedouble > 0)
+        merging->dropped += (uint64_t)dropped->valuedouble;
+    cJSON_ArrayForEach(event, cJSON_GetObjectItem(root, "traceEvents")) {
+        cJSON *time = cJSON_GetObjectItem(event, "ts");
+        if (cJSON_IsNumber(time)) // so it is not NULL: NOLINTNEXTLINE(*NullDereference)
+            cJSON_SetNumberValue(time, on_first_clock(clock, &own, time->valuedouble));
+        char *text = cJSON_PrintUnformatted(event);
+        json_text(&merging->json, text);
+        free(text);
+    }
+    cJSON_Delete(root);
+    return 0;
+}
+
+int trace_merge(const char *path, const char *const *files, size_t count, Error *err) {
+    AtomicFile file;
+    int failed = 0;
+    if (file_begin(&file, path, err) != 0) return -1;
+    Merging merging = {.json = {.file = file.file}};
+    json_begin_object(&merging.json, NULL);
+    json_string(&merging.json, "displayTimeUnit", "ms");
+    json_begin_array(&merging.json, "traceEvents");
+    for (size_t i = 0; !failed && i < count; i++)
+        failed = merge_file(&merging, files[i], i == 0, err);
+    if (failed) {
+        file_abandon(&file);
+        return -1;
+    }
+    json_end_array(&merging.json);
+    write_about(&merging.json, &merging.clock, merging.dropped);
+    json_end_object(&merging.json);
+    return file_commit(&file, err);
+}
+
+// ---- the ranks of a job -----------------------------------------------------------------------
+
+char *trace_part(const char *path, int rank) {
+    return rank == 0 ? memory_format("%s", path) : memory_format("%s.rank%d", path, rank);
+}
+
+int trace_merge_ranks(const char *path, int ranks, Error *err) {
+    char **parts = memory_zalloc((size_t)ranks * sizeof *parts);
+    int count = 0;
+    for (int rank = 0; rank < ranks; rank++) {
+        parts[count] = trace_part(path, rank);
+        if (access(parts[count], F_OK) == 0)
+            count++;
+        else
+            free(parts[count]);
+    }
+    int failed = trace_merge(path, (const char *const *)parts, (size_t)count, err);
+    for (int i = 0; i < count; i++) {
+        if (!failed && strcmp(parts[i], path) != 0) unlink(parts[i]);
+        free(parts[i]);
+    }
+    free(parts);
+    return failed ? -1 : ranks - count;
 }

@@ -1,6 +1,6 @@
 /* trace.h: the timeline of devices, streams and communicators, in the Chrome trace format, which
  * Perfetto (ui.perfetto.dev) and bench/compare/timeline.awk read. Each process writes a file;
- * trace_merge.h merges them.
+ * trace_merge merges them.
  *
  * A track has one writing thread at a time, and its spans nest. trace_track allocates; recording a
  * span allocates nothing and takes no lock. When a track is full, new spans are dropped and
@@ -50,5 +50,20 @@ void trace_mark(Trace *trace);
 
 // Writes all spans as JSON. Returns 0, or -1 with err filled.
 int trace_write(const Trace *trace, const char *path, Error *err);
+
+// ---- one timeline of several processes ---------------------------------------------------------
+//
+// Processes of one machine share a clock. Times of another machine are mapped linearly to the first
+// file's clock, so that the two marks of trace_mark coincide.
+
+// Writes the events of all files to path, which may be one of them. Returns 0, or -1 with err
+// filled if a file cannot be read, is no trace, or has another clock and no marks.
+int trace_merge(const char *path, const char *const *files, size_t count, Error *err);
+
+// The path of a rank's own trace: PATH for rank 0, PATH.rank1 for rank 1, ... The caller frees it.
+char *trace_part(const char *path, int rank);
+// Merges the files of a job's ranks into PATH and removes them. Returns the number of ranks whose
+// file is not on this machine, or -1 with err filled.
+int trace_merge_ranks(const char *path, int ranks, Error *err);
 
 #endif

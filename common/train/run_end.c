@@ -2,7 +2,6 @@
 #include "common/base/file.h"
 #include "common/base/memory.h"
 #include "common/base/trace.h"
-#include "common/base/trace_merge.h"
 #include "common/train/run.h"
 
 // Returns each device's peak memory and, behind them, the bytes moved by all: [devices + 1], freed

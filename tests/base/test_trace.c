@@ -6,7 +6,6 @@
 #include <cjson/cJSON.h>
 
 #include "common/base/trace.h"
-#include "common/base/trace_merge.h"
 #include "tests/rigs/temp_folder.h"
 
 static cJSON *read_trace(const char *path) {
