@@ -20,26 +20,23 @@ typedef struct BucketCopies {
 } BucketCopies;
 
 // The parameters of a bucket are order[first] to order[end - 1] of the plan.
-static void copy_in(void *state, const GradBucket *bucket) {
-    const BucketCopies *copies = state;
+static void move_gradients(const BucketCopies *copies, const GradBucket *bucket, bool in) {
     const BucketPlan *plan = reducer_plan(copies->reducer);
     for (size_t i = plan->start[bucket->index]; i < plan->start[bucket->index + 1]; i++) {
-        Tensor *tensor = reducer_parameters(copies->reducer)->items[plan->order[i]].tensor;
-        float *slice = reducer_slice(copies->reducer, plan->order[i]);
-        device_copy(tensor->device, slice, tensor->device, tensor->grad, tensor_bytes(tensor));
-        tensor->grad = slice;
+        size_t parameter = plan->order[i];
+        Tensor *tensor = reducer_parameters(copies->reducer)->items[parameter].tensor;
+        float *to = in ? reducer_slice(copies->reducer, parameter) : copies->own[parameter];
+        device_copy(tensor->device, to, tensor->device, tensor->grad, tensor_bytes(tensor));
+        tensor->grad = to;
     }
 }
 
+static void copy_in(void *state, const GradBucket *bucket) {
+    move_gradients(state, bucket, true);
+}
+
 static void copy_back(void *state, const GradBucket *bucket) {
-    const BucketCopies *copies = state;
-    const BucketPlan *plan = reducer_plan(copies->reducer);
-    for (size_t i = plan->start[bucket->index]; i < plan->start[bucket->index + 1]; i++) {
-        Tensor *tensor = reducer_parameters(copies->reducer)->items[plan->order[i]].tensor;
-        float *own = copies->own[plan->order[i]];
-        device_copy(tensor->device, own, tensor->device, tensor->grad, tensor_bytes(tensor));
-        tensor->grad = own;
-    }
+    move_gradients(state, bucket, false);
 }
 
 // A bucket that was filled but never reduced, after an error, leaves gradients that point into it.

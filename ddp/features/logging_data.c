@@ -8,48 +8,37 @@
 #include "ddp/features/features.h"
 #include "ddp/features/logger.h"
 #include "ddp/group/debug_level.h"
+#include "ddp/reducer.h"
 
 enum { FIRST_SAMPLES = 10, DEFAULT_RATE = 100 };
 
 static const char NAME[] = "logging"; // of the DdpIteration
 
-// ---- text -----------------------------------------------------------------------------------
-
-static void write_sizes(const Reducer *reducer, char *text, size_t capacity) {
-    const BucketPlan *plan = reducer_plan(reducer);
-    const NamedTensors *parameters = reducer_parameters(reducer);
-    text[0] = '\0';
-    for (size_t b = 0; b < plan->bucket_count; b++) {
-        size_t bytes = 0;
-        for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
-            bytes += tensor_bytes(parameters->items[plan->order[i]].tensor);
-        format_append(text, capacity, "%s%zu", b ? ", " : "", bytes);
-    }
-}
-
-static void write_indices(const Reducer *reducer, char *text, size_t capacity) {
-    const BucketPlan *plan = reducer_plan(reducer);
-    for (size_t b = 0; b < plan->bucket_count; b++) {
-        format_append(text, capacity, "%s", b ? ", " : "");
-        for (size_t i = plan->start[b]; i < plan->start[b + 1]; i++)
-            format_append(text, capacity, "%s%zu", i > plan->start[b] ? " " : "", plan->order[i]);
-    }
-}
-
 // ---- sampling -------------------------------------------------------------------------------
 
+static void average(double *mean, uint64_t value, uint64_t samples) {
+    *mean += ((double)value - *mean) / (double)samples;
+}
+
 static void sample(DdpLogger *logger, const Reducer *reducer) {
-    ReducerTimes t = logger->last = reducer_times(reducer);
-    const uint64_t times[] = {t.forward_compute, t.backward_compute, t.backward_comm, t.overlap,
-                              t.exposed};
-    logger->samples++;
-    for (int i = 0; i < 5; i++)
-        logger->mean[i] += ((double)times[i] - logger->mean[i]) / (double)logger->samples;
-    logger->unused_bytes = 0;
+    DdpLoggingData *data = &logger->data;
+    const ReducerTimes times = reducer_times(reducer);
+    const uint64_t samples = ++logger->samples;
+    data->forward_compute_time = times.forward_compute;
+    data->backward_compute_time = times.backward_compute;
+    data->backward_comm_time = times.backward_comm;
+    data->backward_compute_comm_overlap_time = times.overlap;
+    data->exposed_comm_time = times.exposed;
+    average(&data->avg_forward_compute_time, times.forward_compute, samples);
+    average(&data->avg_backward_compute_time, times.backward_compute, samples);
+    average(&data->avg_backward_comm_time, times.backward_comm, samples);
+    average(&data->avg_backward_compute_comm_overlap_time, times.overlap, samples);
+    average(&data->avg_exposed_comm_time, times.exposed, samples);
+    data->unused_parameter_size = 0;
     const NamedTensors *parameters = reducer_parameters(reducer);
     for (size_t i = 0; i < parameters->count; i++)
         if (!parameters->items[i].tensor->has_grad)
-            logger->unused_bytes += tensor_bytes(parameters->items[i].tensor);
+            data->unused_parameter_size += tensor_bytes(parameters->items[i].tensor);
 }
 
 static void print_if_asked(Module *wrapper) {
@@ -61,23 +50,36 @@ static void print_if_asked(Module *wrapper) {
 
 static void after_backward(void *state) {
     DdpLogger *logger = state;
-    uint64_t iteration = ++logger->iterations;
+    uint64_t iteration = ++logger->data.iteration;
     if (iteration <= FIRST_SAMPLES || iteration % logger->rate == 0)
         sample(logger, ddp_reducer(logger->wrapper));
     if (iteration == 1) print_if_asked(logger->wrapper);
+}
+
+// Writes the bytes of each bucket; its parameters' indices if `indices` is not NULL.
+static void write_buckets(const Reducer *reducer, char *sizes, char *indices, size_t capacity) {
+    const BucketPlan *plan = reducer_plan(reducer);
+    for (size_t b = 0; b < plan->bucket_count; b++) {
+        size_t first = plan->start[b], bytes = 0;
+        for (size_t i = first; i < plan->start[b + 1]; i++) {
+            bytes += tensor_bytes(reducer_parameters(reducer)->items[plan->order[i]].tensor);
+            const char *separator = i > first ? " " : b > 0 ? ", " : "";
+            if (indices) format_append(indices, capacity, "%s%zu", separator, plan->order[i]);
+        }
+        format_append(sizes, capacity, "%s%zu", b > 0 ? ", " : "", bytes);
+    }
 }
 
 void ddp_start_logging(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
     DdpLogger *logger = memory_zalloc(sizeof *logger);
     *logger = (DdpLogger){.wrapper = wrapper, .rate = DEFAULT_RATE};
-    write_sizes(reducer, logger->first_buckets, sizeof logger->first_buckets);
-    reducer_add_iteration(
-        reducer, (DdpIteration){.name = NAME,
-                                .state = logger,
-                                .after = after_backward,
-                                .close = free,
-                                .graph_safe = true}); // of replayed steps there is nothing to note
+    write_buckets(reducer, logger->data.bucket_sizes, NULL, sizeof logger->data.bucket_sizes);
+    reducer_add_iteration(reducer, (DdpIteration){.name = NAME,
+                                                  .state = logger,
+                                                  .after = after_backward,
+                                                  .close = free,
+                                                  .graph_safe = true}); // replayed: not counted
 }
 
 DdpLogger *ddp_logger(Module *wrapper) {
@@ -91,22 +93,7 @@ void ddp_set_logging_rate(Module *wrapper, uint64_t rate) {
     ddp_logger(wrapper)->rate = rate;
 }
 
-// ---- the whole ------------------------------------------------------------------------------
-
-static void fill_times(DdpLoggingData *data, const DdpLogger *logger) {
-    data->iteration = logger->iterations;
-    data->unused_parameter_size = logger->unused_bytes;
-    data->forward_compute_time = logger->last.forward_compute;
-    data->backward_compute_time = logger->last.backward_compute;
-    data->backward_comm_time = logger->last.backward_comm;
-    data->backward_compute_comm_overlap_time = logger->last.overlap;
-    data->exposed_comm_time = logger->last.exposed;
-    data->avg_forward_compute_time = logger->mean[0];
-    data->avg_backward_compute_time = logger->mean[1];
-    data->avg_backward_comm_time = logger->mean[2];
-    data->avg_backward_compute_comm_overlap_time = logger->mean[3];
-    data->avg_exposed_comm_time = logger->mean[4];
-}
+// ---- the configuration ------------------------------------------------------------------------
 
 static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters) {
     data->num_parameter_tensors = parameters->count;
@@ -120,20 +107,17 @@ static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters
     }
 }
 
-static void fill_buckets(DdpLoggingData *data, Reducer *reducer, const DdpLogger *logger) {
-    memcpy(data->bucket_sizes, logger->first_buckets, sizeof data->bucket_sizes);
-    data->has_rebuilt_buckets = reducer_rebuilt(reducer);
-    if (data->has_rebuilt_buckets) {
-        write_sizes(reducer, data->rebuilt_bucket_sizes, sizeof data->rebuilt_bucket_sizes);
-        write_indices(reducer, data->rebuilt_per_bucket_param_indices,
-                      sizeof data->rebuilt_per_bucket_param_indices);
-    }
+static void fill_buckets(DdpLoggingData *data, const Reducer *reducer) {
     size_t count;
     const int64_t *order = reducer_ready_order(reducer, &count);
     for (size_t i = 0; i < count; i++)
         format_append(data->prev_iteration_grad_ready_order_indices,
                       sizeof data->prev_iteration_grad_ready_order_indices, "%s%lld", i ? ", " : "",
                       (long long)order[i]);
+    data->has_rebuilt_buckets = reducer_rebuilt(reducer);
+    if (data->has_rebuilt_buckets)
+        write_buckets(reducer, data->rebuilt_bucket_sizes, data->rebuilt_per_bucket_param_indices,
+                      sizeof data->rebuilt_bucket_sizes);
 }
 
 static bool is_policy(const Reducer *reducer, const char *name) {
@@ -141,32 +125,28 @@ static bool is_policy(const Reducer *reducer, const char *name) {
     return policy && strcmp(policy, name) == 0;
 }
 
-static bool lies_in_bucket(const Reducer *reducer) {
-    return reducer_parameters(reducer)->items[0].tensor->grad == reducer_slice(reducer, 0);
-}
-
 DdpLoggingData ddp_logging_data(Module *wrapper) {
     const DdpConfig *config = ddp_config(wrapper);
     Reducer *reducer = ddp_reducer(wrapper);
-    ProcessGroup *group = ddp_group(wrapper);
-    double cap = config->bucket_cap_mb < 0 ? 25 : config->bucket_cap_mb;
-    DdpLoggingData data = {.world_size = pg_size(group),
-                           .rank = pg_rank(group),
-                           .has_sync_bn = module_has_type(ddp_module(wrapper), "SyncBatchNorm"),
-                           .broadcast_buffers = config->broadcast_buffers,
-                           .find_unused_parameters = is_policy(reducer, "find_unused_parameters"),
-                           .static_graph = is_policy(reducer, "static_graph"),
-                           .gradient_as_bucket_view = lies_in_bucket(reducer),
-                           .join_uneven_inputs = reducer_find_iteration(reducer, "join") != NULL,
-                           .bucket_cap_bytes = cap * 1024 * 1024};
+    const NamedTensors *parameters = reducer_parameters(reducer);
     const char *hook = reducer_hook(reducer)->name;
+    DdpLoggingData data = ddp_logger(wrapper)->data;
+    data.world_size = pg_size(ddp_group(wrapper));
+    data.rank = pg_rank(ddp_group(wrapper));
+    data.has_sync_bn = module_has_type(ddp_module(wrapper), "SyncBatchNorm");
+    data.broadcast_buffers = config->broadcast_buffers;
+    data.find_unused_parameters = is_policy(reducer, "find_unused_parameters");
+    data.static_graph = is_policy(reducer, "static_graph");
+    data.gradient_as_bucket_view = parameters->items[0].tensor->grad == reducer_slice(reducer, 0);
+    data.join_uneven_inputs = reducer_find_iteration(reducer, "join") != NULL;
+    data.bucket_cap_bytes = (config->bucket_cap_mb < 0 ? 25 : config->bucket_cap_mb) * 1024 * 1024;
     format_append(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
-    format_append(data.backend_name, sizeof data.backend_name, "%s", pg_backend(group));
+    format_append(data.backend_name, sizeof data.backend_name, "%s",
+                  pg_backend(ddp_group(wrapper)));
     format_append(data.comm_hook, sizeof data.comm_hook, "%s", hook ? hook : "");
     format_append(data.error, sizeof data.error, "%s", reducer_error(reducer)->message);
-    fill_times(&data, ddp_logger(wrapper));
-    fill_parameters(&data, reducer_parameters(reducer));
-    fill_buckets(&data, reducer, ddp_logger(wrapper));
+    fill_parameters(&data, parameters);
+    fill_buckets(&data, reducer);
     return data;
 }
 

@@ -3,8 +3,9 @@
  *   start    M += error;  P = M Q;  all-reduce the vectors, and P (a sum: it is orthogonalised)
  *   finish   orthogonalise P;  Q = M' P;  all-reduce Q;  the gradient is P Q';  error = M - P Q'
  *
- * A bucket's P are contiguous, and so are its Q and its vectors: each is one all-reduce. The three
- * slabs hold all parameters; buckets take their slices in index order. Invariant: from start to
+ * A bucket's P are contiguous, and so are its Q and the rest (gradients that are not compressed):
+ * each is one all-reduce. The three slabs hold all parameters; buckets take their slices in index
+ * order. Invariant: from start to
  * finish the bucket's gradients hold M, and so does error.
  *
  * All tensors are on the device, except Q between steps. P and Q are orthogonalised on the host:
@@ -27,15 +28,15 @@ typedef struct Matrix { // one parameter's gradient
     const char *name;
     size_t n, m, r; // r == 0: not compressed
     float *error;   // [n, m], device memory; NULL without error feedback
-    float *q;       // [m, r] of the last iteration, host memory; NULL without warm start
+    float *last_q;  // [m, r] of the last iteration, host memory; NULL without warm start
+    float *p, *q;   // [n, r], [m, r] of this iteration, in the slabs; not compressed: p is [n, m]
 } Matrix;
 
-typedef struct SlabSlice { // the floats of the three slabs that one bucket uses
-    float *p, *q, *rest;
-    size_t p_count, q_count, rest_count;
+typedef struct BucketSlices { // of the three slabs
+    Slice p, q, rest;
     Work *p_work, *rest_work;
     bool plain; // before start_iteration: all-reduced uncompressed
-} SlabSlice;
+} BucketSlices;
 
 struct PowerSgd {
     PowerSgdConfig config;
@@ -43,10 +44,9 @@ struct PowerSgd {
     Matrix *matrices; // [count]
     size_t count;
     Device *device;
-    float *p, *q, *rest; // slabs, device memory
-    size_t p_count, q_count, rest_count;
-    float *host;       // [the larger of p_count and q_count], scratch for one P or Q
-    SlabSlice *slices; // [count], one for each bucket: there are never more buckets than parameters
+    Slice p, q, rest;     // slabs, device memory
+    float *host;          // [the larger of p.count and q.count], scratch for one P or Q
+    BucketSlices *slices; // [count] by bucket: there are never more buckets than parameters
     int64_t iteration;
     int64_t compressed; // compressed iterations; 0: no previous q
 };
@@ -103,7 +103,7 @@ static Matrix *matrix_of(PowerSgd *state, const Tensor *tensor) {
     return &state->matrices[i];
 }
 
-static void add_error(Matrix *matrix) {
+static void add_error(const Matrix *matrix) {
     const Tensor *tensor = matrix->tensor;
     if (!matrix->error) return;
     size_t count = tensor_count(tensor);
@@ -111,139 +111,142 @@ static void add_error(Matrix *matrix) {
     device_copy(tensor->device, matrix->error, tensor->device, tensor->grad, count * sizeof(float));
 }
 
-static void project(const PowerSgd *state, const Matrix *matrix, float *p, float *q) {
-    const Tensor *tensor = matrix->tensor;
+// c = a b in float32; the shape says which operand is transposed.
+static void multiply(const Matrix *matrix, MatmulShape shape, const float *a, const float *b,
+                     float *c) {
+    device_kernels(matrix->tensor->device)
+        ->matrix->matmul((Compute){PRECISION_F32, NULL}, shape, a, b, c, false);
+}
+
+static void project(const PowerSgd *state, const Matrix *matrix) {
     size_t n = matrix->n, m = matrix->m, r = matrix->r;
-    if (matrix->q && state->compressed > 0)
-        memcpy(state->host, matrix->q, m * r * sizeof *q);
+    if (matrix->last_q && state->compressed > 0)
+        memcpy(state->host, matrix->last_q, m * r * sizeof *state->host);
     else
         draw_q(state, matrix, state->host, m * r);
     orthogonalize(state->host, m, r);
-    device_copy(state->device, q, NULL, state->host, m * r * sizeof *q);
-    device_kernels(tensor->device)
-        ->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, false, n, r, m},
-                         tensor->grad, q, p, false);
+    device_copy(state->device, matrix->q, NULL, state->host, m * r * sizeof *state->host);
+    multiply(matrix, (MatmulShape){false, false, n, r, m}, matrix->tensor->grad, matrix->q,
+             matrix->p);
 }
 
-// Fills the bucket's slice of the slabs, behind the previous bucket's slice.
-static SlabSlice *take_slice(PowerSgd *state, GradBucket *bucket) {
-    SlabSlice *slice = &state->slices[bucket->index];
-    *slice = (SlabSlice){.p = state->p, .q = state->q, .rest = state->rest};
+// Takes `count` more floats of the slab into the slice, and returns them.
+static float *take(Slice *slice, size_t count) {
+    float *taken = slice->data + slice->count;
+    slice->count += count;
+    return taken;
+}
+
+// Fills the bucket's slices of the slabs, behind the previous bucket's.
+static BucketSlices *take_slices(PowerSgd *state, GradBucket *bucket) {
+    BucketSlices *slices = &state->slices[bucket->index];
+    *slices = (BucketSlices){
+        .p.data = state->p.data, .q.data = state->q.data, .rest.data = state->rest.data};
     if (bucket->index > 0) {
-        const SlabSlice *before = slice - 1;
-        slice->p = before->p + before->p_count;
-        slice->q = before->q + before->q_count;
-        slice->rest = before->rest + before->rest_count;
+        const BucketSlices *before = slices - 1;
+        slices->p.data = before->p.data + before->p.count;
+        slices->q.data = before->q.data + before->q.count;
+        slices->rest.data = before->rest.data + before->rest.count;
     }
     for (size_t i = 0; i < bucket->parameter_count; i++) {
         Matrix *matrix = matrix_of(state, bucket->parameters[i]);
-        size_t count = tensor_count(matrix->tensor);
+        const Tensor *tensor = matrix->tensor;
         if (matrix->r == 0) {
-            device_copy(state->device, slice->rest + slice->rest_count, bucket->device,
-                        matrix->tensor->grad, count * sizeof(float));
-            slice->rest_count += count;
+            matrix->p = take(&slices->rest, tensor_count(tensor));
+            device_copy(state->device, matrix->p, bucket->device, tensor->grad,
+                        tensor_bytes(tensor));
             continue;
         }
+        matrix->p = take(&slices->p, matrix->n * matrix->r);
+        matrix->q = take(&slices->q, matrix->m * matrix->r);
         add_error(matrix);
-        project(state, matrix, slice->p + slice->p_count, slice->q + slice->q_count);
-        slice->p_count += matrix->n * matrix->r;
-        slice->q_count += matrix->m * matrix->r;
+        project(state, matrix);
     }
-    return slice;
+    return slices;
 }
 
-static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, float *buffer, size_t count,
-                       ReduceOp op, Error *err) {
-    Collective sum = pg_all_reduce(buffer, count, PG_F32, op);
+static Work *start_sum(const PowerSgd *state, const GradBucket *bucket, Slice slice, ReduceOp op,
+                       Error *err) {
+    Collective sum = pg_all_reduce(slice.data, slice.count, PG_F32, op);
     return pg_start(state->group, pg_of_bucket(sum, bucket->index), err);
 }
 
 static int start(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
-    if ((uint64_t)state->iteration < state->config.start_iteration) {
-        state->slices[bucket->index] = (SlabSlice){.plain = true};
-        bucket->work = start_sum(state, bucket, bucket->buffer, bucket->count, bucket->op, err);
+    if ((size_t)state->iteration < state->config.start_iteration) {
+        state->slices[bucket->index] = (BucketSlices){.plain = true};
+        bucket->work =
+            start_sum(state, bucket, (Slice){bucket->buffer, bucket->count}, bucket->op, err);
         return bucket->work ? 0 : -1;
     }
-    SlabSlice *slice = take_slice(state, bucket);
-    slice->rest_work = start_sum(state, bucket, slice->rest, slice->rest_count, bucket->op, err);
-    if (!slice->rest_work) return -1;
-    slice->p_work = start_sum(state, bucket, slice->p, slice->p_count, PG_SUM, err);
-    if (!slice->p_work) work_wait(slice->rest_work, NULL, NULL, err);
-    return slice->p_work ? 0 : -1;
+    BucketSlices *slices = take_slices(state, bucket);
+    slices->rest_work = start_sum(state, bucket, slices->rest, bucket->op, err);
+    if (!slices->rest_work) return -1;
+    slices->p_work = start_sum(state, bucket, slices->p, PG_SUM, err);
+    if (!slices->p_work) work_wait(slices->rest_work, NULL, NULL, err);
+    return slices->p_work ? 0 : -1;
 }
 
 // Computes Q = M' P for each matrix of the bucket, with the all-reduced P.
-static void project_back(PowerSgd *state, const GradBucket *bucket, SlabSlice *slice) {
-    float *p = slice->p, *q = slice->q;
+static void project_back(PowerSgd *state, const GradBucket *bucket) {
     for (size_t i = 0; i < bucket->parameter_count; i++) {
-        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
-        size_t n = matrix->n, m = matrix->m, r = matrix->r;
+        const Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        size_t n = matrix->n, m = matrix->m, r = matrix->r, bytes = n * r * sizeof *matrix->p;
         if (r == 0) continue;
-        device_copy(NULL, state->host, state->device, p, n * r * sizeof *p);
+        device_copy(NULL, state->host, state->device, matrix->p, bytes);
         orthogonalize(state->host, n, r);
-        device_copy(state->device, p, NULL, state->host, n * r * sizeof *p);
-        device_kernels(bucket->device)
-            ->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){true, false, m, r, n},
-                             matrix->tensor->grad, p, q, false);
-        p += n * r;
-        q += m * r;
+        device_copy(state->device, matrix->p, NULL, state->host, bytes);
+        multiply(matrix, (MatmulShape){true, false, m, r, n}, matrix->tensor->grad, matrix->p,
+                 matrix->q);
     }
 }
 
 // Computes the gradient P Q' and subtracts this rank's share of it from the error: error -= share
 // gradient. The kernels have no subtraction; -(-error + share gradient) has the same bits.
-static void decompress_matrix(const GradBucket *bucket, const Matrix *matrix, const float *p,
-                              const float *q, float share) {
-    const Kernels *kernels = device_kernels(bucket->device);
+static void decompress_matrix(const Matrix *matrix, float share) {
+    const ElementwiseKernels *kernels = device_kernels(matrix->tensor->device)->elementwise;
+    const MatmulShape shape = {false, true, matrix->n, matrix->m, matrix->r};
     float *gradient = matrix->tensor->grad;
-    size_t n = matrix->n, m = matrix->m, r = matrix->r;
-    kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, m, r}, p,
-                            q, gradient, false);
+    size_t count = matrix->n * matrix->m;
+    multiply(matrix, shape, matrix->p, matrix->q, gradient);
     if (!matrix->error) return;
-    kernels->elementwise->scale(matrix->error, -1, n * m);
-    if (share != 1) kernels->elementwise->scale(gradient, share, n * m);
-    kernels->elementwise->accumulate(matrix->error, gradient, n * m);
-    kernels->elementwise->scale(matrix->error, -1, n * m);
-    if (share != 1)
-        kernels->matrix->matmul((Compute){PRECISION_F32, NULL}, (MatmulShape){false, true, n, m, r},
-                                p, q, gradient, false);
+    kernels->scale(matrix->error, -1, count);
+    if (share != 1) kernels->scale(gradient, share, count);
+    kernels->accumulate(matrix->error, gradient, count);
+    kernels->scale(matrix->error, -1, count);
+    if (share != 1) multiply(matrix, shape, matrix->p, matrix->q, gradient);
 }
 
 // Computes the gradients and their errors. `share` is this rank's share of the gradient:
 // all of an average, 1/W of a sum.
-static void decompress(PowerSgd *state, const GradBucket *bucket, const SlabSlice *slice,
-                       float share) {
-    const float *p = slice->p, *q = slice->q, *rest = slice->rest;
+static void decompress(PowerSgd *state, const GradBucket *bucket, float share) {
     for (size_t i = 0; i < bucket->parameter_count; i++) {
-        Matrix *matrix = matrix_of(state, bucket->parameters[i]);
-        size_t n = matrix->n, m = matrix->m, r = matrix->r, count = tensor_count(matrix->tensor);
-        if (r == 0) {
-            device_copy(bucket->device, matrix->tensor->grad, state->device, rest,
-                        count * sizeof *rest);
-            rest += count;
+        const Matrix *matrix = matrix_of(state, bucket->parameters[i]);
+        if (matrix->r == 0) {
+            device_copy(bucket->device, matrix->tensor->grad, state->device, matrix->p,
+                        tensor_bytes(matrix->tensor));
             continue;
         }
-        decompress_matrix(bucket, matrix, p, q, share);
-        if (matrix->q) device_copy(NULL, matrix->q, state->device, q, m * r * sizeof *q);
-        p += n * r;
-        q += m * r;
+        decompress_matrix(matrix, share);
+        if (matrix->last_q)
+            device_copy(NULL, matrix->last_q, state->device, matrix->q,
+                        matrix->m * matrix->r * sizeof *matrix->q);
     }
 }
 
 static int finish(void *context, GradBucket *bucket, Error *err) {
     PowerSgd *state = context;
-    SlabSlice *slice = &state->slices[bucket->index];
-    if (slice->plain) {
+    BucketSlices *slices = &state->slices[bucket->index];
+    if (slices->plain) {
         state->iteration += bucket->is_last;
         return work_wait(bucket->work, NULL, &bucket->done_ns, err);
     }
-    int failed = work_wait(slice->rest_work, NULL, NULL, err);
-    if (work_wait(slice->p_work, NULL, NULL, err) != 0 || failed) return -1;
-    project_back(state, bucket, slice);
-    Work *q = start_sum(state, bucket, slice->q, slice->q_count, bucket->op, err);
+    int failed = work_wait(slices->rest_work, NULL, NULL, err);
+    if (work_wait(slices->p_work, NULL, NULL, err) != 0 || failed) return -1;
+    project_back(state, bucket);
+    Work *q = start_sum(state, bucket, slices->q, bucket->op, err);
     if (!q || work_wait(q, NULL, NULL, err) != 0) return -1;
-    decompress(state, bucket, slice, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
+    decompress(state, bucket, bucket->op == PG_AVG ? 1 : 1 / (float)pg_size(state->group));
     state->iteration += bucket->is_last;
     state->compressed += bucket->is_last;
     return 0;
@@ -271,7 +274,7 @@ static HookState list_state(PowerSgd *state) {
     add_tensor(&list, "compressed", "", DTYPE_I64, 0, 1, 1, &state->compressed);
     for (size_t i = 0; i < state->count; i++) {
         const Matrix *m = &state->matrices[i];
-        if (m->q) add_tensor(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->q);
+        if (m->last_q) add_tensor(&list, "q.", m->name, DTYPE_F32, 2, m->m, m->r, m->last_q);
         if (!m->error) continue;
         add_tensor(&list, "error.", m->name, DTYPE_F32, 2, m->n, m->m, m->error);
         list.tensors[list.count - 1].own = true;
@@ -320,7 +323,7 @@ static Matrix plan(const NamedTensor *parameter, const PowerSgdConfig *config) {
     matrix.m = m;
     matrix.r = r;
     if (config->error_feedback) matrix.error = device_zeros(tensor->device, count);
-    if (config->warm_start) matrix.q = memory_zalloc(m * r * sizeof *matrix.q);
+    if (config->warm_start) matrix.last_q = memory_zalloc(m * r * sizeof *matrix.last_q);
     return matrix;
 }
 
@@ -341,15 +344,15 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
     for (size_t i = 0; i < state->count; i++) {
         Matrix *matrix = &state->matrices[i];
         *matrix = plan(&parameters->items[i], config);
-        state->p_count += matrix->n * matrix->r;
-        state->q_count += matrix->m * matrix->r;
-        state->rest_count += matrix->r ? 0 : tensor_count(matrix->tensor);
+        state->p.count += matrix->n * matrix->r;
+        state->q.count += matrix->m * matrix->r;
+        state->rest.count += matrix->r ? 0 : tensor_count(matrix->tensor);
     }
     state->device = parameters->items[0].tensor->device;
-    state->p = device_zeros(state->device, state->p_count);
-    state->q = device_zeros(state->device, state->q_count);
-    state->rest = device_zeros(state->device, state->rest_count);
-    size_t most = state->p_count > state->q_count ? state->p_count : state->q_count;
+    state->p.data = device_zeros(state->device, state->p.count);
+    state->q.data = device_zeros(state->device, state->q.count);
+    state->rest.data = device_zeros(state->device, state->rest.count);
+    size_t most = state->p.count > state->q.count ? state->p.count : state->q.count;
     state->host = memory_zalloc(most * sizeof *state->host);
     return state;
 }
@@ -361,13 +364,13 @@ void power_sgd_close(PowerSgd *state) {
         if (matrix->error)
             device_free(matrix->tensor->device, matrix->error,
                         matrix->n * matrix->m * sizeof *matrix->error);
-        free(state->matrices[i].q);
+        free(matrix->last_q);
     }
     free(state->matrices);
     free(state->slices);
-    device_free(state->device, state->p, state->p_count * sizeof *state->p);
-    device_free(state->device, state->q, state->q_count * sizeof *state->q);
-    device_free(state->device, state->rest, state->rest_count * sizeof *state->rest);
+    device_free(state->device, state->p.data, state->p.count * sizeof(float));
+    device_free(state->device, state->q.data, state->q.count * sizeof(float));
+    device_free(state->device, state->rest.data, state->rest.count * sizeof(float));
     free(state->host);
     free(state);
 }
@@ -378,17 +381,12 @@ int64_t power_sgd_iteration(const PowerSgd *state) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-typedef struct Settings {
-    size_t rank, start_iteration; // of PowerSgdConfig
-} Settings;
-
 static void add_options(Options *options, void *settings) {
-    Settings *own = settings;
-    PowerSgdConfig defaults = power_sgd_config_default();
-    *own = (Settings){defaults.rank, defaults.start_iteration};
-    options_add_count(options, "powersgd-rank", &own->rank, 1, 1e6,
+    PowerSgdConfig *config = settings;
+    *config = power_sgd_config_default();
+    options_add_count(options, "powersgd-rank", &config->rank, 1, 1e6,
                       "columns of the matrices that travel");
-    options_add_count(options, "powersgd-start", &own->start_iteration, 2, 1e15,
+    options_add_count(options, "powersgd-start", &config->start_iteration, 2, 1e15,
                       "steps with a plain all-reduce before it");
 }
 
@@ -408,22 +406,22 @@ static void close_power_sgd(void *state) {
 }
 
 static int check_run(const void *settings, const char *comm_hook, size_t steps, Error *err) {
-    const Settings *own = settings;
-    if (strcmp(comm_hook, "powersgd") != 0 || own->start_iteration < steps) return 0;
+    const PowerSgdConfig *config = settings;
+    if (strcmp(comm_hook, "powersgd") != 0 || config->start_iteration < steps) return 0;
     return error_set(err, STATUS_USAGE,
                      "--powersgd-start %zu: the run ends after step %zu, nothing would ever be "
                      "compressed",
-                     own->start_iteration, steps - 1);
+                     config->start_iteration, steps - 1);
 }
 
 // Reports how many tensors are compressed, and the ratio of bytes.
 static void announce(const PowerSgd *state) {
-    size_t compressed = 0, whole = state->rest_count, travels;
+    size_t compressed = 0, whole = state->rest.count;
+    size_t sent = state->p.count + state->q.count + state->rest.count;
     for (size_t i = 0; i < state->count; i++) {
         compressed += state->matrices[i].r > 0;
         whole += state->matrices[i].n * state->matrices[i].m;
     }
-    travels = state->p_count + state->q_count + state->rest_count;
     if (compressed == 0)
         fprintf(stderr,
                 "powersgd: none of %zu tensor%s is a matrix that --powersgd-rank %zu would make %g "
@@ -432,19 +430,15 @@ static void announce(const PowerSgd *state) {
                 state->config.min_compression_rate);
     else
         fprintf(stderr,
-                "powersgd: compresses %zu of %zu tensor%s from step %llu on; %.1f times less "
+                "powersgd: compresses %zu of %zu tensor%s from step %zu on; %.1f times less "
                 "travels then\n",
-                compressed, state->count, format_s(state->count),
-                (unsigned long long)state->config.start_iteration, (double)whole / (double)travels);
+                compressed, state->count, format_s(state->count), state->config.start_iteration,
+                (double)whole / (double)sent);
 }
 
 static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
     (void)name;
-    const Settings *own = settings;
-    PowerSgdConfig config = power_sgd_config_default();
-    config.rank = own->rank;
-    config.start_iteration = own->start_iteration;
-    PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), &config, err);
+    PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), settings, err);
     if (!state) return (CommHook){.name = NULL};
     if (pg_rank(state->group) == 0) announce(state);
     CommHook hook = power_sgd_hook(state);
@@ -452,7 +446,7 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
     return hook;
 }
 
-const DdpFeature powersgd_hook_feature = {.settings_bytes = sizeof(Settings),
+const DdpFeature powersgd_hook_feature = {.settings_bytes = sizeof(PowerSgdConfig),
                                           .add_options = add_options,
                                           .check = check,
                                           .check_run = check_run,

@@ -20,7 +20,7 @@ typedef struct Reducer Reducer; // ddp_reducer gives a wrapped model's
 
 typedef struct PowerSgdConfig {
     size_t rank;                     // r (default: 1)
-    uint64_t start_iteration;        // before it an uncompressed all-reduce (default: 1000)
+    size_t start_iteration;          // before it an uncompressed all-reduce (default: 1000)
     double min_compression_rate;     // M is compressed if (n + m) r times this < n m (default: 2)
     bool error_feedback, warm_start; // default: true
     uint64_t seed;                   // of the first Q, equal on all ranks (default: 0)
