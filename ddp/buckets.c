@@ -1,8 +1,9 @@
 /* buckets.c: assigns tensors to buckets in two passes.
  *
  * The first pass assigns each tensor the number of a bucket; buckets are numbered in the order of
- * opening. The second pass orders the buckets. In registration order, a bucket opened earlier has a
- * smaller first index, so the order of opening equals PyTorch's sort by smallest index.
+ * opening. The second pass puts the buckets in the plan's order. In registration order, a bucket
+ * opened earlier has a smaller first index, so the order of opening equals PyTorch's sort by
+ * smallest index.
  */
 #include "ddp/buckets.h"
 
@@ -19,15 +20,19 @@ typedef struct Filling {
     size_t limit;         // index into the limits
 } Filling;
 
+typedef struct Bucket {
+    size_t position; // in the plan
+    size_t limit;    // bytes
+    size_t members;  // number of tensors
+} Bucket;
+
 typedef struct Filled {
     Filling *keys;
     size_t key_count;
+    Bucket *buckets; // [bucket_count] in the order of opening; allocated for tensor_count
     size_t bucket_count, closed_count;
     size_t *bucket_of; // [tensor_count]
-    // [bucket_count] in the order of opening; allocated for tensor_count:
-    size_t *closed_as; // position in the order of closing
-    size_t *limit;     // bytes
-    size_t *members;   // number of tensors
+    bool by_closing;   // the plan's order is that of closing, else of opening
 } Filled;
 
 static size_t *zeros(size_t count) {
@@ -43,7 +48,7 @@ static Filling *filling_of(Filled *filled, int key) {
 }
 
 static void close_bucket(Filled *filled, Filling *filling) {
-    filled->closed_as[filling->bucket] = filled->closed_count++;
+    if (filled->by_closing) filled->buckets[filling->bucket].position = filled->closed_count++;
     filling->open = false;
 }
 
@@ -54,35 +59,35 @@ static void add_tensor(Filled *filled, size_t tensor, const BucketTensor *descri
         filling->open = true;
         filling->bytes = 0;
         filling->bucket = filled->bucket_count++;
-        filled->limit[filling->bucket] = limits[filling->limit];
+        filled->buckets[filling->bucket] =
+            (Bucket){.position = filling->bucket, .limit = limits[filling->limit]};
     }
     filled->bucket_of[tensor] = filling->bucket;
-    filled->members[filling->bucket]++;
+    filled->buckets[filling->bucket].members++;
     filling->bytes += description->bytes;
     if (filling->bytes < limits[filling->limit]) return;
     close_bucket(filled, filling);
     if (filling->limit + 1 < limit_count) filling->limit++;
 }
 
-// Returns the plan whose bucket position[i] is bucket i of `filled`.
-static BucketPlan order_buckets(const Filled *filled, size_t tensor_count, const size_t *indices,
-                                const size_t *position) {
-    size_t count = filled->bucket_count;
+static BucketPlan order_buckets(const Filled *filled, size_t tensor_count, const size_t *indices) {
+    size_t count = filled->bucket_count, *next = zeros(count);
     BucketPlan plan = {.bucket_count = count,
                        .order = zeros(tensor_count),
                        .start = zeros(count + 1),
                        .limits = zeros(count)};
     for (size_t i = 0; i < count; i++) {
-        plan.limits[position[i]] = filled->limit[i];
-        plan.start[position[i] + 1] = filled->members[i];
+        const Bucket *bucket = &filled->buckets[i];
+        plan.limits[bucket->position] = bucket->limit;
+        plan.start[bucket->position + 1] = bucket->members;
     }
-    for (size_t i = 0; i < count; i++) plan.start[i + 1] += plan.start[i];
-
-    size_t *next = zeros(count);
-    for (size_t i = 0; i < count; i++) next[i] = plan.start[i];
+    for (size_t i = 0; i < count; i++) {
+        next[i] = plan.start[i];
+        plan.start[i + 1] += plan.start[i];
+    }
     for (size_t i = 0; i < tensor_count; i++) {
         size_t tensor = indices ? indices[i] : i;
-        plan.order[next[position[filled->bucket_of[tensor]]]++] = tensor;
+        plan.order[next[filled->buckets[filled->bucket_of[tensor]].position]++] = tensor;
     }
     free(next);
     return plan;
@@ -91,10 +96,9 @@ static BucketPlan order_buckets(const Filled *filled, size_t tensor_count, const
 BucketPlan buckets_assign(const BucketTensor *tensors, size_t tensor_count, const size_t *limits,
                           size_t limit_count, const size_t *indices) {
     CHECK(limit_count > 0, "buckets need a limit");
-    Filled filled = {.bucket_of = zeros(tensor_count),
-                     .closed_as = zeros(tensor_count),
-                     .limit = zeros(tensor_count),
-                     .members = zeros(tensor_count)};
+    Filled filled = {.buckets = memory_zalloc(tensor_count * sizeof(Bucket)),
+                     .bucket_of = zeros(tensor_count),
+                     .by_closing = indices != NULL};
     for (size_t i = 0; i < tensor_count; i++) {
         size_t tensor = indices ? indices[i] : i;
         CHECK(tensor < tensor_count, "tensor %zu of %zu", tensor, tensor_count);
@@ -102,17 +106,10 @@ BucketPlan buckets_assign(const BucketTensor *tensors, size_t tensor_count, cons
     }
     for (size_t i = 0; i < filled.key_count; i++)
         if (filled.keys[i].open) close_bucket(&filled, &filled.keys[i]);
-
-    size_t *opened_as = zeros(filled.bucket_count);
-    for (size_t i = 0; i < filled.bucket_count; i++) opened_as[i] = i;
-    BucketPlan plan =
-        order_buckets(&filled, tensor_count, indices, indices ? filled.closed_as : opened_as);
-    free(opened_as);
+    BucketPlan plan = order_buckets(&filled, tensor_count, indices);
     free(filled.keys);
+    free(filled.buckets);
     free(filled.bucket_of);
-    free(filled.closed_as);
-    free(filled.limit);
-    free(filled.members);
     return plan;
 }
 

@@ -42,22 +42,11 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err) {
     return features_check(options, &ddp->features, err);
 }
 
-// Rejects options without effect on this model. 0, or -1 with err filled.
-static int check_model(const DdpOptions *ddp, Module *model, Error *err) {
-    if (ddp->no_broadcast_buffers && module_count(model, MODULE_BUFFERS) == 0)
-        return error_set(err, STATUS_USAGE,
-                         "--no-broadcast-buffers has no effect: the model has no buffers");
-    return 0;
-}
-
 int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
                         Module *model, ProcessGroup *group, Error *err) {
     if (strategy_ddp_check_data(config, data, group, err) != 0) return -1;
-    if (check_model(ddp, model, err) != 0) return -1;
+    if (ddp->no_broadcast_buffers && module_count(model, MODULE_BUFFERS) == 0)
+        return error_set(err, STATUS_USAGE,
+                         "--no-broadcast-buffers has no effect: the model has no buffers");
     return features_prepare_model(&ddp->features, model, group, err);
-}
-
-int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err) {
-    if (features_check_run(&ddp->features, steps, err) != 0) return -1;
-    return features_add_to(&ddp->features, wrapper, err);
 }

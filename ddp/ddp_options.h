@@ -4,7 +4,7 @@
  *     ddp_options_default, ddp_options     before parsing: defaults, rows of --help
  *     ddp_options_check                    after parsing
  *     ddp_options_prepare                  model exists, not wrapped
- *     ddp_options_add_features             model wrapped
+ *     features_add_to (features.h)         model wrapped
  *
  * The last three reject options without effect. They return 0, or -1 with err filled.
  */
@@ -35,7 +35,5 @@ int ddp_options_check(DdpOptions *ddp, const Options *options, Error *err);
 // change the model (--sync-batch-norm).
 int ddp_options_prepare(const DdpOptions *ddp, const TrainConfig *config, const DataSource *data,
                         Module *model, ProcessGroup *group, Error *err);
-// Adds the chosen features and communication hook to the wrapper of a run of `steps` steps.
-int ddp_options_add_features(const DdpOptions *ddp, Module *wrapper, size_t steps, Error *err);
 
 #endif

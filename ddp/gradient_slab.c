@@ -57,33 +57,21 @@ static void lay_out_buckets(GradientSlab *slab, const float *before) {
     }
 }
 
-static bool must_move(const GradientSlab *slab, size_t parameter) {
-    return tensor_of(slab, parameter)->has_grad && is_here(slab, parameter);
-}
-
-static void move_gradients(GradientSlab *slab) {
-    Device *device = tensor_of(slab, 0)->device;
-    size_t bytes = slab->floats * sizeof(float);
-    float *before = device_alloc(device, bytes);
-    for (size_t i = 0; i < slab->parameters.count; i++) {
-        const Tensor *tensor = tensor_of(slab, i);
-        if (must_move(slab, i))
-            device_copy(device, before + (tensor->grad - slab->memory), tensor->device,
-                        tensor->grad, tensor_bytes(tensor));
-    }
-    lay_out_buckets(slab, before);
-    device_free(device, before, bytes);
-}
-
 void gradient_slab_lay_out(GradientSlab *slab, BucketPlan plan) {
+    size_t bytes = slab->floats * sizeof(float);
+    float *before = NULL; // after zero_grad no gradient is defined
     buckets_free(&slab->plan);
     slab->plan = plan;
-    bool defined = false; // after zero_grad no gradient is
-    for (size_t i = 0; i < slab->parameters.count; i++) defined = defined || must_move(slab, i);
-    if (defined)
-        move_gradients(slab);
-    else
-        lay_out_buckets(slab, NULL);
+    for (size_t i = 0; i < slab->parameters.count; i++) {
+        const Tensor *tensor = tensor_of(slab, i);
+        Device *device = tensor_of(slab, 0)->device;
+        if (!tensor->has_grad || !is_here(slab, i)) continue;
+        if (!before) before = device_alloc(device, bytes);
+        device_copy(device, before + (tensor->grad - slab->memory), tensor->device, tensor->grad,
+                    tensor_bytes(tensor));
+    }
+    lay_out_buckets(slab, before);
+    if (before) device_free(tensor_of(slab, 0)->device, before, bytes);
 }
 
 // ---- opening and closing --------------------------------------------------------------------

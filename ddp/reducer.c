@@ -329,8 +329,20 @@ void reducer_remove_iteration(Reducer *reducer, const void *state) {
     reducer->iterations[i] = reducer->iterations[--reducer->iteration_count];
 }
 
-const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i) {
-    return i < reducer->iteration_count ? &reducer->iterations[i] : NULL;
+void *reducer_find_iteration(const Reducer *reducer, const char *name) {
+    for (size_t i = 0; i < reducer->iteration_count; i++)
+        if (strcmp(reducer->iterations[i].name, name) == 0) return reducer->iterations[i].state;
+    return NULL;
+}
+
+const char *reducer_unrecordable(const Reducer *reducer) {
+    const CommHook *hook = &reducer->hook;
+    const ReadyPolicy *policy = &reducer->policy;
+    if (hook->name && !hook->graph_safe) return hook->name;
+    if (policy->name && !policy->graph_safe) return policy->name;
+    for (size_t i = 0; i < reducer->iteration_count; i++)
+        if (!reducer->iterations[i].graph_safe) return reducer->iterations[i].name;
+    return NULL;
 }
 
 int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err) {

@@ -27,8 +27,6 @@
 #ifndef DDP_REDUCER_H
 #define DDP_REDUCER_H
 
-#include <string.h>
-
 #include "common/base/profile.h"
 #include "common/nn/module.h"
 #include "ddp/buckets.h"
@@ -145,15 +143,9 @@ typedef struct DdpIteration {
 enum { DDP_ITERATIONS_MAX = 8 };
 // Adds a DdpIteration. The order of their calls is unspecified.
 void reducer_add_iteration(Reducer *reducer, DdpIteration iteration);
-void reducer_remove_iteration(Reducer *reducer, const void *state);      // closes it
-const DdpIteration *reducer_iteration(const Reducer *reducer, size_t i); // NULL: i is past the last
-// The state of the DdpIteration of this name, or NULL.
-static inline void *reducer_find_iteration(const Reducer *reducer, const char *name) {
-    const DdpIteration *iteration = reducer_iteration(reducer, 0);
-    for (size_t i = 0; iteration; iteration = reducer_iteration(reducer, ++i))
-        if (strcmp(iteration->name, name) == 0) return iteration->state;
-    return NULL;
-}
+void reducer_remove_iteration(Reducer *reducer, const void *state); // closes it
+// Returns the state of the DdpIteration of this name, or NULL.
+void *reducer_find_iteration(const Reducer *reducer, const char *name);
 // For the wrapper: call every `before` and every `after`.
 int reducer_before_forward(Reducer *reducer, bool reduces, int *root, Error *err);
 void reducer_after_backward(Reducer *reducer);
@@ -163,15 +155,6 @@ void reducer_after_backward(Reducer *reducer);
 // Returns the name of a hook, policy or DdpIteration that prevents capturing a step; NULL: none.
 // Their functions run when a step is captured, not when it is replayed. graph_safe: every step
 // enqueues the same work on the device, without blocking and without reading a value back.
-static inline const char *reducer_unrecordable(const Reducer *reducer) {
-    const CommHook *hook = reducer_hook(reducer);
-    const ReadyPolicy *policy = reducer_policy(reducer);
-    const DdpIteration *iteration = reducer_iteration(reducer, 0);
-    if (hook->name && !hook->graph_safe) return hook->name;
-    if (policy->name && !policy->graph_safe) return policy->name;
-    for (size_t i = 0; iteration; iteration = reducer_iteration(reducer, ++i))
-        if (!iteration->graph_safe) return iteration->name;
-    return NULL;
-}
+const char *reducer_unrecordable(const Reducer *reducer);
 
 #endif

@@ -22,27 +22,24 @@ static DdpStrategy *state_of(const Strategy *self) {
 
 // ---- the device ---------------------------------------------------------------------------------
 
-// Returns the index of this rank's device, or -1 with err filled if the host has fewer GPUs than
-// ranks and the ranks must not share one.
-static int choose_device(const Rendezvous *me, const char *kind, Error *err) {
-    int devices = device_available(kind);
-    if (devices == 0 || me->local_world_size <= devices) // 0: ddp_open_device reports the error
-        return me->local_rank;
-    if (me->fake_hosts) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
-                     "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
-                     me->local_world_size, devices, devices == 1 ? "" : "s");
-}
-
 Device *ddp_open_device(const TrainConfig *config, const Rendezvous *me, Error *err) {
     if (me->world_size == 1)
         fprintf(stderr, "one rank; for more: ddprun --nproc-per-node N train_ddp ...\n");
     TrainConfig mine = *config;
-    int needed = me->fake_hosts ? 1 : me->local_world_size;
+    int needed = me->fake_hosts ? 1 : me->local_world_size, index = me->local_rank;
     mine.device = train_device_kind(config, needed, me->local_rank == 0);
-    int index = choose_device(me, mine.device, err);
-    Device *device = index < 0 ? NULL : train_open_device(&mine, index, err);
+    int devices = device_available(mine.device);
+    if (devices > 0 && devices < me->local_world_size) { // 0: train_open_device reports the error
+        if (!me->fake_hosts) {
+            error_set(err, STATUS_USAGE,
+                      "%d ranks and %d GPU%s on this host: start one rank per GPU (ddprun "
+                      "--nproc-per-node gpu), or, for correctness only, ddprun --fake-hosts",
+                      me->local_world_size, devices, devices == 1 ? "" : "s");
+            return NULL;
+        }
+        index = 0;
+    }
+    Device *device = train_open_device(&mine, index, err);
     if (device && me->fake_hosts && me->rank == 0 && !device_is_cpu(device))
         fprintf(stderr, "fake hosts: ranks may share a GPU, and the times below mean nothing\n");
     return device;

@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
                         !config.no_shuffle, config.drop_last, train_sampler_seed(&config), &err),
         &err);
     // ddp: --comm-hook, ...
-    must_do(ddp_options_add_features(&ddp, wrapper, train_steps(&config, sampler), &err), &err);
+    must_do(features_add_to(&ddp.features, wrapper, train_steps(&config, sampler), &err), &err);
     Strategy *strategy = strategy_ddp(wrapper, device, sampler); // ddp
     Job *job = job_ddp(strategy, &me);                           // ddp
 

@@ -12,11 +12,6 @@
 
 enum { DESCRIPTION_MAX = MODULE_PATH + 160 };
 
-typedef struct Text {
-    char *bytes; // with a '\0' at the end
-    size_t length;
-} Text;
-
 // Writes one line per tensor: "fc1.weight [64, 10]", then its dtype if not float32, and if frozen.
 static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *stream) {
     for (size_t i = 0; i < tensors->count; i++) {
@@ -28,9 +23,11 @@ static void describe_tensors(const NamedTensors *tensors, bool buffers, FILE *st
     }
 }
 
-static Text describe_model(const NamedTensors *parameters, const NamedTensors *buffers) {
-    Text text = {0};
-    FILE *stream = open_memstream(&text.bytes, &text.length);
+// Returns the description; the caller frees it.
+static char *describe_model(const NamedTensors *parameters, const NamedTensors *buffers) {
+    char *text = NULL;
+    size_t length;
+    FILE *stream = open_memstream(&text, &length);
     CHECK(stream, "open_memstream failed");
     describe_tensors(parameters, false, stream);
     describe_tensors(buffers, true, stream);
@@ -61,11 +58,11 @@ static int name_difference(const char *all, size_t stride, int size, Error *err)
 }
 
 // Gathers all ranks' texts, of at most `longest` characters, and names the first difference.
-static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest, Error *err) {
+static int exchange_texts(ProcessGroup *group, const char *text, size_t longest, Error *err) {
     size_t stride = longest + 1;
     char *mine = memory_zalloc(stride);
     char *all = memory_zalloc(stride * (size_t)pg_size(group));
-    memcpy(mine, text->bytes, text->length);
+    memcpy(mine, text, strlen(text));
     int status = pg_run(group, pg_all_gather(mine, all, stride, PG_U8), err);
     if (status == 0) status = name_difference(all, stride, pg_size(group), err);
     free(mine);
@@ -76,7 +73,7 @@ static int exchange_texts(ProcessGroup *group, const Text *text, size_t longest,
 enum { FACT_PARAMETERS, FACT_HASH, FACT_LENGTH, FACT_COUNT };
 
 // facts: [size, FACT_COUNT]. Every rank compares all ranks with rank 0 and gets the same error.
-static int compare_facts(ProcessGroup *group, const int64_t *facts, const Text *text, Error *err) {
+static int compare_facts(ProcessGroup *group, const int64_t *facts, const char *text, Error *err) {
     bool equal = true;
     int64_t longest = 0;
     for (int rank = 0; rank < pg_size(group); rank++) {
@@ -115,16 +112,16 @@ static int check_trained(const NamedTensors *parameters, Error *err) {
 
 int verify_model(const NamedTensors *parameters, const NamedTensors *buffers, ProcessGroup *group,
                  Error *err) {
-    Text text = describe_model(parameters, buffers);
+    char *text = describe_model(parameters, buffers);
+    size_t length = strlen(text);
     int64_t mine[FACT_COUNT] = {[FACT_PARAMETERS] = (int64_t)parameters->count,
-                                [FACT_HASH] =
-                                    (int64_t)hash_bytes(HASH_START, text.bytes, text.length),
-                                [FACT_LENGTH] = (int64_t)text.length};
+                                [FACT_HASH] = (int64_t)hash_bytes(HASH_START, text, length),
+                                [FACT_LENGTH] = (int64_t)length};
     int64_t *facts = memory_zalloc((size_t)pg_size(group) * sizeof mine);
     int status = pg_run(group, pg_all_gather(mine, facts, FACT_COUNT, PG_I64), err);
-    if (status == 0) status = compare_facts(group, facts, &text, err);
+    if (status == 0) status = compare_facts(group, facts, text, err);
     if (status == 0) status = check_trained(parameters, err);
     free(facts);
-    free(text.bytes);
+    free(text);
     return status;
 }

@@ -170,8 +170,9 @@ CommHook comm_hook_then(CommHook inner, CommThen *then, void *context) {
 
 // ---- the command line -----------------------------------------------------------------------
 
-static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
-    (void)settings, (void)err;
+static CommHook make_hook(const char *name, const void *settings, Module *wrapper, size_t steps,
+                          Error *err) {
+    (void)settings, (void)steps, (void)err;
     ProcessGroup *group = ddp_group(wrapper);
     if (strcmp(name, "fp16") == 0) return comm_hook_compress(group, PG_F16);
     if (strcmp(name, "bf16") == 0) return comm_hook_compress(group, PG_BF16);

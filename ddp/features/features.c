@@ -71,14 +71,6 @@ int features_check(const Options *options, const FeatureSettings *settings, Erro
     return options_given(options, "cuda-graph") ? check_graph(options, settings, err) : 0;
 }
 
-int features_check_run(const FeatureSettings *settings, size_t steps, Error *err) {
-    for (int i = 0; features[i]; i++)
-        if (features[i]->check_run &&
-            features[i]->check_run(&settings->each[i], settings->comm_hook, steps, err) != 0)
-            return -1;
-    return 0;
-}
-
 int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
                            Error *err) {
     for (int i = 0; features[i]; i++)
@@ -88,19 +80,20 @@ int features_prepare_model(const FeatureSettings *settings, Module *model, Proce
     return 0;
 }
 
-static int register_hook(const FeatureSettings *settings, Module *wrapper, Error *err) {
+static int register_hook(const FeatureSettings *settings, Module *wrapper, size_t steps,
+                         Error *err) {
     const char *name = settings->comm_hook;
     for (int i = 0; features[i]; i++) {
         const char *names = features[i]->hook_names;
         if (!names || !options_has_word(names, name)) continue;
-        CommHook hook = features[i]->make_hook(name, &settings->each[i], wrapper, err);
+        CommHook hook = features[i]->make_hook(name, &settings->each[i], wrapper, steps, err);
         return hook.name ? ddp_register_comm_hook(wrapper, hook, err) : -1;
     }
     return 0;
 }
 
-int features_add_to(const FeatureSettings *settings, Module *wrapper, Error *err) {
+int features_add_to(const FeatureSettings *settings, Module *wrapper, size_t steps, Error *err) {
     for (int i = 0; features[i]; i++)
         if (settings->on[i] && features[i]->add_to) features[i]->add_to(wrapper);
-    return register_hook(settings, wrapper, err);
+    return register_hook(settings, wrapper, steps, err);
 }

@@ -1,21 +1,23 @@
-/* features.h: what DistributedDataParallel can do besides the plain case.
+/* features.h: the optional features of DistributedDataParallel, for programs with a command line.
  *
- * A feature is one file, ddp/features/NAME.c, and one line of the list in features.c. The core does
- * not know it, nor does any other feature: delete the file, that line and its line in
- * CMakeLists.txt, and everything else builds and trains (tests/deletable.sh does that with each). A
- * feature hangs itself on a wrapper by CommHook, ReadyPolicy and DdpIteration (ddp/reducer.h).
+ * A feature is a file, ddp/features/NAME.c, and a line of the list in features.c. The lesson and
+ * the other features are independent of it: without the file, that line and its line in
+ * CMakeLists.txt, the rest builds and trains (tests/deletable.sh deletes each in turn). A feature
+ * acts through a CommHook, a ReadyPolicy or a DdpIteration of the wrapper's Reducer
+ * (ddp/reducer.h).
  *
- * The list is for programs with a command line, in this order:
+ * A program calls, in this order:
  *
- *     features_add_options      the options of every feature, in the program's table
- *     features_check            after parsing: an option that would have no effect is refused
+ *     features_add_options      before parsing: the features' rows of the options table
+ *     features_check            after parsing: rejects options without effect
  *     features_prepare_model    before distributed_data_parallel
  *     features_add_to           after it
- *     features_check_run        when the number of steps is known
  *
- * Other programs call the features they want: ddp_find_unused_parameters, ddp_set_static_graph,
- * ddp_register_comm_hook and so on, each in the header of its feature. What only they can turn on
- * needs no line in the list (join_ddp.h, post_local_sgd.h, optimizer_hook.h).
+ * The last three return 0, or -1 with err filled.
+ *
+ * Other programs call a feature's own functions (ddp_set_static_graph, ddp_register_comm_hook and
+ * others), each in the header of its feature. A feature without an option is not in the list
+ * (join_ddp.h, post_local_sgd.h, optimizer_hook.h).
  */
 #ifndef DDP_FEATURES_FEATURES_H
 #define DDP_FEATURES_FEATURES_H
@@ -27,53 +29,46 @@
 
 enum { FEATURES_MAX = 16, FEATURE_SETTINGS_BYTES = 64 };
 
-// All functions are optional: NULL means that there is nothing to do.
-// graph_safe: a step may be recorded and replayed (--cuda-graph) with this feature's options, by
-// the rule of reducer_unrecordable. A communication hook says so itself.
+// All functions are optional. One that returns an int returns 0, or -1 with err filled. A feature
+// is on if its flag is given, or if it has no flag.
 typedef struct DdpFeature {
-    bool graph_safe;
-    // The option --flag turns the feature on, and help is what --help says of it. NULL: it is
-    // always on.
-    const char *flag, *help;
-    // If it is on. Refuses options that were given and would have no effect, or cannot be combined.
-    // -1 with err filled.
+    bool graph_safe;         // --cuda-graph may be combined with its options (reducer_unrecordable)
+    const char *flag, *help; // of the option --flag; NULL: always on
+    // If it is on: rejects options without effect and combinations that it does not support.
     int (*check)(const Options *options, Error *err);
-    // If it is on. Changes the model before it is wrapped. -1 with err filled.
+    // If it is on: changes the model before it is wrapped.
     int (*prepare_model)(Module *model, ProcessGroup *group, Error *err);
-    // If it is on. Hangs itself on a new wrapper.
+    // If it is on: adds itself to a new wrapper.
     void (*add_to)(Module *wrapper);
 
-    // Options of other kinds. settings is the feature's own struct, which holds their values; it is
-    // zero before add_options binds them, with their defaults.
+    // Options of other types. settings: the feature's own struct of their values, zero before
+    // add_options, which sets the defaults.
     size_t settings_bytes; // of that struct, at most FEATURE_SETTINGS_BYTES
     void (*add_options)(Options *options, void *settings);
-    // Refuses what would have no effect in a run of so many steps. comm_hook: the hook that was
-    // chosen. -1 with err filled.
-    int (*check_run)(const void *settings, const char *comm_hook, size_t steps, Error *err);
-    // Communication hooks for --comm-hook: their names, "a|b", and how to make one. The hook has no
-    // name if that failed, with err filled. Both NULL: the feature has none.
+    // Hooks for --comm-hook: their names, "a|b", and the function that creates one for a run of
+    // `steps` steps. The hook's name is NULL after an error, with err filled. Both or none.
     const char *hook_names;
-    CommHook (*make_hook)(const char *name, const void *settings, Module *wrapper, Error *err);
+    CommHook (*make_hook)(const char *name, const void *settings, Module *wrapper, size_t steps,
+                          Error *err);
 } DdpFeature;
 
-// The command line's answers, kept by the program.
+// The values of the features' options; the program's.
 typedef struct FeatureSettings {
-    union { // with room for any struct, and aligned as any may have to be
+    union { // of any feature's struct, aligned for every type
         char bytes[FEATURE_SETTINGS_BYTES];
         max_align_t aligned;
     } each[FEATURES_MAX];
-    bool on[FEATURES_MAX];            // what has no flag always is
-    size_t options[FEATURES_MAX + 1]; // feature i's are [i] to [i + 1] - 1 of the table
+    bool on[FEATURES_MAX];
+    size_t options[FEATURES_MAX + 1]; // feature i's rows of the options table: [i] to [i + 1] - 1
     char hook_names[128];             // "none|..."
-    const char *comm_hook;            // one of them
+    const char *comm_hook;            // one of hook_names
 } FeatureSettings;
 
 void features_add_options(Options *options, FeatureSettings *settings);
 int features_check(const Options *options, const FeatureSettings *settings, Error *err);
-int features_check_run(const FeatureSettings *settings, size_t steps, Error *err);
 int features_prepare_model(const FeatureSettings *settings, Module *model, ProcessGroup *group,
                            Error *err);
-// Adds every feature that was asked for, and registers the communication hook that was chosen.
-int features_add_to(const FeatureSettings *settings, Module *wrapper, Error *err);
+// Adds every feature that is on, and registers the hook of --comm-hook. steps: of the run.
+int features_add_to(const FeatureSettings *settings, Module *wrapper, size_t steps, Error *err);
 
 #endif

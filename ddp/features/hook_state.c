@@ -79,30 +79,21 @@ static int check_content(const HookState *state, const SafeTensors *content, con
                      state->count);
 }
 
-// Copies the saved tensor, or zeros if `saved` is NULL.
-static void fill_tensor(const HookTensor *tensor, const char *saved) {
-    size_t bytes = tensor->entry.bytes;
-    if (saved && tensor->device)
-        device_copy(tensor->device, tensor->memory, NULL, saved, bytes);
-    else if (saved)
-        memcpy(tensor->memory, saved, bytes);
-    else if (tensor->device)
-        device_kernels(tensor->device)
-            ->elementwise->fill(tensor->memory, 0.0f, bytes / sizeof(float));
-    else
-        memset(tensor->memory, 0, bytes);
-}
-
-static void apply_content(const HookState *state, const SafeTensors *content, bool same_ranks,
-                          size_t rank) {
+// Copies this rank's part of the content. Own tensors of another number of ranks become zeros.
+static void apply_content(const HookState *state, const SafeTensors *content, bool same_ranks) {
+    size_t rank = (size_t)pg_rank(state->group);
     for (size_t i = 0; i < state->count; i++) {
         const HookTensor *tensor = &state->tensors[i];
         size_t bytes = tensor->entry.bytes;
         const char *saved = safetensors_find(content, tensor->entry.name)->data;
-        if (!tensor->own)
-            fill_tensor(tensor, saved);
+        if (tensor->own) saved += same_ranks ? rank * bytes : 0;
+        if (!tensor->own || same_ranks)
+            device_copy(tensor->device, tensor->memory, NULL, saved, bytes);
+        else if (tensor->device)
+            device_kernels(tensor->device)
+                ->elementwise->fill(tensor->memory, 0.0f, bytes / sizeof(float));
         else
-            fill_tensor(tensor, same_ranks ? saved + rank * bytes : NULL);
+            memset(tensor->memory, 0, bytes);
     }
 }
 
@@ -118,7 +109,7 @@ int hook_state_restore(const HookState *state, const char *path, const SafeTenso
     size_t ranks = (size_t)pg_size(state->group), saved_ranks;
     int failed = check_content(state, content, path, &saved_ranks, err);
     bool same_ranks = saved_ranks == ranks || saved_ranks == 0;
-    if (!failed) apply_content(state, content, same_ranks, (size_t)pg_rank(state->group));
+    if (!failed) apply_content(state, content, same_ranks);
     if (!failed && !same_ranks)
         log_say(log,
                 "%s: what each of %zu rank%s carried for %s cannot be shared out among %zu: that "

@@ -405,15 +405,6 @@ static void close_power_sgd(void *state) {
     power_sgd_close(state);
 }
 
-static int check_run(const void *settings, const char *comm_hook, size_t steps, Error *err) {
-    const PowerSgdConfig *config = settings;
-    if (strcmp(comm_hook, "powersgd") != 0 || config->start_iteration < steps) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "--powersgd-start %zu: the run ends after step %zu, nothing would ever be "
-                     "compressed",
-                     config->start_iteration, steps - 1);
-}
-
 // Reports how many tensors are compressed, and the ratio of bytes.
 static void announce(const PowerSgd *state) {
     size_t compressed = 0, whole = state->rest.count;
@@ -436,9 +427,18 @@ static void announce(const PowerSgd *state) {
                 (double)whole / (double)sent);
 }
 
-static CommHook make_hook(const char *name, const void *settings, Module *wrapper, Error *err) {
+static CommHook make_hook(const char *name, const void *settings, Module *wrapper, size_t steps,
+                          Error *err) {
     (void)name;
-    PowerSgd *state = power_sgd_create(ddp_reducer(wrapper), settings, err);
+    const PowerSgdConfig *config = settings;
+    PowerSgd *state = NULL;
+    if (config->start_iteration < steps)
+        state = power_sgd_create(ddp_reducer(wrapper), config, err);
+    else
+        error_set(err, STATUS_USAGE,
+                  "--powersgd-start %zu: the run ends after step %zu, nothing would ever be "
+                  "compressed",
+                  config->start_iteration, steps - 1);
     if (!state) return (CommHook){.name = NULL};
     if (pg_rank(state->group) == 0) announce(state);
     CommHook hook = power_sgd_hook(state);
@@ -449,6 +449,5 @@ static CommHook make_hook(const char *name, const void *settings, Module *wrappe
 const DdpFeature powersgd_hook_feature = {.settings_bytes = sizeof(PowerSgdConfig),
                                           .add_options = add_options,
                                           .check = check,
-                                          .check_run = check_run,
                                           .hook_names = "powersgd",
                                           .make_hook = make_hook};
