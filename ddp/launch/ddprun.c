@@ -9,9 +9,8 @@
  * is fixed, and several nodes need a shared secret in DDPRUN_TOKEN.
  */
 #include <ctype.h>
-#include <dirent.h>
-#include <errno.h>
 #include <fcntl.h>
+#include <glob.h>
 #include <limits.h>
 #include <sched.h>
 #include <stdlib.h>
@@ -99,69 +98,60 @@ static void add_deadline_options(CommandLine *c) {
 
 // ---- Values that are more than a number
 
-static int count_cores(void) {
-    cpu_set_t cores;
-    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return CPU_COUNT(&cores);
-    return (int)sysconf(_SC_NPROCESSORS_ONLN);
-}
-
 // GPUs that the driver shows: /dev/nvidia0, /dev/nvidia1, ...
-static int count_gpus(void) {
-    DIR *folder = opendir("/dev");
-    int count = 0;
-    for (struct dirent *entry; folder && (entry = readdir(folder)) != NULL;) {
-        const char *digits = entry->d_name + strlen("nvidia");
-        if (strncmp(entry->d_name, "nvidia", 6) != 0 || !*digits) continue;
-        if (digits[strspn(digits, "0123456789")] == '\0') count++;
-    }
-    if (folder) closedir(folder);
+static uint64_t count_gpus(void) {
+    glob_t found = {0};
+    (void)glob("/dev/nvidia[0-9]*", 0, NULL, &found);
+    uint64_t count = found.gl_pathc;
+    globfree(&found);
     return count;
 }
 
-static bool parse_count(const char *text, int max, int *count) {
-    char *end = NULL;
-    errno = 0;
-    long value = strtol(text, &end, 10);
-    if (errno || end == text || *end || value < 1 || value > max) return false;
-    *count = (int)value;
-    return true;
+static uint64_t count_cores(void) {
+    cpu_set_t cores;
+    if (sched_getaffinity(0, sizeof cores, &cores) == 0) return (uint64_t)CPU_COUNT(&cores);
+    return (uint64_t)sysconf(_SC_NPROCESSORS_ONLN);
 }
 
 static int resolve_ranks(CommandLine *c, Error *err) {
-    int *ranks = &c->launch.local_ranks;
-    if (parse_count(c->nproc, LAUNCH_RANKS_MAX, ranks)) return 0;
+    const char *at = c->nproc;
+    uint64_t ranks = 0;
     if (strcmp(c->nproc, "gpu") == 0) {
-        *ranks = count_gpus();
-        if (*ranks > 0) return 0;
-        return error_set(err, STATUS_SKIPPED, "--nproc-per-node gpu: this machine shows no GPU");
+        ranks = count_gpus();
+        if (ranks == 0)
+            return error_set(err, STATUS_SKIPPED,
+                             "--nproc-per-node gpu: this machine shows no GPU");
+    } else if (strcmp(c->nproc, "auto") == 0 || strcmp(c->nproc, "cpu") == 0) {
+        ranks = count_cores();
+    } else if (!format_read_number(&at, LAUNCH_RANKS_MAX, &ranks) || *at || ranks == 0) {
+        return error_set(err, STATUS_USAGE,
+                         "--nproc-per-node '%s': use a number from 1 to %d, auto, cpu or gpu",
+                         format_quote(c->nproc).text, LAUNCH_RANKS_MAX);
     }
-    if (strcmp(c->nproc, "auto") == 0 || strcmp(c->nproc, "cpu") == 0) {
-        *ranks = count_cores();
-        return 0;
-    }
-    return error_set(err, STATUS_USAGE,
-                     "--nproc-per-node '%s': use a number from 1 to %d, auto, cpu or gpu",
-                     format_quote(c->nproc).text, LAUNCH_RANKS_MAX);
+    c->launch.local_ranks = (int)(ranks < LAUNCH_RANKS_MAX ? ranks : LAUNCH_RANKS_MAX);
+    return 0;
 }
 
 // torchrun's MIN:MAX is understood if both are the same: the number of nodes never changes here.
 static int resolve_nodes(CommandLine *c, Error *err) {
-    char low[16] = "", high[16] = "";
-    int least = 0, most = 0;
-    int fields = sscanf(c->nnodes, "%15[0-9]:%15[0-9]", low, high);
-    bool fine = fields == 2 ? parse_count(low, INT_MAX, &least) && parse_count(high, INT_MAX, &most)
-                            : parse_count(c->nnodes, INT_MAX, &least);
-    if (fields != 2) most = least;
+    const char *at = c->nnodes;
+    uint64_t least, most;
+    bool fine = format_read_number(&at, INT_MAX, &least);
+    most = least;
+    if (fine && *at == ':') {
+        at++;
+        fine = format_read_number(&at, INT_MAX, &most);
+    }
     // There is a local rank at least: NOLINTNEXTLINE(clang-analyzer-core.DivideZero)
-    if (!fine || least != most || most > (1 << 20) / c->launch.local_ranks) {
+    const uint64_t limit = (1 << 20) / (uint64_t)c->launch.local_ranks;
+    if (!fine || *at || least == 0 || least != most || most > limit)
         return error_set(err, STATUS_USAGE,
                          "--nnodes '%s': use the number of nodes (or N:N; it cannot vary)",
                          format_quote(c->nnodes).text);
-    }
-    c->launch.nodes = most;
-    if (c->launch.node < most) return 0;
+    c->launch.nodes = (int)most;
+    if (c->launch.node < c->launch.nodes) return 0;
     return error_set(err, STATUS_USAGE, "--node-rank %d: nodes are counted from 0, and there %s %d",
-                     c->launch.node, most == 1 ? "is" : "are", most);
+                     c->launch.node, most == 1 ? "is" : "are", c->launch.nodes);
 }
 
 static int resolve_store(CommandLine *c, Error *err) {

@@ -32,11 +32,6 @@ static void append_time(char text[REPORT_MAX], const struct timespec *at) {
                   parts.tm_sec, (int)(at->tv_nsec / 1000000));
 }
 
-static void append_name(char text[REPORT_MAX], const Launch *launch, const LaunchedRank *rank) {
-    format_append(text, REPORT_MAX, "rank %d (pid %d, local rank %d, host %s)", rank->rank,
-                  (int)rank->pid, rank->local_rank, launch->host);
-}
-
 static void append_end(char text[REPORT_MAX], const LaunchedRank *rank) {
     char name[24];
     if (rank->fate == RANK_KILLED)
@@ -61,7 +56,7 @@ static void append_doing(char text[REPORT_MAX], const Launch *launch, int local_
 // The rank ended with a usage error that the console shows already.
 static bool is_said(const Launch *launch, const LaunchedRank *rank) {
     return rank->fate == RANK_EXITED && rank->code == STATUS_USAGE &&
-           output_has_shown(launch->output, output_last_words(launch->output, rank->local_rank));
+           output_has_shown(launch->output, rank->local_rank);
 }
 
 static void append_last_words(char text[REPORT_MAX], const Launch *launch, int local_rank) {
@@ -105,7 +100,8 @@ void report_root(Launch *launch) {
     const LaunchedRank *root = &launch->ranks[launch->root];
     char text[REPORT_MAX] = "";
     output_drain(launch->output, root->local_rank);
-    append_name(text, launch, root);
+    format_append(text, REPORT_MAX, "rank %d (pid %d, local rank %d, host %s)", root->rank,
+                  (int)root->pid, root->local_rank, launch->host);
     append_cause(text, launch, root);
     output_say(launch->output, "%s", text);
     launch_publish_end(launch, false, text);

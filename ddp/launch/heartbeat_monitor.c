@@ -24,20 +24,19 @@
 
 // ---- Reading the heartbeats
 
-static void read_heartbeat(Launch *launch, LaunchedRank *rank, bool was_suspended) {
-    uint64_t beat_ns = heartbeat_board_read(&launch->board, rank->local_rank).beat_ns;
-    if (beat_ns != rank->beat_ns || was_suspended) rank->heard_ns = clock_ns();
-    if (was_suspended) rank->stopped_ns = clock_ns();
-    rank->beat_ns = beat_ns;
-}
-
 static void read_heartbeats(Launch *launch) {
+    const uint64_t now = clock_ns();
     bool was_suspended =
         launch->checked_ns && clock_seconds_since(launch->checked_ns) > SUSPENDED_S;
-    for (int r = 0; r < launch->options->local_ranks; r++)
-        if (launch->ranks[r].fate == RANK_ALIVE)
-            read_heartbeat(launch, &launch->ranks[r], was_suspended);
-    launch->checked_ns = clock_ns();
+    for (int r = 0; r < launch->options->local_ranks; r++) {
+        LaunchedRank *rank = &launch->ranks[r];
+        if (rank->fate != RANK_ALIVE) continue;
+        uint64_t beat_ns = heartbeat_board_read(&launch->board, r).beat_ns;
+        if (beat_ns != rank->beat_ns || was_suspended) rank->heard_ns = now;
+        if (was_suspended) rank->stopped_ns = now;
+        rank->beat_ns = beat_ns;
+    }
+    launch->checked_ns = now;
 }
 
 // ---- Time-outs

@@ -17,148 +17,134 @@
 
 enum { GRACE_S = 5, LOOK_S = 1 };
 
-typedef struct Plan {
+typedef struct Job {
     RankMain *rank_main;
     void *arguments;
     int nproc, world_size, first_rank;
     const char *url;
-} Plan;
-
-typedef struct Children {
-    pid_t *pids; // [count]; 0: has ended
-    int count, alive;
+    pid_t *pids; // [nproc]; 0: not started, or has ended
+    int alive;
     uint64_t kill_at_ns; // 0: none has failed
-} Children;
+    Error error;         // of the first rank that failed
+} Job;
 
 // ---- The rank's process
 
-static int live(const Plan *plan, int local_rank) {
+static int live(const Job *job, int local_rank) {
     Error err = {0};
     Rendezvous me;
     ProcessGroup *group = NULL;
-    if (init_from_url(&me, plan->url, plan->first_rank + local_rank, plan->world_size, &err) == 0) {
+    if (init_from_url(&me, job->url, job->first_rank + local_rank, job->world_size, &err) == 0) {
         me.local_rank = local_rank;
-        me.local_world_size = plan->nproc;
+        me.local_world_size = job->nproc;
         group = init_process_group("auto", &me, NULL, LAUNCH_TIMEOUT_S, &err);
     }
     if (!group) {
-        fprintf(stderr, "rank %d: error: %s\n", plan->first_rank + local_rank, err.message);
+        fprintf(stderr, "rank %d: error: %s\n", job->first_rank + local_rank, err.message);
         return err.status;
     }
-    int status = plan->rank_main(group, &me, plan->arguments);
+    int status = job->rank_main(group, &me, job->arguments);
     pg_close(group);
     return status;
 }
 
 // Ends by _exit, because the parent's atexit functions must not run in a rank.
-_Noreturn static void become_rank(const Plan *plan, int local_rank, pid_t parent,
+_Noreturn static void become_rank(const Job *job, int local_rank, pid_t parent,
                                   const sigset_t *mask) {
     (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (getppid() != parent) _exit(127); // the parent died before prctl
     sigprocmask(SIG_SETMASK, mask, NULL);
     (void)unsetenv("DDPRUN_HEARTBEAT"); // the parent's page, if it is a rank of ddprun
-    int status = live(plan, local_rank);
+    int status = live(job, local_rank);
     fflush(NULL);
     _exit(status);
 }
 
 // ---- The parent
 
-static void signal_ranks(const Children *children, int number) {
-    for (int i = 0; i < children->count; i++)
-        if (children->pids[i]) kill(children->pids[i], number);
+static void signal_ranks(const Job *job, int number) {
+    for (int i = 0; i < job->nproc; i++)
+        if (job->pids[i]) kill(job->pids[i], number);
 }
 
-static void note_failure(Children *children, int rank, int pid, int status, Error *err) {
+static void note_failure(Job *job, int rank, int pid, int status) {
     if (WIFSIGNALED(status)) {
         const char *name = sigabbrev_np(WTERMSIG(status));
-        error_set(err, 128 + WTERMSIG(status), "rank %d (pid %d) died of SIG%s", rank, pid,
+        error_set(&job->error, 128 + WTERMSIG(status), "rank %d (pid %d) died of SIG%s", rank, pid,
                   name ? name : "?");
     } else {
-        error_set(err, WEXITSTATUS(status), "rank %d (pid %d) exited with status %d", rank, pid,
-                  WEXITSTATUS(status));
+        error_set(&job->error, WEXITSTATUS(status), "rank %d (pid %d) exited with status %d", rank,
+                  pid, WEXITSTATUS(status));
     }
-    if (children->kill_at_ns) return;
-    children->kill_at_ns = clock_ns() + GRACE_S * 1000000000ull;
-    signal_ranks(children, SIGTERM);
-    signal_ranks(children, SIGCONT); // a stopped rank handles SIGTERM only after SIGCONT
+    if (job->kill_at_ns) return;
+    job->kill_at_ns = clock_ns_after(GRACE_S);
+    signal_ranks(job, SIGTERM);
+    signal_ranks(job, SIGCONT); // a stopped rank handles SIGTERM only after SIGCONT
 }
 
 // Reaps the ranks that have ended.
-static void reap(Children *children, const Plan *plan, Error *err) {
-    for (int i = 0; i < children->count; i++) {
-        pid_t pid = children->pids[i];
+static void reap(Job *job) {
+    for (int i = 0; i < job->nproc; i++) {
+        pid_t pid = job->pids[i];
         int status = W_EXITCODE(127, 0); // if the program has reaped it
         if (!pid || waitpid(pid, &status, WNOHANG) == 0) continue;
-        children->pids[i] = 0; // the number may be reused now
-        children->alive--;
-        if (status != 0) note_failure(children, plan->first_rank + i, (int)pid, status, err);
+        job->pids[i] = 0; // the number may be reused now
+        job->alive--;
+        if (status != 0) note_failure(job, job->first_rank + i, (int)pid, status);
     }
 }
 
-static void await_ranks(Children *children, const Plan *plan, const sigset_t *chld, Error *err) {
-    const struct timespec look = {.tv_sec = LOOK_S};
-    for (reap(children, plan, err); children->alive > 0; reap(children, plan, err)) {
-        (void)sigtimedwait(chld, NULL, &look); // reap polls all ranks, whatever the wake-up
-        if (children->kill_at_ns && clock_ns() >= children->kill_at_ns)
-            signal_ranks(children, SIGKILL);
-    }
-}
-
-static int start_ranks(Children *children, const Plan *plan, const sigset_t *mask, Error *err) {
+static void start_ranks(Job *job, const sigset_t *mask) {
     pid_t parent = getpid();
     fflush(NULL); // or each child would write the buffered bytes again
-    for (int i = 0; i < plan->nproc; i++) {
+    for (int i = 0; i < job->nproc; i++) {
         pid_t pid = fork();
-        if (pid == 0) become_rank(plan, i, parent, mask);
+        if (pid == 0) become_rank(job, i, parent, mask);
         if (pid < 0) {
-            error_set(err, STATUS_FAILED, "cannot start rank %d: %s", plan->first_rank + i,
+            error_set(&job->error, STATUS_FAILED, "cannot start rank %d: %s", job->first_rank + i,
                       strerror(errno));
-            signal_ranks(children, SIGKILL);
-            return -1;
+            signal_ranks(job, SIGKILL);
+            return;
         }
-        children->pids[children->count++] = pid;
-        children->alive++;
+        job->pids[i] = pid;
+        job->alive++;
     }
-    return 0;
 }
 
-static int run_ranks(const Plan *plan, Error *err) {
+static int run_ranks(Job *job, Error *err) {
+    if (job->world_size == 1) {
+        int status = live(job, 0);
+        return status ? error_set(err, status, "rank 0 ended with status %d", status) : 0;
+    }
+    const struct timespec look = {.tv_sec = LOOK_S};
     sigset_t chld, mask;
     sigemptyset(&chld);
     sigaddset(&chld, SIGCHLD);
     sigprocmask(SIG_BLOCK, &chld, &mask);
-    Children children = {.pids = memory_zalloc((size_t)plan->nproc * sizeof *children.pids)};
-    Error first = {0};
-    (void)start_ranks(&children, plan, &mask, &first);
-    await_ranks(&children, plan, &chld, &first);
+    job->pids = memory_zalloc((size_t)job->nproc * sizeof *job->pids);
+    start_ranks(job, &mask);
+    for (reap(job); job->alive > 0; reap(job)) {
+        (void)sigtimedwait(&chld, NULL, &look); // reap polls all ranks, whatever the wake-up
+        if (job->kill_at_ns && clock_ns() >= job->kill_at_ns) signal_ranks(job, SIGKILL);
+    }
     sigprocmask(SIG_SETMASK, &mask, NULL);
-    free(children.pids);
-    return first.status ? error_set(err, first.status, "%s", first.message) : 0;
-}
-
-static int run_alone(const Plan *plan, Error *err) {
-    int status = live(plan, 0);
-    return status ? error_set(err, status, "rank 0 ended with status %d", status) : 0;
+    free(job->pids);
+    return job->error.status ? error_set(err, job->error.status, "%s", job->error.message) : 0;
 }
 
 // "auto": file:// in a new folder. A free port could be taken by another process before it is
 // bound.
-static int run_auto(Plan *plan, Error *err) {
-    char *folder = memory_format("%s/ddpc.XXXXXX", P_tmpdir);
-    int status = -1;
-    if (mkdtemp(folder)) {
-        char *file = memory_format("%s/meeting", folder), *url = memory_format("file://%s", file);
-        plan->url = url;
-        status = plan->world_size == 1 ? run_alone(plan, err) : run_ranks(plan, err);
-        (void)unlink(file); // exists only if a rank died early
-        (void)rmdir(folder);
-        free(url);
-        free(file);
-    } else {
-        error_set(err, STATUS_FAILED, "cannot make a folder like %s: %s", folder, strerror(errno));
-    }
-    free(folder);
+static int run_auto(Job *job, Error *err) {
+    char folder[] = P_tmpdir "/ddpc.XXXXXX", file[sizeof folder + 8], url[sizeof file + 7];
+    if (!mkdtemp(folder))
+        return error_set(err, STATUS_FAILED, "cannot make a folder like %s: %s", folder,
+                         strerror(errno));
+    snprintf(file, sizeof file, "%s/meeting", folder);
+    snprintf(url, sizeof url, "file://%s", file);
+    job->url = url;
+    int status = run_ranks(job, err);
+    (void)unlink(file); // exists only if a rank died early
+    (void)rmdir(folder);
     return status;
 }
 
@@ -170,16 +156,14 @@ int launch_processes(RankMain *rank_main, int nproc, int machines, int machine_r
                          machines);
     if (machine_rank < 0 || machine_rank >= machines)
         return error_set(err, STATUS_USAGE, "there is no machine %d of %d", machine_rank, machines);
-    Plan plan = {.rank_main = rank_main,
-                 .arguments = arguments,
-                 .nproc = nproc,
-                 .world_size = nproc * machines,
-                 .first_rank = machine_rank * nproc,
-                 .url = url};
-    bool is_auto = strcmp(url, "auto") == 0;
-    if (is_auto && machines > 1)
-        return error_set(err, STATUS_USAGE, "url auto is for one machine, not %d: give tcp://",
-                         machines);
-    if (is_auto) return run_auto(&plan, err);
-    return plan.world_size == 1 ? run_alone(&plan, err) : run_ranks(&plan, err);
+    Job job = {.rank_main = rank_main,
+               .arguments = arguments,
+               .nproc = nproc,
+               .world_size = nproc * machines,
+               .first_rank = machine_rank * nproc,
+               .url = url};
+    if (strcmp(url, "auto") != 0) return run_ranks(&job, err);
+    if (machines == 1) return run_auto(&job, err);
+    return error_set(err, STATUS_USAGE, "url auto is for one machine, not %d: give tcp://",
+                     machines);
 }

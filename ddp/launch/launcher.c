@@ -72,7 +72,8 @@ static int launch_open(Launch *launch, Error *err) {
     if (make_token(launch, err) != 0) return -1;
     launch->output = output_open(o, err);
     if (!launch->output) return -1;
-    size_t descriptors = output_poll_max(launch->output) + 1 + STARTS_AT_A_TIME;
+    // Each rank's stdout and stderr, both consoles, signals, and ranks that are starting.
+    size_t descriptors = 2 * (size_t)o->local_ranks + 2 + 1 + STARTS_AT_A_TIME;
     launch->poll_entries = memory_zalloc(descriptors * sizeof *launch->poll_entries);
     if (open_signals(launch, err) != 0 || guard_open(&launch->guard, err) != 0) return -1;
     if (heartbeat_board_open(&launch->board, o->local_ranks, err) != 0) return -1;

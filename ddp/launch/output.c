@@ -168,10 +168,6 @@ static bool crowded(const Console *console) {
     return bytes_count(&console->queue) > QUEUE_MAX_BYTES;
 }
 
-size_t output_poll_max(const Output *output) {
-    return (size_t)output->ranks * STREAMS + STREAMS;
-}
-
 size_t output_poll(const Output *output, struct pollfd *entries) {
     size_t count = 0;
     for (int i = 0; i < STREAMS; i++) {
@@ -228,7 +224,8 @@ const char *output_last_words(const Output *output, int local_rank) {
     return output->streams[output->ranks + local_rank].last;
 }
 
-bool output_has_shown(const Output *output, const char *words) {
+bool output_has_shown(const Output *output, int local_rank) {
+    const char *words = output_last_words(output, local_rank);
     return words[0] && strcmp(output->error, words) == 0;
 }
 

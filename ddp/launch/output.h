@@ -30,8 +30,7 @@ void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd
 // not waited for.
 void output_end(Output *output);
 
-// Fills entries [output_poll_max] with the descriptors to poll; returns how many.
-size_t output_poll_max(const Output *output);
+// Fills entries with the descriptors to poll, at most 2 * local_ranks + 2; returns how many.
 size_t output_poll(const Output *output, struct pollfd *entries);
 // Reads and writes as much as the descriptors accept without blocking.
 void output_pump(Output *output);
@@ -45,9 +44,9 @@ int output_flush(Output *output, double seconds);
 void output_say(Output *output, const char *format, ...) __attribute__((format(printf, 2, 3)));
 // The last line on the rank's stderr that is not blank, unprintable bytes as '?'; "" if none.
 const char *output_last_words(const Output *output, int local_rank);
-// Whether the console shows an error line with these words. (Repetitions by other ranks are
-// hidden.)
-bool output_has_shown(const Output *output, const char *words);
+// Whether the console shows an error line with the rank's last words. (Repetitions by other ranks
+// are hidden.)
+bool output_has_shown(const Output *output, int local_rank);
 // Columns of the terminal that shows this rank's progress bar; 0: no bar. Only rank 0 has a bar,
 // and only if its stderr has no log file.
 int output_bar_columns(const Output *output, int local_rank);
