@@ -7,17 +7,32 @@
 #include "common/train/checks.h"
 #include "ddp/distributed_data_parallel.h"
 #include "ddp/reducer.h"
-#include "ddp/rendezvous/rank_watch.h"
 
 enum { COMM_SPANS = 1 << 16 };
 
 typedef struct DdpStrategy {
+    JobWatch watch; // must be the first field: its functions are given a pointer to it
     ProcessGroup *group;
     uint64_t bucket_ns; // pg_totals' bucket_ns at the end of the last step
 } DdpStrategy;
 
 static DdpStrategy *state_of(const Strategy *self) {
     return self->state;
+}
+
+// ---- the watch ----------------------------------------------------------------------------------
+
+// Phases and steps go to the group's observer, and a failure of this rank breaks the group.
+static void enter_phase(const JobWatch *self, const char *phase, uint64_t step) {
+    pg_enter(((const DdpStrategy *)self)->group, phase, step);
+}
+
+static int check_group(const JobWatch *self, Error *err) {
+    return pg_check_sound(((const DdpStrategy *)self)->group, err);
+}
+
+static void give_up(const JobWatch *self, const Error *cause) {
+    (void)pg_abort(((const DdpStrategy *)self)->group, cause);
 }
 
 // ---- the device ---------------------------------------------------------------------------------
@@ -78,7 +93,8 @@ static int sync_buffers(Strategy *self, Error *err) {
 Strategy *strategy_ddp(Module *wrapper, Device *device, Sampler *sampler) {
     Strategy *strategy = strategy_single(ddp_module(wrapper), device, sampler);
     strategy->state = memory_zalloc(sizeof(DdpStrategy));
-    state_of(strategy)->group = ddp_group(wrapper);
+    *state_of(strategy) =
+        (DdpStrategy){.watch = {enter_phase, check_group, give_up}, .group = ddp_group(wrapper)};
     strategy->global_mean = ddp_config(wrapper)->global_normalization;
     strategy->module = wrapper;
     strategy->hold_gradients = hold_gradients;
@@ -140,7 +156,6 @@ static void close_ddp(Job *self) {
     pg_close(group);
     sampler_close(strategy->sampler);
     device_close(strategy->device);
-    rank_watch_close(self->watch);
     free(strategy->state);
     free(strategy);
     free(self);
@@ -155,7 +170,7 @@ Job *job_ddp(Strategy *strategy, const Rendezvous *me) {
     job->rank = pg_rank(group_of(job));
     job->fake_hosts = me->fake_hosts;
     job->sharding = hook->sharding;
-    job->watch = rank_watch_open(group_of(job));
+    job->watch = &state_of(strategy)->watch;
     job->unrecordable = unrecordable;
     job->moved_bytes = moved_bytes;
     job->set_trace = set_trace;

@@ -99,11 +99,11 @@ static int publish(Meeting *m, const char *key, const char *kind, const char *te
     return check_verdict(stands, err);
 }
 
-// Publishes why this rank gives up; a failure of that is ignored.
-static void publish_error(Meeting *m, const char *key, const Error *cause) {
-    Error ignored = {0};
+// Publishes why this rank gives up; a failure of that is ignored. Returns -1.
+static int give_up(Meeting *m, const char *key, const Error *cause) {
     const char *kind = cause->status == STATUS_USAGE ? "usage" : "error";
-    (void)publish(m, key, kind, cause->message, &ignored);
+    (void)publish(m, key, kind, cause->message, NULL);
+    return -1;
 }
 
 // Reads a verdict, up to a second after the deadline: rank 0 publishes the missing ranks only then.
@@ -148,8 +148,7 @@ static int leave_card(Meeting *m, Error *err) {
                          m->me.rank);
     error_set(err, STATUS_USAGE, "two processes say that they are rank %d: pid %d on %s and pid %d",
               m->me.rank, other.pid, other.host, card->pid);
-    publish_error(m, "plan", err);
-    return -1;
+    return give_up(m, "plan", err);
 }
 
 // ---- Rank 0: reads the cards, publishes the plan
@@ -259,15 +258,10 @@ static int await_reached(Meeting *m, Error *err) {
 }
 
 static int lead(Meeting *m, Error *err) {
-    if (gather_cards(m, err) != 0 || m->backend->create(&m->place, err) != 0) {
-        publish_error(m, "plan", err);
-        return -1;
-    }
+    if (gather_cards(m, err) != 0 || m->backend->create(&m->place, err) != 0)
+        return give_up(m, "plan", err);
     if (publish(m, "plan", "ok", m->place.address, err) != 0) return -1;
-    if (await_reached(m, err) != 0) {
-        publish_error(m, "go", err);
-        return -1;
-    }
+    if (await_reached(m, err) != 0) return give_up(m, "go", err);
     return publish(m, "go", "ok", "", err);
 }
 
@@ -277,56 +271,52 @@ static int follow(Meeting *m, Error *err) {
     char nothing[VERDICT_MAX], key[32];
     if (await_verdict(m, "plan", m->place.address, sizeof m->place.address, err) != 0) return -1;
     snprintf(key, sizeof key, "attached/%d", m->me.rank);
-    if (m->backend->reach && m->backend->reach(&m->place, err) != 0) {
-        publish_error(m, key, err);
-        return -1;
-    }
+    if (m->backend->reach && m->backend->reach(&m->place, err) != 0) return give_up(m, key, err);
     if (publish(m, key, "ok", "", err) != 0) return -1;
     return await_verdict(m, "go", nothing, sizeof nothing, err);
 }
 
 // ---- The store
 
-static int serve(Meeting *m, int *port, const char *token, Error *err) {
-    m->server = store_serve(m->me.master_addr, *port, token, err);
+static int serve(Meeting *m, Error *err) {
+    m->server = store_serve(m->me.master_addr, m->me.master_port, m->me.token, err);
     if (!m->server) return -1;
-    *port = store_server_port(m->server);
+    m->me.master_port = store_server_port(m->server);
     return 0;
 }
 
-// file://: rank 0 serves at a free port and writes the token to the file, readable by its owner.
-static int find_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
-    const Rendezvous *me = &m->me;
+// Serves at a free port.
+static int serve_anywhere(Meeting *m, Error *err) {
+    m->me.master_port = 0;
+    return store_make_token(m->me.token, err) == 0 ? serve(m, err) : -1;
+}
+
+// file://: rank 0 writes port and token to the file, which is readable by its owner.
+static int find_store(Meeting *m, Error *err) {
+    Rendezvous *me = &m->me;
     m->file = meeting_file_join(me->file_path, me->rank, me->world_size, m->deadline_ns, err);
     if (!m->file) return -1;
-    if (me->rank != 0) return meeting_file_await(m->file, port, token, m->deadline_ns, err);
-    *port = 0;
-    if (store_make_token(token, err) != 0 || serve(m, port, token, err) != 0) return -1;
-    return meeting_file_publish(m->file, *port, token, m->deadline_ns, err);
+    if (me->rank != 0)
+        return meeting_file_await(m->file, &me->master_port, me->token, m->deadline_ns, err);
+    if (serve_anywhere(m, err) != 0) return -1;
+    return meeting_file_publish(m->file, me->master_port, me->token, m->deadline_ns, err);
 }
 
-// Rank 0 sends "ok ADDRESS PORT TOKEN" or "error ..." by the starter's backend.
-static void say_where(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1],
-                      char text[VERDICT_MAX], Error *err) {
-    Error error = {0};
-    char *host = m->me.master_addr;
-    *port = 0;
-    if (m->me.several_hosts) (void)init_own_address(host, sizeof m->me.master_addr, &error);
-    if (error.status == STATUS_OK && store_make_token(token, &error) == 0 &&
-        serve(m, port, token, &error) == 0)
-        snprintf(text, VERDICT_MAX, "ok %s %d %s", host, *port, token);
-    else
-        snprintf(text, VERDICT_MAX, "error %s", error.message);
-    if (error.status != STATUS_OK) error_set(err, error.status, "%s", error.message);
-}
-
-// Without MASTER_ADDR rank 0 serves at a free port, and the starter's backend broadcasts it.
-static int find_told_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1], Error *err) {
-    char text[VERDICT_MAX] = "";
-    if (m->me.rank == 0) say_where(m, port, token, text, err);
+// Without MASTER_ADDR rank 0 broadcasts "ok ADDRESS PORT TOKEN" or "error ..." by the starter's
+// backend.
+static int find_told_store(Meeting *m, Error *err) {
+    Rendezvous *me = &m->me;
+    char text[VERDICT_MAX] = "", *host = me->master_addr;
+    if (me->rank == 0) {
+        bool known = !me->several_hosts || init_own_address(host, sizeof me->master_addr, err) == 0;
+        if (known && serve_anywhere(m, err) == 0)
+            snprintf(text, sizeof text, "ok %s %d %s", host, me->master_port, me->token);
+        else
+            snprintf(text, sizeof text, "error %s", err->message);
+    }
     m->starter->tell(text, sizeof text, m->options.timeout_s);
-    if (m->me.rank == 0) return m->server ? 0 : -1;
-    if (sscanf(text, "ok %255s %d %64s", m->me.master_addr, port, token) == 3) return 0;
+    if (me->rank == 0) return m->server ? 0 : -1;
+    if (sscanf(text, "ok %255s %d %64s", host, &me->master_port, me->token) == 3) return 0;
     return error_set(err, STATUS_FAILED, "%s",
                      strncmp(text, "error ", 6) == 0 ? text + 6 : "rank 0 said nothing");
 }
@@ -334,18 +324,16 @@ static int find_told_store(Meeting *m, int *port, char token[STORE_TOKEN_MAX + 1
 // Connects to the store, and serves it first if this rank has to.
 static Store *open_store(Meeting *m, Error *err) {
     const Rendezvous *me = &m->me;
+    int status = 0;
     if (me->store) return store_clone(me->store, m->options.timeout_s, err);
-    int port = me->master_port;
-    char token[STORE_TOKEN_MAX + 1];
-    memcpy(token, me->token, sizeof token);
-    if (me->file_path[0]) {
-        if (find_store(m, &port, token, err) != 0) return NULL;
-    } else if (me->master_unknown && m->starter && m->starter->tell) {
-        if (find_told_store(m, &port, token, err) != 0) return NULL;
-    } else if (me->rank == 0 && !me->launcher_store && serve(m, &port, token, err) != 0) {
-        return NULL;
-    }
-    return store_connect(me->master_addr, port, token, m->options.timeout_s, err);
+    if (me->file_path[0])
+        status = find_store(m, err);
+    else if (me->master_unknown && m->starter && m->starter->tell)
+        status = find_told_store(m, err);
+    else if (me->rank == 0 && !me->launcher_store)
+        status = serve(m, err);
+    if (status != 0) return NULL;
+    return store_connect(me->master_addr, me->master_port, me->token, m->options.timeout_s, err);
 }
 
 // Disconnects. The rank that serves the store closes it after the others have read their last
