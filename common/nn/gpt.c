@@ -15,24 +15,17 @@ enum { ATTENTION_QKV, ATTENTION_OUT };                         // of its attenti
 enum { MLP_IN, MLP_GELU, MLP_OUT };                            // and of its MLP
 enum { CONFIG_HEADS, CONFIG_LAYERS = 0 };                      // an attention's; a GPT's
 
-// Both return their branch's output plus x.
-static Tensor *attend(Module *self, Tape *tape, Tensor *normal, size_t length, Tensor *x) {
-    Tensor *qkv = module_forward(self->children[ATTENTION_QKV], tape, normal);
-    Tensor *y = op_attention(tape, qkv, length, self->config[CONFIG_HEADS]);
-    return layer_linear_add(self->children[ATTENTION_OUT], tape, y, x);
-}
-
-static Tensor *mlp(Module *self, Tape *tape, Tensor *normal, Tensor *x) {
-    Tensor *wide = module_forward(self->children[MLP_IN], tape, normal);
-    wide = module_forward(self->children[MLP_GELU], tape, wide);
-    return layer_linear_add(self->children[MLP_OUT], tape, wide, x);
-}
-
+// x + attention(ln_1 x), then x + mlp(ln_2 x)
 static Tensor *block(Module *self, Tape *tape, Tensor *x, size_t length) {
-    Module **part = self->children;
-    Tensor *normal = module_forward(part[BLOCK_NORM1], tape, x);
-    x = attend(part[BLOCK_ATTENTION], tape, normal, length, x);
-    return mlp(part[BLOCK_MLP], tape, module_forward(part[BLOCK_NORM2], tape, x), x);
+    Module **part = self->children, *attention = part[BLOCK_ATTENTION], *mlp = part[BLOCK_MLP];
+    Tensor *y = module_forward(part[BLOCK_NORM1], tape, x);
+    y = module_forward(attention->children[ATTENTION_QKV], tape, y);
+    y = op_attention(tape, y, length, attention->config[CONFIG_HEADS]);
+    x = layer_linear_add(attention->children[ATTENTION_OUT], tape, y, x);
+    y = module_forward(part[BLOCK_NORM2], tape, x);
+    y = module_forward(mlp->children[MLP_IN], tape, y);
+    y = module_forward(mlp->children[MLP_GELU], tape, y);
+    return layer_linear_add(mlp->children[MLP_OUT], tape, y, x);
 }
 
 static Tensor *gpt_forward(Module *self, Tape *tape, Tensor *tokens) {

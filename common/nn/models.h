@@ -3,8 +3,8 @@
  *   toy       net1 Linear 10->10, ReLU, net2 Linear 10->5; squared error (PyTorch's DDP tutorial)
  *   mlp       fc1 .. fcN, ReLU between; hidden sizes from --hidden
  *   convnet   conv1 bn1 relu pool, conv2 bn2 relu pool, fc: two blocks and a linear head
- *   resnet20  He et al. 2015 for CIFAR: 3 stages of 3 blocks, parameter-free shortcuts, 269,722
- *             parameters for 3x32x32 and 10 classes
+ *   resnet20  of arXiv:1512.03385, for CIFAR: 3 stages of 3 blocks, parameter-free shortcuts,
+ *             269,722 parameters for 3x32x32 and 10 classes
  *   segnet    a class for every pixel: encoder, decoder and skip connections over three resolutions
  *   gpt       GPT-2's architecture (gpt.h) for texts, of any size; by itself gpt-small's:
  *   gpt-small 4 layers, 4 heads, 128 channels, texts of 64 tokens

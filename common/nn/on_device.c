@@ -4,22 +4,14 @@
 #include "common/base/memory.h"
 #include "common/nn/ops.h"
 
-typedef struct Held { // what a parameter is spared during the part's own backward
+typedef struct Held { // fields of a parameter that the part's own backward must not change
     void (*on_ready)(void *context, Tensor *tensor);
     int pending_uses;
 } Held;
 
-typedef struct Part {
-    Device *device;
-    NamedTensors parameters;
-    Tensor **inputs; // [1 + parameters.count] room for a node's: x, and the parameters it uses
-    Held *held;      // [parameters.count]
-} Part;
-
-typedef struct Crossing { // what a node saves
-    Part *part;
-    Tape *tape;    // on the part's device
-    Tensor *x, *y; // the part's input and output, on its device
+typedef struct Crossing { // saved by a node
+    Tape *tape;           // on the part's device
+    Tensor *x, *y;        // the part's input and output, on its device
 } Crossing;
 
 // Returns a copy of x on the tape's device.
@@ -29,23 +21,23 @@ static Tensor *copy_to(Tape *tape, const Tensor *x) {
     return copy;
 }
 
-// The part's tape counts uses for itself, and would call a parameter ready that has another use
-// elsewhere. On the caller's tape the whole part is one use of the parameter, and the caller says
-// when it is over.
+// The part's tape counts its own uses of a parameter, and would mark it as ready while a use
+// outside of the part is pending. On the caller's tape the part is one use of each parameter.
 static void run_part_backward(Tape *tape, Node *node) {
     Crossing *crossing = node->saved;
     Tensor **parameters = node->inputs + 1, *y = crossing->y;
     size_t count = node->input_count - 1;
+    Held *held = tape_alloc(tape, count * sizeof *held);
     for (size_t i = 0; i < count; i++) {
-        crossing->part->held[i] = (Held){parameters[i]->on_ready, parameters[i]->pending_uses};
+        held[i] = (Held){parameters[i]->on_ready, parameters[i]->pending_uses};
         parameters[i]->on_ready = NULL;
     }
     float *dy = tape_make_grad(crossing->tape, y);
     device_copy(y->device, dy, tape->device, node->output->grad, tensor_bytes(y));
     tape_backward(crossing->tape, y, &tape->error);
     for (size_t i = 0; i < count; i++) {
-        parameters[i]->on_ready = crossing->part->held[i].on_ready;
-        parameters[i]->pending_uses = crossing->part->held[i].pending_uses;
+        parameters[i]->on_ready = held[i].on_ready;
+        parameters[i]->pending_uses = held[i].pending_uses;
     }
 }
 
@@ -79,42 +71,36 @@ static bool is_used(const Tape *tape, const Tensor *parameter) {
 
 static Tensor *on_device_forward(Module *self, Tape *tape, Tensor *x) {
     if (!x) return NULL;
-    Part *part = self->state;
+    const NamedTensors *parameters = self->state;
     x = op_float32(tape, x);
-    Tape *there = tape_fork(tape, part->device);
+    Tape *there = tape_fork(tape, parameters->items[0].tensor->device);
     Crossing *saved = tape_alloc(tape, sizeof *saved);
-    *saved = (Crossing){.part = part, .tape = there, .x = copy_to(there, x)};
+    *saved = (Crossing){.tape = there, .x = copy_to(there, x)};
     saved->x->requires_grad = x->requires_grad;
     saved->y = op_float32(there, module_forward(self->children[0], there, saved->x));
     if (tape_error(there, &tape->error) != 0) return NULL;
     Tensor *y = copy_to(tape, saved->y);
+    Tensor **inputs = tape_alloc(tape, (1 + parameters->count) * sizeof *inputs);
     size_t count = 0;
-    part->inputs[count++] = x;
-    for (size_t i = 0; i < part->parameters.count; i++)
-        if (is_used(there, part->parameters.items[i].tensor))
-            part->inputs[count++] = part->parameters.items[i].tensor;
-    tape_record(tape, "on_device", on_device_backward, y, count, part->inputs, saved);
+    inputs[count++] = x;
+    for (size_t i = 0; i < parameters->count; i++)
+        if (is_used(there, parameters->items[i].tensor))
+            inputs[count++] = parameters->items[i].tensor;
+    tape_record(tape, "on_device", on_device_backward, y, count, inputs, saved);
     return y;
 }
 
 static void on_device_destroy(Module *self) {
-    Part *part = self->state;
-    named_tensors_free(&part->parameters);
-    free(part->inputs);
-    free(part->held);
-    free(part);
+    named_tensors_free(self->state);
+    free(self->state);
 }
 
 Module *layer_on_device(Module *part) {
-    Part *state = memory_zalloc(sizeof *state);
-    state->parameters = module_tensors(part, MODULE_PARAMETERS);
-    size_t count = state->parameters.count;
-    CHECK(count > 0, "a %s without parameters is on every device", part->type);
-    state->device = state->parameters.items[0].tensor->device;
-    state->inputs = memory_zalloc((1 + count) * sizeof(Tensor *));
-    state->held = memory_zalloc(count * sizeof *state->held);
+    NamedTensors *parameters = memory_zalloc(sizeof *parameters);
+    *parameters = module_tensors(part, MODULE_PARAMETERS);
+    CHECK(parameters->count > 0, "a %s without parameters is on every device", part->type);
     Module *module = module_create("OnDevice", on_device_forward);
-    module->state = state;
+    module->state = parameters;
     module->destroy = on_device_destroy;
     module_add(module, "", part);
     return module;

@@ -7,11 +7,6 @@
 
 // ---- linear -----------------------------------------------------------------------------------
 
-// Returns a product's operand: x in 16 bits if the tape stores 16-bit tensors.
-static Tensor *factor(Tape *tape, Tensor *x) {
-    return tape_stores_halves(tape) ? op_half(tape, x) : x;
-}
-
 static Compute matmul_room(Tape *tape, size_t m, size_t n, size_t k) {
     size_t bytes = KERNELS(tape)->matrix->matmul_workspace(tape->precision, m, n, k);
     return (Compute){tape->precision, tape_scratch(tape, bytes)};
@@ -120,7 +115,7 @@ static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor
 
 static Tensor *linear(Tape *tape, Tensor *x, Tensor *weight, Tensor *bias, ReluMask *relu) {
     void *saved = NULL;
-    x = factor(tape, x);
+    if (tape_stores_halves(tape)) x = op_half(tape, x);
     Tensor *y = product(tape, x, weight, bias, relu, &saved);
     if (y) tape_record(tape, "linear", linear_backward, y, 3, (Tensor *[]){x, weight, bias}, saved);
     return y;

@@ -4,32 +4,28 @@
 
 #define KERNELS(tape) device_kernels((tape)->device)
 
-// Fills a window for x and checks that it fits. Returns false after recording an error.
+// Fills a window for x and checks that it fits. Returns false after recording an error: tape_fail's
+// NULL converts to false.
 static bool make_window(Tape *tape, const char *op, const Tensor *x, size_t k, size_t kernel,
                         size_t stride, size_t pad, Window *window) {
-    if (x->ndim != 4) {
-        tape_fail(tape, op, "expected an image [n, c, h, w], got %s", tensor_describe(x).text);
-        return false;
-    }
-    if (stride == 0) {
-        tape_fail(tape, op, "the stride is 0");
-        return false;
-    }
+    if (x->ndim != 4)
+        return tape_fail(tape, op, "expected an image [n, c, h, w], got %s",
+                         tensor_describe(x).text);
+    if (stride == 0) return tape_fail(tape, op, "the stride is 0");
+    const size_t h = x->shape[2], w = x->shape[3];
+    if (h + 2 * pad < kernel || w + 2 * pad < kernel)
+        return tape_fail(tape, op, "a window of %zu with padding %zu is larger than the input %s",
+                         kernel, pad, tensor_describe(x).text);
     *window = (Window){.n = x->shape[0],
                        .c = x->shape[1],
-                       .h = x->shape[2],
-                       .w = x->shape[3],
+                       .h = h,
+                       .w = w,
                        .k = k,
                        .kernel = kernel,
                        .stride = stride,
-                       .pad = pad};
-    if (window->h + 2 * pad < kernel || window->w + 2 * pad < kernel) {
-        tape_fail(tape, op, "a window of %zu with padding %zu is larger than the input %s", kernel,
-                  pad, tensor_describe(x).text);
-        return false;
-    }
-    window->oh = (window->h + 2 * pad - kernel) / stride + 1;
-    window->ow = (window->w + 2 * pad - kernel) / stride + 1;
+                       .pad = pad,
+                       .oh = (h + 2 * pad - kernel) / stride + 1,
+                       .ow = (w + 2 * pad - kernel) / stride + 1};
     return true;
 }
 
@@ -154,9 +150,8 @@ bool batch_norm_check_input(Tape *tape, const char *op, const Tensor *x,
                             const BatchNormState *state) {
     size_t c = tensor_count(state->weight);
     if ((x->ndim == 2 || x->ndim == 4) && x->shape[1] == c) return true;
-    tape_fail(tape, op, "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
-              tensor_describe(x).text);
-    return false;
+    return tape_fail(tape, op, "expected [n, %zu] or [n, %zu, h, w], got %s", c, c,
+                     tensor_describe(x).text);
 }
 
 BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state) {
@@ -170,14 +165,6 @@ BatchNorm batch_norm_of(const Tensor *x, const BatchNormState *state) {
                        .running_var = tensor_f32(state->running_var),
                        .momentum = state->momentum,
                        .eps = state->eps};
-}
-
-static bool is_batch(Tape *tape, const Tensor *x) {
-    if (!tape->training || tensor_count(x) != x->shape[1]) return true;
-    tape_fail(tape, "batch_norm",
-              "Expected more than 1 value per channel when training, got input size %s",
-              tensor_describe(x).text);
-    return false;
 }
 
 // Runs the kernel of training or evaluation for the type of x.
@@ -205,6 +192,16 @@ static Tensor *normalize(Tape *tape, const Tensor *x, BatchNormSaved *saved) {
 // relu: residual, which may be NULL, is added before.
 static Tensor *batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bool relu,
                           Tensor *residual) {
+    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state)) return NULL;
+    if (tape->training && tensor_count(x) == x->shape[1])
+        return tape_fail(tape, "batch_norm",
+                         "Expected more than 1 value per channel when training, got input size %s",
+                         tensor_describe(x).text);
+    if (residual && !tensor_same_shape(x, residual))
+        return tape_fail(tape, "batch_norm", "a residual %s does not fit %s",
+                         tensor_describe(residual).text, tensor_describe(x).text);
+    if (residual && tensor_is_half(x) != tensor_is_half(residual)) // then their sum is float32
+        return op_relu(tape, op_add(tape, op_batch_norm(tape, x, state), residual));
     if (tape->recording && !tape->training) { // this gradient has no 16-bit kernel
         x = op_float32(tape, x);
         residual = op_float32(tape, residual);
@@ -213,12 +210,9 @@ static Tensor *batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bo
     *saved = (BatchNormSaved){.norm.of = batch_norm_of(x, state), .training = tape->training};
     saved->norm.of.num_batches_tracked = state->num_batches_tracked->data;
     saved->norm.of.relu = relu;
-    if (tensor_is_half(x)) {
-        saved->norm.x = tensor_half(x);
-        saved->norm.residual = residual ? tensor_half(residual) : NULL;
-    } else {
-        saved->norm.of.residual = residual ? tensor_f32(residual) : NULL;
-    }
+    if (tensor_is_half(x)) saved->norm.x = tensor_half(x);
+    if (residual && tensor_is_half(x)) saved->norm.residual = tensor_half(residual);
+    if (residual && !tensor_is_half(x)) saved->norm.of.residual = tensor_f32(residual);
     Tensor *y = normalize(tape, x, saved);
     tape_record(tape, relu ? "batch_norm_relu" : "batch_norm", batch_norm_backward, y, 4,
                 (Tensor *[]){x, state->weight, state->bias, residual}, saved);
@@ -226,19 +220,10 @@ static Tensor *batch_norm(Tape *tape, Tensor *x, const BatchNormState *state, bo
 }
 
 Tensor *op_batch_norm(Tape *tape, Tensor *x, const BatchNormState *state) {
-    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state) || !is_batch(tape, x))
-        return NULL;
     return batch_norm(tape, x, state, false, NULL);
 }
 
 Tensor *op_batch_norm_relu(Tape *tape, Tensor *x, const BatchNormState *state, Tensor *residual) {
-    if (!x || !batch_norm_check_input(tape, "batch_norm", x, state) || !is_batch(tape, x))
-        return NULL;
-    if (residual && !tensor_same_shape(x, residual))
-        return tape_fail(tape, "batch_norm", "a residual %s does not fit %s",
-                         tensor_describe(residual).text, tensor_describe(x).text);
-    if (residual && tensor_is_half(x) != tensor_is_half(residual)) // then their sum is float32
-        return op_relu(tape, op_add(tape, op_batch_norm(tape, x, state), residual));
     return batch_norm(tape, x, state, true, residual);
 }
 

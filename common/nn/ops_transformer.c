@@ -15,26 +15,20 @@ static Embedding embedding_of(const Tensor *tokens, const Tensor *wte) {
                        .channels = wte->shape[1]};
 }
 
-// Positions beyond the texts' length have gradient 0.
-static void position_backward(Tape *tape, const Embedding *of, const float *dy, Tensor *wpe) {
-    bool accumulate;
-    float *grad = tape_grad(tape, wpe, &accumulate);
-    size_t used = of->length * of->channels, count = tensor_count(wpe);
-    if (grad) {
-        KERNELS(tape)->position_gradient(of, dy, grad, accumulate);
-        if (!accumulate)
-            device_kernels(tape->device)->elementwise->fill(grad + used, 0.0f, count - used);
-    }
-    tape_grad_done(tape, wpe);
-}
-
 static void embedding_backward(Tape *tape, Node *node) {
-    Tensor *tokens = node->inputs[0], *wte = node->inputs[1];
+    Tensor *tokens = node->inputs[0], *wte = node->inputs[1], *wpe = node->inputs[2];
     const Embedding of = embedding_of(tokens, wte);
     const float *dy = node->output->grad;
     bool accumulate;
-    position_backward(tape, &of, dy, node->inputs[2]);
-    float *grad = tape_grad(tape, wte, &accumulate);
+    float *grad = tape_grad(tape, wpe, &accumulate);
+    if (grad) KERNELS(tape)->position_gradient(&of, dy, grad, accumulate);
+    if (grad && !accumulate) { // positions beyond the texts' length have gradient 0
+        size_t used = of.length * of.channels;
+        device_kernels(tape->device)
+            ->elementwise->fill(grad + used, 0.0f, tensor_count(wpe) - used);
+    }
+    tape_grad_done(tape, wpe);
+    grad = tape_grad(tape, wte, &accumulate);
     if (grad)
         KERNELS(tape)->embedding_gradient(
             &of, dy, grad, accumulate, tape_scratch(tape, KERNELS(tape)->embedding_workspace(&of)));

@@ -3,7 +3,7 @@
 
 #include "common/base/format.h"
 
-static void print_module(Module *module, const char *path, FILE *stream) {
+static void print_tree(Module *module, const char *path, FILE *stream) {
     size_t elements = 0;
     char shapes[160] = "";
     for (int i = 0; i < module->parameter_count; i++) {
@@ -14,10 +14,6 @@ static void print_module(Module *module, const char *path, FILE *stream) {
     }
     if (module->parameter_count > 0)
         fprintf(stream, "%-24s %-12s %-44s %12zu\n", path, module->type, shapes, elements);
-}
-
-static void print_tree(Module *module, const char *path, FILE *stream) {
-    print_module(module, path, stream);
     for (int i = 0; i < module->child_count; i++) {
         Module *child = module->children[i];
         char name[MODULE_PATH];

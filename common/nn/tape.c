@@ -109,15 +109,11 @@ static bool wants_grad(const Tensor *input) {
     return input && input->requires_grad;
 }
 
-static bool any_wants_grad(Tensor *const *inputs, size_t count) {
-    for (size_t i = 0; i < count; i++)
-        if (wants_grad(inputs[i])) return true;
-    return false;
-}
-
 Node *tape_record(Tape *tape, const char *op, void (*backward)(Tape *, Node *), Tensor *output,
                   size_t input_count, Tensor *const *inputs, void *saved) {
-    if (!tape->recording || !any_wants_grad(inputs, input_count)) return NULL;
+    bool wanted = false;
+    for (size_t i = 0; i < input_count; i++) wanted = wanted || wants_grad(inputs[i]);
+    if (!tape->recording || !wanted) return NULL;
     output->requires_grad = true;
     if (tape->count == tape->capacity) {
         tape->capacity = tape->capacity ? 2 * tape->capacity : 64;
@@ -213,25 +209,19 @@ bool tape_grad_take(Tape *tape, Node *node, Tensor *input) {
     return true;
 }
 
-// sum (+)= grad, both stored in the type of the gradient of `like`.
-static void add_gradient(Tape *tape, const Tensor *like, float *sum, const float *grad) {
-    const Kernels *kernels = device_kernels(tape->device);
-    size_t count = tensor_count(like);
-    if (tensor_is_half(like))
-        kernels->halves->add(tensor_precision(like), (void *)sum, (void *)sum, (const void *)grad,
-                             count);
-    else
-        kernels->elementwise->accumulate(sum, grad, count);
-}
-
 void tape_pass_gradient(Tape *tape, Node *node, Tensor *input, bool may_take) {
+    const Kernels *kernels = device_kernels(tape->device);
     bool accumulate;
     if (!(may_take && tape_grad_take(tape, node, input))) {
+        const float *dy = node->output->grad;
         float *grad = tape_grad(tape, input, &accumulate);
-        if (grad && accumulate)
-            add_gradient(tape, input, grad, node->output->grad);
+        if (grad && !accumulate)
+            device_copy(tape->device, grad, tape->device, dy, grad_bytes(input));
+        else if (grad && tensor_is_half(input))
+            kernels->halves->add(tensor_precision(input), (void *)grad, (void *)grad,
+                                 (const void *)dy, tensor_count(input));
         else if (grad)
-            device_copy(tape->device, grad, tape->device, node->output->grad, grad_bytes(input));
+            kernels->elementwise->accumulate(grad, dy, tensor_count(input));
     }
     tape_grad_done(tape, input);
 }
@@ -261,15 +251,6 @@ static void count_uses(Tape *tape, const Tensor *root) {
     }
 }
 
-// The gradient of a loss with respect to itself, kept on the device from step to step.
-static float *gradient_of_one(Tape *tape) {
-    if (!tape->one) {
-        tape->one = device_alloc(tape->device, sizeof *tape->one);
-        device_kernels(tape->device)->elementwise->fill(tape->one, 1.0f, 1);
-    }
-    return tape->one;
-}
-
 // Fills the gradient of a loss; the caller fills that of any other output.
 static int check_output(Tape *tape, Tensor *output, Error *err) {
     if (!output) {
@@ -282,7 +263,11 @@ static int check_output(Tape *tape, Tensor *output, Error *err) {
           tensor_count(output));
     if (!output->requires_grad)
         return error_set(err, STATUS_FAILED, "the loss does not depend on any parameter");
-    output->grad = gradient_of_one(tape);
+    if (!tape->one) {
+        tape->one = device_alloc(tape->device, sizeof *tape->one);
+        device_kernels(tape->device)->elementwise->fill(tape->one, 1.0f, 1);
+    }
+    output->grad = tape->one;
     output->has_grad = true;
     return 0;
 }

@@ -127,8 +127,8 @@ int safetensors_write(const char *path, const SafeTensors *content, Error *err) 
     int status = 0;
     if (content->count > SAFE_TENSORS_MAX || length > SAFE_HEADER_MAX)
         status = error_set(err, STATUS_USAGE,
-                           "cannot write %s: %zu tensors with a header of %zu bytes, which nobody "
-                           "could read back (%d and %d are the most)",
+                           "cannot write %s: %zu tensors with a header of %zu bytes; the reader "
+                           "accepts at most %d and %d",
                            path, content->count, length, SAFE_TENSORS_MAX, SAFE_HEADER_MAX);
     if (status == 0) status = file_begin(&file, path, err);
     if (status == 0) {

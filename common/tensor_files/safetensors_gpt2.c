@@ -23,13 +23,9 @@ static bool begins_with(const char *name, const char *start) {
     return strncmp(name, start, strlen(start)) == 0;
 }
 
-static const char *without_prefix(const char *name) {
-    return begins_with(name, PREFIX) ? name + strlen(PREFIX) : name;
-}
-
 // Whether this is tensor `part` of a block: "attn.bias" of "h.11.attn.bias".
 static bool is_of_block(const SafeEntry *entry, const char *part) {
-    const char *name = without_prefix(entry->name);
+    const char *name = entry->name + (begins_with(entry->name, PREFIX) ? strlen(PREFIX) : 0);
     if (!begins_with(name, "h.")) return false;
     size_t digits = strspn(name + 2, "0123456789");
     return digits > 0 && name[2 + digits] == '.' && strcmp(name + 2 + digits + 1, part) == 0;
@@ -87,16 +83,6 @@ static bool is_weight_of_conv1d(const SafeEntry *entry) {
     return false;
 }
 
-static void drop_masks(SafeTensors *content) {
-    size_t kept = 0;
-    for (size_t i = 0; i < content->count; i++) {
-        const SafeEntry *entry = &content->entries[i];
-        if (!is_of_block(entry, "attn.bias") && !is_of_block(entry, "attn.masked_bias"))
-            content->entries[kept++] = *entry;
-    }
-    content->count = kept;
-}
-
 // Adds the prefix to the entry's name; a name too long for it stays, and loading rejects it.
 static void add_prefix(SafeEntry *entry) {
     size_t length = strlen(entry->name), more = strlen(PREFIX);
@@ -110,11 +96,14 @@ int safetensors_convert_gpt2(SafeTensors *content, const char *path, Error *err)
     if (!attention || !is_conv1d(attention)) return 0;
     bool prefixed = begins_with(attention->name, PREFIX);
     if (check_uniform(content, path, prefixed, err) != 0) return -1;
-    drop_masks(content);
+    size_t kept = 0;
     for (size_t i = 0; i < content->count; i++) {
         SafeEntry *entry = &content->entries[i];
+        if (is_of_block(entry, "attn.bias") || is_of_block(entry, "attn.masked_bias")) continue;
         if (is_weight_of_conv1d(entry)) transpose(entry);
         if (!prefixed) add_prefix(entry);
+        content->entries[kept++] = *entry;
     }
+    content->count = kept;
     return 0;
 }
