@@ -11,10 +11,7 @@
 #include "common/base/memory.h"
 #include "common/base/trace.h"
 #include "common/nn/tape.h"
-#include "dp/gather.h"
-#include "dp/parallel_apply.h"
-#include "dp/replicate.h"
-#include "dp/scatter.h"
+#include "dp/operations.h"
 
 typedef struct DataParallel { // the wrapper's state
     Module *module;           // the wrapper's child

@@ -8,14 +8,13 @@
  * with rows (possibly fewer than devices), and its mean is the mean of the chunks' means: not the
  * batch's mean unless all chunks have the same size. PyTorch warns of this.
  */
-#include "dp/gather.h"
+#include "dp/operations.h"
 
 #include <string.h>
 
 #include "common/base/profile.h"
 #include "common/nn/tape.h"
 #include "common/nn/tuple.h"
-#include "dp/replicate.h"
 
 typedef struct GatherSaved {
     ReplicaShards *shards;
@@ -57,53 +56,53 @@ static void gather_backward(Tape *tape, Node *node) {
     profile_leave(tape->profile, phase);
 }
 
-static int check_trees(Tape *tape, const ReplicaShards *shards) {
+// ---- PyTorch's checks, with its texts (torch/csrc/cuda/comm.cpp) --------------------------------
+
+// Both return false with the error on the tape: tape_fail's NULL converts to false.
+
+static bool check_trees(Tape *tape, const ReplicaShards *shards) {
     const Tensor *first = shards->items[0].y;
-    for (int i = 1; i < shards->count; i++) {
-        if (tuple_same_tree(shards->items[i].y, first)) continue;
-        tape_fail(tape, "gather",
-                  "All replicas must return the same number of tensors, but replica %d returned "
-                  "%s, replica 0 %s",
-                  i, tensor_describe(shards->items[i].y).text, tensor_describe(first).text);
-        return -1;
-    }
-    return 0;
+    char got[256], want[256];
+    for (int i = 1; i < shards->count; i++)
+        if (!tuple_same_tree(shards->items[i].y, first))
+            return tape_fail(
+                tape, "gather",
+                "All replicas must return the same number of tensors, but replica %d returned "
+                "%s, replica 0 %s",
+                i, tensor_describe(shards->items[i].y, got, sizeof got),
+                tensor_describe(first, want, sizeof want));
+    return true;
 }
 
-// PyTorch's checks, with its texts (torch/csrc/cuda/comm.cpp). Returns 0, or -1.
-static int check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
+static bool check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
     const Tensor *first = shards->items[0].outputs[leaf];
+    char got[64], want[64];
     int dim = shards->dim;
-    if (first->ndim <= dim && !(first->ndim == 0 && dim == 0)) {
-        tape_fail(tape, "gather", "an output %s has no dimension %d to join along",
-                  tensor_describe(first).text, dim);
-        return -1;
-    }
+    if (first->ndim <= dim && !(first->ndim == 0 && dim == 0))
+        return tape_fail(tape, "gather", "an output %s has no dimension %d to join along",
+                         tensor_describe(first, got, sizeof got), dim);
     for (int i = 1; i < shards->count; i++) {
         const Tensor *y = shards->items[i].outputs[leaf];
-        if (y->ndim != first->ndim) {
-            tape_fail(tape, "gather",
-                      "Expected all input tensors to have the same number of dimensions, but "
-                      "tensor at index %d has %d dimensions, (expected %d)",
-                      i, y->ndim, first->ndim);
-            return -1;
-        }
+        if (y->ndim != first->ndim)
+            return tape_fail(tape, "gather",
+                             "Expected all input tensors to have the same number of dimensions, "
+                             "but tensor at index %d has %d dimensions, (expected %d)",
+                             i, y->ndim, first->ndim);
         Tensor expected = *first;
         if (y->ndim > 0) expected.shape[dim] = y->shape[dim];
-        if (!tensor_same_shape(y, &expected)) {
-            tape_fail(tape, "gather",
-                      "Input tensor at index %d has invalid shape %s, but expected %s", i,
-                      tensor_describe(y).text, tensor_describe(&expected).text);
-            return -1;
-        }
-        if (y->dtype != first->dtype) {
-            tape_fail(tape, "gather", "Input tensor at index %d has dtype %s, but expected %s", i,
-                      dtype_name(y->dtype), dtype_name(first->dtype));
-            return -1;
-        }
+        if (!tensor_same_shape(y, &expected))
+            return tape_fail(
+                tape, "gather", "Input tensor at index %d has invalid shape %s, but expected %s", i,
+                tensor_describe(y, got, sizeof got), tensor_describe(&expected, want, sizeof want));
+        if (y->dtype != first->dtype)
+            return tape_fail(tape, "gather",
+                             "Input tensor at index %d has dtype %s, but expected %s", i,
+                             dtype_name(y->dtype), dtype_name(first->dtype));
     }
-    return 0;
+    return true;
 }
+
+// ---- forward ------------------------------------------------------------------------------------
 
 static Tensor *join_outputs(const ReplicaShards *shards, size_t leaf) {
     const Tensor *first = shards->items[0].outputs[leaf];
@@ -131,7 +130,7 @@ static Tensor *join_outputs(const ReplicaShards *shards, size_t leaf) {
 static int gather_leaf(Tape *tape, Tensor *outputs, ReplicaShards *shards, size_t k, Tensor **y) {
     *y = NULL;
     if (!shards->items[0].outputs[k]) return 0;
-    if (check_shapes(tape, shards, k) != 0) return -1;
+    if (!check_shapes(tape, shards, k)) return -1;
     GatherSaved *saved = tape_alloc(tape, sizeof *saved);
     *saved = (GatherSaved){.shards = shards, .leaf = k};
     *y = join_outputs(shards, k);
@@ -143,7 +142,7 @@ static int gather_leaf(Tape *tape, Tensor *outputs, ReplicaShards *shards, size_
 }
 
 Tensor *dp_gather(Tape *tape, Tensor *outputs, ReplicaShards *shards) {
-    if (!outputs || check_trees(tape, shards) != 0) return NULL;
+    if (!outputs || !check_trees(tape, shards)) return NULL;
     Phase phase = profile_enter(tape->profile, PHASE_GATHER);
     size_t count = tuple_leaves(shards->items[0].y, NULL);
     Tensor **leaves = tape_alloc(tape, count * sizeof *leaves);

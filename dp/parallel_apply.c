@@ -7,7 +7,7 @@
  * A replica's error does not stop the others. When all have ended, the lowest replica's error is
  * reported, as in PyTorch, so that the error does not depend on timing.
  */
-#include "dp/parallel_apply.h"
+#include "dp/operations.h"
 
 #include "common/base/clock.h"
 #include "common/base/profile.h"

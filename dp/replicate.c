@@ -10,7 +10,7 @@
  * to an existing gradient (a second use in the step, or an earlier backward). g0 is computed in the
  * parameter's own gradient memory if the parameter has no gradient yet.
  */
-#include "dp/replicate.h"
+#include "dp/operations.h"
 
 #include <stdlib.h>
 

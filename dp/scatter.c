@@ -10,7 +10,7 @@
  * The input of a wrapped model is a batch of data without gradient: nothing is recorded. The input
  * of a wrapped part of a model requires a gradient.
  */
-#include "dp/scatter.h"
+#include "dp/operations.h"
 
 #include <string.h>
 

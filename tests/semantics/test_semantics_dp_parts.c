@@ -1,9 +1,7 @@
 /* test_semantics_dp_parts.c: the rows of tests/semantics.md that are about DataParallel's
  * operations one by one: scatter, gather and parallel_apply, without the wrapper around them.
  */
-#include "dp/gather.h"
-#include "dp/parallel_apply.h"
-#include "dp/scatter.h"
+#include "dp/operations.h"
 #include "tests/rigs/data_parallel_rig.h"
 
 enum { DEVICES = 3 };
