@@ -62,25 +62,22 @@ static void gather_backward(Tape *tape, Node *node) {
 
 static bool check_trees(Tape *tape, const ReplicaShards *shards) {
     const Tensor *first = shards->items[0].y;
-    char got[256], want[256];
     for (int i = 1; i < shards->count; i++)
         if (!tuple_same_tree(shards->items[i].y, first))
             return tape_fail(
                 tape, "gather",
                 "All replicas must return the same number of tensors, but replica %d returned "
                 "%s, replica 0 %s",
-                i, tensor_describe(shards->items[i].y, got, sizeof got),
-                tensor_describe(first, want, sizeof want));
+                i, tensor_describe(shards->items[i].y).text, tensor_describe(first).text);
     return true;
 }
 
 static bool check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
     const Tensor *first = shards->items[0].outputs[leaf];
-    char got[64], want[64];
     int dim = shards->dim;
     if (first->ndim <= dim && !(first->ndim == 0 && dim == 0))
         return tape_fail(tape, "gather", "an output %s has no dimension %d to join along",
-                         tensor_describe(first, got, sizeof got), dim);
+                         tensor_describe(first).text, dim);
     for (int i = 1; i < shards->count; i++) {
         const Tensor *y = shards->items[i].outputs[leaf];
         if (y->ndim != first->ndim)
@@ -91,9 +88,9 @@ static bool check_shapes(Tape *tape, const ReplicaShards *shards, size_t leaf) {
         Tensor expected = *first;
         if (y->ndim > 0) expected.shape[dim] = y->shape[dim];
         if (!tensor_same_shape(y, &expected))
-            return tape_fail(
-                tape, "gather", "Input tensor at index %d has invalid shape %s, but expected %s", i,
-                tensor_describe(y, got, sizeof got), tensor_describe(&expected, want, sizeof want));
+            return tape_fail(tape, "gather",
+                             "Input tensor at index %d has invalid shape %s, but expected %s", i,
+                             tensor_describe(y).text, tensor_describe(&expected).text);
         if (y->dtype != first->dtype)
             return tape_fail(tape, "gather",
                              "Input tensor at index %d has dtype %s, but expected %s", i,
