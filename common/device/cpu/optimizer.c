@@ -12,21 +12,9 @@
 // Elements that a step with a peer takes at a time, and how far ahead of them it asks for memory.
 enum { STRIDE = 64, AHEAD = 256 };
 
-VECTORISED static void sgd_plain(const SgdConfig *config, const SgdTensor *t,
-                                 const OptimizerPeer *peer) {
-    float *weight = t->weight, lr = t->scalars[SCALAR_LR];
-    float weight_decay = (float)config->weight_decay;
-    const float *gradient = t->gradient, *other = peer->gradient;
-    float factor = peer->factor;
-    INDEPENDENT
-    for (size_t i = 0; i < t->count; i++) {
-        float g = other ? (gradient[i] + other[i]) * factor : gradient[i];
-        weight[i] = weight[i] - lr * (g + weight_decay * weight[i]);
-    }
-}
-
-VECTORISED static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
-                                    const OptimizerPeer *peer) {
+// Inlined into a function with momentum and one without, which has no velocity.
+static inline void sgd_loop(const SgdConfig *config, const SgdTensor *t, const OptimizerPeer *peer,
+                            bool remembers) {
     float *weight = t->weight, *velocity = t->velocity, lr = t->scalars[SCALAR_LR];
     float momentum = (float)config->momentum, weight_decay = (float)config->weight_decay;
     const float *gradient = t->gradient, *other = peer->gradient;
@@ -36,11 +24,22 @@ VECTORISED static void sgd_momentum(const SgdConfig *config, const SgdTensor *t,
     for (size_t i = 0; i < t->count; i++) {
         float sum = other ? (gradient[i] + other[i]) * factor : gradient[i];
         float g = sum + weight_decay * weight[i];
-        float v = momentum * velocity[i] + g;
-        if (first) v = g; // not 0 * velocity + g: what was there may be NaN
-        velocity[i] = v;
-        weight[i] = weight[i] - lr * (nesterov ? g + momentum * v : v);
+        if (remembers) {
+            float v = momentum * velocity[i] + g;
+            if (first) v = g; // not 0 * velocity + g: what was there may be NaN
+            velocity[i] = v;
+            g = nesterov ? g + momentum * v : v;
+        }
+        weight[i] = weight[i] - lr * g;
     }
+}
+
+VECTORISED static void sgd_step(const SgdConfig *config, const SgdTensor *t,
+                                const OptimizerPeer *peer) {
+    if (config->momentum == 0)
+        sgd_loop(config, t, peer, false);
+    else
+        sgd_loop(config, t, peer, true);
 }
 
 VECTORISED static void adam_step(const AdamConfig *config, const AdamTensor *t,
@@ -122,10 +121,7 @@ static void cpu_adam(const AdamConfig *config, const AdamTensor *tensors, size_t
 
 static void cpu_sgd_with_peer(const SgdConfig *config, const SgdTensor *t,
                               const OptimizerPeer *peer) {
-    if (config->momentum == 0)
-        sgd_plain(config, t, peer);
-    else
-        sgd_momentum(config, t, peer);
+    sgd_step(config, t, peer);
     if (peer->weight) stream_weights(peer->weight, t->weight, t->count);
     stream_fence();
 }

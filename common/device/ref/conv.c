@@ -106,103 +106,88 @@ static void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *db
 
 // ---- shortcut --------------------------------------------------------------------------------
 
-// The channel of x that channel k of y copies, or -1 for one of zeros.
-static int64_t shortcut_channel(const Window *v, size_t k) {
-    int64_t c = (int64_t)k - (int64_t)((v->k - v->c) / 2);
-    return c >= 0 && c < (int64_t)v->c ? c : -1;
+static size_t outputs_of(const Window *v) {
+    return v->n * v->k * v->oh * v->ow;
+}
+
+// The index in x of the pixel that output `out` of the shortcut copies, or -1 in a channel of zeros.
+static int64_t copied(const Window *v, size_t out) {
+    size_t ox = out % v->ow, oy = out / v->ow % v->oh, k = out / v->ow / v->oh % v->k;
+    size_t i = out / v->ow / v->oh / v->k, before = (v->k - v->c) / 2;
+    if (k < before || k >= before + v->c) return -1;
+    return (int64_t)(((i * v->c + k - before) * v->h + oy * v->stride) * v->w + ox * v->stride);
 }
 
 static void ref_shortcut(const Window *v, const float *x, float *y) {
-    for (size_t i = 0; i < v->n; i++)
-        for (size_t k = 0; k < v->k; k++)
-            for (size_t oy = 0; oy < v->oh; oy++)
-                for (size_t ox = 0; ox < v->ow; ox++) {
-                    int64_t c = shortcut_channel(v, k);
-                    y[((i * v->k + k) * v->oh + oy) * v->ow + ox] =
-                        c < 0 ? 0
-                              : x[((i * v->c + (size_t)c) * v->h + oy * v->stride) * v->w +
-                                  ox * v->stride];
-                }
+    for (size_t out = 0; out < outputs_of(v); out++) {
+        int64_t from = copied(v, out);
+        y[out] = from < 0 ? 0 : x[from];
+    }
+}
+
+static void clear(const Window *v, float *dx, bool accumulate) {
+    for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
 }
 
 static void ref_shortcut_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
-    for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
-    for (size_t i = 0; i < v->n; i++)
-        for (size_t k = 0; k < v->k; k++) {
-            int64_t c = shortcut_channel(v, k);
-            for (size_t oy = 0; c >= 0 && oy < v->oh; oy++)
-                for (size_t ox = 0; ox < v->ow; ox++)
-                    dx[((i * v->c + (size_t)c) * v->h + oy * v->stride) * v->w + ox * v->stride] +=
-                        dy[((i * v->k + k) * v->oh + oy) * v->ow + ox];
-        }
+    clear(v, dx, accumulate);
+    for (size_t out = 0; out < outputs_of(v); out++) {
+        int64_t from = copied(v, out);
+        if (from >= 0) dx[from] += dy[out];
+    }
 }
 
 // ---- pooling ---------------------------------------------------------------------------------
+
+// The index in x of the pixel that the window of output `out` covers at `tap`, or -1 for padding.
+static int64_t pooled(const Window *v, size_t out, size_t tap) {
+    int64_t pixel = seen(v, out / v->ow % v->oh, out % v->ow, tap / v->kernel, tap % v->kernel);
+    return pixel < 0 ? -1 : (int64_t)(out / v->ow / v->oh * v->h * v->w) + pixel;
+}
 
 // Is `value` to replace `best`? Larger, or the first NaN.
 static bool beats(float value, float best) {
     return value > best || (isnan(value) && !isnan(best));
 }
 
-static int64_t largest(const Window *v, const float *plane, size_t oy, size_t ox) {
-    int64_t best = -1;
-    for (size_t ky = 0; ky < v->kernel; ky++)
-        for (size_t kx = 0; kx < v->kernel; kx++) {
-            int64_t pixel = seen(v, oy, ox, ky, kx);
-            if (pixel >= 0 && (best < 0 || beats(plane[pixel], plane[best]))) best = pixel;
-        }
-    CHECK(best >= 0, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
-    return best;
-}
-
 static void ref_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
-    size_t out = 0;
-    for (size_t i = 0; i < v->n * v->c; i++)
-        for (size_t oy = 0; oy < v->oh; oy++)
-            for (size_t ox = 0; ox < v->ow; ox++, out++) {
-                const float *plane = x + i * v->h * v->w;
-                int64_t best = largest(v, plane, oy, ox);
-                y[out] = plane[best];
-                chosen[out] = (int32_t)best;
-            }
+    for (size_t out = 0; out < outputs_of(v); out++) {
+        int64_t best = -1;
+        for (size_t tap = 0; tap < v->kernel * v->kernel; tap++) {
+            int64_t pixel = pooled(v, out, tap);
+            if (pixel >= 0 && (best < 0 || beats(x[pixel], x[best]))) best = pixel;
+        }
+        CHECK(best >= 0, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
+        y[out] = x[best];
+        chosen[out] = (int32_t)(best % (int64_t)(v->h * v->w));
+    }
 }
 
 static void ref_max_pool_gradient(const Window *v, const int32_t *chosen, const float *dy,
                                   float *dx, bool accumulate) {
-    for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
-    size_t plane = v->oh * v->ow;
-    for (size_t out = 0; out < v->n * v->c * plane; out++)
-        dx[out / plane * v->h * v->w + (size_t)chosen[out]] += dy[out];
+    clear(v, dx, accumulate);
+    for (size_t out = 0; out < outputs_of(v); out++)
+        dx[out / v->ow / v->oh * v->h * v->w + (size_t)chosen[out]] += dy[out];
 }
 
 static void ref_avg_pool(const Window *v, const float *x, float *y) {
-    size_t out = 0;
-    for (size_t i = 0; i < v->n * v->c; i++)
-        for (size_t oy = 0; oy < v->oh; oy++)
-            for (size_t ox = 0; ox < v->ow; ox++, out++) {
-                double sum = 0;
-                for (size_t ky = 0; ky < v->kernel; ky++)
-                    for (size_t kx = 0; kx < v->kernel; kx++) {
-                        int64_t pixel = seen(v, oy, ox, ky, kx);
-                        if (pixel >= 0) sum += (double)x[i * v->h * v->w + (size_t)pixel];
-                    }
-                y[out] = (float)(sum / (double)(v->kernel * v->kernel));
-            }
+    for (size_t out = 0; out < outputs_of(v); out++) {
+        double sum = 0;
+        for (size_t tap = 0; tap < v->kernel * v->kernel; tap++) {
+            int64_t pixel = pooled(v, out, tap);
+            if (pixel >= 0) sum += (double)x[pixel];
+        }
+        y[out] = (float)(sum / (double)(v->kernel * v->kernel));
+    }
 }
 
 static void ref_avg_pool_gradient(const Window *v, const float *dy, float *dx, bool accumulate) {
-    for (size_t i = 0; !accumulate && i < v->n * v->c * v->h * v->w; i++) dx[i] = 0;
-    size_t out = 0;
-    for (size_t i = 0; i < v->n * v->c; i++)
-        for (size_t oy = 0; oy < v->oh; oy++)
-            for (size_t ox = 0; ox < v->ow; ox++, out++)
-                for (size_t ky = 0; ky < v->kernel; ky++)
-                    for (size_t kx = 0; kx < v->kernel; kx++) {
-                        int64_t pixel = seen(v, oy, ox, ky, kx);
-                        if (pixel >= 0)
-                            dx[i * v->h * v->w + (size_t)pixel] +=
-                                dy[out] / (float)(v->kernel * v->kernel);
-                    }
+    clear(v, dx, accumulate);
+    for (size_t out = 0; out < outputs_of(v); out++)
+        for (size_t tap = 0; tap < v->kernel * v->kernel; tap++) {
+            int64_t pixel = pooled(v, out, tap);
+            if (pixel >= 0) dx[pixel] += dy[out] / (float)(v->kernel * v->kernel);
+        }
 }
 
 const ConvolutionKernels ref_convolution = {
