@@ -85,3 +85,8 @@ ConvCounts host_conv_counts(const Window *v) {
     return (ConvCounts){v->n * v->c * v->h * v->w, v->k * v->c * v->kernel * v->kernel,
                         v->n * v->k * v->oh * v->ow};
 }
+
+size_t host_conv2d_workspace(Precision precision, const Window *v) {
+    ConvCounts counts = host_conv_counts(v);
+    return host_room(precision, counts.x, counts.weight, v->k, counts.y);
+}

@@ -54,5 +54,7 @@ typedef struct ConvCounts { // elements
     size_t x, weight, y;
 } ConvCounts;
 ConvCounts host_conv_counts(const Window *window);
+// The room of the three products of a convolution.
+size_t host_conv2d_workspace(Precision precision, const Window *window);
 
 #endif

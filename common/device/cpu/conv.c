@@ -186,10 +186,9 @@ static void strip_scatter(const Window *v, const Strip *strip, float *columns, f
 // One strip's columns [taps, pixels], then, for the weight gradient, dy_turned [pixels, k] and
 // sum_turned [taps, k].
 static size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
-    ConvCounts counts = host_conv_counts(v);
     size_t taps = window_taps(v), pixels = 0;
     if (v->oh > 0 && v->ow > 0) pixels = strip_rows(v) * v->ow;
-    return host_room(precision, counts.x, counts.weight, v->k, counts.y) +
+    return host_conv2d_workspace(precision, v) +
            (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
 }
 

@@ -8,8 +8,6 @@
  */
 #include "common/device/ref/kernels.h"
 
-#include <math.h>
-
 #include "common/base/memory.h"
 
 // The pixel of a channel's h*w plane that the window at output (oy, ox) covers at (ky, kx), or -1
@@ -22,11 +20,6 @@ static int64_t seen(const Window *v, size_t oy, size_t ox, size_t ky, size_t kx)
 }
 
 // ---- convolution -----------------------------------------------------------------------------
-
-static size_t ref_conv2d_workspace(Precision precision, const Window *v) {
-    ConvCounts counts = host_conv_counts(v);
-    return host_room(precision, counts.x, counts.weight, v->k, counts.y);
-}
 
 typedef enum ConvTensor { X, WEIGHT, Y, CONV_TENSORS } ConvTensor;
 
@@ -145,17 +138,12 @@ static int64_t pooled(const Window *v, size_t out, size_t tap) {
     return pixel < 0 ? -1 : (int64_t)(out / v->ow / v->oh * v->h * v->w) + pixel;
 }
 
-// Is `value` to replace `best`? Larger, or the first NaN.
-static bool beats(float value, float best) {
-    return value > best || (isnan(value) && !isnan(best));
-}
-
 static void ref_max_pool(const Window *v, const float *x, float *y, int32_t *chosen) {
     for (size_t out = 0; out < outputs_of(v); out++) {
         int64_t best = -1;
         for (size_t tap = 0; tap < v->kernel * v->kernel; tap++) {
             int64_t pixel = pooled(v, out, tap);
-            if (pixel >= 0 && (best < 0 || beats(x[pixel], x[best]))) best = pixel;
+            if (pixel >= 0 && (best < 0 || ref_beats(x[pixel], x[best]))) best = pixel;
         }
         CHECK(best >= 0, "kernel %zu, pad %zu: a window of padding only", v->kernel, v->pad);
         y[out] = x[best];
@@ -191,7 +179,7 @@ static void ref_avg_pool_gradient(const Window *v, const float *dy, float *dx, b
 }
 
 const ConvolutionKernels ref_convolution = {
-    .conv2d_workspace = ref_conv2d_workspace,
+    .conv2d_workspace = host_conv2d_workspace,
     .conv2d = ref_conv2d,
     .conv2d_input_gradient = ref_conv2d_input_gradient,
     .conv2d_weight_gradient = ref_conv2d_weight_gradient,

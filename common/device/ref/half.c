@@ -100,6 +100,8 @@ static void half_relu(Precision precision, uint16_t *y, size_t count) { // in pl
     ref_half_activation((HalfActivation){precision, ACTIVATION_RELU}, y, y, count);
 }
 
+static const Compute EXACT = {PRECISION_F32, NULL}; // put rounds the result
+
 // ---- linear -----------------------------------------------------------------------------------
 
 static ImageSizes rows_of(size_t rows, size_t columns) {
@@ -137,9 +139,8 @@ static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const ui
                                             const uint16_t *x, const LinearGradient *to) {
     float *wide_x = wide(how.precision, rows_of(s.rows, s.in), x);
     float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy), *sums = room(s.out);
-    const LinearGradient weight = {.dweight = to->dweight, .add_dweight = to->add_dweight};
-    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &weight);
-    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &(LinearGradient){.dbias = sums});
+    const LinearGradient places = {to->dweight, sums, to->add_dweight, false};
+    ref_matrix.linear_weight_gradient(how, s, wide_dy, wide_x, &places);
     host_round(how.precision, sums, sums, s.out);
     for (size_t j = 0; to->dbias && j < s.out; j++)
         ref_put(&to->dbias[j], (double)sums[j], to->add_dbias);
@@ -151,11 +152,10 @@ static void ref_half_linear_weight_gradient(Compute how, LinearShape s, const ui
 static void ref_half_linear_input_gradient(Compute how, LinearShape s, const uint16_t *dy,
                                            const uint16_t *weight, const ReluMask *of, uint16_t *dx,
                                            bool accumulate) {
-    const Compute exact = {PRECISION_F32, NULL};
     ImageSizes inputs = rows_of(s.rows, s.in);
     float *wide_dy = wide(how.precision, rows_of(s.rows, s.out), dy);
     float *w = wide(how.precision, rows_of(s.out, s.in), weight), *result = room(count_of(inputs));
-    ref_matrix.matmul(exact, (MatmulShape){false, false, s.rows, s.in, s.out}, wide_dy, w, result,
+    ref_matrix.matmul(EXACT, (MatmulShape){false, false, s.rows, s.in, s.out}, wide_dy, w, result,
                       false);
     put(how.precision, inputs, result, dx, accumulate);
     if (of)
@@ -200,10 +200,6 @@ static ImageSizes taps(const Window *v) {
     return (ImageSizes){v->k, v->c, v->kernel * v->kernel};
 }
 
-static size_t ref_half_conv2d_workspace(Precision precision, const Window *v) {
-    return ref_convolution.conv2d_workspace(precision, v);
-}
-
 static void ref_half_conv2d(Compute how, const Window *v, const uint16_t *x, const uint16_t *weight,
                             const float *bias, uint16_t *y) {
     float *wide_x = wide(how.precision, inputs(v), x), *w = wide(how.precision, taps(v), weight);
@@ -216,10 +212,9 @@ static void ref_half_conv2d(Compute how, const Window *v, const uint16_t *x, con
 
 static void ref_half_conv2d_input_gradient(Compute how, const Window *v, const uint16_t *weight,
                                            const uint16_t *dy, uint16_t *dx, bool accumulate) {
-    const Compute exact = {PRECISION_F32, NULL};
     float *w = wide(how.precision, taps(v), weight), *wide_dy = wide(how.precision, outputs(v), dy);
     float *result = room(count_of(inputs(v)));
-    ref_convolution.conv2d_input_gradient(exact, v, w, wide_dy, result, false);
+    ref_convolution.conv2d_input_gradient(EXACT, v, w, wide_dy, result, false);
     put(how.precision, inputs(v), result, dx, accumulate);
     free(w);
     free(wide_dy);
@@ -425,7 +420,7 @@ const HalfKernels ref_halves = {
     .linear = ref_half_linear,
     .linear_weight_gradient = ref_half_linear_weight_gradient,
     .linear_input_gradient = ref_half_linear_input_gradient,
-    .conv2d_workspace = ref_half_conv2d_workspace,
+    .conv2d_workspace = host_conv2d_workspace,
     .conv2d = ref_half_conv2d,
     .conv2d_input_gradient = ref_half_conv2d_input_gradient,
     .conv2d_weight_gradient = ref_half_conv2d_weight_gradient,

@@ -23,4 +23,15 @@ static inline void ref_put(float *place, double value, bool accumulate) {
     *place = (float)(accumulate ? (double)*place + value : value);
 }
 
+// True if a is larger than b, or the only NaN of the two.
+static inline bool ref_beats(float a, float b) {
+    return a > b || (a != a && b == b);
+}
+
+// ---- loss.c, for logits x[k * stride] of `classes` classes ----
+// p = their softmax, with the same stride. Returns -log of the target's; NaN if it is no class.
+double ref_softmax(const float *x, float *p, size_t classes, size_t stride, int64_t target);
+// The class of the largest logit (the first of equals), or -1 if a logit is NaN.
+int64_t ref_argmax(const float *x, size_t classes, size_t stride);
+
 #endif

@@ -7,21 +7,35 @@ static bool is_class(int64_t target, size_t classes) {
     return target >= 0 && (uint64_t)target < classes;
 }
 
+double ref_softmax(const float *x, float *p, size_t classes, size_t stride, int64_t target) {
+    double max = (double)x[0], total = 0;
+    for (size_t k = 0; k < classes; k++) {
+        double logit = (double)x[k * stride];
+        max = logit > max ? logit : max;
+    }
+    for (size_t k = 0; k < classes; k++) total += exp((double)x[k * stride] - max);
+    for (size_t k = 0; k < classes; k++)
+        p[k * stride] = (float)(exp((double)x[k * stride] - max) / total);
+    if (!is_class(target, classes)) return (double)NAN;
+    return max + log(total) - (double)x[(size_t)target * stride];
+}
+
+int64_t ref_argmax(const float *x, size_t classes, size_t stride) {
+    size_t best = 0;
+    bool numbers = true;
+    for (size_t k = 0; k < classes; k++) {
+        if (x[k * stride] > x[best * stride]) best = k;
+        if (isnan(x[k * stride])) numbers = false;
+    }
+    return numbers ? (int64_t)best : -1;
+}
+
 static void ref_cross_entropy(Labels labels, const float *logits, double divisor,
                               float *probabilities, float *loss) {
     double sum = 0;
-    for (size_t i = 0; i < labels.n; i++) {
-        const float *row = logits + i * labels.classes;
-        double max = (double)row[0], total = 0;
-        for (size_t j = 0; j < labels.classes; j++)
-            max = (double)row[j] > max ? (double)row[j] : max;
-        for (size_t j = 0; j < labels.classes; j++) total += exp((double)row[j] - max);
-        for (size_t j = 0; j < labels.classes; j++)
-            probabilities[i * labels.classes + j] = (float)(exp((double)row[j] - max) / total);
-        sum += is_class(labels.target[i], labels.classes)
-                   ? max + log(total) - (double)row[labels.target[i]]
-                   : (double)NAN;
-    }
+    for (size_t i = 0; i < labels.n; i++)
+        sum += ref_softmax(logits + i * labels.classes, probabilities + i * labels.classes,
+                           labels.classes, 1, labels.target[i]);
     *loss = (float)quotient(sum, divisor);
 }
 
@@ -86,14 +100,8 @@ static void ref_one_hot(const int64_t *labels, float *y, size_t n, size_t classe
 static void ref_count_correct(Labels labels, const float *logits, int64_t *correct) {
     *correct = 0;
     for (size_t i = 0; i < labels.n; i++) {
-        const float *row = logits + i * labels.classes;
-        size_t best = 0;
-        bool numbers = true;
-        for (size_t j = 0; j < labels.classes; j++) {
-            if (row[j] > row[best]) best = j;
-            if (isnan(row[j])) numbers = false;
-        }
-        if (numbers && best == (size_t)labels.target[i]) *correct += 1;
+        int64_t best = ref_argmax(logits + i * labels.classes, labels.classes, 1);
+        *correct += best >= 0 && best == labels.target[i];
     }
 }
 

@@ -31,39 +31,20 @@ static void ref_upsample2x_gradient(const float *dy, float *dx, bool accumulate,
 
 static void ref_pixel_cross_entropy(PixelLabels labels, const float *logits, float *probabilities,
                                     float *losses) {
-    for (size_t i = 0; i < labels.n; i++)
-        for (size_t j = 0; j < labels.inner; j++) {
-            const float *x = logits + i * labels.classes * labels.inner +
-                             j; // class k's logit is x[k * labels.inner]
-            float *p = probabilities + i * labels.classes * labels.inner + j;
-            double max = (double)x[0], total = 0;
-            for (size_t k = 0; k < labels.classes; k++) {
-                double logit = (double)x[k * labels.inner];
-                max = logit > max ? logit : max;
-            }
-            for (size_t k = 0; k < labels.classes; k++)
-                total += exp((double)x[k * labels.inner] - max);
-            for (size_t k = 0; k < labels.classes; k++)
-                p[k * labels.inner] = (float)(exp((double)x[k * labels.inner] - max) / total);
-            int64_t label = labels.target[i * labels.inner + j];
-            double loss = label < (int64_t)labels.classes ? log(total) + max : (double)NAN;
-            if (label >= 0 && label < (int64_t)labels.classes)
-                loss -= (double)x[(size_t)label * labels.inner];
-            losses[i * labels.inner + j] = label < 0 ? 0 : (float)loss;
-        }
-}
-
-// Is a larger than b, or the only NaN of the two?
-static bool harder(float a, float b) {
-    return a > b || (isnan(a) && !isnan(b));
+    for (size_t i = 0; i < labels.n * labels.inner; i++) {
+        size_t first = i / labels.inner * labels.classes * labels.inner + i % labels.inner;
+        double loss = ref_softmax(logits + first, probabilities + first, labels.classes,
+                                  labels.inner, labels.target[i]);
+        losses[i] = labels.target[i] < 0 ? 0 : (float)loss;
+    }
 }
 
 // How many pixels that count come before pixel i when the hardest is first.
 static size_t place(const float *losses, const int64_t *target, size_t i, size_t count) {
     size_t before = 0;
     for (size_t j = 0; j < count; j++) {
-        bool equal = !harder(losses[i], losses[j]) && !harder(losses[j], losses[i]);
-        if (target[j] >= 0 && (harder(losses[j], losses[i]) || (equal && j < i))) before++;
+        bool equal = !ref_beats(losses[i], losses[j]) && !ref_beats(losses[j], losses[i]);
+        if (target[j] >= 0 && (ref_beats(losses[j], losses[i]) || (equal && j < i))) before++;
     }
     return before;
 }
@@ -73,14 +54,14 @@ static void ref_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_c
     double total = 0;
     *kept_count = 0;
     for (size_t i = 0; i < of->count; i++)
-        above += of->target[i] >= 0 && harder(of->losses[i], of->threshold);
+        above += of->target[i] >= 0 && ref_beats(of->losses[i], of->threshold);
     for (size_t i = 0; i < of->count; i++) {
         if (of->target[i] < 0)
             kept[i] = 0;
         else if (above < of->least)
             kept[i] = place(of->losses, of->target, i, of->count) < of->least;
         else
-            kept[i] = harder(of->losses[i], of->threshold);
+            kept[i] = ref_beats(of->losses[i], of->threshold);
         *kept_count += kept[i];
         if (kept[i]) total += (double)of->losses[i];
     }
@@ -90,30 +71,20 @@ static void ref_hard_pixels(const HardPixels *of, uint8_t *kept, int64_t *kept_c
 static void ref_pixel_cross_entropy_gradient(PixelLabels labels, const float *probabilities,
                                              const uint8_t *kept, const float *upstream,
                                              float *dlogits, bool accumulate) {
-    for (size_t i = 0; i < labels.n; i++)
-        for (size_t k = 0; k < labels.classes; k++)
-            for (size_t j = 0; j < labels.inner; j++) {
-                size_t index = (i * labels.classes + k) * labels.inner + j,
-                       pixel = i * labels.inner + j;
-                double onehot = labels.target[pixel] == (int64_t)k ? 1 : 0;
-                double gradient = ((double)probabilities[index] - onehot) * (double)*upstream;
-                ref_put(&dlogits[index], kept[pixel] ? gradient : 0, accumulate);
-            }
+    for (size_t index = 0; index < labels.n * labels.classes * labels.inner; index++) {
+        size_t plane = index / labels.inner, k = plane % labels.classes;
+        size_t pixel = plane / labels.classes * labels.inner + index % labels.inner;
+        double onehot = labels.target[pixel] == (int64_t)k ? 1 : 0;
+        double gradient = ((double)probabilities[index] - onehot) * (double)*upstream;
+        ref_put(&dlogits[index], kept[pixel] ? gradient : 0, accumulate);
+    }
 }
 
 static void ref_predict_pixels(const float *logits, int32_t *predicted, size_t n, size_t classes,
                                size_t inner) {
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = 0; j < inner; j++) {
-            const float *x = logits + i * classes * inner + j;
-            size_t best = 0;
-            bool numbers = true;
-            for (size_t k = 0; k < classes; k++) {
-                if (x[k * inner] > x[best * inner]) best = k;
-                if (isnan(x[k * inner])) numbers = false;
-            }
-            predicted[i * inner + j] = numbers ? (int32_t)best : -1;
-        }
+    for (size_t i = 0; i < n * inner; i++)
+        predicted[i] =
+            (int32_t)ref_argmax(logits + i / inner * classes * inner + i % inner, classes, inner);
 }
 
 static void ref_count_pixels(PixelLabels labels, const int32_t *predicted, int64_t *confusion) {
