@@ -103,7 +103,7 @@ static size_t outputs_of(const Window *v) {
     return v->n * v->k * v->oh * v->ow;
 }
 
-// The index in x of the pixel that output `out` of the shortcut copies, or -1 in a channel of zeros.
+// The index in x of the pixel that output `out` of the shortcut copies, or -1: a channel of zeros.
 static int64_t copied(const Window *v, size_t out) {
     size_t ox = out % v->ow, oy = out / v->ow % v->oh, k = out / v->ow / v->oh % v->k;
     size_t i = out / v->ow / v->oh / v->k, before = (v->k - v->c) / 2;
