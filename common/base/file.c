@@ -25,15 +25,6 @@ enum { MOST_LINKS = 40 }; // as many as the kernel follows
 
 typedef char Path[FILE_PATH_MAX];
 
-// Returns false if another process's file_sweep removed the new file, which was not locked yet and
-// so looked abandoned.
-static bool lock_temporary(int fd) {
-    struct stat info;
-    // On a file system without locks file_sweep cannot lock either, and so removes no file.
-    if (flock(fd, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK) return false;
-    return fstat(fd, &info) == 0 && info.st_nlink > 0;
-}
-
 // Opens a new file path.PID.N.tmp; PID and N distinguish processes and threads that write the
 // same path.
 static int open_temporary(AtomicFile *f) {
@@ -41,8 +32,12 @@ static int open_temporary(AtomicFile *f) {
         snprintf(f->temporary, sizeof f->temporary, "%s.%ld.%d.tmp", f->path, (long)getpid(), n);
         int fd = open(f->temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
         if (fd < 0 && errno == EEXIST) continue;
-        if (fd < 0 || lock_temporary(fd)) return fd;
-        close(fd);
+        if (fd < 0) return fd;
+        // On a file system without locks file_sweep cannot lock either, and so removes no file.
+        struct stat info;
+        bool locked = flock(fd, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;
+        if (locked && fstat(fd, &info) == 0 && info.st_nlink > 0) return fd;
+        close(fd); // removed by another process's file_sweep before it was locked
     }
     errno = EEXIST;
     return -1;
@@ -92,13 +87,13 @@ static bool synced(int fd) {
     return fsync(fd) == 0 || errno == EINVAL;
 }
 
-static int sync_folder(const char *path) {
+static bool sync_folder(const char *path) {
     Path copy;
     int fd = open(dirname(strcpy(copy, path)), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) return errno == EACCES ? 0 : -1; // writable but not readable: cannot be synced
+    if (fd < 0) return errno == EACCES; // writable but not readable: cannot be synced
     bool ok = synced(fd);
     close(fd);
-    return ok ? 0 : -1;
+    return ok;
 }
 
 const char *file_cause(int cause, char text[FILE_CAUSE_ROOM]) {
@@ -118,16 +113,12 @@ int file_commit(AtomicFile *f, Error *err) {
     errno = 0;
     bool ok = fflush(f->file) == 0 && !ferror(f->file) && synced(fileno(f->file));
     int cause = errno;
-    bool closed = fclose(f->file) == 0;
+    bool finished =
+        fclose(f->file) == 0 && ok && rename(f->temporary, f->path) == 0 && sync_folder(f->path);
     f->file = NULL;
-    if (ok && !closed) cause = errno;
-    ok = ok && closed;
-    if (ok && (rename(f->temporary, f->path) != 0 || sync_folder(f->path) != 0)) {
-        cause = errno;
-        ok = false;
-    }
+    if (ok && !finished) cause = errno;
     if (lock >= 0) close(lock);
-    if (ok) {
+    if (finished) {
         file_sweep(f->path);
         return 0;
     }
@@ -171,12 +162,6 @@ void file_sweep(const char *path) {
 
 // ---- reading ------------------------------------------------------------------------------------
 
-static const char *kind_of(mode_t mode) {
-    if (S_ISDIR(mode)) return "folder";
-    if (S_ISFIFO(mode)) return "FIFO";
-    return S_ISSOCK(mode) ? "socket" : "device";
-}
-
 int file_open(const char *path, size_t *bytes, Error *err) {
     struct stat info;
     // O_NONBLOCK: opening a FIFO does not wait for its writer. A socket cannot be opened (ENXIO).
@@ -192,8 +177,12 @@ int file_open(const char *path, size_t *bytes, Error *err) {
         return fd;
     }
     if (fd >= 0) close(fd);
+    const mode_t mode = info.st_mode;
     return error_set(err, STATUS_USAGE, "%s: is a %s, not a regular file", path,
-                     kind_of(info.st_mode));
+                     S_ISDIR(mode)    ? "folder"
+                     : S_ISFIFO(mode) ? "FIFO"
+                     : S_ISSOCK(mode) ? "socket"
+                                      : "device");
 }
 
 FILE *file_open_stream(const char *path, size_t *bytes, Error *err) {
@@ -216,11 +205,6 @@ bool file_exists(const char *format, ...) {
 
 // ---- folders ------------------------------------------------------------------------------------
 
-static bool is_folder(const char *path) {
-    struct stat info;
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
-
 int file_make_folder(const char *path, Error *err) {
     if (!*path) return error_set(err, STATUS_USAGE, "cannot make '': a folder needs a name");
     Path part;
@@ -232,12 +216,11 @@ int file_make_folder(const char *path, Error *err) {
         char end = part[i];
         part[i] = '\0';
         // For an existing folder mkdir fails with EEXIST, EROFS or EACCES: stat decides.
-        if (mkdir(part, 0777) != 0) {
-            int cause = errno;
-            if (!is_folder(part))
-                return error_set(err, STATUS_USAGE, "cannot make the folder %s: %s", part,
-                                 cause == EEXIST ? "a file has that name" : strerror(cause));
-        }
+        struct stat info;
+        int cause = mkdir(part, 0777) == 0 ? 0 : errno;
+        if (cause != 0 && (stat(part, &info) != 0 || !S_ISDIR(info.st_mode)))
+            return error_set(err, STATUS_USAGE, "cannot make the folder %s: %s", part,
+                             cause == EEXIST ? "a file has that name" : strerror(cause));
         part[i] = end;
     }
     return 0;

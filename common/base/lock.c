@@ -86,24 +86,23 @@ static void write_holder(int fd) {
         (void)!dprintf(fd, "%s%ld on %s: %s\n", BEGIN, (long)getpid(), host, command);
 }
 
-static int refuse(const char *path, const char *what, int cause, Error *err) {
-    char holder[TEXT_MAX];
-    if (cause != EWOULDBLOCK)
-        return error_set(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
-    read_text(path, holder, sizeof holder);
-    return error_set(err, STATUS_USAGE,
-                     "%s: in use by %s; wait until it ends, or choose another name", what,
-                     *holder ? holder : "another process");
-}
-
 FileLock *lock_take(const char *path, const char *what, Error *err) {
     bool held;
     int fd = open_locked(path, &held), cause = errno;
-    if (fd < 0 || !is_lock_file(fd)) {
-        if (fd >= 0) close(fd);
-        refuse(path, what, fd < 0 ? cause : EEXIST, err);
-        return NULL;
+    if (fd >= 0 && !is_lock_file(fd)) {
+        close(fd);
+        fd = -1;
+        cause = EEXIST;
     }
+    if (fd < 0 && cause == EWOULDBLOCK) {
+        char holder[TEXT_MAX];
+        read_text(path, holder, sizeof holder);
+        error_set(err, STATUS_USAGE, "%s: in use by %s; wait until it ends, or choose another name",
+                  what, *holder ? holder : "another process");
+    } else if (fd < 0) {
+        error_set(err, STATUS_USAGE, "%s: cannot make %s: %s", what, path, strerror(cause));
+    }
+    if (fd < 0) return NULL;
     write_holder(fd);
     FileLock *lock = memory_zalloc(sizeof *lock);
     *lock = (FileLock){.path = memory_format("%s", path), .fd = fd, .held = held};

@@ -11,27 +11,21 @@
 
 #include "common/base/error.h"
 
-typedef struct Philox {
-    uint32_t word[4];
-} Philox;
-
-static Philox philox_round(Philox c, uint32_t key0, uint32_t key1) {
-    uint64_t product0 = (uint64_t)0xD2511F53u * c.word[0];
-    uint64_t product1 = (uint64_t)0xCD9E8D57u * c.word[2];
-    return (Philox){{(uint32_t)(product1 >> 32) ^ c.word[1] ^ key0, (uint32_t)product1,
-                     (uint32_t)(product0 >> 32) ^ c.word[3] ^ key1, (uint32_t)product0}};
-}
-
 uint64_t rng_u64(uint64_t seed, uint64_t stream, uint64_t index) {
-    Philox counter = {
-        {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream, (uint32_t)(stream >> 32)}};
+    uint32_t counter[] = {(uint32_t)index, (uint32_t)(index >> 32), (uint32_t)stream,
+                          (uint32_t)(stream >> 32)};
     uint32_t key0 = (uint32_t)seed, key1 = (uint32_t)(seed >> 32);
     for (int round = 0; round < 10; round++) {
-        counter = philox_round(counter, key0, key1);
+        uint64_t product0 = (uint64_t)0xD2511F53u * counter[0];
+        uint64_t product1 = (uint64_t)0xCD9E8D57u * counter[2];
+        counter[0] = (uint32_t)(product1 >> 32) ^ counter[1] ^ key0;
+        counter[1] = (uint32_t)product1;
+        counter[2] = (uint32_t)(product0 >> 32) ^ counter[3] ^ key1;
+        counter[3] = (uint32_t)product0;
         key0 += 0x9E3779B9u; // the golden ratio and sqrt(3) - 1, as the paper's Weyl sequences
         key1 += 0xBB67AE85u;
     }
-    return (uint64_t)counter.word[1] << 32 | counter.word[0];
+    return (uint64_t)counter[1] << 32 | counter[0];
 }
 
 float rng_uniform(uint64_t seed, uint64_t stream, uint64_t index, float low, float high) {

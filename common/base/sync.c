@@ -40,19 +40,9 @@ static inline void spin_pause(void) {
 }
 
 // No FUTEX_PRIVATE_FLAG: the sleepers may be other processes that map the same memory.
-static void futex_wake(SyncWord *word) {
-    syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
-}
-
-// Blocks while value == seen, for at most ns and one slice. The errors EAGAIN, EINTR and ETIMEDOUT
-// all mean: check `value` again.
-static void futex_sleep(SyncWord *word, uint32_t seen, uint64_t ns) {
-    struct timespec slice = {.tv_sec = 0, .tv_nsec = (long)(ns < SLICE_NS ? ns : SLICE_NS)};
-    syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &slice, NULL, 0);
-}
-
 void sync_wake(SyncWord *word) {
-    if (atomic_load_explicit(&word->sleepers, memory_order_seq_cst) != 0) futex_wake(word);
+    if (atomic_load_explicit(&word->sleepers, memory_order_seq_cst) != 0)
+        syscall(SYS_futex, &word->value, FUTEX_WAKE, INT_MAX, NULL, NULL, 0);
 }
 
 void sync_store(SyncWord *word, uint32_t value) {
@@ -87,7 +77,11 @@ static SyncResult sleep_until(SyncWord *word, uint32_t target, const SyncWord *a
         if (aborted(abort_flag)) return SYNC_ABORTED;
         uint64_t now = clock_ns();
         if (now >= deadline_ns) return SYNC_TIMEOUT;
-        futex_sleep(word, seen, deadline_ns - now);
+        // Blocks while value == seen, for one slice. EAGAIN, EINTR and ETIMEDOUT all mean: check
+        // `value` again.
+        const uint64_t ns = deadline_ns - now < SLICE_NS ? deadline_ns - now : SLICE_NS;
+        const struct timespec slice = {.tv_nsec = (long)ns};
+        syscall(SYS_futex, &word->value, FUTEX_WAIT, seen, &slice, NULL, 0);
     }
 }
 

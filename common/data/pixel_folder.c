@@ -58,37 +58,24 @@ static int compare_entries(const struct dirent **a, const struct dirent **b) {
     return order != 0 ? order : -strcmp(x + x_stem, y + y_stem);
 }
 
-// Checks that every picture has labels, so the sorted names alternate.
-static int check_pairs(const Split *split, Error *err) {
-    for (int i = 0; i < split->count; i += 2) {
-        const char *name = split->entries[i]->d_name;
-        const char *next = i + 1 < split->count ? split->entries[i + 1]->d_name : "";
-        size_t stem = strlen(name) - ENDING;
-        bool is_picture = ends_with(name, ".ppm");
-        if (is_picture && strlen(next) == stem + ENDING && memcmp(name, next, stem) == 0) continue;
-        return error_set(err, STATUS_USAGE, "%s/%s has no %.*s%s beside it", split->folder, name,
-                         (int)stem, name, is_picture ? ".pgm with its labels" : ".ppm");
-    }
-    return 0;
-}
-
+// Lists the folder. Every picture must have labels, so the sorted names alternate.
 static int list_split(const char *folder, const char *name, Split *split, Error *err) {
     split->folder = memory_format("%s/%s", folder, name);
-    split->count = scandir(split->folder, &split->entries, is_wanted, compare_entries);
-    if (split->count < 0) {
-        split->count = 0;
-        return error_set(err, STATUS_USAGE, "%s: %s", split->folder, strerror(errno));
+    const int count = scandir(split->folder, &split->entries, is_wanted, compare_entries);
+    split->count = count > 0 ? count : 0;
+    if (count <= 0)
+        return error_set(err, STATUS_USAGE, "%s: %s", split->folder,
+                         count < 0 ? strerror(errno) : "no pictures in it (NAME.ppm and NAME.pgm)");
+    for (int i = 0; i < count; i += 2) {
+        const char *this = split->entries[i]->d_name;
+        const char *next = i + 1 < count ? split->entries[i + 1]->d_name : "";
+        size_t stem = strlen(this) - ENDING;
+        bool is_picture = ends_with(this, ".ppm");
+        if (is_picture && strlen(next) == stem + ENDING && memcmp(this, next, stem) == 0) continue;
+        return error_set(err, STATUS_USAGE, "%s/%s has no %.*s%s beside it", split->folder, this,
+                         (int)stem, this, is_picture ? ".pgm with its labels" : ".ppm");
     }
-    if (split->count == 0)
-        return error_set(err, STATUS_USAGE, "%s: no pictures in it (NAME.ppm and NAME.pgm)",
-                         split->folder);
-    return check_pairs(split, err);
-}
-
-static void free_split(Split *split) {
-    for (int i = 0; i < split->count; i++) free(split->entries[i]);
-    if (split->entries) free(split->entries);
-    free(split->folder);
+    return 0;
 }
 
 // ---- pictures ---------------------------------------------------------------------------------
@@ -116,17 +103,8 @@ static long read_number(FILE *file) {
     return isspace(c) ? number : -1; // consumes the one byte of white space that ends it
 }
 
-// Compares the picture's size with set->shape, or stores it there if that is zeros.
-static int check_shape(size_t channels, size_t height, size_t width, Dataset *set, Error *err) {
-    if (set->shape[0] == 0)
-        memcpy(set->shape, (size_t[]){channels, height, width}, sizeof set->shape);
-    if (height == set->shape[1] && width == set->shape[2]) return 0;
-    return error_set(err, STATUS_USAGE,
-                     "is %zux%zu pixels, the first picture %zux%zu: all must be of one size", width,
-                     height, set->shape[2], set->shape[1]);
-}
-
-// Reads the header: it must fit the file's length in bytes and the set.
+// Reads the header, which must fit the file's length in bytes and set->shape; zeros there are
+// replaced by the picture's.
 static int read_header(FILE *file, size_t bytes, bool labels, Dataset *set, Error *err) {
     int p = getc(file), kind = getc(file);
     if (p != 'P' || (kind != '5' && kind != '6'))
@@ -146,7 +124,12 @@ static int read_header(FILE *file, size_t bytes, bool labels, Dataset *set, Erro
                          follow == 1 ? "s" : "");
     if (labels != (channels == 1))
         return error_set(err, STATUS_USAGE, "is a %s file inside", labels ? "PPM" : "PGM");
-    return check_shape(channels, (size_t)height, (size_t)width, set, err);
+    const size_t shape[] = {channels, (size_t)height, (size_t)width};
+    if (set->shape[0] == 0) memcpy(set->shape, shape, sizeof shape);
+    if (memcmp(set->shape + 1, shape + 1, 2 * sizeof *shape) == 0) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "is %ldx%ld pixels, the first picture %zux%zu: all must be of one size", width,
+                     height, set->shape[2], set->shape[1]);
 }
 
 // Reads pixels[channels, h, w].
@@ -183,18 +166,6 @@ static int read_entry(const Split *split, int i, Dataset *set, uint8_t *pixels, 
     }
     free(path);
     return status;
-}
-
-// Reads every header. set->shape: the training set's, or zeros, which the first picture replaces.
-// Sets the count.
-static int check_sizes(const Split *split, Dataset *set, Error *err) {
-    for (int i = 0; i < split->count; i++)
-        if (read_entry(split, i, set, NULL, err) != 0) return -1;
-    set->count = (size_t)split->count / 2;
-    if (set->count > MAX_PIXELS / (set->shape[1] * set->shape[2]))
-        return error_set(err, STATUS_USAGE, "%s: %zu pictures of %zux%zu pixels take over 3 GiB",
-                         split->folder, set->count, set->shape[2], set->shape[1]);
-    return 0;
 }
 
 // ---- labels -----------------------------------------------------------------------------------
@@ -236,13 +207,21 @@ static int check_classes(const Split *split, const size_t seen[GRAYS], Dataset *
     return 0;
 }
 
+// Reads the headers, which sets the shape of a training set, then the pictures and labels.
 static int read_split(const Split *split, int ignore_label, Dataset *set, Error *err) {
+    int status = 0;
+    for (int i = 0; i < split->count && status == 0; i++)
+        status = read_entry(split, i, set, NULL, err);
+    if (status != 0) return status;
     size_t plane = set->shape[1] * set->shape[2], size = set->shape[0] * plane, seen[GRAYS] = {0};
+    set->count = (size_t)split->count / 2;
+    if (set->count > MAX_PIXELS / plane)
+        return error_set(err, STATUS_USAGE, "%s: %zu pictures of %zux%zu pixels take over 3 GiB",
+                         split->folder, set->count, set->shape[2], set->shape[1]);
     set->dense = true;
     set->bytes = memory_zalloc(set->count * size);
     set->labels = memory_zalloc(set->count * plane * sizeof *set->labels);
     uint8_t *grays = memory_zalloc(plane);
-    int status = 0;
     // Headers are checked again, because the files may have changed since.
     for (size_t i = 0; i < set->count && status == 0; i++) {
         status = read_entry(split, (int)(2 * i), set, set->bytes + i * size, err);
@@ -257,9 +236,10 @@ static int open_split(const char *folder, const char *name, int ignore_label, Da
                       Error *err) {
     Split split = {.count = 0};
     int status = list_split(folder, name, &split, err);
-    if (status == 0) status = check_sizes(&split, set, err);
     if (status == 0) status = read_split(&split, ignore_label, set, err);
-    free_split(&split);
+    for (int i = 0; i < split.count; i++) free(split.entries[i]);
+    if (split.entries) free(split.entries);
+    free(split.folder);
     return status;
 }
 

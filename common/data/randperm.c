@@ -15,15 +15,6 @@ typedef struct MersenneTwister {
     size_t next; // index of the next word; MT_WORDS: generate new words first
 } MersenneTwister;
 
-static void mt_seed(MersenneTwister *mt, uint32_t seed) {
-    mt->word[0] = seed;
-    for (uint32_t i = 1; i < MT_WORDS; i++) {
-        uint32_t before = mt->word[i - 1];
-        mt->word[i] = 1812433253u * (before ^ (before >> 30)) + i;
-    }
-    mt->next = MT_WORDS;
-}
-
 static void mt_refill(MersenneTwister *mt) {
     for (size_t i = 0; i < MT_WORDS; i++) {
         uint32_t joined =
@@ -45,8 +36,11 @@ static uint32_t mt_next(MersenneTwister *mt) {
 
 void randperm(size_t n, uint64_t seed, size_t *permutation) {
     CHECK(n < RANDPERM_LIMIT, "randperm of %zu: PyTorch shuffles so many in another way", n);
-    MersenneTwister mt;
-    mt_seed(&mt, (uint32_t)seed);
+    MersenneTwister mt = {.word = {(uint32_t)seed}, .next = MT_WORDS};
+    for (uint32_t i = 1; i < MT_WORDS; i++) {
+        uint32_t before = mt.word[i - 1];
+        mt.word[i] = 1812433253u * (before ^ (before >> 30)) + i;
+    }
     for (size_t i = 0; i < n; i++) permutation[i] = i;
     for (size_t i = 0; i + 1 < n; i++) {
         size_t other = i + mt_next(&mt) % (n - i);

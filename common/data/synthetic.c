@@ -11,7 +11,6 @@
 #include "common/base/format.h"
 #include "common/base/memory.h"
 #include "common/base/rng.h"
-#include "common/data/formats.h"
 
 enum { SYNTHETIC_COUNT = 4096 };
 // Spreads the logits so that labels are neither certain nor pure chance: of 10 classes the mean
@@ -93,12 +92,12 @@ static int64_t draw_label(const double *logits, size_t classes, uint64_t seed, s
 
 // Generates the samples from index `first` on. Returns the sum of the labels' entropies (0 for a
 // regression).
-static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teacher *teacher,
+static double make_samples(Dataset *set, const DataSpec *spec, const Teacher *teacher,
                            uint64_t seed, size_t first, size_t count) {
-    *set = (Dataset){.count = count};
-    memcpy(set->shape, spec->shape, sizeof set->shape);
-    set->floats = memory_zalloc(count * spec->inputs * sizeof *set->floats);
-    if (spec->classes) {
+    const size_t inputs = teacher->inputs;
+    *set = (Dataset){.count = count, .shape = {spec->side[0], spec->side[1], spec->side[2]}};
+    set->floats = memory_zalloc(count * inputs * sizeof *set->floats);
+    if (spec->sides == 3) {
         set->classes = spec->outputs;
         set->labels = memory_zalloc(count * sizeof *set->labels);
     } else {
@@ -108,15 +107,15 @@ static double make_samples(Dataset *set, const SyntheticSpec *spec, const Teache
     double entropies = 0, entropy;
     double *out = memory_zalloc(spec->outputs * sizeof *out);
     for (size_t i = 0; i < count; i++) {
-        float *x = set->floats + i * spec->inputs;
-        for (size_t j = 0; j < spec->inputs; j++)
-            x[j] = rng_normal(seed, RNG_STREAM_SYNTHETIC, (first + i) * spec->inputs + j);
+        float *x = set->floats + i * inputs;
+        for (size_t j = 0; j < inputs; j++)
+            x[j] = rng_normal(seed, RNG_STREAM_SYNTHETIC, (first + i) * inputs + j);
         teacher_apply(teacher, x, out);
-        if (spec->classes) {
+        if (set->labels) {
             set->labels[i] = draw_label(out, spec->outputs, seed, first + i, &entropy);
             entropies += entropy;
         }
-        for (size_t o = 0; !spec->classes && o < spec->outputs; o++) {
+        for (size_t o = 0; set->targets && o < spec->outputs; o++) {
             uint64_t index = (first + i) * spec->outputs + o;
             double noise = TEACHER_NOISE * (double)rng_normal(seed, RNG_STREAM_NOISE, index);
             set->targets[i * spec->outputs + o] = (float)(out[o] + noise);
@@ -133,39 +132,35 @@ static bool grow_within_limit(size_t *total, size_t factor) {
     return true;
 }
 
-int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err) {
-    DataSpec text;
-    if (!spec_parse(name, "3x32x32:10", SYNTHETIC_COUNT, &text) || text.sides == 2 ||
-        text.outputs == 0)
+int synthetic_parse(const char *name, DataSpec *spec, size_t *inputs, Error *err) {
+    if (!spec_parse(name, "3x32x32:10", SYNTHETIC_COUNT, spec) || spec->sides == 2 ||
+        spec->outputs == 0)
         return error_set(err, STATUS_USAGE,
                          "%s: want synthetic:SIZE->TARGETS (regression) or "
                          "synthetic:CxHxW->CLASSES, with @COUNT behind it if you like",
                          format_quote(name).text);
-    *spec = (SyntheticSpec){
-        .inputs = 1, .outputs = text.outputs, .count = text.count, .classes = text.sides == 3};
-    memcpy(spec->shape, text.side, sizeof spec->shape);
     bool fits = true;
-    for (size_t d = 0; d < 3; d++) fits = fits && grow_within_limit(&spec->inputs, spec->shape[d]);
-    size_t samples = spec->inputs, targets = spec->outputs, matrix = spec->inputs;
+    *inputs = 1;
+    for (size_t d = 0; d < 3; d++) fits = fits && grow_within_limit(inputs, spec->side[d]);
+    size_t samples = *inputs, targets = spec->outputs, matrix = *inputs;
     fits = fits && grow_within_limit(&samples, spec->count) &&
            grow_within_limit(&targets, spec->count) && grow_within_limit(&matrix, spec->outputs);
     if (!fits) return error_set(err, STATUS_USAGE, "%s: that takes more than 8 GiB", name);
-    if (spec->classes && spec->outputs < 2)
+    if (spec->sides == 3 && spec->outputs < 2)
         return error_set(err, STATUS_USAGE, "%s: a classification needs at least 2 classes", name);
     return 0;
 }
 
 int synthetic_open(const char *name, const DataOptions *options, DataSource *source, Error *err) {
-    SyntheticSpec spec;
+    DataSpec spec;
+    size_t inputs;
+    if (synthetic_parse(name, &spec, &inputs, err) != 0) return -1;
     const uint64_t seed = options->seed;
-    if (synthetic_parse(name, &spec, err) != 0) return -1;
-    Teacher teacher =
-        teacher_create(seed, spec.inputs, spec.classes ? 0 : TEACHER_HIDDEN, spec.outputs);
+    const size_t hidden = spec.sides == 3 ? 0 : TEACHER_HIDDEN, tests = spec.count / 4;
+    Teacher teacher = teacher_create(seed, inputs, hidden, spec.outputs);
     double entropies = make_samples(&source->train, &spec, &teacher, seed, 0, spec.count);
-    size_t test_count = spec.count / 4 > 0 ? spec.count / 4 : 1;
-    make_samples(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, test_count);
+    make_samples(&source->test, &spec, &teacher, seed, SYNTHETIC_TEST_FIRST, tests ? tests : 1);
     teacher_close(&teacher);
-    source->loss_floor =
-        spec.classes ? entropies / (double)spec.count : TEACHER_NOISE * TEACHER_NOISE;
+    source->loss_floor = hidden ? TEACHER_NOISE * TEACHER_NOISE : entropies / (double)spec.count;
     return 0;
 }

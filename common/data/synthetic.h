@@ -13,7 +13,7 @@
 #ifndef COMMON_DATA_SYNTHETIC_H
 #define COMMON_DATA_SYNTHETIC_H
 
-#include "common/data/dataset.h"
+#include "common/data/formats.h"
 
 typedef struct Teacher {
     size_t inputs, hidden, outputs; // hidden 0: a linear map
@@ -29,13 +29,8 @@ Teacher teacher_create(uint64_t seed, size_t inputs, size_t hidden, size_t outpu
 void teacher_close(Teacher *teacher);
 void teacher_apply(const Teacher *teacher, const float *x, double *out); // [inputs] -> [outputs]
 
-// The fields of "synthetic[:IN->OUT[@COUNT]]".
-typedef struct SyntheticSpec {
-    size_t shape[3], inputs, outputs, count; // inputs: the product of the shape
-    bool classes;                            // CxHxW->CLASSES; otherwise a regression
-} SyntheticSpec;
-
-// Parses such a name and checks its sizes. Returns 0, or -1 with err filled.
-int synthetic_parse(const char *name, SyntheticSpec *spec, Error *err);
+// Parses "synthetic[:IN->OUT[@COUNT]]" and checks its sizes: one side is a regression, three are a
+// classification. Sets *inputs to the product of the sides. Returns 0, or -1 with err filled.
+int synthetic_parse(const char *name, DataSpec *spec, size_t *inputs, Error *err);
 
 #endif

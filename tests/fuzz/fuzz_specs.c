@@ -3,20 +3,21 @@
 #include "common/nn/models.h"
 #include "tests/fuzz/fuzz.h"
 
-static void check_spec(const SyntheticSpec *spec) {
+static void check_spec(const DataSpec *spec, size_t inputs) {
     size_t floats;
-    CHECK(spec->inputs == spec->shape[0] * spec->shape[1] * spec->shape[2], "%zu", spec->inputs);
-    CHECK(spec->inputs > 0 && spec->outputs > 0 && spec->count > 0, "a size of 0");
-    CHECK(!__builtin_mul_overflow(spec->inputs, spec->count, &floats) && floats <= SIZE_MAX / 4,
-          "%zu x %zu values", spec->count, spec->inputs);
+    CHECK(inputs == spec->side[0] * spec->side[1] * spec->side[2], "%zu", inputs);
+    CHECK(inputs > 0 && spec->outputs > 0 && spec->count > 0, "a size of 0");
+    CHECK(!__builtin_mul_overflow(inputs, spec->count, &floats) && floats <= SIZE_MAX / 4,
+          "%zu x %zu values", spec->count, inputs);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     char *text = fuzz_string(data, size), *name = memory_format("synthetic:%s", text);
     Error err = {0};
-    SyntheticSpec spec;
-    if (synthetic_parse(name, &spec, &err) == 0) {
-        check_spec(&spec);
+    DataSpec spec;
+    size_t inputs;
+    if (synthetic_parse(name, &spec, &inputs, &err) == 0) {
+        check_spec(&spec, inputs);
     } else {
         fuzz_check_error(&err);
     }
