@@ -32,39 +32,33 @@ void host_round(Precision precision, float *y, const float *x, size_t count) {
     (precision == PRECISION_F16 ? round_f16 : round_bf16)(y, x, count);
 }
 
-void host_product(Precision precision, HostProduct *product, HostFactors f, float *c,
-                  bool accumulate, void *workspace) {
-    if (precision == PRECISION_F32) {
-        product(f.shape, f.a, f.b, f.bias, c, accumulate, workspace);
-        return;
-    }
-    float *a = workspace, *b = a + f.a_count, *bias = b + f.b_count;
-    float *result = bias + f.bias_count;
-    host_round(precision, a, f.a, f.a_count);
-    host_round(precision, b, f.b, f.b_count);
-    if (f.bias) host_round(precision, bias, f.bias, f.bias_count);
-    product(f.shape, a, b, f.bias ? bias : NULL, result, false, result + f.c_count);
-    if (!accumulate) {
-        host_round(precision, c, result, f.c_count);
-        return;
-    }
-    host_round(precision, result, result, f.c_count);
-    for (size_t i = 0; i < f.c_count; i++) c[i] += result[i];
+HostProduct host_begin(Precision precision, HostCounts counts, HostProduct of) {
+    if (precision == PRECISION_F32) return of;
+    float *a = of.workspace, *b = a + counts.a, *bias = b + counts.b, *c = bias + counts.bias;
+    host_round(precision, a, of.a, counts.a);
+    host_round(precision, b, of.b, counts.b);
+    if (of.bias) host_round(precision, bias, of.bias, counts.bias);
+    return (HostProduct){a, b, of.bias ? bias : NULL, c, false, c + counts.c};
 }
 
-size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
-                 size_t c_count) {
+void host_end(Precision precision, HostCounts counts, const HostProduct *computed, float *c,
+              bool accumulate) {
+    if (precision == PRECISION_F32) return;
+    host_round(precision, accumulate ? computed->c : c, computed->c, counts.c);
+    for (size_t i = 0; accumulate && i < counts.c; i++) c[i] += computed->c[i];
+}
+
+size_t host_room(Precision precision, HostCounts counts) {
     if (precision == PRECISION_F32) return 0;
-    return (a_count + b_count + bias_count + c_count) * sizeof(float);
+    return (counts.a + counts.b + counts.bias + counts.c) * sizeof(float);
 }
 
-HostFactors host_matmul_factors(const MatmulShape *s, const float *a, const float *b,
-                                const float *bias) {
-    return (HostFactors){s, a, b, bias, s->m * s->k, s->k * s->n, bias ? s->n : 0, s->m * s->n};
+HostCounts host_matmul_counts(MatmulShape s) {
+    return (HostCounts){s.m * s.k, s.k * s.n, s.n, s.m * s.n};
 }
 
 size_t host_matmul_workspace(Precision precision, size_t m, size_t n, size_t k) {
-    return host_room(precision, m * k, k * n, n, m * n);
+    return host_room(precision, host_matmul_counts((MatmulShape){false, false, m, n, k}));
 }
 
 size_t host_relu_mask(Precision precision, LinearShape shape) {
@@ -88,5 +82,5 @@ ConvCounts host_conv_counts(const Window *v) {
 
 size_t host_conv2d_workspace(Precision precision, const Window *v) {
     ConvCounts counts = host_conv_counts(v);
-    return host_room(precision, counts.x, counts.weight, v->k, counts.y);
+    return host_room(precision, (HostCounts){counts.x, counts.weight, v->k, counts.y});
 }

@@ -13,25 +13,32 @@ void host_narrow(Precision precision, uint16_t *y, const float *x, size_t count)
 void host_round(Precision precision, float *y, const float *x, size_t count);
 void host_widen(Precision precision, float *y, const uint16_t *x, size_t count);
 
-// A product c (+)= a b (+ bias, if that is not NULL) in float32 of whatever shape.
-typedef void HostProduct(const void *shape, const float *a, const float *b, const float *bias,
-                         float *c, bool accumulate, void *workspace);
-typedef struct HostFactors {
-    const void *shape;
+// A product c (+)= a b (+ bias). Rounding around a product in float32 computes it in 16 bits:
+//
+//     HostProduct p = host_begin(how.precision, counts, (HostProduct){...});
+//     p.c (+)= p.a p.b + p.bias, in float32
+//     host_end(how.precision, counts, &p, c, accumulate);
+typedef struct HostProduct {
     const float *a, *b, *bias; // bias: of a forward product, or NULL
-    size_t a_count, b_count, bias_count, c_count;
-} HostFactors;
+    float *c;
+    bool accumulate;
+    void *workspace; // host_room bytes, then as many as the product itself needs
+} HostProduct;
 
-// Runs a product in any precision. The workspace has host_room bytes, and behind them as many as
-// the product itself needs.
-void host_product(Precision precision, HostProduct *product, HostFactors factors, float *c,
-                  bool accumulate, void *workspace);
-size_t host_room(Precision precision, size_t a_count, size_t b_count, size_t bias_count,
-                 size_t c_count);
+typedef struct HostCounts { // elements
+    size_t a, b, bias, c;
+} HostCounts;
 
-// The operands of a matrix product c = a b (+ bias), and the workspace of MatrixKernels' products.
-HostFactors host_matmul_factors(const MatmulShape *shape, const float *a, const float *b,
-                                const float *bias);
+// Returns the product to compute: `of` itself in PRECISION_F32, otherwise one of rounded operands
+// in the workspace, whose workspace is the rest.
+HostProduct host_begin(Precision precision, HostCounts counts, HostProduct of);
+// Rounds the computed product, and stores it in c or adds it.
+void host_end(Precision precision, HostCounts counts, const HostProduct *computed, float *c,
+              bool accumulate);
+size_t host_room(Precision precision, HostCounts counts);
+
+// A matrix product's operands, and the workspace of MatrixKernels' products.
+HostCounts host_matmul_counts(MatmulShape shape);
 size_t host_matmul_workspace(Precision precision, size_t m, size_t n, size_t k);
 
 // 0 bytes: on the host the relu's output is its mask.

@@ -99,31 +99,28 @@ void cpu_matmul_strided(size_t m, size_t n, size_t k, CpuMatrix a, CpuMatrix b, 
 // same whether the bias is there before or comes after them.
 enum { SUM = 256 };
 
-static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
-                    bool accumulate, void *workspace) {
-    const MatmulShape *s = matmul;
-    bool before = bias && s->k <= SUM; // saves a pass over c: OpenBLAS would fill it with zeros
-    (void)workspace;
-    for (size_t i = 0; before && i < s->m; i++) memcpy(c + i * s->n, bias, s->n * sizeof *c);
-    cpu_matmul_strided(s->m, s->n, s->k,
-                       (CpuMatrix){a, s->transpose_a ? s->m : s->k, s->transpose_a},
-                       (CpuMatrix){b, s->transpose_b ? s->k : s->n, s->transpose_b}, c, s->n,
-                       accumulate || before);
-    for (size_t i = 0; bias && !before && i < s->m; i++)
-        cpu_elementwise.accumulate(c + i * s->n, bias, s->n);
+static void product(Compute how, MatmulShape s, const float *a, const float *b, const float *bias,
+                    float *c, bool accumulate) {
+    HostProduct p = host_begin(how.precision, host_matmul_counts(s),
+                               (HostProduct){a, b, bias, c, accumulate, how.workspace});
+    bool before = bias && s.k <= SUM; // saves a pass over c: OpenBLAS would fill it with zeros
+    for (size_t i = 0; before && i < s.m; i++) memcpy(p.c + i * s.n, p.bias, s.n * sizeof *c);
+    cpu_matmul_strided(s.m, s.n, s.k, (CpuMatrix){p.a, s.transpose_a ? s.m : s.k, s.transpose_a},
+                       (CpuMatrix){p.b, s.transpose_b ? s.k : s.n, s.transpose_b}, p.c, s.n,
+                       p.accumulate || before);
+    for (size_t i = 0; bias && !before && i < s.m; i++)
+        cpu_elementwise.accumulate(p.c + i * s.n, p.bias, s.n);
+    host_end(how.precision, host_matmul_counts(s), &p, c, accumulate);
 }
 
 static void cpu_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                        bool accumulate) {
-    host_product(how.precision, product, host_matmul_factors(&s, a, b, NULL), c, accumulate,
-                 how.workspace);
+    product(how, s, a, b, NULL, c, accumulate);
 }
 
 static void cpu_linear(Compute how, LinearShape s, const float *x, const float *weight,
                        const float *bias, float *y) {
-    const MatmulShape shape = {false, true, s.rows, s.out, s.in};
-    host_product(how.precision, product, host_matmul_factors(&shape, x, weight, bias), y, false,
-                 how.workspace);
+    product(how, (MatmulShape){false, true, s.rows, s.out, s.in}, x, weight, bias, y, false);
     if (!s.relu) return;
     cpu_elementwise.activation(ACTIVATION_RELU, y, y, s.rows * s.out, false);
     s.relu->y = y;

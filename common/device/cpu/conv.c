@@ -192,55 +192,46 @@ static size_t cpu_conv2d_workspace(Precision precision, const Window *v) {
            (taps * pixels + pixels * v->k + taps * v->k) * sizeof(float);
 }
 
-static void forward(const void *window, const float *x, const float *weight, const float *bias,
-                    float *y, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)accumulate;
-    size_t plane = v->oh * v->ow, taps = window_taps(v);
-    CpuMatrix w = {weight, taps, false};
-    for (Strip strip = {0}; strip_next(&strip, v);) {
-        float *out = y + strip.image * v->k * plane + strip.pixel; // [k, pixels], plane apart
-        if (bias)
-            for (size_t k = 0; k < v->k; k++)
-                cpu_elementwise.fill(out + k * plane, bias[k], strip.pixels);
-        CpuMatrix columns = strip_gather(v, &strip, x, workspace);
-        cpu_matmul_strided(v->k, strip.pixels, taps, w, columns, out, plane, bias != NULL);
-    }
-}
-
 static void cpu_conv2d(Compute how, const Window *v, const float *x, const float *weight,
                        const float *bias, float *y) {
-    ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
-    host_product(how.precision, forward, factors, y, false, how.workspace);
+    ConvCounts n = host_conv_counts(v);
+    const HostCounts counts = {n.x, n.weight, v->k, n.y};
+    HostProduct p =
+        host_begin(how.precision, counts, (HostProduct){x, weight, bias, y, false, how.workspace});
+    size_t plane = v->oh * v->ow, taps = window_taps(v);
+    CpuMatrix w = {p.b, taps, false};
+    for (Strip strip = {0}; strip_next(&strip, v);) {
+        float *out = p.c + strip.image * v->k * plane + strip.pixel; // [k, pixels], plane apart
+        for (size_t k = 0; bias && k < v->k; k++)
+            cpu_elementwise.fill(out + k * plane, p.bias[k], strip.pixels);
+        CpuMatrix columns = strip_gather(v, &strip, p.a, p.workspace);
+        cpu_matmul_strided(v->k, strip.pixels, taps, w, columns, out, plane, bias != NULL);
+    }
+    host_end(how.precision, counts, &p, y, false);
 }
 
 // columns' gradient [taps, pixels] = weight^T dy, added to where the columns came from.
-static void input_gradient(const void *window, const float *weight, const float *dy,
-                           const float *bias, float *dx, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)bias;
-    size_t plane = v->oh * v->ow, taps = window_taps(v), image = v->c * v->h * v->w;
-    CpuMatrix w = {weight, taps, true};
-    bool plain = window_is_plain(v);
-    if (!plain && !accumulate) memset(dx, 0, v->n * image * sizeof *dx);
-    for (Strip strip = {0}; strip_next(&strip, v);) {
-        CpuMatrix in = {dy + strip.image * v->k * plane + strip.pixel, plane, false};
-        if (plain) {
-            cpu_matmul_strided(taps, strip.pixels, v->k, w, in,
-                               dx + strip.image * image + strip.pixel, plane, accumulate);
-            continue;
-        }
-        cpu_matmul_strided(taps, strip.pixels, v->k, w, in, workspace, strip.pixels, false);
-        strip_scatter(v, &strip, workspace, dx);
-    }
-}
-
 static void cpu_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
                                       const float *dy, float *dx, bool accumulate) {
-    ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
-    host_product(how.precision, input_gradient, factors, dx, accumulate, how.workspace);
+    ConvCounts n = host_conv_counts(v);
+    const HostCounts counts = {n.weight, n.y, 0, n.x};
+    HostProduct p = host_begin(how.precision, counts,
+                               (HostProduct){weight, dy, NULL, dx, accumulate, how.workspace});
+    size_t plane = v->oh * v->ow, taps = window_taps(v), image = v->c * v->h * v->w;
+    CpuMatrix w = {p.a, taps, true};
+    bool plain = window_is_plain(v);
+    if (!plain && !p.accumulate) memset(p.c, 0, v->n * image * sizeof *dx);
+    for (Strip strip = {0}; strip_next(&strip, v);) {
+        CpuMatrix in = {p.b + strip.image * v->k * plane + strip.pixel, plane, false};
+        if (plain) {
+            cpu_matmul_strided(taps, strip.pixels, v->k, w, in,
+                               p.c + strip.image * image + strip.pixel, plane, p.accumulate);
+            continue;
+        }
+        cpu_matmul_strided(taps, strip.pixels, v->k, w, in, p.workspace, strip.pixels, false);
+        strip_scatter(v, &strip, p.workspace, p.c);
+    }
+    host_end(how.precision, counts, &p, dx, accumulate);
 }
 
 // Four floats side by side (a vector type of GCC and clang).
@@ -288,21 +279,19 @@ static void thin_product(const Window *v, const Strip *strip, CpuMatrix columns,
 // dweight = dy columns^T, summed over all strips. It is computed as its transpose, columns dy^T,
 // with dy turned beforehand: then no operand of the product is transposed, which OpenBLAS computes
 // at about twice the speed for these shapes.
-static void weight_gradient(const void *window, const float *x, const float *dy, const float *bias,
-                            float *dweight, bool accumulate, void *workspace) {
-    const Window *v = window;
-    (void)bias;
-    size_t plane = v->oh * v->ow, taps = window_taps(v);
-    if (v->n * plane == 0) {
-        if (!accumulate) memset(dweight, 0, v->k * taps * sizeof *dweight);
-        return;
-    }
-    float *columns_room = workspace, *dy_turned = columns_room + taps * strip_rows(v) * v->ow;
-    float *sum_turned = dy_turned + strip_rows(v) * v->ow * v->k;
+static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
+                                       const float *dy, float *dweight, bool accumulate) {
+    ConvCounts n = host_conv_counts(v);
+    const HostCounts counts = {n.x, n.y, 0, n.weight};
+    HostProduct p = host_begin(how.precision, counts,
+                               (HostProduct){x, dy, NULL, dweight, accumulate, how.workspace});
+    size_t plane = v->oh * v->ow, taps = window_taps(v), pixels = n.y ? strip_rows(v) * v->ow : 0;
+    float *columns_room = p.workspace, *dy_turned = columns_room + taps * pixels;
+    float *sum_turned = dy_turned + pixels * v->k;
     bool started = false;
     for (Strip strip = {0}; strip_next(&strip, v); started = true) {
-        const float *part = dy + strip.image * v->k * plane + strip.pixel; // [k, pixels]
-        CpuMatrix columns = strip_gather(v, &strip, x, columns_room);
+        const float *part = p.b + strip.image * v->k * plane + strip.pixel; // [k, pixels]
+        CpuMatrix columns = strip_gather(v, &strip, p.a, columns_room);
         if (v->k < THIN) {
             thin_product(v, &strip, columns, part, sum_turned, started);
             continue;
@@ -311,18 +300,11 @@ static void weight_gradient(const void *window, const float *x, const float *dy,
         cpu_matmul_strided(taps, v->k, strip.pixels, columns, (CpuMatrix){dy_turned, v->k, false},
                            sum_turned, v->k, started);
     }
-    for (size_t k = 0; k < v->k; k++)
-        for (size_t tap = 0; tap < taps; tap++) {
-            float sum = sum_turned[tap * v->k + k], *place = &dweight[k * taps + tap];
-            *place = accumulate ? *place + sum : sum;
-        }
-}
-
-static void cpu_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
-                                       const float *dy, float *dweight, bool accumulate) {
-    ConvCounts counts = host_conv_counts(v);
-    HostFactors factors = {v, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
-    host_product(how.precision, weight_gradient, factors, dweight, accumulate, how.workspace);
+    for (size_t i = 0; i < n.weight; i++) {
+        float sum = started ? sum_turned[i % taps * v->k + i / taps] : 0;
+        p.c[i] = p.accumulate ? p.c[i] + sum : sum;
+    }
+    host_end(how.precision, counts, &p, dweight, accumulate);
 }
 
 static void cpu_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,

@@ -29,9 +29,8 @@ typedef struct ConvProduct {
 } ConvProduct;
 
 // Adds the products of one filter's tap (k, c, ky, kx) over one image to the sums of the output.
-static void add_tap(const ConvProduct *of, size_t image, size_t tap, const float *a, const float *b,
-                    double *sums) {
-    const Window *v = of->window;
+static void add_tap(ConvProduct of, size_t image, size_t tap, const HostProduct *p, double *sums) {
+    const Window *v = of.window;
     size_t area = v->kernel * v->kernel, c = tap / area % v->c, k = tap / area / v->c;
     for (size_t oy = 0; oy < v->oh; oy++)
         for (size_t ox = 0; ox < v->ow; ox++) {
@@ -42,48 +41,42 @@ static void add_tap(const ConvProduct *of, size_t image, size_t tap, const float
                 [WEIGHT] = tap,
                 [Y] = ((image * v->k + k) * v->oh + oy) * v->ow + ox,
             };
-            sums[at[of->sum]] += (double)a[at[of->a]] * (double)b[at[of->b]];
+            sums[at[of.sum]] += (double)p->a[at[of.a]] * (double)p->b[at[of.b]];
         }
 }
 
-static void product(const void *shape, const float *a, const float *b, const float *bias, float *to,
-                    bool accumulate, void *workspace) {
-    const ConvProduct *of = shape;
-    const Window *v = of->window;
-    ConvCounts counts = host_conv_counts(v);
-    size_t count = of->sum == X ? counts.x : of->sum == Y ? counts.y : counts.weight;
-    double *sums = memory_zalloc((count + 1) * sizeof *sums);
-    (void)workspace;
+static void convolve(Precision precision, ConvProduct of, HostProduct operands) {
+    const Window *v = of.window;
+    ConvCounts n = host_conv_counts(v);
+    const size_t count[CONV_TENSORS] = {[X] = n.x, [WEIGHT] = n.weight, [Y] = n.y};
+    const HostCounts counts = {count[of.a], count[of.b], v->k, count[of.sum]};
+    HostProduct p = host_begin(precision, counts, operands);
+    double *sums = memory_zalloc((counts.c + 1) * sizeof *sums);
     for (size_t image = 0; image < v->n; image++)
-        for (size_t tap = 0; tap < counts.weight; tap++) add_tap(of, image, tap, a, b, sums);
-    for (size_t j = 0; j < count; j++)
-        ref_put(&to[j], sums[j] + (bias ? (double)bias[j / (v->oh * v->ow) % v->k] : 0),
-                accumulate);
+        for (size_t tap = 0; tap < n.weight; tap++) add_tap(of, image, tap, &p, sums);
+    for (size_t j = 0; j < counts.c; j++)
+        ref_put(&p.c[j], sums[j] + (p.bias ? (double)p.bias[j / (v->oh * v->ow) % v->k] : 0),
+                p.accumulate);
     free(sums);
+    host_end(precision, counts, &p, operands.c, operands.accumulate);
 }
 
 static void ref_conv2d(Compute how, const Window *v, const float *x, const float *weight,
                        const float *bias, float *y) {
-    ConvCounts counts = host_conv_counts(v);
-    const ConvProduct shape = {v, X, WEIGHT, Y};
-    HostFactors factors = {&shape, x, weight, bias, counts.x, counts.weight, v->k, counts.y};
-    host_product(how.precision, product, factors, y, false, how.workspace);
+    convolve(how.precision, (ConvProduct){v, X, WEIGHT, Y},
+             (HostProduct){x, weight, bias, y, false, how.workspace});
 }
 
 static void ref_conv2d_input_gradient(Compute how, const Window *v, const float *weight,
                                       const float *dy, float *dx, bool accumulate) {
-    ConvCounts counts = host_conv_counts(v);
-    const ConvProduct shape = {v, WEIGHT, Y, X};
-    HostFactors factors = {&shape, weight, dy, NULL, counts.weight, counts.y, 0, counts.x};
-    host_product(how.precision, product, factors, dx, accumulate, how.workspace);
+    convolve(how.precision, (ConvProduct){v, WEIGHT, Y, X},
+             (HostProduct){weight, dy, NULL, dx, accumulate, how.workspace});
 }
 
 static void ref_conv2d_weight_gradient(Compute how, const Window *v, const float *x,
                                        const float *dy, float *dweight, bool accumulate) {
-    ConvCounts counts = host_conv_counts(v);
-    const ConvProduct shape = {v, X, Y, WEIGHT};
-    HostFactors factors = {&shape, x, dy, NULL, counts.x, counts.y, 0, counts.weight};
-    host_product(how.precision, product, factors, dweight, accumulate, how.workspace);
+    convolve(how.precision, (ConvProduct){v, X, Y, WEIGHT},
+             (HostProduct){x, dy, NULL, dweight, accumulate, how.workspace});
 }
 
 static void ref_conv2d_bias_gradient(const Window *v, const float *dy, float *dbias,

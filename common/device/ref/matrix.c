@@ -1,31 +1,29 @@
 /* matrix.c: the definition of matrix products. */
 #include "common/device/ref/kernels.h"
 
-static void product(const void *matmul, const float *a, const float *b, const float *bias, float *c,
-                    bool accumulate, void *workspace) {
-    const MatmulShape *s = matmul;
-    (void)workspace;
-    for (size_t i = 0; i < s->m; i++)
-        for (size_t j = 0; j < s->n; j++) {
+static void product(Compute how, MatmulShape s, const float *a, const float *b, const float *bias,
+                    float *c, bool accumulate) {
+    HostProduct p = host_begin(how.precision, host_matmul_counts(s),
+                               (HostProduct){a, b, bias, c, accumulate, how.workspace});
+    for (size_t i = 0; i < s.m; i++)
+        for (size_t j = 0; j < s.n; j++) {
             double sum = 0;
-            for (size_t l = 0; l < s->k; l++)
-                sum += (double)(s->transpose_a ? a[l * s->m + i] : a[i * s->k + l]) *
-                       (double)(s->transpose_b ? b[j * s->k + l] : b[l * s->n + j]);
-            ref_put(&c[i * s->n + j], sum + (bias ? (double)bias[j] : 0), accumulate);
+            for (size_t l = 0; l < s.k; l++)
+                sum += (double)(s.transpose_a ? p.a[l * s.m + i] : p.a[i * s.k + l]) *
+                       (double)(s.transpose_b ? p.b[j * s.k + l] : p.b[l * s.n + j]);
+            ref_put(&p.c[i * s.n + j], sum + (p.bias ? (double)p.bias[j] : 0), p.accumulate);
         }
+    host_end(how.precision, host_matmul_counts(s), &p, c, accumulate);
 }
 
 static void ref_matmul(Compute how, MatmulShape s, const float *a, const float *b, float *c,
                        bool accumulate) {
-    host_product(how.precision, product, host_matmul_factors(&s, a, b, NULL), c, accumulate,
-                 how.workspace);
+    product(how, s, a, b, NULL, c, accumulate);
 }
 
 static void ref_linear(Compute how, LinearShape s, const float *x, const float *weight,
                        const float *bias, float *y) {
-    const MatmulShape shape = {false, true, s.rows, s.out, s.in};
-    host_product(how.precision, product, host_matmul_factors(&shape, x, weight, bias), y, false,
-                 how.workspace);
+    product(how, (MatmulShape){false, true, s.rows, s.out, s.in}, x, weight, bias, y, false);
     if (!s.relu) return;
     ref_elementwise.activation(ACTIVATION_RELU, y, y, s.rows * s.out, false);
     s.relu->y = y;
