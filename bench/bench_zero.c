@@ -70,7 +70,7 @@ static void open_way(Way *way, int which, const Settings *settings, ProcessGroup
 // Writes gradients that differ from rank to rank, and that are small enough for any number of
 // steps. The order is that of backward, because what was written last is still in the caches.
 static void fill_gradients(const Way *way, int rank) {
-    const NamedTensors *parameters = reducer_parameters(ddp_reducer(way->wrapper));
+    const NamedTensors *parameters = &ddp_reducer(way->wrapper)->slab.parameters;
     for (size_t i = parameters->count; i-- > 0;) {
         const Tensor *tensor = parameters->items[i].tensor;
         for (size_t k = 0; k < tensor_count(tensor); k++)
@@ -82,7 +82,7 @@ static void fill_gradients(const Way *way, int rank) {
 static void take_step(const Way *way) {
     Error err = {0};
     Reducer *reducer = ddp_reducer(way->wrapper);
-    const NamedTensors *parameters = reducer_parameters(reducer);
+    const NamedTensors *parameters = &reducer->slab.parameters;
     must_do(reducer_prepare(reducer, true, &err), &err);
     for (size_t i = parameters->count; i-- > 0;) {
         parameters->items[i].tensor->has_grad = true;

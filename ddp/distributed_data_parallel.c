@@ -182,7 +182,7 @@ int ddp_begin_forward(Module *wrapper, bool recording, bool reduces, int root, E
 
 int ddp_finish_backward(Module *wrapper, Profile *profile, Error *err) {
     Ddp *ddp = ddp_of(wrapper);
-    if (!ddp->reduces && !reducer_expecting(ddp->reducer)) return 0;
+    if (!ddp->reduces && !ddp->reducer->expecting) return 0;
     if (reducer_finish(ddp->reducer, profile, err) != 0) return -1;
     reducer_after_backward(ddp->reducer);
     return 0;

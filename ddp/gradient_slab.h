@@ -5,7 +5,7 @@
  * The zeros that pad a slice are reduced, too, which costs less than one all-reduce per gradient.
  *
  * buckets.h assigns gradients to buckets. The slab's size does not depend on the plan: another plan
- * moves gradients within the slab. Private to the reducer, which reads its fields.
+ * moves gradients within the slab. Belongs to the reducer; features read its fields.
  */
 #ifndef DDP_GRADIENT_SLAB_H
 #define DDP_GRADIENT_SLAB_H
@@ -13,7 +13,7 @@
 #include "ddp/buckets.h"
 #include "ddp/comm_hook.h"
 
-typedef struct BucketSlice {
+typedef struct BucketSlice { // a gradient's memory, unless a feature keeps the gradient elsewhere
     size_t bucket;
     float *data; // of the bucket
 } BucketSlice;

@@ -15,37 +15,12 @@
 #include "common/base/clock.h"
 #include "common/base/format.h"
 #include "common/base/memory.h"
-#include "common/base/profile.h"
-#include "ddp/gradient_slab.h"
 
-typedef struct Gradient {
+typedef struct ReducedGradient {
     Reducer *reducer;
     size_t index; // in Reducer.gradients
     bool ready;   // in this backward
-} Gradient;
-
-struct Reducer {
-    ProcessGroup *group;
-    ReducerConfig config;
-    CommHook hook;
-    ReadyPolicy policy;
-    DdpIteration iterations[DDP_ITERATIONS_MAX];
-    size_t iteration_count;
-    GradientSlab slab;   // the parameters, their gradients and the buckets
-    Gradient *gradients; // [parameters.count]
-    bool rebuilt;        // the buckets are in the order of readiness
-
-    // The current iteration.
-    bool expecting;       // between reducer_prepare and reducer_finish
-    size_t *pending;      // [buckets] gradients of each that are not ready
-    size_t launched;      // buckets in flight
-    size_t ready_count;   // gradients
-    int64_t *ready_order; // [parameters.count] in order of readiness; the first ready_count
-    bool finished_one;    // a complete backward was reduced: ready_order is its order
-    Error error;          // the first; every later iteration fails with it
-    // clock_ns of PyTorch's events (F0, B0, C0, B1, C1) and of the end of reducer_finish.
-    uint64_t forward_start, forward_end, first_launch, backward_end, last_done, finish_end;
-};
+} ReducedGradient;
 
 // ---- the buckets ----------------------------------------------------------------------------
 
@@ -201,7 +176,7 @@ static void finish_buckets(Reducer *reducer) {
 
 // Marks a gradient ready in its bucket. Marking it twice in an iteration is an error.
 static void count_ready(Reducer *reducer, size_t parameter) {
-    Gradient *gradient = &reducer->gradients[parameter];
+    ReducedGradient *gradient = &reducer->gradients[parameter];
     if (gradient->ready) {
         error_set(&reducer->error, STATUS_FAILED,
                   "Expected to mark a variable ready only once. Parameter at index %zu with name "
@@ -224,7 +199,7 @@ void reducer_mark_ready(Reducer *reducer, size_t parameter) {
 // reducer_finish returns its errors.
 static void gradient_ready(void *context, Tensor *tensor) {
     (void)tensor;
-    const Gradient *gradient = context;
+    const ReducedGradient *gradient = context;
     Reducer *reducer = gradient->reducer;
     const ReadyPolicy *policy = &reducer->policy;
     if (policy->gradient_completed && !policy->gradient_completed(policy->state, gradient->index))
@@ -269,7 +244,7 @@ Reducer *reducer_create(NamedTensors parameters, ProcessGroup *group, const Redu
     reducer->pending = memory_zalloc(parameters.count * sizeof *reducer->pending);
     reducer->ready_order = memory_zalloc(parameters.count * sizeof *reducer->ready_order);
     for (size_t i = 0; i < parameters.count; i++) {
-        reducer->gradients[i] = (Gradient){.reducer = reducer, .index = i};
+        reducer->gradients[i] = (ReducedGradient){.reducer = reducer, .index = i};
         parameters.items[i].tensor->on_ready = gradient_ready;
         parameters.items[i].tensor->on_ready_context = &reducer->gradients[i];
     }
@@ -386,39 +361,4 @@ ReducerTimes reducer_times(const Reducer *reducer) {
                           .backward_comm = reducer->last_done - begin,
                           .overlap = begin < both_end ? both_end - begin : 0,
                           .exposed = reducer->finish_end - end};
-}
-
-const NamedTensors *reducer_parameters(const Reducer *reducer) {
-    return &reducer->slab.parameters;
-}
-const BucketPlan *reducer_plan(const Reducer *reducer) {
-    return &reducer->slab.plan;
-}
-ProcessGroup *reducer_group(const Reducer *reducer) {
-    return reducer->group;
-}
-const CommHook *reducer_hook(const Reducer *reducer) {
-    return &reducer->hook;
-}
-const ReadyPolicy *reducer_policy(const Reducer *reducer) {
-    return &reducer->policy;
-}
-bool reducer_rebuilt(const Reducer *reducer) {
-    return reducer->rebuilt;
-}
-float *reducer_slice(const Reducer *reducer, size_t parameter) {
-    return reducer->slab.slices[parameter].data;
-}
-const GradBucket *reducer_bucket(const Reducer *reducer, size_t parameter) {
-    return &reducer->slab.buckets[reducer->slab.slices[parameter].bucket];
-}
-const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count) {
-    *count = reducer->ready_count;
-    return reducer->ready_order;
-}
-bool reducer_expecting(const Reducer *reducer) {
-    return reducer->expecting;
-}
-Error *reducer_error(Reducer *reducer) {
-    return &reducer->error;
 }

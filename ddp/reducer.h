@@ -29,9 +29,7 @@
 
 #include "common/base/profile.h"
 #include "common/nn/module.h"
-#include "ddp/buckets.h"
-#include "ddp/comm_hook.h"
-#include "ddp/group/process_group.h"
+#include "ddp/gradient_slab.h"
 
 typedef struct ReducerConfig {
     // MiB; 0: every gradient alone; negative: PyTorch's default, 25 with a first of 1.
@@ -70,27 +68,13 @@ typedef struct ReducerTimes {
 } ReducerTimes;
 ReducerTimes reducer_times(const Reducer *reducer);
 
-// The parameters, in registration order, and the current buckets of them.
-const NamedTensors *reducer_parameters(const Reducer *reducer);
-const BucketPlan *reducer_plan(const Reducer *reducer);
-ProcessGroup *reducer_group(const Reducer *reducer);
-bool reducer_rebuilt(const Reducer *reducer);
-// The parameter's slice of its bucket; its gradient's memory unless a feature keeps that elsewhere.
-float *reducer_slice(const Reducer *reducer, size_t parameter);
-// The bucket of the parameter's gradient; valid until the buckets change.
-const GradBucket *reducer_bucket(const Reducer *reducer, size_t parameter);
-// [*count] indices of parameters, in the order in which they became ready in the last backward.
-const int64_t *reducer_ready_order(const Reducer *reducer, size_t *count);
-bool reducer_expecting(const Reducer *reducer); // between reducer_prepare and reducer_finish
-
 // ---- how a full bucket is reduced: a CommHook (comm_hook.h) -----------------------------------
 
 // Takes the hook, before the first backward. Returns 0, or -1 with PyTorch's error if the hook is
 // incomplete or a second one; then closes it. The reducer closes its hook when it is closed.
 int reducer_set_hook(Reducer *reducer, CommHook hook, Error *err);
-const CommHook *reducer_hook(const Reducer *reducer); // its name is NULL if none was set
-void reducer_remove_hook(Reducer *reducer);           // closes it: the default hook again
-CommHook reducer_default_hook(ProcessGroup *group);   // the plain all-reduce; name: NULL
+void reducer_remove_hook(Reducer *reducer);         // closes it: the default hook again
+CommHook reducer_default_hook(ProcessGroup *group); // the plain all-reduce; name: NULL
 
 // ---- when a gradient is ready -----------------------------------------------------------------
 
@@ -115,11 +99,8 @@ typedef struct ReadyPolicy {
 
 // Takes the policy, before the first forward, and closes the previous one.
 void reducer_set_policy(Reducer *reducer, ReadyPolicy policy);
-const ReadyPolicy *reducer_policy(const Reducer *reducer); // its name is NULL if none was set
 // Marks the parameter ready: its slice of the bucket holds the gradient to reduce.
 void reducer_mark_ready(Reducer *reducer, size_t parameter);
-// The reducer's first error, which a policy may set: every later iteration fails with it.
-Error *reducer_error(Reducer *reducer);
 
 // ---- further actions of an iteration ----------------------------------------------------------
 
@@ -156,5 +137,31 @@ void reducer_after_backward(Reducer *reducer);
 // Their functions run when a step is captured, not when it is replayed. graph_safe: every step
 // enqueues the same work on the device, without blocking and without reading a value back.
 const char *reducer_unrecordable(const Reducer *reducer);
+
+// ---- the state --------------------------------------------------------------------------------
+
+// Features read it; only reducer.c writes it, except the error, which a policy may set.
+struct Reducer {
+    ProcessGroup *group;
+    ReducerConfig config;
+    CommHook hook;      // name: NULL if none was set
+    ReadyPolicy policy; // name: NULL if none was set
+    DdpIteration iterations[DDP_ITERATIONS_MAX];
+    size_t iteration_count;
+    GradientSlab slab;                 // the parameters, their gradients and the buckets
+    struct ReducedGradient *gradients; // [parameters.count]
+    bool rebuilt;                      // the buckets are in the order of readiness
+
+    // The current iteration.
+    bool expecting;       // between reducer_prepare and reducer_finish
+    size_t *pending;      // [buckets] gradients of each that are not ready
+    size_t launched;      // buckets in flight
+    size_t ready_count;   // gradients
+    int64_t *ready_order; // [parameters.count] in order of readiness; the first ready_count
+    bool finished_one;    // a complete backward was reduced: ready_order is its order
+    Error error;          // the first; every later iteration fails with it
+    // clock_ns of PyTorch's events (F0, B0, C0, B1, C1) and of the end of reducer_finish.
+    uint64_t forward_start, forward_end, first_launch, backward_end, last_done, finish_end;
+};
 
 #endif

@@ -125,13 +125,13 @@ static ProcessGroup *group_of(const Job *self) {
 }
 
 static int save_state(Job *self, SafeTensors *state, Error *err) {
-    const CommHook *hook = reducer_hook(reducer_of(self));
+    const CommHook *hook = &reducer_of(self)->hook;
     if (hook->save(hook->state, state, err) == 0) return 0;
     return error_set(err, STATUS_FAILED, "%s: save failed and did not say why", hook->name);
 }
 
 static int load_state(Job *self, const char *path, const SafeTensors *state, Log *log, Error *err) {
-    const CommHook *hook = reducer_hook(reducer_of(self));
+    const CommHook *hook = &reducer_of(self)->hook;
     if (hook->load(hook->state, path, state, log, err) == 0) return 0;
     return error_set(err, STATUS_FAILED, "%s: load failed and did not say why", hook->name);
 }
@@ -163,7 +163,7 @@ static void close_ddp(Job *self) {
 
 Job *job_ddp(Strategy *strategy, const Rendezvous *me) {
     Job *job = job_single(strategy);
-    const CommHook *hook = reducer_hook(reducer_of(job));
+    const CommHook *hook = &reducer_of(job)->hook;
     job->name = "ddp";
     job->backend = pg_backend(group_of(job));
     job->devices = pg_size(group_of(job));

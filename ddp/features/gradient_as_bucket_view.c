@@ -21,11 +21,11 @@ typedef struct BucketCopies {
 
 // The parameters of a bucket are order[first] to order[end - 1] of the plan.
 static void move_gradients(const BucketCopies *copies, const GradBucket *bucket, bool in) {
-    const BucketPlan *plan = reducer_plan(copies->reducer);
+    const BucketPlan *plan = &copies->reducer->slab.plan;
     for (size_t i = plan->start[bucket->index]; i < plan->start[bucket->index + 1]; i++) {
         size_t parameter = plan->order[i];
-        Tensor *tensor = reducer_parameters(copies->reducer)->items[parameter].tensor;
-        float *to = in ? reducer_slice(copies->reducer, parameter) : copies->own[parameter];
+        Tensor *tensor = copies->reducer->slab.parameters.items[parameter].tensor;
+        float *to = in ? copies->reducer->slab.slices[parameter].data : copies->own[parameter];
         device_copy(tensor->device, to, tensor->device, tensor->grad, tensor_bytes(tensor));
         tensor->grad = to;
     }
@@ -42,7 +42,7 @@ static void copy_back(void *state, const GradBucket *bucket) {
 // A bucket that was filled but never reduced, after an error, leaves gradients that point into it.
 static void close_copies(void *state) {
     BucketCopies *copies = state;
-    const NamedTensors *parameters = reducer_parameters(copies->reducer);
+    const NamedTensors *parameters = &copies->reducer->slab.parameters;
     for (size_t i = 0; i < parameters->count; i++)
         parameters->items[i].tensor->grad = copies->own[i];
     free(copies->own);
@@ -51,7 +51,7 @@ static void close_copies(void *state) {
 
 void ddp_keep_gradients_beside_buckets(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
-    const NamedTensors *parameters = reducer_parameters(reducer);
+    const NamedTensors *parameters = &reducer->slab.parameters;
     BucketCopies *copies = memory_zalloc(sizeof *copies);
     copies->reducer = reducer;
     copies->own = memory_zalloc(parameters->count * sizeof *copies->own);

@@ -27,7 +27,7 @@ static const char NAME[] = "join"; // of the DdpIteration
 
 // A step that the ranks divide has collectives that a joined rank would have to mirror.
 static int check_hook(Module *wrapper, Error *err) {
-    const CommHook *hook = reducer_hook(ddp_reducer(wrapper));
+    const CommHook *hook = &ddp_reducer(wrapper)->hook;
     if (!hook->sharding) return 0;
     return error_set(err, STATUS_FAILED, "Join cannot be combined with %s", hook->name);
 }
@@ -71,8 +71,7 @@ static void begin_join(Module *wrapper, Join *join) {
         reducer,
         (DdpIteration){.name = NAME, .state = joined, .before = before_forward, .close = free});
     // A user's hook owns the averaging, as in PyTorch.
-    if (join_divisor(join) > 0 && !reducer_hook(reducer)->name)
-        reducer_set_hook(reducer, average, NULL);
+    if (join_divisor(join) > 0 && !reducer->hook.name) reducer_set_hook(reducer, average, NULL);
 }
 
 static void set_join(void *state, Join *join) {
@@ -82,15 +81,15 @@ static void set_join(void *state, Join *join) {
         begin_join(wrapper, join);
         return;
     }
-    if (reducer_hook(reducer)->start == start_sum) reducer_remove_hook(reducer);
+    if (reducer->hook.start == start_sum) reducer_remove_hook(reducer);
     reducer_remove_iteration(reducer, reducer_find_iteration(reducer, NAME));
 }
 
 // ---- a rank that has joined -------------------------------------------------------------------
 
 static void contribute_zeros(Reducer *reducer) {
-    const NamedTensors *parameters = reducer_parameters(reducer);
-    const ReadyPolicy *policy = reducer_policy(reducer);
+    const NamedTensors *parameters = &reducer->slab.parameters;
+    const ReadyPolicy *policy = &reducer->policy;
     for (size_t i = 0; i < parameters->count; i++) {
         Tensor *tensor = parameters->items[i].tensor;
         tensor->has_grad = false;

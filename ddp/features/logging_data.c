@@ -35,7 +35,7 @@ static void sample(DdpLogger *logger, const Reducer *reducer) {
     average(&data->avg_backward_compute_comm_overlap_time, times.overlap, samples);
     average(&data->avg_exposed_comm_time, times.exposed, samples);
     data->unused_parameter_size = 0;
-    const NamedTensors *parameters = reducer_parameters(reducer);
+    const NamedTensors *parameters = &reducer->slab.parameters;
     for (size_t i = 0; i < parameters->count; i++)
         if (!parameters->items[i].tensor->has_grad)
             data->unused_parameter_size += tensor_bytes(parameters->items[i].tensor);
@@ -58,11 +58,11 @@ static void after_backward(void *state) {
 
 // Writes the bytes of each bucket; its parameters' indices if `indices` is not NULL.
 static void write_buckets(const Reducer *reducer, char *sizes, char *indices, size_t capacity) {
-    const BucketPlan *plan = reducer_plan(reducer);
+    const BucketPlan *plan = &reducer->slab.plan;
     for (size_t b = 0; b < plan->bucket_count; b++) {
         size_t first = plan->start[b], bytes = 0;
         for (size_t i = first; i < plan->start[b + 1]; i++) {
-            bytes += tensor_bytes(reducer_parameters(reducer)->items[plan->order[i]].tensor);
+            bytes += tensor_bytes(reducer->slab.parameters.items[plan->order[i]].tensor);
             const char *separator = i > first ? " " : b > 0 ? ", " : "";
             if (indices) format_append(indices, capacity, "%s%zu", separator, plan->order[i]);
         }
@@ -108,28 +108,26 @@ static void fill_parameters(DdpLoggingData *data, const NamedTensors *parameters
 }
 
 static void fill_buckets(DdpLoggingData *data, const Reducer *reducer) {
-    size_t count;
-    const int64_t *order = reducer_ready_order(reducer, &count);
-    for (size_t i = 0; i < count; i++)
+    for (size_t i = 0; i < reducer->ready_count; i++)
         format_append(data->prev_iteration_grad_ready_order_indices,
                       sizeof data->prev_iteration_grad_ready_order_indices, "%s%lld", i ? ", " : "",
-                      (long long)order[i]);
-    data->has_rebuilt_buckets = reducer_rebuilt(reducer);
+                      (long long)reducer->ready_order[i]);
+    data->has_rebuilt_buckets = reducer->rebuilt;
     if (data->has_rebuilt_buckets)
         write_buckets(reducer, data->rebuilt_bucket_sizes, data->rebuilt_per_bucket_param_indices,
                       sizeof data->rebuilt_bucket_sizes);
 }
 
 static bool is_policy(const Reducer *reducer, const char *name) {
-    const char *policy = reducer_policy(reducer)->name;
+    const char *policy = reducer->policy.name;
     return policy && strcmp(policy, name) == 0;
 }
 
 DdpLoggingData ddp_logging_data(Module *wrapper) {
     const DdpConfig *config = ddp_config(wrapper);
     Reducer *reducer = ddp_reducer(wrapper);
-    const NamedTensors *parameters = reducer_parameters(reducer);
-    const char *hook = reducer_hook(reducer)->name;
+    const NamedTensors *parameters = &reducer->slab.parameters;
+    const char *hook = reducer->hook.name;
     DdpLoggingData data = ddp_logger(wrapper)->data;
     data.world_size = pg_size(ddp_group(wrapper));
     data.rank = pg_rank(ddp_group(wrapper));
@@ -137,14 +135,15 @@ DdpLoggingData ddp_logging_data(Module *wrapper) {
     data.broadcast_buffers = config->broadcast_buffers;
     data.find_unused_parameters = is_policy(reducer, "find_unused_parameters");
     data.static_graph = is_policy(reducer, "static_graph");
-    data.gradient_as_bucket_view = parameters->items[0].tensor->grad == reducer_slice(reducer, 0);
+    data.gradient_as_bucket_view =
+        parameters->items[0].tensor->grad == reducer->slab.slices[0].data;
     data.join_uneven_inputs = reducer_find_iteration(reducer, "join") != NULL;
     data.bucket_cap_bytes = (config->bucket_cap_mb < 0 ? 25 : config->bucket_cap_mb) * 1024 * 1024;
     format_append(data.module_name, sizeof data.module_name, "%s", ddp_module(wrapper)->type);
     format_append(data.backend_name, sizeof data.backend_name, "%s",
                   pg_backend(ddp_group(wrapper)));
     format_append(data.comm_hook, sizeof data.comm_hook, "%s", hook ? hook : "");
-    format_append(data.error, sizeof data.error, "%s", reducer_error(reducer)->message);
+    format_append(data.error, sizeof data.error, "%s", reducer->error.message);
     fill_parameters(&data, parameters);
     fill_buckets(&data, reducer);
     return data;

@@ -335,10 +335,9 @@ PowerSgd *power_sgd_create(Reducer *reducer, const PowerSgdConfig *config, Error
                   "in DDP.");
         return NULL;
     }
-    const NamedTensors *parameters = reducer_parameters(reducer);
+    const NamedTensors *parameters = &reducer->slab.parameters;
     PowerSgd *state = memory_zalloc(sizeof *state);
-    *state =
-        (PowerSgd){.config = *config, .group = reducer_group(reducer), .count = parameters->count};
+    *state = (PowerSgd){.config = *config, .group = reducer->group, .count = parameters->count};
     state->matrices = memory_zalloc(state->count * sizeof *state->matrices);
     state->slices = memory_zalloc(state->count * sizeof *state->slices);
     for (size_t i = 0; i < state->count; i++) {

@@ -31,7 +31,7 @@ typedef struct StaticGraph {
 static void forward_begins(void *state) {
     StaticGraph *graph = state;
     if (!graph->recorded && graph->ordered > 0)
-        error_set(reducer_error(graph->reducer), STATUS_FAILED,
+        error_set(&graph->reducer->error, STATUS_FAILED,
                   "Expected to have finished reduction in the prior iteration before starting a "
                   "new one: the first backward, from which static_graph learns the graph, did not "
                   "reach its end");
@@ -48,13 +48,13 @@ static void move_to_end(StaticGraph *graph, size_t parameter) {
 }
 
 static void fail_changed(StaticGraph *graph, size_t parameter, const char *how) {
-    error_set(reducer_error(graph->reducer), STATUS_FAILED,
+    error_set(&graph->reducer->error, STATUS_FAILED,
               "Your training graph has changed in this iteration, e.g., one parameter is unused in "
               "first iteration, but then got used in the second iteration. this is not compatible "
               "with static_graph set to True. Rank %d: %s %s in the first iteration than in this "
               "one",
-              pg_rank(reducer_group(graph->reducer)),
-              reducer_parameters(graph->reducer)->items[parameter].name, how);
+              pg_rank(graph->reducer->group), graph->reducer->slab.parameters.items[parameter].name,
+              how);
 }
 
 static void mark_unused(StaticGraph *graph) {
@@ -65,11 +65,11 @@ static void mark_unused(StaticGraph *graph) {
 
 static bool gradient_completed(void *state, size_t parameter) {
     StaticGraph *graph = state;
-    if (!reducer_expecting(graph->reducer)) return false;
+    if (!graph->reducer->expecting) return false;
     if (!graph->recorded) {
         graph->completed[parameter]++;
         move_to_end(graph, parameter);
-        used_map_mark(graph->map, parameter);
+        graph->map->used[parameter] = 1;
         return false;
     }
     if (graph->remaining[parameter] == 0) {
@@ -120,7 +120,7 @@ static void close_graph(void *state) {
 
 static ReadyPolicy open_graph(Reducer *reducer) {
     StaticGraph *graph = memory_zalloc(sizeof *graph);
-    size_t count = reducer_parameters(reducer)->count;
+    size_t count = reducer->slab.parameters.count;
     *graph = (StaticGraph){.reducer = reducer,
                            .map = used_map_create(reducer),
                            .count = count,

@@ -23,7 +23,7 @@ typedef struct Unused {
 // Counts of an abandoned backward would mark a parameter as used.
 static void forward_begins(void *state) {
     Unused *unused = state;
-    const NamedTensors *parameters = reducer_parameters(unused->reducer);
+    const NamedTensors *parameters = &unused->reducer->slab.parameters;
     for (size_t i = 0; i < parameters->count; i++) parameters->items[i].tensor->pending_uses = 0;
     unused->marked = unused->found_some = false;
 }
@@ -31,7 +31,7 @@ static void forward_begins(void *state) {
 // Whether a parameter has no gradient of any backward since the last reduction (with no_sync there
 // may be several) and gets none in this one.
 static void mark_unused(Unused *unused, const Tensor *ready) {
-    const NamedTensors *parameters = reducer_parameters(unused->reducer);
+    const NamedTensors *parameters = &unused->reducer->slab.parameters;
     unused->marked = true;
     for (size_t i = 0; i < parameters->count; i++) {
         const Tensor *tensor = parameters->items[i].tensor;
@@ -43,21 +43,21 @@ static void mark_unused(Unused *unused, const Tensor *ready) {
 
 static void fail_used_after_all(Unused *unused, size_t parameter) {
     error_set(
-        reducer_error(unused->reducer), STATUS_FAILED,
+        &unused->reducer->error, STATUS_FAILED,
         "Expected to mark a variable ready only once. Parameter at index %zu with name %s was "
         "marked ready as unused, because the first backward since the gradients were last "
         "reduced did not reach it, but now another backward has. With "
         "find_unused_parameters there can be only one: add the losses up",
-        parameter, reducer_parameters(unused->reducer)->items[parameter].name);
+        parameter, unused->reducer->slab.parameters.items[parameter].name);
 }
 
 static bool gradient_completed(void *state, size_t parameter) {
     Unused *unused = state;
-    used_map_mark(unused->map, parameter);
-    if (!reducer_expecting(unused->reducer)) return true;
+    unused->map->used[parameter] = 1;
+    if (!unused->reducer->expecting) return true;
     if (!unused->marked)
-        mark_unused(unused, reducer_parameters(unused->reducer)->items[parameter].tensor);
-    else if (used_map_contributed(unused->map, parameter)) {
+        mark_unused(unused, unused->reducer->slab.parameters.items[parameter].tensor);
+    else if (unused->map->lent[parameter]) {
         fail_used_after_all(unused, parameter);
         return false;
     }
@@ -78,7 +78,7 @@ static int buckets_reduced(void *state, Error *err) {
     Unused *unused = state;
     int status = used_map_wait(unused->map, err);
     used_map_return_gradients(unused->map);
-    if (!unused->told && !unused->found_some && pg_rank(reducer_group(unused->reducer)) == 0)
+    if (!unused->told && !unused->found_some && pg_rank(unused->reducer->group) == 0)
         fprintf(stderr,
                 "find_unused_parameters=True was specified, but did not find any unused "
                 "parameters in the first backward. This costs an all-reduce in every "
@@ -111,7 +111,7 @@ static ReadyPolicy open_unused(Reducer *reducer) {
 
 void ddp_find_unused_parameters(Module *wrapper) {
     Reducer *reducer = ddp_reducer(wrapper);
-    if (!reducer_policy(reducer)->name) reducer_set_policy(reducer, open_unused(reducer));
+    if (!reducer->policy.name) reducer_set_policy(reducer, open_unused(reducer));
 }
 
 // ---- the command line -----------------------------------------------------------------------

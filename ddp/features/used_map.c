@@ -7,20 +7,10 @@
 
 #include "common/base/memory.h"
 
-struct UsedMap {
-    Reducer *reducer;
-    const NamedTensors *parameters;
-    int32_t *used;  // [parameters], 1: used by this rank since the last exchange
-    int32_t *ranks; // [parameters], number of ranks that used it, by the last exchange
-    bool *lent;     // [parameters], contributed without a gradient of this backward
-    float **kept;   // [parameters], its gradient before, in host memory; NULL: None
-    Work *work;     // the exchange in flight, or NULL
-};
-
 UsedMap *used_map_create(Reducer *reducer) {
     UsedMap *map = memory_zalloc(sizeof *map);
     map->reducer = reducer;
-    map->parameters = reducer_parameters(reducer);
+    map->parameters = &reducer->slab.parameters;
     size_t count = map->parameters->count;
     map->used = memory_zalloc(count * sizeof *map->used);
     map->ranks = memory_zalloc(count * sizeof *map->ranks);
@@ -39,10 +29,6 @@ void used_map_close(UsedMap *map) {
     free(map);
 }
 
-void used_map_mark(UsedMap *map, size_t parameter) {
-    map->used[parameter] = 1;
-}
-
 void used_map_contribute(UsedMap *map, size_t parameter) {
     Tensor *tensor = map->parameters->items[parameter].tensor;
     size_t bytes = tensor_bytes(tensor);
@@ -56,15 +42,11 @@ void used_map_contribute(UsedMap *map, size_t parameter) {
     reducer_mark_ready(map->reducer, parameter);
 }
 
-bool used_map_contributed(const UsedMap *map, size_t parameter) {
-    return map->lent[parameter];
-}
-
 int used_map_start(UsedMap *map, Error *err) {
     size_t count = map->parameters->count;
     memcpy(map->ranks, map->used, count * sizeof *map->used);
-    map->work = pg_start(reducer_group(map->reducer),
-                         pg_all_reduce(map->ranks, count, PG_I32, PG_SUM), err);
+    map->work =
+        pg_start(map->reducer->group, pg_all_reduce(map->ranks, count, PG_I32, PG_SUM), err);
     return map->work ? 0 : -1;
 }
 

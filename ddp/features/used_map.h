@@ -11,19 +11,23 @@
 
 #include "ddp/reducer.h"
 
-typedef struct UsedMap UsedMap;
+typedef struct UsedMap {
+    Reducer *reducer;
+    const NamedTensors *parameters;
+    int32_t *used;  // [parameters], 1: used by this rank since the last exchange; policies set it
+    int32_t *ranks; // [parameters], number of ranks that used it, by the last exchange
+    bool *lent;     // [parameters], contributed since the last used_map_return_gradients
+    float **kept;   // [parameters], its gradient before, in host memory; NULL: None
+    Work *work;     // the exchange in flight, or NULL
+} UsedMap;
 
 UsedMap *used_map_create(Reducer *reducer);
 void used_map_close(UsedMap *map);
-// Records, until used_map_wait, that this rank has a gradient of the parameter.
-void used_map_mark(UsedMap *map, size_t parameter);
 // Marks the parameter ready without a gradient of this backward.
 void used_map_contribute(UsedMap *map, size_t parameter);
-// Whether used_map_contribute was called for it since the last used_map_return_gradients.
-bool used_map_contributed(const UsedMap *map, size_t parameter);
 // Starts the all-reduce that counts the ranks that used each parameter. 0, or -1 with err filled.
 int used_map_start(UsedMap *map, Error *err);
-// Waits for it, if it was started, and clears this rank's records. 0, or -1 with err filled.
+// Waits for it, if it was started, and clears `used`. 0, or -1 with err filled.
 int used_map_wait(UsedMap *map, Error *err);
 // Precondition: all buckets are reduced. Keeps or restores each contributed gradient, by the last
 // map.

@@ -76,16 +76,17 @@ static OptimizerPart part_of(const Zero *zero, const ZeroParameter *parameter, i
 // The reducer's parameters are a subsequence of the model's.
 static void locate_parameters(Zero *zero, Module *model) {
     NamedTensors parameters = module_tensors(model, MODULE_PARAMETERS);
-    const NamedTensors *reduced = reducer_parameters(zero->reducer);
+    const GradientSlab *slab = &zero->reducer->slab;
     zero->parameter_count = parameters.count;
     zero->parameters = memory_zalloc(parameters.count * sizeof *zero->parameters);
     zero->sharding.parts = zero->parts = memory_zalloc(parameters.count * sizeof *zero->parts);
     for (size_t i = 0, next = 0; i < parameters.count; i++) {
         ZeroParameter *parameter = &zero->parameters[i];
         parameter->tensor = parameters.items[i].tensor;
-        if (next < reduced->count && reduced->items[next].tensor == parameter->tensor) {
-            parameter->slice = reducer_slice(zero->reducer, next);
-            parameter->bucket = reducer_bucket(zero->reducer, next++);
+        if (next < slab->parameters.count &&
+            slab->parameters.items[next].tensor == parameter->tensor) {
+            parameter->slice = slab->slices[next].data;
+            parameter->bucket = &slab->buckets[slab->slices[next++].bucket];
         }
         zero->parts[i] = part_of(zero, parameter, pg_rank(zero->group));
     }
@@ -93,11 +94,6 @@ static void locate_parameters(Zero *zero, Module *model) {
 }
 
 // ---- weights at the gradients' offsets ----------------------------------------------------------
-
-// The bytes of a parameter's weight there, padded as its gradient is; 0 if it is not reduced.
-static size_t weight_bytes(const ZeroParameter *parameter) {
-    return parameter->slice ? memory_whole_lines(tensor_bytes(parameter->tensor)) : 0;
-}
 
 static float *weight_of(const Zero *zero, const float *slice) {
     return zero->weights + (slice - zero->gradients);
@@ -109,10 +105,9 @@ static void copy_tensor(const Tensor *tensor, void *to, const void *from) {
 
 // Moves the weights into the slab and frees the module's own memory.
 static int move_weights(Zero *zero, Error *err) {
-    size_t bytes = 0;
-    for (size_t i = 0; i < zero->parameter_count; i++) bytes += weight_bytes(&zero->parameters[i]);
-    zero->gradients = reducer_slice(zero->reducer, reducer_plan(zero->reducer)->order[0]);
-    zero->weights = pg_shared_alloc(zero->group, bytes, err);
+    const GradientSlab *slab = &zero->reducer->slab;
+    zero->gradients = slab->memory;
+    zero->weights = pg_shared_alloc(zero->group, slab->floats * sizeof *zero->weights, err);
     if (!zero->weights) return -1;
     for (size_t i = 0; i < zero->parameter_count; i++) {
         const ZeroParameter *parameter = &zero->parameters[i];
@@ -121,7 +116,7 @@ static int move_weights(Zero *zero, Error *err) {
         float *weight = weight_of(zero, parameter->slice);
         copy_tensor(tensor, weight, tensor->data);
         device_free(tensor->device, tensor->data, tensor_bytes(tensor));
-        device_count(tensor->device, weight_bytes(parameter));
+        device_count(tensor->device, memory_whole_lines(tensor_bytes(tensor)));
         tensor->data = weight;
     }
     return 0;
@@ -131,7 +126,7 @@ static void return_weights(Zero *zero) {
     for (size_t i = 0; i < zero->parameter_count && zero->weights; i++) {
         Tensor *tensor = zero->parameters[i].tensor;
         if (!zero->parameters[i].slice) continue;
-        device_uncount(tensor->device, weight_bytes(&zero->parameters[i]));
+        device_uncount(tensor->device, memory_whole_lines(tensor_bytes(tensor)));
         void *own = device_alloc(tensor->device, tensor_bytes(tensor));
         copy_tensor(tensor, own, tensor->data);
         tensor->data = own;
@@ -147,7 +142,7 @@ static float **reach_peers(const Zero *zero, const float *mine) {
 // ---- gradients --------------------------------------------------------------------------------
 
 static Way choose_way(const Zero *zero) {
-    if (zero->sharding.whole_gradients || reducer_policy(zero->reducer)->name != NAME) return WHOLE;
+    if (zero->sharding.whole_gradients || zero->reducer->policy.name != NAME) return WHOLE;
     return zero->peer_weights ? FUSED : SCATTERED;
 }
 
@@ -249,18 +244,17 @@ static int gather_bucket(const Zero *zero, const GradBucket *bucket, Error *err)
 }
 
 static int step_and_gather(Zero *zero, Error *err) {
-    const BucketPlan *plan = reducer_plan(zero->reducer);
+    const GradientSlab *slab = &zero->reducer->slab;
     optimizer_apply(zero->sharding.optimizer);
-    for (size_t b = 0; b < plan->bucket_count; b++)
-        if (gather_bucket(zero, reducer_bucket(zero->reducer, plan->order[plan->start[b]]), err))
-            return -1;
+    for (size_t b = 0; b < slab->plan.bucket_count; b++)
+        if (gather_bucket(zero, &slab->buckets[b], err) != 0) return -1;
     return 0;
 }
 
 // OptimizerSharding.apply. It has no status: the next forward returns the error.
 static void apply(void *state) {
     Zero *zero = state;
-    Error *err = reducer_error(zero->reducer);
+    Error *err = &zero->reducer->error;
     if (err->status != STATUS_OK) return;
     (void)(zero->peer_weights ? share_step(zero, err) : step_and_gather(zero, err));
     for (size_t i = 0; i < zero->parameter_count && zero->way != WHOLE; i++)
@@ -338,9 +332,9 @@ static void close_zero(void *state) {
 
 int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
     Reducer *reducer = ddp_reducer(wrapper);
-    if (reducer_policy(reducer)->name && !reducer_policy(reducer)->permanent_buckets)
+    if (reducer->policy.name && !reducer->policy.permanent_buckets)
         return error_set(err, STATUS_FAILED, "%s needs buckets that stay, and %s rebuilds them",
-                         NAME, reducer_policy(reducer)->name);
+                         NAME, reducer->policy.name);
     Zero *zero = memory_zalloc(sizeof *zero);
     *zero = (Zero){.group = ddp_group(wrapper), .reducer = reducer};
     zero->sharding = (OptimizerSharding){.state = zero, .apply = apply};
@@ -353,7 +347,7 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
                            .save = save,
                            .load = load};
     if (reducer_set_hook(reducer, hook, err) != 0) return -1;
-    if (!reducer_policy(reducer)->name)
+    if (!reducer->policy.name)
         reducer_set_policy(reducer, (ReadyPolicy){.name = NAME, .permanent_buckets = true});
     locate_parameters(zero, ddp_module(wrapper));
     if (move_weights(zero, err) != 0) return -1;
@@ -365,7 +359,7 @@ int ddp_zero_optimizer(Module *wrapper, const ZeroConfig *config, Error *err) {
 }
 
 OptimizerSharding *zero_optimizer_sharding(Module *wrapper) {
-    return reducer_hook(ddp_reducer(wrapper))->sharding;
+    return ddp_reducer(wrapper)->hook.sharding;
 }
 
 // ---- the command line -------------------------------------------------------------------------
@@ -390,7 +384,7 @@ static int check(const Options *options, Error *err) {
 
 // The first forward returns an error, which the reducer keeps.
 static void add_to(Module *wrapper) {
-    (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, reducer_error(ddp_reducer(wrapper)));
+    (void)ddp_zero_optimizer(wrapper, &(ZeroConfig){0}, &ddp_reducer(wrapper)->error);
 }
 
 const DdpFeature zero_optimizer_feature = {

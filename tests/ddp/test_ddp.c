@@ -188,7 +188,7 @@ static size_t slab_floats(const NamedTensors *parameters) {
 // The buckets are those of the ready order, and the gradients lie in them one after another.
 static void check_rebuilt(Rank *rank) {
     Reducer *reducer = ddp_reducer(rank->wrapper);
-    const BucketPlan *plan = reducer_plan(reducer);
+    const BucketPlan *plan = &reducer->slab.plan;
     NamedTensors parameters = module_tensors(rank->model, MODULE_PARAMETERS);
     BucketTensor tensors[PARAMETERS_MAX];
     for (size_t i = 0; i < parameters.count; i++)
@@ -197,7 +197,7 @@ static void check_rebuilt(Rank *rank) {
     const size_t limits[] = {(size_t)((cap < 0 ? 1 : cap) * mib),
                              (size_t)((cap < 0 ? 25 : cap) * mib)};
     BucketPlan wanted = buckets_assign(tensors, parameters.count, limits, 2, rank->oracle->ready);
-    EXPECT(reducer_rebuilt(reducer));
+    EXPECT(reducer->rebuilt);
     EXPECT(plan->bucket_count == wanted.bucket_count);
     if (cap == 0) EXPECT(plan->bucket_count == parameters.count);
     EXPECT(memcmp(plan->order, wanted.order, parameters.count * sizeof(size_t)) == 0);
@@ -267,8 +267,7 @@ static void train(Rank *rank) {
     size_t settled = 0;
     for (int step = 0; step < STEPS; step++) {
         train_one_step(rank, step);
-        if (step == 0)
-            EXPECT(!reducer_rebuilt(reducer) && reducer_plan(reducer)->bucket_count == 1);
+        if (step == 0) EXPECT(!reducer->rebuilt && reducer->slab.plan.bucket_count == 1);
         if (step > 0) check_rebuilt(rank);
         if (step == 1) {
             settled = rank->device->bytes;

@@ -97,7 +97,7 @@ static void train(ProcessGroup *group, Outcome *outcome, const Case *how, int co
             problem(outcome, "%s", err.message);
         optimizer_step(optimizer, 0.1);
         if (how->wrapped && step == 0 && !how->find_unused)
-            EXPECT(reducer_plan(ddp_reducer(rig->wrapper))->bucket_count == (size_t)count);
+            EXPECT(ddp_reducer(rig->wrapper)->slab.plan.bucket_count == (size_t)count);
     }
     if (how->wrapped) EXPECT(ddp_logging_data(rig->wrapper).is_multi_device_module == (count > 1));
     for (int i = 1; i < count; i++) EXPECT(devices[i]->copied_bytes > 0);

@@ -40,7 +40,7 @@ __attribute__((format(printf, 2, 3))) static void note(Scene *scene, const char 
 }
 
 static char name_of(const Scene *scene, const Tensor *tensor) {
-    const NamedTensors *parameters = reducer_parameters(scene->reducer);
+    const NamedTensors *parameters = &scene->reducer->slab.parameters;
     for (size_t i = 0; i < parameters->count; i++)
         if (parameters->items[i].tensor == tensor) return (char)('a' + i);
     return '?';
@@ -134,9 +134,9 @@ static void rebuild(ProcessGroup *group, const void *argument, Outcome *outcome)
     (void)argument;
     const ReducerConfig config = {.bucket_cap_mb = TWO_A_BUCKET, .overlap = true, .op = PG_AVG};
     Scene *scene = open_scene(group, outcome, &config);
-    EXPECT_IN(scene, step(scene, "dbca") == 0 && !reducer_rebuilt(scene->reducer));
+    EXPECT_IN(scene, step(scene, "dbca") == 0 && !scene->reducer->rebuilt);
     diary_is(scene, "start 0 a b c d; finish 0; ");
-    EXPECT_IN(scene, step(scene, "dbca") == 0 && reducer_rebuilt(scene->reducer));
+    EXPECT_IN(scene, step(scene, "dbca") == 0 && scene->reducer->rebuilt);
     diary_is(scene, "start 0 d b; start 1 c a; finish 0; finish 1; ");
     // Once and for all: another order in later steps changes nothing.
     EXPECT_IN(scene, step(scene, "abcd") == 0);
@@ -174,7 +174,7 @@ static void reversed(ProcessGroup *group, const void *argument, Outcome *outcome
     Scene *scene = open_scene(group, outcome, &config);
     reducer_set_policy(scene->reducer, (ReadyPolicy){.permanent_buckets = true});
     for (int i = 0; i < 2; i++) {
-        EXPECT_IN(scene, step(scene, "dcba") == 0 && !reducer_rebuilt(scene->reducer));
+        EXPECT_IN(scene, step(scene, "dcba") == 0 && !scene->reducer->rebuilt);
         diary_is(scene, "start 0 c d; start 1 a b; finish 0; finish 1; ");
     }
     close_scene(scene);
@@ -196,7 +196,7 @@ static void caps(ProcessGroup *group, const void *argument, Outcome *outcome) {
         const ReducerConfig config = {.bucket_cap_mb = cases[i].cap, .op = PG_AVG};
         Scene *scene = open_scene(group, outcome, &config);
         EXPECT_IN(scene, step(scene, "dcba") == 0 && step(scene, "dcba") == 0);
-        const BucketPlan *plan = reducer_plan(scene->reducer);
+        const BucketPlan *plan = &scene->reducer->slab.plan;
         EXPECT_IN(scene, plan->limits[0] == cases[i].first);
         for (size_t b = 1; b < plan->bucket_count; b++)
             EXPECT_IN(scene, plan->limits[b] == cases[i].other);
@@ -219,7 +219,7 @@ static void in_place(ProcessGroup *group, const void *argument, Outcome *outcome
     for (int i = 0; i < 2; i++) { // the first buckets, and the rebuilt ones
         EXPECT_IN(scene, step(scene, "dcba") == 0);
         for (int k = 0; k < PARAMETERS; k++) {
-            float *slice = reducer_slice(scene->reducer, (size_t)k);
+            float *slice = scene->reducer->slab.slices[(size_t)k].data;
             EXPECT_IN(scene, rig_parameter(rig, k)->grad == slice);
             EXPECT_IN(scene, (uintptr_t)slice % MEMORY_ALIGNMENT == 0);
             EXPECT_IN(scene, all_equal(slice, 4, 1.5f) && all_equal(slice + 4, 12, 0));
@@ -278,13 +278,13 @@ static void accumulate(ProcessGroup *group, const void *argument, Outcome *outco
     for (int i = 0; i < 2; i++) {
         EXPECT_IN(scene, reducer_prepare(scene->reducer, false, &scene->err) == 0);
         for (int k = 0; k < PARAMETERS; k++) gradient_of(scene, k);
-        EXPECT_IN(scene, !reducer_expecting(scene->reducer) && !reducer_rebuilt(scene->reducer));
+        EXPECT_IN(scene, !scene->reducer->expecting && !scene->reducer->rebuilt);
     }
     diary_is(scene, "");
     float own = 2 * ((float)pg_rank(group) + 1);
     for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own));
     EXPECT_IN(scene, reducer_prepare(scene->reducer, true, &scene->err) == 0);
-    EXPECT_IN(scene, reducer_rebuilt(scene->reducer));
+    EXPECT_IN(scene, scene->reducer->rebuilt);
     for (int k = 0; k < PARAMETERS; k++) EXPECT_IN(scene, grad_is(rig, k, own)); // moved along
     for (int k = 0; k < PARAMETERS; k++) gradient_of(scene, k);
     EXPECT_IN(scene, reducer_finish(scene->reducer, NULL, &scene->err) == 0);

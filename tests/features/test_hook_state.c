@@ -50,7 +50,7 @@ static void end(Rig *rig, PowerSgd *power) {
 }
 
 static const CommHook *hook_of(Rig *rig) {
-    return reducer_hook(ddp_reducer(rig->wrapper));
+    return &ddp_reducer(rig->wrapper)->hook;
 }
 
 static Log silent(void) {

@@ -55,7 +55,7 @@ static Run *train(ProcessGroup *group, Outcome *outcome, bool global,
         copy_gradients(rig, run, step);
         if (power) EXPECT(power_sgd_iteration(power) == step + 1); // steps, not buckets
     }
-    EXPECT(reducer_plan(ddp_reducer(rig->wrapper))->bucket_count > 2);
+    EXPECT(ddp_reducer(rig->wrapper)->slab.plan.bucket_count > 2);
     power_sgd_close(power);
     rig_close(rig);
     return run;

@@ -58,8 +58,8 @@ static void train_step(Rig *rig, Trained *trained, const Case *how, int step) {
                          err) == 0);
     EXPECT(ddp_finish_backward(rig->wrapper, NULL, err) == 0);
     optimizer_step(trained->optimizer, 0.01);
-    if (reducer_error(ddp_reducer(rig->wrapper))->status)
-        problem(rig->outcome, "%s", reducer_error(ddp_reducer(rig->wrapper))->message);
+    if (ddp_reducer(rig->wrapper)->error.status)
+        problem(rig->outcome, "%s", ddp_reducer(rig->wrapper)->error.message);
 }
 
 // What this rank has of the second one's state is what it has there, and its weights are the same.

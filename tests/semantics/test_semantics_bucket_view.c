@@ -121,8 +121,8 @@ static void side_by_side(ProcessGroup *group, const void *argument, Outcome *out
             train_step(rig, how, &sides[view], optimizers[view], step);
         compare(rig, &sides[1], &sides[0], how->model, step);
     }
-    EXPECT(reducer_rebuilt(ddp_reducer(sides[0].wrapper)) == !how->find_unused);
-    EXPECT(reducer_plan(ddp_reducer(sides[0].wrapper))->bucket_count > 1);
+    EXPECT(ddp_reducer(sides[0].wrapper)->rebuilt == !how->find_unused);
+    EXPECT(ddp_reducer(sides[0].wrapper)->slab.plan.bucket_count > 1);
     for (int view = 0; view < 2; view++) {
         optimizer_close(optimizers[view]);
         side_close(&sides[view]);

@@ -39,7 +39,7 @@ static void divide(ProcessGroup *group, const void *argument, Outcome *outcome) 
     config.global_normalization = how->global;
     const JoinConfig join_config = {.divide_by_active_ranks = how->by_active};
     rig_wrap(rig, matrix_model(rig->device, 5, 5, 0), &config);
-    const CommHook *hook = reducer_hook(ddp_reducer(rig->wrapper));
+    const CommHook *hook = &ddp_reducer(rig->wrapper)->hook;
     Join *join = open_join(rig, &join_config);
     Error err = {0};
     EXPECT(how->by_active == (hook->name != NULL)); // Join divides in a hook of its own
@@ -192,7 +192,7 @@ static void uneven(ProcessGroup *group, const void *argument, Outcome *outcome) 
     EXPECT(memcmp(last, after, bytes) == 0);
     if (rig->rank == 0 && how->base + how->offset > 0 && how->interval == 1)
         EXPECT(memcmp(mine, after, bytes) != 0); // others trained on
-    if (!how->find_unused && how->base == 5) EXPECT(reducer_rebuilt(ddp_reducer(rig->wrapper)));
+    if (!how->find_unused && how->base == 5) EXPECT(ddp_reducer(rig->wrapper)->rebuilt);
     free(mine);
     free(after);
     free(last);

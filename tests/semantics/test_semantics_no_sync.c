@@ -110,7 +110,7 @@ static void no_grad(ProcessGroup *group, const void *argument, Outcome *outcome)
         Tensor *x = tape_input(rig->tape, DTYPE_F32, 1, (size_t[]){2}, (float[]){1, 3});
         EXPECT(tensor_item(module_forward(rig->wrapper, rig->tape, x)) == 4);
         rig->tape->recording = true;
-        EXPECT(!reducer_expecting(ddp_reducer(rig->wrapper)) && pg_sequence(group) == calls);
+        EXPECT(!ddp_reducer(rig->wrapper)->expecting && pg_sequence(group) == calls);
         module_zero_grad(rig->model);
         toy_train(rig, (float[]){4, 8});
         EXPECT(grad_is(rig, 0, 1) && grad_is(rig, 1, 2));
@@ -168,7 +168,7 @@ static void wrap_trained(ProcessGroup *group, const void *argument, Outcome *out
             expected = (expected + 1) * (float)rig->world / divisor;
             EXPECT(grad_is(rig, 0, expected) && grad_is(rig, 1, expected));
         }
-        const float *slice = reducer_slice(ddp_reducer(rig->wrapper), 0);
+        const float *slice = ddp_reducer(rig->wrapper)->slab.slices[0].data;
         ddp_unwrap(rig->wrapper);
         rig->wrapper = NULL;
         EXPECT(grad_is_none(rig, 0) && grad_is_none(rig, 1));
