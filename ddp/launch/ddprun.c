@@ -32,68 +32,66 @@ typedef struct CommandLine {
 
 static void add_job_options(CommandLine *c) {
     LaunchOptions *l = &c->launch;
-    options_add_string(&c->options, "nproc-per-node", &c->nproc, "N|auto|cpu|gpu",
+    Options *o = &c->options;
+    options_add_string(o, "nproc-per-node", &c->nproc, "N|auto|cpu|gpu",
                        "ranks on each node: a number; auto or cpu: one per core; gpu: one per GPU");
     options_add_string(
-        &c->options, "nnodes", &c->nnodes, "N",
+        o, "nnodes", &c->nnodes, "N",
         "nodes; one ddprun runs on each, and DDPRUN_TOKEN holds their shared secret");
-    options_add_int(&c->options, "node-rank", &l->node, 0, INT_MAX, "this node, from 0");
-    options_add_string(&c->options, "master-addr", &l->master_addr, "ADDR",
-                       "where node 0 serves the store; bound to this address only");
-    options_add_int(&c->options, "master-port", &l->master_port, 0, 65535,
-                    "its port; 0: a free one, or on several nodes 29500");
-    options_metavar(&c->options, "PORT");
-    options_add_flag(&c->options, "standalone", &c->standalone,
-                     "one node, own store on 127.0.0.1 at a free port (what one node does anyway)");
-    options_add_int(&c->options, "max-restarts", &l->max_restarts, 0, 1000000,
-                    "after a failure start all ranks anew, at most so often");
-    options_add_choice(&c->options, "bind", &c->bind, "none|cores",
+    options_add_int(o, "node-rank", &l->node, 0, INT_MAX, "this node, from 0");
+    options_add_string(o, "master-addr", &l->master_addr, "ADDR",
+                       "address at which node 0 serves the store; the server binds to it only");
+    options_add_int(o, "master-port", &l->master_port, 0, 65535,
+                    "port of the store; 0: a free port, or with several nodes 29500");
+    options_metavar(o, "PORT");
+    options_add_flag(
+        o, "standalone", &c->standalone,
+        "one node, with its store on 127.0.0.1 at a free port (the default of one node)");
+    options_add_int(o, "max-restarts", &l->max_restarts, 0, 1000000,
+                    "maximum number of restarts of all ranks after a failure");
+    options_add_choice(o, "bind", &c->bind, "none|cores",
                        "cores: each rank on its own share of the cores");
     options_add_flag(
-        &c->options, "fake-hosts", &l->fake_hosts,
-        "ranks may share a GPU, each pretending to be on a host of its own: slow, to see that "
-        "results are right; times mean nothing");
+        o, "fake-hosts", &l->fake_hosts,
+        "ranks may share a GPU, each as if on its own host: for correctness only; slow, times are "
+        "meaningless");
 }
 
-static void add_output_options(CommandLine *c) {
+static void add_output_and_deadlines(CommandLine *c) {
     LaunchOptions *l = &c->launch;
+    Options *o = &c->options;
     options_add_title(
-        &c->options,
-        "Output (lines are marked [RANK]: except rank 0's stdout, which is the job's data)");
+        o, "Output (lines are marked [RANK]: except rank 0's stdout, which is the job's data)");
     options_add_string(
-        &c->options, "log-dir", &l->log_dir, "DIR",
-        "log files DIR/attempt_K/RANK/{stdout,stderr}.log; alone: of all ranks, beside the "
+        o, "log-dir", &l->log_dir, "DIR",
+        "log files DIR/attempt_K/RANK/{stdout,stderr}.log; alone: of all ranks, in addition to the "
         "console");
     options_add_string(
-        &c->options, "redirects", &l->redirects, "WHICH",
+        o, "redirects", &l->redirects, "WHICH",
         "to the files only: 0 nothing, 1 stdout, 2 stderr, 3 both; or by local rank: 0:3,1:2");
-    options_add_string(&c->options, "tee", &l->tee, "WHICH",
-                       "to the files and the console, likewise");
-    options_add_string(&c->options, "local-ranks-filter", &l->shown, "RANKS",
+    options_add_string(o, "tee", &l->tee, "WHICH",
+                       "to the files and the console, in the same notation");
+    options_add_string(o, "local-ranks-filter", &l->shown, "RANKS",
                        "show only these local ranks on the console: 0,2");
-}
-
-static void add_deadline_options(CommandLine *c) {
-    LaunchOptions *l = &c->launch;
-    options_add_title(&c->options, "Deadlines, in seconds");
+    options_add_title(o, "Deadlines, in seconds");
     options_add_float(
-        &c->options, "monitor-interval", &l->monitor_s, 0.001, 60,
+        o, "monitor-interval", &l->monitor_s, 0.001, 60,
         "interval at which heartbeats and other nodes are checked; a death is seen at once");
-    options_metavar(&c->options, "S");
-    options_add_float(&c->options, "grace-seconds", &l->grace_s, 0, 86400,
+    options_metavar(o, "S");
+    options_add_float(o, "grace-seconds", &l->grace_s, 0, 86400,
                       "from SIGTERM to SIGKILL (torchrun: 30)");
-    options_metavar(&c->options, "S");
-    options_add_float(&c->options, "exit-timeout", &l->exit_timeout_s, 0, 1e6,
-                      "all ranks must end so long after the first that ended well");
-    options_metavar(&c->options, "S");
+    options_metavar(o, "S");
+    options_add_float(o, "exit-timeout", &l->exit_timeout_s, 0, 1e6,
+                      "from the first exit with status 0 to the last exit");
+    options_metavar(o, "S");
     options_add_float(
-        &c->options, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
-        "a rank that sent heartbeats and falls silent for so long, or is stopped for so long or "
-        "30 s, has failed; 0: never");
-    options_metavar(&c->options, "S");
-    options_add_float(&c->options, "start-timeout", &l->start_timeout_s, 0, 1e6,
-                      "for the nodes to find each other, and then for their ranks");
-    options_metavar(&c->options, "S");
+        o, "heartbeat-timeout", &l->heartbeat_s, 0, 1e6,
+        "silence after which a rank that has sent heartbeats fails; also of a stopped rank, at "
+        "most 30 s; 0: never");
+    options_metavar(o, "S");
+    options_add_float(o, "start-timeout", &l->start_timeout_s, 0, 1e6,
+                      "of the rendezvous of the nodes, and then of their ranks");
+    options_metavar(o, "S");
 }
 
 // ---- Values that are more than a number
@@ -202,8 +200,7 @@ static int parse(CommandLine *c, int argc, char **argv, Error *err) {
         "Exit status: 0, or that of the rank that failed first (128 + number for a signal).";
     c->options.takes_command = true;
     add_job_options(c);
-    add_output_options(c);
-    add_deadline_options(c);
+    add_output_and_deadlines(c);
     if (parse_environment(c, err) != 0) return -1;
     if (options_parse(&c->options, argc, argv, err) != 0) return -1;
     if (c->options.rest >= argc)

@@ -1,5 +1,4 @@
 /* find_program.c: the file of a program's name (ddp/launch/launcher.h). */
-
 #include <dirent.h>
 #include <errno.h>
 #include <stdbool.h>
@@ -15,16 +14,6 @@
 static bool is_program(const char *path) {
     struct stat about;
     return stat(path, &about) == 0 && S_ISREG(about.st_mode) && access(path, X_OK) == 0;
-}
-
-static int explain_path(const char *path, Error *err) {
-    struct stat about;
-    const char *why = "is not executable";
-    if (stat(path, &about) != 0)
-        why = strerror(errno);
-    else if (S_ISDIR(about.st_mode))
-        why = "is a folder";
-    return error_set(err, STATUS_USAGE, "cannot run %s: %s", path, why);
 }
 
 // Searches ddprun's own folder, where the build puts all programs.
@@ -57,9 +46,13 @@ static void nearest_beside_me(const char *name, char nearest[NAME_MAX + 1]) {
 
 int launcher_find_program(const char *name, char path[PATH_MAX], Error *err) {
     if (strchr(name, '/')) {
-        if (!is_program(name)) return explain_path(name, err);
+        struct stat about;
         snprintf(path, PATH_MAX, "%s", name);
-        return 0;
+        if (is_program(name)) return 0;
+        const char *why = stat(name, &about) != 0  ? strerror(errno)
+                          : S_ISDIR(about.st_mode) ? "is a folder"
+                                                   : "is not executable";
+        return error_set(err, STATUS_USAGE, "cannot run %s: %s", name, why);
     }
     const char *folders = getenv("PATH");
     if (!folders) folders = "/bin:/usr/bin";

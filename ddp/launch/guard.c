@@ -16,14 +16,6 @@
 
 // ---- The guard's process
 
-static void note(pid_t *groups, size_t *count, pid_t message) {
-    size_t i = 0;
-    pid_t group = message > 0 ? message : -message;
-    while (i < *count && groups[i] != group) i++;
-    if (message > 0 && i == *count && i < LAUNCH_RANKS_MAX) groups[(*count)++] = group;
-    if (message < 0 && i < *count) groups[i] = groups[--*count];
-}
-
 // Closes all of the launcher's descriptors: a reader of its console waits for end of file, and its
 // port must become free. Leaves its process group and terminal, whose signals the guard ignores.
 static void leave_launcher(int pipe_fd) {
@@ -46,7 +38,10 @@ _Noreturn static void stand_guard(int pipe_fd) {
         ssize_t n = read(0, &message, sizeof message);
         if (n < 0 && errno == EINTR) continue;
         if (n != sizeof message) break;
-        note(groups, &count, message);
+        size_t g = 0;
+        while (g < count && groups[g] != abs(message)) g++;
+        if (message > 0 && g == count && g < LAUNCH_RANKS_MAX) groups[count++] = message;
+        if (message < 0 && g < count) groups[g] = groups[--count];
     }
     for (size_t i = 0; i < count; i++) kill(-groups[i], SIGKILL);
     _exit(0);

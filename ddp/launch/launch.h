@@ -11,7 +11,6 @@
 #define DDP_LAUNCH_LAUNCH_H
 
 #include <limits.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdint.h>
 #include <sys/resource.h>
@@ -86,7 +85,6 @@ typedef struct Launch {
     int signal_fd;
     sigset_t old_mask;
     struct rlimit old_descriptors;
-    struct pollfd *poll_entries;
 
     // This attempt:
     int attempt;

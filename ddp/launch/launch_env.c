@@ -22,19 +22,15 @@
 
 #include "ddp/launch/launch.h"
 
-static void set(const char *name, const char *value) {
-    CHECK(setenv(name, value, 1) == 0, "no memory for %s", name);
+// replace: overrides the user's value.
+static void set(const char *name, const char *value, bool replace) {
+    CHECK(setenv(name, value, replace) == 0, "no memory for %s", name);
 }
 
 static void set_number(const char *name, int value) {
     char text[16];
     snprintf(text, sizeof text, "%d", value);
-    set(name, text);
-}
-
-// Keeps the user's value.
-static void set_default(const char *name, const char *value) {
-    CHECK(setenv(name, value, 0) == 0, "no memory for %s", name);
+    set(name, text, true);
 }
 
 static void set_fake_hosts(int rank, int port) {
@@ -46,9 +42,9 @@ static void set_fake_hosts(int rank, int port) {
     };
     char host[48];
     snprintf(host, sizeof host, "ddprun%d-%d", port, rank);
-    set("NCCL_HOSTID", host);
+    set("NCCL_HOSTID", host, true);
     for (size_t i = 0; i < sizeof settings / sizeof *settings; i++)
-        set_default(settings[i][0], settings[i][1]);
+        set(settings[i][0], settings[i][1], false);
 }
 
 void launch_say_threads(Launch *launch) {
@@ -71,20 +67,20 @@ void launch_env_set(const Launch *launch, int local_rank) {
     set_number("LOCAL_WORLD_SIZE", o->local_ranks);
     set_number("GROUP_RANK", o->node);
     set_number("GROUP_WORLD_SIZE", o->nodes);
-    set("ROLE_NAME", "default");
+    set("ROLE_NAME", "default", true);
     set_number("ROLE_RANK", rank);
     set_number("ROLE_WORLD_SIZE", world_size);
-    set("MASTER_ADDR", o->master_addr);
+    set("MASTER_ADDR", o->master_addr, true);
     set_number("MASTER_PORT", launch->port);
     set_number("TORCHELASTIC_RESTART_COUNT", launch->attempt);
     set_number("TORCHELASTIC_MAX_RESTARTS", o->max_restarts);
-    set("TORCHELASTIC_RUN_ID", "none");
-    set("DDPRUN_STORE", "1");
-    set("DDPRUN_TOKEN", launch->token);
+    set("TORCHELASTIC_RUN_ID", "none", true);
+    set("DDPRUN_STORE", "1", true);
+    set("DDPRUN_TOKEN", launch->token, true);
     set_number("DDPRUN_HEARTBEAT", launch->board.fd);
     set_number("DDPRUN_COLUMNS", output_bar_columns(launch->output, local_rank));
     if (o->fake_hosts) set_fake_hosts(rank, launch->port);
     if (o->local_ranks == 1) return;
-    set_default("OMP_NUM_THREADS", "1");
-    set_default("OPENBLAS_NUM_THREADS", "1");
+    set("OMP_NUM_THREADS", "1", false);
+    set("OPENBLAS_NUM_THREADS", "1", false);
 }

@@ -18,6 +18,7 @@
 #include "common/base/machine.h"
 #include "common/base/memory.h"
 #include "ddp/launch/launch.h"
+#include "ddp/rendezvous/rendezvous_internal.h"
 #include "ddp/store/net.h"
 
 #define FLUSH_S 5.0 // time-out of the last flush to a slow console
@@ -47,19 +48,12 @@ static int open_signals(Launch *launch, Error *err) {
 
 // The token authenticates the clients of the store: this job only. All nodes must share it.
 static int make_token(Launch *launch, Error *err) {
-    const char *given = getenv("DDPRUN_TOKEN");
-    if (given && *given && launch->options->nodes > 1) {
-        if (strlen(given) > STORE_TOKEN_MAX)
-            return error_set(err, STATUS_USAGE, "DDPRUN_TOKEN is longer than %d bytes",
-                             STORE_TOKEN_MAX);
-        memcpy(launch->token, given, strlen(given) + 1);
-        return 0;
-    }
-    if (launch->options->nodes > 1)
-        return error_set(err, STATUS_USAGE,
-                         "with several nodes set DDPRUN_TOKEN to the same secret on each, for "
-                         "example to the output of: openssl rand -hex 16");
-    return store_make_token(launch->token, err);
+    if (launch->options->nodes == 1) return store_make_token(launch->token, err);
+    if (init_read_token(launch->token, err) != 0) return -1;
+    if (launch->token[0]) return 0;
+    return error_set(err, STATUS_USAGE,
+                     "with several nodes set DDPRUN_TOKEN to the same secret on each, for example "
+                     "to the output of: openssl rand -hex 16");
 }
 
 static int launch_open(Launch *launch, Error *err) {
@@ -72,9 +66,6 @@ static int launch_open(Launch *launch, Error *err) {
     if (make_token(launch, err) != 0) return -1;
     launch->output = output_open(o, err);
     if (!launch->output) return -1;
-    // Each rank's stdout and stderr, both consoles, signals, and ranks that are starting.
-    size_t descriptors = 2 * (size_t)o->local_ranks + 2 + 1 + STARTS_AT_A_TIME;
-    launch->poll_entries = memory_zalloc(descriptors * sizeof *launch->poll_entries);
     if (open_signals(launch, err) != 0 || guard_open(&launch->guard, err) != 0) return -1;
     if (heartbeat_board_open(&launch->board, o->local_ranks, err) != 0) return -1;
     launch->port = o->master_port;
@@ -97,24 +88,17 @@ static void launch_close(Launch *launch) {
     }
     free(launch->others);
     free(launch->ranks);
-    free(launch->poll_entries);
     free(launch);
 }
 
 // ---- Attempts
 
 static int exit_status(const Launch *launch) {
-    const LaunchedRank *root = launch->root >= 0 ? &launch->ranks[launch->root] : NULL;
-    switch (launch->cause) {
-    case CAUSE_NONE:
-        return STATUS_OK;
-    case CAUSE_SIGNAL:
-        return 128 + launch->caught;
-    case CAUSE_DEATH: // has a root: NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-        return root->fate == RANK_KILLED ? 128 + root->code : root->code;
-    default:
-        return STATUS_FAILED;
-    }
+    if (launch->cause == CAUSE_NONE) return STATUS_OK;
+    if (launch->cause == CAUSE_SIGNAL) return 128 + launch->caught;
+    if (launch->cause != CAUSE_DEATH) return STATUS_FAILED;
+    const LaunchedRank *root = &launch->ranks[launch->root];
+    return root->fate == RANK_KILLED ? 128 + root->code : root->code;
 }
 
 static int prepare_attempt(Launch *launch, Error *err) {

@@ -294,16 +294,6 @@ void output_end(Output *output) {
 
 // ---- Opening and closing
 
-static void stream_open(Output *output, int which, int local_rank, bool filed, bool shown) {
-    Console *console = &output->consoles[which];
-    int rank = output->first_rank + local_rank;
-    Stream *stream = &output->streams[which * output->ranks + local_rank];
-    *stream = (Stream){.console = console, .fd = -1, .log_fd = -1, .filed = filed, .shown = shown};
-    stream->bar = rank == 0 && which == 1 && shown && !filed && console->terminal;
-    if (rank == 0 && which == 0) return; // the job's data
-    snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
-}
-
 Output *output_open(const LaunchOptions *options, Error *err) {
     unsigned char files[LAUNCH_RANKS_MAX], hidden[LAUNCH_RANKS_MAX];
     if (output_routing_parse(options, files, hidden, err) != 0) return NULL;
@@ -312,11 +302,21 @@ Output *output_open(const LaunchOptions *options, Error *err) {
     output->log_dir = options->log_dir;
     output->ranks = ranks;
     output->first_rank = options->node * ranks;
-    for (int which = 0; which < STREAMS; which++) {
-        output->consoles[which] =
-            (Console){.fd = which + 1, .terminal = isatty(which + 1) == 1, .bar = &output->bar};
-        for (int r = 0; r < ranks; r++)
-            stream_open(output, which, r, files[r] >> which & 1, !(hidden[r] >> which & 1));
+    for (int i = 0; i < STREAMS; i++)
+        output->consoles[i] =
+            (Console){.fd = i + 1, .terminal = isatty(i + 1) == 1, .bar = &output->bar};
+    for (int i = 0; i < STREAMS * ranks; i++) {
+        const int which = i / ranks, local_rank = i % ranks, rank = output->first_rank + local_rank;
+        Stream *stream = &output->streams[i];
+        *stream = (Stream){.console = &output->consoles[which],
+                           .fd = -1,
+                           .log_fd = -1,
+                           .filed = files[local_rank] >> which & 1,
+                           .shown = !(hidden[local_rank] >> which & 1)};
+        stream->bar =
+            rank == 0 && which == 1 && stream->shown && !stream->filed && stream->console->terminal;
+        if (rank == 0 && which == 0) continue; // the job's data
+        snprintf(stream->prefix, sizeof stream->prefix, "[%d]: ", rank);
     }
     return output;
 }

@@ -17,6 +17,8 @@
 
 #include "ddp/launch/launcher.h"
 
+enum { OUTPUT_POLL_MAX = 2 * LAUNCH_RANKS_MAX + 2 }; // each rank's pipes, and both consoles
+
 typedef struct Output Output;
 
 Output *output_open(const LaunchOptions *options, Error *err);
@@ -30,7 +32,7 @@ void output_connect(Output *output, int local_rank, int stdout_fd, int stderr_fd
 // not waited for.
 void output_end(Output *output);
 
-// Fills entries with the descriptors to poll, at most 2 * local_ranks + 2; returns how many.
+// Fills entries with the descriptors to poll, at most OUTPUT_POLL_MAX; returns how many.
 size_t output_poll(const Output *output, struct pollfd *entries);
 // Reads and writes as much as the descriptors accept without blocking.
 void output_pump(Output *output);

@@ -27,12 +27,6 @@
 
 enum { PIPE_STDOUT, PIPE_STDERR, PIPE_STATUS, PIPES }; // status: errno of a failed exec, or EOF
 
-static void default_signals(void) {
-    // SIGHUP is inherited: nohup's "ignore" holds for the ranks, too.
-    const int numbers[] = {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD};
-    for (size_t i = 0; i < sizeof numbers / sizeof numbers[0]; i++) signal(numbers[i], SIG_DFL);
-}
-
 // Binds the rank to its share of the launcher's cores. False on failure, with errno set.
 static bool bind_cores(int local_rank, int local_ranks) {
     cpu_set_t all, share;
@@ -53,7 +47,9 @@ static void become_rank(const Launch *launch, int r, pid_t launcher, int pipes[P
     if (fcntl(launch->board.fd, F_SETFD, 0) != 0) return;
     if (launch->options->bind_cores && !bind_cores(r, launch->options->local_ranks)) return;
     if (setrlimit(RLIMIT_NOFILE, &launch->old_descriptors) != 0) return;
-    default_signals();
+    // SIGHUP is inherited: nohup's "ignore" holds for the ranks, too.
+    const int defaults[] = {SIGINT, SIGQUIT, SIGTERM, SIGPIPE, SIGCHLD};
+    for (size_t i = 0; i < sizeof defaults / sizeof defaults[0]; i++) signal(defaults[i], SIG_DFL);
     (void)sigprocmask(SIG_SETMASK, &launch->old_mask, NULL);
     execve(launch->program, launch->options->command, environ);
 }

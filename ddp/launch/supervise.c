@@ -32,13 +32,14 @@ void launch_wait(Launch *launch, uint64_t until_ns) {
     uint64_t now = clock_ns(), look_ns = now + (uint64_t)(launch->options->monitor_s * 1e9);
     if (until_ns > look_ns) until_ns = look_ns;
     int timeout_ms = until_ns > now ? (int)((until_ns - now + 999999) / 1000000) : 0;
-    size_t count = output_poll(launch->output, launch->poll_entries);
-    launch->poll_entries[count++] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
+    struct pollfd entries[OUTPUT_POLL_MAX + 1 + STARTS_AT_A_TIME];
+    size_t count = output_poll(launch->output, entries);
+    entries[count++] = (struct pollfd){.fd = launch->signal_fd, .events = POLLIN};
     for (int r = 0; r < launch->started; r++) {
         int fd = launch->ranks[r].start_fd;
-        if (fd >= 0) launch->poll_entries[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
+        if (fd >= 0) entries[count++] = (struct pollfd){.fd = fd, .events = POLLIN};
     }
-    (void)poll(launch->poll_entries, (nfds_t)count, timeout_ms);
+    (void)poll(entries, (nfds_t)count, timeout_ms);
     output_pump(launch->output);
 }
 
@@ -94,16 +95,8 @@ static bool may_be_consequence(const Launch *launch, const LaunchedRank *rank) {
            !heartbeat_board_read(&launch->board, rank->local_rank).culprit;
 }
 
-// Postpones naming the root after a failure: by DOUBT_S if this failure cannot be a consequence and
+// After a failure, postpones naming the root: by DOUBT_S if it cannot be a consequence and
 // no flight records are pending (ddp/group/flight_recorder.h), else by CONSEQUENCE_S.
-static void postpone_judgement(Launch *launch, const LaunchedRank *rank) {
-    bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
-    double seconds = waits ? CONSEQUENCE_S : DOUBT_S;
-    if (launch->stage == LAUNCH_RUNNING) begin_stage(launch, LAUNCH_DOUBTING, seconds);
-    if (launch->stage != LAUNCH_DOUBTING) return;
-    if (launch->act_at_ns > clock_ns_after(seconds)) launch->act_at_ns = clock_ns_after(seconds);
-}
-
 static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) {
     rank->fate = info->si_code == CLD_EXITED ? RANK_EXITED : RANK_KILLED;
     rank->code = info->si_status;
@@ -111,9 +104,15 @@ static void note_end(Launch *launch, LaunchedRank *rank, const siginfo_t *info) 
     rank->ended_ns = clock_ns();
     clock_gettime(CLOCK_REALTIME, &rank->ended_at);
     launch->alive--;
-    bool well = rank->fate == RANK_EXITED && rank->code == 0;
-    if (well && !launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
-    if (!well) postpone_judgement(launch, rank);
+    if (rank->fate == RANK_EXITED && rank->code == 0) {
+        if (!launch->first_good_end_ns) launch->first_good_end_ns = rank->ended_ns;
+        return;
+    }
+    bool waits = getenv("DDPC_FLIGHT_DIR") || may_be_consequence(launch, rank);
+    double seconds = waits ? CONSEQUENCE_S : DOUBT_S;
+    if (launch->stage == LAUNCH_RUNNING) begin_stage(launch, LAUNCH_DOUBTING, seconds);
+    if (launch->stage != LAUNCH_DOUBTING) return;
+    if (launch->act_at_ns > clock_ns_after(seconds)) launch->act_at_ns = clock_ns_after(seconds);
 }
 
 // Kills the rest of the rank's process group, then reaps the rank: not before, because its number
@@ -146,11 +145,6 @@ static void reap(Launch *launch) {
 
 // ---- The root
 
-static bool failed(const LaunchedRank *rank) {
-    return !rank->sent &&
-           (rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0));
-}
-
 static bool comes_before(const Launch *launch, const LaunchedRank *a, const LaunchedRank *b) {
     bool a_later = may_be_consequence(launch, a), b_later = may_be_consequence(launch, b);
     return a_later != b_later ? b_later : a->ended_ns < b->ended_ns;
@@ -161,7 +155,8 @@ static void judge(Launch *launch) {
     for (int r = 0; r < launch->options->local_ranks; r++) {
         const LaunchedRank *rank = &launch->ranks[r];
         if (rank->fate == RANK_ALIVE && rank->stopped) stopped = r;
-        if (!failed(rank)) continue;
+        bool failed = rank->fate == RANK_KILLED || (rank->fate == RANK_EXITED && rank->code != 0);
+        if (!failed || rank->sent) continue;
         if (root < 0 || comes_before(launch, rank, &launch->ranks[root])) root = r;
     }
     CHECK(root >= 0, "judging without a failure");
@@ -192,19 +187,12 @@ static void react_to_signal(Launch *launch, int number) {
 
 static void decide(Launch *launch) {
     bool due = clock_ns() >= launch->act_at_ns;
-    switch (launch->stage) {
-    case LAUNCH_RUNNING:
+    if (launch->stage == LAUNCH_RUNNING)
         launch_check_health(launch);
-        break;
-    case LAUNCH_DOUBTING:
-        if (due || launch->alive == 0) judge(launch);
-        break;
-    case LAUNCH_ENDING:
-        if (due && launch->alive > 0) kill_ranks(launch);
-        break;
-    case LAUNCH_KILLING:
-        break;
-    }
+    else if (launch->stage == LAUNCH_DOUBTING && (due || launch->alive == 0))
+        judge(launch);
+    else if (launch->stage == LAUNCH_ENDING && due && launch->alive > 0)
+        kill_ranks(launch);
 }
 
 static bool is_over(const Launch *launch) {

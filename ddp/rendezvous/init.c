@@ -73,14 +73,9 @@ static double left_s(const Meeting *m) {
     return now < m->deadline_ns ? (double)(m->deadline_ns - now) * 1e-9 : 0.0;
 }
 
-// Waits for the key until the deadline plus grace_s, and reads it as a string.
-static int read_key(Meeting *m, const char *key, double grace_s, char *text, size_t capacity,
-                    Error *err) {
-    size_t bytes = capacity - 1;
-    if (store_wait(m->store, key, left_s(m) + grace_s, err) != 0) return -1;
-    if (store_get(m->store, key, text, &bytes, err) != 0) return -1;
-    text[bytes] = '\0';
-    return 0;
+// Reads a key without waiting; "" if it is missing. No key equals "-".
+static int read_key(Meeting *m, const char *key, char *text, size_t capacity, Error *err) {
+    return store_compare_set(m->store, key, "-", "-", text, capacity, err);
 }
 
 // Parses a verdict. Returns 0 for "ok ..."; -1 with err filled for "error ..." and "usage ..." (a
@@ -109,7 +104,8 @@ static int give_up(Meeting *m, const char *key, const Error *cause) {
 // Reads a verdict, up to a second after the deadline: rank 0 publishes the missing ranks only then.
 static int await_verdict(Meeting *m, const char *key, char *payload, size_t capacity, Error *err) {
     char text[VERDICT_MAX];
-    if (read_key(m, key, 1.0, text, sizeof text, err) != 0)
+    if (store_wait(m->store, key, left_s(m) + 1.0, err) != 0 ||
+        read_key(m, key, text, sizeof text, err) != 0)
         return error_prefix(err, "waiting for rank 0");
     if (check_verdict(text, err) != 0) return -1;
     if (strncmp(text, "ok ", 3) != 0 || strlen(text + 3) >= capacity)
@@ -221,9 +217,8 @@ static int await_rank(Meeting *m, const char *stage, int r, char *text, size_t c
         Error late = {0};
         double left = left_s(m);
         if (store_wait(m->store, key, left < LOOK_UP_S ? left : LOOK_UP_S, &late) == 0)
-            return read_key(m, key, 0, text, capacity, err);
-        // Only reads: no plan equals "-". A missing one reads as "".
-        if (store_compare_set(m->store, "plan", "-", "-", plan, sizeof plan, err) != 0) return -1;
+            return read_key(m, key, text, capacity, err);
+        if (read_key(m, "plan", plan, sizeof plan, err) != 0) return -1;
         if (check_verdict(plan, err) != 0) return -1;
         if (left <= 0) return fail_missing(m, stage, err);
     }

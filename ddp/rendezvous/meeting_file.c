@@ -102,12 +102,6 @@ static const char *next_line(const char *line) {
     return end ? end + 1 : line + strlen(line);
 }
 
-static bool has_left(const MeetingFile *f, int rank) {
-    char line[32];
-    snprintf(line, sizeof line, "\nleft %d\n", rank);
-    return strstr(f->log, line) != NULL;
-}
-
 // Ranks that joined and have not left.
 static int count_guests(const MeetingFile *f) {
     int guests = 0;
@@ -149,10 +143,10 @@ static int open_locked(MeetingFile *f, uint64_t deadline_ns, Error *err) {
 static int check_guest(const MeetingFile *f, const char *line, Error *err) {
     int rank, pid;
     unsigned long long start;
-    char boot[48], host[72], my_boot[48], my_host[72];
-    if (sscanf(line, "joined %d %d %llu %47s %71s", &rank, &pid, &start, boot, host) != 5 ||
-        has_left(f, rank))
-        return 0;
+    char boot[48], host[72], my_boot[48], my_host[72], left[32];
+    if (sscanf(line, "joined %d %d %llu %47s %71s", &rank, &pid, &start, boot, host) != 5) return 0;
+    snprintf(left, sizeof left, "\nleft %d\n", rank);
+    if (strstr(f->log, left)) return 0;
     machine_boot_id(my_boot, sizeof my_boot);
     machine_name(my_host, sizeof my_host);
     bool same_boot = strcmp(boot, my_boot) == 0;
