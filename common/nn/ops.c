@@ -80,17 +80,6 @@ static void linear_backward(Tape *tape, Node *node) {
     tape_grad_done(tape, x);
 }
 
-// Sets *saved to the 16-bit weight, for backward.
-static Tensor *half_product(Tape *tape, const Tensor *x, const Tensor *weight, const float *bias,
-                            LinearShape shape, void **saved) {
-    uint16_t *narrow = *saved = tape_memory(tape, linear_narrow_count(shape) * sizeof *narrow);
-    Compute how = half_room(tape, x, shape);
-    HALVES(tape)->narrow_linear(how.precision, shape, tensor_f32(weight), bias, narrow);
-    Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){shape.rows, shape.out});
-    HALVES(tape)->linear(how, shape, tensor_half(x), narrow, bias, tensor_half(y));
-    return y;
-}
-
 // Computes the product without recording it. relu: receives device memory for the mask, NULL if the
 // tape is not recording or the device needs none. *saved: the 16-bit weight, for backward.
 static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor *bias,
@@ -106,7 +95,14 @@ static Tensor *product(Tape *tape, Tensor *x, const Tensor *weight, const Tensor
         size_t bytes = KERNELS(tape)->matrix->relu_mask(tape->precision, of);
         relu->bits = bytes ? tape_memory(tape, bytes) : NULL;
     }
-    if (tensor_is_half(x)) return half_product(tape, x, weight, addend, of, saved);
+    if (tensor_is_half(x)) {
+        Compute how = half_room(tape, x, of);
+        uint16_t *narrow = *saved = tape_memory(tape, linear_narrow_count(of) * sizeof *narrow);
+        HALVES(tape)->narrow_linear(how.precision, of, tensor_f32(weight), addend, narrow);
+        Tensor *y = tape_tensor(tape, x->dtype, 2, (size_t[]){n, out});
+        HALVES(tape)->linear(how, of, tensor_half(x), narrow, addend, tensor_half(y));
+        return y;
+    }
     Tensor *y = tape_tensor(tape, DTYPE_F32, 2, (size_t[]){n, out});
     KERNELS(tape)->matrix->linear(matmul_room(tape, n, out, in), of, tensor_f32(x),
                                   tensor_f32(weight), addend, tensor_f32(y));

@@ -6,7 +6,6 @@
 #ifndef COMMON_NN_OPS_H
 #define COMMON_NN_OPS_H
 
-#include "common/nn/mining.h"
 #include "common/nn/tape.h"
 
 // x[n, in] weight[out, in] bias[out] or NULL -> [n, out]
@@ -84,6 +83,11 @@ Tensor *op_binary_cross_entropy(Tape *tape, Tensor *logits, Tensor *target,
                                 const Tensor *pos_weight, double divisor);
 // labels[n] I64 -> [n, classes]: 1 for the label's class, 0 for the others. Requires no gradient.
 Tensor *op_one_hot(Tape *tape, Tensor *labels, size_t classes);
+// Hard-example mining (OHEM): the pixels that contribute to the loss of a batch.
+typedef struct Mining {
+    double threshold; // pixels whose loss is above it; -INFINITY: all
+    size_t least;     // but at least this many, those of largest loss (if there are as many)
+} Mining;
 // logits[n, classes, h, w], target[n, h, w] I64, where a negative one means an ignored pixel.
 // Returns the *sum* of the kept pixels' losses and sets *kept to their number; op_divide computes
 // the mean. Two operations, because the divisor may be the sum of *kept over all ranks. If no pixel

@@ -238,33 +238,24 @@ static void run_kernel(const Optimizer *optimizer, const OptimizerRun *run, size
         kernels->adam(&adam, optimizer->list, length);
 }
 
-// Steps parameters first .. first + count - 1 of a run in one kernel call: of each that has a
-// gradient, this process's part.
-static void apply(Optimizer *optimizer, const OptimizerRun *run, size_t first, size_t count) {
-    size_t length = 0;
-    for (size_t i = first; i < first + count; i++) {
-        const Tensor *parameter = parameter_of(optimizer, i);
-        const OptimizerPart part = optimizer_part(optimizer, i);
-        if (!parameter->has_grad || part.count == 0) continue;
-        list_tensor(optimizer, run, i, part, parameter->grad + part.first, length++);
-    }
-    run_kernel(optimizer, run, length, NULL);
-}
-
 void optimizer_apply(Optimizer *optimizer) {
-    for (size_t r = 0; r < optimizer->run_count; r++)
-        apply(optimizer, &optimizer->runs[r], optimizer->runs[r].first, optimizer->runs[r].count);
-}
-
-static const OptimizerRun *run_of(const Optimizer *optimizer, size_t i) {
-    const OptimizerRun *run = optimizer->runs;
-    while (i >= run->first + run->count) run++;
-    return run;
+    for (size_t r = 0; r < optimizer->run_count; r++) {
+        const OptimizerRun *run = &optimizer->runs[r];
+        size_t length = 0;
+        for (size_t i = run->first; i < run->first + run->count; i++) {
+            const Tensor *parameter = parameter_of(optimizer, i);
+            const OptimizerPart part = optimizer_part(optimizer, i);
+            if (!parameter->has_grad || part.count == 0) continue;
+            list_tensor(optimizer, run, i, part, parameter->grad + part.first, length++);
+        }
+        run_kernel(optimizer, run, length, NULL);
+    }
 }
 
 void optimizer_apply_to(Optimizer *optimizer, size_t i, OptimizerPart elements,
                         const float *gradient, const OptimizerPeer *peer) {
-    const OptimizerRun *run = run_of(optimizer, i);
+    const OptimizerRun *run = optimizer->runs;
+    while (i >= run->first + run->count) run++;
     list_tensor(optimizer, run, i, elements, gradient, 0);
     run_kernel(optimizer, run, 1, peer);
 }
@@ -289,6 +280,8 @@ void optimizer_begin_parameters(Optimizer *optimizer, double lr) {
 
 void optimizer_step_parameter(Optimizer *optimizer, size_t i) {
     CHECK(!optimizer->config.sharding, "optimizer_step_parameter: the optimizer is sharded");
+    const Tensor *parameter = parameter_of(optimizer, i);
     optimizer->steps[i]++;
-    apply(optimizer, run_of(optimizer, i), i, 1);
+    if (parameter->has_grad)
+        optimizer_apply_to(optimizer, i, optimizer_part(optimizer, i), parameter->grad, NULL);
 }

@@ -26,14 +26,7 @@ static const char FORMAT[] = "ddp.c checkpoint 1";
 
 // "dir/last.safetensors" + "x.optimizer" -> "dir/x.optimizer"
 static char *beside(const char *path, const char *name) {
-    const char *slash = strrchr(path, '/');
-    int folder = slash ? (int)(slash - path) + 1 : 0;
-    return memory_format("%.*s%s", folder, path, name);
-}
-
-static const char *base_name(const char *path) {
-    const char *slash = strrchr(path, '/');
-    return slash ? slash + 1 : path;
+    return memory_format("%.*s%s", (int)(basename(path) - path), path, name);
 }
 
 static void set_meta(SafeMeta *meta, const char *key, const char *format, ...)
@@ -272,7 +265,7 @@ static void sweep(const char *path, const char *keep, const char *keep_too) {
     if (!entries) return; // keeps the files of an unreadable folder
     for (struct dirent *entry; (entry = readdir(entries));) {
         const char *name = entry->d_name;
-        size_t length = optimizer_name_length(base_name(path), name);
+        size_t length = optimizer_name_length(basename(path), name);
         if (length == 0 || strcmp(name, keep) == 0 || strcmp(name, keep_too) == 0) continue;
         char *whole = beside(path, name);
         if (name[length] == '\0') unlink(whole);
@@ -313,20 +306,10 @@ static void release(char *held, const char *previous, bool replaced) {
 
 // ---- the pair ---------------------------------------------------------------------------------
 
-static int save_pair(const char *path, const char *name, const SafeTensors *content,
-                     const char *digits, Module *model, const Progress *progress, Error *err) {
-    SafeMeta meta[META];
-    char *optimizer_path = beside(path, name);
-    describe_progress(*progress, name, digits, meta);
-    int failed = safetensors_write(optimizer_path, content, err);
-    if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
-    free(optimizer_path);
-    return failed;
-}
-
 int checkpoint_save(const char *path, const char *previous, Module *model,
                     const Optimizer *optimizer, const SafeTensors *state, const Progress *progress,
                     Error *err) {
+    SafeMeta meta[META];
     char digits[SAFE_DIGITS + 1], target[FILE_PATH_MAX];
     if (file_follow_links(path, target, err) != 0) return -1;
     if (strcmp(target, path) != 0) previous = NULL;
@@ -335,12 +318,16 @@ int checkpoint_save(const char *path, const char *previous, Module *model,
     append_strategy(&content, state);
     safetensors_checksum(&content, digits);
     char *name =
-        memory_format("%s.%" PRIu64 ".%s.optimizer", base_name(path), progress->step, digits);
+        memory_format("%s.%" PRIu64 ".%s.optimizer", basename(path), progress->step, digits);
+    char *optimizer_path = beside(path, name);
+    describe_progress(*progress, name, digits, meta);
     char *held = previous ? hold(path, previous) : NULL;
-    int failed = save_pair(path, name, &content, digits, model, progress, err);
+    int failed = safetensors_write(optimizer_path, &content, err);
+    if (!failed) failed = safetensors_save_module(path, model, meta, META, err);
     release(held, previous, !failed);
     tidy(path, previous);
     safetensors_free(&content);
+    free(optimizer_path);
     free(name);
     return failed;
 }
@@ -391,7 +378,7 @@ static int read_state(const char *path, Pair *pair, Error *err) {
     if (found && strcmp(found, digits) == 0) return 0;
     return error_set(err, STATUS_USAGE,
                      "%s: is not the file that was saved with %s: its checksum is %s, not %s",
-                     pair->optimizer_path, base_name(path), found ? found : "missing", digits);
+                     pair->optimizer_path, basename(path), found ? found : "missing", digits);
 }
 
 // Reads a pair; fills err unless it is complete. The caller frees the pair in either case.

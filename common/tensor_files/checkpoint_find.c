@@ -6,6 +6,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fnmatch.h>
 #include <string.h>
 
 #include "common/base/log.h"
@@ -19,9 +20,7 @@ typedef struct Search {
 } Search;
 
 static int is_candidate(const struct dirent *entry) {
-    static const char END[] = ".safetensors";
-    size_t length = strlen(entry->d_name);
-    return length >= sizeof END && strcmp(entry->d_name + length - (sizeof END - 1), END) == 0;
+    return fnmatch("?*.safetensors", entry->d_name, 0) == 0;
 }
 
 static void look_at(Search *search, const char *path, Log *log) {

@@ -245,29 +245,23 @@ static int read_entries(const cJSON *root, SafeTensors *content, Span *spans, Er
     return 0;
 }
 
-// Returns the closing quote of the string whose opening quote is before `at`, or the text's end.
-static const char *skip_string(const char *at, const char *end, Error *err) {
-    for (; at < end && *at != '"'; at++) {
-        bool zero = strncmp(at, "\\u0000", 6) == 0;
-        if (zero || (unsigned char)*at < ' ') {
-            error_set(err, STATUS_USAGE, "a name or text in the header holds a control character");
-            return NULL;
-        }
-        if (*at == '\\' && at + 1 < end) at++; // what follows is no closing quote
-    }
-    return at;
-}
-
 // Checks that the text can be parsed in bounded memory (number of tensors and values), and has no
 // raw control character in a string (a zero would end a C string). A NUL follows the text.
 static int check_text(const char *header, size_t length, Error *err) {
     size_t values = 0, objects = 0; // the root is one of the objects, and the metadata another
-    const char *end = header + length;
-    for (const char *at = header; at < end; at++) {
-        if (*at == '"') at = skip_string(at + 1, end, err);
-        if (!at) return -1;
-        values += at < end && strchr(",:[{", *at) != NULL && *at != '\0';
-        objects += at < end && *at == '{';
+    bool in_string = false;
+    for (const char *at = header, *end = header + length; at < end; at++) {
+        if (in_string && ((unsigned char)*at < ' ' || strncmp(at, "\\u0000", 6) == 0))
+            return error_set(err, STATUS_USAGE,
+                             "a name or text in the header holds a control character");
+        if (in_string && *at == '\\' && at + 1 < end) {
+            at++; // what follows is no closing quote
+        } else if (*at == '"') {
+            in_string = !in_string;
+        } else if (!in_string) {
+            values += *at != '\0' && strchr(",:[{", *at) != NULL;
+            objects += *at == '{';
+        }
     }
     if (objects > SAFE_TENSORS_MAX + 2)
         return error_set(err, STATUS_USAGE, "has %zu tensors, %d are the most that are read",
@@ -278,22 +272,19 @@ static int check_text(const char *header, size_t length, Error *err) {
     return 0;
 }
 
-static cJSON *parse_header(const char *header, size_t length, Error *err) {
+// Sets *root, also if its text is not an object: the caller deletes it.
+static int parse_header(const char *header, size_t length, cJSON **root, Error *err) {
     const char *end = NULL;
-    if (check_text(header, length, err) != 0) return NULL;
+    if (check_text(header, length, err) != 0) return -1;
     // Text after the object (last argument) is checked below: it must be spaces.
-    cJSON *root = cJSON_ParseWithLengthOpts(header, length + 1, &end, false);
-    if (!root) {
-        size_t at = end ? (size_t)(end - header) : 0;
-        error_set(err, STATUS_USAGE, "the header is not valid JSON, at byte %zu of it", at);
-        return NULL;
-    }
+    *root = cJSON_ParseWithLengthOpts(header, length + 1, &end, false);
+    if (!*root)
+        return error_set(err, STATUS_USAGE, "the header is not valid JSON, at byte %zu of it",
+                         end ? (size_t)(end - header) : 0);
     size_t trailing = strspn(end, " \t\r\n");
     // A root has a header: NOLINTNEXTLINE(clang-analyzer-core.NullDereference)
-    if (header[0] == '{' && cJSON_IsObject(root) && end + trailing == header + length) return root;
-    cJSON_Delete(root);
-    error_set(err, STATUS_USAGE, "the header is not one JSON object");
-    return NULL;
+    if (header[0] == '{' && cJSON_IsObject(*root) && end + trailing == header + length) return 0;
+    return error_set(err, STATUS_USAGE, "the header is not one JSON object");
 }
 
 // Checks the checksum in the metadata, of the header (with zeros for its digits) and the tensors'
@@ -339,8 +330,8 @@ static int read_file(const char *path, bool with_data, SafeTensors *content, Err
     if (!file) return -1;
     char *header = NULL;
     int status = read_header(file, file_bytes, &header, &length, err);
-    cJSON *root = status == 0 ? parse_header(header, length, err) : NULL;
-    if (!root) status = -1;
+    cJSON *root = NULL;
+    if (status == 0) status = parse_header(header, length, &root, err);
     size_t data_bytes = file_bytes - LENGTH_BYTES - length; // of a file with a whole header
     if (status == 0) status = read_content(file, root, data_bytes, with_data, content, err);
     if (status == 0 && with_data) status = check_digits(header, length, content, data_bytes, err);

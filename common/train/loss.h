@@ -7,7 +7,7 @@
  *   numbers                                squared error               samples and numbers
  *   labels of pixels (dense)               cross-entropy, with or      counted pixels: neither
  *                                          without hard-example        ignored nor, with mining,
- *                                          mining (common/nn/mining.h) too easy
+ *                                          mining (common/nn/ops.h) too easy
  *
  * The divisor of the mean, by strategy. The number of samples is known before the forward; the
  * number of counted pixels only after it, and it differs between ranks:
@@ -23,7 +23,7 @@
 #ifndef COMMON_TRAIN_LOSS_H
 #define COMMON_TRAIN_LOSS_H
 
-#include "common/nn/mining.h"
+#include "common/nn/ops.h"
 #include "common/train/batch_input.h"
 #include "common/train/strategy.h"
 #include "common/train/train_config.h"
