@@ -58,34 +58,27 @@ size_t pg_type_bytes(PgType type) {
 
 // ---- checks ---------------------------------------------------------------------------------
 
-static bool has_root(CollectiveKind kind) {
-    return kind == PG_BROADCAST || kind == PG_REDUCE || kind == PG_GATHER || kind == PG_SCATTER ||
-           kind == PG_SEND || kind == PG_RECV;
+size_t pg_send_count(const Collective *c, int rank, int size) {
+    if (c->kind == PG_BARRIER || c->kind == PG_RECV) return 0;
+    if (c->kind == PG_SCATTER && c->root != rank) return 0;
+    return pg_sends_pieces(c->kind) ? c->count * (size_t)size : c->count;
 }
 
-static bool reduces(CollectiveKind kind) {
-    return kind == PG_ALL_REDUCE || kind == PG_REDUCE || kind == PG_REDUCE_SCATTER;
-}
-
-static bool sends(const Collective *c, int rank) {
-    return c->kind != PG_BARRIER && c->kind != PG_RECV &&
-           (c->kind != PG_SCATTER || c->root == rank);
-}
-
-static bool receives(const Collective *c, int rank) {
-    return c->kind != PG_BARRIER && c->kind != PG_SEND && (c->kind != PG_GATHER || c->root == rank);
+size_t pg_receive_count(const Collective *c, int rank, int size) {
+    if (c->kind == PG_BARRIER || c->kind == PG_SEND) return 0;
+    if (c->kind == PG_GATHER && c->root != rank) return 0;
+    return pg_receives_pieces(c->kind) ? c->count * (size_t)size : c->count;
 }
 
 // The error in the arguments; NULL: none.
 static const char *fault(const Collective *c, int rank, int size) {
-    if (has_root(c->kind) && (c->root < 0 || c->root >= size)) return "there is no such rank";
-    if ((c->kind == PG_SEND || c->kind == PG_RECV) && c->root == rank)
-        return "a rank cannot send to itself";
-    if (reduces(c->kind) && c->op == PG_AVG && c->type != PG_F32 && c->type != PG_F64)
+    if (pg_has_root(c->kind) && (c->root < 0 || c->root >= size)) return "there is no such rank";
+    if (pg_is_pairwise((int)c->kind) && c->root == rank) return "a rank cannot send to itself";
+    if (pg_reduces(c->kind) && c->op == PG_AVG && c->type != PG_F32 && c->type != PG_F64)
         return "avg is for F32 and F64";
     if (c->count > SIZE_MAX / 16 / (size_t)size) return "the size overflows";
-    if (c->count > 0 && sends(c, rank) && !c->send) return "the send buffer is NULL";
-    if (c->count > 0 && receives(c, rank) && !c->receive) return "the receive buffer is NULL";
+    if (pg_send_count(c, rank, size) > 0 && !c->send) return "the send buffer is NULL";
+    if (pg_receive_count(c, rank, size) > 0 && !c->receive) return "the receive buffer is NULL";
     return NULL;
 }
 

@@ -78,20 +78,6 @@ static bool any(const Group *g, Standing standing) {
     return false;
 }
 
-static void analyse_collective(Group *g, uint64_t sequence) {
-    g->sequence = sequence;
-    g->call = most_common_call(g);
-    for (size_t i = 0; i < g->count; i++)
-        g->standing[g->present[i]] = judge(g, g->dumps[g->present[i]]);
-}
-
-// Whether the failure is here: some rank started the collective, none completed it. (It completes
-// on a rank only after all ranks have started it. A rank without a record of it then wrote its
-// records earlier than the others.)
-static bool is_trouble(const Group *g) {
-    return !any(g, DONE) && (any(g, WAITS) || any(g, OTHER_CALL) || any(g, TOO_LATE));
-}
-
 // The least sequence number >= `least` in any dump. False: none.
 static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint64_t *sequence) {
     bool found = false;
@@ -107,8 +93,10 @@ static bool next_sequence(const Group *g, size_t *cursors, uint64_t least, uint6
     return found;
 }
 
-// Finds the first failed collective, starting at the first that all dumps still hold. Advances by
-// recorded numbers: in a hostile file their range does not bound their count.
+// Finds the first failed collective, starting at the first that all dumps still hold: some rank
+// started it, none completed it. (It completes on a rank only after all ranks have started it. A
+// rank without a record of it then wrote its records earlier than the others.) Advances by recorded
+// numbers: in a hostile file their range does not bound their count.
 static bool find_trouble(Group *g) {
     uint64_t sequence = 1;
     for (size_t i = 0; i < g->count; i++) {
@@ -119,8 +107,11 @@ static bool find_trouble(Group *g) {
     size_t *cursors = memory_zalloc(g->count * sizeof *cursors);
     bool trouble = false;
     while (!trouble && next_sequence(g, cursors, sequence, &sequence)) {
-        analyse_collective(g, sequence++);
-        trouble = is_trouble(g);
+        g->sequence = sequence++;
+        g->call = most_common_call(g);
+        for (size_t i = 0; i < g->count; i++)
+            g->standing[g->present[i]] = judge(g, g->dumps[g->present[i]]);
+        trouble = !any(g, DONE) && (any(g, WAITS) || any(g, OTHER_CALL) || any(g, TOO_LATE));
     }
     free(cursors);
     return trouble;
@@ -239,18 +230,15 @@ static bool analyse_group(const FlightDumps *dumps, size_t first, FILE *out) {
     return departed;
 }
 
-static bool is_new_group(const FlightDumps *dumps, size_t i) {
-    for (size_t j = 0; j < i; j++)
-        if (same_group(&dumps->all[i], &dumps->all[j])) return false;
-    return true;
-}
-
 int flight_analyse(const char *folder, FILE *out, bool *departed, Error *err) {
     FlightDumps dumps;
     int status = flight_dumps_read(&dumps, folder, err);
     *departed = false;
-    for (size_t i = 0; i < dumps.count && status == 0; i++)
-        if (is_new_group(&dumps, i) && analyse_group(&dumps, i, out)) *departed = true;
+    for (size_t i = 0; i < dumps.count && status == 0; i++) {
+        size_t first = 0; // dump of the group of dump i
+        while (!same_group(&dumps.all[first], &dumps.all[i])) first++;
+        if (first == i && analyse_group(&dumps, i, out)) *departed = true;
+    }
     flight_dumps_free(&dumps);
     return status;
 }

@@ -175,16 +175,15 @@ int flight_dumps_read(FlightDumps *dumps, const char *folder, Error *err) {
     return status;
 }
 
-static void free_dump(FlightDump *dump) {
-    for (size_t i = 0; i < dump->count; i++) free(dump->entries[i].call);
-    free(dump->entries);
-    free(dump->ranks);
-    free(dump->group);
-    free(dump->error);
-}
-
 void flight_dumps_free(FlightDumps *dumps) {
-    for (size_t i = 0; i < dumps->count; i++) free_dump(&dumps->all[i]);
+    for (size_t i = 0; i < dumps->count; i++) {
+        FlightDump *dump = &dumps->all[i];
+        for (size_t e = 0; e < dump->count; e++) free(dump->entries[e].call);
+        free(dump->entries);
+        free(dump->ranks);
+        free(dump->group);
+        free(dump->error);
+    }
     free(dumps->all);
     *dumps = (FlightDumps){0};
 }

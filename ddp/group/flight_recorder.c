@@ -100,7 +100,8 @@ static const char *state_of(const FlightRecord *record) {
 }
 
 static Collective collective_of(const FlightRecord *record) {
-    return (Collective){.count = (size_t)record->count,
+    return (Collective){.kind = (CollectiveKind)record->operation,
+                        .count = (size_t)record->count,
                         .type = (PgType)record->type,
                         .op = (ReduceOp)record->op,
                         .root = record->root};
@@ -121,15 +122,11 @@ static void write_buffer(Json *json, const char *sizes_key, const char *types_ke
     json_end_array(json);
 }
 
-// Writes the sizes of input and output in elements (see the constructors in collective.h).
+// Writes the sizes of input and output in elements: of a collective with a root, the root's.
 static void write_sizes(Json *json, const FlightRecord *record, int size) {
-    // cppcheck-suppress duplicateAssignExpression; most operations have as many out as in
-    uint64_t in = record->count, out = record->count;
-    int kind = record->operation;
-    if (kind == PG_SCATTER || kind == PG_REDUCE_SCATTER) in *= (uint64_t)size;
-    if (kind == PG_ALL_GATHER || kind == PG_GATHER) out *= (uint64_t)size;
-    if (kind == PG_RECV || kind == PG_BARRIER) in = 0;
-    if (kind == PG_SEND || kind == PG_BARRIER) out = 0;
+    Collective collective = collective_of(record);
+    const uint64_t in = pg_send_count(&collective, record->root, size);
+    const uint64_t out = pg_receive_count(&collective, record->root, size);
     const char *type = pg_type_name((PgType)record->type);
     write_buffer(json, "input_sizes", "input_dtypes", in, type);
     write_buffer(json, "output_sizes", "output_dtypes", out, type);
@@ -166,8 +163,9 @@ static void write_record(Json *json, const FlightRecord *record, const FlightAbo
     json_end_object(json);
 }
 
-static uint64_t first_id(const FlightRecorder *recorder) {
-    return recorder->last_id < FLIGHT_RECORDS ? 1 : recorder->last_id - FLIGHT_RECORDS + 1;
+// The id of the first of the last `count` records.
+static uint64_t first_id(const FlightRecorder *recorder, uint64_t count) {
+    return recorder->last_id < count ? 1 : recorder->last_id - count + 1;
 }
 
 static int global_rank(const FlightAbout *about, int rank) {
@@ -191,7 +189,7 @@ static void write_all(FILE *file, const FlightRecorder *recorder, const FlightAb
     json_begin_object(&json, NULL);
     write_group(&json, recorder, about);
     json_begin_array(&json, "entries");
-    for (uint64_t id = first_id(recorder); id <= recorder->last_id; id++)
+    for (uint64_t id = first_id(recorder, FLIGHT_RECORDS); id <= recorder->last_id; id++)
         write_record(&json, &recorder->ring[id % FLIGHT_RECORDS].record, about);
     json_end_array(&json);
     json_end_object(&json);
@@ -221,8 +219,8 @@ int flight_write(const FlightRecorder *recorder, const FlightAbout *about, const
 }
 
 static void say_last(const FlightRecorder *recorder, const FlightAbout *about) {
-    uint64_t now = clock_ns(), last = recorder->last_id;
-    for (uint64_t id = last < SAID ? 1 : last - SAID + 1; id <= last; id++) {
+    uint64_t now = clock_ns();
+    for (uint64_t id = first_id(recorder, SAID); id <= recorder->last_id; id++) {
         const FlightRecord *record = &recorder->ring[id % FLIGHT_RECORDS].record;
         Collective collective = collective_of(record);
         char call[PG_DESCRIPTION_MAX];

@@ -38,41 +38,26 @@ static void describe_members(uint64_t members, char text[PG_DESCRIPTION_MAX]) {
 
 const char *pg_describe(int operation, const Collective *collective,
                         char text[PG_DESCRIPTION_MAX]) {
-    const char *name = operation_names[operation];
-    const char *type = type_names[collective->type];
-    const char *op = op_names[collective->op];
-    size_t count = collective->count;
-    int root = collective->root;
-    switch (operation) {
-    case PG_ALL_REDUCE:
-    case PG_REDUCE_SCATTER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s)", name, type, count, op);
-        break;
-    case PG_REDUCE:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s, root %d)", name, type, count, op, root);
-        break;
-    case PG_BROADCAST:
-    case PG_GATHER:
-    case PG_SCATTER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, root %d)", name, type, count, root);
-        break;
-    case PG_SEND:
-    case PG_RECV:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu, %s rank %d)", name, type, count,
-                 operation == PG_SEND ? "to" : "from", root);
-        break;
-    case PG_ALL_GATHER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%s, %zu)", name, type, count);
-        break;
-    case PG_BARRIER:
-        snprintf(text, PG_DESCRIPTION_MAX, "%s", name);
-        break;
-    case PG_NEW_SUBGROUP:
-        describe_members((uint64_t)count, text);
-        break;
-    default: // PG_SHARED_ALLOC
-        snprintf(text, PG_DESCRIPTION_MAX, "%s(%zu bytes)", name, count);
-        break;
+    const CollectiveKind kind = (CollectiveKind)operation;
+    if (operation == PG_NEW_SUBGROUP) {
+        describe_members((uint64_t)collective->count, text);
+        return text;
     }
+    snprintf(text, PG_DESCRIPTION_MAX, "%s", operation_names[operation]);
+    if (operation == PG_BARRIER) return text;
+    if (operation == PG_SHARED_ALLOC) {
+        format_append(text, PG_DESCRIPTION_MAX, "(%zu bytes)", collective->count);
+        return text;
+    }
+    format_append(text, PG_DESCRIPTION_MAX, "(%s, %zu", type_names[collective->type],
+                  collective->count);
+    if (pg_reduces(kind)) format_append(text, PG_DESCRIPTION_MAX, ", %s", op_names[collective->op]);
+    if (pg_has_root(kind))
+        format_append(text, PG_DESCRIPTION_MAX, ", %s %d",
+                      kind == PG_SEND   ? "to rank"
+                      : kind == PG_RECV ? "from rank"
+                                        : "root",
+                      collective->root);
+    format_append(text, PG_DESCRIPTION_MAX, ")");
     return text;
 }

@@ -31,6 +31,30 @@ static inline bool pg_is_pairwise(int operation) {
     return operation == PG_SEND || operation == PG_RECV;
 }
 
+static inline bool pg_has_root(CollectiveKind kind) { // or a peer
+    return kind == PG_BROADCAST || kind == PG_REDUCE || kind == PG_GATHER || kind == PG_SCATTER ||
+           pg_is_pairwise((int)kind);
+}
+// Which data moves: whether rank `to` needs rank `from`'s send buffer, and whether that buffer, or
+// the receive buffer, has one piece [count] per rank. Not for pairs and barriers.
+static inline bool pg_sends(const Collective *c, int from, int to) {
+    if (c->kind == PG_BROADCAST) return from == c->root && to != c->root;
+    if (c->kind == PG_SCATTER) return from == c->root;
+    return (c->kind != PG_GATHER && c->kind != PG_REDUCE) || to == c->root;
+}
+static inline bool pg_sends_pieces(CollectiveKind kind) {
+    return kind == PG_SCATTER || kind == PG_REDUCE_SCATTER;
+}
+static inline bool pg_receives_pieces(CollectiveKind kind) {
+    return kind == PG_GATHER || kind == PG_ALL_GATHER;
+}
+static inline bool pg_reduces(CollectiveKind kind) {
+    return kind == PG_ALL_REDUCE || kind == PG_REDUCE || kind == PG_REDUCE_SCATTER;
+}
+// The elements of rank `rank`'s send and receive buffers in a group of `size`; 0: not used.
+size_t pg_send_count(const Collective *collective, int rank, int size);
+size_t pg_receive_count(const Collective *collective, int rank, int size);
+
 // "all_reduce(F32, 1000, sum)". Returns text.
 enum { PG_DESCRIPTION_MAX = 96 };
 const char *pg_describe(int operation, const Collective *collective, char text[PG_DESCRIPTION_MAX]);

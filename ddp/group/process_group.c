@@ -66,14 +66,8 @@ static void free_group(ProcessGroup *group) {
     free(group);
 }
 
-static void write_configured(void *group);
-
-static int open_trigger(ProcessGroup *group, const char *pipe, Error *err) {
-    if (!pipe || !*pipe) return 0;
-    char *path = memory_format("%s%d.pipe", pipe, group->rank);
-    group->trigger = flight_trigger_open(path, write_configured, group, err);
-    free(path);
-    return group->trigger ? 0 : -1;
+static void write_configured(void *group) {
+    (void)pg_write_flight(group, NULL, NULL);
 }
 
 ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
@@ -86,7 +80,11 @@ ProcessGroup *pg_new(const PgBackend *backend, void *state, int rank, int size,
     }
     ProcessGroup *group = pg_new_around(backend, state, rank, size, options->timeout_s, flight);
     group->observer = options->observer;
-    if (open_trigger(group, options->flight_pipe, err) == 0) return group;
+    if (!options->flight_pipe || !*options->flight_pipe) return group;
+    char *path = memory_format("%s%d.pipe", options->flight_pipe, rank);
+    group->trigger = flight_trigger_open(path, write_configured, group, err);
+    free(path);
+    if (group->trigger) return group;
     error_prefix(err, "rank %d", rank);
     free_group(group);
     return NULL;
@@ -194,10 +192,6 @@ bool pg_abort(ProcessGroup *group, const Error *cause) {
     bool first = break_sound(group, &named);
     if (first && group->observer.fails) group->observer.fails(group->observer.context);
     return first;
-}
-
-static void write_configured(void *group) {
-    (void)pg_write_flight(group, NULL, NULL);
 }
 
 // ---- shared memory and the end ----------------------------------------------------------------

@@ -114,18 +114,10 @@ static int cross_link(const ProcessGroup *group, const PgCall *call, Error *err)
     return 0;
 }
 
-// Runs a PgInternal: sets call->object to shared memory or to the state of a subgroup.
-static int make_object(ProcessGroup *group, PgCall *call, Error *err) {
-    const PgBackend *backend = group->backend;
-    if (call->operation == PG_NEW_SUBGROUP)
-        return backend->new_subgroup(group->state, call, &call->object, err);
-    call->object = backend->shared_alloc(group->state, call, err);
-    return call->object ? 0 : -1;
-}
-
 // Runs the call in this thread. Returns 0, or -1: the group is broken and holds the error. *end_ns:
 // when it ended; 0 while the device runs it.
 static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
+    const PgBackend *backend = group->backend;
     Error error = {0};
     uint64_t moved = 0;
     int status = 0;
@@ -133,10 +125,13 @@ static int run_call(ProcessGroup *group, PgCall *call, uint64_t *end_ns) {
         *end_ns = call->begin_ns;
         return -1;
     }
-    if (call->operation > PG_BARRIER) { // a PgInternal
-        status = make_object(group, call, &error);
+    if (call->operation == PG_NEW_SUBGROUP) {
+        status = backend->new_subgroup(group->state, call, &call->object, &error);
+    } else if (call->operation == PG_SHARED_ALLOC) {
+        call->object = backend->shared_alloc(group->state, call, &error);
+        status = call->object ? 0 : -1;
     } else if (!is_alone(group, call)) {
-        status = group->backend->run(group->state, call, &moved, &error);
+        status = backend->run(group->state, call, &moved, &error);
         pg_count_moved(group, moved);
         if (status == 0) status = cross_link(group, call, &error);
     }
@@ -179,21 +174,16 @@ static void do_work(ProcessGroup *group, Work *work) {
     pthread_mutex_unlock(&group->mutex);
 }
 
-// Returns whether a broken group has queued Works, whose owner may be waiting for them.
-static bool has_queued_failures(ProcessGroup *group) {
-    pthread_mutex_lock(&group->mutex);
-    bool has = group->error.status != STATUS_OK && group->first;
-    pthread_mutex_unlock(&group->mutex);
-    return has;
-}
-
 // Polls the backend and records the calls that have completed. Skipped while failed Works are
 // queued: after a failure poll waits for the owner (it aborts what is in flight, graphs included),
 // which must not be waiting for this thread.
 static void poll_in_flight(ProcessGroup *group) {
     Error error = {0};
-    if (has_queued_failures(group)) return;
     PgCall ended;
+    pthread_mutex_lock(&group->mutex);
+    const bool has_failed_works = group->error.status != STATUS_OK && group->first;
+    pthread_mutex_unlock(&group->mutex);
+    if (has_failed_works) return;
     int status;
     while ((status = group->backend->poll(group->state, &ended, &group->busy, &error)) > 0)
         end_call(group, &ended, 0);

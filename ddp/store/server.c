@@ -194,15 +194,6 @@ static StoreStatus set_and_wake(StoreServer *server, StoreBytes key, StoreBytes 
     return STORE_DONE;
 }
 
-static void get_or_park(StoreServer *server, Connection *c, const StoreRequest *request,
-                        StoreBytes key) {
-    if (answer_if_present(server, c, request, key)) return;
-    if (request->no_wait)
-        send_status(server, c, request->id, STORE_MISSING);
-    else
-        park_request(server, c, request, key);
-}
-
 // An integer is stored as decimal text, so that a get of a counter is readable.
 static StoreStatus add_to_key(StoreServer *server, StoreBytes key, int64_t amount, int64_t *sum) {
     StoreBytes old = {0};
@@ -221,15 +212,6 @@ static StoreStatus add_to_key(StoreServer *server, StoreBytes key, int64_t amoun
     return set_and_wake(server, key, (StoreBytes){(uint8_t *)text, (size_t)bytes});
 }
 
-static void answer_add(StoreServer *server, Connection *c, const StoreRequest *request,
-                       StoreBytes key, StoreBytes value) {
-    uint8_t bytes[8];
-    int64_t sum = 0;
-    StoreStatus status = add_to_key(server, key, store_read_i64(value.data), &sum);
-    store_put_i64(bytes, sum);
-    send_reply(server, c, request->id, status, (StoreBytes){bytes, sizeof bytes});
-}
-
 static void answer_compare_set(StoreServer *server, Connection *c, const StoreRequest *request,
                                StoreBytes key, StoreBytes desired, StoreBytes expected) {
     StoreBytes now = {0};
@@ -246,6 +228,9 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
     StoreBytes key = {c->in.data + STORE_REQUEST_BYTES, request->key_bytes};
     StoreBytes value = {key.data + key.bytes, request->value_bytes};
     StoreBytes expected = {value.data + value.bytes, request->expected_bytes};
+    StoreStatus status;
+    int64_t sum = 0;
+    uint8_t sum_bytes[8];
     unpark_request(c); // the client timed out on its previous request
     switch ((StoreOp)request->op) {
     case STORE_OP_SET:
@@ -253,10 +238,16 @@ static void execute_request(StoreServer *server, Connection *c, const StoreReque
         break;
     case STORE_OP_GET:
     case STORE_OP_WAIT:
-        get_or_park(server, c, request, key);
+        if (answer_if_present(server, c, request, key)) break;
+        if (request->no_wait)
+            send_status(server, c, request->id, STORE_MISSING);
+        else
+            park_request(server, c, request, key);
         break;
     case STORE_OP_ADD:
-        answer_add(server, c, request, key, value);
+        status = add_to_key(server, key, store_read_i64(value.data), &sum);
+        store_put_i64(sum_bytes, sum);
+        send_reply(server, c, request->id, status, (StoreBytes){sum_bytes, sizeof sum_bytes});
         break;
     case STORE_OP_COMPARE_SET:
         answer_compare_set(server, c, request, key, value, expected);
@@ -289,9 +280,9 @@ static void read_hello(StoreServer *server, Connection *c) {
         return;
     }
     c->stage = STAGE_PROOF;
-    uint8_t challenge[STORE_HELLO_BYTES];
-    store_write_hello(challenge, c->nonces.server);
-    buffer_append(&c->out, challenge, sizeof challenge);
+    buffer_reserve(&c->out, STORE_HELLO_BYTES);
+    store_write_hello(c->out.data, c->nonces.server);
+    c->out.used = STORE_HELLO_BYTES;
     send_pending(server, c);
 }
 
@@ -307,17 +298,13 @@ static void say_refusal(StoreServer *server, const Connection *c) {
             peer);
 }
 
-static StoreStatus judge_proof(StoreServer *server, const Connection *c) {
-    if (!store_proof_holds(c->in.data, server->token, STORE_SIDE_CLIENT, &c->nonces)) {
-        say_refusal(server, c);
-        return STORE_WRONG_TOKEN;
-    }
-    return server->client_count < server->client_limit ? STORE_DONE : STORE_NO_ROOM;
-}
-
 static void read_proof(StoreServer *server, Connection *c) {
     if (!read_until(server, c, STORE_PROOF_BYTES)) return;
-    StoreStatus status = judge_proof(server, c);
+    StoreStatus status = server->client_count < server->client_limit ? STORE_DONE : STORE_NO_ROOM;
+    if (!store_proof_holds(c->in.data, server->token, STORE_SIDE_CLIENT, &c->nonces)) {
+        say_refusal(server, c);
+        status = STORE_WRONG_TOKEN;
+    }
     buffer_reset(&c->in);
     uint8_t answer[STORE_ANSWER_BYTES] = {0};
     memcpy(answer, STORE_MAGIC, STORE_MAGIC_BYTES);
@@ -350,19 +337,14 @@ static void read_request(StoreServer *server, Connection *c) {
 }
 
 static void handle_connection(StoreServer *server, Connection *c) {
-    if (c->out.used > 0) send_pending(server, c);
+    if (!c->has_ended && c->out.used > 0) send_pending(server, c);
     if (c->has_ended || c->out.used > 0) return;
-    switch (c->stage) {
-    case STAGE_HELLO:
+    if (c->stage == STAGE_HELLO)
         read_hello(server, c);
-        break;
-    case STAGE_PROOF:
+    else if (c->stage == STAGE_PROOF)
         read_proof(server, c);
-        break;
-    case STAGE_CLIENT:
+    else
         read_request(server, c);
-        break;
-    }
 }
 
 // ---- The round
@@ -423,26 +405,16 @@ static void end_slow_strangers(StoreServer *server) {
     }
 }
 
-static void remove_ended(StoreServer *server) {
-    while (!LIST_EMPTY(&server->ended)) {
-        Connection *c = LIST_FIRST(&server->ended);
-        LIST_REMOVE(c, ended);
-        connection_close(server, c);
-    }
-}
-
 // Handles epoll's events. False: stop.
 static bool handle_events(StoreServer *server, const struct epoll_event *events, int count) {
     bool accept_more = false;
     for (int i = 0; i < count; i++) {
         void *what = events[i].data.ptr;
         if (what == &server->stop_fd) return false;
-        if (what == &server->listener) {
+        if (what == &server->listener)
             accept_more = true;
-        } else {
-            Connection *c = what;
-            if (!c->has_ended) handle_connection(server, c);
-        }
+        else
+            handle_connection(server, what);
     }
     if (accept_more) accept_some(server);
     return true;
@@ -463,7 +435,11 @@ static void *serve_clients(void *argument) {
             expire_ns = now + (uint64_t)EXPIRE_MS * 1000000;
         }
         if (!server->accepting && now >= server->accept_again_ns) set_accepting(server, true);
-        remove_ended(server);
+        while (!LIST_EMPTY(&server->ended)) {
+            Connection *c = LIST_FIRST(&server->ended);
+            LIST_REMOVE(c, ended);
+            connection_close(server, c);
+        }
     }
 }
 

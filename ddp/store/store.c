@@ -125,11 +125,6 @@ static int try_connect(Store *store, uint64_t deadline_ns, Error *err) {
     return -1;
 }
 
-static void sleep_ms(long ms) {
-    struct timespec pause = {.tv_sec = ms / 1000, .tv_nsec = (ms % 1000) * 1000000};
-    nanosleep(&pause, NULL); // a signal only shortens it
-}
-
 static int connect_until(Store *store, Error *err) {
     uint64_t deadline_ns = clock_ns_after(store->timeout_s);
     for (long pause_ms = RETRY_MIN_MS;; pause_ms *= 2) {
@@ -141,7 +136,7 @@ static int connect_until(Store *store, Error *err) {
         if (clock_ns() + (uint64_t)pause_ms * 1000000 >= deadline_ns)
             return error_set(err, STATUS_FAILED, "no store within %g s: %s", store->timeout_s,
                              attempt.message);
-        sleep_ms(pause_ms);
+        nanosleep(&(struct timespec){.tv_nsec = pause_ms * 1000000}, NULL); // less after a signal
     }
 }
 
@@ -232,12 +227,6 @@ static int fail_connection(Store *store, NetResult result, Error *err) {
     return error_set(err, STATUS_FAILED, "the store at %s:%d: %s", store->host, store->port, why);
 }
 
-static int fail_timeout(Store *store, const Request *ask, double timeout_s, Error *err) {
-    return error_set(err, STATUS_FAILED,
-                     "timed out after %g s waiting for key '%s%s' in the store at %s:%d", timeout_s,
-                     store->prefix, ask->key, store->host, store->port);
-}
-
 // Receives one reply: its header into store->reply, its value into store->message. After a time-out
 // the next call continues the header.
 static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadline_ns) {
@@ -257,9 +246,18 @@ static NetResult receive_reply(Store *store, size_t *value_bytes, uint64_t deadl
     return result;
 }
 
-// Sends the request and waits for its reply. *value points into store->message until the next call.
-static int call_server(Store *store, const Request *ask, StoreStatus *status, StoreBytes *value,
-                       Error *err) {
+static int fail_status(const Store *store, const char *key, StoreStatus status, Error *err) {
+    const char *why = "does not understand the request";
+    if (status == STORE_MISSING) why = "has no such key";
+    if (status == STORE_FULL) why = "is full";
+    if (status == STORE_NOT_INTEGER) why = "holds no integer there, or the sum does not fit";
+    return error_set(err, STATUS_FAILED, "key '%s%s': the store at %s:%d %s", store->prefix, key,
+                     store->host, store->port, why);
+}
+
+// Sends the request and waits for its reply; every status but STORE_DONE is an error. *value points
+// into store->message until the next call.
+static int call_server(Store *store, const Request *ask, StoreBytes *value, Error *err) {
     if (store->broken)
         return error_set(err, STATUS_FAILED, "the connection to the store at %s:%d is broken",
                          store->host, store->port);
@@ -272,27 +270,14 @@ static int call_server(Store *store, const Request *ask, StoreStatus *status, St
     if (result != NET_DONE) return fail_connection(store, result, err);
     do {
         result = receive_reply(store, &bytes, deadline_ns);
-        if (result == NET_TIMEOUT) return fail_timeout(store, ask, timeout_s, err);
+        if (result == NET_TIMEOUT)
+            return error_set(err, STATUS_FAILED,
+                             "timed out after %g s waiting for key '%s%s' in the store at %s:%d",
+                             timeout_s, store->prefix, ask->key, store->host, store->port);
         if (result != NET_DONE) return fail_connection(store, result, err);
     } while (store_read_u32(store->reply) != store->last_id);
-    *status = (StoreStatus)store_read_u32(store->reply + 4);
+    const StoreStatus status = (StoreStatus)store_read_u32(store->reply + 4);
     *value = (StoreBytes){store->message, bytes};
-    return 0;
-}
-
-static int fail_status(const Store *store, const char *key, StoreStatus status, Error *err) {
-    const char *why = "does not understand the request";
-    if (status == STORE_MISSING) why = "has no such key";
-    if (status == STORE_FULL) why = "is full";
-    if (status == STORE_NOT_INTEGER) why = "holds no integer there, or the sum does not fit";
-    return error_set(err, STATUS_FAILED, "key '%s%s': the store at %s:%d %s", store->prefix, key,
-                     store->host, store->port, why);
-}
-
-// The same; every status but STORE_DONE is an error.
-static int call_until_done(Store *store, const Request *ask, StoreBytes *value, Error *err) {
-    StoreStatus status = STORE_DONE;
-    if (call_server(store, ask, &status, value, err) != 0) return -1;
     return status == STORE_DONE ? 0 : fail_status(store, ask->key, status, err);
 }
 
@@ -301,13 +286,13 @@ static int call_until_done(Store *store, const Request *ask, StoreBytes *value, 
 int store_set(Store *store, const char *key, const void *value, size_t bytes, Error *err) {
     Request ask = {.op = STORE_OP_SET, .key = key, .value = {value, bytes}};
     StoreBytes nothing;
-    return call_until_done(store, &ask, &nothing, err);
+    return call_server(store, &ask, &nothing, err);
 }
 
 int store_get(Store *store, const char *key, void *value, size_t *bytes, Error *err) {
     Request ask = {.op = STORE_OP_GET, .key = key};
     StoreBytes found;
-    if (call_until_done(store, &ask, &found, err) != 0) return -1;
+    if (call_server(store, &ask, &found, err) != 0) return -1;
     if (found.bytes > *bytes)
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, found.bytes, *bytes);
@@ -321,7 +306,7 @@ int store_add(Store *store, const char *key, int64_t amount, int64_t *result, Er
     store_put_i64(operand, amount);
     Request ask = {.op = STORE_OP_ADD, .key = key, .value = {operand, sizeof operand}};
     StoreBytes sum;
-    if (call_until_done(store, &ask, &sum, err) != 0) return -1;
+    if (call_server(store, &ask, &sum, err) != 0) return -1;
     if (sum.bytes != 8) return fail_status(store, key, STORE_BAD_REQUEST, err);
     *result = store_read_i64(sum.data);
     return 0;
@@ -334,7 +319,7 @@ int store_compare_set(Store *store, const char *key, const char *expected, const
                    .value = {(const uint8_t *)desired, strlen(desired)},
                    .expected = {(const uint8_t *)expected, strlen(expected)}};
     StoreBytes now;
-    if (call_until_done(store, &ask, &now, err) != 0) return -1;
+    if (call_server(store, &ask, &now, err) != 0) return -1;
     if (now.bytes >= capacity)
         return error_set(err, STATUS_FAILED, "store key '%s%s' holds %zu bytes, room is for %zu",
                          store->prefix, key, now.bytes, capacity);
@@ -348,5 +333,5 @@ int store_wait(Store *store, const char *key, double timeout_s, Error *err) {
     Request ask = {
         .op = STORE_OP_WAIT, .key = key, .no_wait = timeout_s <= 0, .timeout_s = timeout_s};
     StoreBytes nothing;
-    return call_until_done(store, &ask, &nothing, err);
+    return call_server(store, &ask, &nothing, err);
 }

@@ -1,4 +1,4 @@
-/* table.h: the store's keys and values: a chained hash table from byte strings to byte strings.
+/* table.h: the store's keys and values: a table from byte strings to byte strings.
  *
  * Its total size is bounded, so that a faulty client cannot exhaust the launcher's memory. One
  * thread uses it; no locks.

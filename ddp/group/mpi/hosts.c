@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "common/base/memory.h"
+#include "ddp/group/buffer.h"
 #include "ddp/group/mpi/mpi_internal.h"
 #include "ddp/group/reduce.h"
 
@@ -64,10 +65,9 @@ static int try_memory(PgMpi *mpi, Error *err) {
                       .deadline_ns = UINT64_MAX,
                       .timeout_s = mpi->timeout_s};
     mpi->call = &joining;
-    MpiAllocation *probe = mpi_share(mpi, 1, &refused);
+    PgShmSegment *probe = mpi_share(mpi, segment_whole_pages(1), &refused);
     int32_t mine = probe != NULL, all = 0;
-    if (probe) segment_release(probe->segment);
-    free(probe);
+    segment_release(probe);
     mpi->call = NULL;
     if (MPI(MPI_Allreduce(&mine, &all, 1, MPI_INT32_T, MPI_MIN, mpi->comm), err) != 0) return -1;
     mpi->hosts.blocked = all != 0;
@@ -95,72 +95,41 @@ int mpi_find_hosts(PgMpi *mpi, Error *err) {
 
 // ---- shared memory -----------------------------------------------------------------------------
 
-static void *block(const MpiAllocation *a, int local_rank) {
-    return a->base + (size_t)local_rank * a->stride;
-}
-
-const MpiAllocation *mpi_find_allocation(const PgMpi *mpi, const void *buffer, size_t bytes) {
-    uintptr_t begin = (uintptr_t)buffer;
-    for (const MpiAllocation *a = mpi->allocations; a; a = a->next) {
-        uintptr_t first = (uintptr_t)block(a, mpi->hosts.local_rank);
-        if (begin >= first && begin - first < a->stride && bytes <= a->stride - (begin - first))
-            return a;
-    }
-    return NULL;
-}
-
-// Sends `mine` to each other rank of the host, and gets theirs into theirs [local_size].
-static int exchange_addresses(PgMpi *mpi, const SegmentAddress *mine, SegmentAddress *theirs,
-                              Error *err) {
-    for (int j = 0; j < mpi->hosts.local_size; j++) {
-        int peer = rank_at(mpi, mpi->hosts.host, j);
-        if (j == mpi->hosts.local_rank)
-            theirs[j] = *mine;
-        else if (mpi_post_receive(mpi, &theirs[j], sizeof *theirs, peer, TAG_SEGMENT, err) != 0 ||
-                 mpi_post_send(mpi, mine, sizeof *mine, peer, TAG_SEGMENT, err) != 0)
-            return -1;
-    }
-    return mpi_wait(mpi, err);
-}
-
 // The host's first rank creates the segment and announces it; the others attach and confirm.
-static PgShmSegment *open_segment(PgMpi *mpi, size_t bytes, SegmentAddress *mine,
-                                  SegmentAddress *theirs, Error *err) {
-    const bool makes = mpi->hosts.local_rank == 0;
+// addresses: [local_size], for messages, that are in flight after a failure.
+static PgShmSegment *open_segment(PgMpi *mpi, size_t bytes, SegmentAddress *addresses, Error *err) {
+    const MpiHosts *hosts = &mpi->hosts;
+    const bool makes = hosts->local_rank == 0;
+    const int count = hosts->local_size;
+    SegmentAddress *mine = &addresses[hosts->local_rank];
     PgShmSegment *segment = makes ? segment_create(bytes, err) : NULL;
-    *mine = (SegmentAddress){.pid = segment ? getpid() : 0, .fd = segment ? segment->fd : 0};
-    if (exchange_addresses(mpi, mine, theirs, err) != 0) return segment;
-    if (!makes && theirs[0].pid != 0)
-        segment = segment_open((int)theirs[0].pid, (int)theirs[0].fd, bytes, err);
+    if (segment) *mine = (SegmentAddress){.pid = getpid(), .fd = segment->fd};
+    if (mpi_swap(mpi, addresses, sizeof *mine, count, TAG_SEGMENT, err) != 0) return segment;
+    if (!makes && addresses[0].pid != 0)
+        segment = segment_open((int)addresses[0].pid, (int)addresses[0].fd, bytes, err);
     *mine = (SegmentAddress){.pid = segment != NULL};
-    if (exchange_addresses(mpi, mine, theirs, err) != 0) return segment;
-    for (int j = 0; j < mpi->hosts.local_size; j++)
-        if (theirs[j].pid == 0)
+    if (mpi_swap(mpi, addresses, sizeof *mine, count, TAG_SEGMENT, err) != 0) return segment;
+    for (int j = 0; j < count; j++)
+        if (addresses[j].pid == 0)
             error_set(err, STATUS_FAILED, "rank %d cannot map the memory of rank %d",
-                      rank_at(mpi, mpi->hosts.host, j), rank_at(mpi, mpi->hosts.host, 0));
+                      rank_at(mpi, hosts->host, j), rank_at(mpi, hosts->host, 0));
     return segment;
 }
 
-MpiAllocation *mpi_share(PgMpi *mpi, size_t bytes, Error *err) {
-    const size_t stride = segment_whole_pages(bytes);
-    const size_t whole = stride * (size_t)mpi->hosts.local_size;
-    SegmentAddress *addresses =
-        memory_zalloc(((size_t)mpi->hosts.local_size + 1) * sizeof *addresses);
+PgShmSegment *mpi_share(PgMpi *mpi, size_t stride, Error *err) {
+    const size_t local_size = (size_t)mpi->hosts.local_size;
+    SegmentAddress *addresses = memory_zalloc(local_size * sizeof *addresses);
     Error error = {0};
     mpi->count = 0;
-    PgShmSegment *segment = open_segment(mpi, whole, &addresses[0], &addresses[1], &error);
+    PgShmSegment *segment = open_segment(mpi, stride * local_size, addresses, &error);
     if (error.status != STATUS_OK) {
-        // The addresses are not freed: messages into them may be in flight.
         segment_release(segment);
         error_set(err, error.status, "%s", error.message);
         return NULL;
     }
     free(addresses);
     segment_seal(segment); // all have opened it
-    MpiAllocation *a = memory_zalloc(sizeof *a);
-    *a = (MpiAllocation){.segment = segment, .base = segment->base, .stride = stride};
-    memset(block(a, mpi->hosts.local_rank), 0, stride);
-    return a;
+    return segment;
 }
 
 // ---- the chain ---------------------------------------------------------------------------------
@@ -177,112 +146,103 @@ typedef struct Chain {
     int in, out, back, on;       // index of the first request of each kind; chunk c: + c
 } Chain;
 
-static size_t chunk_first(const Chain *chain, int c) {
-    return (size_t)c * chain->chunk;
+// Chunk c of this rank's slice.
+typedef struct Chunk {
+    int index, bytes;
+    size_t count, offset; // elements; bytes from the begin of a rank's buffer
+    void *own, *partial;  // in this rank's buffer; in chain->partial
+} Chunk;
+
+static Chunk chunk_of(const Chain *chain, int c) {
+    const size_t first = (size_t)c * chain->chunk, left = chain->count - first;
+    const size_t count = left < chain->chunk ? left : chain->chunk;
+    const size_t offset = (chain->first + first) * chain->size;
+    return (Chunk){.index = c,
+                   .bytes = (int)(count * chain->size),
+                   .count = count,
+                   .offset = offset,
+                   .own = buffer_at(chain->buffers[chain->mpi->hosts.local_rank], offset, 1),
+                   .partial = buffer_at(chain->partial, first, chain->size)};
 }
 
-static size_t chunk_count(const Chain *chain, int c) {
-    size_t left = chain->count - chunk_first(chain, c);
-    return left < chain->chunk ? left : chain->chunk;
-}
-
-static void *chunk_in(const Chain *chain, const void *buffer, int c) {
-    return (unsigned char *)buffer + (chain->first + chunk_first(chain, c)) * chain->size;
-}
-
-static void *chunk_partial(const Chain *chain, int c) {
-    return chain->partial + chunk_first(chain, c) * chain->size;
-}
-
-static void *chunk_own(const Chain *chain, int c) {
-    return chunk_in(chain, chain->buffers[chain->mpi->hosts.local_rank], c);
-}
-
-static int chunk_bytes(const Chain *chain, int c) {
-    return (int)(chunk_count(chain, c) * chain->size);
-}
-
-static int send_chunk(const Chain *chain, int c, const void *data, int first, int tag, Error *err) {
+static int send_chunk(const Chain *chain, const Chunk *chunk, const void *data, int first, int tag,
+                      Error *err) {
     PgMpi *mpi = chain->mpi;
-    return MPI(MPI_Isend(data, chunk_bytes(chain, c), MPI_BYTE, mpi->peers[first], tag, mpi->comm,
-                         &mpi->requests[first + c]),
+    return MPI(MPI_Isend(data, chunk->bytes, MPI_BYTE, mpi->peers[first], tag, mpi->comm,
+                         &mpi->requests[first + chunk->index]),
                err);
 }
 
-static int receive_chunk(const Chain *chain, int c, void *data, int first, int tag, Error *err) {
+static int receive_chunk(const Chain *chain, const Chunk *chunk, void *data, int first, int tag,
+                         Error *err) {
     PgMpi *mpi = chain->mpi;
-    mpi->moved += (size_t)chunk_bytes(chain, c);
-    return MPI(MPI_Irecv(data, chunk_bytes(chain, c), MPI_BYTE, mpi->peers[first], tag, mpi->comm,
-                         &mpi->requests[first + c]),
+    mpi->moved += (size_t)chunk->bytes;
+    return MPI(MPI_Irecv(data, chunk->bytes, MPI_BYTE, mpi->peers[first], tag, mpi->comm,
+                         &mpi->requests[first + chunk->index]),
                err);
 }
 
 // Copies a complete chunk from this rank's buffer to the other ranks of the host, and sends it to
 // the previous host.
-static int finish_chunk(Chain *chain, int c, Error *err) {
+static int finish_chunk(Chain *chain, const Chunk *chunk, Error *err) {
     const PgMpi *mpi = chain->mpi;
-    const void *own = chunk_own(chain, c);
     for (int j = 0; j < mpi->hosts.local_size; j++)
-        if (j != mpi->hosts.local_rank)
-            memcpy(chunk_in(chain, chain->buffers[j], c), own, (size_t)chunk_bytes(chain, c));
+        buffer_copy(buffer_at(chain->buffers[j], chunk->offset, 1), chunk->own,
+                    (size_t)chunk->bytes);
     chain->returned++;
     if (mpi->hosts.host == 0) return 0;
-    return send_chunk(chain, c, own, chain->on, TAG_RESULT, err);
+    return send_chunk(chain, chunk, chunk->own, chain->on, TAG_RESULT, err);
 }
 
 // Adds this host's ranks to the partial sum of a chunk, and sends it to the next host; the last
 // host completes it.
-static int add_chunk(Chain *chain, int c, Error *err) {
+static int add_chunk(Chain *chain, const Chunk *chunk, Error *err) {
     PgMpi *mpi = chain->mpi;
     const bool last = mpi->hosts.host + 1 == mpi->hosts.count;
-    const size_t count = chunk_count(chain, c);
-    void *partial = chunk_partial(chain, c), *target = last ? chunk_own(chain, c) : partial;
+    void *target = last ? chunk->own : chunk->partial;
     int sources = 0;
-    if (mpi->hosts.host > 0) mpi->sources[sources++] = partial;
+    if (mpi->hosts.host > 0) mpi->sources[sources++] = chunk->partial;
     for (int j = 0; j < mpi->hosts.local_size; j++)
-        mpi->sources[sources++] = chunk_in(chain, chain->buffers[j], c);
-    reduce_in_rank_order(chain->type, chain->op, mpi->sources, sources, &target, 1, count);
+        mpi->sources[sources++] = buffer_at(chain->buffers[j], chunk->offset, 1);
+    reduce_in_rank_order(chain->type, chain->op, mpi->sources, sources, &target, 1, chunk->count);
     chain->added++;
     if (!last)
-        return send_chunk(chain, c, partial, chain->out, TAG_DATA, err) != 0 ||
-                       receive_chunk(chain, c, chunk_own(chain, c), chain->back, TAG_RESULT, err)
+        return send_chunk(chain, chunk, target, chain->out, TAG_DATA, err) != 0 ||
+                       receive_chunk(chain, chunk, chunk->own, chain->back, TAG_RESULT, err) != 0
                    ? -1
                    : 0;
-    if (mpi->call->collective.op == PG_AVG) reduce_scale(chain->type, target, mpi->world, count);
-    return finish_chunk(chain, c, err);
+    if (mpi->call->collective.op == PG_AVG)
+        reduce_scale(chain->type, target, mpi->world, chunk->count);
+    return finish_chunk(chain, chunk, err);
 }
 
-// Polls a request. An inactive request counts as done.
-static int test(const PgMpi *mpi, int request, int *done, Error *err) {
-    return MPI(MPI_Test(&mpi->requests[request], done, MPI_STATUS_IGNORE), err);
-}
-
-// Processes the next received chunk of each direction. *moved: there was one.
-static int advance(Chain *chain, bool *moved, Error *err) {
-    const PgMpi *mpi = chain->mpi;
+// Processes the next chunk of one direction, if it has been received. An inactive request counts as
+// received: the first host receives no partial sums. *moved: there was one.
+static int advance(Chain *chain, int c, int first_request, bool *moved, Error *err) {
+    const Chunk chunk = chunk_of(chain, c);
     int done = 0;
-    *moved = false;
-    if (chain->added < chain->chunks) {
-        if (test(mpi, chain->in + chain->added, &done, err) != 0) return -1;
-        if (done && add_chunk(chain, chain->added, err) != 0) return -1;
-        *moved = done;
-    }
-    if (chain->returned < chain->added) {
-        if (test(mpi, chain->back + chain->returned, &done, err) != 0) return -1;
-        if (done && finish_chunk(chain, chain->returned, err) != 0) return -1;
-        *moved = *moved || done;
-    }
-    return 0;
+    if (MPI(MPI_Test(&chain->mpi->requests[first_request + c], &done, MPI_STATUS_IGNORE), err) != 0)
+        return -1;
+    if (!done) return 0;
+    *moved = true;
+    return first_request == chain->in ? add_chunk(chain, &chunk, err)
+                                      : finish_chunk(chain, &chunk, err);
 }
 
 static int run_chain(Chain *chain, Error *err) {
     PgMpi *mpi = chain->mpi;
-    for (int c = 0; mpi->hosts.host > 0 && c < chain->chunks; c++)
-        if (receive_chunk(chain, c, chunk_partial(chain, c), chain->in, TAG_DATA, err) != 0)
-            return -1;
+    for (int c = 0; mpi->hosts.host > 0 && c < chain->chunks; c++) {
+        const Chunk chunk = chunk_of(chain, c);
+        if (receive_chunk(chain, &chunk, chunk.partial, chain->in, TAG_DATA, err) != 0) return -1;
+    }
     while (chain->returned < chain->chunks) {
-        bool moved;
-        if (advance(chain, &moved, err) != 0) return -1;
+        bool moved = false;
+        if (chain->added < chain->chunks &&
+            advance(chain, chain->added, chain->in, &moved, err) != 0)
+            return -1;
+        if (chain->returned < chain->added &&
+            advance(chain, chain->returned, chain->back, &moved, err) != 0)
+            return -1;
         if (moved) continue;
         if (mpi_check(mpi, err) != 0) return -1;
         mpi_nap();
@@ -314,29 +274,12 @@ static Chain plan_chain(PgMpi *mpi, void **buffers) {
     return chain;
 }
 
-// The closing barrier of the host: returns when all its ranks have finished with each other's
-// buffers.
-static int host_barrier(PgMpi *mpi, Error *err) {
-    static const char done = 1;
-    char *theirs = mpi_scratch(mpi, (size_t)mpi->hosts.local_size);
-    for (int j = 0; j < mpi->hosts.local_size; j++) {
-        int peer = rank_at(mpi, mpi->hosts.host, j);
-        if (peer == mpi->rank) continue;
-        if (mpi_post_receive(mpi, &theirs[j], 1, peer, TAG_DONE, err) != 0 ||
-            mpi_post_send(mpi, &done, 1, peer, TAG_DONE, err) != 0)
-            return -1;
-    }
-    return mpi_wait(mpi, err);
-}
-
-int mpi_host_all_reduce(PgMpi *mpi, const MpiAllocation *a, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    const size_t offset =
-        (size_t)((unsigned char *)c->receive - (unsigned char *)block(a, mpi->hosts.local_rank));
-    void **buffers = mpi->buffers;
-    for (int j = 0; j < mpi->hosts.local_size; j++)
-        buffers[j] = (unsigned char *)block(a, j) + offset;
-    Chain chain = plan_chain(mpi, buffers);
+int mpi_host_all_reduce(PgMpi *mpi, const SharedBlocks *blocks, Error *err) {
+    const int local_size = mpi->hosts.local_size;
+    for (int j = 0; j < local_size; j++)
+        mpi->buffers[j] = blocks_peer(blocks, mpi->call->collective.receive, j);
+    Chain chain = plan_chain(mpi, mpi->buffers);
     if (run_chain(&chain, err) != 0) return -1;
-    return host_barrier(mpi, err);
+    // The host's closing barrier: all its ranks have finished with each other's buffers.
+    return mpi_swap(mpi, mpi_scratch(mpi, (size_t)local_size), 1, local_size, TAG_DONE, err);
 }

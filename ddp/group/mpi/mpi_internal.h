@@ -48,16 +48,6 @@ typedef struct MpiMessage { // the header of a send
     int64_t type;
 } MpiMessage;
 
-// One pg_shared_alloc. With a segment it is shared by the ranks of the host.
-typedef struct MpiAllocation MpiAllocation;
-struct MpiAllocation {
-    uint64_t id;           // sequence number of its pg_shared_alloc: equal on all ranks
-    PgShmSegment *segment; // NULL: private memory at `base`, to be freed
-    unsigned char *base;   // local rank j's block begins at base + j * stride
-    size_t stride;
-    MpiAllocation *next;
-};
-
 // The ranks' hosts. `blocked`: rank r is on host r / local_size for all r, and the ranks of each
 // host can map each other's memory. Otherwise each rank counts as a host.
 typedef struct MpiHosts {
@@ -74,14 +64,14 @@ typedef struct PgMpi {
     double timeout_s;
     bool fast; // pg_use_fast_sums
     MpiHosts hosts;
-    MpiAllocation *allocations;
+    SharedBlocks *allocations; // shared by the ranks of the host
     const PgCall *call;
     uint64_t moved; // bytes, in this call
 
     MPI_Request *requests; // [count], in flight
     int *peers;            // [count], the other rank of each request
     int count, room;
-    MpiHeader own, *headers; // this rank's; [world], the last one received from each rank
+    MpiHeader *headers; // [world], the last one of each rank
     MpiMessage message_in, message_out;
     void **sources;         // [world + 1], for reduce_in_rank_order
     void **buffers;         // [world], for hosts.c
@@ -116,6 +106,9 @@ int mpi_check(PgMpi *mpi, Error *err);
 int mpi_post_send(PgMpi *mpi, const void *data, size_t bytes, int peer, int tag, Error *err);
 int mpi_post_receive(PgMpi *mpi, void *data, size_t bytes, int peer, int tag, Error *err);
 int mpi_wait(PgMpi *mpi, Error *err);
+// Sends this rank's entry of `entries` [count] to the other ranks of its block of `count`
+// consecutive ranks, and receives theirs.
+int mpi_swap(PgMpi *mpi, void *entries, size_t bytes, int count, int tag, Error *err);
 // Begins a collective: returns when all ranks have arrived and agree. allocation 0: this rank's
 // buffer is private memory. *direct: all ranks gave the same location in a shared allocation.
 int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err);
@@ -137,11 +130,9 @@ int mpi_receive(PgMpi *mpi, Error *err);
 
 // Fills mpi->hosts. Collective; to be called before the group is used.
 int mpi_find_hosts(PgMpi *mpi, Error *err);
-// Allocates a block of whole pages for each rank of this host, in one shared segment.
-MpiAllocation *mpi_share(PgMpi *mpi, size_t bytes, Error *err);
-// The allocation whose block of this rank contains [buffer, buffer + bytes), or NULL.
-const MpiAllocation *mpi_find_allocation(const PgMpi *mpi, const void *buffer, size_t bytes);
-// Runs an all-reduce of buffers that have the same offset in the allocation on all ranks.
-int mpi_host_all_reduce(PgMpi *mpi, const MpiAllocation *allocation, Error *err);
+// Creates a segment with `stride` bytes for each rank of this host. NULL with err filled.
+PgShmSegment *mpi_share(PgMpi *mpi, size_t stride, Error *err);
+// Runs an all-reduce of buffers that have the same offset in `blocks` on all ranks.
+int mpi_host_all_reduce(PgMpi *mpi, const SharedBlocks *blocks, Error *err);
 
 #endif

@@ -28,143 +28,85 @@ void *mpi_scratch(PgMpi *mpi, size_t bytes) {
     return mpi->scratch;
 }
 
-static int take_from(PgMpi *mpi, void *to, size_t bytes, int rank, Error *err) {
-    mpi->moved += bytes;
-    return mpi_post_receive(mpi, to, bytes, rank, TAG_DATA, err);
+// ---- exchanges ---------------------------------------------------------------------------------
+
+// A buffer as parts, one per rank: rank r's begins at base + r * stride. stride 0: one for all.
+typedef struct MpiParts {
+    const void *base;
+    size_t stride, bytes, last; // bytes of a part, and of the last rank's
+} MpiParts;
+
+static MpiParts whole(const void *buffer, size_t bytes) {
+    return (MpiParts){buffer, 0, bytes, bytes};
 }
 
-static int give_to(PgMpi *mpi, const void *from, size_t bytes, int rank, Error *err) {
-    return mpi_post_send(mpi, from, bytes, rank, TAG_DATA, err);
+static MpiParts pieces(const void *buffer, size_t bytes) {
+    return (MpiParts){buffer, bytes, bytes, bytes};
+}
+
+// The slices of a buffer [count] that each rank reduces.
+static MpiParts slices(const PgMpi *mpi, const void *buffer) {
+    const Collective *c = &mpi->call->collective;
+    const size_t size = pg_type_bytes(c->type);
+    const size_t bytes = size * reduce_slice_count(c->type, c->count, mpi->world);
+    return (MpiParts){buffer, bytes, bytes, c->count * size - (size_t)(mpi->world - 1) * bytes};
+}
+
+static void *part_of(const MpiParts *parts, int rank) {
+    return buffer_at(parts->base, (size_t)rank, parts->stride);
+}
+
+static size_t part_bytes(const PgMpi *mpi, const MpiParts *parts, int rank) {
+    return rank + 1 == mpi->world ? parts->last : parts->bytes;
+}
+
+// Sends each rank its part of `give`, and receives the ranks' into the parts of `take`, between the
+// ranks of a collective of this kind.
+static int exchange(PgMpi *mpi, CollectiveKind kind, MpiParts give, MpiParts take, Error *err) {
+    const Collective pattern = {.kind = kind, .root = mpi->call->collective.root};
+    for (int r = 0; r < mpi->world; r++)
+        if (r != mpi->rank && pg_sends(&pattern, mpi->rank, r) &&
+            mpi_post_send(mpi, part_of(&give, r), part_bytes(mpi, &give, r), r, TAG_DATA, err) != 0)
+            return -1;
+    for (int r = 0; r < mpi->world; r++) {
+        const size_t bytes = part_bytes(mpi, &take, r);
+        if (r == mpi->rank || !pg_sends(&pattern, r, mpi->rank)) continue;
+        mpi->moved += bytes;
+        if (mpi_post_receive(mpi, part_of(&take, r), bytes, r, TAG_DATA, err) != 0) return -1;
+    }
+    return mpi_wait(mpi, err);
 }
 
 // ---- sums --------------------------------------------------------------------------------------
 
-static ReduceSlice slice_of(const PgMpi *mpi, int rank) {
+// Reduces this rank's part [count] of all ranks' buffers into target, which may be its place in the
+// buffer. The other ranks' parts are received into scratch [W, count].
+static int reduce_part(PgMpi *mpi, MpiParts parts, unsigned char *scratch, void *target,
+                       size_t count, Error *err) {
     const Collective *c = &mpi->call->collective;
-    return reduce_slice_of(c->type, c->count, mpi->world, rank);
-}
-
-// Writes the sum over all ranks to target [count], which may be this rank's own part [count]. The
-// other ranks' parts are in scratch [W, count].
-static void add_up(const PgMpi *mpi, void *own, unsigned char *scratch, void *target,
-                   size_t count) {
-    const Collective *c = &mpi->call->collective;
-    size_t bytes = count * pg_type_bytes(c->type);
+    const size_t bytes = count * pg_type_bytes(c->type);
+    void *own = part_of(&parts, mpi->rank);
+    if (exchange(mpi, PG_REDUCE_SCATTER, parts, pieces(scratch, bytes), err) != 0) return -1;
     for (int r = 0; r < mpi->world; r++)
         mpi->sources[r] = r == mpi->rank ? own : scratch + (size_t)r * bytes;
     reduce_in_rank_order(c->type, c->op, mpi->sources, mpi->world, &target, 1, count);
-}
-
-// Reduces this rank's slice into `target`, which may be its place in the buffer.
-static int reduce_slices(PgMpi *mpi, void *target, unsigned char *scratch, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    const size_t size = pg_type_bytes(c->type);
-    const ReduceSlice mine = slice_of(mpi, mpi->rank);
-    size_t bytes = mine.count * size;
-    for (int r = 0; r < mpi->world; r++) {
-        const ReduceSlice theirs = slice_of(mpi, r);
-        if (r != mpi->rank &&
-            give_to(mpi, buffer_at(c->send, theirs.first, size), theirs.count * size, r, err) != 0)
-            return -1;
-    }
-    for (int r = 0; r < mpi->world; r++)
-        if (r != mpi->rank && take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0)
-            return -1;
-    if (mpi_wait(mpi, err) != 0) return -1;
-    add_up(mpi, buffer_at(c->send, mine.first, size), scratch, target, mine.count);
     return 0;
 }
 
-static int all_reduce(PgMpi *mpi, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    const size_t size = pg_type_bytes(c->type);
-    const ReduceSlice mine = slice_of(mpi, mpi->rank);
-    void *sum = buffer_at(c->receive, mine.first, size);
-    unsigned char *scratch = mpi_scratch(mpi, (size_t)mpi->world * mine.count * size);
-    if (reduce_slices(mpi, sum, scratch, err) != 0) return -1;
-    for (int r = 0; r < mpi->world; r++)
-        if (r != mpi->rank && give_to(mpi, sum, mine.count * size, r, err) != 0) return -1;
-    for (int r = 0; r < mpi->world; r++) {
-        const ReduceSlice theirs = slice_of(mpi, r);
-        if (r != mpi->rank && take_from(mpi, buffer_at(c->receive, theirs.first, size),
-                                        theirs.count * size, r, err) != 0)
-            return -1;
-    }
-    return mpi_wait(mpi, err);
-}
-
-// A rank other than the root keeps its buffer unchanged: its sum is written behind the parts in
+// Each rank reduces its slice; the sums are gathered at all ranks, or at the root of a PG_REDUCE. A
+// rank other than the root keeps its buffer unchanged: its sum is written behind the parts in
 // scratch.
 static int reduce(PgMpi *mpi, Error *err) {
     const Collective *c = &mpi->call->collective;
-    const size_t size = pg_type_bytes(c->type);
-    const ReduceSlice mine = slice_of(mpi, mpi->rank);
-    size_t bytes = mine.count * size, world = (size_t)mpi->world;
-    bool is_root = mpi->rank == c->root;
-    unsigned char *scratch = mpi_scratch(mpi, (world + 1) * bytes);
-    void *sum = is_root ? buffer_at(c->receive, mine.first, size) : scratch + world * bytes;
-    if (reduce_slices(mpi, sum, scratch, err) != 0) return -1;
-    if (!is_root && give_to(mpi, sum, bytes, c->root, err) != 0) return -1;
-    for (int r = 0; is_root && r < mpi->world; r++) {
-        const ReduceSlice theirs = slice_of(mpi, r);
-        if (r != mpi->rank && take_from(mpi, buffer_at(c->receive, theirs.first, size),
-                                        theirs.count * size, r, err) != 0)
-            return -1;
-    }
-    return mpi_wait(mpi, err);
-}
-
-static int reduce_scatter(PgMpi *mpi, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    size_t bytes = c->count * pg_type_bytes(c->type);
-    unsigned char *scratch = mpi_scratch(mpi, (size_t)mpi->world * bytes);
-    for (int r = 0; r < mpi->world; r++)
-        if (r != mpi->rank &&
-            give_to(mpi, buffer_at(c->send, (size_t)r, bytes), bytes, r, err) != 0)
-            return -1;
-    for (int r = 0; r < mpi->world; r++)
-        if (r != mpi->rank && take_from(mpi, scratch + (size_t)r * bytes, bytes, r, err) != 0)
-            return -1;
-    if (mpi_wait(mpi, err) != 0) return -1;
-    add_up(mpi, buffer_at(c->send, (size_t)mpi->rank, bytes), scratch, c->receive, c->count);
-    return 0;
-}
-
-// ---- copies ------------------------------------------------------------------------------------
-
-static int broadcast(PgMpi *mpi, size_t bytes, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    if (mpi->rank != c->root && take_from(mpi, c->receive, bytes, c->root, err) != 0) return -1;
-    for (int r = 0; mpi->rank == c->root && r < mpi->world; r++)
-        if (r != mpi->rank && give_to(mpi, c->send, bytes, r, err) != 0) return -1;
-    return mpi_wait(mpi, err);
-}
-
-// Gathers all ranks' buffers, in rank order, at the root or, if `all`, at every rank.
-static int gather(PgMpi *mpi, size_t bytes, bool all, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    bool gathers = all || mpi->rank == c->root;
-    if (gathers) buffer_copy(buffer_at(c->receive, (size_t)mpi->rank, bytes), c->send, bytes);
-    for (int r = 0; r < mpi->world; r++)
-        if (r != mpi->rank && (all || r == c->root) && give_to(mpi, c->send, bytes, r, err) != 0)
-            return -1;
-    for (int r = 0; gathers && r < mpi->world; r++)
-        if (r != mpi->rank &&
-            take_from(mpi, buffer_at(c->receive, (size_t)r, bytes), bytes, r, err) != 0)
-            return -1;
-    return mpi_wait(mpi, err);
-}
-
-static int scatter(PgMpi *mpi, size_t bytes, Error *err) {
-    const Collective *c = &mpi->call->collective;
-    bool is_root = mpi->rank == c->root;
-    if (!is_root && take_from(mpi, c->receive, bytes, c->root, err) != 0) return -1;
-    if (is_root) buffer_copy(c->receive, buffer_at(c->send, (size_t)mpi->rank, bytes), bytes);
-    for (int r = 0; is_root && r < mpi->world; r++)
-        if (r != mpi->rank &&
-            give_to(mpi, buffer_at(c->send, (size_t)r, bytes), bytes, r, err) != 0)
-            return -1;
-    return mpi_wait(mpi, err);
+    const size_t size = pg_type_bytes(c->type), world = (size_t)mpi->world;
+    const ReduceSlice mine = reduce_slice_of(c->type, c->count, mpi->world, mpi->rank);
+    const size_t bytes = mine.count * size;
+    const bool all = c->kind == PG_ALL_REDUCE, gathers = all || mpi->rank == c->root;
+    unsigned char *scratch = mpi_scratch(mpi, (gathers ? world : world + 1) * bytes);
+    void *sum = gathers ? buffer_at(c->receive, mine.first, size) : scratch + world * bytes;
+    if (reduce_part(mpi, slices(mpi, c->send), scratch, sum, mine.count, err) != 0) return -1;
+    return exchange(mpi, all ? PG_ALL_GATHER : PG_GATHER, whole(sum, bytes),
+                    slices(mpi, c->receive), err);
 }
 
 // ---- MPI's own all-reduce ----------------------------------------------------------------------
@@ -186,18 +128,13 @@ static int fast_all_reduce(PgMpi *mpi, MPI_Datatype type, Error *err) {
     const Collective *c = &mpi->call->collective;
     const size_t size = pg_type_bytes(c->type), most = INT_MAX / 8;
     for (size_t first = 0; first < c->count; first += most) {
-        MPI_Request request;
-        int done = 0, count = (int)(c->count - first < most ? c->count - first : most);
+        const int count = (int)(c->count - first < most ? c->count - first : most);
+        const int request = mpi_add_requests(mpi, 1, -1); // of no rank in particular
         if (MPI(MPI_Iallreduce(MPI_IN_PLACE, buffer_at(c->receive, first, size), count, type,
-                               MPI_SUM, mpi->comm, &request),
-                err) != 0)
+                               MPI_SUM, mpi->comm, &mpi->requests[request]),
+                err) != 0 ||
+            mpi_wait(mpi, err) != 0)
             return -1;
-        for (;;) {
-            if (MPI(MPI_Test(&request, &done, MPI_STATUS_IGNORE), err) != 0) return -1;
-            if (done) break;
-            if (mpi_check(mpi, err) != 0) return -1;
-            mpi_nap();
-        }
     }
     mpi->moved += 2 * (c->count * size) * (size_t)(mpi->world - 1) / (size_t)mpi->world;
     if (c->op == PG_AVG) reduce_scale(c->type, c->receive, mpi->world, c->count);
@@ -208,25 +145,28 @@ static int fast_all_reduce(PgMpi *mpi, MPI_Datatype type, Error *err) {
 
 int mpi_move(PgMpi *mpi, Error *err) {
     const Collective *c = &mpi->call->collective;
-    const size_t bytes = c->count * pg_type_bytes(c->type);
+    const size_t bytes = c->count * pg_type_bytes(c->type), rank = (size_t)mpi->rank;
+    const bool is_root = mpi->rank == c->root;
     MPI_Datatype type;
     if (c->kind == PG_ALL_REDUCE && mpi->fast && find_fast_type(c, &type))
         return fast_all_reduce(mpi, type, err);
     switch (c->kind) {
     case PG_ALL_REDUCE:
-        return all_reduce(mpi, err);
-    case PG_BROADCAST:
-        return broadcast(mpi, bytes, err);
     case PG_REDUCE:
         return reduce(mpi, err);
-    case PG_ALL_GATHER:
-        return gather(mpi, bytes, true, err);
-    case PG_GATHER:
-        return gather(mpi, bytes, false, err);
-    case PG_SCATTER:
-        return scatter(mpi, bytes, err);
     case PG_REDUCE_SCATTER:
-        return reduce_scatter(mpi, err);
+        return reduce_part(mpi, pieces(c->send, bytes),
+                           mpi_scratch(mpi, (size_t)mpi->world * bytes), c->receive, c->count, err);
+    case PG_BROADCAST:
+        return exchange(mpi, c->kind, whole(c->send, bytes), whole(c->receive, bytes), err);
+    case PG_ALL_GATHER:
+    case PG_GATHER:
+        if (c->kind == PG_ALL_GATHER || is_root)
+            buffer_copy(buffer_at(c->receive, rank, bytes), c->send, bytes);
+        return exchange(mpi, c->kind, whole(c->send, bytes), pieces(c->receive, bytes), err);
+    case PG_SCATTER:
+        if (is_root) buffer_copy(c->receive, buffer_at(c->send, rank, bytes), bytes);
+        return exchange(mpi, c->kind, pieces(c->send, bytes), whole(c->receive, bytes), err);
     default: // PG_BARRIER: mpi_meet has waited for all ranks
         return 0;
     }

@@ -9,6 +9,7 @@
 
 #include "common/base/clock.h"
 #include "common/base/memory.h"
+#include "ddp/group/buffer.h"
 #include "ddp/group/message.h"
 #include "ddp/group/mpi/mpi_internal.h"
 
@@ -195,41 +196,35 @@ int mpi_wait(PgMpi *mpi, Error *err) {
 
 // ---- the begin of a collective -----------------------------------------------------------------
 
-static int exchange_headers(PgMpi *mpi, Error *err) {
-    for (int r = 0; r < mpi->world; r++) {
-        MpiHeader *from = &mpi->headers[r];
-        if (r == mpi->rank)
-            *from = mpi->own;
-        else if (mpi_post_receive(mpi, from, sizeof *from, r, TAG_HEADER, err) != 0 ||
-                 mpi_post_send(mpi, &mpi->own, sizeof mpi->own, r, TAG_HEADER, err) != 0)
+int mpi_swap(PgMpi *mpi, void *entries, size_t bytes, int count, int tag, Error *err) {
+    const int first = mpi->rank / count * count;
+    const void *mine = buffer_at(entries, (size_t)(mpi->rank - first), bytes);
+    for (int r = first; r < first + count; r++) {
+        void *theirs = buffer_at(entries, (size_t)(r - first), bytes);
+        if (r == mpi->rank) continue;
+        if (mpi_post_receive(mpi, theirs, bytes, r, tag, err) != 0 ||
+            mpi_post_send(mpi, mine, bytes, r, tag, err) != 0)
             return -1;
     }
     return mpi_wait(mpi, err);
 }
 
-static int compare_headers(const PgMpi *mpi, Error *err) {
-    const MpiHeader *first = &mpi->headers[0];
-    for (int r = 1; r < mpi->world; r++) {
-        const MpiHeader *other = &mpi->headers[r];
-        if (pg_fingerprint_compare(mpi->call, &first->call, &other->call, r, err) != 0) return -1;
-        if (first->fast != other->fast)
-            return error_set(err, STATUS_USAGE, "rank 0 runs %s fast sums, and rank %d %s",
-                             first->fast ? "with" : "without", r,
-                             other->fast ? "with them" : "without");
-    }
-    return 0;
-}
-
 int mpi_meet(PgMpi *mpi, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
     mpi->count = 0;
-    mpi->own = (MpiHeader){.call = pg_fingerprint(mpi->call),
-                           .allocation = allocation,
-                           .offset = offset,
-                           .fast = mpi->fast};
-    if (exchange_headers(mpi, err) != 0 || compare_headers(mpi, err) != 0) return -1;
+    mpi->headers[mpi->rank] = (MpiHeader){.call = pg_fingerprint(mpi->call),
+                                          .allocation = allocation,
+                                          .offset = offset,
+                                          .fast = mpi->fast};
+    if (mpi_swap(mpi, mpi->headers, sizeof *mpi->headers, mpi->world, TAG_HEADER, err) != 0)
+        return -1;
     *direct = allocation != 0;
     for (int r = 0; r < mpi->world; r++) {
-        const MpiHeader *header = &mpi->headers[r];
+        const MpiHeader *header = &mpi->headers[r], *first = &mpi->headers[0];
+        if (pg_fingerprint_compare(mpi->call, &first->call, &header->call, r, err) != 0) return -1;
+        if (first->fast != header->fast)
+            return error_set(err, STATUS_USAGE, "rank 0 runs %s fast sums, and rank %d %s",
+                             first->fast ? "with" : "without", r,
+                             header->fast ? "with them" : "without");
         *direct = *direct && header->allocation == allocation && header->offset == offset;
     }
     return 0;

@@ -40,14 +40,12 @@ static int run_together(PgMpi *mpi, PgCall *call, Error *err) {
     const Collective *c = &call->collective;
     const size_t bytes = c->count * pg_type_bytes(c->type);
     const bool shares = c->kind == PG_ALL_REDUCE && bytes > 0 && mpi->hosts.blocked && !mpi->fast;
-    const MpiAllocation *a = shares ? mpi_find_allocation(mpi, c->receive, bytes) : NULL;
-    const size_t offset = a ? (size_t)((unsigned char *)c->receive - a->base) -
-                                  (size_t)mpi->hosts.local_rank * a->stride
-                            : 0;
+    const SharedBlocks *b = shares ? blocks_find(mpi->allocations, c->receive, bytes) : NULL;
+    const size_t offset = b ? blocks_offset(b, c->receive) : 0;
     bool direct;
-    if (mpi_meet(mpi, a ? a->id : 0, offset, &direct, err) != 0) return -1;
+    if (mpi_meet(mpi, b ? b->id : 0, offset, &direct, err) != 0) return -1;
     call->met_ns = clock_ns();
-    return direct ? mpi_host_all_reduce(mpi, a, err) : mpi_move(mpi, err);
+    return direct ? mpi_host_all_reduce(mpi, b, err) : mpi_move(mpi, err);
 }
 
 static int run(void *state, PgCall *call, uint64_t *moved, Error *err) {
@@ -78,39 +76,23 @@ static int use_fast_sums(void *state) {
 
 // ---- shared memory -----------------------------------------------------------------------------
 
-static MpiAllocation *allocate_alone(size_t bytes) {
-    MpiAllocation *a = memory_zalloc(sizeof *a);
-    a->stride = segment_whole_pages(bytes);
-    a->base = aligned_alloc(segment_whole_pages(1), a->stride);
-    CHECK(a->base, "no memory for %zu bytes", bytes);
-    memset(a->base, 0, a->stride);
-    return a;
-}
-
 static void *shared_alloc(void *state, const PgCall *call, Error *err) {
     PgMpi *mpi = state;
-    const size_t bytes = call->collective.count;
+    const size_t stride = segment_whole_pages(call->collective.count);
+    SharedBlocks blocks = {.stride = stride, .rank = mpi->hosts.local_rank};
     bool direct;
     mpi->call = call;
     if (mpi_meet(mpi, 0, 0, &direct, err) != 0) return NULL;
-    MpiAllocation *a = mpi->hosts.blocked ? mpi_share(mpi, bytes, err) : allocate_alone(bytes);
-    if (!a) return NULL;
-    a->id = mpi->hosts.blocked ? call->sequence : 0;
-    a->next = mpi->allocations;
-    mpi->allocations = a;
-    return a->base + (size_t)mpi->hosts.local_rank * a->stride;
-}
-
-static void free_allocations(PgMpi *mpi) {
-    while (mpi->allocations) {
-        MpiAllocation *a = mpi->allocations;
-        mpi->allocations = a->next;
-        if (a->segment)
-            segment_release(a->segment);
-        else
-            free(a->base);
-        free(a);
+    if (mpi->hosts.blocked) {
+        blocks.segment = mpi_share(mpi, stride, err);
+        if (!blocks.segment) return NULL;
+        blocks.id = call->sequence;
+        blocks.base = blocks.segment->base;
+    } else {
+        blocks.base = aligned_alloc(segment_whole_pages(1), stride);
+        CHECK(blocks.base, "no memory for %zu bytes", stride);
     }
+    return memset(blocks_own(blocks_add(&mpi->allocations, blocks)), 0, stride);
 }
 
 // ---- opening and closing -----------------------------------------------------------------------
@@ -118,7 +100,7 @@ static void free_allocations(PgMpi *mpi) {
 static void close_group(void *state) {
     PgMpi *mpi = state;
     if (mpi->failed) return; // messages into it may be in flight
-    free_allocations(mpi);
+    blocks_free(&mpi->allocations);
     CallWatch *watch = call_watch_begin(NULL, "MPI_Comm_free", mpi->timeout_s);
     MPI_Comm_free(&mpi->comm);
     call_watch_end(watch);

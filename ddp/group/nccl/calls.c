@@ -44,23 +44,6 @@ static bool is_in_place(const Collective *c) {
     return c->kind == PG_ALL_REDUCE || c->kind == PG_BROADCAST || c->kind == PG_REDUCE;
 }
 
-static size_t send_bytes(const PgNccl *nccl, const Collective *c) {
-    size_t bytes = c->count * pg_type_bytes(c->type);
-    if (c->kind == PG_RECV || c->kind == PG_BARRIER || is_in_place(c)) return 0;
-    if (c->kind == PG_REDUCE_SCATTER || (c->kind == PG_SCATTER && c->root == nccl->rank))
-        return bytes * (size_t)nccl->world;
-    return c->kind == PG_SCATTER ? 0 : bytes;
-}
-
-// A collective in place counts its buffer here.
-static size_t receive_bytes(const PgNccl *nccl, const Collective *c) {
-    size_t bytes = c->count * pg_type_bytes(c->type);
-    if (c->kind == PG_SEND || c->kind == PG_BARRIER) return 0;
-    if (c->kind == PG_ALL_GATHER || (c->kind == PG_GATHER && c->root == nccl->rank))
-        return bytes * (size_t)nccl->world;
-    return c->kind == PG_GATHER ? 0 : bytes;
-}
-
 // Bytes that this rank receives in a ring, the minimum without support of the network.
 static uint64_t ring_bytes(const PgNccl *nccl, const Collective *c) {
     uint64_t bytes = c->count * pg_type_bytes(c->type), world = (uint64_t)nccl->world;
@@ -86,25 +69,20 @@ static uint64_t ring_bytes(const PgNccl *nccl, const Collective *c) {
 
 // ---- the calls ---------------------------------------------------------------------------------
 
-// Between ncclGroupStart and ncclGroupEnd: one rank and each of the others. The root's own part is
+// Between ncclGroupStart and ncclGroupEnd: the root and each of the others. The root's own part is
 // a copy.
 static ncclResult_t queue_star(PgNccl *nccl, const Collective *c, const OnDevice *at) {
-    size_t bytes = c->count * pg_type_bytes(c->type);
+    const size_t bytes = c->count * pg_type_bytes(c->type);
     ncclResult_t result = ncclSuccess;
-    bool gathers = c->kind == PG_GATHER;
-    if (c->root != nccl->rank)
-        return gathers ? ncclSend(at->send, c->count, types[c->type], c->root, nccl->communicator,
-                                  nccl->stream)
-                       : ncclRecv(at->receive, c->count, types[c->type], c->root,
-                                  nccl->communicator, nccl->stream);
     for (int r = 0; r < nccl->world && result == ncclSuccess; r++) {
+        const size_t offset = c->root == nccl->rank ? (size_t)r * bytes : 0;
         if (r == nccl->rank) continue;
-        if (gathers)
-            result = ncclRecv((char *)at->receive + (size_t)r * bytes, c->count, types[c->type], r,
+        if (pg_sends(c, nccl->rank, r))
+            result = ncclSend((const char *)at->send + offset, c->count, types[c->type], r,
                               nccl->communicator, nccl->stream);
-        else
-            result = ncclSend((const char *)at->send + (size_t)r * bytes, c->count, types[c->type],
-                              r, nccl->communicator, nccl->stream);
+        if (pg_sends(c, r, nccl->rank))
+            result = ncclRecv((char *)at->receive + offset, c->count, types[c->type], r,
+                              nccl->communicator, nccl->stream);
     }
     return result;
 }
@@ -130,38 +108,28 @@ static int run_star(PgNccl *nccl, const Collective *c, const OnDevice *at, Error
 }
 
 static int call_nccl(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
-    ncclComm_t communicator = nccl->communicator;
-    cudaStream_t stream = nccl->stream;
-    ncclDataType_t type = types[c->type];
-    ncclRedOp_t op = ops[c->op];
+    const ncclComm_t group = nccl->communicator;
+    const cudaStream_t stream = nccl->stream;
+    const ncclDataType_t type = types[c->type];
+    const ncclRedOp_t op = ops[c->op];
+    const size_t n = c->count;
+    const void *from = at->send;
+    void *to = at->receive;
     switch (c->kind) {
     case PG_ALL_REDUCE:
-        return NCCL(
-            nccl, ncclAllReduce(at->receive, at->receive, c->count, type, op, communicator, stream),
-            err);
+        return NCCL(nccl, ncclAllReduce(to, to, n, type, op, group, stream), err);
     case PG_BROADCAST:
-        return NCCL(
-            nccl,
-            ncclBroadcast(at->receive, at->receive, c->count, type, c->root, communicator, stream),
-            err);
+        return NCCL(nccl, ncclBroadcast(to, to, n, type, c->root, group, stream), err);
     case PG_REDUCE:
-        return NCCL(
-            nccl,
-            ncclReduce(at->receive, at->receive, c->count, type, op, c->root, communicator, stream),
-            err);
+        return NCCL(nccl, ncclReduce(to, to, n, type, op, c->root, group, stream), err);
     case PG_ALL_GATHER:
-        return NCCL(
-            nccl, ncclAllGather(at->send, at->receive, c->count, type, communicator, stream), err);
+        return NCCL(nccl, ncclAllGather(from, to, n, type, group, stream), err);
     case PG_REDUCE_SCATTER:
-        return NCCL(
-            nccl,
-            ncclReduceScatter(at->send, at->receive, c->count, type, op, communicator, stream),
-            err);
+        return NCCL(nccl, ncclReduceScatter(from, to, n, type, op, group, stream), err);
     case PG_SEND:
-        return NCCL(nccl, ncclSend(at->send, c->count, type, c->root, communicator, stream), err);
+        return NCCL(nccl, ncclSend(from, n, type, c->root, group, stream), err);
     case PG_RECV:
-        return NCCL(nccl, ncclRecv(at->receive, c->count, type, c->root, communicator, stream),
-                    err);
+        return NCCL(nccl, ncclRecv(to, n, type, c->root, group, stream), err);
     default:
         return run_star(nccl, c, at, err);
     }
@@ -169,9 +137,8 @@ static int call_nccl(PgNccl *nccl, const Collective *c, const OnDevice *at, Erro
 
 static int run_on_device(PgNccl *nccl, const Collective *c, const OnDevice *at, Error *err) {
     if (call_nccl(nccl, c, at, err) != 0) return -1;
-    bool averages = c->op == PG_AVG && (c->kind == PG_ALL_REDUCE || c->kind == PG_REDUCE_SCATTER ||
-                                        (c->kind == PG_REDUCE && c->root == nccl->rank));
-    if (averages) nccl_scale(nccl, c->type, at->receive, c->count);
+    const bool has_sum = pg_reduces(c->kind) && (c->kind != PG_REDUCE || c->root == nccl->rank);
+    if (c->op == PG_AVG && has_sum) nccl_scale(nccl, c->type, at->receive, c->count);
     return 0;
 }
 
@@ -223,7 +190,9 @@ static int stage_out(PgNccl *nccl, NcclStage *stage, void *buffer, size_t bytes,
 
 static int run_staged(PgNccl *nccl, const Collective *c, const NcclTicket *ticket, Error *err) {
     OnDevice at = {c->send, c->receive};
-    size_t sent = send_bytes(nccl, c), received = receive_bytes(nccl, c);
+    const size_t size = pg_type_bytes(c->type);
+    const size_t sent = pg_send_count(c, nccl->rank, nccl->world) * size;
+    const size_t received = pg_receive_count(c, nccl->rank, nccl->world) * size;
     if (ticket->host_send && !is_in_place(c)) {
         if (stage_in(nccl, &nccl->send, c->send, sent, err) != 0) return -1;
         at.send = nccl->send.device;

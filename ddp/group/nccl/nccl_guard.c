@@ -26,17 +26,16 @@ struct NcclGuard {
     Error error; // why the communicator was aborted
 };
 
-// ncclCommInitRank returns the communicator: before, there is nothing to abort.
-static void end_process(const Error *cause) {
-    fprintf(stderr, "error: %s; and the communicator, which blocks, is not made\n", cause->message);
-    _exit(STATUS_FAILED);
-}
-
-// With the mutex held, while a thread is inside NCCL.
+// With the mutex held, while a thread is inside NCCL. Before ncclCommInitRank returns the
+// communicator, there is nothing to abort, and the process ends.
 static void check_call(NcclGuard *guard) {
     PgNccl *nccl = guard->nccl;
     if (nccl_check(nccl, nccl->call, &guard->error) == 0) return;
-    if (!nccl->communicator) end_process(&guard->error);
+    if (!nccl->communicator) {
+        fprintf(stderr, "error: %s; and the communicator, which blocks, is not made\n",
+                guard->error.message);
+        _exit(STATUS_FAILED);
+    }
     nccl_tell_failure(nccl, guard->error.message);
     nccl_abort(nccl, guard->error.message);
 }

@@ -10,8 +10,8 @@
 #include <string.h>
 
 #include "common/base/clock.h"
-#include "common/base/format.h"
 #include "common/base/sync.h"
+#include "ddp/group/message.h"
 #include "ddp/group/nccl/nccl_internal.h"
 
 enum {
@@ -95,46 +95,37 @@ static bool is_missing(PgNccl *nccl, const PgCall *call, int r, char at[NCCL_AT_
     return r != nccl->rank && strtoull(at, NULL, 10) < call->sequence;
 }
 
-static const char *describe_call(const PgCall *call, char text[NCCL_AT_MAX]) {
-    char name[PG_DESCRIPTION_MAX];
-    if (call->sequence > 0)
-        snprintf(text, NCCL_AT_MAX, "collective %ju %s", (uintmax_t)call->sequence,
-                 pg_describe(call->operation, &call->collective, name));
-    else if (pg_is_pairwise(call->operation))
-        snprintf(text, NCCL_AT_MAX, "%s", pg_describe(call->operation, &call->collective, name));
+static void add_call(PgMessage message, const PgCall *call) {
+    if (call->sequence == 0 && !pg_is_pairwise(call->operation))
+        format_append(message, PG_MESSAGE_MAX, "joining or leaving the group");
     else
-        snprintf(text, NCCL_AT_MAX, "joining or leaving the group");
-    return text;
+        pg_message_add_call(message, call);
 }
 
 // "rank 0: collective 18 all_reduce(F32, 10, sum): rank 1 did not arrive within 30.0 s; rank 1 last
 // called 17 barrier"
 static int fail_late(PgNccl *nccl, const PgCall *call, Error *err) {
-    char names[160] = "", details[400] = "", at[NCCL_AT_MAX], rank[PG_RANK_NAME_MAX];
-    int missing = 0;
+    PgMessage message = "", details = "";
+    PgLate late = {.count = 0};
+    char at[NCCL_AT_MAX], name[PG_RANK_NAME_MAX];
     tell_at(nccl);
     for (int r = 0; r < nccl->world; r++) {
-        if (!is_missing(nccl, call, r, at) || (missing && call->monitor == MONITOR_FIRST)) continue;
-        const char *name = pg_rank_name(call->global, r, rank), *comma = missing++ ? ", " : "";
-        format_append(names, sizeof names, "%s%s", comma, name);
-        format_append(details, sizeof details, "%srank %s last called %s", comma, name, at);
+        if (!is_missing(nccl, call, r, at) || !pg_late_add(&late, call, r)) continue;
+        format_append(details, sizeof details, "%srank %s last called %s",
+                      late.count > 1 ? ", " : "", pg_rank_name(call->global, r, name), at);
     }
-    char what[NCCL_AT_MAX];
-    describe_call(call, what);
-    if (missing == 0)
+    format_append(message, PG_MESSAGE_MAX, "rank %d: ", nccl->rank);
+    add_call(message, call);
+    format_append(message, PG_MESSAGE_MAX, ": ");
+    if (late.count == 0)
         return error_set(err, STATUS_FAILED,
-                         "rank %d: %s: not done within %.1f s, though %s: is the network or a GPU "
-                         "at a standstill?",
-                         nccl->rank, what, call->timeout_s,
+                         "%snot done within %.1f s, though %s: is the network or a GPU at a "
+                         "standstill?",
+                         message, call->timeout_s,
                          nccl->store_lost ? "no rank is known to be missing"
                                           : "all ranks called it");
-    if (call->monitor == MONITOR_NONE)
-        return error_set(err, STATUS_FAILED,
-                         "rank %d: %s: rank %s did not arrive within %.1f s; %s", nccl->rank, what,
-                         names, call->timeout_s, details);
-    return error_set(
-        err, STATUS_FAILED, "rank %d: %s: Rank%s %s failed to pass monitoredBarrier in %.0f ms; %s",
-        nccl->rank, what, missing == 1 ? "" : "s", names, call->timeout_s * 1e3, details);
+    pg_message_add_late(message, call, &late);
+    return error_set(err, STATUS_FAILED, "%s%.400s", message, details);
 }
 
 // ---- failures ----------------------------------------------------------------------------------
@@ -155,13 +146,14 @@ static int poll_failure(PgNccl *nccl, Error *err) {
 // An asynchronous error of NCCL. Waits first for another rank's error, which may name the cause.
 static int fail_asynchronously(PgNccl *nccl, const PgCall *call, ncclResult_t result, Error *err) {
     const struct timespec pause = {.tv_sec = 0, .tv_nsec = STORE_POLL_NS};
-    char what[NCCL_AT_MAX];
+    PgMessage what = "";
     nanosleep(&pause, NULL);
     nccl->polled_ns = 0;
     if (poll_failure(nccl, err) != 0) return -1;
+    if (call) add_call(what, call);
     return error_set(err, STATUS_FAILED, "rank %d: %s: %s: %s", nccl->rank,
-                     call ? describe_call(call, what) : "between collectives",
-                     ncclGetErrorString(result), ncclGetLastError(nccl->communicator));
+                     call ? what : "between collectives", ncclGetErrorString(result),
+                     ncclGetLastError(nccl->communicator));
 }
 
 int nccl_check(PgNccl *nccl, const PgCall *call, Error *err) {

@@ -153,17 +153,13 @@ static void stop(PgNccl *nccl) {
     nccl->first = nccl->last = NULL;
 }
 
-static bool has_failed(PgNccl *nccl) {
-    pthread_mutex_lock(&nccl->mutex);
-    bool failed = nccl->failed;
-    pthread_mutex_unlock(&nccl->mutex);
-    return failed;
-}
-
 static int queue_poll(void *state, PgCall *done, bool *busy, Error *err) {
     PgNccl *nccl = state;
     (void)cuda_enter(nccl->device);
-    if (has_failed(nccl)) {
+    pthread_mutex_lock(&nccl->mutex);
+    const bool failed = nccl->failed;
+    pthread_mutex_unlock(&nccl->mutex);
+    if (failed) {
         stop(nccl);
         *busy = false;
         return 0;
@@ -194,13 +190,6 @@ static void queue_abort(void *state, const char *message) {
 }
 
 // ---- shared memory -----------------------------------------------------------------------------
-
-static void release_region(PgNccl *nccl, NcclRegion *region) {
-    if (region->handle && nccl->communicator)
-        (void)ncclCommDeregister(nccl->communicator, region->handle);
-    (void)ncclMemFree(region->memory);
-    free(region);
-}
 
 static void *queue_shared_alloc(void *state, const PgCall *call, Error *err) {
     PgNccl *nccl = state;
@@ -238,7 +227,10 @@ static void queue_close(void *state) {
         nccl->cuda->compute); // it may still read gradients, and unmapping does not wait
     for (NcclRegion *next, *region = nccl->regions; region; region = next) {
         next = region->next;
-        release_region(nccl, region);
+        if (region->handle && nccl->communicator)
+            (void)ncclCommDeregister(nccl->communicator, region->handle);
+        (void)ncclMemFree(region->memory);
+        free(region);
     }
     nccl_disconnect(nccl);
     nccl_guard_close(nccl);
@@ -252,14 +244,6 @@ static void queue_close(void *state) {
     free(nccl);
 }
 
-// The first group of a device uses the device's stream, every other group its own: two groups on
-// one stream would deadlock where two ranks call them in different orders.
-static cudaStream_t choose_stream(const CudaDevice *cuda, bool first) {
-    cudaStream_t stream = cuda->communication;
-    if (!first) CUDA(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-    return stream;
-}
-
 // Takes the endpoint's store. NULL with err filled; then `leave` was not called.
 static PgNccl *open_state(const PgEndpoint *endpoint, const char *name, Error *err) {
     PgNccl *nccl = memory_zalloc(sizeof *nccl);
@@ -271,7 +255,10 @@ static PgNccl *open_state(const PgEndpoint *endpoint, const char *name, Error *e
     Error error = {0};
     nccl->device = endpoint->device;
     nccl->cuda = cuda_enter(endpoint->device);
-    nccl->stream = choose_stream(nccl->cuda, endpoint->leave != NULL);
+    // The first group of a device uses the device's stream, every other group its own: two groups
+    // on one stream would deadlock where two ranks call them in different orders.
+    nccl->stream = nccl->cuda->communication;
+    if (!endpoint->leave) CUDA(cudaStreamCreateWithFlags(&nccl->stream, cudaStreamNonBlocking));
     nccl->rank = endpoint->rank;
     nccl->world = endpoint->world;
     nccl->timeout_s = endpoint->options->timeout_s;

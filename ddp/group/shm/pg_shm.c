@@ -105,98 +105,64 @@ static int shm_reach(PgEndpoint *endpoint, Error *err) {
 
 // ---- shared allocations ---------------------------------------------------------------------
 
-static unsigned char *block(const ShmAllocation *allocation, int rank) {
-    return allocation->segment->base + (size_t)rank * allocation->stride;
+void *shm_peer_memory(void *state, const void *buffer, int rank) {
+    const PgShm *shm = state;
+    const SharedBlocks *blocks = blocks_find(shm->allocations, buffer, 0);
+    CHECK(blocks, "buffer %p is in no shared allocation", buffer);
+    return blocks_peer(blocks, buffer, rank);
 }
 
-// The allocation whose block of this rank contains [buffer, buffer + bytes), or NULL.
-static const ShmAllocation *find_allocation(const PgShm *shm, const void *buffer, size_t bytes) {
-    uintptr_t begin = (uintptr_t)buffer;
-    for (const ShmAllocation *a = shm->allocations; a; a = a->next) {
-        uintptr_t first = (uintptr_t)block(a, shm->rank);
-        if (begin >= first && begin - first < a->stride && bytes <= a->stride - (begin - first))
-            return a;
+// Shares a segment: *segment, on the rank that has created it, which announces it to the other
+// ranks. They open it after the barrier if `opens`. Race-free: between shm_begin and that barrier
+// no rank reads the announcement.
+static int share_segment(PgShm *shm, PgShmSegment **segment, bool opens, size_t bytes, Error *err) {
+    ShmControl *control = shm->control;
+    const bool created = *segment;
+    if (created) {
+        control->pid = (int)getpid();
+        control->fd = (*segment)->fd;
+        control->segment = *segment;
     }
-    return NULL;
-}
-
-void *shm_peer_buffer(const PgShm *shm, const void *buffer, int rank) {
-    const ShmAllocation *a = find_allocation(shm, buffer, 0);
-    CHECK(a, "buffer %p is in no shared allocation", buffer);
-    size_t offset = (size_t)((const unsigned char *)buffer - block(a, shm->rank));
-    return block(a, rank) + offset;
-}
-
-static void *shm_peer_memory(void *state, const void *mine, int rank) {
-    return shm_peer_buffer(state, mine, rank);
-}
-
-// Takes the segment, which shm_close releases.
-static ShmAllocation *add_allocation(PgShm *shm, PgShmSegment *segment, size_t stride) {
-    ShmAllocation *a = memory_zalloc(sizeof *a);
-    *a = (ShmAllocation){
-        .id = shm->call->sequence, .segment = segment, .stride = stride, .next = shm->allocations};
-    shm->allocations = a;
-    return a;
-}
-
-// Announces a segment to the other ranks, which read it after the next barrier.
-static void announce(PgShm *shm, PgShmSegment *segment) {
-    shm->control->pid = (int)getpid();
-    shm->control->fd = segment->fd;
-    shm->control->segment = segment;
-}
-
-static PgShmSegment *find_announced(PgShm *shm, size_t bytes, Error *err) {
-    const ShmControl *control = shm->control;
-    return shm->threads ? segment_share(control->segment)
-                        : segment_open(control->pid, control->fd, bytes, err);
-}
-
-// Rank 0: creates the segment. Race-free: between shm_begin and the next barrier the other ranks do
-// not read the announcement.
-static ShmAllocation *make_blocks(PgShm *shm, size_t stride, Error *err) {
-    if (stride > (SIZE_MAX >> 1) / (size_t)shm->world) {
-        error_set(err, STATUS_FAILED, "shared memory: the size overflows");
-        return NULL;
+    if (shm_barrier(shm, err) != 0) {
+        // Released by shm_close: another thread may still open it.
+        blocks_add(&shm->allocations, (SharedBlocks){.segment = *segment});
+        return -1;
     }
-    PgShmSegment *segment = segment_create(stride * (size_t)shm->world, err);
-    if (!segment) return NULL;
-    announce(shm, segment);
-    return add_allocation(shm, segment, stride);
-}
-
-// The other ranks: open the segment of rank 0.
-static ShmAllocation *find_blocks(PgShm *shm, size_t stride, Error *err) {
-    PgShmSegment *segment = find_announced(shm, stride * (size_t)shm->world, err);
-    return segment ? add_allocation(shm, segment, stride) : NULL;
-}
-
-// First touch: writing this rank's block places its pages on this rank's NUMA node. Then maps the
-// other ranks' pages, so that no training step takes page faults.
-static int settle(PgShm *shm, ShmAllocation *a, Error *err) {
-    memset(block(a, shm->rank), 0, a->stride);
-    if (shm_barrier(shm, err) != 0) return -1;
-    if (shm->rank == 0) segment_seal(a->segment); // all have opened it
-#ifdef MADV_POPULATE_WRITE // Linux 5.14; before, the first step takes the faults
-    if (!shm->threads) madvise(a->segment->base, a->segment->bytes, MADV_POPULATE_WRITE);
-#endif
-    return 0;
+    if (created || !opens) return 0;
+    *segment = shm->threads ? segment_share(control->segment)
+                            : segment_open(control->pid, control->fd, bytes, err);
+    return *segment ? 0 : -1;
 }
 
 static void *shm_shared_alloc(void *state, const PgCall *call, Error *err) {
     PgShm *shm = state;
-    ShmAllocation *a = NULL;
-    bool direct, is_first = shm->rank == 0;
-    size_t bytes = call->collective.count, stride = segment_whole_pages(bytes);
+    PgShmSegment *segment = NULL;
+    const bool creates = shm->rank == 0;
+    const size_t world = (size_t)shm->world, stride = segment_whole_pages(call->collective.count);
+    bool direct;
     shm->call = call;
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return NULL;
-    if (is_first && !(a = make_blocks(shm, stride, err))) return NULL;
+    if (stride > (SIZE_MAX >> 1) / world) {
+        error_set(err, STATUS_FAILED, "shared memory: the size overflows");
+        return NULL;
+    }
+    if (creates && !(segment = segment_create(stride * world, err))) return NULL;
+    if (share_segment(shm, &segment, true, stride * world, err) != 0) return NULL;
+    const SharedBlocks *blocks = blocks_add(&shm->allocations, (SharedBlocks){.id = call->sequence,
+                                                                              .segment = segment,
+                                                                              .base = segment->base,
+                                                                              .stride = stride,
+                                                                              .rank = shm->rank});
+    // First touch: writing this rank's block places its pages on this rank's NUMA node. Then maps
+    // the other ranks' pages, so that no training step takes page faults.
+    memset(blocks_own(blocks), 0, stride);
     if (shm_barrier(shm, err) != 0) return NULL;
-    if (!is_first && !(a = find_blocks(shm, stride, err))) return NULL;
-    if (settle(shm, a, err) != 0) return NULL;
+    if (creates) segment_seal(segment); // all have opened it
+#ifdef MADV_POPULATE_WRITE              // Linux 5.14; before, the first step takes the faults
+    if (!shm->threads) madvise(segment->base, segment->bytes, MADV_POPULATE_WRITE);
+#endif
     shm_finish(shm);
-    return block(a, shm->rank);
+    return blocks_own(blocks);
 }
 
 // ---- the backend ----------------------------------------------------------------------------
@@ -225,33 +191,23 @@ static const void *direct_buffer(const PgShm *shm, const Collective *c, size_t *
                                                                                        : NULL;
 }
 
-// Returns the id of the shared allocation that contains this rank's buffer, and the buffer's
-// *offset in it; 0: private memory.
-static uint64_t find_buffer(const PgShm *shm, const Collective *c, uint64_t *offset) {
-    size_t bytes;
-    const void *buffer = direct_buffer(shm, c, &bytes);
-    const ShmAllocation *a = buffer ? find_allocation(shm, buffer, bytes) : NULL;
-    *offset = a ? (uint64_t)((const unsigned char *)buffer - block(a, shm->rank)) : 0;
-    return a ? a->id : 0;
-}
-
-static int run_pair(PgShm *shm, const PgCall *call, Error *err) {
-    return call->operation == PG_SEND ? shm_send(shm, err) : shm_receive(shm, err);
-}
-
 // Waits for all ranks in shm_begin, then moves the bytes.
 static int shm_run(void *state, PgCall *call, uint64_t *moved, Error *err) {
     PgShm *shm = state;
-    bool direct;
-    uint64_t offset;
+    int status = 0;
     shm->call = call;
     shm->moved = 0;
-    int status = 0;
-    if (pg_is_pairwise(call->operation)) {
-        status = run_pair(shm, call, err);
+    if (call->operation == PG_SEND) {
+        status = shm_send(shm, err);
+    } else if (call->operation == PG_RECV) {
+        status = shm_receive(shm, err);
     } else {
-        uint64_t allocation = find_buffer(shm, &call->collective, &offset);
-        if (shm_begin(shm, allocation, offset, &direct, err) != 0) return -1;
+        size_t bytes;
+        bool direct;
+        const void *buffer = direct_buffer(shm, &call->collective, &bytes);
+        const SharedBlocks *b = buffer ? blocks_find(shm->allocations, buffer, bytes) : NULL;
+        const size_t offset = b ? blocks_offset(b, buffer) : 0;
+        if (shm_begin(shm, b ? b->id : 0, offset, &direct, err) != 0) return -1;
         call->met_ns = clock_ns();
         if (call->operation != PG_BARRIER)
             status = direct ? shm_direct(shm, err) : shm_staged(shm, err);
@@ -275,51 +231,32 @@ static PgShm *attach_rank(PgShmSegment *segment, int rank, bool threads) {
     return shm;
 }
 
-static void shm_abort_state(void *state, const char *message) {
-    shm_abort(state, message);
-}
-
 static void shm_close(void *state) {
     PgShm *shm = state;
     sync_store(&shm->control->slots[shm->rank].presence, RANK_CLOSED);
-    while (shm->allocations) {
-        ShmAllocation *a = shm->allocations;
-        shm->allocations = a->next;
-        segment_release(a->segment);
-        free(a);
-    }
+    blocks_free(&shm->allocations);
     segment_release(shm->segment);
     free(shm);
 }
 
-// Opens this rank's end of a subgroup: its first member creates the control segment, the others
-// attach to it.
-static PgShm *join_members(PgShm *shm, int rank, int count, Error *err) {
-    PgShmSegment *segment =
-        rank == 0 ? create_control(count, err) : find_announced(shm, control_bytes(count), err);
-    if (!segment) return NULL;
-    if (rank == 0) announce(shm, segment);
-    return attach_rank(segment, rank, shm->threads);
-}
-
-// Ranks outside take part in the barriers only. The last barrier means that all members have
-// attached.
+// The first member creates the control segment, the others attach to it. Ranks outside take part in
+// the barriers only. The last barrier means that all members have attached.
 static int shm_new_subgroup(void *state, const PgCall *call, void **member, Error *err) {
-    PgShm *shm = state, *own = NULL;
+    PgShm *shm = state;
+    PgShmSegment *segment = NULL;
     const uint64_t members = call->collective.count;
     const int count = pg_member_count(members), own_rank = pg_member_rank(members, shm->rank);
     bool direct;
     shm->call = call;
     if (shm_begin(shm, 0, 0, &direct, err) != 0) return -1;
-    if (own_rank == 0 && !(own = join_members(shm, own_rank, count, err))) return -1;
-    int status = shm_barrier(shm, err);
-    if (!status && own_rank > 0 && !(own = join_members(shm, own_rank, count, err))) status = -1;
-    if (!status) status = shm_barrier(shm, err);
-    if (status) {
+    if (own_rank == 0 && !(segment = create_control(count, err))) return -1;
+    if (share_segment(shm, &segment, own_rank >= 0, control_bytes(count), err) != 0) return -1;
+    PgShm *own = segment ? attach_rank(segment, own_rank, shm->threads) : NULL;
+    if (shm_barrier(shm, err) != 0) {
         if (own) shm_close(own);
         return -1;
     }
-    if (own_rank == 0) segment_seal(own->segment);
+    if (own_rank == 0) segment_seal(segment);
     shm_finish(shm);
     *member = own;
     return 0;
@@ -330,7 +267,7 @@ static const PgBackend backend_shm = {.name = "shm",
                                       .shared_alloc = shm_shared_alloc,
                                       .peer_memory = shm_peer_memory,
                                       .new_subgroup = shm_new_subgroup,
-                                      .abort = shm_abort_state,
+                                      .abort = shm_abort,
                                       .close = shm_close};
 
 // ---- groups ---------------------------------------------------------------------------------

@@ -106,3 +106,45 @@ void segment_release(PgShmSegment *segment) {
     pthread_mutex_destroy(&segment->mutex);
     free(segment);
 }
+
+// ---- blocks ------------------------------------------------------------------------------------
+
+SharedBlocks *blocks_add(SharedBlocks **list, SharedBlocks blocks) {
+    SharedBlocks *added = memory_zalloc(sizeof *added);
+    *added = blocks;
+    added->next = *list;
+    *list = added;
+    return added;
+}
+
+void *blocks_own(const SharedBlocks *blocks) {
+    return blocks->base + (size_t)blocks->rank * blocks->stride;
+}
+
+const SharedBlocks *blocks_find(const SharedBlocks *list, const void *buffer, size_t bytes) {
+    const uintptr_t begin = (uintptr_t)buffer;
+    for (const SharedBlocks *b = list; b; b = b->next) {
+        const uintptr_t first = (uintptr_t)blocks_own(b);
+        if (begin >= first && begin - first < b->stride && bytes <= b->stride - (begin - first))
+            return b;
+    }
+    return NULL;
+}
+
+size_t blocks_offset(const SharedBlocks *blocks, const void *buffer) {
+    return (size_t)((const unsigned char *)buffer - (unsigned char *)blocks_own(blocks));
+}
+
+void *blocks_peer(const SharedBlocks *blocks, const void *buffer, int rank) {
+    return blocks->base + (size_t)rank * blocks->stride + blocks_offset(blocks, buffer);
+}
+
+void blocks_free(SharedBlocks **list) {
+    while (*list) {
+        SharedBlocks *first = *list;
+        *list = first->next;
+        if (!first->segment) free(first->base);
+        segment_release(first->segment);
+        free(first);
+    }
+}

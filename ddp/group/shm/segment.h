@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <stddef.h>
+#include <stdint.h>
 
 #include "common/base/error.h"
 
@@ -30,5 +31,27 @@ PgShmSegment *segment_share(PgShmSegment *segment);
 void segment_seal(PgShmSegment *segment);
 // Removes a user; the last one unmaps. NULL: no effect.
 void segment_release(PgShmSegment *segment);
+
+// One pg_shared_alloc: a block per rank. List entries; the list's owner frees it with blocks_free.
+typedef struct SharedBlocks SharedBlocks;
+struct SharedBlocks {
+    uint64_t id;           // sequence number of its pg_shared_alloc, equal on all ranks; 0: private
+    PgShmSegment *segment; // NULL: private memory at `base`, to be freed
+    unsigned char *base;   // rank r's block begins at base + r * stride
+    size_t stride;
+    int rank; // this one, among those that share the segment
+    SharedBlocks *next;
+};
+
+// Adds an entry to the list. Takes the segment, or without one the memory.
+SharedBlocks *blocks_add(SharedBlocks **list, SharedBlocks blocks);
+// The entry whose block of this rank contains [buffer, buffer + bytes), or NULL.
+const SharedBlocks *blocks_find(const SharedBlocks *list, const void *buffer, size_t bytes);
+// The offset of `buffer` in this rank's block.
+size_t blocks_offset(const SharedBlocks *blocks, const void *buffer);
+// Where rank `rank`'s block has what is at `buffer` in this rank's block.
+void *blocks_peer(const SharedBlocks *blocks, const void *buffer, int rank);
+void *blocks_own(const SharedBlocks *blocks); // the begin of this rank's block
+void blocks_free(SharedBlocks **list);
 
 #endif

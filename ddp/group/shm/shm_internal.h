@@ -78,14 +78,6 @@ typedef struct ShmControl {
     RankSlot slots[]; // [world], then ShmMailbox[world], then ShmChannel[world * world] (from, to)
 } ShmControl;
 
-typedef struct ShmAllocation ShmAllocation;
-struct ShmAllocation {
-    uint64_t id; // sequence number of its pg_shared_alloc: equal on all ranks
-    PgShmSegment *segment;
-    size_t stride; // rank r's block begins at r * stride
-    ShmAllocation *next;
-};
-
 typedef struct PgShm { // the state of one rank of a group
     PgShmSegment *segment;
     ShmControl *control;
@@ -96,14 +88,14 @@ typedef struct PgShm { // the state of one rank of a group
     uint32_t turn;     // chunks sent through the mailboxes; bit 0 selects the next half
     const PgCall *call;
     uint64_t moved; // bytes, in this call
-    ShmAllocation *allocations;
+    SharedBlocks *allocations;
 } PgShm;
 
 ShmMailbox *shm_mailbox(const PgShm *shm, int rank);
 ShmChannel *shm_channel(const PgShm *shm, int from, int to);
 // The address of rank `rank`'s counterpart of this rank's `buffer`, which lies in a shared
 // allocation.
-void *shm_peer_buffer(const PgShm *shm, const void *buffer, int rank);
+void *shm_peer_memory(void *shm, const void *buffer, int rank);
 
 // ---- shm_wait.c: 0, or -1 with err filled -------------------------------------------------------
 
@@ -118,7 +110,7 @@ int shm_barrier(PgShm *shm, Error *err);
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err);
 void shm_finish(PgShm *shm); // publishes the call as this rank's last finished one
 int shm_check_abort(PgShm *shm, Error *err);
-void shm_abort(PgShm *shm, const char *message);
+void shm_abort(void *shm, const char *message);
 
 // ---- shm_moves.c --------------------------------------------------------------------------------
 

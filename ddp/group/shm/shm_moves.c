@@ -37,38 +37,16 @@ static unsigned char *half_of(const PgShm *shm, int rank, const ShmChunk *chunk)
     return shm_mailbox(shm, rank)->data[chunk->half];
 }
 
-// Writes one piece per rank, from send [W, count], into this rank's mailbox [W, chunk].
-static void put_pieces(const PgShm *shm, const ShmChunk *chunk) {
-    const Collective *c = &shm->call->collective;
-    for (size_t r = 0; r < (size_t)shm->world; r++)
-        buffer_copy(buffer_at(half_of(shm, shm->rank, chunk), r * chunk->count, chunk->size),
-                    buffer_at(c->send, r * c->count + chunk->first, chunk->size),
-                    chunk->count * chunk->size);
-}
-
+// Writes this rank's contribution into its mailbox: of [W, count], one piece per rank.
 static void put(const PgShm *shm, const ShmChunk *chunk) {
     const Collective *c = &shm->call->collective;
-    bool is_root = shm->rank == c->root;
-    switch (c->kind) {
-    case PG_SCATTER:
-        if (is_root) put_pieces(shm, chunk);
-        break;
-    case PG_REDUCE_SCATTER:
-        put_pieces(shm, chunk);
-        break;
-    case PG_BROADCAST:
-        if (!is_root) break;
-        // fall through - the root contributes as every rank does in the other collectives
-    default:
-        buffer_copy(half_of(shm, shm->rank, chunk), buffer_at(c->send, chunk->first, chunk->size),
+    const size_t pieces = pg_sends_pieces(c->kind) ? (size_t)shm->world : 1;
+    const bool from_root = c->kind == PG_SCATTER || c->kind == PG_BROADCAST;
+    if (from_root && shm->rank != c->root) return;
+    for (size_t p = 0; p < pieces; p++)
+        buffer_copy(buffer_at(half_of(shm, shm->rank, chunk), p * chunk->count, chunk->size),
+                    buffer_at(c->send, p * c->count + chunk->first, chunk->size),
                     chunk->count * chunk->size);
-    }
-}
-
-static void take_copy(PgShm *shm, const ShmChunk *chunk, int from, size_t piece, void *to) {
-    size_t bytes = chunk->count * chunk->size;
-    buffer_copy(to, half_of(shm, from, chunk) + piece * bytes, bytes);
-    if (from != shm->rank) shm->moved += bytes;
 }
 
 static void take_reduced(PgShm *shm, const ShmChunk *chunk, size_t piece) {
@@ -80,40 +58,28 @@ static void take_reduced(PgShm *shm, const ShmChunk *chunk, size_t piece) {
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
 
+// Reads this rank's piece of each mailbox that contributes to its receive buffer.
 static void take(PgShm *shm, const ShmChunk *chunk) {
     const Collective *c = &shm->call->collective;
-    bool is_root = shm->rank == c->root;
-    void *mine = buffer_at(c->receive, chunk->first, chunk->size);
-    switch (c->kind) {
-    case PG_ALL_REDUCE:
-        take_reduced(shm, chunk, 0);
-        break;
-    case PG_REDUCE:
-        if (is_root) take_reduced(shm, chunk, 0);
-        break;
-    case PG_REDUCE_SCATTER:
-        take_reduced(shm, chunk, (size_t)shm->rank);
-        break;
-    case PG_BROADCAST:
-        if (!is_root) take_copy(shm, chunk, c->root, 0, mine);
-        break;
-    case PG_SCATTER:
-        take_copy(shm, chunk, c->root, (size_t)shm->rank, mine);
-        break;
-    case PG_GATHER:
-        if (!is_root) break;
-        // fall through - the root gathers as every rank does in all_gather
-    default: // PG_ALL_GATHER; PG_BARRIER has no chunks
-        for (int r = 0; r < shm->world; r++)
-            take_copy(shm, chunk, r, 0, buffer_at(mine, (size_t)r * c->count, chunk->size));
+    const size_t piece = pg_sends_pieces(c->kind) ? (size_t)shm->rank : 0;
+    const size_t bytes = chunk->count * chunk->size;
+    if (pg_reduces(c->kind)) {
+        if (c->kind != PG_REDUCE || shm->rank == c->root) take_reduced(shm, chunk, piece);
+        return;
+    }
+    for (int r = 0; r < shm->world; r++) {
+        const size_t first = pg_receives_pieces(c->kind) ? (size_t)r * c->count : 0;
+        if (!pg_sends(c, r, shm->rank)) continue;
+        buffer_copy(buffer_at(c->receive, first + chunk->first, chunk->size),
+                    half_of(shm, r, chunk) + piece * bytes, bytes);
+        if (r != shm->rank) shm->moved += bytes;
     }
 }
 
 int shm_staged(PgShm *shm, Error *err) {
     const Collective *c = &shm->call->collective;
-    bool in_pieces = c->kind == PG_SCATTER || c->kind == PG_REDUCE_SCATTER;
     size_t size = pg_type_bytes(c->type);
-    size_t room = MAILBOX_BYTES / size / (in_pieces ? (size_t)shm->world : 1);
+    size_t room = MAILBOX_BYTES / size / (pg_sends_pieces(c->kind) ? (size_t)shm->world : 1);
     for (size_t first = 0; first < c->count; first += room) {
         ShmChunk chunk = {.first = first,
                           .count = min_size(room, c->count - first),
@@ -135,7 +101,7 @@ static void reduce_slice(PgShm *shm) {
     const ReduceSlice mine = reduce_slice_of(c->type, c->count, shm->world, shm->rank);
     void *buffers[PG_SHM_MAX_WORLD];
     for (int r = 0; r < shm->world; r++)
-        buffers[r] = buffer_at(shm_peer_buffer(shm, c->receive, r), mine.first, size);
+        buffers[r] = buffer_at(shm_peer_memory(shm, c->receive, r), mine.first, size);
     bool everywhere = c->kind == PG_ALL_REDUCE;
     reduce_in_rank_order(c->type, c->op, buffers, shm->world,
                          everywhere ? buffers : &buffers[c->root], everywhere ? shm->world : 1,
@@ -150,7 +116,7 @@ static void reduce_piece(PgShm *shm, size_t bytes) {
     const Collective *c = &shm->call->collective;
     void *pieces[PG_SHM_MAX_WORLD], *target = c->receive;
     for (int r = 0; r < shm->world; r++)
-        pieces[r] = buffer_at(shm_peer_buffer(shm, c->send, r), (size_t)shm->rank, bytes);
+        pieces[r] = buffer_at(shm_peer_memory(shm, c->send, r), (size_t)shm->rank, bytes);
     reduce_in_rank_order(c->type, c->op, pieces, shm->world, &target, 1, c->count);
     shm->moved += (size_t)(shm->world - 1) * bytes;
 }
@@ -174,7 +140,7 @@ static void copy_pieces(PgShm *shm, size_t bytes) {
     for (int r = 0; r < shm->world; r++) {
         if (r == shm->rank) continue;
         copy_from_peer(buffer_at(mine, (size_t)r, bytes),
-                       buffer_at(shm_peer_buffer(shm, mine, r), (size_t)r, bytes), bytes);
+                       buffer_at(shm_peer_memory(shm, mine, r), (size_t)r, bytes), bytes);
         shm->moved += bytes;
     }
 }
@@ -191,7 +157,7 @@ int shm_direct(PgShm *shm, Error *err) {
         break;
     case PG_BROADCAST:
         if (shm->rank == c->root) break;
-        buffer_copy(c->receive, shm_peer_buffer(shm, c->receive, c->root), bytes);
+        buffer_copy(c->receive, shm_peer_memory(shm, c->receive, c->root), bytes);
         shm->moved += bytes;
         break;
     default: // PG_ALL_REDUCE, PG_REDUCE

@@ -76,13 +76,6 @@ static bool is_lost(const PgShm *shm, const ShmWait *wait, int rank) {
 
 // ---- errors ------------------------------------------------------------------------------------
 
-static void add_call(PgMessage message, const PgShm *shm) {
-    if (shm->call->sequence == 0 && shm->call->operation == PG_BARRIER)
-        format_append(message, PG_MESSAGE_MAX, "joining a group of %d", shm->world);
-    else
-        pg_message_add_call(message, shm->call);
-}
-
 static void add_rank_state(PgMessage message, const PgShm *shm, int rank) {
     uint32_t finished = sync_load(&slot(shm, rank)->finished);
     char name[PG_RANK_NAME_MAX];
@@ -101,13 +94,6 @@ static void add_rank_state(PgMessage message, const PgShm *shm, int rank) {
                       pg_operation_name((int)sync_load(&slot(shm, rank)->finished_operation)));
 }
 
-static void add_late(PgMessage message, const PgShm *shm, const ShmWait *wait) {
-    PgLate late = {.count = 0};
-    for (int r = 0; r < shm->world; r++)
-        if (is_missing(shm, wait, r)) (void)pg_late_add(&late, shm->call, r);
-    pg_message_add_late(message, shm->call, &late);
-}
-
 int shm_check_abort(PgShm *shm, Error *err) {
     uint32_t who = sync_load(&shm->control->aborted);
     if (who == 0) return 0;
@@ -116,7 +102,8 @@ int shm_check_abort(PgShm *shm, Error *err) {
 
 // A slot's message has one writer, its rank, and is not modified while `aborted` names it. Of ranks
 // that fail concurrently each writes its own, and one becomes the group's.
-void shm_abort(PgShm *shm, const char *message) {
+void shm_abort(void *state, const char *message) {
+    PgShm *shm = state;
     SyncWord *aborted = &shm->control->aborted;
     if (sync_load(aborted) != 0) return;
     snprintf(slot(shm, shm->rank)->failure, FAILURE_MAX, "%s", message);
@@ -130,9 +117,15 @@ void shm_abort(PgShm *shm, const char *message) {
 static int report_missing(PgShm *shm, const ShmWait *wait, bool lost_only, Error *err) {
     PgMessage message = "";
     const char *separator = "";
-    add_call(message, shm);
+    PgLate late = {.count = 0};
+    if (shm->call->sequence == 0 && shm->call->operation == PG_BARRIER)
+        format_append(message, PG_MESSAGE_MAX, "joining a group of %d", shm->world);
+    else
+        pg_message_add_call(message, shm->call);
     format_append(message, PG_MESSAGE_MAX, ": ");
-    if (!lost_only) add_late(message, shm, wait);
+    for (int r = 0; r < shm->world && !lost_only; r++)
+        if (is_missing(shm, wait, r)) (void)pg_late_add(&late, shm->call, r);
+    if (!lost_only) pg_message_add_late(message, shm->call, &late);
     for (int r = 0; r < shm->world; r++) {
         if (lost_only ? !is_lost(shm, wait, r) : !is_missing(shm, wait, r)) continue;
         format_append(message, PG_MESSAGE_MAX, "%s", separator);
@@ -141,12 +134,6 @@ static int report_missing(PgShm *shm, const ShmWait *wait, bool lost_only, Error
     }
     shm_abort(shm, message);
     return shm_check_abort(shm, err);
-}
-
-static bool any_lost(const PgShm *shm, const ShmWait *wait) {
-    for (int r = 0; r < shm->world; r++)
-        if (r != shm->rank && is_lost(shm, wait, r)) return true;
-    return false;
 }
 
 // ---- waiting -----------------------------------------------------------------------------------
@@ -159,7 +146,9 @@ static int await(PgShm *shm, const ShmWait *wait, SyncWord *word, uint32_t targe
                                       next_check < deadline ? next_check : deadline, shm->spins);
         if (result == SYNC_DONE) return 0;
         if (result == SYNC_ABORTED) return shm_check_abort(shm, err);
-        if (any_lost(shm, wait)) return report_missing(shm, wait, true, err);
+        for (int r = 0; r < shm->world; r++)
+            if (r != shm->rank && is_lost(shm, wait, r))
+                return report_missing(shm, wait, true, err);
         if (clock_ns() >= deadline && !reached(word, target))
             return report_missing(shm, wait, false, err);
     }
@@ -187,22 +176,14 @@ static const ShmFingerprint *fingerprint(const PgShm *shm, int rank) {
     return &slot(shm, rank)->fingerprint[shm->call->sequence & 1];
 }
 
-static int compare(const PgShm *shm, Error *err) {
-    for (int r = 1; r < shm->world; r++)
-        if (pg_fingerprint_compare(shm->call, &fingerprint(shm, 0)->call,
-                                   &fingerprint(shm, r)->call, r, err) != 0)
-            return -1;
-    return 0;
-}
-
 int shm_begin(PgShm *shm, uint64_t allocation, uint64_t offset, bool *direct, Error *err) {
     slot(shm, shm->rank)->fingerprint[shm->call->sequence & 1] = (ShmFingerprint){
         .call = pg_fingerprint(shm->call), .allocation = allocation, .offset = offset};
-    if (shm_check_abort(shm, err) != 0 || shm_barrier(shm, err) != 0 || compare(shm, err) != 0)
-        return -1;
+    if (shm_check_abort(shm, err) != 0 || shm_barrier(shm, err) != 0) return -1;
     *direct = allocation != 0;
     for (int r = 0; r < shm->world; r++) {
-        const ShmFingerprint *f = fingerprint(shm, r);
+        const ShmFingerprint *f = fingerprint(shm, r), *first = fingerprint(shm, 0);
+        if (pg_fingerprint_compare(shm->call, &first->call, &f->call, r, err) != 0) return -1;
         *direct = *direct && f->allocation == allocation && f->offset == offset;
     }
     return 0;
